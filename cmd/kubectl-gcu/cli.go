@@ -15,23 +15,23 @@ type cli struct {
 }
 
 // onCluster makes a RunE of an action that needs the cluster.
-func (c *cli) onCluster(act func(ctx context.Context, cl *cluster, args []string) error) func(*cobra.Command, []string) error {
+func (c *cli) onCluster(do func(ctx context.Context, cl *cluster, args []string) error) func(*cobra.Command, []string) error {
 	return runE(func(ctx context.Context, args []string) error {
 		cl, err := c.connect()
 		if err != nil {
 			return err
 		}
-		return act(ctx, cl, args)
+		return do(ctx, cl, args)
 	})
 }
 
 // onResource makes a RunE of an action on the named gr, or the only one.
-func (c *cli) onResource(act func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error) func(*cobra.Command, []string) error {
+func (c *cli) onResource(do func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error) func(*cobra.Command, []string) error {
 	return runE(func(ctx context.Context, args []string) error {
 		cl, gr, err := c.resource(ctx, args)
 		if err != nil {
 			return err
 		}
-		return act(ctx, cl, gr)
+		return do(ctx, cl, gr)
 	})
 }

@@ -60,9 +60,9 @@ func exitCode(ctx context.Context, err error) int {
 }
 
 // runE makes a RunE of an action. Its errors are failures, not usage errors.
-func runE(act func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+func runE(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
-		err := act(command.Context(), args)
+		err := do(command.Context(), args)
 		if err == nil {
 			return nil
 		}

@@ -75,7 +75,7 @@ func TestExamplesAreCommandsThatThereAre(t *testing.T) {
 	for _, c := range commands(t) {
 		texts = append(texts, c.Long, c.Example)
 	}
-	advice, err := os.ReadFile(filepath.Join("..", "..", "pkg", "gcucli", "view", "advice.go"))
+	advice, err := os.ReadFile(filepath.Join("..", "..", "pkg", "gcucli", "display", "advice.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ import (
 
 const (
 	defaultNamespace = "kube-system"
-	// defaultLogDir and logFile are fixed by contract statement 55.
+	// The log file is /var/log/topscloud/gcu-operator/gcu-operator.log on the host, where collectors
+	// expect it (contract statement 55).
 	defaultLogDir = "/var/log/topscloud/gcu-operator"
 	logFile       = "gcu-operator.log"
 	// The port and the directories of the REST API are fixed by contract statements

@@ -26,7 +26,8 @@ const (
 	defaultHostRoot           = "/host"
 	defaultDockerEndpoint     = "unix:///run/docker.sock"
 	defaultContainerdEndpoint = "unix:///run/containerd/containerd.sock"
-	// defaultLogDir and restartLog are fixed by contract statement 55.
+	// Restarts of the runtime are logged to /var/log/topscloud/gcu-operator/restart-docker.log on the
+	// host, where collectors expect them (contract statement 55).
 	defaultLogDir = "/var/log/topscloud/gcu-operator"
 	restartLog    = "restart-docker.log"
 )

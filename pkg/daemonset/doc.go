@@ -6,6 +6,9 @@
 //	CutOf           what an upgrade is limited to   cut.go
 //	HoldsOf         the holds of a node             hold.go
 //	TargetRevision  its newest revision             revision.go
+//	IsLeaving       whether its component is gone   leaving.go
+//	GcuResourceOwner, Component  whose it is        owner.go
+//	StateTimes      since when a state lasts        statetimes.go
 //	PodOf           which pod of a node counts      pods.go
 //	Images          the images of a pod             images.go
 //

@@ -54,7 +54,7 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 			return nil, err
 		}
 	}
-	if p.Policy, err = r.Policy(ctx, p.PolicyName()); err != nil {
+	if p.Policy, err = access.Policy(ctx, r, p.PolicyName()); err != nil {
 		return nil, err
 	}
 	p.Ending = g.Kind == observed.KindGcuResource && p.EndsWith(&gr)

@@ -27,16 +27,6 @@ type Cordoner struct {
 	Live client.Reader
 }
 
-// Cordon carries out cordon.DecideCordon on a node, in at most one write. A conflict error
-// means that the node changed meanwhile: retry. A node that does not exist is an error.
-func (c Cordoner) Cordon(ctx context.Context, node, operation string) (cordon.NodeChange, error) {
-	facts, err := c.read(ctx, node)
-	if err != nil {
-		return cordon.NodeChange{}, err
-	}
-	return c.carryOut(ctx, facts, operation, cordon.DecideCordon(facts, operation))
-}
-
 // Uncordon carries out cordon.DecideUncordon on a node, in at most one write. A conflict
 // error means that the node changed meanwhile: retry. A node that does not exist is not
 // cordoned.

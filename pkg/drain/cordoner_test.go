@@ -53,6 +53,15 @@ func TestCarryOutChangesTheNodeAsItWasRead(t *testing.T) {
 	}
 }
 
+// Cordon decides and writes like an operation, which does the two in different places.
+func (c Cordoner) Cordon(ctx context.Context, node, operation string) (cordon.NodeChange, error) {
+	facts, err := c.read(ctx, node)
+	if err != nil {
+		return cordon.NodeChange{}, err
+	}
+	return c.carryOut(ctx, facts, operation, cordon.DecideCordon(facts, operation))
+}
+
 func TestACordonEndsWithItsOwner(t *testing.T) {
 	const on, off = true, false
 	cordons := func(s *stage, op string) func(string) {

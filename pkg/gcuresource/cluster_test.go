@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 	"github.com/topsops/gcu-operator/test/world"
 )
@@ -42,7 +41,7 @@ func (s *stage) change(name string, edit func(*topsv1.GcuResourceSpec)) {
 func (s *stage) password(namespace string) string {
 	s.t.Helper()
 	secret := &corev1.Secret{}
-	s.has(secret, namespace, component.NightingaleSecret)
+	s.has(secret, namespace, "nightingale-mysql")
 	return string(secret.Data["password"])
 }
 
@@ -118,7 +117,7 @@ func TestAPasswordThatExistsIsUsed(t *testing.T) {
 	s.dropNamespace("prepared")
 	ctx := context.Background()
 	s.must(s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prepared", Labels: map[string]string{"team": "a"}}}))
-	s.must(s.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "prepared", Name: component.NightingaleSecret},
+	s.must(s.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "prepared", Name: "nightingale-mysql"},
 		StringData: map[string]string{"password": "chosen by a person"}}))
 	s.create("brought", topsv1.GcuResourceSpec{Nightingale: &topsv1.NightingaleSpec{Namespace: "prepared"}})
 	s.available("prepared", parts...)

@@ -1,4 +1,6 @@
-// Package kubeconfig finds the API server for programs that run in a pod or in a shell.
+// Package kubeconfig finds the API server for programs that run in a pod or in a shell: the file of
+// --kubeconfig, else $KUBECONFIG or ~/.kube/config, else the service account of the pod. An error
+// says which of them to set.
 package kubeconfig
 
 import (

@@ -1,4 +1,6 @@
-// Package message formats texts for conditions, events and logs consistently.
+// Package message formats lists and counts for conditions, events and logs. A message must stay the
+// same as long as nothing changes, and short in a large cluster: names are in the given order, at
+// most five of them, and then how many more.
 package message
 
 import (

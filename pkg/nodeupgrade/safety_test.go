@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/cordon"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
@@ -253,9 +254,9 @@ func TestADeletionThatWasNotMadeIsFenced(t *testing.T) {
 // orphan marks the node for an operation, like a process that dies right after.
 func (s *stage) orphan(id string) {
 	s.t.Helper()
-	_, err := s.r.sweeper.cordoner.Cordon(s.ctx, s.node, id)
-	s.must(err)
 	node := s.readNode()
+	s.must(s.r.sweeper.cordoner.CarryOut(s.ctx, s.node, node.ResourceVersion, id, cordon.DecideCordon(cordon.FactsOf(node), id)))
+	node = s.readNode()
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "other", Effect: corev1.TaintEffectPreferNoSchedule})
 	s.must(s.r.sweeper.taints.set(s.ctx, node, id, operation.ClosedTaints(node, id)))
 }

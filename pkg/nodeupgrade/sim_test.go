@@ -29,14 +29,14 @@ import (
 // timers. It must end as undisturbed, and no write may violate an invariant (sim_checks_test.go).
 func TestSimulationOfStories(t *testing.T) {
 	simseeds.Simulation{Name: "stories", Short: 60, Part: 2, Reaches: []string{"killed", "suspended", "late deletion"}, Play: func(t *testing.T, seed uint64) simseeds.Run {
-		tale := stories[seed%uint64(len(stories))]
-		want := tell(t, tale, nil)
-		got := tell(t, tale, rand.New(rand.NewPCG(seed, 4)))
+		story := stories[seed%uint64(len(stories))]
+		want := tell(t, story, nil)
+		got := tell(t, story, rand.New(rand.NewPCG(seed, 4)))
 		if want.run.Violation != "" {
 			return want.run
 		}
 		if got.run.Violation == "" && got.end != want.end {
-			got.run.Violation = fmt.Sprintf("%s: it ends %+v, undisturbed %+v", tale.name, got.end, want.end)
+			got.run.Violation = fmt.Sprintf("%s: it ends %+v, undisturbed %+v", story.name, got.end, want.end)
 		}
 		return got.run
 	}}.Test(t)
@@ -86,17 +86,17 @@ var simIndexers = map[string]client.IndexerFunc{nodeOfPod: func(object client.Ob
 }}
 
 // tell plays a story to its end, undisturbed without a source of disturbances.
-func tell(t *testing.T, tale story, rng *rand.Rand) *simulation {
+func tell(t *testing.T, story story, rng *rand.Rand) *simulation {
 	w := &simulation{rng: rng, run: simseeds.Run{Reached: map[string]int{}}}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		w.stage = bareStage(witness{t, w}, tale.components...)
+		w.stage = bareStage(witness{t, w}, story.components...)
 		w.begin()
-		tale.tell(w)
+		story.tell(w)
 		w.settle()
 		w.end = ending{How: w.untilOver(), Marks: w.marks()}
-		if w.checkEnd(); !tale.loose {
+		if w.checkEnd(); !story.loose {
 			w.end.Revisions, w.end.Created = w.revisions(), fmt.Sprint(w.created)
 		}
 	}()

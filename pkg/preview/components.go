@@ -230,13 +230,13 @@ func sortComponents(list []Component) {
 
 // Counted returns the components with the number of nodes on which a rollout replaces their
 // pods, including components whose pods are replaced without a change of their template.
-func (c *Differences) Counted(told *Rollout, cut *daemonset.Cut) []Component {
+func (c *Differences) Counted(outlook *Rollout, cut *daemonset.Cut) []Component {
 	nodes, outdated := map[string]int{}, map[string]bool{}
-	for i := range told.Nodes {
-		for _, name := range told.Nodes[i].Replaces {
+	for i := range outlook.Nodes {
+		for _, name := range outlook.Nodes[i].Replaces {
 			nodes[name]++
 		}
-		for _, name := range told.Nodes[i].Upgrades {
+		for _, name := range outlook.Nodes[i].Upgrades {
 			outdated[name] = true
 		}
 	}

@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// GlobalHost is the host of tasks that run once for the whole fleet (contract statement 91).
-const GlobalHost = "upg-server"
-
 // Task is one atomic action on one target on one host: it succeeds or fails as a whole
 // (contract statement 91). Its text form, also in JSON, is host_target_action.
 type Task struct {

@@ -12,7 +12,7 @@ func TestATaskIsWrittenAndReadBack(t *testing.T) {
 	for text, want := range map[string]Task{
 		"host1_nova-api_up-rpm":               {"host1", "nova-api", "up-rpm"},
 		"n1.example.com_devicePlugin_replace": {"n1.example.com", "devicePlugin", "replace"},
-		"upg-server_all_commit":               {GlobalHost, "all", "commit"},
+		"upg-server_all_commit":               {"upg-server", "all", "commit"},
 	} {
 		got, err := ParseTask(text)
 		if err != nil {

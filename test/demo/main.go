@@ -61,13 +61,13 @@ func demo(ctx context.Context, keep bool) (err error) {
 			return err
 		}
 	}
-	tale := story.New(cluster, narrator)
-	err = interrupted(ctx, tale.Tell(ctx))
+	scenario := story.New(cluster, narrator)
+	err = interrupted(ctx, scenario.Tell(ctx))
 	if keep && ctx.Err() == nil {
-		howToUse(cluster, tale)
+		howToUse(cluster, scenario)
 		return err
 	}
-	err = errors.Join(err, tale.Stop(), cluster.Stop(narrator), os.RemoveAll(parent))
+	err = errors.Join(err, scenario.Stop(), cluster.Stop(narrator), os.RemoveAll(parent))
 	if err == nil {
 		fmt.Printf("\nDone in %s; everything was cleaned up.\n", time.Since(begin).Round(time.Second))
 	}
@@ -75,9 +75,9 @@ func demo(ctx context.Context, keep bool) (err error) {
 }
 
 // howToUse prints how to use a kept cluster, and how to remove it.
-func howToUse(cluster *harness.Cluster, tale *story.Story) {
+func howToUse(cluster *harness.Cluster, scenario *story.Story) {
 	var pids []string
-	for _, p := range tale.Programs() {
+	for _, p := range scenario.Programs() {
 		pids = append(pids, strconv.Itoa(p.PID()))
 		fmt.Printf("\n%s serves %s, its log is %s", p.Name(), p.URL, p.Log)
 	}

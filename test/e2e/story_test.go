@@ -11,16 +11,16 @@ import (
 // TestStory runs the demo's story, and checks that everything it deployed is removed.
 func TestStory(t *testing.T) {
 	s, ctx := enterAlone(t)
-	tale := demo.New(s.Cluster, demo.NewNarrator(os.Stderr, false))
+	scenario := demo.New(s.Cluster, demo.NewNarrator(os.Stderr, false))
 	t.Cleanup(func() {
-		if err := tale.Stop(); err != nil {
+		if err := scenario.Stop(); err != nil {
 			t.Error(err)
 		}
 		for i := range demo.Nodes {
 			s.forget(context.WithoutCancel(ctx), t, nodeName(i))
 		}
 	})
-	if err := tale.Tell(ctx); err != nil {
+	if err := scenario.Tell(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s.kubectl(ctx, t, "delete", "-f", "examples/gcu-resource-driver.json", "-f", "test/story/upgrade-policy.yaml", "--timeout=2m")

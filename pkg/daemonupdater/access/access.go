@@ -62,13 +62,13 @@ func (c Cluster) LiveDaemonSet(ctx context.Context, m observed.Member) (live *ap
 	return live, same && m.SameSettings(live), err
 }
 
-// Policy returns the UpgradePolicy with a name, nil if there is none.
-func (c Cluster) Policy(ctx context.Context, name string) (*topsv1.UpgradePolicy, error) {
+// Policy reads the UpgradePolicy with a name, nil if there is none.
+func Policy(ctx context.Context, reader client.Reader, name string) (*topsv1.UpgradePolicy, error) {
 	if name == "" {
 		return nil, nil
 	}
 	var policy topsv1.UpgradePolicy
-	switch err := c.Get(ctx, client.ObjectKey{Name: name}, &policy); {
+	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, &policy); {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:

@@ -1,4 +1,6 @@
-// Package metrics defines the metrics of rollouts.
+// Package metrics defines the metrics of rollouts. Gauges are set from the decision of a pass, and
+// removed with their group; counters grow with the effects that were carried out. Labels are the
+// group and closed lists such as states and reasons, never a node or a pod.
 package metrics
 
 import (

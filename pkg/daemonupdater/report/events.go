@@ -22,7 +22,7 @@ const (
 	eventNodeFailed    = "NodeFailed"
 	eventNodesSkipped  = "NodesSkipped"
 	eventNodesReturned = "NodesReturned"
-	eventRolledBack    = "RolledBack"
+	eventRolledBack    = topsv1.ReasonRolledBack
 )
 
 // Event is one event about a group's target.

@@ -21,11 +21,11 @@ const (
 	reasonNotControlled = "NotControlled"
 	reasonNotEligible   = "NotEligible"
 	reasonDaemonSetGone = "DaemonSetGone"
-	reasonWithdrawn     = "Withdrawn"
+	reasonWithdrawn     = topsv1.ReasonWithdrawn
 	// reasonInvalidRequest: the pod that it names is not one of that DaemonSet on that node.
 	reasonInvalidRequest = "InvalidRequest"
 	// reasonRevisionChanged: nobody on the node asked for the revision that is the newest now.
-	reasonRevisionChanged = "RevisionChanged"
+	reasonRevisionChanged = topsv1.ReasonRevisionChanged
 )
 
 // Answers computes the answers to requests on nodes that follow from one decision.

@@ -21,13 +21,13 @@ import (
 const (
 	reasonAccepted          = "SettingsAccepted"
 	reasonRollingOut        = "RollingOut"
-	reasonRollingBack       = "RollingBack"
-	reasonAwaitingRequests  = "AwaitingRequests"
-	reasonNodesFailed       = "NodesFailed"
-	reasonComplete          = "Complete"
+	reasonRollingBack       = topsv1.ReasonRollingBack
+	reasonAwaitingRequests  = topsv1.ReasonAwaitingRequests
+	reasonNodesFailed       = topsv1.ReasonNodesFailed
+	reasonComplete          = topsv1.ReasonComplete
 	reasonReachableComplete = "CompleteExceptOffline"
-	reasonPaused            = "Paused"
-	reasonHalted            = "Halted"
+	reasonPaused            = topsv1.ReasonPaused
+	reasonHalted            = topsv1.ReasonHalted
 	reasonNotHalted         = "NotHalted"
 	reasonNotPaused         = "NotPaused"
 	reasonIncomplete        = "Incomplete"

@@ -1,5 +1,7 @@
 package rollout
 
+import topsv1 "github.com/topsops/gcu-operator/api/v1"
+
 // State of a node in its rollout.
 type State string
 
@@ -29,7 +31,7 @@ const (
 	ReasonTerminating       Reason = "PodTerminating"
 	ReasonAwaitingPod       Reason = "AwaitingPod"
 	ReasonAwaitingAvailable Reason = "AwaitingAvailable"
-	ReasonNodeLost          Reason = "NodeLost"
+	ReasonNodeLost          Reason = topsv1.ReasonNodeLost
 	// ReasonOperating: an operation is at work on the node.
 	ReasonOperating Reason = "Operating"
 	// ReasonFenceDenied: the slot is not needed any more, and the API server refuses the write that
@@ -55,7 +57,7 @@ const (
 	// ReasonRuntimeSetBack: something sets the default runtime back after each restart.
 	ReasonRuntimeSetBack Reason = "RuntimeSetBack"
 	// ReasonDeletionDenied: the API server refuses to delete a pod of the node.
-	ReasonDeletionDenied Reason = "DeletionDenied"
+	ReasonDeletionDenied Reason = topsv1.ReasonDeletionDenied
 
 	// Held: by policy, or until a person acts.
 	// ReasonWaveNotReached, ReasonSoaking and ReasonAwaitingApproval: the waves of the policy.
@@ -66,12 +68,12 @@ const (
 	ReasonRecentlyReturned Reason = "RecentlyReturned"
 	// ReasonOutsideWindow: the maintenance window is closed or closes too soon.
 	ReasonOutsideWindow Reason = "OutsideMaintenanceWindow"
-	ReasonHalted        Reason = "Halted"
-	ReasonPaused        Reason = "Paused"
+	ReasonHalted        Reason = topsv1.ReasonHalted
+	ReasonPaused        Reason = topsv1.ReasonPaused
 	// ReasonEnding: the target is being deleted, or gone.
 	ReasonEnding Reason = "Ending"
 	// ReasonNoSuccessor: a taint would keep the successor of a pod off the node.
-	ReasonNoSuccessor     Reason = "NoSuccessor"
+	ReasonNoSuccessor     Reason = topsv1.ReasonNoSuccessor
 	ReasonBlocked         Reason = "Blocked"
 	ReasonAwaitingRequest Reason = "AwaitingRequest"
 	// ReasonLeftOut: the upgrade is limited to other nodes or components.
@@ -79,12 +81,12 @@ const (
 	// ReasonAgentTooOld: the node agent cannot execute a task of the operation that the node needs.
 	ReasonAgentTooOld Reason = "AgentTooOld"
 	// ReasonLeftToAdministrator: an administrator has to restart the container runtime.
-	ReasonLeftToAdministrator Reason = "LeftToAdministrator"
+	ReasonLeftToAdministrator Reason = topsv1.ReasonLeftToAdministrator
 	// ReasonNodeHeld: a hold of an administrator, or one set on the node, excludes it.
-	ReasonNodeHeld Reason = "NodeHeld"
+	ReasonNodeHeld Reason = topsv1.ReasonNodeHeld
 
 	// Skipped; pending while the node may be back at once.
-	ReasonNodeOffline Reason = "NodeOffline"
+	ReasonNodeOffline Reason = topsv1.ReasonNodeOffline
 
 	// Failed; also ReasonNodeLost.
 	ReasonCrashLooping             Reason = "CrashLooping"

@@ -11,8 +11,6 @@ import (
 
 // Reasons that only this package uses.
 const (
-	// ReasonNoStrategy: no update strategy is annotated, so pods are not replaced.
-	ReasonNoStrategy = "NoUpdateStrategy"
 	// ReasonSlow: the node has been in flight for longer than usual.
 	ReasonSlow = "Slow"
 	// ReasonWaiting: the rollout waits for several reasons, and no object shows which of
@@ -65,7 +63,7 @@ var advice = map[string]string{
 	string(rollout.ReasonNodeHeld):         "when it may be upgraded: kubectl gcu release NODE, or on the node: node-agent ota release; the message says which",
 	string(rollout.ReasonAwaitingRequest):  "on the node: node-agent ota upgrade",
 	ReasonWaiting:                          "kubectl gcu status GR says what the rollout waits for",
-	ReasonNoStrategy:                       "kubectl annotate gr GR " + topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate",
+	status.ReasonNoStrategy:                "kubectl annotate gr GR " + topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate",
 	ReasonNotSeen:                          "if it lasts, see whether the operator runs: kubectl get deployment -n kube-system gcu-operator",
 
 	// A component that is removed or renamed.

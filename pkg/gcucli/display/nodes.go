@@ -14,6 +14,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -136,7 +137,7 @@ func (w *watch) node(node *corev1.Node) (Node, bool) {
 	case outdated == "" && lacks == "":
 		n.State, n.Reason, n.Message = string(rollout.Pending), string(rollout.ReasonUnavailable), missing
 	case w.Rollout == nil || w.restartsOnly() && lacks == "":
-		n.State, n.Reason, n.Message = Outdated, ReasonNoStrategy, outdated
+		n.State, n.Reason, n.Message = Outdated, status.ReasonNoStrategy, outdated
 	default:
 		w.waits(&n)
 		n.Message = cmp.Or(n.Message, outdated, lacks)

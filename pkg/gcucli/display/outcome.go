@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
 
 // State summarizes the state of a gr for people and scripts.
@@ -42,23 +44,19 @@ type Outcome struct {
 	Do string `json:"do,omitempty"`
 }
 
-// reasonReconcileFailed is transient, so a wait continues.
-const reasonReconcileFailed = "ReconcileFailed"
-
 // Reasons of the Progressing condition of a DaemonRollout that need action.
 var (
-	awaitsUser = []string{"AwaitingApproval", "AwaitingRequests", "Paused"}
+	awaitsUser = []string{string(rollout.ReasonAwaitingApproval), topsv1.ReasonAwaitingRequests, topsv1.ReasonPaused}
 	// excluding are reasons of single nodes: others continue.
-	excluding   = []string{"LeftOut", "NodeHeld", "LeftToAdministrator"}
-	nodesFailed = "NodesFailed"
+	excluding = []string{string(rollout.ReasonLeftOut), topsv1.ReasonNodeHeld, topsv1.ReasonLeftToAdministrator}
 )
 
 // OutcomeOf summarizes the state of a gr with its rollout, which may be nil.
 func OutcomeOf(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 	o := outcome(gr, dro)
 	o.Do = adviceFor(o.Reason, gr.Name, "", "")
-	if o.Reason == "AwaitingRequests" {
-		o.Do = adviceFor("AwaitingRequest", gr.Name, "", "")
+	if o.Reason == topsv1.ReasonAwaitingRequests {
+		o.Do = adviceFor(string(rollout.ReasonAwaitingRequest), gr.Name, "", "")
 	}
 	if o.State == Stopped && o.Do == "" {
 		o.Do = "change what the message names; kubectl describe gr " + gr.Name
@@ -69,7 +67,7 @@ func OutcomeOf(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 	switch {
 	case gr.DeletionTimestamp != nil:
-		return Outcome{State: Working, Reason: "Deleting", Message: "it is being deleted", Since: gr.DeletionTimestamp}
+		return Outcome{State: Working, Reason: status.ReasonDeleting, Message: "it is being deleted", Since: gr.DeletionTimestamp}
 	case gr.Status.ObservedGeneration != gr.Generation:
 		return Outcome{State: Working, Reason: ReasonNotSeen, Message: "the operator has not seen the newest spec yet"}
 	}
@@ -85,7 +83,7 @@ func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 		return Outcome{State: Working, Reason: a.Reason, Message: a.Message, Since: begun(dro)}
 	}
 	if gr.Status.Phase != topsv1.PhaseRunning {
-		return Outcome{State: Working, Reason: "Deploying", Message: messageOfReady(gr)}
+		return Outcome{State: Working, Reason: status.ReasonDeploying, Message: messageOfReady(gr)}
 	}
 	if dro != nil && !meta.IsStatusConditionTrue(dro.Status.Conditions, topsv1.RolloutComplete) {
 		if c := progressing(dro); c != nil {
@@ -97,11 +95,11 @@ func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 
 // stopped returns what needs to be changed before the gr continues, or nil.
 func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
-	if c := find(gr.Status.StandardConditions, "Degraded"); c != nil && c.Status == metav1.ConditionTrue && c.Reason != reasonReconcileFailed {
+	if c := find(gr.Status.StandardConditions, status.ConditionDegraded); c != nil && c.Status == metav1.ConditionTrue && c.Reason != status.ReasonReconcileFailed { // that one is transient, so a wait continues
 		o := outcomeOf(Stopped, c)
 		return &o
 	}
-	if a := underWay(gr); a != nil && a.Reason == ReasonNoStrategy {
+	if a := underWay(gr); a != nil && a.Reason == status.ReasonNoStrategy {
 		return &Outcome{State: Stopped, Reason: a.Reason, Message: a.Message, Since: &a.LastUpdateTime} // it stays there until someone acts
 	}
 	if dro == nil {
@@ -116,9 +114,9 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		o := outcomeOf(Stopped, c)
 		return &o
 	}
-	if c := progressing(dro); c != nil && c.Reason == nodesFailed {
+	if c := progressing(dro); c != nil && c.Reason == topsv1.ReasonNodesFailed {
 		o := outcomeOf(Stopped, c)
-		o.Reason = "Halted" // the advice is the same
+		o.Reason = topsv1.ReasonHalted // the advice is the same
 		return &o
 	}
 	return nil
@@ -128,7 +126,7 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 // halt in its rollout's status is then about the earlier spec.
 func begins(gr *topsv1.GcuResource) bool {
 	a := underWay(gr)
-	return a != nil && (a.Reason == "Upgrading" || a.Reason == "RollingBack")
+	return a != nil && (a.Reason == status.ReasonUpgrading || a.Reason == topsv1.ReasonRollingBack)
 }
 
 // allExcluded reports whether every waiting node has one of the reasons in excluding.
@@ -160,7 +158,7 @@ func underWay(gr *topsv1.GcuResource) *topsv1.ActionCondition {
 }
 
 func messageOfReady(gr *topsv1.GcuResource) string {
-	if c := find(gr.Status.StandardConditions, "Ready"); c != nil {
+	if c := find(gr.Status.StandardConditions, status.ConditionReady); c != nil {
 		return c.Message
 	}
 	return ""

@@ -197,7 +197,7 @@ func (r *Rollout) text(s Style) string {
 
 func (r *Rollout) tone() Tone {
 	switch {
-	case r.Halted || r.State == nodesFailed:
+	case r.Halted || r.State == topsv1.ReasonNodesFailed:
 		return Bad
 	case strings.HasPrefix(r.State, "Complete"):
 		return Good

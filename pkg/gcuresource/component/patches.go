@@ -14,9 +14,6 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// NightingaleSecret holds the password of nightingale's database.
-const NightingaleSecret = "nightingale-mysql"
-
 // nfdFields returns the first level of nfd. Its two children share one DaemonSet, with the pull
 // secrets of both. Without a node selector on the first level it has those of both, the worker's
 // value where they differ (contract statements 20 and 29).

@@ -40,7 +40,7 @@ const (
 	// ReasonRemoving means that objects the spec no longer requests are being deleted.
 	ReasonRemoving = "Removing"
 	// ReasonComplete means that nothing is left to do.
-	ReasonComplete = "Complete"
+	ReasonComplete = topsv1.ReasonComplete
 	// ReasonFailed means that a component failed.
 	ReasonFailed = "Failed"
 	// ReasonReconcileFailed means that something other than a component keeps failing.

@@ -12,7 +12,7 @@ import (
 )
 
 // ReasonHalted means that nodes failed, and that no other node starts until a person acts.
-const ReasonHalted = "Halted"
+const ReasonHalted = topsv1.ReasonHalted
 
 // HaltOf returns why a rollout is halted; nil if it is not, if it does not belong to a gr, or if
 // the policy answers the halt with a rollback.

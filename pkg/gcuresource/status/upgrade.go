@@ -18,13 +18,13 @@ const (
 	// ReasonUpgrading means that pods are being replaced.
 	ReasonUpgrading = "Upgrading"
 	// ReasonRollingBack means that pods are being replaced by those of an earlier spec.
-	ReasonRollingBack = "RollingBack"
+	ReasonRollingBack = topsv1.ReasonRollingBack
 	// ReasonRolledBack means that an earlier spec was restored before every node had this one.
-	ReasonRolledBack = "RolledBack"
+	ReasonRolledBack = topsv1.ReasonRolledBack
 	// ReasonSuperseded means that another spec came before every node had the restored one.
-	ReasonSuperseded = "Superseded"
+	ReasonSuperseded = topsv1.ReasonSuperseded
 	// ReasonPaused means that an annotation paused it.
-	ReasonPaused = "Paused"
+	ReasonPaused = topsv1.ReasonPaused
 	// ReasonWaitingForNodes means that each node decides (OTA).
 	ReasonWaitingForNodes = "WaitingForNodes"
 	// ReasonNoStrategy means that outdated pods are not replaced.

@@ -1,5 +1,7 @@
 package operation
 
+import topsv1 "github.com/topsops/gcu-operator/api/v1"
+
 // Reasons of an operation and its tasks: a closed list.
 const (
 	// ReasonInProgress: nothing blocks it.
@@ -12,16 +14,16 @@ const (
 	ReasonAborted = "Aborted"
 	// ReasonWithdrawn: spec.operation was removed, or it was aborted before its grant, which says
 	// nothing about its revisions.
-	ReasonWithdrawn = "Withdrawn"
+	ReasonWithdrawn = topsv1.ReasonWithdrawn
 	// ReasonSuperseded: another operation is wanted.
-	ReasonSuperseded = "Superseded"
+	ReasonSuperseded = topsv1.ReasonSuperseded
 	// ReasonTargetChanged: the newest revision of a DaemonSet is no longer the target.
 	ReasonTargetChanged = "TargetChanged"
 	// ReasonNodeReplaced: the UID of the Node is not that of the operation.
 	ReasonNodeReplaced = "NodeReplaced"
 	// ReasonNodeOffline: the node is not Ready; ReasonNodeLost: for too long.
-	ReasonNodeOffline = "NodeOffline"
-	ReasonNodeLost    = "NodeLost"
+	ReasonNodeOffline = topsv1.ReasonNodeOffline
+	ReasonNodeLost    = topsv1.ReasonNodeLost
 	// ReasonOperationDeadline: the operation as a whole took too long.
 	ReasonOperationDeadline = "OperationDeadline"
 	// ReasonPrecheckFailed: the node does not meet the conditions for an upgrade.
@@ -40,9 +42,9 @@ const (
 	// process has it open.
 	ReasonDeviceInUse = "DeviceInUse"
 	// ReasonNoSuccessor: the node accepts no new pod, so the pod is not deleted.
-	ReasonNoSuccessor = "NoSuccessor"
+	ReasonNoSuccessor = topsv1.ReasonNoSuccessor
 	// ReasonDeletionDenied: the API server, or a webhook that it calls, refuses to delete a pod.
-	ReasonDeletionDenied = "DeletionDenied"
+	ReasonDeletionDenied = topsv1.ReasonDeletionDenied
 	// ReasonProgressDeadline: a new pod did not become available in time.
 	ReasonProgressDeadline = "ProgressDeadline"
 	// ReasonCrashLoop: a new pod is crash-looping.
@@ -50,7 +52,7 @@ const (
 	// ReasonRestartFailed: the runtime was not restarted, or without the wanted result.
 	ReasonRestartFailed = "RestartFailed"
 	// ReasonLeftToAdministrator: the agent is not allowed to restart the runtime.
-	ReasonLeftToAdministrator = "LeftToAdministrator"
+	ReasonLeftToAdministrator = topsv1.ReasonLeftToAdministrator
 	// ReasonVerifyFailed: evidence was still missing at the deadline.
 	ReasonVerifyFailed = "VerifyFailed"
 	// ReasonSoakFailed: pods did not stay available.

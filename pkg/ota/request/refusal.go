@@ -34,7 +34,7 @@ const (
 	// ReasonDisconnected: the API server was unavailable.
 	ReasonDisconnected Reason = "Disconnected"
 	// ReasonNodeHeld: the node is excluded from upgrades until it is released.
-	ReasonNodeHeld Reason = "NodeHeld"
+	ReasonNodeHeld Reason = topsv1.ReasonNodeHeld
 
 	// Reasons of the paths below /v1.
 
@@ -60,9 +60,9 @@ const (
 	ReasonTooLarge Reason = "TooLarge"
 
 	// Further reasons of parts of an operation.
-	ReasonRevisionChanged Reason = "RevisionChanged"
+	ReasonRevisionChanged Reason = topsv1.ReasonRevisionChanged
 	ReasonPodReplaced     Reason = "PodReplaced"
-	ReasonWithdrawn       Reason = "Withdrawn"
+	ReasonWithdrawn       Reason = topsv1.ReasonWithdrawn
 )
 
 // Refusal is the error for a request that was not accepted. Its message states what the

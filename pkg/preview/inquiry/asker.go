@@ -52,12 +52,12 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if s.OperatorNode, err = operatorNode(ctx, a.Live, a.Namespace); err != nil {
 		return nil, err
 	}
-	told, err := rolloutReader{a.Reader, a.Live, a.Namespace}.rollout(ctx, s, a.Clock(), q.Approved)
+	outlook, err := rolloutReader{a.Reader, a.Live, a.Namespace}.rollout(ctx, s, a.Clock(), q.Approved)
 	if err != nil {
 		return nil, err
 	}
 	cut, _ := daemonset.CutOf(q.Wanted.Annotations) // an invalid one is reported as Blocked
-	return &preview.Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: differs.Counted(told, cut), Rollout: *told}, nil
+	return &preview.Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: differs.Counted(outlook, cut), Rollout: *outlook}, nil
 }
 
 // CheckCut is the function CheckCut with the Asker's Reader.

@@ -9,11 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/drain"
@@ -47,13 +47,13 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err != nil {
 		return nil, err
 	}
-	told, err := preview.RolloutOf(s, in, nodes, &book, approved)
+	outlook, err := preview.RolloutOf(s, in, nodes, &book, approved)
 	if err != nil {
 		return nil, err
 	}
-	drains, err := told.Drains(s.Policy, book.Components())
+	drains, err := outlook.Drains(s.Policy, book.Components())
 	if err != nil || len(drains) == 0 {
-		return told, err
+		return outlook, err
 	}
 	pods, err := r.podsOn(ctx, drains)
 	if err != nil {
@@ -63,8 +63,8 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err := r.live.List(ctx, &budgets); err != nil {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
-	told.Evict(drains, pods, budgets.Items, in.Now)
-	return told, nil
+	outlook.Evict(drains, pods, budgets.Items, in.Now)
+	return outlook, nil
 }
 
 // readRollout reads the DaemonRollout of a group, and its policy.
@@ -75,18 +75,9 @@ func (r rolloutReader) readRollout(ctx context.Context, s *observed.State) error
 		return fmt.Errorf("getting DaemonRollout %s: %w", key.Name, err)
 	}
 	s.TakeRollout(key, &found)
-	name := s.PolicyName()
-	if name == "" {
-		return nil
-	}
-	var policy topsv1.UpgradePolicy
-	if err := r.reader.Get(ctx, client.ObjectKey{Name: name}, &policy); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("getting UpgradePolicy %s: %w", name, err)
-	}
-	s.Policy = &policy
-	return nil
+	var err error
+	s.Policy, err = access.Policy(ctx, r.reader, s.PolicyName())
+	return err
 }
 
 // nodes returns what was read of each node, by name.

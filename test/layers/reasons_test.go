@@ -1,0 +1,84 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// declaredAgain are the reasons that the node agent's host tasks and their readers declare for
+// themselves: pkg/hostagent knows no object of the API, status.host carries the string.
+var declaredAgain = []string{"InProgress", "LeftToAdministrator", "RestartFailed", "Restarted", "Withdrawn"}
+
+var reasonName = regexp.MustCompile(`^([rR]eason|event)[A-Z]`)
+
+// A reason is one string with one home: other packages refer to it (api/v1/reasons.go).
+func TestNoReasonIsDeclaredTwice(t *testing.T) {
+	places := map[string][]string{}
+	for _, root := range []string{"../../api", "../../cmd", "../../pkg"} {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			for _, reason := range reasonsIn(file) {
+				places[reason] = append(places[reason], filepath.ToSlash(path))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(places) < 100 {
+		t.Fatalf("%d reasons found, want those of all packages", len(places))
+	}
+	var twice []string
+	for _, reason := range slices.Sorted(maps.Keys(places)) {
+		if len(places[reason]) > 1 {
+			twice = append(twice, reason)
+			t.Logf("%s: %v", reason, places[reason])
+		}
+	}
+	if diff := cmp.Diff(declaredAgain, twice); diff != "" {
+		t.Errorf("reasons that are declared more than once (-allowed +found):\n%s", diff)
+	}
+}
+
+// reasonsIn returns the strings of the reason constants of a file.
+func reasonsIn(file *ast.File) (reasons []string) {
+	for _, declaration := range file.Decls {
+		constants, is := declaration.(*ast.GenDecl)
+		if !is || constants.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range constants.Specs {
+			value := spec.(*ast.ValueSpec)
+			for i, name := range value.Names {
+				if i >= len(value.Values) || !reasonName.MatchString(name.Name) {
+					continue
+				}
+				if literal, is := value.Values[i].(*ast.BasicLit); is && literal.Kind == token.STRING {
+					text, err := strconv.Unquote(literal.Value)
+					if err == nil {
+						reasons = append(reasons, text)
+					}
+				}
+			}
+		}
+	}
+	return reasons
+}
