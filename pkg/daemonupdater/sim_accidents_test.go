@@ -76,6 +76,12 @@ func (w *simWorld) haveAccidents() {
 	}
 }
 
+// attended is for how long something has lasted since managers work again: no deadline runs while
+// none does.
+func (w *simWorld) attended(since time.Time) time.Duration {
+	return min(w.now.Sub(since), w.now.Sub(w.away))
+}
+
 // goAway lets no manager work for a while; they are suspended, or killed and started later.
 func (w *simWorld) goAway() {
 	w.away = w.now.Add(time.Duration(10+w.accidents.IntN(80)) * time.Minute)

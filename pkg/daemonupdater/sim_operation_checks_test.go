@@ -214,7 +214,7 @@ func (w *simWorld) checkNodes() {
 		if g := w.opGroup(simAtWork(u)); g != nil && op.EndTime == nil && w.rolloutOf(g.id) != nil && !w.hasSlot(h.name, op.ID, g.id) && !w.lost[simLost{g.id, h.name}] {
 			w.violate("ledger: operation %s is at work on %s and no slot names it", op.ID, h.name)
 		}
-		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.now.Sub(op.StartTime.Time) > 3*time.Hour {
+		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.attended(op.StartTime.Time) > 3*time.Hour {
 			w.violate("L2: operation %s of %s is %s since %s", op.ID, h.name, op.Phase, op.StartTime.Sub(fixture.Epoch))
 		}
 	}
