@@ -194,7 +194,8 @@ func (o Outcome) wording() string {
 // which were asked for at now.
 func (r *Result) Add(leave, answers []Outcome, now time.Time) {
 	for i, o := range leave {
-		r.add(o.answered(answers[i]), &Attempt{Time: now, Outcome: answers[i]})
+		answer := answers[i] //nolint:gosec // G602: there is one for each
+		r.add(o.answered(answer), &Attempt{Time: now, Outcome: answer})
 	}
 }
 
