@@ -207,20 +207,18 @@ func complete(r *topsv1.DaemonRolloutStatus) bool {
 	})
 }
 
-// A node whose pods cannot be evicted is uncordoned and deferred with the name of the
-// PodDisruptionBudget; the other nodes are upgraded.
+// A node whose pods cannot be evicted is deferred with the name of the
+// PodDisruptionBudget before it is touched; the other nodes are upgraded.
 func TestANodeThatCannotBeEmptiedIsPutOff(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
-	policy := soon()
-	policy.Drain = &topsv1.DrainPolicy{TimeoutSeconds: 6}
-	d := s.newDrivers(ctx, t, "refused", policy)
+	d := s.newDrivers(ctx, t, "refused", soon())
 	d.training(ctx, 2, 2)
 	stays := d.podsByNode(ctx, "app", d.name+"-training")
 	d.upgrade(ctx, "v2")
 	d.reaches(ctx, "done on the other nodes", func(r *topsv1.DaemonRolloutStatus) bool {
 		return r.Updated == stageNodes-2 && r.InFlightNodes == 0 && slices.ContainsFunc(r.Waiting, func(w topsv1.WaitingNote) bool {
-			return w.Reason == "Deferred" && w.Nodes == 2 && strings.Contains(w.Message, "DrainTimeout") &&
+			return w.Reason == "Deferred" && w.Nodes == 2 && strings.Contains(w.Message, "PrecheckFailed") &&
 				strings.Contains(w.Message, "PodDisruptionBudget default/"+d.name+"-training refuses")
 		})
 	})
