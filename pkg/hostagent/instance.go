@@ -70,7 +70,7 @@ func (p processes) began(instance string) (time.Time, error) {
 		}
 		return time.Unix(booted+ticks/ticksPerSecond, 0), nil
 	}
-	return time.Time{}, errors.New("/proc/stat does not tell when the node was booted")
+	return time.Time{}, errors.New("/proc/stat has no boot time")
 }
 
 // startOf returns field 22 of /proc/<pid>/stat. Field 2, the name, is in

@@ -26,10 +26,13 @@ func TestTheHostIsReported(t *testing.T) {
 	if host.FreeDiskBytes == nil || *host.FreeDiskBytes <= 0 || host.Time.IsZero() {
 		t.Errorf("disk %v, time %s", host.FreeDiskBytes, host.Time)
 	}
+	if host.Runtime == nil || host.Runtime.StartTime == nil || host.Runtime.StartTime.Unix() < 1700000000 {
+		t.Fatalf("runtime %+v, want since when it runs", host.Runtime)
+	}
 	stops := true
 	cards := int32(2)
 	want := &topsv1.HostReport{Time: host.Time, FreeDiskBytes: host.FreeDiskBytes, BootID: "boot-1", DriverVersion: "1.0", Devices: &cards,
-		Runtime:              &topsv1.RuntimeReport{Engine: "docker", Version: "27.0", Default: "runc", RestartStopsContainers: &stops},
+		Runtime:              &topsv1.RuntimeReport{Engine: "docker", Version: "27.0", Default: "runc", RestartStopsContainers: &stops, StartTime: host.Runtime.StartTime},
 		DeviceHoldersVisible: new(bool)} // a host without /proc shows no process
 	if diff := cmp.Diff(want, host); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)

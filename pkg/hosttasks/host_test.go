@@ -48,6 +48,7 @@ func newHost(t *testing.T) *fakeHost {
 	})
 	for name, content := range map[string]string{
 		"dev/gcu0": "", "dev/gcu1": "", "sys/module/enflame/version": "1.0\n", "proc/sys/kernel/random/boot_id": "boot-1\n",
+		"proc/stat":              "cpu 1\nbtime 1700000000\n",
 		"etc/docker/daemon.json": `{"default-runtime":"runc"}`, "var/lib/docker/x": "", "run/x": "", "images/x": "", "registry/x": "",
 	} {
 		h.write(name, content)
