@@ -18,11 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 // Key names an object of the model.
@@ -230,78 +227,6 @@ func noteCordon(before, after client.Object, manager string) {
 	if node, _ := after.(*corev1.Node); isNode && old.Spec.Unschedulable != node.Spec.Unschedulable {
 		node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:unschedulable":{}}}`)}}}
 	}
-}
-
-// Patch is PATCH of a part of an object, as a strategic merge patch or a merge patch.
-func (a *API) Patch(object client.Object, kind types.PatchType, data []byte, part, manager string) error {
-	key := KeyOf(object)
-	stored, ok := a.Objects[key]
-	if !ok {
-		return apierrors.NewNotFound(Resource(key), key.Name)
-	}
-	var meta struct {
-		Metadata struct {
-			UID             types.UID `json:"uid"`
-			ResourceVersion string    `json:"resourceVersion"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(data, &meta); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	if err := unchanged(stored, meta.Metadata.UID, meta.Metadata.ResourceVersion); err != nil {
-		return err
-	}
-	before, err := json.Marshal(stored)
-	if err != nil {
-		return err
-	}
-	var after []byte
-	switch kind {
-	case types.StrategicMergePatchType:
-		if _, custom := stored.(*topsv1.NodeUpgrade); custom {
-			return apierrors.NewBadRequest("strategic merge patch of a custom resource")
-		}
-		after, err = strategicpatch.StrategicMergePatch(before, data, stored)
-	case types.MergePatchType:
-		after, err = mergePatch(before, data)
-	default:
-		return fmt.Errorf("the model knows no patch of type %s", kind)
-	}
-	if err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	return a.storePart(stored, after, object, part, manager)
-}
-
-// mergePatch is RFC 7386.
-func mergePatch(document, patch []byte) ([]byte, error) {
-	var d, p map[string]any
-	if err := json.Unmarshal(document, &d); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(patch, &p); err != nil {
-		return nil, err
-	}
-	return json.Marshal(mergeMaps(d, p))
-}
-
-func mergeMaps(d, p map[string]any) map[string]any {
-	if d == nil {
-		d = map[string]any{}
-	}
-	for key, value := range p {
-		sub, isMap := value.(map[string]any)
-		switch {
-		case value == nil:
-			delete(d, key)
-		case isMap:
-			old, _ := d[key].(map[string]any)
-			d[key] = mergeMaps(old, sub)
-		default:
-			d[key] = value
-		}
-	}
-	return d
 }
 
 // Delete is DELETE: a bound pod terminates gracefully, an object with finalizers stays until they

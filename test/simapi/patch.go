@@ -1,0 +1,125 @@
+package simapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Patch is PATCH of a part of an object, as a strategic merge patch or a merge patch.
+func (a *API) Patch(object client.Object, kind types.PatchType, data []byte, part, manager string) error {
+	key := KeyOf(object)
+	stored, ok := a.Objects[key]
+	if !ok {
+		return apierrors.NewNotFound(Resource(key), key.Name)
+	}
+	var sent struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+		Spec, Status json.RawMessage
+	}
+	if err := json.Unmarshal(data, &sent); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if err := unchanged(stored, sent.Metadata.UID, sent.Metadata.ResourceVersion); err != nil {
+		return err
+	}
+	if raw := map[string]json.RawMessage{Spec: sent.Spec, Status: sent.Status}[part]; kind == types.MergePatchType && part != Main {
+		return a.mergePart(stored, raw, object, part)
+	}
+	before, err := json.Marshal(stored)
+	if err != nil {
+		return err
+	}
+	var after []byte
+	switch kind {
+	case types.StrategicMergePatchType:
+		if _, custom := stored.(*topsv1.NodeUpgrade); custom {
+			return apierrors.NewBadRequest("strategic merge patch of a custom resource")
+		}
+		after, err = strategicpatch.StrategicMergePatch(before, data, stored)
+	case types.MergePatchType:
+		after, err = mergePatch(before, data)
+	default:
+		return fmt.Errorf("the model knows no patch of type %s", kind)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return a.storePart(stored, after, object, part, manager)
+}
+
+// mergePart is a merge patch of the spec or the status alone.
+func (a *API) mergePart(stored client.Object, patch []byte, answer client.Object, part string) error {
+	next := Copy(stored)
+	field := reflect.ValueOf(next).Elem().FieldByName(part)
+	before, err := json.Marshal(field.Interface())
+	if err != nil {
+		return err
+	}
+	switch string(patch) {
+	case "null":
+		before = []byte("{}")
+		fallthrough
+	case "":
+		patch = []byte("{}")
+	}
+	after, err := mergePatch(before, patch)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	decoded := reflect.New(field.Type())
+	if err := json.Unmarshal(after, decoded.Interface()); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if !equality.Semantic.DeepEqual(field.Interface(), decoded.Elem().Interface()) {
+		if part == Spec {
+			next.SetGeneration(next.GetGeneration() + 1)
+		}
+		field.Set(decoded.Elem())
+		a.Put(next)
+	}
+	Into(answer, next)
+	return nil
+}
+
+// mergePatch is RFC 7386.
+func mergePatch(document, patch []byte) ([]byte, error) {
+	var d, p map[string]any
+	if err := json.Unmarshal(document, &d); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(patch, &p); err != nil {
+		return nil, err
+	}
+	return json.Marshal(mergeMaps(d, p))
+}
+
+func mergeMaps(d, p map[string]any) map[string]any {
+	if d == nil {
+		d = map[string]any{}
+	}
+	for key, value := range p {
+		sub, isMap := value.(map[string]any)
+		switch {
+		case value == nil:
+			delete(d, key)
+		case isMap:
+			old, _ := d[key].(map[string]any)
+			d[key] = mergeMaps(old, sub)
+		default:
+			d[key] = value
+		}
+	}
+	return d
+}
