@@ -40,7 +40,7 @@ func play(ctx context.Context, run string, steps []step) error {
 	begin := time.Now()
 	outcomes := make([]outcome, len(steps))
 	var group sync.WaitGroup
-	for _, l := range lanes {
+	for l := range niceness {
 		group.Go(func() {
 			for i, s := range steps {
 				if s.lane == l {
@@ -106,9 +106,7 @@ func (s step) execute(ctx context.Context, path string, out *lines) (time.Durati
 	if s.test != nil {
 		argv = append([]string{os.Getenv("GOTESTSUM"), "--format=testdox", "--jsonfile=" + path + ".json", "--", "-vet=off", "-count=1"}, s.test...)
 	}
-	if s.lane == idle {
-		argv = append([]string{"nice", "-n", "19"}, argv...)
-	}
+	argv = append([]string{"nice", "-n", niceness[s.lane]}, argv...)
 	command := exec.Command(argv[0], argv[1:]...)
 	command.Env = append(append(os.Environ(), lazyCollector), s.env...)
 	// In its own process group, so that all its children are signalled, and only by us.
