@@ -122,7 +122,7 @@ const (
 	// GcuResourceRecreation.
 	AnnotationRecreation = "topsops.enflame.com/recreation"
 	// AnnotationLastAuthor on a GcuResource or a DaemonRollout is the user whose request to the REST API
-	// changed it last. Whoever may write the object may write the annotation: it proves nothing, the
+	// changed it last. Users who may write the object may write the annotation: it proves nothing, the
 	// audit log of the API server does.
 	AnnotationLastAuthor = "topsops.enflame.com/last-author"
 

@@ -65,7 +65,7 @@ type NodeOperation struct {
 	// onlyIdle ends the operation, Deferred, before it touches a node of which a pod or a
 	// plain container uses a card, or, if the restart of its runtime stops plain containers,
 	// one that the node agent cannot see may use it; pods of the operator's own components do
-	// not count. It is set when nobody asked for the operation, under update strategy OTA.
+	// not count. It is set under update strategy OTA for an operation without a request.
 	// +optional
 	OnlyIdle bool `json:"onlyIdle,omitempty"`
 	// granted lets the operation touch the node: the node has its slot. Until then it

@@ -94,7 +94,7 @@ type NodeUpgradeStatus struct {
 
 // AskedOfHost returns the tasks that the operation has begun and not ended, for
 // the node agent to pick those it does; none unless spec and status are about the same
-// operation and it runs. Whoever acts on it has read the object past any cache.
+// operation and it runs. The object is read past any cache before anything is done about it.
 func (n *NodeUpgrade) AskedOfHost() []OperationTask {
 	asked, operation := n.Spec.Operation, n.Status.Operation
 	if asked == nil || operation == nil || asked.ID != operation.ID || asked.Abort || operation.Phase != OperationRunning {
@@ -142,7 +142,7 @@ type AgentStatus struct {
 type NodeHold struct {
 	// since is when the hold was set.
 	Since metav1.Time `json:"since"`
-	// message of whoever set it.
+	// message is the explanation given with the hold.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`

@@ -49,7 +49,7 @@ type GcuResourceRecreationSpec struct {
 	// +optional
 	RequestID string `json:"requestID,omitempty"`
 	// author sent the request. Before each step it is checked that the author may still take it;
-	// empty if the REST API authenticates nobody.
+	// empty if the REST API does not authenticate its callers.
 	// +optional
 	Author authenticationv1.UserInfo `json:"author,omitempty"`
 	// acceptedTime is when the request was accepted.

@@ -220,7 +220,7 @@ type FailurePolicy struct {
 	// group that has fewer: what one or two nodes report about themselves is no evidence
 	// about a version. With fewer, the group stays halted. A node that failed uses the
 	// budget, so with a smaller budget this number is not reached: set it lower where the
-	// nodes are trusted. Default 3, whatever threshold is. Only for action Rollback.
+	// nodes are trusted. Default 3, regardless of threshold. Only for action Rollback.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000

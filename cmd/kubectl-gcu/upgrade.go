@@ -35,7 +35,7 @@ another gr, by kind, name or uid, is refused, and so is a concurrent change.
 sets the limit anew, by these flags or by annotation
 ` + topsv1.AnnotationUpgradeOnly + ` in the file; without them there is no limit.
 Components that are new, removed or renamed are deployed and deleted immediately,
-whatever the limit: kubectl gcu plan shows this beforehand.
+regardless of the limit: kubectl gcu plan shows this beforehand.
 
 With --wait it returns when every reachable node within the limit is updated (exit
 code 0), or when the rollout halts, is rolled back or times out (exit code 3).`,
