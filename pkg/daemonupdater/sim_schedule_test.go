@@ -277,6 +277,20 @@ func TestADeletionThatComesLateFindsNoPodWhenItsGroupWasReleased(t *testing.T) {
 	})
 }
 
+func TestARolloutIsNotDeletedByAManagerThatSawItBeforeItHadASlot(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "")
+		s.b.sees()
+		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+		s.gets(0, "good-1")
+		s.a.sees()
+		s.a.sleepsBeforeDeleting(s.g.id)
+		s.b.passes(s.g.id)
+		s.inFlight(1)
+		s.a.drive()
+	})
+}
+
 // isThere checks that a pod exists and is not terminating.
 func (s *simSchedule) isThere(uid types.UID) {
 	pods := s.setPods()

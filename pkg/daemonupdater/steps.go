@@ -84,7 +84,8 @@ func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, rele
 		return retryStaleCache, false, err
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", p.Group.String())
-	if err := s.ledgers.Delete(ctx, p.Rollout, client.Preconditions{UID: &p.Rollout.UID}); client.IgnoreNotFound(err) != nil {
+	as := client.Preconditions{UID: &p.Rollout.UID, ResourceVersion: &p.Rollout.ResourceVersion} // it may have slots by now
+	if err := s.ledgers.Delete(ctx, p.Rollout, as); client.IgnoreNotFound(err) != nil {
 		return 0, false, fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(p.Rollout), err)
 	}
 	return 0, true, nil

@@ -79,7 +79,7 @@ var stories = []story{
 		allow(1)
 		w.publish(driver, "v2")
 		w.order("op1", nil, driver)
-		w.at("node_cordon", func() { allow(0) })
+		w.at("driver_prepull", func() { allow(0) }) // the node agent works on it, so no process is at the drain yet
 		w.until("a refusal", func(op *topsv1.OperationStatus) bool { return op.Reason == operation.ReasonDrainBlocked })
 		allow(1)
 	}},
@@ -91,7 +91,7 @@ var stories = []story{
 		w.order("op1", func(op *topsv1.NodeOperation) {
 			op.Drain = &topsv1.DrainPolicy{Scope: topsv1.DrainAccelerator, Resources: []string{"enflame.com/*"}, TimeoutSeconds: 20}
 		}, driver)
-		w.at("node_cordon", func() { allow(0) })
+		w.at("driver_prepull", func() { allow(0) }) // the node agent works on it, so no process is at the drain yet
 	}},
 	{name: "a cordon of somebody else", components: []string{driver, plugin}, tell: func(w *simulation) {
 		w.must(w.admin.Patch(w.ctx, w.readNode(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`)), client.FieldOwner("kubectl-cordon")))

@@ -77,6 +77,8 @@ var ofRollouts = []mutant{
 		"$Pod != $UID && !$isRuledOut($slot, $n)", `$Pod == "" && !$isRuledOut($slot, $n)`},
 	{"released-unfenced", "a rollout is deleted while a pod that it names can still be deleted", updater, "steps.release",
 		"if $holdsSlot(&$d) { $*then }", "if false { $*then }"},
+	{"released-by-old-ledger", "a rollout that has slots by now is deleted by a manager that has seen none", updater, "steps.release",
+		"client.Preconditions{UID: $uid, ResourceVersion: $version}", "client.Preconditions{UID: $uid}"},
 	{"old-news", "a pod is deleted based on an observation older than the version in the slot", updater, "nextDeletions",
 		"$Pod == $UID && $isOlder($Version, $PodVersion)", "false"},
 	{"delete-on-lost-node", "a pod is deleted on a node that is offline", updater, "nextDeletions",
