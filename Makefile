@@ -62,6 +62,24 @@ rootfs: image-programs # What is in the operator's image, for images/Dockerfile
 control-plane: build ## Build what is missing of the test control plane (cold: about ten minutes)
 	$(BIN)/testcluster build
 
+# The cluster is that of kubectl. IMG=registry.example.com/gcu-operator:v1 names the image.
+OVERLAY := $(if $(IMG),$(BIN)/deploy,config/default)
+
+.PHONY: install
+install: ## Install the CRDs only
+	kubectl apply --server-side -k config/crd
+
+.PHONY: deploy
+deploy: ## Deploy the operator (IMG=registry.example.com/gcu-operator:v1 names its image)
+	@mkdir -p $(BIN)/deploy
+	@image='$(IMG)'; sed -e "s|newName: .*|newName: $${image%:*}|" -e "s|newTag: .*|newTag: $${image##*:}|" examples/own-image/kustomization.yaml >$(BIN)/deploy/kustomization.yaml
+	kubectl apply --server-side -k $(OVERLAY)
+
+.PHONY: undeploy
+undeploy: ## Remove the grs, then the operator and its CRDs
+	kubectl delete gr --all
+	kubectl delete --ignore-not-found -k config/default
+
 .PHONY: demo
 demo: control-plane ## Tell the whole story on a test cluster (KEEP=1 leaves it up)
 	@go build -o $(BIN)/demo ./test/demo
@@ -117,6 +135,7 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Generate deep copies, CRDs, roles
 	$(CONTROLLER_GEN) rbac:roleName=gcu-node-agent,fileName=node_agent_role.yaml \
 		paths=./cmd/node-agent/... output:rbac:dir=config/rbac
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1 --config=test/docs/api/config.yaml --templates-dir=test/docs/api --renderer=markdown --max-depth=20 --output-path=docs/reference/api.md
+	go run ./charts
 	go run ./test/docs
 
 # The findings that golangci-lint keeps name files: a cache shared between two
@@ -146,7 +165,8 @@ verify: generate tidy lint layers ## Generate, tidy, lint, and fail when that ch
 .PHONY: tidy
 tidy: ## Tidy go.mod and format
 	go mod tidy
-	gofmt -w api cmd pkg test
+	cd test/chart && go mod tidy
+	gofmt -w api charts cmd images pkg test
 
 .PHONY: clean
 clean: ## Remove what was built here (not the cached control plane)

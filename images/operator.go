@@ -11,7 +11,7 @@ import (
 // operatorTag is the image of the manager and of the node agent, as config/ names it.
 const (
 	operatorRepository = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator"
-	operatorTag        = operatorRepository + ":latest"
+	operatorTag        = operatorRepository + ":dev"
 )
 
 // searchPath is the PATH of all images.

@@ -39,12 +39,6 @@ func newCommand() *cobra.Command {
 		},
 	}
 	o.bindFlags(command.Flags())
-	command.AddCommand(newPrepareLogsCommand())
+	command.AddCommand(newPrepareLogsCommand(), newCreateCommand(), newRemoveCommand())
 	return command
 }
-
-// runError is an error of a running manager, not of its flags. It has been logged.
-type runError struct{ cause error }
-
-func (e *runError) Error() string { return e.cause.Error() }
-func (e *runError) Unwrap() error { return e.cause }

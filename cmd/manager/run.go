@@ -39,6 +39,12 @@ var version = "dev"
 // syncProbe is how long a readiness probe waits for the caches.
 const syncProbe = 100 * time.Millisecond
 
+// runError is an error of a running manager, not of its flags. It has been logged.
+type runError struct{ cause error }
+
+func (e *runError) Error() string { return e.cause.Error() }
+func (e *runError) Unwrap() error { return e.cause }
+
 // run runs the manager until ctx is done or the lease is lost. It also logs the error that it
 // returns, so that the log file on the host has it.
 func run(ctx context.Context, o options, stderr io.Writer) error {

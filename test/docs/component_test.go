@@ -103,3 +103,26 @@ func TestTheNetworkPolicyCoversThePortsOfTheManager(t *testing.T) {
 		t.Error("the default limits egress, though the port of the API server is not known")
 	}
 }
+
+// TestMakeDeployNamesTheImage runs it with a kubectl that renders instead of applying.
+func TestMakeDeployNamesTheImage(t *testing.T) {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		need.Skip(t, "make deploy needs kubectl, to render its overlay")
+	}
+	programs := t.TempDir()
+	script := "#!/bin/sh\nexec " + kubectl + " kustomize \"$4\"\n"
+	if err := os.WriteFile(filepath.Join(programs, "kubectl"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for image, want := range map[string]string{
+		"": "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:dev", "registry.example.com:5000/gcu-operator:v1": "registry.example.com:5000/gcu-operator:v1",
+	} {
+		command := exec.Command("make", "deploy", "IMG="+image)
+		command.Dir, command.Env = root, append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+		out, err := command.CombinedOutput()
+		if found := strings.Count(string(out), "image: "+want+"\n"); err != nil || found != 3 {
+			t.Errorf("IMG=%s: the image is named %d times, want 3: %v\n%.500s", image, found, err, out)
+		}
+	}
+}

@@ -239,7 +239,7 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 }
 
 // foreignFlags are flags of other programs that pages mention without a command.
-var foreignFlags = []string{"server-side", "resolve"}
+var foreignFlags = []string{"server-side", "resolve", "no-hooks", "take-ownership"}
 
 var aFlag = regexp.MustCompile(`^--?([a-zA-Z0-9][a-zA-Z0-9-]*)`)
 

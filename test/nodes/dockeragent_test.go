@@ -11,7 +11,7 @@ const (
 	// should always run.
 	agentContainer = "gcu-node-agent"
 	bystander      = "bystander"
-	operatorImage  = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:latest"
+	operatorImage  = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:dev"
 	workloadImage  = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-workload:latest"
 )
 

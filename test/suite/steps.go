@@ -75,8 +75,13 @@ func testSteps(packages []string, targets []target) []step {
 			shows: "packages with shared memory, with the race detector"},
 		{name: "packages", lane: busy, test: append([]string{"-timeout=20m", "-skip=" + anySimulation}, plain(packages)...),
 			shows: "all other packages, with an API server where needed"},
+		chartStep,
 	}, fuzzSteps(targets, 10*time.Second)...)
 }
+
+// chartStep tests the chart. Its module has helm and kustomize.
+var chartStep = step{name: "chart", lane: idle, argv: []string{"go", "test", "-C", "test/chart", "-count=1", "./..."},
+	shows: "chart and config/ render the same objects, and what each value changes"}
 
 // harnessStep tests the harness of real nodes itself.
 func harnessStep(env ...string) step {

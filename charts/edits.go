@@ -1,0 +1,174 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+)
+
+// image is how config/ names the operator's image.
+const image = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:dev"
+
+// folders are the parts of the chart.
+var folders = []folder{
+	{name: "crd", when: ".Values.crds.install", edits: map[string][]edit{
+		"*": {{old: "  annotations:\n    controller-gen", new: "  annotations:\n    helm.sh/resource-policy: keep\n    controller-gen"}},
+	}},
+	{name: "rbac"},
+	{name: "admission", when: ".Values.admissionPolicies.enabled"},
+	{name: "manager", edits: map[string][]edit{
+		"deployment.yaml":          deployment,
+		"network_policy.yaml":      networkPolicy,
+		"upgrade_api_service.yaml": upgradeAPIService,
+	}},
+	{name: "node-agent", when: ".Values.nodeAgent.enabled", edits: map[string][]edit{"daemonset.yaml": daemonSet}},
+	{name: "rest-api", when: `and .Values.restAPI.enabled (eq .Values.restAPI.auth "none")`},
+	{name: "volcano", when: ".Values.volcano.rights"},
+}
+
+// own are the edits of the operator's image, and of what every pod of it may have.
+var own = []edit{
+	{old: "image: " + image, new: `image: {{ include "gcu-operator.image" . }}`, times: -1},
+	{old: "imagePullPolicy: IfNotPresent", new: "imagePullPolicy: {{ .Values.image.pullPolicy }}", times: -1},
+}
+
+var deployment = append([]edit{
+	{old: "  replicas: 1\n", new: "  {{- if not .Values.autoscaling.enabled }}\n  replicas: {{ .Values.replicaCount }}\n  {{- end }}\n"},
+	{old: "      serviceAccountName: gcu-operator\n", new: `      serviceAccountName: gcu-operator
+      {{- include "gcu-operator.imagePullSecrets" . | nindent 6 }}
+      {{- with .Values.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if gt (int .Values.replicaCount) 1 }}
+      topologySpreadConstraints:
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              app.kubernetes.io/name: gcu-operator
+      {{- end }}
+`},
+	instead("affinity", 6, `      affinity:
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 100
+              preference:
+                matchExpressions:
+                  - key: node-role.kubernetes.io/control-plane
+                    operator: Exists
+`),
+	{old: "      # The kubelet makes the directories", new: `        {{- with .Values.tolerations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      # The kubelet makes the directories`},
+	{old: "          args: [--leader-elect]\n", new: `          args:
+            - --leader-elect
+            {{- if not .Values.restAPI.enabled }}
+            - --upgrade-api-bind-address=0
+            {{- else if eq .Values.restAPI.auth "none" }}
+            - --upgrade-api-auth=none
+            {{- end }}
+            {{- with .Values.restAPI.hosts }}
+            - --upgrade-api-hosts={{ join "," . }}
+            {{- end }}
+            {{- range .Values.extraArgs }}
+            - {{ . | quote }}
+            {{- end }}
+`},
+	{old: "          ports:\n            - name: metrics\n", new: `            {{- include "gcu-operator.proxy" . | nindent 12 }}
+          ports:
+            - name: metrics
+`},
+	only(".Values.restAPI.enabled", "            - name: upgrade-api\n              containerPort: 32765\n"),
+	instead("resources", 10, `          resources:
+            requests:
+              cpu: 100m
+              memory: 128Mi
+            limits:
+              memory: 512Mi
+`),
+	{old: "          hostPath:\n            path: /topsdata/dcp/gcu-upgrade-manager/blueprints\n            type: DirectoryOrCreate\n", new: `          {{- with .Values.restAPI.blueprintsConfigMap }}
+          configMap:
+            name: {{ . }}
+          {{- else }}
+          hostPath:
+            path: /topsdata/dcp/gcu-upgrade-manager/blueprints
+            type: DirectoryOrCreate
+          {{- end }}
+`},
+}, own...)
+
+var daemonSet = append([]edit{
+	{old: "      serviceAccountName: gcu-node-agent\n", new: `      serviceAccountName: gcu-node-agent
+      {{- include "gcu-operator.imagePullSecrets" . | nindent 6 }}
+`},
+	{old: `        enflame.com/gcu.present: "true"` + "\n", new: `        enflame.com/gcu.present: "true"
+        {{- with .Values.nodeAgent.nodeSelector }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+`},
+	{old: "          command: [/usr/bin/node-agent]\n", new: `          command: [/usr/bin/node-agent]
+          {{- with .Values.nodeAgent.args }}
+          args: {{- toYaml . | nindent 12 }}
+          {{- end }}
+`},
+	{old: "          # By the socket, which only root can serve", new: `            {{- include "gcu-operator.proxy" . | nindent 12 }}
+          # By the socket, which only root can serve`},
+	insteadOf(".Values.nodeAgent.resources", "resources", 10, `          resources:
+            requests:
+              cpu: 5m
+              memory: 32Mi
+            limits:
+              memory: 128Mi
+`),
+	{old: "              add: [DAC_OVERRIDE]\n", new: "              add: [DAC_OVERRIDE{{ if .Values.nodeAgent.seeDeviceHolders }}, SYS_PTRACE{{ end }}]\n"},
+}, own...)
+
+// networkPolicy has the egress of config/components/limit-egress too.
+var networkPolicy = []edit{
+	{old: "apiVersion: networking.k8s.io/v1\n", new: "{{- if .Values.networkPolicy.enabled }}\napiVersion: networking.k8s.io/v1\n"},
+	{old: "  policyTypes: [Ingress]\n", new: "  policyTypes: [Ingress{{ if .Values.networkPolicy.limitEgress }}, Egress{{ end }}]\n"},
+	{old: "        - port: upgrade-api\n", new: `        {{- if .Values.restAPI.enabled }}
+        - port: upgrade-api
+        {{- end }}
+  {{- if .Values.networkPolicy.limitEgress }}
+  egress:
+    - ports: # DNS
+        - {port: 53, protocol: UDP}
+        - {port: 53, protocol: TCP}
+    - ports: # API server
+        {{- range .Values.networkPolicy.apiServerPorts }}
+        - {port: {{ . }}}
+        {{- end }}
+  {{- end }}
+{{- end }}
+`},
+}
+
+var upgradeAPIService = []edit{
+	{old: "apiVersion: v1\n", new: "{{- if .Values.restAPI.enabled }}\napiVersion: v1\n"},
+	{old: "  type: NodePort\n", new: "  type: {{ .Values.restAPI.service.type }}\n"},
+	{old: "      nodePort: 32765\n", new: `      {{- if and (ne .Values.restAPI.service.type "ClusterIP") .Values.restAPI.service.nodePort }}
+      nodePort: {{ .Values.restAPI.service.nodePort }}
+      {{- end }}
+{{- end }}
+`},
+}
+
+// only makes a block depend on a condition.
+func only(condition, block string) edit {
+	indent := block[:len(block)-len(strings.TrimLeft(block, " "))]
+	return edit{old: block, new: indent + "{{- if " + condition + " }}\n" + block + indent + "{{- end }}\n"}
+}
+
+// instead lets a value of the same name take the place of a field.
+func instead(name string, indent int, block string) edit {
+	return insteadOf(".Values."+name, name, indent, block)
+}
+
+func insteadOf(value, field string, indent int, block string) edit {
+	space := strings.Repeat(" ", indent)
+	return edit{old: block, new: space + "{{- with " + value + " }}\n" +
+		space + field + ": {{- toYaml . | nindent " + strconv.Itoa(indent+2) + " }}\n" +
+		space + "{{- else }}\n" + block + space + "{{- end }}\n"}
+}

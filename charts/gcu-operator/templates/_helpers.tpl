@@ -1,0 +1,111 @@
+{{- /* An image with the host of global.registry, if there is one: .registry, .image. */ -}}
+{{- define "gcu-operator.mirrored" -}}
+{{- if .registry -}}
+{{- printf "%s/%s" .registry (regexReplaceAll "^[^/]+/" .image "") -}}
+{{- else -}}
+{{- .image -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The operator's image. */ -}}
+{{- define "gcu-operator.image" -}}
+{{- $repository := printf "%s/%s" .Values.image.repository .Values.image.name -}}
+{{- include "gcu-operator.mirrored" (dict "registry" .Values.global.registry "image" $repository) -}}
+:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{- define "gcu-operator.imagePullSecrets" -}}
+{{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{- /* Environment of a program that calls through a proxy. */ -}}
+{{- define "gcu-operator.proxy" -}}
+{{- range $name, $value := dict "HTTP_PROXY" .Values.proxy.http "HTTPS_PROXY" .Values.proxy.https "NO_PROXY" .Values.proxy.noProxy -}}
+{{- if $value }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- /* Metadata of an object that exists while hooks run: .hooks, .weight. */ -}}
+{{- define "gcu-operator.hook" -}}
+helm.sh/hook: {{ .hooks }}
+helm.sh/hook-weight: {{ .weight | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
+{{- /* A Job that runs the manager's program once: .root, .name, .hooks, .args, .file. */ -}}
+{{- define "gcu-operator.job" -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .name }}
+  namespace: kube-system
+  labels:
+    app.kubernetes.io/name: gcu-operator-hooks
+  annotations:
+    {{- include "gcu-operator.hook" (dict "hooks" .hooks "weight" 0) | nindent 4 }}
+spec:
+  backoffLimit: 3
+  activeDeadlineSeconds: {{ .root.Values.hooks.timeoutSeconds }}
+  template:
+    metadata:
+      labels:
+        app.kubernetes.io/name: gcu-operator-hooks
+    spec:
+      serviceAccountName: gcu-operator-hooks
+      restartPolicy: Never
+      {{- include "gcu-operator.imagePullSecrets" .root | nindent 6 }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 65532
+        seccompProfile:
+          type: RuntimeDefault
+      {{- with .root.Values.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      tolerations:
+        - key: node-role.kubernetes.io/control-plane
+          operator: Exists
+          effect: NoSchedule
+        - key: node-role.kubernetes.io/master
+          operator: Exists
+          effect: NoSchedule
+        {{- with .root.Values.tolerations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      containers:
+        - name: hook
+          image: {{ include "gcu-operator.image" .root }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          command: [/usr/bin/manager]
+          args: {{- toYaml .args | nindent 12 }}
+          {{- with include "gcu-operator.proxy" .root }}
+          env: {{- . | nindent 12 }}
+          {{- end }}
+          resources:
+            requests:
+              cpu: 10m
+              memory: 32Mi
+            limits:
+              memory: 128Mi
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities:
+              drop: [ALL]
+          {{- with .file }}
+          volumeMounts:
+            - name: file
+              mountPath: /etc/gcu-operator
+              readOnly: true
+      volumes:
+        - name: file
+          configMap:
+            name: {{ . }}
+      {{- end }}
+{{- end -}}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/kubeconfig"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+const createHelp = `Create a GcuResource, unless one of its name is there, which is left as it is. It
+waits until the API server serves the kind. The Helm chart runs it after an
+installation or upgrade.`
+
+const removeHelp = `Delete all GcuResources, and wait until their components are gone, which takes a
+running manager. The Helm chart runs it before it is uninstalled.`
+
+// removePoll is how often grs are read while they are waited for.
+const removePoll = time.Second
+
+// errand are the flags of a command that does one thing and ends.
+type errand struct {
+	kubeconfig string
+	timeout    time.Duration
+}
+
+// run connects, and calls do until its time is over.
+func (e errand) run(command *cobra.Command, do func(context.Context, client.Client, io.Writer) error) error {
+	config, err := kubeconfig.Load(e.kubeconfig)
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := topsv1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("registering kinds: %w", err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(command.Context(), e.timeout)
+	defer cancel()
+	if err := do(ctx, c, command.OutOrStdout()); err != nil {
+		command.PrintErrln("manager:", err)
+		return &runError{err}
+	}
+	return nil
+}
+
+func (e *errand) bindFlags(command *cobra.Command, timeout time.Duration) {
+	command.Flags().StringVar(&e.kubeconfig, "kubeconfig", "", kubeconfig.Usage)
+	command.Flags().DurationVar(&e.timeout, "timeout", timeout, "`time` after which it fails")
+}
+
+func newCreateCommand() *cobra.Command {
+	var e errand
+	var file string
+	command := &cobra.Command{
+		Use: "create-gcuresource", Short: "Create a GcuResource that is not there", Long: createHelp,
+		Example: "  manager create-gcuresource --file examples/gcu-resource.json",
+		Args:    cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("reading --file: %w", err)
+			}
+			gr := &topsv1.GcuResource{}
+			if err := yaml.UnmarshalStrict(text, gr); err != nil {
+				return fmt.Errorf("reading --file %s: %w", file, err)
+			}
+			return e.run(command, func(ctx context.Context, c client.Client, out io.Writer) error { return createGR(ctx, c, gr, out) })
+		},
+	}
+	command.Flags().StringVar(&file, "file", "", "`file` with the GcuResource, in JSON or YAML")
+	e.bindFlags(command, 2*time.Minute)
+	return command
+}
+
+func newRemoveCommand() *cobra.Command {
+	var e errand
+	command := &cobra.Command{
+		Use: "remove-gcuresources", Short: "Delete all GcuResources and wait until they are gone", Long: removeHelp,
+		Example: "  manager remove-gcuresources --timeout 10m",
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return e.run(command, removeGRs) },
+	}
+	e.bindFlags(command, 10*time.Minute)
+	return command
+}
+
+// createGR creates a gr, unless there is one of its name. A kind that is not served yet is waited for.
+func createGR(ctx context.Context, c client.Client, gr *topsv1.GcuResource, out io.Writer) error {
+	var err error
+	_ = wait.PollUntilContextCancel(ctx, crdPoll, true, func(context.Context) (bool, error) {
+		err = c.Create(ctx, gr.DeepCopy())
+		return !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err), nil
+	})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		fmt.Fprintf(out, "GcuResource %s is there, and was not changed\n", gr.Name)
+		return nil
+	case err != nil:
+		return fmt.Errorf("creating GcuResource %s: %w", gr.Name, err)
+	}
+	fmt.Fprintf(out, "GcuResource %s created\n", gr.Name)
+	return nil
+}
+
+// removeGRs deletes all grs, also those that are created meanwhile, and returns once there is none.
+func removeGRs(ctx context.Context, c client.Client, out io.Writer) error {
+	var left []topsv1.GcuResource
+	err := wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
+		var list topsv1.GcuResourceList
+		err := c.List(ctx, &list)
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return true, nil // no CRD, no grs
+		}
+		if err != nil {
+			return false, ignoreEnd(ctx, fmt.Errorf("listing GcuResources: %w", err))
+		}
+		left = list.Items
+		return len(left) == 0, ignoreEnd(ctx, deleteAll(ctx, c, left, out))
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("not gone in time: %s. The manager removes their components, and has to run; kubectl describe gr says what it waits for", message.Names(describe(left)))
+	}
+	return err
+}
+
+// ignoreEnd returns an error unless it is due to the end of the context, of which the caller says more.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// deleteAll deletes the grs that are not being deleted yet.
+func deleteAll(ctx context.Context, c client.Client, grs []topsv1.GcuResource, out io.Writer) error {
+	var failed []error
+	for i := range grs {
+		gr := &grs[i]
+		if gr.DeletionTimestamp != nil {
+			continue
+		}
+		fmt.Fprintf(out, "Deleting GcuResource %s\n", gr.Name)
+		if err := c.Delete(ctx, gr, client.Preconditions{UID: &gr.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			failed = append(failed, fmt.Errorf("deleting GcuResource %s: %w", gr.Name, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// describe returns the names of grs with their phase, sorted.
+func describe(grs []topsv1.GcuResource) []string {
+	names := make([]string, len(grs))
+	for i := range grs {
+		names[i] = grs[i].Name + " (" + grs[i].Status.Phase + ")"
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// clusterOf has grs, each with the finalizer of the operator, and says which calls fail.
+func clusterOf(t *testing.T, calls interceptor.Funcs, names ...string) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := topsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	for _, name := range names {
+		builder.WithObjects(&topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{topsv1.Finalizer}},
+			Status: topsv1.GcuResourceStatus{Phase: topsv1.PhaseRunning}})
+	}
+	return interceptor.NewClient(builder.Build(), calls)
+}
+
+func TestAGcuResourceThatIsThereIsNotChanged(t *testing.T) {
+	c := clusterOf(t, interceptor.Funcs{}, "gr")
+	var out strings.Builder
+	asked := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr"}, Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}}}
+	if err := createGR(t.Context(), c, asked, &out); err != nil {
+		t.Fatal(err)
+	}
+	var gr topsv1.GcuResource
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "gr"}, &gr); err != nil || gr.Spec.Driver != nil {
+		t.Errorf("the gr that was there deploys %v, %v", gr.Spec.Driver, err)
+	}
+	if want := "GcuResource gr is there, and was not changed\n"; out.String() != want {
+		t.Errorf("it said %q, want %q", out.String(), want)
+	}
+}
+
+func TestAGcuResourceIsCreatedOnceItsKindIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		c := clusterOf(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if asked++; asked < 3 {
+				return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "GcuResource"}}
+			}
+			return c.Create(ctx, object, options...)
+		}})
+		if err := createGR(t.Context(), c, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr"}}, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "gr"}, &topsv1.GcuResource{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestGcuResourcesAreRemovedAndWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clusterOf(t, interceptor.Funcs{}, "a", "b")
+		begin := time.Now()
+		time.AfterFunc(10*time.Second, func() { // the manager
+			for _, name := range []string{"a", "b"} {
+				var gr topsv1.GcuResource
+				if err := c.Get(t.Context(), client.ObjectKey{Name: name}, &gr); err != nil || gr.DeletionTimestamp == nil {
+					t.Errorf("gr %s is being deleted since %v, %v", name, gr.DeletionTimestamp, err)
+				}
+				gr.Finalizers = nil
+				if err := c.Update(t.Context(), &gr); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if err := removeGRs(t.Context(), c, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(begin) < 10*time.Second {
+			t.Error("it did not wait until the grs were gone")
+		}
+	})
+}
+
+func TestGcuResourcesThatStayAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clusterOf(t, interceptor.Funcs{}, "b", "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := removeGRs(ctx, c, io.Discard)
+		if err == nil || !strings.HasPrefix(err.Error(), "not gone in time: a (Running), b (Running). The manager") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestWithoutTheKindThereIsNothingToRemove(t *testing.T) {
+	c := clusterOf(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "GcuResource"}}
+	}})
+	if err := removeGRs(t.Context(), c, io.Discard); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,3 @@
+// Package chart tests the Helm chart in charts/gcu-operator. It is a Go module of its own, so that helm and
+// kustomize are no dependencies of the operator.
+package chart
