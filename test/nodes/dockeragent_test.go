@@ -22,12 +22,24 @@ func (s *stage) letAgentsRestartEngines() {
 	s.kubectl("patch", "daemonset", agentSet, "--namespace="+system, "--patch-file=test/nodes/testdata/agent-without-systemd.yaml")
 }
 
+// leaveRestartsToAdministrator has the agents that run as pods restart no engine, until
+// letAgentsRestartEngines.
+func (s *stage) leaveRestartsToAdministrator() {
+	s.t.Helper()
+	s.kubectl("patch", "daemonset", agentSet, "--namespace="+system, "--type=json",
+		`--patch=[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--restart-runtime=false"}]`)
+}
+
+// restartDocker restarts docker. The kubelet of dockerNode gets its containers from containerd,
+// which is restarted too if the toolkit has configured it since it started.
+const restartDocker = "[ /run/containerd/containerd.sock -nt /etc/containerd/config.toml ] || /etc/init.d/containerd restart; exec /etc/init.d/docker restart"
+
 // handOver returns the command with which an agent in a container makes the node restart
-// an engine, one node-agent flag per argument (node-agent --help).
-func handOver(engine string) []string {
+// docker, one node-agent flag per argument (node-agent --help).
+func handOver() []string {
 	var args []string
-	for _, arg := range []string{"/usr/bin/node-agent", "host-exec", "/etc/init.d/" + engine, "restart"} {
-		args = append(args, "--restart-command-"+engine+"="+arg)
+	for _, arg := range []string{"/usr/bin/node-agent", "host-exec", "/bin/sh", "-c", restartDocker} {
+		args = append(args, "--restart-command-docker="+arg)
 	}
 	return args
 }
@@ -59,7 +71,7 @@ func (s *stage) moveAgentToDocker() {
 		"--volume=/:/host:ro,rslave", "--volume=/var/lib/gcu-node-agent:/var/lib/gcu-node-agent", "--volume=/run/gcu-node-agent:/run/gcu-node-agent",
 		"--volume=/var/log/topscloud/gcu-operator:/var/log/topscloud/gcu-operator", "--entrypoint=/usr/bin/node-agent", operatorImage,
 		"--kubeconfig=/host/etc/gcu-node-agent/kubeconfig", "--node-name=" + dockerNode, "--container-runtime=docker", "--first-contact-spread=0s"},
-		handOver("docker")...)...)
+		handOver()...)...)
 	s.on(dockerNode, "docker", "run", "--detach", "--name="+bystander, "--restart=always", "--entrypoint=/bin/sh", workloadImage,
 		"-c", "trap 'exit 0' TERM; while :; do /bin/busybox sleep 0.5; done")
 }

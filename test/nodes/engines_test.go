@@ -95,7 +95,7 @@ func (s *stage) containers() map[types.UID]string {
 func (s *stage) podsRanOn(before map[types.UID]string) {
 	s.t.Helper()
 	after := s.containers()
-	replaced := []string{"training", toolkitSet, pluginSet, exporterSet, "enflame-gcu-feature-discovery"}
+	replaced := []string{"training", toolkitSet, pluginSet, exporterSet, gfdSet}
 	gone := 0
 	for uid, was := range before {
 		switch now, found := after[uid]; {

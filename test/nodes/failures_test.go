@@ -112,7 +112,7 @@ func (s *stage) endsWell(observer *harness.Observer, departures *harness.Departu
 	}
 	var want, got []string
 	for _, node := range victims {
-		for _, owner := range []string{driverSet, pluginSet, exporterSet, "enflame-gcu-feature-discovery", "default/training"} {
+		for _, owner := range []string{driverSet, pluginSet, exporterSet, gfdSet, "default/training"} {
 			want = append(want, node+" "+owner)
 		}
 	}

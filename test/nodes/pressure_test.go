@@ -14,7 +14,7 @@ const kubeletConfig = "/etc/kubernetes/kubelet.yaml"
 
 // criticalSets are the DaemonSets that a GCU node needs. A kubelet under disk pressure
 // does not evict their pods.
-var criticalSets = []string{agentSet, driverSet, toolkitSet, pluginSet, exporterSet, "enflame-gcu-feature-discovery"}
+var criticalSets = []string{agentSet, driverSet, toolkitSet, pluginSet, exporterSet, gfdSet}
 
 // diskPressure: the kubelet of a node is under disk pressure, evicts pods and removes
 // images. The components of the GCU node are not evicted.

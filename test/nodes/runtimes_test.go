@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -91,19 +92,113 @@ func (s *stage) emptyWhenRestarted(before map[string]engine) {
 	}
 }
 
+// firstRestarts: the gr is deployed on nodes whose engines nobody has restarted. docker's restart
+// kills the agent that requests it. The other agents leave restarts to the administrator: until he
+// restarts containerd, their nodes are in service without cards, and not updated.
+func (s *stage) firstRestarts() {
+	s.leaveRestartsToAdministrator()
+	s.moveAgentToDocker()
+	docker := s.engine(dockerNode, "docker")
+	agent, agentProcess, _ := s.inDocker(agentContainer)
+	engines := map[string]engine{}
+	for _, node := range victims {
+		engines[node] = s.engine(node, "containerd")
+	}
+	s.createGR()
+	s.eventually("the rollout waits for the administrator", s.awaitsAdministrator)
+	var old []types.UID
+	for node, was := range engines {
+		s.wasRestarted(0, node, was)
+		old = append(old, s.usersOfDevice(node)...)
+	}
+	s.everywhere(victims, func(node string) error {
+		_, err := s.OnNode(s.ctx, node, nil, "/etc/init.d/containerd", "restart")
+		return err
+	})
+	s.deployed()
+	s.eventually("all nodes are updated", func() error {
+		if status := s.rollout().Status; int(status.Updated) != len(allNodes) || len(status.Waiting) > 0 {
+			return fmt.Errorf("%d are, and it waits for %+v", status.Updated, status.Waiting)
+		}
+		return nil
+	})
+	s.wasRestarted(1, dockerNode, docker)
+	for node, was := range engines {
+		s.wasRestarted(1, node, was)
+		for _, uid := range s.usersOfDevice(node) {
+			if slices.Contains(old, uid) {
+				s.t.Errorf("pod %s on %s was not replaced, and started before containerd", uid, node)
+			}
+		}
+	}
+	if id, process, restarts := s.inDocker(agentContainer); id != agent || process == agentProcess || restarts != "0" {
+		s.t.Errorf("the agent was process %s, is process %s, and exited by itself %s times; want it killed by docker's restart", agentProcess, process, restarts)
+	}
+	s.letAgentsRestartEngines()
+	s.kubectl("rollout", "status", "daemonset/"+agentSet, "--namespace="+system, "--timeout=2m")
+}
+
+// usersOfDevice returns the pods of a node that are replaced because they started before its engine.
+func (s *stage) usersOfDevice(node string) []types.UID {
+	s.t.Helper()
+	var uids []types.UID
+	for _, set := range []string{pluginSet, exporterSet, gfdSet} {
+		if pod := s.podOn(set, node); pod != nil {
+			uids = append(uids, pod.UID)
+		}
+	}
+	return uids
+}
+
+// awaitsAdministrator returns nil if the rollout waits for the administrator to restart containerd of
+// the victims, says so of each, and keeps none of them from other work.
+func (s *stage) awaitsAdministrator() error {
+	status := s.rollout().Status
+	waits := slices.ContainsFunc(status.Waiting, func(n topsv1.WaitingNote) bool {
+		return n.Reason == topsv1.ReasonLeftToAdministrator && int(n.Nodes) == len(victims)
+	})
+	if !waits || int(status.Updated) != len(allNodes)-len(victims) || len(status.InFlight) > 0 {
+		return fmt.Errorf("%d nodes are updated, in flight are %+v, it waits for %+v", status.Updated, status.InFlight, status.Waiting)
+	}
+	if phase := s.gr().Status.Phase; phase == "Running" {
+		return fmt.Errorf("the gr is %s", phase)
+	}
+	for _, node := range victims {
+		if err := s.givenBack(node); err != nil {
+			return err
+		}
+		if err := s.runs(pluginSet, node, "latest"); err != nil {
+			return err
+		}
+		if offered := s.node(node).Status.Allocatable[gcu]; !offered.IsZero() {
+			return fmt.Errorf("node %s offers %s cards", node, offered.String())
+		}
+	}
+	told, err := s.tryGCU("nodes")
+	if err != nil {
+		return err
+	}
+	for _, node := range victims {
+		for _, text := range []string{"held", "LeftToAdministrator", "containerd on node " + node, "systemctl restart containerd", "--restart-runtime=false"} {
+			if !slices.ContainsFunc(strings.Split(told, "\n"), func(line string) bool { return strings.HasPrefix(line, node+" ") && strings.Contains(line, text) }) {
+				return fmt.Errorf("it does not say %q of %s:\n%s", text, node, told)
+			}
+		}
+	}
+	return nil
+}
+
 // runtimeRestarts: the toolkit of all nodes is upgraded, which requires restarts of their
 // engines. The agent that requests docker's restart is a docker container and is killed
 // by it. containerd is restarted under the kubelet, the pods, and the agent that requests
 // it.
 func (s *stage) runtimeRestarts() {
-	s.deploy()
 	s.settings(topsv1.AnnotationPaused + "=true")
-	s.moveAgentToDocker()
-	// The toolkit has configured docker, which was not restarted since.
+	// An administrator has changed the configuration of all engines. The agents of the victims
+	// read it again when a task starts.
+	s.configureDocker("{}")
 	s.dockerNeedsRestart(true)
 	s.everywhere(victims, func(node string) error {
-		// An administrator has changed containerd's configuration. The agent reads it again
-		// when a task starts.
 		_, err := s.OnNode(s.ctx, node, nil, "sh", "-ec",
 			`sed -i -E 's/default_runtime_name = .*/default_runtime_name = "runc"/' /etc/containerd/config.toml; /etc/init.d/containerd restart`)
 		return err

@@ -38,6 +38,7 @@ const (
 
 	driverSet   = "enflame-gcu-driver"
 	exporterSet = "enflame-gcu-exporter"
+	gfdSet      = "enflame-gcu-feature-discovery"
 	pluginSet   = "enflame-gcu-k8s-plugin"
 	toolkitSet  = "enflame-gcu-docker-plugin"
 	agentSet    = "gcu-node-agent"
@@ -370,7 +371,7 @@ func (s *stage) nodesAreClean() {
 func (s *stage) observe() *harness.Observer {
 	s.t.Helper()
 	o, err := harness.Observe(s.ctx, s.Cluster, nameLabel+" in ("+strings.Join([]string{driverSet, exporterSet, pluginSet,
-		"enflame-gcu-feature-discovery", toolkitSet, "enflame-node-feature-discovery"}, ",")+")")
+		gfdSet, toolkitSet, "enflame-node-feature-discovery"}, ",")+")")
 	check(s.t, err)
 	return o
 }

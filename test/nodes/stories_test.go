@@ -34,6 +34,7 @@ type group struct {
 
 var groups = []group{
 	{"nodes", false, []story{
+		{"the first deployment restarts docker, which kills the agent that requests it; a restart of containerd that is left to the administrator is waited for", (*stage).firstRestarts, nil},
 		{"a restart of docker kills the agent that requested it, which resumes; containerd is restarted under its kubelet and its pods", (*stage).runtimeRestarts, nil},
 		{"nodes that lose power during the most relevant tasks resume after boot", (*stage).powerLoss, nil},
 		{"a node whose disk is full is not upgraded until there is space", (*stage).fullDisk, &story{
