@@ -3,7 +3,7 @@ package main
 // ofDenials are defects in what becomes of a pod whose deletion or fence the API server denies.
 var ofDenials = []mutant{
 	{"denied-fails", "a node whose pod may not be deleted counts as failed", updater, "failureOf",
-		"if $n.available || $denied { $*then }", "if $n.available { $*then }"},
+		"if $n.available && !$awaits || $denied { $*then }", "if $n.available && !$awaits { $*then }"},
 	{"denied-though-offline", "an offline node waits for a deletion that was denied", updater, "fleetNode.isDenied",
 		"$n.Ready && $n.Denied != nil", "$n.Denied != nil"},
 	{"denied-first", "a node whose pod may not be deleted delays others at each retry", updater, "priority.compare",

@@ -30,7 +30,7 @@ var ofRollouts = []mutant{
 	{"one-deadline-for-all-pods", "the deadline does not restart with each deletion", updater, "setPod",
 		"if $slot.Pod != $pod.UID { $*then }", "if false { $*then }"},
 	{"available-nodes-fail", "a node that is available fails by its deadline", updater, "failureOf",
-		"if $n.available || $denied { $*then }", "if $denied { $*then }"},
+		"if $n.available && !$awaits || $denied { $*then }", "if $denied { $*then }"},
 	{"flapping-forever", "a flapping node keeps its slot forever", updater, "timeLeft",
 		"return min($left, $most)", "return $left"},
 	{"no-successor", "a pod is deleted where a taint keeps its successor away", updater, "group.toReplace",

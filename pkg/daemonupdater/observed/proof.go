@@ -11,7 +11,7 @@ import (
 
 // describeProof adds to a node what operations have still to do there although its pods are at
 // their targets: restart the container runtime, or verify what they did; and which pods have no cards
-// although a person did so.
+// although a person did so, or announce none.
 func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*corev1.Pod, upgrade *topsv1.NodeUpgrade) {
 	if upgrade == nil {
 		return
@@ -19,10 +19,17 @@ func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*core
 	if n.NeedsRestart = upgrade.Status.Host.NeedsRestart(); s.hasToolkit() {
 		n.LeftToAdministrator = operation.LeftToAdministrator(upgrade)
 	}
+	blind := false
 	for i := range n.Pods {
 		p := &n.Pods[i]
+		component := s.Members[p.Member].Component()
 		p.Unverified = IsUnverified(upgrade, s.Members[p.Member])
-		p.NoCards = p.UID != "" && operation.HasNoCards(upgrade, node, s.Members[p.Member].Component(), daemonset.PodOf(pods[p.Member]))
+		p.OffersNone = operation.OffersNone(upgrade, node, component)
+		blind = blind || p.UID != "" && operation.HasNoCards(upgrade, node, component, daemonset.PodOf(pods[p.Member]))
+	}
+	for i := range n.Pods {
+		p := &n.Pods[i]
+		p.NoCards = blind && p.UID != "" && operation.StartedWithoutCards(upgrade, s.Members[p.Member].Component(), daemonset.PodOf(pods[p.Member]))
 	}
 }
 

@@ -76,9 +76,9 @@ func TestWhatAnOperationDidNotVerify(t *testing.T) {
 }
 
 func TestAPluginWithoutCardsIsSeen(t *testing.T) {
-	plugin, exporter := fixture.ComponentOf("devicePlugin"), fixture.ComponentOf("exporter")
+	plugin, exporter, nfd := fixture.ComponentOf("devicePlugin"), fixture.ComponentOf("exporter"), fixture.ComponentOf("nfd")
 	var members []memberAndPods
-	for _, ds := range []*appsv1.DaemonSet{plugin, exporter} {
+	for _, ds := range []*appsv1.DaemonSet{plugin, exporter, nfd} {
 		pod := fixture.PodOn(ds, "a", fixture.NewHash)
 		pod.Status.StartTime = ptr.To(fixture.Ago(time.Hour))
 		members = append(members, memberWith(ds, pod))
@@ -90,8 +90,11 @@ func TestAPluginWithoutCardsIsSeen(t *testing.T) {
 			members[0].pods = nil
 		}
 		n := seen{members: members, nodes: []*corev1.Node{fixture.Node("a")}, upgrades: []*topsv1.NodeUpgrade{u}}.observe().fleet.Node("a")
-		if n.Pods[0].NoCards == missing || n.Pods[1].NoCards {
-			t.Errorf("missing: %t; pods %+v, want the plugin without cards if it is there", missing, n.Pods)
+		if n.Pods[0].NoCards == missing || n.Pods[1].NoCards == missing || n.Pods[2].NoCards {
+			t.Errorf("missing: %t; pods %+v, want the plugin without cards, and the exporter beside it", missing, n.Pods)
+		}
+		if !n.Pods[0].OffersNone || n.Pods[1].OffersNone {
+			t.Errorf("missing: %t; pods %+v, want the plugin to offer none", missing, n.Pods)
 		}
 	}
 }

@@ -10,9 +10,10 @@ import (
 )
 
 // failureOf returns the failure of a node whose slot was started at since, or nil and the time
-// left until its deadline. A node that is available, or whose pod may not be deleted, has none.
+// left until its deadline. A node that is available and offers its cards, or whose pod may not be
+// deleted, has none.
 func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Failure, left time.Duration) {
-	if n.available || n.isDenied(slot) {
+	if n.available && !awaitsCards(n.group, slot, n.Pods) || n.isDenied(slot) {
 		return nil, 0
 	}
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(toBlame(slot, n))}
@@ -33,6 +34,14 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	failure.Reason = ReasonProgressDeadlineExceeded
 	failure.Message = fmt.Sprintf("not available within %s: %s", in.Deadlines.Progress, waitsFor)
 	return &failure, 0
+}
+
+// stillHolds reports whether a node has not recovered from its failure: from that of a device plugin
+// it has when it offers cards.
+func stillHolds(failure *Failure, n *fleetNode) bool {
+	return !n.isOtherMachine(failure) && (!n.hasRecovered() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+		return pod.OffersNone && slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) })
+	}))
 }
 
 // toBlame returns the keys of the members whose pods may have failed the node of a slot: that of the
@@ -59,7 +68,7 @@ func timeLeft(in *Input, slot *Slot, since time.Time, n *fleetNode) time.Duratio
 		within = in.Deadlines.Lost
 	}
 	left, most := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now), since.Add(slot.Idle+in.Deadlines.most(len(n.Pods))).Sub(in.Now)
-	if n.Ready && !n.unready {
+	if n.Ready && !n.unready && !awaitsCards(n.group, slot, n.Pods) {
 		return most // every pod is Ready, and only minReadySeconds are missing
 	}
 	return min(left, most)
@@ -75,7 +84,7 @@ func settleFailures(d *draft) {
 			continue
 		}
 		if n := nodes.byName[failure.Node]; n != nil {
-			if n.hasRecovered() || n.slot != nil || n.isOtherMachine(&failure) {
+			if !stillHolds(&failure, n) || n.slot != nil {
 				continue
 			}
 			failure.UID = n.UID

@@ -67,6 +67,12 @@ func lacksCards(g *group, pod *Pod) bool {
 	return pod.NoCards && !pod.isAbsent() && !g.isOutdated(pod) && g.strategy != daemonset.NoStrategy
 }
 
+// awaitsCards reports whether one of these pods is the device plugin of a node, was replaced under a slot,
+// and the node offers none of its cards.
+func awaitsCards(g *group, slot *Slot, pods []Pod) bool {
+	return slot != nil && slices.ContainsFunc(pods, func(pod Pod) bool { return pod.OffersNone && slices.Contains(slot.Members, g.keyOf(&pod)) })
+}
+
 // isLeftOut reports whether the upgrade is limited to others than the node or the member of a pod.
 func isLeftOut(g *group, node *Node, pod *Pod) bool {
 	return node.LeftOut || g.members[pod.Member].LeftOut

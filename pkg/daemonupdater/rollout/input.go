@@ -165,9 +165,11 @@ type Pod struct {
 	// Unverified: the last operation that was to replace it touched the node, and ended before its
 	// work was verified.
 	Unverified bool
-	// NoCards: it is at its target and has no cards, because it started before the container runtime was
+	// NoCards: it uses the device and has no cards, because it started before the container runtime was
 	// right. Nobody can use the cards of the node meanwhile.
 	NoCards bool
+	// OffersNone: it is the device plugin of a node that offers none of its cards, though it could.
+	OffersNone bool
 	// NoSuccessor says why no pod is created in place of this one once it is deleted, "" if one is.
 	NoSuccessor string
 	// Request is the open request on the node for this member, nil if there is none.

@@ -110,7 +110,7 @@ func (n *fleetNode) isFinished() bool {
 	}
 	return n.Ready && !n.replaceable && !slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		return n.slotWaitsFor(&pod) && (pod.isAbsent() || !pod.Available)
-	})
+	}) && !awaitsCards(n.group, n.slot, n.Pods)
 }
 
 // isIdle reports whether the slot has no work in progress: the pod it names is replaced and the
@@ -170,15 +170,15 @@ func (n *fleetNode) crashLooping(slot *Slot) *Pod {
 
 // nextPod returns the pod to delete now, nil when the node waits for something. Pods are replaced
 // in member order, each after the one before is available; before them those that run nothing, so
-// that an old version does not start when its rival is gone.
+// that an old version does not start when its rival is gone, and last the plugin of a node that offers
+// no cards, which shows that the others have none.
 func (n *fleetNode) nextPod() *Pod {
 	for i := range n.Pods {
 		if pod := &n.Pods[i]; pod.isAside() && n.group.toReplace(&n.Node, pod) {
 			return pod
 		}
 	}
-	for i := range n.Pods {
-		pod := &n.Pods[i]
+	for _, pod := range pluginLast(n.Pods) {
 		if !n.slotWaitsFor(pod) {
 			continue
 		}
@@ -194,6 +194,19 @@ func (n *fleetNode) nextPod() *Pod {
 		return nil
 	}
 	return nil
+}
+
+// pluginLast returns pods in their order, after them the plugin of a node that offers no cards.
+func pluginLast(pods []Pod) []*Pod {
+	var list, last []*Pod
+	for i := range pods {
+		if pods[i].OffersNone {
+			last = append(last, &pods[i])
+		} else {
+			list = append(list, &pods[i])
+		}
+	}
+	return append(list, last...)
 }
 
 // membersToReplace returns the keys of the members whose pods have to be replaced or verified.
@@ -246,6 +259,8 @@ func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 		return ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)
 	case !pod.Available:
 		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to be available", pod.Name, member)
+	case pod.OffersNone && awaitsCards(n.group, n.slot, n.Pods):
+		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for the node to offer its cards, which pod %s of %s announces", pod.Name, member)
 	}
 	return "", ""
 }

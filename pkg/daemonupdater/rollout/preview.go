@@ -173,7 +173,7 @@ func (p *preview) finish(d *Decision) bool {
 func (p *preview) arrive(pod *Pod, now time.Time) {
 	target := p.in.Members[pod.Member].Target
 	pod.Available, pod.AvailableAt, pod.Terminating, pod.CrashLooping = true, time.Time{}, false, ""
-	pod.Unverified = false
+	pod.Unverified, pod.OffersNone = false, false
 	if pod.Revision == target && pod.UID != "" && !pod.NoCards {
 		return
 	}

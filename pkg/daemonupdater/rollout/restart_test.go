@@ -113,6 +113,35 @@ func noCards(name string) Node {
 	return n
 }
 
+// offersNone returns a node whose light pod should offer cards, and does not yet.
+func offersNone(name string) Node {
+	n := nodeOf(name, newHash, newHash)
+	n.Pods[1].OffersNone = true
+	return n
+}
+
+// noCardsBesidePlugin returns a node whose plugin has no cards, and a pod after it.
+func noCardsBesidePlugin(n Node) Input {
+	n.Pods[1].OffersNone = true
+	n.Pods = append(n.Pods, Pod{Member: 2, Name: "a-2", UID: "gfd", Revision: newHash, Available: true, NoCards: true})
+	in := restarting(1, n)
+	in.Members = append(in.Members, Member{Key: "kube-system/gfd", Target: newHash})
+	return in
+}
+
+// slotOfPlugin returns the slot under which the light pod of a node was replaced.
+func slotOfPlugin(name string, age time.Duration) Slot {
+	s := slotOf(nodeOf(name), age)
+	s.Members = []string{"kube-system/exporter"}
+	return s
+}
+
+// failedPlugin adds the failure of the light pod of node a.
+func failedPlugin(in Input) Input {
+	in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonProgressDeadlineExceeded, Since: epoch, Targets: []Target{{"kube-system/exporter", newHash}}}}
+	return in
+}
+
 // The device plugin is replaced like any outdated pod, but by every strategy: it disturbs nobody.
 func noCardsCases() []operationCase {
 	one, started := func(n Node) Input { return restarting(1, n) }, said{Started: []string{"a"}, Slots: []string{"a"}, Delete: []string{"a-1"}, States: statesOf("a", "in-flight/Replacing")}
@@ -131,6 +160,14 @@ func noCardsCases() []operationCase {
 		{"not if it is left out", leftOut, said{States: statesOf("a", "held/LeftOut")}, nil},
 		{"not if nothing is managed", unmanaged, said{States: statesOf("a", "updated/AtTarget")}, nil},
 		{"its slot is given back once another one is there", one(nodeOf("a", newHash, newHash)).slots(slotOf(nodeOf("a", newHash, newHash), time.Minute)), said{States: statesOf("a", "updated/AtTarget")}, nil},
+		{"but not before the node offers cards", one(offersNone("a")).slots(slotOfPlugin("a", time.Minute)),
+			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/AwaitingAvailable")}, nil},
+		{"for as long as any pod may take", one(offersNone("a")).slots(slotOfPlugin("a", DefaultDeadlines.Progress)),
+			said{States: statesOf("a", "failed/ProgressDeadlineExceeded")}, nil},
+		{"last of those without cards, which are known by its node", noCardsBesidePlugin(noCards("a")), said{Started: []string{"a"}, Slots: []string{"a"}, Delete: []string{"a-2"}, States: statesOf("a", "in-flight/Replacing")}, nil},
+		{"a slot for another pod does not wait for cards", one(offersNone("a")).slots(slotOf(nodeOf("a", newHash, newHash), time.Minute)), said{States: statesOf("a", "updated/AtTarget")}, nil},
+		{"a failed plugin has recovered when the node offers cards", failedPlugin(one(nodeOf("a", newHash, newHash))), said{States: statesOf("a", "updated/AtTarget")}, nil},
+		{"and not before", failedPlugin(one(offersNone("a"))), said{States: statesOf("a", "failed/ProgressDeadlineExceeded")}, nil},
 	}
 }
 

@@ -71,7 +71,7 @@ const usualWeight = 8
 func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode) {
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil {
-		if n.available {
+		if n.available && !awaitsCards(n.group, slot, n.Pods) {
 			slot.wait(s.in)
 		}
 		s.recheckIn(left)

@@ -133,11 +133,12 @@ func onlyDeletion() predicate.Predicate {
 }
 
 // NodeChanged passes node events that can change a decision: creation, deletion, and changes of
-// readiness, labels or taints.
+// readiness, labels or taints, and of whether cards are offered.
 func NodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return daemonset.NodeChanged(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node))
+			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+			return daemonset.NodeChanged(before, after) || operation.Offers(before) != operation.Offers(after)
 		},
 	}
 }

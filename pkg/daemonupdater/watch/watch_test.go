@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -31,6 +32,10 @@ func TestAPullWakesItsGroup(t *testing.T) {
 	}
 }
 
+func cards(quantity string) corev1.ResourceList {
+	return corev1.ResourceList{"enflame.com/gcu": resource.MustParse(quantity)}
+}
+
 func TestNodeChanged(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -42,6 +47,7 @@ func TestNodeChanged(t *testing.T) {
 		{"a label that is gone", func(n *corev1.Node) { n.Labels = nil }, true},
 		{"another taint", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: "NoExecute"}} }, true},
 		{"another node of the same name", func(n *corev1.Node) { n.UID = "uid-2" }, true},
+		{"cards that are offered", func(n *corev1.Node) { n.Status.Allocatable = cards("2") }, true},
 		{"not a heartbeat", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = fixture.Ago(0) }, false},
 		{"not another condition", func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue})

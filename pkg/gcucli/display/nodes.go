@@ -172,8 +172,8 @@ func (w *watch) look(node *corev1.Node) (belongs bool, outdated, missing string)
 // restartsOnly reports whether the rollout is that of a gr without a strategy.
 func (w *watch) restartsOnly() bool { return w.Rollout.Status.Strategy == string(rollout.RestartsOnly) }
 
-// lacksProof returns what an operation has still to do on a node though its pods are at their
-// targets, "" for nothing.
+// lacksProof returns what is still to be done on a node though its pods are at their targets, "" for
+// nothing.
 func (w *watch) lacksProof(node *corev1.Node) string {
 	upgrade := w.upgrades[node.Name]
 	if upgrade == nil || w.Rollout == nil || w.Rollout.Spec.TargetRef.Kind != "GcuResource" {
@@ -191,6 +191,9 @@ func (w *watch) lacksProof(node *corev1.Node) string {
 		}
 		if (toolkit || component == upgradeplan.TargetDriver) && !w.restartsOnly() && operation.Unverified(upgrade, component, m.set.CreationTimestamp.Time) {
 			return "the last operation ended before the " + component + " was verified"
+		}
+		if operation.HasNoCards(upgrade, node, component, pod) {
+			return "the " + component + " started before the container runtime had the right default, and has no cards: it is replaced"
 		}
 	}
 	return ""

@@ -2,9 +2,11 @@ package display
 
 import (
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -58,5 +60,25 @@ func TestANodeIsUpdatedWithEvidenceOnly(t *testing.T) {
 				t.Errorf("%s, want %s; %q", got, tt.want, n.Message)
 			}
 		})
+	}
+}
+
+func TestANodeWhosePluginHasNoCardsIsNotUpdated(t *testing.T) {
+	for offered, want := range map[string]string{"0": "pending BudgetExhausted", "8": "updated AtTarget"} {
+		ds, node, u := world.ComponentOf("devicePlugin"), world.Node("a"), world.NodeUpgrade("a")
+		pod := world.PodOn(ds, "a", world.NewHash)
+		pod.Status.StartTime = ptr.To(world.Ago(time.Hour))
+		node.Status.Allocatable = corev1.ResourceList{"enflame.com/gcu": resource.MustParse(offered)}
+		u.Status.Host = &topsv1.HostReport{Devices: ptr.To[int32](8), Runtime: &topsv1.RuntimeReport{Engine: "containerd", Default: "enflame", StartTime: ptr.To(world.Ago(time.Minute))}}
+		dro := &topsv1.DaemonRollout{Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: "fleet"}}}
+		dro.Status.Waiting = []topsv1.WaitingNote{{Reason: string(rollout.ReasonBudgetExhausted), Nodes: 1}}
+		f := &Fleet{Resource: &topsv1.GcuResource{}, Rollout: dro, DaemonSets: []appsv1.DaemonSet{*ds}, Now: world.Epoch,
+			Pods: []corev1.Pod{*pod}, Nodes: []corev1.Node{*node}, NodeUpgrades: []topsv1.NodeUpgrade{*u}}
+		for _, r := range world.RevisionsOf(ds, world.OldHash, world.NewHash) {
+			f.Revisions = append(f.Revisions, *r)
+		}
+		if n := NodesOf(f)[0]; n.State+" "+n.Reason != want {
+			t.Errorf("it offers %s cards: %s %s, want %s; %q", offered, n.State, n.Reason, want, n.Message)
+		}
 	}
 }

@@ -122,7 +122,7 @@ func notBegun(f Facts) Decision {
 
 // leftToAdministrator says what to run on the node, and what that stops.
 func leftToAdministrator(f Facts) Decision {
-	stops, then := "", "; then the device plugin is replaced, and pods of exporter and gfd that started before have to be deleted: they have no cards"
+	stops, then := "", "; then pods of device plugin, exporter and gfd that started before are replaced: they have no cards"
 	if f.Runtime.RestartStopsContainers {
 		stops, then = " (this stops all containers of the node)", ""
 	}

@@ -126,7 +126,7 @@ func TestTheMessageNamesWhatARestartStops(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	f.Runtime.RestartStopsContainers = false
-	if got, want := Decide(f).Message, words+": systemctl restart docker; then the device plugin is replaced, and pods of exporter and gfd that started before have to be deleted: they have no cards"; got != want {
+	if got, want := Decide(f).Message, words+": systemctl restart docker; then pods of device plugin, exporter and gfd that started before are replaced: they have no cards"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -91,7 +91,7 @@ func TestARestartIsRecorded(t *testing.T) {
 }
 
 func TestTheMessageNamesWhatARestartStops(t *testing.T) {
-	const then = "; then the device plugin is replaced, and pods of exporter and gfd that started before have to be deleted: they have no cards"
+	const then = "; then pods of device plugin, exporter and gfd that started before are replaced: they have no cards"
 	for _, tc := range []struct {
 		stops      *bool
 		want, then string

@@ -38,7 +38,7 @@ func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 		return ""
 	}
 	engine, stops := u.Status.Host.Runtime, ""
-	then := "; then the device plugin is replaced, and pods of exporter and gfd that started before have to be deleted: they have no cards"
+	then := "; then pods of device plugin, exporter and gfd that started before are replaced: they have no cards"
 	switch known := engine.RestartStopsContainers; {
 	case known == nil:
 		stops = " (this may stop all containers of the node)"
@@ -68,12 +68,25 @@ func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool
 	return false
 }
 
-// HasNoCards reports whether the device plugin of a node runs, and cannot have cards: the node has some
-// and offers none, and the plugin started before the container engine, whose default runtime is
+// HasNoCards reports whether the device plugin of a node runs, and cannot have cards: the node offers none
+// of its cards, and the plugin started before the container engine, whose default runtime is
 // right since. That happens when a person restarts the engine: an operation replaces such pods.
 func HasNoCards(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pod *corev1.Pod) bool {
+	return OffersNone(u, node, component) && StartedWithoutCards(u, component, pod)
+}
+
+// StartedWithoutCards reports whether a pod that uses the device started before the container engine: it has
+// no cards if the device plugin of its node has none.
+func StartedWithoutCards(u *topsv1.NodeUpgrade, component string, pod *corev1.Pod) bool {
+	uses := []string{upgradeplan.TargetDevicePlugin, upgradeplan.TargetGcusharePlugin, upgradeplan.TargetExporter, upgradeplan.TargetGFD}
+	return slices.Contains(uses, component) && isOlder(pod, u.Status.Host.Runtime)
+}
+
+// OffersNone reports whether a component is the device plugin of a node that offers none of its cards,
+// though new containers get them.
+func OffersNone(u *topsv1.NodeUpgrade, node *corev1.Node, component string) bool {
 	isPlugin := component == upgradeplan.TargetDevicePlugin || component == upgradeplan.TargetGcusharePlugin
-	return isPlugin && !CardsSince(u).IsZero() && isOlder(pod, u.Status.Host.Runtime) && !offers(node)
+	return isPlugin && !CardsSince(u).IsZero() && !Offers(node)
 }
 
 // CardsSince returns since when new containers of a node get its cards, by the clock of the node; zero if
@@ -87,10 +100,14 @@ func CardsSince(u *topsv1.NodeUpgrade) time.Time {
 }
 
 // isOlder reports whether a pod started before a container engine. A container of docker that started
-// later has its present default runtime; containerd keeps that of the pod.
+// later has its present default runtime; containerd keeps that of the sandbox, which is made again
+// after the node booted.
 func isOlder(pod *corev1.Pod, engine *topsv1.RuntimeReport) bool {
 	if engine.Engine != "docker" {
-		return pod.Status.StartTime.Before(engine.StartTime) // not if it has not started
+		return pod.Status.StartTime.Before(engine.StartTime) && // not if it has not started
+			!slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReadyToStartContainers && (c.Status != corev1.ConditionTrue || !c.LastTransitionTime.Before(engine.StartTime))
+			})
 	}
 	running := pod.Status.ContainerStatuses
 	return len(running) > 0 && !slices.ContainsFunc(running, func(c corev1.ContainerStatus) bool {
@@ -98,8 +115,8 @@ func isOlder(pod *corev1.Pod, engine *topsv1.RuntimeReport) bool {
 	})
 }
 
-// offers reports whether a node offers any card.
-func offers(node *corev1.Node) bool {
+// Offers reports whether a node offers any card.
+func Offers(node *corev1.Node) bool {
 	policy, _ := eviction.PolicyOf(nil) // the default is valid
 	for name, quantity := range node.Status.Allocatable {
 		if policy.Accelerates(string(name)) && !quantity.IsZero() {

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // A person may restart the engine when nobody waits for it: its plugin, created before, goes on
@@ -31,6 +33,11 @@ func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
 	}
 	running := func(seconds int) func(*world) {
 		return container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *at(seconds)}})
+	}
+	sandbox := func(status corev1.ConditionStatus, seconds int) func(*world) {
+		return func(w *world) {
+			w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: status, LastTransitionTime: *at(seconds)}}
+		}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -54,7 +61,9 @@ func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
 		{"its container has run since before a restart of docker", []func(*world){docker, running(-1)}, true},
 		{"docker started its container again", []func(*world){docker, running(1)}, false},
 		{"its container does not run under docker", []func(*world){docker, container(corev1.ContainerState{})}, false},
-		{"containerd started its container again, in the same pod", []func(*world){running(1)}, true},
+		{"containerd started its container again, in the same sandbox", []func(*world){running(1), sandbox(corev1.ConditionTrue, -50)}, true},
+		{"its sandbox was made again after the node booted", []func(*world){sandbox(corev1.ConditionTrue, 1)}, false},
+		{"its sandbox is to be made again", []func(*world){sandbox(corev1.ConditionFalse, -50)}, false},
 	} {
 		w := world{component: "devicePlugin", node: &corev1.Node{}, pod: &corev1.Pod{Status: corev1.PodStatus{StartTime: at(-60)}},
 			host: &topsv1.HostReport{Devices: ptr.To[int32](8), Runtime: &topsv1.RuntimeReport{Engine: "containerd", Default: "enflame", StartTime: at(0)}}}
@@ -65,6 +74,28 @@ func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
 		u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Host: w.host}}
 		if got := HasNoCards(u, w.node, w.component, w.pod); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
+
+// The exporter and gfd get the device in the same way as the plugin; what shows that they have none is
+// that the plugin has none.
+func TestPodsBesideAPluginWithoutCardsHaveNone(t *testing.T) {
+	users, err := usersOfDevice(upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Host: &topsv1.HostReport{Runtime: &topsv1.RuntimeReport{Engine: "containerd", StartTime: &began}}}}
+	for component, uses := range map[string]bool{"driver": false, "toolkit": false, "nfd": false, "devicePlugin": true, "gcusharePlugin": true, "exporter": true, "gfd": true} {
+		if slices.Contains(users, component) != uses {
+			t.Errorf("the book has users %v, want %s among them: %t", users, component, uses)
+		}
+		for started, old := range map[time.Duration]bool{-time.Minute: true, time.Minute: false} {
+			pod := &corev1.Pod{Status: corev1.PodStatus{StartTime: ptr.To(metav1.NewTime(began.Add(started)))}}
+			if got := StartedWithoutCards(u, component, pod); got != (uses && old) {
+				t.Errorf("%s that started %s after the engine: %t", component, started, got)
+			}
 		}
 	}
 }
