@@ -105,6 +105,12 @@ test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real
 test-nodes: control-plane images $(GOTESTSUM) ## Tell stories on real nodes: kubelets, containerd, docker, lost links and power (root, Linux)
 	$(call suite,nodes)
 
+# A KUBECONFIG of the environment is not used: it may be that of a cluster in production.
+.PHONY: test-kind
+test-kind: images ## Tell short stories on a new kind cluster, or on KUBECONFIG=FILE with LOAD=, DISCONNECT=, RECONNECT=, ON_NODE= (test/kind/README.md)
+	KUBECONFIG="$(if $(findstring command,$(origin KUBECONFIG)),$(KUBECONFIG))" KUBECTL="$(KUBECTL)" LOAD="$(LOAD)" DISCONNECT="$(DISCONNECT)" RECONNECT="$(RECONNECT)" ON_NODE="$(ON_NODE)" \
+		go test -tags=kind -count=1 -timeout=1h -v $(if $(RUN),-run '$(RUN)') ./test/kind
+
 .PHONY: long
 long: control-plane images race-programs $(GOTESTSUM) $(GREMLINS) ## Run everything that takes hours, and print one table (STEPS=mutants,race runs some)
 	$(call suite,long)

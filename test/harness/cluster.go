@@ -66,10 +66,10 @@ func (p Project) Program(name string) (string, error) {
 	return path, nil
 }
 
-// Cluster is a running test cluster.
+// Cluster is a running test cluster, or one that was taken.
 type Cluster struct {
 	Project Project
-	// Dir contains the cluster's data; Kubeconfig is the administrator's.
+	// Dir contains the cluster's data, unless it was taken; Kubeconfig is the administrator's.
 	Dir        string
 	Kubeconfig string
 	// Config and Client act as the administrator, unthrottled.
@@ -80,6 +80,8 @@ type Cluster struct {
 	// dismissGuard stops the process that removes the cluster after this one has ended;
 	// nil if the cluster is kept.
 	dismissGuard func() error
+	// hooks do what testcluster does otherwise; nil unless the cluster was taken.
+	hooks *Hooks
 }
 
 // StartCluster runs testcluster up with additional arguments. Progress goes to the
@@ -97,21 +99,26 @@ func StartCluster(ctx context.Context, project Project, dir string, progress io.
 	if c.kubectl, err = c.run(ctx, progress, "kubectl-path"); err != nil {
 		return nil, err
 	}
-	if c.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", kubeconfig, err)
+	return c, c.connect()
+}
+
+// connect makes the clients of the administrator.
+func (c *Cluster) connect() (err error) {
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
 	}
 	c.Config.QPS = -1
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering kinds: %w", err)
+		return fmt.Errorf("registering kinds: %w", err)
 	}
 	if err := topsv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering kinds: %w", err)
+		return fmt.Errorf("registering kinds: %w", err)
 	}
 	if c.Client, err = client.New(c.Config, client.Options{Scheme: scheme}); err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("making a client: %w", err)
 	}
-	return c, nil
+	return nil
 }
 
 // startGuard starts a process that removes the cluster when this one has ended without
@@ -155,11 +162,17 @@ func (c *Cluster) Stop(progress io.Writer) error {
 // NodesOff takes nodes offline, waits until they are NotReady, and returns a line per
 // node.
 func (c *Cluster) NodesOff(ctx context.Context, names ...string) (string, error) {
+	if c.hooks != nil {
+		return c.switchNodes(ctx, c.hooks.Disconnect, corev1.ConditionUnknown, names)
+	}
 	return c.testcluster(ctx, io.Discard, append([]string{"node-off"}, names...)...)
 }
 
 // NodesOn brings nodes back, waits until they are Ready, and returns a line per node.
 func (c *Cluster) NodesOn(ctx context.Context, names ...string) (string, error) {
+	if c.hooks != nil {
+		return c.switchNodes(ctx, c.hooks.Reconnect, corev1.ConditionTrue, names)
+	}
 	return c.testcluster(ctx, io.Discard, append([]string{"node-on"}, names...)...)
 }
 

@@ -10,6 +10,12 @@ import (
 
 // LoadImages loads image archives into all real nodes.
 func (c *Cluster) LoadImages(ctx context.Context, progress io.Writer, archives ...string) error {
+	if c.hooks != nil && c.hooks.Load == "" {
+		return nil
+	}
+	if c.hooks != nil {
+		return c.hooks.run(ctx, c.hooks.Load, nil, progress, archives...)
+	}
 	_, err := c.testcluster(ctx, progress, append([]string{"load-image"}, archives...)...)
 	return err
 }
@@ -17,6 +23,11 @@ func (c *Cluster) LoadImages(ctx context.Context, progress io.Writer, archives .
 // OnNode runs a program on a real node, like an administrator logged in there, and
 // returns its output. Errors contain its error output.
 func (c *Cluster) OnNode(ctx context.Context, node string, input io.Reader, argv ...string) (string, error) {
+	if c.hooks != nil {
+		var stdout bytes.Buffer
+		err := c.hooks.run(ctx, c.hooks.OnNode, input, &stdout, append([]string{node}, argv...)...)
+		return stdout.String(), err
+	}
 	program, err := c.Project.Program("testcluster")
 	if err != nil {
 		return "", err
