@@ -152,7 +152,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 		Client:    mgr.GetClient(),
 		Live:      mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
-		Metrics:   rolloutmetrics.New(metrics.Registry, time.Now),
+		Metrics:   rolloutmetrics.New(metrics.Registry),
 		Namespace: o.namespace,
 		Node:      os.Getenv("NODE_NAME"),
 		Book:      upgradeplan.DefaultBook(),
@@ -176,7 +176,7 @@ func addNodeUpgrade(mgr ctrl.Manager) error {
 		Machine:  machine,
 		Drainer:  drain.Drainer{Live: mgr.GetAPIReader(), Evictor: evictor, Metrics: drain.NewMetrics(metrics.Registry), Self: selfFromEnvironment()},
 		Recorder: mgr.GetEventRecorder(topsv1.ManagedBy),
-		Metrics:  nodeupgrade.NewMetrics(metrics.Registry, time.Now),
+		Metrics:  nodeupgrade.NewMetrics(metrics.Registry),
 		Clock:    time.Now,
 	}).SetupWithManager(mgr)
 }

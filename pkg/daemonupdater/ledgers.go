@@ -144,6 +144,9 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 	}
 	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.in.Now, soon: soon}
 	l.metrics.Count(p.Group, p.in.Ledger, d)
+	if rb := status.Rollback; rb != nil && (before.Rollback == nil || !before.Rollback.Time.Equal(&rb.Time)) {
+		l.metrics.RolledBack(p.Group)
+	}
 	// Events on the same object with the same reason are aggregated and shown with the text of
 	// the first. The status as related object keeps them separate.
 	for _, e := range report.Events(&before, &status) {

@@ -122,7 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		return resultOf(ctx, max(again, r.fences.NextRetry(g, p.in.Now)), err)
 	}
 	again, err := steps.carryOut(ctx, p)
-	r.Metrics.Show(g, p.decision)
+	r.Metrics.Show(g, p.in, p.decision)
 	if p.rolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}

@@ -91,7 +91,7 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	c.api = store
 	c.reconciler = &Reconciler{
 		Client: interceptor.NewClient(store, c.faults()), Live: store, Recorder: c.recorder, Namespace: "gcu-system",
-		Metrics: metrics.New(prometheus.NewRegistry(), time.Now), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
+		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
 		Clock: func() time.Time { return c.now }, groupStates: newGroupStates(),
 	}
 	return c

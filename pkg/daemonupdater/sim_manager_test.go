@@ -197,7 +197,7 @@ func (m *simManager) restart() {
 	m.operator.end()
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
-		Metrics: metrics.New(prometheus.NewRegistry(), m.w.clock), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
+		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
 		Clock: m.clock, groupStates: newGroupStates(),
 	}
 	m.seen = newSimSeen()

@@ -36,7 +36,7 @@ func (s *stage) manage() {
 	registry := prometheus.NewRegistry()
 	s.must(New(Options{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Machine: s.machine, Clock: time.Now,
-		Recorder: mgr.GetEventRecorder(topsv1.ManagedBy), Metrics: NewMetrics(registry, time.Now),
+		Recorder: mgr.GetEventRecorder(topsv1.ManagedBy), Metrics: NewMetrics(registry),
 		Drainer: drain.Drainer{Live: mgr.GetAPIReader(), Evictor: evictor, Metrics: drain.NewMetrics(registry)},
 	}).SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -2,8 +2,6 @@ package nodeupgrade
 
 import (
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,12 +23,13 @@ type Metrics struct {
 	tasks    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	restarts *prometheus.CounterVec
-	oldest   *oldestTasks
+	// operations are the latest of each node.
+	operations *operations
 }
 
 // NewMetrics registers the metrics of operations. It panics, as client_golang does, when they
 // are already registered. clock returns the time of a scrape.
-func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metrics {
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		tasks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gcu_node_upgrade_tasks_total",
@@ -45,36 +44,15 @@ func NewMetrics(registerer prometheus.Registerer, clock func() time.Time) *Metri
 			Name: "gcu_runtime_restarts_total",
 			Help: "Restarts of the container runtime that node agents reported, by runtime and result: done or fail.",
 		}, []string{"runtime", "result"}),
-		oldest: &oldestTasks{
-			desc: prometheus.NewDesc("gcu_node_upgrade_oldest_task_seconds",
-				"Age of the oldest running task of an action; absent when none runs.", []string{"action"}, nil),
-			clock: clock, begun: map[string]map[string]time.Time{},
-		},
+		operations: newOperations(),
 	}
-	registerer.MustRegister(m.tasks, m.duration, m.restarts, m.oldest)
-	return m
-}
-
-// show records the running tasks of a node; a nil op clears them.
-func (m *Metrics) show(node string, op *topsv1.OperationStatus) {
-	var begun map[string]time.Time
-	if !operation.Over(op) {
-		for i := range op.Tasks {
-			t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
-			start := op.Tasks[i].StartTime
-			if err != nil || start == nil || op.Tasks[i].State != topsv1.OperationTaskRunning {
-				continue
-			}
-			if first, ok := begun[t.Action]; ok && first.Before(start.Time) {
-				continue
-			}
-			if begun == nil {
-				begun = map[string]time.Time{}
-			}
-			begun[t.Action] = start.Time
+	for _, engine := range engines { // increase() needs the zero before the first
+		for _, result := range []string{resultDone, resultFail} {
+			m.restarts.WithLabelValues(engine, result)
 		}
 	}
-	m.oldest.set(node, begun)
+	registerer.MustRegister(m.tasks, m.duration, m.restarts, m.operations)
+	return m
 }
 
 // count counts the tasks of an operation once, when its end was just stored: while it runs, a
@@ -127,46 +105,4 @@ func (m *Metrics) restart(result *topsv1.HostTaskResult, report *topsv1.RuntimeR
 		outcome = resultFail
 	}
 	m.restarts.WithLabelValues(runtime, outcome).Inc()
-}
-
-// oldestTasks is a gauge per action, computed at scrape time so that it grows between
-// reconciles.
-type oldestTasks struct {
-	desc  *prometheus.Desc
-	clock func() time.Time
-
-	mu sync.Mutex
-	// begun is the start of the oldest running task, by node and action.
-	begun map[string]map[string]time.Time
-}
-
-func (o *oldestTasks) set(node string, begun map[string]time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(begun) == 0 {
-		delete(o.begun, node)
-		return
-	}
-	o.begun[node] = begun
-}
-
-// Describe implements prometheus.Collector.
-func (o *oldestTasks) Describe(descs chan<- *prometheus.Desc) { descs <- o.desc }
-
-// Collect implements prometheus.Collector.
-func (o *oldestTasks) Collect(metrics chan<- prometheus.Metric) {
-	o.mu.Lock()
-	oldest := map[string]time.Time{}
-	for _, actions := range o.begun {
-		for action, begun := range actions {
-			if first, ok := oldest[action]; !ok || begun.Before(first) {
-				oldest[action] = begun
-			}
-		}
-	}
-	o.mu.Unlock()
-	now := o.clock()
-	for action, begun := range oldest {
-		metrics <- prometheus.MustNewConstMetric(o.desc, prometheus.GaugeValue, now.Sub(begun).Seconds(), action)
-	}
 }

@@ -16,9 +16,8 @@ import (
 var noon = metav1.NewTime(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
 
 func TestMetrics(t *testing.T) {
-	now := noon.Time
 	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry, func() time.Time { return now })
+	m := NewMetrics(registry)
 	task := func(name string, state topsv1.OperationTaskState) topsv1.OperationTask {
 		start := metav1.NewTime(noon.Add(-20 * time.Second))
 		return topsv1.OperationTask{Name: "n1_" + name, State: state, StartTime: &start, EndTime: &noon}
@@ -42,16 +41,7 @@ func TestMetrics(t *testing.T) {
 	}
 	host.Runtime.Engine = "\x1b[2J-" + strings.Repeat("x", 50) // an agent reports what it likes
 	m.count(steps[2], steps[3], host)
-	m.show("n1", steps[0].Operation)
-	younger := steps[0].Operation.DeepCopy()
-	younger.Tasks[0].StartTime = &noon
-	m.show("n2", younger)
-	now = now.Add(10 * time.Second)
 	want := `
-# HELP gcu_node_upgrade_oldest_task_seconds Age of the oldest running task of an action; absent when none runs.
-# TYPE gcu_node_upgrade_oldest_task_seconds gauge
-gcu_node_upgrade_oldest_task_seconds{action="replace"} 30
-gcu_node_upgrade_oldest_task_seconds{action="restart-runtime"} 30
 # HELP gcu_node_upgrade_tasks_total Tasks on nodes that ended, by result: done, fail, or undo for those that were not run to their end.
 # TYPE gcu_node_upgrade_tasks_total counter
 gcu_node_upgrade_tasks_total{action="replace",result="done",target="driver"} 2
@@ -59,19 +49,53 @@ gcu_node_upgrade_tasks_total{action="restart-runtime",result="fail",target="node
 gcu_node_upgrade_tasks_total{action="soak",result="undo",target="node"} 2
 # HELP gcu_runtime_restarts_total Restarts of the container runtime that node agents reported, by runtime and result: done or fail.
 # TYPE gcu_runtime_restarts_total counter
+gcu_runtime_restarts_total{result="done",runtime="containerd"} 0
+gcu_runtime_restarts_total{result="done",runtime="docker"} 0
+gcu_runtime_restarts_total{result="fail",runtime="containerd"} 0
 gcu_runtime_restarts_total{result="fail",runtime="docker"} 1
 gcu_runtime_restarts_total{result="fail",runtime="unknown"} 1
 `
-	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "gcu_node_upgrade_oldest_task_seconds", "gcu_node_upgrade_tasks_total", "gcu_runtime_restarts_total")
+	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "gcu_node_upgrade_tasks_total", "gcu_runtime_restarts_total")
 	if err != nil {
 		t.Error(err)
 	}
-	m.show("n1", nil)
-	m.show("n2", nil)
-	if n := testutil.CollectAndCount(m.oldest); n != 0 {
-		t.Errorf("%d actions run on no node", n)
-	}
 	if n := testutil.CollectAndCount(m.duration); n != 2 {
 		t.Errorf("%d durations, want those of the replacement and the restart", n)
+	}
+}
+
+func TestMetricsOfTheLatestOperations(t *testing.T) {
+	start, earlier := metav1.NewTime(noon.Add(-20*time.Second)), metav1.NewTime(noon.Add(-time.Minute))
+	running := func(start metav1.Time) *topsv1.OperationStatus {
+		return &topsv1.OperationStatus{ID: "op", Phase: topsv1.OperationRunning, Reason: "DrainBlocked", Tasks: []topsv1.OperationTask{
+			{Name: "n_node_evict", State: topsv1.OperationTaskRunning, StartTime: &start}, {Name: "n_node_soak", State: topsv1.OperationTaskPending}}}
+	}
+	m := NewMetrics(prometheus.NewRegistry())
+	m.operations.show("n1", running(start))
+	m.operations.show("n2", running(earlier))
+	m.operations.show("n3", &topsv1.OperationStatus{ID: "op", Phase: topsv1.OperationQuarantined, Reason: "CrashLoop", Held: true, EndTime: &noon})
+	want := `
+# HELP gcu_node_upgrade_kept_cordoned_nodes Nodes whose operation has ended and which stay cordoned until someone decides.
+# TYPE gcu_node_upgrade_kept_cordoned_nodes gauge
+gcu_node_upgrade_kept_cordoned_nodes 1
+# HELP gcu_node_upgrade_nodes Nodes by the phase of their latest operation.
+# TYPE gcu_node_upgrade_nodes gauge
+gcu_node_upgrade_nodes{phase="Quarantined"} 1
+gcu_node_upgrade_nodes{phase="Running"} 2
+# HELP gcu_node_upgrade_oldest_task_start_timestamp_seconds When the oldest running task of an action was started; absent when none runs.
+# TYPE gcu_node_upgrade_oldest_task_start_timestamp_seconds gauge
+gcu_node_upgrade_oldest_task_start_timestamp_seconds{action="evict"} 1.89349914e+09
+# HELP gcu_node_upgrade_waiting_nodes Nodes with an operation that has not ended, by what it does or waits for.
+# TYPE gcu_node_upgrade_waiting_nodes gauge
+gcu_node_upgrade_waiting_nodes{reason="DrainBlocked"} 2
+`
+	if err := testutil.CollectAndCompare(m.operations, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	for _, node := range []string{"n1", "n2", "n3"} {
+		m.operations.show(node, nil)
+	}
+	if n := testutil.CollectAndCount(m.operations); n != 1 {
+		t.Errorf("%d series are left without an operation, want the number of cordoned nodes", n)
 	}
 }

@@ -76,7 +76,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.evictions.end(request.Name)
 		r.observer.attended.end(request.Name)
 		r.observer.denials.end(request.Name)
-		r.records.metrics.show(request.Name, nil)
 		return ctrl.Result{}, err
 	}
 	o, err := r.observer.observe(ctx, request.Name)
@@ -108,6 +107,7 @@ func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting NodeUpgrade %s: %w", name, err)
 	}
+	r.records.metrics.operations.show(name, upgrade.Status.Operation) // nil if it is gone
 	gone := err != nil
 	if !gone && active(&upgrade) {
 		return false, nil

@@ -31,7 +31,7 @@ type recordWriter struct {
 func (w recordWriter) store(ctx context.Context, o *observation, next operation.Record) error {
 	before := o.facts.Record
 	if equality.Semantic.DeepEqual(before, next) {
-		w.metrics.show(o.upgrade.Name, next.Operation)
+		w.metrics.operations.show(o.upgrade.Name, next.Operation)
 		return nil
 	}
 	after := o.upgrade.DeepCopy()
@@ -41,7 +41,7 @@ func (w recordWriter) store(ctx context.Context, o *observation, next operation.
 		return fmt.Errorf("storing the operation of NodeUpgrade %s: %w", o.upgrade.Name, err)
 	}
 	logProgress(ctx, before.Operation, next.Operation)
-	w.metrics.show(o.upgrade.Name, next.Operation)
+	w.metrics.operations.show(o.upgrade.Name, next.Operation)
 	w.metrics.count(before, next, o.facts.Host)
 	for _, e := range operation.EventsOf(before.Operation, next.Operation) {
 		w.recorder.Eventf(o.upgrade, nil, e.Type, e.Reason, "Operation", "%s", e.Message)

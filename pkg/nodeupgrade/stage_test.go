@@ -124,7 +124,7 @@ func (s *stage) start() {
 	c, live := s.line.client(cached), s.line.client(direct)
 	clock := func() time.Time { return s.now }
 	registry := prometheus.NewRegistry()
-	s.r = New(Options{Client: c, Live: live, Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry, clock),
+	s.r = New(Options{Client: c, Live: live, Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry),
 		Drainer: drain.Drainer{Live: live, Evictor: lineEvictor{s.line, evictor}, Metrics: drain.NewMetrics(registry),
 			Self: eviction.Self{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: "operator"}}}})
 }

@@ -75,8 +75,8 @@ func TestAWholeOperation(t *testing.T) {
 			t.Errorf("%s was counted %v times", metric.name, metric.want)
 		}
 	}
-	if n := testutil.CollectAndCount(s.r.records.metrics.oldest); n != 0 {
-		t.Errorf("%d actions run after the end", n)
+	if n := testutil.CollectAndCount(s.r.records.metrics.operations); n != 2 {
+		t.Errorf("%d series of the latest operation, want its phase, and that no node is kept cordoned", n)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,9 +29,8 @@ var described = regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)",.* constL
 // metricsPage is the reference of the metrics that the manager registers.
 func metricsPage() (string, error) {
 	var r recorder
-	clock := func() time.Time { return time.Time{} }
-	metrics.New(&r, clock)
-	nodeupgrade.NewMetrics(&r, clock)
+	metrics.New(&r)
+	nodeupgrade.NewMetrics(&r)
 	drain.NewMetrics(&r)
 	var rows []string
 	for _, collector := range r.collectors {
@@ -43,18 +41,22 @@ func metricsPage() (string, error) {
 		case *prometheus.HistogramVec:
 			kind = "histogram"
 		}
-		descriptions := make(chan *prometheus.Desc, 1)
-		collector.Describe(descriptions)
-		text := (<-descriptions).String()
-		m := described.FindStringSubmatch(text)
-		if m == nil {
-			return "", fmt.Errorf("cannot parse the description of a metric: %s", text)
+		descriptions := make(chan *prometheus.Desc)
+		go func() {
+			defer close(descriptions)
+			collector.Describe(descriptions)
+		}()
+		for description := range descriptions {
+			m := described.FindStringSubmatch(description.String())
+			if m == nil {
+				return "", fmt.Errorf("cannot parse the description of a metric: %s", description)
+			}
+			labels := ""
+			if m[3] != "" {
+				labels = "`" + strings.ReplaceAll(m[3], ",", "`, `") + "`"
+			}
+			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", m[1], kind, labels, m[2]))
 		}
-		labels := ""
-		if m[3] != "" {
-			labels = "`" + strings.ReplaceAll(m[3], ",", "`, `") + "`"
-		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", m[1], kind, labels, m[2]))
 	}
 	slices.Sort(rows)
 	return generated + "# Metrics\n\nThe manager's own metrics, served with those of controller-runtime. What to watch is in [Operate](../operate.md#metrics).\n\n" +

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
@@ -20,7 +21,8 @@ func halfWay(start time.Time) rollout.Decision {
 			Slots:    []rollout.Slot{{Node: "b", Since: start}, {Node: "c", Since: start.Add(time.Minute)}},
 			Failures: []rollout.Failure{{Node: "a", Reason: rollout.ReasonNodeLost}, {Node: "d", Reason: rollout.ReasonCrashLooping},
 				{Node: "e", Reason: rollout.ReasonCrashLooping}},
-			Usual: 30 * time.Second,
+			Usual: 30 * time.Second, LastStart: start.Add(time.Minute),
+			Waves: []rollout.WaveState{{Name: "canary", Total: 3, Updated: 1}},
 		},
 		Counts:   rollout.Counts{Total: 9, Updated: 2, InFlight: 2, Pending: 1, Skipped: 1, Failed: 3},
 		Waiting:  []rollout.Waiting{{Reason: rollout.ReasonBudgetExhausted, Nodes: 1}},
@@ -31,26 +33,57 @@ func halfWay(start time.Time) rollout.Decision {
 	}
 }
 
+// collected are several collectors as one.
+type collected []prometheus.Collector
+
+func (c collected) Describe(descs chan<- *prometheus.Desc) {
+	for _, one := range c {
+		one.Describe(descs)
+	}
+}
+
+func (c collected) Collect(metrics chan<- prometheus.Metric) {
+	for _, one := range c {
+		one.Collect(metrics)
+	}
+}
+
 func TestMetricsOfARollout(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	now := start.Add(2 * time.Minute)
 	registry := prometheus.NewRegistry()
-	m := New(registry, func() time.Time { return now })
+	m := New(registry)
 	g := observed.Group{Kind: observed.KindDaemonSet, Namespace: "default", Name: "driver"}
 	d := halfWay(start)
-	m.Show(g, d)
+	in := rollout.Input{Settings: daemonset.Settings{Strategy: daemonset.OTA, Paused: true}}
+	m.Show(g, in, d)
+	m.RolledBack(g)
 	m.Count(g, rollout.Ledger{Revision: "r1", Failures: d.Ledger.Failures[:1]}, d)
 	m.Count(g, d.Ledger, rollout.Decision{Ledger: d.Ledger}) // the same decision again counts nothing
 	want := `
-# HELP gcu_rollout_eta_seconds Time the started and pending nodes of a rollout group take at the usual pace; 0 when not known.
+# HELP gcu_rollout_condition 1 when a condition of the DaemonRollout is true, else 0: Accepted, Complete, Halted or Paused.
+# TYPE gcu_rollout_condition gauge
+gcu_rollout_condition{condition="Accepted",rollout="default/driver"} 1
+gcu_rollout_condition{condition="Complete",rollout="default/driver"} 0
+gcu_rollout_condition{condition="Halted",rollout="default/driver"} 1
+gcu_rollout_condition{condition="Paused",rollout="default/driver"} 1
+# HELP gcu_rollout_eta_seconds Time the started and pending nodes of a rollout group take at the usual pace; absent when not known.
 # TYPE gcu_rollout_eta_seconds gauge
 gcu_rollout_eta_seconds{rollout="default/driver"} 60
 # HELP gcu_rollout_failures_total Nodes that failed after they were started.
 # TYPE gcu_rollout_failures_total counter
 gcu_rollout_failures_total{reason="CrashLooping",rollout="default/driver"} 2
-# HELP gcu_rollout_halted 1 when too many nodes failed, for the reason most of them have, and no new node is started.
+# HELP gcu_rollout_halted 1 when too many nodes failed, for the reason most of them have, and no new node is started; absent when not.
 # TYPE gcu_rollout_halted gauge
 gcu_rollout_halted{reason="CrashLooping",rollout="default/driver"} 1
+# HELP gcu_rollout_info 1, with the strategy of a rollout group and the revision that its nodes are brought to.
+# TYPE gcu_rollout_info gauge
+gcu_rollout_info{revision="r1",rollout="default/driver",strategy="OTA"} 1
+# HELP gcu_rollout_last_start_timestamp_seconds When a node was last started; absent when none was.
+# TYPE gcu_rollout_last_start_timestamp_seconds gauge
+gcu_rollout_last_start_timestamp_seconds{rollout="default/driver"} 1.76722566e+09
+# HELP gcu_rollout_max_unavailable Nodes of a rollout group that may be unavailable at once.
+# TYPE gcu_rollout_max_unavailable gauge
+gcu_rollout_max_unavailable{rollout="default/driver"} 2
 # HELP gcu_rollout_nodes Nodes of a rollout group by state: updated, in-flight, pending, held, skipped or failed.
 # TYPE gcu_rollout_nodes gauge
 gcu_rollout_nodes{rollout="default/driver",state="failed"} 3
@@ -59,24 +92,40 @@ gcu_rollout_nodes{rollout="default/driver",state="in-flight"} 2
 gcu_rollout_nodes{rollout="default/driver",state="pending"} 1
 gcu_rollout_nodes{rollout="default/driver",state="skipped"} 1
 gcu_rollout_nodes{rollout="default/driver",state="updated"} 2
-# HELP gcu_rollout_oldest_in_flight_seconds Age of the oldest slot of a rollout group; absent when no node is in flight.
-# TYPE gcu_rollout_oldest_in_flight_seconds gauge
-gcu_rollout_oldest_in_flight_seconds{rollout="default/driver"} 120
+# HELP gcu_rollout_oldest_start_timestamp_seconds When the node that is in flight longest was started; absent when none is in flight.
+# TYPE gcu_rollout_oldest_start_timestamp_seconds gauge
+gcu_rollout_oldest_start_timestamp_seconds{rollout="default/driver"} 1.7672256e+09
+# HELP gcu_rollout_rollbacks_total Rollbacks to the last known good revision by failure.action of a policy.
+# TYPE gcu_rollout_rollbacks_total counter
+gcu_rollout_rollbacks_total{rollout="default/driver"} 1
+# HELP gcu_rollout_unavailable Nodes of a rollout group that count against max-unavailable now.
+# TYPE gcu_rollout_unavailable gauge
+gcu_rollout_unavailable{rollout="default/driver"} 2
 # HELP gcu_rollout_waiting_nodes Nodes of a rollout group that are pending or held, by what they wait for.
 # TYPE gcu_rollout_waiting_nodes gauge
 gcu_rollout_waiting_nodes{reason="BudgetExhausted",rollout="default/driver"} 1
+# HELP gcu_rollout_wave_nodes Nodes of a wave of the policy of a rollout group.
+# TYPE gcu_rollout_wave_nodes gauge
+gcu_rollout_wave_nodes{rollout="default/driver",wave="canary"} 3
+# HELP gcu_rollout_wave_updated_nodes Nodes of a wave of the policy of a rollout group that are updated.
+# TYPE gcu_rollout_wave_updated_nodes gauge
+gcu_rollout_wave_updated_nodes{rollout="default/driver",wave="canary"} 1
 `
-	names := []string{"gcu_rollout_eta_seconds", "gcu_rollout_failures_total", "gcu_rollout_halted", "gcu_rollout_nodes", "gcu_rollout_oldest_in_flight_seconds", "gcu_rollout_waiting_nodes"}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+	if err := testutil.CollectAndCompare(collected{m.decisions, m.failures, m.rollbacks}, strings.NewReader(want)); err != nil {
 		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v, %v", problems, err)
 	}
 	if n := testutil.CollectAndCount(m.nodeDuration); n != 1 {
 		t.Errorf("%d duration histograms, want 1", n)
 	}
 	d.Halted, d.Ledger.Slots = "", nil
-	m.Show(g, d)
-	if n := testutil.CollectAndCount(m.halted) + testutil.CollectAndCount(m.oldest); n != 0 {
-		t.Errorf("%d series of halted and oldest are left after the halt, want none", n)
+	m.Show(g, in, d)
+	for _, name := range []string{"gcu_rollout_halted", "gcu_rollout_oldest_start_timestamp_seconds"} {
+		if n, err := testutil.GatherAndCount(registry, name); n != 0 || err != nil {
+			t.Errorf("%d series of %s are left after the halt (%v)", n, name, err)
+		}
 	}
 	m.Forget(g)
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {

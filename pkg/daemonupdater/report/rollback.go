@@ -189,7 +189,7 @@ func whyOf(d rollout.Decision) string {
 
 // isGood reports whether the group is complete and at least one reachable node proves that the
 // revision works. An empty or offline fleet proves nothing.
-func isGood(in rollout.Input, d rollout.Decision) bool { return isComplete(in, d) && d.Proven() }
+func isGood(in rollout.Input, d rollout.Decision) bool { return IsComplete(in, d) && d.Proven() }
 
 // knownGood returns the last known good revision: the current one if it is good, otherwise the
 // one before. The revision of a gr counts only if all its DaemonSets come from one spec.

@@ -95,7 +95,7 @@ func conditionsOf(in rollout.Input, d rollout.Decision) []metav1.Condition {
 			cmp.Or(d.Halted, "fewer nodes failed than halt a rollout")),
 		condition(topsv1.RolloutPaused, in.Settings.Paused, reasonPaused, reasonNotPaused,
 			"annotation "+topsv1.AnnotationPaused+" decides"),
-		condition(topsv1.RolloutComplete, isComplete(in, d), progress.Reason, reasonIncomplete, summary(d)),
+		condition(topsv1.RolloutComplete, IsComplete(in, d), progress.Reason, reasonIncomplete, summary(d)),
 	}
 }
 
@@ -115,8 +115,8 @@ func accepted(in rollout.Input) metav1.Condition {
 	return c
 }
 
-// isComplete reports whether every reachable node is at the target and none has failed.
-func isComplete(in rollout.Input, d rollout.Decision) bool {
+// IsComplete reports whether every reachable node is at the target and none has failed.
+func IsComplete(in rollout.Input, d rollout.Decision) bool {
 	return in.Blocked == nil && d.Counts.Pending+d.Counts.Held == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
 }
 
@@ -128,9 +128,9 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason, c.Message = in.Blocked.Reason, in.Blocked.Message
 	case d.Halted != "":
 		c.Reason, c.Message = reasonHalted, d.Halted+"; "+c.Message
-	case isComplete(in, d) && d.Counts.Skipped > 0:
+	case IsComplete(in, d) && d.Counts.Skipped > 0:
 		c.Reason = reasonReachableComplete
-	case isComplete(in, d):
+	case IsComplete(in, d):
 		c.Reason = reasonComplete
 	case d.Ledger.InFlight() > 0:
 		c.Status, c.Reason = metav1.ConditionTrue, reasonRollingOut

@@ -1,0 +1,162 @@
+package metrics
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// decision is what the metrics show of the last decision about a group. It shares nothing with it:
+// a decision is valid only until the next one.
+type decision struct {
+	strategy, revision string
+	counts             rollout.Counts
+	limit, used        int
+	eta                time.Duration
+	waiting            []rollout.Waiting
+	waves              []rollout.WaveState
+	conditions         map[string]bool
+	// haltedFor is the reason of most failures; empty when not halted.
+	haltedFor rollout.Reason
+	// oldestStart is when the node in flight longest was started, lastStart when the last one was;
+	// zero if none.
+	oldestStart, lastStart time.Time
+}
+
+func decisionOf(in rollout.Input, d *rollout.Decision) decision {
+	shown := decision{
+		strategy: string(in.Settings.Strategy), revision: d.Ledger.Revision,
+		counts: d.Counts, limit: d.Limit, used: d.Used, eta: d.ETA(),
+		waiting: slices.Clone(d.Waiting), waves: slices.Clone(d.Ledger.Waves), lastStart: d.Ledger.LastStart,
+		conditions: map[string]bool{
+			topsv1.RolloutAccepted: in.Blocked == nil || observed.Transient(in.Blocked),
+			topsv1.RolloutHalted:   d.Halted != "",
+			topsv1.RolloutPaused:   in.Settings.Paused,
+			topsv1.RolloutComplete: report.IsComplete(in, *d),
+		},
+	}
+	if d.Halted != "" {
+		shown.haltedFor = mostCommon(d.Ledger.Failures)
+	}
+	for _, s := range d.Ledger.Slots {
+		if !s.Queued && (shown.oldestStart.IsZero() || s.Since.Before(shown.oldestStart)) {
+			shown.oldestStart = s.Since
+		}
+	}
+	return shown
+}
+
+// mostCommon returns the most common reason of failures; of equally common ones, that of the
+// first node.
+func mostCommon(failures []rollout.Failure) rollout.Reason {
+	count := map[rollout.Reason]int{}
+	var most rollout.Reason
+	for _, f := range failures {
+		if count[f.Reason]++; count[f.Reason] > count[most] {
+			most = f.Reason
+		}
+	}
+	return most
+}
+
+// decisions collects the gauges of all groups.
+type decisions struct {
+	nodes, maxUnavailable, unavailable, waiting, halted, eta     *prometheus.Desc
+	oldestStart, lastStart, info, condition, wave, updatedInWave *prometheus.Desc
+
+	mu   sync.Mutex
+	last map[observed.Group]decision
+}
+
+func newDecisions() *decisions {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("gcu_rollout_"+name, help, append([]string{"rollout"}, labels...), nil)
+	}
+	return &decisions{
+		nodes:          desc("nodes", "Nodes of a rollout group by state: updated, in-flight, pending, held, skipped or failed.", "state"),
+		maxUnavailable: desc("max_unavailable", "Nodes of a rollout group that may be unavailable at once."),
+		unavailable:    desc("unavailable", "Nodes of a rollout group that count against max-unavailable now."),
+		waiting:        desc("waiting_nodes", "Nodes of a rollout group that are pending or held, by what they wait for.", "reason"),
+		halted:         desc("halted", "1 when too many nodes failed, for the reason most of them have, and no new node is started; absent when not.", "reason"),
+		eta:            desc("eta_seconds", "Time the started and pending nodes of a rollout group take at the usual pace; absent when not known."),
+		oldestStart:    desc("oldest_start_timestamp_seconds", "When the node that is in flight longest was started; absent when none is in flight."),
+		lastStart:      desc("last_start_timestamp_seconds", "When a node was last started; absent when none was."),
+		info:           desc("info", "1, with the strategy of a rollout group and the revision that its nodes are brought to.", "strategy", "revision"),
+		condition:      desc("condition", "1 when a condition of the DaemonRollout is true, else 0: Accepted, Complete, Halted or Paused.", "condition"),
+		wave:           desc("wave_nodes", "Nodes of a wave of the policy of a rollout group.", "wave"),
+		updatedInWave:  desc("wave_updated_nodes", "Nodes of a wave of the policy of a rollout group that are updated.", "wave"),
+		last:           map[observed.Group]decision{},
+	}
+}
+
+func (c *decisions) set(g observed.Group, d decision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last[g] = d
+}
+
+func (c *decisions) forget(g observed.Group) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.last, g)
+}
+
+// Describe implements prometheus.Collector.
+func (c *decisions) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.nodes, c.maxUnavailable, c.unavailable, c.waiting, c.halted, c.eta,
+		c.oldestStart, c.lastStart, c.info, c.condition, c.wave, c.updatedInWave} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *decisions) Collect(metrics chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for g, d := range c.last {
+		c.collect(g.String(), d, func(desc *prometheus.Desc, value float64, labels ...string) {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+		})
+	}
+}
+
+func (c *decisions) collect(name string, d decision, gauge func(desc *prometheus.Desc, value float64, labels ...string)) {
+	for _, s := range rollout.States {
+		gauge(c.nodes, float64(d.counts.Of(s)), name, string(s))
+	}
+	gauge(c.maxUnavailable, float64(d.limit), name)
+	gauge(c.unavailable, float64(d.used), name)
+	gauge(c.info, 1, name, d.strategy, d.revision)
+	for _, w := range d.waiting {
+		gauge(c.waiting, float64(w.Nodes), name, string(w.Reason))
+	}
+	for condition, is := range d.conditions {
+		value := 0.0
+		if is {
+			value = 1
+		}
+		gauge(c.condition, value, name, condition)
+	}
+	for _, w := range d.waves {
+		gauge(c.wave, float64(w.Total), name, w.Name)
+		gauge(c.updatedInWave, float64(w.Updated), name, w.Name)
+	}
+	if d.haltedFor != "" {
+		gauge(c.halted, 1, name, string(d.haltedFor))
+	}
+	if d.eta > 0 {
+		gauge(c.eta, d.eta.Seconds(), name)
+	}
+	for desc, at := range map[*prometheus.Desc]time.Time{c.oldestStart: d.oldestStart, c.lastStart: d.lastStart} {
+		if !at.IsZero() {
+			gauge(desc, float64(at.UnixMilli())/1000, name)
+		}
+	}
+}
