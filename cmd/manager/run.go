@@ -79,6 +79,7 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 	}
 	if o.keepsCertificates() {
 		certificates.Refresh(ctx) // before anything is served with them
+		certificates.Register(metrics.Registry)
 		if err := mgr.Add(certificates); err != nil {
 			return fmt.Errorf("adding the certificates: %w", err)
 		}

@@ -63,6 +63,11 @@ func generate(root string, p programs) (map[string]string, error) {
 	for name, text := range files {
 		files[name] = installedHead + text
 	}
+	alerts, err := alertFiles(root)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, alerts)
 	maps.Copy(files, map[string]string{
 		"docs/reference/cli.md":     cliPage(p),
 		"docs/reference/flags.md":   flagsPage(p),

@@ -11,6 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
+	"github.com/topsops/gcu-operator/pkg/servingcert"
 )
 
 // recorder is a registerer that records its collectors.
@@ -32,6 +33,7 @@ func metricsPage() (string, error) {
 	metrics.New(&r)
 	nodeupgrade.NewMetrics(&r)
 	drain.NewMetrics(&r)
+	(&servingcert.Keeper{}).Register(&r)
 	var rows []string
 	for _, collector := range r.collectors {
 		kind := "gauge"
