@@ -49,6 +49,7 @@ var runbooks = map[string]struct {
 	"GCURolloutWindowMissed":         {look: "`kubectl get gup -o yaml`: compare `window` with how long a node takes (`kubectl gcu status GR`), and see its time zone."},
 	"GCUNodesOfflineWithOldRevision": {"`kubectl gcu nodes GR` shows them.", []string{string(rollout.ReasonNodeOffline)}},
 	"GCUDrainBlocked":                {"`kubectl get nu` shows the operations, `kubectl describe nu NODE` names the pod.", []string{operation.ReasonDrainBlocked, operation.ReasonDeviceInUse}},
+	"GCUNodesDeferred":               {"`kubectl gcu nodes GR` shows them and why.", []string{string(rollout.ReasonDeferred), operation.ReasonPrecheckFailed, operation.ReasonDrainTimeout}},
 	"GCUNodesKeptCordoned":           {"`kubectl get nu` shows them.", []string{string(rollout.ReasonOperationFailed), string(rollout.ReasonQuarantined)}},
 	"GCUNodeTaskStuck":               {look: "`kubectl get nu` shows the node; then `kubectl get pods -n kube-system -l app.kubernetes.io/name=gcu-node-agent --field-selector spec.nodeName=NODE` and the log of that pod."},
 	"GCURuntimeRestartFailed":        {"`kubectl get nu` shows the node.", []string{operation.ReasonRestartFailed}},

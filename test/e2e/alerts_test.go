@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/monitoring"
+)
+
+// A Prometheus that scrapes the manager fires the alerts of the shipped rules when they must fire, and
+// none about a rollout that is well.
+func TestPrometheusFiresTheAlertsOfAHaltedRollout(t *testing.T) {
+	s, ctx := enter(t)
+	p := monitoring.Start(t, s.Project.Path("config", "monitoring", "rules.yaml"))
+	s.fire(ctx, t, p, "", "GCUOperatorAbsent")
+	if err := p.Scrape(strings.TrimPrefix(crowd.manager.URL, "http://")); err != nil {
+		t.Fatal(err)
+	}
+	annotations := map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable: "2"}
+	good := newDaemonSet(ctx, t, s, "well", annotations)
+	good.setFree(ctx, "app:2")
+	bad := newDaemonSet(ctx, t, s, "ill", annotations)
+	bad.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
+		ds.Spec.Template.Labels[behaviourLabel] = "crash-loop"
+	})
+	bad.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool { return st.FailedNodes > 0 })
+	s.fire(ctx, t, p, "default/"+bad.name, "GCURolloutHalted", "GCURolloutNodesFailed")
+	good.complete(ctx, "app:2", stageNodes)
+	s.fire(ctx, t, p, "default/"+good.name)
+	alerts, err := p.Alerts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range alerts {
+		switch a.Labels["alertname"] {
+		case "GCUOperatorAbsent":
+			t.Error("the manager is scraped, and called absent")
+		case "GCURolloutHalted":
+			if want := "Rollout " + a.Labels["rollout"] + " is halted: CrashLooping"; a.Annotations["summary"] != want {
+				t.Errorf("its summary is %q, want %q", a.Annotations["summary"], want)
+			}
+		}
+	}
+}
+
+// fire waits until exactly these alerts fire with a label rollout; with "" they are without one, and
+// others may fire too.
+func (s *stage) fire(ctx context.Context, t *testing.T, p *monitoring.Server, rollout string, want ...string) {
+	t.Helper()
+	s.eventually(ctx, t, func() error {
+		alerts, err := p.Alerts()
+		if err != nil {
+			return err
+		}
+		firing := map[string]bool{}
+		for _, a := range alerts {
+			if a.Labels["rollout"] == rollout && a.State == "firing" {
+				firing[a.Labels["alertname"]] = true
+			}
+		}
+		for _, name := range want {
+			if !firing[name] {
+				return fmt.Errorf("%s does not fire; firing: %v", name, slices.Sorted(maps.Keys(firing)))
+			}
+		}
+		if rollout != "" && len(firing) > len(want) {
+			return fmt.Errorf("more alerts fire than %v: %v", want, slices.Sorted(maps.Keys(firing)))
+		}
+		return nil
+	})
+}
