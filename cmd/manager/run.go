@@ -143,6 +143,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	if err := (&gcuresource.Reconciler{Namespace: o.namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller gcuresource: %w", err)
 	}
+	gcuresource.RegisterMetrics(metrics.Registry, mgr.GetCache(), mgr.Elected())
 	if err := (&gcuresource.NodeLabeler{}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller nodelabeler: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/gcuresource"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
 	"github.com/topsops/gcu-operator/pkg/servingcert"
 )
@@ -34,6 +35,7 @@ func metricsPage() (string, error) {
 	nodeupgrade.NewMetrics(&r)
 	drain.NewMetrics(&r)
 	(&servingcert.Keeper{}).Register(&r)
+	gcuresource.RegisterMetrics(&r, nil, nil)
 	var rows []string
 	for _, collector := range r.collectors {
 		kind := "gauge"
