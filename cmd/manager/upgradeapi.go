@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/foreign"
@@ -43,7 +44,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, certificate getCertificate, log 
 	}
 	planner := planner{inquiry.Asker{Reader: mgr.GetCache(), Live: live, Namespace: o.namespace, Clock: time.Now}}
 	secure := o.upgradeAPI.auth == authToken
-	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{},
+	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{}, Requests: upgradeapi.NewRequestMetric(metrics.Registry),
 		Planner: planner, Access: access, Impersonator: impersonator, Hosts: foreign.Hosts(netip.IPv6Unspecified(), o.apiHosts()...)}
 	if !secure {
 		options.Anonymous = o.upgradeAPI.anonymous

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -50,6 +51,8 @@ type Options struct {
 	Rates Rates
 	// Hosts reports whether a Host header names this API (package foreign); nil accepts all.
 	Hosts func(host string) bool
+	// Requests counts answers (NewRequestMetric); nil counts none.
+	Requests *prometheus.CounterVec
 	// Planner predicts upgrades and checks their limits; nil disables both.
 	Planner Planner
 }
@@ -76,8 +79,17 @@ func New(o Options) *API {
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
 	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts,
-		cache: a.cache, log: o.Log, clock: o.Clock}
+		cache: a.cache, log: o.Log, clock: o.Clock, requests: o.Requests}
 	return a
+}
+
+// NewRequestMetric registers the metric of requests. Like client_golang, it panics if it is already
+// registered.
+func NewRequestMetric(registerer prometheus.Registerer) *prometheus.CounterVec {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gcu_api_requests_total",
+		Help: "Requests to the REST API, by operation as in its responses and by HTTP status."}, []string{"operation", "code"})
+	registerer.MustRegister(requests)
+	return requests
 }
 
 // authenticates reports whether callers are authenticated.

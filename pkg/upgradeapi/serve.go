@@ -8,11 +8,13 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -53,6 +55,8 @@ type middleware struct {
 	cache *objectCache
 	log   logr.Logger
 	clock clock.Clock
+	// requests counts answers by operation and code; nil counts none.
+	requests *prometheus.CounterVec
 }
 
 // requestID matches ids that callers may set.
@@ -288,8 +292,11 @@ func (m *middleware) send(w http.ResponseWriter, entry *entry, status int, data 
 	}
 }
 
-// logRequest logs a request.
+// logRequest logs a request, and counts it.
 func (m *middleware) logRequest(e *entry, status int, message string) {
+	if m.requests != nil {
+		m.requests.WithLabelValues(e.operation, strconv.Itoa(status)).Inc()
+	}
 	values := []any{"requestID", e.request, "operation", e.operation, "method", bounded(e.method), "path", bounded(e.path), "body", e.body, "user", e.user,
 		"remote", e.remote, "userAgent", bounded(e.agent), "status", status, "duration", m.clock.Since(e.begun)}
 	if message != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
 	"github.com/topsops/gcu-operator/pkg/servingcert"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi"
 )
 
 // recorder is a registerer that records its collectors.
@@ -36,6 +37,7 @@ func metricsPage() (string, error) {
 	drain.NewMetrics(&r)
 	(&servingcert.Keeper{}).Register(&r)
 	gcuresource.RegisterMetrics(&r, nil, nil)
+	upgradeapi.NewRequestMetric(&r)
 	var rows []string
 	for _, collector := range r.collectors {
 		kind := "gauge"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 )
 
 // A Prometheus that scrapes the manager fires the alerts of the shipped rules when they must fire, and
-// none about a rollout that is well.
+// none about a rollout that is well; and it answers the queries of the dashboards.
 func TestPrometheusFiresTheAlertsOfAHaltedRollout(t *testing.T) {
 	s, ctx := enter(t)
 	p := monitoring.Start(t, s.Project.Path("config", "monitoring", "rules.yaml"))
@@ -35,6 +36,7 @@ func TestPrometheusFiresTheAlertsOfAHaltedRollout(t *testing.T) {
 	s.fire(ctx, t, p, "default/"+bad.name, "GCURolloutHalted", "GCURolloutNodesFailed")
 	good.complete(ctx, "app:2", stageNodes)
 	s.fire(ctx, t, p, "default/"+good.name)
+	answers(t, p, s.Project.Path("config", "monitoring", "dashboards"))
 	alerts, err := p.Alerts()
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +48,27 @@ func TestPrometheusFiresTheAlertsOfAHaltedRollout(t *testing.T) {
 		case "GCURolloutHalted":
 			if want := "Rollout " + a.Labels["rollout"] + " is halted: CrashLooping"; a.Annotations["summary"] != want {
 				t.Errorf("its summary is %q, want %q", a.Annotations["summary"], want)
+			}
+		}
+	}
+}
+
+// needOperations matches queries that have no data where no operation ran and no ETA is known.
+var needOperations = regexp.MustCompile(`gcu_node_upgrade_(nodes|waiting|oldest|task)|gcu_resource_|gcu_api_|eta_seconds|_wave_|evictions|oldest_start`)
+
+// answers runs all queries of the dashboards: none is wrong, and those about rollouts have data.
+func answers(t *testing.T, p *monitoring.Server, folder string) {
+	t.Helper()
+	all, err := monitoring.Dashboards(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range all {
+		for _, panel := range d.Panels {
+			for _, target := range panel.Targets {
+				if n, err := p.Query(target.Expr); err != nil || n == 0 && !needOperations.MatchString(target.Expr) {
+					t.Errorf("%s, %s: %d series of %s (%v)", name, panel.Title, n, target.Expr, err)
+				}
 			}
 		}
 	}

@@ -1,0 +1,75 @@
+package monitoring
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// metric matches the names of the manager's metrics in queries.
+var metric = regexp.MustCompile(`\bgcu_[a-z_]+`)
+
+// TestNamesOfMetrics: alerts and dashboards name metrics that the manager has.
+func TestNamesOfMetrics(t *testing.T) {
+	reference := read(t, "../../docs/reference/metrics.md")
+	known := func(where, query string) {
+		t.Helper()
+		names := metric.FindAllString(query, -1)
+		if len(names) == 0 && !strings.Contains(query, "enflame_gcu_") {
+			t.Errorf("%s: %s names no metric", where, query)
+		}
+		for _, name := range names {
+			if !strings.Contains(reference, "`"+strings.TrimSuffix(name, "_bucket")+"`") {
+				t.Errorf("%s: there is no metric %s", where, name)
+			}
+		}
+	}
+	for _, expr := range regexp.MustCompile(`(?m)^        expr: (?:\|\n(?:          .*\n)+|.*\n)`).FindAllString(read(t, rulesFile), -1) {
+		known("rules", expr)
+	}
+	for name, d := range dashboards(t) {
+		for _, p := range d.Panels {
+			for _, target := range p.Targets {
+				known(name+" "+p.Title, target.Expr)
+			}
+		}
+	}
+}
+
+func dashboards(t *testing.T) map[string]Dashboard {
+	t.Helper()
+	all, err := Dashboards("../../config/monitoring/dashboards")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestDashboards: each has an id of its own, its panels have titles, queries and places that do not
+// overlap, and the kustomization installs it.
+func TestDashboards(t *testing.T) {
+	installed := read(t, "../../config/monitoring/dashboards/kustomization.yaml")
+	uids := map[string]bool{}
+	for name, d := range dashboards(t) {
+		if d.UID == "" || uids[d.UID] || !strings.Contains(installed, "- "+name+"\n") {
+			t.Errorf("%s has uid %q, which must be its own, and must be installed", name, d.UID)
+		}
+		uids[d.UID] = true
+		taken, ids := map[[2]int]string{}, map[int]bool{}
+		for _, p := range d.Panels {
+			if p.Title == "" || len(p.Targets) == 0 || ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 {
+				t.Errorf("%s: panel %d %q must have a title, a query, an id of its own and fit into 24 columns", name, p.ID, p.Title)
+			}
+			ids[p.ID] = true
+			for x := range p.GridPos.W {
+				for y := range p.GridPos.H {
+					place := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+					if other := taken[place]; other != "" {
+						t.Fatalf("%s: %s and %s overlap", name, p.Title, other)
+					}
+					taken[place] = p.Title
+				}
+			}
+		}
+	}
+}
