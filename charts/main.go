@@ -2,6 +2,7 @@
 //
 //	config/FOLDER/FILE.yaml --> edits --> charts/gcu-operator/templates/FOLDER-FILE.yaml
 //	examples/gcu-resource.json --------> charts/gcu-operator/files
+//	config/monitoring -----------------> charts/gcu-operator/files: rules and dashboards
 //	charts/gcu-operator/values.yaml ---> docs/reference/chart.md
 //
 // An edit (edits.go) replaces a piece of text of a manifest with a template; a piece that is
@@ -51,6 +52,9 @@ func write(root string) error {
 		}
 	}
 	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil { //nolint:gosec // G301: sources are for everybody to read
+			return err
+		}
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil { //nolint:gosec // G306: sources are for everybody to read
 			return err
 		}
@@ -103,15 +107,34 @@ func generate(root string) (map[string]string, error) {
 			files[chart+"/templates/"+f.name+"-"+strings.ReplaceAll(name, "_", "-")] = fmt.Sprintf(mark, source) + template
 		}
 	}
-	example, err := os.ReadFile(filepath.Join(root, "examples", "gcu-resource.json"))
-	if err != nil {
+	if err := copyFiles(root, files); err != nil {
 		return nil, err
 	}
-	files[chart+"/files/gcu-resource.json"] = string(example)
 	values, err := os.ReadFile(filepath.Join(root, chart, "values.yaml"))
 	if err != nil {
 		return nil, err
 	}
 	files["docs/reference/chart.md"], err = page(values)
 	return files, err
+}
+
+// copyFiles adds the files that templates read as they are.
+func copyFiles(root string, files map[string]string) error {
+	dashboards, err := filepath.Glob(filepath.Join(root, config, "monitoring", "dashboards", "*.json"))
+	if err != nil {
+		return err
+	}
+	sources := append(dashboards, filepath.Join(root, config, "monitoring", "rules.yaml"), filepath.Join(root, "examples", "gcu-resource.json"))
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		folder := chart + "/files/"
+		if strings.HasSuffix(filepath.Dir(source), "dashboards") {
+			folder += "dashboards/"
+		}
+		files[folder+filepath.Base(source)] = string(text)
+	}
+	return nil
 }

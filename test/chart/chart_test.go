@@ -211,6 +211,23 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
+// TestMonitoringIsThatOfTheManifests: rules and dashboards are those of config/monitoring, although they contain
+// braces.
+func TestMonitoringIsThatOfTheManifests(t *testing.T) {
+	rendered := byName(t, render(t, "metrics: {prometheusRule: {enabled: true}, dashboards: {enabled: true, labels: {a: b}}}"))
+	for _, o := range kustomized(t, filepath.Join(root, "config", "monitoring")) {
+		if o["kind"] == "PrometheusRule" {
+			if diff := cmp.Diff(o["spec"], rendered[o.name()]["spec"]); diff != "" {
+				t.Errorf("%s: %s", o.name(), diff)
+			}
+		}
+	}
+	dashboards := kustomized(t, filepath.Join(root, "config", "monitoring", "dashboards"))[0]
+	if diff := cmp.Diff(dashboards["data"], rendered[dashboards.name()]["data"]); diff != "" {
+		t.Errorf("%s: %s", dashboards.name(), diff)
+	}
+}
+
 // isGenerated reports whether a template was made from config/.
 func (o object) isGenerated() bool { return !o.isHook() }
 
