@@ -215,14 +215,14 @@ func TestGoldenFiles(t *testing.T) {
 // braces.
 func TestMonitoringIsThatOfTheManifests(t *testing.T) {
 	rendered := byName(t, render(t, "metrics: {prometheusRule: {enabled: true}, dashboards: {enabled: true, labels: {a: b}}}"))
-	for _, o := range kustomized(t, filepath.Join(root, "config", "monitoring")) {
+	for _, o := range kustomized(t, "config/monitoring") {
 		if o["kind"] == "PrometheusRule" {
 			if diff := cmp.Diff(o["spec"], rendered[o.name()]["spec"]); diff != "" {
 				t.Errorf("%s: %s", o.name(), diff)
 			}
 		}
 	}
-	dashboards := kustomized(t, filepath.Join(root, "config", "monitoring", "dashboards"))[0]
+	dashboards := kustomized(t, "config/monitoring/dashboards")[0]
 	if diff := cmp.Diff(dashboards["data"], rendered[dashboards.name()]["data"]); diff != "" {
 		t.Errorf("%s: %s", dashboards.name(), diff)
 	}
