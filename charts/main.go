@@ -120,11 +120,11 @@ func generate(root string) (map[string]string, error) {
 
 // copyFiles adds the files that templates read as they are.
 func copyFiles(root string, files map[string]string) error {
-	dashboards, err := filepath.Glob(filepath.Join(root, config, "monitoring", "dashboards", "*.json"))
+	sources, err := filepath.Glob(filepath.Join(root, config, "monitoring", "dashboards", "*.json"))
 	if err != nil {
 		return err
 	}
-	sources := append(dashboards, filepath.Join(root, config, "monitoring", "rules.yaml"), filepath.Join(root, "examples", "gcu-resource.json"))
+	sources = append(sources, filepath.Join(root, config, "monitoring", "rules.yaml"), filepath.Join(root, "examples", "gcu-resource.json"))
 	for _, source := range sources {
 		text, err := os.ReadFile(source)
 		if err != nil {
