@@ -193,11 +193,11 @@ func awaitSpec(ctx context.Context, out terminal, cl *cluster, name string, gene
 // limitReached reports whether the upgrade is complete within its limit. The status of the
 // rollout may be of an earlier limit, so this asks for the plan.
 func limitReached(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource) (bool, error) {
-	told, err := cl.asker().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
-	if err != nil || told.Blocked != "" || len(told.Nodes) > 0 || len(told.InFlight) > 0 {
+	answer, err := cl.asker().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
+	if err != nil || answer.Blocked != "" || len(answer.Nodes) > 0 || len(answer.InFlight) > 0 {
 		return false, err
 	}
-	for _, n := range told.Left {
+	for _, n := range answer.Left {
 		if n.Reason != string(rollout.ReasonLeftOut) && n.Reason != string(rollout.ReasonNodeOffline) {
 			return false, notYet("node %s remains: %s; %s", n.Name, n.Reason, n.Message)
 		}

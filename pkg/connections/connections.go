@@ -1,5 +1,5 @@
-// Package connections bounds the open connections of a server so that whoever only connects, or sends
-// slowly, keeps nobody out: the node's endpoint (package ota) and the REST API (package upgradeapi) use it.
+// Package connections bounds the open connections of a server so that clients that only connect, or send
+// slowly, keep no others out: the node's endpoint (package ota) and the REST API (package upgradeapi) use it.
 package connections
 
 import (

@@ -29,7 +29,7 @@ type Hold struct {
 }
 
 // HoldsOf returns the holds of a node from its NodeUpgrade, which may be nil: at most one
-// per Holder. The annotation is a hold whatever its value, so that a mistake in it does not
+// per Holder. The annotation is a hold with any value, so that a mistake in it does not
 // start an upgrade.
 func HoldsOf(upgrade *topsv1.NodeUpgrade) []Hold {
 	if upgrade == nil {

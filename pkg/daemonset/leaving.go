@@ -17,7 +17,7 @@ import (
 // IsLeaving reports whether pods of the newest template of a DaemonSet are placeholders.
 func IsLeaving(ds *appsv1.DaemonSet) bool { return isGated(&ds.Spec.Template.Spec) }
 
-// IsPlaceholder reports whether a pod is a placeholder. One whose gate somebody removed is none.
+// IsPlaceholder reports whether a pod is a placeholder. One whose gate was removed is none.
 func IsPlaceholder(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" && isGated(&pod.Spec) }
 
 func isGated(spec *corev1.PodSpec) bool {

@@ -24,7 +24,7 @@ type StateTimes struct {
 // stateTime is a time as written, and when it was first and last seen.
 type stateTime struct{ written, first, last time.Time }
 
-// stateTimeTTL is how long a state is remembered that nobody asks for. It exceeds MaxSkew, so
+// stateTimeTTL is how long a state is remembered after its last use. It exceeds MaxSkew, so
 // that what is forgotten does not become new.
 const stateTimeTTL = time.Hour
 

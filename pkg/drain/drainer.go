@@ -69,7 +69,7 @@ type Drainer struct {
 // Pass reads the pods of a node and evicts those that are due by eviction.Decide, one after the
 // other, with their UIDs as precondition. Unless that is one pod alone, each eviction is first a dry
 // run, also of the pods that leave later: if one is refused, no pod is evicted, so that a drain that
-// cannot succeed disturbs nobody. It waits only for the responses. since is when the drain of the node
+// cannot succeed disturbs no workload. It waits only for the responses. since is when the drain of the node
 // began; attempts are those of the last Result, nil for the first pass. An error means that the pods
 // could not be read, or that ctx ended; failures of single pods are in the Result. A node that does
 // not exist counts as not Ready.
@@ -116,7 +116,7 @@ func (d Drainer) Expect(ctx context.Context, node string, p eviction.Policy, att
 	return eviction.Expect(facts, p, attempts, since, now), nil
 }
 
-// Users returns the pods of a node that use its accelerator by the policy, whatever its scope and
+// Users returns the pods of a node that use its accelerator by the policy, regardless of its scope and
 // podSelector, as namespace/name in order; a pod of which that cannot be read counts. Finished pods
 // and those of DaemonSets of the own components do not. An error means that the pods could not be
 // read.

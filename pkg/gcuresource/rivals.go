@@ -45,7 +45,7 @@ func (r rivalReader) read(ctx context.Context, gr *topsv1.GcuResource, others []
 	return rivals, nil
 }
 
-// workloadsOf returns the DaemonSets and Deployments with the label of a component, whoever made them.
+// workloadsOf returns the DaemonSets and Deployments with the label of a component, of any owner.
 func (r rivalReader) workloadsOf(ctx context.Context, name string) (workloads []client.Object, err error) {
 	for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &appsv1.DeploymentList{}} {
 		if err := r.List(ctx, list, client.MatchingLabels{topsv1.LabelComponent: name}, client.UnsafeDisableDeepCopy); err != nil {

@@ -74,7 +74,7 @@ func (r revisionKeeper) keepSpec(ctx context.Context, gr *topsv1.GcuResource, li
 // changed returns the components that the current spec changed, as long as no status describes
 // that spec.
 func (r revisionKeeper) changed(ctx context.Context, gr *topsv1.GcuResource) ([]string, error) {
-	if told := gr.Status.ObservedGeneration; told == 0 || told == gr.Generation {
+	if seen := gr.Status.ObservedGeneration; seen == 0 || seen == gr.Generation {
 		return nil, nil
 	}
 	h, err := r.read(ctx, r.APIReader, gr)

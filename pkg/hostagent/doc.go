@@ -45,7 +45,7 @@
 //
 //	task/                   pure: requests, results, the journal's records
 //	restart/                pure: the next step of a restart
-//	procfs/                 pure: what /proc tells of a process
+//	procfs/                 pure: what /proc reports about a process
 //	executor.go, records.go one call at a time per task; the journal
 //	restart.go, prepull.go  observe, decide, act
 //	pullsecret.go           the credentials for an image

@@ -26,7 +26,7 @@ func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTar
 		Attempt: 1, Operation: &topsv1.NodeOperation{ID: id, Targets: []topsv1.OperationTarget{target}},
 	})
 	if err == nil {
-		o.Prepull.LeaveToKubelet = false // somebody waits for these images
+		o.Prepull.LeaveToKubelet = false // a request waits for these images
 		_, err = w.options.Executor.Execute(ctx, o)
 	}
 	w.woken.set()

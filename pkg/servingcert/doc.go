@@ -7,8 +7,8 @@
 //
 // A certificate in memory lasts 90 days and is made anew when 30 are left; the CA lasts ten years, and in the
 // last of them gets another ten with the same key and name, so that a copy of the old one checks what the
-// renewed one signs, for as long as the copy is valid. Who wants another key deletes the Secret.
+// renewed one signs, for as long as the copy is valid. To get another key, delete the Secret.
 //
 // Where the CA cannot be kept (the role or the admission policy is that of an older version), the manager
-// serves with one of its own that nobody can check, says so, and tries again.
+// serves with a self-signed one that clients cannot verify, logs that, and tries again.
 package servingcert

@@ -47,7 +47,7 @@ type Options struct {
 	Poll time.Duration
 	// Deadline is how long a foreground deletion waits at most; 0 means 10 minutes.
 	Deadline time.Duration
-	// Rates limit each user, and each address of somebody who is not authenticated; the zero value means DefaultRates.
+	// Rates limit each user, and each address of unauthenticated callers; the zero value means DefaultRates.
 	Rates Rates
 	// Hosts reports whether a Host header names this API (package foreign); nil accepts all.
 	Hosts func(host string) bool

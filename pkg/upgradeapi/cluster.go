@@ -122,8 +122,8 @@ func (c *cluster) recreationOf(ctx context.Context, name string) (*recreation.Re
 	return rec, stored, err
 }
 
-// setAuthor records who asked for a change of a gr. Whoever may write the gr may write that too: it is
-// no proof.
+// setAuthor records who asked for a change of a gr. Users who may write the gr may write that too: it
+// is no proof.
 func setAuthor(gr *topsv1.GcuResource, user authenticationv1.UserInfo) {
 	if user.Username != "" {
 		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationLastAuthor, user.Username)

@@ -37,7 +37,7 @@ const (
 )
 
 // Impersonator writes with the rights of callers, where the API server has constrained impersonation
-// (KEP-5284, on by default since Kubernetes 1.36): the manager may impersonate everybody, but only to
+// (KEP-5284, on by default since Kubernetes 1.36): the manager may impersonate any user, but only to
 // write grs and DaemonRollouts. Elsewhere it writes with its own rights, after Access has authorized
 // the caller. It never uses the impersonation that is not constrained. Use NewImpersonator.
 type Impersonator struct {

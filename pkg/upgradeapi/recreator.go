@@ -144,18 +144,18 @@ func (r *Recreator) take(ctx context.Context, next recreation.Step, rec *recreat
 	case recreation.Expired:
 		logger.Error(nil, "The new GcuResource is not Running in time, no longer watching it", "after", recreation.Deadline, "message", lastMessage(present))
 	case recreation.Overtaken:
-		told := logger.Info
+		log := logger.Info
 		if rec.Open() {
-			told = func(text string, values ...any) { logger.Error(nil, text, values...) }
+			log = func(text string, values ...any) { logger.Error(nil, text, values...) }
 		}
-		told("Another client created or deleted the GcuResource, ending the upgrade", "created", !rec.Open())
+		log("Another client created or deleted the GcuResource, ending the upgrade", "created", !rec.Open())
 	}
 	delete(r.polls, rec.UID)
 	return ctrl.Result{}, forget(ctx, r.Client, stored)
 }
 
 // authorize returns an error unless the author of a recreation may still take a step. It is tried
-// again: what is stored is not lost. A request that nobody was authenticated for has no author.
+// again: what is stored is not lost. An unauthenticated request has no author.
 func (r *Recreator) authorize(ctx context.Context, rec *recreation.Recreation, verb string) error {
 	if rec.Author.Username == "" {
 		return nil

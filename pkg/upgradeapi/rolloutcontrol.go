@@ -25,7 +25,7 @@ type rolloutControl struct {
 
 // pause stops the rollout of a gr from starting further nodes.
 func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
-	if err := request.NoBody(c.body); err != nil {
+	if err := request.RejectBody(c.body); err != nil {
 		return nil, err
 	}
 	gr, err := r.present(ctx, c.name)
@@ -37,7 +37,7 @@ func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
 
 // resume removes a pause, and clears the failures of a halted rollout.
 func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
-	if err := request.NoBody(c.body); err != nil {
+	if err := request.RejectBody(c.body); err != nil {
 		return nil, err
 	}
 	gr, err := r.present(ctx, c.name)

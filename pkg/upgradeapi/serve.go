@@ -34,7 +34,7 @@ type entry struct {
 	begun time.Time
 }
 
-// caller is the user, or the address of somebody who is not authenticated.
+// caller is the user, or the address of an unauthenticated caller.
 func (e *entry) caller() string {
 	if e.known {
 		return "user " + e.user
@@ -63,7 +63,7 @@ type middleware struct {
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // begin assigns the id of a request: the caller's own if it is valid. Unless the body is read, the
-// connection ends with the response, and nobody waits for the rest.
+// connection ends with the response, without waiting for the rest.
 func (m *middleware) begin(w http.ResponseWriter, r *http.Request, operation string) *entry {
 	id := r.Header.Get("X-Request-Id")
 	if !requestID.MatchString(id) {

@@ -1,6 +1,6 @@
 package upgradeplan
 
-// Actions of the default book. Whoever runs a task knows it by these names.
+// Actions of the default book. Executors of tasks select them by these names.
 const (
 	ActionPrecheck       = "precheck"
 	ActionPrepull        = "prepull"

@@ -15,7 +15,7 @@ var ofRestarts = []mutant{
 	{"administrator-is-not-asked", "a node is drained though its restart is left to the administrator", updater, "group.toVerify",
 		`$proof && $node.LeftToAdministrator == ""`, "$proof"},
 	{"administrator-forever", "a node whose agent restarts again waits for the administrator", nodes, "LeftToAdministrator",
-		`case *$restarts: return ""`, `case *$restarts: return told`},
+		`case *$restarts: return ""`, `case *$restarts: return reported`},
 	{"administrator-after-the-drain", "a node is drained before the administrator is asked", nodes, "LeftToAdministrator",
 		"return cmp.Or($told, $words)", "_ = cmp.Or($told, $words); return $told"},
 	{"administrator-blamed", "an operation that was left to the administrator is repeated after his restart", nodes, "endedUnverified",

@@ -93,7 +93,7 @@ func (c Cluster) LiveRevisions(ctx context.Context, live *appsv1.DaemonSet) ([]*
 	return observed.ByName(list.Items), err
 }
 
-// LivePods reads the pods that the selector of a DaemonSet selects live, whoever controls them.
+// LivePods reads the pods that the selector of a DaemonSet selects live, with any controller.
 func (c Cluster) LivePods(ctx context.Context, m observed.Member) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := c.listSelected(ctx, &list, m.DaemonSet)

@@ -49,7 +49,7 @@ func GroupOf(ds *appsv1.DaemonSet) Group {
 }
 
 // Restarts reports whether a DaemonSet is the toolkit of a gr, for which runtimes are restarted
-// whatever its strategy, unless it leaves.
+// under any strategy, unless it leaves.
 func Restarts(ds *appsv1.DaemonSet) bool {
 	return daemonset.Component(ds) == upgradeplan.TargetToolkit && !daemonset.IsLeaving(ds)
 }

@@ -7,7 +7,7 @@ import (
 
 // A gr without a strategy is not upgraded. But if it has a toolkit, the container runtimes that
 // have to be restarted for it are (rollout.RestartsOnly): otherwise its first deployment would end
-// with cards that nobody can use. Its DaemonRollout exists only while there is something to restart.
+// with unusable cards. Its DaemonRollout exists only while there is something to restart.
 
 // IsReleased reports whether the control over a group ends: it has no strategy, and no runtime to
 // restart. idle reports that this is so already: it has no DaemonRollout.

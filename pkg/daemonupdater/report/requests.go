@@ -24,7 +24,7 @@ const (
 	reasonWithdrawn     = topsv1.ReasonWithdrawn
 	// reasonInvalidRequest: the pod that it names is not one of that DaemonSet on that node.
 	reasonInvalidRequest = "InvalidRequest"
-	// reasonRevisionChanged: nobody on the node asked for the revision that is the newest now.
+	// reasonRevisionChanged: the request is for an earlier revision than the newest one.
 	reasonRevisionChanged = topsv1.ReasonRevisionChanged
 )
 

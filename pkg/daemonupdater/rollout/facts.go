@@ -35,12 +35,12 @@ type facts struct {
 	// noSuccessor: a pod that would be replaced has no successor.
 	noSuccessor bool
 	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
-	// available, or an operation is at work. The node is in flight, whatever the ledger says. The
+	// available, or an operation is at work. The node is in flight, even without a slot. The
 	// pods of a node that an ended operation keeps cordoned do not count: they wait for another
 	// operation.
 	moving bool
 	// updated: nothing is left to do on the node. An offline node is updated when its pods
-	// are at the target, whatever their state.
+	// are at the target, in any state.
 	updated bool
 	// suspect is the youngest pod that may have taken the node offline: the node went offline shortly
 	// after the pod was created, with all pods at their targets; nil if there is none.

@@ -61,8 +61,8 @@ func (g *group) wants(node *Node, pod *Pod) bool {
 	return !isLeftOut(g, node, pod) && (g.isOutdated(pod) && g.strategy != RestartsOnly && g.allows(pod) || lacksCards(g, pod))
 }
 
-// lacksCards reports whether a pod at its target has to be replaced to get cards. No strategy keeps it
-// from that: it disturbs nobody.
+// lacksCards reports whether a pod at its target has to be replaced to get cards. That does not
+// depend on the strategy, because it disturbs no workload.
 func lacksCards(g *group, pod *Pod) bool {
 	return pod.NoCards && !pod.isAbsent() && !g.isOutdated(pod) && g.strategy != daemonset.NoStrategy
 }
@@ -142,14 +142,14 @@ func (g *group) isAskedFor(node *Node) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.hasWork(node, &p) && g.allows(&p) })
 }
 
-// restartsWithoutRequest reports whether the runtime is restarted for a pod under OTA although nobody asked,
+// restartsWithoutRequest reports whether the runtime is restarted for a pod under OTA without a request,
 // as far as is known.
 func (g *group) restartsWithoutRequest(node *Node, pod *Pod) bool {
 	return g.members[pod.Member].Restarts && g.mayBeIdle(node) && (node.Job == nil || !node.Job.InUse)
 }
 
-// mayBeIdle reports whether a restart is all that a node needs under OTA, so that it is done unasked
-// if the node is idle. The operation of another group is not replaced for that.
+// mayBeIdle reports whether a restart is all that a node needs under OTA, so that it is done without
+// a request if the node is idle. The operation of another group is not replaced for that.
 func (g *group) mayBeIdle(node *Node) bool {
 	free := node.Job == nil || node.Job.Ours && node.Job.OnlyIdle && !node.Job.Held
 	return g.strategy == daemonset.OTA && node.NeedsRestart && free &&
@@ -162,7 +162,7 @@ func (g *group) isAsked(pod *Pod) bool {
 }
 
 // needsOperation reports whether a pod has to be replaced, or verified, by an operation. Where nothing
-// runs, nobody is disturbed.
+// runs, no workload is disturbed.
 func (g *group) needsOperation(node *Node, pod *Pod) bool {
 	return g.members[pod.Member].Heavy && !pod.isAside() && g.toReplace(node, pod) || g.toVerify(node, pod)
 }
@@ -215,8 +215,8 @@ func (g *group) haveTargets(targets []Target) bool {
 // isStale reports whether the operation of a node would not do what the node needs now: a target is
 // no longer current or, before it is granted, it would replace, verify or restart for what is left
 // out or removed since, leave another heavy component outdated, for which the node would be emptied a
-// second time, follow a policy that was edited since, or heed that the node is in use though somebody
-// has asked since.
+// second time, follow a policy that was edited since, or heed that the node is in use though there
+// is a request since.
 func (g *group) isStale(node *Node) bool {
 	job, targets := node.Job, node.Job.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {

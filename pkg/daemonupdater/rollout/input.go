@@ -72,7 +72,7 @@ type Member struct {
 type Node struct {
 	Name string
 	UID  types.UID
-	// Machine identifies the machine whatever Node object it has; "" if it is not known.
+	// Machine identifies the machine across its Node objects; "" if it is not known.
 	Machine string
 	Zone    string
 	// Labels of the node, for the selectors of waves.
@@ -166,7 +166,7 @@ type Pod struct {
 	// work was verified.
 	Unverified bool
 	// NoCards: it uses the device and has no cards, because it started before the container runtime was
-	// right. Nobody can use the cards of the node meanwhile.
+	// right. Pods cannot use the cards of the node meanwhile.
 	NoCards bool
 	// OffersNone: it is the device plugin of a node that offers none of its cards, though it could.
 	OffersNone bool
@@ -180,7 +180,7 @@ type Pod struct {
 	Placeholder, RivalRuns bool
 }
 
-// isAside reports whether a pod runs nothing, so that replacing it disturbs nobody.
+// isAside reports whether a pod runs nothing, so that replacing it disturbs no workload.
 func (p *Pod) isAside() bool { return p.Placeholder || p.RivalRuns }
 
 // Denial is a deletion, or a fence, that the API server refuses.
@@ -200,7 +200,7 @@ type Request struct {
 	// Revision is the target that was asked for; "" for any, from an older node agent.
 	Revision string
 	Time     time.Time
-	// Running: the node was told that it was started for the request.
+	// Running: the status says that the node was started for the request.
 	Running bool
 }
 

@@ -18,7 +18,7 @@ type Job struct {
 	OldPolicy bool
 	// Prepared: it waits only for its grant. Granted: it may touch the node.
 	Prepared, Granted bool
-	// OnlyIdle: nobody asked for it, and it ends before it touches a node whose cards are used. InUse:
+	// OnlyIdle: it has no request, and ends before it touches a node whose cards are used. InUse:
 	// a pod used one when it last looked.
 	OnlyIdle, InUse bool
 	// Stalled: a problem keeps it from being prepared, possibly for long.

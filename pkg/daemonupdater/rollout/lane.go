@@ -39,7 +39,7 @@ type priority struct {
 type urgency int
 
 const (
-	// inFlightAlready: a pod is moving, so the node is in flight whatever the ledger says.
+	// inFlightAlready: a pod is moving, so the node is in flight, even without a slot.
 	inFlightAlready urgency = iota
 	// unavailableAlready: a pod is not available.
 	unavailableAlready

@@ -139,7 +139,7 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 	return false
 }
 
-// isOver reports whether a node needs its slot no longer, whatever is left to do on it.
+// isOver reports whether a node no longer needs its slot, even if something is left to do on it.
 func (s *settlement) isOver(slot *Slot, n *fleetNode) bool {
 	retargeted := slot.Revision != s.in.Revision
 	return n.isFinished() || (retargeted && n.isIdle(slot)) || n.yields() || n.isRefused(slot, s.in) ||

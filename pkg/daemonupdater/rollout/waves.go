@@ -32,8 +32,8 @@ func followWaves(d *draft) waveProgress {
 		state.Name, state.Completed = names[i], completedBefore(d.in, names[i])
 		state.Total, state.Updated = c.nodes, c.byPhase[phaseUpdated]
 		updated += state.Updated
-		nobody := c.nodes == c.byPhase[phaseExcluded] // no node takes part that could prove the version
-		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (updated > 0 || nobody) {
+		untestable := c.nodes == c.byPhase[phaseExcluded] // no node takes part that could prove the version
+		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (updated > 0 || untestable) {
 			state.Completed = d.in.Now
 		}
 		passed = passed && !state.Completed.IsZero()

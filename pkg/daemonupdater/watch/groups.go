@@ -148,7 +148,7 @@ func (w Groups) addOwner(groups map[observed.Group]bool, rollout string) {
 }
 
 // Own returns a DaemonSet as a group of its own: after its deletion, requests for it are answered
-// there, whatever group it belonged to.
+// there, also if it belonged to another group.
 func Own(_ context.Context, object client.Object) []observed.Group {
 	return []observed.Group{{Kind: observed.KindDaemonSet, Namespace: object.GetNamespace(), Name: object.GetName()}}
 }

@@ -66,7 +66,7 @@ type Facts struct {
 // Decide returns the pods about whose eviction the API server is to be asked now, and a result with
 // the outcome of every other pod in scope and with the attempts. Those without a state are due; the
 // others leave later and are not evicted yet, but others must not leave before it is known that they
-// may. It decides for the whole node: while one pod cannot leave, nobody is asked about, because the
+// may. It decides for the whole node: while one pod cannot leave, none is asked about, because the
 // drain would not empty the node. since is when the drain of the node began (design section 4).
 func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (leave []Outcome, r Result) {
 	r = Result{NodeReady: f.NodeReady, Attempts: Attempts{}}
@@ -138,7 +138,7 @@ func Candidates(node string, pods []corev1.Pod, claims map[types.UID]Claims, p P
 	return found
 }
 
-// Concerns reports whether a pod is in the scope of a drain under the policy, whatever its
+// Concerns reports whether a pod is in the scope of a drain under the policy, with any
 // outcome, or may be because of its ResourceClaims.
 func (p Policy) Concerns(pod *corev1.Pod) bool {
 	return !finished(pod) && inScope(pod, nil, &p) || p.AsksClaims(pod)

@@ -20,7 +20,7 @@ var alias = map[string]string{"containerToolkit": "toolkit", "gcuExporter": "exp
 
 // foreign are components without a counterpart in ours, with what to do.
 var foreign = map[string]string{
-	"nodeExporter":          "this operator does not deploy a node exporter: deploy it by itself",
+	"nodeExporter":          "this operator does not deploy a node exporter: deploy it separately",
 	"gcushareConfigManager": "this operator has no such component: gcusharePlugin runs with what its image holds",
 	"k8sDriverManager":      "this operator drains a node before it replaces the driver: see drain of an UpgradePolicy",
 }

@@ -64,8 +64,8 @@ func (r Ref) Kept() bool {
 // everything.
 func (r Ref) Installed() bool { return r.Group == rbacv1.GroupName }
 
-// Shared reports whether an object is created only if missing, and otherwise used as it is,
-// whoever created it: users may bring their own namespace or password. The status does not list
+// Shared reports whether an object is created only if missing, and otherwise used as it is:
+// users may bring their own namespace or password. The status does not list
 // it (contract statement 49).
 func (r Ref) Shared() bool { return r.Kind == "Namespace" || r.Kind == "Secret" }
 

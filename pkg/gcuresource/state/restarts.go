@@ -15,7 +15,7 @@ const orderTime = 5 * time.Minute
 // AwaitedRestarts returns the nodes whose container engine should be restarted before the first
 // pods of a plugin start, and how long until that is no longer expected by time alone. They are
 // those that run the toolkit, and whose restart can be expected: it is under way, or the toolkit
-// is so new that nobody may have ordered it.
+// is so new that it may not have been ordered yet.
 //
 // None are left as soon as one node with the toolkit has the right runtime. There the plugin
 // works; elsewhere it is restarted with its node's engine, as on nodes that join later. Waiting for

@@ -17,7 +17,7 @@ const (
 // and the last of them: five minutes after it ended, doubled for each earlier one in a row at the same
 // revision, at most two hours. In vain were those that were deferred, and those that restarted the
 // container engine if its default runtime has been set back since. One that was deferred because
-// nobody had asked for it does not count.
+// it lacked a request does not count.
 func Backoff(u *topsv1.NodeUpgrade, revision string) (at time.Time, last *topsv1.OperationRecord) {
 	wait := time.Duration(0)
 	for i := range slices.Backward(u.Status.History) {

@@ -29,8 +29,8 @@ func (cordonNode) deadline(s *snapshot, _ verdict) deadline {
 // lasts is false: a node that was uncordoned is cordoned again.
 func (cordonNode) lasts(*snapshot, upgradeplan.Task) bool { return false }
 
-// uncordonNode stands for the release of the node, which ends every operation whatever its
-// job says: see release. It never holds up the job, so it is always done and never current;
+// uncordonNode stands for the release of the node, which ends every operation,
+// whether its job says so or not: see release. It never holds up the job, so it is always done and never current;
 // its deadline is never used.
 type uncordonNode struct{ base }
 

@@ -62,7 +62,7 @@
 //	changes.go, snapshot.go      what a decision changes, and what it reads
 //	events.go                    the events of a stored change
 //	facts.go, limits.go          input and decision; the deadlines
-//	idle.go                      whether an operation that nobody asked for may touch the node
+//	idle.go                      whether an operation without a request may touch the node
 //	holders.go                   the processes outside of pods that have a device open
 //	objects.go, taint.go,
 //	otherupgrader.go             the facts read from Kubernetes objects

@@ -42,7 +42,7 @@ type Facts struct {
 	// Denied are the pods whose deletion was denied, by UID.
 	Denied map[types.UID]Denial
 	// WorkedSince is since when passes over the node were made with no break longer than
-	// LongestBreak: deadlines do not run while nobody works. Zero for always.
+	// LongestBreak: deadlines do not run while no manager works. Zero for always.
 	WorkedSince time.Time
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// An operation that nobody asked for (OnlyIdle) ends before it touches a node of which a pod, or a
+// An operation without a request (OnlyIdle) ends before it touches a node of which a pod, or a
 // plain container, uses a card. Pods without cards do not count, even if the restart stops their
 // containers: they leave as the drain policy says. If it stops plain containers as well, the agent has
 // to see all of them: one that it does not see may use a card. Before its grant, the operation waits on
@@ -29,7 +29,7 @@ func lookAtUsers(c *changes) {
 func mayNotTouch(s *snapshot) bool { return s.wanted.OnlyIdle && userNames(s) != "" }
 
 // awaitsRequest reports whether the operation is not to be granted as long as it is as it was last
-// looked at. What keeps its node from being emptied matters only once somebody asks, for another one.
+// looked at. What keeps its node from being emptied matters only once there is a request, for another operation.
 func awaitsRequest(s *snapshot) bool { return s.op.InUse && !s.op.Granted }
 
 // inUse ends the operation.

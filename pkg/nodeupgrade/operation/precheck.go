@@ -39,7 +39,7 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 	}
 	if lacks := nodeLacks(c.snapshot); lacks != "" {
 		if c.f.Drained.Stuck {
-			c.at(c.f.Now.Add(eviction.RetryInterval)) // no event tells that a budget allows an eviction
+			c.at(c.f.Now.Add(eviction.RetryInterval)) // no event reports that a budget allows an eviction
 		}
 		return waiting(ReasonPrecheckFailed, "%s", lacks)
 	}

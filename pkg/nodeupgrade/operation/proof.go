@@ -15,17 +15,17 @@ import (
 )
 
 // LeftToAdministrator returns what an administrator has to do before containers of a node get cards,
-// in the words of the node agent if it was asked; "" if no restart is needed, or if the agent
-// restarts the runtime itself. Of an agent that does not say, it is known once it was asked.
+// in the words of the node agent if an operation ordered the restart; "" if no restart is needed, or if
+// the agent restarts the runtime itself. If the agent does not report that, it is known after such an operation.
 func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 	if !u.Status.Host.NeedsRestart() {
 		return ""
 	}
-	told := ""
+	reported := ""
 	for _, r := range slices.Backward(u.Status.History) {
 		if covers(&r, upgradeplan.TargetNode, upgradeplan.ActionRestartRuntime) {
 			if r.Reason == ReasonLeftToAdministrator {
-				told = r.Message
+				reported = r.Message
 			}
 			break
 		}
@@ -33,7 +33,7 @@ func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 	agent := u.Status.Agent
 	switch {
 	case agent == nil || agent.RestartsRuntime == nil:
-		return told
+		return reported
 	case *agent.RestartsRuntime:
 		return ""
 	}
@@ -45,7 +45,7 @@ func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 	case *known:
 		stops, then = " (this stops all containers of the node)", ""
 	}
-	return cmp.Or(told, fmt.Sprintf("the default runtime of %s on node %s is %q: restart it on the node%s, for example with: systemctl restart %s; the node agent leaves this to the administrator (--restart-runtime=false)%s",
+	return cmp.Or(reported, fmt.Sprintf("the default runtime of %s on node %s is %q: restart it on the node%s, for example with: systemctl restart %s; the node agent leaves this to the administrator (--restart-runtime=false)%s",
 		engine.Engine, u.Name, engine.Default, stops, engine.Engine, then))
 }
 

@@ -36,7 +36,7 @@ const (
 	ReasonDrainBlocked = "DrainBlocked"
 	// ReasonDrainTimeout: the node is not empty, or was not in time.
 	ReasonDrainTimeout = "DrainTimeout"
-	// ReasonCardsInUse: a pod uses a card of the node, and nobody asked for the operation.
+	// ReasonCardsInUse: a pod uses a card of the node, and there is no request for the operation.
 	ReasonCardsInUse = "CardsInUse"
 	// ReasonDeviceInUse: a pod that uses the device does not terminate, or returns, or another
 	// process has it open.

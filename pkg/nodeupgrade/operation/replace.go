@@ -118,8 +118,8 @@ func noSuccessor(m *Member) verdict {
 	return waiting(ReasonNoSuccessor, "no pod of DaemonSet %s would be created: %s; change the node or the DaemonSet", m.DaemonSet, m.NoSuccessor)
 }
 
-// successor judges a pod at the wanted revision. It counts for or against the version whoever
-// put it there.
+// successor judges a pod at the wanted revision. It counts for or against the version, even if
+// another client caused it.
 func (replace) successor(c *changes, pod *Pod) verdict {
 	c.op.Touched = true
 	if pod.CrashLooping && !pod.Available {

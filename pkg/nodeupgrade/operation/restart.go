@@ -34,8 +34,8 @@ func (restart) attempt(c *changes, t upgradeplan.Task) verdict {
 	return awaitHost(c.snapshot, result)
 }
 
-// restarted reports whether the engine has the wanted runtime, or the agent reports success. An
-// agent that was asked tells first whether it restarted the engine.
+// restarted reports whether the engine has the wanted runtime, or the agent reports success. The
+// result of a task that the agent has begun comes first.
 func restarted(s *snapshot, t upgradeplan.Task) bool {
 	result := s.f.Host.Result(s.op.ID, t.String())
 	answered := result != nil && result.State.Final()

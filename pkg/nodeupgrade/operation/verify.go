@@ -20,7 +20,7 @@ type verify struct {
 func (k verify) done(s *snapshot, t upgradeplan.Task) bool { return k.lacks(s, t) == "" }
 
 func (k verify) attempt(c *changes, t upgradeplan.Task) verdict {
-	c.op.Touched = true // what is verified is at the wanted revision, whoever put it there
+	c.op.Touched = true // what is verified is at the wanted revision, even if another client put it there
 	return waiting(ReasonInProgress, "%s", k.lacks(c.snapshot, t))
 }
 
@@ -99,7 +99,7 @@ func plugs(m *Member) bool {
 
 // allocatableLacks checks that the node offers as much of each resource as the precheck
 // recorded, and something if it has cards and a device plugin runs there. While the runtime has to be
-// restarted it can offer none, whatever was replaced: the operation that restarts it verifies them.
+// restarted it can offer none: the operation that restarts it verifies them.
 func allocatableLacks(s *snapshot, _ upgradeplan.Task) string {
 	if s.op.Before == nil || s.f.Host.NeedsRestart() && !restarts(s) {
 		return ""

@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// A client that has the token asks who answers before it shows the token: whoever was first may
-// listen on the agent's port. It sends a challenge with GET /healthz, and the agent answers
+// A client verifies the server before it sends the token: another process may have taken the
+// agent's port. It sends a challenge with GET /healthz, and the agent answers
 // with a proof that it has the token too.
 const (
 	// ChallengeHeader is the header of a challenge, at most maxChallenge characters of the

@@ -121,8 +121,8 @@ func orNone(body []byte) []byte {
 	return body
 }
 
-// NoBody rejects a body of a request that takes none.
-func NoBody(body []byte) error {
+// RejectBody rejects a body of a request that takes none.
+func RejectBody(body []byte) error {
 	if strings.TrimSpace(string(orNone(body))) != "{}" {
 		return BadRequest("this request takes no body")
 	}
