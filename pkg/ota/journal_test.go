@@ -116,7 +116,7 @@ func FuzzJournalFile(f *testing.F) {
 func FuzzOperationFile(f *testing.F) {
 	now := metav1.Unix(1700000000, 0).Rfc3339Copy()
 	for _, r := range []request.Operation{
-		{Sequence: 1, ID: "op-0123456789abcdef", Accepted: now, Queued: true, Order: request.Order{Component: "driver", Latest: true}},
+		{Sequence: 1, ID: "op-0123456789abcdef", Accepted: now, Queued: true, Wanted: request.Wanted{Component: "driver", Latest: true}},
 		{Sequence: 2, ID: "op-0123456789abcdee", Accepted: now, End: &now, Parts: []request.Part{{Component: "driver", Request: "0123456789abcdef", State: request.Done}}},
 	} {
 		data, err := operationKind.Encode(r)

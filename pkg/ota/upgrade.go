@@ -9,14 +9,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
-// orderTaker accepts orders.
-type orderTaker struct{ *reconciler }
+// operationStarter starts operations.
+type operationStarter struct{ *reconciler }
 
-// Upgrade starts an operation, or returns the one that an order with the same key started;
+// Upgrade starts an operation, or returns the one that was started with the same key;
 // "" is no key. A nil error means that the operation is durable on this node. Errors are
 // *Refusal.
-func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string) (response.Operation, error) {
-	if refusal := order.Validate(key); refusal != nil {
+func (t operationStarter) Upgrade(ctx context.Context, operation request.Operation, key string) (response.Operation, error) {
+	if refusal := operation.Wanted.Validate(key); refusal != nil {
 		return response.Operation{}, refusal
 	}
 	if err := t.takeTurn(ctx); err != nil {
@@ -33,11 +33,11 @@ func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string
 	}
 	offline := err != nil
 	if offline {
-		if node, err = t.lastSeen(err, order); err != nil {
+		if node, err = t.lastSeen(err, operation.Wanted); err != nil {
 			return response.Operation{}, err
 		}
 	}
-	o, known, refusal := request.Begin(t.journals.operations.list, t.journals.hold.hold, node, order, key, offline, t.clock.Now())
+	o, known, refusal := operation.Begin(t.journals.operations.list, t.journals.hold.hold, node, key, offline, t.clock.Now())
 	if refusal != nil {
 		return response.Operation{}, refusal
 	}
@@ -45,7 +45,7 @@ func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string
 		answer, _, err := t.latest.Operation(o.ID)
 		return answer, err
 	}
-	t.log.Info("Recording an operation", "operation", o.ID, "component", order.Component, "latest", order.Latest, "offline", offline)
+	t.log.Info("Recording an operation", "operation", o.ID, "component", o.Wanted.Component, "latest", o.Wanted.Latest, "offline", offline)
 	if err := t.journals.operations.put(o); err != nil {
 		return response.Operation{}, request.NotRecorded(err)
 	}
@@ -60,10 +60,10 @@ func (t orderTaker) Upgrade(ctx context.Context, order request.Order, key string
 	return answer, err
 }
 
-// lastSeen returns the last known state of the node when the API server is away; an order
+// lastSeen returns the last known state of the node when the API server is away; an operation
 // for the latest may do without it. It returns an error if the API server rejected the
 // call, or if nothing is known.
-func (t orderTaker) lastSeen(cause error, order request.Order) (*request.Node, error) {
+func (t operationStarter) lastSeen(cause error, wanted request.Wanted) (*request.Node, error) {
 	if !isUnreachable(cause) {
 		return nil, request.Disconnected(cause, request.NotKept)
 	}
@@ -71,7 +71,7 @@ func (t orderTaker) lastSeen(cause error, order request.Order) (*request.Node, e
 	switch {
 	case err == nil:
 		return last, nil
-	case order.Latest:
+	case wanted.Latest:
 		return &request.Node{Name: t.nodeName}, nil
 	}
 	return nil, request.Disconnected(errors.Join(cause, err), request.NotKept)

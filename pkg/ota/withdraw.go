@@ -65,7 +65,7 @@ func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, err
 }
 
 // record records the withdrawal of an operation's requests. The operation is written first,
-// so that a repeated order finds it wherever the agent was killed.
+// so that a repeated call finds it wherever the agent was killed.
 func (w withdrawer) record(o request.Operation, requests []string) error {
 	w.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(requests))
 	if err := w.journals.operations.put(o); err != nil {

@@ -199,10 +199,10 @@ var ofCallers = []mutant{
 	{"conditions-replaced", "GET /pods omits conditions of other writers", agent, "SetImageReady",
 		"append($pod.Status.Conditions, $c)", "[]corev1.PodCondition{$c}"},
 	// Its operations.
-	{"two-orders", "two operations of one node at a time", agent, "Begin",
+	{"two-orders", "two operations of one node at a time", agent, "Operation.Begin",
 		"if $i := $Unfinished($operations); $i >= 0 { $*then }", "if $i := $Unfinished($operations); $i > 9 { $*then }"},
-	{"key-for-anything", "an idempotency key matches any request", agent, "Begin",
-		"$operations[$i].$Order != $order", `$operations[$i].$Order != $order && key == ""`},
+	{"key-for-anything", "an idempotency key matches any request", agent, "Operation.Begin",
+		"$operations[$i].$Wanted != $o.$Wanted", `$operations[$i].$Wanted != $o.$Wanted && key == ""`},
 	{"offline-forgotten", "an offline request is not submitted later", agent, "loop.syncOnce",
 		"if $err := $tell($ctx, $nodeUpgrade, nil); $err != nil { return $err }", ""},
 	{"revision-moved-unseen", "an offline request is submitted for another revision than requested", agent, "Part.decideAgain",

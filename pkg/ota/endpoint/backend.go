@@ -29,9 +29,9 @@ type Backend interface {
 	PullImages(ctx context.Context, namespace, pod string) error
 	// Status returns the state of this node.
 	Status(ctx context.Context) response.Status
-	// Upgrade starts an operation, or returns the one that an order with the same key
-	// started; "" is no key.
-	Upgrade(ctx context.Context, order request.Order, key string) (response.Operation, error)
+	// Upgrade starts an operation for what it is Wanted for, or returns the one that was started
+	// with the same key; "" is no key.
+	Upgrade(ctx context.Context, operation request.Operation, key string) (response.Operation, error)
 	// Operations returns the operations, newest first.
 	Operations() response.Operations
 	// Operation returns one operation, and a channel that is closed when it may have

@@ -47,8 +47,8 @@ func NewHandler(o Options) http.Handler {
 
 		"/v1/openapi.yaml":                   re.only(ours.openAPI, http.MethodGet, http.MethodHead),
 		"/v1/status":                         re.only(ours.status, http.MethodGet),
-		"/v1/upgrade":                        re.only(ours.order, http.MethodPost),
-		"/v1/components/{component}/upgrade": re.only(ours.order, http.MethodPost),
+		"/v1/upgrade":                        re.only(ours.upgrade, http.MethodPost),
+		"/v1/components/{component}/upgrade": re.only(ours.upgrade, http.MethodPost),
 		"/v1/operations":                     re.only(ours.operations, http.MethodGet),
 		"/v1/operations/{id}":                re.only(ours.operation, http.MethodGet),
 		"/v1/hold":                           re.only(ours.hold, http.MethodPost),

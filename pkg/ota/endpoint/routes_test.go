@@ -54,8 +54,8 @@ func (d *fakeBackend) Status(context.Context) response.Status {
 	return response.Status{Components: []response.Component{}}
 }
 
-func (d *fakeBackend) Upgrade(_ context.Context, o request.Order, _ string) (response.Operation, error) {
-	d.asked = append(d.asked, o.Component)
+func (d *fakeBackend) Upgrade(_ context.Context, o request.Operation, _ string) (response.Operation, error) {
+	d.asked = append(d.asked, o.Wanted.Component)
 	return response.Operation{ID: "op-0123456789abcdef", Requests: []response.Part{}}, d.answer()
 }
 

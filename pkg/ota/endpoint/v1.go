@@ -54,8 +54,8 @@ func (v v1) operations(w http.ResponseWriter, r *http.Request) {
 	v.writeJSON(w, r, http.StatusOK, v.backend.Operations())
 }
 
-// order starts the upgrade of a component, or of everything outdated.
-func (v v1) order(w http.ResponseWriter, r *http.Request) {
+// upgrade starts the upgrade of a component, or of everything outdated.
+func (v v1) upgrade(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Revision string `json:"revision"`
 	}
@@ -67,11 +67,11 @@ func (v v1) order(w http.ResponseWriter, r *http.Request) {
 		v.refuse(w, r, request.Refuse(request.ReasonMalformed, "revision %.80q is not %q: a node goes to the newest revision of its fleet, or stays.", body.Revision, latest))
 		return
 	}
-	order := request.Order{Latest: body.Revision == latest}
+	wanted := request.Wanted{Latest: body.Revision == latest}
 	if _, one := mux.Vars(r)["component"]; one {
-		order.Component = name(r, "component")
+		wanted.Component = name(r, "component")
 	}
-	operation, err := v.backend.Upgrade(r.Context(), order, r.Header.Get("Idempotency-Key"))
+	operation, err := v.backend.Upgrade(r.Context(), request.Operation{Wanted: wanted}, r.Header.Get("Idempotency-Key"))
 	if err != nil {
 		v.refuse(w, r, err)
 		return

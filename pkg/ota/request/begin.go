@@ -1,6 +1,7 @@
 package request
 
 import (
+	"regexp"
 	"slices"
 	"time"
 
@@ -8,15 +9,27 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Begin returns a new operation for an order, or, with known, the one that an order with
-// the same key started. operations are those of this node, hold is nil if the node is not
-// held, and node is its last known state. With offline, an order for the latest needs no
-// pod.
-func Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, order Order, key string, offline bool, now time.Time) (o Operation, known bool, refusal *Refusal) {
+var componentPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+
+// Validate refuses an invalid component or idempotency key.
+func (w Wanted) Validate(key string) *Refusal {
+	if w.Component != "" && !componentPattern.MatchString(w.Component) {
+		return Refuse(ReasonMalformed, "Malformed component %.80q: it is 1 to 253 letters, digits, '-' and '.'.", w.Component)
+	}
+	if len(key) > 255 {
+		return Refuse(ReasonMalformed, "The Idempotency-Key is longer than 255 characters.")
+	}
+	return nil
+}
+
+// Begin completes a new operation or, with known, returns the one that was started with the
+// same key. operations are those of this node, hold is nil if the node is not held, and node
+// is its last known state. With offline, an operation for the latest needs no pod.
+func (o Operation) Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, key string, offline bool, now time.Time) (begun Operation, known bool, refusal *Refusal) {
 	sequence := nextOperation(operations)
 	id := OperationID(node.Name, key, sequence, now)
 	if i := slices.IndexFunc(operations, func(o Operation) bool { return o.ID == id }); i >= 0 {
-		if operations[i].Order != order {
+		if operations[i].Wanted != o.Wanted {
 			return Operation{}, false, Refuse(ReasonKeyReused, "The Idempotency-Key was used for another request, operation %s: use a new one.", id)
 		}
 		return operations[i], true, nil
@@ -29,41 +42,41 @@ func Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, order Orde
 	if hold != nil {
 		return Operation{}, false, NodeHeld(hold)
 	}
-	parts, refusal := node.choose(order)
-	if refusal != nil && (!offline || !order.Latest) {
+	parts, refusal := node.choose(o.Wanted)
+	if refusal != nil && (!offline || !o.Wanted.Latest) {
 		return Operation{}, false, refusal
 	}
-	return Operation{Sequence: sequence, ID: id, Order: order, Accepted: Seconds(now), Queued: true, Parts: parts}, false, nil
+	return Operation{Sequence: sequence, ID: id, Wanted: o.Wanted, Accepted: Seconds(now), Queued: true, Parts: parts}, false, nil
 }
 
-// choose returns the parts of an operation, or why it cannot start. For an order without a
-// component there may be no parts: nothing is outdated.
-func (n *Node) choose(order Order) ([]Part, *Refusal) {
+// choose returns the parts of an operation, or why it cannot start. Without a component
+// there may be no parts: nothing is outdated.
+func (n *Node) choose(want Wanted) ([]Part, *Refusal) {
 	var parts []Part
 	found := false
 	for _, p := range n.Placed() {
 		ds := p.DaemonSet
-		if named := order.Component == ds.Component || order.Component == ds.Ref.Name; order.Component != "" && !named {
+		if named := want.Component == ds.Component || want.Component == ds.Ref.Name; want.Component != "" && !named {
 			continue
 		}
-		wanted, refusal := Decide(p.Pod, n.Name)
+		pod, refusal := Decide(p.Pod, n.Name)
 		if refusal == nil && ds.Strategy != daemonset.OTA {
 			refusal = Refuse(ReasonNotOTA, "DaemonSet %s/%s has the update strategy %q, not OTA: its nodes are not upgraded by requests.",
 				ds.Ref.Namespace, ds.Ref.Name, ds.Strategy)
 		}
 		switch {
-		case order.Component == "" && refusal != nil: // up to date, or not upgraded by requests
+		case want.Component == "" && refusal != nil: // up to date, or not upgraded by requests
 			continue
-		case order.Component != "" && found:
-			return nil, Refuse(ReasonAmbiguous, "More than one DaemonSet on this node is called %s: name one by its own name, GET /v1/status lists them.", order.Component)
+		case want.Component != "" && found:
+			return nil, Refuse(ReasonAmbiguous, "More than one DaemonSet on this node is called %s: name one by its own name, GET /v1/status lists them.", want.Component)
 		case refusal != nil:
 			return nil, refusal
 		}
 		found = true
-		parts = append(parts, Part{Component: ds.Component, DaemonSet: wanted.DaemonSet, Pod: wanted.Pod, Revision: wanted.Revision, State: Queued})
+		parts = append(parts, Part{Component: ds.Component, DaemonSet: pod.DaemonSet, Pod: pod.Pod, Revision: pod.Revision, State: Queued})
 	}
-	if order.Component != "" && !found {
-		return nil, Refuse(ReasonComponentMissing, "There is no component %.80q on this node: GET /v1/status lists them.", order.Component)
+	if want.Component != "" && !found {
+		return nil, Refuse(ReasonComponentMissing, "There is no component %.80q on this node: GET /v1/status lists them.", want.Component)
 	}
 	return parts, nil
 }

@@ -30,7 +30,7 @@
 //
 //	decide.go        whether the upgrade of a pod may be requested
 //	requests.go      which requests are kept and shown
-//	order.go, begin.go   which pods an order upgrades
+//	begin.go             which pods an operation upgrades
 //	operations.go    the state of an operation
 //	requestparts.go  makes the requests for the parts of an operation that still apply
 //	withdraw.go      what can be withdrawn

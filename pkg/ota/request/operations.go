@@ -39,12 +39,13 @@ func (s State) Final() bool {
 	return s == Done || s == Failed || s == Dropped || s == Withdrawn
 }
 
-// Operation is an operation in the journal: its order and its outcome.
+// Operation is an operation in the journal: what it upgrades, and its outcome. A new one has only
+// Wanted; Begin sets the rest.
 type Operation struct {
 	// Sequence orders the operations of this node: unique and increasing.
 	Sequence uint64      `json:"sequence"`
 	ID       string      `json:"id"`
-	Order    Order       `json:"wish"`
+	Wanted   Wanted      `json:"wish"`
 	Accepted metav1.Time `json:"accepted"`
 	// Queued: not sent to the operator yet.
 	Queued bool `json:"queued,omitempty"`
@@ -53,6 +54,16 @@ type Operation struct {
 	Parts     []Part `json:"parts,omitempty"`
 	// End is when it ended; nil before.
 	End *metav1.Time `json:"end,omitempty"`
+}
+
+// Wanted is what an operation upgrades.
+type Wanted struct {
+	// Component is its key in the spec of a GcuResource or the name of its DaemonSet; ""
+	// means everything outdated.
+	Component string `json:"component,omitempty"`
+	// Latest upgrades to the newest revision at the time the operator receives the requests,
+	// not at the time of the call.
+	Latest bool `json:"latest,omitempty"`
 }
 
 // Part is one pod in an operation.
@@ -71,7 +82,7 @@ type Part struct {
 // OperationIDPattern is the shape of the ids of operations.
 var OperationIDPattern = regexp.MustCompile(`^op-[0-9a-f]{16}$`)
 
-// OperationID derives an id from the idempotency key, so that a repeated order is the same
+// OperationID derives an id from the idempotency key, so that a repeated call is the same
 // operation even if the journal is lost; without a key, the id is unique.
 func OperationID(nodeName, key string, sequence uint64, now time.Time) string {
 	seed := "key\n" + nodeName + "\n" + key

@@ -48,7 +48,7 @@ const (
 	ReasonNotOTA Reason = "NotOTA"
 	// ReasonOperationRunning: another operation has not ended.
 	ReasonOperationRunning Reason = "OperationRunning"
-	// ReasonKeyReused: the idempotency key was used for another order.
+	// ReasonKeyReused: the idempotency key was used for another operation.
 	ReasonKeyReused Reason = "KeyReused"
 	// ReasonFleetWide: only the whole fleet can be rolled back.
 	ReasonFleetWide Reason = "FleetWide"

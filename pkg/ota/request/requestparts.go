@@ -66,12 +66,12 @@ func (o Operation) RequestParts(node *Node, requests []Request, status *topsv1.N
 // for the latest the current ones. Once a part has been requested, the parts stay.
 func (o Operation) chosen(node *Node, requested func(Part) bool) Operation {
 	o.Parts = slices.Clone(o.Parts)
-	if !o.Order.Latest || slices.ContainsFunc(o.Parts, requested) {
+	if !o.Wanted.Latest || slices.ContainsFunc(o.Parts, requested) {
 		return o
 	}
-	parts, refusal := node.choose(o.Order)
+	parts, refusal := node.choose(o.Wanted)
 	if refusal != nil {
-		parts = []Part{{Component: o.Order.Component}}
+		parts = []Part{{Component: o.Wanted.Component}}
 		parts[0].drop(refusal.Reason, refusal.Message)
 	}
 	o.Parts = parts

@@ -59,7 +59,7 @@ func (o Operation) Ended(state State, reason Reason, message string, now time.Ti
 	end := Seconds(now)
 	o.Queued, o.End, o.Parts = false, &end, slices.Clone(o.Parts)
 	if len(o.Parts) == 0 {
-		o.Parts = []Part{{Component: o.Order.Component}}
+		o.Parts = []Part{{Component: o.Wanted.Component}}
 	}
 	for i := range o.Parts {
 		o.Parts[i].State, o.Parts[i].Reason, o.Parts[i].Message = state, string(reason), message

@@ -12,7 +12,7 @@ import (
 // nil.
 func OperationOf(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Operation {
 	answer := Operation{
-		ID: o.ID, Component: o.Order.Component, State: o.State(), Message: Message(o), AcceptedTime: o.Accepted, EndTime: o.End, Requests: []Part{},
+		ID: o.ID, Component: o.Wanted.Component, State: o.State(), Message: Message(o), AcceptedTime: o.Accepted, EndTime: o.End, Requests: []Part{},
 		Progress: Progress{Total: len(o.Parts)},
 	}
 	for _, p := range o.Parts {

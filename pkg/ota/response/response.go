@@ -61,10 +61,10 @@ type LastOperation struct {
 	Message string        `json:"message,omitempty"`
 }
 
-// Operation is an order and its outcome.
+// Operation is what a call upgrades, and its outcome.
 type Operation struct {
 	ID string `json:"id"`
-	// Component is that of the order, "" for all.
+	// Component is that of the call, "" for all.
 	Component string        `json:"component,omitempty"`
 	State     request.State `json:"state"`
 	Message   string        `json:"message,omitempty"`
