@@ -6,12 +6,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
@@ -92,7 +91,7 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 		reason = metrics.OutdatedUnavailable
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "DaemonSet", klog.KObj(ds), "Node", deletion.Node, "reason", reason)
-	pod := namedPod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version)
+	pod := podreplace.Pod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version)
 	deleted, err := d.Replacer().Delete(ctx, pod)
 	if deleted {
 		d.attempts.Deleted(p.Group, deletion.Node, deletion.UID, p.in.Now)
@@ -108,11 +107,6 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 // that cannot be called.
 func isRefused(err error) bool { return podreplace.IsDenied(err) || apierrors.IsInternalError(err) }
 
-// namedPod names a pod at one resourceVersion.
-func namedPod(namespace, name string, uid types.UID, version string) topsv1.NamedPod {
-	return topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: namespace, Name: name, UID: uid}, ResourceVersion: version}
-}
-
 // fence writes to the pods of nodes that give back a slot without using it. One that is denied is
 // tried again later: until the pod has another version, the node keeps its slot.
 func (d podDeleter) fence(ctx context.Context, p *pass) error {
@@ -123,7 +117,7 @@ func (d podDeleter) fence(ctx context.Context, p *pass) error {
 func (d podDeleter) fenceOne(ctx context.Context, p *pass, pod *rollout.FencedPod) error {
 	ds := p.Members[pod.Member].DaemonSet
 	log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pod.Name))
-	named := namedPod(ds.Namespace, pod.Name, pod.UID, pod.Version)
+	named := podreplace.Pod(ds.Namespace, pod.Name, pod.UID, pod.Version)
 	err := d.Replacer().Fence(ctx, named, p.in.Now, "its node gives its slot back without replacing the pod")
 	if !isRefused(err) {
 		d.fences.Allowed(pod.UID)
@@ -134,8 +128,8 @@ func (d podDeleter) fenceOne(ctx context.Context, p *pass, pod *rollout.FencedPo
 
 // postpone has a refused request about a pod tried again later, and its node read again. It
 // returns the error only if the request was not denied: then the pass has failed.
-func (d podDeleter) postpone(ctx context.Context, p *pass, refused *deletion.Attempts, message string, pod topsv1.NamedPod, node string, err error) error {
-	log.FromContext(ctx).Info(message, "Pod", klog.KRef(pod.Namespace, pod.Name), "Node", node, "cause", err.Error())
+func (d podDeleter) postpone(ctx context.Context, p *pass, refused *deletion.Attempts, message string, pod *corev1.Pod, node string, err error) error {
+	log.FromContext(ctx).Info(message, "Pod", klog.KObj(pod), "Node", node, "cause", err.Error())
 	refused.Denied(p.Group, node, pod.UID, err, p.in.Now)
 	d.changed.Add(p.Group, node)
 	if podreplace.IsDenied(err) {

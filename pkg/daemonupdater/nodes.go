@@ -161,8 +161,7 @@ func (r fleetReader) fenceLeftover(ctx context.Context, p *pass, slot *rollout.S
 			if pod.UID != slot.Pod || pod.ResourceVersion != slot.PodVersion || pod.DeletionTimestamp != nil {
 				continue
 			}
-			named := namedPod(pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion)
-			if err := r.Replacer().Fence(ctx, named, p.in.Now, "its Node object is gone"); err != nil {
+			if err := r.Replacer().Fence(ctx, pod, p.in.Now, "its Node object is gone"); err != nil {
 				return err
 			}
 			return fmt.Errorf("pod %s of former node %s: %w", pod.Name, slot.Node, podreplace.ErrChanged)

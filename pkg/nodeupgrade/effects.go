@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -50,9 +51,14 @@ func (c effects) effect(ctx context.Context, o *observation, e operation.Effect)
 		return c.deletePod(ctx, o, e)
 	case operation.FencePod:
 		log.FromContext(ctx).Info("Fencing Pod, its operation ends", "Pod", klog.KRef(e.Pod.Namespace, e.Pod.Name), "operation", e.Operation)
-		return c.pods.Fence(ctx, e.Pod, o.facts.Now, fmt.Sprintf("operation %s ends without replacing the pod", e.Operation))
+		return c.pods.Fence(ctx, podOf(e), o.facts.Now, fmt.Sprintf("operation %s ends without replacing the pod", e.Operation))
 	}
 	return fmt.Errorf("unknown effect %s", e.Kind)
+}
+
+// podOf returns the pod of an effect, in the version that was decided on.
+func podOf(e operation.Effect) *corev1.Pod {
+	return podreplace.Pod(e.Pod.Namespace, e.Pod.Name, e.Pod.UID, e.Pod.ResourceVersion)
 }
 
 // deletePod deletes a pod at its recorded UID and resourceVersion. First it reads the
@@ -75,7 +81,7 @@ func (c effects) deletePod(ctx context.Context, o *observation, e operation.Effe
 		return fmt.Errorf("DaemonSet %s/%s: %w", pod.Namespace, owner.Name, podreplace.ErrChanged)
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KObj(pod), "DaemonSet", klog.KObj(ds), "Node", o.upgrade.Name, "operation", e.Operation)
-	deleted, err := c.pods.Delete(ctx, e.Pod)
+	deleted, err := c.pods.Delete(ctx, podOf(e))
 	if podreplace.IsDenied(err) || apierrors.IsInternalError(err) { // or its webhook cannot be called
 		log.FromContext(ctx).Info("Deletion denied", "Pod", klog.KObj(pod), "Node", o.upgrade.Name, "cause", err.Error())
 		c.denials.add(o.upgrade.Name, e.Pod.UID, err, o.facts.Now)

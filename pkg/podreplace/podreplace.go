@@ -25,8 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
@@ -60,15 +58,20 @@ func (r Replacer) Recheck(ctx context.Context, observed *appsv1.DaemonSet) (live
 		live.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType, nil
 }
 
-// Delete deletes a pod at the given resourceVersion ("" for any), and reports whether it did.
+// Pod returns what Delete and Fence need to know of a pod.
+func Pod(namespace, name string, uid types.UID, version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, ResourceVersion: version}}
+}
+
+// Delete deletes a pod at its resourceVersion ("" for any), and reports whether it did.
 // A pod that is gone, was replaced by another of the same name, or has changed since, is not
 // deleted; that is no error.
-func (r Replacer) Delete(ctx context.Context, pod topsv1.NamedPod) (deleted bool, err error) {
+func (r Replacer) Delete(ctx context.Context, pod *corev1.Pod) (deleted bool, err error) {
 	preconditions := client.Preconditions{UID: &pod.UID}
 	if pod.ResourceVersion != "" {
 		preconditions.ResourceVersion = &pod.ResourceVersion
 	}
-	err = r.Client.Delete(ctx, objectOf(pod), preconditions)
+	err = r.Client.Delete(ctx, pod, preconditions)
 	switch {
 	case err == nil:
 		return true, nil
@@ -80,7 +83,7 @@ func (r Replacer) Delete(ctx context.Context, pod topsv1.NamedPod) (deleted bool
 
 // Fence changes the resourceVersion of a pod, unless it has already changed or the pod is
 // gone. It writes a condition with the message why.
-func (r Replacer) Fence(ctx context.Context, pod topsv1.NamedPod, now time.Time, why string) error {
+func (r Replacer) Fence(ctx context.Context, pod *corev1.Pod, now time.Time, why string) error {
 	metadata := map[string]any{"uid": pod.UID}
 	if pod.ResourceVersion != "" {
 		metadata["resourceVersion"] = pod.ResourceVersion
@@ -91,7 +94,7 @@ func (r Replacer) Fence(ctx context.Context, pod topsv1.NamedPod, now time.Time,
 	if err != nil {
 		return fmt.Errorf("encoding the fence of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	err = r.Client.Status().Patch(ctx, objectOf(pod), client.RawPatch(types.StrategicMergePatchType, data))
+	err = r.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("fencing Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -103,8 +106,4 @@ func (r Replacer) Fence(ctx context.Context, pod topsv1.NamedPod, now time.Time,
 func IsDenied(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && status.ErrStatus.Code >= 400 && status.ErrStatus.Code < 500 && !apierrors.IsTooManyRequests(err)
-}
-
-func objectOf(pod topsv1.NamedPod) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 }

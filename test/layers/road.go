@@ -29,13 +29,13 @@ type way struct{ from, to, by string }
 // pod, a node or a DaemonSet.
 var roads = []road{
 	{"POST /v1/operations to DELETE", []string{
-		"pkg/ota/request.Order", "pkg/ota/request.Operation|pkg/ota/request.Part", "api/v1.UpgradeRequest", "pkg/ota/request.Request",
-		"api/v1.UpgradeRequest", "pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod|pkg/daemonupdater/rollout.Request",
-		"pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.Deletion", "api/v1.NamedPod",
+		"pkg/ota/request.Operation|pkg/ota/request.Wanted|pkg/ota/request.Part", "api/v1.UpgradeRequest", "pkg/ota/request.Request",
+		"api/v1.UpgradeRequest", "pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod|pkg/daemonupdater/rollout.Request",
+		"pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.Deletion",
 	}},
 	{"watch event to DELETE", []string{
-		"pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node", "pkg/daemonupdater/rollout.Slot",
-		"pkg/daemonupdater/rollout.Deletion", "api/v1.NamedPod",
+		"pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node", "pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot",
+		"pkg/daemonupdater/rollout.Deletion",
 	}},
 }
 
