@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -120,6 +121,15 @@ func TestAGrantLooksAgain(t *testing.T) {
 	later(2*time.Hour - time.Second)(&f)
 	if d := newMachine(t).Next(f); d.Record.Operation.Reason == ReasonOperationDeadline {
 		t.Error("its deadline counts from before the grant")
+	}
+}
+
+// No event says that a budget allows an eviction again.
+func TestAPrecheckThatABudgetRefusesLooksAgainSoon(t *testing.T) {
+	f := prepared(t, everything...)
+	f.Record.Operation.Before, f.Drained = nil, Drained{Stuck: true, Message: "a budget refuses"}
+	if d := newMachine(t).Next(f); d.After == 0 || d.After > eviction.RetryInterval {
+		t.Errorf("%s, looks again after %s", summaryOf(d), d.After)
 	}
 }
 
