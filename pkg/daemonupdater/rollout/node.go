@@ -113,10 +113,10 @@ func (n *fleetNode) isFinished() bool {
 	}) && !awaitsCards(n.group, n.slot, n.Pods)
 }
 
-// isIdle reports whether the slot has no work in progress: the pod it names is replaced and the
-// node is available. When the target changes, such a node queues again like any other.
+// isIdle reports whether the slot has no work in progress: the pod it names is replaced, and the
+// node is available and offers its cards. When the target changes, such a node queues again like any other.
 func (n *fleetNode) isIdle(slot *Slot) bool {
-	return n.available && !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
+	return n.available && !awaitsCards(n.group, slot, n.Pods) && !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
 }
 
 // isDenied reports whether the API server refuses to delete the pod of a slot. An offline node does

@@ -136,6 +136,11 @@ func slotOfPlugin(name string, age time.Duration) Slot {
 	return s
 }
 
+func formerly(s Slot) Slot {
+	s.Revision = "r1"
+	return s
+}
+
 // failedPlugin adds the failure of the light pod of node a.
 func failedPlugin(in Input) Input {
 	in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonProgressDeadlineExceeded, Since: epoch, Targets: []Target{{"kube-system/exporter", newHash}}}}
@@ -161,6 +166,8 @@ func noCardsCases() []operationCase {
 		{"not if nothing is managed", unmanaged, said{States: statesOf("a", "updated/AtTarget")}, nil},
 		{"its slot is given back once another one is there", one(nodeOf("a", newHash, newHash)).slots(slotOf(nodeOf("a", newHash, newHash), time.Minute)), said{States: statesOf("a", "updated/AtTarget")}, nil},
 		{"but not before the node offers cards", one(offersNone("a")).slots(slotOfPlugin("a", time.Minute)),
+			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/AwaitingAvailable")}, nil},
+		{"also when the target changes", one(offersNone("a")).slots(formerly(slotOfPlugin("a", time.Minute))),
 			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/AwaitingAvailable")}, nil},
 		{"for as long as any pod may take", one(offersNone("a")).slots(slotOfPlugin("a", DefaultDeadlines.Progress)),
 			said{States: statesOf("a", "failed/ProgressDeadlineExceeded")}, nil},
