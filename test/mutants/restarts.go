@@ -115,6 +115,8 @@ var ofRestarts = []mutant{
 		"$pod.OffersNone && $rest", "false && $rest"},
 	{"cards-awaited-for-ever", "a plugin that offers no card keeps its slot for ever", updater, "failureOf",
 		"$n.available && !$awaits || $denied", "$n.available || $denied"},
+	{"cards-retargeted", "a plugin counts as updated before its node offers cards when the target changes", updater, "fleetNode.isIdle",
+		"$n.available && !$awaits && $gone", "$n.available && $gone"},
 	{"cards-forgiven", "a plugin that failed to offer cards has recovered at once", updater, "stillHolds",
 		"$pod.OffersNone && $rest", "false && $rest"},
 	{"cards-unnoticed", "nobody notices that a node offers cards", updater, "NodeChanged",
