@@ -94,6 +94,7 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 	if err := addUpgradeAPI(mgr, o, certificates.GetCertificate, apiLog); err != nil {
 		return fmt.Errorf("adding the REST API: %w", err)
 	}
+	warnIfUnbounded(ctx, mgr.GetClient(), o.namespace, log)
 	log.Info("Starting the manager", "version", version, "namespace", o.namespace, "leaderElection", o.leaderElect)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the manager: %w", err)

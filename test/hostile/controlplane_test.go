@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -89,7 +90,11 @@ func TestTheTokenOfTheManagerDoesNotReachTheControlPlane(t *testing.T) {
 				"let it have components":              func() error { return label(ctx, c, tainted, allowedLabel, `"allowed"`) },
 				"give it a zone":                      func() error { return label(ctx, c, tainted, "zone", `"b"`) },
 				"take its taint":                      func() error { return merge(ctx, c, tainted, `{"spec":{"taints":null}}`, client.DryRunAll) },
-				"delete it":                           func() error { return c.Delete(ctx, tainted, client.DryRunAll) },
+				"give it the label in a write of its status": func() error {
+					patch := fmt.Sprintf(`{"metadata":{"labels":{"enflame.com/gcu.present":"true",%q:null}}}`, controlPlaneLabel)
+					return c.Status().Patch(ctx, tainted.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+				},
+				"delete it": func() error { return c.Delete(ctx, tainted, client.DryRunAll) },
 			} {
 				if err := attempt(); !apierrors.IsForbidden(err) {
 					t.Errorf("%s: %s: %v", account, what, err)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -236,6 +237,39 @@ func TestTheTokenOfTheManagerTakesNoDaemonSetOver(t *testing.T) {
 		"mount the root of the host":        change(mine, template(`{"volumes":[{"name":"root","hostPath":{"path":"/"}}]}`)),
 	})
 	allowed(t, "take it back", change(mine, image))
+}
+
+// A volume that chooses a claim, or has the class of one, gets what its owner stores.
+func TestTheTokenOfTheManagerTakesNoClaimOfOthers(t *testing.T) {
+	s := cluster(t)
+	ctx := t.Context()
+	manager := s.Client(t, apiserver.Operator)
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "stores"}, Spec: topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{NotDeploy: true}}}
+	check(t, s.Client(t, apiserver.Admin).Create(ctx, gr))
+	volume := func(name string, change func(*corev1.PersistentVolumeSpec), dry ...client.CreateOption) func() error {
+		o := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: controlledBy(gr)}, Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}
+		change(&o.Spec)
+		return func() error { return manager.Create(ctx, o.DeepCopy(), dry...) }
+	}
+	claim := &corev1.ObjectReference{Namespace: "default", Name: "data"}
+	allowed(t, "create a volume", volume("stores", func(*corev1.PersistentVolumeSpec) {}))
+	mine := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "stores"}}
+	check(t, merge(ctx, manager, mine, `{"metadata":{"annotations":{"a":"b"}}}`))
+	allForbidden(t, map[string]func() error{
+		"create one for a claim": volume("x", func(v *corev1.PersistentVolumeSpec) { v.ClaimRef = claim }, client.DryRunAll),
+		"create one of a class":  volume("x", func(v *corev1.PersistentVolumeSpec) { v.StorageClassName = "standard" }, client.DryRunAll),
+		"create one elsewhere": volume("x", func(v *corev1.PersistentVolumeSpec) {
+			v.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "example.com", Path: "/"}}
+		}, client.DryRunAll),
+		"give it a claim": func() error {
+			return merge(ctx, manager, mine, `{"spec":{"claimRef":{"namespace":"default","name":"data"}}}`, client.DryRunAll)
+		},
+		"give it a class": func() error {
+			return merge(ctx, manager, mine, `{"spec":{"storageClassName":"standard"}}`, client.DryRunAll)
+		},
+	})
 }
 
 // What SECURITY.md says is not stopped: the controller of a workload may be invented, its namespace is free, and

@@ -116,7 +116,7 @@ func startIdleManager(t *testing.T, s *apiserver.Server, program string) (metric
 	check(t, manager.Start())
 	t.Cleanup(func() {
 		_ = manager.Process.Signal(os.Interrupt)
-		if err := manager.Wait(); err != nil || t.Failed() {
+		if err := manager.Wait(); err != nil || t.Failed() || strings.Contains(log.String(), "No admission policy") {
 			t.Errorf("the manager: %v: %s", err, log.String())
 		}
 	})

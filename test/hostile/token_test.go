@@ -75,6 +75,27 @@ func TestAnAgentStoresNothingLongOrMalformed(t *testing.T) {
 	}
 }
 
+// What an agent creates is stored as it is, but for the status.
+func TestAnAgentCreatesNothingLong(t *testing.T) {
+	s := cluster(t)
+	agent := agentOf(t, s, "created")
+	creates := func(change func(*topsv1.NodeUpgrade)) func() error {
+		u := nodeUpgrade("created", "uid")
+		change(u)
+		return func() error { return agent.Create(t.Context(), u.DeepCopy(), client.DryRunAll) }
+	}
+	many := map[string]string{}
+	for i := range 1000 {
+		many[fmt.Sprintf("a-%d", i)] = "b"
+	}
+	refused(t, "a thousand labels", creates(func(u *topsv1.NodeUpgrade) { u.Labels = many }))
+	refused(t, "a thousand annotations", creates(func(u *topsv1.NodeUpgrade) { u.Annotations = many }))
+	refused(t, "a long annotation", creates(func(u *topsv1.NodeUpgrade) { u.Annotations = map[string]string{"a": strings.Repeat("x", 20_000)} }))
+	check(t, creates(func(u *topsv1.NodeUpgrade) {
+		u.Labels, u.Annotations = map[string]string{"a": "b"}, map[string]string{"a": "b"}
+	})())
+}
+
 // requestsFor returns requests for as many invented DaemonSets.
 func requestsFor(n int) (list []any) {
 	for i := range n {

@@ -20,6 +20,8 @@ var ofPrograms = []mutant{
 		"!meta.IsNoMatchError($err) && !apierrors.IsNotFound($err)", "!apierrors.IsNotFound($err)"},
 	{"profiles-open", "profiles are served to everybody", "cmd/manager", "options.validate",
 		"guard.Address($o.pprofAddr, false)", "guard.Address($o.pprofAddr, true)"},
+	{"unbounded-unsaid", "a manager that no admission policy bounds says nothing", programs, "warnIfUnbounded",
+		"$err == nil || apierrors.IsAlreadyExists($err)", "apierrors.IsAlreadyExists($err)"},
 	{"metrics-plain", "the metrics are served without TLS", programs, "metricsOptions.bindFlags",
 		`flags.BoolVar(&$o.secure, "metrics-secure", true, $help)`, `flags.BoolVar(&$o.secure, "metrics-secure", false, $help)`},
 	{"metrics-other-certificate", "a mistake in the path of the certificate goes unnoticed", programs, "metricsOptions.server",
