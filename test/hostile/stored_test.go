@@ -97,11 +97,5 @@ func startRecreator(t *testing.T, server *apiserver.Server) {
 	live := server.Client(t, apiserver.Operator)
 	recreator := &upgradeapi.Recreator{Client: live, Namespace: apiserver.Namespace, Access: upgradeapi.NewTokenAccess(live, clock.RealClock{}), Log: logr.Discard(), Clock: clock.RealClock{}}
 	check(t, recreator.SetupWithManager(mgr))
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		check(t, <-ended)
-	})
+	runUntilTheEnd(t, mgr)
 }
