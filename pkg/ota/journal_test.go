@@ -82,62 +82,58 @@ func TestATornRequestIsNotReplacedByTheGenerationBeforeIt(t *testing.T) {
 	}
 }
 
-func FuzzJournalFile(f *testing.F) {
-	for _, e := range []request.Request{fullRequest(), numbered(1, "")} {
-		data, err := requestKind.Encode(e)
+// FuzzFile reads files of requests and of operations. It checks that one that decodes has an id that is a file name,
+// and encodes to the same bytes.
+func FuzzFile(f *testing.F) {
+	add := func(operation bool, data []byte, err error) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(data)
-		f.Add(data[:len(data)/2])
-		f.Add(bytes.ToUpper(data))
+		f.Add(operation, data)
+		f.Add(operation, data[:len(data)/2])
+		f.Add(operation, bytes.ToUpper(data))
 	}
-	f.Add([]byte(`{"checksum":"","entry":null}`))
-	f.Add([]byte(`null`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		e, err := requestKind.Decode(data)
-		if err != nil {
-			return
-		}
-		if filepath.Base(e.ID) != e.ID || !request.IDPattern.MatchString(e.ID) {
-			t.Fatalf("accepted an id that is no file name: %q", e.ID)
-		}
-		again, err := requestKind.Encode(e)
-		if err != nil {
-			t.Fatalf("encoding what was decoded: %v", err)
-		}
-		if !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
-			t.Fatalf("decoded and encoded again it differs:\n%s\n%s", data, again)
-		}
-	})
-}
-
-// FuzzOperationFile checks that a file that decodes encodes to the same bytes.
-func FuzzOperationFile(f *testing.F) {
+	for _, e := range []request.Request{fullRequest(), numbered(1, "")} {
+		data, err := requestKind.Encode(e)
+		add(false, data, err)
+	}
 	now := metav1.Unix(1700000000, 0).Rfc3339Copy()
 	for _, r := range []request.Operation{
 		{Sequence: 1, ID: "op-0123456789abcdef", Accepted: now, Queued: true, Wanted: request.Wanted{Component: "driver", Latest: true}},
 		{Sequence: 2, ID: "op-0123456789abcdee", Accepted: now, End: &now, Parts: []request.Part{{Component: "driver", Request: "0123456789abcdef", State: request.Done}}},
 	} {
 		data, err := operationKind.Encode(r)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-		f.Add(data[:len(data)/2])
+		add(true, data, err)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := operationKind.Decode(data)
-		if err != nil {
-			return
+	f.Add(false, []byte(`{"checksum":"","entry":null}`))
+	f.Add(true, []byte(`null`))
+	f.Fuzz(func(t *testing.T, operation bool, data []byte) {
+		var id string
+		var again []byte
+		var err error
+		if operation {
+			var r request.Operation
+			if r, err = operationKind.Decode(data); err != nil {
+				return
+			}
+			response.OperationOf(r, nil)
+			id = r.ID
+			again, err = operationKind.Encode(r)
+		} else {
+			var e request.Request
+			if e, err = requestKind.Decode(data); err != nil {
+				return
+			}
+			if id = e.ID; !request.IDPattern.MatchString(id) {
+				t.Errorf("accepted id %q", id)
+			}
+			again, err = requestKind.Encode(e)
 		}
-		if filepath.Base(r.ID) != r.ID {
-			t.Fatalf("accepted an id that is no file name: %q", r.ID)
+		if filepath.Base(id) != id {
+			t.Fatalf("accepted an id that is no file name: %q", id)
 		}
-		again, err := operationKind.Encode(r)
 		if err != nil || !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
 			t.Fatalf("decoded and encoded again it differs: %v\n%s\n%s", err, data, again)
 		}
-		response.OperationOf(r, nil)
 	})
 }

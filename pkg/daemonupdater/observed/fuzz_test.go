@@ -3,15 +3,18 @@ package observed
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -26,11 +29,13 @@ func FuzzPolicy(f *testing.F) {
 	f.Add([]byte(`{"maxUnavailable":10,"window":{"start":"25:00","durationMinutes":1}}`), "Local", "")
 	f.Add([]byte(`{"maxUnavailable":10,"window":{"start":"23:00","durationMinutes":60,"timeZone":"../etc","days":["Mon"]}}`), "", "")
 	f.Add([]byte(`{"maxUnavailable":"x%","failure":{"threshold":0},"probationSeconds":0,"returnedSeconds":5}`), "a", ",/,")
+	f.Add([]byte(`{"drain":{"resources":["enflame.com/*","*gcu*","**"],"podSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}}}`), "enflame.com/gcu", "")
 	f.Fuzz(func(t *testing.T, data []byte, zone, approved string) {
 		var spec topsv1.UpgradePolicySpec
 		if json.Unmarshal(data, &spec) != nil {
 			return
 		}
+		checkDrain(t, spec.Drain, zone)
 		ds := fixture.UnderPolicy(fixture.DaemonSet("driver"))
 		s := seen{policy: fixture.PolicyWith(spec)}
 		var pods []*corev1.Pod
@@ -55,6 +60,26 @@ func FuzzPolicy(f *testing.F) {
 		}
 		checkBudgets(t, &spec, &in, d.Started)
 	})
+}
+
+// checkDrain checks that a selector that is none is an error, and that a pattern means what it says.
+func checkDrain(t *testing.T, drain *topsv1.DrainPolicy, resource string) {
+	policy, err := eviction.PolicyOf(drain)
+	if drain == nil {
+		return
+	}
+	if _, invalid := metav1.LabelSelectorAsSelector(drain.PodSelector); (err != nil) != (invalid != nil) {
+		t.Errorf("selector %v: %v, want %v", drain.PodSelector, err, invalid)
+	}
+	want := slices.ContainsFunc(drain.Resources, func(pattern string) bool {
+		middle, front := strings.CutPrefix(pattern, "*")
+		middle, back := strings.CutSuffix(middle, "*")
+		i := strings.Index(resource, middle)
+		return (front || i == 0) && i >= 0 && (back || strings.HasSuffix(resource, middle)) && (front || back || resource == middle)
+	})
+	if got := policy.Accelerates(resource); got != want {
+		t.Errorf("resource %q belongs to the accelerator %q: %t, want %t", resource, drain.Resources, got, want)
+	}
 }
 
 // checkBudgets checks what a plan starts of the ten nodes.
