@@ -56,6 +56,7 @@ func (d *testServer) tokenOf(name string, verbs ...string) string {
 			Rules: []rbacv1.PolicyRule{{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"gcuresources"}, Verbs: verbs}}})
 		d.make(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}}})
+		apiserver.Shared(d.t).AwaitRights(d.t, "system:serviceaccount:"+namespace+":"+name)
 	}
 	request := &authenticationv1.TokenRequest{}
 	d.must(d.admin.SubResource("token").Create(context.Background(), account, request))

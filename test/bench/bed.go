@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -56,7 +57,7 @@ func newBed(ctx context.Context, project harness.Project, c race, progress io.Wr
 	if err != nil {
 		return b, err
 	}
-	return b, b.deploy(ctx)
+	return b, b.deploy(ctx, ours, theirs)
 }
 
 // startBed starts everything except the DaemonSets.
@@ -109,9 +110,9 @@ func (b *bed) stop() error {
 	return errors.Join(errs...)
 }
 
-// deploy creates both DaemonSets, waits until every pod is Ready, and then takes the
+// deploy creates DaemonSets, waits until every pod is Ready, and then takes the
 // offline nodes offline.
-func (b *bed) deploy(ctx context.Context) error {
+func (b *bed) deploy(ctx context.Context, names ...string) error {
 	begin := time.Now()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := b.cluster.Client.Create(ctx, ns); err != nil {
@@ -121,7 +122,7 @@ func (b *bed) deploy(ctx context.Context) error {
 	if err := b.cluster.Client.Create(ctx, noProbation); err != nil {
 		return fmt.Errorf("creating UpgradePolicy %s: %w", policyName, err)
 	}
-	for _, name := range []string{ours, theirs} {
+	for _, name := range names {
 		b.version[name] = 1
 		reached := b.fleets[name].begin("1", b.race.nodes)
 		if err := b.cluster.Client.Create(ctx, b.daemonSet(name)); err != nil {
@@ -131,7 +132,7 @@ func (b *bed) deploy(ctx context.Context) error {
 			return fmt.Errorf("waiting for the first pods of %s, %d of %d Ready: %w", name, b.fleets[name].result().updated, b.race.nodes, err)
 		}
 	}
-	b.say("both DaemonSets deployed in %.0f s", time.Since(begin).Seconds())
+	b.say("%s deployed in %.0f s", strings.Join(names, " and "), time.Since(begin).Seconds())
 	if b.race.offline > 0 {
 		if _, err := b.cluster.NodesOff(ctx, b.offlineNodes()...); err != nil {
 			return err

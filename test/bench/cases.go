@@ -13,6 +13,7 @@ const (
 	planCase    = "plan"
 	grCase      = "gr"
 	apiCase     = "api"
+	bodiesCase  = "bodies"
 	agentCase   = "agent"
 	hostileCase = "hostile"
 )
@@ -86,7 +87,7 @@ func caseNames() []string {
 	for _, r := range races {
 		names = append(names, r.name)
 	}
-	return append(names, churnCase, quietCase, planCase, grCase, apiCase, agentCase, hostileCase)
+	return append(names, churnCase, quietCase, planCase, grCase, apiCase, bodiesCase, agentCase, hostileCase)
 }
 
 // titleOf returns the title of a case, "" if it does not exist.
@@ -102,6 +103,8 @@ func titleOf(name string) string {
 		return "an unchanged GcuResource on 1000 nodes, reconciled repeatedly"
 	case apiCase:
 		return "the REST API under load, alone and with 1000 slow clients"
+	case bodiesCase:
+		return "the REST API while a viewer sends slow GETs with large bodies"
 	case hostileCase:
 		return "1000 nodes at 10 %: calm, and while the token of one of them writes ten times a second"
 	case agentCase:

@@ -136,6 +136,8 @@ func runCase(ctx context.Context, project harness.Project, name string, o option
 		return measureGr(ctx, project, o, r, progress)
 	case apiCase:
 		return measureAPI(ctx, project, o, r, progress)
+	case bodiesCase:
+		return measureBodies(ctx, project, r, progress)
 	case hostileCase:
 		return measureHostile(ctx, project, o, r, progress)
 	case agentCase:

@@ -22,6 +22,7 @@ type report struct {
 	api      *apiLoad
 	agent    *agentUse
 	attacked *attacked
+	bodies   *slowBodies
 }
 
 // print writes the tables.

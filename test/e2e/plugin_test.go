@@ -126,6 +126,10 @@ func (s *stage) viewer(ctx context.Context, t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.eventually(ctx, t, func() error { // the authorizer watches bindings
+		_, err := s.Kubectl(ctx, "auth", "can-i", "list", "gcuresources.topsops.enflame.com", "--as=system:serviceaccount:default:"+viewer)
+		return err
+	})
 	s.gcu(ctx, t, kubeconfig, 0, []string{"GcuResource " + name + ": Done"}, "status", name)
 	s.gcu(ctx, t, kubeconfig, 0, []string{"gfd.version"}, "history", name)
 	s.gcu(ctx, t, kubeconfig, 5, []string{"missing right: list nodes cluster-wide"}, "nodes", name)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +43,7 @@ func personWith(t *testing.T, s *apiserver.Server, name string, roles ...string)
 	check(t, os.WriteFile(p.kubeconfig, kubeconfig, 0o600))
 	p.Client, err = client.New(user.Config(), client.Options{Scheme: s.Scheme})
 	check(t, err)
-	awaitRights(t, s, name, p)
+	s.AwaitRights(t, name)
 	return p
 }
 
@@ -54,21 +53,6 @@ func bind(t *testing.T, s *apiserver.Server, user, role string) {
 	check(t, s.Client(t, apiserver.Admin).Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}))
-}
-
-// awaitRights waits until the authorizer of the API server, which watches roles and bindings, knows those
-// of a user: it adds a last one, and waits for that.
-func awaitRights(t *testing.T, s *apiserver.Server, user string, as client.Client) {
-	t.Helper()
-	role, url := user+"-last", "/last/of/"+user
-	roleOf(t, s, role, rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{url}})
-	bind(t, s, user, role)
-	check(t, wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: url}}}
-		err := as.Create(ctx, review)
-		return review.Status.Allowed, err
-	}))
 }
 
 // roleOf creates a ClusterRole as an administrator may have written it.

@@ -3,7 +3,6 @@ package hostile
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -22,9 +21,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,6 +63,7 @@ func tokenOf(t *testing.T, s *apiserver.Server, name, role string) string {
 	check(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: apiserver.Namespace, Name: name}}}))
+	s.AwaitRights(t, "system:serviceaccount:"+apiserver.Namespace+":"+name)
 	return tokenFor(t, s, name)
 }
 
@@ -110,9 +108,6 @@ func TestSlowBodiesOfAReaderFillNothing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			address := serveAPI(t, s, func(o *upgradeapi.Options) { o.Rates = upgradeapi.Rates{Reads: 5000, Writes: 1000} })
-			allowed(t, "view", func() error {
-				return notForbidden(callAPI(t, viewer, http.MethodGet, "http://"+address+"/gum/v1/gr", ""))
-			})
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -161,13 +156,6 @@ func TestSlowBodiesOfAReaderFillNothing(t *testing.T) {
 			}
 		})
 	}
-}
-
-func notForbidden(status int, body string) error {
-	if status == http.StatusForbidden {
-		return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(body))
-	}
-	return nil
 }
 
 // DNS rebinding: the name of a page's own site leads to the manager.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,10 +61,14 @@ func sharedPlane(t *testing.T) *plane {
 		p, err := planeOf(s)
 		return errors.Join(err, p.install(), p.awaitPolicy(), build(p.program))
 	})
+	awaitRoles.Do(func() { server.AwaitRights(t, agentUser) })
 	p, err := planeOf(server)
 	check(t, err)
 	return p
 }
+
+// awaitRoles waits once until the API server knows the roles that were installed.
+var awaitRoles sync.Once
 
 func planeOf(server *apiserver.Server) (*plane, error) {
 	p := &plane{Server: server, config: server.As(apiserver.Admin), program: filepath.Join(folder, "node-agent")}
