@@ -117,7 +117,7 @@ func startUpdater(t *testing.T, s *apiserver.Server) {
 	t.Helper()
 	mgr, err := ctrl.NewManager(s.As(apiserver.Operator), ctrl.Options{Scheme: s.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard()})
 	check(t, err)
-	check(t, (&daemonupdater.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: &events.FakeRecorder{}, Metrics: metrics.New(prometheus.NewRegistry(), time.Now),
+	check(t, (&daemonupdater.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: &events.FakeRecorder{}, Metrics: metrics.New(prometheus.NewRegistry()),
 		Namespace: apiserver.Namespace, Book: upgradeplan.DefaultBook(), Deadlines: rollout.DefaultDeadlines, Clock: time.Now}).SetupWithManager(mgr))
 	runUntilTheEnd(t, mgr)
 }
