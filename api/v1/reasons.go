@@ -31,6 +31,12 @@ const (
 	ReasonDeletionDenied = "DeletionDenied"
 	// ReasonLeftToAdministrator: an administrator has to restart the container runtime.
 	ReasonLeftToAdministrator = "LeftToAdministrator"
+	// ReasonInProgress: it has begun, and nothing blocks it.
+	ReasonInProgress = "InProgress"
+	// ReasonRestarted: the container runtime was restarted.
+	ReasonRestarted = "Restarted"
+	// ReasonRestartFailed: the container runtime was not restarted, or without the wanted result.
+	ReasonRestartFailed = "RestartFailed"
 	// ReasonRevisionChanged: the requested revision is not the newest any more.
 	ReasonRevisionChanged = "RevisionChanged"
 	// ReasonWithdrawn: a request or an operation was canceled before it touched the node.

@@ -175,23 +175,23 @@ func (w *simWorld) takeStep(a *simAgent, t *simHostTask) (ended bool, err error)
 	r.Result.Attempt = request.Attempt
 	switch {
 	case context.Cause(t.ctx) != nil:
-		a.ends(t, r, task.Failed, task.ReasonWithdrawn, "")
+		a.ends(t, r, topsv1.HostTaskFailed, task.ReasonWithdrawn, "")
 	case final:
 		m.disk[t.key()] = r
 	case request.RestartRuntime != nil:
 		return w.restartStep(a, t, r), nil
 	case request.Prepull != nil && !w.calm && w.chance(3):
-		a.ends(t, r, task.Failed, task.ReasonPullFailed, "the registry is away")
+		a.ends(t, r, topsv1.HostTaskFailed, task.ReasonPullFailed, "the registry is away")
 	case request.Prepull != nil:
-		a.ends(t, r, task.Done, task.ReasonPulled, "")
+		a.ends(t, r, topsv1.HostTaskDone, task.ReasonPulled, "")
 	default:
-		a.ends(t, r, task.Done, task.ReasonRead, "")
+		a.ends(t, r, topsv1.HostTaskDone, task.ReasonRead, "")
 	}
 	return true, nil
 }
 
 // ends records a result.
-func (a *simAgent) ends(t *simHostTask, r task.Record, state task.State, reason task.Reason, message string) {
+func (a *simAgent) ends(t *simHostTask, r task.Record, state topsv1.HostTaskState, reason task.Reason, message string) {
 	r.Result.State, r.Result.Reason, r.Result.Message, r.Result.Finished = state, reason, message, time.Time{}
 	if state.Final() {
 		r.Result.Finished = a.h.clock(a.w).UTC()

@@ -3,6 +3,7 @@ package hostagent
 import (
 	"context"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
@@ -87,7 +88,7 @@ func (e *Executor) verify(ctx context.Context, request task.Request, r task.Reco
 	facts.Host.Holders = nil // of the moment, and read again for each report
 	r.Result.Facts = facts
 	r.Result.Attempts++
-	return e.records.end(r, task.Done, task.ReasonRead, "")
+	return e.records.end(r, topsv1.HostTaskDone, task.ReasonRead, "")
 }
 
 // Facts reads the current state of the node, without recording it. Unreadable facts are left

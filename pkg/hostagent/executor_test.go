@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	testclock "k8s.io/utils/clock/testing"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent/restart"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
@@ -22,7 +23,7 @@ var noon = time.Date(2023, 5, 24, 12, 0, 0, 0, time.UTC)
 func fullRecord() task.Record {
 	return task.Record{
 		Subject: "default runtime enflame, engine docker",
-		Result: task.Result{ID: "op-1", Task: "runtime_restart-runtime", State: task.Running, Reason: task.ReasonInProgress, Attempts: 1, Started: noon,
+		Result: task.Result{ID: "op-1", Task: "runtime_restart-runtime", State: topsv1.HostTaskRunning, Reason: task.ReasonInProgress, Attempts: 1, Started: noon,
 			Facts: task.Facts{Runtime: &task.RuntimeFacts{Engine: task.Docker, Default: "runc", Instance: "b/1/2"}, Host: &task.HostFacts{BootID: "b"}}},
 		Begun: &task.Begun{Engine: task.Docker, Before: "b/1/2", Deadline: noon.Add(time.Minute), Attempts: 1, Refused: "exit status 1"},
 	}
@@ -49,7 +50,7 @@ func TestVerifyReadsFactsAndRecordsThem(t *testing.T) {
 	state := t.TempDir()
 	e := newExecutor(t, state, func(*Options) {})
 	got, err := e.Execute(t.Context(), task.Request{ID: "op-1", Task: "driver_verify", Verify: true})
-	if err != nil || got.State != task.Done || got.Facts.Host == nil || got.Facts.Runtime != nil {
+	if err != nil || got.State != topsv1.HostTaskDone || got.Facts.Host == nil || got.Facts.Runtime != nil {
 		t.Fatalf("result %+v, %v", got, err)
 	}
 	host := *got.Facts.Host
@@ -98,7 +99,7 @@ func TestTheAttemptIsEchoed(t *testing.T) {
 		}
 	}
 	ended := fullRecord()
-	ended.Result.State, ended.Result.Reason, ended.Result.Finished = task.Done, task.ReasonRestarted, noon
+	ended.Result.State, ended.Result.Reason, ended.Result.Finished = topsv1.HostTaskDone, task.ReasonRestarted, noon
 	if err := e.records.put(ended); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestNothingIsDoneUnderALostRecord(t *testing.T) {
 	}
 	// Repeatable tasks need no record.
 	again := task.Request{ID: "op-1", Task: restartOperation("op-1").Task, Prepull: &task.Prepull{}}
-	if got, err := e.Execute(t.Context(), again); err != nil || got.State != task.Done {
+	if got, err := e.Execute(t.Context(), again); err != nil || got.State != topsv1.HostTaskDone {
 		t.Errorf("a prepull: %+v, %v", got, err)
 	}
 }
@@ -200,15 +201,15 @@ func TestAConfigurationThatIsNotThereIsWaitedForAMinute(t *testing.T) {
 		}
 		return got
 	}
-	if got := run(); got.State != task.Running {
+	if got := run(); got.State != topsv1.HostTaskRunning {
 		t.Errorf("at first it is %+v", got)
 	}
 	clock.Step(restart.ConfigurePatience - time.Second)
-	if got := run(); got.State != task.Running {
+	if got := run(); got.State != topsv1.HostTaskRunning {
 		t.Errorf("within the minute it is %+v", got)
 	}
 	clock.Step(time.Second)
-	if got := run(); got.State != task.Failed {
+	if got := run(); got.State != topsv1.HostTaskFailed {
 		t.Errorf("after a minute it is %+v", got)
 	}
 	if manager.asked != 0 {
@@ -249,14 +250,14 @@ func TestADaemonThatDoesNotComeBackIsReportedAtOnceAndFailsAtItsDeadline(t *test
 		}
 	}
 	for _, results := range [][]task.Result{e.Results(), newExecutor(t, state, func(*Options) {}).Results()} {
-		if len(results) != 1 || results[0].State != task.Running || results[0].Reason != task.ReasonNotBack ||
+		if len(results) != 1 || results[0].State != topsv1.HostTaskRunning || results[0].Reason != task.ReasonNotBack ||
 			!strings.Contains(results[0].Message, `systemd says "failed"`) || !strings.Contains(results[0].Message, "run: systemctl restart docker.service") {
 			t.Errorf("while it waits it tells %+v", results)
 		}
 	}
 	clock.Step(restartOperation("op").Timeout())
 	got := <-ended
-	if got.err != nil || got.result.State != task.Failed || got.result.Reason != task.ReasonNotBack || !strings.Contains(got.result.Message, "/etc/docker/daemon.json") {
+	if got.err != nil || got.result.State != topsv1.HostTaskFailed || got.result.Reason != task.ReasonNotBack || !strings.Contains(got.result.Message, "/etc/docker/daemon.json") {
 		t.Errorf("result %+v, %v", got.result, got.err)
 	}
 	if manager.asked != 1 {

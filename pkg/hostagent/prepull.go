@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
@@ -28,7 +29,7 @@ type puller struct {
 func (u puller) prepull(ctx context.Context, request task.Request, r task.Record) (task.Result, error) {
 	limit, cancel := context.WithTimeout(ctx, request.Timeout())
 	defer cancel()
-	r.Result.State, r.Result.Reason, r.Result.Message = task.Running, task.ReasonInProgress, "pulling images"
+	r.Result.State, r.Result.Reason, r.Result.Message = topsv1.HostTaskRunning, task.ReasonInProgress, "pulling images"
 	r.Result.Finished, r.Result.Facts = time.Time{}, task.Facts{}
 	r.Result.Attempts++
 	if err := u.records.put(r); err != nil {
@@ -39,16 +40,16 @@ func (u puller) prepull(ctx context.Context, request task.Request, r task.Record
 		id, reason, err := u.fetch(limit, request, image)
 		switch {
 		case errors.Is(context.Cause(ctx), task.ErrWithdrawn):
-			return u.records.end(r, task.Failed, task.ReasonWithdrawn, task.ErrWithdrawn.Error())
+			return u.records.end(r, topsv1.HostTaskFailed, task.ReasonWithdrawn, task.ErrWithdrawn.Error())
 		case ctx.Err() != nil:
 			return r.Result, context.Cause(ctx)
 		case err != nil && (limit.Err() != nil || status.Code(err) == codes.DeadlineExceeded): // the runtime may notice first
-			return u.records.end(r, task.Failed, task.ReasonPullTimedOut, noted(request, fmt.Sprintf("pulling %s: not done after %s: %v", image, request.Timeout(), err)))
+			return u.records.end(r, topsv1.HostTaskFailed, task.ReasonPullTimedOut, noted(request, fmt.Sprintf("pulling %s: not done after %s: %v", image, request.Timeout(), err)))
 		case reason == task.ReasonPullFailed && request.Prepull.LeaveToKubelet:
 			left += fmt.Sprintf("; image %s is not pulled in advance: the kubelet pulls it when the pod starts: %v", image, err)
 			continue
 		case err != nil:
-			return u.records.end(r, task.Failed, reason, noted(request, fmt.Sprintf("pulling %s: %v", image, err)))
+			return u.records.end(r, topsv1.HostTaskFailed, reason, noted(request, fmt.Sprintf("pulling %s: %v", image, err)))
 		case reason == task.ReasonPulled:
 			done = task.ReasonPulled
 		}
@@ -57,7 +58,7 @@ func (u puller) prepull(ctx context.Context, request task.Request, r task.Record
 	if left != "" {
 		done = task.ReasonLeftToKubelet
 	}
-	return u.records.end(r, task.Done, done, noted(request, strings.TrimPrefix(left, "; ")))
+	return u.records.end(r, topsv1.HostTaskDone, done, noted(request, strings.TrimPrefix(left, "; ")))
 }
 
 // noted prepends the note of a prepull to a message.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/journal"
 )
@@ -151,7 +152,7 @@ func (s *records) put(r task.Record) error {
 }
 
 // end records a result.
-func (s *records) end(r task.Record, state task.State, reason task.Reason, message string) (task.Result, error) {
+func (s *records) end(r task.Record, state topsv1.HostTaskState, reason task.Reason, message string) (task.Result, error) {
 	r.Result.State, r.Result.Reason, r.Result.Message = state, reason, task.Short(message)
 	r.Result.Finished = time.Time{}
 	if state.Final() {

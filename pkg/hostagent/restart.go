@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent/restart"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
@@ -191,16 +192,16 @@ func (s restarter) logCycle(request task.Request, f restart.Facts, r task.Record
 	if r.Result.State == d.State && r.Result.Reason == d.Reason {
 		return
 	}
-	if d.State == task.Running {
+	if d.State == topsv1.HostTaskRunning {
 		return
 	}
 	cycle, name := s.options.RestartLog, s.options.Host
 	switch {
-	case d.State == task.Done && d.Step == restart.Report:
+	case d.State == topsv1.HostTaskDone && d.Step == restart.Report:
 		cycle.Printf("Host %s %s", name, d.Message)
-	case d.State == task.Done:
+	case d.State == topsv1.HostTaskDone:
 		cycle.Printf("Host %s restart %s success, default runtime is %s", name, f.Runtime.Engine, f.Runtime.Default)
-	case d.State == task.Waiting:
+	case d.State == topsv1.HostTaskWaiting:
 		cycle.Printf("Host %s not restarted: %s", name, d.Message)
 	default:
 		cycle.Printf("Host %s restart failed: %s: %s", name, d.Reason, d.Message)

@@ -51,7 +51,7 @@ func New(o Options) *Worker {
 // Restarting reports whether a restart of the runtime is recorded as running.
 func (w *Worker) Restarting() bool {
 	return slices.ContainsFunc(w.options.Executor.Results(), func(r task.Result) bool {
-		return r.State == task.Running && strings.HasSuffix(r.Task, "_"+upgradeplan.ActionRestartRuntime)
+		return r.State == topsv1.HostTaskRunning && strings.HasSuffix(r.Task, "_"+upgradeplan.ActionRestartRuntime)
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	corev1 "k8s.io/api/core/v1"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
@@ -105,9 +106,9 @@ func TestPrepull(t *testing.T) {
 				check(t, err)
 				return result
 			}
-			want := func(got task.Result, state task.State, reason task.Reason, attempts int) {
+			want := func(got task.Result, state topsv1.HostTaskState, reason task.Reason, attempts int) {
 				t.Helper()
-				if got.State != state || got.Reason != reason || got.Attempts != attempts || (got.State == task.Done) != (len(got.Facts.Images) > 0) {
+				if got.State != state || got.Reason != reason || got.Attempts != attempts || (got.State == topsv1.HostTaskDone) != (len(got.Facts.Images) > 0) {
 					t.Errorf("result is %+v, want %s %s of attempt %d", got, state, reason, attempts)
 				}
 				if strings.Contains(fmt.Sprint(got), librarian.Password) {
@@ -115,22 +116,22 @@ func TestPrepull(t *testing.T) {
 				}
 			}
 			image := l.image(t, "gcu/gcu-driver:1.0")
-			want(pull("op", task.Prepull{Images: []string{image}}), task.Failed, task.ReasonPullFailed, 1)
-			want(pull("op", task.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad}}), task.Failed, task.ReasonPullFailed, 2)
-			want(pull("op", task.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad, good}}), task.Done, task.ReasonPulled, 3)
+			want(pull("op", task.Prepull{Images: []string{image}}), topsv1.HostTaskFailed, task.ReasonPullFailed, 1)
+			want(pull("op", task.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad}}), topsv1.HostTaskFailed, task.ReasonPullFailed, 2)
+			want(pull("op", task.Prepull{Images: []string{image}, Secrets: []corev1.Secret{bad, good}}), topsv1.HostTaskDone, task.ReasonPulled, 3)
 
 			asked := l.asked.Load()
-			want(pull("op", task.Prepull{Images: []string{image}}), task.Done, task.ReasonPresent, 4)
+			want(pull("op", task.Prepull{Images: []string{image}}), topsv1.HostTaskDone, task.ReasonPresent, 4)
 			if l.asked.Load() != asked {
 				t.Error("an existing image was requested from the registry")
 			}
-			want(pull("none", task.Prepull{Images: []string{l.address + "/gcu/none:1.0"}, Secrets: []corev1.Secret{good}}), task.Failed, task.ReasonPullFailed, 1)
+			want(pull("none", task.Prepull{Images: []string{l.address + "/gcu/none:1.0"}, Secrets: []corev1.Secret{good}}), topsv1.HostTaskFailed, task.ReasonPullFailed, 1)
 
 			slow := l.image(t, "gcu/slow:1.0")
 			l.hangs.Store(true)
-			want(pull("slow", task.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}, Timeout: 2 * time.Second}), task.Failed, task.ReasonPullTimedOut, 1)
+			want(pull("slow", task.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}, Timeout: 2 * time.Second}), topsv1.HostTaskFailed, task.ReasonPullTimedOut, 1)
 			l.hangs.Store(false)
-			want(pull("slow", task.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}}), task.Done, task.ReasonPulled, 2)
+			want(pull("slow", task.Prepull{Images: []string{slow}, Secrets: []corev1.Secret{good}}), topsv1.HostTaskDone, task.ReasonPulled, 2)
 		})
 	}
 }

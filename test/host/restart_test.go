@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	testclock "k8s.io/utils/clock/testing"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
@@ -76,7 +77,7 @@ func restartOnce(t *testing.T, d daemon, a agent) {
 func wantFacts(t *testing.T, d daemon, a agent, got task.Result, reason task.Reason) {
 	t.Helper()
 	runtime := got.Facts.Runtime
-	if got.State != task.Done || got.Reason != reason || runtime == nil {
+	if got.State != topsv1.HostTaskDone || got.Reason != reason || runtime == nil {
 		t.Fatalf("result is %s %s %q, want Done %s", got.State, got.Reason, got.Message, reason)
 	}
 	stops := d.Engine == task.Docker // without live-restore
@@ -122,7 +123,7 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 	t.Run("the configuration does not have the wanted runtime", func(t *testing.T) {
 		o, clock := optionsOf(d, t.TempDir()), testclock.NewFakeClock(time.Now())
 		o.Clock = clock
-		for _, want := range []task.State{task.Running, task.Failed} { // the toolkit may still be changing it
+		for _, want := range []topsv1.HostTaskState{topsv1.HostTaskRunning, topsv1.HostTaskFailed} { // the toolkit may still be changing it
 			got, err := restart(t, o, "a", true)
 			if err != nil || got.State != want || got.Reason != task.ReasonNotConfigured {
 				t.Errorf("result %+v, %v, want %s", got, err, want)
@@ -134,7 +135,7 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 	t.Run("it is left to the administrator, and done after the administrator's restart", func(t *testing.T) {
 		o := optionsOf(d, t.TempDir())
 		got, err := restart(t, o, "b", false)
-		if err != nil || got.State != task.Waiting || got.Reason != task.ReasonLeftToAdministrator {
+		if err != nil || got.State != topsv1.HostTaskWaiting || got.Reason != task.ReasonLeftToAdministrator {
 			t.Fatalf("result %+v, %v", got, err)
 		}
 		if now, err := d.started(); err != nil || len(now) != len(before) {
@@ -143,7 +144,7 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 		check(t, restartDaemon(d.file()))
 		check(t, poll(agentTimeLimit, "the administrator's restart to show", func() bool {
 			got, err = restart(t, o, "b", false)
-			return err == nil && got.State == task.Done
+			return err == nil && got.State == topsv1.HostTaskDone
 		}))
 		if got.Reason != task.ReasonAlreadyDefault {
 			t.Errorf("result %+v, %v", got, err)
@@ -174,7 +175,7 @@ func TestWithoutAnEffectNothingIsRestarted(t *testing.T) {
 		o := optionsOf(d, t.TempDir())
 		o.Command = map[task.Engine][]string{d.Engine: {os.Args[0], "restart-daemon", "/no/such/daemon"}}
 		got, err := restart(t, o, "d", true)
-		if err != nil || got.State != task.Failed || got.Reason != task.ReasonRestartFailed || !strings.Contains(got.Message, "no such file") {
+		if err != nil || got.State != topsv1.HostTaskFailed || got.Reason != task.ReasonRestartFailed || !strings.Contains(got.Message, "no such file") {
 			t.Errorf("result %+v, %v", got, err)
 		}
 	})

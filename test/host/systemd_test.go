@@ -13,6 +13,7 @@ import (
 	"github.com/godbus/dbus/v5"
 	"github.com/godbus/dbus/v5/prop"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
@@ -111,7 +112,7 @@ func TestSystemdRestartsTheRuntime(t *testing.T) {
 	same := func(*hostagent.Options) {}
 
 	d.configure(t, first)
-	if got := execute("a", first, same); got.State != task.Done || got.Reason != task.ReasonRestarted {
+	if got := execute("a", first, same); got.State != topsv1.HostTaskDone || got.Reason != task.ReasonRestarted {
 		t.Errorf("result %+v", got)
 	}
 	if pids, err := d.started(); err != nil || len(pids) != 2 {

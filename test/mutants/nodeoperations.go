@@ -58,8 +58,8 @@ var ofNodeOperations = []mutant{
 
 	// How they end.
 	{"failed-operation-forgiven", "a failed operation does not count against the version", updater, "settlement.settleNotDone",
-		"$reason := failureReasons[$outcome]",
-		`$reason := failureReasons[$outcome]; if $outcome == Broken { $reason = "" }`},
+		"$failure != $none && len($ran) > 0 && $haveTargets($ran)",
+		"$failure != $none && $failure != ReasonOperationFailed && len($ran) > 0 && $haveTargets($ran)"},
 	{"blames-nothing", "an operation that failed before the revision of the group changed does not count", updater, "describeOperations",
 		"$end.Targets = $targetsOf($asked)", ""},
 	{"blames-only-now", "a failure counts only if the group has the same revision", updater, "settlement.settleNotDone",

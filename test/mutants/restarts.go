@@ -51,7 +51,7 @@ var ofRestarts = []mutant{
 	{"users-replaced-for-nothing", "pods that started after the restart are replaced", nodes, "startedBefore",
 		"!$Started.After($end)", "!$Started.IsZero()"},
 	{"restart-that-was-none", "pods are replaced although the engine was not restarted", nodes, "tellsRestart",
-		"succeeded($result) && $result.Reason == reasonRestarted", "succeeded($result)"},
+		"succeeded($result) && $result.Reason == topsv1.ReasonRestarted", "succeeded($result)"},
 	{"old-plugin-stays", "a plugin that started before an earlier restart stays", nodes, "verifyAllocatable.attempt",
 		"len($old) > 0 && offersNone($s)", "len($old) > 100 && offersNone($s)"},
 	{"no-cards-are-fine", "a node that offers none of its cards is verified", nodes, "allocatableLacks",

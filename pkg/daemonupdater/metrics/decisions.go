@@ -21,7 +21,7 @@ type decision struct {
 	limit, used        int
 	eta                time.Duration
 	waiting            []rollout.Waiting
-	waves              []rollout.WaveState
+	waves              []rollout.WaveProgress
 	conditions         map[string]bool
 	// haltedFor is the reason of most failures; empty when not halted.
 	haltedFor rollout.Reason

@@ -22,7 +22,7 @@ func halfWay(start time.Time) rollout.Decision {
 			Failures: []rollout.Failure{{Node: "a", Reason: rollout.ReasonNodeLost}, {Node: "d", Reason: rollout.ReasonCrashLooping},
 				{Node: "e", Reason: rollout.ReasonCrashLooping}},
 			Usual: 30 * time.Second, LastStart: start.Add(time.Minute),
-			Waves: []rollout.WaveState{{Name: "canary", Total: 3, Updated: 1}},
+			Waves: []rollout.WaveProgress{{Name: "canary", Total: 3, Updated: 1}},
 		},
 		Counts:   rollout.Counts{Total: 9, Updated: 2, InFlight: 2, Pending: 1, Skipped: 1, Failed: 3},
 		Waiting:  []rollout.Waiting{{Reason: rollout.ReasonBudgetExhausted, Nodes: 1}},

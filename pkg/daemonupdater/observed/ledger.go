@@ -23,7 +23,7 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 		ledger.Decided = status.LastDecisionTime.Time
 	}
 	for _, w := range status.Waves {
-		state := rollout.WaveState{Name: w.Name, Total: int(w.Total), Updated: int(w.Updated)}
+		state := rollout.WaveProgress{Name: w.Name, Total: int(w.Total), Updated: int(w.Updated)}
 		if w.CompletedTime != nil {
 			state.Completed = w.CompletedTime.Time
 		}

@@ -138,18 +138,16 @@ func holds(upgrade *topsv1.NodeUpgrade, id string) bool {
 }
 
 func endOf(r *topsv1.OperationRecord) rollout.End {
-	e := rollout.End{ID: r.ID, Outcome: rollout.Dropped, Message: wordsOf(r.Reason, r.Message), Time: r.EndTime.Time}
+	e := rollout.End{ID: r.ID, Done: r.Phase == topsv1.OperationDone, Message: wordsOf(r.Reason, r.Message), Time: r.EndTime.Time}
 	switch {
-	case r.Phase == topsv1.OperationDone:
-		e.Outcome = rollout.Done
 	case r.Phase == topsv1.OperationQuarantined:
-		e.Outcome = rollout.Quarantined
+		e.Failure = rollout.ReasonQuarantined
 	case r.Phase == topsv1.OperationFailed && r.Reason == operation.ReasonNodeLost:
-		e.Outcome = rollout.Lost
+		e.Failure = rollout.ReasonNodeLost
 	case r.Phase == topsv1.OperationFailed, r.Reason == operation.ReasonBadOperation:
-		e.Outcome = rollout.Broken
+		e.Failure = rollout.ReasonOperationFailed
 	case r.Reason == operation.ReasonAborted:
-		e.Outcome = rollout.Stopped
+		e.Failure = rollout.ReasonOperationAborted
 	}
 	return e
 }

@@ -128,20 +128,21 @@ func TestHowOperationsEnded(t *testing.T) {
 	for _, tt := range []struct {
 		phase  topsv1.OperationPhase
 		reason string
-		want   rollout.Outcome
+		done   bool
+		want   rollout.Reason
 	}{
-		{topsv1.OperationDone, "Succeeded", rollout.Done},
-		{topsv1.OperationFailed, "CrashLoop", rollout.Broken},
-		{topsv1.OperationFailed, "NodeLost", rollout.Lost},
-		{topsv1.OperationQuarantined, "NodeLost", rollout.Quarantined},
-		{topsv1.OperationDeferred, "DrainTimeout", rollout.Dropped},
-		{topsv1.OperationAborted, "Aborted", rollout.Stopped},
-		{topsv1.OperationAborted, "TargetChanged", rollout.Dropped},
-		{topsv1.OperationAborted, "BadOperation", rollout.Broken},
+		{topsv1.OperationDone, "Succeeded", true, ""},
+		{topsv1.OperationFailed, "CrashLoop", false, rollout.ReasonOperationFailed},
+		{topsv1.OperationFailed, "NodeLost", false, rollout.ReasonNodeLost},
+		{topsv1.OperationQuarantined, "NodeLost", false, rollout.ReasonQuarantined},
+		{topsv1.OperationDeferred, "DrainTimeout", false, ""},
+		{topsv1.OperationAborted, "Aborted", false, rollout.ReasonOperationAborted},
+		{topsv1.OperationAborted, "TargetChanged", false, ""},
+		{topsv1.OperationAborted, "BadOperation", false, rollout.ReasonOperationFailed},
 	} {
 		record := ended("x", tt.phase, tt.reason)
-		if got := endOf(&record); got.Outcome != tt.want || got.Message != tt.reason+": said why" {
-			t.Errorf("%s %s is %s %q, want %s", tt.phase, tt.reason, got.Outcome, got.Message, tt.want)
+		if got := endOf(&record); got.Done != tt.done || got.Failure != tt.want || got.Message != tt.reason+": said why" {
+			t.Errorf("%s %s: done %t, failure %q, %q, want %t, %q", tt.phase, tt.reason, got.Done, got.Failure, got.Message, tt.done, tt.want)
 		}
 	}
 }

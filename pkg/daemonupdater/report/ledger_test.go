@@ -29,7 +29,7 @@ func TestALedgerIsReadAsItWasStored(t *testing.T) {
 			want.Decided = seconds.Draw(t, "decided at")
 		}
 		for i := range rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "waves") {
-			w := rollout.WaveState{Name: fmt.Sprint("w", i), Total: rapid.IntRange(0, 9).Draw(t, "total"), Updated: rapid.IntRange(0, 9).Draw(t, "updated")}
+			w := rollout.WaveProgress{Name: fmt.Sprint("w", i), Total: rapid.IntRange(0, 9).Draw(t, "total"), Updated: rapid.IntRange(0, 9).Draw(t, "updated")}
 			if rapid.Bool().Draw(t, "complete") {
 				w.Completed = seconds.Draw(t, "completed")
 			}
@@ -59,7 +59,7 @@ func TestALedgerIsStoredInWholeSeconds(t *testing.T) {
 	var status topsv1.DaemonRolloutStatus
 	fraction := fixture.Epoch.Add(900 * time.Millisecond)
 	storeLedger(&status, rollout.Ledger{Slots: []rollout.Slot{{Node: "a", Since: fraction}}, Failures: []rollout.Failure{{Node: "b", Since: fraction}},
-		Waves: []rollout.WaveState{{Name: "first", Completed: fraction}, {Name: "rest"}}, Usual: 1600 * time.Millisecond})
+		Waves: []rollout.WaveProgress{{Name: "first", Completed: fraction}, {Name: "rest"}}, Usual: 1600 * time.Millisecond})
 	if status.UsualSeconds != 2 {
 		t.Errorf("the usual 1.6s are stored as %ds, want 2s", status.UsualSeconds)
 	}
@@ -72,7 +72,7 @@ func TestALedgerIsStoredInWholeSeconds(t *testing.T) {
 
 func TestTheWaveOfARolloutWithoutWavesIsNotStored(t *testing.T) {
 	status := topsv1.DaemonRolloutStatus{Waves: []topsv1.WaveStatus{{Name: "first"}, {Name: "rest"}}} // from a policy that had waves
-	storeLedger(&status, rollout.Ledger{Revision: "r2", Waves: []rollout.WaveState{{Name: rollout.RestWave, Total: 3, Updated: 1, Completed: fixture.Epoch}}})
+	storeLedger(&status, rollout.Ledger{Revision: "r2", Waves: []rollout.WaveProgress{{Name: rollout.RestWave, Total: 3, Updated: 1, Completed: fixture.Epoch}}})
 	if diff := cmp.Diff(topsv1.DaemonRolloutStatus{Revision: "r2"}, status); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}

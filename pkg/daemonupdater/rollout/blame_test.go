@@ -15,16 +15,16 @@ func TestAFailedOperationBlamesTheRevisionsThatItRanFor(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		ran     []Target
-		outcome Outcome
+		failure Reason
 		blamed  []Target
 	}{
-		{"those that are still targets", driver, Broken, driver},
-		{"not those of before", []Target{{"kube-system/driver", "between"}}, Broken, nil},
-		{"nor revisions that are not known any more", nil, Broken, nil},
-		{"and none when it was dropped", driver, Dropped, nil},
+		{"those that are still targets", driver, ReasonOperationFailed, driver},
+		{"not those of before", []Target{{"kube-system/driver", "between"}}, ReasonOperationFailed, nil},
+		{"nor revisions that are not known any more", nil, ReasonOperationFailed, nil},
+		{"and none when it was dropped", driver, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n := withEnd(heavyNode("a"), tt.outcome)
+			n := withEnd(heavyNode("a"), tt.failure)
 			n.Ended[0].Targets = tt.ran
 			slot := operating(n)
 			slot.Revision = "r1" // the exporter has another target since
@@ -37,7 +37,7 @@ func TestAFailedOperationBlamesTheRevisionsThatItRanFor(t *testing.T) {
 			}
 		})
 	}
-	n := withEnd(heavyNode("a"), Broken)
+	n := withEnd(heavyNode("a"), ReasonOperationFailed)
 	if f := Plan(heavyInput(1, n).slots(operating(n))).Ledger.Failures; len(f) != 1 || !cmp.Equal(f[0].Targets, driver) {
 		t.Errorf("failures %+v of an operation of now whose revisions are not known, want those of its slot blamed", f)
 	}
@@ -67,7 +67,7 @@ func TestAFailureBlamesThePodThatTheNodeWaitedFor(t *testing.T) {
 	crashes := pair(func(n *Node) { n.Pods[0].Available, n.Pods[0].CrashLooping = false, "main" }, "kube-system/a", "kube-system/b")
 	byOperation := pair(hangs, "kube-system/a", "kube-system/b")
 	byOperation.Ledger.Slots[0].Pod, byOperation.Ledger.Slots[0].Operation = "", "op-a"
-	byOperation.Nodes[0] = withEnd(byOperation.Nodes[0], Done)
+	byOperation.Nodes[0] = withDone(byOperation.Nodes[0])
 	byOperation.Nodes[0].Ended[0].Time = epoch.Add(-time.Hour)
 	for _, tt := range []struct {
 		name   string

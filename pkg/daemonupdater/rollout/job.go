@@ -66,8 +66,10 @@ func (j *Job) awaitsGrant() bool { return j != nil && j.Ours && !j.Granted && !j
 // End is how an operation ended.
 type End struct {
 	ID string
-	// Outcome of the operation.
-	Outcome Outcome
+	// Done: every component is at its target. Failure is otherwise why the node has failed, or "" if
+	// the end says nothing about the version: the node was busy, or got another target.
+	Done    bool
+	Failure Reason
 	// Message says why.
 	Message string
 	// Time at which it ended.
@@ -84,24 +86,6 @@ func endOf(operation string, ended []End) *End {
 	}
 	return &ended[i]
 }
-
-// Outcome is how an operation ended.
-type Outcome string
-
-// Outcomes of an operation.
-const (
-	// Done: every component is at its target.
-	Done Outcome = "Done"
-	// Broken counts against the version. Lost means Broken because the node went offline.
-	Broken Outcome = "Broken"
-	Lost   Outcome = "Lost"
-	// Quarantined: the rollback was Broken too.
-	Quarantined Outcome = "Quarantined"
-	// Dropped says nothing about the version: the node was busy, or got another target.
-	Dropped Outcome = "Dropped"
-	// Stopped: a person aborted it.
-	Stopped Outcome = "Stopped"
-)
 
 // OperationChange is a command for the operation of a node.
 type OperationChange struct {

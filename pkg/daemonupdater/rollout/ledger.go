@@ -21,7 +21,7 @@ type Ledger struct {
 	Started int
 	// Waves of the policy, in order, then the rest. They belong to an upgrade limited to Limit:
 	// Settings.Only, shortened if it is long.
-	Waves []WaveState
+	Waves []WaveProgress
 	Limit string
 	// Usual is how long a node usually takes, 0 before the first one finished.
 	Usual time.Duration
@@ -140,8 +140,8 @@ type Target struct {
 	Member, Revision string
 }
 
-// WaveState is the recorded progress of a wave.
-type WaveState struct {
+// WaveProgress is the recorded progress of a wave.
+type WaveProgress struct {
 	Name string
 	// Total and Updated count its nodes, for display only.
 	Total, Updated int

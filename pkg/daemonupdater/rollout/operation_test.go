@@ -44,8 +44,15 @@ func granted(n Node) Node {
 	return withJob(n, job)
 }
 
-func withEnd(n Node, o Outcome) Node {
-	n.Ended = append(n.Ended, End{ID: "op-" + n.Name, Outcome: o, Message: "said why", Time: epoch.Add(-time.Second)})
+// withEnd returns the node with an operation that ended without being done, failed for a reason or "".
+func withEnd(n Node, failure Reason) Node {
+	n.Ended = append(n.Ended, End{ID: "op-" + n.Name, Failure: failure, Message: "said why", Time: epoch.Add(-time.Second)})
+	return n
+}
+
+func withDone(n Node) Node {
+	n = withEnd(n, "")
+	n.Ended[len(n.Ended)-1].Done = true
 	return n
 }
 
@@ -119,16 +126,16 @@ func operationCases() []operationCase {
 	later.Retry, later.RetryWhy = epoch.Add(time.Minute), "the drain took too long"
 	foreign := prepared(a)
 	foreign.Job.Ours, foreign.Job.Granted, foreign.Disturbed = false, true, true
-	held := withEnd(a, Broken)
+	held := withEnd(a, ReasonOperationFailed)
 	held.Job, held.Disturbed = &Job{ID: "op-a", Ours: true, Granted: true, Held: true}, true
 	failed := heavyInput(1, held, prepared(b))
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Reason: ReasonOperationFailed, Since: epoch}}
 	pooled := heavyInput(2, inPool(prepared(a), "x"), inPool(b, "y"), inPool(granted(c), "x"), inPool(prepared(heavyNode("d")), "x")).slots(operating(c))
 	pooled.Policy.PoolMaxUnavailable = ptr.To(intstr.FromInt32(1))
-	behind := withEnd(a, Done) // stale cache: it still has the old pod of the driver
-	again := withPod(withEnd(heavyNode("a"), Done), func(p *Pod) { p.Created = epoch })
-	done := withEnd(nodeOf("a", newHash, newHash), Done)
-	lowered := heavyInput(1, withEnd(nodeOf("a", newHash, oldHash), Done), withEnd(nodeOf("b", newHash, oldHash), Done)).slots(operating(a), operating(b))
+	behind := withDone(a) // stale cache: it still has the old pod of the driver
+	again := withPod(withDone(heavyNode("a")), func(p *Pod) { p.Created = epoch })
+	done := withDone(nodeOf("a", newHash, newHash))
+	lowered := heavyInput(1, withDone(nodeOf("a", newHash, oldHash)), withDone(nodeOf("b", newHash, oldHash))).slots(operating(a), operating(b))
 	lowered.Ledger.Slots[0].Turn, lowered.Ledger.Slots[1].Turn = 1, 2
 	stalled := jobOf("op-a")
 	stalled.Stalled = true
@@ -165,17 +172,17 @@ func operationCases() []operationCase {
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
 		{"what is outdated again since needs another operation", heavyInput(1, again).slots(operating(a)),
 			said{States: states("a", "pending/Preparing")}, []string{"a:prepare"}},
-		{"what the operation did not know is replaced after it", heavyInput(1, withEnd(nodeOf("a", newHash, oldHash), Done)).slots(operating(a)),
+		{"what the operation did not know is replaced after it", heavyInput(1, withDone(nodeOf("a", newHash, oldHash))).slots(operating(a)),
 			said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
 		{"under a limit that was lowered, one node after the other", lowered,
 			said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing", "b", "pending/Queued")}, nil},
-		{"a failed operation is a failed node", heavyInput(1, withEnd(a, Broken)).slots(operating(a)),
+		{"a failed operation is a failed node", heavyInput(1, withEnd(a, ReasonOperationFailed)).slots(operating(a)),
 			said{States: states("a", "failed/OperationFailed")}, nil},
-		{"a failed rollback is in quarantine", heavyInput(1, withEnd(a, Quarantined)).slots(operating(a)),
+		{"a failed rollback is in quarantine", heavyInput(1, withEnd(a, ReasonQuarantined)).slots(operating(a)),
 			said{States: states("a", "failed/Quarantined")}, nil},
-		{"an operation that a person ended is a failed node", heavyInput(1, withEnd(a, Stopped)).slots(operating(a)),
+		{"an operation that a person ended is a failed node", heavyInput(1, withEnd(a, ReasonOperationAborted)).slots(operating(a)),
 			said{States: states("a", "failed/OperationAborted")}, nil},
-		{"a node that an operation left unavailable goes on with another one, in its slot", heavyInput(1, broken(withEnd(heavyNode("a"), Dropped)), b).slots(operating(a)),
+		{"a node that an operation left unavailable goes on with another one, in its slot", heavyInput(1, broken(withEnd(heavyNode("a"), "")), b).slots(operating(a)),
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/Preparing")},
 			[]string{"a:grant " + fmt.Sprintf("r2-%s-%x-1", "mjuohs00", hashOf("a")), "b:prepare"}},
 		{"a node in flight that needs an operation goes on with one, in its slot", heavyInput(1, broken(heavyNode("a")), b).slots(slotOf(a, time.Minute)),
@@ -185,9 +192,9 @@ func operationCases() []operationCase {
 			said{States: states("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"a slot whose operation cannot be made, because another group was first, is given back", heavyInput(1, foreign).slots(operating(a)),
 			said{States: states("a", "pending/NodeBusy")}, nil},
-		{"a node that went offline under an operation that ended keeps its slot", heavyInput(1, offline(broken(withEnd(heavyNode("a"), Dropped))), b).slots(operating(a)),
+		{"a node that went offline under an operation that ended keeps its slot", heavyInput(1, offline(broken(withEnd(heavyNode("a"), ""))), b).slots(operating(a)),
 			said{Slots: []string{"a"}, States: states("a", "in-flight/NodeLost", "b", "pending/Preparing")}, []string{"b:prepare"}},
-		{"a node that is put off gives its slot to the next", heavyInput(1, withEnd(later, Dropped), prepared(b)).slots(operating(a)),
+		{"a node that is put off gives its slot to the next", heavyInput(1, withEnd(later, ""), prepared(b)).slots(operating(a)),
 			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/Deferred", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
 		{"a node that is kept out of service uses the budget, and is the next to be started", heavyInput(1, held, prepared(b)),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},

@@ -153,7 +153,7 @@ func (p *preview) finish(d *Decision) bool {
 		next := *node
 		next.Job, next.Disturbed = nil, false
 		if slot.Operation != "" {
-			next.Ended = append(slices.Clone(node.Ended), End{ID: slot.Operation, Outcome: Done, Time: now})
+			next.Ended = append(slices.Clone(node.Ended), End{ID: slot.Operation, Done: true, Time: now})
 		}
 		next.Pods = slices.Clone(node.Pods)
 		for j := range next.Pods {

@@ -156,7 +156,7 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	case end == nil:
 		s.retargetOperation(&slot, n)
 		s.keep(&slot)
-	case end.Outcome == Done:
+	case end.Done:
 		s.settleDone(&slot, n, end)
 	default:
 		s.settleNotDone(&slot, n, end)
@@ -172,15 +172,14 @@ func (s *settlement) retargetOperation(slot *Slot, n *fleetNode) {
 }
 
 // settleNotDone settles the slot of an operation that ended without success: its node failed
-// unless the outcome says nothing about the revisions that it ran for, or they are not the targets
+// unless the end says nothing about the revisions that it ran for, or they are not the targets
 // any more.
 func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
-	reason := failureReasons[end.Outcome]
 	ran := end.Targets
 	if len(ran) == 0 && slot.Revision == s.in.Revision {
 		ran = n.group.targetsOf(slot.Members)
 	}
-	counts := reason != "" && len(ran) > 0 && n.group.haveTargets(ran)
+	counts := end.Failure != "" && len(ran) > 0 && n.group.haveTargets(ran)
 	if !counts && s.goesOn(slot, n, end) {
 		s.keep(slot)
 		return
@@ -190,17 +189,9 @@ func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 		s.unstart(slot)
 	}
 	if counts && s.in.Settings.Strategy != daemonset.NoStrategy {
-		s.ledger.Failures = append(s.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Reason: reason, Message: end.Message,
+		s.ledger.Failures = append(s.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Reason: end.Failure, Message: end.Message,
 			Since: s.in.Now, Requested: n.Requested, Targets: ran})
 	}
-}
-
-// failureReasons are the reasons for the outcomes that fail the node.
-var failureReasons = map[Outcome]Reason{
-	Broken:      ReasonOperationFailed,
-	Lost:        ReasonNodeLost,
-	Quarantined: ReasonQuarantined,
-	Stopped:     ReasonOperationAborted,
 }
 
 // settleDone settles the slot of an operation that is done. Pods of components that the operation

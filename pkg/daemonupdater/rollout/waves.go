@@ -24,7 +24,7 @@ func followWaves(d *draft) waveProgress {
 		names = append(names, d.in.Policy.Waves[i].Name)
 	}
 	names = append(names, RestWave)
-	d.ledger.Waves, d.ledger.Limit = make([]WaveState, len(names)), remembered(d.in.Settings.Only)
+	d.ledger.Waves, d.ledger.Limit = make([]WaveProgress, len(names)), remembered(d.in.Settings.Only)
 	unfinished := unfinishedInWaves(d.fleet)
 	updated, passed := 0, true
 	for i := range d.ledger.Waves {

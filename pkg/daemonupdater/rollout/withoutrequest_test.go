@@ -73,7 +73,7 @@ func TestUnderOTAAnIdleNodeIsRestartedWithoutARequest(t *testing.T) {
 		{"so is one that failed", failed, said{States: statesOf("a", "failed/OperationFailed")}, nil},
 		{"and one that a limited upgrade leaves out", leftOut, said{States: statesOf("a", waits)}, nil},
 		{"an operation at work goes on", ota(1, atWork).slots(operating(a())), said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
-		{"one that was put off gives the slot back", ota(1, withEnd(a(), Dropped)).slots(operating(a())), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
+		{"one that was put off gives the slot back", ota(1, withEnd(a(), "")).slots(operating(a())), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := Plan(test.in)

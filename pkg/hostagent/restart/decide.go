@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
@@ -78,13 +79,13 @@ type Facts struct {
 // Decision with its reason.
 type Decision struct {
 	Step    Step
-	State   task.State
+	State   topsv1.HostTaskState
 	Reason  task.Reason
 	Message string
 }
 
 func failed(s Step, reason task.Reason, format string, arguments ...any) Decision {
-	return Decision{s, task.Failed, reason, fmt.Sprintf(format, arguments...)}
+	return Decision{s, topsv1.HostTaskFailed, reason, fmt.Sprintf(format, arguments...)}
 }
 
 // Decide returns the next step. The state of a restart is read from the daemon, not
@@ -100,12 +101,12 @@ func Decide(f Facts) Decision {
 func notBegun(f Facts) Decision {
 	switch {
 	case f.EngineErr != nil:
-		return Decision{Report, task.Running, task.ReasonNoEngine, f.EngineErr.Error()} // it may be restarting
+		return Decision{Report, topsv1.HostTaskRunning, task.ReasonNoEngine, f.EngineErr.Error()} // it may be restarting
 	case f.StatusErr == nil && f.Runtime.Default == f.Want.DefaultRuntime:
-		return Decision{Report, task.Done, task.ReasonAlreadyDefault,
+		return Decision{Report, topsv1.HostTaskDone, task.ReasonAlreadyDefault,
 			fmt.Sprintf("%s default runtime is %s, need not restart", f.Runtime.Engine, f.Runtime.Default)}
 	case f.Fresh && f.Configured != f.Want.DefaultRuntime:
-		return Decision{Report, task.Running, task.ReasonNotConfigured,
+		return Decision{Report, topsv1.HostTaskRunning, task.ReasonNotConfigured,
 			fmt.Sprintf("waiting until %s names %s as default runtime of %s", f.Config, f.Want.DefaultRuntime, f.Runtime.Engine)}
 	case f.Named && f.Configured != f.Want.DefaultRuntime:
 		return failed(Report, task.ReasonNotConfigured, "the configuration of %s on disk names %s as default runtime, not %s: a restart would not change it",
@@ -115,9 +116,9 @@ func notBegun(f Facts) Decision {
 	case !f.CanRestart:
 		return failed(Report, task.ReasonNoServiceManager, "this host has no systemd, and no restart command is set for %s", f.Runtime.Engine)
 	case f.InstanceErr != nil:
-		return Decision{Report, task.Running, task.ReasonInstanceUnknown, fmt.Sprintf("cannot determine the process of %s: %v", f.Runtime.Engine, f.InstanceErr)}
+		return Decision{Report, topsv1.HostTaskRunning, task.ReasonInstanceUnknown, fmt.Sprintf("cannot determine the process of %s: %v", f.Runtime.Engine, f.InstanceErr)}
 	}
-	return Decision{Begin, task.Running, task.ReasonInProgress, fmt.Sprintf("restarting %s for default runtime %s", f.Runtime.Engine, f.Want.DefaultRuntime)}
+	return Decision{Begin, topsv1.HostTaskRunning, task.ReasonInProgress, fmt.Sprintf("restarting %s for default runtime %s", f.Runtime.Engine, f.Want.DefaultRuntime)}
 }
 
 // leftToAdministrator says what to run on the node, and what that stops.
@@ -126,7 +127,7 @@ func leftToAdministrator(f Facts) Decision {
 	if f.Runtime.RestartStopsContainers {
 		stops, then = " (this stops all containers of the node)", ""
 	}
-	return Decision{Report, task.Waiting, task.ReasonLeftToAdministrator,
+	return Decision{Report, topsv1.HostTaskWaiting, task.ReasonLeftToAdministrator,
 		fmt.Sprintf("%s must be restarted for default runtime %s, and this is left to the administrator (--restart-runtime=false): run on the node%s: %s%s",
 			f.Runtime.Engine, f.Want.DefaultRuntime, stops, f.Command, then)}
 }
@@ -154,7 +155,7 @@ func restarted(f Facts) Decision {
 	case f.OwnGone != nil:
 		return unlessExpired(f, task.ReasonNotBack, f.OwnGone)
 	}
-	return Decision{Finish, task.Done, task.ReasonRestarted, fmt.Sprintf("%s was restarted, its default runtime is %s", f.Runtime.Engine, f.Runtime.Default)}
+	return Decision{Finish, topsv1.HostTaskDone, task.ReasonRestarted, fmt.Sprintf("%s was restarted, its default runtime is %s", f.Runtime.Engine, f.Runtime.Default)}
 }
 
 // notRestarted decides when the daemon is the same instance as before, or not running.
@@ -163,7 +164,7 @@ func notRestarted(f Facts) Decision {
 	same := f.Runtime.Instance != NotRunning
 	switch {
 	case same && f.StatusErr == nil && f.Runtime.Default == f.Want.DefaultRuntime:
-		return Decision{Finish, task.Done, task.ReasonAlreadyDefault, fmt.Sprintf("%s default runtime has become %s without a restart", f.Runtime.Engine, f.Runtime.Default)}
+		return Decision{Finish, topsv1.HostTaskDone, task.ReasonAlreadyDefault, fmt.Sprintf("%s default runtime has become %s without a restart", f.Runtime.Engine, f.Runtime.Default)}
 	case same && b.Refused != "":
 		return failed(Finish, task.ReasonRestartFailed, "%s", b.Refused)
 	case f.Expired && same:
@@ -186,7 +187,7 @@ func notBack(f Facts) Decision {
 	d := failed(Finish, task.ReasonNotBack, "%s does not answer%s: its log on the node says why; repair %s there, and run: %s",
 		f.Runtime.Engine, because(f), f.Config, f.Command)
 	if !f.Expired {
-		d.Step, d.State = Wait, task.Running
+		d.Step, d.State = Wait, topsv1.HostTaskRunning
 	}
 	return d
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
@@ -29,53 +30,53 @@ func TestDecide(t *testing.T) {
 	same := func(*Facts) {}
 	type want struct {
 		Step   Step
-		State  task.State
+		State  topsv1.HostTaskState
 		Reason task.Reason
 	}
 	tests := map[string]struct {
 		in   Facts
 		want want
 	}{
-		"asks when the default is another one": {fresh(same), want{Begin, task.Running, task.ReasonInProgress}},
+		"asks when the default is another one": {fresh(same), want{Begin, topsv1.HostTaskRunning, task.ReasonInProgress}},
 		"skips when the running daemon has the wanted default": {fresh(func(s *Facts) { s.Runtime.Default = "enflame" }),
-			want{Report, task.Done, task.ReasonAlreadyDefault}},
+			want{Report, topsv1.HostTaskDone, task.ReasonAlreadyDefault}},
 		"skips even when the files say otherwise": {fresh(func(s *Facts) { s.Runtime.Default, s.Configured = "enflame", "runc" }),
-			want{Report, task.Done, task.ReasonAlreadyDefault}},
+			want{Report, topsv1.HostTaskDone, task.ReasonAlreadyDefault}},
 		"leaves it to the administrator": {fresh(func(s *Facts) { s.Want.Allowed = false }),
-			want{Report, task.Waiting, task.ReasonLeftToAdministrator}},
+			want{Report, topsv1.HostTaskWaiting, task.ReasonLeftToAdministrator}},
 		"does not restart for a configuration that is not there": {fresh(func(s *Facts) { s.Configured = "runc" }),
-			want{Report, task.Failed, task.ReasonNotConfigured}},
+			want{Report, topsv1.HostTaskFailed, task.ReasonNotConfigured}},
 		"waits for the toolkit to configure it": {fresh(func(s *Facts) { s.Configured, s.Fresh = "runc", true }),
-			want{Report, task.Running, task.ReasonNotConfigured}},
+			want{Report, topsv1.HostTaskRunning, task.ReasonNotConfigured}},
 		"waits for the toolkit to name it": {fresh(func(s *Facts) { s.Configured, s.Named, s.Fresh = "", false, true }),
-			want{Report, task.Running, task.ReasonNotConfigured}},
-		"does not wait when it is configured": {fresh(func(s *Facts) { s.Fresh = true }), want{Begin, task.Running, task.ReasonInProgress}},
+			want{Report, topsv1.HostTaskRunning, task.ReasonNotConfigured}},
+		"does not wait when it is configured": {fresh(func(s *Facts) { s.Fresh = true }), want{Begin, topsv1.HostTaskRunning, task.ReasonInProgress}},
 		"restarts when the files do not say": {fresh(func(s *Facts) { s.Configured, s.Named = "", false }),
-			want{Begin, task.Running, task.ReasonInProgress}},
+			want{Begin, topsv1.HostTaskRunning, task.ReasonInProgress}},
 		"begins nothing it could not tell from nothing": {fresh(func(s *Facts) { s.InstanceErr = gone }),
-			want{Report, task.Running, task.ReasonInstanceUnknown}},
-		"needs a service manager":            {fresh(func(s *Facts) { s.CanRestart = false }), want{Report, task.Failed, task.ReasonNoServiceManager}},
-		"waits for an engine":                {fresh(func(s *Facts) { s.EngineErr = gone }), want{Report, task.Running, task.ReasonNoEngine}},
-		"starts a daemon that does not run":  {fresh(func(s *Facts) { s.Runtime.Instance, s.StatusErr = NotRunning, gone }), want{Begin, task.Running, task.ReasonInProgress}},
+			want{Report, topsv1.HostTaskRunning, task.ReasonInstanceUnknown}},
+		"needs a service manager":            {fresh(func(s *Facts) { s.CanRestart = false }), want{Report, topsv1.HostTaskFailed, task.ReasonNoServiceManager}},
+		"waits for an engine":                {fresh(func(s *Facts) { s.EngineErr = gone }), want{Report, topsv1.HostTaskRunning, task.ReasonNoEngine}},
+		"starts a daemon that does not run":  {fresh(func(s *Facts) { s.Runtime.Instance, s.StatusErr = NotRunning, gone }), want{Begin, topsv1.HostTaskRunning, task.ReasonInProgress}},
 		"asks after the request is recorded": {after(func(s *Facts) { s.Begun.Attempts = 0 }), want{Step: Attempt}},
 
 		"is done by facts when it comes back": {after(func(s *Facts) { s.Runtime.Instance, s.Runtime.Default = "boot/2/9", "enflame" }),
-			want{Finish, task.Done, task.ReasonRestarted}},
+			want{Finish, topsv1.HostTaskDone, task.ReasonRestarted}},
 		"is done after a reboot": {after(func(s *Facts) { s.Runtime.Instance, s.Runtime.Default = "other/1/1", "enflame" }),
-			want{Finish, task.Done, task.ReasonRestarted}},
+			want{Finish, topsv1.HostTaskDone, task.ReasonRestarted}},
 		"is done even past the deadline": {after(func(s *Facts) { s.Runtime.Instance, s.Runtime.Default, s.Expired = "boot/2/9", "enflame", true }),
-			want{Finish, task.Done, task.ReasonRestarted}},
+			want{Finish, topsv1.HostTaskDone, task.ReasonRestarted}},
 		"never restarts a second time for a wrong default": {after(func(s *Facts) { s.Runtime.Instance = "boot/2/9" }),
-			want{Finish, task.Failed, task.ReasonWrongDefault}},
+			want{Finish, topsv1.HostTaskFailed, task.ReasonWrongDefault}},
 		"waits for the socket of the new daemon": {after(func(s *Facts) { s.Runtime.Instance, s.StatusErr = "boot/2/9", gone }), want{Step: Wait}},
 		"fails when the new daemon does not answer in time": {after(func(s *Facts) { s.Runtime.Instance, s.StatusErr, s.Expired = "boot/2/9", gone, true }),
-			want{Finish, task.Failed, task.ReasonNotBack}},
+			want{Finish, topsv1.HostTaskFailed, task.ReasonNotBack}},
 		"waits for its own container": {after(func(s *Facts) {
 			s.Runtime.Instance, s.Runtime.Default, s.OwnGone = "boot/2/9", "enflame", gone
 		}), want{Step: Wait}},
 		"fails when its own container stays away": {after(func(s *Facts) {
 			s.Runtime.Instance, s.Runtime.Default, s.OwnGone, s.Expired = "boot/2/9", "enflame", gone, true
-		}), want{Finish, task.Failed, task.ReasonNotBack}},
+		}), want{Finish, topsv1.HostTaskFailed, task.ReasonNotBack}},
 
 		"waits a while for a restart that was handed over": {after(same), want{Step: Wait}},
 		"asks again when nothing came of it":               {after(func(s *Facts) { s.Settled = true }), want{Step: Attempt}},
@@ -84,20 +85,20 @@ func TestDecide(t *testing.T) {
 		"asks the first time all the same, to hear why":    {after(func(s *Facts) { s.Begun.Attempts, s.BusyErr = 0, gone }), want{Step: Attempt}},
 		"does not ask again after an answer":               {after(func(s *Facts) { s.Settled, s.Begun.Answered = true, true }), want{Step: Wait}},
 		"does not ask for ever":                            {after(func(s *Facts) { s.Settled, s.Begun.Attempts = true, maxAttempts }), want{Step: Wait}},
-		"asks nothing past the deadline":                   {after(func(s *Facts) { s.Settled, s.Expired = true, true }), want{Finish, task.Failed, task.ReasonNotRestarted}},
+		"asks nothing past the deadline":                   {after(func(s *Facts) { s.Settled, s.Expired = true, true }), want{Finish, topsv1.HostTaskFailed, task.ReasonNotRestarted}},
 		"waits while it cannot tell the instance":          {after(func(s *Facts) { s.InstanceErr, s.Settled = gone, true }), want{Step: Wait}},
-		"fails at the deadline without knowing":            {after(func(s *Facts) { s.InstanceErr, s.Expired = gone, true }), want{Finish, task.Failed, task.ReasonInstanceUnknown}},
-		"fails at once when it was refused without effect": {after(func(s *Facts) { s.Begun.Refused = "exit status 1" }), want{Finish, task.Failed, task.ReasonRestartFailed}},
+		"fails at the deadline without knowing":            {after(func(s *Facts) { s.InstanceErr, s.Expired = gone, true }), want{Finish, topsv1.HostTaskFailed, task.ReasonInstanceUnknown}},
+		"fails at once when it was refused without effect": {after(func(s *Facts) { s.Begun.Refused = "exit status 1" }), want{Finish, topsv1.HostTaskFailed, task.ReasonRestartFailed}},
 		"tells what to do for a daemon that did not come back, and waits": {after(func(s *Facts) {
 			s.Runtime.Instance, s.Begun.Refused, s.Begun.Answered = NotRunning, "exit status 1", true
 		}),
-			want{Wait, task.Running, task.ReasonNotBack}},
+			want{Wait, topsv1.HostTaskRunning, task.ReasonNotBack}},
 		"tells the same of one that is begun anew and ends again": {after(func(s *Facts) {
 			s.Runtime.Instance, s.StatusErr, s.Begun.Refused, s.Begun.Answered = "boot/2/9", gone, "exit status 1", true
-		}), want{Wait, task.Running, task.ReasonNotBack}},
+		}), want{Wait, topsv1.HostTaskRunning, task.ReasonNotBack}},
 		"waits for a daemon that is said to be restarted":   {after(func(s *Facts) { s.Runtime.Instance, s.Begun.Answered = NotRunning, true }), want{Step: Wait}},
-		"fails when the daemon does not come up":            {after(func(s *Facts) { s.Runtime.Instance, s.Expired = NotRunning, true }), want{Finish, task.Failed, task.ReasonNotBack}},
-		"is done when the daemon took the new default live": {after(func(s *Facts) { s.Runtime.Default = "enflame" }), want{Finish, task.Done, task.ReasonAlreadyDefault}},
+		"fails when the daemon does not come up":            {after(func(s *Facts) { s.Runtime.Instance, s.Expired = NotRunning, true }), want{Finish, topsv1.HostTaskFailed, task.ReasonNotBack}},
+		"is done when the daemon took the new default live": {after(func(s *Facts) { s.Runtime.Default = "enflame" }), want{Finish, topsv1.HostTaskDone, task.ReasonAlreadyDefault}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 func TestSuperfluousRecordsAreTheOldestThatEnded(t *testing.T) {
 	noon := time.Date(2023, 5, 24, 12, 0, 0, 0, time.UTC)
 	records := map[string]Record{}
-	for i, state := range []State{Done, Running, Failed, Running, Done} {
+	for i, state := range []topsv1.HostTaskState{topsv1.HostTaskDone, topsv1.HostTaskRunning, topsv1.HostTaskFailed, topsv1.HostTaskRunning, topsv1.HostTaskDone} {
 		at := noon.Add(time.Duration(i) * time.Second)
 		r := Record{Result: Result{ID: fmt.Sprint("op-", i), Task: "a_b", State: state, Started: at}}
-		if state != Running {
+		if state != topsv1.HostTaskRunning {
 			r.Result.Finished = at
 		}
 		if i == 1 {

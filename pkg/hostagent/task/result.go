@@ -4,23 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
-
-// State of a task.
-type State string
-
-// States of a task. Done and Failed end an attempt.
-const (
-	// Running: not known to have ended; Execute continues it, or retries.
-	Running State = "Running"
-	// Waiting: a person must act; Execute checks again.
-	Waiting State = "Waiting"
-	Done    State = "Done"
-	Failed  State = "Failed"
-)
-
-// Final reports whether an attempt has ended in this state.
-func (s State) Final() bool { return s == Done || s == Failed }
 
 // Reason of a state: a closed list.
 type Reason string
@@ -28,14 +14,14 @@ type Reason string
 // Reasons.
 const (
 	// ReasonInProgress: it has begun; nothing later is recorded.
-	ReasonInProgress Reason = "InProgress"
+	ReasonInProgress Reason = topsv1.ReasonInProgress
 	// ReasonAlreadyDefault: the running daemon has the wanted default runtime, so
 	// nothing is restarted (contract statement 86).
 	ReasonAlreadyDefault Reason = "AlreadyDefault"
 	// ReasonRestarted: the daemon is a new instance and has the wanted default runtime.
-	ReasonRestarted Reason = "Restarted"
+	ReasonRestarted Reason = topsv1.ReasonRestarted
 	// ReasonLeftToAdministrator: a restart is needed but not allowed.
-	ReasonLeftToAdministrator Reason = "LeftToAdministrator"
+	ReasonLeftToAdministrator Reason = topsv1.ReasonLeftToAdministrator
 	// ReasonNoEngine: neither docker nor containerd responds: a pull fails, a restart waits.
 	ReasonNoEngine Reason = "NoEngine"
 	// ReasonInstanceUnknown: the daemon's process is unknown, so that a restart could not be
@@ -47,7 +33,7 @@ const (
 	// ReasonNoServiceManager: there is neither systemd nor a restart command.
 	ReasonNoServiceManager Reason = "NoServiceManager"
 	// ReasonRestartFailed: the service manager or the command failed.
-	ReasonRestartFailed Reason = "RestartFailed"
+	ReasonRestartFailed Reason = topsv1.ReasonRestartFailed
 	// ReasonWrongDefault: the daemon was restarted, with another default runtime.
 	ReasonWrongDefault Reason = "WrongDefault"
 	// ReasonNotBack: the daemon, or the agent's own container, was not back by the deadline;
@@ -70,7 +56,7 @@ const (
 	// ReasonPullTimedOut: the pull did not end in time.
 	ReasonPullTimedOut Reason = "PullTimedOut"
 	// ReasonWithdrawn: it was ended because it was no longer requested.
-	ReasonWithdrawn Reason = "Withdrawn"
+	ReasonWithdrawn Reason = topsv1.ReasonWithdrawn
 
 	// ReasonRead: the facts were read. The caller interprets them.
 	ReasonRead Reason = "Read"
@@ -80,10 +66,12 @@ const (
 type Result struct {
 	ID   string `json:"id"`
 	Task string `json:"task"`
-	// State, with a reason from the closed list and a message for people.
-	State   State  `json:"state"`
-	Reason  Reason `json:"reason"`
-	Message string `json:"message,omitempty"`
+	// State, with a reason from the closed list and a message for people. A task that is Running is
+	// not known to have ended: Execute continues it, or retries. Waiting: a person must act; Execute
+	// checks again.
+	State   topsv1.HostTaskState `json:"state"`
+	Reason  Reason               `json:"reason"`
+	Message string               `json:"message,omitempty"`
 	// Attempt is that of the last executed Request.
 	Attempt int `json:"attempt,omitempty"`
 	// Since is that of the first Request.

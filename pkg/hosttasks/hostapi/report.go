@@ -136,7 +136,7 @@ func ResultsOf(node string, recorded []task.Result, current []string) []topsv1.H
 func ResultOf(node string, r task.Result) topsv1.HostTaskResult {
 	result := topsv1.HostTaskResult{
 		Operation: r.ID, Task: node + "_" + r.Task, Attempt: int32(r.Attempt),
-		State: topsv1.HostTaskState(r.State), Reason: message.Short(string(r.Reason), maxReason), Message: message.Short(r.Message, maxMessage),
+		State: r.State, Reason: message.Short(string(r.Reason), maxReason), Message: message.Short(r.Message, maxMessage),
 	}
 	if !r.Started.IsZero() {
 		result.StartTime = ptr.To(metav1.NewTime(r.Started))

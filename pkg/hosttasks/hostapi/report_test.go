@@ -71,7 +71,7 @@ func TestResultsOf(t *testing.T) {
 	var recorded []task.Result
 	for i := range 7 {
 		for _, name := range []string{"driver_prepull", "node_restart-runtime"} {
-			recorded = append(recorded, task.Result{ID: fmt.Sprint("op-", i), Task: name, Attempt: i, State: task.Done,
+			recorded = append(recorded, task.Result{ID: fmt.Sprint("op-", i), Task: name, Attempt: i, State: topsv1.HostTaskDone,
 				Reason: task.ReasonRead, Started: noon.Add(time.Duration(i) * time.Hour)})
 		}
 	}
@@ -101,10 +101,10 @@ func TestResultsOf(t *testing.T) {
 }
 
 func TestWhatWasRefusedIsShownInPlaceOfWhatIsRecorded(t *testing.T) {
-	recorded := []task.Result{{ID: "a", Task: "x_y", State: task.Done}, {ID: "b", Task: "x_y", State: task.Done}}
-	refused := map[string]task.Result{"b_x_y": {ID: "b", Task: "x_y", State: task.Failed}}
+	recorded := []task.Result{{ID: "a", Task: "x_y", State: topsv1.HostTaskDone}, {ID: "b", Task: "x_y", State: topsv1.HostTaskDone}}
+	refused := map[string]task.Result{"b_x_y": {ID: "b", Task: "x_y", State: topsv1.HostTaskFailed}}
 	got := WithRefused(recorded, refused)
-	if len(got) != 2 || got[0].State != task.Done || got[1].State != task.Failed || recorded[1].State != task.Done {
+	if len(got) != 2 || got[0].State != topsv1.HostTaskDone || got[1].State != topsv1.HostTaskFailed || recorded[1].State != topsv1.HostTaskDone {
 		t.Errorf("results %+v of %+v", got, recorded)
 	}
 }

@@ -92,7 +92,7 @@ func (t Task) Answered(r task.Result) bool { return r.State.Final() && r.Attempt
 // Refused returns the result of a task that the executor refused. It is not final when a
 // retry may succeed.
 func (t Task) Refused(err error) task.Result {
-	r := task.Result{ID: t.Operation.ID, Task: t.Name(), Attempt: t.Attempt, State: task.Failed, Message: err.Error()}
+	r := task.Result{ID: t.Operation.ID, Task: t.Name(), Attempt: t.Attempt, State: topsv1.HostTaskFailed, Message: err.Error()}
 	switch {
 	case errors.Is(err, task.ErrInvalid):
 		r.Reason = "Invalid"
@@ -101,11 +101,11 @@ func (t Task) Refused(err error) task.Result {
 	case errors.Is(err, task.ErrLost):
 		r.Reason = "RecordLost"
 	case errors.Is(err, task.ErrBusy):
-		r.State, r.Reason = task.Running, "Busy"
+		r.State, r.Reason = topsv1.HostTaskRunning, "Busy"
 	case errors.Is(err, task.ErrNotRecorded):
-		r.State, r.Reason = task.Running, "NotRecorded"
+		r.State, r.Reason = topsv1.HostTaskRunning, "NotRecorded"
 	default:
-		r.State, r.Reason = task.Running, "Error"
+		r.State, r.Reason = topsv1.HostTaskRunning, "Error"
 	}
 	return r
 }

@@ -92,13 +92,13 @@ func TestARestartIsAllowedByTheFlag(t *testing.T) {
 func TestAnAttemptIsAnsweredOnce(t *testing.T) {
 	a := TasksOf(asking("node-a_driver_prepull"))[0]
 	for _, test := range []struct {
-		state   task.State
+		state   topsv1.HostTaskState
 		attempt int
 		want    bool
 	}{
-		{task.Done, 2, true}, {task.Failed, 2, true}, {task.Done, 3, true},
-		{task.Done, 1, false}, {task.Failed, 1, false},
-		{task.Running, 2, false}, {task.Waiting, 2, false},
+		{topsv1.HostTaskDone, 2, true}, {topsv1.HostTaskFailed, 2, true}, {topsv1.HostTaskDone, 3, true},
+		{topsv1.HostTaskDone, 1, false}, {topsv1.HostTaskFailed, 1, false},
+		{topsv1.HostTaskRunning, 2, false}, {topsv1.HostTaskWaiting, 2, false},
 	} {
 		if got := a.Answered(task.Result{State: test.state, Attempt: test.attempt}); got != test.want {
 			t.Errorf("%s of attempt %d answers attempt 2: %t", test.state, test.attempt, got)
@@ -115,13 +115,13 @@ func TestAnOperationThatIsOlderThanTheLastOneIsIgnored(t *testing.T) {
 		last task.Result
 		want bool
 	}{
-		"after one that began before":               {task.Result{ID: "last", State: task.Done, Since: noon.Add(-time.Hour)}, false},
-		"before one that is done":                   {task.Result{ID: "last", State: task.Done, Since: noon.Add(time.Hour)}, true},
-		"before one that failed":                    {task.Result{ID: "last", State: task.Failed, Since: noon.Add(time.Hour)}, true},
-		"before one of which nothing has ended":     {task.Result{ID: "last", State: task.Running, Since: noon.Add(time.Hour)}, false},
-		"by as much as two clocks may differ":       {task.Result{ID: "last", State: task.Done, Since: noon.Add(clockSkew)}, false},
-		"the same one, granted later":               {task.Result{ID: "op", State: task.Done, Since: noon.Add(time.Hour)}, false},
-		"after one of which the begin is not known": {task.Result{ID: "last", State: task.Done}, false},
+		"after one that began before":               {task.Result{ID: "last", State: topsv1.HostTaskDone, Since: noon.Add(-time.Hour)}, false},
+		"before one that is done":                   {task.Result{ID: "last", State: topsv1.HostTaskDone, Since: noon.Add(time.Hour)}, true},
+		"before one that failed":                    {task.Result{ID: "last", State: topsv1.HostTaskFailed, Since: noon.Add(time.Hour)}, true},
+		"before one of which nothing has ended":     {task.Result{ID: "last", State: topsv1.HostTaskRunning, Since: noon.Add(time.Hour)}, false},
+		"by as much as two clocks may differ":       {task.Result{ID: "last", State: topsv1.HostTaskDone, Since: noon.Add(clockSkew)}, false},
+		"the same one, granted later":               {task.Result{ID: "op", State: topsv1.HostTaskDone, Since: noon.Add(time.Hour)}, false},
+		"after one of which the begin is not known": {task.Result{ID: "last", State: topsv1.HostTaskDone}, false},
 	} {
 		if got := a.Outdated([]task.Result{test.last}); got != test.want {
 			t.Errorf("an operation %s: ignored %t, want %t", name, got, test.want)
@@ -134,9 +134,9 @@ func TestAnOperationThatIsOlderThanTheLastOneIsIgnored(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	a := TasksOf(asking("node-a_node_restart-runtime"))[0]
-	for err, want := range map[error]task.State{
-		task.ErrInvalid: task.Failed, task.ErrConflict: task.Failed, task.ErrLost: task.Failed,
-		task.ErrBusy: task.Running, task.ErrNotRecorded: task.Running, errors.New("other"): task.Running,
+	for err, want := range map[error]topsv1.HostTaskState{
+		task.ErrInvalid: topsv1.HostTaskFailed, task.ErrConflict: topsv1.HostTaskFailed, task.ErrLost: topsv1.HostTaskFailed,
+		task.ErrBusy: topsv1.HostTaskRunning, task.ErrNotRecorded: topsv1.HostTaskRunning, errors.New("other"): topsv1.HostTaskRunning,
 	} {
 		got := a.Refused(err)
 		if got.State != want || got.Reason == "" || got.Message != err.Error() || got.Attempt != 2 || got.ID != "op" || got.Task != "node_restart-runtime" {

@@ -75,7 +75,7 @@ func TestARuntimeThatIsSetBackIsReported(t *testing.T) {
 
 // The history tells whether the engine was restarted.
 func TestARestartIsRecorded(t *testing.T) {
-	for _, reason := range []string{reasonRestarted, "AlreadyDefault"} {
+	for _, reason := range []string{topsv1.ReasonRestarted, "AlreadyDefault"} {
 		f := afterRestart(t)
 		f.Host.Results[len(f.Host.Results)-1].Reason = reason
 		f.Wanted.Abort = true
@@ -84,7 +84,7 @@ func TestARestartIsRecorded(t *testing.T) {
 			f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
 			pod(f, "toolkit").ResourceVersion = "100000"
 		}
-		if h := f.Record.History; len(h) != 1 || h[0].Restarted != (reason == reasonRestarted) {
+		if h := f.Record.History; len(h) != 1 || h[0].Restarted != (reason == topsv1.ReasonRestarted) {
 			t.Errorf("%s: history %+v", reason, h)
 		}
 	}

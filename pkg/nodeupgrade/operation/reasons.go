@@ -5,7 +5,7 @@ import topsv1 "github.com/topsops/gcu-operator/api/v1"
 // Reasons of an operation and its tasks: a closed list.
 const (
 	// ReasonInProgress: nothing blocks it.
-	ReasonInProgress = "InProgress"
+	ReasonInProgress = topsv1.ReasonInProgress
 	// ReasonAwaitingSlot: it is prepared and not granted yet.
 	ReasonAwaitingSlot = "AwaitingSlot"
 	// ReasonBadOperation: the operation is invalid; nothing was touched.
@@ -50,7 +50,7 @@ const (
 	// ReasonCrashLoop: a new pod is crash-looping.
 	ReasonCrashLoop = "CrashLoop"
 	// ReasonRestartFailed: the runtime was not restarted, or without the wanted result.
-	ReasonRestartFailed = "RestartFailed"
+	ReasonRestartFailed = topsv1.ReasonRestartFailed
 	// ReasonLeftToAdministrator: the agent is not allowed to restart the runtime.
 	ReasonLeftToAdministrator = topsv1.ReasonLeftToAdministrator
 	// ReasonVerifyFailed: evidence was still missing at the deadline.

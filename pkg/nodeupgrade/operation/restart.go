@@ -63,7 +63,7 @@ func startedBefore(s *snapshot, t upgradeplan.Task) []*Member {
 
 // tellsRestart reports whether the agent restarted the engine.
 func tellsRestart(result *topsv1.HostTaskResult) bool {
-	return succeeded(result) && result.Reason == reasonRestarted
+	return succeeded(result) && result.Reason == topsv1.ReasonRestarted
 }
 
 // restartedEngine is tellsRestart for any task of the operation.
@@ -90,9 +90,6 @@ func (restart) deadline(s *snapshot, why verdict) deadline {
 	}
 	return deadline{s.limits.restart, s.blame(), ReasonRestartFailed}
 }
-
-// reasonRestarted is the reason with which a node agent reports that it restarted the engine.
-const reasonRestarted = "Restarted"
 
 // runtimeLacks describes what is wrong with the default runtime, "" when nothing.
 func runtimeLacks(s *snapshot) string {

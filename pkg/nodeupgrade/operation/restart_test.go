@@ -25,7 +25,7 @@ func afterRestart(t *testing.T) *Facts {
 		f.Members[i].Pod.Started = f.Now.Add(-10 * time.Second)
 	}
 	f.Host.Results = append(f.Host.Results, topsv1.HostTaskResult{Operation: "op", Task: theNode + "_node_restart-runtime", Attempt: 1,
-		State: topsv1.HostTaskDone, Reason: reasonRestarted, EndTime: &end})
+		State: topsv1.HostTaskDone, Reason: topsv1.ReasonRestarted, EndTime: &end})
 	return &f
 }
 

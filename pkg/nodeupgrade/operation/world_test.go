@@ -325,7 +325,7 @@ func (w *world) agent(dies func() bool) {
 		case upgradeplan.ActionPrepull, upgradeplan.ActionVerify, upgradeplan.ActionRestartRuntime:
 			end, reason := metav1.NewTime(w.now), "Done"
 			if t.Action == upgradeplan.ActionRestartRuntime && w.host.restarts[op] > 0 {
-				reason = reasonRestarted
+				reason = topsv1.ReasonRestarted
 			}
 			w.result(topsv1.HostTaskResult{Operation: op, Task: asked.Name, Attempt: asked.Attempts, State: topsv1.HostTaskDone, Reason: reason, EndTime: &end})
 		}
