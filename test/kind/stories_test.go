@@ -113,8 +113,10 @@ func (s *stage) resource() {
 	}
 	s.kubectl("apply", "-f", "examples/gcu-resource.yaml")
 	s.t.Cleanup(func() { s.kubectl("delete", "gr", "--all", "--ignore-not-found", "--wait=true") }) // also when the story fails
-	s.kubectl("annotate", "gr", grName, topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate")
+	s.kubectl("annotate", "gr", grName, topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable+"=100%")
 	s.kubectl("wait", "gr/"+grName, "--for=jsonpath={.status.readyResource}=5/5", "--timeout=10m")
+	s.kubectl("wait", "dro/"+grName, "--namespace="+system, "--for=condition=Complete", "--timeout=10m") // a node that goes offline in an operation keeps its slot
+	s.kubectl("annotate", "--overwrite", "gr", grName, topsv1.AnnotationMaxUnavailable+"=1")
 	image := s.podsOf(system, nameLabel, exporterSet)[0].Spec.Containers[0].Image
 	next := strings.TrimSuffix(image, "latest") + "2.0.0"
 

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+)
+
+func dashboardCommand(c *cli) *cobra.Command {
+	var port uint16
+	command := &cobra.Command{
+		Use:   "dashboard",
+		Short: "Serves the fleet on one page, on this machine",
+		Long: `Serves a page with the state of all grs: the nodes by zone, what waits for what and what
+to do, the waves, and for each node its tasks, requests and events. It is updated while
+the cluster changes. Buttons do what kubectl gcu pause, resume, approve, rollback, hold,
+release and task retry do, after asking; those that you may not use are not shown.
+
+It listens on 127.0.0.1 only, works with your kubeconfig, and needs the address that it
+prints, which has a token. Ctrl-C ends it. It requires list and watch on what it shows.`,
+		Example: `  # Serve it, and open the printed address in a browser
+  kubectl gcu dashboard
+
+  # On a fixed port, for example to forward it with ssh
+  kubectl gcu dashboard --port 8090`,
+		Args: cobra.NoArgs,
+		RunE: c.onCluster(func(ctx context.Context, cl *cluster, _ []string) error {
+			return serveDashboard(ctx, c.terminal, cl, port)
+		}),
+	}
+	command.Flags().Uint16Var(&port, "port", 0, "port on 127.0.0.1; 0: any that is free")
+	return command
+}
+
+func serveDashboard(ctx context.Context, out terminal, cl *cluster, port uint16) error {
+	source, err := newSource(ctx, cl)
+	if err != nil {
+		return err
+	}
+	bound := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", bound.String())
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	page := dashboard.New(source, bound.Addr())
+	go page.Run(ctx)
+	server := &http.Server{Handler: page.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	out.say("http://%s%s", listener.Addr(), page.Path())
+	out.say("open this address in a browser on this machine; Ctrl-C ends it")
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the page: %w", err)
+	}
+	return nil
+}
+
+// source reads the cluster from caches, and writes to it as the commands do.
+type source struct {
+	// cached reads from the caches, live from the API server.
+	cached, live *cluster
+	changed      chan struct{}
+}
+
+// shown are the kinds of the page.
+var shown = []struct {
+	object          client.Object
+	group, resource string
+}{
+	{&topsv1.GcuResource{}, topsv1.GroupVersion.Group, "gcuresources"},
+	{&topsv1.DaemonRollout{}, topsv1.GroupVersion.Group, "daemonrollouts"},
+	{&topsv1.NodeUpgrade{}, topsv1.GroupVersion.Group, "nodeupgrades"},
+	{&topsv1.UpgradePolicy{}, topsv1.GroupVersion.Group, "upgradepolicies"},
+	{&corev1.Node{}, "", "nodes"},
+	{&corev1.Pod{}, "", "pods"},
+	{&appsv1.DaemonSet{}, "apps", "daemonsets"},
+	{&appsv1.ControllerRevision{}, "apps", "controllerrevisions"},
+}
+
+// newSource fills the caches: of pods and what makes them, only those of components.
+func newSource(ctx context.Context, cl *cluster) (*source, error) {
+	s := &source{live: cl, changed: make(chan struct{}, 1)}
+	component, err := labels.NewRequirement(topsv1.LabelGcuResource, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	components := cache.ByObject{Label: labels.NewSelector().Add(*component)}
+	ofGrs, err := cache.New(cl.config, cache.Options{Scheme: cl.Scheme(), Mapper: cl.RESTMapper(), DefaultTransform: trimmed,
+		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: components, &appsv1.DaemonSet{}: components, &appsv1.ControllerRevision{}: components}})
+	if err != nil {
+		return nil, fmt.Errorf("watching the cluster: %w", err)
+	}
+	for _, kind := range shown {
+		if err := s.mayWatch(ctx, kind.group, kind.resource); err != nil {
+			return nil, err
+		}
+		informer, err := ofGrs.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, fmt.Errorf("watching %s: %w", kind.resource, err)
+		}
+		notify := func(any) { s.notify() }
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, _ any) { s.notify() }}); err != nil {
+			return nil, fmt.Errorf("watching %s: %w", kind.resource, err)
+		}
+	}
+	go func() { _ = ofGrs.Start(ctx) }() // returns when ctx is done
+	if !ofGrs.WaitForCacheSync(ctx) {
+		return nil, context.Cause(ctx)
+	}
+	reader, err := client.New(cl.config, client.Options{Scheme: cl.Scheme(), Mapper: cl.RESTMapper(), Cache: &client.CacheOptions{Reader: ofGrs}})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", cl.config.Host, err)
+	}
+	s.cached = &cluster{Client: reader, config: cl.config, namespace: cl.namespace}
+	return s, nil
+}
+
+// trimmed drops what the page does not need, so that large fleets fit into memory.
+func trimmed(o any) (any, error) {
+	object, ok := o.(client.Object)
+	if !ok {
+		return o, nil
+	}
+	object.SetManagedFields(nil)
+	switch object := object.(type) {
+	case *corev1.Pod:
+		object.Spec = corev1.PodSpec{NodeName: object.Spec.NodeName, Affinity: object.Spec.Affinity}
+	case *corev1.Node:
+		object.Status = corev1.NodeStatus{Conditions: object.Status.Conditions, Allocatable: object.Status.Allocatable}
+	}
+	return o, nil
+}
+
+func (s *source) notify() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Changed implements dashboard.Source.
+func (s *source) Changed() <-chan struct{} { return s.changed }
+
+// allowed asks the API server whether the user may do something with a resource.
+func (s *source) allowed(ctx context.Context, group, resource, verb string) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: group, Resource: resource, Verb: verb}}}
+	err := s.live.Create(ctx, review)
+	return review.Status.Allowed, err
+}
+
+func (s *source) mayWatch(ctx context.Context, group, resource string) error {
+	for _, verb := range []string{"list", "watch"} {
+		allowed, err := s.allowed(ctx, group, resource, verb)
+		if err != nil {
+			return fmt.Errorf("asking for your rights: %w", err)
+		}
+		if !allowed {
+			return &failure{exitForbidden, fmt.Errorf("missing right: %s %s cluster-wide; kubectl gcu status shows what you may read", verb, strings.TrimSuffix(resource+"."+group, "."))}
+		}
+	}
+	return nil
+}
+
+// Read implements dashboard.Source.
+func (s *source) Read(ctx context.Context) ([]dashboard.Resource, error) {
+	var list topsv1.GcuResourceList
+	if err := s.cached.all(ctx, "", &list); err != nil {
+		return nil, err
+	}
+	resources := make([]dashboard.Resource, 0, len(list.Items))
+	for i := range list.Items {
+		r, err := s.readResource(ctx, &list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		resources = append(resources, r)
+	}
+	slices.SortFunc(resources, func(a, b dashboard.Resource) int { return cmp.Compare(a.Status.Name, b.Status.Name) })
+	return resources, nil
+}
+
+func (s *source) readResource(ctx context.Context, gr *topsv1.GcuResource) (dashboard.Resource, error) {
+	fleet, err := readFleet(ctx, s.cached, gr)
+	if err != nil {
+		return dashboard.Resource{}, err
+	}
+	r := dashboard.Resource{Status: display.StatusOf(gr, fleet.Rollout, fleet.NodeUpgrades, nil, fleet.Now), Nodes: display.NodesOf(fleet), Zones: map[string]string{}}
+	for i := range fleet.Nodes {
+		r.Zones[fleet.Nodes[i].Name] = fleet.Nodes[i].Labels[corev1.LabelTopologyZone]
+	}
+	if name := gr.Annotations[topsv1.AnnotationUpgradePolicy]; name != "" && fleet.Rollout != nil {
+		policy := &topsv1.UpgradePolicy{}
+		if err := s.cached.read(ctx, "", name, policy); err == nil {
+			r.Waves = display.WavesOf(fleet.Rollout, policy, fleet.Now)
+		} else if !apierrors.IsNotFound(err) {
+			return dashboard.Resource{}, err
+		}
+	}
+	return r, nil
+}
+
+// Detail implements dashboard.Source.
+func (s *source) Detail(ctx context.Context, node string) (dashboard.Detail, error) {
+	upgrade := &topsv1.NodeUpgrade{}
+	if err := s.cached.read(ctx, "", node, upgrade); apierrors.IsNotFound(err) {
+		return dashboard.Detail{}, nil
+	} else if err != nil {
+		return dashboard.Detail{}, err
+	}
+	d := dashboard.Detail{Upgrade: upgrade}
+	var events corev1.EventList
+	err := s.live.all(ctx, metav1.NamespaceDefault, &events, client.MatchingFields{"involvedObject.kind": "NodeUpgrade", "involvedObject.name": node})
+	for i := range events.Items {
+		e := &events.Items[i]
+		at := e.LastTimestamp.Time
+		if at.IsZero() {
+			at = e.EventTime.Time
+		}
+		d.Events = append(d.Events, dashboard.Event{Time: at.UTC().Format(time.DateTime), Reason: e.Reason, Message: e.Message})
+	}
+	var notShown []string
+	return d, leaveOut(&notShown, "events", err)
+}
+
+// rights are what a verb needs besides patch: its own right, or update.
+var rights = map[dashboard.Verb]string{dashboard.Pause: "gcuresources", dashboard.Resume: "gcuresources", dashboard.Approve: "daemonrollouts",
+	dashboard.Rollback: "gcuresources", dashboard.Hold: "nodeupgrades", dashboard.Release: "nodeupgrades", dashboard.Retry: "nodeupgrades"}
+
+// May implements dashboard.Source. Without an answer it is false.
+func (s *source) May(ctx context.Context, verb dashboard.Verb) bool {
+	own := string(verb)
+	if verb == dashboard.Rollback {
+		own = "update"
+	}
+	for _, verbs := range [][]string{{"patch"}, {own, "update"}} {
+		if !slices.ContainsFunc(verbs, func(v string) bool {
+			allowed, err := s.allowed(ctx, topsv1.GroupVersion.Group, rights[verb], v)
+			return allowed && err == nil
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// Do implements dashboard.Source.
+func (s *source) Do(ctx context.Context, a dashboard.Action) (string, error) {
+	var said bytes.Buffer
+	out := terminal{genericiooptions.IOStreams{Out: &said, ErrOut: &said}}
+	err := s.do(ctx, out, a)
+	return said.String(), err
+}
+
+func (s *source) do(ctx context.Context, out terminal, a dashboard.Action) error {
+	switch a.Verb {
+	case dashboard.Pause:
+		_, err := setPaused(ctx, s.live, a.GR, true)
+		if err == nil {
+			out.say("gr %s is paused", a.GR)
+		}
+		return err
+	case dashboard.Resume:
+		return resumeRollout(ctx, out, s.live, a.GR)
+	case dashboard.Rollback:
+		return rollBack(ctx, out, s.live, a.GR, "")
+	case dashboard.Approve:
+		gr, err := s.live.resource(ctx, []string{a.GR})
+		if err != nil {
+			return err
+		}
+		policy, err := readPolicy(ctx, s.live, gr)
+		if err != nil {
+			return err
+		}
+		return approveWave(ctx, out, s.live, a.GR, a.Target, policy)
+	case dashboard.Hold:
+		return holdNode(ctx, out, s.live, a.Target, "")
+	case dashboard.Release:
+		return releaseNode(ctx, out, s.live, a.Target)
+	case dashboard.Retry:
+		node, _, _ := strings.Cut(a.Target, "_")
+		if _, err := overrideTask(ctx, s.live, node, string(a.Verb), a.Target); err != nil {
+			return err
+		}
+		out.say("node %s: %s of task %s is requested", node, a.Verb, a.Target)
+		return nil
+	}
+	return usageError("there is no action %q", a.Verb)
+}

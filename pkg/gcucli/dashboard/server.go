@@ -1,0 +1,273 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topsops/gcu-operator/pkg/foreign"
+)
+
+//go:embed page.html style.css script.js
+var files embed.FS
+
+const (
+	// cookie has the token.
+	cookie = "gcu-dashboard"
+	// pace is the least time between two readings of the cluster.
+	pace = 300 * time.Millisecond
+	// bodyLimit bounds the form of an action.
+	bodyLimit = 4 << 10
+	// mayFor is for how long an answer of Source.May is kept.
+	mayFor = time.Minute
+)
+
+// Server serves the page of a Source.
+type Server struct {
+	source Source
+	token  string
+	hosts  func(string) bool
+
+	mu sync.Mutex
+	// resources are what was read last, and err why that failed.
+	resources []Resource
+	err       error
+	// next is closed when they have changed.
+	next chan struct{}
+	may  verbs
+	// asked is when may was asked for.
+	asked time.Time
+}
+
+// New returns a Server on an address. Run must run while it serves.
+func New(source Source, bound netip.Addr) *Server {
+	return &Server{source: source, token: rand.Text(), hosts: foreign.Hosts(bound), next: make(chan struct{})}
+}
+
+// Path returns the path, with the token, that a person opens first.
+func (s *Server) Path() string { return "/?token=" + s.token }
+
+// Run reads the source when it has changed, until ctx is done.
+func (s *Server) Run(ctx context.Context) {
+	for {
+		s.read(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pace):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.source.Changed():
+		}
+	}
+}
+
+func (s *Server) read(ctx context.Context) {
+	resources, err := s.source.Read(ctx)
+	may := verbs{}
+	if time.Since(s.asked) > mayFor {
+		for _, verb := range Verbs {
+			may[verb] = s.source.May(ctx, verb)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(may) > 0 {
+		s.may, s.asked = may, time.Now()
+	}
+	if s.err = err; err == nil {
+		s.resources = resources
+	}
+	close(s.next)
+	s.next = make(chan struct{})
+}
+
+// Handler returns the handler of all routes.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.page)
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /node", s.node)
+	mux.HandleFunc("POST /do", s.do)
+	mux.Handle("GET /style.css", http.FileServerFS(files))
+	mux.Handle("GET /script.js", http.FileServerFS(files))
+	return s.guarded(http.NewCrossOriginProtection().Handler(mux))
+}
+
+// guarded rejects requests under a foreign name, and those without the token.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'")
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cache-Control", "no-store")
+		if !s.hosts(r.Host) {
+			http.Error(w, "this address is not called "+r.Host, http.StatusMisdirectedRequest)
+			return
+		}
+		if given := r.URL.Query().Get("token"); r.URL.Path == "/" && s.knows(given) {
+			http.SetCookie(w, &http.Cookie{Name: cookie, Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // G124: loopback without TLS
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+			return
+		}
+		if c, err := r.Cookie(cookie); err != nil || !s.knows(c.Value) {
+			http.Error(w, "open the address that kubectl gcu dashboard printed: it has the token", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) knows(token string) bool {
+	return subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
+}
+
+// wordsFor returns the texts in the language that a request asks for.
+func wordsFor(r *http.Request) words {
+	asked := r.URL.Query().Get("lang")
+	if !slices.Contains(languages, asked) {
+		asked = languages[0]
+		if accepted := r.Header.Get("Accept-Language"); strings.HasPrefix(accepted, "zh") {
+			asked = "zh"
+		}
+	}
+	return texts[asked]
+}
+
+// view returns what the page shows now, and a channel that is closed when that has changed.
+func (s *Server) view(w words) (view, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := view{Words: w}
+	if s.err != nil {
+		v.Error = s.err.Error()
+	}
+	for _, r := range s.resources {
+		v.Resources = append(v.Resources, sectionOf(r, s.may))
+	}
+	return v, s.next
+}
+
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	v, _ := s.view(wordsFor(r))
+	render(w, "page", v)
+}
+
+// render writes a template, or an error if it fails.
+func render(w http.ResponseWriter, name string, data any) {
+	var text bytes.Buffer
+	if err := templates.ExecuteTemplate(&text, name, data); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(text.Bytes()) // the browser may be gone
+}
+
+// events sends the page each time it has changed.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	control, words, sent := http.NewResponseController(w), wordsFor(r), ""
+	for {
+		v, next := s.view(words)
+		var text bytes.Buffer
+		if err := templates.ExecuteTemplate(&text, "main", v); err != nil {
+			return
+		}
+		if page := text.String(); page != sent {
+			data, err := json.Marshal(page)
+			if err != nil {
+				return
+			}
+			if _, err := fmt.Fprintf(w, "event: page\ndata: %s\n\n", data); err != nil || control.Flush() != nil {
+				return
+			}
+			sent = page
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-next:
+		}
+	}
+}
+
+func (s *Server) node(w http.ResponseWriter, r *http.Request) {
+	name, gr := r.URL.Query().Get("name"), r.URL.Query().Get("gr")
+	s.mu.Lock()
+	i := slices.IndexFunc(s.resources, func(r Resource) bool { return r.Status.Name == gr })
+	var resource Resource
+	if i >= 0 {
+		resource = s.resources[i]
+	}
+	may := s.may
+	s.mu.Unlock()
+	detail, err := s.source.Detail(r.Context(), name)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	v, ok := nodeOf(resource, name, detail, may)
+	if !ok {
+		http.Error(w, fmt.Sprintf("gr %q has no node %q", gr, name), http.StatusNotFound)
+		return
+	}
+	v.Words = wordsFor(r)
+	render(w, "node", v)
+}
+
+func (s *Server) do(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	a := Action{Verb: Verb(r.PostForm.Get("verb")), GR: r.PostForm.Get("gr"), Target: r.PostForm.Get("target")}
+	if !slices.Contains(Verbs, a.Verb) {
+		http.Error(w, fmt.Sprintf("there is no action %q", a.Verb), http.StatusBadRequest)
+		return
+	}
+	said, err := s.source.Do(r.Context(), a)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if err != nil {
+		w.WriteHeader(http.StatusConflict)
+		said = err.Error()
+	}
+	_, _ = fmt.Fprintln(w, strings.TrimSpace(said)) // the browser may be gone
+}
+
+// button is a button on the page.
+type button struct{ Verb, GR, Target, Label, Ask string }
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"button": func(w words, verb, gr, target, named string) button {
+		label := w.Of(verb)
+		if named != "" {
+			label += " " + named
+		}
+		return button{Verb: verb, GR: gr, Target: target, Label: label, Ask: w.Of(verb + "?")}
+	},
+	"letter": letterOf,
+	"clock": func(t *metav1.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.UTC().Format("15:04:05")
+	},
+}).ParseFS(files, "page.html"))

@@ -1,0 +1,273 @@
+package dashboard
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+)
+
+// fleet is a Source.
+type fleet struct {
+	mu        sync.Mutex
+	resources []Resource
+	err       error
+	denied    []Verb
+	done      []Action
+	changed   chan struct{}
+}
+
+func (f *fleet) Read(context.Context) ([]Resource, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.resources), f.err
+}
+
+func (f *fleet) Detail(context.Context, string) (Detail, error) {
+	return Detail{Upgrade: &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Operation: &topsv1.OperationStatus{Phase: "Failed",
+		Tasks: []topsv1.OperationTask{{Name: "n2_driver_verify", State: "Failed"}}}}}, Events: []Event{{"1", "A", "first"}, {"2", "B", "<b>second</b>"}}}, nil
+}
+
+func (f *fleet) Changed() <-chan struct{} { return f.changed }
+
+func (f *fleet) May(_ context.Context, verb Verb) bool { return !slices.Contains(f.denied, verb) }
+
+func (f *fleet) Do(_ context.Context, a Action) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done = append(f.done, a)
+	if a.Target == "refused" {
+		return "", errors.New("it is refused")
+	}
+	return "it is done", nil
+}
+
+// change changes what is read next.
+func (f *fleet) change(do func(f *fleet)) {
+	f.mu.Lock()
+	do(f)
+	f.mu.Unlock()
+	f.changed <- struct{}{}
+}
+
+func rolling() Resource {
+	return Resource{
+		Status: display.Status{Name: "my-gr", Outcome: display.Outcome{State: display.Working, Message: "<script>alert(1)</script>"},
+			Rollout: &display.Rollout{MaxUnavailable: 2, Nodes: display.Counts{Total: 4, Updated: 1, Failed: 1, Pending: 2}, Paused: false}},
+		Nodes: []display.Node{{Name: "n1", State: "updated"}, {Name: "n2", State: "failed", Reason: "OperationFailed", Stuck: true,
+			Operation: &display.Operation{Task: "n2_driver_verify", Reason: "VerifyFailed", Held: true}}, {Name: "n3", State: "held", Reason: "NodeHeld"}, {Name: "n4", State: "pending"}},
+		Zones: map[string]string{"n1": "zone-a", "n2": "zone-b", "n3": "zone-b"},
+		Waves: []display.Wave{{Name: "canary", State: display.WaveComplete, Total: 1, Updated: 1}, {Name: "main", State: display.WaveAwaitsApproval, Total: 3}},
+	}
+}
+
+// browser is a client with the cookie of a served page.
+type browser struct {
+	t    *testing.T
+	http *http.Client
+	url  string
+}
+
+// serve serves a source until the end of the test.
+func serve(t *testing.T, f *fleet) browser {
+	t.Helper()
+	f.changed = make(chan struct{}, 1)
+	s := New(f, netip.MustParseAddr("127.0.0.1"))
+	s.read(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx)
+	}()
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		stop()
+		<-ended
+	})
+	jar, err := cookiejar.New(nil)
+	check(t, err)
+	b := browser{t, &http.Client{Jar: jar}, server.URL}
+	if code, _ := b.get("/"); code != http.StatusUnauthorized {
+		t.Fatalf("without the token: %d", code)
+	}
+	if code, _ := b.get("/?token=wrong"); code != http.StatusUnauthorized {
+		t.Fatalf("with a wrong token: %d", code)
+	}
+	if code, page := b.get(s.Path()); code != http.StatusOK || strings.Contains(page, s.token) {
+		t.Fatalf("with the token: %d, which the page must not contain", code)
+	}
+	return b
+}
+
+func (b browser) send(method, path string, body io.Reader, change func(*http.Request)) (int, string) {
+	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, body)
+	check(b.t, err)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	change(request)
+	response, err := b.http.Do(request)
+	check(b.t, err)
+	defer func() { check(b.t, response.Body.Close()) }()
+	text, err := io.ReadAll(response.Body)
+	check(b.t, err)
+	return response.StatusCode, string(text)
+}
+
+func (b browser) get(path string) (int, string) {
+	b.t.Helper()
+	return b.send(http.MethodGet, path, nil, func(*http.Request) {})
+}
+
+func (b browser) post(form string, change func(*http.Request)) (int, string) {
+	b.t.Helper()
+	return b.send(http.MethodPost, "/do", strings.NewReader(form), change)
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestThePageShowsTheFleet(t *testing.T) {
+	f := &fleet{resources: []Resource{rolling()}}
+	b := serve(t, f)
+	_, page := b.get("/")
+	for _, want := range []string{"zone-a", "zone-b", "no zone", `class="cell failed stuck"`, `aria-label="n2: failed (OperationFailed)">X<`, `data-verb="approve" data-gr="my-gr" data-target="main"`,
+		`data-verb="pause"`, `data-verb="resume"`, "1 of 4 updated", "&lt;script&gt;"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if strings.Contains(page, "<script>alert") || strings.Contains(page, `data-target="canary"`) {
+		t.Errorf("the page has a script of the cluster, or approves a wave that does not wait:\n%s", page)
+	}
+	if _, chinese := b.get("/?lang=zh"); !strings.Contains(chinese, "已升级") || !strings.Contains(chinese, `lang="zh"`) {
+		t.Error("the page is not in Chinese")
+	}
+	_, node := b.get("/node?gr=my-gr&name=n2")
+	for _, want := range []string{"n2_driver_verify", `data-verb="retry" data-gr="my-gr" data-target="n2_driver_verify"`, `data-verb="hold"`, "&lt;b&gt;second"} {
+		if !strings.Contains(node, want) {
+			t.Errorf("the node lacks %s:\n%s", want, node)
+		}
+	}
+	if strings.Index(node, "second") > strings.Index(node, "first") {
+		t.Error("the newest event is not the first")
+	}
+	if _, held := b.get("/node?gr=my-gr&name=n3"); !strings.Contains(held, `data-verb="release"`) || strings.Contains(held, `data-verb="hold"`) {
+		t.Error("a held node is to be released, not held")
+	}
+	if code, _ := b.get("/node?gr=my-gr&name=n9"); code != http.StatusNotFound {
+		t.Errorf("a node that is not there: %d", code)
+	}
+}
+
+func TestButtonsThatMayNotBeUsedAreNotShown(t *testing.T) {
+	b := serve(t, &fleet{resources: []Resource{rolling()}, denied: Verbs})
+	_, page := b.get("/")
+	_, node := b.get("/node?gr=my-gr&name=n2")
+	if strings.Contains(page+node, "data-verb") {
+		t.Error("there are buttons")
+	}
+}
+
+func TestActions(t *testing.T) {
+	f := &fleet{resources: []Resource{rolling()}}
+	b := serve(t, f)
+	none := func(*http.Request) {}
+	for _, tt := range []struct {
+		name, form string
+		change     func(*http.Request)
+		code       int
+		says       string
+	}{
+		{"what is asked is done", "verb=hold&gr=my-gr&target=n1", none, http.StatusOK, "it is done"},
+		{"a refusal is told", "verb=approve&gr=my-gr&target=refused", none, http.StatusConflict, "it is refused"},
+		{"an unknown verb", "verb=delete&gr=my-gr", none, http.StatusBadRequest, `no action "delete"`},
+		{"a large body", "verb=hold&target=" + strings.Repeat("x", bodyLimit), none, http.StatusBadRequest, "too large"},
+		{"another origin", "verb=pause&gr=my-gr", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden, "cross-origin"},
+		{"another name for this address", "verb=pause&gr=my-gr", func(r *http.Request) { r.Host = "evil.example" }, http.StatusMisdirectedRequest, "not called"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if code, says := b.post(tt.form, tt.change); code != tt.code || !strings.Contains(says, tt.says) {
+				t.Errorf("%d %q, want %d %q", code, says, tt.code, tt.says)
+			}
+		})
+	}
+	want := []Action{{Hold, "my-gr", "n1"}, {Approve, "my-gr", "refused"}}
+	if f.mu.Lock(); !slices.Equal(f.done, want) {
+		t.Errorf("done was %v, want %v", f.done, want)
+	}
+	f.mu.Unlock()
+}
+
+func TestThePageIsSentAgainWhenItHasChanged(t *testing.T) {
+	f := &fleet{resources: []Resource{rolling()}}
+	b := serve(t, f)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+"/events", nil)
+	check(t, err)
+	response, err := b.http.Do(request)
+	check(t, err)
+	defer func() { check(t, response.Body.Close()) }()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	// shows reads events until one contains a text.
+	shows := func(want string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), want) {
+				return
+			}
+		}
+		t.Fatalf("no event shows %q: %v", want, lines.Err())
+	}
+	shows("1 of 4 updated")
+	f.change(func(f *fleet) { f.resources[0].Status.Rollout.Nodes.Updated = 3 })
+	shows("3 of 4 updated")
+	f.change(func(f *fleet) { f.err = errors.New("the API server is away") })
+	shows("the API server is away")
+	f.change(func(f *fleet) { f.err = nil })
+	shows("3 of 4 updated")
+}
+
+func TestEveryTextIsInEveryLanguage(t *testing.T) {
+	for _, language := range languages {
+		if got, want := slices.Sorted(maps.Keys(texts[language])), slices.Sorted(maps.Keys(texts[languages[0]])); !slices.Equal(got, want) {
+			t.Errorf("%s has %v, want %v", language, got, want)
+		}
+	}
+	page, err := files.ReadFile("page.html")
+	check(t, err)
+	for _, part := range strings.Split(string(page), `.Of "`)[1:] {
+		key, _, _ := strings.Cut(part, `"`)
+		if texts["en"].Of(key) == key && texts["zh"].Of(key) == key {
+			t.Errorf("there is no text for %q", key)
+		}
+	}
+	for _, verb := range Verbs {
+		if texts["en"][string(verb)+"?"] == "" {
+			t.Errorf("nothing says what %s would do", verb)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package dashboard
+
+import (
+	"context"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+)
+
+// Source is the cluster with the rights of a person.
+type Source interface {
+	// Read returns all grs, sorted by name.
+	Read(ctx context.Context) ([]Resource, error)
+	// Detail returns what only one node's view shows, as of now.
+	Detail(ctx context.Context, node string) (Detail, error)
+	// Changed receives when something may have changed.
+	Changed() <-chan struct{}
+	// May reports whether the person may carry out a verb.
+	May(ctx context.Context, verb Verb) bool
+	// Do carries out an action, and returns what it did in the words of kubectl gcu.
+	Do(ctx context.Context, a Action) (string, error)
+}
+
+// Resource is a gr with its nodes.
+type Resource struct {
+	Status display.Status
+	// Nodes are those of display.NodesOf.
+	Nodes []display.Node
+	// Zones are the values of label topology.kubernetes.io/zone, by node.
+	Zones map[string]string
+	// Waves of its policy; nil without one.
+	Waves []display.Wave
+}
+
+// Detail is what is known of a node.
+type Detail struct {
+	// Upgrade is nil if the node has none.
+	Upgrade *topsv1.NodeUpgrade
+	// Events about the NodeUpgrade, the newest first.
+	Events []Event
+}
+
+// Event is an event about a node.
+type Event struct{ Time, Reason, Message string }
+
+// Verb is what a button does.
+type Verb string
+
+// Verbs, as of kubectl gcu; a closed list.
+const (
+	Pause    Verb = "pause"
+	Resume   Verb = "resume"
+	Approve  Verb = "approve"
+	Rollback Verb = "rollback"
+	Hold     Verb = "hold"
+	Release  Verb = "release"
+	Retry    Verb = "retry"
+)
+
+// Verbs are all of them.
+var Verbs = []Verb{Pause, Resume, Approve, Rollback, Hold, Release, Retry}
+
+// Action is a verb on an object.
+type Action struct {
+	Verb Verb
+	// GR is the gr of pause, resume, approve and rollback.
+	GR string
+	// Target is the wave of approve, the node of hold and release, and the task of retry, which begins
+	// with the name of its node; empty for the others.
+	Target string
+}

@@ -1,0 +1,143 @@
+package dashboard
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+)
+
+// verbs are those that a person may use.
+type verbs map[Verb]bool
+
+// Has reports whether a verb is among them.
+func (v verbs) Has(verb string) bool { return v[Verb(verb)] }
+
+// view is what the page shows.
+type view struct {
+	Words     words
+	Resources []section
+	// Error is why the cluster could not be read; empty if it could.
+	Error string
+}
+
+// section is a gr on the page.
+type section struct {
+	Resource
+	// Parts of the bar, in the order of letters.
+	Parts []part
+	// Zones of nodes, sorted by name.
+	ByZone []zone
+	ETA    string
+	// May has the verbs whose buttons are shown.
+	May verbs
+}
+
+// part is the share of the nodes in a state.
+type part struct {
+	State, Letter string
+	Nodes         int32
+	Percent       float64
+}
+
+// zone is a group of nodes.
+type zone struct {
+	Name  string
+	Cells []cell
+}
+
+// cell is a node in the grid. Its state is told by colour, pattern and letter.
+type cell struct {
+	Name, State, Letter, Title string
+	Stuck                      bool
+}
+
+// letters are the states of nodes in the order of the bar, with their letters.
+var letters = []struct{ state, letter string }{
+	{string(rollout.Updated), "U"}, {string(rollout.InFlight), "F"}, {string(rollout.Pending), "P"}, {string(rollout.Held), "H"},
+	{string(rollout.Skipped), "S"}, {string(rollout.Failed), "X"}, {display.Outdated, "O"},
+}
+
+func letterOf(state string) string {
+	for _, l := range letters {
+		if l.state == state {
+			return l.letter
+		}
+	}
+	return "?"
+}
+
+// sectionOf returns what the page shows of a gr; may are the verbs that the person may use.
+func sectionOf(r Resource, may verbs) section {
+	s := section{Resource: r, May: maps.Clone(may)}
+	if ro := r.Status.Rollout; ro != nil {
+		counts := map[string]int32{string(rollout.Updated): ro.Nodes.Updated, string(rollout.InFlight): ro.Nodes.InFlight, string(rollout.Pending): ro.Nodes.Pending,
+			string(rollout.Held): ro.Nodes.Held, string(rollout.Skipped): ro.Nodes.Skipped, string(rollout.Failed): ro.Nodes.Failed}
+		for _, l := range letters {
+			if n := counts[l.state]; n > 0 && ro.Nodes.Total > 0 {
+				s.Parts = append(s.Parts, part{State: l.state, Letter: l.letter, Nodes: n, Percent: 100 * float64(n) / float64(ro.Nodes.Total)})
+			}
+		}
+		if ro.ETASeconds > 0 {
+			s.ETA = duration.HumanDuration(time.Duration(ro.ETASeconds) * time.Second)
+		}
+		s.May[Pause] = may[Pause] && !ro.Paused
+		s.May[Resume] = may[Resume] && (ro.Paused || ro.Halted || ro.Nodes.Failed > 0)
+	} else {
+		s.May[Pause], s.May[Resume] = false, false
+	}
+	s.ByZone = zonesOf(r)
+	return s
+}
+
+func zonesOf(r Resource) []zone {
+	cells := map[string][]cell{}
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		title := n.Name + ": " + n.State
+		if n.Reason != "" && n.Reason != string(rollout.ReasonAtTarget) {
+			title += " (" + n.Reason + ")"
+		}
+		name := r.Zones[n.Name]
+		cells[name] = append(cells[name], cell{Name: n.Name, State: n.State, Letter: letterOf(n.State), Title: title, Stuck: n.Stuck})
+	}
+	var zones []zone
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		zones = append(zones, zone{name, cells[name]})
+	}
+	return zones
+}
+
+// nodeView is what is shown of one node.
+type nodeView struct {
+	Words  words
+	GR     string
+	Node   display.Node
+	Detail Detail
+	May    verbs
+	// Failed is the failed task that may be retried; empty for none.
+	Failed string
+	// Held reports whether an administrator excludes the node from upgrades.
+	Held bool
+}
+
+// nodeOf returns the view of a node of a gr; false if the gr has none of that name.
+func nodeOf(r Resource, name string, d Detail, may verbs) (nodeView, bool) {
+	i := slices.IndexFunc(r.Nodes, func(n display.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nodeView{}, false
+	}
+	v := nodeView{GR: r.Status.Name, Node: r.Nodes[i], Detail: d, May: may, Held: r.Nodes[i].Reason == string(rollout.ReasonNodeHeld)}
+	if op := r.Nodes[i].Operation; op != nil && op.Held && op.Reason != operation.ReasonSucceeded {
+		v.Failed = op.Task
+	}
+	v.Detail.Events = slices.Clone(d.Events)
+	slices.SortStableFunc(v.Detail.Events, func(a, b Event) int { return cmp.Compare(b.Time, a.Time) })
+	return v, true
+}

@@ -1,0 +1,43 @@
+package dashboard
+
+// words are the texts of the page in a language, by key. What the operator says (reasons, messages,
+// advice) is English in every language, as kubectl shows it.
+type words map[string]string
+
+// Of returns a text, or the key if there is none.
+func (w words) Of(key string) string {
+	if text, ok := w[key]; ok {
+		return text
+	}
+	return key
+}
+
+// languages are those of the page; the first is the default.
+var languages = []string{"en", "zh"}
+
+var texts = map[string]words{
+	"en": {
+		"title": "GCU fleet", "lang": "en", "other": "zh", "otherName": "中文", "live": "live", "lost": "connection lost, trying again",
+		"updated": "updated", "in-flight": "in flight", "pending": "pending", "held": "held", "skipped": "skipped", "failed": "failed", "outdated": "outdated",
+		"of": "of", "budget": "unavailable, at most", "eta": "time left", "unknown": "not known", "waves": "Waves", "waiting": "What nodes wait for", "nodes": "Nodes", "component": "Component",
+		"status": "Status", "version": "Version", "message": "Message", "reason": "Reason", "count": "Nodes", "do": "What to do", "zone": "Zone", "nozone": "no zone", "wave": "Wave",
+		"task": "Task", "state": "State", "began": "Began", "ended": "Ended", "requests": "Requests", "history": "Earlier operations", "events": "Events", "none": "none", "since": "since", "close": "Close",
+		"pause": "Pause", "resume": "Resume", "approve": "Approve", "rollback": "Roll back", "hold": "Hold", "release": "Release", "retry": "Retry", "cancel": "Cancel", "strategy": "Strategy", "policy": "Policy",
+		"pause?": "No new node is started; nodes in flight finish.", "resume?": "New nodes are started again. If too many had failed, their failures are cleared and they are retried.",
+		"approve?": "The nodes of this wave are started, within the budget.", "rollback?": "The spec before the present one is restored, and nodes go back under the same rules as an upgrade.",
+		"hold?": "Nothing is started on this node until it is released; what is in flight continues.", "release?": "The node may be upgraded again.", "retry?": "The failed task is tried again.",
+		"notshown": "Not shown", "nogr": "There is no gr on this cluster.", "filter": "Show all states",
+	},
+	"zh": {
+		"title": "GCU 集群", "lang": "zh", "other": "en", "otherName": "English", "live": "实时", "lost": "连接已断开，正在重试",
+		"updated": "已升级", "in-flight": "升级中", "pending": "等待中", "held": "被阻止", "skipped": "已跳过", "failed": "失败", "outdated": "旧版本",
+		"of": "/", "budget": "不可用，最多", "eta": "剩余时间", "unknown": "未知", "waves": "批次", "waiting": "节点在等待什么", "nodes": "节点", "component": "组件",
+		"status": "状态", "version": "版本", "message": "信息", "reason": "原因", "count": "节点数", "do": "处理方法", "zone": "可用区", "nozone": "无可用区", "wave": "批次",
+		"task": "任务", "state": "状态", "began": "开始", "ended": "结束", "requests": "请求", "history": "历史操作", "events": "事件", "none": "无", "since": "自", "close": "关闭",
+		"pause": "暂停", "resume": "继续", "approve": "批准", "rollback": "回滚", "hold": "保留", "release": "释放", "retry": "重试", "cancel": "取消", "strategy": "策略", "policy": "升级策略对象",
+		"pause?": "不再开始新的节点；升级中的节点会完成。", "resume?": "重新开始新的节点。如果之前失败过多，失败记录会被清除并重试这些节点。",
+		"approve?": "在预算之内开始升级该批次的节点。", "rollback?": "恢复到前一个 spec，节点按与升级相同的规则回退。",
+		"hold?": "在释放之前不在该节点上开始任何操作；进行中的操作会继续。", "release?": "该节点可以再次升级。", "retry?": "重新执行失败的任务。",
+		"notshown": "未显示", "nogr": "集群中没有 gr。", "filter": "显示所有状态",
+	},
+}
