@@ -19,14 +19,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
@@ -102,16 +101,10 @@ var shown = []struct {
 	{&appsv1.ControllerRevision{}, "apps", "controllerrevisions"},
 }
 
-// newSource fills the caches: of pods and what makes them, only those of components.
+// newSource fills the caches.
 func newSource(ctx context.Context, cl *cluster) (*source, error) {
 	s := &source{live: cl, changed: make(chan struct{}, 1)}
-	component, err := labels.NewRequirement(topsv1.LabelGcuResource, selection.Exists, nil)
-	if err != nil {
-		return nil, err
-	}
-	components := cache.ByObject{Label: labels.NewSelector().Add(*component)}
-	ofGrs, err := cache.New(cl.config, cache.Options{Scheme: cl.Scheme(), Mapper: cl.RESTMapper(), DefaultTransform: trimmed,
-		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: components, &appsv1.DaemonSet{}: components, &appsv1.ControllerRevision{}: components}})
+	ofGrs, err := cache.New(cl.config, cache.Options{Scheme: cl.Scheme(), Mapper: cl.RESTMapper(), DefaultTransform: trimmed})
 	if err != nil {
 		return nil, fmt.Errorf("watching the cluster: %w", err)
 	}
@@ -149,6 +142,9 @@ func trimmed(o any) (any, error) {
 	object.SetManagedFields(nil)
 	switch object := object.(type) {
 	case *corev1.Pod:
+		if daemonset.Owner(object) == nil { // no pod of a component
+			object.Labels, object.Annotations, object.Status = nil, nil, corev1.PodStatus{}
+		}
 		object.Spec = corev1.PodSpec{NodeName: object.Spec.NodeName, Affinity: object.Spec.Affinity}
 	case *corev1.Node:
 		object.Status = corev1.NodeStatus{Conditions: object.Status.Conditions, Allocatable: object.Status.Allocatable}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
+)
+
+// clusterOf connects as the user of a site.
+func clusterOf(t *testing.T, s *site) *cluster {
+	t.Helper()
+	flags := genericclioptions.NewConfigFlags(true)
+	*flags.KubeConfig, *flags.Namespace = s.kubeconfig, ""
+	cl, err := connection{flags}.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cl
+}
+
+// TestTheDashboardShowsChangesAndActs: what a watch sees reaches the page, and a button does what the
+// command does.
+func TestTheDashboardShowsChangesAndActs(t *testing.T) {
+	s := newSite(t)
+	gr := s.gr("shown")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	source, err := newSource(ctx, clusterOf(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// shows reads until a gr is as wanted.
+	shows := func(what string, is func(dashboard.Resource) bool) {
+		t.Helper()
+		for {
+			resources, err := source.Read(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i := slices.IndexFunc(resources, func(r dashboard.Resource) bool { return r.Status.Name == "shown" }); i >= 0 && is(resources[i]) {
+				return
+			}
+			select {
+			case <-source.Changed():
+			case <-ctx.Done():
+				t.Fatalf("it never shows %s", what)
+			}
+		}
+	}
+	shows("the gr", func(dashboard.Resource) bool { return true })
+	if said, err := source.Do(ctx, dashboard.Action{Verb: dashboard.Pause, GR: "shown"}); err != nil || !strings.Contains(said, "is paused") {
+		t.Fatalf("pause says %q: %v", said, err)
+	}
+	if s.read(gr); gr.Annotations[topsv1.AnnotationPaused] != "true" {
+		t.Errorf("the gr is not paused: %v", gr.Annotations)
+	}
+	s.rollout("shown", topsv1.DaemonRolloutStatus{Total: 3, Updated: 1})
+	shows("the rollout", func(r dashboard.Resource) bool { return r.Status.Rollout != nil && r.Status.Rollout.Nodes.Updated == 1 })
+	if said, err := source.Do(ctx, dashboard.Action{Verb: dashboard.Approve, GR: "shown", Target: "main"}); err == nil {
+		t.Errorf("a gr without a policy has a wave: %s", said)
+	}
+	if _, err := source.Do(ctx, dashboard.Action{Verb: "delete", GR: "shown"}); err == nil {
+		t.Error("there is an action delete")
+	}
+}
+
+// TestTheDashboardOffersWhatOneMayDo: patch alone changes nothing, because admission asks for the verb.
+func TestTheDashboardOffersWhatOneMayDo(t *testing.T) {
+	s := newSite(t)
+	group := []string{topsv1.GroupVersion.Group}
+	read := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}
+	for user, tt := range map[string]struct {
+		rules []rbacv1.PolicyRule
+		want  []dashboard.Verb
+	}{
+		"viewer":  {nil, nil},
+		"patcher": {[]rbacv1.PolicyRule{{APIGroups: group, Resources: []string{"*"}, Verbs: []string{"patch"}}}, nil},
+		"pauser":  {[]rbacv1.PolicyRule{{APIGroups: group, Resources: []string{"gcuresources"}, Verbs: []string{"patch", "pause"}}}, []dashboard.Verb{dashboard.Pause}},
+		"editor":  {[]rbacv1.PolicyRule{{APIGroups: group, Resources: []string{"*"}, Verbs: []string{"patch", "update"}}}, dashboard.Verbs},
+	} {
+		t.Run(user, func(t *testing.T) {
+			source := &source{live: clusterOf(t, s.as("dashboard-"+user, append(tt.rules, read)...))}
+			var may []dashboard.Verb
+			for _, verb := range dashboard.Verbs {
+				if source.May(t.Context(), verb) {
+					may = append(may, verb)
+				}
+			}
+			if !slices.Equal(may, tt.want) {
+				t.Errorf("%s may %v, want %v", user, may, tt.want)
+			}
+		})
+	}
+}
+
+func TestTheDashboardNamesTheMissingRight(t *testing.T) {
+	s := newSite(t).as("no-nodes", rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}})
+	s.says(s.gcu("dashboard"), exitForbidden, "missing right: list nodes cluster-wide")
+}
