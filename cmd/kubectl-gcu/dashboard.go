@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,7 +67,7 @@ func serveDashboard(ctx context.Context, out terminal, cl *cluster, port uint16)
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	page := dashboard.New(source, bound.Addr())
+	page := dashboard.New(source, bound.Addr(), clock.RealClock{})
 	go page.Run(ctx)
 	server := &http.Server{Handler: page.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

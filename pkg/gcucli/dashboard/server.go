@@ -17,6 +17,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/foreign"
 )
@@ -38,6 +39,7 @@ const (
 // Server serves the page of a Source.
 type Server struct {
 	source Source
+	clock  clock.WithTicker
 	token  string
 	hosts  func(string) bool
 
@@ -53,8 +55,8 @@ type Server struct {
 }
 
 // New returns a Server on an address. Run must run while it serves.
-func New(source Source, bound netip.Addr) *Server {
-	return &Server{source: source, token: rand.Text(), hosts: foreign.Hosts(bound), next: make(chan struct{})}
+func New(source Source, bound netip.Addr, clock clock.WithTicker) *Server {
+	return &Server{source: source, clock: clock, token: rand.Text(), hosts: foreign.Hosts(bound), next: make(chan struct{})}
 }
 
 // Path returns the path, with the token, that a person opens first.
@@ -67,7 +69,7 @@ func (s *Server) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pace):
+		case <-s.clock.After(pace):
 		}
 		select {
 		case <-ctx.Done():
@@ -80,7 +82,7 @@ func (s *Server) Run(ctx context.Context) {
 func (s *Server) read(ctx context.Context) {
 	resources, err := s.source.Read(ctx)
 	may := verbs{}
-	if time.Since(s.asked) > mayFor {
+	if s.clock.Since(s.asked) > mayFor {
 		for _, verb := range Verbs {
 			may[verb] = s.source.May(ctx, verb)
 		}
@@ -88,7 +90,7 @@ func (s *Server) read(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(may) > 0 {
-		s.may, s.asked = may, time.Now()
+		s.may, s.asked = may, s.clock.Now()
 	}
 	if s.err = err; err == nil {
 		s.resources = resources

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
@@ -85,7 +87,7 @@ type browser struct {
 func serve(t *testing.T, f *fleet) browser {
 	t.Helper()
 	f.changed = make(chan struct{}, 1)
-	s := New(f, netip.MustParseAddr("127.0.0.1"))
+	s := New(f, netip.MustParseAddr("127.0.0.1"), clock.RealClock{})
 	s.read(t.Context())
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
