@@ -3,4 +3,8 @@
 //
 // A node agent is the ServiceAccount of config/rbac with the name of a node in its token, as the
 // API server puts it there; a tenant is a user with the role admin in a namespace.
+//
+// The rights of a node agent (agent*_test.go) are tested with tokens that the API server issued, and with the
+// real program. To test that the policy rejects a request, and not the role, the agent is also
+// impersonated with a group that has all rights.
 package hostile

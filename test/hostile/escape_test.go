@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
@@ -54,7 +53,7 @@ func TestControlCharactersReachNoTerminal(t *testing.T) {
 }
 
 func pluginIsPlain(t *testing.T, s *apiserver.Server) {
-	program := pluginProgram(t)
+	program := program(t, "kubectl-gcu")
 	kubeconfig, cache := s.KubeconfigFile(t), t.TempDir()
 	for _, line := range []string{"status nasty", "status nasty -o wide", "status nasty -o json", "status nasty -o yaml", "version", "version -o json", "version -o yaml",
 		"status nasty --watch", "release nasty"} {
@@ -77,16 +76,6 @@ func pluginIsPlain(t *testing.T, s *apiserver.Server) {
 			}
 		})
 	}
-}
-
-// pluginProgram builds kubectl gcu.
-func pluginProgram(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "kubectl-gcu")
-	if output, err := exec.Command("go", "build", "-o", program, "../../cmd/kubectl-gcu").CombinedOutput(); err != nil {
-		t.Fatalf("building the plugin: %v: %s", err, output)
-	}
-	return program
 }
 
 // storeNasty stores the text wherever an agent, a user or the manager, which repeats what an agent

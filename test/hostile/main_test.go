@@ -3,7 +3,9 @@ package hostile
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,16 +30,30 @@ const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	os.Exit(apiserver.Run(m))
+	var err error
+	if programs, err = os.MkdirTemp("", "gcu-h-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := apiserver.Run(m)
+	_ = os.RemoveAll(programs)
+	os.Exit(code)
 }
 
 // cluster returns the API server of all tests, with CRDs, roles and admission policies.
 func cluster(t *testing.T) *apiserver.Server {
 	t.Helper()
 	s := apiserver.SharedWith(t, (*apiserver.Server).InstallShipped)
+	awaitRoles.Do(func() {
+		s.AwaitRights(t, apiserver.Operator)
+		s.AwaitRights(t, apiserver.NodeAgent)
+	})
 	awaitPolicies(t, s)
 	return s
 }
+
+// awaitRoles waits once until the API server knows the shipped roles.
+var awaitRoles sync.Once
 
 // awaitPolicies waits until the API server enforces the policies.
 func awaitPolicies(t *testing.T, s *apiserver.Server) {

@@ -29,7 +29,7 @@ import (
 // workloads of a cluster; profiles hold memory of the manager, with Secrets in it.
 func TestMetricsAndProfilesRequireARight(t *testing.T) {
 	s := cluster(t)
-	program := managerProgram(t)
+	program := program(t, "manager")
 	for _, address := range []string{":6060", "0.0.0.0:6060", "[::]:6060", "10.0.0.1:6060", "example.com:6060"} {
 		output, err := exec.Command(program, "--kubeconfig=/does/not/exist", "--log-dir=", "--pprof-bind-address", address).CombinedOutput()
 		if err == nil || !strings.Contains(string(output), "is not a loopback address") {
@@ -81,15 +81,6 @@ func whoseCA(answer string) string {
 		return ""
 	}
 	return "the certificate is accepted: " + answer
-}
-
-func managerProgram(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "manager")
-	if output, err := exec.Command("go", "build", "-o", program, "../../cmd/manager").CombinedOutput(); err != nil {
-		t.Fatalf("building the manager: %v: %s", err, output)
-	}
-	return program
 }
 
 // startIdleManager starts a manager with the rights of its ServiceAccount that waits for the lease, so

@@ -241,7 +241,7 @@ func operatorOperates(t *testing.T, f fleet, operator person) {
 }
 
 func pluginOperates(t *testing.T, s *apiserver.Server, f fleet, operator person) {
-	program := pluginProgram(t)
+	program := program(t, "kubectl-gcu")
 	for _, line := range []string{"pause people", "resume people", "resume people", "hold people -m why", "release people", "hold people-later", "release people-later"} {
 		if output, err := operator.gcu(t, program, strings.Fields(line)...); err != nil {
 			t.Errorf("kubectl gcu %s: %v: %s", line, err, output)

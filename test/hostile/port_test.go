@@ -21,38 +21,33 @@ import (
 // 127.0.0.1:10267 before the agent does. The shipped liveness probe passes, root reads the
 // status over the socket, which names the address, and the token is not shown.
 func TestAProcessOnTheAgentsPortStopsNothingAndSeesNoToken(t *testing.T) {
-	directory, err := os.MkdirTemp("", "gcu")
-	check(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(directory) })
-	program, socket, state := filepath.Join(directory, "node-agent"), filepath.Join(directory, "s"), filepath.Join(directory, "state")
-	if output, err := exec.Command("go", "build", "-o", program, "../../cmd/node-agent").CombinedOutput(); err != nil {
-		t.Fatalf("building the agent: %v: %s", err, output)
-	}
+	directory, agent := shortFolder(t), program(t, "node-agent")
+	socket, state := filepath.Join(directory, "s"), filepath.Join(directory, "state")
 	thief, shown := occupy(t)
 	kubeconfig := filepath.Join(directory, "kubeconfig")
 	check(t, os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],
 "clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}]}`), 0o600))
-	agent := exec.Command(program, "--node-name=n", "--kubeconfig", kubeconfig, "--state-dir", state, "--ota-bind-address", thief, "--ota-socket", socket,
+	running := exec.Command(agent, "--node-name=n", "--kubeconfig", kubeconfig, "--state-dir", state, "--ota-bind-address", thief, "--ota-socket", socket,
 		"--log-dir=", "--host-root", filepath.Join(directory, "host"))
-	check(t, agent.Start())
+	check(t, running.Start())
 	t.Cleanup(func() {
-		_ = agent.Process.Signal(os.Interrupt)
-		if err := agent.Wait(); err != nil {
+		_ = running.Process.Signal(os.Interrupt)
+		if err := running.Wait(); err != nil {
 			t.Errorf("the agent: %v", err)
 		}
 	})
 
 	probe := shippedProbe(t)
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return exec.Command(program, append(probe, "--socket", socket)...).Run() == nil, nil
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		return exec.Command(agent, append(probe, "--socket", socket)...).Run() == nil, nil
 	})
 	if err != nil {
 		t.Fatal("the shipped liveness probe does not pass")
 	}
-	if output, err := exec.Command(program, "ota", "status", "--socket", socket).CombinedOutput(); err != nil || !strings.Contains(string(output), "Another process listens on "+thief) {
+	if output, err := exec.Command(agent, "ota", "status", "--socket", socket).CombinedOutput(); err != nil || !strings.Contains(string(output), "Another process listens on "+thief) {
 		t.Errorf("%v: %s", err, output)
 	}
-	output, err := exec.Command(program, "ota", "status", "--address", "http://"+thief, "--token-file", filepath.Join(state, "ota-token")).CombinedOutput()
+	output, err := exec.Command(agent, "ota", "status", "--address", "http://"+thief, "--token-file", filepath.Join(state, "ota-token")).CombinedOutput()
 	if err == nil || !strings.Contains(string(output), "is not the node agent") || len(shown()) > 0 {
 		t.Errorf("the thief was shown %q; %v: %s", shown(), err, output)
 	}

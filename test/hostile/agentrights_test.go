@@ -1,4 +1,4 @@
-package rights
+package hostile
 
 import (
 	"context"
@@ -23,8 +23,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// refused checks that the policy rejected a request with a message.
-func refused(t *testing.T, err error, says string) {
+// deniedByPolicy checks that the policy rejected a request with a message.
+func deniedByPolicy(t *testing.T, err error, says string) {
 	t.Helper()
 	const by = "ValidatingAdmissionPolicy 'gcu-node-agent' with binding 'gcu-node-agent' denied request: "
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), by) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "resulted in error") {
@@ -46,10 +46,10 @@ func TestAnAgentWritesNoOtherNode(t *testing.T) {
 	own, other := p.addNode(t, "mine"), p.addNode(t, "theirs")
 	agent := p.as(t, p.agentInPod(t, own))
 	const says = "the node agent of node mine may not write NodeUpgrade theirs, only that of its own node"
-	refused(t, agent.Create(t.Context(), ownedBy(other.Name)), says)
+	deniedByPolicy(t, agent.Create(t.Context(), ownedBy(other.Name)), says)
 	p.addNodeUpgrade(t, own)
 	p.addNodeUpgrade(t, other)
-	refused(t, show(t.Context(), agent, other.Name, hello), says)
+	deniedByPolicy(t, show(t.Context(), agent, other.Name, hello), says)
 	check(t, show(t.Context(), agent, own.Name, hello))
 }
 
@@ -67,11 +67,11 @@ func TestATokenThatNamesNoNodeIsRefused(t *testing.T) {
 			agent := p.as(t, identity)
 			check(t, agent.List(t.Context(), &topsv1.NodeUpgradeList{})) // reading is allowed
 			const says = "not the token of a Secret"
-			refused(t, agent.Create(t.Context(), ownedBy(node.Name), client.DryRunAll), says)
+			deniedByPolicy(t, agent.Create(t.Context(), ownedBy(node.Name), client.DryRunAll), says)
 		})
 	}
 	p.addNodeUpgrade(t, node)
-	refused(t, show(t.Context(), p.as(t, p.account(t, agentAccount, nil)), node.Name, hello), "not the token of a Secret")
+	deniedByPolicy(t, show(t.Context(), p.as(t, p.account(t, agentAccount, nil)), node.Name, hello), "not the token of a Secret")
 }
 
 // attempt is a request that the policy rejects, even if a role allows it.
@@ -153,7 +153,7 @@ func TestThePolicyStandsOnItsOwn(t *testing.T) {
 		agent := p.as(t, p.powerful(n.Name))
 		for _, a := range attempts {
 			t.Run(a.what, func(t *testing.T) {
-				refused(t, a.do(t.Context(), agent, n.DeepCopy()), a.says)
+				deniedByPolicy(t, a.do(t.Context(), agent, n.DeepCopy()), a.says)
 				if err := a.do(t.Context(), other, n.DeepCopy()); err != nil {
 					t.Errorf("the other account: %v", err)
 				}
@@ -242,7 +242,7 @@ func TestEachPartOfTheStatusHasItsWriter(t *testing.T) {
 				if err := attempt(p.as(t, p.powerful(on))); part.agents {
 					check(t, err)
 				} else {
-					refused(t, err, "the rest of the status is the operator's")
+					deniedByPolicy(t, err, "the rest of the status is the operator's")
 				}
 			})
 		}
@@ -301,5 +301,5 @@ func TestALongStatusIsComparedToo(t *testing.T) {
 	check(t, p.admin.Status().Patch(t.Context(), n, client.MergeFrom(before)))
 	agent := p.as(t, p.powerful(n.Name))
 	check(t, show(t.Context(), agent, n.Name, hello))
-	refused(t, show(t.Context(), agent, n.Name, `{"tasks":[{"requestID":"r-63","name":"a_b_c","state":"Failed"}]}`), "the rest of the status is the operator's")
+	deniedByPolicy(t, show(t.Context(), agent, n.Name, `{"tasks":[{"requestID":"r-63","name":"a_b_c","state":"Failed"}]}`), "the rest of the status is the operator's")
 }

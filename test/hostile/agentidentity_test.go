@@ -1,4 +1,4 @@
-package rights
+package hostile
 
 import (
 	"crypto/ecdsa"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // nodeNameClaim is the user info key for the node that a token is bound to.
@@ -25,6 +26,34 @@ const nodeNameClaim = "authentication.kubernetes.io/node-name"
 
 // agentUser is the user name of all node agents.
 const agentUser = "system:serviceaccount:" + namespace + ":" + agentAccount
+
+const (
+	namespace      = apiserver.Namespace
+	agentAccount   = "gcu-node-agent"
+	managerAccount = "gcu-operator"
+)
+
+// plane is the API server of all tests, with configurations instead of clients.
+type plane struct {
+	*apiserver.Server
+	config *rest.Config
+	admin  client.Client
+}
+
+// sharedPlane returns the control plane of all tests.
+func sharedPlane(t *testing.T) *plane {
+	t.Helper()
+	s := cluster(t)
+	return &plane{Server: s, config: s.As(apiserver.Admin), admin: s.Client(t, apiserver.Admin)}
+}
+
+// as returns a client for a configuration.
+func (p *plane) as(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: p.Scheme, Mapper: p.admin.RESTMapper()})
+	check(t, err)
+	return c
+}
 
 // addNode creates a Node.
 func (p *plane) addNode(t *testing.T, name string) *corev1.Node {

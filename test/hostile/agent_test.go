@@ -1,9 +1,8 @@
-package rights
+package hostile
 
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -26,14 +25,6 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// build builds the node agent.
-func build(program string) error {
-	if output, err := exec.Command("go", "build", "-o", program, "../../cmd/node-agent").CombinedOutput(); err != nil {
-		return fmt.Errorf("building the agent: %w: %s", err, output)
-	}
-	return nil
-}
-
 // agent is a running node agent.
 type agent struct {
 	// url of its endpoint.
@@ -52,11 +43,11 @@ type logLine struct {
 // start runs the program for a node, with its own host root, until the test ends.
 func (p *plane) start(t *testing.T, node string, config *rest.Config) *agent {
 	t.Helper()
-	root := filepath.Join(folder, node)
+	root := filepath.Join(shortFolder(t), node)
 	host, err := harness.NewHost(root, "1.0.0")
 	check(t, err)
 	t.Cleanup(host.Close)
-	command := exec.Command(p.program, "--kubeconfig", kubeconfig(t, config), "--node-name", node, "--ota-bind-address", "127.0.0.1:0",
+	command := exec.Command(program(t, "node-agent"), "--kubeconfig", kubeconfig(t, config), "--node-name", node, "--ota-bind-address", "127.0.0.1:0",
 		"--state-dir", t.TempDir(), "--host-root", host.Root, "--container-runtime", "containerd", "--log-dir=", "--log-format", "json",
 		"--first-contact-spread", "0s", "--ota-auth", "none", "--ota-socket", filepath.Join(host.Root, "ota.sock"))
 	log, err := command.StderrPipe()
@@ -65,7 +56,7 @@ func (p *plane) start(t *testing.T, node string, config *rest.Config) *agent {
 	address, failures, ended := make(chan string, 1), make(chan string, 100), make(chan struct{})
 	go func() {
 		defer close(ended)
-		read(log, address, failures)
+		readLog(log, address, failures)
 	}()
 	t.Cleanup(func() {
 		check(t, command.Process.Signal(os.Interrupt))
@@ -83,8 +74,8 @@ func (p *plane) start(t *testing.T, node string, config *rest.Config) *agent {
 	}
 }
 
-// read reads the endpoint's address and the errors from a log.
-func read(log io.Reader, address, failures chan<- string) {
+// readLog reads the endpoint's address and the errors from a log.
+func readLog(log io.Reader, address, failures chan<- string) {
 	for lines := json.NewDecoder(log); ; {
 		var l logLine
 		if err := lines.Decode(&l); err != nil {
