@@ -27,7 +27,6 @@
 //	          │                  │
 //	          ▼                  ▼
 //	Table, JSON, Mermaid     Job.Progress: what may run now
-//	                         Mission.Result: done, fail, undo
 //
 // Only the Book defines an order. It lists actions (how their tasks become jobs, and how they
 // are undone), targets (which actions they need for which changes, and how disruptive a

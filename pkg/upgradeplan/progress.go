@@ -16,34 +16,6 @@ const (
 	Skipped Outcome = "skip"
 )
 
-// Result is the outcome of a mission (contract statement 93): three sets, each in the order
-// of the mission. When everything succeeded only Done is set.
-type Result struct {
-	// Done were run and succeeded.
-	Done []Task `json:"done,omitempty"`
-	// Fail were run and failed.
-	Fail []Task `json:"fail,omitempty"`
-	// UndoOf were not run: not reached, or skipped. (The term is the upgrade framework's;
-	// nothing is undone.)
-	Undo []Task `json:"undo,omitempty"`
-}
-
-// Result groups the tasks of the mission by outcome.
-func (m Mission) Result(outcome func(Task) Outcome) Result {
-	var r Result
-	for t := range m.All() {
-		switch outcome(t) {
-		case Done:
-			r.Done = append(r.Done, t)
-		case Failed:
-			r.Fail = append(r.Fail, t)
-		default:
-			r.Undo = append(r.Undo, t)
-		}
-	}
-	return r
-}
-
 // Progress is the state of a job.
 type Progress struct {
 	// Next are the tasks that may run now, all of one stage.

@@ -22,36 +22,6 @@ func outcomes(of map[string]Outcome) func(Task) Outcome {
 	return func(t Task) Outcome { return of[t.String()] }
 }
 
-func TestResultHasTheThreeSetsOfTheContract(t *testing.T) {
-	cases := []struct {
-		name string
-		of   map[string]Outcome
-		want string
-	}{
-		{
-			"when all succeeded there is only done",
-			map[string]Outcome{"n1_x_stop": Done, "n1_y_stop": Done, "n1_x_start": Done, "n2_x_stop": Done},
-			`{"done":["n1_x_stop","n1_y_stop","n1_x_start","n2_x_stop"]}`,
-		},
-		{
-			"what was not reached and what was skipped was not run",
-			map[string]Outcome{"n1_x_stop": Done, "n1_y_stop": Failed, "n2_x_stop": Skipped},
-			`{"done":["n1_x_stop"],"fail":["n1_y_stop"],"undo":["n1_x_start","n2_x_stop"]}`,
-		},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := json.Marshal(readMission(t, smallMission).Result(outcomes(c.of)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(c.want, string(got)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
 func TestProgressOfAJob(t *testing.T) {
 	job := readMission(t, smallMission)[0][0]
 	cases := []struct {
