@@ -193,8 +193,5 @@ func (s *Status) Progress(style Style, width int) string {
 		width -= min(barWidth, width/3) + len("[] ")
 		words = s.Rollout.short()
 	}
-	if runes := []rune(words); len(runes) > width-1 {
-		words = string(runes[:max(0, width-2)]) + "…"
-	}
-	return bar + words
+	return bar + columns.Truncate(words, max(1, width-1), "…")
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/mattn/go-runewidth"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -71,8 +71,12 @@ type Cell struct {
 	Tone Tone
 }
 
-// width returns the number of characters that are printed.
-func (c Cell) width() int { return utf8.RuneCountInString(plaintext.Line(c.Text)) }
+// columns measures text in columns of a terminal: a Chinese character has two. Characters of ambiguous
+// width, such as the ellipsis, have one in any locale.
+var columns = runewidth.Condition{}
+
+// width returns the number of columns that are printed.
+func (c Cell) width() int { return columns.StringWidth(plaintext.Line(c.Text)) }
 
 // cells returns cells without a tone.
 func cells(texts ...string) []Cell {
@@ -115,7 +119,7 @@ func (t Table) widths() []int {
 	}
 	for i, w := range widths {
 		if w > 0 {
-			widths[i] = max(w, utf8.RuneCountInString(t.Header[i]))
+			widths[i] = max(w, columns.StringWidth(t.Header[i]))
 		}
 	}
 	return widths
