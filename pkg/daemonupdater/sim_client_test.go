@@ -26,6 +26,8 @@ type simCall struct {
 	// by is who asks, answer passes the result to it.
 	by     *simActor
 	answer func(error)
+	// delayed: it may take effect long after the client got an error.
+	delayed bool
 }
 
 // simDryRun is the verb of the dry run of an eviction.
@@ -174,7 +176,7 @@ func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client
 // call parks a request until the world has served it.
 func (m *simManager) call(verb string, key simapi.Key, effect func() error) error {
 	reply := make(chan error)
-	c := &simCall{verb: verb, key: key, effect: effect, by: &m.pass.simActor, answer: func(err error) { reply <- err }}
+	c := &simCall{verb: verb, key: key, effect: effect, by: &m.pass.simActor, answer: func(err error) { reply <- err }, delayed: verb == "delete"}
 	m.mu.Lock()
 	if m.pass.seen.nodes == nil && c.writes() {
 		m.pass.seen = m.seen.clone()
@@ -265,13 +267,13 @@ func (w *simWorld) faultFor(c *simCall) int {
 	if w.calm || !w.chance(w.knobs.faults) {
 		return noFault
 	}
+	if c.delayed && w.knobs.late && w.chance(10) {
+		return faultLate
+	}
 	switch c.verb {
 	case "get", "list", simDryRun:
 		return faultTooMany + w.rng.IntN(faultTimeout-faultTooMany+1)
-	case "delete":
-		if w.knobs.late && w.chance(10) {
-			return faultLate
-		}
+	case "delete", "evict":
 		if w.chance(6) {
 			return faultDenied
 		}

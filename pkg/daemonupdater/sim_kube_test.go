@@ -76,6 +76,9 @@ func (w *simWorld) power(h *simHost, up bool) {
 		h.podsAfter = w.seconds(1, 25)
 	}
 	w.say("host %s up=%v", h.name, up)
+	if up && h.machine != nil && w.chance(2) {
+		w.reboots(h)
+	}
 }
 
 // clock is the time by the clock of a host.

@@ -29,7 +29,9 @@ type simMachine struct {
 	runtime string    // default runtime of the daemon
 	runs    int       // instance of the daemon
 	began   time.Time // when it did, by the clock of the host
-	stops   bool      // a restart stops the containers
+	// configured is the default runtime in the configuration of the daemon.
+	configured string
+	stops      bool // a restart stops the containers
 	// installed is the pod whose start last changed the host, by component.
 	installed map[string]types.UID
 	restarts  map[string]int // of the runtime, by operation
@@ -64,6 +66,7 @@ func (w *simWorld) addMachine(h *simHost) {
 	}
 	h.machine = &simMachine{driver: "good-0", runtime: simPick(w.rng, "runc", "runc", "enflame"), stops: w.chance(3),
 		installed: map[string]types.UID{}, restarts: map[string]int{}, disk: map[string]task.Record{}, lost: map[string]bool{}}
+	h.machine.configured = h.machine.runtime
 	w.drawAgent(h.machine)
 }
 
@@ -124,8 +127,11 @@ func (w *simWorld) installs(h *simHost, pod *corev1.Pod) {
 		return
 	}
 	h.machine.installed[component] = pod.UID
-	if component == upgradeplan.TargetDevicePlugin {
+	switch component {
+	case upgradeplan.TargetDevicePlugin:
 		w.startPlugin(h)
+	case upgradeplan.TargetToolkit:
+		h.machine.configured = topsv1.DefaultRuntime
 	}
 	if component != upgradeplan.TargetDriver {
 		return

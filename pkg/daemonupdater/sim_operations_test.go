@@ -177,7 +177,7 @@ func (w *simWorld) disturbOperations() {
 	case 5:
 		m.agentDownUntil = w.now.Add(w.seconds(5, 900))
 	case 6:
-		m.cutUntil = w.now.Add(w.seconds(5, 300))
+		m.cutUntil = w.now.Add(w.seconds(5, 1200))
 	case 7:
 		w.damageDisk(h)
 	case 8, 9:

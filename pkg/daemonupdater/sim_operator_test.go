@@ -290,7 +290,7 @@ func (c *simOperatorClient) List(_ context.Context, list client.ObjectList, opts
 // asks has a write served.
 func (c *simOperatorClient) asks(verb string, key simapi.Key, effect func(j *simJob) error) (err error) {
 	j := c.m.operator.job
-	call := &simCall{verb: verb, key: key, by: &j.simActor, effect: func() error { return effect(j) }, answer: func(e error) { err = e }}
+	call := &simCall{verb: verb, key: key, by: &j.simActor, delayed: verb != simDryRun, effect: func() error { return effect(j) }, answer: func(e error) { err = e }}
 	j.yield(call)
 	return err
 }

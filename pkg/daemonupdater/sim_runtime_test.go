@@ -31,6 +31,15 @@ func (w *simWorld) startPlugin(h *simHost) {
 	h.machine.blind = h.machine.runtime != topsv1.DefaultRuntime && w.toolkitGroup() != nil
 }
 
+// reboots starts the runtime of a host again, with what is configured by now, and then its pods.
+func (w *simWorld) reboots(h *simHost) {
+	m := h.machine
+	w.say("host %s was rebooted", h.name)
+	m.runs++
+	m.runtime, m.began = m.configured, h.clock(w).Time
+	w.startPlugin(h)
+}
+
 // reportsSoon lets the agent of a host look at once.
 func (w *simWorld) reportsSoon(h *simHost) {
 	if a := h.machine.agent; a != nil {
