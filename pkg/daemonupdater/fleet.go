@@ -48,8 +48,8 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
 	n.Renewed = f.heartbeats.Of(name)
-	n.Denied, n.Unfenced = f.attempts.DenialOf(&n), f.fences.DenialOf(&n)
-	if refused := f.orders.DenialOf(&n); refused != nil && refused.Retry.After(n.Retry) {
+	n.Denied, n.Unfenced, n.Unordered = f.attempts.DenialOf(&n), f.fences.DenialOf(&n), f.orders.DenialOf(&n)
+	if refused := n.Unordered; refused != nil && refused.Retry.After(n.Retry) {
 		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written, which is tried again: "+refused.Message
 	}
 	f.Set(n, now)

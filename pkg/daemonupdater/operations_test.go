@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +39,14 @@ func (c *cluster) upgrade() *topsv1.NodeUpgrade {
 		}
 	}
 	return nil
+}
+
+// orders is the fault of a write to a NodeUpgrade, nil for none and for other objects.
+func (c *cluster) orders(object client.Object) error {
+	if _, ok := object.(*topsv1.NodeUpgrade); !ok || c.onOrder == nil {
+		return nil
+	}
+	return c.onOrder(object.GetName())
 }
 
 // show changes the status of the operation of a NodeUpgrade.
@@ -271,6 +280,33 @@ func TestANodeWhoseOperationMayNotBeCreatedIsDeferred(t *testing.T) {
 				t.Errorf("it was tried %d times; what it waits for was reported: %v", tried, said)
 			}
 		})
+	}
+}
+
+// TestARefusedGrantSaysWhy: the node keeps its slot meanwhile, as a late grant may arrive.
+func TestARefusedGrantSaysWhy(t *testing.T) {
+	c := preparedCluster(t)
+	c.onOrder = func(string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodeupgrades"}, "", errors.New("policy says no"))
+	}
+	for range 3 {
+		c.mustReconcile()
+		c.now = c.now.Add(moveInterval)
+	}
+	r := c.stored()
+	if slots := r.Status.InFlight; len(slots) != 1 || slots[0].Step != "OperationDenied" {
+		t.Errorf("slots %+v, want one that waits for OperationDenied", slots)
+	}
+	if said := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutProgressing).Message; !strings.Contains(said, "policy says no") {
+		t.Errorf("Progressing: %s", said)
+	}
+	c.onOrder = nil
+	for range 3 {
+		c.mustReconcile()
+		c.now = c.now.Add(moveInterval)
+	}
+	if slots := c.stored().Status.InFlight; len(slots) != 1 || slots[0].Step != "Operating" {
+		t.Errorf("slots %+v, want one whose operation was granted", slots)
 	}
 }
 

@@ -128,12 +128,16 @@ func (c *cluster) faults() interceptor.Funcs {
 			if c.onCreate != nil {
 				return c.onCreate
 			}
-			if _, ok := object.(*topsv1.NodeUpgrade); ok && c.onOrder != nil {
-				if err := c.onOrder(object.GetName()); err != nil {
-					return err
-				}
+			if err := c.orders(object); err != nil {
+				return err
 			}
 			return w.Create(ctx, object, opts...)
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := c.orders(object); err != nil {
+				return err
+			}
+			return w.Patch(ctx, object, patch, opts...)
 		},
 		SubResourceUpdate: func(ctx context.Context, w client.Client, sub string, object client.Object, opts ...client.SubResourceUpdateOption) error {
 			c.statusUpdates++

@@ -134,6 +134,9 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason = reasonComplete
 	case d.Ledger.InFlight() > 0:
 		c.Status, c.Reason = metav1.ConditionTrue, reasonRollingOut
+		if v, ok := deniedOf(&d); ok {
+			c.Message = v.Node + ": " + v.Message + "; " + c.Message
+		}
 	case in.Settings.Paused:
 		c.Reason = reasonPaused
 	case awaitsRequests(d):
@@ -147,6 +150,16 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason = reasonNodesFailed
 	}
 	return c
+}
+
+// deniedOf returns the state of the first node in flight that waits because the API server refuses a write, false if none does.
+func deniedOf(d *rollout.Decision) (rollout.Verdict, bool) {
+	for i := range d.Ledger.Slots {
+		if v, ok := d.Verdict(d.Ledger.Slots[i].Node); ok && v.State == rollout.InFlight && v.Reason.IsDenied() {
+			return v, true
+		}
+	}
+	return rollout.Verdict{}, false
 }
 
 // waiting returns why most nodes wait. It ignores nodes that are left out or have a hold, unless

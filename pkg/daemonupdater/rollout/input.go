@@ -120,6 +120,8 @@ type Node struct {
 	Denied *Denial
 	// Unfenced is the fence of a pod that the API server last refused, nil if there is none.
 	Unfenced *Denial
+	// Unordered is the write of its operation that the API server last refused, nil if there is none.
+	Unordered *Denial
 	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now. SetBack
 	// says that the reason is that something sets the default runtime back after restarts, "" otherwise.
 	Retry    time.Time

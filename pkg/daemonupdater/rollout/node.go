@@ -229,7 +229,11 @@ func (n *fleetNode) progress() (Reason, string) {
 		return ReasonFenceDenied, "the API server refuses a write to a pod of the node, without which its slot is not given back; it is tried again: " + n.Unfenced.Message
 	}
 	if n.slot != nil && n.slot.Operation != "" && endOf(n.slot.Operation, n.Ended) == nil {
-		if n.Job == nil || n.Job.ID != n.slot.Operation {
+		written := n.Job != nil && n.Job.ID == n.slot.Operation
+		if n.Unordered != nil && !(written && n.Job.Granted) {
+			return ReasonOperationDenied, "the API server refuses to write the operation of the node, which is tried again: " + n.Unordered.Message
+		}
+		if !written {
 			return ReasonOperating, fmt.Sprintf("operation %s is being created", n.slot.Operation)
 		}
 		return ReasonOperating, n.Job.Message

@@ -37,6 +37,8 @@ const (
 	// ReasonFenceDenied: the slot is not needed any more, and the API server refuses the write that
 	// rules out the deletion it permits.
 	ReasonFenceDenied Reason = "FenceDenied"
+	// ReasonOperationDenied: the API server refuses to write the operation of the node, or its grant.
+	ReasonOperationDenied Reason = "OperationDenied"
 
 	// Pending: for the budget, or for the node's own pods.
 	ReasonBudgetExhausted Reason = "BudgetExhausted"
@@ -106,6 +108,11 @@ func (r Reason) State() State {
 		return Pending
 	}
 	return Held
+}
+
+// IsDenied reports whether a node waits because the API server refuses a write.
+func (r Reason) IsDenied() bool {
+	return r == ReasonDeletionDenied || r == ReasonFenceDenied || r == ReasonOperationDenied
 }
 
 // isForPeople reports whether nodes with this reason wait for a person.

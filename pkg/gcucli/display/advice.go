@@ -34,6 +34,7 @@ var advice = map[string]string{
 	string(rollout.ReasonAwaitingAvailable): "if it lasts: kubectl get pods -A --field-selector spec.nodeName=NODE, and look at the new pod",
 	string(rollout.ReasonNodeLost):          "bring the node back; past its deadline it counts as failed",
 	string(rollout.ReasonOperating):         nothing,
+	string(rollout.ReasonOperationDenied):   "let the operator create and patch nodeupgrades: see the admission webhook or the role; it is retried automatically",
 	string(rollout.ReasonFenceDenied):       "let the operator patch pods/status: see the admission webhook or the role; it is retried automatically",
 	ReasonSlow:                              "kubectl get pods -A --field-selector spec.nodeName=NODE; kubectl describe nu NODE",
 
