@@ -30,3 +30,15 @@ func TestNodesAndPodsCountFromWhenTheyAreSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestAMissingPodIsMissingSinceItIsSeenToBe: else it would always have been, and its node jump its wave.
+func TestAMissingPodIsMissingSinceItIsSeenToBe(t *testing.T) {
+	ds := fixture.DaemonSet("driver")
+	s := &State{Members: []Member{{DaemonSet: ds}}, StateTimes: &daemonset.StateTimes{}, Group: GroupOf(ds), Rollout: &topsv1.DaemonRollout{}}
+	for _, later := range []time.Duration{0, time.Minute} {
+		n := s.RolloutNode(&Node{Object: fixture.Node("a"), Pods: [][]*corev1.Pod{nil}}, "r", Zones{}, fixture.Epoch.Add(later))
+		if since := n.Pods[0].NotReadySince; !since.Equal(fixture.Epoch) {
+			t.Errorf("%s later: missing since %s, want since it was first seen to be", later, since)
+		}
+	}
+}
