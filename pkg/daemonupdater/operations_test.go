@@ -285,14 +285,19 @@ func TestANodeWhoseOperationMayNotBeCreatedIsDeferred(t *testing.T) {
 
 // TestARefusedGrantSaysWhy: the node keeps its slot meanwhile, as a late grant may arrive.
 func TestARefusedGrantSaysWhy(t *testing.T) {
-	c := preparedCluster(t)
-	c.onOrder = func(string) error {
+	c, tried := preparedCluster(t), map[string]int{}
+	c.onOrder = func(node string) error {
+		tried[node]++
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodeupgrades"}, "", errors.New("policy says no"))
 	}
-	for range 3 {
+	for range 5 {
 		c.mustReconcile()
-		c.now = c.now.Add(moveInterval)
 	}
+	if node := c.upgrade().Name; tried[node] != 1 {
+		t.Errorf("tried %d times at once, want once", tried[node])
+	}
+	c.now = c.now.Add(moveInterval)
+	c.mustReconcile()
 	r := c.stored()
 	if slots := r.Status.InFlight; len(slots) != 1 || slots[0].Step != "OperationDenied" {
 		t.Errorf("slots %+v, want one that waits for OperationDenied", slots)
@@ -302,8 +307,8 @@ func TestARefusedGrantSaysWhy(t *testing.T) {
 	}
 	c.onOrder = nil
 	for range 3 {
-		c.mustReconcile()
 		c.now = c.now.Add(moveInterval)
+		c.mustReconcile()
 	}
 	if slots := c.stored().Status.InFlight; len(slots) != 1 || slots[0].Step != "Operating" {
 		t.Errorf("slots %+v, want one whose operation was granted", slots)
