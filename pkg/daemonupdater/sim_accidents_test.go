@@ -241,8 +241,8 @@ func (w *simWorld) recreateSet(key simapi.Key, adopts bool) {
 	}
 }
 
-// collectOrphans acts as the garbage collector on what belongs to a former DaemonSet of its name:
-// revisions at once, pods soon.
+// collectOrphans acts as the garbage collector on what belongs to a DaemonSet that is gone, or to a former
+// one of its name: revisions at once, pods soon.
 func (w *simWorld) collectOrphans() {
 	if w.accidents == nil {
 		return
@@ -250,7 +250,7 @@ func (w *simWorld) collectOrphans() {
 	orphaned := func(object client.Object) bool {
 		ref := metav1.GetControllerOf(object)
 		ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, object.GetNamespace(), ref.Name))
-		return ds != nil && ds.UID != ref.UID
+		return ds == nil || ds.UID != ref.UID
 	}
 	for _, r := range simapi.All[*appsv1.ControllerRevision](w.api, simRevisions) {
 		if r.Namespace == simNamespace && orphaned(r) {

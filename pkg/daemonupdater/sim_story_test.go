@@ -236,5 +236,20 @@ func (w *simWorld) describe() string {
 			}
 		}
 	}
+	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
+		if marks := simMarks(node); len(marks) > 0 || node.Spec.Unschedulable {
+			fmt.Fprintf(&b, "\n%s is unschedulable=%v, marked for %v", node.Name, node.Spec.Unschedulable, marks)
+		}
+	}
+	for _, u := range simapi.All[*topsv1.NodeUpgrade](w.api, simUpgrades) {
+		if op := u.Status.Operation; u.Spec.Operation != nil || simLives(op) {
+			fmt.Fprintf(&b, "\n%s has operation %+v: %+v", u.Name, u.Spec.Operation, op)
+		}
+	}
+	for _, pod := range w.setPods() {
+		if c := daemonset.NeedUpgrade(pod); c != nil && pod.DeletionTimestamp == nil {
+			fmt.Fprintf(&b, "\n%s has condition %s %s", pod.Name, c.Type, c.Reason)
+		}
+	}
 	return b.String()
 }
