@@ -192,14 +192,14 @@ func (w *simWorld) settleNode(object client.Object) {
 	}
 }
 
-// settleAccounts drops nodes that are available again, gone, or counted as failed.
+// settleAccounts drops nodes that are available again, gone, counted as failed, or kept by another group.
 func (w *simWorld) settleAccounts() {
 	for _, g := range w.groups {
 		a, stored := w.account(g.id), w.rolloutOf(g.id)
 		for name, d := range a.down {
 			node := simapi.Get[*corev1.Node](w.api, simNodeKey(name))
 			failed := stored != nil && slices.ContainsFunc(stored.Status.Failed, func(n topsv1.NodeNote) bool { return n.Node == name })
-			if node == nil || node.UID != d.uid || failed {
+			if node == nil || node.UID != d.uid || failed || w.isKeptByOthers(g, name) {
 				delete(a.down, name)
 				continue
 			}
@@ -209,6 +209,13 @@ func (w *simWorld) settleAccounts() {
 			}
 		}
 	}
+}
+
+// isKeptByOthers reports whether an ended operation of another group keeps a node out of service: nobody's
+// budget counts it but that group's.
+func (w *simWorld) isKeptByOthers(g *simGroup, node string) bool {
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: node})
+	return w.ops != nil && u != nil && u.Status.Operation != nil && u.Status.Operation.Held && w.opGroup(u.Status.Operation.ID) != g
 }
 
 // checkLedger checks one write of a ledger against the one before.

@@ -110,15 +110,17 @@ func newSimWorld(seed uint64) *simWorld {
 	return w
 }
 
-// populate creates the cluster: nodes, groups, an unmanaged DaemonSet, and two managers.
-func (w *simWorld) populate(nodes int) {
+// populate creates the cluster: nodes, drawn groups, an unmanaged DaemonSet, and two managers.
+func (w *simWorld) populate(nodes int) { w.populateWith(nodes, w.addGroups) }
+
+func (w *simWorld) populateWith(nodes int, addGroups func()) {
 	for i := range nodes {
 		name := fmt.Sprintf("n%02d", i)
 		w.hosts = append(w.hosts, &simHost{name: name, up: true, labels: w.drawLabels(name), skew: w.drawSkew()})
 		w.addMachine(w.hosts[i])
 		w.addNode(w.hosts[i])
 	}
-	w.addGroups()
+	addGroups()
 	w.addSet(w.newSet("bystander", "good-0"))
 	for i := range 2 {
 		m := &simManager{w: w, name: fmt.Sprint("manager", i), rng: rand.New(rand.NewPCG(w.seed, uint64(10+i)))}

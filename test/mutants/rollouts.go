@@ -8,7 +8,7 @@ var ofRollouts = []mutant{
 	{"broken-nodes-unlimited", "unavailable nodes are replaced without budget", updater, "budgets.refuse",
 		"if $all >= $limit { $*then }", "if l.urgency == healthy && $all >= $limit { $*then }"},
 	{"broken-nodes-not-counted", "Ready nodes that are unavailable do not use up the budget", updater, "nodeCounts.add",
-		"if $n.unavailable { $*then }",
+		"if $n.charged { $*then }",
 		"if $n.moving { $*then }"},
 	{"missing-pods-invisible", "a node whose pod is not yet recreated is invisible", updater, "State.RolloutNode",
 		"$pod == nil && !$Create", "$pod == nil"},

@@ -23,14 +23,14 @@ type budgets struct {
 // budgetsOf counts the nodes in flight and the nodes that count against the limits.
 func budgetsOf(d *draft) *budgets {
 	all := &d.fleet.all
-	b := &budgets{budget: budget{inFlight: all.inFlight, used: all.unavailable}}
+	b := &budgets{budget: budget{inFlight: all.inFlight, used: all.charged}}
 	if d.in.Settings.Strategy != daemonset.NoStrategy {
 		b.limit = min(d.in.Settings.Limit(d.fleet.Len()), mostInFlight(d))
 	}
 	if most := d.in.Policy.PoolMaxUnavailable; most != nil {
 		b.pools = make(map[string]*budget, len(d.fleet.pools))
 		for name, c := range d.fleet.pools {
-			b.pools[name] = &budget{limit: scaled(most, c.nodes), inFlight: c.inFlight, used: c.unavailable}
+			b.pools[name] = &budget{limit: scaled(most, c.nodes), inFlight: c.inFlight, used: c.charged}
 		}
 	}
 	for i := range d.ledger.Slots {
@@ -47,7 +47,7 @@ func budgetsOf(d *draft) *budgets {
 		case !n.moving:
 			b.use(n.Pool, 1, 0)
 		}
-		if !n.unavailable {
+		if !n.charged {
 			b.use(n.Pool, 0, 1)
 		}
 	}

@@ -3,8 +3,8 @@ package rollout
 // nodeCounts counts nodes by their facts.
 type nodeCounts struct {
 	nodes int
-	// inFlight counts by live facts, not by the ledger; unavailable nodes count against a limit.
-	inFlight, unavailable int
+	// inFlight counts by live facts, not by the ledger; charged nodes count against a limit.
+	inFlight, charged int
 	// leftOut counts the nodes excluded because the upgrade is limited to other nodes.
 	leftOut int
 	// outdated counts the nodes with something left to do on a pod.
@@ -25,8 +25,8 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	if n.moving {
 		c.inFlight += times
 	}
-	if n.unavailable {
-		c.unavailable += times
+	if n.charged {
+		c.charged += times
 	}
 }
 

@@ -20,9 +20,10 @@ type facts struct {
 	// heavy: an operation has to replace one of them, or an operation keeps the node cordoned.
 	heavy bool
 	// available: the node is Ready, every pod on it is available, and no operation has it out
-	// of service. unavailable: the node is Ready, but the rest is not so; it counts against the
-	// limit. An offline node is neither.
-	available, unavailable bool
+	// of service. unavailable: the node is Ready, but the rest is not so. An offline node is neither.
+	// charged: the node is unavailable and counts against the limit. One that another group keeps out
+	// of service does not, though that may keep pods of this group from it.
+	available, unavailable, charged bool
 	// unready: the node is Ready, and a pod on it is not, since unreadySince; pods that only wait
 	// for minReadySeconds are left out.
 	unready      bool
@@ -105,6 +106,7 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
 	}
 	f.available = node.Ready && !f.unavailable
+	f.charged = f.unavailable && !node.Job.isHeldByAnotherGroup()
 	f.updated = !f.unknown && !f.outdated && (f.available || !node.Ready && !f.absent)
 	f.phase = f.phaseOf(g, node, now)
 	f.suspect = f.suspectOf(g, node)

@@ -43,7 +43,7 @@ func (r *record) isEmpty() bool { return r.slot == nil && r.failure == nil && !r
 func (n *fleetNode) isInFlight() bool { return n.slot != nil || n.moving }
 
 // countsAsUnavailable reports whether the node counts against the limit.
-func (n *fleetNode) countsAsUnavailable() bool { return n.slot != nil || n.unavailable }
+func (n *fleetNode) countsAsUnavailable() bool { return n.slot != nil || n.charged }
 
 // mayBeAvailable reports whether nothing but minReadySeconds is missing on a Ready node: they may be
 // over by the clock of its kubelet.

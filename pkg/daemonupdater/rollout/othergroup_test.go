@@ -14,6 +14,8 @@ func TestAGroupIsNotHeldByAnother(t *testing.T) {
 	ungranted := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Prepared: true, Message: "waits for its grant"})
 	atWork := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Granted: true, Message: "drains"})
 	kept := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Granted: true, Held: true, Message: "in quarantine"})
+	without := kept
+	without.Pods = []Pod{{Member: 0}}
 	b, c := nodeOf("b", oldHash), heavyNode("c")
 	waves := inputOf(1, theirs(nodeOf("a", newHash), *kept.Job), kept, b)
 	waves.Nodes[1].Name, waves.Nodes[1].UID = "d", "uid-d"
@@ -32,6 +34,7 @@ func TestAGroupIsNotHeldByAnother(t *testing.T) {
 		{"a light change goes to a node on which another group prepares an operation", inputOf(1, ungranted), []string{"a"}, nil},
 		{"not to one on which it is at work", inputOf(1, atWork), nil, nil},
 		{"a node that another group keeps out of service does not use the budget", inputOf(1, kept, b), []string{"b"}, nil},
+		{"though it keeps pods of this group from it too", inputOf(1, without, b), []string{"b"}, nil},
 		{"nor does it hold a wave", waves, []string{"b"}, nil},
 		{"a group that is paused takes its prepared operations back", paused, nil, []string{"c:abort op-c"}},
 		{"and so does one that is halted", halted, nil, []string{"c:abort op-c"}},
