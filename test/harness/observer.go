@@ -97,6 +97,20 @@ func watchDaemonSets(ctx context.Context, c *Cluster, see func(*appsv1.DaemonSet
 	})
 }
 
+// WatchNodes calls see for the nodes, whenever one changes, until ctx ends, and returns after the
+// initial list.
+func WatchNodes(ctx context.Context, c *Cluster, see func(*corev1.Node)) error {
+	clientset, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	informer := informers.NewSharedInformerFactory(clientset, 0).Core().V1().Nodes().Informer()
+	return runInformer(ctx, informer, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { see(object.(*corev1.Node)) },
+		UpdateFunc: func(_, object any) { see(object.(*corev1.Node)) },
+	})
+}
+
 // watchPods calls see for the pods that match a selector in all namespaces until ctx
 // ends, and returns after the initial list.
 func watchPods(ctx context.Context, c *Cluster, selector string, see func(pod *corev1.Pod, gone bool)) error {

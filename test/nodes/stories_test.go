@@ -39,6 +39,7 @@ var groups = []group{
 		{"nodes that lose power during the most relevant tasks resume after boot", (*stage).powerLoss, nil},
 		{"a node whose disk is full is not upgraded until there is space", (*stage).fullDisk, &story{
 			"a node under disk pressure keeps its GCU components", (*stage).diskPressure, nil}},
+		{"a driver is renamed under training pods, one node at a time; pods of another DaemonSet leave only behind the taint, and come back", (*stage).driverIsRenamed, nil},
 	}},
 	{"upgrades", false, []story{
 		{"a gr with a driver runs: its cards are offered, labelled and measured", (*stage).grWithDriver, nil},
