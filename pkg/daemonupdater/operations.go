@@ -24,7 +24,7 @@ import (
 // operationWriter writes spec.operation of NodeUpgrades.
 type operationWriter struct {
 	access.Cluster
-	book upgradeplan.Book
+	book upgradeplan.LogicBook
 	// refused are the nodes whose operation could not be written; changed receives them.
 	refused *deletion.Attempts
 	changed *watch.ChangedNodes

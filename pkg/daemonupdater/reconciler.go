@@ -49,7 +49,7 @@ type Reconciler struct {
 	// Namespace is that of the DaemonRollouts of GcuResources.
 	Namespace string
 	// Book says which components an operation replaces, and how.
-	Book upgradeplan.Book
+	Book upgradeplan.LogicBook
 	// Deadlines of nodes in flight.
 	Deadlines rollout.Deadlines
 	// Clock returns the time.

@@ -82,7 +82,7 @@ func Blocked(in *rollout.Input) string {
 // RolloutOf simulates the rollout of a group from its nodes, by name, with the decisions of
 // the rollout itself. It does not include evictions, which Evict adds. approved treats
 // every wave as approved.
-func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.Node, book *upgradeplan.Book, approved bool) (*Rollout, error) {
+func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.Node, book *upgradeplan.LogicBook, approved bool) (*Rollout, error) {
 	if approved {
 		in.Policy.Approved = map[string]bool{}
 		for _, wave := range in.Policy.Waves {
@@ -113,7 +113,7 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 }
 
 // describe adds the nodes in the order of their starts, and their tasks.
-func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradeplan.Book, steps []rollout.Step, nodes map[string]*observed.Node) error {
+func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradeplan.LogicBook, steps []rollout.Step, nodes map[string]*observed.Node) error {
 	var plans []upgradeplan.Node
 	var batches [][]string
 	for _, step := range steps {
@@ -159,7 +159,7 @@ func replacedBy(plan upgradeplan.Mission) map[string][]string {
 }
 
 // unknownToBook returns the components of a node that are replaced without a task.
-func unknownToBook(s *observed.State, in *rollout.Input, book *upgradeplan.Book, node *rollout.Node) []string {
+func unknownToBook(s *observed.State, in *rollout.Input, book *upgradeplan.LogicBook, node *rollout.Node) []string {
 	var names []string
 	for i := range node.Pods {
 		component := s.Members[node.Pods[i].Member].Component()

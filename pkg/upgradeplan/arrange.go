@@ -9,7 +9,7 @@ import (
 
 // Plan generates the tasks of the nodes and arranges them in batches of at most size nodes; 0
 // means no limit. It combines Generate, Batches and Arrange, and returns their errors.
-func Plan(book Book, nodes []Node, size int) (Mission, error) {
+func Plan(book LogicBook, nodes []Node, size int) (Mission, error) {
 	r, err := newRules(book)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func Plan(book Book, nodes []Node, size int) (Mission, error) {
 // neither shares a batch with others; otherwise the given order is kept. A batch has at most
 // size nodes, such as max-unavailable as a number of nodes; 0 means no limit. A negative size
 // is an error.
-func Batches(book Book, nodes []Node, size int) ([][]string, error) {
+func Batches(book LogicBook, nodes []Node, size int) ([][]string, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("the size of a batch is %d: it may be 0, for no limit, or more", size)
 	}
@@ -56,7 +56,7 @@ func Batches(book Book, nodes []Node, size int) ([][]string, error) {
 }
 
 // turn is the position of the node's role within its wave.
-func (b Book) turn(n Node) int {
+func (b LogicBook) turn(n Node) int {
 	switch {
 	case !n.ControlPlane, b.ControlPlane == Any, b.ControlPlane == "":
 		return 0
@@ -73,7 +73,7 @@ func (b Book) turn(n Node) int {
 //
 // The error names a task that is duplicated, has no place in the book, or whose host is in no
 // batch, or a host that is in two batches. A host without tasks is left out.
-func Arrange(book Book, tasks []Task, batches [][]string) (Mission, error) {
+func Arrange(book LogicBook, tasks []Task, batches [][]string) (Mission, error) {
 	r, err := newRules(book)
 	if err != nil {
 		return nil, err

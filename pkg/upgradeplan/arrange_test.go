@@ -28,7 +28,7 @@ func TestBatches(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Batches(Book{ControlPlane: c.place}, nodes, c.size)
+			got, err := Batches(LogicBook{ControlPlane: c.place}, nodes, c.size)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +37,7 @@ func TestBatches(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Batches(Book{}, nodes, -1); err == nil {
+	if _, err := Batches(LogicBook{}, nodes, -1); err == nil {
 		t.Error("a negative size is accepted")
 	}
 }
@@ -60,7 +60,7 @@ func TestStepsInARowThatAreGroupedByHostAreOneJob(t *testing.T) {
 // Dispatch and check everywhere, then plane by plane, then commit everywhere
 // (contract statement 95).
 func TestFleetActionsAreDoneEverywhereBeforeTheNextStep(t *testing.T) {
-	book := Book{
+	book := LogicBook{
 		Actions: []Action{{Name: "dispatch", Fleet: true}, {Name: "check", Fleet: true}, {Name: "up"}, {Name: "commit", Fleet: true, GroupBy: GroupByTask}},
 		Targets: []Target{{Name: "X", Disruption: ReplacePod, Needs: []Need{{Actions: []string{"dispatch", "check", "up", "commit"}}}}},
 		Steps:   []Step{{Action: "dispatch"}, {Action: "check"}, {Action: "up"}, {Action: "commit"}},

@@ -7,7 +7,7 @@ import (
 
 // tenComponents returns the default book with three more light components, so that a node has
 // ten.
-func tenComponents() (Book, []string) {
+func tenComponents() (LogicBook, []string) {
 	book := DefaultBook()
 	last := len(book.Steps) - 3
 	for _, name := range []string{"nodeExporter", "configManager", "agent"} {
@@ -36,7 +36,7 @@ func fleetOf(n int, changed ...string) []Node {
 	return nodes
 }
 
-func largeFleet(n int) (Book, []Node) {
+func largeFleet(n int) (LogicBook, []Node) {
 	book, components := tenComponents()
 	nodes := make([]Node, n)
 	for i := range nodes {

@@ -4,10 +4,10 @@ import (
 	"slices"
 )
 
-// Book is the logic book: how targets are upgraded (contract statement 93, design section 4).
+// LogicBook is the logic book: how targets are upgraded (contract statement 93, design section 4).
 // It is a value: copy it, change the copy, Validate it. DefaultBook is the one for the GCU
 // components.
-type Book struct {
+type LogicBook struct {
 	// Actions are all actions, in any order.
 	Actions []Action `json:"actions"`
 	// Targets are all targets: components, and parts of the node.
@@ -116,7 +116,7 @@ const (
 var disruptions = []Disruption{ReplacePod, EvictAccelerator, RestartRuntime, DrainNode}
 
 // Components returns the names of the components, without the parts of the node.
-func (b Book) Components() []string {
+func (b LogicBook) Components() []string {
 	var names []string
 	for _, t := range b.Targets {
 		if !t.OfNode {
@@ -132,7 +132,7 @@ func (d Disruption) rank() int { return slices.Index(disruptions, d) }
 // UndoOf returns the task that undoes t, and false when there is nothing to undo or the book
 // does not know the action. A whole node is not undone by these tasks but by a new plan to
 // the previous revisions.
-func (b Book) UndoOf(t Task) (Task, bool) {
+func (b LogicBook) UndoOf(t Task) (Task, bool) {
 	i := slices.IndexFunc(b.Actions, func(a Action) bool { return a.Name == t.Action })
 	if i < 0 || b.Actions[i].Undo == "" {
 		return Task{}, false
@@ -143,7 +143,7 @@ func (b Book) UndoOf(t Task) (Task, bool) {
 // Disruption returns the worst disruption of a node by a change of these components, "" when
 // the book knows none of them. restartStopsContainers means that the node's runtime stops its
 // containers when it restarts, as docker does without live-restore.
-func (b Book) Disruption(changed []string, restartStopsContainers bool) Disruption {
+func (b LogicBook) Disruption(changed []string, restartStopsContainers bool) Disruption {
 	worst := Disruption("")
 	for _, t := range b.Targets {
 		if slices.Contains(changed, t.Name) && t.Disruption.rank() > worst.rank() {

@@ -37,8 +37,8 @@ const (
 // DefaultBook returns a new copy of the book for the GCU components that run on nodes: the
 // path of design section 4. A driver or a toolkit takes all of it, minus the tasks of
 // unchanged components; a lighter change only replaces a pod.
-func DefaultBook() Book {
-	return Book{
+func DefaultBook() LogicBook {
+	return LogicBook{
 		Actions: []Action{
 			{Name: ActionPrecheck},
 			{Name: ActionPrepull, OfWhatStays: true},

@@ -118,12 +118,12 @@ func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 }
 
 func TestNoDifferenceIsNoPlan(t *testing.T) {
-	always := Book{
+	always := LogicBook{
 		Actions: []Action{{Name: "check"}},
 		Targets: []Target{{Name: "node", OfNode: true, Needs: []Need{{Actions: []string{"check"}}}}},
 		Steps:   []Step{{Action: "check"}},
 	}
-	for _, book := range []Book{DefaultBook(), always} {
+	for _, book := range []LogicBook{DefaultBook(), always} {
 		if m := mustPlan(t, book, fleetOf(3), 0); m != nil {
 			t.Errorf("got %v", outline(m))
 		}

@@ -13,7 +13,7 @@
 //
 // A plan is made in steps, each of which can be used alone:
 //
-//	      nodes: what is deployed, what changed        logic Book
+//	      nodes: what is deployed, what changed        logic book
 //	          │  Narrow: as if less had changed            │
 //	          ▼                                            │
 //	      Generate ◄───────────────────────────────────────┤ which actions, and when
@@ -28,7 +28,7 @@
 //	          ▼                  ▼
 //	Table, JSON, Mermaid     Job.Progress: what may run now
 //
-// Only the Book defines an order. It lists actions (how their tasks become jobs, and how they
+// Only the LogicBook defines an order. It lists actions (how their tasks become jobs, and how they
 // are undone), targets (which actions they need for which changes, and how disruptive a
 // change is) and steps. With DefaultBook every step is grouped by host, so that a node has
 // one job:
@@ -55,7 +55,7 @@
 //
 // To run a job, call Job.Progress after each change, with the outcome of every task according
 // to the facts. The package has no state, so a restarted program resumes at the right task.
-// To retry a task, report its outcome as NotDone; to skip it, as Skipped; Book.UndoOf returns
+// To retry a task, report its outcome as NotDone; to skip it, as Skipped; LogicBook.UndoOf returns
 // the task that undoes one. A replace is done when the pod is at the wanted revision,
 // available and, if the driver of the node is replaced too, younger than the driver's pod.
 //

@@ -9,7 +9,7 @@ import (
 
 // draw is a random book with any order, grouping and needs, and nodes for it.
 type draw struct {
-	book  Book
+	book  LogicBook
 	nodes []Node
 	size  int
 }
@@ -36,13 +36,13 @@ func drawPlan(t *rapid.T) draw {
 	return d
 }
 
-func drawBook(t *rapid.T) Book {
+func drawBook(t *rapid.T) LogicBook {
 	if rapid.IntRange(0, 3).Draw(t, "which book") == 0 {
 		book := DefaultBook()
 		book.ControlPlane = rapid.SampledFrom([]Place{"", Any, First, Last}).Draw(t, "place")
 		return book
 	}
-	book := Book{ControlPlane: rapid.SampledFrom([]Place{"", Any, First, Last}).Draw(t, "place")}
+	book := LogicBook{ControlPlane: rapid.SampledFrom([]Place{"", Any, First, Last}).Draw(t, "place")}
 	var actions []string
 	for i := range rapid.IntRange(1, 4).Draw(t, "actions") {
 		a := Action{Name: fmt.Sprint("a", i), Fleet: rapid.IntRange(0, 4).Draw(t, "fleet") == 0}

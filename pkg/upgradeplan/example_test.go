@@ -26,9 +26,9 @@ var (
 	}
 )
 
-func exampleBook() Book {
+func exampleBook() LogicBook {
 	restart := []Need{{Actions: []string{"dispatch", "check", "stop", "uprpm", "start"}}}
-	return Book{
+	return LogicBook{
 		Actions: []Action{
 			{Name: "dispatch", GroupBy: GroupByTask},
 			{Name: "check", GroupBy: GroupByTask},
@@ -110,7 +110,7 @@ func TestPlansPrintAsTheirGoldenFiles(t *testing.T) {
 	}
 	cases := []struct {
 		name  string
-		book  Book
+		book  LogicBook
 		nodes []Node
 		size  int
 		label func(string) string
@@ -127,7 +127,7 @@ func TestPlansPrintAsTheirGoldenFiles(t *testing.T) {
 	}
 }
 
-func mustPlan(t testing.TB, book Book, nodes []Node, size int) Mission {
+func mustPlan(t testing.TB, book LogicBook, nodes []Node, size int) Mission {
 	t.Helper()
 	m, err := Plan(book, nodes, size)
 	if err != nil {

@@ -28,10 +28,10 @@ type Node struct {
 // given order, by target in the order of the book, by action in the order of the steps. An
 // unchanged node has no tasks (contract statement 98).
 //
-// The error joins every fault of the input: of the book (see Book.Validate), an invalid or
+// The error joins every fault of the input: of the book (see LogicBook.Validate), an invalid or
 // repeated node name, and a changed component that is not deployed there or not in the book.
 // A deployed, unchanged component that is not in the book is ignored.
-func Generate(book Book, nodes []Node) ([]Task, error) {
+func Generate(book LogicBook, nodes []Node) ([]Task, error) {
 	r, err := newRules(book)
 	if err != nil {
 		return nil, err

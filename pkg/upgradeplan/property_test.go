@@ -176,7 +176,7 @@ func TestWavesRolesAndTheSizeOfABatchHold(t *testing.T) {
 
 // samePart reports whether no fleet step is between the two tasks: all nodes pass a fleet
 // step together.
-func samePart(book Book, fleet map[string]bool, a, b Task) bool {
+func samePart(book LogicBook, fleet map[string]bool, a, b Task) bool {
 	var i, j int
 	for n, s := range book.expandSteps() {
 		if s.Action == a.Action && slices.Contains(s.Targets, a.Target) {

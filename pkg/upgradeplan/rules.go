@@ -50,7 +50,7 @@ type condition struct {
 	rank    int
 }
 
-func newRules(b Book) (*rules, error) {
+func newRules(b LogicBook) (*rules, error) {
 	if err := b.Validate(); err != nil {
 		return nil, fmt.Errorf("reading the logic book: %w", err)
 	}

@@ -8,7 +8,7 @@ import (
 
 // Validate returns every fault of the book, joined, or nil. Each says what is wrong and
 // where.
-func (b Book) Validate() error {
+func (b LogicBook) Validate() error {
 	v := validator{book: b, actions: map[string]Action{}, targets: map[string]Target{}}
 	v.checkActions()
 	v.checkTargets()
@@ -21,7 +21,7 @@ func (b Book) Validate() error {
 }
 
 type validator struct {
-	book    Book
+	book    LogicBook
 	actions map[string]Action
 	targets map[string]Target
 	faults  []error
@@ -145,7 +145,7 @@ func (t Target) needs(action string) bool { return slices.Contains(t.actions(), 
 type pair struct{ target, action string }
 
 // expandSteps returns the steps, with targets filled in where a step names none.
-func (b Book) expandSteps() []Step {
+func (b LogicBook) expandSteps() []Step {
 	named := map[pair]bool{}
 	for _, s := range b.Steps {
 		for _, t := range s.Targets {

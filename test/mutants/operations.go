@@ -24,7 +24,7 @@ var ofOperations = []mutant{
 		"cmp.Or(cmp.Compare($aWave, $bWave), cmp.Compare($turn($a), $turn($b)))", "cmp.Compare($turn($a), $turn($b))"},
 	{"waves-share-a-batch", "the end of a wave and the start of the next share a batch", tasks, "Batches",
 		"$i == 0 || $wave != $nodes[$i-1].$Wave", "$i == 0"},
-	{"plan-control-plane-first", "a plan has the control plane first instead of last", tasks, "Book.turn",
+	{"plan-control-plane-first", "a plan has the control plane first instead of last", tasks, "LogicBook.turn",
 		"return 1", "return -1"},
 	{"batch-off-by-one", "a batch has one node more than its size", tasks, "Batches",
 		"len($batches[$last]) == $size", "len($batches[$last]) > $size"},

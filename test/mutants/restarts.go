@@ -69,7 +69,7 @@ var ofRestarts = []mutant{
 	{"unasked-outdated", "under OTA an idle node with an outdated pod is restarted unasked", updater, "group.mayBeIdle",
 		"return $g.strategy == daemonset.OTA && $node.NeedsRestart && $free && $current", "_ = $current; return $g.strategy == daemonset.OTA && $node.NeedsRestart && $free"},
 	{"unasked-supersedes", "an operation of another group is replaced by one that nobody asked for", updater, "group.mayBeIdle",
-		"$node.Job.Ours && $node.Job.OnlyIdle && !$node.Job.Held", "$node.Job.OnlyIdle && !$node.Job.Held"},
+		"$node.Job.Ours && $node.Job.OnlyIdle && !$node.Job.KeptCordoned", "$node.Job.OnlyIdle && !$node.Job.KeptCordoned"},
 	{"in-use-dropped", "the operation of a node in use is made again and again", updater, "withdrawals",
 		"$n.needsNoOperation() && !awaitsIdleNode($n)", "$n.needsNoOperation()"},
 	{"asked-for-idle", "an operation that was asked for since touches the node only while it is idle", updater, "group.isStale",

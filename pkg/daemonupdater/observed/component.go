@@ -7,14 +7,14 @@ import (
 )
 
 // heavy reports whether changing a component takes more than replacing a pod (design section 2).
-func heavy(book *upgradeplan.Book, component string) bool {
+func heavy(book *upgradeplan.LogicBook, component string) bool {
 	disruption := book.Disruption([]string{component}, false)
 	return disruption != "" && disruption != upgradeplan.ReplacePod
 }
 
 // needsOf returns what an operation that changes a component asks of the node agent, sorted; nothing
 // if its pods are just replaced.
-func needsOf(book *upgradeplan.Book, members []Member, component string) (needs []string) {
+func needsOf(book *upgradeplan.LogicBook, members []Member, component string) (needs []string) {
 	if !heavy(book, component) {
 		return nil
 	}
@@ -38,7 +38,7 @@ func needsOf(book *upgradeplan.Book, members []Member, component string) (needs 
 }
 
 // along reports whether pods of a component are replaced because another component changed.
-func along(book *upgradeplan.Book, component string) bool {
+func along(book *upgradeplan.LogicBook, component string) bool {
 	return slices.ContainsFunc(book.Targets, func(t upgradeplan.Target) bool {
 		return t.Name == component && slices.ContainsFunc(t.Needs, func(n upgradeplan.Need) bool { return len(n.Changed) > 0 })
 	})

@@ -20,7 +20,7 @@ import (
 // everything outdated, and verifies what lacks proof. If an ended operation keeps the node
 // cordoned, the job covers all heavy components, so that they are verified. The error says what
 // the logic book cannot do.
-func (s *State) NewOperation(in *rollout.Input, book upgradeplan.Book, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
+func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
 	plan := s.OperationPlan(in, &book, node)
 	if len(plan.Changed) == 0 {
 		plan.Changed = lightest(book, plan.Deployed)
@@ -62,9 +62,9 @@ func withTarget(targets []topsv1.OperationTarget, t topsv1.OperationTarget, leav
 
 // OperationPlan returns what the planner needs to know about a node. Components that the book
 // does not know are left out: their pods are replaced like any other pod.
-func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.Book, node *rollout.Node) upgradeplan.Node {
+func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.LogicBook, node *rollout.Node) upgradeplan.Node {
 	plan := upgradeplan.Node{Name: node.Name, ControlPlane: node.ControlPlane}
-	held := node.Job != nil && node.Job.Held
+	kept := node.Job != nil && node.Job.KeptCordoned
 	var stays []string
 	for i := range node.Pods {
 		pod := &node.Pods[i]
@@ -74,7 +74,7 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.Book, node *r
 			continue
 		}
 		plan.Deployed = append(plan.Deployed, component)
-		if rollout.IsDue(in, node, pod) || held && in.Members[pod.Member].Heavy {
+		if rollout.IsDue(in, node, pod) || kept && in.Members[pod.Member].Heavy {
 			plan.Changed = append(plan.Changed, component)
 		}
 		if !daemonset.IsLeaving(m.DaemonSet) {
@@ -99,7 +99,7 @@ func unique(list []string) (once []string) {
 // lightest returns the components for an operation that has nothing left to replace. Such an
 // operation is still needed if it is in the ledger and has to end, or to return a node that is
 // kept cordoned.
-func lightest(book upgradeplan.Book, deployed []string) []string {
+func lightest(book upgradeplan.LogicBook, deployed []string) []string {
 	light := slices.DeleteFunc(slices.Clone(deployed), func(c string) bool { return heavy(&book, c) })
 	if len(light) == 0 {
 		return deployed
@@ -190,7 +190,7 @@ func OfOtherNode(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange) b
 // spec; or makeNew if a new operation is needed; or neither if the operation has ended or is as
 // done already, or if another one has the node.
 func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) (next *topsv1.NodeOperation, makeNew bool) {
-	if hasEnded(upgrade, change.Operation) && (!change.Abort || !holds(upgrade, change.Operation)) {
+	if hasEnded(upgrade, change.Operation) && (!change.Abort || !keepsCordoned(upgrade, change.Operation)) {
 		return nil, false
 	}
 	if asked := upgrade.Spec.Operation; asked != nil && asked.ID == change.Operation {
@@ -200,7 +200,7 @@ func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange,
 		return nil, false // it was withdrawn from the spec and is being aborted
 	}
 	job, disturbed := jobOf(upgrade, own)
-	if job != nil && (isOthers(upgrade, job, own) && !replaced(upgrade, change, disturbed) || disturbed && !job.Held) {
+	if job != nil && (isOthers(upgrade, job, own) && !replaced(upgrade, change, disturbed) || disturbed && !job.KeptCordoned) {
 		return nil, false
 	}
 	return nil, true

@@ -106,7 +106,7 @@ func TestANodeThatIsHeldIsVerifiedThoughItIsAtItsTargets(t *testing.T) {
 	} {
 		o, in := fleetAt(tt.revisions)
 		n := o.fleet.Node("a")
-		n.Job = &rollout.Job{ID: "before", Ours: true, Granted: true, Held: true}
+		n.Job = &rollout.Job{ID: "before", Ours: true, Granted: true, KeptCordoned: true}
 		got, err := o.NewOperation(&in, testBook, n, "op")
 		if err != nil || len(got.Targets) == 0 {
 			t.Fatalf("operation %+v, %v: an operation is needed to give the node back (invariant S3)", got, err)

@@ -56,7 +56,7 @@ func AgentOf(upgrade *topsv1.NodeUpgrade) rollout.Agent {
 // whether one may have the node out of service.
 func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed bool) {
 	asked, shown := upgrade.Spec.Operation, upgrade.Status.Operation
-	if asked != nil && hasEnded(upgrade, asked.ID) && !holds(upgrade, asked.ID) {
+	if asked != nil && hasEnded(upgrade, asked.ID) && !keepsCordoned(upgrade, asked.ID) {
 		asked = nil
 	}
 	if !isInTheWay(shown, asked) {
@@ -72,7 +72,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 		if job == nil || job.ID != shown.ID {
 			job = &rollout.Job{ID: shown.ID, Ours: shown.Rollout == own}
 		}
-		job.Granted, job.Held, job.InUse = job.Granted || shown.Granted, shown.Held, shown.InUse
+		job.Granted, job.KeptCordoned, job.InUse = job.Granted || shown.Granted, shown.Held, shown.InUse
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
 		job.Stalled = isStalled(upgrade, shown)
 		job.WaitsSince = waitsSince(job, shown)
@@ -131,8 +131,8 @@ func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
 	return slices.ContainsFunc(upgrade.Status.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
 }
 
-// holds reports whether an operation has ended and keeps its node cordoned.
-func holds(upgrade *topsv1.NodeUpgrade, id string) bool {
+// keepsCordoned reports whether an operation has ended and keeps its node cordoned.
+func keepsCordoned(upgrade *topsv1.NodeUpgrade, id string) bool {
 	shown := upgrade.Status.Operation
 	return shown != nil && shown.ID == id && shown.Held
 }

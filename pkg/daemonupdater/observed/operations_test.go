@@ -71,7 +71,7 @@ func TestOperationsBecomeJobs(t *testing.T) {
 		{name: "ended, as the history says", asked: grantedOp,
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},
 		{name: "ended and held", asked: grantedOp, shown: heldStatus, history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, disturbed: true,
-			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Held: true, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Job{ID: "x", Ours: true, Granted: true, KeptCordoned: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "the one before is still being wound up", asked: operating("x", own), shown: releasing, disturbed: true,
 			want: &rollout.Job{ID: "old", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "the one before, which never touched the node, is not in its way", asked: grantedOp, shown: shown("old", topsv1.OperationRunning), disturbed: true,

@@ -50,7 +50,7 @@ func TestANodeWhoseAgentIsTooOldGetsNoOperation(t *testing.T) {
 			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
 		{"an operation without a slot that is known gets one", needing(2, granted(a)),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
-		{"a node that is kept cordoned waits for the agent", needing(2, oldAgent(withJob(nodeOf("a", newHash, newHash), &Job{ID: "x", Ours: true, Held: true}))),
+		{"a node that is kept cordoned waits for the agent", needing(2, oldAgent(withJob(nodeOf("a", newHash, newHash), &Job{ID: "x", Ours: true, KeptCordoned: true}))),
 			said{States: statesOf("a", "held/AgentTooOld")}, nil},
 		{"a change without an operation is made", light,
 			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}, nil},

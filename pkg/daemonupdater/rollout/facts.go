@@ -97,16 +97,16 @@ const (
 
 // factsOf derives the facts of a node and its pods at the given time.
 func (g *group) factsOf(node *Node, now time.Time) facts {
-	f := facts{unavailable: node.Ready && node.Disturbed && !node.Job.isHeldByAnotherGroup(), moving: node.Ready && node.Job.isOursAtWork()}
+	f := facts{unavailable: node.Ready && node.Disturbed && !node.Job.isKeptCordonedByAnotherGroup(), moving: node.Ready && node.Job.isOursAtWork()}
 	for i := range node.Pods {
 		f.include(g, node, &node.Pods[i])
 		f.includeProbation(g, node, &node.Pods[i], now)
 	}
-	if node.Job.isHeld() && node.Job.Ours && !node.LeftOut && (g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly) {
+	if node.Job.isKeptCordoned() && node.Job.Ours && !node.LeftOut && (g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly) {
 		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
 	}
 	f.available = node.Ready && !f.unavailable
-	f.charged = f.unavailable && !node.Job.isHeldByAnotherGroup()
+	f.charged = f.unavailable && !node.Job.isKeptCordonedByAnotherGroup()
 	f.updated = !f.unknown && !f.outdated && (f.available || !node.Ready && !f.absent)
 	f.phase = f.phaseOf(g, node, now)
 	f.suspect = f.suspectOf(g, node)
@@ -131,7 +131,7 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 
 // includeAvailability adds whether a pod on a Ready node is available, or not even Ready.
 func (f *facts) includeAvailability(g *group, node *Node, pod *Pod) {
-	f.moving = f.moving || !node.Job.isHeld() && g.isMoving(pod) // a node kept cordoned waits for another operation
+	f.moving = f.moving || !node.Job.isKeptCordoned() && g.isMoving(pod) // a node kept cordoned waits for another operation
 	switch {
 	case pod.isAbsent() || !pod.Available && pod.AvailableAt.IsZero():
 		if !f.unready || pod.NotReadySince.Before(f.unreadySince) {
@@ -150,7 +150,7 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 		return phaseUpdated
 	case !node.Ready:
 		return f.absence(g, node, now)
-	case node.Job.isHeldByAnotherGroup():
+	case node.Job.isKeptCordonedByAnotherGroup():
 		return phaseKeptCordoned
 	case node.Job.isOfAnotherGroup() && (node.Job.Granted || f.heavy && !f.maySupersede(g, node.Job, now)):
 		return phaseBusy

@@ -151,7 +151,7 @@ func (g *group) restartsWithoutRequest(node *Node, pod *Pod) bool {
 // mayBeIdle reports whether a restart is all that a node needs under OTA, so that it is done without
 // a request if the node is idle. The operation of another group is not replaced for that.
 func (g *group) mayBeIdle(node *Node) bool {
-	free := node.Job == nil || node.Job.Ours && node.Job.OnlyIdle && !node.Job.Held
+	free := node.Job == nil || node.Job.Ours && node.Job.OnlyIdle && !node.Job.KeptCordoned
 	return g.strategy == daemonset.OTA && node.NeedsRestart && free &&
 		!slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.isOutdated(&p) })
 }
@@ -173,7 +173,7 @@ func (g *group) needsOperation(node *Node, pod *Pod) bool {
 func (g *group) agentLacks(node *Node) string {
 	for i := range node.Pods {
 		member := &g.members[node.Pods[i].Member]
-		if !g.needsOperation(node, &node.Pods[i]) && (!member.Heavy || !node.Job.isHeld()) {
+		if !g.needsOperation(node, &node.Pods[i]) && (!member.Heavy || !node.Job.isKeptCordoned()) {
 			continue
 		}
 		for _, need := range member.Needs {

@@ -23,8 +23,8 @@ type Job struct {
 	OnlyIdle, InUse bool
 	// Stalled: a problem keeps it from being prepared, possibly for long.
 	Stalled bool
-	// Held: it has ended, and keeps the node cordoned.
-	Held bool
+	// KeptCordoned: it has ended, and keeps the node cordoned.
+	KeptCordoned bool
 	// WaitsSince is when it began to wait for its grant, or for its problem to be solved; zero while
 	// it is being prepared, or at work.
 	WaitsSince time.Time
@@ -32,8 +32,8 @@ type Job struct {
 	Message string
 }
 
-// isHeld reports whether an ended operation keeps the node cordoned; false for nil.
-func (j *Job) isHeld() bool { return j != nil && j.Held }
+// isKeptCordoned reports whether an ended operation keeps the node cordoned; false for nil.
+func (j *Job) isKeptCordoned() bool { return j != nil && j.KeptCordoned }
 
 // isOfAnotherGroup reports whether there is an operation and it belongs to another group.
 func (j *Job) isOfAnotherGroup() bool { return j != nil && !j.Ours }
@@ -41,27 +41,27 @@ func (j *Job) isOfAnotherGroup() bool { return j != nil && !j.Ours }
 // othersWaiting returns the id of an operation of another group that is not at work, and cannot go on
 // now; "" otherwise.
 func (j *Job) othersWaiting() string {
-	if !j.isOfAnotherGroup() || j.Granted || j.Held || j.WaitsSince.IsZero() {
+	if !j.isOfAnotherGroup() || j.Granted || j.KeptCordoned || j.WaitsSince.IsZero() {
 		return ""
 	}
 	return j.ID
 }
 
-// isHeldByAnotherGroup reports whether an ended operation of another group keeps the node out of
+// isKeptCordonedByAnotherGroup reports whether an ended operation of another group keeps the node out of
 // service.
-func (j *Job) isHeldByAnotherGroup() bool { return j.isHeld() && !j.Ours }
+func (j *Job) isKeptCordonedByAnotherGroup() bool { return j.isKeptCordoned() && !j.Ours }
 
 // isAtWork reports whether an operation of any group may touch the node and has not ended.
 // Meanwhile only the operation deletes pods. It may have no slot here, when it belongs to a
 // former Node object of the same name.
-func (j *Job) isAtWork() bool { return j != nil && j.Granted && !j.Held }
+func (j *Job) isAtWork() bool { return j != nil && j.Granted && !j.KeptCordoned }
 
 // isOursAtWork reports whether an operation of this group may touch the node and has not ended.
 func (j *Job) isOursAtWork() bool { return j.isAtWork() && j.Ours }
 
 // awaitsGrant reports whether an operation of this group is being prepared or waits for its
 // grant.
-func (j *Job) awaitsGrant() bool { return j != nil && j.Ours && !j.Granted && !j.Held }
+func (j *Job) awaitsGrant() bool { return j != nil && j.Ours && !j.Granted && !j.KeptCordoned }
 
 // End is how an operation ended.
 type End struct {

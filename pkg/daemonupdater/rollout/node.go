@@ -89,7 +89,7 @@ func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Job.isOfAnotherGroup
 // this group took down keeps it until that operation has ended, or its deadline: the node may go
 // offline, and would not count as unavailable any more.
 func (n *fleetNode) yields() bool {
-	return n.Ready && n.isBusy() && (!n.unready && !n.settling || n.Job.isHeldByAnotherGroup())
+	return n.Ready && n.isBusy() && (!n.unready && !n.settling || n.Job.isKeptCordonedByAnotherGroup())
 }
 
 // slotWaitsFor reports whether the node's slot waits for a pod. Under OTA it waits only for

@@ -28,7 +28,7 @@ func jobOf(id string) *Job {
 }
 
 func withJob(n Node, job *Job) Node {
-	n.Job, n.Disturbed = job, job.Granted || job.Held
+	n.Job, n.Disturbed = job, job.Granted || job.KeptCordoned
 	return n
 }
 
@@ -97,7 +97,7 @@ func operationCases() []operationCase {
 		return m
 	}
 	kept := func(n Node) Node { // kept cordoned with its device closed: a pod does not become available again
-		n.Job, n.Disturbed = &Job{ID: "op-" + n.Name, Ours: true, Granted: true, Held: true}, true
+		n.Job, n.Disturbed = &Job{ID: "op-" + n.Name, Ours: true, Granted: true, KeptCordoned: true}, true
 		n.Pods[1] = Pod{Member: 1}
 		return n
 	}
@@ -105,7 +105,7 @@ func operationCases() []operationCase {
 	down := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Job{ID: "theirs", Granted: true}), nodeOf("b", oldHash))
 	down = down.slots(slotOf(down.Nodes[0], time.Minute))
 	late := down.slots(slotOf(down.Nodes[0], 3*time.Hour))
-	left := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Job{ID: "theirs", Granted: true, Held: true}), nodeOf("b", oldHash))
+	left := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Job{ID: "theirs", Granted: true, KeptCordoned: true}), nodeOf("b", oldHash))
 	left = left.slots(slotOf(left.Nodes[0], time.Minute))
 	away := busy
 	away.Nodes = []Node{offline(busy.Nodes[0])}
@@ -127,7 +127,7 @@ func operationCases() []operationCase {
 	foreign := prepared(a)
 	foreign.Job.Ours, foreign.Job.Granted, foreign.Disturbed = false, true, true
 	held := withEnd(a, ReasonOperationFailed)
-	held.Job, held.Disturbed = &Job{ID: "op-a", Ours: true, Granted: true, Held: true}, true
+	held.Job, held.Disturbed = &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true}, true
 	failed := heavyInput(1, held, prepared(b))
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Reason: ReasonOperationFailed, Since: epoch}}
 	pooled := heavyInput(2, inPool(prepared(a), "x"), inPool(b, "y"), inPool(granted(c), "x"), inPool(prepared(heavyNode("d")), "x")).slots(operating(c))
@@ -202,7 +202,7 @@ func operationCases() []operationCase {
 		{"nodes that are held do not keep each other out of service", heavyInput(1, kept(heavyNode("a")), kept(heavyNode("b"))),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},
 			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-0", hashOf("a"))}},
-		{"a node that is held and has its targets needs another operation", heavyInput(1, withJob(nodeOf("a", newHash, newHash), &Job{ID: "op-a", Ours: true, Granted: true, Held: true})),
+		{"a node that is held and has its targets needs another operation", heavyInput(1, withJob(nodeOf("a", newHash, newHash), &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true})),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating")},
 			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-0", hashOf("a"))}},
 		{"a failed node that is kept out of service uses the budget", failed,

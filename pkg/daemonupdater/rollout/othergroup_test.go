@@ -13,7 +13,7 @@ func TestAGroupIsNotHeldByAnother(t *testing.T) {
 	theirs := func(n Node, job Job) Node { return withJob(n, &job) }
 	ungranted := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Prepared: true, Message: "waits for its grant"})
 	atWork := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Granted: true, Message: "drains"})
-	kept := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Granted: true, Held: true, Message: "in quarantine"})
+	kept := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Granted: true, KeptCordoned: true, Message: "in quarantine"})
 	without := kept
 	without.Pods = []Pod{{Member: 0}}
 	b, c := nodeOf("b", oldHash), heavyNode("c")

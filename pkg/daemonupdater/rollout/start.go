@@ -49,7 +49,7 @@ func (s *starts) operationOf(n *fleetNode) string {
 	switch {
 	case !n.heavy:
 		return ""
-	case n.Job != nil && !n.Job.Held:
+	case n.Job != nil && !n.Job.KeptCordoned:
 		return n.Job.ID
 	}
 	return s.newOperation(n)

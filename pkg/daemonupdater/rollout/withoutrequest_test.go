@@ -42,7 +42,7 @@ func TestUnderOTAAnIdleNodeIsRestartedWithoutARequest(t *testing.T) {
 	others := idle(a())
 	others.Job.Ours = false
 	held := idle(a())
-	held.Job.Held, held.Job.Granted, held.Disturbed = true, true, true
+	held.Job.KeptCordoned, held.Job.Granted, held.Disturbed = true, true, true
 	paused := ota(1, inUse(a()))
 	paused.Settings.Paused = true
 	leftOut := ota(1, a())

@@ -70,7 +70,7 @@ func rolling() Resource {
 		Status: display.Status{Name: "my-gr", Outcome: display.Outcome{State: display.Working, Message: "<script>alert(1)</script>"},
 			Rollout: &display.Rollout{MaxUnavailable: 2, Nodes: display.Counts{Total: 4, Updated: 1, Failed: 1, Pending: 2}, Paused: false}},
 		Nodes: []display.Node{{Name: "n1", State: "updated"}, {Name: "n2", State: "failed", Reason: "OperationFailed", Stuck: true,
-			Operation: &display.Operation{Task: "n2_driver_verify", Reason: "VerifyFailed", Held: true}}, {Name: "n3", State: "held", Reason: "NodeHeld"}, {Name: "n4", State: "pending"}},
+			Operation: &display.Operation{Task: "n2_driver_verify", Reason: "VerifyFailed", KeptCordoned: true}}, {Name: "n3", State: "held", Reason: "NodeHeld"}, {Name: "n4", State: "pending"}},
 		Zones: map[string]string{"n1": "zone-a", "n2": "zone-b", "n3": "zone-b"},
 		Waves: []display.Wave{{Name: "canary", State: display.WaveComplete, Total: 1, Updated: 1}, {Name: "main", State: display.WaveAwaitsApproval, Total: 3}},
 	}

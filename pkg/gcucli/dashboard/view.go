@@ -134,7 +134,7 @@ func nodeOf(r Resource, name string, d Detail, may verbs) (nodeView, bool) {
 		return nodeView{}, false
 	}
 	v := nodeView{GR: r.Status.Name, Node: r.Nodes[i], Detail: d, May: may, Held: r.Nodes[i].Reason == string(rollout.ReasonNodeHeld)}
-	if op := r.Nodes[i].Operation; op != nil && op.Held && op.Reason != operation.ReasonSucceeded {
+	if op := r.Nodes[i].Operation; op != nil && op.KeptCordoned && op.Reason != operation.ReasonSucceeded {
 		v.Failed = op.Task
 	}
 	v.Detail.Events = slices.Clone(d.Events)

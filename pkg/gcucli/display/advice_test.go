@@ -1,9 +1,11 @@
 package display
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"maps"
 	"os"
 	"regexp"
@@ -64,29 +66,47 @@ func TestEveryReasonHasAdvice(t *testing.T) {
 	}
 }
 
-// reasonsIn returns the values of the constants whose names start with Reason.
+// reasonsIn returns the values of the constants whose names start with Reason, also of those that
+// stand for one of api/v1/reasons.go.
 func reasonsIn(t *testing.T, file string) []string {
+	t.Helper()
+	shared := constantsIn(t, "../../../api/v1/reasons.go")
+	var reasons []string
+	for name, value := range constantsIn(t, file) {
+		if strings.HasPrefix(name, "Reason") {
+			reasons = append(reasons, cmp.Or(shared[strings.TrimPrefix(value, "topsv1.")], value))
+		}
+	}
+	slices.Sort(reasons)
+	return reasons
+}
+
+// constantsIn returns the constants of a file: their strings, or what they stand for.
+func constantsIn(t *testing.T, file string) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reasons []string
+	constants := map[string]string{}
 	ast.Inspect(parsed, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+		spec, is := n.(*ast.ValueSpec)
+		if !is || len(spec.Values) == 0 {
 			return true
 		}
-		if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+		switch value := spec.Values[0].(type) {
+		case *ast.BasicLit:
 			text, err := strconv.Unquote(value.Value)
 			if err != nil {
 				t.Fatal(err)
 			}
-			reasons = append(reasons, text)
+			constants[spec.Names[0].Name] = text
+		case *ast.SelectorExpr:
+			constants[spec.Names[0].Name] = types.ExprString(value)
 		}
 		return true
 	})
-	return reasons
+	return constants
 }
 
 func TestAdviceNamesWhatItIsAbout(t *testing.T) {

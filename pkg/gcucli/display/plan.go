@@ -152,11 +152,11 @@ func evictionsText(p *preview.Preview, s Style) string {
 	var b strings.Builder
 	pods, nodes := 0, 0
 	t := Table{Header: []string{"NODE", "PODS THAT LEAVE"}, Indent: "  "}
-	var held groups
+	var blocked groups
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		if n.Holds != "" {
-			held.add(n.Holds, n.Name)
+			blocked.add(n.Holds, n.Name)
 		}
 		if len(n.Evicts) == 0 {
 			continue
@@ -172,14 +172,14 @@ func evictionsText(p *preview.Preview, s Style) string {
 			fmt.Fprintf(&b, "  and from %s more: -o wide\n", message.Count(more, "node"))
 		}
 	}
-	if len(held.said) > 0 {
-		fmt.Fprintf(&b, "%s would be held up while they are emptied:\n", message.Count(held.total(), "node"))
-		for i, said := range held.said {
+	if len(blocked.said) > 0 {
+		fmt.Fprintf(&b, "%s would be blocked while they are emptied:\n", message.Count(blocked.total(), "node"))
+		for i, said := range blocked.said {
 			if i == listed && !s.Wide {
-				fmt.Fprintf(&b, "  and %s more: -o wide\n", message.Count(len(held.said)-i, "reason"))
+				fmt.Fprintf(&b, "  and %s more: -o wide\n", message.Count(len(blocked.said)-i, "reason"))
 				break
 			}
-			fmt.Fprintf(&b, "  %s: %s\n", message.Names(held.names[said]), plaintext.Line(said))
+			fmt.Fprintf(&b, "  %s: %s\n", message.Names(blocked.names[said]), plaintext.Line(said))
 		}
 	}
 	return b.String()

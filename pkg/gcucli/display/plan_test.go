@@ -57,7 +57,7 @@ BATCH   NODES                                                     ABOUT         
 	if !strings.HasPrefix(strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(want), " ")) {
 		t.Errorf("the plan begins otherwise than\n%s\n%s", want, text)
 	}
-	for _, words := range []string{"and from 9990 nodes more: -o wide", "1 node would be held up while they are emptied:\n  node-05000: PodDisruptionBudget", "3 nodes not upgraded:", "off-0, off-1, off-2"} {
+	for _, words := range []string{"and from 9990 nodes more: -o wide", "1 node would be blocked while they are emptied:\n  node-05000: PodDisruptionBudget", "3 nodes not upgraded:", "off-0, off-1, off-2"} {
 		if !strings.Contains(text, words) {
 			t.Errorf("it does not say %q:\n%s", words, text)
 		}

@@ -41,8 +41,8 @@ type Operation struct {
 	Reason  string      `json:"reason,omitempty"`
 	Message string      `json:"message,omitempty"`
 	Since   metav1.Time `json:"since"`
-	// Held is true if the operation has ended and its node is kept cordoned.
-	Held bool `json:"held"`
+	// KeptCordoned is true if the operation has ended and its node is kept cordoned.
+	KeptCordoned bool `json:"held"`
 }
 
 // A node in flight is slow after slowFactor times the usual time, but not before
@@ -68,7 +68,7 @@ func operationOf(upgrade *topsv1.NodeUpgrade, rolloutKey string) *Operation {
 		return nil
 	}
 	s := upgrade.Status.Operation
-	o := &Operation{ID: s.ID, Phase: string(s.Phase), Task: s.Task, Reason: s.Reason, Message: s.Message, Since: s.Since, Held: s.Held}
+	o := &Operation{ID: s.ID, Phase: string(s.Phase), Task: s.Task, Reason: s.Reason, Message: s.Message, Since: s.Since, KeptCordoned: s.Held}
 	if o.Task == "" {
 		for _, t := range s.Tasks {
 			if t.State == topsv1.OperationTaskFailed {

@@ -17,7 +17,7 @@ type Machine struct {
 }
 
 // New returns a Machine for a logic book, or an error if the book is invalid.
-func New(book upgradeplan.Book) (*Machine, error) {
+func New(book upgradeplan.LogicBook) (*Machine, error) {
 	users, err := usersOfDevice(book)
 	if err != nil {
 		return nil, fmt.Errorf("reading who uses the device: %w", err)
@@ -27,7 +27,7 @@ func New(book upgradeplan.Book) (*Machine, error) {
 
 // usersOfDevice returns the components that the book replaces along with the driver: those
 // hold the device open.
-func usersOfDevice(book upgradeplan.Book) ([]string, error) {
+func usersOfDevice(book upgradeplan.LogicBook) ([]string, error) {
 	node := upgradeplan.Node{Name: "node", Changed: []string{upgradeplan.TargetDriver}, Deployed: book.Components()}
 	tasks, err := upgradeplan.Generate(book, []upgradeplan.Node{node})
 	if err != nil {
