@@ -287,7 +287,7 @@ func (c *haltedCluster) askedFor() string {
 	return gr.Annotations[topsv1.AnnotationRollbackTo]
 }
 
-func TestAHaltedGcuResourceIsAskedToGoBack(t *testing.T) {
+func TestAHaltedGcuResourceIsRolledBack(t *testing.T) {
 	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
 	c.mustReconcile()
 	if got := c.askedFor(); got != "fleet-1" {
@@ -307,7 +307,7 @@ func TestAHaltedGcuResourceIsAskedToGoBack(t *testing.T) {
 	}
 }
 
-func TestAGcuResourceIsNotAskedWhen(t *testing.T) {
+func TestAGcuResourceIsNotRolledBackWhen(t *testing.T) {
 	tests := map[string]struct {
 		change func(*topsv1.GcuResource)
 		after  time.Duration

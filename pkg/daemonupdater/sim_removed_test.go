@@ -133,7 +133,7 @@ func TestAComponentChangesItsNameNodeByNode(t *testing.T) {
 }
 
 // Under OTA the person at the node asks for the pod that leaves; the one that comes needs no request.
-func TestUnderOTAAComponentLeavesWhereItIsAskedTo(t *testing.T) {
+func TestUnderOTAAComponentLeavesWhereThatIsRequested(t *testing.T) {
 	schedule(t, []string{"old", "plugin"}, func(s *simSchedule) {
 		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "OTA")
 		ask := func(from, to int) {

@@ -93,7 +93,7 @@ func TestPodsOfOtherDaemonSetsStayWhenOnlyTheRuntimeRestarts(t *testing.T) {
 
 // A pod that did not ask for the device may have it open all the same, as a privileged one: no drain
 // evicts it, and the driver cannot be removed under it.
-func TestAPodThatHasADeviceOpenUnaskedIsNamedBeforeTheNodeIsTouched(t *testing.T) {
+func TestAPodThatOpenedADeviceWithoutACardIsNamedBeforeTheNodeIsTouched(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	pod := s.workload("privileged", func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })
 	own := s.podsOf(plugin)[0]

@@ -44,7 +44,7 @@ func survivors(before, now map[types.UID]bool) int {
 
 // A bad version of a DaemonSet halts and is rolled back automatically; pods that it did
 // not reach are not touched.
-func TestABadVersionOfADaemonSetIsRolledBackByItself(t *testing.T) {
+func TestABadVersionOfADaemonSetIsRolledBackAutomatically(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "goes-back", s.goesBack(ctx, t))
 	good := f.reaches(ctx, "known to be good", func(st *topsv1.DaemonRolloutStatus) bool { return st.LastKnownGood != nil })
@@ -148,7 +148,7 @@ func (s *stage) podsOf(ctx context.Context, t *testing.T, daemonSet string) map[
 
 // A bad driver in a gr halts; the operator restores the previous spec, and the old
 // driver on the nodes where the new one failed. Then a user rolls back by hand.
-func TestABadVersionOfAGcuResourceIsRolledBackByItself(t *testing.T) {
+func TestABadVersionOfAGcuResourceIsRolledBackAutomatically(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
 	name, driver, gfd := s.name("gr-back"), s.name("gr-back")+"-driver", s.name("gr-back")+"-gfd"

@@ -8,7 +8,7 @@ var ofOtherGroups = []mutant{
 	{"others-quarantine", "a node that another group keeps out of service uses the budget", updater, "group.factsOf",
 		"unavailable: $Ready && $Disturbed && $mine", "unavailable: $Ready && $Disturbed"},
 	{"others-quarantine-charged", "a node that another group keeps out of service uses the budget if that keeps pods from it", updater, "group.factsOf",
-		"$f.unavailable && !$node.Job.isHeldByAnotherGroup()", "f.unavailable"},
+		"$f.unavailable && !$node.Job.$kept()", "f.unavailable"},
 	{"taken-down-forgotten", "a node that this group took down gives its slot back to another group's operation", updater, "fleetNode.yields",
 		"$n.Ready && $busy && ($serves || $kept)", "$n.Ready && $busy"},
 	{"others-blamed", "a node fails while another group works on it", updater, "settlement.keepUntilDeadline",

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestDeadlinesDoNotRunWhileNobodyWorks: they count from when a manager is back.
-func TestDeadlinesDoNotRunWhileNobodyWorks(t *testing.T) {
+// TestDeadlinesDoNotRunWhileNoManagerWorks: they count from when a manager is back.
+func TestDeadlinesDoNotRunWhileNoManagerWorks(t *testing.T) {
 	back := func(ago time.Duration) func(*Facts) {
 		return func(f *Facts) { f.WorkedSince = f.Now.Add(-ago) }
 	}
