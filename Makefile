@@ -111,6 +111,15 @@ test-kind: images ## Tell short stories on a new kind cluster, or on KUBECONFIG=
 	KUBECONFIG="$(if $(findstring command,$(origin KUBECONFIG)),$(KUBECONFIG))" KUBECTL="$(KUBECTL)" LOAD="$(LOAD)" DISCONNECT="$(DISCONNECT)" RECONNECT="$(RECONNECT)" ON_NODE="$(ON_NODE)" \
 		go test -tags=kind -count=1 -timeout=1h -v $(if $(RUN),-run '$(RUN)') ./test/kind
 
+.PHONY: helm
+helm:
+	go build -C test/chart -o $(BIN)/helm3 helm.sh/helm/v3/cmd/helm
+	go build -C test/chart -o $(BIN)/helm4 helm.sh/helm/v4/cmd/helm
+
+.PHONY: test-install
+test-install: control-plane images helm ## Install, upgrade, roll back and uninstall the chart with Helm 3 and 4 on a test cluster (root, Linux)
+	go test -C test/chart -count=1 -timeout=30m -tags=install -run=TestInstall -v .
+
 .PHONY: long
 long: control-plane images race-programs $(GOTESTSUM) $(GREMLINS) ## Run everything that takes hours, and print one table (STEPS=mutants,race runs some)
 	$(call suite,long)
