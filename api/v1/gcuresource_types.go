@@ -27,6 +27,8 @@ type GcuResource struct {
 	Spec GcuResourceSpec `json:"spec,omitempty"`
 	// status is written by the operator; users do not edit it.
 	// +optional
+	// Its default tells tools that follow kstatus that no operator has seen the gr yet.
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status GcuResourceStatus `json:"status,omitempty"`
 }
 
@@ -118,7 +120,9 @@ type GcuResourceStatus struct {
 	// +optional
 	// +listType=atomic
 	ClusterGCUNodes []string `json:"clusterGCUNodes,omitempty"`
-	// conditions has one element per action, the newest last.
+	// conditions has one element per action, the newest last. Before them is Reconciling, with status
+	// True, while there is something left to do, or Stalled, once only a person can go on: tools that follow kstatus read
+	// these.
 	// +optional
 	// +listType=map
 	// +listMapKey=action
@@ -149,7 +153,7 @@ type GcuResourceStatus struct {
 
 // ActionCondition is the progress of one action on the gr.
 type ActionCondition struct {
-	// action is deploy, delete, upgrade or rollback.
+	// action is deploy, delete, upgrade or rollback; Reconciling or Stalled.
 	Action string `json:"action"`
 	// type repeats action, so that kubectl wait --for=condition=deploy=success works.
 	// +optional
@@ -166,7 +170,7 @@ type ActionCondition struct {
 	// reason is one word for the state; "success" when finished.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// status is deploying, deleting, upgrading, rollbacking, failed or success.
+	// status is deploying, deleting, upgrading, rollbacking, failed or success; True of Reconciling and Stalled.
 	Status string `json:"status"`
 }
 

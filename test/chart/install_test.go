@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -74,9 +76,7 @@ func newSite(t *testing.T) *site {
 	// An earlier version, whose CRD had no short name.
 	s.replace("Chart.yaml", "version: 0.0.0-dev", "version: 0.0.0-before")
 	s.replace("templates/crd-topsops.enflame.com-upgradepolicies.yaml", "    shortNames:\n    - gup\n", "")
-	for _, node := range s.nodes() {
-		s.kubectl("label", "node", node, "feature.node.kubernetes.io/pci-1e36.present=true")
-	}
+	s.kubectl("label", "node", host, "feature.node.kubernetes.io/pci-1200_1e36.present-")
 	return s
 }
 
@@ -140,8 +140,10 @@ func (s *site) inTheMiddleOfARollout(version string, do func()) {
 		}
 		return nil
 	})
+	s.isSeenAs(kstatus.InProgressStatus)
 	do()
 	s.eventually("the rollout to "+version+" is complete", func() error { return s.isRunning(version) })
+	s.isSeenAs(kstatus.CurrentStatus)
 	s.eventually("another manager runs", func() error {
 		if s.manager() == manager {
 			return errors.New("it is the one of before")
@@ -160,6 +162,19 @@ func (s *site) inTheMiddleOfARollout(version string, do func()) {
 	}
 	if most := s.observer.Most(); most > 1 {
 		s.t.Errorf("%d nodes were unavailable at once", most)
+	}
+}
+
+// isSeenAs: Flux and Helm 4 see the gr so.
+func (s *site) isSeenAs(want kstatus.Status) {
+	s.t.Helper()
+	gr := &unstructured.Unstructured{}
+	gr.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
+	check(s.t, s.Client.Get(s.ctx, client.ObjectKey{Name: grName}, gr))
+	seen, err := kstatus.Compute(gr)
+	check(s.t, err)
+	if seen.Status != want {
+		s.t.Errorf("the gr is seen as %s, want %s: %s", seen.Status, want, seen.Message)
 	}
 }
 

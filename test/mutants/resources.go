@@ -2,6 +2,13 @@ package main
 
 // ofResources are defects in what a gr deploys, and in what is left of its earlier specs.
 var ofResources = []mutant{
+	// What GitOps tools see.
+	{"paused-looks-done", "a paused or halted upgrade looks done to Flux and Helm", "pkg/gcuresource/status", "left",
+		"$u.open && $u.reason != ReasonWaitingForNodes", "false"},
+	{"halt-looks-done", "a halted rollout is waited for", "pkg/gcuresource/status", "stalledBy",
+		"settingsFailure($err), $obs.Halt, $rest", "settingsFailure($err), $rest"},
+	{"summary-stays", "a finished gr keeps the condition for kstatus", "pkg/gcuresource/status", "summarize",
+		"return withoutSummary($status.Conditions)", "return $status.Conditions"},
 	// The objects of a spec.
 	{"manifest-shared", "what one spec sets stays set in later ones", deploys, "manifestOf",
 		"append($list, $o.DeepCopyObject().(object))", "append($list, $o)"},

@@ -6,6 +6,7 @@
 //	actions.go          the conditions of deployment, upgrade and rollback
 //	actioncondition.go  one condition of that format
 //	conditions.go       Ready, Progressing and Degraded
+//	gitops.go           Reconciling and Stalled, for tools that follow kstatus
 //	upgrade.go          how many pods have the newest templates
 //	rollouthalt.go      why the rollout is halted
 //	events.go           which changes of a status cause events
@@ -40,6 +41,7 @@ func Describe(obs *state.Observation, decided plan.Plan, now time.Time) topsv1.G
 	status.Phase = phaseOfAll(words)
 	status.ReadyResource = readyResource(words)
 	status.Conditions = actions(obs, &status, &u, now)
+	status.Conditions = summarize(obs, decided, &status, &u, now)
 	status.StandardConditions = standardConditions(obs, decided, &status, &u, now)
 	return status
 }

@@ -1,0 +1,76 @@
+package status
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// Conditions for tools that follow kstatus, such as Flux and Helm 4. At most one of them is there, before those
+// of actions, and only while it is True: the list of a finished gr has the elements of the guide only (contract
+// statement 37).
+const (
+	// ConditionReconciling means that the cluster is not yet as the spec says. Under strategy OTA it
+	// is once every node has been offered the newest revision.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled means that it stays so until a person does something.
+	ConditionStalled = "Stalled"
+)
+
+// summarize returns the conditions of a gr with the one for kstatus.
+func summarize(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade, now time.Time) []topsv1.ActionCondition {
+	if f := stalledBy(obs, decided); f != nil {
+		return withSummary(status.Conditions, ConditionStalled, f.Reason, f.Message, now)
+	}
+	if c := progressing(decided, status, u); c.Status == metav1.ConditionTrue || left(decided, status, u) {
+		return withSummary(status.Conditions, ConditionReconciling, c.Reason, c.Message, now)
+	}
+	return withoutSummary(status.Conditions)
+}
+
+// left reports whether something is left to do that nothing of this operator makes progress with.
+func left(decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade) bool {
+	return status.Phase != topsv1.PhaseRunning || u.open && u.reason != ReasonWaitingForNodes ||
+		slices.ContainsFunc(decided.Steps, func(s plan.Step) bool { return len(s.Apply) > 0 })
+}
+
+// stalledBy returns the first failure that a person has to resolve, nil if there is none.
+func stalledBy(obs *state.Observation, decided plan.Plan) *state.Failure {
+	for i := range decided.Steps {
+		if f := decided.Steps[i].Failure; f != nil && !f.Retry {
+			return f
+		}
+	}
+	_, err := component.SettingsOf(obs.Resource)
+	for _, f := range []*state.Failure{settingsFailure(err), obs.Halt, obs.Rollback} {
+		if f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// withSummary returns a list with one condition for kstatus, which is the first. While it says the same, it keeps its time.
+func withSummary(list []topsv1.ActionCondition, name, reason, message string, now time.Time) []topsv1.ActionCondition {
+	c := topsv1.ActionCondition{Action: name, Type: name, Status: string(metav1.ConditionTrue), Reason: reason, Message: message, LastUpdateTime: seconds(now)}
+	for _, have := range list {
+		before := have
+		before.LastUpdateTime = c.LastUpdateTime
+		if before == c {
+			c = have
+		}
+	}
+	return slices.Insert(withoutSummary(list), 0, c)
+}
+
+func withoutSummary(list []topsv1.ActionCondition) []topsv1.ActionCondition {
+	return slices.DeleteFunc(slices.Clone(list), func(c topsv1.ActionCondition) bool {
+		return c.Action == ConditionReconciling || c.Action == ConditionStalled
+	})
+}
