@@ -1,10 +1,6 @@
 package main
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 func TestTheSupportBundleHasEverythingButSecrets(t *testing.T) {
@@ -73,26 +70,12 @@ func untar(t *testing.T, file string) map[string]string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	zip, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	files := map[string]string{}
-	for r := tar.NewReader(zip); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, name, _ := strings.Cut(header.Name, "/")
-		files[name] = string(content)
+	for path, content := range fixture.FilesOf(t, f) {
+		_, name, _ := strings.Cut(path, "/")
+		files[name] = content
 	}
+	return files
 }
 
 func TestAgentsOfNodesInTroubleComeFirst(t *testing.T) {

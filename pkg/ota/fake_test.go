@@ -217,23 +217,6 @@ func (c *fakeCluster) shown() []string {
 	return ids
 }
 
-// outdatedPod returns a pod of node-a whose upgrade may be requested.
-func outdatedPod() *corev1.Pod {
-	controller := true
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "kube-system", Name: "driver-x", UID: "pod-uid",
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet", Name: "driver", UID: "ds-uid", Controller: &controller,
-			}},
-		},
-		Spec: corev1.PodSpec{NodeName: "node-a"},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
-			Type: topsv1.PodNeedUpgrade, Status: corev1.ConditionTrue, Message: topsv1.PodNeedUpgradeMessagePrefix + "abc123",
-		}}},
-	}
-}
-
 // bench is an Inbox on a fake cluster, a fake clock and a real directory.
 type bench struct {
 	*Inbox

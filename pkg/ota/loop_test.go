@@ -10,6 +10,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // until polls, because the code under test runs in goroutines on a fake clock.
@@ -37,7 +38,7 @@ func (c *fakeCluster) get(read func() int) int {
 }
 
 func TestRunRetriesWithGrowingPausesUntilTheServerIsThere(t *testing.T) {
-	cluster := newFakeCluster(outdatedPod())
+	cluster := newFakeCluster(fixture.OutdatedPod())
 	cluster.unreachable = errUnreachable
 	b := newBench(t, cluster, t.TempDir())
 	defer b.run(t)()
@@ -58,7 +59,7 @@ func TestRunRetriesWithGrowingPausesUntilTheServerIsThere(t *testing.T) {
 }
 
 func TestRunRepairsWhatWasWiped(t *testing.T) {
-	cluster := newFakeCluster(outdatedPod())
+	cluster := newFakeCluster(fixture.OutdatedPod())
 	b := newBench(t, cluster, t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	defer b.run(t)()
@@ -85,7 +86,7 @@ func (b *bench) untilItWaits(t *testing.T) {
 }
 
 func TestRunIsWokenByWhatMattersOnly(t *testing.T) {
-	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	woken := func() bool {
 		select {
 		case <-b.loop.outOfStep:
@@ -118,7 +119,7 @@ func TestRunIsWokenByWhatMattersOnly(t *testing.T) {
 }
 
 func TestRunTakesBackWhatWasWithdrawn(t *testing.T) {
-	cluster := newFakeCluster(outdatedPod())
+	cluster := newFakeCluster(fixture.OutdatedPod())
 	b := newBench(t, cluster, t.TempDir())
 	defer b.run(t)()
 	b.untilItWaits(t)
@@ -135,7 +136,7 @@ func TestRunTakesBackWhatWasWithdrawn(t *testing.T) {
 }
 
 func TestRunIsQuietWhenNothingChanges(t *testing.T) {
-	cluster := newFakeCluster(outdatedPod())
+	cluster := newFakeCluster(fixture.OutdatedPod())
 	b := newBench(t, cluster, t.TempDir())
 	defer b.run(t)()
 	for range 3 {

@@ -17,6 +17,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // Bounds of package request.
@@ -62,15 +63,15 @@ func (b *bench) mustUpgrade(t *testing.T, pod string) {
 }
 
 func podNamed(i int) *corev1.Pod {
-	pod := outdatedPod()
+	pod := fixture.OutdatedPod()
 	pod.Name, pod.UID = fmt.Sprintf("pod-%d", i), types.UID(fmt.Sprintf("uid-%d", i))
 	return pod
 }
 
 func TestAskKeepsAndShowsARequestOnce(t *testing.T) {
-	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
-	want := []string{requestOf(t, outdatedPod()).ID}
+	want := []string{requestOf(t, fixture.OutdatedPod()).ID}
 	if diff := cmp.Diff(want, b.journaled(t)); diff != "" {
 		t.Errorf("journal (-want +got):\n%s", diff)
 	}
@@ -86,7 +87,7 @@ func TestAskKeepsAndShowsARequestOnce(t *testing.T) {
 
 // Each call may take a full round trip to the API server.
 func TestARequestTakesFourCalls(t *testing.T) {
-	b := newBench(t, newFakeCluster(outdatedPod(), podNamed(1)), t.TempDir())
+	b := newBench(t, newFakeCluster(fixture.OutdatedPod(), podNamed(1)), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	before := b.cluster.calls
 	b.mustUpgrade(t, "pod-1")
@@ -96,7 +97,7 @@ func TestARequestTakesFourCalls(t *testing.T) {
 }
 
 func TestFiftyAtOnceAskForOneRequest(t *testing.T) {
-	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	var asking sync.WaitGroup
 	for range 50 {
 		asking.Go(func() {
@@ -134,7 +135,7 @@ func TestAskKeepsNothingWhenItCannotBeShown(t *testing.T) {
 		"the NodeUpgrade is being deleted": {func(c *fakeCluster) { now := c.node.CreationTimestamp; c.nodeUpgrade.DeletionTimestamp = &now }, "being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+			b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 			if err := b.syncOnce(t.Context()); err != nil {
 				t.Fatalf("first contact: %v", err)
 			}
@@ -154,7 +155,7 @@ func TestAskKeepsNothingWhenItCannotBeShown(t *testing.T) {
 }
 
 func TestAskSucceedsAfterARefusal(t *testing.T) {
-	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	b.cluster.applyFails = errUnreachable
 	if err := b.UpgradePod(t.Context(), "kube-system", "driver-x"); err == nil {
 		t.Fatal("no refusal although the apply failed")
@@ -167,7 +168,7 @@ func TestAskSucceedsAfterARefusal(t *testing.T) {
 }
 
 func TestARepeatedRequestReportsTheStoredOne(t *testing.T) {
-	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	b.cluster.set(func() { b.cluster.nodeUpgrade.Status.Requests = nil; b.cluster.applyFails = errUnreachable })
 	err := b.UpgradePod(t.Context(), "kube-system", "driver-x")
@@ -180,7 +181,7 @@ func TestARepeatedRequestReportsTheStoredOne(t *testing.T) {
 }
 
 func TestAskAgainAfterFailureIsANewRequest(t *testing.T) {
-	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	first := b.cluster.shown()[0]
 	b.cluster.set(func() {
@@ -198,7 +199,7 @@ func TestAskAgainAfterFailureIsANewRequest(t *testing.T) {
 }
 
 func TestAskReportsADiskThatCannotBeWritten(t *testing.T) {
-	b := newBench(t, newFakeCluster(outdatedPod()), t.TempDir())
+	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +250,7 @@ func TestFinishedRequestsAreTrimmedAndOpenOnesKept(t *testing.T) {
 }
 
 func TestKilledBetweenJournalAndApplyGoesOn(t *testing.T) {
-	cluster := newFakeCluster(outdatedPod())
+	cluster := newFakeCluster(fixture.OutdatedPod())
 	b := newBench(t, cluster, t.TempDir())
 	killed := t.TempDir()
 	cluster.onApply = func() {
@@ -275,7 +276,7 @@ func TestKilledBetweenJournalAndApplyGoesOn(t *testing.T) {
 }
 
 func TestLostJournalIsTakenOverFromTheNodeUpgrade(t *testing.T) {
-	cluster := newFakeCluster(outdatedPod(), podNamed(1))
+	cluster := newFakeCluster(fixture.OutdatedPod(), podNamed(1))
 	b := newBench(t, cluster, t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	b.mustUpgrade(t, "pod-1")
@@ -294,7 +295,7 @@ func TestLostJournalIsTakenOverFromTheNodeUpgrade(t *testing.T) {
 }
 
 func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
-	cluster := newFakeCluster(outdatedPod(), podNamed(1))
+	cluster := newFakeCluster(fixture.OutdatedPod(), podNamed(1))
 	b := newBench(t, cluster, t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	b.mustUpgrade(t, "pod-1")
@@ -320,7 +321,7 @@ func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
 // TestARequestInTheMiddleOfAnUpgradeChangesNothing repeats a request at every stage of the
 // upgrade that it started.
 func TestARequestInTheMiddleOfAnUpgradeChangesNothing(t *testing.T) {
-	pod := outdatedPod()
+	pod := fixture.OutdatedPod()
 	key := pod.Namespace + "/" + pod.Name
 	c := newFakeCluster(pod)
 	b := newBench(t, c, t.TempDir())
@@ -340,7 +341,7 @@ func TestARequestInTheMiddleOfAnUpgradeChangesNothing(t *testing.T) {
 		{"the pod is gone", func() { c.set(func() { delete(c.pods, key) }) }, request.ReasonPodMissing},
 		{"its successor is there, not yet looked at", func() {
 			c.set(func() {
-				next := outdatedPod()
+				next := fixture.OutdatedPod()
 				next.UID, next.Status.Conditions = "successor", nil
 				c.pods[key] = next
 			})
@@ -348,7 +349,7 @@ func TestARequestInTheMiddleOfAnUpgradeChangesNothing(t *testing.T) {
 		{"its successor is at the newest revision", func() {
 			answers(topsv1.TaskDone)
 			c.set(func() {
-				c.pods[key].Status.Conditions = outdatedPod().Status.Conditions
+				c.pods[key].Status.Conditions = fixture.OutdatedPod().Status.Conditions
 				c.pods[key].Status.Conditions[0].Status = corev1.ConditionFalse
 			})
 		}, request.ReasonNotNeeded},

@@ -28,6 +28,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 	"github.com/topsops/gcu-operator/pkg/ota/response"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 const newestHash, runningHash = "abc123", "old777"
@@ -52,7 +53,7 @@ func (c *fakeCluster) addComponent(name string, outdated bool) *corev1.Pod {
 		Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{"$patch":"replace","spec":{"imagePullSecrets":[{"name":"pull"}],` +
 			`"initContainers":[{"name":"i","image":"r/init:1"}],"containers":[{"name":"c","image":"r/` + strings.ToLower(name) + `:2.0"}]}}}}`)},
 	}
-	pod := outdatedPod()
+	pod := fixture.OutdatedPod()
 	pod.Name, pod.UID, pod.OwnerReferences, pod.ResourceVersion = "enflame-"+name+"-x", types.UID("pod-"+name), owner, "1"
 	pod.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: runningHash}
 	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "r/" + strings.ToLower(name) + ":1.0"}}
@@ -70,7 +71,7 @@ func newFleet() *fakeCluster {
 	c.addComponent("driver", true)
 	c.addComponent("toolkit", true)
 	c.addComponent("exporter", false)
-	foreign := outdatedPod()
+	foreign := fixture.OutdatedPod()
 	foreign.Name, foreign.OwnerReferences = "somebody", nil
 	c.pods["kube-system/somebody"] = foreign
 	return c

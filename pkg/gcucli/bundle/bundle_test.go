@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // sentinel is in every secret of the tests.
@@ -75,7 +76,7 @@ func TestObjectsLoseTheirSecretsAndKeepTheRest(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	files := filesOf(t, &out)
+	files := fixture.FilesOf(t, &out)
 	if got, want := files["root/logs/a.log"], "started with token="+Redacted+"\n"; got != want {
 		t.Errorf("the log is %q, want %q", got, want)
 	}
@@ -148,30 +149,6 @@ func TestTextLosesItsSecrets(t *testing.T) {
 		if !strings.HasPrefix(text, "Authorization") && got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
-	}
-}
-
-// filesOf reads the files of a tarball.
-func filesOf(t *testing.T, in io.Reader) map[string]string {
-	t.Helper()
-	zip, err := gzip.NewReader(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for r := tar.NewReader(zip); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[header.Name] = string(content)
 	}
 }
 

@@ -5,29 +5,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
-
-// outdatedPod returns a pod of node-a whose upgrade may be requested.
-func outdatedPod() *corev1.Pod {
-	controller := true
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "kube-system", Name: "driver-x", UID: "pod-uid",
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet", Name: "driver", UID: "ds-uid", Controller: &controller,
-			}},
-		},
-		Spec: corev1.PodSpec{NodeName: "node-a"},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
-			Type: topsv1.PodNeedUpgrade, Status: corev1.ConditionTrue, Message: topsv1.PodNeedUpgradeMessagePrefix + "abc123",
-		}}},
-	}
-}
 
 func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -64,7 +47,7 @@ func TestDecide(t *testing.T) {
 			change: func(p *corev1.Pod) { p.Status.Conditions[0].Message = topsv1.PodNeedUpgradeMessagePrefix + "a b\n" }, want: ReasonNotNeeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := outdatedPod()
+			pod := fixture.OutdatedPod()
 			test.change(pod)
 			got, refusal := Decide(pod, "node-a")
 			if test.want == "" {
