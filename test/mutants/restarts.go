@@ -14,6 +14,8 @@ var ofRestarts = []mutant{
 		"$g.isOutdated($pod) && $g.strategy != RestartsOnly && $rest", "$g.isOutdated($pod) && $rest"},
 	{"administrator-is-not-asked", "a node is drained though its restart is left to the administrator", updater, "group.toVerify",
 		`$proof && $node.LeftToAdministrator == ""`, "$proof"},
+	{"waves-pass-the-administrator", "a wave does not wait for a node that waits for the administrator", updater, "nodeCounts.unfinished",
+		"$c.nodes - $updated - $excluded", "$c.nodes - $updated - $excluded - $c.byPhase[phaseLeftToAdministrator]"},
 	{"administrator-forever", "a node whose agent restarts again waits for the administrator", nodes, "LeftToAdministrator",
 		`case *$restarts: return ""`, `case *$restarts: return reported`},
 	{"administrator-after-the-drain", "a node is drained before the administrator is asked", nodes, "LeftToAdministrator",

@@ -7,8 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -53,11 +52,10 @@ func restartCases() []operationCase {
 	a, b := func() Node { return atTargets("a") }, func() Node { return nodeOf("b", newHash, newHash) }
 	preparing, updated := "pending/Preparing", "updated/AtTarget"
 	one := func(n Node) Input { return restarting(2, n) }
-	waves := restarting(2, byHand(a()), heavyNode("b")).withPolicy(Policy{Waves: []Wave{{Name: "first", Size: ptr.To(intstr.FromInt32(1))}}})
-	if hashOf("a") > hashOf("b") {
-		waves.Nodes = []Node{byHand(atTargets("b")), heavyNode("a")}
-	}
-	first, second := waves.Nodes[0].Name, waves.Nodes[1].Name
+	// The first wave has a node that is updated, and so would be complete without the other.
+	waves := restarting(2, byHand(a()), heavyNode("b"), nodeOf("c", newHash, newHash)).
+		withPolicy(Policy{Waves: []Wave{{Name: "first", Selector: labels.SelectorFromSet(labels.Set{"first": "yes"})}}})
+	waves.Nodes[0].Labels, waves.Nodes[2].Labels = map[string]string{"first": "yes"}, map[string]string{"first": "yes"}
 	late := unverified(b())
 	late.Retry, late.RetryWhy = epoch.Add(time.Minute), "the drain took too long"
 	paused := one(a())
@@ -80,7 +78,7 @@ func restartCases() []operationCase {
 		{"a limited upgrade leaves it out", leftOut, said{States: statesOf("a", "held/LeftOut")}, nil},
 		{"an administrator is waited for", one(byHand(a())), said{States: statesOf("a", "held/LeftToAdministrator")}, nil},
 		{"what is prepared is taken back", one(byHand(prepared(a()))), said{States: statesOf("a", "held/LeftToAdministrator")}, []string{"a:abort op-a"}},
-		{"waves wait for him too", waves, said{States: statesOf(first, "held/LeftToAdministrator", second, "held/WaveNotReached")}, nil},
+		{"waves wait for him too", waves, said{States: statesOf("a", "held/LeftToAdministrator", "b", "held/WaveNotReached", "c", "updated/AtTarget")}, nil},
 		{"a newer version does not", one(byHand(withPod(atTargets("a"), func(p *Pod) { p.Revision = oldHash }))), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
 		{"under OTA it is asked for where a pod uses a card", one(inUse(a())).under(daemonset.OTA), said{States: statesOf("a", "held/AwaitingRequest")}, nil},
 		{"and done then", one(askingAt(prepared(a()))).under(daemonset.OTA),
