@@ -106,7 +106,7 @@ func (b *bed) publishedCA(ctx context.Context) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// viewer returns the token of a new account with the ClusterRole view.
+// viewer returns the token of a new account with the ClusterRole gcu-view.
 func (b *bed) viewer(ctx context.Context, name string) (string, error) {
 	for _, args := range [][]string{
 		{"-n", "default", "create", "serviceaccount", name},
