@@ -25,7 +25,7 @@ var ofDenials = []mutant{
 	{"order-refused-first", "a node whose operation cannot be written keeps the others from being prepared", updater, "fleet.update",
 		"$refused != nil && $later", "false"},
 	{"order-refused-silent", "nothing says that the grant of an operation was refused", updater, "fleetNode.progress",
-		"$n.Unordered != nil && !($written && $n.Job.Granted)", "false"},
+		"$n.Unordered != nil && (!$written || !$n.Job.Granted)", "false"},
 	{"denials-untold", "nothing says what the API server answers about a node in flight", updater, "progressing",
 		"if $v, $ok := deniedOf(&$d); $ok { $*then }", ""},
 	{"order-again-and-again", "every pass tries an operation that was refused", updater, "operationWriter.apply",

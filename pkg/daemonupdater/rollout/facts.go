@@ -106,11 +106,16 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
 	}
 	f.available = node.Ready && !f.unavailable
-	f.charged = f.unavailable && !node.Job.isKeptCordonedByAnotherGroup()
+	f.charged = f.isCharged(node)
 	f.updated = !f.unknown && !f.outdated && (f.available || !node.Ready && !f.absent)
 	f.phase = f.phaseOf(g, node, now)
 	f.suspect = f.suspectOf(g, node)
 	return f
+}
+
+// isCharged reports whether the node counts against the limit.
+func (f *facts) isCharged(node *Node) bool {
+	return f.unavailable && !node.Job.isKeptCordonedByAnotherGroup()
 }
 
 // include adds the facts that follow from one pod.

@@ -230,7 +230,7 @@ func (n *fleetNode) progress() (Reason, string) {
 	}
 	if n.slot != nil && n.slot.Operation != "" && endOf(n.slot.Operation, n.Ended) == nil {
 		written := n.Job != nil && n.Job.ID == n.slot.Operation
-		if n.Unordered != nil && !(written && n.Job.Granted) {
+		if n.Unordered != nil && (!written || !n.Job.Granted) {
 			return ReasonOperationDenied, "the API server refuses to write the operation of the node, which is tried again: " + n.Unordered.Message
 		}
 		if !written {
