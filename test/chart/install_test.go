@@ -120,7 +120,7 @@ func (s *site) tell() {
 	s.inTheMiddleOfARollout("v3", func() { s.run("rollback", "gcu-operator", "1") })
 
 	s.run("uninstall", "gcu-operator")
-	s.isGone()
+	s.eventually("what is left is what docs/install.md says", s.isGone) // the pod of the manager takes a while to end
 }
 
 // inTheMiddleOfARollout does something to the operator while nodes are in flight. No pod is replaced for it, and
@@ -207,8 +207,8 @@ func (s *site) isRunning(version string) error {
 	return nil
 }
 
-// isGone: what is left is what docs/install.md says.
-func (s *site) isGone() {
+// isGone returns nil if what is left is what docs/install.md says.
+func (s *site) isGone() error {
 	s.t.Helper()
 	left := s.kubectl("get", "all,sa,role,rolebinding,clusterrole,clusterrolebinding,crd,configmap,secret,lease,pdb,networkpolicy,gr,dro,nu,"+
 		"validatingadmissionpolicy,validatingadmissionpolicybinding", "--all-namespaces", "--output=name")
@@ -228,8 +228,9 @@ func (s *site) isGone() {
 		"customresourcedefinition.apiextensions.k8s.io/upgradepolicies.topsops.enflame.com",
 		"lease.coordination.k8s.io/gcu-operator.topsops.enflame.com", "secret/gcu-operator-ca"}
 	if !slices.Equal(names, want) {
-		s.t.Errorf("left are\n%s\nwant\n%s", strings.Join(names, "\n"), strings.Join(want, "\n"))
+		return fmt.Errorf("left are\n%s\nwant\n%s", strings.Join(names, "\n"), strings.Join(want, "\n"))
 	}
+	return nil
 }
 
 // run runs helm, which must succeed.
