@@ -4,8 +4,8 @@
 //	suite test|nodes|long [--only STEP,...] [--list]
 //
 // A step is a program, mostly go test under gotestsum. The steps of a lane run
-// sequentially, lanes in parallel: stories that wait for a cluster run first, then tests,
-// and simulations and fuzzing at the lowest priority.
+// sequentially, lanes in parallel: simulations and fuzzing run next to all other steps,
+// at the lowest priority.
 //
 //	steps of a lane --> program --> lines on the terminal, bin/suite/STEP.log
 //	                            --> bin/suite/STEP.json (go test) --> results
