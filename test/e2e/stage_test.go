@@ -39,7 +39,7 @@ const (
 	// storyTime limits a story, including the wait for its stage.
 	storyTime = 20 * time.Minute
 	// settleTime is the timeout of one step of a story.
-	settleTime = 4 * time.Minute
+	settleTime = 6 * time.Minute
 )
 
 // controlPlane is a cluster that starts when a test first needs it.
