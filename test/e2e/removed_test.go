@@ -23,18 +23,18 @@ type crew struct {
 	*stage
 	mu sync.Mutex
 	// runs are the pods that run on a node, ready those of them that are Ready.
-	runs, ready map[string]map[types.UID]bool
+	runs, ready harness.PodsByNode
 	// beside are nodes on which two ran at once; fewest is the smallest number of nodes with a Ready
 	// pod, ending and most the current and the largest number of pods that are being deleted.
 	beside map[string]bool
 	fewest int
-	ending map[string]map[types.UID]bool
+	ending harness.PodsByNode
 	most   int
 }
 
 func (s *stage) watchCrew(ctx context.Context, t *testing.T, names ...string) *crew {
 	t.Helper()
-	c := &crew{stage: s, runs: map[string]map[types.UID]bool{}, ready: map[string]map[types.UID]bool{}, beside: map[string]bool{}, ending: map[string]map[types.UID]bool{}}
+	c := &crew{stage: s, runs: harness.PodsByNode{}, ready: harness.PodsByNode{}, beside: map[string]bool{}, ending: harness.PodsByNode{}}
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "app.kubernetes.io/name", Operator: metav1.LabelSelectorOpIn, Values: names}}})
 	if err != nil {
@@ -57,37 +57,17 @@ func (c *crew) see(pod *corev1.Pod, gone bool) {
 	ready := slices.ContainsFunc(pod.Status.Conditions, func(p corev1.PodCondition) bool {
 		return p.Type == corev1.PodReady && p.Status == corev1.ConditionTrue
 	})
-	note(c.runs, node, pod.UID, !gone)
-	note(c.ready, node, pod.UID, !gone && ready && pod.DeletionTimestamp == nil)
+	c.runs.Set(node, pod.UID, !gone)
+	c.ready.Set(node, pod.UID, !gone && ready && pod.DeletionTimestamp == nil)
 	c.beside[node] = c.beside[node] || len(c.runs[node]) > 1
-	note(c.ending, node, pod.UID, !gone && pod.DeletionTimestamp != nil)
-	c.fewest, c.most = min(c.fewest, occupied(c.ready)), max(c.most, occupied(c.ending))
-}
-
-func note(of map[string]map[types.UID]bool, node string, uid types.UID, is bool) {
-	if of[node] == nil {
-		of[node] = map[types.UID]bool{}
-	}
-	if delete(of[node], uid); is {
-		of[node][uid] = true
-	}
-}
-
-// occupied returns the number of nodes with a pod.
-func occupied(of map[string]map[types.UID]bool) int {
-	n := 0
-	for _, pods := range of {
-		if len(pods) > 0 {
-			n++
-		}
-	}
-	return n
+	c.ending.Set(node, pod.UID, !gone && pod.DeletionTimestamp != nil)
+	c.fewest, c.most = min(c.fewest, c.ready.Occupied()), max(c.most, c.ending.Occupied())
 }
 
 func (c *crew) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fewest = occupied(c.ready)
+	c.fewest = c.ready.Occupied()
 }
 
 // check fails if two pods ever ran beside each other, or fewer nodes had a Ready one than least.

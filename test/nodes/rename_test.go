@@ -128,7 +128,7 @@ type census struct {
 	cordoned map[string]bool
 	// drivers are the driver's pods on a node that have not ended, under both names; ready those of them
 	// that are Ready; training are its training pods.
-	drivers, ready, training map[string]map[types.UID]bool
+	drivers, ready, training harness.PodsByNode
 	// left are the pods of the old driver and the other DaemonSet whose deletion was seen, and
 	// nodes those of the drivers, in order.
 	left  map[types.UID]bool
@@ -141,14 +141,14 @@ type census struct {
 func (s *stage) watchCensus() *census {
 	s.t.Helper()
 	c := &census{stage: s, cordoned: map[string]bool{}, left: map[types.UID]bool{},
-		drivers: map[string]map[types.UID]bool{}, ready: map[string]map[types.UID]bool{}, training: map[string]map[types.UID]bool{}}
+		drivers: harness.PodsByNode{}, ready: harness.PodsByNode{}, training: harness.PodsByNode{}}
 	check(s.t, harness.WatchNodes(s.ctx, s.Cluster, c.seeNode))
 	_, err := harness.Observe(s.ctx, s.Cluster, "", c.seePod)
 	check(s.t, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrong = nil // while the list was read
-	if occupied(c.ready) != len(allNodes) || len(c.cordoned) > 0 {
+	if c.ready.Occupied() != len(allNodes) || len(c.cordoned) > 0 {
 		s.t.Fatalf("the drivers are %v, cordoned are %v", c.ready, c.cordoned)
 	}
 	return c
@@ -179,16 +179,16 @@ func (c *census) seePod(pod *corev1.Pod, gone bool) {
 			c.driverLeaves(pod)
 		}
 		// The scheduler forgets a pod once its containers have ended, before the pod is gone.
-		note(c.drivers, node, pod.UID, !gone && !hasEnded(pod))
-		note(c.ready, node, pod.UID, !leaves && ready(pod))
+		c.drivers.Set(node, pod.UID, !gone && !hasEnded(pod))
+		c.ready.Set(node, pod.UID, !leaves && ready(pod))
 		if len(c.drivers[node]) > 1 {
 			c.wrong = append(c.wrong, "two drivers were on node "+node+" at once")
 		}
-		if with := occupied(c.ready); with < len(allNodes)-1 {
+		if with := c.ready.Occupied(); with < len(allNodes)-1 {
 			c.wrong = append(c.wrong, fmt.Sprintf("only %d nodes had a driver that is Ready", with))
 		}
 	case app == "training":
-		note(c.training, node, pod.UID, !gone && !hasEnded(pod))
+		c.training.Set(node, pod.UID, !gone && !hasEnded(pod))
 	case app == watcherApp && leaves && !c.left[pod.UID]:
 		c.left[pod.UID] = true
 		c.isClosed(pod)
@@ -239,25 +239,4 @@ func (c *census) check() {
 // hasEnded reports whether all containers of a pod have ended for good.
 func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// note records whether a pod is on a node.
-func note(of map[string]map[types.UID]bool, node string, uid types.UID, is bool) {
-	if of[node] == nil {
-		of[node] = map[types.UID]bool{}
-	}
-	if delete(of[node], uid); is {
-		of[node][uid] = true
-	}
-}
-
-// occupied returns the number of nodes with a pod.
-func occupied(of map[string]map[types.UID]bool) int {
-	n := 0
-	for _, pods := range of {
-		if len(pods) > 0 {
-			n++
-		}
-	}
-	return n
 }
