@@ -8,8 +8,7 @@
 // An edit (edits.go) replaces a piece of text of a manifest with a template; a piece that is
 // not there as often as the edit says is an error. What only the chart has, such as hooks, is written by
 // hand: templates without the first line of the generated ones. It is run in the root of the
-// project (make generate).
-// test/chart renders, lints and installs the chart with helm.
+// project (make generate). Package test/chart renders, lints and installs the chart with helm.
 package main
 
 import (

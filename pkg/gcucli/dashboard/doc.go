@@ -1,7 +1,7 @@
 // Package dashboard serves the fleet on one page: what kubectl gcu status and nodes show, live, with
-// buttons for what kubectl gcu does. It runs on the machine of a person, with their kubeconfig.
+// buttons for what kubectl gcu does. It runs on the user's machine, with the user's kubeconfig.
 //
-//	Source (the cluster, with the rights of the person)
+//	Source (the cluster, with the rights of the user)
 //	    | Changed           a watch saw something
 //	    v
 //	Server -- View (pure) --> page.html --> browser

@@ -59,7 +59,7 @@ func New(source Source, bound netip.Addr, clock clock.WithTicker) *Server {
 	return &Server{source: source, clock: clock, token: rand.Text(), hosts: foreign.Hosts(bound), next: make(chan struct{})}
 }
 
-// Path returns the path, with the token, that a person opens first.
+// Path returns the path, with the token, to open first.
 func (s *Server) Path() string { return "/?token=" + s.token }
 
 // Run reads the source when it has changed, until ctx is done.

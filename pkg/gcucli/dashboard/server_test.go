@@ -203,7 +203,7 @@ func TestActions(t *testing.T) {
 		says       string
 	}{
 		{"what is asked is done", "verb=hold&gr=my-gr&target=n1", none, http.StatusOK, "it is done"},
-		{"a refusal is told", "verb=approve&gr=my-gr&target=refused", none, http.StatusConflict, "it is refused"},
+		{"a refusal is reported", "verb=approve&gr=my-gr&target=refused", none, http.StatusConflict, "it is refused"},
 		{"an unknown verb", "verb=delete&gr=my-gr", none, http.StatusBadRequest, `no action "delete"`},
 		{"a large body", "verb=hold&target=" + strings.Repeat("x", bodyLimit), none, http.StatusBadRequest, "too large"},
 		{"another origin", "verb=pause&gr=my-gr", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden, "cross-origin"},

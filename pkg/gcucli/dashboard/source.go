@@ -7,7 +7,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
-// Source is the cluster with the rights of a person.
+// Source is the cluster with the rights of a user.
 type Source interface {
 	// Read returns all grs, sorted by name.
 	Read(ctx context.Context) ([]Resource, error)
@@ -15,7 +15,7 @@ type Source interface {
 	Detail(ctx context.Context, node string) (Detail, error)
 	// Changed receives when something may have changed.
 	Changed() <-chan struct{}
-	// May reports whether the person may carry out a verb.
+	// May reports whether the user may carry out a verb.
 	May(ctx context.Context, verb Verb) bool
 	// Do carries out an action, and returns what it did in the words of kubectl gcu.
 	Do(ctx context.Context, a Action) (string, error)

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// verbs are those that a person may use.
+// verbs are those that the user may use.
 type verbs map[Verb]bool
 
 // Has reports whether a verb is among them.
@@ -52,7 +52,7 @@ type zone struct {
 	Cells []cell
 }
 
-// cell is a node in the grid. Its state is told by colour, pattern and letter.
+// cell is a node in the grid. Colour, pattern and letter show its state.
 type cell struct {
 	Name, State, Letter, Title string
 	Stuck                      bool
@@ -73,7 +73,7 @@ func letterOf(state string) string {
 	return "?"
 }
 
-// sectionOf returns what the page shows of a gr; may are the verbs that the person may use.
+// sectionOf returns what the page shows of a gr; may are the verbs that the user may use.
 func sectionOf(r Resource, may verbs) section {
 	s := section{Resource: r, May: maps.Clone(may)}
 	if ro := r.Status.Rollout; ro != nil {
