@@ -19,6 +19,8 @@ type event struct {
 	Test    string
 	// Elapsed is in seconds.
 	Elapsed float64
+	// Output is what it printed, if Action is "output".
+	Output string
 }
 
 // timed is a test or subtest with its duration.
@@ -37,11 +39,25 @@ type results struct {
 	skipped        []timed
 	// tests are all tests that ended, including subtests.
 	tests []timed
+	// failures are the reasons why tests failed: a test is omitted if one of its subtests
+	// is listed.
+	failures []failure
 }
+
+// failure is a failed test, or a package that failed without one.
+type failure struct {
+	timed
+	// output are its last lines, without those of its subtests.
+	output []string
+}
+
+// shownLines is the number of lines of a failure.
+const shownLines = 6
 
 // read reads the output of go test -json. A line that is not an event is an error.
 func read(in io.Reader) (results, error) {
 	var r results
+	output := map[timed][]string{}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -49,16 +65,27 @@ func read(in io.Reader) (results, error) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return results{}, fmt.Errorf("reading the results of go test: %w: %.80q", err, lines.Text())
 		}
-		r.add(e)
+		t := timed{Package: e.Package, Test: e.Test}
+		if e.Action == "output" {
+			if line := strings.TrimRight(e.Output, "\n"); !strings.HasPrefix(line, "=== ") {
+				output[t] = append(output[t], line)
+			}
+			continue
+		}
+		r.add(e, output[t])
 	}
 	return r, lines.Err()
 }
 
-func (r *results) add(e event) {
+// add counts a test that ended, and what it printed.
+func (r *results) add(e event, output []string) {
+	t := timed{Package: e.Package, Test: e.Test, Took: time.Duration(e.Elapsed * float64(time.Second))}
+	if e.Action == "fail" && !slices.ContainsFunc(r.failures, t.within) {
+		r.failures = append(r.failures, failure{t, output[max(0, len(output)-shownLines):]})
+	}
 	if e.Test == "" { // a package
 		return
 	}
-	t := timed{Package: e.Package, Test: e.Test, Took: time.Duration(e.Elapsed * float64(time.Second))}
 	switch e.Action {
 	case "pass":
 		r.passed++
@@ -72,6 +99,11 @@ func (r *results) add(e event) {
 	r.tests = append(r.tests, t)
 }
 
+// within reports whether f is a subtest of t, or a test of t if t is a package.
+func (t timed) within(f failure) bool {
+	return f.Package == t.Package && (t.Test == "" || strings.HasPrefix(f.Test, t.Test+"/"))
+}
+
 // join merges the results of all steps.
 func join(all []results) results {
 	var sum results
@@ -80,6 +112,7 @@ func join(all []results) results {
 		sum.failed += r.failed
 		sum.skipped = append(sum.skipped, r.skipped...)
 		sum.tests = append(sum.tests, r.tests...)
+		sum.failures = append(sum.failures, r.failures...)
 	}
 	return sum
 }

@@ -33,6 +33,30 @@ func TestSlowestListsSubtestsInsteadOfTheirTest(t *testing.T) {
 	}
 }
 
+func TestFailuresAreSubtestsWithTheirLastLines(t *testing.T) {
+	const failing = `{"Action":"output","Package":"b","Test":"TestA/one","Output":"=== RUN   TestA/one\n"}
+{"Action":"output","Package":"b","Test":"TestA/one","Output":"    a_test.go:1: two pods, want 3\n"}
+{"Action":"output","Package":"b","Test":"TestA","Output":"--- FAIL: TestA (0.00s)\n"}
+{"Action":"fail","Package":"b","Test":"TestA/one"}
+{"Action":"fail","Package":"b","Test":"TestA"}
+{"Action":"output","Package":"b","Output":"FAIL\n"}
+{"Action":"fail","Package":"b"}
+{"Action":"output","Package":"c","Output":"panic: oops\n"}
+{"Action":"fail","Package":"c"}
+`
+	r, err := read(strings.NewReader(failing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []failure{
+		{timed{Package: "b", Test: "TestA/one"}, []string{"    a_test.go:1: two pods, want 3"}},
+		{timed{Package: "c"}, []string{"panic: oops"}},
+	}
+	if diff := cmp.Diff(want, r.failures, cmp.AllowUnexported(failure{})); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+}
+
 func TestComplete(t *testing.T) {
 	for name, test := range map[string]struct {
 		events string
