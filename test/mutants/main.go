@@ -1,7 +1,8 @@
 // Mutants tests the tests: it applies seeded defects to the code that plans and rolls out
 // upgrades, each separately and without changing the source tree, and fails unless the
-// tests catch every one: first those of the file's package, then the same with an API
-// server (KUBEBUILDER_ASSETS), then all.
+// tests catch every one: first the test that caught it last (caught.tsv, which the run
+// updates), then those of the file's package, then the same with an API server
+// (KUBEBUILDER_ASSETS), then all.
 //
 //	mutants [NAME...]
 //
@@ -50,6 +51,10 @@ func run(ctx context.Context, only []string) error {
 	if err != nil {
 		return err
 	}
+	caught, err := readRecord(recordPath)
+	if err != nil {
+		return err
+	}
 	before := packages
 	if len(only) > 0 {
 		before = nil
@@ -68,7 +73,7 @@ func run(ctx context.Context, only []string) error {
 	for _, c := range changes {
 		group.Go(func() error {
 			begin := time.Now()
-			by, err := c.try(ctx)
+			by, err := c.try(ctx, caught)
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
@@ -114,7 +119,7 @@ func (c change) pkg() string { return "./" + filepath.Dir(c.file) }
 // try builds the tests with the changed file as an overlay and returns which tests fail,
 // such as "caught elsewhere"; "" if none does. A defect that does not compile is an
 // error.
-func (c change) try(ctx context.Context) (by string, err error) {
+func (c change) try(ctx context.Context, caught *record) (by string, err error) {
 	dir, err := os.MkdirTemp("", "gcu-mutant-")
 	if err != nil {
 		return "", fmt.Errorf("making a folder: %w", err)
@@ -124,16 +129,7 @@ func (c change) try(ctx context.Context) (by string, err error) {
 	if err != nil {
 		return "", err
 	}
-	own := []string{c.pkg()}
-	for _, step := range []struct {
-		by string
-		attempt
-	}{
-		{"caught", attempt{own, quickly}},
-		{"caught on an API server", attempt{own, inFull}},
-		{"caught elsewhere", attempt{packages, quickly}},
-		{"caught elsewhere, in full", attempt{packages, inFull}},
-	} {
+	for _, step := range c.steps(caught) {
 		output, failed := test(ctx, overlay, step.attempt)
 		if ctx.Err() != nil {
 			return "", errors.New("interrupted")
@@ -145,10 +141,34 @@ func (c change) try(ctx context.Context) (by string, err error) {
 			return "", fmt.Errorf("the tests of %s take too long", strings.Join(step.packages, " "))
 		}
 		if failed != nil {
-			return step.by, nil
+			if by, ok := catcherIn(output, slices.Contains(step.flags, "-short")); ok {
+				err = caught.set(c.name, by)
+			}
+			return step.by, err
 		}
 	}
 	return "", nil
+}
+
+// step is an attempt, and what to say if it catches the defect.
+type step struct {
+	by string
+	attempt
+}
+
+// steps are the attempts to catch the defect, in order.
+func (c change) steps(caught *record) []step {
+	own := []string{c.pkg()}
+	steps := []step{
+		{"caught", attempt{own, quickly}},
+		{"caught on an API server", attempt{own, inFull}},
+		{"caught elsewhere", attempt{packages, quickly}},
+		{"caught elsewhere, in full", attempt{packages, inFull}},
+	}
+	if last, ok := caught.of(c.name); ok {
+		steps = append([]step{{"caught as before", last.attempt()}}, steps...)
+	}
+	return steps
 }
 
 // attempt is a run of tests that may catch a defect.
