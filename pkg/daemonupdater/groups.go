@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -31,7 +30,7 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	if p.Members, err = r.members(ctx, g, gr.UID); err != nil || len(p.Members) == 0 {
+	if p.Members, err = r.members(ctx, g, &gr); err != nil || len(p.Members) == 0 {
 		return p, err
 	}
 	if p.rolloutUnseen, err = r.ledgers.read(ctx, p.State, now); err != nil {
@@ -61,9 +60,9 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	return p, nil
 }
 
-// members returns the members of a group, in the order of replacement; owner is the UID of its
-// GcuResource, "" without one.
-func (r groupReader) members(ctx context.Context, g observed.Group, owner types.UID) ([]observed.Member, error) {
+// members returns the members of a group, in the order of replacement; gr is its GcuResource, an empty
+// one without.
+func (r groupReader) members(ctx context.Context, g observed.Group, gr *topsv1.GcuResource) ([]observed.Member, error) {
 	var all appsv1.DaemonSetList
 	switch g.Kind {
 	case observed.KindNode:
@@ -83,8 +82,12 @@ func (r groupReader) members(ctx context.Context, g observed.Group, owner types.
 			return nil, fmt.Errorf("listing DaemonSets of GcuResource %s: %w", g, err)
 		}
 	}
+	made, err := r.Made(ctx, r.ledgers.namespace, gr, g.DaemonSets(all.Items, gr.UID))
+	if err != nil {
+		return nil, err
+	}
 	var members []observed.Member
-	for _, ds := range g.DaemonSets(all.Items, owner) {
+	for _, ds := range made {
 		members = append(members, observed.Member{DaemonSet: ds})
 	}
 	return members, nil

@@ -2,13 +2,16 @@ package daemonupdater
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -99,15 +102,58 @@ func TestInventedDaemonSetsAreAnsweredInThePassOfTheirNode(t *testing.T) {
 	}
 }
 
-// TestAForgedMemberChangesNothing: a DaemonSet with the labels of the gr, and another UID of its
-// owner, would end the rollout, and pause it.
+// TestAForgedMemberChangesNothing: a DaemonSet with the labels of the gr would pause its rollout. It has
+// another UID of its owner, or the very UID, where no policy bounds who sets it, and a namespace or name
+// that neither the gr nor a kept spec of it gives.
 func TestAForgedMemberChangesNothing(t *testing.T) {
-	c := newCluster(t, ofAGr)
-	forged := fixture.Annotate(fixture.OfGcuResource(fixture.DaemonSet("forged")), topsv1.AnnotationPaused, "true")
-	forged.Namespace, forged.OwnerReferences[0].UID = "tenant", "uid-invented"
-	c.create(forged)
-	c.mustReconcile()
-	if len(c.deletions) != 1 {
-		t.Errorf("deleted %v, the others wait for %q; want one pod", c.deletions, c.waitsFor())
+	for name, forge := range map[string]func(*appsv1.DaemonSet){
+		"with an invented UID of the gr":      func(ds *appsv1.DaemonSet) { ds.Namespace, ds.OwnerReferences[0].UID = "tenant", "uid-invented" },
+		"in the namespace of a tenant":        func(ds *appsv1.DaemonSet) { ds.Namespace, ds.Name = "tenant", "driver" },
+		"under a name that the gr never gave": func(ds *appsv1.DaemonSet) { ds.Name = "forged" },
+		"under a name that another gr's has":  func(ds *appsv1.DaemonSet) { ds.Namespace, ds.Name = "tenant", "of-another" },
+		"that leaves, so that no spec names it": func(ds *appsv1.DaemonSet) {
+			ds.Namespace = "tenant"
+			ds.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, ofAGr)
+			c.create(keptSpec("uid-another", types.NamespacedName{Namespace: "tenant", Name: "of-another"}))
+			forged := fixture.Annotate(fixture.OfGcuResource(fixture.DaemonSet("forged")), topsv1.AnnotationPaused, "true")
+			forge(forged)
+			c.create(forged)
+			c.mustReconcile()
+			if len(c.deletions) != 1 {
+				t.Errorf("deleted %v, the others wait for %q; want one pod", c.deletions, c.waitsFor())
+			}
+		})
 	}
+}
+
+// TestAMemberMayHaveTheNameOfAKeptSpec: a DaemonSet that leaves has a name that the present spec does not
+// give. The kept one that does may be newer than the cache.
+func TestAMemberMayHaveTheNameOfAKeptSpec(t *testing.T) {
+	for name, cached := range map[string]bool{"in the cache": true, "newer than the cache": false} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, ofAGr)
+			c.create(keptSpec("uid-fleet", client.ObjectKeyFromObject(c.driver), types.NamespacedName{Namespace: "apps", Name: "earlier"}))
+			if !cached {
+				c.staleRevision = "fleet-1"
+			}
+			earlier := fixture.Annotate(fixture.OfGcuResource(fixture.DaemonSet("earlier")), topsv1.AnnotationPaused, "true")
+			earlier.Namespace = "apps"
+			c.create(earlier)
+			c.mustReconcile()
+			if got := c.waitsFor(); len(c.deletions) != 0 || got != "Blocked" {
+				t.Errorf("deleted %v, nodes wait for %q; want that a member with other settings blocks its group", c.deletions, got)
+			}
+		})
+	}
+}
+
+// keptSpec is a kept spec of the gr "fleet", or of one of that name, that gives DaemonSets their names.
+func keptSpec(owner types.UID, sets ...types.NamespacedName) *appsv1.ControllerRevision {
+	data, _ := json.Marshal(map[string]any{"spec": fixture.SpecNaming(sets...)})
+	return &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1", Labels: map[string]string{topsv1.LabelGcuResource: "fleet"},
+		OwnerReferences: fixture.ControlledBy("topsops.enflame.com/v1", "GcuResource", "fleet", owner)}, Data: runtime.RawExtension{Raw: data}}
 }

@@ -70,7 +70,8 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	change(c.driver)
 	objects := []client.Object{c.driver}
 	if ref := daemonset.GcuResourceOwner(c.driver); ref != nil {
-		objects = append(objects, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: ref.UID}})
+		objects = append(objects, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: ref.Name, UID: ref.UID},
+			Spec: fixture.SpecNaming(client.ObjectKeyFromObject(c.driver))})
 	}
 	for _, r := range fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash) {
 		objects = append(objects, r)

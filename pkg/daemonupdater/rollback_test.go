@@ -272,7 +272,7 @@ func newHaltedFleet(t *testing.T, change func(*topsv1.GcuResource)) *haltedClust
 			gr.Annotations[key] = v
 		}
 	}
-	gr.Status.ObservedGeneration = 2
+	gr.Spec, gr.Status.ObservedGeneration = fixture.SpecNaming(client.ObjectKeyFromObject(c.driver)), 2
 	change(gr)
 	c.loseGr()
 	c.must(c.api.Create(context.Background(), gr))

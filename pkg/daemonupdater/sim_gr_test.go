@@ -13,6 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/fixture"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
@@ -52,8 +53,18 @@ func (w *simWorld) addGr(g *simGroup) {
 		}
 	}
 	w.api.Put(gr)
+	w.nameSets(g)
 	g.spec = &simSpec{images: map[string][]string{}}
 	w.keepSpec(g)
+}
+
+// nameSets has the spec of a gr name its DaemonSets.
+func (w *simWorld) nameSets(g *simGroup) {
+	var names []types.NamespacedName
+	for _, key := range g.sets {
+		names = append(names, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+	}
+	simapi.Edit(w.api, simapi.Key{Kind: simGrs, Name: g.id.Name}, func(gr *topsv1.GcuResource) { gr.Spec = fixture.SpecNaming(names...) })
 }
 
 // keepSpec stores the current images of a gr as a new revision of its spec.

@@ -55,6 +55,7 @@ func (s *simSchedule) succeed(set int, name string) {
 	ds.Annotations[topsv1.AnnotationSuccessorOf] = old.Namespace + "/" + old.Name + ";hash"
 	s.addSet(ds)
 	s.g.sets, s.g.images = append(s.g.sets, simapi.KeyOf(ds)), append(s.g.images, []string{"good-0"})
+	s.nameSets(s.g)
 	s.say("%s takes over from %s", name, old.Name)
 }
 

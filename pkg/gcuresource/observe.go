@@ -17,6 +17,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
@@ -134,24 +135,63 @@ func readRevisions(ctx context.Context, from client.Reader, obs *state.Observati
 	return nil
 }
 
-// readOwned lists the objects that carry the label of the gr and are controlled by it.
+// controlledDaemonSets lists the DaemonSets that carry the label of the gr and are controlled by it.
+func controlledDaemonSets(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (sets []*appsv1.DaemonSet, err error) {
+	var list appsv1.DaemonSetList
+	if err := from.List(ctx, &list, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", gr.Name, err)
+	}
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], gr) {
+			sets = append(sets, &list.Items[i])
+		}
+	}
+	return sets, nil
+}
+
+// readDaemonSets lists the DaemonSets that the gr made.
+func (r stateReader) readDaemonSets(ctx context.Context, gr *topsv1.GcuResource) (owned []state.Owned, err error) {
+	sets, err := controlledDaemonSets(ctx, r.Reader, gr)
+	if err != nil {
+		return nil, err
+	}
+	kept := func(from client.Reader) func() (*revision.History, error) {
+		return func() (*revision.History, error) { return revisionKeeper{namespace: r.namespace}.read(ctx, from, gr) }
+	}
+	if sets, err = revision.Made(gr, sets, kept(r.Reader), kept(r.APIReader)); err != nil {
+		return nil, err
+	}
+	for _, ds := range sets {
+		owned = append(owned, ownedBy(ds))
+		owned[len(owned)-1].DaemonSet = ds
+	}
+	return owned, nil
+}
+
+func ownedBy(o client.Object) state.Owned {
+	return state.Owned{Ref: component.RefOf(o), UID: o.GetUID(), Component: o.GetLabels()[topsv1.LabelComponent], Deleting: o.GetDeletionTimestamp() != nil}
+}
+
+// readOwned lists the objects that carry the label of the gr and are controlled by it, of DaemonSets
+// those that it made.
 func (r stateReader) readOwned(ctx context.Context, gr *topsv1.GcuResource) ([]state.Owned, error) {
-	lists := []client.ObjectList{&appsv1.DaemonSetList{}, &appsv1.DeploymentList{}, &batchv1.JobList{}}
+	owned, err := r.readDaemonSets(ctx, gr)
+	if err != nil {
+		return nil, err
+	}
+	lists := []client.ObjectList{&appsv1.DeploymentList{}, &batchv1.JobList{}}
 	for _, kind := range metadataKinds {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		lists = append(lists, list)
 	}
-	var owned []state.Owned
 	for _, list := range lists {
 		if err := r.List(ctx, list, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing the objects of GcuResource %s: %w", gr.Name, err)
 		}
 		err := each(list, func(o client.Object) {
 			if metav1.IsControlledBy(o, gr) {
-				ds, _ := o.(*appsv1.DaemonSet)
-				owned = append(owned, state.Owned{Ref: component.RefOf(o), UID: o.GetUID(),
-					Component: o.GetLabels()[topsv1.LabelComponent], Deleting: o.GetDeletionTimestamp() != nil, DaemonSet: ds})
+				owned = append(owned, ownedBy(o))
 			}
 		})
 		if err != nil {

@@ -3,11 +3,13 @@ package gcuresource
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -39,22 +41,59 @@ func TestARivalIsWhatAnotherGcuResourceMade(t *testing.T) {
 		"of nobody": {func(m *metav1.ObjectMeta) { m.OwnerReferences = nil }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
-				if err := add(scheme); err != nil {
-					t.Fatal(err)
-				}
-			}
 			h, err := revision.NewHistory(&earlier, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			store := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&appsv1.DaemonSet{ObjectMeta: *foreign(tt.change)}, h.New(&earlier, "gcu-system")).Build()
+			store := fakeStore(t, &appsv1.DaemonSet{ObjectMeta: *foreign(tt.change)}, h.New(&earlier, "gcu-system"))
 			gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-mine"}, Spec: topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{}}}
 			rivals, err := rivalReader{Reader: store, namespace: "gcu-system"}.read(t.Context(), gr, []topsv1.GcuResource{other})
 			if err != nil || len(rivals) != tt.want {
 				t.Errorf("rivals %v, error %v; want %d", rivals, err, tt.want)
 			}
 		})
+	}
+}
+
+func fakeStore(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+// A DaemonSet with the labels and the very UID of the gr, where no policy bounds who sets it, in a namespace
+// or under a name that the gr never gave it: the gr neither removes it nor waits for it.
+func TestAForgedDaemonSetIsNotOfTheGcuResource(t *testing.T) {
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-mine"}}
+	earlier := gr.DeepCopy()
+	earlier.Spec.Exporter = &topsv1.BaseFields{Namespace: "apps", Name: "earlier"}
+	h, err := revision.NewHistory(earlier, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := []client.Object{h.New(earlier, "gcu-system")}
+	for _, key := range []client.ObjectKey{
+		{Namespace: "kube-system", Name: "enflame-gcu-exporter"}, {Namespace: "apps", Name: "earlier"}, // leaving, or about to
+		{Namespace: "tenant", Name: "enflame-gcu-exporter"}, {Namespace: "tenant", Name: "earlier"}, {Namespace: "apps", Name: "forged"},
+	} {
+		objects = append(objects, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{topsv1.LabelGcuResource: "mine"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: "mine", UID: "uid-mine", Controller: ptr.To(true)}}}})
+	}
+	store := fakeStore(t, objects...)
+	owned, err := stateReader{Reader: store, APIReader: store, namespace: "gcu-system"}.readDaemonSets(t.Context(), gr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range owned {
+		got = append(got, o.Ref.Namespace+"/"+o.Ref.Name)
+	}
+	if diff := cmp.Diff([]string{"apps/earlier", "kube-system/enflame-gcu-exporter"}, got); diff != "" {
+		t.Errorf("DaemonSets of the gr (-want +got):\n%s", diff)
 	}
 }

@@ -190,7 +190,7 @@ func (r revisionKeeper) forgetRollback(ctx context.Context, gr *topsv1.GcuResour
 
 // trim deletes the oldest revisions beyond the limit, except those that a rollback may need.
 func (r revisionKeeper) trim(ctx context.Context, gr *topsv1.GcuResource, h *revision.History) error {
-	if len(h.Surplus()) == 0 {
+	if !h.IsFull() {
 		return nil
 	}
 	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
@@ -201,8 +201,16 @@ func (r revisionKeeper) trim(ctx context.Context, gr *topsv1.GcuResource, h *rev
 	if good := rollout.Status.LastKnownGood; good != nil {
 		protected = append(protected, good.GcuResourceRevision)
 	}
+	sets, err := controlledDaemonSets(ctx, r.Client, gr)
+	if err != nil {
+		return err
+	}
+	surplus, err := h.Surplus(sets, protected...)
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, stored := range h.Surplus(protected...) {
+	for _, stored := range surplus {
 		errs = append(errs, r.remove(ctx, stored))
 	}
 	return errors.Join(errs...)

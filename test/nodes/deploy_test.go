@@ -23,9 +23,10 @@ func (s *stage) defaultResource() {
 }
 
 // grWithDriver deploys a gr that includes the driver. Nobody but the operator restarts an engine. A
-// node joins when the gr runs.
+// node joins when the gr runs. On one node an impostor has the agent's port before it starts.
 func (s *stage) grWithDriver() {
 	late := dockerNode
+	impostor := s.occupyAgentPort(victims[0])
 	s.kubectl("label", "node", late, "feature.node.kubernetes.io/pci-1200_1e36.present-")
 	s.findCards(victims...)
 	s.createGR()
@@ -38,6 +39,7 @@ func (s *stage) grWithDriver() {
 	s.findCards(late)
 	s.deployed()
 	s.showsCards()
+	s.servesBesideImpostor(victims[0], impostor)
 }
 
 // findCards gives nodes the label that nfd would detect.

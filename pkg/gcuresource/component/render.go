@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -119,6 +120,24 @@ func Places(spec *topsv1.GcuResourceSpec, name string) ([]Ref, error) {
 		}
 	}
 	return places, nil
+}
+
+// DaemonSets returns the keys of the DaemonSets that a spec gives its components, or would give them.
+// Errors are those of Render.
+func DaemonSets(spec *topsv1.GcuResourceSpec) (map[types.NamespacedName]bool, error) {
+	keys := map[types.NamespacedName]bool{}
+	for _, name := range PerNode() {
+		places, err := Places(spec, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, ref := range places {
+			if ref.GroupVersionKind == DaemonSetKind {
+				keys[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+			}
+		}
+	}
+	return keys, nil
 }
 
 func (r *Rendered) fill(gr *topsv1.GcuResource, revision string, list objects) error {

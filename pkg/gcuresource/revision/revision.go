@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -253,15 +255,33 @@ func (h *History) Specs() (specs []topsv1.GcuResourceSpec) {
 	return specs
 }
 
-// Surplus returns the revisions beyond the limit, except the current one and protected ones.
-func (h *History) Surplus(protected ...string) []*appsv1.ControllerRevision {
+// IsFull reports whether there are revisions beyond the limit.
+func (h *History) IsFull() bool { return len(h.revisions) > Limit }
+
+// Surplus returns the revisions beyond the limit, except the current one, protected ones, and the newest
+// one that gives a DaemonSet that exists its name: without it nobody knows whose that is (Made).
+func (h *History) Surplus(existing []*appsv1.DaemonSet, protected ...string) ([]*appsv1.ControllerRevision, error) {
+	unnamed := map[types.NamespacedName]bool{}
+	for _, ds := range existing {
+		unnamed[keyOf(ds)] = true
+	}
 	var list []*appsv1.ControllerRevision
 	for i, r := range h.revisions {
-		if i >= Limit && r.Name != h.Current && !slices.Contains(protected, r.Name) {
+		names := false
+		if spec, failure := Spec(r); failure == nil {
+			given, err := component.DaemonSets(&spec)
+			if err != nil {
+				return nil, err
+			}
+			before := len(unnamed)
+			maps.DeleteFunc(unnamed, func(key types.NamespacedName, _ bool) bool { return given[key] })
+			names = len(unnamed) < before
+		}
+		if i >= Limit && r.Name != h.Current && !slices.Contains(protected, r.Name) && !names {
 			list = append(list, r)
 		}
 	}
-	return list
+	return list, nil
 }
 
 // Refused returns the Failure for a spec of a revision that the API server rejects.

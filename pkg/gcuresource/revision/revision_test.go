@@ -2,6 +2,7 @@ package revision
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -213,7 +214,11 @@ func TestSurplusRevisions(t *testing.T) {
 			for _, v := range tc.want {
 				want = append(want, nameAt(t, v))
 			}
-			surplus := &History{revisions: h.Surplus(protected...)}
+			list, err := h.Surplus(nil, protected...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			surplus := &History{revisions: list}
 			if diff := cmp.Diff(want, surplus.names(), cmp.Transformer("nil", func(s []string) []string { return append([]string{}, s...) })); diff != "" {
 				t.Errorf("surplus (-want +got):\n%s", diff)
 			}
@@ -222,12 +227,61 @@ func TestSurplusRevisions(t *testing.T) {
 	t.Run("the present one stays though it is not renumbered yet", func(t *testing.T) {
 		_, h := historyOf(t, versions...)
 		h.Current = nameAt(t, "v1")
-		for _, r := range h.Surplus() {
+		surplus, err := h.Surplus(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range surplus {
 			if r.Name == h.Current {
 				t.Error("the present revision is surplus")
 			}
 		}
 	})
+}
+
+// A DaemonSet that leaves its nodes may do so for longer than ten specs: the newest one that gives it its
+// name stays, because nothing else says whose it is.
+func TestTheSpecThatNamesADaemonSetStays(t *testing.T) {
+	var list []appsv1.ControllerRevision
+	var gr *topsv1.GcuResource
+	for i, name := range append([]string{"left", "left", "gone"}, slices.Repeat([]string{"current"}, Limit)...) {
+		spec := world.DriverAt(fmt.Sprintf("v%d", i))
+		spec.Driver.Namespace, spec.Driver.Name = "apps", name
+		gr = world.NewGR(spec)
+		h, err := NewHistory(gr, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := h.New(gr, "kube-system")
+		r.Labels["test"] = fmt.Sprint(i)
+		list = append(list, *r)
+	}
+	h, err := NewHistory(gr, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(namespace, name string) *appsv1.DaemonSet {
+		return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	current, left, forged := in("apps", "current"), in("apps", "left"), in("tenant", "left")
+	surplus, err := h.Surplus([]*appsv1.DaemonSet{current, left, forged})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range surplus {
+		got = append(got, r.Labels["test"])
+	}
+	if diff := cmp.Diff([]string{"2", "0"}, got); diff != "" {
+		t.Errorf("surplus (-want +got):\n%s", diff)
+	}
+	made, err := Made(gr, []*appsv1.DaemonSet{current, left, forged}, func() (*History, error) { return h, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]*appsv1.DaemonSet{current, left}, made); diff != "" {
+		t.Errorf("made (-want +got):\n%s", diff)
+	}
 }
 
 func TestAnUnreadableRevisionIsRefused(t *testing.T) {

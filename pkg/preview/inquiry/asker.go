@@ -10,13 +10,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
@@ -36,7 +36,7 @@ type Asker struct {
 // Ask predicts an upgrade. It returns an error if something could not be read or planned.
 func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	group := observed.Group{Kind: observed.KindGcuResource, Name: q.Wanted.Name}
-	members, err := a.members(ctx, group, q.Wanted.UID)
+	members, err := a.members(ctx, group, q.Present)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +66,23 @@ func (a Asker) CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemon
 }
 
 // members returns the DaemonSets of a gr, in the order of replacement.
-func (a Asker) members(ctx context.Context, g observed.Group, owner types.UID) ([]observed.Member, error) {
+func (a Asker) members(ctx context.Context, g observed.Group, gr *topsv1.GcuResource) ([]observed.Member, error) {
 	var sets appsv1.DaemonSetList
 	if err := a.Reader.List(ctx, &sets, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
 		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", g, err)
 	}
+	made, err := revision.Made(gr, g.DaemonSets(sets.Items, gr.UID), func() (*revision.History, error) {
+		kept, err := a.kept(ctx, gr)
+		if err != nil {
+			return nil, err
+		}
+		return revision.NewHistory(gr, kept)
+	})
+	if err != nil {
+		return nil, err
+	}
 	var members []observed.Member
-	for _, ds := range g.DaemonSets(sets.Items, owner) {
+	for _, ds := range made {
 		var list appsv1.ControllerRevisionList
 		if err := a.Reader.List(ctx, &list, client.InNamespace(ds.Namespace), client.MatchingLabels(ds.Spec.Selector.MatchLabels), client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing the revisions of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
@@ -84,17 +94,26 @@ func (a Asker) members(ctx context.Context, g observed.Group, owner types.UID) (
 
 // specs returns the kept specs of a gr by the names of their revisions.
 func (a Asker) specs(ctx context.Context, gr *topsv1.GcuResource) (map[string]*topsv1.GcuResourceSpec, error) {
-	var kept appsv1.ControllerRevisionList
-	if err := a.Reader.List(ctx, &kept, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.InNamespace(a.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the specs of GcuResource %s: %w", gr.Name, err)
+	kept, err := a.kept(ctx, gr)
+	if err != nil {
+		return nil, err
 	}
 	specs := map[string]*topsv1.GcuResourceSpec{}
-	for i := range kept.Items {
-		if r := &kept.Items[i]; metav1.IsControlledBy(r, gr) {
+	for i := range kept {
+		if r := &kept[i]; metav1.IsControlledBy(r, gr) {
 			specs[r.Name] = specIn(r)
 		}
 	}
 	return specs, nil
+}
+
+// kept returns the revisions with the label of a gr's kept specs.
+func (a Asker) kept(ctx context.Context, gr *topsv1.GcuResource) ([]appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	if err := a.Reader.List(ctx, &list, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.InNamespace(a.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the specs of GcuResource %s: %w", gr.Name, err)
+	}
+	return list.Items, nil
 }
 
 // specIn decodes the spec in a revision of a gr, nil if that fails.

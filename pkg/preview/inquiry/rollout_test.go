@@ -77,7 +77,7 @@ type question struct {
 // rolloutOf returns the predicted rollout.
 func (a Asker) rolloutOf(ctx context.Context, q question) (*preview.Rollout, error) {
 	group := observed.Group{Kind: observed.KindGcuResource, Name: q.gr}
-	members, err := a.members(ctx, group, "")
+	members, err := a.members(ctx, group, &topsv1.GcuResource{})
 	if err != nil {
 		return nil, err
 	}

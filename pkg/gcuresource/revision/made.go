@@ -1,0 +1,50 @@
+package revision
+
+import (
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+)
+
+// Made returns those of the DaemonSets that a gr controls which it made: its spec gives them their
+// namespace and name, or a kept one does. The reference to a controller alone may be anyone's, where
+// no admission policy bounds who sets it. kept read the history, each one only if a DaemonSet is still
+// unknown: a cache of revisions may lag behind that of DaemonSets, but a spec is kept before anything
+// of it is created, and as long as something of it is left (Surplus). All are those of a gr that is gone,
+// an empty one: they end with it.
+func Made(gr *topsv1.GcuResource, controlled []*appsv1.DaemonSet, kept ...func() (*History, error)) ([]*appsv1.DaemonSet, error) {
+	if gr.UID == "" {
+		return controlled, nil
+	}
+	known, err := component.DaemonSets(&gr.Spec)
+	if err != nil {
+		return nil, err
+	}
+	isUnknown := func(ds *appsv1.DaemonSet) bool { return !known[keyOf(ds)] }
+	for _, read := range kept {
+		if !slices.ContainsFunc(controlled, isUnknown) {
+			break
+		}
+		h, err := read()
+		if err != nil {
+			return nil, err
+		}
+		for _, spec := range h.Specs() {
+			more, err := component.DaemonSets(&spec)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(known, more)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(controlled), isUnknown), nil
+}
+
+func keyOf(ds *appsv1.DaemonSet) types.NamespacedName {
+	return types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name}
+}
