@@ -173,6 +173,45 @@ func TestPagesNameTestsAndFilesThatExist(t *testing.T) {
 	}
 }
 
+// TestEveryLineOfTheThreatModelNamesATest: an identity, an attack or an input without a test is not shown.
+func TestEveryLineOfTheThreatModelNamesATest(t *testing.T) {
+	names := regexp.MustCompile("`(?:Test|Fuzz)[A-Z]\\w+`")
+	for _, title := range []string{"Identities", "Attacks", "Fuzzed input"} {
+		_, section, _ := strings.Cut(read(t, "SECURITY.md"), "\n## "+title+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		_, table, _ := strings.Cut(section, "\n|---")
+		rows := 0
+		for line := range strings.Lines(table) {
+			if !strings.HasPrefix(line, "| ") {
+				continue
+			}
+			cells := strings.Split(line, " | ")
+			if rows++; !names.MatchString(cells[len(cells)-1]) {
+				t.Errorf("%s: no test shows %q", title, cells[0])
+			}
+		}
+		if rows < 10 {
+			t.Errorf("%s: %d rows", title, rows)
+		}
+	}
+}
+
+// TestTheTreeNamesFoldersThatExist reads the list of folders in the architecture.
+func TestTheTreeNamesFoldersThatExist(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "docs/architecture.md"), "## The tree\n")
+	folders := regexp.MustCompile(`(?m)(?:^|, )([a-z][\w/-]*/)(?:, | {2,}|$)`)
+	listed := fenced.FindString(section)
+	found := folders.FindAllStringSubmatch(listed, -1)
+	for _, m := range found {
+		if info, err := os.Stat(filepath.Join(root, m[1])); err != nil || !info.IsDir() {
+			t.Errorf("there is no folder %s", m[1])
+		}
+	}
+	if len(found) < 60 {
+		t.Errorf("found only %d folders", len(found))
+	}
+}
+
 // code returns the commands and names of a page: the lines of its code blocks, with
 // continuation lines joined, and its code spans.
 func code(text string) []string {
