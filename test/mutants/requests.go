@@ -48,7 +48,7 @@ var ofRequests = []mutant{
 	{"member-anywhere", "a DaemonSet that a gr never rendered is one of its rollout", deploys, "Made",
 		"!known[keyOf($ds)]", "ds == nil"},
 	{"members-of-present-spec", "a DaemonSet that leaves drops out of its rollout", deploys, "Made",
-		"maps.Copy(known, $more)", "_ = $more"},
+		"maps.Copy(known, $more)", "maps.Copy(more, known)"},
 	{"members-of-stale-specs", "a cache of kept specs that lags drops a DaemonSet out of its rollout", updater, "Cluster.Made",
 		"keptBy($ctx, c.Live, $namespace, $gr)", "keptBy($ctx, c.Client, $namespace, $gr)"},
 	{"names-forgotten", "after ten specs nobody knows whose a DaemonSet is that still leaves", deploys, "History.Surplus",

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -199,5 +200,35 @@ func TestServicesLeadToTheirPodsWhateverTheyAreCalled(t *testing.T) {
 	}
 	if services != 9 {
 		t.Errorf("there are %d Services", services)
+	}
+}
+
+// TestDaemonSetsHaveTheirPlaces: DaemonSets, which renders nothing, gives what Places renders.
+func TestDaemonSetsHaveTheirPlaces(t *testing.T) {
+	for name, spec := range map[string]topsv1.GcuResourceSpec{
+		"built-in":     {},
+		"requested":    everySite(func(string) topsv1.BaseFields { return topsv1.BaseFields{} }),
+		"renamed":      everySite(func(name string) topsv1.BaseFields { return topsv1.BaseFields{Name: name} }),
+		"elsewhere":    everySite(func(name string) topsv1.BaseFields { return topsv1.BaseFields{Name: name, Namespace: "in-" + name} }),
+		"not deployed": everySite(func(name string) topsv1.BaseFields { return topsv1.BaseFields{Name: name, NotDeploy: true} }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[types.NamespacedName]bool{}
+			for i := range catalog {
+				places, err := Places(&spec, catalog[i].Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, ref := range places {
+					if ref.GroupVersionKind == DaemonSetKind {
+						want[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+					}
+				}
+			}
+			got, err := DaemonSets(&spec)
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }
