@@ -13,6 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 )
 
 // groupReader reads what a pass over a group depends on, except its nodes.
@@ -82,7 +83,7 @@ func (r groupReader) members(ctx context.Context, g observed.Group, gr *topsv1.G
 			return nil, fmt.Errorf("listing DaemonSets of GcuResource %s: %w", g, err)
 		}
 	}
-	made, err := r.Made(ctx, r.ledgers.namespace, gr, g.DaemonSets(all.Items, gr.UID))
+	made, err := revision.Made(gr, g.DaemonSets(all.Items, gr.UID), access.KeptSpecs(ctx, r, r.ledgers.namespace, gr), access.KeptSpecs(ctx, r.Live, r.ledgers.namespace, gr))
 	if err != nil {
 		return nil, err
 	}

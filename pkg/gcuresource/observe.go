@@ -135,20 +135,6 @@ func readRevisions(ctx context.Context, from client.Reader, obs *state.Observati
 	return nil
 }
 
-// controlledDaemonSets lists the DaemonSets that carry the label of the gr and are controlled by it.
-func controlledDaemonSets(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (sets []*appsv1.DaemonSet, err error) {
-	var list appsv1.DaemonSetList
-	if err := from.List(ctx, &list, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", gr.Name, err)
-	}
-	for i := range list.Items {
-		if metav1.IsControlledBy(&list.Items[i], gr) {
-			sets = append(sets, &list.Items[i])
-		}
-	}
-	return sets, nil
-}
-
 // readDaemonSets lists the DaemonSets that the gr made.
 func (r stateReader) readDaemonSets(ctx context.Context, gr *topsv1.GcuResource) (owned []state.Owned, err error) {
 	sets, err := controlledDaemonSets(ctx, r.Reader, gr)

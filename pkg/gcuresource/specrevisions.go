@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -214,4 +215,18 @@ func (r revisionKeeper) trim(ctx context.Context, gr *topsv1.GcuResource, h *rev
 		errs = append(errs, r.remove(ctx, stored))
 	}
 	return errors.Join(errs...)
+}
+
+// controlledDaemonSets lists the DaemonSets that carry the label of the gr and are controlled by it.
+func controlledDaemonSets(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (sets []*appsv1.DaemonSet, err error) {
+	var list appsv1.DaemonSetList
+	if err := from.List(ctx, &list, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", gr.Name, err)
+	}
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], gr) {
+			sets = append(sets, &list.Items[i])
+		}
+	}
+	return sets, nil
 }

@@ -56,13 +56,8 @@ func (c Cluster) GcuResource(ctx context.Context, g observed.Group) (gr topsv1.G
 	return gr, nil
 }
 
-// Made returns those of the DaemonSets that a GcuResource controls which it made, from its kept specs in
-// the operator's namespace.
-func (c Cluster) Made(ctx context.Context, namespace string, gr *topsv1.GcuResource, controlled []*appsv1.DaemonSet) ([]*appsv1.DaemonSet, error) {
-	return revision.Made(gr, controlled, keptBy(ctx, c.Client, namespace, gr), keptBy(ctx, c.Live, namespace, gr))
-}
-
-func keptBy(ctx context.Context, from client.Reader, namespace string, gr *topsv1.GcuResource) func() (*revision.History, error) {
+// KeptSpecs returns a function that reads the kept specs of a GcuResource in the operator's namespace.
+func KeptSpecs(ctx context.Context, from client.Reader, namespace string, gr *topsv1.GcuResource) func() (*revision.History, error) {
 	return func() (*revision.History, error) {
 		var list appsv1.ControllerRevisionList
 		if err := from.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {

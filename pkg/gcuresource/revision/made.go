@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -43,8 +42,4 @@ func Made(gr *topsv1.GcuResource, controlled []*appsv1.DaemonSet, kept ...func()
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(controlled), isUnknown), nil
-}
-
-func keyOf(ds *appsv1.DaemonSet) types.NamespacedName {
-	return types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name}
 }

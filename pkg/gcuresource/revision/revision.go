@@ -284,6 +284,10 @@ func (h *History) Surplus(existing []*appsv1.DaemonSet, protected ...string) ([]
 	return list, nil
 }
 
+func keyOf(ds *appsv1.DaemonSet) types.NamespacedName {
+	return types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name}
+}
+
 // Refused returns the Failure for a spec of a revision that the API server rejects.
 func Refused(name string, err error) *state.Failure {
 	return &state.Failure{Reason: ReasonRefusedRevision, Message: fmt.Sprintf(
