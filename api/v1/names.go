@@ -20,6 +20,9 @@ const (
 	// nodes=NAME,…;components=KEY,… where a component is its key in the spec of a
 	// GcuResource. What it leaves out waits. Absent: everything.
 	AnnotationUpgradeOnly = "topsops.enflame.com/upgrade-only"
+	// AnnotationUpgradePlan names the UpgradePlan that is in force. What is not in it waits. Absent:
+	// none.
+	AnnotationUpgradePlan = "topsops.enflame.com/upgrade-plan"
 
 	// AnnotationApprovedWaves, on a DaemonRollout, lists the waves a person
 	// approved, comma-separated, each as revision/wave: an approval holds for one
@@ -68,6 +71,7 @@ var UpgradeAnnotations = []string{
 	AnnotationUpgradePolicy,
 	AnnotationPaused,
 	AnnotationUpgradeOnly,
+	AnnotationUpgradePlan,
 	OpenYurtAnnotationUpdateStrategy,
 	OpenYurtAnnotationMaxUnavailable,
 }

@@ -21,6 +21,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&DaemonRollout{}, &DaemonRolloutList{},
 		&NodeUpgrade{}, &NodeUpgradeList{},
 		&UpgradePolicy{}, &UpgradePolicyList{},
+		&UpgradePlan{}, &UpgradePlanList{},
 		&GcuResourceRecreation{}, &GcuResourceRecreationList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -33,6 +33,9 @@ type Action struct {
 	// OfWhatStays actions prepare or check what is on the node afterwards: a component that is removed
 	// does not make them necessary.
 	OfWhatStays bool `json:"ofWhatStays,omitempty"`
+	// Optional actions may be left out of the plan that a person writes. Nothing that keeps a node
+	// or its workloads safe is optional.
+	Optional bool `json:"optional,omitempty"`
 	// UndoOf is the action that undoes this one on the same target. Empty: there is nothing to
 	// undo.
 	Undo string `json:"undo,omitempty"`

@@ -13,6 +13,8 @@ type Selection struct {
 	Instances []Instance `json:"instances,omitzero"`
 	// Actions are names of actions.
 	Actions []string `json:"actions,omitzero"`
+	// Tasks are single tasks.
+	Tasks []Task `json:"tasks,omitzero"`
 }
 
 // Instance is one target on one host.
@@ -28,6 +30,7 @@ func (s Selection) Intersect(other Selection) Selection {
 		Targets:   both(s.Targets, other.Targets),
 		Instances: both(s.Instances, other.Instances),
 		Actions:   both(s.Actions, other.Actions),
+		Tasks:     both(s.Tasks, other.Tasks),
 	}
 }
 
@@ -89,9 +92,9 @@ func cutJob(job Job, keep filter) Job {
 
 // Narrow returns the nodes as if only the selected components had changed on them: a plan for
 // them then has the cordon, the eviction and the restarts that these components need, and no
-// others. Actions of the selection are ignored. The nodes are not modified.
+// others. Actions and Tasks of the selection are ignored. The nodes are not modified.
 func Narrow(nodes []Node, s Selection) []Node {
-	s.Actions = nil
+	s.Actions, s.Tasks = nil, nil
 	keep := newFilter(s)
 	narrow := slices.Clone(nodes)
 	for i, n := range narrow {
@@ -106,14 +109,15 @@ func Narrow(nodes []Node, s Selection) []Node {
 type filter struct {
 	hosts, targets, actions set[string]
 	instances               set[Instance]
+	tasks                   set[Task]
 }
 
 func newFilter(s Selection) filter {
-	return filter{newSet(s.Hosts), newSet(s.Targets), newSet(s.Actions), newSet(s.Instances)}
+	return filter{newSet(s.Hosts), newSet(s.Targets), newSet(s.Actions), newSet(s.Instances), newSet(s.Tasks)}
 }
 
 func (f filter) task(t Task) bool {
-	return f.hosts.has(t.Host) && f.targets.has(t.Target) && f.actions.has(t.Action) && f.instances.has(Instance{t.Host, t.Target})
+	return f.hosts.has(t.Host) && f.targets.has(t.Target) && f.actions.has(t.Action) && f.instances.has(Instance{t.Host, t.Target}) && f.tasks.has(t)
 }
 
 // set is a set of values; nil contains everything.

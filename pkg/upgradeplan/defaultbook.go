@@ -41,13 +41,13 @@ func DefaultBook() LogicBook {
 	return LogicBook{
 		Actions: []Action{
 			{Name: ActionPrecheck},
-			{Name: ActionPrepull, OfWhatStays: true},
+			{Name: ActionPrepull, OfWhatStays: true, Optional: true},
 			{Name: ActionCordon, Undo: ActionUncordon},
 			{Name: ActionEvict},
 			{Name: ActionReplace, Undo: ActionRestore},
 			{Name: ActionRestartRuntime, OfWhatStays: true},
 			{Name: ActionVerify, OfWhatStays: true},
-			{Name: ActionSoak},
+			{Name: ActionSoak, Optional: true},
 			{Name: ActionUncordon},
 			{Name: ActionRestore},
 		},

@@ -1,0 +1,188 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// UpgradePlan is a plan that a person has written, or edited: which nodes of a gr are upgraded, in
+// which batches, with which tasks. It is in force while the annotation
+// topsops.enflame.com/upgrade-plan of the gr names it; nodes and components that are not in it
+// wait. Budgets, the waves of the UpgradePolicy, windows, holds and pauses apply as without it. It
+// stays, with its result, until it is deleted.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=upgradeplans,singular=upgradeplan,shortName=gpl,scope=Cluster
+// +kubebuilder:printcolumn:name="GR",type=string,JSONPath=`.spec.gcuResource`
+// +kubebuilder:printcolumn:name="DONE",type=integer,JSONPath=`.status.done`
+// +kubebuilder:printcolumn:name="FAIL",type=integer,JSONPath=`.status.fail`
+// +kubebuilder:printcolumn:name="UNDO",type=integer,JSONPath=`.status.undo`
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+type UpgradePlan struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the plan.
+	Spec UpgradePlanSpec `json:"spec"`
+	// status is its result, written by the operator.
+	// +optional
+	Status UpgradePlanStatus `json:"status,omitempty"`
+}
+
+// UpgradePlanList is a list of UpgradePlan.
+//
+// +kubebuilder:object:root=true
+type UpgradePlanList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items are the UpgradePlans.
+	Items []UpgradePlan `json:"items"`
+}
+
+// UpgradePlanSpec is what is done.
+type UpgradePlanSpec struct {
+	// gcuResource is the name of the gr.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	GcuResource string `json:"gcuResource"`
+	// revision is the name of the revision of the gr's spec that the plan upgrades to. Nothing
+	// starts while the gr has another one.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Revision string `json:"revision"`
+	// from is the name of the revision that the gr had when the plan was written.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	From string `json:"from,omitempty"`
+	// wanted is the spec of the gr that has this revision: kubectl gcu upgrade --plan writes it
+	// into the gr.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	Wanted *runtime.RawExtension `json:"wanted,omitempty"`
+	// jobs are what is done on a node; each batch says which nodes have which job.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	Jobs []PlannedJob `json:"jobs"`
+	// batches are done one after the other: one starts when every reachable node of those before
+	// it is done. Within a batch, nodes start as the budget allows.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	Batches []PlannedBatch `json:"batches"`
+}
+
+// PlannedJob is what is done on each of some nodes.
+type PlannedJob struct {
+	// name of the job within the plan.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// reason is why these nodes have this job.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+	// seconds is how long a node usually takes; 0 if that is not known.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Seconds int32 `json:"seconds,omitempty"`
+	// removes are those of its components of which nothing stays on the node.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	Removes []string `json:"removes,omitempty"`
+	// stages are done one after the other.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Stages []PlannedStage `json:"stages"`
+}
+
+// PlannedStage is tasks that run at the same time, each as target_action: with the name of the
+// node before it, that is the name of the task (host_target_action).
+//
+// +kubebuilder:validation:MinItems=1
+// +kubebuilder:validation:MaxItems=64
+// +kubebuilder:validation:items:MaxLength=128
+type PlannedStage []string
+
+// PlannedBatch is nodes that are upgraded at the same time.
+type PlannedBatch struct {
+	// name of the batch within the plan.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// approval Manual holds the batch until it is approved, as a wave is (kubectl gcu approve).
+	// Default Automatic.
+	// +optional
+	// +kubebuilder:default=Automatic
+	Approval WaveApproval `json:"approval,omitempty"`
+	// nodes by their jobs.
+	// +listType=map
+	// +listMapKey=job
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	Jobs []PlannedNodes `json:"jobs"`
+}
+
+// PlannedNodes is the nodes of a batch that have the same job.
+type PlannedNodes struct {
+	// job is the name of a job of the plan.
+	// +kubebuilder:validation:MaxLength=63
+	Job string `json:"job"`
+	// nodes by name.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20000
+	// +kubebuilder:validation:items:MaxLength=253
+	Nodes []string `json:"nodes"`
+}
+
+// UpgradePlanStatus is the result of a plan: of each node done, fail or undo. It is final once
+// another plan, or none, is in force.
+type UpgradePlanStatus struct {
+	// observedGeneration of the spec that the result is of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// time of the result.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+	// done nodes have done all their tasks.
+	// +optional
+	Done int32 `json:"done"`
+	// fail is the number of nodes that failed.
+	// +optional
+	Fail int32 `json:"fail"`
+	// undo is the number of nodes of which nothing is known to be done: they were offline, did not
+	// have their turn yet, are held, or are in progress.
+	// +optional
+	Undo int32 `json:"undo"`
+	// failed are the nodes that failed, in the order of the plan.
+	// +optional
+	// +listType=atomic
+	Failed []FailedNode `json:"failed,omitempty"`
+	// undone are the names of the nodes that count as undo, in the order of the plan; at most 256
+	// KiB of them.
+	// +optional
+	// +listType=atomic
+	Undone []string `json:"undone,omitempty"`
+}
+
+// FailedNode is a node of a plan that failed.
+type FailedNode struct {
+	// node by name.
+	Node string `json:"node"`
+	// task that failed, as host_target_action; empty if the node failed for another reason. The
+	// tasks before it are done, those after it are not.
+	// +optional
+	Task string `json:"task,omitempty"`
+	// message says why.
+	// +optional
+	Message string `json:"message,omitempty"`
+}

@@ -1,0 +1,16 @@
+package planfile
+
+import (
+	"testing"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+func BenchmarkRead10000Nodes(b *testing.B) {
+	o := object(b, fleet(10_000, always("driver")), 100, 0)
+	for b.Loop() {
+		if _, err := Read(o, upgradeplan.DefaultBook()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

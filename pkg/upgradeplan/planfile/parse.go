@@ -1,0 +1,33 @@
+package planfile
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// MaxBytes is the size of the largest file that is accepted: an object of the API server holds it,
+// together with its result.
+const MaxBytes = 1 << 20
+
+// Kind is the kind of the object in a file.
+const Kind = "UpgradePlan"
+
+// Parse reads a file, YAML or JSON, with one UpgradePlan, and checks it against the rules. The
+// error says what is wrong, and which rule says so.
+func Parse(text []byte, book upgradeplan.LogicBook) (*Plan, error) {
+	if len(text) > MaxBytes {
+		return nil, fmt.Errorf("the plan has %d bytes, and at most %d are accepted: plan fewer nodes at a time", len(text), MaxBytes)
+	}
+	object := &topsv1.UpgradePlan{}
+	if err := yaml.UnmarshalStrict(text, object); err != nil {
+		return nil, fmt.Errorf("it is not a plan: %w", err)
+	}
+	if object.APIVersion != topsv1.GroupVersion.String() || object.Kind != Kind {
+		return nil, fmt.Errorf("it holds a %q of %q, not an %s of %s", object.Kind, object.APIVersion, Kind, topsv1.GroupVersion)
+	}
+	return Read(object, book)
+}

@@ -1,0 +1,294 @@
+package planfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// fleet returns nodes n-1 to n-count with everything deployed, and what changed on each.
+func fleet(count int, changed func(i int) []string) map[string]upgradeplan.Node {
+	nodes := map[string]upgradeplan.Node{}
+	for i := range count {
+		name := fmt.Sprintf("n-%d", i+1)
+		nodes[name] = upgradeplan.Node{Name: name, Deployed: []string{"driver", "devicePlugin", "exporter"}, Changed: changed(i)}
+	}
+	return nodes
+}
+
+func always(components ...string) func(int) []string { return func(int) []string { return components } }
+
+// object plans nodes, in the order of their numbers, size at a time. The last offline of them are offline.
+func object(t testing.TB, nodes map[string]upgradeplan.Node, size, offline int) *topsv1.UpgradePlan {
+	t.Helper()
+	var reachable []upgradeplan.Node
+	var off []string
+	for i := range len(nodes) {
+		if n := nodes[fmt.Sprintf("n-%d", i+1)]; i < len(nodes)-offline {
+			reachable = append(reachable, n)
+		} else {
+			off = append(off, n.Name)
+		}
+	}
+	mission, err := upgradeplan.Plan(upgradeplan.DefaultBook(), reachable, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := Of(upgradeplan.DefaultBook(), mission, nodes, off, 90)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.GcuResource, spec.Revision = "fleet", "fleet-1"
+	return &topsv1.UpgradePlan{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: Kind}, ObjectMeta: metav1.ObjectMeta{Name: "plan"}, Spec: spec}
+}
+
+func text(t testing.TB, o *topsv1.UpgradePlan) string {
+	t.Helper()
+	out, err := yaml.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestAPlanIsReadBackAsTheMissionThatItWasWrittenFrom(t *testing.T) {
+	nodes := fleet(5, func(i int) []string {
+		if i == 1 {
+			return []string{"exporter"}
+		}
+		return []string{"driver"}
+	})
+	o := object(t, nodes, 2, 1)
+	p, err := Parse([]byte(text(t, o)), upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(p.Object.Spec.Jobs); got != 2 {
+		t.Errorf("%d jobs, want 2: nodes with equal tasks share one", got)
+	}
+	var hosts [][]string
+	tasks := 0
+	for _, batch := range p.Mission() {
+		var in []string
+		for _, job := range batch {
+			in = append(in, job.Host())
+			tasks += len(slices.Collect(job.All()))
+		}
+		hosts = append(hosts, in)
+	}
+	if diff := cmp.Diff([][]string{{"n-1", "n-2"}, {"n-3", "n-4"}, {"n-5"}}, hosts); diff != "" {
+		t.Errorf("batches (-want +got):\n%s", diff)
+	}
+	whole, err := upgradeplan.Generate(upgradeplan.DefaultBook(), slices.Collect(func(yield func(upgradeplan.Node) bool) {
+		for _, n := range nodes {
+			if !yield(n) {
+				return
+			}
+		}
+	}))
+	if err != nil || tasks != len(whole) {
+		t.Errorf("%d tasks in the plan, the nodes need %d (%v)", tasks, len(whole), err)
+	}
+	if got := p.Object.Spec.Batches[2].Name; got != OfflineBatch {
+		t.Errorf("the offline node is in batch %s", got)
+	}
+	if said := p.Object.Spec.Jobs[0].Reason; said != "not at the wanted revision: driver; new pods along with them: devicePlugin, exporter" {
+		t.Errorf("reason %q", said)
+	}
+}
+
+func TestAPlanOf10000NodesIsAFileOfLessThan1MiB(t *testing.T) {
+	nodes := map[string]upgradeplan.Node{}
+	var list []upgradeplan.Node
+	for i := range 10_000 {
+		name := fmt.Sprintf("edge-node-with-a-name-of-63-characters-as-long-as-labels-%06d", i)
+		nodes[name] = upgradeplan.Node{Name: name, Deployed: []string{"driver"}, Changed: []string{"driver"}}
+		list = append(list, nodes[name])
+	}
+	mission, err := upgradeplan.Plan(upgradeplan.DefaultBook(), list, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := Of(upgradeplan.DefaultBook(), mission, nodes, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.GcuResource, spec.Revision = "fleet", "fleet-1"
+	o := &topsv1.UpgradePlan{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: Kind}, Spec: spec}
+	out := text(t, o)
+	p, err := Parse([]byte(out), upgradeplan.DefaultBook())
+	if err != nil || p.Nodes() != 10_000 || len(spec.Batches) > MaxBatches {
+		t.Errorf("%d bytes, %d batches: %v", len(out), len(spec.Batches), err)
+	}
+}
+
+func TestALargerFileIsRefused(t *testing.T) {
+	_, err := Parse([]byte(strings.Repeat("#", MaxBytes+1)), upgradeplan.DefaultBook())
+	if err == nil || !strings.Contains(err.Error(), "at most 1048576 are accepted") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWhatAPersonMayChange(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(*topsv1.UpgradePlanSpec)
+	}{
+		{"a host is removed", func(s *topsv1.UpgradePlanSpec) { s.Batches[0].Jobs[0].Nodes = s.Batches[0].Jobs[0].Nodes[:1] }},
+		{"a host moves to another batch", func(s *topsv1.UpgradePlanSpec) {
+			s.Batches[0].Jobs[0].Nodes = []string{"n-1"}
+			s.Batches[1].Jobs[0].Nodes = append(s.Batches[1].Jobs[0].Nodes, "n-2")
+		}},
+		{"batches change their order", func(s *topsv1.UpgradePlanSpec) { slices.Reverse(s.Batches) }},
+		{"a batch is removed", func(s *topsv1.UpgradePlanSpec) { s.Batches = s.Batches[:1] }},
+		{"a batch awaits approval", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Approval = topsv1.ApprovalManual }},
+		{"prepulls and the soak are left out", func(s *topsv1.UpgradePlanSpec) { drop(s, "driver_prepull", "node_soak") }},
+		{"tasks of a stage change their order", func(s *topsv1.UpgradePlanSpec) {
+			for _, stage := range s.Jobs[0].Stages {
+				slices.Reverse(stage)
+			}
+		}},
+		{"one host has a job of its own, without a component", func(s *topsv1.UpgradePlanSpec) {
+			s.Jobs = append(s.Jobs, topsv1.PlannedJob{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}})
+			s.Batches[0].Jobs[0].Nodes = []string{"n-1"}
+			s.Batches[0].Jobs = append(s.Batches[0].Jobs, topsv1.PlannedNodes{Job: "light", Nodes: []string{"n-2"}})
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := object(t, fleet(4, always("driver", "exporter")), 2, 0)
+			tt.edit(&o.Spec)
+			if _, err := Parse([]byte(text(t, o)), upgradeplan.DefaultBook()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// drop removes tasks from the first job.
+func drop(s *topsv1.UpgradePlanSpec, tasks ...string) {
+	var stages []topsv1.PlannedStage
+	for _, stage := range s.Jobs[0].Stages {
+		stage = slices.DeleteFunc(slices.Clone(stage), func(task string) bool { return slices.Contains(tasks, task) })
+		if len(stage) > 0 {
+			stages = append(stages, stage)
+		}
+	}
+	s.Jobs[0].Stages = stages
+}
+
+func TestARefusalNamesTheRule(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(*topsv1.UpgradePlanSpec)
+		want string
+	}{
+		{"the cordon", func(s *topsv1.UpgradePlanSpec) { drop(s, "node_cordon") }, "node_cordon may not be left out: a node is emptied before"},
+		{"the eviction", func(s *topsv1.UpgradePlanSpec) { drop(s, "node_evict") }, "node_evict may not be left out: a node is emptied before"},
+		{"a verification", func(s *topsv1.UpgradePlanSpec) { drop(s, "driver_verify") }, "driver_verify may not be left out: a node is checked before and after"},
+		{"the uncordon", func(s *topsv1.UpgradePlanSpec) { drop(s, "node_uncordon") }, "a node that is cordoned is returned. Only prepull and soak may, or a component"},
+		{"a component that the others need", func(s *topsv1.UpgradePlanSpec) { drop(s, "driver_replace", "driver_verify", "driver_prepull") }, "node_precheck belongs to no component that the job replaces"},
+		{"everything that is replaced", func(s *topsv1.UpgradePlanSpec) { drop(s, "driver_replace", "devicePlugin_replace", "exporter_replace") }, "replaces nothing"},
+		{"the order on a node", func(s *topsv1.UpgradePlanSpec) { slices.Reverse(s.Jobs[0].Stages) }, "that of the logic book: [node_precheck] [driver_prepull"},
+		{"an unknown task", func(s *topsv1.UpgradePlanSpec) { s.Jobs[0].Stages[0][0] = "node_explode" }, `"node_explode" is not a task`},
+		{"a node twice", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs[0].Nodes[0] = "n-1" }, "node n-1 is in batch batch-1 and in batch batch-2"},
+		{"a job that is not there", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs[0].Job = "other" }, `there is no job "other"`},
+		{"an empty batch", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs = nil }, "batch batch-2 has no jobs: remove it"},
+		{"a name twice", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Name = "batch-1" }, "each batch has a name of its own"},
+		{"no revision", func(s *topsv1.UpgradePlanSpec) { s.Revision = "" }, "both are required"},
+		{"no batch", func(s *topsv1.UpgradePlanSpec) { s.Batches = nil }, "it has 0 batches"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := object(t, fleet(4, always("driver")), 2, 0)
+			tt.edit(&o.Spec)
+			_, err := Parse([]byte(text(t, o)), upgradeplan.DefaultBook())
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("want %q, got: %v", tt.want, err)
+			}
+		})
+	}
+}
+
+func TestAnUnknownFieldIsRefused(t *testing.T) {
+	out := strings.Replace(text(t, object(t, fleet(1, always("driver")), 1, 0)), "  batches:", "  batched: []\n  batches:", 1)
+	if _, err := Parse([]byte(out), upgradeplan.DefaultBook()); err == nil || !strings.Contains(err.Error(), "batched") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAPlanIsRefusedWhenTheWorldMoved(t *testing.T) {
+	planned := fleet(3, always("driver"))
+	tests := []struct {
+		name string
+		move func(map[string]upgradeplan.Node)
+		want string
+	}{
+		{"nothing moved", func(map[string]upgradeplan.Node) {}, ""},
+		{"a node is done", func(n map[string]upgradeplan.Node) { set(n, "n-2", nil, "driver", "devicePlugin", "exporter") }, ""},
+		{"another component is outdated too", func(n map[string]upgradeplan.Node) {
+			set(n, "n-2", []string{"driver", "toolkit"}, "driver", "devicePlugin", "exporter", "toolkit")
+		}, ""},
+		{"a node is gone", func(n map[string]upgradeplan.Node) { delete(n, "n-3") }, "node n-3 does not exist"},
+		{"a component is gone", func(n map[string]upgradeplan.Node) { set(n, "n-1", []string{"driver"}, "driver", "exporter") },
+			"n-1_devicePlugin_replace: the component no longer runs on the node"},
+		{"another component uses the device", func(n map[string]upgradeplan.Node) {
+			set(n, "n-1", []string{"driver"}, "driver", "devicePlugin", "exporter", "gfd")
+		}, "n-1_gfd_replace is needed now, and is not in job-1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := Read(object(t, planned, 1, 0), upgradeplan.DefaultBook())
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := fleet(3, always("driver"))
+			tt.move(now)
+			err = p.Check(now, upgradeplan.DefaultBook())
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("want %q, got: %v", tt.want, err)
+			}
+		})
+	}
+}
+
+func set(nodes map[string]upgradeplan.Node, name string, changed []string, deployed ...string) {
+	nodes[name] = upgradeplan.Node{Name: name, Deployed: deployed, Changed: changed}
+}
+
+// FuzzParse: whatever is accepted keeps the rules, and is accepted again after it was written.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(text(f, object(f, fleet(4, always("driver")), 2, 1))))
+	f.Add([]byte("apiVersion: topsops.enflame.com/v1\nkind: UpgradePlan\nspec: {gcuResource: a, revision: b, batches: [{name: x, jobs: [{job: j, nodes: [n]}]}], jobs: [{name: j, stages: [[nfd_replace]]}]}"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		book := upgradeplan.DefaultBook()
+		p, err := Parse(in, book)
+		if err != nil {
+			return
+		}
+		if err := p.Mission().Validate(); err != nil {
+			t.Fatalf("an accepted plan is no mission: %v", err)
+		}
+		for job := range slices.Values(slices.Concat(p.Mission()...)) {
+			evicts, changes := strings.Contains(fmt.Sprint(job), "_node_"+upgradeplan.ActionEvict), book.Disruption(p.jobs[p.nodes[job.Host()].job.name].components, false)
+			if changes != upgradeplan.ReplacePod && !evicts {
+				t.Fatalf("%s is not emptied for %s", job.Host(), changes)
+			}
+		}
+		out, err := yaml.Marshal(p.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(out, book); err != nil && len(out) <= MaxBytes {
+			t.Fatalf("it is not accepted again: %v", err)
+		}
+	})
+}

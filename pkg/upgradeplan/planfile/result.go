@@ -1,0 +1,94 @@
+package planfile
+
+import (
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Outcome is the result of a node (contract statement 93).
+type Outcome string
+
+// Outcomes of a node. Unknown is that of nodes whose result did not fit into the object.
+const (
+	Done    Outcome = "done"
+	Fail    Outcome = "fail"
+	Undo    Outcome = "undo"
+	Unknown Outcome = "unknown"
+)
+
+// NodeResult is the result of a node, and of each of its tasks.
+type NodeResult struct {
+	Node   string                 `json:"node"`
+	Batch  string                 `json:"batch"`
+	Result Outcome                `json:"result"`
+	Tasks  topsv1.OperationResult `json:"tasks"`
+}
+
+// Results returns the stored results of the nodes, in the order of the plan. It returns nil without
+// one for the present plan.
+func (p *Plan) Results() []NodeResult {
+	status := &p.Object.Status
+	if status.Time == nil || status.ObservedGeneration != p.Object.Generation {
+		return nil
+	}
+	failed, undone := map[string]string{}, map[string]bool{}
+	for _, f := range status.Failed {
+		failed[f.Node] = f.Task
+	}
+	for _, name := range status.Undone {
+		undone[name] = true
+	}
+	named := len(undone) == int(status.Undo) && len(failed) == int(status.Fail)
+	known := -1 // the place of the last node that is named
+	if !named {
+		known = p.last(undone)
+	}
+	var results []NodeResult
+	for name := range p.All() {
+		task, fails := failed[name]
+		r := NodeResult{Node: name, Batch: p.Object.Spec.Batches[p.nodes[name].batch].Name, Result: Done}
+		switch {
+		case fails:
+			r.Result = Fail
+		case undone[name]:
+			r.Result = Undo
+		case !named && len(results) > known:
+			r.Result = Unknown
+		}
+		r.Tasks = p.nodes[name].job.result(name, r.Result, task)
+		results = append(results, r)
+	}
+	return results
+}
+
+// last returns the place in the plan of the last of some nodes.
+func (p *Plan) last(of map[string]bool) int {
+	last, place := -1, 0
+	for name := range p.All() {
+		if of[name] {
+			last = place
+		}
+		place++
+	}
+	return last
+}
+
+// result divides the tasks of a node: those of the stages before the failed task are done.
+func (j *job) result(node string, outcome Outcome, failed string) (r topsv1.OperationResult) {
+	past := outcome == Done || outcome == Fail && failed != ""
+	for _, stage := range j.on(node) {
+		for _, t := range stage {
+			past = past && t.String() != failed
+		}
+		for _, t := range stage {
+			switch name := t.String(); {
+			case name == failed:
+				r.Fail = append(r.Fail, name)
+			case past:
+				r.Done = append(r.Done, name)
+			default:
+				r.Undo = append(r.Undo, name)
+			}
+		}
+	}
+	return r
+}
