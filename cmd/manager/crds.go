@@ -28,6 +28,7 @@ const (
 var ownKinds = map[string]reflect.Type{
 	"GcuResource":           reflect.TypeFor[topsv1.GcuResource](),
 	"UpgradePolicy":         reflect.TypeFor[topsv1.UpgradePolicy](),
+	"UpgradePlan":           reflect.TypeFor[topsv1.UpgradePlan](),
 	"DaemonRollout":         reflect.TypeFor[topsv1.DaemonRollout](),
 	"NodeUpgrade":           reflect.TypeFor[topsv1.NodeUpgrade](),
 	"GcuResourceRecreation": reflect.TypeFor[topsv1.GcuResourceRecreation](),

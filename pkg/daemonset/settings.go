@@ -38,6 +38,8 @@ type Settings struct {
 	Policy string
 	// Only is the annotated limit of the upgrade, or ""; see Cut.
 	Only string
+	// Plan is the name of the UpgradePlan in force, or "".
+	Plan string
 }
 
 // SettingsOf reads the settings of a DaemonSet from its annotations (design section 1): our
@@ -73,6 +75,9 @@ func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 		return Settings{}, err
 	}
 	if s.Policy, err = PolicyName(annotations); err != nil {
+		return Settings{}, err
+	}
+	if s.Plan, err = PlanName(annotations); err != nil {
 		return Settings{}, err
 	}
 	s.Only = annotations[topsv1.AnnotationUpgradeOnly]
@@ -148,6 +153,16 @@ func PolicyName(annotations map[string]string) (string, error) {
 	name, ok := annotations[topsv1.AnnotationUpgradePolicy]
 	if ok && len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return "", settingsError(ReasonInvalidPolicy, "annotation %s is %q: set it to the name of an UpgradePolicy", topsv1.AnnotationUpgradePolicy, name)
+	}
+	return name, nil
+}
+
+// PlanName returns the UpgradePlan that is annotated, "" for none; a name that is none is a
+// *SettingsError.
+func PlanName(annotations map[string]string) (string, error) {
+	name, ok := annotations[topsv1.AnnotationUpgradePlan]
+	if ok && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return "", settingsError(ReasonInvalidPlan, "annotation %s is %q: set it to the name of an UpgradePlan, or remove it", topsv1.AnnotationUpgradePlan, name)
 	}
 	return name, nil
 }

@@ -20,6 +20,9 @@ const (
 	ReasonInvalidPolicy         = "InvalidUpgradePolicy"
 	ReasonNotOnDelete           = "UpdateTypeNotOnDelete"
 	ReasonInvalidUpgradeOnly    = "InvalidUpgradeOnly"
+	ReasonPlanNotFound          = "UpgradePlanNotFound"
+	ReasonInvalidPlan           = "InvalidUpgradePlan"
+	ReasonPlanOutdated          = "UpgradePlanOutdated"
 )
 
 func settingsError(reason, format string, args ...any) error {

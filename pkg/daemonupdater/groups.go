@@ -14,12 +14,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // groupReader reads what a pass over a group depends on, except its nodes.
 type groupReader struct {
 	access.Cluster
 	ledgers      ledgerStore
+	book         *upgradeplan.LogicBook
 	operatorNode string
 	stateTimes   *daemonset.StateTimes
 }
@@ -55,6 +57,9 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 		}
 	}
 	if p.Policy, err = access.Policy(ctx, r, p.PolicyName()); err != nil {
+		return nil, err
+	}
+	if p.Plan, err = access.Plan(ctx, r, observed.PlanName(p.State), r.book); err != nil {
 		return nil, err
 	}
 	p.Ending = g.Kind == observed.KindGcuResource && p.EndsWith(&gr)

@@ -27,6 +27,8 @@ import (
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts/status,verbs=update
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=upgradepolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=upgradeplans,verbs=get;list;watch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=upgradeplans/status,verbs=update
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=nodeupgrades/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -137,13 +139,14 @@ func (r *Reconciler) steps() steps {
 	c := access.Cluster{Client: r.Client, Live: r.Live}
 	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written, taken: r.taken}
 	return steps{
-		groups:     groupReader{c, ledgers, r.Node, &r.stateTimes},
+		groups:     groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
 		fleets:     fleetReader{c, r.fleets, &r.attempts, &r.fences, &r.orders},
 		ledgers:    ledgers,
 		pods:       podDeleter{c, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
 		operations: operationWriter{c, r.Book, &r.orders, &r.changed},
 		rollbacks:  rollbackStep{c, ledgers},
 		conditions: conditionWriter{c},
+		plans:      planReporter{c},
 		requests:   requestAnswerer{c, &r.changed},
 	}
 }

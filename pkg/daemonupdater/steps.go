@@ -25,6 +25,7 @@ type steps struct {
 	operations operationWriter
 	rollbacks  rollbackStep
 	conditions conditionWriter
+	plans      planReporter
 	requests   requestAnswerer
 }
 
@@ -60,14 +61,15 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 	return soonest(soonest(wait, soon), again), errors.Join(failed, fenced, undone, reported)
 }
 
-// report writes the conditions of pods and the tasks of NodeUpgrades, and returns when to
-// continue with the rest, 0 if there is none.
+// report writes the conditions of pods, the tasks of NodeUpgrades and the result of the plan, and
+// returns when to continue with the rest, 0 if there is none.
 func (s *steps) report(ctx context.Context, p *pass) (again time.Duration, err error) {
 	more, err := s.conditions.write(ctx, p)
 	if more {
 		again = time.Second
 	}
-	return again, errors.Join(err, s.requests.answer(ctx, p))
+	later, unwritten := s.plans.write(ctx, p)
+	return soonest(again, later), errors.Join(err, unwritten, s.requests.answer(ctx, p))
 }
 
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and

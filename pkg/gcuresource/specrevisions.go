@@ -163,6 +163,7 @@ func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *
 	if stored.Name != h.Current {
 		gr.Spec = spec
 		gr.Annotations[topsv1.AnnotationRolledBackTo] = stored.Name
+		delete(gr.Annotations, topsv1.AnnotationUpgradePlan) // it is for the spec that goes
 	}
 	log.FromContext(ctx).Info("Restoring an earlier spec", "revision", stored.Name, "present", h.Current)
 	err = r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy))

@@ -33,6 +33,11 @@ type Rollout struct {
 	Seconds int64 `json:"seconds,omitempty"`
 	// Plan has the tasks, in batches of nodes that start together.
 	Plan upgradeplan.Mission `json:"plan"`
+	// Planned is what the planner knows about every node that runs components of the gr, by
+	// name, and UsualSeconds how long a node usually takes; 0 if unknown. A plan file is made of
+	// these.
+	Planned      map[string]upgradeplan.Node `json:"-"`
+	UsualSeconds int64                       `json:"-"`
 }
 
 // Node is what happens on a node.
@@ -84,10 +89,7 @@ func Blocked(in *rollout.Input) string {
 // every wave as approved.
 func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.Node, book *upgradeplan.LogicBook, approved bool) (*Rollout, error) {
 	if approved {
-		in.Policy.Approved = map[string]bool{}
-		for _, wave := range in.Policy.Waves {
-			in.Policy.Approved[wave.Name] = true
-		}
+		in.Policy.ApproveAll()
 	}
 	zones := observed.Zones{}
 	for _, of := range nodes {
@@ -109,7 +111,21 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 		words := strings.ReplaceAll(v.Message, " "+in.Revision+"/", " wave ")
 		r.Left = append(r.Left, LeftNode{Name: v.Node, Reason: string(v.Reason), Message: words})
 	}
+	r.UsualSeconds, r.Planned = int64(in.Ledger.Usual/time.Second), make(map[string]upgradeplan.Node, len(in.Nodes))
+	for i := range in.Nodes {
+		r.Planned[in.Nodes[i].Name] = s.OperationPlan(&in, book, &in.Nodes[i])
+	}
 	return r, r.describe(s, &in, book, outlook.Steps, nodes)
+}
+
+// Offline returns the names of the nodes that are not upgraded because they are offline.
+func (r *Rollout) Offline() (names []string) {
+	for _, n := range r.Left {
+		if n.Reason == string(rollout.ReasonNodeOffline) && len(r.Planned[n.Name].Changed) > 0 {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 // describe adds the nodes in the order of their starts, and their tasks.
@@ -119,7 +135,7 @@ func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradepl
 	for _, step := range steps {
 		batches = append(batches, step.Nodes)
 		for _, name := range step.Nodes {
-			plan := s.OperationPlan(in, book, nodeNamed(in, name))
+			plan := r.Planned[name]
 			plans = append(plans, plan)
 			stops := stopsContainers(nodes[name].Upgrade)
 			n := Node{Name: name, Wave: step.Wave, AfterSeconds: int64(step.After / time.Second), Disruption: book.Disruption(plan.Changed, stops)}

@@ -26,6 +26,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 // IsStale reports whether every error means that something changed since it was read. Then
@@ -75,6 +77,22 @@ func Policy(ctx context.Context, reader client.Reader, name string) (*topsv1.Upg
 		return nil, fmt.Errorf("getting UpgradePolicy %s: %w", name, err)
 	}
 	return &policy, nil
+}
+
+// Plan reads the UpgradePlan with a name and checks it against the rules of a book.
+func Plan(ctx context.Context, reader client.Reader, name string, book *upgradeplan.LogicBook) (p observed.Plan, err error) {
+	if name == "" {
+		return p, nil
+	}
+	var object topsv1.UpgradePlan
+	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, &object, client.UnsafeDisableDeepCopy); {
+	case apierrors.IsNotFound(err):
+		return p, nil
+	case err != nil:
+		return p, fmt.Errorf("getting UpgradePlan %s: %w", name, err)
+	}
+	p.Read, p.Invalid = planfile.Read(&object, *book)
+	return p, nil
 }
 
 // AnyNeedsRestart reports whether the container runtime of some node has to be restarted.

@@ -60,6 +60,7 @@ func (s *State) CacheKey(in *rollout.Input) string {
 		spec, _ := json.Marshal(s.Policy.Spec) // a restored backup of etcd gives generations out twice
 		fmt.Fprintf(&b, " %s/%s", s.Policy.UID, spec)
 	}
+	fmt.Fprintf(&b, " %q", in.Policy.PlanVersion)
 	return b.String()
 }
 
@@ -102,6 +103,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		}
 		n.Pods = append(n.Pods, p)
 	}
+	s.Plan.describe(&n, s.Members)
 	s.describeRivals(&n, of, running)
 	s.describeProof(&n, node, of.Pods, of.Upgrade)
 	return n

@@ -29,6 +29,7 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node
 	if err != nil {
 		return nil, fmt.Errorf("planning the operation of node %s: %w", node.Name, err)
 	}
+	mission = s.Plan.cut(mission)
 	op := &topsv1.NodeOperation{
 		ID: id, NodeUID: node.UID, Rollout: s.OperationKey(), Revision: in.Revision, Purpose: s.purpose(in), Job: stagesOf(mission),
 		OnlyIdle: rollout.OnlyIdle(in, node),
@@ -105,14 +106,6 @@ func lightest(book upgradeplan.LogicBook, deployed []string) []string {
 		return deployed
 	}
 	return light
-}
-
-// purpose returns Rollback while the group returns to its last known good revision.
-func (s *State) purpose(in *rollout.Input) topsv1.OperationPurpose {
-	if rb := s.Rollout.Status.Rollback; rb != nil && rb.To == in.Revision {
-		return topsv1.PurposeRollback
-	}
-	return topsv1.PurposeUpgrade
 }
 
 // stagesOf joins the jobs of a mission for one node into a sequence of stages.

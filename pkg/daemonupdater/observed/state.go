@@ -41,6 +41,8 @@ type State struct {
 	Members []Member
 	// Policy that the settings name, nil if there is none.
 	Policy *topsv1.UpgradePolicy
+	// Plan that the settings name.
+	Plan Plan
 	// Rollout as last written; its resourceVersion is empty if it does not exist yet.
 	Rollout *topsv1.DaemonRollout
 	// TakenBy is the DaemonRollout of another group under the key of this one's, nil if there is none.
@@ -123,6 +125,12 @@ func (s *State) PolicyName() string {
 	return settings.Policy
 }
 
+// PlanName returns the UpgradePlan that the settings of a group name, "" for none.
+func PlanName(s *State) string {
+	settings, _ := s.settingsInForce()
+	return settings.Plan
+}
+
 // settingsInForce are the settings that are annotated, or those of a group that restartsOnly.
 func (s *State) settingsInForce() (daemonset.Settings, *rollout.Blocked) {
 	settings, blocked := s.Settings()
@@ -160,7 +168,18 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	in.Revision = revisionOf(hashes)
 	in.Resume = s.Rollout.Annotations[topsv1.AnnotationResume]
 	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
+	if s.purpose(&in) != topsv1.PurposeRollback { // that goes wherever the revision went that failed
+		s.Plan.apply(&in, s.Group, s.Members, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
+	}
 	return in
+}
+
+// purpose returns Rollback while the group returns to its last known good revision.
+func (s *State) purpose(in *rollout.Input) topsv1.OperationPurpose {
+	if rb := s.Rollout.Status.Rollback; rb != nil && rb.To == in.Revision {
+		return topsv1.PurposeRollback
+	}
+	return topsv1.PurposeUpgrade
 }
 
 // cut returns what the upgrade is limited to, nil for no limit. Its errors are dropped because

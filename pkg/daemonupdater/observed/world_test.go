@@ -26,6 +26,7 @@ type seen struct {
 	nodes    []*corev1.Node
 	upgrades []*topsv1.NodeUpgrade
 	policy   *topsv1.UpgradePolicy
+	plan     Plan
 }
 
 // world is the state of a group, and its nodes as the plan sees them.
@@ -40,7 +41,7 @@ func worldOf(members []memberAndPods, nodes ...*corev1.Node) *world {
 }
 
 func (s seen) observe() *world {
-	w := &world{State: &State{Group: GroupOf(s.members[0].DaemonSet), Rollout: &topsv1.DaemonRollout{}, Policy: s.policy}}
+	w := &world{State: &State{Group: GroupOf(s.members[0].DaemonSet), Rollout: &topsv1.DaemonRollout{}, Policy: s.policy, Plan: s.plan}}
 	var pods [][]*corev1.Pod
 	for _, m := range s.members {
 		w.Members = append(w.Members, m.Member)

@@ -53,7 +53,7 @@ func NewFleet(in *Input) *Fleet {
 	f := &Fleet{
 		group: groupOf(in),
 		nodes: nodeIndex{byName: make(map[string]*fleetNode, len(in.Nodes))}, pools: map[string]*nodeCounts{},
-		waves:    make([]nodeCounts, len(in.Policy.Waves)+1),
+		waves:    make([]nodeCounts, in.Policy.partCount()),
 		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
 		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
 		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, outside: map[string]Node{},
@@ -93,7 +93,7 @@ func (f *Fleet) Set(node Node, now time.Time) {
 		return
 	}
 	delete(f.outside, node.Name)
-	n := &fleetNode{Node: node, group: &f.group, hash: hashOf(node.Name), wave: len(f.group.policy.Waves)}
+	n := &fleetNode{Node: node, group: &f.group, hash: hashOf(node.Name), wave: f.group.policy.partOf(len(f.group.policy.Waves), &node)}
 	old := f.nodes.byName[node.Name]
 	if old != nil {
 		f.leave(old)
@@ -247,7 +247,7 @@ func (f *Fleet) nextChange(now time.Time) time.Duration {
 	return 0
 }
 
-// assignWaves gives every node the index of its wave. Waves with a size take nodes in the stable
+// assignWaves gives every node the index of the part of its wave (batches.go). Waves with a size take nodes in the stable
 // order of their names' hashes.
 func (f *Fleet) assignWaves() {
 	free := slices.SortedFunc(maps.Values(f.nodes.byName), (*fleetNode).compareHash)
@@ -261,13 +261,13 @@ func (f *Fleet) assignWaves() {
 			if left == 0 || !w.selects(n.Labels) {
 				return false
 			}
-			f.moveToWave(n, i)
+			f.moveToWave(n, f.group.policy.partOf(i, &n.Node))
 			left--
 			return true
 		})
 	}
 	for _, n := range free {
-		f.moveToWave(n, len(f.group.policy.Waves))
+		f.moveToWave(n, f.group.policy.partOf(len(f.group.policy.Waves), &n.Node))
 	}
 }
 

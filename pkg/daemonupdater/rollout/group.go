@@ -73,9 +73,10 @@ func awaitsCards(g *group, slot *Slot, pods []Pod) bool {
 	return slot != nil && slices.ContainsFunc(pods, func(pod Pod) bool { return pod.OffersNone && slices.Contains(slot.Members, g.keyOf(&pod)) })
 }
 
-// isLeftOut reports whether the upgrade is limited to others than the node or the member of a pod.
+// isLeftOut reports whether the upgrade is limited to others than the node, the member of a pod, or
+// the pod.
 func isLeftOut(g *group, node *Node, pod *Pod) bool {
-	return node.LeftOut || g.members[pod.Member].LeftOut
+	return node.LeftOut || g.members[pod.Member].LeftOut || pod.LeftOut
 }
 
 // isOutdated reports whether the pod exists, is not terminating, and is not at its target, which

@@ -83,6 +83,9 @@ type Node struct {
 	ControlPlane bool
 	// LeftOut: the upgrade is limited to other nodes.
 	LeftOut bool
+	// Batch is the index of the node's batch in Policy.Batches, the number of batches if it is in
+	// none. It does not matter without a plan.
+	Batch int
 	// HostsOperator: the operator runs on it, so it comes last in its wave.
 	HostsOperator bool
 	// TimeZone is the node's own zone for the maintenance window, nil if it has none. ZoneError
@@ -174,6 +177,8 @@ type Pod struct {
 	OffersNone bool
 	// NoSuccessor says why no pod is created in place of this one once it is deleted, "" if one is.
 	NoSuccessor string
+	// LeftOut: the plan does not replace this component on this node.
+	LeftOut bool
 	// Request is the open request on the node for this member, nil if there is none.
 	Request *Request
 	// Placeholder: nothing runs in it, nor ever will, because its DaemonSet leaves, or left when it was

@@ -23,8 +23,15 @@ type Policy struct {
 	Threshold *intstr.IntOrString
 	// Window, when set, limits when nodes are started.
 	Window *Window
-	// Approved holds the manual waves a person approved for this revision.
+	// Approved holds the manual waves, and batches of the plan, that a person approved for this
+	// revision.
 	Approved map[string]bool
+	// Plan is the name of the plan in force, "" for none, and Batches are its batches, in order
+	// (batches.go).
+	Plan    string
+	Batches []Batch
+	// PlanVersion changes with the plan.
+	PlanVersion string
 }
 
 // Wave is one step of a rollout; exactly one of Selector and Size is set.
@@ -40,6 +47,13 @@ type Wave struct {
 // selects reports whether a wave may include a node with these labels.
 func (w *Wave) selects(of map[string]string) bool {
 	return w.Selector == nil || w.Selector.Matches(labels.Set(of))
+}
+
+// Batch is a part of a plan.
+type Batch struct {
+	Name string
+	// Manual holds the batch until it is approved.
+	Manual bool
 }
 
 // RestWave names the nodes that are in no wave of the policy.

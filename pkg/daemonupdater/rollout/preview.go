@@ -97,7 +97,7 @@ func (p *preview) note(d *Decision) {
 	var waves []string
 	for _, name := range d.Started {
 		wave := ""
-		if i := p.fleet.nodes.byName[name].wave; i < len(p.in.Policy.Waves) {
+		if i, _ := p.in.Policy.waveOf(p.fleet.nodes.byName[name].wave); i < len(p.in.Policy.Waves) {
 			wave = p.in.Policy.Waves[i].Name
 		}
 		if !slices.Contains(waves, wave) {

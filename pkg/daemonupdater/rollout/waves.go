@@ -19,17 +19,14 @@ type waveProgress struct {
 // followWaves counts the waves, records which are complete, and returns how far the rollout may
 // go.
 func followWaves(d *draft) waveProgress {
-	names := make([]string, 0, len(d.in.Policy.Waves)+1)
-	for i := range d.in.Policy.Waves {
-		names = append(names, d.in.Policy.Waves[i].Name)
-	}
-	names = append(names, RestWave)
-	d.ledger.Waves, d.ledger.Limit = make([]WaveProgress, len(names)), remembered(d.in.Settings.Only)
+	parts := make([]WaveProgress, d.in.Policy.partCount())
+	d.ledger.Limit = limitOf(d.in)
 	unfinished := unfinishedInWaves(d.fleet)
 	updated, passed := 0, true
-	for i := range d.ledger.Waves {
-		state, c := &d.ledger.Waves[i], &d.fleet.waves[i]
-		state.Name, state.Completed = names[i], completedBefore(d.in, names[i])
+	for i := range parts {
+		state, c := &parts[i], &d.fleet.waves[i]
+		state.Name = d.in.Policy.partName(i)
+		state.Completed = completedBefore(d.in, state.Name)
 		state.Total, state.Updated = c.nodes, c.byPhase[phaseUpdated]
 		updated += state.Updated
 		untestable := c.nodes == c.byPhase[phaseExcluded] // no node takes part that could prove the version
@@ -38,7 +35,8 @@ func followWaves(d *draft) waveProgress {
 		}
 		passed = passed && !state.Completed.IsZero()
 	}
-	return reachWave(d)
+	d.ledger.Waves = recordedParts(&d.in.Policy, parts)
+	return reachWave(d, parts)
 }
 
 // unfinishedInWaves counts the nodes that each wave waits for.
@@ -56,9 +54,9 @@ func unfinishedInWaves(f *Fleet) []int {
 }
 
 // completedBefore returns when a wave was completed at this revision by an upgrade with this
-// limit, zero if it was not.
+// limit or plan, zero if it was not.
 func completedBefore(in *Input, wave string) time.Time {
-	if in.Ledger.Revision != in.Revision || in.Ledger.Limit != remembered(in.Settings.Only) {
+	if in.Ledger.Revision != in.Revision || in.Ledger.Limit != limitOf(in) {
 		return time.Time{}
 	}
 	for i := range in.Ledger.Waves {
@@ -67,6 +65,15 @@ func completedBefore(in *Input, wave string) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// limitOf returns what the progress of waves refers to: the plan in force, or the limit as the
+// ledger stores it.
+func limitOf(in *Input) string {
+	if in.Policy.Plan != "" {
+		return "plan=" + in.Policy.PlanVersion
+	}
+	return remembered(in.Settings.Only)
 }
 
 // maxLimit is the length up to which a limit is stored unchanged: it may name thousands of nodes.
@@ -83,25 +90,26 @@ func remembered(only string) string {
 }
 
 // reachWave returns how far the rollout may go, and why not farther.
-func reachWave(d *draft) (w waveProgress) {
+func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 	for ; ; w.reached++ {
-		if why := approvalMissing(d.in, w.reached); why != "" {
+		if why := approvalMissing(d, w.reached); why != "" {
 			w.reached, w.reason, w.why = w.reached-1, ReasonAwaitingApproval, why
 			return w
 		}
-		if w.reached == len(d.ledger.Waves)-1 {
+		if w.reached == len(parts)-1 {
 			return w
 		}
-		state := d.ledger.Waves[w.reached]
+		state := parts[w.reached]
 		if state.Completed.IsZero() {
 			w.reason = ReasonWaveNotReached
 			w.why = fmt.Sprintf("waits for wave %s, %d of whose %d nodes are updated", state.Name, state.Updated, state.Total)
 			return w
 		}
-		soaked := state.Completed.Add(d.in.Policy.Waves[w.reached].Soak)
-		if c := &d.fleet.waves[w.reached]; c.leftOut > 0 && c.leftOut == c.nodes {
-			continue // no node takes part, so there is nothing to soak
+		wave, last := d.in.Policy.waveOf(w.reached)
+		if !last || wave == len(d.in.Policy.Waves) || !takesPart(d, wave) {
+			continue // no soak follows, or no node takes part, so there is nothing to soak
 		}
+		soaked := state.Completed.Add(d.in.Policy.Waves[wave].Soak)
 		if left := soaked.Sub(d.in.Now); left > 0 {
 			w.reason, w.why = ReasonSoaking, fmt.Sprintf("wave %s is complete and soaks until %s", state.Name, soaked.UTC().Format(time.RFC3339))
 			d.recheckIn(left)
@@ -110,10 +118,29 @@ func reachWave(d *draft) (w waveProgress) {
 	}
 }
 
-// approvalMissing returns what to approve when a wave lacks a required approval, "" otherwise.
-func approvalMissing(in *Input, wave int) string {
-	if wave >= len(in.Policy.Waves) || !in.Policy.Waves[wave].Manual || in.Policy.Approved[in.Policy.Waves[wave].Name] {
-		return ""
+// takesPart reports whether the upgrade is about some node of a wave, or may be.
+func takesPart(d *draft, wave int) bool {
+	parts := d.in.Policy.parts()
+	leftOut := 0
+	for _, c := range d.fleet.waves[wave*parts : (wave+1)*parts] {
+		if c.nodes > c.leftOut {
+			return true
+		}
+		leftOut += c.leftOut
 	}
-	return fmt.Sprintf("wave %s awaits approval as %s/%s", in.Policy.Waves[wave].Name, in.Revision, in.Policy.Waves[wave].Name)
+	return leftOut == 0
+}
+
+// approvalMissing returns what to approve when a wave, or a batch of the plan, lacks a required
+// approval, "" otherwise.
+func approvalMissing(d *draft, part int) string {
+	p := &d.in.Policy
+	wave, _ := p.waveOf(part)
+	if wave < len(p.Waves) && p.Waves[wave].Manual && !p.Approved[p.Waves[wave].Name] {
+		return fmt.Sprintf("wave %s awaits approval as %s/%s", p.Waves[wave].Name, d.in.Revision, p.Waves[wave].Name)
+	}
+	if b, name := p.batchOf(part), p.partName(part); b != nil && b.Manual && d.fleet.waves[part].nodes > 0 && !p.Approved[name] {
+		return fmt.Sprintf("batch %s awaits approval as %s/%s", b.Name, d.in.Revision, name)
+	}
+	return ""
 }

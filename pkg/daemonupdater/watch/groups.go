@@ -75,6 +75,14 @@ func (w Groups) UnderPolicy(ctx context.Context, policy client.Object) []observe
 	})
 }
 
+// UnderPlan returns the groups that name a plan.
+func (w Groups) UnderPlan(ctx context.Context, plan client.Object) []observed.Group {
+	return w.with(ctx, func(ds *appsv1.DaemonSet) bool {
+		s, err := daemonset.SettingsOf(ds)
+		return err == nil && s.Plan == plan.GetName()
+	})
+}
+
 func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []observed.Group {
 	var list appsv1.DaemonSetList
 	if err := w.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

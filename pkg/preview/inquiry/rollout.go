@@ -35,10 +35,10 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if len(s.Members) == 0 {
 		return preview.Nothing(""), nil
 	}
-	if err := r.readRollout(ctx, s); err != nil {
+	book := upgradeplan.DefaultBook()
+	if err := r.readRollout(ctx, s, &book); err != nil {
 		return nil, err
 	}
-	book := upgradeplan.DefaultBook()
 	in := s.Input(&book, rollout.DefaultDeadlines, now)
 	if blocked := preview.Blocked(&in); blocked != "" {
 		return preview.Nothing(blocked), nil
@@ -68,7 +68,7 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 }
 
 // readRollout reads the DaemonRollout of a group, and its policy.
-func (r rolloutReader) readRollout(ctx context.Context, s *observed.State) error {
+func (r rolloutReader) readRollout(ctx context.Context, s *observed.State, book *upgradeplan.LogicBook) error {
 	var found topsv1.DaemonRollout
 	key := s.Group.RolloutKey(r.namespace)
 	if err := r.reader.Get(ctx, key, &found); client.IgnoreNotFound(err) != nil {
@@ -76,7 +76,10 @@ func (r rolloutReader) readRollout(ctx context.Context, s *observed.State) error
 	}
 	s.TakeRollout(key, &found)
 	var err error
-	s.Policy, err = access.Policy(ctx, r.reader, s.PolicyName())
+	if s.Policy, err = access.Policy(ctx, r.reader, s.PolicyName()); err != nil {
+		return err
+	}
+	s.Plan, err = access.Plan(ctx, r.reader, observed.PlanName(s), book)
 	return err
 }
 

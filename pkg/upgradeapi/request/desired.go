@@ -60,6 +60,9 @@ func (d *Desired) InPlace(present *topsv1.GcuResource) *topsv1.GcuResource {
 	if d.Blueprint != nil {
 		gr = upgraded(present, d.Blueprint)
 	}
+	if d.Limited {
+		delete(gr.Annotations, topsv1.AnnotationUpgradePlan)
+	}
 	if only := d.Cut.String(); only != "" {
 		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradeOnly, only)
 	} else if d.Limited {
@@ -89,7 +92,7 @@ func (d *Desired) Recreated(present *topsv1.GcuResource) *topsv1.GcuResource {
 
 // upgraded returns a gr with the spec and the upgrade annotations of a blueprint. Without a
 // strategy it gets AdvancedRollingUpdate, so that nodes are upgraded (contract section 2.10,
-// D8). The limit of an earlier upgrade is removed.
+// D8). The limit and the plan of an earlier upgrade are removed.
 func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 	gr := present.DeepCopy()
 	gr.Spec = *blueprint.Spec.DeepCopy()
@@ -100,8 +103,10 @@ func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 			annotations[key] = value
 		}
 	}
-	if _, limited := blueprint.Annotations[topsv1.AnnotationUpgradeOnly]; !limited {
-		delete(annotations, topsv1.AnnotationUpgradeOnly)
+	for _, key := range []string{topsv1.AnnotationUpgradeOnly, topsv1.AnnotationUpgradePlan} {
+		if _, given := blueprint.Annotations[key]; !given {
+			delete(annotations, key)
+		}
 	}
 	_, ours := annotations[topsv1.AnnotationUpdateStrategy]
 	_, openYurts := annotations[topsv1.OpenYurtAnnotationUpdateStrategy]

@@ -1,0 +1,104 @@
+package observed
+
+import (
+	"fmt"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
+)
+
+// Plan is the UpgradePlan that the settings of a group name.
+type Plan struct {
+	// Read is nil if there is none, or if it breaks a rule, which Invalid says.
+	Read    *planfile.Plan
+	Invalid error
+	// inForce is what the group follows, nil for none.
+	inForce *planfile.Plan
+}
+
+// InForce returns the plan that the group follows, nil for none. It is known once State.Input was
+// called.
+func (p *Plan) InForce() *planfile.Plan { return p.inForce }
+
+// apply refines the input by the plan that the settings name, with the approvals of the rollout. A
+// plan that is missing, invalid, or for something else blocks the group; it never counts as no plan.
+func (p *Plan) apply(in *rollout.Input, g Group, members []Member, approved string) {
+	name := in.Settings.Plan
+	if p.inForce = nil; name == "" || in.Blocked != nil {
+		return
+	}
+	if in.Blocked = p.problem(name, g, members); in.Blocked != nil {
+		return
+	}
+	object := p.Read.Object
+	p.inForce, in.Policy.Plan, in.Policy.PlanVersion = p.Read, name, fmt.Sprintf("%s %s/%d", name, object.UID, object.Generation)
+	for _, b := range object.Spec.Batches {
+		in.Policy.Batches = append(in.Policy.Batches, rollout.Batch{Name: b.Name, Manual: b.Approval == topsv1.ApprovalManual})
+	}
+	in.Policy.Approved = approvedWaves(approved, in.Revision)
+}
+
+// problem returns why the plan that is named cannot be followed, nil if it can.
+func (p *Plan) problem(name string, g Group, members []Member) *rollout.Blocked {
+	switch {
+	case p.Invalid != nil:
+		return &rollout.Blocked{Reason: daemonset.ReasonInvalidPlan, Message: fmt.Sprintf("UpgradePlan %s: %v", name, p.Invalid)}
+	case p.Read == nil:
+		return &rollout.Blocked{Reason: daemonset.ReasonPlanNotFound, Message: fmt.Sprintf(
+			"annotation %s names UpgradePlan %q, which does not exist: create it, or remove the annotation", topsv1.AnnotationUpgradePlan, name)}
+	case g.Kind != KindGcuResource || p.Read.Object.Spec.GcuResource != g.Name:
+		return &rollout.Blocked{Reason: daemonset.ReasonInvalidPlan, Message: fmt.Sprintf(
+			"UpgradePlan %s is for GcuResource %s, not for %s", name, p.Read.Object.Spec.GcuResource, g)}
+	}
+	for _, m := range members {
+		if has := m.DaemonSet.Annotations[topsv1.AnnotationRevision]; has != p.Read.Object.Spec.Revision && !daemonset.IsLeaving(m.DaemonSet) {
+			return &rollout.Blocked{Reason: daemonset.ReasonPlanOutdated, Message: fmt.Sprintf(
+				"UpgradePlan %s upgrades to revision %s, and DaemonSet %s is of %s: write another plan, or remove annotation %s",
+				name, p.Read.Object.Spec.Revision, m.Key(), has, topsv1.AnnotationUpgradePlan)}
+		}
+	}
+	return nil
+}
+
+// describe adds to a node, and to its pods, what the plan in force leaves out, and the batch.
+func (p *Plan) describe(n *rollout.Node, members []Member) {
+	if p.inForce == nil {
+		return
+	}
+	batch, is := p.inForce.Batch(n.Name)
+	if n.Batch = batch; !is {
+		n.Batch, n.LeftOut = len(p.inForce.Object.Spec.Batches), true
+	}
+	for i := range n.Pods {
+		pod := &n.Pods[i]
+		pod.LeftOut = !p.inForce.HasComponent(n.Name, members[pod.Member].Component())
+	}
+}
+
+// cut returns a mission without the tasks that the plan in force leaves out.
+func (p *Plan) cut(mission upgradeplan.Mission) upgradeplan.Mission {
+	if p.inForce == nil {
+		return mission
+	}
+	var kept upgradeplan.Selection
+	for t := range mission.All() {
+		if !p.inForce.Leaves(t) {
+			kept.Tasks = append(kept.Tasks, t)
+		}
+	}
+	return upgradeplan.Cut(mission, kept)
+}
+
+// FailedTask returns the task with which the operation of a node at a revision failed, "" if none
+// did.
+func FailedTask(upgrade *topsv1.NodeUpgrade, revision string) string {
+	for i := len(upgrade.Status.History) - 1; i >= 0; i-- {
+		if r := &upgrade.Status.History[i]; r.Revision == revision && len(r.Result.Fail) > 0 {
+			return r.Result.Fail[0]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,145 @@
+package observed
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+// planFor is a plan that upgrades the driver of node b, without pulling its image ahead, and the
+// exporter of node a before.
+func planFor(t *testing.T, edit func(*topsv1.UpgradePlan)) *planfile.Plan {
+	t.Helper()
+	object := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", UID: "uid-mission", Generation: 3}, Spec: topsv1.UpgradePlanSpec{
+		GcuResource: "fleet", Revision: "fleet-2",
+		Jobs: []topsv1.PlannedJob{
+			{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}},
+			{Name: "heavy", Stages: []topsv1.PlannedStage{{"node_precheck"}, {"node_cordon"}, {"node_evict"}, {"driver_replace"}, {"driver_verify"},
+				{"allocatable_verify"}, {"exporter_replace"}, {"node_soak"}, {"node_uncordon"}}},
+		},
+		Batches: []topsv1.PlannedBatch{
+			{Name: "first", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"a"}}}},
+			{Name: "second", Approval: topsv1.ApprovalManual, Jobs: []topsv1.PlannedNodes{{Job: "heavy", Nodes: []string{"b"}}}},
+		},
+	}}
+	if edit != nil {
+		edit(object)
+	}
+	plan, err := planfile.Read(object, upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// following is a gr with a driver and an exporter on three nodes, all outdated, that follows a plan.
+func following(plan *planfile.Plan, edit func(*seen)) *world {
+	s := seen{plan: Plan{Read: plan}, nodes: nil}
+	for _, component := range []string{"driver", "exporter"} {
+		ds := fixture.Annotate(fixture.ComponentOf(component), topsv1.AnnotationUpgradePlan, "mission")
+		ds.Annotations[topsv1.AnnotationRevision] = "fleet-2"
+		m := memberWith(ds)
+		for _, node := range []string{"a", "b", "c"} {
+			m.pods = append(m.pods, fixture.PodOn(ds, node, fixture.OldHash))
+		}
+		s.members = append(s.members, m)
+	}
+	for _, node := range []string{"a", "b", "c"} {
+		s.nodes = append(s.nodes, fixture.Node(node))
+	}
+	if edit != nil {
+		edit(&s)
+	}
+	return s.observe()
+}
+
+func TestAPlanSaysWhichNodesAndComponentsAreUpgraded(t *testing.T) {
+	w := following(planFor(t, nil), nil)
+	in := inputFrom(w)
+	if in.Blocked != nil || in.Policy.Plan != "mission" || len(in.Policy.Batches) != 2 || in.Policy.Batches[0].Manual || !in.Policy.Batches[1].Manual {
+		t.Fatalf("blocked %+v, policy %+v", in.Blocked, in.Policy)
+	}
+	for name, want := range map[string]struct {
+		batch   int
+		leftOut bool
+		pods    []bool
+	}{"a": {0, false, []bool{true, false}}, "b": {1, false, []bool{false, false}}, "c": {2, true, []bool{true, true}}} {
+		n := w.fleet.Node(name)
+		if got := []bool{n.Pods[0].LeftOut, n.Pods[1].LeftOut}; n.Batch != want.batch || n.LeftOut != want.leftOut || !slices.Equal(got, want.pods) {
+			t.Errorf("node %s is in batch %d, left out %v, its pods %v; want %+v", name, n.Batch, n.LeftOut, got, want)
+		}
+	}
+}
+
+func TestAnOperationHasTheTasksOfItsPlan(t *testing.T) {
+	w := following(planFor(t, nil), nil)
+	in := inputFrom(w)
+	op, err := w.NewOperation(&in, testBook, w.fleet.Node("b"), "op")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tasks []string
+	for _, stage := range op.Job {
+		for _, task := range stage {
+			tasks = append(tasks, string(task))
+		}
+	}
+	if slices.Contains(tasks, "b_driver_prepull") || !slices.Contains(tasks, "b_node_evict") || !slices.Contains(tasks, "b_node_soak") {
+		t.Errorf("the operation has %v", tasks)
+	}
+}
+
+func TestAPlanThatCannotBeFollowedBlocks(t *testing.T) {
+	tests := []struct {
+		name string
+		plan *planfile.Plan
+		edit func(*seen)
+		want rollout.Blocked
+	}{
+		{"there is none", nil, nil, rollout.Blocked{Reason: "UpgradePlanNotFound", Message: `names UpgradePlan "mission", which does not exist`}},
+		{"it breaks a rule", nil, func(s *seen) { s.plan.Invalid = errors.New("node_evict may not be left out") },
+			rollout.Blocked{Reason: "InvalidUpgradePlan", Message: "UpgradePlan mission: node_evict may not be left out"}},
+		{"it is for another gr", planFor(t, func(p *topsv1.UpgradePlan) { p.Spec.GcuResource = "other" }), nil,
+			rollout.Blocked{Reason: "InvalidUpgradePlan", Message: "is for GcuResource other, not for fleet"}},
+		{"it is for another spec", planFor(t, func(p *topsv1.UpgradePlan) { p.Spec.Revision = "fleet-1" }), nil,
+			rollout.Blocked{Reason: "UpgradePlanOutdated", Message: "upgrades to revision fleet-1, and DaemonSet kube-system/enflame-driver is of fleet-2"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			in := inputFrom(following(tt.plan, tt.edit))
+			if in.Blocked == nil || in.Blocked.Reason != tt.want.Reason || !strings.Contains(in.Blocked.Message, tt.want.Message) || in.Policy.Plan != "" {
+				t.Errorf("blocked by %+v, want %+v", in.Blocked, tt.want)
+			}
+		})
+	}
+}
+
+func TestARollbackNeedsNoPlan(t *testing.T) {
+	w := following(planFor(t, func(p *topsv1.UpgradePlan) { p.Spec.Revision = "fleet-1" }), nil)
+	w.Rollout.Status.Rollback = &topsv1.RolloutRollback{To: inputFrom(w).Revision}
+	if in := inputFrom(w); in.Blocked != nil || in.Policy.Plan != "" {
+		t.Errorf("blocked by %+v, plan %q", in.Blocked, in.Policy.Plan)
+	}
+}
+
+func TestTheFailedTaskIsThatOfTheLastOperationAtTheRevision(t *testing.T) {
+	u := &topsv1.NodeUpgrade{}
+	for _, r := range [][2]string{{"1", "n_driver_replace"}, {"1", "n_driver_verify"}, {"2", "n_node_soak"}} {
+		u.Status.History = append(u.Status.History, topsv1.OperationRecord{Revision: r[0], Result: topsv1.OperationResult{Fail: []string{r[1]}}})
+	}
+	if got := FailedTask(u, "1"); got != "n_driver_verify" {
+		t.Errorf("failed at %q", got)
+	}
+	if got := FailedTask(u, "3"); got != "" {
+		t.Errorf("failed at %q at another revision", got)
+	}
+}

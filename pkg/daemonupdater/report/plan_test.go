@@ -1,0 +1,42 @@
+package report
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+// The result is {done, fail, undo} (contract statement 93): an offline node, one that waits and one
+// that is gone are undo; one of which only the rest is outdated is done.
+func TestTheResultOfAPlan(t *testing.T) {
+	plan, err := planfile.Read(&topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", Generation: 2}, Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
+		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"done", "fails", "off", "rest", "waits", "gone"}}}}}}}, upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := fixture.Planned("rest", fixture.OldHash)
+	rest.Pods[0].LeftOut = true
+	fails := fixture.PlannedBroken("fails", fixture.NewHash)
+	in := rollout.Input{Now: fixture.Epoch, Settings: daemonset.Settings{Strategy: daemonset.AdvancedRollingUpdate}, Revision: "r", Deadlines: rollout.DefaultDeadlines,
+		Members: []rollout.Member{{Key: "kube-system/exporter", Target: fixture.NewHash}}, Nodes: []rollout.Node{fixture.Planned("done", fixture.NewHash), fails,
+			fixture.PlannedOffline("off", fixture.OldHash), rest, fixture.Planned("waits", fixture.OldHash)},
+		Ledger: rollout.Ledger{Revision: "r", Failures: []rollout.Failure{{Node: "fails", UID: fails.UID, Reason: "CrashLooping", Message: "main crash-loops",
+			Targets: []rollout.Target{{Member: "kube-system/exporter", Revision: fixture.NewHash}}}}}}
+	d := rollout.Plan(in)
+	now := metav1.NewTime(fixture.Epoch)
+	got := PlanResult(plan, &d, func(node string) string { return node + "_exporter_replace" }, now)
+	want := topsv1.UpgradePlanStatus{ObservedGeneration: 2, Time: &now, Done: 2, Fail: 1, Undo: 3, Undone: []string{"off", "waits", "gone"},
+		Failed: []topsv1.FailedNode{{Node: "fails", Task: "fails_exporter_replace", Message: "main crash-loops"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,88 @@
+package rollout
+
+// A plan divides every wave into its batches, and a last part for the nodes that are in none of
+// them, which are left out. Each part is followed as a wave: it starts when those before it are
+// complete. So the gates of the waves hold for a plan as well: the approval of a wave for all of
+// its parts, and its soak after the last one. Parts without nodes are not recorded, except the last
+// one of a wave, whose completion begins the soak.
+
+// parts is how many parts each wave has.
+func (p *Policy) parts() int {
+	if p.Plan == "" {
+		return 1
+	}
+	return len(p.Batches) + 1
+}
+
+// partCount is the number of parts of all waves.
+func (p *Policy) partCount() int { return (len(p.Waves) + 1) * p.parts() }
+
+// partOf returns the index of the part of a node in a wave.
+func (p *Policy) partOf(wave int, n *Node) int {
+	if p.Plan == "" {
+		return wave
+	}
+	return wave*p.parts() + n.Batch
+}
+
+// waveOf returns the index of the wave of a part, and whether it is the last part of it.
+func (p *Policy) waveOf(part int) (wave int, last bool) {
+	return part / p.parts(), part%p.parts() == p.parts()-1
+}
+
+// waveName returns the name of a wave.
+func (p *Policy) waveName(wave int) string {
+	if wave < len(p.Waves) {
+		return p.Waves[wave].Name
+	}
+	return RestWave
+}
+
+// batchOf returns the batch of a part, nil if it has none.
+func (p *Policy) batchOf(part int) *Batch {
+	if i := part % p.parts(); i < len(p.Batches) && p.Plan != "" {
+		return &p.Batches[i]
+	}
+	return nil
+}
+
+// partName returns the name of a part in the ledger and in approvals: WAVE without a plan,
+// PLAN/BATCH without waves, else WAVE/PLAN/BATCH.
+func (p *Policy) partName(part int) string {
+	wave, _ := p.waveOf(part)
+	if p.Plan == "" {
+		return p.waveName(wave)
+	}
+	batch := RestWave
+	if b := p.batchOf(part); b != nil {
+		batch = b.Name
+	}
+	name := p.Plan + "/" + batch
+	if len(p.Waves) > 0 {
+		name = p.waveName(wave) + "/" + name
+	}
+	return name
+}
+
+// recordedParts returns the progress of the parts that the ledger records.
+func recordedParts(p *Policy, all []WaveProgress) []WaveProgress {
+	if p.Plan == "" {
+		return all
+	}
+	var kept []WaveProgress
+	for i, w := range all {
+		if _, last := p.waveOf(i); last || w.Total > 0 {
+			kept = append(kept, w)
+		}
+	}
+	return kept
+}
+
+// ApproveAll approves every wave and batch.
+func (p *Policy) ApproveAll() {
+	p.Approved = map[string]bool{}
+	for i := range p.partCount() {
+		wave, _ := p.waveOf(i)
+		p.Approved[p.waveName(wave)], p.Approved[p.partName(i)] = true, true
+	}
+}

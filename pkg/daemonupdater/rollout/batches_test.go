@@ -1,0 +1,141 @@
+package rollout
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// inBatch places a node in a batch of a plan.
+func inBatch(n Node, batch int) Node {
+	n.Batch = batch
+	return n
+}
+
+// planned is a rollout of up to ten nodes at once, with a plan of the given batches; those with a
+// ! at the end await approval.
+func planned(batches []string, nodes ...Node) Input {
+	in := inputOf(10, nodes...)
+	in.Policy.Plan, in.Policy.PlanVersion = "plan", "plan/1"
+	for _, name := range batches {
+		b := Batch{Name: name}
+		if name[len(name)-1] == '!' {
+			b = Batch{Name: name[:len(name)-1], Manual: true}
+		}
+		in.Policy.Batches = append(in.Policy.Batches, b)
+	}
+	return in
+}
+
+// run follows a rollout in which nothing fails, and returns which nodes start together.
+func run(in Input) (steps [][]string, left []Verdict) {
+	out := Preview(in)
+	for _, s := range out.Steps {
+		slices.Sort(s.Nodes)
+		steps = append(steps, s.Nodes)
+	}
+	return steps, out.Left
+}
+
+func TestBatchesOfAPlanFollowEachOther(t *testing.T) {
+	a, b, c, d := nodeOf("a", oldHash), nodeOf("b", oldHash), nodeOf("c", oldHash), nodeOf("d", oldHash)
+	tests := []struct {
+		name string
+		in   Input
+		want [][]string
+		left []Reason
+	}{
+		{"in the order of the plan", planned([]string{"1", "2"}, inBatch(a, 1), inBatch(b, 0), inBatch(c, 0)), [][]string{{"b", "c"}, {"a"}}, nil},
+		{"a node that is in none waits", planned([]string{"1"}, inBatch(a, 0), leftOutOf(inBatch(b, 1))), [][]string{{"a"}}, []Reason{ReasonLeftOut}},
+		{"an offline node does not hold up the next batch", planned([]string{"1", "2"}, inBatch(offline(a), 0), inBatch(b, 0), inBatch(c, 1)),
+			[][]string{{"b"}, {"c"}}, []Reason{ReasonNodeOffline}},
+		{"a batch without an approval waits, and what follows it", planned([]string{"1", "2!", "3"}, inBatch(a, 0), inBatch(b, 1), inBatch(c, 2)),
+			[][]string{{"a"}}, []Reason{ReasonAwaitingApproval, ReasonAwaitingApproval}},
+		{"an empty batch asks for no approval", planned([]string{"1", "2!", "3"}, inBatch(a, 0), inBatch(c, 2)), [][]string{{"a"}, {"c"}}, nil},
+		{"a budget holds within a batch", func() Input {
+			in := planned([]string{"1", "2"}, inBatch(a, 0), inBatch(b, 0), inBatch(c, 0), inBatch(d, 1))
+			in.Settings.MaxUnavailable.IntVal = 2
+			return in
+		}(), [][]string{{"a", "c"}, {"b"}, {"d"}}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, left := run(tt.in)
+			if diff := cmp.Diff(len(tt.want), len(got)); diff != "" || !cmp.Equal(slices.Concat(tt.want[len(tt.want)-1:]...), slices.Concat(got[len(got)-1:]...)) {
+				t.Errorf("started %v, want %v", got, tt.want)
+			}
+			var reasons []Reason
+			for _, v := range left {
+				reasons = append(reasons, v.Reason)
+			}
+			if diff := cmp.Diff(tt.left, reasons); diff != "" {
+				t.Errorf("left (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// underWaves adds a wave of the nodes with a label, and what is to be approved and soaked of it.
+func underWaves(in Input, manual bool, soak time.Duration) Input {
+	in.Policy.Waves = []Wave{{Name: "canary", Selector: labels.SelectorFromSet(labels.Set{"wave": "canary"}), Manual: manual, Soak: soak}}
+	return in
+}
+
+func canary(n Node) Node {
+	n.Labels = map[string]string{"wave": "canary"}
+	return n
+}
+
+// S15: a plan opens no gate of the policy.
+func TestTheWavesOfAPolicyHoldForAPlan(t *testing.T) {
+	a, b, c := inBatch(canary(nodeOf("a", oldHash)), 1), inBatch(nodeOf("b", oldHash), 0), inBatch(canary(nodeOf("c", oldHash)), 0)
+	in := underWaves(planned([]string{"1", "2"}, a, b, c), false, 0)
+	if got, _ := run(in); !cmp.Equal(got, [][]string{{"c"}, {"a"}, {"b"}}) {
+		t.Errorf("started %v; want the batches of the wave, then the rest", got)
+	}
+	if got, _ := run(underWaves(planned([]string{"1", "2"}, a, b, c), true, 0)); got != nil {
+		t.Errorf("started %v without the approval of the wave", got)
+	}
+	in = underWaves(planned([]string{"1", "2!"}, a, b, c), true, 0)
+	in.Policy.Approved = map[string]bool{"canary": true}
+	if got, _ := run(in); !cmp.Equal(got, [][]string{{"c"}}) {
+		t.Errorf("started %v with the approval of the wave, and not of the batch", got)
+	}
+	in.Policy.Approved["canary/plan/2"] = true
+	if got, _ := run(in); !cmp.Equal(got, [][]string{{"c"}, {"a"}, {"b"}}) {
+		t.Errorf("started %v with both approvals", got)
+	}
+}
+
+func TestAWaveSoaksAfterItsLastBatch(t *testing.T) {
+	a, b, c := inBatch(canary(nodeOf("a", oldHash)), 0), inBatch(canary(nodeOf("b", oldHash)), 1), inBatch(nodeOf("c", oldHash), 1)
+	in := underWaves(planned([]string{"1", "2"}, a, b, c, leftOutOf(inBatch(canary(nodeOf("d", oldHash)), 2))), false, time.Hour)
+	in.Ledger.Usual = time.Minute
+	out := Preview(in)
+	var after []time.Duration
+	for _, s := range out.Steps {
+		after = append(after, s.After)
+	}
+	if diff := cmp.Diff([]time.Duration{0, time.Minute, time.Hour + 2*time.Minute}, after); diff != "" {
+		t.Errorf("starts (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheProgressOfBatchesBelongsToThePlan(t *testing.T) {
+	a, b := inBatch(nodeOf("a", newHash), 0), inBatch(nodeOf("b", oldHash), 1)
+	in := planned([]string{"1", "2"}, a, b)
+	in.Ledger = Plan(in).Ledger
+	if in.Ledger.Waves[0].Name != "plan/1" || in.Ledger.Waves[0].Completed.IsZero() || in.Ledger.Limit != "plan=plan/1" {
+		t.Fatalf("the ledger has %+v", in.Ledger)
+	}
+	other := planned([]string{"1", "2"}, inBatch(b, 0), inBatch(nodeOf("c", oldHash), 1))
+	other.Policy.PlanVersion = "plan/2"
+	other.Ledger = in.Ledger
+	other.Ledger.Slots = nil
+	if d := Plan(other); !cmp.Equal(d.Started, []string{"b"}) {
+		t.Errorf("%v are started; want batch 1 of the other plan", d.Started)
+	}
+}
