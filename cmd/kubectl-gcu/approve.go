@@ -16,14 +16,17 @@ func approveCommand(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "approve GR [WAVE]",
 		Short: "Approves a wave that awaits approval; without WAVE lists the waves",
-		Long: `Approves a wave of the UpgradePolicy of a gr. The approval is valid for the current
-revision only, and only a wave that is waiting can be approved. Without WAVE it lists
-the waves and shows which one is waiting.`,
+		Long: `Approves a wave of the UpgradePolicy of a gr, or a batch of its plan. The approval is
+valid for the current revision only, and only a wave that is waiting can be approved.
+Without WAVE it lists the waves and shows which one is waiting.`,
 		Example: `  # Which wave is waiting?
   kubectl gcu approve my-gr
 
   # Approve wave main
-  kubectl gcu approve my-gr main`,
+  kubectl gcu approve my-gr main
+
+  # Approve a batch of the plan in force
+  kubectl gcu approve my-gr batch-2`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: completeWaves(c.connection),
 		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
@@ -31,31 +34,46 @@ the waves and shows which one is waiting.`,
 			if err != nil {
 				return err
 			}
-			policy, err := readPolicy(ctx, cl, gr)
+			g, err := readGates(ctx, cl, gr)
 			if err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				return listWaves(ctx, c.terminal, cl, gr.Name, policy, o)
+				return listWaves(ctx, c.terminal, cl, gr.Name, g, o)
 			}
-			return approveWave(ctx, c.terminal, cl, gr.Name, args[1], policy)
+			return approveWave(ctx, c.terminal, cl, gr.Name, args[1], g)
 		}),
 	}
 	o.bind(command)
 	return command
 }
 
-// readPolicy returns the UpgradePolicy that a gr names.
-func readPolicy(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*topsv1.UpgradePolicy, error) {
-	name := gr.Annotations[topsv1.AnnotationUpgradePolicy]
-	if name == "" {
-		return nil, refused("gr %s names no UpgradePolicy (annotation %s): it has no waves", gr.Name, topsv1.AnnotationUpgradePolicy)
-	}
-	policy := &topsv1.UpgradePolicy{}
-	return policy, cl.read(ctx, "", name, policy)
+// gates are what may ask for approvals; nil for none.
+type gates struct {
+	policy *topsv1.UpgradePolicy
+	plan   *topsv1.UpgradePlan
 }
 
-func listWaves(ctx context.Context, out terminal, cl *cluster, name string, policy *topsv1.UpgradePolicy, o output) error {
+// readGates returns the UpgradePolicy and the UpgradePlan that a gr names.
+func readGates(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (g gates, err error) {
+	policy, plan := gr.Annotations[topsv1.AnnotationUpgradePolicy], gr.Annotations[topsv1.AnnotationUpgradePlan]
+	if policy == "" && plan == "" {
+		return g, refused("gr %s names no UpgradePolicy (annotation %s) and no UpgradePlan: it has no waves", gr.Name, topsv1.AnnotationUpgradePolicy)
+	}
+	if policy != "" {
+		g.policy = &topsv1.UpgradePolicy{}
+		if err := cl.read(ctx, "", policy, g.policy); err != nil {
+			return g, err
+		}
+	}
+	if plan != "" {
+		g.plan = &topsv1.UpgradePlan{}
+		err = cl.read(ctx, "", plan, g.plan)
+	}
+	return g, err
+}
+
+func listWaves(ctx context.Context, out terminal, cl *cluster, name string, g gates, o output) error {
 	dro, err := cl.rollout(ctx, name)
 	if err != nil {
 		return err
@@ -63,20 +81,20 @@ func listWaves(ctx context.Context, out terminal, cl *cluster, name string, poli
 	if dro == nil {
 		return refused("gr %s has no rollout: no annotation %s", name, topsv1.AnnotationUpdateStrategy)
 	}
-	waves := display.WavesOf(dro, policy, time.Now())
+	waves := display.WavesOf(dro, g.policy, g.plan, time.Now())
 	return out.print(o, list[display.Wave]{waves}, func(s display.Style) string {
 		return display.WavesText(waves, s) + display.WhichWait(waves) + "\n"
 	})
 }
 
-func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave string, policy *topsv1.UpgradePolicy) error {
+func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave string, g gates) error {
 	if dro, err := cl.rollout(ctx, name); err != nil || dro == nil {
 		return orRefused(err, "gr %s has no rollout", name)
 	}
 	var already bool
 	var revision string
 	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
-		value, is, err := display.Approve(dro, display.WavesOf(dro, policy, time.Now()), wave)
+		value, is, err := display.Approve(dro, display.WavesOf(dro, g.policy, g.plan, time.Now()), wave)
 		if err != nil {
 			return false, refused("gr %s: %w", name, err)
 		}

@@ -99,7 +99,7 @@ func (c *collector) collect(ctx context.Context) {
 	c.uids, c.namespaces = map[string]bool{}, map[string]bool{c.cluster.namespace: true, metav1.NamespaceDefault: true}
 	c.addVersions(ctx)
 	c.addStatus(ctx)
-	for _, kind := range []string{"GcuResource", "DaemonRollout", "NodeUpgrade", "UpgradePolicy"} {
+	for _, kind := range []string{"GcuResource", "DaemonRollout", "NodeUpgrade", "UpgradePolicy", "UpgradePlan"} {
 		c.save(strings.ToLower(kind), c.list(ctx, ours.WithKind(kind), "", labels.Everything()))
 	}
 	c.save("node", c.list(ctx, core.WithKind("Node"), "", labels.Everything()))

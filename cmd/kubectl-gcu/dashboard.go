@@ -95,6 +95,7 @@ var shown = []struct {
 	{&topsv1.GcuResource{}, topsv1.GroupVersion.Group, "gcuresources"},
 	{&topsv1.DaemonRollout{}, topsv1.GroupVersion.Group, "daemonrollouts"},
 	{&topsv1.NodeUpgrade{}, topsv1.GroupVersion.Group, "nodeupgrades"},
+	{&topsv1.UpgradePlan{}, topsv1.GroupVersion.Group, "upgradeplans"},
 	{&topsv1.UpgradePolicy{}, topsv1.GroupVersion.Group, "upgradepolicies"},
 	{&corev1.Node{}, "", "nodes"},
 	{&corev1.Pod{}, "", "pods"},
@@ -211,10 +212,9 @@ func (s *source) readResource(ctx context.Context, gr *topsv1.GcuResource) (dash
 	for i := range fleet.Nodes {
 		r.Zones[fleet.Nodes[i].Name] = fleet.Nodes[i].Labels[corev1.LabelTopologyZone]
 	}
-	if name := gr.Annotations[topsv1.AnnotationUpgradePolicy]; name != "" && fleet.Rollout != nil {
-		policy := &topsv1.UpgradePolicy{}
-		if err := s.cached.read(ctx, "", name, policy); err == nil {
-			r.Waves = display.WavesOf(fleet.Rollout, policy, fleet.Now)
+	if fleet.Rollout != nil && (gr.Annotations[topsv1.AnnotationUpgradePolicy] != "" || gr.Annotations[topsv1.AnnotationUpgradePlan] != "") {
+		if g, err := readGates(ctx, s.cached, gr); err == nil {
+			r.Waves = display.WavesOf(fleet.Rollout, g.policy, g.plan, fleet.Now)
 		} else if !apierrors.IsNotFound(err) {
 			return dashboard.Resource{}, err
 		}
@@ -291,11 +291,11 @@ func (s *source) do(ctx context.Context, out terminal, a dashboard.Action) error
 		if err != nil {
 			return err
 		}
-		policy, err := readPolicy(ctx, s.live, gr)
+		g, err := readGates(ctx, s.live, gr)
 		if err != nil {
 			return err
 		}
-		return approveWave(ctx, out, s.live, a.GR, a.Target, policy)
+		return approveWave(ctx, out, s.live, a.GR, a.Target, g)
 	case dashboard.Hold:
 		return holdNode(ctx, out, s.live, a.Target, "")
 	case dashboard.Release:

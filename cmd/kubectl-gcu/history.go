@@ -11,20 +11,36 @@ import (
 
 func historyCommand(c *cli) *cobra.Command {
 	var o output
+	var plans bool
 	command := &cobra.Command{
-		Use:   "history [GR]",
+		Use:   "history [GR] [--plan]",
 		Short: "Lists the revisions of a gr and what changed between them",
 		Long: `Lists the last ten revisions of the spec of a gr, newest first: what changed in each,
 which one is current, and which one was the last at which every reachable node was
-available. GR may be omitted when there is only one.`,
+available. GR may be omitted when there is only one.
+
+With --plan it lists the plans (kubectl gcu upgrade --plan) instead, newest first, with
+the number of nodes that are done, failed and not done (undo: offline, held, in progress,
+or not reached). -o wide adds a line per node, -o json the result of each task.`,
 		Example: `  # What changed, and when?
   kubectl gcu history
+
+  # What became of the plans?
+  kubectl gcu history my-gr --plan
 
   # The whole spec of an earlier revision
   kubectl gcu history my-gr -o json | jq '.items[] | select(.number == 3) | .spec'`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeResources(c.connection),
 		RunE: c.onResource(func(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) error {
+			if plans {
+				var all topsv1.UpgradePlanList
+				if err := cl.all(ctx, "", &all); err != nil {
+					return err
+				}
+				results := display.PlansOf(gr, all.Items)
+				return c.print(o, list[display.PlanResult]{results}, func(s display.Style) string { return display.PlansText(results, s) })
+			}
 			history, err := readHistory(ctx, cl, gr)
 			if err != nil {
 				return err
@@ -38,6 +54,7 @@ available. GR may be omitted when there is only one.`,
 		}),
 	}
 	o.bind(command)
+	command.Flags().BoolVar(&plans, "plan", false, "list the plans and their results")
 	return command
 }
 

@@ -79,18 +79,18 @@ func limitOf(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResou
 	return checked, nil
 }
 
-// setOnly sets annotation upgrade-only, or removes it for "".
-func setOnly(o *unstructured.Unstructured, only string) {
+// setAnnotation sets an annotation, or removes it for "".
+func setAnnotation(o *unstructured.Unstructured, key, value string) {
 	annotations := o.GetAnnotations()
-	if only == "" && annotations[topsv1.AnnotationUpgradeOnly] == "" {
+	if value == "" && annotations[key] == "" {
 		return
 	}
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[topsv1.AnnotationUpgradeOnly] = only
-	if only == "" {
-		delete(annotations, topsv1.AnnotationUpgradeOnly)
+	annotations[key] = value
+	if value == "" {
+		delete(annotations, key)
 	}
 	o.SetAnnotations(annotations)
 }

@@ -15,18 +15,44 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
 func upgradeCommand(c *cli) *cobra.Command {
-	var file string
-	var wait bool
+	var file, plan string
+	var wait, step bool
 	var timeout time.Duration
 	var l limit
 	command := &cobra.Command{
-		Use:   "upgrade [GR] [-f FILE] [--nodes …] [--components …]",
-		Short: "Upgrades a gr to the spec in a file, and prints what changes",
-		Long: `Replaces the spec of an existing gr with that of the gr in a file, and prints what
+		Use:               "upgrade [GR] [-f FILE | --plan FILE [--step]] [--nodes …] [--components …]",
+		Short:             "Upgrades a gr to the spec in a file, and prints what changes",
+		Long:              upgradeLong,
+		Example:           upgradeExample,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeResources(c.connection),
+		RunE: runE(func(ctx context.Context, args []string) error {
+			if plan == "" && step {
+				return usageError("--step is for --plan")
+			}
+			cl, name, generation, err := startUpgrade(ctx, c, args, file, plan, step, &l)
+			if err != nil || !wait {
+				return err
+			}
+			return awaitSpec(ctx, c.terminal, cl, name, generation, timeout)
+		}),
+	}
+	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr, YAML or JSON; - reads the input")
+	command.Flags().StringVar(&plan, "plan", "", "`file` with a plan of kubectl gcu plan -o yaml; - reads the input")
+	command.Flags().BoolVar(&step, "step", false, "each batch of the plan waits for kubectl gcu approve")
+	command.Flags().BoolVar(&wait, "wait", false, "wait until every reachable node has it")
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, such as 2h; 0: no limit")
+	l.bind(c.connection, command)
+	return command
+}
+
+const (
+	upgradeLong = `Replaces the spec of an existing gr with that of the gr in a file, and prints what
 changes. Only the spec and the limit of the upgrade are read from the file. A file with
 another gr, by kind, name or uid, is refused, and so is a concurrent change.
 
@@ -37,9 +63,15 @@ sets the limit anew, by these flags or by annotation
 Components that are new, removed or renamed are deployed and deleted immediately,
 regardless of the limit: kubectl gcu plan shows this beforehand.
 
+--plan runs the plan in a file of kubectl gcu plan -o yaml: its nodes, batch by batch,
+with its tasks, inside budget, waves and windows. All else waits. The plan is stored as
+an UpgradePlan, which keeps the result (kubectl gcu history --plan). It is refused if it
+breaks a rule, or if its tasks no longer fit the cluster. With --step each batch waits
+for an approval. Any other upgrade of the gr ends the plan.
+
 With --wait it returns when every reachable node within the limit is updated (exit
-code 0), or when the rollout halts, is rolled back or times out (exit code 3).`,
-		Example: `  # Print what changes, and start
+code 0), or when the rollout halts, is rolled back or times out (exit code 3).`
+	upgradeExample = `  # Print what changes, and start
   kubectl gcu upgrade -f gr.yaml
 
   # From a script, and wait
@@ -48,26 +80,43 @@ code 0), or when the rollout halts, is rolled back or times out (exit code 3).`,
   # The driver first, on two nodes; then everywhere; then the rest
   kubectl gcu upgrade -f gr.yaml --nodes node-1,node-2 --components driver --wait
   kubectl gcu upgrade my-gr --components driver --wait
-  kubectl gcu upgrade my-gr --all --wait`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeResources(c.connection),
-		RunE: runE(func(ctx context.Context, args []string) error {
-			cl, wanted, err := readWanted(ctx, c, args, file, &l)
-			if err != nil {
-				return err
-			}
-			generation, err := upgradeSpec(ctx, c.terminal, cl, wanted)
-			if err != nil || !wait {
-				return err
-			}
-			return awaitSpec(ctx, c.terminal, cl, wanted.GetName(), generation, timeout)
-		}),
+  kubectl gcu upgrade my-gr --all --wait`
+)
+
+// startUpgrade writes the gr that is wanted by the flags, or by a plan, and returns its generation.
+func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string, step bool, l *limit) (cl *cluster, name string, generation int64, err error) {
+	if plan == "" {
+		cl, wanted, err := readWanted(ctx, c, args, file, l)
+		if err != nil {
+			return nil, "", 0, err
+		}
+		generation, err = upgradeSpec(ctx, c.terminal, cl, wanted)
+		return cl, wanted.GetName(), generation, err
 	}
-	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr, YAML or JSON; - reads the input")
-	command.Flags().BoolVar(&wait, "wait", false, "wait until every reachable node has it")
-	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, such as 2h; 0: no limit")
-	l.bind(c.connection, command)
-	return command
+	if file != "" || l.given() {
+		return nil, "", 0, usageError("a plan says all of what is upgraded: --plan excludes -f, --nodes, --components and --all")
+	}
+	p, generation, err := runPlan(ctx, c, args, plan, step)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	return p.cl, p.live.Name, generation, nil
+}
+
+// runPlan makes a gr follow the plan in a file.
+func runPlan(ctx context.Context, c *cli, args []string, file string, step bool) (p *plannedUpgrade, generation int64, err error) {
+	if p, err = checkPlan(ctx, c, args, file); err != nil {
+		return nil, 0, err
+	}
+	if err := p.store(ctx, step); err != nil {
+		return nil, 0, err
+	}
+	c.say("UpgradePlan %s is written: %s, batches: %d", p.Object.Name, message.Count(p.Nodes(), "node"), len(p.Object.Spec.Batches))
+	setAnnotation(p.wanted, topsv1.AnnotationUpgradePlan, p.Object.Name)
+	if generation, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted); err == nil && step {
+		c.say("each batch waits for kubectl gcu approve %s BATCH", p.live.Name)
+	}
+	return p, generation, err
 }
 
 // upgradeSpec writes the wanted spec and returns the resulting generation.
@@ -135,7 +184,8 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 		return err
 	}
 	was, only := live.GetAnnotations()[topsv1.AnnotationUpgradeOnly], next.GetAnnotations()[topsv1.AnnotationUpgradeOnly]
-	if len(changes) == 0 && was == only {
+	before, plan := live.GetAnnotations()[topsv1.AnnotationUpgradePlan], next.GetAnnotations()[topsv1.AnnotationUpgradePlan]
+	if len(changes) == 0 && was == only && before == plan {
 		out.say("gr %s has this spec already%s", name, limitedAs(only))
 		return errUnchanged
 	}
@@ -146,6 +196,12 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 		out.say("  limited to %s: the rest waits", display.LimitText(only))
 	case was != "":
 		out.say("  not limited to %s any more", display.LimitText(was))
+	}
+	switch {
+	case plan != "":
+		out.say("  following UpgradePlan %s: the rest waits", plan)
+	case before != "":
+		out.say("  not following UpgradePlan %s any more", before)
 	}
 	if live.GetAnnotations()[topsv1.AnnotationUpdateStrategy] == "" && live.GetAnnotations()[topsv1.OpenYurtAnnotationUpdateStrategy] == "" {
 		out.say("it has no annotation %s: existing pods are not replaced", topsv1.AnnotationUpdateStrategy)

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
 // readWanted returns the wanted gr: with the spec of the file, if there is one, and the limit
@@ -47,18 +50,51 @@ func readWanted(ctx context.Context, c *cli, args []string, file string, l *limi
 	if err != nil {
 		return nil, nil, err
 	}
-	setOnly(wanted, cut.String())
+	setAnnotation(wanted, topsv1.AnnotationUpgradeOnly, cut.String())
+	setAnnotation(wanted, topsv1.AnnotationUpgradePlan, "")
 	return cl, wanted, nil
 }
 
-// writeSpec patches the spec of live, if wanted has one, and the limit of its upgrade.
+// writeSpec patches the spec of live, if wanted has one, and the limit and the plan of its upgrade.
 func writeSpec(ctx context.Context, cl *cluster, live, wanted *unstructured.Unstructured, options ...client.PatchOption) (*unstructured.Unstructured, error) {
 	next := live.DeepCopy()
 	if spec, is := wanted.Object["spec"]; is {
 		next.Object["spec"] = runtime.DeepCopyJSONValue(spec)
 	}
-	setOnly(next, wanted.GetAnnotations()[topsv1.AnnotationUpgradeOnly])
+	for _, key := range []string{topsv1.AnnotationUpgradeOnly, topsv1.AnnotationUpgradePlan} {
+		setAnnotation(next, key, wanted.GetAnnotations()[key])
+	}
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	options = append(options, client.FieldOwner(fieldManager), client.FieldValidation("Strict"))
 	return next, explain(cl.Patch(ctx, next, patch, options...), "patch", "")
+}
+
+// compareWith reads the present gr, and returns what the wanted one makes of it.
+func compareWith(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured) (*preview.Question, error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
+	if err := cl.read(ctx, "", wanted.GetName(), live); err != nil {
+		return nil, err
+	}
+	next, err := dryRun(ctx, out, cl, live, wanted)
+	if err != nil {
+		return nil, err
+	}
+	q := &preview.Question{Present: &topsv1.GcuResource{}, Wanted: &topsv1.GcuResource{}}
+	for from, to := range map[*unstructured.Unstructured]*topsv1.GcuResource{live: q.Present, next: q.Wanted} {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, to); err != nil {
+			return nil, fmt.Errorf("reading gr %s: %w", wanted.GetName(), err)
+		}
+	}
+	return q, nil
+}
+
+// dryRun returns the upgraded gr, validated by the API server if the user may change it.
+func dryRun(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	next, err := writeSpec(ctx, cl, live, wanted, client.DryRunAll)
+	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
+		fmt.Fprintln(out.ErrOut, "the file is not checked by the API server: you may not change gr", live.GetName())
+		return next, nil // not validated, otherwise the same
+	}
+	return next, err
 }

@@ -42,7 +42,7 @@ func TestGoldenNodes(t *testing.T) {
 
 func TestGoldenWaves(t *testing.T) {
 	f := load(t, "rolling")
-	waves := WavesOf(f.Rollout, f.Policy, now)
+	waves := WavesOf(f.Rollout, f.Policy, nil, now)
 	golden.Check(t, "golden/rolling.waves.txt", WavesText(waves, Style{Now: now})+WhichWait(waves)+"\n")
 	golden.Check(t, "golden/rolling.waves.out.yaml", inYAML(t, waves))
 }

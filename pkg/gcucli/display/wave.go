@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
 // WaveState is the state of a wave of a policy.
@@ -37,21 +38,38 @@ type Wave struct {
 	// Manual is true if it needs an approval, Approved if it has one.
 	Manual   bool `json:"manual"`
 	Approved bool `json:"approved"`
+	// awaits is what has to be approved: the wave, or its batch of a plan.
+	awaits string
 	// Until is the end of its soak.
 	Until *metav1.Time `json:"until,omitempty"`
 }
 
-// WavesOf describes the waves of a rollout, in order. Nodes in no wave come last.
-func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, now time.Time) []Wave {
+// WavesOf describes the waves of a rollout, in order, each divided into the batches of the plan in
+// force. Nodes in no wave come last. policy and plan may be nil.
+func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *topsv1.UpgradePlan, now time.Time) []Wave {
 	list, reached := []Wave{}, true
 	for _, st := range dro.Status.Waves {
 		w := Wave{Name: st.Name, Total: st.Total, Updated: st.Updated, State: WaveNotReached}
+		wave, batch := partsOf(st.Name, plan)
 		soak := time.Duration(0)
-		if i := slices.IndexFunc(policy.Spec.Waves, func(p topsv1.Wave) bool { return p.Name == st.Name }); i >= 0 {
-			w.Manual = policy.Spec.Waves[i].Approval == topsv1.ApprovalManual
-			soak = time.Duration(policy.Spec.Waves[i].SoakSeconds) * time.Second
+		var gates []string
+		if policy != nil {
+			if i := slices.IndexFunc(policy.Spec.Waves, func(p topsv1.Wave) bool { return p.Name == wave }); i >= 0 {
+				if policy.Spec.Waves[i].Approval == topsv1.ApprovalManual {
+					gates = append(gates, wave)
+				}
+				if batch == "" || batch == rollout.RestWave { // its last part
+					soak = time.Duration(policy.Spec.Waves[i].SoakSeconds) * time.Second
+				}
+			}
 		}
-		w.Approved = w.Manual && slices.Contains(approvals(dro), approval(dro, st.Name))
+		if plan != nil && slices.ContainsFunc(plan.Spec.Batches, func(b topsv1.PlannedBatch) bool { return b.Name == batch && b.Approval == topsv1.ApprovalManual }) {
+			gates = append(gates, st.Name)
+		}
+		missing := slices.DeleteFunc(slices.Clone(gates), func(gate string) bool { return slices.Contains(approvals(dro), approval(dro, gate)) })
+		if w.Manual, w.Approved = len(gates) > 0, len(gates) > 0 && len(missing) == 0; len(missing) > 0 {
+			w.awaits = missing[0]
+		}
 		switch {
 		case !reached:
 		case w.Manual && !w.Approved:
@@ -68,6 +86,20 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, now time.T
 		list = append(list, w)
 	}
 	return list
+}
+
+// partsOf splits the name of a part of a rollout into its wave and its batch, "" for none.
+func partsOf(name string, plan *topsv1.UpgradePlan) (wave, batch string) {
+	if plan == nil {
+		return name, ""
+	}
+	if batch, is := strings.CutPrefix(name, plan.Name+"/"); is {
+		return "", batch
+	}
+	if wave, batch, is := strings.Cut(name, "/"+plan.Name+"/"); is {
+		return wave, batch
+	}
+	return name, ""
 }
 
 // approvals returns the approvals of a DaemonRollout, for any revision.
@@ -89,7 +121,10 @@ func approval(dro *topsv1.DaemonRollout, wave string) string {
 // of the rollout, in addition to existing approvals. already is true if that changes
 // nothing. The error states why the wave does not wait for an approval.
 func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (annotation string, already bool, err error) {
-	i := slices.IndexFunc(waves, func(w Wave) bool { return w.Name == wave })
+	i := slices.IndexFunc(waves, func(w Wave) bool { return w.awaits == wave && w.State == WaveAwaitsApproval })
+	if i < 0 {
+		i = slices.IndexFunc(waves, func(w Wave) bool { return w.Name == wave || strings.HasSuffix(w.Name, "/"+wave) })
+	}
 	switch {
 	case i < 0:
 		return "", false, fmt.Errorf("the rollout has no wave %q; %s", wave, WhichWait(waves))
@@ -98,14 +133,14 @@ func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (annotation s
 	case waves[i].State != WaveAwaitsApproval:
 		return "", false, fmt.Errorf("wave %s does not wait for an approval, it is %s; %s", wave, waves[i].State, WhichWait(waves))
 	}
-	return strings.Join(append(approvals(dro), approval(dro, wave)), ","), false, nil
+	return strings.Join(append(approvals(dro), approval(dro, waves[i].awaits)), ","), false, nil
 }
 
 // WhichWait describes which waves wait for an approval.
 func WhichWait(waves []Wave) string {
 	for _, w := range waves {
 		if w.State == WaveAwaitsApproval {
-			return fmt.Sprintf("wave %s waits", w.Name)
+			return fmt.Sprintf("wave %s waits", w.awaits)
 		}
 	}
 	return "no wave waits"

@@ -39,7 +39,7 @@ func TestApprove(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(f)
 			}
-			got, already, err := Approve(f.Rollout, WavesOf(f.Rollout, f.Policy, now), tt.wave)
+			got, already, err := Approve(f.Rollout, WavesOf(f.Rollout, f.Policy, nil, now), tt.wave)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("error %v, want %q", err, tt.err)

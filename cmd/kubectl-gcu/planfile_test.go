@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+)
+
+// planOf writes the plan of an upgrade.
+func (s *site) planOf(file string) *topsv1.UpgradePlan {
+	s.t.Helper()
+	plan := &topsv1.UpgradePlan{}
+	if err := yaml.UnmarshalStrict([]byte(s.says(s.gcuWith(s.t.Context(), file, "plan", "-f", "-", "-o", "yaml"), exitOK).out), plan); err != nil {
+		s.t.Fatal(err)
+	}
+	return plan
+}
+
+// fileOf returns a file with a plan.
+func (s *site) fileOf(plan *topsv1.UpgradePlan) string {
+	s.t.Helper()
+	text, err := yaml.Marshal(plan)
+	file := filepath.Join(s.t.TempDir(), "plan.yaml")
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return file
+}
+
+func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
+	s := newSite(t)
+	gr := s.plannable("mission")
+	spec := grFile("mission", "1.1")
+	plan := s.planOf(spec)
+	if b := plan.Spec.Batches; len(b) != 3 || b[0].Jobs[0].Nodes[0] != "mission-1" || plan.Spec.GcuResource != "mission" || !strings.Contains(string(plan.Spec.Wanted.Raw), `"1.1"`) {
+		t.Fatalf("the plan is %+v", plan.Spec)
+	}
+	file := s.fileOf(plan)
+	s.says(s.gcu("plan", "--check", file), exitOK, "is a plan for gr mission that can be run", "batches: 3, nodes: 3, at most at once: 1", "evict node")
+	s.says(s.gcu("upgrade", "--plan", file, "--nodes", "mission-1"), exitUsage, "--plan excludes")
+	s.says(s.gcu("upgrade", "mission", "--step", "--all"), exitUsage, "--step is for --plan")
+	s.says(s.gcu("upgrade", "other", "--plan", file), exitRefused, "is for gr mission, not other")
+
+	broken := plan.DeepCopy()
+	broken.Spec.Jobs[0].Stages = broken.Spec.Jobs[0].Stages[4:]
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(broken)), exitRefused, "node_evict may not be left out: a node is emptied before")
+	moved := plan.DeepCopy()
+	moved.Spec.Batches[0].Jobs[0].Nodes[0] = "mission-9"
+	s.says(s.gcu("plan", "--check", s.fileOf(moved)), exitRefused, "no longer what the plan is for", "node mission-9 does not exist")
+	edited := plan.DeepCopy()
+	edited.Spec.Wanted.Raw = []byte(strings.Replace(string(edited.Spec.Wanted.Raw), "1.1", "1.2", 1))
+	s.says(s.gcu("plan", "--check", s.fileOf(edited)), exitRefused, "for which the plan is: write another plan")
+	stale := plan.DeepCopy()
+	stale.Spec.From = "mission-0"
+	s.says(s.gcu("plan", "--check", s.fileOf(stale)), exitRefused, "was changed since the plan was written")
+	if s.read(gr); gr.Annotations[topsv1.AnnotationUpgradePlan] != "" {
+		t.Error("a plan that is refused is followed")
+	}
+
+	plan.Spec.Batches = plan.Spec.Batches[:2]
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan), "--step"), exitOK, "UpgradePlan "+plan.Name+" is written: 2 nodes, batches: 2", "driver.version: 1.0 -> 1.1",
+		"following UpgradePlan "+plan.Name, "each batch waits for kubectl gcu approve mission BATCH")
+	stored := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}}
+	s.read(stored)
+	if s.read(gr); gr.Annotations[topsv1.AnnotationUpgradePlan] != plan.Name || gr.Spec.Driver.Version != "1.1" ||
+		len(stored.OwnerReferences) != 1 || stored.OwnerReferences[0].UID != gr.UID || stored.Spec.Batches[1].Approval != topsv1.ApprovalManual {
+		t.Errorf("the gr has %v, the plan %+v of %v", gr.Annotations, stored.Spec.Batches, stored.OwnerReferences)
+	}
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan)), exitOK, "has this spec already") // edited in between
+
+	now := metav1.Now()
+	s.read(stored)
+	stored.Status = topsv1.UpgradePlanStatus{ObservedGeneration: stored.Generation, Time: &now, Fail: 1, Undo: 1, Undone: []string{"mission-2"},
+		Failed: []topsv1.FailedNode{{Node: "mission-1", Task: "mission-1_driver_verify", Message: "another version is loaded"}}}
+	if err := s.Status().Update(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	s.says(s.gcu("history", "mission", "--plan"), exitOK, plan.Name, "in force", "mission-1_driver_verify failed: another version is loaded", "undo: mission-2")
+	var told struct{ Items []display.PlanResult }
+	if err := json.Unmarshal([]byte(s.says(s.gcu("history", "mission", "--plan", "-o", "json"), exitOK).out), &told); err != nil {
+		t.Fatal(err)
+	}
+	if n := told.Items[0].Nodes; len(n) != 2 || n[0].Result != "fail" || len(n[0].Tasks.Fail) != 1 || len(n[0].Tasks.Done) == 0 || len(n[0].Tasks.Undo) == 0 ||
+		n[1].Result != "undo" || len(n[1].Tasks.Done) != 0 {
+		t.Errorf("the result is %+v", n)
+	}
+
+	s.says(s.gcu("upgrade", "mission", "--all"), exitOK, "not following UpgradePlan "+plan.Name+" any more")
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan)), exitRefused, "has ended, and keeps its result")
+	if s.read(gr); gr.Annotations[topsv1.AnnotationUpgradePlan] != "" {
+		t.Error("the plan is still followed")
+	}
+	if err := s.Delete(t.Context(), stored); client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+}
