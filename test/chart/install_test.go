@@ -225,6 +225,7 @@ func (s *site) isGone() error {
 		"customresourcedefinition.apiextensions.k8s.io/gcuresourcerecreations.topsops.enflame.com",
 		"customresourcedefinition.apiextensions.k8s.io/gcuresources.topsops.enflame.com",
 		"customresourcedefinition.apiextensions.k8s.io/nodeupgrades.topsops.enflame.com",
+		"customresourcedefinition.apiextensions.k8s.io/upgradeplans.topsops.enflame.com",
 		"customresourcedefinition.apiextensions.k8s.io/upgradepolicies.topsops.enflame.com",
 		"lease.coordination.k8s.io/gcu-operator.topsops.enflame.com", "secret/gcu-operator-ca"}
 	if !slices.Equal(names, want) {

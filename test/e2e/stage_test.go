@@ -62,7 +62,7 @@ type controlPlane struct {
 
 var (
 	// crowd is for stories that run in parallel, and a fleet.
-	crowd = &controlPlane{nodes: stages*stageNodes + fleetNodes, prepare: (*controlPlane).prepareCrowd, free: stageNames(stages)}
+	crowd = &controlPlane{nodes: stages*stageNodes + fleetNodes + planNodes, prepare: (*controlPlane).prepareCrowd, free: stageNames(stages)}
 	// single is for stories that need a whole cluster.
 	single = &controlPlane{nodes: demo.Nodes, prepare: (*controlPlane).prepareSingle, free: stageNames(1)}
 	// fragile is for outages of the control plane, one at a time.
@@ -108,7 +108,8 @@ func (c *controlPlane) up(ctx context.Context) error {
 func (c *controlPlane) prepareCrowd(ctx context.Context) error {
 	// The fleet has no GCUs, so that the GcuResources of stories ignore it.
 	err := c.label(ctx, stages*stageNodes, c.nodes, func(int) string { return fmt.Sprintf("%q:null", gcuLabel) })
-	if err = errors.Join(err, c.cluster.Install(ctx), c.assignStages(ctx, stages)); err != nil {
+	planned := c.label(ctx, c.nodes-planNodes, c.nodes, func(int) string { return fmt.Sprintf("%q:%q", stageLabel, planStage) })
+	if err = errors.Join(err, planned, c.cluster.Install(ctx), c.assignStages(ctx, stages)); err != nil {
 		return err
 	}
 	if c.address, err = freeport.Address(); err != nil {

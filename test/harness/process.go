@@ -45,7 +45,7 @@ func (c *Cluster) Install(ctx context.Context) error {
 		}
 	}
 	_, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd",
-		"gcuresources.topsops.enflame.com", "daemonrollouts.topsops.enflame.com", "nodeupgrades.topsops.enflame.com", "upgradepolicies.topsops.enflame.com")
+		"gcuresources.topsops.enflame.com", "daemonrollouts.topsops.enflame.com", "nodeupgrades.topsops.enflame.com", "upgradeplans.topsops.enflame.com", "upgradepolicies.topsops.enflame.com")
 	return err
 }
 
