@@ -1,0 +1,33 @@
+package main
+
+// ofPlans are defects in plans that a person wrote (docs/adr/0019).
+var ofPlans = []mutant{
+	{"plan-batches-at-once", "the batches of a plan do not wait for each other", updater, "Policy.partOf",
+		"return $wave*$p.parts() + $n.Batch", "return $wave * $p.parts()"},
+	{"plan-steps-unapproved", "a batch starts without its approval", updater, "approvalMissing",
+		"$b != nil && $b.Manual && $nodes > 0 && !$approved", "$nodes < 0 && $approved"},
+	{"plan-opens-waves", "a plan starts a wave without its approval", updater, "approvalMissing",
+		"$p.Waves[$wave].Manual", "$p.Waves[$wave].Manual && $p.Plan == \"\""},
+	{"plan-soaks-between", "a wave soaks after each of its batches", updater, "reachWave",
+		"!$last || $of == $rest || $not", "$of == $rest || $not"},
+	{"plan-progress-shared", "a batch counts as complete because one of another plan was", updater, "limitOf",
+		`return "plan=" + $version`, `return "plan="`},
+	{"plan-all-components", "components that the plan leaves out are upgraded", updater, "Plan.describe",
+		"$pod.LeftOut = $out", "$pod.LeftOut = false"},
+	{"plan-all-tasks", "tasks that the plan leaves out are done", updater, "Plan.cut",
+		"if !$leaves { $*then }", "if true { $*then }"},
+	{"plan-for-another-spec", "a plan for another spec is followed", updater, "Plan.problem",
+		"$has != $wanted && !$leaving", "false"},
+	{"plan-stops-rollback", "a plan keeps a rollback from starting", updater, "State.Input",
+		"if $purpose != topsv1.PurposeRollback { $*then }", "if true { $*then }"},
+	{"plan-rest-undone", "a node counts as undone because of what is not in the plan", updater, "PlanResult",
+		"$known && ($updated || $rest)", "$known && $updated"},
+	{"plan-drops-eviction", "a person may leave out what empties a node", tasks, "reader.keepsRules",
+		"case $r.isOptional($a): $*then", "case true: $*then"},
+	{"plan-any-order", "a person may change the order of tasks on a node", tasks, "reader.keepsOrder",
+		"len($order) != 1 || $differs", "len($order) != 1"},
+	{"plan-twice", "a node may be in two batches", tasks, "reader.batch",
+		"if $at, $twice := $found; $twice { $*then }", "if $at, $twice := $found; $twice && len($at.job.name) < 0 { $*then }"},
+	{"plan-unchecked", "a plan is run although nodes need other tasks", tasks, "job.check",
+		"!$j.has($p) && $rest", "false"},
+}
