@@ -158,11 +158,12 @@ type DaemonRolloutStatus struct {
 	// +optional
 	ETASeconds int32 `json:"etaSeconds,omitempty"`
 	// limitedTo is the limit of the upgrade, from annotation upgrade-only, shortened when
-	// it is long; empty for no limit. status.waves refers to this limit.
+	// it is long; plan= and the plan in force, with its UID and generation; empty for no limit.
+	// status.waves refers to this limit.
 	// +optional
 	LimitedTo string `json:"limitedTo,omitempty"`
-	// waves has the progress of each wave of the policy, in order. Nodes that the upgrade
-	// leaves out do not delay a wave.
+	// waves has the progress of each wave of the policy, in order, by the batches of the plan in
+	// force. Nodes that the upgrade leaves out do not delay a wave.
 	// +optional
 	// +listType=atomic
 	Waves []WaveStatus `json:"waves,omitempty"`
@@ -216,7 +217,8 @@ type DaemonRolloutStatus struct {
 
 // WaveStatus is the progress of a wave.
 type WaveStatus struct {
-	// name of the wave; "rest" for the nodes in no wave of the policy.
+	// name of the wave; "rest" for the nodes in no wave of the policy. PLAN/BATCH under a plan,
+	// WAVE/PLAN/BATCH if the policy has waves as well.
 	Name string `json:"name"`
 	// total nodes of the wave.
 	Total int32 `json:"total"`

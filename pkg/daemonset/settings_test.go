@@ -139,6 +139,7 @@ func TestSettingsOfRefuses(t *testing.T) {
 			[]string{"kube-system/driver", "RollingUpdate", "spec.updateStrategy.type", "OnDelete", yurtStrategy}},
 		{"a value of paused that is neither", annotated(ourStrategy, "OTA", ourPaused, "yes"), "InvalidPaused", []string{ourPaused, `"yes"`}},
 		{"an empty paused", annotated(ourStrategy, "OTA", ourPaused, ""), "InvalidPaused", []string{ourPaused, `""`}},
+		{"a plan name with a slash", annotated(ourStrategy, "OTA", "topsops.enflame.com/upgrade-plan", "a/b"), "InvalidUpgradePlan", []string{`"a/b"`, "name of an UpgradePlan, or remove it"}},
 		{"a policy name with a capital", annotated(ourStrategy, "OTA", ourPolicy, "Gold"), "InvalidUpgradePolicy", []string{ourPolicy, `"Gold"`, "name of an UpgradePolicy"}},
 		{"a policy name with a namespace", annotated(ourStrategy, "OTA", ourPolicy, "apps/gold"), "InvalidUpgradePolicy", []string{ourPolicy, `"apps/gold"`}},
 		{"a policy name with a space", annotated(ourStrategy, "OTA", ourPolicy, "gold "), "InvalidUpgradePolicy", []string{`"gold "`}},

@@ -164,8 +164,12 @@ func TestAnEarlierSpecIsRestored(t *testing.T) {
 	})
 	s.version(gr.Name, "v1")
 	second := s.version(gr.Name, "v2")
+	s.edit(gr.Name, func(gr *topsv1.GcuResource) { gr.Annotations[topsv1.AnnotationUpgradePlan] = "for-v2" })
 	s.edit(gr.Name, rollBackTo(topsv1.RollbackToPrevious))
 	s.isBack(gr.Name, "v1")
+	if plan := s.gr(gr.Name).Annotations[topsv1.AnnotationUpgradePlan]; plan != "" {
+		t.Errorf("the restored spec follows plan %s, which is for another one", plan)
+	}
 	first, _ := revision.Name(s.gr(gr.Name))
 	s.until("saying so", func() string {
 		now := s.gr(gr.Name)

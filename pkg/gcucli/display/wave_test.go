@@ -52,3 +52,30 @@ func TestApprove(t *testing.T) {
 		})
 	}
 }
+
+// A plan divides the waves: a batch is approved by its name, a wave by that of the wave.
+func TestBatchesOfAPlanAreApprovedLikeWaves(t *testing.T) {
+	plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "plan"}, Spec: topsv1.UpgradePlanSpec{Batches: []topsv1.PlannedBatch{
+		{Name: "one"}, {Name: "two", Approval: topsv1.ApprovalManual}}}}
+	policy := &topsv1.UpgradePolicy{Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "main", Approval: topsv1.ApprovalManual, SoakSeconds: 600}}}}
+	done := ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+	for _, tt := range []struct {
+		name, wave, given, want string
+		policy                  *topsv1.UpgradePolicy
+		waves                   []topsv1.WaveStatus
+	}{
+		{"a batch", "two", "", "r/plan/two", nil, []topsv1.WaveStatus{{Name: "plan/one", CompletedTime: done}, {Name: "plan/two"}, {Name: "plan/rest"}}},
+		{"a wave with batches", "main", "", "r/main", policy, []topsv1.WaveStatus{{Name: "main/plan/one"}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}},
+		{"a batch of an approved wave, before the soak", "two", "r/main", "r/main,r/main/plan/two", policy,
+			[]topsv1.WaveStatus{{Name: "main/plan/one", CompletedTime: done}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dro := &topsv1.DaemonRollout{Status: topsv1.DaemonRolloutStatus{Revision: "r", Waves: tt.waves}}
+			dro.Annotations = map[string]string{topsv1.AnnotationApprovedWaves: tt.given}
+			got, _, err := Approve(dro, WavesOf(dro, tt.policy, plan, now), tt.wave)
+			if err != nil || got != tt.want {
+				t.Errorf("approved is %q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}

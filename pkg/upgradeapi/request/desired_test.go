@@ -22,6 +22,8 @@ func TestAnUpgradeInPlaceKeepsWhatIsNoPartOfIt(t *testing.T) {
 		{"a bad one too: it is said, not mended", map[string]string{topsv1.AnnotationUpdateStrategy: ""}, nil, map[string]string{topsv1.AnnotationUpdateStrategy: ""}},
 		{"a pause stays", map[string]string{topsv1.AnnotationPaused: "true", "note": "x"}, nil,
 			map[string]string{topsv1.AnnotationPaused: "true", "note": "x", topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"}},
+		{"a plan and a limit end", map[string]string{topsv1.AnnotationUpgradePlan: "mission", topsv1.AnnotationUpgradeOnly: "nodes=a"}, nil,
+			map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"}},
 		{"the blueprint's settings win, its other annotations are not taken", map[string]string{topsv1.AnnotationMaxUnavailable: "1"},
 			map[string]string{topsv1.AnnotationMaxUnavailable: "2", topsv1.AnnotationUpdateStrategy: "OTA", "note": "x", topsv1.AnnotationRollbackTo: "previous"},
 			map[string]string{topsv1.AnnotationMaxUnavailable: "2", topsv1.AnnotationUpdateStrategy: "OTA"}},

@@ -292,3 +292,27 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestTheResultOfEachNodeAndTask(t *testing.T) {
+	o := object(t, fleet(5, always("driver")), 5, 0)
+	now := metav1.Now()
+	o.Generation = 2
+	o.Status = topsv1.UpgradePlanStatus{ObservedGeneration: 2, Time: &now, Done: 2, Fail: 1, Undo: 2, Undone: []string{"n-3"},
+		Failed: []topsv1.FailedNode{{Node: "n-2", Task: "n-2_driver_verify"}}}
+	p, err := Read(o, upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range p.Results() {
+		got = append(got, fmt.Sprintf("%s %s: %d %v %d", r.Node, r.Result, len(r.Tasks.Done), r.Tasks.Fail, len(r.Tasks.Undo)))
+	}
+	// One more node is undone than is named: it is one of those after the last one that is named.
+	want := []string{"n-1 done: 11 [] 0", "n-2 fail: 5 [n-2_driver_verify] 5", "n-3 undo: 0 [] 11", "n-4 unknown: 0 [] 11", "n-5 unknown: 0 [] 11"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	if o.Generation = 3; p.Results() != nil {
+		t.Error("a plan that was edited since has the result of the one before")
+	}
+}

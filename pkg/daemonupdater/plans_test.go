@@ -1,0 +1,43 @@
+package daemonupdater
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+// followsPlan makes the DaemonSet the exporter of a gr that follows a plan.
+func followsPlan(ds *appsv1.DaemonSet) {
+	fixture.OfGcuResource(ds).Labels[topsv1.LabelComponent] = "exporter"
+	fixture.Annotate(fixture.Annotate(ds, topsv1.AnnotationUpgradePlan, "mission"), topsv1.AnnotationRevision, "fleet-2")
+}
+
+func TestReconcileFollowsThePlanAndWritesItsResult(t *testing.T) {
+	c := newCluster(t, followsPlan)
+	c.mustReconcile()
+	c.wantDeletions() // it does not exist yet
+	plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", Generation: 1}, Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
+		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"b", "absent"}}}}}}}
+	c.create(plan)
+	if got := c.reconciler.watches().UnderPlan(t.Context(), plan); !cmp.Equal(got, []observed.Group{observed.GroupOf(c.driver)}) {
+		t.Errorf("the plan wakes %v", got)
+	}
+	c.now = c.now.Add(reportInterval)
+	c.mustReconcile()
+	c.wantDeletions("driver-b")
+	var stored topsv1.UpgradePlan
+	if err := c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &stored); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored.Status; got.Undo != 2 || !cmp.Equal(got.Undone, []string{"b", "absent"}) || got.ObservedGeneration != 1 {
+		t.Errorf("the result is %+v", got)
+	}
+}
