@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -215,12 +217,31 @@ func TestUsersChangeOnlyWhatTheirRoleAllows(t *testing.T) {
 func viewerChangesNothing(t *testing.T, s *apiserver.Server, f fleet) {
 	viewer := personWith(t, s, "viewing", "gcu-view")
 	check(t, viewer.Get(t.Context(), client.ObjectKeyFromObject(f.gr), f.gr.DeepCopy()))
+	for role, part := range map[string]bool{"gcu-view": true, "gcu-operate": false, "gcu-admin": false} {
+		if got := isPartOfView(t, s.Client(t, apiserver.Admin), role); got != part {
+			t.Errorf("role %s is part of view: %t", role, got)
+		}
+	}
 	for what, do := range f.edits(t.Context(), viewer) {
 		refused(t, what, do)
 	}
 	for what, do := range f.operations(t.Context(), viewer) {
 		refused(t, what, do)
 	}
+}
+
+// isPartOfView reports whether all who have the ClusterRole view get the rules of a role, by
+// kube-controller-manager, which does not run here.
+func isPartOfView(t *testing.T, admin client.Client, role string) bool {
+	t.Helper()
+	view, part := &rbacv1.ClusterRole{}, &rbacv1.ClusterRole{}
+	check(t, admin.Get(t.Context(), client.ObjectKey{Name: "view"}, view))
+	check(t, admin.Get(t.Context(), client.ObjectKey{Name: role}, part))
+	return slices.ContainsFunc(view.AggregationRule.ClusterRoleSelectors, func(of metav1.LabelSelector) bool {
+		selector, err := metav1.LabelSelectorAsSelector(&of)
+		check(t, err)
+		return selector.Matches(labels.Set(part.Labels))
+	})
 }
 
 func operatorOperates(t *testing.T, f fleet, operator person) {
