@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.evictions.end(request.Name)
 		r.observer.attended.end(request.Name)
 		r.observer.denials.end(request.Name)
-		return ctrl.Result{}, err
+		return resultOf(ctx, 0, err)
 	}
 	o, err := r.observer.observe(ctx, request.Name)
 	if apierrors.IsNotFound(err) {

@@ -294,6 +294,35 @@ func TestANodeUpgradeThatIsDeletedLeavesNoMark(t *testing.T) {
 	}
 }
 
+// TestANodeThatChangesDuringItsSweepIsNoError: a node whose NodeUpgrade is gone is changed by another client just before its marks
+// are taken away.
+func TestANodeThatChangesDuringItsSweepIsNoError(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.untilTask("driver_verify")
+	s.must(s.admin.Delete(s.ctx, s.upgrade()))
+	once := false
+	s.line.before = func(string) error {
+		if !once {
+			once = true
+			node := s.readNode()
+			node.Labels = map[string]string{"changed": "meanwhile"}
+			s.must(s.admin.Update(s.ctx, node))
+		}
+		return nil
+	}
+	if result, err := s.reconcile(); err != nil || result.RequeueAfter == 0 {
+		t.Fatalf("a conflict: %+v, %v", result, err)
+	}
+	if _, err := s.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.marks(); got != "" {
+		t.Error(got)
+	}
+}
+
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	s := newStage(t, driver)
 	s.publish(driver, "v2")

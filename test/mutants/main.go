@@ -51,6 +51,9 @@ func run(ctx context.Context, only []string) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		return errors.New("KUBEBUILDER_ASSETS is not set, without which every test on an API server fails, and so catches everything: use make mutants")
+	}
 	caught, err := readRecord(recordPath)
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package main
 
 // ofNodeOperations are defects in the operations that a rollout creates, grants and follows.
 var ofNodeOperations = []mutant{
+	{"sweep-conflict", "a node that changes during its sweep is an error", nodes, "Reconciler.Reconcile",
+		"r.observer.denials.end($n); return resultOf(ctx, 0, $err)", "r.observer.denials.end($n); return ctrl.Result{}, $err"},
 	// What is prepared, and in which order.
 	{"paused-in-the-way", "a paused group keeps its prepared operations", updater, "withdrawals",
 		"$closed || $n.needsNoOperation() && $rest", "$n.needsNoOperation() && $rest"},

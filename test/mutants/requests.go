@@ -6,6 +6,8 @@ var ofRequests = []mutant{
 		`$revision == "" || $revision == $target`, "true"},
 	{"request-of-older-agent", "a request that names no revision starts nothing", updater, "Request.isFor",
 		`$revision == "" || $revision == $target`, "$revision == $target"},
+	{"request-behind-taint", "a request deletes a pod on a node that its operation left out of service, where none succeeds it", updater, "facts.exclusion",
+		"$kept() && !$f.heavy", "false"},
 	{"started-request-dropped", "a node in flight stops when the revision changes", updater, "group.allows",
 		"$Running || $isAsked($pod)", "$isAsked($pod)"},
 	{"lost-slot-agreed", "a node that gave its slot back starts for another revision than it asked for", updater, "fleetNode.isStartable",

@@ -238,6 +238,8 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 		return phaseAwaitingRequest
 	case f.heavy && !node.Job.isOursAtWork() && g.agentLacks(node) != "":
 		return phaseAgentTooOld
+	case node.Job.isKeptCordoned() && !f.heavy:
+		return phaseKeptCordoned // its taint keeps successors off the node: an operation has to come first
 	}
 	return phaseCandidate
 }

@@ -51,7 +51,7 @@ const (
 	ReasonUnavailable Reason = "Unavailable"
 	// ReasonPreparing: the node is checked, and images are pulled, before it gets a slot.
 	ReasonPreparing Reason = "Preparing"
-	// ReasonNodeBusy: the node has an operation of another group.
+	// ReasonNodeBusy: the node has an operation of another group, or its own left it out of service.
 	ReasonNodeBusy Reason = "NodeBusy"
 	// ReasonDeferred: the last operation could not be completed, for a reason other than the
 	// version.

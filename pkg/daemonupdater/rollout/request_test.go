@@ -44,6 +44,7 @@ func TestARequestIsForOneRevisionOfItsOwnDaemonSet(t *testing.T) {
 	}
 	failed := inputOf(2, askingFor(earlier, false, a))
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Since: epoch.Add(-time.Hour), Reason: ReasonCrashLooping}}
+	kept := withJob(a, &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Message: "the driver crash-loops"})
 	waits := said{States: statesOf("a", "held/AwaitingRequest")}
 	starts := said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}
 	for _, tt := range []struct {
@@ -54,6 +55,8 @@ func TestARequestIsForOneRevisionOfItsOwnDaemonSet(t *testing.T) {
 	}{
 		{"one for the newest starts its node", inputOf(1, askingFor(newHash, false, a)), starts, nil},
 		{"one of an older agent, which names none, starts its node", inputOf(1, askingFor("", false, a)), starts, nil},
+		{"none starts a node that its operation left out of service, where no successor would be created", inputOf(1, askingFor(newHash, false, kept)),
+			said{States: statesOf("a", "pending/NodeBusy")}, nil},
 		{"one for an earlier revision starts nothing", inputOf(1, askingFor(earlier, false, a)), waits, nil},
 		{"the end of a halt by a newer revision starts nothing either", retargeted(failed), waits, nil},
 		{"what changes elsewhere in the group does not matter", retargeted(inputOf(1, askingFor(newHash, false, a))), starts, nil},
