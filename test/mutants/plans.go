@@ -9,7 +9,7 @@ var ofPlans = []mutant{
 	{"plan-opens-waves", "a plan starts a wave without its approval", updater, "approvalMissing",
 		"$p.Waves[$wave].Manual", "$p.Waves[$wave].Manual && $p.Plan == \"\""},
 	{"plan-soaks-between", "a wave soaks after each of its batches", updater, "reachWave",
-		"!$last || $of == $rest || $not", "$of == $rest || $not"},
+		"!$last || $of == $rest || $not", "!$last && $of < 0 || $of == $rest || $not"},
 	{"plan-progress-shared", "a batch counts as complete because one of another plan was", updater, "limitOf",
 		`return "plan=" + $version`, `return "plan="`},
 	{"plan-all-components", "components that the plan leaves out are upgraded", updater, "Plan.describe",
@@ -29,5 +29,5 @@ var ofPlans = []mutant{
 	{"plan-twice", "a node may be in two batches", tasks, "reader.batch",
 		"if $at, $twice := $found; $twice { $*then }", "if $at, $twice := $found; $twice && len($at.job.name) < 0 { $*then }"},
 	{"plan-unchecked", "a plan is run although nodes need other tasks", tasks, "job.check",
-		"!$j.has($p) && $rest", "false"},
+		"!$j.has($p) && $rest", "$j.has($p) && $rest"},
 }
