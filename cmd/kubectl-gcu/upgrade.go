@@ -197,16 +197,21 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 	case was != "":
 		out.say("  not limited to %s any more", display.LimitText(was))
 	}
+	announcePlan(out, before, plan)
+	if live.GetAnnotations()[topsv1.AnnotationUpdateStrategy] == "" && live.GetAnnotations()[topsv1.OpenYurtAnnotationUpdateStrategy] == "" {
+		out.say("it has no annotation %s: existing pods are not replaced", topsv1.AnnotationUpdateStrategy)
+	}
+	return err
+}
+
+// announcePlan prints which plan is followed, and which one was.
+func announcePlan(out terminal, before, plan string) {
 	switch {
 	case plan != "":
 		out.say("  following UpgradePlan %s: the rest waits", plan)
 	case before != "":
 		out.say("  not following UpgradePlan %s any more", before)
 	}
-	if live.GetAnnotations()[topsv1.AnnotationUpdateStrategy] == "" && live.GetAnnotations()[topsv1.OpenYurtAnnotationUpdateStrategy] == "" {
-		out.say("it has no annotation %s: existing pods are not replaced", topsv1.AnnotationUpdateStrategy)
-	}
-	return err
 }
 
 func limitedAs(only string) string {

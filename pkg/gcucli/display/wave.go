@@ -50,22 +50,7 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 	list, reached := []Wave{}, true
 	for _, st := range dro.Status.Waves {
 		w := Wave{Name: st.Name, Total: st.Total, Updated: st.Updated, State: WaveNotReached}
-		wave, batch := partsOf(st.Name, plan)
-		soak := time.Duration(0)
-		var gates []string
-		if policy != nil {
-			if i := slices.IndexFunc(policy.Spec.Waves, func(p topsv1.Wave) bool { return p.Name == wave }); i >= 0 {
-				if policy.Spec.Waves[i].Approval == topsv1.ApprovalManual {
-					gates = append(gates, wave)
-				}
-				if batch == "" || batch == rollout.RestWave { // its last part
-					soak = time.Duration(policy.Spec.Waves[i].SoakSeconds) * time.Second
-				}
-			}
-		}
-		if plan != nil && slices.ContainsFunc(plan.Spec.Batches, func(b topsv1.PlannedBatch) bool { return b.Name == batch && b.Approval == topsv1.ApprovalManual }) {
-			gates = append(gates, st.Name)
-		}
+		gates, soak := gatesOf(st.Name, policy, plan)
 		missing := slices.DeleteFunc(slices.Clone(gates), func(gate string) bool { return slices.Contains(approvals(dro), approval(dro, gate)) })
 		if w.Manual, w.Approved = len(gates) > 0, len(gates) > 0 && len(missing) == 0; len(missing) > 0 {
 			w.awaits = missing[0]
@@ -86,6 +71,36 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 		list = append(list, w)
 	}
 	return list
+}
+
+// gatesOf returns which approvals a part of a rollout needs, and how long it soaks.
+func gatesOf(part string, policy *topsv1.UpgradePolicy, plan *topsv1.UpgradePlan) (gates []string, soak time.Duration) {
+	name, batch := partsOf(part, plan)
+	if wave := waveNamed(policy, name); wave != nil {
+		if wave.Approval == topsv1.ApprovalManual {
+			gates = append(gates, name)
+		}
+		if batch == "" || batch == rollout.RestWave { // its last part
+			soak = time.Duration(wave.SoakSeconds) * time.Second
+		}
+	}
+	if plan != nil && slices.ContainsFunc(plan.Spec.Batches, func(b topsv1.PlannedBatch) bool { return b.Name == batch && b.Approval == topsv1.ApprovalManual }) {
+		gates = append(gates, part)
+	}
+	return gates, soak
+}
+
+// waveNamed returns the wave of a policy with a name, nil if there is none.
+func waveNamed(policy *topsv1.UpgradePolicy, name string) *topsv1.Wave {
+	if policy == nil {
+		return nil
+	}
+	for i := range policy.Spec.Waves {
+		if policy.Spec.Waves[i].Name == name {
+			return &policy.Spec.Waves[i]
+		}
+	}
+	return nil
 }
 
 // partsOf splits the name of a part of a rollout into its wave and its batch, "" for none.
