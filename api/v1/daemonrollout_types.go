@@ -203,8 +203,9 @@ type DaemonRolloutStatus struct {
 	// at, without a failure; absent until there was one.
 	// +optional
 	LastKnownGood *KnownGoodRevision `json:"lastKnownGood,omitempty"`
-	// rollback is the latest rollback by failure.action Rollback of the policy. It
-	// stays until the target is another revision than the one it went back to.
+	// rollback is the latest rollback by failure.action Rollback of the policy. The
+	// revision that failed stays rejected, and no node is started at it, until the
+	// target is another revision than these two, or a person resumes the rollout.
 	// +optional
 	Rollback *RolloutRollback `json:"rollback,omitempty"`
 
@@ -259,15 +260,22 @@ type RolloutRollback struct {
 	From string `json:"from"`
 	// to is the revision of the group that was the last known good one.
 	To string `json:"to"`
-	// gcuResourceRevision names the revision the GcuResource's spec goes back to;
-	// empty for a DaemonSet of no GcuResource.
+	// gcuResourceRevision names the revision of the GcuResource's spec that is deployed
+	// in place of rejectedRevision; empty for a DaemonSet of no GcuResource.
 	// +optional
 	GcuResourceRevision string `json:"gcuResourceRevision,omitempty"`
+	// rejectedRevision names the revision of the GcuResource's spec that failed; empty
+	// for a DaemonSet of no GcuResource.
+	// +optional
+	RejectedRevision string `json:"rejectedRevision,omitempty"`
 	// message says why.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// time of the decision.
 	Time metav1.Time `json:"time"`
+	// restoredTime is when the revision that it went back to was first the target.
+	// +optional
+	RestoredTime *metav1.Time `json:"restoredTime,omitempty"`
 	// completedTime is when every reachable node was first back.
 	// +optional
 	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
@@ -276,6 +284,15 @@ type RolloutRollback struct {
 // RollingBack reports whether a rollback from the present revision is in progress.
 func (s *DaemonRolloutStatus) RollingBack() bool {
 	return s.Rollback != nil && s.Rollback.From == s.Revision && s.Rollback.CompletedTime == nil
+}
+
+// InPlaceOf returns the revision that is deployed in place of a revision of a GcuResource's spec;
+// "" if that one is not rejected.
+func (s *DaemonRolloutStatus) InPlaceOf(revision string) string {
+	if s.Rollback == nil || s.Rollback.RejectedRevision != revision {
+		return ""
+	}
+	return s.Rollback.GcuResourceRevision
 }
 
 // NodeSlot is one entry of the ledger.

@@ -111,6 +111,10 @@ const (
 	// namespace.
 	AnnotationRevision = "topsops.enflame.com/revision"
 
+	// AnnotationRejectedRevision is, on a DaemonSet of a gr, the name of the revision of the gr's
+	// spec that was rejected: the DaemonSet was rendered from an earlier one in its place.
+	AnnotationRejectedRevision = "topsops.enflame.com/rejected-revision"
+
 	// GateRemoved is the scheduling gate of the pods of a DaemonSet that leaves its nodes one by one:
 	// such a pod is a placeholder, in which nothing ever runs.
 	GateRemoved = "topsops.enflame.com/removed"

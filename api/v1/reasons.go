@@ -15,6 +15,9 @@ const (
 	ReasonAwaitingRequests = "AwaitingRequests"
 	// ReasonRollingBack: an earlier revision is being restored.
 	ReasonRollingBack = "RollingBack"
+	// ReasonRevisionRejected: nodes failed at the revision, and an earlier one is deployed in its place
+	// until another comes or a user resumes.
+	ReasonRevisionRejected = "RevisionRejected"
 	// ReasonRolledBack: an earlier revision was restored.
 	ReasonRolledBack = "RolledBack"
 	// ReasonSuperseded: a newer spec or operation takes its place.

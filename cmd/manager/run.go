@@ -145,7 +145,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 		return fmt.Errorf("adding controller gcuresource: %w", err)
 	}
 	gcuresource.RegisterMetrics(metrics.Registry, mgr.GetCache(), mgr.Elected())
-	if err := (&gcuresource.NodeLabeler{}).SetupWithManager(mgr); err != nil {
+	if err := (&gcuresource.NodeLabeler{Namespace: o.namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller nodelabeler: %w", err)
 	}
 	if err := addNodeUpgrade(mgr); err != nil {

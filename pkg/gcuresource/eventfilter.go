@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -83,8 +84,15 @@ func hostChanged(e event.UpdateEvent) bool {
 	return !okBefore || !okAfter || state.HostOf(before) != state.HostOf(after)
 }
 
-// rolloutChanged reports whether a rollout became halted or resumed, or its reason or targets changed
-// while halted, the only part of a rollout that a gr shows; or whether it is at work: what has left
+// rejects reports whether an update of a rollout rejects a revision, or ends that.
+func rejects(e event.UpdateEvent) bool {
+	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)
+	after, is := e.ObjectNew.(*topsv1.DaemonRollout)
+	return !isRollout || !is || !equality.Semantic.DeepEqual(before.Status.Rollback, after.Status.Rollback)
+}
+
+// rolloutChanged reports whether a rollout became halted or resumed, or rejected a revision, or its
+// reason or targets changed while halted, the only part of a rollout that a gr shows; or whether it is at work: what has left
 // is removed while it is not.
 func rolloutChanged(e event.UpdateEvent) bool {
 	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)
@@ -92,7 +100,7 @@ func rolloutChanged(e event.UpdateEvent) bool {
 	if !isRollout || !is {
 		return true
 	}
-	if (before.Status.InFlightNodes > 0) != (after.Status.InFlightNodes > 0) {
+	if (before.Status.InFlightNodes > 0) != (after.Status.InFlightNodes > 0) || rejects(e) {
 		return true
 	}
 	was, now := status.HaltOf(before), status.HaltOf(after)

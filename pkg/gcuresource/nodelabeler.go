@@ -31,6 +31,8 @@ import (
 type NodeLabeler struct {
 	// Client reads from the manager's cache and writes. SetupWithManager sets it if nil.
 	client.Client
+	// Namespace of the revisions of specs: the operator's own.
+	Namespace string
 }
 
 // SetupWithManager registers the controller with the manager. It returns an error if a watch
@@ -46,6 +48,8 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(retryOptions()).
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: labelsChanged})).
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(specChanges)).
+		Watches(&topsv1.DaemonRollout{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: rejects})).
 		Complete(l)
 }
 
@@ -58,6 +62,14 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	var grs topsv1.GcuResourceList
 	if err := l.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing GcuResources: %w", err)
+	}
+	keeper := revisionKeeper{l.Client, l.Client, l.Namespace}
+	for i := range grs.Items {
+		as, _, err := keeper.inForce(ctx, &grs.Items[i])
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		grs.Items[i] = *as
 	}
 	err := patchLabels(ctx, l.Client, node, grs.Items)
 	if apierrors.IsConflict(err) {

@@ -104,11 +104,15 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 	if err != nil || restored {
 		return ctrl.Result{}, err
 	}
-	obs, err := r.stateReader().observe(ctx, gr, last)
+	as, rejected, err := keeper.inForce(ctx, gr)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	obs.Rollback = rollback
+	obs, err := r.stateReader().observe(ctx, as, last)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	obs.Rollback, obs.Rejected = rollback, rejected
 	if obs.Changed, err = keeper.changed(ctx, gr); err != nil {
 		return ctrl.Result{}, err
 	}

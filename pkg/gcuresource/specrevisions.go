@@ -85,6 +85,34 @@ func (r revisionKeeper) changed(ctx context.Context, gr *topsv1.GcuResource) ([]
 	return h.Changed(gr)
 }
 
+// inForce returns a gr as it is to be deployed: with an earlier spec if its own was rejected, and
+// rejected says why. A rejection is part of the ledger of the rollout, so it survives restarts; the
+// spec of the gr stays as it is.
+func (r revisionKeeper) inForce(ctx context.Context, gr *topsv1.GcuResource) (as *topsv1.GcuResource, rejected *state.Failure, err error) {
+	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
+	if err != nil || rollout.Status.Rollback == nil || !metav1.IsControlledBy(rollout, gr) {
+		return revision.Own(gr), nil, err
+	}
+	h, err := r.read(ctx, r.Client, gr)
+	if err != nil {
+		return nil, nil, err
+	}
+	name := rollout.Status.InPlaceOf(h.Current)
+	if name == "" {
+		return revision.Own(gr), nil, nil
+	}
+	good := h.Find(name)
+	if good == nil {
+		return nil, nil, fmt.Errorf("revision %s, to be deployed in place of %s, which is rejected, is not kept any more: "+
+			"apply another spec, or resume the rollout", name, h.Current)
+	}
+	as, unreadable := revision.InPlace(gr, good)
+	if unreadable != nil {
+		return nil, nil, errors.New(unreadable.Message)
+	}
+	return as, revision.Rejected(h.Current, rollout.Status.Rollback), nil
+}
+
 func (r revisionKeeper) read(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (*revision.History, error) {
 	var list appsv1.ControllerRevisionList
 	if err := from.List(ctx, &list, client.InNamespace(r.namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {

@@ -89,6 +89,7 @@ func halfway(turns int, do, then func(*scene) error) func(*scene) error {
 var stories = []story{
 	{"deployment", []func(*scene) error{deployAll}},
 	{"upgrade", []func(*scene) error{deployAll, upgradeAll}},
+	{"rejection", []func(*scene) error{deployAll, upgradeAll, reject}},
 	{"rollback", []func(*scene) error{deployAll, upgradeAll, goBack}},
 	{"deletion", []func(*scene) error{deployAll, deleteHero}},
 	{"deletion during the deployment", []func(*scene) error{halfway(6, deployAll, deleteHero)}},
@@ -121,7 +122,7 @@ func (s *scene) restart() {
 	s.line = connect(s.operator)
 	clock := func() time.Time { return s.now }
 	s.gcu = &Reconciler{Client: s.line, APIReader: s.line, Recorder: silent{}, Namespace: revisionNamespace, Clock: clock}
-	s.labeler = &NodeLabeler{Client: s.line}
+	s.labeler = &NodeLabeler{Client: s.line, Namespace: revisionNamespace}
 }
 
 // silent is a recorder that drops events.

@@ -105,7 +105,7 @@ func (s *stage) start() {
 	})
 	s.must(err)
 	s.must((&Reconciler{Namespace: revisionNamespace}).SetupWithManager(mgr))
-	s.must((&NodeLabeler{}).SetupWithManager(mgr))
+	s.must((&NodeLabeler{Namespace: revisionNamespace}).SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()

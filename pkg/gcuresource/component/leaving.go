@@ -24,7 +24,7 @@ func Leaving(gr *topsv1.GcuResource, revision string, live *appsv1.DaemonSet) (D
 	}
 	ds.SetGroupVersionKind(DaemonSetKind)
 	ds.Annotations = maps.Clone(live.Annotations)
-	for _, key := range append([]string{appsv1.DeprecatedTemplateGeneration}, topsv1.UpgradeAnnotations...) {
+	for _, key := range append([]string{appsv1.DeprecatedTemplateGeneration}, carried...) {
 		delete(ds.Annotations, key)
 	}
 	maps.Copy(ds.Annotations, Carried(gr))
@@ -91,7 +91,7 @@ func keepApart(ds map[string]any, others []string) error {
 
 // Departs reports whether a DaemonSet leaves its nodes, under the upgrade settings of its gr.
 func Departs(gr *topsv1.GcuResource, ds *appsv1.DaemonSet) bool {
-	for _, key := range topsv1.UpgradeAnnotations {
+	for _, key := range carried {
 		if gr.Annotations[key] != ds.Annotations[key] {
 			return false
 		}

@@ -201,10 +201,14 @@ func annotate(gr *topsv1.GcuResource, order int, ds *appsv1.DaemonSet) {
 	ds.Annotations[topsv1.AnnotationOrder] = strconv.Itoa(order)
 }
 
+// carried are the keys of the annotations that a gr, as it is deployed, has in common with its
+// DaemonSets.
+var carried = append(slices.Clone(topsv1.UpgradeAnnotations), topsv1.AnnotationRejectedRevision)
+
 // Carried returns the annotations of a gr that are copied to its DaemonSets.
 func Carried(gr *topsv1.GcuResource) map[string]string {
 	annotations := map[string]string{}
-	for _, key := range topsv1.UpgradeAnnotations {
+	for _, key := range carried {
 		if value, ok := gr.Annotations[key]; ok {
 			annotations[key] = value
 		}

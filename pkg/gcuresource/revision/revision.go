@@ -101,6 +101,17 @@ func Name(gr *topsv1.GcuResource) (string, error) {
 	return nameOf(gr, data), nil
 }
 
+// BackTo returns the name of the revision that a gr, as it is deployed, went back to: in place of a
+// rejected spec, or restored by a person. It is "" if that is not the case.
+func BackTo(gr *topsv1.GcuResource) string {
+	_, inPlace := gr.Annotations[topsv1.AnnotationRejectedRevision]
+	if !inPlace && !RolledBack(gr) {
+		return ""
+	}
+	name, _ := Name(gr)
+	return name
+}
+
 // RolledBack reports whether the current spec of a gr was restored. The annotation was written
 // together with the spec, so the answer survives restarts.
 func RolledBack(gr *topsv1.GcuResource) bool {
@@ -292,4 +303,35 @@ func keyOf(ds *appsv1.DaemonSet) types.NamespacedName {
 func Refused(name string, err error) *state.Failure {
 	return &state.Failure{Reason: ReasonRefusedRevision, Message: fmt.Sprintf(
 		"the spec of revision %s cannot be restored: %v: change the spec step by step, or remove annotation %s", name, err, topsv1.AnnotationRollbackTo)}
+}
+
+// Own returns a gr whose own spec is deployed.
+func Own(gr *topsv1.GcuResource) *topsv1.GcuResource {
+	as := *gr
+	as.Annotations = maps.Clone(gr.Annotations)
+	delete(as.Annotations, topsv1.AnnotationRejectedRevision) // only this operator's counts
+	return &as
+}
+
+// InPlace returns a gr with the spec of an earlier revision in place of its own, which is rejected.
+func InPlace(gr *topsv1.GcuResource, good *appsv1.ControllerRevision) (*topsv1.GcuResource, *state.Failure) {
+	spec, failure := Spec(good)
+	if failure != nil {
+		return nil, failure
+	}
+	rejected, err := Name(gr)
+	if err != nil {
+		return nil, &state.Failure{Reason: ReasonUnreadableRevision, Message: err.Error()}
+	}
+	as := Own(gr)
+	as.Spec = spec
+	metav1.SetMetaDataAnnotation(&as.ObjectMeta, topsv1.AnnotationRejectedRevision, rejected)
+	return as, nil
+}
+
+// Rejected returns the Failure for a spec that was rejected by a rollback.
+func Rejected(name string, rollback *topsv1.RolloutRollback) *state.Failure {
+	return &state.Failure{Reason: topsv1.ReasonRevisionRejected, Message: fmt.Sprintf(
+		"revision %s of the spec is rejected, %s is deployed in its place until the spec changes or the rollout is resumed: %s",
+		name, rollback.GcuResourceRevision, rollback.Message)}
 }

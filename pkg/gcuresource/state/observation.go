@@ -29,8 +29,10 @@ import (
 // Observation is everything that a decision about one gr is based on. Decisions only read it;
 // Reconcile adds what it applied before it reports.
 type Observation struct {
-	// Resource is the gr, with the status last written.
+	// Resource is the gr as it is deployed, with the status last written.
 	Resource *topsv1.GcuResource
+	// Rejected says why an earlier spec is deployed in place of the gr's own; nil if it is not.
+	Rejected *Failure
 	// Rollback says why the earlier spec requested by annotation cannot be restored; nil if it
 	// can, or if none is requested.
 	Rollback *Failure

@@ -32,7 +32,7 @@ func upgradeActions(obs *state.Observation, list []topsv1.ActionCondition, u *up
 	other, reason, message := topsv1.ActionRollback, ReasonSuperseded, "the spec changed before every node was back"
 	if u.action == topsv1.ActionRollback {
 		other, reason = topsv1.ActionUpgrade, ReasonRolledBack
-		message = "rolled back to " + obs.Resource.Annotations[topsv1.AnnotationRolledBackTo]
+		message = "rolled back to " + u.backTo
 	}
 	ended := isOpen(list, other)
 	if ended {

@@ -103,6 +103,10 @@ func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResou
 		messages = append(messages, f.Message)
 		c.Reason = f.Reason
 	}
+	if f := obs.Rejected; f != nil {
+		messages = append(messages, f.Message)
+		c.Reason = f.Reason
+	}
 	if f := obs.Halt; f != nil {
 		messages = append(messages, f.Message)
 		c.Reason = f.Reason

@@ -48,7 +48,7 @@ func stalledBy(obs *state.Observation, decided plan.Plan) *state.Failure {
 		}
 	}
 	_, err := component.SettingsOf(obs.Resource)
-	for _, f := range []*state.Failure{settingsFailure(err), obs.Halt, obs.Rollback} {
+	for _, f := range []*state.Failure{settingsFailure(err), obs.Halt, obs.Rejected, obs.Rollback} {
 		if f != nil {
 			return f
 		}

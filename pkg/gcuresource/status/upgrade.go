@@ -33,8 +33,8 @@ const (
 
 // upgrade is how far the pods of a gr have its newest templates.
 type upgrade struct {
-	// action is upgrade, or rollback if the spec was restored.
-	action string
+	// action is upgrade, or rollback to the revision backTo.
+	action, backTo string
 	// open is true from the change of a template until every reachable node has it.
 	open bool
 	// updated of total pods on Ready nodes are at the newest revision and available.
@@ -72,7 +72,7 @@ func settingsFailure(err error) *state.Failure {
 // although no pod is outdated.
 func upgradeOf(obs *state.Observation, steps []plan.Step) upgrade {
 	u := upgrade{action: topsv1.ActionUpgrade}
-	if revision.RolledBack(obs.Resource) {
+	if u.backTo = revision.BackTo(obs.Resource); u.backTo != "" {
 		u.action = topsv1.ActionRollback
 	}
 	changed, onNodes := u.count(steps)
@@ -92,7 +92,7 @@ func upgradeOf(obs *state.Observation, steps []plan.Step) upgrade {
 	}
 	u.message = fmt.Sprintf("%d of %d pods at the newest revision%s", u.updated, u.total, u.message)
 	if u.action == topsv1.ActionRollback {
-		u.message = "back to " + obs.Resource.Annotations[topsv1.AnnotationRolledBackTo] + ": " + u.message
+		u.message = "back to " + u.backTo + ": " + u.message
 		if u.reason == ReasonUpgrading {
 			u.reason = ReasonRollingBack
 		}

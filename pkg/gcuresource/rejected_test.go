@@ -1,0 +1,177 @@
+package gcuresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
+	"github.com/topsops/gcu-operator/test/world"
+)
+
+// gr returns the gr of a scene.
+func (s *scene) gr() (*topsv1.GcuResource, error) {
+	var gr topsv1.GcuResource
+	return &gr, s.api.Get(context.Background(), client.ObjectKey{Name: hero}, &gr)
+}
+
+// reject acts as the rollout of a gr whose newest spec failed: the one before is deployed in its place.
+func reject(s *scene) error {
+	gr, err := s.gr()
+	if err != nil {
+		return err
+	}
+	var list appsv1.ControllerRevisionList
+	if err := s.api.List(context.Background(), &list, client.InNamespace(revisionNamespace), client.MatchingLabels{topsv1.LabelGcuResource: hero}); err != nil {
+		return err
+	}
+	h, err := revision.NewHistory(gr, list.Items)
+	if err != nil {
+		return err
+	}
+	good, failure := h.Target(topsv1.RollbackToPrevious)
+	if failure != nil {
+		return errors.New(failure.Message)
+	}
+	return s.rollout(&topsv1.RolloutRollback{From: "r2", To: "r1", RejectedRevision: h.Current, GcuResourceRevision: good.Name,
+		Message: "2 of 2 started nodes failed", Time: metav1.NewTime(world.Noon)})
+}
+
+// rollout stores what the rollout of the gr remembers.
+func (s *scene) rollout(rb *topsv1.RolloutRollback) error {
+	gr, err := s.gr()
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	dro := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: revisionNamespace, Name: hero,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(gr, topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))}},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: topsv1.GcuResourceKind, Name: hero}}}
+	if err := s.api.Get(ctx, client.ObjectKeyFromObject(dro), dro); err != nil {
+		if err := s.api.Create(ctx, dro); err != nil {
+			return err
+		}
+	}
+	before := dro.DeepCopy()
+	dro.Status.Rollback = rb
+	return s.api.Status().Patch(ctx, dro, client.MergeFrom(before))
+}
+
+// shows compares what is deployed with what it is to be: the image and the revision of the driver, and the
+// first condition of the gr.
+func (s *scene) shows(t *testing.T, image, inPlaceOf, condition string) *topsv1.GcuResource {
+	t.Helper()
+	if err := s.goOn(nil); err != nil {
+		t.Fatal(err)
+	}
+	var ds appsv1.DaemonSet
+	gr, err := s.gr()
+	if err := errors.Join(err, s.api.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-driver"}, &ds)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ds.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(got, image) || ds.Annotations[topsv1.AnnotationRejectedRevision] != inPlaceOf {
+		t.Errorf("image %s in place of %q, want %s in place of %q", got, ds.Annotations[topsv1.AnnotationRejectedRevision], image, inPlaceOf)
+	}
+	c := gr.Status.Conditions[0]
+	if got := c.Action + " " + c.Reason; got != condition {
+		t.Errorf("the first condition is %q, want %q: %s", got, condition, c.Message)
+	}
+	return gr
+}
+
+// The spec that failed stays in the gr, whoever applies it again; what is deployed is the good one.
+func TestARejectedSpecIsNotDeployed(t *testing.T) {
+	s := inMemory(t)
+	st := story{steps: []func(*scene) error{deployAll, func(s *scene) error {
+		return s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Driver.Version = "v2" })
+	}}}
+	if err := st.play(s); err != nil {
+		t.Fatal(err)
+	}
+	before := s.shows(t, ":v2", "", "deploy success")
+	bad, err := revision.Name(before)
+	if err := errors.Join(err, reject(s)); err != nil {
+		t.Fatal(err)
+	}
+	const rejected = "Stalled RevisionRejected"
+	gr := s.shows(t, before.Spec.Exporter.Version, bad, rejected)
+	if gr.Spec.Driver.Version != "v2" || gr.Generation != before.Generation || gr.Status.ObservedGeneration != gr.Generation {
+		t.Errorf("the spec was changed: driver %s, generation %d", gr.Spec.Driver.Version, gr.Generation)
+	}
+	if c := world.Standard(gr.Status, status.ConditionDegraded); !strings.HasPrefix(c, fmt.Sprintf("True RevisionRejected: revision %s of the spec is rejected, ", bad)) {
+		t.Errorf("Degraded is %q", c)
+	}
+	if c := world.Action(gr.Status, "rollback"); c.Status != "success" {
+		t.Errorf("rollback is %+v", c)
+	}
+	s.restart()
+	s.shows(t, before.Spec.Exporter.Version, bad, rejected)
+
+	if err := s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Driver.Version = "v3" }); err != nil {
+		t.Fatal(err)
+	}
+	s.shows(t, ":v3", "", "deploy success")
+	if err := s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Driver.Version = "v2" }); err != nil {
+		t.Fatal(err)
+	}
+	s.shows(t, before.Spec.Exporter.Version, bad, rejected) // until the rollout forgets it
+	if err := s.rollout(nil); err != nil {
+		t.Fatal(err)
+	}
+	s.shows(t, ":v2", "", "deploy success")
+}
+
+// Labels of nodes follow the spec that is deployed.
+func TestLabelsFollowTheSpecInPlaceOfARejectedOne(t *testing.T) {
+	s := inMemory(t)
+	shares := func(s *scene) error {
+		return s.edit(func(gr *topsv1.GcuResource) {
+			gr.Spec.DevicePlugin, gr.Spec.GcusharePlugin = nil, &topsv1.GcusharePluginSpec{}
+		})
+	}
+	if err := (story{steps: []func(*scene) error{deployAll, shares}}).play(s); err != nil {
+		t.Fatal(err)
+	}
+	label := func() string {
+		var node corev1.Node
+		if err := errors.Join(s.goOn(nil), s.api.Get(context.Background(), client.ObjectKey{Name: "node-1"}, &node)); err != nil {
+			t.Fatal(err)
+		}
+		return node.Labels[topsv1.LabelGcushare]
+	}
+	if label() == "" {
+		t.Fatal("a gr with gcusharePlugin sets no label")
+	}
+	if err := reject(s); err != nil {
+		t.Fatal(err)
+	}
+	if got := label(); got != "" {
+		t.Errorf("the label of a rejected spec is %q", got)
+	}
+}
+
+// A rollout of a gr that is gone says nothing about the next one of its name.
+func TestARejectionEndsWithItsGcuResource(t *testing.T) {
+	s := inMemory(t)
+	if err := (story{steps: []func(*scene) error{deployAll, upgradeAll, reject}}).play(s); err != nil {
+		t.Fatal(err)
+	}
+	gr, err := s.gr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gr.UID = "another"
+	keeper := revisionKeeper{s.api, s.api, revisionNamespace}
+	if as, rejected, err := keeper.inForce(context.Background(), gr); err != nil || rejected != nil || as.Spec.Driver.Version != "v2" {
+		t.Errorf("driver %s, %+v, %v", as.Spec.Driver.Version, rejected, err)
+	}
+}
