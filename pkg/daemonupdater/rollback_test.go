@@ -280,60 +280,100 @@ func newHaltedFleet(t *testing.T, change func(*topsv1.GcuResource)) *haltedClust
 	return c
 }
 
-func (c *haltedCluster) askedFor() string {
+// inPlace acts as the gcuresource controller, which deploys the first spec in place of the second, or again the second.
+func (c *haltedCluster) inPlace(is bool) {
 	c.t.Helper()
-	var gr topsv1.GcuResource
-	c.must(c.api.Get(context.Background(), client.ObjectKey{Name: "fleet"}, &gr))
-	return gr.Annotations[topsv1.AnnotationRollbackTo]
+	ds := c.live()
+	ds.Annotations[topsv1.AnnotationRevision] = "fleet-2"
+	delete(ds.Annotations, topsv1.AnnotationRejectedRevision)
+	if is {
+		ds.Annotations[topsv1.AnnotationRevision], ds.Annotations[topsv1.AnnotationRejectedRevision] = "fleet-1", "fleet-2"
+	}
+	c.update(ds)
 }
 
 func TestAHaltedGcuResourceIsRolledBack(t *testing.T) {
 	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
 	c.mustReconcile()
-	if got := c.askedFor(); got != "fleet-1" {
-		t.Errorf("asked for %q", got)
-	}
 	rb := c.ledger().Rollback
-	if rb == nil || rb.GcuResourceRevision != "fleet-1" || !strings.HasPrefix(rb.Message, "back to fleet-1, ") {
-		t.Errorf("intent %+v", rb)
+	if rb == nil || rb.GcuResourceRevision != "fleet-1" || rb.RejectedRevision != "fleet-2" || !strings.HasPrefix(rb.Message, "back to fleet-1, ") {
+		t.Fatalf("intent %+v", rb)
 	}
-	if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:new" {
-		t.Errorf("the DaemonSet of the gr was changed: %s", image)
+	const waits = "False/RevisionPending"
+	waitsUntouched := func(when string) {
+		t.Helper()
+		c.now = c.now.Add(time.Minute)
+		c.mustReconcile()
+		if w := fixture.Words(*c.ledger()); w["Progressing"] != waits || w["Accepted"] != "True/SettingsAccepted" || len(c.slots()) != 0 {
+			t.Errorf("%s: %v, slots %v, want that it waits", when, w, c.slots())
+		}
+		if diff := cmp.Diff(rb.Time, c.ledger().Rollback.Time); diff != "" {
+			t.Errorf("%s: the rejection is another one (-before +after):\n%s", when, diff)
+		}
 	}
-	c.now = fixture.Epoch.Add(time.Minute)
+	waitsUntouched("until the good spec is deployed")
+	c.inPlace(true)
+	c.observes(fixture.OldHash, 3)
 	c.mustReconcile()
-	if len(c.patched) != 1 {
-		t.Errorf("patched %v, want the gr once", c.patched)
+	if w := fixture.Words(*c.ledger()); w["Progressing"] != "True/RollingBack" || c.ledger().Rollback.RestoredTime == nil {
+		t.Errorf("%v, %+v", w, c.ledger().Rollback)
+	}
+	for _, name := range []string{"a", "b"} {
+		c.pod(name, fixture.OldHash, true)
+	}
+	c.mustReconcile()
+	if c.ledger().Rollback.CompletedTime == nil {
+		t.Errorf("%+v", c.ledger().Rollback)
+	}
+	c.inPlace(false) // a manager with an old cache
+	c.observes(fixture.NewHash, 4)
+	waitsUntouched("while the rejected spec is deployed again")
+	if len(c.patched) != 0 {
+		t.Errorf("patched %v, want nothing", c.patched)
+	}
+	var dro topsv1.DaemonRollout
+	c.must(c.api.Get(context.Background(), observed.GroupOf(c.driver).RolloutKey("gcu-system"), &dro))
+	metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationResume, "now")
+	c.update(&dro)
+	c.mustReconcile()
+	if c.ledger().Rollback != nil || c.ledger().Revision == rb.To {
+		t.Errorf("resumed at %s, %+v", c.ledger().Revision, c.ledger().Rollback)
 	}
 }
 
-func TestAGcuResourceIsNotRolledBackWhen(t *testing.T) {
-	tests := map[string]struct {
-		change func(*topsv1.GcuResource)
-		after  time.Duration
-		want   string
-	}{
-		"a person asked for another revision": {func(gr *topsv1.GcuResource) { gr.Annotations[topsv1.AnnotationRollbackTo] = "fleet-7" }, 0, "fleet-7"},
-		"its newest spec is not applied yet":  {func(gr *topsv1.GcuResource) { gr.Generation = 3 }, rollbackRetry, ""},
-		"a pause is not carried over yet":     {func(gr *topsv1.GcuResource) { gr.Annotations[topsv1.AnnotationPaused] = "true" }, rollbackRetry, ""},
-		"it is another of the same name":      {func(gr *topsv1.GcuResource) { gr.UID = "uid-other" }, 0, ""},
+func TestAGcuResourceIsNotRolledBackToASpecThatIsNotKept(t *testing.T) {
+	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
+	c.must(c.api.Delete(context.Background(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1"}}))
+	c.mustReconcile()
+	if m := fixture.MessageOf(*c.ledger(), topsv1.RolloutHalted); c.ledger().Rollback != nil || !strings.HasSuffix(m, "fleet-1, the last known good revision, is not kept any more") {
+		t.Errorf("%+v, says %q", c.ledger().Rollback, m)
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			c := newHaltedFleet(t, tt.change)
-			c.mustReconcile()
-			c.now = fixture.Epoch.Add(time.Minute)
-			if after := c.mustReconcile(); after != tt.after || c.askedFor() != tt.want {
-				t.Errorf("asked for %q, decides again after %s", c.askedFor(), after)
-			}
-		})
+}
+
+// The template of a DaemonSet of no gr is its spec: a tool that sets the rejected one again is not fought, and no
+// node gets it.
+func TestARejectedTemplateThatComesAgainReachesNoNode(t *testing.T) {
+	c := newHaltedCluster(t, unchanged)
+	c.mustReconcile()
+	c.observes(fixture.OldHash, 3)
+	c.mustReconcile()
+	for _, name := range []string{"a", "b"} {
+		c.pod(name, fixture.OldHash, true)
 	}
-	t.Run("the spec is not kept any more", func(t *testing.T) {
-		c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
-		c.must(c.api.Delete(context.Background(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1"}}))
-		c.mustReconcile()
-		if m := fixture.MessageOf(*c.ledger(), topsv1.RolloutHalted); c.askedFor() != "" || !strings.HasSuffix(m, "fleet-1, the last known good revision, is not kept any more") {
-			t.Errorf("asked for %q, says %q", c.askedFor(), m)
-		}
-	})
+	c.mustReconcile()
+	deleted := len(c.deletions)
+	c.observes(fixture.NewHash, 4)
+	c.now = fixture.Epoch.Add(time.Hour)
+	c.mustReconcile()
+	if w := fixture.Words(*c.ledger()); w["Accepted"] != "False/RevisionRejected" || len(c.slots()) != 0 || len(c.deletions) != deleted || len(c.patched) != 1 {
+		t.Errorf("%v, slots %v, deletions %v, patched %v", w, c.slots(), c.deletions, c.patched)
+	}
+	if told := strings.Join(c.eventTexts(), "\n"); !strings.Contains(told, "Warning RevisionRejected this template is rejected, roll out another one or resume: back to old") {
+		t.Errorf("events:\n%s", told)
+	}
+	c.observes("newest", 5)
+	c.mustReconcile()
+	if w := fixture.Words(*c.ledger()); w["Accepted"] != "True/SettingsAccepted" || c.ledger().Rollback != nil || len(c.slots()) == 0 {
+		t.Errorf("another template: %v, %+v, slots %v", w, c.ledger().Rollback, c.slots())
+	}
 }

@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -198,7 +199,8 @@ func (w *simWorld) restore(b *simBackup) {
 // none.
 func (w *simWorld) loseSlots(g *simGroup, were []topsv1.NodeSlot) {
 	if g.spec != nil {
-		g.spec.revision = simapi.Get[*appsv1.DaemonSet](w.api, g.sets[0]).Annotations[topsv1.AnnotationRevision]
+		first := simapi.Get[*appsv1.DaemonSet](w.api, g.sets[0]).Annotations
+		g.spec.revision = cmp.Or(first[topsv1.AnnotationRejectedRevision], first[topsv1.AnnotationRevision])
 	}
 	has := func(node string) bool {
 		r := w.rolloutOf(g.id)

@@ -88,48 +88,66 @@ func (w *simWorld) restoreBefore(g *simGroup) {
 	}
 }
 
-// render acts as the gcuresource controller: it applies a revision of the spec to the DaemonSets.
+// render acts as an administrator who sets the spec of a gr to a revision, and as the gcuresource
+// controller, which deploys it.
 func (w *simWorld) render(g *simGroup, revision string) {
 	g.spec.revision = revision
-	for i, key := range g.sets {
-		w.setImage(g, i, g.spec.images[revision][i])
-		simapi.Edit(w.api, key, func(ds *appsv1.DaemonSet) { ds.Annotations[topsv1.AnnotationRevision] = revision })
-	}
+	w.deploy(g, revision, "")
 	simapi.Edit(w.api, simapi.Key{Kind: simGrs, Name: g.id.Name}, func(gr *topsv1.GcuResource) {
 		gr.Generation++
 		gr.Status.ObservedGeneration = gr.Generation
-		delete(gr.Annotations, topsv1.AnnotationRollbackTo)
 	})
 }
 
-// restoreSpecs acts as the gcuresource controller asked for an earlier spec.
-func (w *simWorld) restoreSpecs() {
-	for _, g := range w.groups {
-		gr := simapi.Get[*topsv1.GcuResource](w.api, simapi.Key{Kind: simGrs, Name: g.id.Name})
-		if gr == nil || gr.Annotations[topsv1.AnnotationRollbackTo] == "" || !w.calm && !w.chance(2) {
-			continue
-		}
-		to := gr.Annotations[topsv1.AnnotationRollbackTo]
-		w.say("gr %s is restored to %s", gr.Name, to)
-		w.undone++
-		if g.spec.images[to] == nil {
-			w.violate("rollback: gr %s has no revision %s", gr.Name, to)
-			return
-		}
-		w.render(g, to)
+// deploy applies a revision of the spec to the DaemonSets of a gr, in place of a rejected one.
+func (w *simWorld) deploy(g *simGroup, revision, rejected string) {
+	for i, key := range g.sets {
+		w.setImage(g, i, g.spec.images[revision][i])
+		simapi.Edit(w.api, key, func(ds *appsv1.DaemonSet) {
+			ds.Annotations[topsv1.AnnotationRevision] = revision
+			delete(ds.Annotations, topsv1.AnnotationRejectedRevision)
+			if rejected != "" {
+				ds.Annotations[topsv1.AnnotationRejectedRevision] = rejected
+			}
+		})
 	}
 }
 
-// checkAsked checks that a manager asks for an earlier spec only if it is stored and good.
-func (w *simWorld) checkAsked(before, after *topsv1.GcuResource) {
-	to, ok := after.Annotations[topsv1.AnnotationRollbackTo]
-	r := w.rolloutOf(observed.Group{Kind: observed.KindGcuResource, Name: after.Name})
-	switch {
-	case !ok || before.Annotations[topsv1.AnnotationRollbackTo] == to:
-	case r == nil || r.Status.Rollback == nil || r.Status.LastKnownGood == nil || r.Status.LastKnownGood.GcuResourceRevision != to:
-		w.violate("rollback: gr %s is to go to %s, which is not stored as good", after.Name, to)
-	case after.Annotations[topsv1.AnnotationPaused] == "true":
-		w.violate("rollback: gr %s is changed while paused", after.Name)
+// deploySpecs acts as the gcuresource controller after a rollout has rejected a spec, or forgotten
+// that, and now and then with a cache that does not show it.
+func (w *simWorld) deploySpecs() {
+	for _, g := range w.groups {
+		if g.spec == nil || simapi.Get[*topsv1.GcuResource](w.api, simapi.Key{Kind: simGrs, Name: g.id.Name}) == nil {
+			continue
+		}
+		is := simapi.Get[*appsv1.DaemonSet](w.api, g.sets[0]).Annotations[topsv1.AnnotationRevision]
+		wanted, rejected := g.spec.revision, ""
+		if r := w.rolloutOf(g.id); r != nil && r.Status.InPlaceOf(g.spec.revision) != "" {
+			wanted, rejected = r.Status.InPlaceOf(g.spec.revision), g.spec.revision
+		}
+		switch {
+		case g.spec.images[wanted] == nil:
+			w.violate("rollback: gr %s has no revision %s", g.id.Name, wanted)
+			return
+		case is != wanted && (w.calm || w.chance(2)):
+			w.say("gr %s is deployed from %s, its spec is %s", g.id.Name, wanted, g.spec.revision)
+			w.undone++
+			w.deploy(g, wanted, rejected)
+		case is == wanted && rejected != "" && !w.calm && w.chance(40):
+			w.say("gr %s is deployed from %s by a manager with an old cache", g.id.Name, rejected)
+			w.deploy(g, rejected, "")
+		}
+	}
+}
+
+// checkRejected checks that a rollout never makes a revision its target again that it rejected.
+func (w *simWorld) checkRejected(before, after *topsv1.DaemonRollout) {
+	was, is := before.Status.Rollback, after.Status.Rollback
+	if was == nil || is == nil || was.RestoredTime == nil || !was.Time.Equal(&is.Time) {
+		return
+	}
+	if after.Status.Revision == is.From && before.Status.Revision != is.From {
+		w.violate("rollback: %s goes to %s, which it rejected", after.Name, is.From)
 	}
 }
 

@@ -301,8 +301,18 @@ func (w *simWorld) calmPolicy() topsv1.UpgradePolicySpec {
 	return spec
 }
 
-// calmAdministrator eventually approves every wave, and resumes halted rollouts.
+// calmAdministrator resumes rollouts of templates that were rejected and set again, and eventually approves
+// every wave and resumes halted rollouts.
 func (w *simWorld) calmAdministrator() {
+	for _, g := range w.groups {
+		r := w.rolloutOf(g.id)
+		if r == nil {
+			continue
+		}
+		if c := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutAccepted); c != nil && c.Reason == topsv1.ReasonRevisionRejected {
+			w.annotateRollout(r, topsv1.AnnotationResume, fmt.Sprint("again-", w.api.Counter))
+		}
+	}
 	if w.policies == nil || w.policies.IntN(10) > 0 {
 		return
 	}

@@ -124,11 +124,7 @@ func (c *simClient) Patch(_ context.Context, object client.Object, patch client.
 		case simUpgrades:
 			return c.m.w.orderByUs(object, patch.Type(), data)
 		case simGrs:
-			before := simapi.Get[*topsv1.GcuResource](c.m.w.api, key)
-			if err := c.m.w.api.Patch(object, patch.Type(), data, simapi.Main, ""); err != nil {
-				return err
-			}
-			c.m.w.checkAsked(before, simapi.Get[*topsv1.GcuResource](c.m.w.api, key))
+			c.m.w.violate("rollback: gr %s is changed: its spec and its annotations are a person's", key.Name)
 			return nil
 		}
 		return c.m.w.undoByUs(pass, object, patch.Type(), data)

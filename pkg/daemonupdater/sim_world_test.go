@@ -245,7 +245,7 @@ func (w *simWorld) step() {
 	w.settleAccounts() // a pod may become available by time alone
 	w.doPlanned()
 	w.kubernetes()
-	w.restoreSpecs()
+	w.deploySpecs()
 	w.runMachines()
 	if w.calm {
 		w.calmAdministrator()

@@ -30,8 +30,8 @@ type steps struct {
 }
 
 // carryOut stores the ledger, then acts, then reports. Meanwhile it rechecks the DaemonSets that
-// are about to lose pods. It returns when the next pass is due for a status that was not urgent,
-// a rollback or unfinished reports; 0 for none.
+// are about to lose pods. It returns when the next pass is due for a status that was not urgent
+// or for unfinished reports; 0 for none.
 func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err error) {
 	if err := s.fleets.confirmGone(ctx, p); err != nil {
 		return 0, err
@@ -56,9 +56,9 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 		failed = s.pods.delete(ctx, p, due, unchanged)
 	}
 	fenced := errors.Join(s.pods.fence(ctx, p), s.operations.apply(ctx, p))
-	soon, undone := s.rollbacks.carryOut(ctx, p, rollback)
+	undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
-	return soonest(soonest(wait, soon), again), errors.Join(failed, fenced, undone, reported)
+	return soonest(wait, again), errors.Join(failed, fenced, undone, reported)
 }
 
 // report writes the conditions of pods, the tasks of NodeUpgrades and the result of the plan, and

@@ -167,6 +167,9 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	}
 	in.Revision = revisionOf(hashes)
 	in.Resume = s.Rollout.Annotations[topsv1.AnnotationResume]
+	if rejected := s.rejected(in.Revision); in.Blocked == nil {
+		in.Blocked = rejected
+	}
 	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
 	if s.purpose(&in) != topsv1.PurposeRollback { // that goes wherever the revision went that failed
 		s.Plan.apply(&in, s.Group, s.Members, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])

@@ -3,7 +3,6 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -39,6 +38,7 @@ func AsksRollback(s *observed.State, in rollout.Input, d rollout.Decision) bool 
 // has changed.
 func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bool) Rollback {
 	good := s.Rollout.Status.LastKnownGood
+	_, agreed := specRevisionOf(s)
 	switch {
 	case !AsksRollback(s, in, d):
 		return Rollback{}
@@ -52,6 +52,8 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is older than failure.rollbackNotBefore of the policy", nameOf(good))}
 	case len(d.Ledger.Failures) < evidence(s, d):
 		return Rollback{hindered: fmt.Sprintf("not rolled back: that takes %d failed nodes (failure.minFailedNodes of the policy)", evidence(s, d))}
+	case !agreed:
+		return Rollback{hindered: "not rolled back before all its DaemonSets come from one spec"}
 	case !kept:
 		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is not kept any more", nameOf(good))}
 	}
@@ -125,19 +127,23 @@ func RevisionWith(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, 
 
 // specRevisionOf returns the revision of the gr's spec that all DaemonSets of the group were
 // rendered from, "" for a DaemonSet without gr. agreed is false while they come from different
-// revisions, or one is not annotated.
+// revisions, or one is not annotated. Those that leave say nothing: they may do so since an earlier
+// spec.
 func specRevisionOf(s *observed.State) (revision string, agreed bool) {
 	if s.Group.Kind != observed.KindGcuResource {
 		return "", true
 	}
-	for i, m := range s.Members {
+	for _, m := range s.Members {
+		if daemonset.IsLeaving(m.DaemonSet) {
+			continue
+		}
 		from := m.DaemonSet.Annotations[topsv1.AnnotationRevision]
-		if from == "" || (i > 0 && from != revision) {
+		if from == "" || (revision != "" && from != revision) {
 			return "", false
 		}
 		revision = from
 	}
-	return revision, true
+	return revision, revision != ""
 }
 
 // Explain adds to the message of a halt whether it is rolled back.
@@ -157,16 +163,20 @@ func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.Stat
 	before := &s.Rollout.Status
 	good := isGood(in, d)
 	status.LastKnownGood = knownGood(before.LastKnownGood, s, in, good)
-	status.Rollback = followed(before, s, in)
-	if rb.To != nil && (status.Rollback == nil || status.Rollback.From != in.Revision || status.Rollback.To != rb.To.Revision) {
+	status.Rollback = followed(before, s, in, d)
+	if rb.To != nil && status.Rollback == nil {
+		spec, _ := specRevisionOf(s)
 		status.Rollback = &topsv1.RolloutRollback{
-			From: in.Revision, To: rb.To.Revision, GcuResourceRevision: rb.To.GcuResourceRevision,
+			From: in.Revision, To: rb.To.Revision, GcuResourceRevision: rb.To.GcuResourceRevision, RejectedRevision: spec,
 			Message: "back to " + nameOf(rb.To) + ", the last known good revision: " + message.Short(whyOf(d), maxMessage),
 			Time:    wholeSecond(in.Now),
 		}
 	}
 	if status.Rollback == nil || !arriving(status.Rollback, s, in) {
 		return
+	}
+	if status.Rollback.RestoredTime == nil {
+		status.Rollback.RestoredTime = &metav1.Time{Time: wholeSecond(in.Now).Time}
 	}
 	if good && status.Rollback.CompletedTime == nil {
 		status.Rollback.CompletedTime = &metav1.Time{Time: wholeSecond(in.Now).Time}
@@ -213,36 +223,27 @@ func knownGood(before *topsv1.KnownGoodRevision, s *observed.State, in rollout.I
 	return now
 }
 
-// followed returns the stored rollback while it stays in the status: until a revision other than
-// its own two becomes the target. If the bad revision becomes the target again, that is a new
-// rollout, which may be rolled back again.
-func followed(before *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input) *topsv1.RolloutRollback {
+// followed returns the stored rollback while it stays in the status: until a person resumes, or another
+// revision comes. That of a gr is known by its DaemonSets, which are annotated when they are rendered
+// from an earlier spec in place of the rejected one; a DaemonSet of no gr has no spec but its template.
+func followed(before *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) *topsv1.RolloutRollback {
 	r := before.Rollback
 	switch {
-	case r == nil:
+	case r == nil || d.Ledger.Resumed != before.Resumed:
 		return nil
-	case in.Blocked != nil:
+	case in.Blocked != nil || s.HasRejected() || s.ReplacesRejected():
 		return r.DeepCopy()
-	case in.Revision == r.From && before.Revision != r.From:
-		return nil
-	case in.Revision == r.From || arriving(r, s, in) || changingBack(r, s):
+	case s.Group.Kind != observed.KindGcuResource && (in.Revision == r.From || in.Revision == r.To):
 		return r.DeepCopy()
 	}
 	return nil
 }
 
 // arriving reports whether the target of the group is that of a rollback: the same templates, or
-// the current rendering of the restored spec.
+// the current rendering of the spec that is deployed.
 func arriving(r *topsv1.RolloutRollback, s *observed.State, in rollout.Input) bool {
 	spec, agreed := specRevisionOf(s)
 	return in.Revision == r.To || (agreed && spec != "" && spec == r.GcuResourceRevision)
-}
-
-// changingBack reports whether some DaemonSets of a gr already come from the restored spec.
-func changingBack(r *topsv1.RolloutRollback, s *observed.State) bool {
-	return r.GcuResourceRevision != "" && slices.ContainsFunc(s.Members, func(m observed.Member) bool {
-		return m.DaemonSet.Annotations[topsv1.AnnotationRevision] == r.GcuResourceRevision
-	})
 }
 
 // TemplatePatch returns a strategic merge patch that replaces the pod template by that of a
@@ -269,14 +270,4 @@ func TemplatePatch(live *appsv1.DaemonSet, revision *appsv1.ControllerRevision) 
 		return nil, fmt.Errorf("encoding the template of ControllerRevision %s/%s: %w", revision.Namespace, revision.Name, err)
 	}
 	return patch, nil
-}
-
-// CarriedOver reports whether a DaemonSet has the upgrade annotations of its gr.
-func CarriedOver(gr *topsv1.GcuResource, ds *appsv1.DaemonSet) bool {
-	for _, key := range topsv1.UpgradeAnnotations {
-		if gr.Annotations[key] != ds.Annotations[key] {
-			return false
-		}
-	}
-	return true
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -68,8 +69,13 @@ func TestRollbackOf(t *testing.T) {
 			o.specs("fleet-1", "fleet-1")
 			o.Rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
 		}, hindered: "not rolled back: this is the last known good revision"},
-		{name: "when only some DaemonSets come from the good spec", change: func(o *world, _ *rollout.Input) {
+		{name: "not while only some DaemonSets come from the good spec", change: func(o *world, _ *rollout.Input) {
 			o.specs("fleet-1", "fleet-2")
+			o.Rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
+		}, hindered: "not rolled back before all its DaemonSets come from one spec"},
+		{name: "when a DaemonSet leaves since an earlier spec", change: func(o *world, _ *rollout.Input) {
+			o.specs("fleet-1", "fleet-2")
+			o.Members[0].DaemonSet.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
 			o.Rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
 		}, to: "r1"},
 		{name: "not for two nodes when three must have failed", change: func(o *world, _ *rollout.Input) { o.Policy.Spec.Failure.MinFailedNodes = 3 },
@@ -229,7 +235,7 @@ func TestARollbackFromBeginningToEnd(t *testing.T) {
 	back := inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash))
 	back.Revision, back.Members[0].Target = "r1", fixture.OldHash
 	got := o.remembered(back, true)
-	if w := fixture.Words(*got); w["Progressing"] != "True/RollingBack" || got.Rollback.CompletedTime != nil || got.LastKnownGood.Revision != "r1" {
+	if w := fixture.Words(*got); w["Progressing"] != "True/RollingBack" || got.Rollback.RestoredTime == nil || got.Rollback.CompletedTime != nil || got.LastKnownGood.Revision != "r1" {
 		t.Errorf("on the way back: %v, %+v", w, got.Rollback)
 	}
 	back.Nodes[0] = fixture.Planned("a", fixture.OldHash)
@@ -245,44 +251,69 @@ func TestARollbackFromBeginningToEnd(t *testing.T) {
 	}
 
 	again := inputWith(fixture.Planned("a", fixture.OldHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash))
+	if got := o.remembered(change(again, blockedInput(topsv1.ReasonRevisionRejected)), true); got.Rollback == nil || got.LastKnownGood.Revision != "r1" {
+		t.Errorf("the bad version again is forgotten: %+v", got.Rollback)
+	}
+	again.Resume = "now"
 	if got := o.remembered(again, true); got.Rollback != nil || got.LastKnownGood.Revision != "r1" {
-		t.Errorf("the bad version again is a new rollout: %+v", got.Rollback)
+		t.Errorf("the bad version is a new rollout once it is resumed: %+v", got.Rollback)
 	}
 	o.failed("a", "b")
-	bad.Now = fixture.Epoch.Add(time.Hour)
+	o.Rollout.Status.Resumed = "now"
+	bad.Now, bad.Resume = fixture.Epoch.Add(time.Hour), "now"
 	if got := o.remembered(bad, true); got.Rollback == nil || !got.Rollback.Time.Time.Equal(bad.Now) {
 		t.Errorf("it is rolled back again: %+v", got.Rollback)
 	}
 }
 
-func TestARollbackIsRememberedUntilAnotherRevisionComes(t *testing.T) {
-	stored := &topsv1.RolloutRollback{From: "r2", To: "r1", GcuResourceRevision: "fleet-1", Time: fixture.Ago(time.Minute)}
+func TestARollbackIsRememberedUntilAnotherRevisionComesOrItIsResumed(t *testing.T) {
+	of := &topsv1.RolloutRollback{From: "r2", To: "r1", Time: fixture.Ago(time.Minute)}
+	ofGr := of.DeepCopy()
+	ofGr.RejectedRevision, ofGr.GcuResourceRevision = "fleet-2", "fleet-1"
+	const in = "fleet-1 in place of fleet-2"
 	tests := []struct {
-		name            string
-		before, present string
-		blocked         bool
-		specs           []string
-		kept, arriving  bool
+		name           string
+		present        string
+		blocked        bool
+		resumed        string
+		specs          []string
+		kept, arriving bool
 	}{
-		{"before anything was changed back", "r2", "r2", false, []string{"fleet-2", "fleet-2"}, true, false},
-		{"while a target is not known", "r2", "", true, []string{"fleet-3", "fleet-3"}, true, false},
-		{"while some DaemonSets are changed back", "r2", "mixed", false, []string{"fleet-1", "fleet-2"}, true, false},
-		{"at the good templates", "r2", "r1", false, []string{"fleet-1", "fleet-1"}, true, true},
-		{"at the good spec, rendered anew", "r2", "r9", false, []string{"fleet-1", "fleet-1"}, true, true},
-		{"not when the bad one comes again", "r1", "r2", false, []string{"fleet-2", "fleet-2"}, false, false},
-		{"not when the bad one is half there again", "r1", "r2", false, []string{"fleet-2", "fleet-1"}, false, false},
-		{"not at another revision", "r1", "r3", false, []string{"fleet-3", "fleet-3"}, false, false},
+		{"before anything was changed back", "r2", false, "", []string{"fleet-2", "fleet-2"}, true, false},
+		{"while a target is not known", "", true, "", []string{"fleet-3", "fleet-3"}, true, false},
+		{"while some DaemonSets are changed back", "mixed", false, "", []string{in, "fleet-2"}, true, false},
+		{"at the good templates", "r1", false, "", []string{in, in}, true, true},
+		{"at the good spec, rendered anew", "r9", false, "", []string{in, in}, true, true},
+		{"while the bad one is there again", "r2", false, "", []string{"fleet-2", "fleet-2"}, true, false},
+		{"not when the good one becomes the spec", "r1", false, "", []string{"fleet-1", "fleet-1"}, false, true},
+		{"not at another revision", "r3", false, "", []string{"fleet-3", "fleet-3"}, false, false},
+		{"not when it is resumed", "r1", false, "now", []string{in, in}, false, true},
+		{"when it is resumed while a target is not known", "", true, "", []string{"fleet-3", "fleet-3"}, true, false},
+		{"at the good template of a DaemonSet", "r1", false, "", nil, true, true},
+		{"at the bad template of a DaemonSet", "r2", false, "", nil, true, false},
+		{"not at another template of a DaemonSet", "r3", false, "", nil, false, false},
+		{"not when that of a DaemonSet is resumed", "r2", false, "now", nil, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := haltedGroup()
-			o.specs(tt.specs...)
-			in := rollout.Input{Revision: tt.present}
+			o.Rollout.Status.Rollback = of
+			if tt.specs != nil {
+				o.specs(tt.specs...)
+				o.Rollout.Status.Rollback = ofGr
+				for _, m := range o.Members {
+					if m.DaemonSet.Annotations[topsv1.AnnotationRevision] == in {
+						fixture.Annotate(m.DaemonSet, topsv1.AnnotationRevision, "fleet-1")
+						fixture.Annotate(m.DaemonSet, topsv1.AnnotationRejectedRevision, "fleet-2")
+					}
+				}
+			}
+			in := rollout.Input{Revision: tt.present, Resume: tt.resumed}
 			if tt.blocked {
 				blockedInput("RevisionPending")(&in)
 			}
-			before := &topsv1.DaemonRolloutStatus{Revision: tt.before, Rollback: stored}
-			if got := followed(before, o.State, in); (got != nil) != tt.kept {
+			stored := o.Rollout.Status.Rollback
+			if got := followed(&o.Rollout.Status, o.State, in, rollout.Plan(in)); (got != nil) != tt.kept {
 				t.Errorf("remembered %+v, want %v", got, tt.kept)
 			}
 			if got := arriving(stored, o.State, in); got != tt.arriving {
