@@ -66,7 +66,9 @@ func resumeCommand(c *cli) *cobra.Command {
 		Long: `Removes the annotation ` + topsv1.AnnotationPaused + ` of a gr. If its rollout halted
 because too many nodes failed, the failures are cleared: those nodes are retried, and
 new ones are started. It also clears the failures of a gr that is neither paused nor
-halted. Fix what made the nodes fail first, or the rollout halts again.`,
+halted. Fix what made the nodes fail first, or the rollout halts again.
+
+If its policy rolled it back, the revision that was rejected is rolled out again.`,
 		Example: `  # Resume the only gr
   kubectl gcu resume
 
@@ -93,7 +95,7 @@ func resumeRollout(ctx context.Context, out terminal, cl *cluster, name string) 
 		return err
 	}
 	switch {
-	case dro != nil && (halted(dro) || dro.Status.FailedNodes > 0 && !unpaused):
+	case dro != nil && (halted(dro) || dro.Status.Rollback != nil || dro.Status.FailedNodes > 0 && !unpaused):
 		return clearFailures(ctx, out, cl, name)
 	case !unpaused:
 		out.say("gr %s is neither paused nor halted, and no node failed: there is nothing to resume", name)
@@ -106,8 +108,12 @@ func resumeRollout(ctx context.Context, out terminal, cl *cluster, name string) 
 // clearFailures lets failed nodes be retried.
 func clearFailures(ctx context.Context, out terminal, cl *cluster, name string) error {
 	var cleared int32
+	rejected := ""
 	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
-		if cleared = dro.Status.FailedNodes; cleared == 0 && !halted(dro) {
+		if rb := dro.Status.Rollback; rb != nil {
+			rejected = rb.RejectedRevision
+		}
+		if cleared = dro.Status.FailedNodes; cleared == 0 && !halted(dro) && dro.Status.Rollback == nil {
 			return false, nil
 		}
 		metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationResume, time.Now().UTC().Format(time.RFC3339Nano))
@@ -115,6 +121,9 @@ func clearFailures(ctx context.Context, out terminal, cl *cluster, name string) 
 	})
 	if err != nil {
 		return err
+	}
+	if rejected != "" {
+		out.say("revision %s is not rejected any more: it is rolled out again", rejected)
 	}
 	out.say("the rollout of gr %s resumes; failures cleared on %s", name, message.Count(int(cleared), "node"))
 	return nil

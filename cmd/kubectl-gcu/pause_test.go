@@ -63,3 +63,15 @@ func TestResumeOfAPausedGrKeepsFailuresThatDoNotHaltIt(t *testing.T) {
 		t.Error("the failure is not cleared")
 	}
 }
+
+func TestResumeRollsARejectedRevisionOutAgain(t *testing.T) {
+	s := newSite(t)
+	s.gr("rejecting")
+	dro := s.rollout("rejecting", topsv1.DaemonRolloutStatus{Rollback: &topsv1.RolloutRollback{From: "r2", To: "r1",
+		RejectedRevision: "rejecting-2", GcuResourceRevision: "rejecting-1", Time: metav1.Now()}})
+	s.says(s.gcu("resume", "rejecting"), exitOK, "revision rejecting-2 is not rejected any more: it is rolled out again")
+	s.read(dro)
+	if dro.Annotations[topsv1.AnnotationResume] == "" {
+		t.Error("the rollout is not resumed")
+	}
+}

@@ -124,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		return resultOf(ctx, max(again, r.fences.NextRetry(g, p.in.Now)), err)
 	}
 	again, err := steps.carryOut(ctx, p)
-	r.Metrics.Show(g, p.in, p.decision)
+	r.Metrics.Show(g, p.in, p.decision, p.Rollout.Status.Rollback != nil)
 	if p.rolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}

@@ -35,7 +35,7 @@ func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
 	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, "true")
 }
 
-// resume removes a pause, and clears the failures of a halted rollout.
+// resume removes a pause, clears the failures of a halted rollout, and ends the rejection of a revision.
 func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	if err := request.RejectBody(c.body); err != nil {
 		return nil, err
@@ -50,7 +50,8 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 		return nil, fmt.Errorf("reading DaemonRollout %s: %w", c.name, err)
 	}
 	// The pause is removed last: if it is gone, everything is done.
-	if rollout.BelongsTo(topsv1.GcuResourceKind, c.name) && meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) {
+	stopped := meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) || rollout.Status.Rollback != nil
+	if rollout.BelongsTo(topsv1.GcuResourceKind, c.name) && stopped {
 		if err := r.annotate(ctx, c, rollout, topsv1.AnnotationResume, r.clock.Now().UTC().Format(time.RFC3339)); err != nil {
 			return nil, err
 		}

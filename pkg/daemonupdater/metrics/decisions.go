@@ -25,6 +25,8 @@ type decision struct {
 	conditions         map[string]bool
 	// haltedFor is the reason of most failures; empty when not halted.
 	haltedFor rollout.Reason
+	// rejected is true while a revision that was rolled back is remembered.
+	rejected bool
 	// oldestStart is when the node in flight longest was started, lastStart when the last one was;
 	// zero if none.
 	oldestStart, lastStart time.Time
@@ -68,8 +70,8 @@ func mostCommon(failures []rollout.Failure) rollout.Reason {
 
 // decisions collects the gauges of all groups.
 type decisions struct {
-	nodes, maxUnavailable, unavailable, waiting, halted, eta     *prometheus.Desc
-	oldestStart, lastStart, info, condition, wave, updatedInWave *prometheus.Desc
+	nodes, maxUnavailable, unavailable, waiting, halted, rejected, eta *prometheus.Desc
+	oldestStart, lastStart, info, condition, wave, updatedInWave       *prometheus.Desc
 
 	mu   sync.Mutex
 	last map[observed.Group]decision
@@ -85,6 +87,7 @@ func newDecisions() *decisions {
 		unavailable:    desc("unavailable", "Nodes of a rollout group that count against max-unavailable now."),
 		waiting:        desc("waiting_nodes", "Nodes of a rollout group that are pending or held, by what they wait for.", "reason"),
 		halted:         desc("halted", "1 when too many nodes failed, for the reason most of them have, and no new node is started; absent when not.", "reason"),
+		rejected:       desc("revision_rejected", "1 after a rollback by failure.action of a policy, until another revision comes or the rollout is resumed; else 0."),
 		eta:            desc("eta_seconds", "Time the started and pending nodes of a rollout group take at the usual pace; absent when not known."),
 		oldestStart:    desc("oldest_start_timestamp_seconds", "When the node that is in flight longest was started; absent when none is in flight."),
 		lastStart:      desc("last_start_timestamp_seconds", "When a node was last started; absent when none was."),
@@ -110,7 +113,7 @@ func (c *decisions) forget(g observed.Group) {
 
 // Describe implements prometheus.Collector.
 func (c *decisions) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.nodes, c.maxUnavailable, c.unavailable, c.waiting, c.halted, c.eta,
+	for _, d := range []*prometheus.Desc{c.nodes, c.maxUnavailable, c.unavailable, c.waiting, c.halted, c.rejected, c.eta,
 		c.oldestStart, c.lastStart, c.info, c.condition, c.wave, c.updatedInWave} {
 		descs <- d
 	}
@@ -138,12 +141,9 @@ func (c *decisions) collect(name string, d decision, gauge func(desc *prometheus
 		gauge(c.waiting, float64(w.Nodes), name, string(w.Reason))
 	}
 	for condition, is := range d.conditions {
-		value := 0.0
-		if is {
-			value = 1
-		}
-		gauge(c.condition, value, name, condition)
+		gauge(c.condition, oneIf(is), name, condition)
 	}
+	gauge(c.rejected, oneIf(d.rejected), name)
 	for _, w := range d.waves {
 		gauge(c.wave, float64(w.Total), name, w.Name)
 		gauge(c.updatedInWave, float64(w.Updated), name, w.Name)
@@ -159,4 +159,11 @@ func (c *decisions) collect(name string, d decision, gauge func(desc *prometheus
 			gauge(desc, float64(at.UnixMilli())/1000, name)
 		}
 	}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -53,9 +53,11 @@ func (m *Metrics) PodDeleted(g observed.Group, reason string) {
 	m.podsDeleted.WithLabelValues(g.String(), reason).Inc()
 }
 
-// Show shows the decision of a pass over a group.
-func (m *Metrics) Show(g observed.Group, in rollout.Input, d rollout.Decision) {
-	m.decisions.set(g, decisionOf(in, &d))
+// Show shows the decision of a pass over a group, and whether a revision is rejected.
+func (m *Metrics) Show(g observed.Group, in rollout.Input, d rollout.Decision, rejected bool) {
+	shown := decisionOf(in, &d)
+	shown.rejected = rejected
+	m.decisions.set(g, shown)
 	m.rollbacks.WithLabelValues(g.String()) // increase() needs the zero before the first
 }
 

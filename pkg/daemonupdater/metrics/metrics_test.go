@@ -55,7 +55,7 @@ func TestMetricsOfARollout(t *testing.T) {
 	g := observed.Group{Kind: observed.KindDaemonSet, Namespace: "default", Name: "driver"}
 	d := halfWay(start)
 	in := rollout.Input{Settings: daemonset.Settings{Strategy: daemonset.OTA, Paused: true}}
-	m.Show(g, in, d)
+	m.Show(g, in, d, true)
 	m.RolledBack(g)
 	m.Count(g, rollout.Ledger{Revision: "r1", Failures: d.Ledger.Failures[:1]}, d)
 	m.Count(g, d.Ledger, rollout.Decision{Ledger: d.Ledger}) // the same decision again counts nothing
@@ -121,7 +121,7 @@ gcu_rollout_wave_updated_nodes{rollout="default/driver",wave="canary"} 1
 		t.Errorf("%d duration histograms, want 1", n)
 	}
 	d.Halted, d.Ledger.Slots = "", nil
-	m.Show(g, in, d)
+	m.Show(g, in, d, false)
 	for _, name := range []string{"gcu_rollout_halted", "gcu_rollout_oldest_start_timestamp_seconds"} {
 		if n, err := testutil.GatherAndCount(registry, name); n != 0 || err != nil {
 			t.Errorf("%d series of %s are left after the halt (%v)", n, name, err)

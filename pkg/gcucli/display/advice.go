@@ -58,6 +58,7 @@ var advice = map[string]string{
 	string(rollout.ReasonRecentlyReturned): nothing,
 	string(rollout.ReasonOutsideWindow):    "nothing: wait for the window to open",
 	string(rollout.ReasonHalted):           "roll out another revision, kubectl gcu rollback GR, or repair the nodes and kubectl gcu resume GR",
+	topsv1.ReasonRevisionRejected:          "roll out another revision; kubectl gcu resume GR rolls the rejected one out again",
 	string(rollout.ReasonPaused):           "kubectl gcu resume GR",
 	string(rollout.ReasonBlocked):          "correct the setting that the message names",
 	string(rollout.ReasonLeftOut):          "kubectl gcu upgrade GR --nodes … continues with others, kubectl gcu upgrade GR --all with the rest",

@@ -72,11 +72,13 @@ type WaitingFor struct {
 
 // RolledBack is the latest rollback by a policy.
 type RolledBack struct {
-	From    string       `json:"from"`
-	To      string       `json:"to"`
-	Message string       `json:"message,omitempty"`
-	Time    metav1.Time  `json:"time"`
-	Done    *metav1.Time `json:"done,omitempty"`
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Rejected is the revision of the spec that is not deployed.
+	Rejected string       `json:"rejected,omitempty"`
+	Message  string       `json:"message,omitempty"`
+	Time     metav1.Time  `json:"time"`
+	Done     *metav1.Time `json:"done,omitempty"`
 }
 
 // rolloutOf describes a DaemonRollout of a gr; nil if there is none.
@@ -103,7 +105,7 @@ func rolloutOf(gr string, dro *topsv1.DaemonRollout) *Rollout {
 		r.Waiting = append(r.Waiting, WaitingFor{Reason: w.Reason, Nodes: w.Nodes, Message: w.Message, Do: adviceFor(w.Reason, gr, "", "")})
 	}
 	if rb := s.Rollback; rb != nil {
-		r.Rollback = &RolledBack{From: rb.From, To: rb.To, Message: rb.Message, Time: rb.Time, Done: rb.CompletedTime}
+		r.Rollback = &RolledBack{From: rb.From, To: rb.To, Rejected: rb.RejectedRevision, Message: rb.Message, Time: rb.Time, Done: rb.CompletedTime}
 	}
 	if s.LastKnownGood != nil {
 		r.KnownGood = cmp.Or(s.LastKnownGood.GcuResourceRevision, s.LastKnownGood.Revision)
@@ -205,7 +207,7 @@ func (r *Rollout) tone() Tone {
 	return Busy
 }
 
-// text describes the rollback in one line.
+// text describes the rollback.
 func (rb *RolledBack) text(s Style) string {
 	what := "rolled back by policy " + s.age(rb.Time) + " ago"
 	if rb.Done == nil {
@@ -214,7 +216,11 @@ func (rb *RolledBack) text(s Style) string {
 	if s.Wide {
 		what += ", from revision " + rb.From + " to " + rb.To
 	}
-	return "  " + what + ": " + plaintext.Line(rb.Message) + "\n"
+	text := "  " + what + ": " + plaintext.Line(rb.Message) + "\n"
+	if rb.Rejected != "" {
+		text += "  " + plaintext.Line(rb.Rejected) + " is rejected until the spec changes or the rollout is resumed\n"
+	}
+	return text
 }
 
 // waves describes the waves that have nodes in one line, "" if all nodes are in one wave.

@@ -1,6 +1,7 @@
 package display
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,5 +42,9 @@ func TestRollbacksOfThePolicy(t *testing.T) {
 		if got := rb.text(Style{Now: now, Wide: tt.wide}); got != tt.want+rb.Message+"\n" {
 			t.Errorf("%s: %q", tt.name, got)
 		}
+	}
+	rb.Rejected = "gpu-2"
+	if got := rb.text(Style{Now: now}); !strings.HasSuffix(got, "(a)\n  gpu-2 is rejected until the spec changes or the rollout is resumed\n") {
+		t.Errorf("of a gr: %q", got)
 	}
 }
