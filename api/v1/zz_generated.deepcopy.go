@@ -1519,6 +1519,10 @@ func (in *RevisionTarget) DeepCopy() *RevisionTarget {
 func (in *RolloutRollback) DeepCopyInto(out *RolloutRollback) {
 	*out = *in
 	in.Time.DeepCopyInto(&out.Time)
+	if in.RestoredTime != nil {
+		in, out := &in.RestoredTime, &out.RestoredTime
+		*out = (*in).DeepCopy()
+	}
 	if in.CompletedTime != nil {
 		in, out := &in.CompletedTime, &out.CompletedTime
 		*out = (*in).DeepCopy()

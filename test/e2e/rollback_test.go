@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,11 +16,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
 
 // goesBack creates a policy with failure.action Rollback, and returns annotations that
@@ -146,8 +152,57 @@ func (s *stage) podsOf(ctx context.Context, t *testing.T, daemonSet string) map[
 	return uids
 }
 
-// A bad driver in a gr halts; the operator restores the previous spec, and the old
-// driver on the nodes where the new one failed. Then a user rolls back by hand.
+// tool applies a spec to a gr every second, as a GitOps tool does that heals drift, until the test ends or
+// it is given another one, or nil. applied returns how often it has applied the present one.
+func (s *stage) tool(ctx context.Context, t *testing.T, gr *topsv1.GcuResource) (gives func(*topsv1.GcuResource), applied func() int64) {
+	t.Helper()
+	var present atomic.Pointer[topsv1.GcuResource]
+	var times atomic.Int64
+	gives = func(gr *topsv1.GcuResource) {
+		present.Store(gr)
+		times.Store(0)
+	}
+	gives(gr)
+	ctx, stop := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		every := time.NewTicker(time.Second)
+		defer every.Stop()
+		for {
+			if from := present.Load(); from != nil {
+				if err := s.applies(ctx, from); ctx.Err() == nil && err != nil {
+					t.Errorf("the tool cannot apply the spec: %v", err)
+				}
+				times.Add(1)
+			}
+			select {
+			case <-every.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		ended.Wait()
+	})
+	return gives, times.Load
+}
+
+// applies applies the spec of a gr.
+func (s *stage) applies(ctx context.Context, gr *topsv1.GcuResource) error {
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&gr.Spec)
+	if err != nil {
+		return err
+	}
+	wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": gr.Name}, "spec": spec}}
+	wanted.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
+	return s.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner("tool"), client.ForceOwnership)
+}
+
+// A bad driver in a gr halts; the operator deploys the previous spec in its place, and the old driver on the
+// nodes where the new one failed. A tool that applies the bad spec every second changes nothing. Then
+// another version comes, and a user rolls back by hand.
 func TestABadVersionOfAGcuResourceIsRolledBackAutomatically(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
@@ -169,26 +224,38 @@ func TestABadVersionOfAGcuResourceIsRolledBackAutomatically(t *testing.T) {
 	})
 	good := rollout().LastKnownGood
 	drivers, others := s.podsOf(ctx, t, driver), s.podsOf(ctx, t, gfd)
-	version := func(version string) {
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"driver":{"version":%q}}}`, version))
-		if err := s.Client.Patch(ctx, gr.DeepCopy(), patch); err != nil {
-			t.Fatal(err)
-		}
+	at := func(version string) *topsv1.GcuResource {
+		wanted := gr.DeepCopy()
+		wanted.Spec.Driver.Version = version
+		return wanted
 	}
-	version(bad)
+	gives, applied := s.tool(ctx, t, at(bad))
 	s.shows(ctx, t, name, "rolling back", func(gr *topsv1.GcuResource) bool {
 		return gr.Status.Phase == topsv1.PhaseRollbacking && strings.HasPrefix(action(gr, topsv1.ActionRollback), topsv1.PhaseRollbacking+"/")
 	})
-	got := s.shows(ctx, t, name, "back", func(gr *topsv1.GcuResource) bool {
+	isBack := func(gr *topsv1.GcuResource) bool {
 		return gr.Status.Phase == topsv1.PhaseRunning && action(gr, topsv1.ActionRollback) == "success/success" &&
-			meta.IsStatusConditionTrue(rollout().Conditions, topsv1.RolloutComplete)
-	})
-	if _, asked := got.Annotations[topsv1.AnnotationRollbackTo]; asked || got.Spec.Driver.Version != "v1" || action(got, topsv1.ActionUpgrade) != "failed/RolledBack" {
-		t.Errorf("version %s, annotations %v, upgrade %s", got.Spec.Driver.Version, got.Annotations, action(got, topsv1.ActionUpgrade))
+			meta.IsStatusConditionTrue(rollout().Conditions, topsv1.RolloutComplete) && gr.Status.ObservedGeneration == gr.Generation
+	}
+	got := s.shows(ctx, t, name, "back", isBack)
+	if got.Spec.Driver.Version != bad || action(got, topsv1.ActionUpgrade) != "failed/RolledBack" || action(got, status.ConditionStalled) != "True/RevisionRejected" {
+		t.Errorf("version %s, conditions %+v, want the version of the tool, stalled", got.Spec.Driver.Version, got.Status.Conditions)
 	}
 	rb := rollout().Rollback
 	if rb == nil || rb.GcuResourceRevision != good.GcuResourceRevision || rb.CompletedTime == nil || rollout().Revision != good.Revision {
 		t.Errorf("rollback %+v, want it to %+v, where the group is", rb, good)
+	}
+	driversBack, before := s.podsOf(ctx, t, driver), applied()
+	s.eventually(ctx, t, func() error {
+		if n := applied() - before; n < 5 {
+			return fmt.Errorf("the tool applied the bad spec %d times since", n)
+		}
+		return nil
+	})
+	if now := s.shows(ctx, t, name, "still back", isBack); now.Generation != got.Generation || survivors(driversBack, s.podsOf(ctx, t, driver)) != len(driversBack) ||
+		!rollout().Rollback.Time.Equal(&rb.Time) {
+		t.Errorf("generation %d, then %d; %d of %d drivers kept; rollback %+v", got.Generation, now.Generation,
+			survivors(driversBack, s.podsOf(ctx, t, driver)), len(driversBack), rollout().Rollback)
 	}
 	if left := survivors(drivers, s.podsOf(ctx, t, driver)); left != stageNodes-2 {
 		t.Errorf("%d driver pods were kept, want all except the 2 that failed", left)
@@ -197,10 +264,11 @@ func TestABadVersionOfAGcuResourceIsRolledBackAutomatically(t *testing.T) {
 		t.Errorf("%d gfd pods were kept, want all except the 2 on nodes whose driver was replaced", left)
 	}
 
-	version("v2")
+	gives(at("v2"))
 	s.shows(ctx, t, name, "upgraded", func(gr *topsv1.GcuResource) bool {
 		return gr.Status.Phase == topsv1.PhaseRunning && action(gr, topsv1.ActionUpgrade) == "success/success"
 	})
+	gives(nil)
 	if _, err := s.Kubectl(ctx, "annotate", "gr", name, topsv1.AnnotationRollbackTo+"=previous"); err != nil {
 		t.Fatal(err)
 	}

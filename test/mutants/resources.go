@@ -9,6 +9,17 @@ var ofResources = []mutant{
 		"settingsFailure($err), $obs.Halt, $rest", "settingsFailure($err), $rest"},
 	{"summary-stays", "a finished gr keeps the condition for kstatus", "pkg/gcuresource/status", "summarize",
 		"return withoutSummary($status.Conditions)", "return $status.Conditions"},
+	// A rejected spec.
+	{"newer-spec-overruled", "a rejection holds for another spec too", "api/v1", "DaemonRolloutStatus.InPlaceOf",
+		"$s.Rollback.RejectedRevision != $revision", "false"},
+	{"rejection-of-another-gr", "a gr that was created again is not deployed from its own spec", deploys, "revisionKeeper.inForce",
+		"!metav1.IsControlledBy($rollout, $gr)", "false"},
+	{"labels-of-a-rejected-spec", "labels of nodes follow a rejected spec", deploys, "NodeLabeler.Reconcile",
+		"$grs.Items[$i] = *$as", "_ = $as"},
+	{"rejection-looks-done", "a rejected spec looks deployed to Flux and Helm", "pkg/gcuresource/status", "stalledBy",
+		"$obs.Halt, $obs.Rejected, $rest", "$obs.Halt, $rest"},
+	{"rejection-unseen", "nothing wakes the gr up when its spec is rejected", deploys, "rolloutChanged",
+		"rejects($e)", "false"},
 	// The objects of a spec.
 	{"manifest-shared", "what one spec sets stays set in later ones", deploys, "manifestOf",
 		"append($list, $o.DeepCopyObject().(object))", "append($list, $o)"},

@@ -95,6 +95,9 @@ gcu_rollout_nodes{rollout="default/driver",state="updated"} 2
 # HELP gcu_rollout_oldest_start_timestamp_seconds When the node that is in flight longest was started; absent when none is in flight.
 # TYPE gcu_rollout_oldest_start_timestamp_seconds gauge
 gcu_rollout_oldest_start_timestamp_seconds{rollout="default/driver"} 1.7672256e+09
+# HELP gcu_rollout_revision_rejected 1 after a rollback by failure.action of a policy, until another revision comes or the rollout is resumed; else 0.
+# TYPE gcu_rollout_revision_rejected gauge
+gcu_rollout_revision_rejected{rollout="default/driver"} 1
 # HELP gcu_rollout_rollbacks_total Rollbacks to the last known good revision by failure.action of a policy.
 # TYPE gcu_rollout_rollbacks_total counter
 gcu_rollout_rollbacks_total{rollout="default/driver"} 1
