@@ -371,6 +371,8 @@ func TestARejectedTemplateThatComesAgainReachesNoNode(t *testing.T) {
 	if told := strings.Join(c.eventTexts(), "\n"); !strings.Contains(told, "Warning RevisionRejected this template is rejected, roll out another one or resume: back to old") {
 		t.Errorf("events:\n%s", told)
 	}
+	newest := fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash, "newest")[2]
+	c.must(c.api.Create(context.Background(), newest))
 	c.observes("newest", 5)
 	c.mustReconcile()
 	if w := fixture.Words(*c.ledger()); w["Accepted"] != "True/SettingsAccepted" || c.ledger().Rollback != nil || len(c.slots()) == 0 {

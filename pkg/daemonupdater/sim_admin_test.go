@@ -140,6 +140,9 @@ func (w *simWorld) administrate(g *simGroup) {
 // controller; "" removes it.
 func (w *simWorld) annotate(g *simGroup, annotation, value string) {
 	w.say("admin: %s %s=%q", g.id, annotation, value)
+	if w.calm && annotation == topsv1.AnnotationUpdateStrategy && value == "" {
+		w.acceptRollback(g) // without a strategy no rollout remembers what was rejected
+	}
 	if annotation == topsv1.AnnotationUpdateStrategy {
 		if g.ota = w.now; value != "OTA" {
 			g.ota = time.Time{}

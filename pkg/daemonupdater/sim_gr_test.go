@@ -99,6 +99,14 @@ func (w *simWorld) render(g *simGroup, revision string) {
 	})
 }
 
+// acceptRollback acts as an administrator who makes what is deployed in place of a rejected spec the spec.
+func (w *simWorld) acceptRollback(g *simGroup) {
+	is := simapi.Get[*appsv1.DaemonSet](w.api, g.sets[0]).Annotations
+	if is[topsv1.AnnotationRejectedRevision] != "" {
+		w.render(g, is[topsv1.AnnotationRevision])
+	}
+}
+
 // deploy applies a revision of the spec to the DaemonSets of a gr, in place of a rejected one.
 func (w *simWorld) deploy(g *simGroup, revision, rejected string) {
 	for i, key := range g.sets {

@@ -82,7 +82,7 @@ func (w *simWorld) badAtLast(g *simGroup, set int, kind string, meanwhile ...fun
 	}
 	w.until("rollback: the good version is back", 6*time.Hour, func() bool {
 		r := w.rolloutOf(g.id).Status.Rollback
-		return w.good() && r != nil && r.CompletedTime != nil && slices.Equal(w.imagesOf(g), was)
+		return w.good() && (r == nil || r.CompletedTime != nil) && slices.Equal(w.imagesOf(g), was)
 	})
 	if w.undone == undone && !w.failed() {
 		w.violate("rollback: the good version of %s is back, and no manager brought it back", g.id)

@@ -89,11 +89,11 @@ func halfway(turns int, do, then func(*scene) error) func(*scene) error {
 var stories = []story{
 	{"deployment", []func(*scene) error{deployAll}},
 	{"upgrade", []func(*scene) error{deployAll, upgradeAll}},
-	{"rejection", []func(*scene) error{deployAll, upgradeAll, reject}},
 	{"rollback", []func(*scene) error{deployAll, upgradeAll, goBack}},
 	{"deletion", []func(*scene) error{deployAll, deleteHero}},
 	{"deletion during the deployment", []func(*scene) error{halfway(6, deployAll, deleteHero)}},
 	{"deletion during an upgrade", []func(*scene) error{deployAll, halfway(1, upgradeAll, deleteHero)}},
+	{"rejection", []func(*scene) error{deployAll, upgradeAll, reject}},
 }
 
 // scene is a cluster with one operator process.
