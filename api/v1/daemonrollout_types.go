@@ -289,7 +289,7 @@ func (s *DaemonRolloutStatus) RollingBack() bool {
 // InPlaceOf returns the revision that is deployed in place of a revision of a GcuResource's spec;
 // "" if that one is not rejected.
 func (s *DaemonRolloutStatus) InPlaceOf(revision string) string {
-	if s.Rollback == nil || s.Rollback.RejectedRevision != revision {
+	if s.Rollback == nil || revision == "" || s.Rollback.RejectedRevision != revision {
 		return ""
 	}
 	return s.Rollback.GcuResourceRevision

@@ -30,20 +30,33 @@ func reject(s *scene) error {
 	if err != nil {
 		return err
 	}
-	var list appsv1.ControllerRevisionList
-	if err := s.api.List(context.Background(), &list, client.InNamespace(revisionNamespace), client.MatchingLabels{topsv1.LabelGcuResource: hero}); err != nil {
-		return err
-	}
-	h, err := revision.NewHistory(gr, list.Items)
+	good, err := s.previous(gr)
 	if err != nil {
 		return err
 	}
+	current, err := revision.Name(gr)
+	if err != nil {
+		return err
+	}
+	return s.rollout(&topsv1.RolloutRollback{From: "r2", To: "r1", RejectedRevision: current, GcuResourceRevision: good,
+		Message: "2 of 2 started nodes failed", Time: metav1.NewTime(world.Noon)})
+}
+
+// previous returns the revision that a person gets who asks for the previous one.
+func (s *scene) previous(gr *topsv1.GcuResource) (string, error) {
+	var list appsv1.ControllerRevisionList
+	if err := s.api.List(context.Background(), &list, client.InNamespace(revisionNamespace), client.MatchingLabels{topsv1.LabelGcuResource: hero}); err != nil {
+		return "", err
+	}
+	h, err := revision.NewHistory(gr, list.Items)
+	if err != nil {
+		return "", err
+	}
 	good, failure := h.Target(topsv1.RollbackToPrevious)
 	if failure != nil {
-		return errors.New(failure.Message)
+		return "", errors.New(failure.Message)
 	}
-	return s.rollout(&topsv1.RolloutRollback{From: "r2", To: "r1", RejectedRevision: h.Current, GcuResourceRevision: good.Name,
-		Message: "2 of 2 started nodes failed", Time: metav1.NewTime(world.Noon)})
+	return good.Name, nil
 }
 
 // rollout stores what the rollout of the gr remembers.
@@ -119,7 +132,10 @@ func TestARejectedSpecIsNotDeployed(t *testing.T) {
 	if err := s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Driver.Version = "v3" }); err != nil {
 		t.Fatal(err)
 	}
-	s.shows(t, ":v3", "", "deploy success")
+	gr = s.shows(t, ":v3", "", "deploy success")
+	if previous, err := s.previous(gr); err != nil || previous == bad {
+		t.Errorf("the previous spec is %s, %v, want the one that was deployed and not the rejected one", previous, err)
+	}
 	if err := s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Driver.Version = "v2" }); err != nil {
 		t.Fatal(err)
 	}

@@ -61,12 +61,32 @@ func (r revisionKeeper) keepSpec(ctx context.Context, gr *topsv1.GcuResource, li
 	if err != nil || h.HasCurrent() {
 		return h, err
 	}
+	if h, err = r.deployedBefore(ctx, gr, h); err != nil {
+		return nil, err
+	}
 	if known := h.Find(h.Current); known != nil {
 		err = r.renumber(ctx, known, h.Next())
 	} else {
 		err = r.create(ctx, gr, h)
 	}
 	if err != nil {
+		return nil, err
+	}
+	return r.read(ctx, r.APIReader, gr)
+}
+
+// deployedBefore makes the revision that is deployed in place of a rejected one the newest before another
+// spec is kept: it is the previous one, to which a person goes back.
+func (r revisionKeeper) deployedBefore(ctx context.Context, gr *topsv1.GcuResource, h *revision.History) (*revision.History, error) {
+	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
+	if err != nil || rollout.Status.Rollback == nil || !metav1.IsControlledBy(rollout, gr) {
+		return h, err
+	}
+	good := h.Find(rollout.Status.InPlaceOf(h.Newest()))
+	if good == nil || good.Name == h.Current {
+		return h, nil
+	}
+	if err := r.renumber(ctx, good, h.Next()); err != nil {
 		return nil, err
 	}
 	return r.read(ctx, r.APIReader, gr)

@@ -123,9 +123,17 @@ func RolledBack(gr *topsv1.GcuResource) bool {
 	return err == nil && to == current
 }
 
+// Newest returns the name of the newest revision, "" if there is none.
+func (h *History) Newest() string {
+	if len(h.revisions) == 0 {
+		return ""
+	}
+	return h.revisions[0].Name
+}
+
 // HasCurrent reports whether the newest revision is that of the current spec.
 func (h *History) HasCurrent() bool {
-	return len(h.revisions) > 0 && h.revisions[0].Name == h.Current
+	return h.Newest() == h.Current
 }
 
 // Changed returns the components of a gr whose pod templates differ from those of its previous
