@@ -19,21 +19,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Reasons to block that resolve themselves: the DaemonSet controller has not observed a template
-// yet, or only some DaemonSets of a gr have its annotations so far.
-const (
-	reasonRevisionPending  = "RevisionPending"
-	reasonSettingsDisagree = "SettingsDisagree"
-)
-
-// reasonNameTaken blocks a group whose DaemonRollout would have the key of another group's.
-const reasonNameTaken = "RolloutNameTaken"
-
-// Transient reports whether a reason to block resolves itself.
-func Transient(b *rollout.Blocked) bool {
-	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree
-}
-
 // State is what one pass read of a group, except its nodes.
 type State struct {
 	Group Group
@@ -167,8 +152,8 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	}
 	in.Revision = revisionOf(hashes)
 	in.Resume = s.Rollout.Annotations[topsv1.AnnotationResume]
-	if rejected := s.rejected(in.Revision); in.Blocked == nil {
-		in.Blocked = rejected
+	if in.Blocked == nil {
+		in.Blocked = rejected(s.Rollout, s.Group.Kind, in.Revision, s.Members)
 	}
 	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
 	if s.purpose(&in) != topsv1.PurposeRollback { // that goes wherever the revision went that failed

@@ -231,7 +231,7 @@ func followed(before *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.
 	switch {
 	case r == nil || d.Ledger.Resumed != before.Resumed:
 		return nil
-	case in.Blocked != nil || s.HasRejected() || s.ReplacesRejected():
+	case in.Blocked != nil || observed.HasRejected(r, s.Members) || observed.ReplacesRejected(r, s.Members):
 		return r.DeepCopy()
 	case s.Group.Kind != observed.KindGcuResource && (in.Revision == r.From || in.Revision == r.To):
 		return r.DeepCopy()
