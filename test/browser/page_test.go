@@ -1,0 +1,167 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/topsops/gcu-operator/test/apiserver"
+)
+
+// cellOf is the cell of a node in the grid.
+func cellOf(node string) string {
+	return fmt.Sprintf(`document.querySelector('a.cell[href$="name=%s"]')`, node)
+}
+
+// TestThePageIsLive: changes in the API server appear without loading the page again, a button acts after asking, and a lost
+// connection is said.
+func TestThePageIsLive(t *testing.T) {
+	server := apiserver.Shared(t)
+	f := newFleet(t, server.Client(t, apiserver.Admin), "live", 12)
+	d := startDashboard(t, server.As(apiserver.Admin))
+	p := open(t, d.url)
+	if n := eval[int](p, "document.querySelectorAll('a.cell').length"); n != f.nodes {
+		t.Errorf("the grid has %d nodes, want %d:\n%s", n, f.nodes, p.text())
+	}
+	if n := eval[int](p, "document.querySelectorAll('h4').length"); n != zones {
+		t.Errorf("the grid has %d zones, want %d", n, zones)
+	}
+	eval[bool](p, "window.loadedOnce = true")
+
+	f.fail(11)
+	p.awaits(cellOf(f.node(11)) + ".classList.contains('failed')")
+	if !eval[bool](p, cellOf(f.node(0))+".classList.contains('updated') && "+cellOf(f.node(5))+".classList.contains('pending')") {
+		t.Errorf("the grid does not show which nodes are updated:\n%s", p.text())
+	}
+	if !eval[bool](p, "window.loadedOnce === true") {
+		t.Error("the page was loaded again")
+	}
+
+	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, f.node(11))))
+	p.awaits("document.getElementById('detail').innerText.includes('CrashLooping')")
+	if focused := eval[string](p, "document.activeElement.id"); focused != "detail" {
+		t.Errorf("the focus is on %q, want detail", focused)
+	}
+	picture(p, "dashboard.png")
+	p.do(chromedp.KeyEvent("\x1b"))
+	p.awaits("document.getElementById('detail').hidden")
+
+	const approve = `[data-verb="approve"][data-target="main"]`
+	p.do(chromedp.Click(approve), chromedp.WaitVisible("#ask"))
+	p.do(chromedp.Click(`#ask button[value="no"]`), chromedp.WaitNotVisible("#ask"))
+	if f.approved() {
+		t.Fatal("cancel approves")
+	}
+	p.do(chromedp.Click(approve), chromedp.WaitVisible("#ask"), chromedp.Click("#ask .go"))
+	p.awaits("document.getElementById('said').innerText.includes('wave main of gr live is approved')")
+	if !f.approved() {
+		t.Error("the wave is not approved")
+	}
+	p.awaits(fmt.Sprintf("document.querySelector('%s') === null", approve))
+
+	d.stop()
+	p.awaits("document.getElementById('link').className === 'lost'")
+	if n := eval[int](p, "document.querySelectorAll('a.cell').length"); n != f.nodes {
+		t.Errorf("without its server the page shows %d nodes, want the last ones", n)
+	}
+}
+
+// TestAViewerSeesNoButtons: with the right to read only, the page has no button that acts; the others can be used on a phone and
+// in Chinese.
+func TestAViewerSeesNoButtons(t *testing.T) {
+	server := apiserver.Shared(t)
+	f := newFleet(t, server.Client(t, apiserver.Admin), "viewed", 6)
+	viewer, err := server.AddUser(envtest.User{Name: "viewer", Groups: []string{"viewers"}}, nil)
+	check(t, err)
+	mayRead(t, server, "viewer")
+	p := open(t, startDashboard(t, viewer.Config()).url)
+	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, f.node(0))))
+	p.awaits("!document.getElementById('detail').hidden")
+	if n := eval[int](p, "document.querySelectorAll('[data-verb]').length"); n != 0 {
+		t.Errorf("a viewer sees %d buttons:\n%s", n, p.text())
+	}
+	refused := eval[int](p, `fetch('do', {method: 'POST', body: new URLSearchParams({verb: 'approve', gr: 'viewed', target: 'main'})}).then(r => r.status)`)
+	if refused < 400 || f.approved() {
+		t.Errorf("an action without its button answers %d, approved: %t", refused, f.approved())
+	}
+
+	p.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), inScheme("dark"))
+	if wider := eval[bool](p, "document.documentElement.scrollWidth > innerWidth"); wider {
+		t.Error("on a phone the page is wider than the screen")
+	}
+	const background = "getComputedStyle(document.body).backgroundColor"
+	dark := eval[string](p, background)
+	p.do(inScheme("light"))
+	if light := eval[string](p, background); dark == light {
+		t.Errorf("dark and light have the same background, %s", dark)
+	}
+	p.do(chromedp.Click("[data-close]")) // on a phone it covers the page
+	p.do(chromedp.Click(`header a[href="?lang=zh"]`), chromedp.WaitReady(`html[lang="zh"]`))
+	if title := eval[string](p, "document.title"); strings.ContainsAny(title, "abcdefghij") {
+		t.Errorf("the Chinese page is called %q", title)
+	}
+}
+
+// inScheme sets the preferred colours of the person.
+func inScheme(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		return err
+	})
+}
+
+// TestAPageOfFiveThousandNodes measures a large fleet. Its figures are compared with their targets in the log; they do not make
+// the test fail.
+func TestAPageOfFiveThousandNodes(t *testing.T) {
+	if os.Getenv("LONG") == "" {
+		t.Skip("5000 nodes take minutes: LONG=1 creates them")
+	}
+	server := apiserver.Start(t)
+	f := newFleet(t, server.Client(t, apiserver.Admin), "large", 5000)
+	d := startDashboard(t, server.As(apiserver.Admin))
+	p := open(t, d.url)
+	p.awaits(fmt.Sprintf("document.querySelectorAll('a.cell').length === %d", f.nodes))
+	paint := eval[float64](p, "performance.getEntriesByName('first-contentful-paint')[0].startTime")
+	t.Logf("first paint: %.0f ms (target 1000)", paint)
+	var slowest time.Duration
+	for i := range 10 {
+		node := f.node(f.nodes - 1 - i)
+		begin := time.Now()
+		f.fail(f.nodes - 1 - i)
+		p.awaits(cellOf(node) + ".classList.contains('failed')")
+		slowest = max(slowest, time.Since(begin))
+	}
+	t.Logf("a change on the page: at most %d ms after its write began, of 10 (target 1000)", slowest.Milliseconds())
+	t.Logf("kubectl-gcu: %s at its peak (target 150 MB)", peakMemory(t, d.process.Pid))
+	picture(p, "dashboard-5000.png")
+}
+
+// peakMemory returns the largest resident memory of a process so far.
+func peakMemory(t *testing.T, pid int) string {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	check(t, err)
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	line, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(line)
+}
+
+// picture writes a picture of the page to the folder SCREENSHOTS, if it is set.
+func picture(p *page, name string) {
+	p.t.Helper()
+	folder := os.Getenv("SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	check(p.t, os.WriteFile(filepath.Join(folder, name), value(p, chromedp.CaptureScreenshot()), 0o644))
+}
