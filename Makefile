@@ -120,6 +120,10 @@ helm:
 test-install: control-plane images helm ## Install, upgrade, roll back and uninstall the chart with Helm 3 and 4 on a test cluster (root, Linux)
 	go test -C test/chart -count=1 -timeout=30m -tags=install -run=TestInstall -v .
 
+.PHONY: screenshots
+screenshots: control-plane ## Take the pictures of the docs again, in Chromium
+	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" SCREENSHOTS=$(CURDIR)/docs go test -C test/browser -count=1 -run=TestThePageIsLive .
+
 .PHONY: long
 long: control-plane images race-programs $(GOTESTSUM) $(GREMLINS) ## Run everything that takes hours, and print one table (STEPS=mutants,race runs some)
 	$(call suite,long)
@@ -181,6 +185,7 @@ verify: generate tidy lint layers ## Generate, tidy, lint, and fail when that ch
 tidy: ## Tidy go.mod and format
 	go mod tidy
 	cd test/chart && go mod tidy
+	cd test/browser && go mod tidy
 	gofmt -w api charts cmd images pkg test
 
 .PHONY: clean

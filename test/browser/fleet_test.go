@@ -85,6 +85,7 @@ func newFleet(t *testing.T, c client.Client, name string, nodes int) *fleet {
 	f.rollout = &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: name}},
 		Status: topsv1.DaemonRolloutStatus{Strategy: "AdvancedRollingUpdate", Revision: revision, Total: int32(nodes), Updated: int32(f.updated()), //nolint:gosec // few nodes
+			HeldNodes: int32(nodes - f.updated()), Waiting: []topsv1.WaitingNote{{Reason: "AwaitingApproval", Nodes: int32(nodes - f.updated()), Message: "wave main waits for an approval"}}, //nolint:gosec // few nodes
 			Waves: []topsv1.WaveStatus{{Name: "canary", Total: int32(f.updated()), Updated: int32(f.updated()), CompletedTime: ptr.To(metav1.Now())}, //nolint:gosec // few nodes
 				{Name: "main", Total: int32(nodes - f.updated())}, {Name: "rest"}}, //nolint:gosec // few nodes
 			MaxUnavailable: int32(nodes/10 + 1), //nolint:gosec // few nodes
@@ -121,6 +122,8 @@ func (f *fleet) fail(i int) {
 		f.t.Fatal(err)
 	}
 	f.rollout.Status.FailedNodes++
+	f.rollout.Status.HeldNodes--
+	f.rollout.Status.Waiting[0].Nodes--
 	f.rollout.Status.Failed = append(f.rollout.Status.Failed, topsv1.NodeNote{Node: f.node(i), Reason: "CrashLooping", Message: "container main crash-loops", Since: metav1.Now()})
 	if err := f.Status().Update(f.t.Context(), f.rollout); err != nil {
 		f.t.Fatal(err)

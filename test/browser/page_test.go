@@ -26,7 +26,7 @@ func cellOf(node string) string {
 // connection is said.
 func TestThePageIsLive(t *testing.T) {
 	server := apiserver.Shared(t)
-	f := newFleet(t, server.Client(t, apiserver.Admin), "live", 12)
+	f := newFleet(t, server.Client(t, apiserver.Admin), "live", 60)
 	d := startDashboard(t, server.As(apiserver.Admin))
 	p := open(t, d.url)
 	if n := eval[int](p, "document.querySelectorAll('a.cell').length"); n != f.nodes {
@@ -37,21 +37,22 @@ func TestThePageIsLive(t *testing.T) {
 	}
 	eval[bool](p, "window.loadedOnce = true")
 
-	f.fail(11)
-	p.awaits(cellOf(f.node(11)) + ".classList.contains('failed')")
-	if !eval[bool](p, cellOf(f.node(0))+".classList.contains('updated') && "+cellOf(f.node(5))+".classList.contains('pending')") {
+	f.fail(59)
+	p.awaits(cellOf(f.node(59)) + ".classList.contains('failed')")
+	if !eval[bool](p, cellOf(f.node(0))+".classList.contains('updated') && "+cellOf(f.node(30))+".classList.contains('held')") {
 		t.Errorf("the grid does not show which nodes are updated:\n%s", p.text())
 	}
 	if !eval[bool](p, "window.loadedOnce === true") {
 		t.Error("the page was loaded again")
 	}
 
-	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, f.node(11))))
+	picture(p, "dashboard.png")
+
+	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, f.node(59))))
 	p.awaits("document.getElementById('detail').innerText.includes('CrashLooping')")
 	if focused := eval[string](p, "document.activeElement.id"); focused != "detail" {
 		t.Errorf("the focus is on %q, want detail", focused)
 	}
-	picture(p, "dashboard.png")
 	p.do(chromedp.KeyEvent("\x1b"))
 	p.awaits("document.getElementById('detail').hidden")
 

@@ -104,10 +104,15 @@ func (s step) execute(ctx context.Context, path string, out *lines) (time.Durati
 	defer func() { _ = log.Close() }() // all output was also printed
 	argv := s.argv
 	if s.test != nil {
-		argv = append([]string{os.Getenv("GOTESTSUM"), "--format=testdox", "--jsonfile=" + path + ".json", "--", "-vet=off", "-count=1"}, s.test...)
+		results, err := filepath.Abs(path + ".json")
+		if err != nil {
+			return 0, fmt.Errorf("finding the folder of its results: %w", err)
+		}
+		argv = append([]string{os.Getenv("GOTESTSUM"), "--format=testdox", "--jsonfile=" + results, "--", "-vet=off", "-count=1"}, s.test...)
 	}
 	argv = append([]string{"nice", "-n", niceness[s.lane]}, argv...)
 	command := exec.Command(argv[0], argv[1:]...)
+	command.Dir = s.dir
 	command.Env = append(append(os.Environ(), lazyCollector), s.env...)
 	// In its own process group, so that all its children are signalled, and only by us.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

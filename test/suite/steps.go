@@ -15,6 +15,8 @@ type step struct {
 	lane  lane
 	// test are the arguments of go test; nil if the step is another program.
 	test []string
+	// dir is the folder of the module of the tests, relative to the root; empty for the root.
+	dir string
 	// argv is that program and its arguments, run in the project's root.
 	argv []string
 	// env is added to the environment.
@@ -74,11 +76,13 @@ func testSteps(packages []string, targets []target) []step {
 		{name: "packages", lane: busy, test: append([]string{"-timeout=20m", "-skip=" + anySimulation}, plain(packages)...),
 			shows: "all other packages, with an API server where needed"},
 		chartStep,
+		{name: "browser", lane: busy, dir: "test/browser", test: []string{"-timeout=10m", "-skip=" + largePage, "."},
+			shows: "the page of the dashboard in Chromium"},
 	}, fuzzSteps(targets, 10*time.Second)...)
 }
 
 // chartStep tests the chart. Its module has helm and kustomize.
-var chartStep = step{name: "chart", lane: idle, argv: []string{"go", "test", "-C", "test/chart", "-count=1", "./..."},
+var chartStep = step{name: "chart", lane: idle, dir: "test/chart", test: []string{"./..."},
 	shows: "chart and config/ render the same objects, and what each value changes"}
 
 // harnessStep tests the harness of real nodes itself.
@@ -108,6 +112,8 @@ func longSteps(packages []string, targets []target) []step {
 		harnessStep(inFull...),
 		{name: "nodes", lane: busy, test: []string{"-timeout=2h", nodesPackage}, env: slices.Concat(onNodes, inFull),
 			shows: "all stories on real kubelets; power loss during every task"},
+		{name: "browser", lane: busy, dir: "test/browser", test: []string{"-timeout=20m", "-v", "."}, env: inFull,
+			shows: "the page of the dashboard in Chromium, with 5000 nodes too"},
 		{name: "fresh-machine", lane: busy, argv: []string{"test/fresh-machine/run"},
 			shows: "the README's commands in a root file system that has only Go, make, git and curl"},
 		{name: "mutants", lane: busy, argv: []string{"go", "run", "./test/mutants"},
@@ -124,6 +130,9 @@ func longSteps(packages []string, targets []target) []step {
 
 // outages matches the test of outages of the control plane.
 const outages = "^TestOutages$"
+
+// largePage matches the test of a page that takes minutes to fill.
+const largePage = "^TestAPageOfFiveThousandNodes$"
 
 // anySimulation matches the tests that run seeds.
 const anySimulation = "^TestSimulation"
