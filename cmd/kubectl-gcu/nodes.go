@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
@@ -91,7 +92,7 @@ func readFleet(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*displ
 	f.NodeUpgrades, f.Nodes = upgrades.Items, nodes.Items
 	for i := range sets.Items {
 		set := &sets.Items[i]
-		if !metav1.IsControlledBy(set, gr) {
+		if !daemonset.IsOf(set, gr) {
 			continue
 		}
 		f.DaemonSets = append(f.DaemonSets, *set)

@@ -18,6 +18,13 @@ func GcuResourceOwner(o metav1.Object) *metav1.OwnerReference {
 	return ref
 }
 
+// IsOf reports whether a GcuResource controls an object. An object whose owner only has its UID, under
+// another kind, is not of it: config/admission does not keep others from setting that.
+func IsOf(o, gr metav1.Object) bool {
+	ref := GcuResourceOwner(o)
+	return ref != nil && ref.UID == gr.GetUID()
+}
+
 // Component returns the key of a DaemonSet in the spec of the GcuResource that controls it, "" if
 // none does.
 func Component(ds *appsv1.DaemonSet) string {

@@ -50,7 +50,9 @@ func connect(to client.WithWatch) *connection {
 			return l.pass(true, "apply", o, o.(interface{ GetName() string }).GetName(), func() error { return c.Apply(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return l.pass(true, "patch", o, o.GetName(), func() error { return c.Patch(ctx, o, p, opts...) })
+			var options client.PatchOptions
+			options.ApplyOptions(opts)
+			return l.pass(len(options.DryRun) == 0, "patch", o, o.GetName(), func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return l.pass(true, "delete", o, o.GetName(), func() error { return c.Delete(ctx, o, opts...) })

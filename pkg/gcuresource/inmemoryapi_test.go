@@ -34,6 +34,8 @@ import (
 // be copied, so that a story with a fault is played from the moment of the fault. The same
 // stories are played on a real API server too, which reveals errors here.
 type memoryAPI struct {
+	// refusal is the answer of admission to a dry run, nil if it accepts.
+	refusal          error
 	client.WithWatch // nil: methods that are not called
 	scheme           *runtime.Scheme
 	entries          map[objectKey]*entry
@@ -269,7 +271,11 @@ func (m *memoryAPI) Delete(_ context.Context, o client.Object, opts ...client.De
 	return nil
 }
 
-func (m *memoryAPI) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+func (m *memoryAPI) Patch(_ context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	var options client.PatchOptions
+	if options.ApplyOptions(opts); len(options.DryRun) > 0 {
+		return m.refusal
+	}
 	return m.patch(o, p, "")
 }
 

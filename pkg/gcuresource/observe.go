@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
@@ -89,7 +90,7 @@ func (r stateReader) readComponent(ctx context.Context, obs *state.Observation, 
 		if binding, ok := live.(*rbacv1.ClusterRoleBinding); ok && !component.Binds(&d, binding) {
 			continue
 		}
-		if ds, ok := live.(*appsv1.DaemonSet); ok && !metav1.IsControlledBy(ds, gr) {
+		if ds, ok := live.(*appsv1.DaemonSet); ok && !daemonset.IsOf(ds, gr) {
 			foreign = ds.UID
 		}
 		if err := c.SetLive(gr, d.Ref, live); err != nil {
@@ -176,7 +177,7 @@ func (r stateReader) readOwned(ctx context.Context, gr *topsv1.GcuResource) ([]s
 			return nil, fmt.Errorf("listing the objects of GcuResource %s: %w", gr.Name, err)
 		}
 		err := each(list, func(o client.Object) {
-			if metav1.IsControlledBy(o, gr) {
+			if daemonset.IsOf(o, gr) {
 				owned = append(owned, ownedBy(o))
 			}
 		})

@@ -105,6 +105,9 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 		return ctrl.Result{}, err
 	}
 	as, rejected, err := keeper.inForce(ctx, gr)
+	if err == nil && rejected != nil {
+		err = keeper.maySpecify(ctx, gr, as)
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -9,7 +9,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -144,6 +146,37 @@ func TestARejectedSpecIsNotDeployed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.shows(t, ":v2", "", "deploy success")
+}
+
+// What bounds the specs of people bounds what is deployed in place of a rejected one: the good revision may be older than the
+// bounds.
+func TestARevisionOutOfBoundsIsNotDeployedInPlaceOfARejectedOne(t *testing.T) {
+	s := inMemory(t)
+	st := story{steps: []func(*scene) error{deployAll, func(s *scene) error {
+		return s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Driver.Version = "v2" })
+	}}}
+	if err := st.play(s); err != nil {
+		t.Fatal(err)
+	}
+	before := s.shows(t, ":v2", "", "deploy success")
+	if err := reject(s); err != nil {
+		t.Fatal(err)
+	}
+	api := s.api.(*memoryAPI)
+	api.refusal = apierrors.NewForbidden(schema.GroupResource{Resource: "gcuresources"}, hero, errors.New("the repository is out of bounds"))
+	if err := s.goOn(nil); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "not accepted any more: apply another spec, or resume") {
+		t.Errorf("a revision out of bounds is deployed: %v", err)
+	}
+	var ds appsv1.DaemonSet
+	if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-driver"}, &ds); err != nil || !strings.HasSuffix(ds.Spec.Template.Spec.Containers[0].Image, ":v2") {
+		t.Errorf("the driver is %s: %v", ds.Spec.Template.Spec.Containers[0].Image, err)
+	}
+	bad, err := revision.Name(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.refusal = nil
+	s.shows(t, before.Spec.Exporter.Version, bad, "Stalled RevisionRejected")
 }
 
 // Labels of nodes follow the spec that is deployed.

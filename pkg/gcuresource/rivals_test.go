@@ -97,3 +97,31 @@ func TestAForgedDaemonSetIsNotOfTheGcuResource(t *testing.T) {
 		t.Errorf("DaemonSets of the gr (-want +got):\n%s", diff)
 	}
 }
+
+// TestAnObjectWhoseOwnerHasTheUIDOfAGcuResourceOnlyIsNotOfIt: admission keeps others from naming a GcuResource as the controller
+// of an object, not from naming another kind with its UID.
+func TestAnObjectWhoseOwnerHasTheUIDOfAGcuResourceOnlyIsNotOfIt(t *testing.T) {
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-mine"}}
+	h, err := revision.NewHistory(gr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Anything", Name: "mine", UID: "uid-mine", Controller: ptr.To(true)}}
+	kept := h.New(gr, "gcu-system")
+	kept.SetOwnerReferences(forged)
+	labels := map[string]string{topsv1.LabelGcuResource: "mine", topsv1.LabelComponent: "exporter"}
+	store := fakeStore(t, kept,
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "forged", Labels: labels, OwnerReferences: forged}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "enflame-gcu-exporter", Labels: labels, OwnerReferences: forged}})
+	owned, err := stateReader{Reader: store, APIReader: store, namespace: "gcu-system"}.readOwned(t.Context(), gr)
+	if err != nil || len(owned) > 0 {
+		t.Errorf("it has %v: %v", owned, err)
+	}
+	history, err := revisionKeeper{namespace: "gcu-system"}.read(t.Context(), store, gr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if history.HasCurrent() {
+		t.Error("a spec is kept that the operator did not keep")
+	}
+}

@@ -7,11 +7,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
@@ -79,7 +79,7 @@ func (r revisionKeeper) keepSpec(ctx context.Context, gr *topsv1.GcuResource, li
 // spec is kept: it is the previous one, to which a person goes back.
 func (r revisionKeeper) deployedBefore(ctx context.Context, gr *topsv1.GcuResource, h *revision.History) (*revision.History, error) {
 	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
-	if err != nil || rollout.Status.Rollback == nil || !metav1.IsControlledBy(rollout, gr) {
+	if err != nil || rollout.Status.Rollback == nil || !daemonset.IsOf(rollout, gr) {
 		return h, err
 	}
 	good := h.Find(rollout.Status.InPlaceOf(h.Newest()))
@@ -110,7 +110,7 @@ func (r revisionKeeper) changed(ctx context.Context, gr *topsv1.GcuResource) ([]
 // spec of the gr stays as it is.
 func (r revisionKeeper) inForce(ctx context.Context, gr *topsv1.GcuResource) (as *topsv1.GcuResource, rejected *state.Failure, err error) {
 	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
-	if err != nil || rollout.Status.Rollback == nil || !metav1.IsControlledBy(rollout, gr) {
+	if err != nil || rollout.Status.Rollback == nil || !daemonset.IsOf(rollout, gr) {
 		return revision.Own(gr), nil, err
 	}
 	h, err := r.read(ctx, r.Client, gr)
@@ -131,6 +131,21 @@ func (r revisionKeeper) inForce(ctx context.Context, gr *topsv1.GcuResource) (as
 		return nil, nil, errors.New(unreadable.Message)
 	}
 	return as, revision.Rejected(h.Current, rollout.Status.Rollback), nil
+}
+
+// maySpecify returns an error unless the API server would accept the spec that is to be deployed in place
+// of a rejected one: admission policies bound what is deployed, also what was good before they did.
+func (r revisionKeeper) maySpecify(ctx context.Context, gr, as *topsv1.GcuResource) error {
+	next := gr.DeepCopy()
+	next.Spec = as.Spec
+	err := r.Patch(ctx, next, client.MergeFrom(gr), client.DryRunAll, client.FieldOwner(topsv1.ManagedBy))
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return fmt.Errorf("the revision to be deployed in place of the rejected one is not accepted any more: apply another spec, or resume the rollout: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("asking whether an earlier spec is accepted: %w", err)
+	}
+	return nil
 }
 
 func (r revisionKeeper) read(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (*revision.History, error) {
@@ -273,7 +288,7 @@ func controlledDaemonSets(ctx context.Context, from client.Reader, gr *topsv1.Gc
 		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", gr.Name, err)
 	}
 	for i := range list.Items {
-		if metav1.IsControlledBy(&list.Items[i], gr) {
+		if daemonset.IsOf(&list.Items[i], gr) {
 			sets = append(sets, &list.Items[i])
 		}
 	}

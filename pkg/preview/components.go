@@ -84,7 +84,7 @@ type deployed struct {
 func deployedOf(gr *topsv1.GcuResource, members []observed.Member, specs map[string]*topsv1.GcuResourceSpec) map[string]deployed {
 	there := map[string]deployed{}
 	for _, m := range members {
-		if !metav1.IsControlledBy(m.DaemonSet, gr) || daemonset.IsLeaving(m.DaemonSet) {
+		if !daemonset.IsOf(m.DaemonSet, gr) || daemonset.IsLeaving(m.DaemonSet) {
 			continue
 		}
 		d := deployed{daemonSet: m.DaemonSet, from: specs[m.DaemonSet.Annotations[topsv1.AnnotationRevision]], before: map[string]*topsv1.GcuResourceSpec{}}

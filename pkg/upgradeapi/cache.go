@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 const (
@@ -68,7 +68,7 @@ func (o *objectCache) daemonSet(ctx context.Context, name string, labels client.
 		return nil
 	}
 	for i := range list.Items {
-		if metav1.IsControlledBy(&list.Items[i], gr) {
+		if daemonset.IsOf(&list.Items[i], gr) {
 			return &list.Items[i]
 		}
 	}

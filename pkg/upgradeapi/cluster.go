@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
@@ -46,7 +47,7 @@ func (c *cluster) ownedBy(ctx context.Context, name string, kind schema.GroupVer
 	if err != nil {
 		return nil, err
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool { return !metav1.IsControlledBy(&o, gr) })
+	list.Items = slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool { return !daemonset.IsOf(&o, gr) })
 	return list, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Revision is one kept spec of a gr.
@@ -42,7 +43,7 @@ func HistoryOf(gr *topsv1.GcuResource, list []appsv1.ControllerRevision, dro *to
 	history := []Revision{}
 	for i := range list {
 		r := &list[i]
-		if !metav1.IsControlledBy(r, gr) {
+		if !daemonset.IsOf(r, gr) {
 			continue
 		}
 		spec, problem := specOf(r)

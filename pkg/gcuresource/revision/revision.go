@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -65,7 +66,7 @@ func NewHistory(gr *topsv1.GcuResource, list []appsv1.ControllerRevision) (*Hist
 	}
 	h := &History{Current: nameOf(gr, data), data: data}
 	for i := range list {
-		if metav1.IsControlledBy(&list[i], gr) {
+		if daemonset.IsOf(&list[i], gr) {
 			h.revisions = append(h.revisions, &list[i])
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
@@ -162,7 +163,7 @@ func metadataOf(ref component.Ref, live metav1.Object) *metav1.PartialObjectMeta
 // the gr. An error means that it cannot be decoded.
 func (c *Component) SetLive(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) error {
 	c.Live[ref] = metadataOf(ref, live)
-	if !metav1.IsControlledBy(live, gr) {
+	if !daemonset.IsOf(live, gr) {
 		return nil
 	}
 	if u, ok := live.(*unstructured.Unstructured); ok && ref.Workload() {

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
@@ -24,7 +25,7 @@ func Ours(gr *topsv1.GcuResource, ref component.Ref, live metav1.Object) bool {
 	if ref.Kept() {
 		return live.GetLabels()[topsv1.LabelManagedBy] == topsv1.ManagedBy
 	}
-	return metav1.IsControlledBy(live, gr)
+	return daemonset.IsOf(live, gr)
 }
 
 // ObjectConflict returns the Failure for a foreign object, with what to do about it.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -107,7 +106,7 @@ func (a Asker) specs(ctx context.Context, gr *topsv1.GcuResource) (map[string]*t
 	}
 	specs := map[string]*topsv1.GcuResourceSpec{}
 	for i := range kept {
-		if r := &kept[i]; metav1.IsControlledBy(r, gr) {
+		if r := &kept[i]; daemonset.IsOf(r, gr) {
 			specs[r.Name] = specIn(r)
 		}
 	}
