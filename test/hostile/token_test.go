@@ -75,6 +75,28 @@ func TestAnAgentStoresNothingLongOrMalformed(t *testing.T) {
 	}
 }
 
+// TestAnAgentHasFewFieldManagers: every apply under another name adds an entry to metadata, which its schema does not bound.
+func TestAnAgentHasFewFieldManagers(t *testing.T) {
+	s := cluster(t)
+	addNode(t, s, "named")
+	agent := agentOf(t, s, "named")
+	check(t, write(t, agent, "named", request("", nil)))
+	apply := func(i int) error {
+		o := &unstructured.Unstructured{Object: object{"apiVersion": topsv1.GroupVersion.String(), "kind": "NodeUpgrade", "metadata": object{"name": "named"},
+			"status": object{"agent": object{"version": "v1"}}}}
+		return agent.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(fmt.Sprint("name-", i)), client.ForceOwnership)
+	}
+	for i := range 40 {
+		if err := apply(i); err != nil {
+			if i < 20 || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "few names of field managers") {
+				t.Errorf("name %d: %v", i, err)
+			}
+			return
+		}
+	}
+	t.Error("an agent applies under 40 names")
+}
+
 // What an agent creates is stored as it is, but for the status.
 func TestAnAgentCreatesNothingLong(t *testing.T) {
 	s := cluster(t)
