@@ -175,9 +175,9 @@ func (w *simWorld) restore(b *simBackup) {
 			m.pass.blind = true // it read what is lost
 		}
 	}
-	marked := w.markedNodes()
+	operated := w.operatedNodes()
 	b.rewind(w.api)
-	w.rewindOperations(marked)
+	w.rewindOperations(operated)
 	w.now, w.groups = w.now.Add(simRestoring), slices.Clone(b.groups)
 	clear(w.seen)
 	w.seesLoss = map[string]int{}

@@ -9,10 +9,12 @@ import (
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
-// markedNodes returns the nodes that operations have marked.
-func (w *simWorld) markedNodes() (names []string) {
+// operatedNodes returns the nodes that operations have marked, or are at work on: one that a person
+// had cordoned has no mark.
+func (w *simWorld) operatedNodes() (names []string) {
 	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
-		if len(simMarks(node)) > 0 {
+		u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: node.Name})
+		if len(simMarks(node)) > 0 || simAtWork(u) != "" {
 			names = append(names, node.Name)
 		}
 	}
@@ -20,9 +22,10 @@ func (w *simWorld) markedNodes() (names []string) {
 }
 
 // rewindOperations has the checks forget what a restored backup took back: how far operations were,
-// and the cordons of people. marked are the nodes that operations had out of service: on one that
-// is not cordoned any more, the manager at work may go on before it sees that.
-func (w *simWorld) rewindOperations(marked []string) {
+// and the cordons of people. operated are the nodes that operations had out of service: on one that
+// is not cordoned any more, or whose pods are back, the manager or the host at work may go on before
+// it sees that.
+func (w *simWorld) rewindOperations(operated []string) {
 	if w.ops == nil {
 		return
 	}
@@ -44,6 +47,6 @@ func (w *simWorld) rewindOperations(marked []string) {
 	for _, h := range w.hosts {
 		node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
 		h.machine.foreign = node != nil && node.Spec.Unschedulable && node.ManagedFields[0].Manager != topsv1.ManagedBy
-		h.machine.excused = h.machine.excused || slices.Contains(marked, h.name)
+		h.machine.excused = h.machine.excused || slices.Contains(operated, h.name)
 	}
 }
