@@ -105,7 +105,11 @@ func (w *simWorld) lastLimit() string {
 func (w *simWorld) finale() {
 	noSlots := func(r *topsv1.DaemonRollout) bool {
 		starting := func(n topsv1.WaitingNote) bool { return n.Reason == string(rollout.ReasonNodesOnProbation) }
-		return len(r.Status.InFlight)+len(r.Status.Queued) == 0 && r.Status.HeldNodes == 0 && !slices.ContainsFunc(r.Status.Waiting, starting)
+		held := int32(0)
+		if w.stuck != "" {
+			held = 1 // the restart of its runtime, which is left to the administrator, may wait for good
+		}
+		return len(r.Status.InFlight)+len(r.Status.Queued) == 0 && r.Status.HeldNodes <= held && !slices.ContainsFunc(r.Status.Waiting, starting)
 	}
 	complete := func(r *topsv1.DaemonRollout) bool {
 		return w.stuck != "" || w.guarded() != "" || meta.IsStatusConditionTrue(r.Status.Conditions, topsv1.RolloutComplete)

@@ -59,8 +59,9 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if err != nil {
 		return nil, err
 	}
-	if good := s.Rollout.Status.InPlaceOf(wanted); good != "" {
-		outlook = preview.Nothing(fmt.Sprintf("revision %s is rejected, and %s deployed in its place, until another spec comes or the rollout is resumed", wanted, good))
+	if s.Rollout != nil && s.Rollout.Status.InPlaceOf(wanted) != "" {
+		outlook = preview.Nothing(fmt.Sprintf("revision %s is rejected, and %s deployed in its place, until another spec comes or the rollout is resumed",
+			wanted, s.Rollout.Status.InPlaceOf(wanted)))
 	}
 	cut, _ := daemonset.CutOf(q.Wanted.Annotations) // an invalid one is reported as Blocked
 	return &preview.Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: differs.Counted(outlook, cut), Rollout: *outlook}, nil
