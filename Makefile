@@ -16,12 +16,14 @@ GOTESTSUM_VERSION := v1.13.0
 GREMLINS_VERSION := v0.6.0
 GOVULNCHECK_VERSION := v1.9.0
 CRD_REF_DOCS_VERSION := v0.3.0
+NFPM_VERSION := v2.43.0
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 GOTESTSUM := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
 GREMLINS := $(TOOLS)/gremlins-$(GREMLINS_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
 CRD_REF_DOCS := $(TOOLS)/crd-ref-docs-$(CRD_REF_DOCS_VERSION)
+NFPM := $(TOOLS)/nfpm-$(NFPM_VERSION)
 
 # go-install PATH VERSION FILE
 define go-install
@@ -53,6 +55,17 @@ images: build image-programs ## Make the images of the operator and of the stand
 	$(BIN)/testcluster install busybox
 	go build -ldflags '-s -w' -o $(BIN)/images/programs/standin/ ./test/standin ./test/standin/enflame-container-runtime
 	go run ./images --programs $(BIN)/images/programs --output $(BIN)/images --version $(VERSION)
+
+# What nfpm needs is not served everywhere (docs/releasing.md): without it there is no deb and no rpm.
+.PHONY: release
+release: ## Make everything that the page of a release holds, in bin/release (VERSION=v1.2.3; KEY=file signs; CHECK=1 makes it twice and compares)
+	@go run ./release --version '$(VERSION)' --output $(BIN)/release $(if $(wildcard $(NFPM)),--nfpm $(NFPM)) $(if $(KEY),--key '$(KEY)') $(if $(CHECK),--check)
+
+.PHONY: fetch
+fetch: ## Get what make release needs from the network
+	go mod download
+	@mkdir -p $(TOOLS) && { GOBIN=$(TOOLS)/nfpm.new go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION) && mv $(TOOLS)/nfpm.new/nfpm $(NFPM) && rmdir $(TOOLS)/nfpm.new || \
+		echo "make fetch: there is no nfpm $(NFPM_VERSION), so make release makes no deb and no rpm"; }
 
 .PHONY: rootfs
 rootfs: image-programs # What is in the operator's image, for images/Dockerfile
@@ -186,7 +199,7 @@ tidy: ## Tidy go.mod and format
 	go mod tidy
 	cd test/chart && go mod tidy
 	cd test/browser && go mod tidy
-	gofmt -w api charts cmd images pkg test
+	gofmt -w api charts cmd images pkg release test
 
 .PHONY: clean
 clean: ## Remove what was built here (not the cached control plane)

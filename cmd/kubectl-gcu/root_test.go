@@ -156,7 +156,11 @@ func TestTheKrewManifestIsOneWhenAReleaseFillsItIn(t *testing.T) {
 		t.Errorf("the manifest is %+v", m)
 	}
 	for _, p := range m.Spec.Platforms {
-		if p.Bin != "kubectl-gcu" || p.SHA256 != "abcd" || !strings.HasSuffix(p.URI, "/v1.2.3/kubectl-gcu_v1.2.3_"+p.Selector.MatchLabels["os"]+"_"+p.Selector.MatchLabels["arch"]+".tar.gz") {
+		bin, ending := "kubectl-gcu", ".tar.gz"
+		if p.Selector.MatchLabels["os"] == "windows" {
+			bin, ending = "kubectl-gcu.exe", ".zip"
+		}
+		if p.Bin != bin || p.SHA256 != "abcd" || !strings.HasSuffix(p.URI, "/v1.2.3/kubectl-gcu_v1.2.3_"+p.Selector.MatchLabels["os"]+"_"+p.Selector.MatchLabels["arch"]+ending) {
 			t.Errorf("platform %+v", p)
 		}
 	}

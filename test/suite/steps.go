@@ -118,6 +118,8 @@ func longSteps(packages []string, targets []target) []step {
 			shows: "the README's commands in a root file system that has only Go, make, git and curl"},
 		{name: "mutants", lane: busy, argv: []string{"go", "run", "./test/mutants"},
 			shows: "every seeded defect is caught"},
+		{name: "release", lane: idle, argv: []string{"make", "release", "VERSION=v0.0.0-test", "CHECK=1"},
+			shows: "a release made twice has the same sums"},
 	}
 	for _, s := range simulations {
 		steps = append(steps, step{name: "sim-" + s.name, lane: busy, test: []string{"-timeout=0", "-run=^" + s.test + "$", s.pkg},

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// platform is a system and an architecture, in Go's names.
+type platform struct{ os, arch string }
+
+// platforms of a program.
+var platforms = map[string][]platform{
+	"manager":     onLinux,
+	"node-agent":  onLinux,
+	"kubectl-gcu": append([]platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}, onLinux...),
+}
+
+var onLinux = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
+
+// program returns the path of a compiled program.
+func (r *release) program(name string, p platform) string {
+	if p.os == "windows" {
+		name += ".exe"
+	}
+	return filepath.Join(r.work, p.os, p.arch, name)
+}
+
+// compile compiles all programs. They are the same on every machine: Go writes no time and, with
+// -trimpath, no folder into them.
+func (r *release) compile(ctx context.Context) error {
+	for _, name := range []string{"manager", "node-agent", "kubectl-gcu"} {
+		for _, p := range platforms[name] {
+			_, err := call(ctx, []string{"GOOS=" + p.os, "GOARCH=" + p.arch, "CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false",
+				"-ldflags=-s -w -X main.version="+r.version, "-o", r.program(name, p), "./cmd/"+name)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// images packs the operator's images, and notes what they are called.
+func (r *release) images(ctx context.Context) error {
+	out, err := call(ctx, nil, "go", "run", "./images", "--programs", filepath.Join(r.work, "linux"), "--release", r.output, "--version", r.version)
+	r.image = strings.TrimSpace(string(out))
+	return err
+}
+
+// item is a file of an archive.
+type item struct {
+	name    string
+	content []byte
+	mode    int64
+}
+
+// archives packs the programs that people put into their PATH.
+func (r *release) archives(context.Context) error {
+	for _, name := range []string{"kubectl-gcu", "node-agent"} {
+		for _, p := range platforms[name] {
+			items, err := r.items(name, p)
+			if err != nil {
+				return err
+			}
+			pack, ending := r.tarball, ".tar.gz"
+			if p.os == "windows" {
+				pack, ending = r.zip, ".zip"
+			}
+			content, err := pack(items)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(r.file(archiveName(name, r.version, p)+ending), content, 0o644); err != nil { //nolint:gosec // G306: for everybody to read
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func archiveName(name, version string, p platform) string {
+	return fmt.Sprintf("%s_%s_%s_%s", name, version, p.os, p.arch)
+}
+
+// items returns the program with its licence, and what completes kubectl's plugin.
+func (r *release) items(name string, p platform) ([]item, error) {
+	program := r.program(name, p)
+	sources := []struct {
+		path string
+		mode int64
+	}{{program, 0o755}, {"LICENSE", 0o644}, {"NOTICE", 0o644}}
+	if name == "kubectl-gcu" && p.os != "windows" {
+		sources = append(sources, struct {
+			path string
+			mode int64
+		}{"cmd/kubectl-gcu/kubectl_complete-gcu", 0o755})
+	}
+	items := make([]item, len(sources))
+	for i, s := range sources {
+		content, err := os.ReadFile(s.path)
+		if err != nil {
+			return nil, err
+		}
+		items[i] = item{filepath.Base(s.path), content, s.mode}
+	}
+	return items, nil
+}
+
+func (r *release) tarball(items []item) ([]byte, error) {
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zipped)
+	for _, i := range items {
+		header := &tar.Header{Name: i.name, Mode: i.mode, Size: int64(len(i.content)), ModTime: r.built, Typeflag: tar.TypeReg}
+		if err := archive.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := archive.Write(i.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return nil, err
+	}
+	err := zipped.Close()
+	return out.Bytes(), err
+}
+
+func (r *release) zip(items []item) ([]byte, error) {
+	var out bytes.Buffer
+	archive := zip.NewWriter(&out)
+	for _, i := range items {
+		file, err := archive.CreateHeader(&zip.FileHeader{Name: i.name, Method: zip.Deflate, Modified: r.built.UTC()})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := file.Write(i.content); err != nil {
+			return nil, err
+		}
+	}
+	err := archive.Close()
+	return out.Bytes(), err
+}
