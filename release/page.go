@@ -124,7 +124,7 @@ func (r *release) checksums(context.Context) error {
 
 // sign signs the SHA-256 of a text with the ECDSA key of a PEM file.
 func sign(path string, text []byte) ([]byte, error) {
-	content, err := os.ReadFile(path) //nolint:gosec // G304: the file that was named
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

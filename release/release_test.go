@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -208,7 +209,7 @@ func TestTheChartHasTheVersionAndTheDigest(t *testing.T) {
 	content := map[string]string{}
 	for archive := tar.NewReader(unzipped); ; {
 		header, err := archive.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		check(t, err)
