@@ -264,8 +264,11 @@ func (w *simWorld) settlePolicies() {
 		return
 	}
 	for _, h := range w.hosts {
-		if h.labels[simZoneLabel] == "Mars.Olympus" {
+		stored := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name)).Labels[simZoneLabel]
+		if now := h.labels[simZoneLabel]; now == "Mars.Olympus" {
 			h.labels[simZoneLabel] = "UTC"
+			w.writeLabels(h)
+		} else if stored == "Mars.Olympus" { // a restored backup brought it back
 			w.writeLabels(h)
 		}
 	}
