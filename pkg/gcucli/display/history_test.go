@@ -19,7 +19,7 @@ func TestGoldenHistory(t *testing.T) {
 	revision := func(number int64, name, uid, data string) appsv1.ControllerRevision {
 		return appsv1.ControllerRevision{Revision: number, Data: runtime.RawExtension{Raw: []byte(data)}, ObjectMeta: metav1.ObjectMeta{
 			Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(10-number) * time.Hour)),
-			OwnerReferences: []metav1.OwnerReference{{Kind: "GcuResource", Name: "my-gr", UID: "gr", Controller: ptr.To(true)}}}}
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: "my-gr", UID: "gr", Controller: ptr.To(true)}}}}
 	}
 	list := []appsv1.ControllerRevision{
 		revision(2, "my-gr-b", "gr", `{"spec":{"driver":{"notDeploy":false,"version":"1.1","env":[{"name":"A","value":"1"}]}}}`),
