@@ -13,7 +13,7 @@ var ofResources = []mutant{
 	{"newer-spec-overruled", "a rejection holds for another spec too", "api/v1", "DaemonRolloutStatus.InPlaceOf",
 		"$s.Rollback.RejectedRevision != $revision", "false"},
 	{"rejection-of-another-gr", "a gr that was created again is not deployed from its own spec", deploys, "revisionKeeper.inForce",
-		"!metav1.IsControlledBy($rollout, $gr)", "false"},
+		"!daemonset.IsOf($rollout, $gr)", "false"},
 	{"rejected-is-previous", "a person who goes back to the previous spec gets the rejected one", deploys, "revisionKeeper.deployedBefore",
 		"$good == nil || $good.Name == $h.Current", "true"},
 	{"labels-of-a-rejected-spec", "labels of nodes follow a rejected spec", deploys, "NodeLabeler.Reconcile",
