@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -21,7 +22,7 @@ import (
 )
 
 // simAccidents are rare disturbances, in a third of the seeds: etcd is restored from a backup, a
-// DaemonSet is deleted and created again, and a DaemonSet has odd pods.
+// DaemonSet is deleted and created again, a DaemonSet has odd pods, no manager works for long, and nodes join.
 type simAccidents struct {
 	accidents *rand.Rand // nil in a seed without any
 	saved     *simBackup // nil if there is none
@@ -74,7 +75,22 @@ func (w *simWorld) haveAccidents() {
 		w.disturbWith(w.addSurplus)
 	case n < 18 && !w.managersAway():
 		w.goAway()
+	case n < 20 && len(w.hosts) < simMostHosts:
+		w.join()
 	}
+}
+
+// simMostHosts bounds the hosts of a seed in which some join.
+const simMostHosts = 12
+
+// join adds a host, whose node joins the cluster.
+func (w *simWorld) join() {
+	name := fmt.Sprintf("n%02d", len(w.hosts))
+	h := &simHost{name: name, up: true, since: w.now, labels: w.drawLabels(name), skew: w.drawSkew()}
+	w.hosts = append(w.hosts, h)
+	w.say("node %s joins", name)
+	w.addMachine(h)
+	w.addNode(h)
 }
 
 // attended is for how long something has lasted since managers work again: no deadline runs while
