@@ -91,7 +91,7 @@ func (s *stage) rollOutAndRollBack(policy, bad, reason, says string) {
 // rollbackIsComplete waits until a rollback is complete and everything is restored.
 func (s *stage) rollbackIsComplete(good string) {
 	s.t.Helper()
-	s.grSpecIsRestored(good)
+	s.isRejected()
 	s.eventually("all nodes have the driver from before", func() error { return s.driverIs(good, allNodes...) })
 	s.eventually("the gr shows 6/6 Running", func() error { return s.isRunning("6/6") })
 	s.eventually("the rollback is complete", func() error {
@@ -102,14 +102,15 @@ func (s *stage) rollbackIsComplete(good string) {
 		return nil
 	})
 	s.eventually("all cards are used again", s.trains)
+	s.set("driver", good) // a person takes the rejected version out of the spec
 }
 
-// grSpecIsRestored waits until the gr's spec has a version of the driver again.
-func (s *stage) grSpecIsRestored(good string) {
+// isRejected waits until the newest spec is rejected.
+func (s *stage) isRejected() {
 	s.t.Helper()
-	s.eventually("the gr is back at the version before", func() error {
-		if now := s.gr().Spec.Driver.Version; now != good {
-			return fmt.Errorf("it has %s", now)
+	s.eventually("the new version is rejected", func() error {
+		if back := s.rollout().Status.Rollback; back == nil || back.RejectedRevision == "" {
+			return fmt.Errorf("the rollback is %+v", back)
 		}
 		return nil
 	})
@@ -129,7 +130,7 @@ func (s *stage) cuttingDriver() {
 		}
 		return nil
 	})
-	s.grSpecIsRestored(good)
+	s.isRejected()
 	s.untouched(before)
 	s.on(canary, "ip", "link", "set", "eth0", "up")
 	s.on(canary, append([]string{"ip", "route", "add"}, route...)...)
