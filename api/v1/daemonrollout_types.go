@@ -209,7 +209,8 @@ type DaemonRolloutStatus struct {
 	// +optional
 	Rollback *RolloutRollback `json:"rollback,omitempty"`
 
-	// conditions are Accepted, Progressing, Halted, Paused and Complete.
+	// conditions are Accepted, Progressing, Halted, Paused and Complete; and, only while they are
+	// True, Reconciling and Stalled, of which at most one is there.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -11,9 +11,11 @@ import (
 // next decision.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:path=upgradepolicies,singular=upgradepolicy,shortName=gup,scope=Cluster
 // +kubebuilder:printcolumn:name="MAX-UNAVAILABLE",type=string,JSONPath=`.spec.maxUnavailable`
 // +kubebuilder:printcolumn:name="ON-FAILURE",type=string,JSONPath=`.spec.failure.action`
+// +kubebuilder:printcolumn:name="ACCEPTED",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 type UpgradePolicy struct {
 	metav1.TypeMeta `json:",inline"`
@@ -23,6 +25,21 @@ type UpgradePolicy struct {
 	// spec is the policy.
 	// +optional
 	Spec UpgradePolicySpec `json:"spec,omitempty"`
+	// status says whether the policy is understood, written by the operator.
+	// +optional
+	Status UpgradePolicyStatus `json:"status,omitempty"`
+}
+
+// UpgradePolicyStatus says whether a policy is understood.
+type UpgradePolicyStatus struct {
+	// observedGeneration is the generation of the spec that the conditions are about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// conditions are Accepted and, only while it is True, Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // UpgradePolicyList is a list of UpgradePolicy.

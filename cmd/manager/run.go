@@ -22,6 +22,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater"
 	rolloutmetrics "github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/policystatus"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/gcuresource"
@@ -150,6 +151,9 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	}
 	if err := addNodeUpgrade(mgr); err != nil {
 		return fmt.Errorf("adding controller nodeupgrade: %w", err)
+	}
+	if err := (&policystatus.Reporter{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("adding controller policystatus: %w", err)
 	}
 	return (&daemonupdater.Reconciler{
 		Client:    mgr.GetClient(),

@@ -118,6 +118,7 @@ func (s *site) tell() {
 	s.inTheMiddleOfARollout("v2", func() { s.run("upgrade", "gcu-operator", s.now, "--reuse-values", "--set=extraArgs={-v=4}") })
 	s.kubectl("get", "gup")
 	s.inTheMiddleOfARollout("v3", func() { s.run("rollback", "gcu-operator", "1") })
+	s.badVersion()
 
 	s.run("uninstall", "gcu-operator")
 	s.eventually("what is left is what docs/install.md says", s.isGone) // the pod of the manager takes a while to end
@@ -129,6 +130,7 @@ func (s *site) inTheMiddleOfARollout(version string, do func()) {
 	s.t.Helper()
 	before, manager := s.pods(), s.manager()
 	s.observer.Reset()
+	f := s.follow()
 	s.kubectl("patch", "gr", grName, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"exporter":{"version":%q}}}`, version))
 	s.eventually("a node is done and another is in flight", func() error {
 		var dro topsv1.DaemonRollout
@@ -143,6 +145,7 @@ func (s *site) inTheMiddleOfARollout(version string, do func()) {
 	s.isSeenAs(kstatus.InProgressStatus)
 	do()
 	s.eventually("the rollout to "+version+" is complete", func() error { return s.isRunning(version) })
+	f.finish(kstatus.CurrentStatus)
 	s.isSeenAs(kstatus.CurrentStatus)
 	s.eventually("another manager runs", func() error {
 		if s.manager() == manager {
@@ -163,6 +166,22 @@ func (s *site) inTheMiddleOfARollout(version string, do func()) {
 	if most := s.observer.Most(); most > 1 {
 		s.t.Errorf("%d nodes were unavailable at once", most)
 	}
+}
+
+// badVersion rolls out a version whose pods crash, and mends it.
+func (s *site) badVersion() {
+	s.t.Helper()
+	end, err := s.Crash(s.ctx, "v4")
+	defer func() { check(s.t, end()) }()
+	check(s.t, err)
+	f := s.follow()
+	s.kubectl("patch", "gr", grName, "--type=merge", "-p", `{"spec":{"exporter":{"version":"v4"}}}`)
+	f.finish(kstatus.FailedStatus)
+	s.isSeenAs(kstatus.FailedStatus)
+	f = s.follow()
+	s.kubectl("patch", "gr", grName, "--type=merge", "-p", `{"spec":{"exporter":{"version":"v5"}}}`)
+	s.eventually("the rollout of the mended version is complete", func() error { return s.isRunning("v5") })
+	f.finish(kstatus.CurrentStatus)
 }
 
 // isSeenAs: Flux and Helm 4 see the gr so.

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
 	"github.com/topsops/gcu-operator/test/monitoring"
 )
 
@@ -30,7 +31,7 @@ func TestPrometheusFiresTheAlertsOfAHaltedRollout(t *testing.T) {
 	bad := newDaemonSet(ctx, t, s, "ill", annotations)
 	bad.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
-		ds.Spec.Template.Labels[behaviourLabel] = "crash-loop"
+		ds.Spec.Template.Labels[harness.BehaviourLabel] = "crash-loop"
 	})
 	bad.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool { return st.FailedNodes > 0 })
 	s.fire(ctx, t, p, "default/"+bad.name, "GCURolloutHalted", "GCURolloutNodesFailed")

@@ -21,8 +21,6 @@ import (
 // A held version runs but becomes Ready only where the test marks it so. It stops a
 // rollout at the node that a scenario is about, however slow the machine is.
 
-const behaviourLabel = "testcluster/behaviour"
-
 // setHeld rolls out a new held version.
 func (f *fixture) setHeld(ctx context.Context, image string) {
 	f.t.Helper()
@@ -34,13 +32,13 @@ func (f *fixture) setFree(ctx context.Context, image string) {
 	f.t.Helper()
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = image
-		delete(ds.Spec.Template.Labels, behaviourLabel)
+		delete(ds.Spec.Template.Labels, harness.BehaviourLabel)
 	})
 }
 
 func hold(ds *appsv1.DaemonSet, image string) {
 	ds.Spec.Template.Spec.Containers[0].Image = image
-	ds.Spec.Template.Labels[behaviourLabel] = "never-ready"
+	ds.Spec.Template.Labels[harness.BehaviourLabel] = "never-ready"
 }
 
 // admit makes n pods of a held version Ready as they start.

@@ -78,8 +78,11 @@ func TestTheWindowIsMeantInTheTimeOfTheNodesSite(t *testing.T) {
 	s.inTimeZone(ctx, t, "Asia.Shanghai", open...)
 	s.inTimeZone(ctx, t, "America.New_York", closed[:2]...) // the last node has no label
 	window := windowFrom(time.Now().In(time.FixedZone("Asia/Shanghai", 8*60*60)).Add(-time.Hour))
-	window.TimeZoneNodeLabel = timeZoneLabel
+	window.TimeZoneNodeLabel, window.TimeZone = timeZoneLabel, "Asia/Nowhere"
 	s.policy(ctx, t, "sites", topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(2)), Window: window})
+	s.judged(ctx, t, "sites", topsv1.ConditionStalled)
+	s.editPolicy(ctx, t, "sites", func(spec *topsv1.UpgradePolicySpec) { spec.Window.TimeZone = "" })
+	s.judged(ctx, t, "sites", topsv1.PolicyAccepted)
 	f := newDaemonSet(ctx, t, s, "sites", s.underPolicy("sites"))
 	o := f.observe(ctx)
 	f.setImage(ctx, "app:2")

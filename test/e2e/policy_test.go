@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -72,6 +73,21 @@ func (s *stage) editPolicy(ctx context.Context, t *testing.T, name string, edit 
 	if err := s.Client.Update(ctx, &policy); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// judged waits for the condition, Accepted or Stalled, that the operator sets on a policy as it is now.
+func (s *stage) judged(ctx context.Context, t *testing.T, name, condition string) {
+	t.Helper()
+	s.eventually(ctx, t, func() error {
+		var policy topsv1.UpgradePolicy
+		if err := s.Client.Get(ctx, client.ObjectKey{Name: s.name(name)}, &policy); err != nil {
+			return err
+		}
+		if policy.Status.ObservedGeneration != policy.Generation || !meta.IsStatusConditionTrue(policy.Status.Conditions, condition) {
+			return fmt.Errorf("UpgradePolicy %s is not %s: generation %d, status %+v", name, condition, policy.Generation, policy.Status)
+		}
+		return nil
+	})
 }
 
 // underPolicy returns the annotations of a DaemonSet with a policy of the story.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,11 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
+	"github.com/topsops/gcu-operator/test/harness"
 )
 
 // goesBack creates a policy with failure.action Rollback, and returns annotations that
@@ -58,7 +56,7 @@ func TestABadVersionOfADaemonSetIsRolledBackAutomatically(t *testing.T) {
 	o := f.observe(ctx)
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
-		ds.Spec.Template.Labels[behaviourLabel] = "crash-loop"
+		ds.Spec.Template.Labels[harness.BehaviourLabel] = "crash-loop"
 	})
 	r := f.reaches(ctx, "rolled back", func(st *topsv1.DaemonRolloutStatus) bool {
 		return st.Rollback != nil && st.Rollback.CompletedTime != nil
@@ -77,35 +75,19 @@ func TestABadVersionOfADaemonSetIsRolledBackAutomatically(t *testing.T) {
 	f.hasEvents(ctx, "RollingBack", "RolledBack")
 }
 
-// crashing creates a version whose pods crash-loop, because a gr's templates cannot set
-// the label that the test cluster reads.
+// crashing returns a version of the story whose pods crash-loop.
 func (s *stage) crashing(ctx context.Context, t *testing.T) (version string) {
 	t.Helper()
 	version = s.name("crashes")
-	name := version
-	s.create(ctx, t, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Create},
-			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}}}},
-		MatchConditions:    []admissionv1.MatchCondition{{Name: "bad", Expression: fmt.Sprintf("object.spec.containers.exists(c, c.image.endsWith(':%s'))", version)}},
-		ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
-		Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
-			Expression: `Object{metadata: Object.metadata{labels: {"testcluster/behaviour": "crash-loop"}}}`}}},
-		FailurePolicy: ptr.To(admissionv1.Fail),
-	}})
-	s.create(ctx, t, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}})
-	s.eventually(ctx, t, func() error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "app:" + version}}}}
-		if err := s.Client.Create(ctx, pod, client.DryRunAll); err != nil {
-			return err
+	end, err := s.Crash(ctx, version)
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Error(err)
 		}
-		if pod.Labels[behaviourLabel] == "" {
-			return fmt.Errorf("policy %s is not in force", name)
-		}
-		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return version
 }
 
@@ -238,7 +220,7 @@ func TestABadVersionOfAGcuResourceIsRolledBackAutomatically(t *testing.T) {
 			meta.IsStatusConditionTrue(rollout().Conditions, topsv1.RolloutComplete) && gr.Status.ObservedGeneration == gr.Generation
 	}
 	got := s.shows(ctx, t, name, "back", isBack)
-	if got.Spec.Driver.Version != bad || action(got, topsv1.ActionUpgrade) != "failed/RolledBack" || action(got, status.ConditionStalled) != "True/RevisionRejected" {
+	if got.Spec.Driver.Version != bad || action(got, topsv1.ActionUpgrade) != "failed/RolledBack" || action(got, topsv1.ConditionStalled) != "True/RevisionRejected" {
 		t.Errorf("version %s, conditions %+v, want the version of the tool, stalled", got.Spec.Driver.Version, got.Status.Conditions)
 	}
 	rb := rollout().Rollback

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/harness"
 )
 
 func rolling(maxUnavailable string) map[string]string {
@@ -72,7 +73,7 @@ func TestABadVersionHaltsAndAGoodOneReplacesIt(t *testing.T) {
 	o := f.observe(ctx)
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
-		ds.Spec.Template.Labels["testcluster/behaviour"] = "crash-loop"
+		ds.Spec.Template.Labels[harness.BehaviourLabel] = "crash-loop"
 	})
 	r := f.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool {
 		return meta.IsStatusConditionTrue(st.Conditions, topsv1.RolloutHalted)

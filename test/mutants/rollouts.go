@@ -329,4 +329,12 @@ var ofRollouts = []mutant{
 		"$samePod && $p.Revision == $target", "$samePod"},
 	{"image-without-ota", "PodImageReady is kept when the strategy is no longer OTA", updater, "imageReadyChange",
 		"$Strategy != $OTA || $revision == $target", "$Strategy == daemonset.NoStrategy || $revision == $target"},
+
+	// Conditions for kstatus.
+	{"stalled-forever", "condition Stalled stays after it is no longer true", updater, "Status",
+		"$c.Status == metav1.ConditionFalse && whileTrue($c.Type)", "$c.Status == metav1.ConditionFalse && $c.Message == \"\""},
+	{"halted-reconciling", "a halted rollout is in progress for GitOps tools", updater, "needsPerson",
+		"$d.Halted != \"\" || $rest", "$rest"},
+	{"policy-mistake-kept", "a mended UpgradePolicy stays Stalled", updater, "describe",
+		"meta.RemoveStatusCondition($conditions, topsv1.ConditionStalled)", "meta.FindStatusCondition(*$conditions, topsv1.ConditionStalled)"},
 }

@@ -55,6 +55,12 @@ func secondsOr(seconds *int32, otherwise time.Duration) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
+// CheckPolicy returns what is wrong with a policy that the API server has accepted, nil if nothing is.
+func CheckPolicy(spec *topsv1.UpgradePolicySpec) error {
+	_, err := policyOf(spec)
+	return err
+}
+
 // policyOf converts a policy. It returns an error for what the API server cannot validate: time
 // zones and label selectors.
 func policyOf(spec *topsv1.UpgradePolicySpec) (rollout.Policy, error) {

@@ -55,6 +55,10 @@ func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.In
 	status.ETASeconds = int32(d.ETA() / time.Second)
 	status.Skipped, status.Waiting = skippedOf(&d), waitingOf(&d)
 	for _, c := range conditionsOf(in, d) {
+		if c.Status == metav1.ConditionFalse && whileTrue(c.Type) {
+			meta.RemoveStatusCondition(&status.Conditions, c.Type)
+			continue
+		}
 		c.ObservedGeneration, c.Message = generation, message.Short(c.Message, maxCondition)
 		c.LastTransitionTime = wholeSecond(in.Now)
 		meta.SetStatusCondition(&status.Conditions, c)
@@ -96,7 +100,25 @@ func conditionsOf(in rollout.Input, d rollout.Decision) []metav1.Condition {
 		condition(topsv1.RolloutPaused, in.Settings.Paused, reasonPaused, reasonNotPaused,
 			"annotation "+topsv1.AnnotationPaused+" decides"),
 		condition(topsv1.RolloutComplete, IsComplete(in, d), progress.Reason, reasonIncomplete, summary(d)),
+		condition(topsv1.ConditionStalled, needsPerson(in, d, progress.Reason), progress.Reason, progress.Reason, progress.Message),
+		condition(topsv1.ConditionReconciling, isReconciling(in, d, progress.Reason), progress.Reason, progress.Reason, progress.Message),
 	}
+}
+
+// whileTrue reports whether a condition is there only while it is True, as kstatus wants it.
+func whileTrue(kind string) bool {
+	return kind == topsv1.ConditionStalled || kind == topsv1.ConditionReconciling
+}
+
+// needsPerson reports whether the rollout stays as it is until a person does something.
+func needsPerson(in rollout.Input, d rollout.Decision, reason string) bool {
+	return d.Halted != "" || accepted(in).Status == metav1.ConditionFalse || reason == reasonNodesFailed
+}
+
+// isReconciling reports whether nodes are to be done. Those that wait for the person at each, under
+// strategy OTA, are not.
+func isReconciling(in rollout.Input, d rollout.Decision, reason string) bool {
+	return !IsComplete(in, d) && !needsPerson(in, d, reason) && reason != reasonAwaitingRequests
 }
 
 func condition(kind string, is bool, yes, no, message string) metav1.Condition {

@@ -38,7 +38,7 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 		Watches(&topsv1.NodeUpgrade{}, agentbudget.Handler(w.Clock, w.askedFor), builder.WithPredicates(UpgradeChanged())).
 		Watches(&topsv1.DaemonRollout{}, enqueue(w.OfRollout)).
 		Watches(&topsv1.GcuResource{}, enqueue(OfGcuResource), builder.WithPredicates(DeletionBegan())).
-		Watches(&topsv1.UpgradePolicy{}, enqueue(w.UnderPolicy)).
+		Watches(&topsv1.UpgradePolicy{}, enqueue(w.UnderPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&topsv1.UpgradePlan{}, enqueue(w.UnderPlan), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 }
 

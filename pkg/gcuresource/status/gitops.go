@@ -12,24 +12,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// Conditions for tools that follow kstatus, such as Flux and Helm 4. At most one of them is there, before those
-// of actions, and only while it is True: the list of a finished gr has the elements of the guide only (contract
-// statement 37).
-const (
-	// ConditionReconciling means that the cluster is not yet as the spec says. Under strategy OTA it
-	// is once every node has been offered the newest revision.
-	ConditionReconciling = "Reconciling"
-	// ConditionStalled means that it stays so until a person does something.
-	ConditionStalled = "Stalled"
-)
-
-// summarize returns the conditions of a gr with the one for kstatus.
+// summarize returns the conditions of a gr with the one for kstatus, which is first, if there is one: the list of a
+// finished gr has the elements of the guide only (contract statement 37).
 func summarize(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade, now time.Time) []topsv1.ActionCondition {
 	if f := stalledBy(obs, decided); f != nil {
-		return withSummary(status.Conditions, ConditionStalled, f.Reason, f.Message, now)
+		return withSummary(status.Conditions, topsv1.ConditionStalled, f.Reason, f.Message, now)
 	}
 	if c := progressing(decided, status, u); c.Status == metav1.ConditionTrue || left(decided, status, u) {
-		return withSummary(status.Conditions, ConditionReconciling, c.Reason, c.Message, now)
+		return withSummary(status.Conditions, topsv1.ConditionReconciling, c.Reason, c.Message, now)
 	}
 	return withoutSummary(status.Conditions)
 }
@@ -71,6 +61,6 @@ func withSummary(list []topsv1.ActionCondition, name, reason, message string, no
 
 func withoutSummary(list []topsv1.ActionCondition) []topsv1.ActionCondition {
 	return slices.DeleteFunc(slices.Clone(list), func(c topsv1.ActionCondition) bool {
-		return c.Action == ConditionReconciling || c.Action == ConditionStalled
+		return c.Action == topsv1.ConditionReconciling || c.Action == topsv1.ConditionStalled
 	})
 }

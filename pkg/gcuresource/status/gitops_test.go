@@ -19,7 +19,7 @@ func summary(t *testing.T, status topsv1.GcuResourceStatus) string {
 	t.Helper()
 	found := ""
 	for i, c := range status.Conditions {
-		if c.Action != ConditionReconciling && c.Action != ConditionStalled {
+		if c.Action != topsv1.ConditionReconciling && c.Action != topsv1.ConditionStalled {
 			continue
 		}
 		if i != 0 || c.Status != "True" || c.Type != c.Action {
@@ -94,12 +94,12 @@ func TestAGRThatIsDoneLosesTheSummary(t *testing.T) {
 }
 
 func TestASummaryKeepsItsTimeWhileItSaysTheSame(t *testing.T) {
-	list := withSummary(nil, ConditionReconciling, "Deploying", "1 of 2", world.Noon)
-	if diff := cmp.Diff(list, withSummary(list, ConditionReconciling, "Deploying", "1 of 2", world.Noon.Add(time.Minute))); diff != "" {
+	list := withSummary(nil, topsv1.ConditionReconciling, "Deploying", "1 of 2", world.Noon)
+	if diff := cmp.Diff(list, withSummary(list, topsv1.ConditionReconciling, "Deploying", "1 of 2", world.Noon.Add(time.Minute))); diff != "" {
 		t.Error(diff)
 	}
-	next := withSummary(list, ConditionStalled, "Halted", "2 nodes failed", world.Noon.Add(time.Minute))
-	if len(next) != 1 || next[0].Type != ConditionStalled || !next[0].LastUpdateTime.Time.Equal(world.Noon.Add(time.Minute)) {
+	next := withSummary(list, topsv1.ConditionStalled, "Halted", "2 nodes failed", world.Noon.Add(time.Minute))
+	if len(next) != 1 || next[0].Type != topsv1.ConditionStalled || !next[0].LastUpdateTime.Time.Equal(world.Noon.Add(time.Minute)) {
 		t.Errorf("got %+v", next)
 	}
 }

@@ -45,7 +45,7 @@ func DescribeTeardown(obs *state.Observation, down plan.Teardown, now time.Time)
 	status.Conditions = setAction(status.Conditions, topsv1.ActionCondition{
 		Action: topsv1.ActionDelete, Status: topsv1.PhaseDeleting, Reason: ReasonDeleting, Message: message, Progress: progress,
 	}, now)
-	status.Conditions = withSummary(status.Conditions, ConditionReconciling, ReasonDeleting, message, now)
+	status.Conditions = withSummary(status.Conditions, topsv1.ConditionReconciling, ReasonDeleting, message, now)
 	status.StandardConditions = teardownConditions(obs, message, now)
 	return status
 }
