@@ -288,14 +288,17 @@ func (w *simWorld) checkQueued(pass *simPass, stored *topsv1.DaemonRollout, node
 	w.checkQueuedPolicy(pass, stored, node)
 }
 
-// sayLedger logs which slots were given back.
+// sayLedger logs which slots were given back. A slot that names another operation keeps its node in flight,
+// and gives the former operation back.
 func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout) {
 	for _, s := range simSlots(before) {
+		if !slices.ContainsFunc(simSlots(after), func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID && n.Operation == s.Operation }) {
+			w.excuseBlind(pass, s.Node)
+		}
 		if !slices.ContainsFunc(simSlots(after), func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID }) {
 			w.say("%s gives its slot of %s back", s.Node, after.Name)
 			w.excuseRelapse(pass, s.Node)
 			w.excuseDropped(pass, &s)
-			w.excuseBlind(pass, s.Node)
 		}
 	}
 }
