@@ -66,6 +66,8 @@ var ofNodeOperations = []mutant{
 		"$end.Targets = $targetsOf($asked)", ""},
 	{"blames-only-now", "a failure counts only if the group has the same revision", updater, "settlement.settleNotDone",
 		"$reason != $none && len($ran) > 0 && $haveTargets($ran)", "$reason != $none && slot.Revision == s.in.Revision"},
+	{"blames-unknown-targets", "an operation whose order was replaced is blamed on the revision that came since", updater, "settlement.retargetOperation",
+		"$job != nil && $id == $operation && $targets != nil && !$stale", "$job != nil && $id == $operation && !$stale"},
 	{"owner-not-woken", "a group without a strategy is not triggered when its operations end", updater, "Groups.addOwner",
 		"$groups[$Group{$Kind: $kindGcuResource, $Name: $name}] = true", "_ = $name"},
 

@@ -273,3 +273,16 @@ func TestASlotForAPodThatWasNotDeletedIsGivenBackFencedWhenItsNodeNeedsAnOperati
 		t.Errorf("fence %v, slots %v, orders %v; want the slot back and the node prepared", d.Fence, d.Ledger.Slots, d.Operations)
 	}
 }
+
+func TestAnOperationWhoseTargetsAreNotKnownIsNotBlamedOnALaterRevision(t *testing.T) {
+	node := heavyNode("a")
+	slot := operating(node)
+	slot.Revision = "earlier"
+	// Another group has replaced the order of the operation by its own, which waits.
+	in := heavyInput(1, withJob(node, &Job{ID: slot.Operation, Ours: true, Granted: true})).slots(slot)
+	in.Ledger = Plan(in).Ledger
+	in.Nodes[0] = withEnd(node, ReasonOperationAborted)
+	if failures := Plan(in).Ledger.Failures; len(failures) > 0 {
+		t.Errorf("failures %+v, want none: the operation was for an earlier revision", failures)
+	}
+}

@@ -164,9 +164,9 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 }
 
 // retargetOperation brings the slot of a running operation to a new revision that changes nothing
-// for it.
+// for it. The targets of an operation are not known once another group has ordered one in its place.
 func (s *settlement) retargetOperation(slot *Slot, n *fleetNode) {
-	if n.Job != nil && n.Job.ID == slot.Operation && !n.group.isStale(&n.Node) {
+	if n.Job != nil && n.Job.ID == slot.Operation && n.Job.Targets != nil && !n.group.isStale(&n.Node) {
 		s.retarget(slot)
 	}
 }
