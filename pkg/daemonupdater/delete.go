@@ -1,11 +1,13 @@
 package daemonupdater
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
@@ -71,17 +73,48 @@ func (d podDeleter) recheck(ctx context.Context, p *pass, deletions []rollout.De
 		if err != nil {
 			return nil, err
 		}
-		if same && !p.fleet.confirmed[member] {
-			revisions, err := d.LiveRevisions(ctx, live)
-			if err != nil {
+		if same {
+			if same, err = d.isNewest(ctx, p, member, live); err != nil {
 				return nil, err
 			}
-			same = m.SameTarget(live, revisions)
-			p.fleet.confirmed[member] = same
 		}
 		unchanged[member] = same
 	}
 	return unchanged, nil
+}
+
+// isNewest reports whether the observed target of a member is that of its DaemonSet, read live.
+func (d podDeleter) isNewest(ctx context.Context, p *pass, member int, live *appsv1.DaemonSet) (bool, error) {
+	if !p.fleet.confirmed[member] {
+		revisions, err := d.LiveRevisions(ctx, live)
+		if err != nil {
+			return false, err
+		}
+		p.fleet.confirmed[member] = p.Members[member].SameTarget(live, revisions)
+	}
+	return p.fleet.confirmed[member], nil
+}
+
+// confirmTarget returns podreplace.ErrChanged if the target is not that of the ledger, and is not
+// the newest. A manager whose cache is behind must not take an earlier target for a new one: it
+// would forget what the ledger holds of the newest, such as a halt.
+func (d podDeleter) confirmTarget(ctx context.Context, p *pass) error {
+	if known := p.Rollout.Status.Revision; p.in.Blocked != nil || known == "" || known == p.in.Revision {
+		return nil
+	}
+	for i, m := range p.Members {
+		live, _, err := d.LiveDaemonSet(ctx, m)
+		if err != nil {
+			return err
+		}
+		if live.UID != m.DaemonSet.UID || live.Generation != m.DaemonSet.Generation {
+			return podreplace.ErrChanged
+		}
+		if same, err := d.isNewest(ctx, p, i, live); err != nil || !same {
+			return cmp.Or(err, podreplace.ErrChanged)
+		}
+	}
+	return nil
 }
 
 func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.Deletion) error {

@@ -22,7 +22,9 @@ func unfencedCluster(t *testing.T) *cluster {
 		t.Fatalf("slots %v, %v, want one and a deletion that failed", c.slots(), err)
 	}
 	c.onFence = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "driver-a", errors.New("policy says no"))
-	c.staleRevision = fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash)[1].Name // the pods are at the target again
+	old := fixture.RevisionsOf(c.driver, fixture.OldHash)[0]
+	old.Revision = 3
+	c.update(old) // the pods are at the target again
 	c.passes(fixture.Epoch.Add(reportInterval))
 	return c
 }

@@ -109,6 +109,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		delete(r.fleets, g)
 		return ctrl.Result{}, err
 	}
+	if err := steps.pods.confirmTarget(ctx, p); err != nil {
+		return resultOf(ctx, 0, err)
+	}
 	r.attempts.Prune(g, p.fleet.reported.Runs)
 	r.fences.Prune(g, p.fleet.reported.Runs)
 	r.orders.Prune(g, p.fleet.has)

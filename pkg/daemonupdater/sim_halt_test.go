@@ -234,3 +234,23 @@ func TestAHaltForNodesThatAVersionKilledOutlivesTheChangeOfAnotherComponent(t *t
 		})
 	}
 }
+
+func TestAHaltOutlivesAManagerWhoseCacheIsOld(t *testing.T) {
+	for name, seen := range map[string][]string{
+		"of revisions":           {simSets, simPods, simNodes, simRollouts},
+		"of all but the rollout": {simRollouts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schedule(t, simTrio, func(s *simSchedule) {
+				s.halts(2)
+				s.b.sees(seen...)
+				s.b.passes(s.g.id)
+				if !s.halted() {
+					s.violate("the halt is forgotten")
+				}
+				s.gets(2, "good-2")
+				s.arrives(s.b)
+			})
+		})
+	}
+}
