@@ -238,6 +238,9 @@ func (w *simWorld) describe() string {
 			if c := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutProgressing); c != nil {
 				fmt.Fprintf(&b, " not at the target; %s", c.Message)
 			}
+			for _, f := range r.Status.Failed {
+				fmt.Fprintf(&b, "; %s %s of %v: %s", f.Node, f.Reason, f.Targets, f.Message)
+			}
 		}
 	}
 	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
