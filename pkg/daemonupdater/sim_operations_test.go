@@ -186,7 +186,7 @@ func (w *simWorld) disturbOperations() {
 			simapi.Edit(w.api, simapi.KeyOf(u), func(u *topsv1.NodeUpgrade) { u.Spec.Operation.Abort = true })
 		}
 	case 10:
-		if u != nil && w.chance(3) {
+		if u != nil && w.chance(3) && !w.restarts(m) {
 			w.say("admin: NodeUpgrade %s is deleted", h.name)
 			w.api.Remove(simapi.KeyOf(u))
 			h.machine.excused = true // a restart that it asked for may still come
@@ -204,6 +204,17 @@ func (w *simWorld) disturbOperations() {
 	}
 }
 
+// restarts reports whether a restart of the runtime of a machine has begun for an operation that has not
+// ended: if that begins again under its id, it may have no time left to restart, and nobody here resumes the rollout.
+func (w *simWorld) restarts(m *simMachine) bool {
+	for _, r := range m.disk {
+		if op := w.ops.known[r.Result.ID]; op != nil && !op.ended && r.Begun != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // goesOn reports whether an operation has had the runtime of a machine restarted, and has not ended:
 // that the runtime is set back then fails the operation, and nobody here resumes the rollout.
 func (w *simWorld) goesOn(m *simMachine) bool {
@@ -218,6 +229,7 @@ func (w *simWorld) goesOn(m *simMachine) bool {
 // damageDisk damages the records of restarts on a machine, or loses the disk.
 func (w *simWorld) damageDisk(h *simHost) {
 	m := h.machine
+	m.excused = m.excused || len(m.asked) > 0 // no record says any more that this restart may still come
 	if w.chance(2) {
 		w.say("host %s loses its disk", h.name)
 		clear(m.disk)
