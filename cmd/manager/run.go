@@ -149,7 +149,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	if err := (&gcuresource.NodeLabeler{Namespace: o.namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller nodelabeler: %w", err)
 	}
-	if err := addNodeUpgrade(mgr); err != nil {
+	if err := addNodeUpgrade(mgr, o.namespace); err != nil {
 		return fmt.Errorf("adding controller nodeupgrade: %w", err)
 	}
 	if err := (&policystatus.Reporter{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
@@ -168,7 +168,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	}).SetupWithManager(mgr)
 }
 
-func addNodeUpgrade(mgr ctrl.Manager) error {
+func addNodeUpgrade(mgr ctrl.Manager, namespace string) error {
 	machine, err := operation.New(upgradeplan.DefaultBook())
 	if err != nil {
 		return err
@@ -178,12 +178,13 @@ func addNodeUpgrade(mgr ctrl.Manager) error {
 		return err
 	}
 	return nodeupgrade.New(nodeupgrade.Options{
-		Client:   mgr.GetClient(),
-		Live:     mgr.GetAPIReader(),
-		Machine:  machine,
-		Drainer:  drain.Drainer{Live: mgr.GetAPIReader(), Evictor: evictor, Metrics: drain.NewMetrics(metrics.Registry), Self: selfFromEnvironment()},
-		Recorder: mgr.GetEventRecorder(topsv1.ManagedBy),
-		Metrics:  nodeupgrade.NewMetrics(metrics.Registry),
-		Clock:    time.Now,
+		Client:    mgr.GetClient(),
+		Live:      mgr.GetAPIReader(),
+		Namespace: namespace,
+		Machine:   machine,
+		Drainer:   drain.Drainer{Live: mgr.GetAPIReader(), Evictor: evictor, Metrics: drain.NewMetrics(metrics.Registry), Self: selfFromEnvironment()},
+		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
+		Metrics:   nodeupgrade.NewMetrics(metrics.Registry),
+		Clock:     time.Now,
 	}).SetupWithManager(mgr)
 }

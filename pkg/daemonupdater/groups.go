@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -88,7 +88,7 @@ func (r groupReader) members(ctx context.Context, g observed.Group, gr *topsv1.G
 			return nil, fmt.Errorf("listing DaemonSets of GcuResource %s: %w", g, err)
 		}
 	}
-	made, err := revision.Made(gr, g.DaemonSets(all.Items, gr.UID), access.KeptSpecs(ctx, r, r.ledgers.namespace, gr), access.KeptSpecs(ctx, r.Live, r.ledgers.namespace, gr))
+	made, err := ownership.Reader{Reader: r, Live: r.Live, Namespace: r.ledgers.namespace}.Made(ctx, gr, g.DaemonSets(all.Items, gr.UID))
 	if err != nil {
 		return nil, err
 	}

@@ -118,21 +118,21 @@ func (d Drainer) Expect(ctx context.Context, node string, p eviction.Policy, att
 
 // Users returns the pods of a node that use its accelerator by the policy, regardless of its scope and
 // podSelector, as namespace/name in order; a pod of which that cannot be read counts. Finished pods
-// and those of DaemonSets of the own components do not. An error means that the pods could not be
+// and those of the operator's own DaemonSets do not. An error means that the pods could not be
 // read.
-func (d Drainer) Users(ctx context.Context, node string, p eviction.Policy, own []string) ([]string, error) {
+func (d Drainer) Users(ctx context.Context, node string, p eviction.Policy) ([]string, error) {
 	pods, err := d.list(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	return eviction.Users(Pods(ctx, d.Live, node, pods, p.Accelerator(), Lookups{}), own), nil
+	return eviction.Users(Pods(ctx, d.Live, node, pods, p.Accelerator(), Lookups{}), p), nil
 }
 
 // Staying returns which of the pods on a node, by the UIDs under which their processes run, a drain
 // under the policy leaves there, with their names, namespace/name. Pods that terminate or have
-// finished, and those of DaemonSets of the own components, do not count. An error means that the pods
+// finished, and those of the operator's own DaemonSets, do not count. An error means that the pods
 // could not be read.
-func (d Drainer) Staying(ctx context.Context, node string, uids []string, p eviction.Policy, own []string) (map[string]string, error) {
+func (d Drainer) Staying(ctx context.Context, node string, uids []string, p eviction.Policy) (map[string]string, error) {
 	pods, err := d.list(ctx, node)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (d Drainer) Staying(ctx context.Context, node string, uids []string, p evic
 	known := Lookups{}
 	leaving := eviction.Leaving(eviction.Facts{NodeReady: true, Pods: Pods(ctx, d.Live, node, pods, p, known), Self: d.Self}, p)
 	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return slices.Contains(leaving, pod.UID) })
-	return eviction.NamesByProcess(Pods(ctx, d.Live, node, pods, p.All(), known), own), nil
+	return eviction.NamesByProcess(Pods(ctx, d.Live, node, pods, p.All(), known), p), nil
 }
 
 // list reads the pods of a node.

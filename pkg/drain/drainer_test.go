@@ -38,6 +38,12 @@ func (s *stage) run(p corev1.Pod) *corev1.Pod {
 	s.t.Helper()
 	status := p.Status
 	p.Namespace, p.UID = s.namespace, ""
+	for i := range p.OwnerReferences {
+		set := &appsv1.DaemonSet{}
+		if s.admin.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: p.OwnerReferences[i].Name}, set) == nil {
+			p.OwnerReferences[i].UID = set.UID
+		}
+	}
 	s.must(s.admin.Create(s.t.Context(), &p))
 	p.Status = status
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -199,7 +205,7 @@ func TestANeighbourStaysWhileABudgetHoldsAPodThatLeavesLater(t *testing.T) {
 			return policyOf(t, func(p *topsv1.DrainPolicy) { p.WaitForJobsSeconds = 3600 })
 		}, eviction.Running, eviction.Running},
 		{"a pod of another DaemonSet, until the device is closed", ofDaemonSet, func(t *testing.T) eviction.Policy {
-			return policyOf(t, nil).ReplacingDriver(nil, false)
+			return policyOf(t, nil).ReplacingDriver(false)
 		}, eviction.Refused, eviction.Skipped},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -356,22 +362,26 @@ func TestANodeThatIsGoneIsNotEmpty(t *testing.T) {
 	}
 }
 
-// ownAndOther runs a pod of a DaemonSet of the operator, own, and one of another, monitor.
+// ownAndOther runs a pod of a DaemonSet of the operator, own, and one of another, monitor, with the same
+// labels and owner.
 func (s *stage) ownAndOther(options ...func(*corev1.Pod)) (own, monitor *corev1.Pod) {
 	s.t.Helper()
 	var pods []*corev1.Pod
 	for _, name := range []string{"own", "monitor"} {
-		set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: map[string]string{topsv1.LabelComponent: name}}, Spec: appsv1.DaemonSetSpec{
+		set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: map[string]string{topsv1.LabelComponent: "exporter"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: "gr", UID: "gr", Controller: ptr.To(true)}}}, Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": name}},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": name}},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}}}}}
-		if name == "own" {
-			set.OwnerReferences = []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: "gr", UID: "gr", Controller: ptr.To(true)}}
-		}
 		s.must(s.admin.Create(s.t.Context(), set))
 		pods = append(pods, s.run(pod(name, append(options, ofDaemonSet, func(p *corev1.Pod) { p.OwnerReferences[0].Name = name })...)))
 	}
 	return pods[0], pods[1]
+}
+
+// ofOwn is the set of the UID of a pod's DaemonSet.
+func ofOwn(own *corev1.Pod) map[types.UID]bool {
+	return map[types.UID]bool{own.OwnerReferences[0].UID: true}
 }
 
 // A process of a pod may have a device open that the pod did not ask for: the drain leaves the pod.
@@ -392,7 +402,7 @@ func TestStayingAreThePodsOfProcessesThatADrainLeaves(t *testing.T) {
 	p := policyOf(t, func(p *topsv1.DrainPolicy) {
 		p.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "drain", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 	})
-	got, err := s.drainer().Staying(t.Context(), "n1", uids, p.ReplacingDriver([]string{"own"}, false), []string{"own"})
+	got, err := s.drainer().Staying(t.Context(), "n1", uids, p.WithOwn(ofOwn(own)).ReplacingDriver(false))
 	s.must(err)
 	want := map[string]string{string(monitor.UID): s.namespace + "/monitor", string(privileged.UID): s.namespace + "/privileged",
 		string(left.UID): s.namespace + "/left", "x": s.namespace + "/static"}
@@ -404,7 +414,7 @@ func TestStayingAreThePodsOfProcessesThatADrainLeaves(t *testing.T) {
 func TestUsersAreThePodsOfOthersWithCards(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
-	s.ownAndOther()
+	own, _ := s.ownAndOther()
 	s.run(pod("training"))
 	s.run(pod("left", labelled("drain", "never")))
 	s.run(pod("website", withoutGCU))
@@ -414,7 +424,7 @@ func TestUsersAreThePodsOfOthersWithCards(t *testing.T) {
 		p := policyOf(t, func(p *topsv1.DrainPolicy) {
 			p.Scope, p.PodSelector = scope, &metav1.LabelSelector{MatchLabels: map[string]string{"drain": "always"}}
 		})
-		got, err := s.drainer().Users(t.Context(), "n1", p, []string{"own"})
+		got, err := s.drainer().Users(t.Context(), "n1", p.WithOwn(ofOwn(own)))
 		s.must(err)
 		if diff := cmp.Diff([]string{s.namespace + "/left", s.namespace + "/monitor", s.namespace + "/training"}, got); diff != "" {
 			t.Errorf("scope %s: %s", scope, diff)

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -15,6 +16,7 @@ import (
 	kubectldrain "k8s.io/kubectl/pkg/drain"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
@@ -22,7 +24,13 @@ import (
 const staticPod = "ignoring static Pods"
 
 // Lookups are the DaemonSets that were looked up, with the error if that failed.
-type Lookups map[types.NamespacedName]lookup
+type Lookups map[daemonSetKey]lookup
+
+// daemonSetKey is how a pod names its DaemonSet: one of another UID is another one.
+type daemonSetKey struct {
+	types.NamespacedName
+	uid types.UID
+}
 
 type lookup struct {
 	daemonSet *appsv1.DaemonSet
@@ -36,8 +44,7 @@ func Pods(ctx context.Context, live client.Reader, node string, pods []corev1.Po
 	for i := range found {
 		key := daemonSetOf(found[i].Pod)
 		if _, done := known[key]; !done && key.Name != "" {
-			ds := &appsv1.DaemonSet{}
-			known[key] = lookup{ds, live.Get(ctx, key, ds)}
+			known[key] = look(ctx, live, key)
 		}
 		filter(&found[i], known[key])
 	}
@@ -45,12 +52,20 @@ func Pods(ctx context.Context, live client.Reader, node string, pods []corev1.Po
 }
 
 // daemonSetOf returns the DaemonSet that owns a pod, zero when there is none.
-func daemonSetOf(pod *corev1.Pod) types.NamespacedName {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
-		return types.NamespacedName{}
+func daemonSetOf(pod *corev1.Pod) (key daemonSetKey) {
+	if owner := daemonset.Owner(pod); owner != nil {
+		key = daemonSetKey{types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, owner.UID}
 	}
-	return types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
+	return key
+}
+
+func look(ctx context.Context, live client.Reader, key daemonSetKey) lookup {
+	ds := &appsv1.DaemonSet{}
+	err := live.Get(ctx, key.NamespacedName, ds)
+	if err == nil && ds.UID != key.uid {
+		err = apierrors.NewNotFound(appsv1.Resource("daemonsets"), key.Name)
+	}
+	return lookup{ds, err}
 }
 
 // filter applies kubectl's drain filters to one pod. The library keeps only the last of

@@ -9,9 +9,26 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
+
+// A DaemonSet of the name with another UID is another one: kubectl's filters, which know names, would leave the pod.
+func TestAPodIsOfTheDaemonSetWithItsUID(t *testing.T) {
+	another := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "owner", UID: "another"}}
+	live := fake.NewClientBuilder().WithObjects(another).Build()
+	pods := Pods(t.Context(), live, "n1", []corev1.Pod{podIn("ns", pod("a", ofDaemonSet))}, policyOf(t, nil), Lookups{})
+	if want := `daemonsets.apps "owner" not found`; len(pods) != 1 || pods[0].Stays != "" || pods[0].LosesPod != want {
+		t.Errorf("%+v, want that its DaemonSet is gone: %s", pods, want)
+	}
+}
+
+func podIn(namespace string, pod corev1.Pod) corev1.Pod {
+	pod.Namespace = namespace
+	return pod
+}
 
 // The texts are those of k8s.io/kubectl and may differ in another version.
 func TestFilterAnswersInTheWordsOfKubectl(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 )
 
 // stateReader reads everything that a decision about a gr needs. Except for the gr itself, the
@@ -142,10 +142,7 @@ func (r stateReader) readDaemonSets(ctx context.Context, gr *topsv1.GcuResource)
 	if err != nil {
 		return nil, err
 	}
-	kept := func(from client.Reader) func() (*revision.History, error) {
-		return func() (*revision.History, error) { return revisionKeeper{namespace: r.namespace}.read(ctx, from, gr) }
-	}
-	if sets, err = revision.Made(gr, sets, kept(r.Reader), kept(r.APIReader)); err != nil {
+	if sets, err = (ownership.Reader{Reader: r.Reader, Live: r.APIReader, Namespace: r.namespace}).Made(ctx, gr, sets); err != nil {
 		return nil, err
 	}
 	for _, ds := range sets {

@@ -3,6 +3,7 @@ package gcuresource
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 )
 
 // rivalReader finds workloads of other grs.
@@ -67,12 +69,12 @@ func (r rivalReader) makerOf(ctx context.Context, o client.Object, name string, 
 	if i < 0 {
 		return nil, nil
 	}
-	h, err := revisionKeeper{namespace: r.namespace}.read(ctx, r.Reader, &grs[i])
+	h, err := ownership.KeptSpecs(ctx, r.Reader, r.namespace, &grs[i])
 	if err != nil {
 		return nil, err
 	}
-	for _, spec := range append(h.Specs(), grs[i].Spec) {
-		places, err := component.Places(&spec, name)
+	for _, spec := range slices.AppendSeq([]*topsv1.GcuResourceSpec{&grs[i].Spec}, maps.Values(h.Specs())) {
+		places, err := component.Places(spec, name)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 )
 
 // +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;patch;delete
@@ -149,11 +150,7 @@ func (r revisionKeeper) maySpecify(ctx context.Context, gr, as *topsv1.GcuResour
 }
 
 func (r revisionKeeper) read(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (*revision.History, error) {
-	var list appsv1.ControllerRevisionList
-	if err := from.List(ctx, &list, client.InNamespace(r.namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing revisions of GcuResource %s: %w", gr.Name, err)
-	}
-	return revision.NewHistory(gr, list.Items)
+	return ownership.KeptSpecs(ctx, from, r.namespace, gr)
 }
 
 // renumber makes an earlier revision the newest, as the DaemonSet controller does for equal

@@ -16,8 +16,6 @@ import (
 // survive the process. It is safe for concurrent use.
 type evictions struct {
 	drainer drain.Drainer
-	// own are the components of the operator.
-	own []string
 
 	mu       sync.Mutex
 	attempts map[string]attempts
@@ -70,15 +68,15 @@ func (e *evictions) policyOf(f operation.Facts, policy eviction.Policy, all bool
 		policy = policy.All()
 	}
 	if op := f.Record.Operation; operation.ReplacesDriver(op) {
-		policy = policy.ReplacingDriver(e.own, f.Node.Taint == op.ID)
+		policy = policy.ReplacingDriver(f.Node.Taint == op.ID)
 	}
 	return policy
 }
 
-// users returns the pods of a node that use its cards, except those of the operator's own components,
+// users returns the pods of a node that use its cards, except those of the operator's own DaemonSets,
 // read live.
 func (e *evictions) users(ctx context.Context, f operation.Facts, policy eviction.Policy) ([]string, error) {
-	return e.drainer.Users(ctx, f.Node.Name, policy, e.own)
+	return e.drainer.Users(ctx, f.Node.Name, policy)
 }
 
 // staying returns the pods of a node in which processes have a device open, and which its drain leaves
@@ -88,7 +86,7 @@ func (e *evictions) staying(ctx context.Context, f operation.Facts, policy evict
 	for i := range f.Host.DeviceHolders {
 		uids = append(uids, f.Host.DeviceHolders[i].PodUID)
 	}
-	return e.drainer.Staying(ctx, f.Node.Name, uids, e.policyOf(f, policy, f.Record.Operation.DrainAll), e.own)
+	return e.drainer.Staying(ctx, f.Node.Name, uids, e.policyOf(f, policy, f.Record.Operation.DrainAll))
 }
 
 // lastOf returns the last eviction attempts of an operation on a node.

@@ -3,6 +3,7 @@ package nodeupgrade
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -33,10 +34,25 @@ func (s *stage) monitor(tolerations ...corev1.Toleration) *corev1.Pod {
 	})
 }
 
-// A DaemonSet's pod would come back at once before the device is closed.
+// A DaemonSet's pod would come back at once before the device is closed. A tenant's DaemonSet stays one of
+// others with our label and the gr as its controller, where no policy bounds who sets it.
 func TestPodsOfOtherDaemonSetsLeaveBehindTheTaint(t *testing.T) {
-	s := newStage(t, driver, plugin)
-	pod := s.monitor()
+	for _, forged := range []bool{false, true} {
+		t.Run(fmt.Sprint("forged ", forged), func(t *testing.T) {
+			s := newStage(t, driver, plugin)
+			pod := s.monitor()
+			if forged {
+				ds := s.daemonSet("monitor")
+				ds.Labels, ds.OwnerReferences = map[string]string{topsv1.LabelComponent: exporter}, s.daemonSet(driver).OwnerReferences
+				s.must(s.admin.Update(s.ctx, ds))
+			}
+			s.leavesBehindTheTaint(pod)
+		})
+	}
+}
+
+func (s *stage) leavesBehindTheTaint(pod *corev1.Pod) {
+	s.t.Helper()
 	s.workload("neighbour")
 	allow := s.budget("monitor")
 	allow(0)
@@ -54,15 +70,15 @@ func TestPodsOfOtherDaemonSetsLeaveBehindTheTaint(t *testing.T) {
 		return op.Reason == operation.ReasonDeviceInUse && strings.Contains(op.Message, "refuses")
 	})
 	if op.Message != want {
-		t.Errorf("%q, want %q", op.Message, want)
+		s.t.Errorf("%q, want %q", op.Message, want)
 	}
 	if got := s.marks(); got != "cordoned, by op1, closed for op1" || s.created[driver] != 1 || s.created[plugin] != 1 {
-		t.Errorf("while it runs: %s, pods that were made: %v", got, s.created)
+		s.t.Errorf("while it runs: %s, pods that were made: %v", got, s.created)
 	}
 	allow(1)
 	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
 	if err := s.admin.Get(s.ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the driver was replaced under the pod: %v", err)
+		s.t.Errorf("the driver was replaced under the pod: %v", err)
 	}
 }
 

@@ -17,11 +17,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=daemonsets;controllerrevisions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 
 // nodeOfPod is the cache index of pods by node. The API server supports the same field
@@ -49,6 +51,7 @@ type observer struct {
 	// cache is the manager's; live reads past it.
 	cache      client.Reader
 	live       client.Reader
+	ownership  ownership.Reader
 	machine    *operation.Machine
 	evictions  *evictions
 	stateTimes *daemonset.StateTimes
@@ -158,7 +161,7 @@ func (r observer) readMembers(ctx context.Context, o *observation) error {
 	if err := r.readTargets(ctx, o); err != nil {
 		return err
 	}
-	if err := r.readUsers(ctx, o); err != nil {
+	if err := r.readOwn(ctx, o); err != nil {
 		return err
 	}
 	return r.readNamed(ctx, o)
@@ -249,19 +252,20 @@ func newestOf(ctx context.Context, from client.Reader, ds *appsv1.DaemonSet) (st
 	return hash, nil
 }
 
-// readUsers reads all other DaemonSets whose pods use the device of the node.
-func (r observer) readUsers(ctx context.Context, o *observation) error {
-	var list appsv1.DaemonSetList
-	if err := r.cache.List(ctx, &list, client.HasLabels{topsv1.LabelComponent}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing DaemonSets: %w", err)
+// readOwn reads the operator's own DaemonSets: the drain leaves their pods, and those whose pods use the
+// device of the node are members.
+func (r observer) readOwn(ctx context.Context, o *observation) error {
+	sets, err := r.ownership.DaemonSets(ctx, r.cache)
+	if err != nil {
+		return err
 	}
-	for i := range list.Items {
-		ds := &list.Items[i]
+	for _, ds := range sets {
 		component := daemonset.Component(ds)
 		if _, target := o.daemonSets[ds.UID]; !target && r.machine.Uses(component) {
 			o.add(component, ds, "")
 		}
 	}
+	o.policy = o.policy.WithOwn(ownership.UIDs(sets, r.machine.Components()))
 	return nil
 }
 

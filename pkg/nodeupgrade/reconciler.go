@@ -17,6 +17,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	Client client.Client
 	// Live reads past the cache.
 	Live client.Reader
+	// Namespace is the operator's, in which the specs of GcuResources are kept.
+	Namespace string
 	// Machine decides the next step.
 	Machine *operation.Machine
 	// Drainer empties nodes.
@@ -56,12 +59,12 @@ type Reconciler struct {
 
 // New returns a Reconciler, which SetupWithManager starts.
 func New(o Options) *Reconciler {
-	emptied := &evictions{drainer: o.Drainer, own: o.Machine.Components(), attempts: map[string]attempts{}}
+	emptied := &evictions{drainer: o.Drainer, attempts: map[string]attempts{}}
 	cordoner, taints := drain.Cordoner{Client: o.Client, Live: o.Live}, taintWriter{o.Client}
 	refused := &denials{nodes: map[string]map[types.UID]denied{}}
 	return &Reconciler{
 		cache: o.Client, machine: o.Machine, evictions: emptied,
-		observer: observer{cache: o.Client, live: o.Live, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{}, attended: &attendance{nodes: map[string]attended{}}, denials: refused, clock: o.Clock},
+		observer: observer{cache: o.Client, live: o.Live, ownership: ownership.Reader{Reader: o.Client, Live: o.Live, Namespace: o.Namespace}, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{}, attended: &attendance{nodes: map[string]attended{}}, denials: refused, clock: o.Clock},
 		records:  recordWriter{client: o.Client, recorder: o.Recorder, metrics: o.Metrics},
 		effects:  effects{cordoner: cordoner, taints: taints, evictions: emptied, denials: refused, pods: podreplace.Replacer{Client: o.Client, Live: o.Live}},
 		sweeper:  sweeper{cache: o.Client, live: o.Live, cordoner: cordoner, taints: taints},

@@ -50,6 +50,7 @@ type stage struct {
 	line      *connection
 	events    *recorder
 	r         *Reconciler
+	gr        *topsv1.GcuResource
 
 	// components have a DaemonSet each, at revision.
 	components []string
@@ -101,6 +102,7 @@ func (s *stage) set() {
 	s.machine, err = operation.New(upgradeplan.DefaultBook())
 	s.must(err)
 	s.makeNode()
+	s.makeGcuResource()
 	for _, c := range s.components {
 		s.makeDaemonSet(c)
 	}
@@ -124,7 +126,7 @@ func (s *stage) start() {
 	c, live := s.line.client(cached), s.line.client(direct)
 	clock := func() time.Time { return s.now }
 	registry := prometheus.NewRegistry()
-	s.r = New(Options{Client: c, Live: live, Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry),
+	s.r = New(Options{Client: c, Live: live, Namespace: "gcu-system", Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry),
 		Drainer: drain.Drainer{Live: live, Evictor: lineEvictor{s.line, evictor}, Metrics: drain.NewMetrics(registry),
 			Self: eviction.Self{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: "operator"}}}})
 }
@@ -136,7 +138,7 @@ func (s *stage) leave() {
 	for i := range pods.Items {
 		s.kill(&pods.Items[i])
 	}
-	for _, o := range []client.Object{&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: s.node}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node}}} {
+	for _, o := range []client.Object{s.gr, &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: s.node}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node}}} {
 		s.must(client.IgnoreNotFound(s.admin.Delete(s.ctx, o)))
 	}
 	s.must(s.admin.DeleteAllOf(s.ctx, &appsv1.DaemonSet{}, client.InNamespace(s.namespace)))
@@ -156,11 +158,22 @@ func (s *stage) makeNode() {
 	s.must(s.admin.Create(s.ctx, nu))
 }
 
+// makeGcuResource makes the gr that gives the DaemonSets their names.
+func (s *stage) makeGcuResource() {
+	s.t.Helper()
+	var sets []types.NamespacedName
+	for _, c := range s.components {
+		sets = append(sets, types.NamespacedName{Namespace: s.namespace, Name: strings.ToLower(c)})
+	}
+	s.gr = &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: fixture.SpecNaming(sets...)}
+	s.must(s.admin.Create(s.ctx, s.gr))
+}
+
 func (s *stage) makeDaemonSet(component string) {
 	s.t.Helper()
 	labels := map[string]string{"app": component}
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: strings.ToLower(component), Labels: map[string]string{topsv1.LabelComponent: component},
-		OwnerReferences: fixture.ControlledBy(topsv1.GroupVersion.String(), topsv1.GcuResourceKind, "fleet", "uid-fleet")},
+		OwnerReferences: fixture.ControlledBy(topsv1.GroupVersion.String(), topsv1.GcuResourceKind, s.gr.Name, s.gr.UID)},
 		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},

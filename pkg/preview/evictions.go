@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
@@ -19,8 +20,8 @@ import (
 
 // Drains returns the eviction policies of the nodes that are drained, by name; nil if none
 // is. policy is that of the group, or nil.
-// own are the operator's components.
-func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own []string) (map[string]eviction.Policy, error) {
+// own are the UIDs of the operator's DaemonSets.
+func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own map[types.UID]bool) (map[string]eviction.Policy, error) {
 	var spec *topsv1.DrainPolicy
 	if policy != nil {
 		spec = policy.Spec.Drain
@@ -39,7 +40,7 @@ func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own []string) (map[string
 			with = with.All()
 		}
 		if slices.Contains(n.Upgrades, upgradeplan.TargetDriver) {
-			with = with.ReplacingDriver(own, true)
+			with = with.WithOwn(own).ReplacingDriver(true)
 		}
 		if drains == nil {
 			drains = map[string]eviction.Policy{}

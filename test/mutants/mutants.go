@@ -24,6 +24,7 @@ const (
 	foretold  = "pkg/preview"
 	served    = "pkg/servedschema"
 	deploys   = "pkg/gcuresource"
+	owned     = "pkg/ownership"
 	hosts     = "pkg/hostagent"
 	hostTasks = "pkg/hosttasks"
 	journals  = "pkg/journal"

@@ -10,7 +10,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 )
 
 // Orphans returns the NodeUpgrades that may have requests for a DaemonSet that is gone: all for the
@@ -54,15 +53,4 @@ func (c Cluster) GcuResource(ctx context.Context, g observed.Group) (gr topsv1.G
 		return gr, fmt.Errorf("getting GcuResource %s: %w", g.Name, err)
 	}
 	return gr, nil
-}
-
-// KeptSpecs returns a function that reads the kept specs of a GcuResource in the operator's namespace.
-func KeptSpecs(ctx context.Context, from client.Reader, namespace string, gr *topsv1.GcuResource) func() (*revision.History, error) {
-	return func() (*revision.History, error) {
-		var list appsv1.ControllerRevisionList
-		if err := from.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing the kept specs of GcuResource %s: %w", gr.Name, err)
-		}
-		return revision.NewHistory(gr, list.Items)
-	}
 }

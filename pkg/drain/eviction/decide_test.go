@@ -200,7 +200,7 @@ func TestAPodThatLeavesLaterIsAskedAbout(t *testing.T) {
 	job := pod("b", ownedBy("batch/v1", "Job"))
 	theirs := Pod{Stays: "ignored", DaemonSet: &appsv1.DaemonSet{}, accelerator: true}
 	wait := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 60 }))
-	replacing := policyOf(t, nil).ReplacingDriver(nil, false)
+	replacing := policyOf(t, nil).ReplacingDriver(false)
 	refused := Outcome{Pod: named("ns", "b"), UID: "uid-b", State: Refused, Budget: named("ns", "keep")}
 	running, skipped := refused, refused
 	running.State, running.Budget, running.Reason = Running, named("", ""), "PodDisruptionBudget ns/keep refuses"

@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,7 +35,7 @@ func staying(pod *Pod, p *Policy) (s State, reason string, later bool) {
 	switch ds := pod.DaemonSet; {
 	case pod.Stays == "":
 		return "", "", false
-	case !p.replacesDriver || ds != nil && p.ownComponent(ds) || ds == nil && !isStatic(pod.Pod):
+	case !p.replacesDriver || p.isOwn(ds) || ds == nil && !isStatic(pod.Pod):
 		return Skipped, pod.Stays, false
 	case pod.Unknown != "":
 		return Failed, pod.Unknown, false
@@ -53,17 +52,12 @@ func staying(pod *Pod, p *Policy) (s State, reason string, later bool) {
 	return "", "", false
 }
 
-func (p *Policy) ownComponent(ds *appsv1.DaemonSet) bool { return ofComponent(ds, p.own) }
+func (p *Policy) isOwn(ds *appsv1.DaemonSet) bool { return ds != nil && p.own[ds.UID] }
 
-func ofComponent(ds *appsv1.DaemonSet, own []string) bool {
-	return slices.Contains(own, daemonset.Component(ds))
-}
-
-// Users returns the names of pods, as namespace/name, without those of DaemonSets of the own
-// components.
-func Users(pods []Pod, own []string) (names []string) {
+// Users returns the names of pods, as namespace/name, without those of the operator's own DaemonSets.
+func Users(pods []Pod, p Policy) (names []string) {
 	for i := range pods {
-		if ds := pods[i].DaemonSet; ds == nil || !ofComponent(ds, own) {
+		if !p.isOwn(pods[i].DaemonSet) {
 			names = append(names, pods[i].Namespace+"/"+pods[i].Name)
 		}
 	}
@@ -71,10 +65,10 @@ func Users(pods []Pod, own []string) (names []string) {
 }
 
 // NamesByProcess is Users by ProcessUID.
-func NamesByProcess(pods []Pod, own []string) map[string]string {
+func NamesByProcess(pods []Pod, p Policy) map[string]string {
 	names := map[string]string{}
 	for i := range pods {
-		for _, name := range Users(pods[i:i+1], own) {
+		for _, name := range Users(pods[i:i+1], p) {
 			names[ProcessUID(pods[i].Pod)] = name
 		}
 	}

@@ -23,16 +23,13 @@ func claims(p *corev1.Pod) {
 
 // TestWhatStaysOnANodeWhoseDriverIsReplaced decides about one pod that kubectl's filters leave.
 func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
-	set := func(component string, tolerations ...corev1.Toleration) *appsv1.DaemonSet {
-		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "set"}}
-		if component != "" {
-			ds = fixture.OfGcuResource(ds)
-			ds.Labels[topsv1.LabelComponent] = component
-		}
+	set := func(uid types.UID, tolerations ...corev1.Toleration) *appsv1.DaemonSet {
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "set", UID: uid}}
 		ds.Spec.Template.Spec.Tolerations = tolerations
 		return ds
 	}
-	theirs := set("")
+	theirs, forged := set("theirs"), fixture.OfGcuResource(set("theirs"))
+	forged.Labels[topsv1.LabelComponent] = "exporter"
 	const untouched = "ignored"
 	tolerates := "uses the accelerator, and DaemonSet ns/set tolerates taint " + topsv1.TaintDriverUpgrade +
 		", so it would come back: remove the toleration, exclude the node, or leave the pod out (drain.podSelector)"
@@ -50,10 +47,8 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 		{name: "a pod that would not come back leaves", pod: pod("a"), with: Pod{DaemonSet: theirs}},
 		{name: "not before the device is closed", pod: pod("a"), with: Pod{DaemonSet: theirs}, opened: true, state: Skipped, reason: "evicted when the device is closed"},
 		{name: "not for a restart of the runtime", pod: pod("a"), with: Pod{DaemonSet: theirs}, runs: true, state: Skipped, reason: untouched},
-		{name: "one of the operator's own is stopped otherwise", pod: pod("a"), with: Pod{DaemonSet: set("exporter")}, state: Skipped, reason: untouched},
-		{name: "one that only has the labels of the operator's own leaves", pod: pod("a"), with: Pod{DaemonSet: &appsv1.DaemonSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "set", Labels: map[string]string{topsv1.LabelComponent: "exporter"}}}}},
-		{name: "one of a component that is not the operator's leaves", pod: pod("a"), with: Pod{DaemonSet: set("mine")}},
+		{name: "one of the operator's own is stopped otherwise", pod: pod("a"), with: Pod{DaemonSet: set("own")}, state: Skipped, reason: untouched},
+		{name: "one with the labels and the owner of the operator's own leaves", pod: pod("a"), with: Pod{DaemonSet: forged}},
 		{name: "one without a card stays, whatever the scope", pod: pod("a", withoutGCU), with: Pod{DaemonSet: theirs},
 			policy: func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll }, state: Skipped, reason: untouched},
 		{name: "one with a card leaves, whatever the scope", pod: pod("a"), with: Pod{DaemonSet: theirs},
@@ -63,14 +58,14 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 			state: Failed, reason: "it is unknown whether it uses the accelerator: no answer"},
 		{name: "but not for a restart of the runtime", pod: pod("a", claims), with: Pod{DaemonSet: theirs}, runs: true, claims: Claims{Unknown: "no answer"},
 			state: Skipped, reason: untouched},
-		{name: "one that tolerates everything blocks", pod: pod("a"), with: Pod{DaemonSet: set("", corev1.Toleration{Operator: corev1.TolerationOpExists})}, state: Blocked, reason: tolerates},
-		{name: "and is named before the device is closed", pod: pod("a"), with: Pod{DaemonSet: set("", corev1.Toleration{Operator: corev1.TolerationOpExists})},
+		{name: "one that tolerates everything blocks", pod: pod("a"), with: Pod{DaemonSet: set("theirs", corev1.Toleration{Operator: corev1.TolerationOpExists})}, state: Blocked, reason: tolerates},
+		{name: "and is named before the device is closed", pod: pod("a"), with: Pod{DaemonSet: set("theirs", corev1.Toleration{Operator: corev1.TolerationOpExists})},
 			opened: true, state: Blocked, reason: tolerates},
-		{name: "one that tolerates our taint blocks", pod: pod("a"), with: Pod{DaemonSet: set("", corev1.Toleration{Key: topsv1.TaintDriverUpgrade, Operator: corev1.TolerationOpExists})},
+		{name: "one that tolerates our taint blocks", pod: pod("a"), with: Pod{DaemonSet: set("theirs", corev1.Toleration{Key: topsv1.TaintDriverUpgrade, Operator: corev1.TolerationOpExists})},
 			state: Blocked, reason: tolerates},
-		{name: "one that tolerates another taint leaves", pod: pod("a"), with: Pod{DaemonSet: set("", corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists})}},
+		{name: "one that tolerates another taint leaves", pod: pod("a"), with: Pod{DaemonSet: set("theirs", corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists})}},
 		{name: "one that tolerates only NoExecute leaves", pod: pod("a"),
-			with: Pod{DaemonSet: set("", corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})}},
+			with: Pod{DaemonSet: set("theirs", corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})}},
 		{name: "its emptyDir is protected, and named before the device is closed", pod: pod("a"), with: Pod{DaemonSet: theirs, LosesData: "Pods with local storage"},
 			opened: true, state: Blocked, reason: "Pods with local storage (drain.emptyDir: Delete evicts them)"},
 		{name: "a static pod blocks", pod: pod("a", static), state: Blocked,
@@ -89,7 +84,7 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 				policy = policyOf(t, drainPolicy(tc.policy))
 			}
 			if !tc.runs {
-				policy = policy.ReplacingDriver([]string{"driver", "exporter"}, !tc.opened)
+				policy = policy.WithOwn(map[types.UID]bool{"own": true}).ReplacingDriver(!tc.opened)
 			}
 			facts := Facts{NodeReady: true, Pods: Candidates("n1", []corev1.Pod{tc.pod}, map[types.UID]Claims{"uid-a": tc.claims}, policy)}
 			for i := range facts.Pods {
@@ -114,7 +109,7 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 func TestTheClaimsOfPodsThatStayAreReadWhateverTheScope(t *testing.T) {
 	ofSet := func(p *corev1.Pod) { claims(p); ownedBy("apps/v1", "DaemonSet")(p) }
 	all := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll }))
-	replacing := all.ReplacingDriver(nil, false)
+	replacing := all.ReplacingDriver(false)
 	for _, tc := range []struct {
 		name   string
 		pod    corev1.Pod
@@ -133,13 +128,13 @@ func TestTheClaimsOfPodsThatStayAreReadWhateverTheScope(t *testing.T) {
 }
 
 // The processes of a static pod have the UID that its kubelet gave it.
-func TestNamesByProcessLeaveOutTheOwnComponents(t *testing.T) {
-	own := fixture.OfGcuResource(&appsv1.DaemonSet{})
-	own.Labels[topsv1.LabelComponent] = "exporter"
+func TestNamesByProcessLeaveOutTheOwnDaemonSets(t *testing.T) {
+	own, forged := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{UID: "own"}}, fixture.OfGcuResource(&appsv1.DaemonSet{})
+	forged.Labels[topsv1.LabelComponent] = "exporter"
 	a, b, c := pod("a"), pod("b", static), pod("c")
-	pods := []Pod{{Pod: &a, DaemonSet: &appsv1.DaemonSet{}}, {Pod: &b}, {Pod: &c, DaemonSet: own}}
+	pods := []Pod{{Pod: &a, DaemonSet: forged}, {Pod: &b}, {Pod: &c, DaemonSet: own}}
 	want := map[string]string{"uid-a": "ns/a", "x": "ns/b"}
-	if diff := cmp.Diff(want, NamesByProcess(pods, []string{"exporter"})); diff != "" {
+	if diff := cmp.Diff(want, NamesByProcess(pods, Policy{}.WithOwn(map[types.UID]bool{"own": true}))); diff != "" {
 		t.Error(diff)
 	}
 }

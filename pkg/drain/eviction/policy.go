@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -23,9 +24,10 @@ type Policy struct {
 	deleteEmptyDir     bool
 	deleteUnmanaged    bool
 
-	// replacesDriver, own and closed: see ReplacingDriver.
+	// own: see WithOwn.
+	own map[types.UID]bool
+	// replacesDriver and closed: see ReplacingDriver.
 	replacesDriver bool
-	own            []string
 	closed         bool
 }
 
@@ -69,11 +71,19 @@ func (p Policy) Accelerator() Policy {
 	return p
 }
 
+// WithOwn returns the policy with the UIDs of the operator's own DaemonSets, whose pods no drain
+// evicts and no node counts among the users of its cards. Whatever labels and owners say, no other
+// DaemonSet is own.
+func (p Policy) WithOwn(own map[types.UID]bool) Policy {
+	p.own = own
+	return p
+}
+
 // ReplacingDriver returns the policy for the replacement of the driver, before which every pod
-// that uses the accelerator has to leave. Those of DaemonSets that are not of the operator's own
-// components leave once the device is closed by its taint, as they would come back before.
-func (p Policy) ReplacingDriver(own []string, closed bool) Policy {
-	p.replacesDriver, p.own, p.closed = true, own, closed
+// that uses the accelerator has to leave. Those of DaemonSets that are not the operator's own leave
+// once the device is closed by its taint, as they would come back before.
+func (p Policy) ReplacingDriver(closed bool) Policy {
+	p.replacesDriver, p.closed = true, closed
 	return p
 }
 

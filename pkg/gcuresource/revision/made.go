@@ -34,7 +34,7 @@ func Made(gr *topsv1.GcuResource, controlled []*appsv1.DaemonSet, kept ...func()
 			return nil, err
 		}
 		for _, spec := range h.Specs() {
-			more, err := component.DaemonSets(&spec)
+			more, err := component.DaemonSets(spec)
 			if err != nil {
 				return nil, err
 			}

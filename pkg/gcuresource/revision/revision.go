@@ -265,11 +265,12 @@ func Spec(r *appsv1.ControllerRevision) (topsv1.GcuResourceSpec, *state.Failure)
 	return data.Spec, nil
 }
 
-// Specs returns the kept specs that can be read, newest first.
-func (h *History) Specs() (specs []topsv1.GcuResourceSpec) {
+// Specs returns the kept specs that can be read, by the names of their revisions.
+func (h *History) Specs() map[string]*topsv1.GcuResourceSpec {
+	specs := map[string]*topsv1.GcuResourceSpec{}
 	for _, r := range h.revisions {
 		if spec, failure := Spec(r); failure == nil {
-			specs = append(specs, spec)
+			specs[r.Name] = &spec
 		}
 	}
 	return specs
@@ -279,7 +280,7 @@ func (h *History) Specs() (specs []topsv1.GcuResourceSpec) {
 func (h *History) IsFull() bool { return len(h.revisions) > Limit }
 
 // Surplus returns the revisions beyond the limit, except the current one, protected ones, and the newest
-// one that gives a DaemonSet that exists its name: without it nobody knows whose that is (Made).
+// one that gives a DaemonSet that exists its name: without it, it is unknown whose that is (Made).
 func (h *History) Surplus(existing []*appsv1.DaemonSet, protected ...string) ([]*appsv1.ControllerRevision, error) {
 	unnamed := map[types.NamespacedName]bool{}
 	for _, ds := range existing {

@@ -4,7 +4,6 @@ package inquiry
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
@@ -39,11 +39,11 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if err != nil {
 		return nil, err
 	}
-	specs, err := a.specs(ctx, q.Present)
+	kept, err := ownership.KeptSpecs(ctx, a.Reader, a.Namespace, q.Present)
 	if err != nil {
 		return nil, err
 	}
-	differs, err := preview.Compare(q.Present, q.Wanted, members, specs)
+	differs, err := preview.Compare(q.Present, q.Wanted, members, kept.Specs())
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if s.OperatorNode, err = operatorNode(ctx, a.Live, a.Namespace); err != nil {
 		return nil, err
 	}
-	outlook, err := rolloutReader{a.Reader, a.Live, a.Namespace}.rollout(ctx, s, a.Clock(), q.Approved)
+	outlook, err := rolloutReader{a.ownership()}.rollout(ctx, s, a.Clock(), q.Approved)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +67,10 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	return &preview.Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: differs.Counted(outlook, cut), Rollout: *outlook}, nil
 }
 
+func (a Asker) ownership() ownership.Reader {
+	return ownership.Reader{Reader: a.Reader, Live: a.Live, Namespace: a.Namespace}
+}
+
 // CheckCut is the function CheckCut with the Asker's Reader.
 func (a Asker) CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (*daemonset.Cut, string, error) {
 	return CheckCut(ctx, a.Reader, gr, cut)
@@ -78,13 +82,7 @@ func (a Asker) members(ctx context.Context, g observed.Group, gr *topsv1.GcuReso
 	if err := a.Reader.List(ctx, &sets, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
 		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", g, err)
 	}
-	made, err := revision.Made(gr, g.DaemonSets(sets.Items, gr.UID), func() (*revision.History, error) {
-		kept, err := a.kept(ctx, gr)
-		if err != nil {
-			return nil, err
-		}
-		return revision.NewHistory(gr, kept)
-	})
+	made, err := a.ownership().Made(ctx, gr, g.DaemonSets(sets.Items, gr.UID))
 	if err != nil {
 		return nil, err
 	}
@@ -97,39 +95,4 @@ func (a Asker) members(ctx context.Context, g observed.Group, gr *topsv1.GcuReso
 		members = append(members, observed.Member{DaemonSet: ds, Revisions: observed.ByName(list.Items)})
 	}
 	return members, nil
-}
-
-// specs returns the kept specs of a gr by the names of their revisions.
-func (a Asker) specs(ctx context.Context, gr *topsv1.GcuResource) (map[string]*topsv1.GcuResourceSpec, error) {
-	kept, err := a.kept(ctx, gr)
-	if err != nil {
-		return nil, err
-	}
-	specs := map[string]*topsv1.GcuResourceSpec{}
-	for i := range kept {
-		if r := &kept[i]; daemonset.IsOf(r, gr) {
-			specs[r.Name] = specIn(r)
-		}
-	}
-	return specs, nil
-}
-
-// kept returns the revisions with the label of a gr's kept specs.
-func (a Asker) kept(ctx context.Context, gr *topsv1.GcuResource) ([]appsv1.ControllerRevision, error) {
-	var list appsv1.ControllerRevisionList
-	if err := a.Reader.List(ctx, &list, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.InNamespace(a.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the specs of GcuResource %s: %w", gr.Name, err)
-	}
-	return list.Items, nil
-}
-
-// specIn decodes the spec in a revision of a gr, nil if that fails.
-func specIn(r *appsv1.ControllerRevision) *topsv1.GcuResourceSpec {
-	var data struct {
-		Spec *topsv1.GcuResourceSpec `json:"spec"`
-	}
-	if json.Unmarshal(r.Data.Raw, &data) != nil {
-		return nil
-	}
-	return data.Spec
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -25,10 +26,7 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
 
 // rolloutReader reads the input of a rollout.
-type rolloutReader struct {
-	reader, live client.Reader
-	namespace    string
-}
+type rolloutReader struct{ ownership.Reader }
 
 // rollout predicts the rollout of a group with the given members.
 func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.Time, approved bool) (*preview.Rollout, error) {
@@ -51,7 +49,11 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err != nil {
 		return nil, err
 	}
-	drains, err := outlook.Drains(s.Policy, book.Components())
+	sets, err := r.DaemonSets(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	drains, err := outlook.Drains(s.Policy, ownership.UIDs(sets, book.Components()))
 	if err != nil || len(drains) == 0 {
 		return outlook, err
 	}
@@ -60,7 +62,7 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 		return nil, err
 	}
 	var budgets policyv1.PodDisruptionBudgetList
-	if err := r.live.List(ctx, &budgets); err != nil {
+	if err := r.Live.List(ctx, &budgets); err != nil {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
 	outlook.Evict(drains, pods, budgets.Items, in.Now)
@@ -70,16 +72,16 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 // readRollout reads the DaemonRollout of a group, and its policy.
 func (r rolloutReader) readRollout(ctx context.Context, s *observed.State, book *upgradeplan.LogicBook) error {
 	var found topsv1.DaemonRollout
-	key := s.Group.RolloutKey(r.namespace)
-	if err := r.reader.Get(ctx, key, &found); client.IgnoreNotFound(err) != nil {
+	key := s.Group.RolloutKey(r.Namespace)
+	if err := r.Get(ctx, key, &found); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting DaemonRollout %s: %w", key.Name, err)
 	}
 	s.TakeRollout(key, &found)
 	var err error
-	if s.Policy, err = access.Policy(ctx, r.reader, s.PolicyName()); err != nil {
+	if s.Policy, err = access.Policy(ctx, r, s.PolicyName()); err != nil {
 		return err
 	}
-	s.Plan, err = access.Plan(ctx, r.reader, observed.PlanName(s), book)
+	s.Plan, err = access.Plan(ctx, r, observed.PlanName(s), book)
 	return err
 }
 
@@ -87,7 +89,7 @@ func (r rolloutReader) readRollout(ctx context.Context, s *observed.State, book 
 func (r rolloutReader) nodes(ctx context.Context, s *observed.State) (map[string]*observed.Node, error) {
 	var nodes corev1.NodeList
 	var upgrades topsv1.NodeUpgradeList
-	if err := errors.Join(r.reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy), r.reader.List(ctx, &upgrades, client.UnsafeDisableDeepCopy)); err != nil {
+	if err := errors.Join(r.List(ctx, &nodes, client.UnsafeDisableDeepCopy), r.List(ctx, &upgrades, client.UnsafeDisableDeepCopy)); err != nil {
 		return nil, fmt.Errorf("reading the fleet: %w", err)
 	}
 	pods := make([][]*corev1.Pod, len(s.Members))
@@ -103,7 +105,7 @@ func (r rolloutReader) nodes(ctx context.Context, s *observed.State) (map[string
 // podsOfDaemonSet returns the pods that a DaemonSet controls.
 func (r rolloutReader) podsOfDaemonSet(ctx context.Context, ds *appsv1.DaemonSet) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := r.reader.List(ctx, &list, client.InNamespace(ds.Namespace), client.MatchingLabels(ds.Spec.Selector.MatchLabels), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(ds.Namespace), client.MatchingLabels(ds.Spec.Selector.MatchLabels), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing pods of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
 	}
 	pods := make([]*corev1.Pod, 0, len(list.Items))
@@ -124,7 +126,7 @@ func (r rolloutReader) podsOn(ctx context.Context, drains map[string]eviction.Po
 	pods := map[string][]corev1.Pod{}
 	for next := ""; ; {
 		var page corev1.PodList
-		if err := r.live.List(ctx, &page, client.Limit(podPage), client.Continue(next)); err != nil {
+		if err := r.Live.List(ctx, &page, client.Limit(podPage), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("listing pods: %w", err)
 		}
 		for i := range page.Items {
@@ -139,7 +141,7 @@ func (r rolloutReader) podsOn(ctx context.Context, drains map[string]eviction.Po
 	}
 	considered, known := map[string][]eviction.Pod{}, drain.Lookups{}
 	for node := range pods {
-		considered[node] = drain.Pods(ctx, r.live, node, pods[node], drains[node], known)
+		considered[node] = drain.Pods(ctx, r.Live, node, pods[node], drains[node], known)
 	}
 	return considered, nil
 }

@@ -83,7 +83,7 @@ func (a Asker) rolloutOf(ctx context.Context, q question) (*preview.Rollout, err
 		return nil, err
 	}
 	s := &observed.State{Group: group, Members: q.Foresee(members, q.annotations)}
-	return rolloutReader{a.Reader, a.Live, a.Namespace}.rollout(ctx, s, a.Clock(), false)
+	return rolloutReader{a.ownership()}.rollout(ctx, s, a.Clock(), false)
 }
 
 // changes is a question about new templates of components of "fleet".
@@ -183,6 +183,9 @@ func TestAPreviewReportsWhatBlocksADrain(t *testing.T) {
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "card"}}
 	claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "gcu.enflame.com"}}}}
 	theirs := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}}
+	theirs.UID = "theirs"
+	forged := fixture.OfGcuResource(theirs.DeepCopy())
+	forged.Labels = map[string]string{topsv1.LabelComponent: "exporter"}
 	tolerant := theirs.DeepCopy()
 	tolerant.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	monitor := alone.DeepCopy()
@@ -204,6 +207,8 @@ func TestAPreviewReportsWhatBlocksADrain(t *testing.T) {
 		{"a pod that uses no GCU stays", []client.Object{web}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"}, ""},
 		{"a pod with a card from a ResourceClaim", []client.Object{claiming, claim}, "driver", upgradeplan.EvictAccelerator, []string{"default/claiming", "default/training"}, ""},
 		{"a pod of another DaemonSet", []client.Object{monitor, theirs}, "driver", upgradeplan.EvictAccelerator, []string{"default/monitor", "default/training"}, ""},
+		{"a pod of a DaemonSet with the labels and the owner of ours", []client.Object{monitor, forged, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "uid-fleet"}}}, "driver",
+			upgradeplan.EvictAccelerator, []string{"default/monitor", "default/training"}, ""},
 		{"a pod of a DaemonSet that tolerates the taint", []client.Object{monitor, tolerant}, "driver", upgradeplan.EvictAccelerator, []string{"default/training"},
 			"DaemonSet default/theirs tolerates taint"},
 		{"a light change evicts nobody", []client.Object{budget("full", "training", 0)}, "exporter", upgradeplan.ReplacePod, nil, ""},

@@ -1,0 +1,82 @@
+// Package ownership reads which DaemonSets are the operator's: a GcuResource (gr) controls them, by UID,
+// and its spec, or a kept one, gives them their namespace and name. Labels and owners alone may be
+// anyone's, where no admission policy bounds them. Package revision decides.
+package ownership
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+)
+
+// Reader reads what grs and their kept specs say of DaemonSets.
+type Reader struct {
+	// Reader reads first, with or without a cache.
+	client.Reader
+	// Live reads past the cache the kept specs that it lacks.
+	Live client.Reader
+	// Namespace is the operator's, in which the specs are kept.
+	Namespace string
+}
+
+// KeptSpecs reads the kept specs of a gr in the operator's namespace.
+func KeptSpecs(ctx context.Context, from client.Reader, namespace string, gr *topsv1.GcuResource) (*revision.History, error) {
+	var list appsv1.ControllerRevisionList
+	if err := from.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the kept specs of GcuResource %s: %w", gr.Name, err)
+	}
+	return revision.NewHistory(gr, list.Items)
+}
+
+// Made returns those of the DaemonSets that a gr controls which it made.
+func (r Reader) Made(ctx context.Context, gr *topsv1.GcuResource, controlled []*appsv1.DaemonSet) ([]*appsv1.DaemonSet, error) {
+	kept := func(from client.Reader) func() (*revision.History, error) {
+		return func() (*revision.History, error) { return KeptSpecs(ctx, from, r.Namespace, gr) }
+	}
+	return revision.Made(gr, controlled, kept(r.Reader), kept(r.Live))
+}
+
+// DaemonSets returns the DaemonSets of components that grs made, as from lists them.
+func (r Reader) DaemonSets(ctx context.Context, from client.Reader) (made []*appsv1.DaemonSet, err error) {
+	var grs topsv1.GcuResourceList
+	if err := r.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing GcuResources: %w", err)
+	}
+	var list appsv1.DaemonSetList
+	if err := from.List(ctx, &list, client.HasLabels{topsv1.LabelComponent}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing DaemonSets: %w", err)
+	}
+	for i := range grs.Items {
+		var controlled []*appsv1.DaemonSet
+		for j := range list.Items {
+			if ds := &list.Items[j]; daemonset.IsOf(ds, &grs.Items[i]) {
+				controlled = append(controlled, ds)
+			}
+		}
+		ours, err := r.Made(ctx, &grs.Items[i], controlled)
+		if err != nil {
+			return nil, err
+		}
+		made = slices.Concat(made, ours)
+	}
+	return made, nil
+}
+
+// UIDs returns the UIDs of the DaemonSets of certain components.
+func UIDs(sets []*appsv1.DaemonSet, components []string) map[types.UID]bool {
+	uids := map[types.UID]bool{}
+	for _, ds := range sets {
+		if slices.Contains(components, daemonset.Component(ds)) {
+			uids[ds.UID] = true
+		}
+	}
+	return uids
+}
