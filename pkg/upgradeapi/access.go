@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
@@ -37,13 +38,12 @@ type Access interface {
 	Known(token string) (authenticationv1.UserInfo, bool)
 	// Authenticate returns the user of a token.
 	Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error)
-	// Authorize returns an error unless a user may do verb with the gr of a name; ""
-	// means all of them.
-	Authorize(ctx context.Context, user authenticationv1.UserInfo, verb, name string) error
+	// Authorize returns an error unless a user has a right.
+	Authorize(ctx context.Context, user authenticationv1.UserInfo, right authorizationv1.ResourceAttributes) error
 }
 
 // TokenAccess asks the API server: a TokenReview authenticates the caller, a
-// SubjectAccessReview checks their RBAC rights on gcuresources (contract section 2.10). Use
+// SubjectAccessReview checks their RBAC rights (contract section 2.10). Use
 // NewTokenAccess.
 type TokenAccess struct {
 	client    client.Client
@@ -91,14 +91,22 @@ func (t *TokenAccess) meant(valid []string) bool {
 }
 
 // Authorize implements Access.
-func (t *TokenAccess) Authorize(ctx context.Context, user authenticationv1.UserInfo, verb, name string) error {
-	allowed, err := t.allowed(ctx, user, authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: grResource.Group, Resource: grResource.Resource, Verb: verb, Name: name},
-	})
+func (t *TokenAccess) Authorize(ctx context.Context, user authenticationv1.UserInfo, right authorizationv1.ResourceAttributes) error {
+	allowed, err := t.allowed(ctx, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &right})
 	if err == nil && !allowed {
-		err = request.Refuse(http.StatusForbidden, "user %q cannot %s %s %q", user.Username, verb, grResource, name)
+		err = request.Refuse(http.StatusForbidden, "user %q cannot %s %s.%s %q", user.Username, right.Verb, right.Resource, right.Group, right.Name)
 	}
 	return err
+}
+
+// onGr is the right to do verb with the gr of a name; "" means all of them.
+func onGr(verb, name string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Group: topsv1.GroupVersion.Group, Resource: "gcuresources", Verb: verb, Name: name}
+}
+
+// onRollout is the right to do verb with the DaemonRollout of a gr.
+func onRollout(verb, namespace, name string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Group: topsv1.GroupVersion.Group, Resource: "daemonrollouts", Verb: verb, Namespace: namespace, Name: name}
 }
 
 // allowed reports whether a user has the right that a review asks for.
@@ -122,13 +130,13 @@ func (t *TokenAccess) allowed(ctx context.Context, user authenticationv1.UserInf
 	return review.Status.Allowed, nil
 }
 
-// authorize returns an error unless the caller may do all of verbs with the gr.
-func authorize(ctx context.Context, access Access, c call, verbs ...string) error {
+// authorize returns an error unless the caller has all of the rights.
+func authorize(ctx context.Context, access Access, c call, rights ...authorizationv1.ResourceAttributes) error {
 	if access == nil {
 		return nil
 	}
-	for _, verb := range verbs {
-		if err := access.Authorize(ctx, c.user, verb, c.name); err != nil {
+	for _, right := range rights {
+		if err := access.Authorize(ctx, c.user, right); err != nil {
 			return err
 		}
 	}

@@ -221,7 +221,7 @@ func TestARightIsThatOfTheWholeUser(t *testing.T) {
 	} {
 		before := asked.times
 		for range 2 {
-			if err := access.Authorize(t.Context(), user, "get", "x"); err != nil {
+			if err := access.Authorize(t.Context(), user, onGr("get", "x")); err != nil {
 				t.Error(err)
 			}
 		}

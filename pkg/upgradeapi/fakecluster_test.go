@@ -116,9 +116,9 @@ func (only) Authenticate(context.Context, string) (authenticationv1.UserInfo, er
 	return authenticationv1.UserInfo{}, nil
 }
 
-func (o only) Authorize(_ context.Context, _ authenticationv1.UserInfo, verb, _ string) error {
-	if verb != string(o) {
-		return request.Refuse(http.StatusForbidden, "cannot %s", verb)
+func (o only) Authorize(_ context.Context, _ authenticationv1.UserInfo, right authorizationv1.ResourceAttributes) error {
+	if right.Verb != string(o) {
+		return request.Refuse(http.StatusForbidden, "cannot %s", right.Verb)
 	}
 	return nil
 }

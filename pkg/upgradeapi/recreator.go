@@ -160,7 +160,7 @@ func (r *Recreator) authorize(ctx context.Context, rec *recreation.Recreation, v
 	if rec.Author.Username == "" {
 		return nil
 	}
-	return r.Access.Authorize(ctx, rec.Author, verb, rec.GcuResource.Name)
+	return r.Access.Authorize(ctx, rec.Author, onGr(verb, rec.GcuResource.Name))
 }
 
 // writer returns what writes for the author of a recreation.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,7 +73,7 @@ func TestAnAuthorThatLostRightsCreatesNothing(t *testing.T) {
 // everything may be done by everyone.
 type everything struct{ only }
 
-func (everything) Authorize(context.Context, authenticationv1.UserInfo, string, string) error {
+func (everything) Authorize(context.Context, authenticationv1.UserInfo, authorizationv1.ResourceAttributes) error {
 	return nil
 }
 

@@ -20,7 +20,8 @@ import (
 // operator acts on.
 type rolloutControl struct {
 	*cluster
-	clock clock.PassiveClock
+	access Access
+	clock  clock.PassiveClock
 }
 
 // pause stops the rollout of a gr from starting further nodes.
@@ -36,6 +37,7 @@ func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
 }
 
 // resume removes a pause, clears the failures of a halted rollout, and ends the rejection of a revision.
+// For the latter two the caller needs the rights on the DaemonRollout that a write of its own would need.
 func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	if err := request.RejectBody(c.body); err != nil {
 		return nil, err
@@ -52,6 +54,9 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	// The pause is removed last: if it is gone, everything is done.
 	stopped := meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) || rollout.Status.Rollback != nil
 	if rollout.BelongsTo(topsv1.GcuResourceKind, c.name) && stopped {
+		if err := authorize(ctx, r.access, c, onRollout("update", r.namespace, c.name), onRollout("patch", r.namespace, c.name)); err != nil {
+			return nil, err
+		}
 		if err := r.annotate(ctx, c, rollout, topsv1.AnnotationResume, r.clock.Now().UTC().Format(time.RFC3339)); err != nil {
 			return nil, err
 		}

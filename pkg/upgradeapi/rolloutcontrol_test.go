@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
 func TestPauseResumeRollback(t *testing.T) {
@@ -66,4 +69,40 @@ func TestPauseResumeRollback(t *testing.T) {
 		d.fails(http.MethodGet, path+"/"+verb, "", http.StatusMethodNotAllowed, "use POST")
 		d.fails(http.MethodPost, path+"/"+verb, `{"x": 1}`, http.StatusBadRequest, "")
 	}
+}
+
+// except allows everyone everything but one right.
+type except struct {
+	only
+	verb, resource string
+}
+
+func (e except) Authorize(_ context.Context, _ authenticationv1.UserInfo, right authorizationv1.ResourceAttributes) error {
+	if right.Resource == e.resource && right.Verb == e.verb && right.Namespace == namespace && right.Name == "stopped" {
+		return request.Refuse(http.StatusForbidden, "cannot %s %s", e.verb, e.resource)
+	}
+	return nil
+}
+
+// Below Kubernetes 1.36 the manager writes with its own rights: the caller needs those of kubectl gcu resume.
+func TestWhoMayNotWriteTheRolloutDoesNotClearItsFailures(t *testing.T) {
+	refused := &except{resource: "daemonrollouts"}
+	d := newTestServer(t, func(o *Options) { o.Access = refused })
+	d.create("stopped")
+	d.succeeds(http.MethodPost, "/gum/v1/gr/stopped/pause", "")
+	rollout := &topsv1.DaemonRollout{}
+	rollout.Namespace, rollout.Name = namespace, "stopped"
+	rollout.Spec.TargetRef = topsv1.TargetRef{Kind: "GcuResource", Name: "stopped"}
+	d.make(rollout)
+	d.halt(rollout)
+	for _, refused.verb = range []string{"update", "patch"} {
+		d.fails(http.MethodPost, "/gum/v1/gr/stopped/resume", "", http.StatusForbidden, "cannot "+refused.verb+" daemonrollouts")
+	}
+	d.must(d.admin.Get(context.Background(), client.ObjectKeyFromObject(rollout), rollout))
+	if got, paused := rollout.Annotations[topsv1.AnnotationResume], d.gr("stopped").Annotations[topsv1.AnnotationPaused]; got != "" || paused != "true" {
+		t.Errorf("refused, and resumed at %q, paused: %q", got, paused)
+	}
+	rollout.Status.Conditions = nil
+	d.must(d.admin.Status().Update(context.Background(), rollout))
+	d.succeeds(http.MethodPost, "/gum/v1/gr/stopped/resume", "") // a pause is the gr's
 }

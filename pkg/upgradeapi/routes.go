@@ -24,7 +24,7 @@ func (a *API) Handler() http.Handler {
 	post := func(operation string, do func(context.Context, call) (any, error)) map[string]endpoint {
 		return map[string]endpoint{http.MethodPost: {operation: operation, verb: "update", do: do}}
 	}
-	reads, control := &reads{a.cluster, a.cache}, &rolloutControl{a.cluster, a.Clock}
+	reads, control := &reads{a.cluster, a.cache}, &rolloutControl{a.cluster, a.Access, a.Clock}
 	resolver := &resolver{a.cluster, a.Blueprints, a.Anonymous != "", a.Planner}
 	upgrades, plans := &upgrades{resolver, a.Access, a.Clock}, &plans{resolver, a.planning}
 	one := read(OperationGet, "get", reads.get)

@@ -164,7 +164,7 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 	if c.name != "" && !validName(c.name) { // keep it out of the caches
 		return nil, apierrors.NewNotFound(grResource, c.name)
 	}
-	if err := authorize(ctx, m.access, c, e.verb); err != nil {
+	if err := authorize(ctx, m.access, c, onGr(e.verb, c.name)); err != nil {
 		return nil, err
 	}
 	body, done, err := m.bodies.read(w, r, entry.caller())

@@ -82,7 +82,7 @@ func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResour
 // recreate stores the new gr, then deletes the old one; the Recreator does the rest. Once
 // stored, the upgrade is accepted and survives a crash (contract section 2.10, D8).
 func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuResource) (*topsv1.GcuResource, error) {
-	if err := authorize(ctx, u.access, c, "delete", "create"); err != nil {
+	if err := authorize(ctx, u.access, c, onGr("delete", c.name), onGr("create", c.name)); err != nil {
 		return nil, err
 	}
 	asked, writer, err := u.writer(ctx, c.user)

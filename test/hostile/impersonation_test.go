@@ -53,6 +53,9 @@ func TestTheRESTAPIActsAsItsCaller(t *testing.T) {
 	if got, want := gr.Annotations[topsv1.AnnotationLastAuthor], "system:serviceaccount:kube-system:writes"; got != want || gr.Annotations[topsv1.AnnotationPaused] != "true" {
 		t.Errorf("the annotations are %v, want author %s", gr.Annotations, want)
 	}
+	if status, body := resumeHalted(t, s, "of-callers", url, writer); status != http.StatusForbidden {
+		t.Errorf("somebody who may not write DaemonRollouts clears the failures of one: %d %s", status, body)
+	}
 	// The manager could patch; its caller cannot.
 	if status, body := callAPI(t, updater, http.MethodPut, url, `{"spec": {"driver": {"version": "9"}}}`); status != http.StatusForbidden {
 		t.Errorf("somebody who may not patch is answered with %d %s", status, body)

@@ -195,8 +195,15 @@ func TestUnauthenticatedRequestsDoNotHaveTheRightsOfTheManager(t *testing.T) {
 	blueprints := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(blueprints, "gr.json"),
 		[]byte(`{"apiVersion": "topsops.enflame.com/v1", "kind": "GcuResource", "metadata": {"name": "anonymous"}, "spec": {"driver": {"version": "2"}}}`), 0o600))
+	config := managerConfig(t, s)
+	own, err := client.New(config, client.Options{Scheme: s.Scheme})
+	check(t, err)
+	impersonator, err := upgradeapi.NewImpersonator(own, config, logr.Discard())
+	check(t, err)
 	serve := func(user string) string {
-		address := serveAPI(t, s, func(o *upgradeapi.Options) { o.Anonymous, o.Blueprints, o.Planner = user, blueprints, noPlanner{} })
+		address := serveAPI(t, s, func(o *upgradeapi.Options) {
+			o.Anonymous, o.Blueprints, o.Planner, o.Client, o.Impersonator = user, blueprints, noPlanner{}, own, impersonator
+		})
 		return "http://" + address + "/gum/v1/gr"
 	}
 	named, unbound := serve("gcu-operator:anonymous"), serve("gcu-operator:nobody")
@@ -216,11 +223,31 @@ func TestUnauthenticatedRequestsDoNotHaveTheRightsOfTheManager(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d and %q", tt.name, status, body, tt.status, tt.says)
 		}
 	}
+	if status, body := resumeHalted(t, s, "anonymous", named+"/anonymous", ""); status != http.StatusOK {
+		t.Errorf("resuming a halted rollout: %d %s", status, body)
+	}
 	gr := &topsv1.GcuResource{}
 	check(t, admin.Get(t.Context(), client.ObjectKey{Name: "anonymous"}, gr))
 	if gr.Spec.Driver == nil || gr.Spec.Driver.Version != "2" {
 		t.Errorf("the spec is %+v", gr.Spec)
 	}
+}
+
+// resumeHalted resumes a halted rollout of a gr through the REST API.
+func resumeHalted(t *testing.T, s *apiserver.Server, gr, url, token string) (int, string) {
+	t.Helper()
+	admin := s.Client(t, apiserver.Admin)
+	rollout := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, Name: gr},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: topsv1.GcuResourceKind, Name: gr}}}
+	check(t, admin.Create(t.Context(), rollout))
+	rollout.Status.Conditions = []metav1.Condition{{Type: topsv1.RolloutHalted, Status: metav1.ConditionTrue, Reason: "CrashLoop", LastTransitionTime: metav1.Now()}}
+	check(t, admin.Status().Update(t.Context(), rollout))
+	status, body := callAPI(t, token, http.MethodPost, url+"/resume", "")
+	check(t, admin.Get(t.Context(), client.ObjectKeyFromObject(rollout), rollout))
+	if _, resumed := rollout.Annotations[topsv1.AnnotationResume]; resumed != (status == http.StatusOK) {
+		t.Errorf("the answer is %d, and the rollout resumed: %t", status, resumed)
+	}
+	return status, body
 }
 
 // noPlanner plans nothing.

@@ -3,6 +3,8 @@ package main
 // ofCallers are defects in the interfaces for users and programs: kubectl gcu, the REST
 // API, the endpoint of a node.
 var ofCallers = []mutant{
+	{"resumed-without-right", "below Kubernetes 1.36 the failures of a rollout are cleared for who may not write it", api, "rolloutControl.resume",
+		"authorize($ctx, $r.access, $c, $*rights)", "error(nil)"},
 	{"author-not-asked", "a stored gr is created though its author may not create it", api, "Recreator.authorize",
 		"$rec.Author.$name == \"\"", "$rec.Author.$name != \"-\""},
 
@@ -115,7 +117,7 @@ var ofCallers = []mutant{
 	{"recreation-unchecked", "the old gr is deleted although the API server rejects the new one", api, "upgrades.recreate",
 		"$err != nil || $dryRun", "$dryRun"},
 	{"recreation-by-updaters", "recreation needs only the right to update", api, "upgrades.recreate",
-		`$authorize($ctx, $access, $c, "delete", "create")`, `$authorize($ctx, $access, $c, "update")`},
+		`$authorize($ctx, $access, $c, $delete, $create)`, `$authorize($ctx, $access, $c)`},
 	{"half-read", "a blueprint is accepted while it is being written", api, "readRegular",
 		"$after.Size() != int64(len($data)) || $after.ModTime() != $info.ModTime()", "$after == nil"},
 	{"null-deletes", "a body of null counts as no body", api, "DecodeStrictly",
