@@ -144,7 +144,7 @@ var ofOperations = []mutant{
 	{"pods-of-holders-unread", "nobody looks which pods with a device open the drain leaves", nodes, "observer.readDrained",
 		"if operation.NeedsStayingPods($facts) && $ok { $*then }", ""},
 	{"own-holders-stray", "the operator's own pods keep their driver from being replaced", drain, "NamesByProcess",
-		"Users($some, $own)", "Users($some, nil)"},
+		"Users($some, $p)", "Users($some, Policy{})"},
 	{"leaving-holders-stray", "a pod that the drain removes is named as one that it leaves", drain, "Drainer.Staying",
 		"slices.Contains($leaving, pod.UID)", "slices.Contains($leaving[:0], pod.UID)"},
 	{"static-holders-unseen", "a static pod with a device open is not found", drain, "ProcessUID",
