@@ -95,6 +95,11 @@ type RuntimeReport struct {
 	// is not known. A device plugin that is older and offers no card is replaced.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// defaultSince is when default became the default runtime, by the clock of the node; absent
+	// when it is not known, because it was already when the agent first looked. Pods of ours
+	// that use cards and started before have none, and are replaced.
+	// +optional
+	DefaultSince *metav1.Time `json:"defaultSince,omitempty"`
 	// restartStopsContainers reports whether a restart stops the containers; absent
 	// when it is not known, which counts as yes.
 	// +optional

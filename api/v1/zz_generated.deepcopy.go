@@ -1546,6 +1546,10 @@ func (in *RuntimeReport) DeepCopyInto(out *RuntimeReport) {
 		in, out := &in.StartTime, &out.StartTime
 		*out = (*in).DeepCopy()
 	}
+	if in.DefaultSince != nil {
+		in, out := &in.DefaultSince, &out.DefaultSince
+		*out = (*in).DeepCopy()
+	}
 	if in.RestartStopsContainers != nil {
 		in, out := &in.RestartStopsContainers, &out.RestartStopsContainers
 		*out = new(bool)

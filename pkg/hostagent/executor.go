@@ -12,6 +12,7 @@ import (
 type Executor struct {
 	host      host
 	records   *records
+	defaults  *defaults
 	puller    puller
 	restarter restarter
 }
@@ -24,8 +25,12 @@ func New(o Options) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
+	remembered, err := openDefaults(o)
+	if err != nil {
+		return nil, err
+	}
 	h, manager := servicesOf(o)
-	return &Executor{host: h, records: kept, puller: puller{host: h, records: kept},
+	return &Executor{host: h, records: kept, defaults: remembered, puller: puller{host: h, records: kept},
 		restarter: restarter{options: o, host: h, records: kept, manager: manager, opened: o.Clock.Now()}}, nil
 }
 
@@ -91,10 +96,14 @@ func (e *Executor) verify(ctx context.Context, request task.Request, r task.Reco
 	return e.records.end(r, topsv1.HostTaskDone, task.ReasonRead, "")
 }
 
-// Facts reads the current state of the node, without recording it. Unreadable facts are left
+// Facts reads the current state of the node, without recording more of it than the default runtime. Unreadable facts are left
 // out and explained in Host.Missing; Host is never nil. The error is that of ctx.
 func (e *Executor) Facts(ctx context.Context, wanted task.Engine) (task.Facts, error) {
-	return e.host.facts(ctx, wanted)
+	facts, err := e.host.facts(ctx, wanted)
+	if facts.Runtime != nil {
+		facts.Runtime.DefaultSince = e.defaults.since(facts.Runtime)
+	}
+	return facts, err
 }
 
 // Results returns the results of all recorded tasks, sorted by id and task. A task that is

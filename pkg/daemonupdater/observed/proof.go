@@ -25,11 +25,14 @@ func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*core
 		component := s.Members[p.Member].Component()
 		p.Unverified = IsUnverified(upgrade, s.Members[p.Member])
 		p.OffersNone = operation.OffersNone(upgrade, node, component)
-		blind = blind || p.UID != "" && operation.HasNoCards(upgrade, node, component, daemonset.PodOf(pods[p.Member]))
+		if p.UID != "" {
+			p.NoCards = operation.HasNoCards(upgrade, node, component, daemonset.PodOf(pods[p.Member]))
+			blind = blind || p.NoCards && p.OffersNone
+		}
 	}
 	for i := range n.Pods {
 		p := &n.Pods[i]
-		p.NoCards = blind && p.UID != "" && operation.StartedWithoutCards(upgrade, s.Members[p.Member].Component(), daemonset.PodOf(pods[p.Member]))
+		p.NoCards = p.NoCards || blind && p.UID != "" && operation.StartedWithoutCards(upgrade, s.Members[p.Member].Component(), daemonset.PodOf(pods[p.Member]))
 	}
 }
 

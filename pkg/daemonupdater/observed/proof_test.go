@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -95,6 +96,24 @@ func TestAPluginWithoutCardsIsSeen(t *testing.T) {
 		}
 		if !n.Pods[0].OffersNone || n.Pods[1].OffersNone {
 			t.Errorf("missing: %t; pods %+v, want the plugin to offer none", missing, n.Pods)
+		}
+	}
+}
+
+// A group without the plugin sees what its pods lack too, once the agent knows since when the default is right.
+func TestAnExporterWithoutCardsIsSeenWithoutThePlugin(t *testing.T) {
+	exporter := fixture.ComponentOf("exporter")
+	pod := fixture.PodOn(exporter, "a", fixture.NewHash)
+	pod.Status.StartTime = ptr.To(fixture.Ago(time.Hour))
+	node := fixture.Node("a")
+	node.Status.Allocatable = corev1.ResourceList{"enflame.com/gcu": resource.MustParse("8")}
+	u := withRuntime("enflame")
+	u.Status.Host.Time, u.Status.Host.Devices, u.Status.Host.Runtime.StartTime = fixture.Ago(0), ptr.To[int32](8), ptr.To(fixture.Ago(time.Minute))
+	for _, since := range []*metav1.Time{nil, ptr.To(fixture.Ago(time.Minute))} {
+		u.Status.Host.Runtime.DefaultSince = since
+		n := seen{members: []memberAndPods{memberWith(exporter, pod)}, nodes: []*corev1.Node{node}, upgrades: []*topsv1.NodeUpgrade{u}}.observe().fleet.Node("a")
+		if n.Pods[0].NoCards != (since != nil) {
+			t.Errorf("default since %v: without cards is %t", since, n.Pods[0].NoCards)
 		}
 	}
 }

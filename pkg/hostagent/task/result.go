@@ -115,6 +115,8 @@ type RuntimeFacts struct {
 	Instance string `json:"instance,omitempty"`
 	// Started is when that process began; zero when unknown.
 	Started time.Time `json:"started,omitzero"`
+	// DefaultSince is when Default became the default runtime; zero when unknown.
+	DefaultSince time.Time `json:"defaultSince,omitzero"`
 }
 
 // HostFacts are the facts from the files of the node. Unreadable ones are empty and explained

@@ -49,6 +49,9 @@ func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
 		if !engine.Started.IsZero() {
 			report.Runtime.StartTime = ptr.To(metav1.NewTime(engine.Started.UTC()))
 		}
+		if !engine.DefaultSince.IsZero() {
+			report.Runtime.DefaultSince = ptr.To(metav1.NewTime(engine.DefaultSince.UTC()))
+		}
 	}
 	return report
 }

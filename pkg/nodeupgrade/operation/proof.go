@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -68,18 +69,35 @@ func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool
 	return false
 }
 
-// HasNoCards reports whether the device plugin of a node runs, and cannot have cards: the node offers none
-// of its cards, and the plugin started before the container engine, whose default runtime is
-// right since. That happens when a person restarts the engine: an operation replaces such pods.
+// HasNoCards reports whether a pod that uses the device runs, and cannot have cards: it started before the
+// default runtime of the container engine was right. That happens when a person restarts the engine: an
+// operation replaces the pods of its group. Of an agent that does not know since when the default is right,
+// only the device plugin is known to have none: one that started before the engine, on a node that offers
+// none of its cards.
 func HasNoCards(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pod *corev1.Pod) bool {
+	if !CardsSince(u).IsZero() && usesDevice(component) && isOlder(pod, u.Status.Host.Runtime.Engine, defaultSince(u.Status.Host)) {
+		return true
+	}
 	return OffersNone(u, node, component) && StartedWithoutCards(u, component, pod)
 }
 
 // StartedWithoutCards reports whether a pod that uses the device started before the container engine: it has
 // no cards if the device plugin of its node has none.
 func StartedWithoutCards(u *topsv1.NodeUpgrade, component string, pod *corev1.Pod) bool {
-	uses := []string{upgradeplan.TargetDevicePlugin, upgradeplan.TargetGcusharePlugin, upgradeplan.TargetExporter, upgradeplan.TargetGFD}
-	return slices.Contains(uses, component) && isOlder(pod, u.Status.Host.Runtime)
+	return usesDevice(component) && isOlder(pod, u.Status.Host.Runtime.Engine, u.Status.Host.Runtime.StartTime)
+}
+
+func usesDevice(component string) bool {
+	return slices.Contains([]string{upgradeplan.TargetDevicePlugin, upgradeplan.TargetGcusharePlugin, upgradeplan.TargetExporter, upgradeplan.TargetGFD}, component)
+}
+
+// defaultSince returns since when the default runtime of a node is what it is, nil if that is unknown or, by
+// the same clock, in the future.
+func defaultSince(host *topsv1.HostReport) *metav1.Time {
+	if since := host.Runtime.DefaultSince; !host.Time.Before(since) {
+		return since
+	}
+	return nil
 }
 
 // OffersNone reports whether a component is the device plugin of a node that offers none of its cards,
@@ -99,19 +117,19 @@ func CardsSince(u *topsv1.NodeUpgrade) time.Time {
 	return host.Runtime.StartTime.Time
 }
 
-// isOlder reports whether a pod started before a container engine. A container of docker that started
-// later has its present default runtime; containerd keeps that of the sandbox, which is made again
-// after the node booted.
-func isOlder(pod *corev1.Pod, engine *topsv1.RuntimeReport) bool {
-	if engine.Engine != "docker" {
-		return pod.Status.StartTime.Before(engine.StartTime) && // not if it has not started
+// isOlder reports whether a pod started before a time, nil for never, as far as its runtime is concerned. A
+// container of docker that started later has the default runtime of then; containerd keeps that of the
+// sandbox, which is made again after the node booted.
+func isOlder(pod *corev1.Pod, engine string, than *metav1.Time) bool {
+	if engine != "docker" {
+		return pod.Status.StartTime.Before(than) && // not if it has not started
 			!slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodReadyToStartContainers && (c.Status != corev1.ConditionTrue || !c.LastTransitionTime.Before(engine.StartTime))
+				return c.Type == corev1.PodReadyToStartContainers && (c.Status != corev1.ConditionTrue || !c.LastTransitionTime.Before(than))
 			})
 	}
 	running := pod.Status.ContainerStatuses
 	return len(running) > 0 && !slices.ContainsFunc(running, func(c corev1.ContainerStatus) bool {
-		return c.State.Running == nil || !c.State.Running.StartedAt.Before(engine.StartTime)
+		return c.State.Running == nil || !c.State.Running.StartedAt.Before(than)
 	})
 }
 

@@ -78,6 +78,44 @@ func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
 	}
 }
 
+// An agent that saw the default runtime change knows which pods have no cards, whatever the node offers and
+// whichever group they are of.
+func TestAPodThatStartedBeforeTheDefaultRuntimeWasRightHasNoCards(t *testing.T) {
+	right := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	at := func(minutes int) *metav1.Time {
+		return ptr.To(metav1.NewTime(right.Add(time.Duration(minutes) * time.Minute)))
+	}
+	offering := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"enflame.com/gcu": resource.MustParse("8")}}}
+	for _, tt := range []struct {
+		name      string
+		component string
+		started   *metav1.Time
+		change    func(*topsv1.HostReport)
+		want      bool
+	}{
+		{"the exporter started before", "exporter", at(-1), nil, true},
+		{"so did gfd", "gfd", at(-1), nil, true},
+		{"so did the plugin, though the node offers cards", "devicePlugin", at(-1), nil, true},
+		{"so did the toolkit, which needs none", "toolkit", at(-1), nil, false},
+		{"it started between that and another restart", "exporter", at(1), nil, false},
+		{"it has not started", "exporter", nil, nil, false},
+		{"the agent does not know", "exporter", at(-1), func(h *topsv1.HostReport) { h.Runtime.DefaultSince = nil }, false},
+		{"by the clock of the agent that is in the future", "exporter", at(-1), func(h *topsv1.HostReport) { h.Runtime.DefaultSince = at(4) }, false},
+		{"the default is wrong again", "exporter", at(-1), func(h *topsv1.HostReport) { h.Runtime.Default = "runc" }, false},
+		{"the node has no cards", "exporter", at(-1), func(h *topsv1.HostReport) { h.Devices = nil }, false},
+	} {
+		host := &topsv1.HostReport{Time: *at(3), Devices: ptr.To[int32](8),
+			Runtime: &topsv1.RuntimeReport{Engine: "containerd", Default: "enflame", StartTime: at(2), DefaultSince: at(0)}}
+		if tt.change != nil {
+			tt.change(host)
+		}
+		u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Host: host}}
+		if got := HasNoCards(u, offering, tt.component, &corev1.Pod{Status: corev1.PodStatus{StartTime: tt.started}}); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
+
 // The exporter and gfd get the device in the same way as the plugin; what shows that they have none is
 // that the plugin has none.
 func TestPodsBesideAPluginWithoutCardsHaveNone(t *testing.T) {

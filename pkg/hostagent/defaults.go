@@ -1,0 +1,59 @@
+package hostagent
+
+import (
+	"path/filepath"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/restart"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+	"github.com/topsops/gcu-operator/pkg/journal"
+)
+
+var defaultKind = journal.Kind[restart.Default]{
+	ID:        func(restart.Default) string { return "default-runtime" },
+	IDPattern: regexp.MustCompile(`^default-runtime$`),
+}
+
+// defaults remembers on disk since when the default runtime of the engine is what it is: a restart of the
+// engine may stop this process, and a person may restart it.
+type defaults struct {
+	clock clock.PassiveClock
+	log   logr.Logger
+
+	mutex   sync.Mutex
+	journal *journal.Journal[restart.Default]
+	last    restart.Default
+}
+
+func openDefaults(o Options) (*defaults, error) {
+	kept, content, err := journal.Open(filepath.Join(o.StateDirectory, "runtime"), defaultKind, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	d := &defaults{clock: o.Clock, log: o.Log, journal: kept}
+	for _, v := range content.Values {
+		d.last = v
+	}
+	return d, nil
+}
+
+// since returns since when an engine has its default runtime, zero if that is unknown. What cannot be
+// written is forgotten with this process.
+func (d *defaults) since(f *task.RuntimeFacts) time.Time {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	seen := d.last.Seen(f, d.clock.Now())
+	if seen == d.last {
+		return seen.Since
+	}
+	if err := d.journal.Put(seen); err != nil {
+		d.log.Error(err, "Recording the default runtime failed", "runtime", seen.Name)
+	}
+	d.last = seen
+	return seen.Since
+}

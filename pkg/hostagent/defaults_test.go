@@ -1,0 +1,27 @@
+package hostagent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+)
+
+// A restart of docker may stop the agent before it sees the new daemon.
+func TestADefaultRuntimeIsRememberedAcrossProcesses(t *testing.T) {
+	state, restarted := t.TempDir(), noon.Add(-time.Minute)
+	seen := func(name, instance string, started time.Time) time.Time {
+		return newExecutor(t, state, func(*Options) {}).defaults.since(&task.RuntimeFacts{Engine: task.Docker, Default: name, Instance: instance, Started: started})
+	}
+	if got := seen("runc", "a", restarted.Add(-time.Hour)); !got.IsZero() {
+		t.Errorf("that of the first look is since %s", got)
+	}
+	for range 2 {
+		if got := seen("enflame", "b", restarted); !got.Equal(restarted) {
+			t.Errorf("it is since %s, want %s", got, restarted)
+		}
+	}
+	if got := seen("enflame", "c", noon); !got.Equal(restarted) {
+		t.Errorf("after another restart it is since %s, want %s", got, restarted)
+	}
+}
