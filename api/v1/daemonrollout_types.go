@@ -107,6 +107,14 @@ type DaemonRolloutStatus struct {
 	// +listType=atomic
 	Targets []RevisionTarget `json:"targets,omitempty"`
 
+	// settled are the revisions that a pod of a DaemonSet may be created with on any node, one per
+	// DaemonSet: its target since every node had it, or an empty hash as long as a node may have another one.
+	// With the admission policy gcu-operator-gate, a pod of another revision waits at a scheduling gate, unless
+	// its node is in inFlight. The pods of a DaemonSet that is not listed are not gated.
+	// +optional
+	// +listType=atomic
+	Settled []RevisionTarget `json:"settled,omitempty"`
+
 	// total nodes that should run the group, offline ones included.
 	// +optional
 	Total int32 `json:"total"`

@@ -118,6 +118,10 @@ const (
 	// GateRemoved is the scheduling gate of the pods of a DaemonSet that leaves its nodes one by one:
 	// such a pod is a placeholder, in which nothing ever runs.
 	GateRemoved = "topsops.enflame.com/removed"
+	// GateAwaitingUpgrade is the scheduling gate that the admission policy gcu-operator-gate adds to a new pod
+	// of a controlled DaemonSet whose revision its node was not granted. The operator removes it, or
+	// creates a pod of the revision that the node has.
+	GateAwaitingUpgrade = "topsops.enflame.com/awaiting-upgrade"
 	// AnnotationSuccessorOf is, on a DaemonSet of a gr, the DaemonSets (NAMESPACE/NAME,…) beside whose
 	// pods its own do not run: it was created while these left. After a semicolon it has the hash of
 	// the template that it would have otherwise.

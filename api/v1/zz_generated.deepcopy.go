@@ -175,6 +175,11 @@ func (in *DaemonRolloutStatus) DeepCopyInto(out *DaemonRolloutStatus) {
 		*out = make([]RevisionTarget, len(*in))
 		copy(*out, *in)
 	}
+	if in.Settled != nil {
+		in, out := &in.Settled, &out.Settled
+		*out = make([]RevisionTarget, len(*in))
+		copy(*out, *in)
+	}
 	if in.ResumedTime != nil {
 		in, out := &in.ResumedTime, &out.ResumedTime
 		*out = (*in).DeepCopy()

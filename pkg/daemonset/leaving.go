@@ -15,13 +15,21 @@ import (
 // placeholder: it takes the place of the pod of a node, and nothing runs in it.
 
 // IsLeaving reports whether pods of the newest template of a DaemonSet are placeholders.
-func IsLeaving(ds *appsv1.DaemonSet) bool { return isGated(&ds.Spec.Template.Spec) }
+func IsLeaving(ds *appsv1.DaemonSet) bool { return isGated(&ds.Spec.Template.Spec, topsv1.GateRemoved) }
 
-// IsPlaceholder reports whether a pod is a placeholder. One whose gate was removed is none.
-func IsPlaceholder(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" && isGated(&pod.Spec) }
+// IsPlaceholder reports whether a pod is a placeholder. One whose gate was removed is none, and one that
+// awaits an upgrade is not one yet.
+func IsPlaceholder(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && isGated(&pod.Spec, topsv1.GateRemoved) && !AwaitsUpgrade(pod)
+}
 
-func isGated(spec *corev1.PodSpec) bool {
-	return slices.ContainsFunc(spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == topsv1.GateRemoved })
+// AwaitsUpgrade reports whether a pod waits until its node is granted its revision.
+func AwaitsUpgrade(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && isGated(&pod.Spec, topsv1.GateAwaitingUpgrade)
+}
+
+func isGated(spec *corev1.PodSpec, gate string) bool {
+	return slices.ContainsFunc(spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == gate })
 }
 
 // AreRivals reports whether pods of two DaemonSets must not run beside each other on a node: one

@@ -24,6 +24,21 @@ var implicitTolerations = map[string]corev1.TaintEffect{
 	corev1.TaintNodeUnschedulable:  corev1.TaintEffectNoSchedule,
 }
 
+// ImplicitTolerations returns the tolerations that the DaemonSet controller adds to a pod with a spec.
+func ImplicitTolerations(spec *corev1.PodSpec) []corev1.Toleration {
+	exists := func(key string, effect corev1.TaintEffect) corev1.Toleration {
+		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
+	}
+	list := []corev1.Toleration{exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), exists(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)}
+	for _, key := range slices.Sorted(maps.Keys(implicitTolerations)) {
+		list = append(list, exists(key, implicitTolerations[key]))
+	}
+	if spec.HostNetwork {
+		list = append(list, exists(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule))
+	}
+	return list
+}
+
 // Placement is what the DaemonSet controller does with a DaemonSet on a node.
 type Placement struct {
 	// Create is true if it creates a missing pod there.

@@ -8,8 +8,8 @@ import (
 // PodOf returns the pod that counts among a DaemonSet's pods on one node, or nil. A
 // terminating pod counts before its successor while its containers may run; one whose
 // containers have ended, kept only by a finalizer, counts last, because the DaemonSet
-// controller does not wait for it. Among others the oldest counts, which is the one that
-// the DaemonSet controller keeps.
+// controller does not wait for it. One that awaits an upgrade counts after others that live, and among others
+// the oldest counts: those are the ones that the DaemonSet controller keeps.
 func PodOf(pods []*corev1.Pod) *corev1.Pod {
 	var counts *corev1.Pod
 	for _, pod := range pods {
@@ -33,10 +33,12 @@ func before(a, b *corev1.Pod) bool {
 func rank(pod *corev1.Pod) int {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
+	case pod.DeletionTimestamp == nil && AwaitsUpgrade(pod):
+		return 2
 	case pod.DeletionTimestamp == nil:
 		return 1
 	case ended:
-		return 2
+		return 3
 	}
 	return 0
 }

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"encoding/json"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -47,4 +48,21 @@ func Owner(pod *corev1.Pod) *metav1.OwnerReference {
 		return nil
 	}
 	return ref
+}
+
+// TemplateOf returns the pod template that a ControllerRevision of a DaemonSet holds: its data has the
+// form {"spec":{"template":{…,"$patch":"replace"}}}.
+func TemplateOf(revision *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
+	var data struct {
+		Spec struct {
+			Template *corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(revision.Data.Raw, &data); err != nil {
+		return nil, fmt.Errorf("reading ControllerRevision %s/%s: %w", revision.Namespace, revision.Name, err)
+	}
+	if data.Spec.Template == nil {
+		return nil, fmt.Errorf("ControllerRevision %s/%s holds no pod template", revision.Namespace, revision.Name)
+	}
+	return data.Spec.Template, nil
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/heartbeat"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
@@ -24,14 +25,17 @@ type fleet struct {
 	attempts      *deletion.Attempts
 	fences        *deletion.Attempts
 	orders        *deletion.Attempts
+	// had is which revisions the nodes had last; it outlives the fleet. waiting are the pods at the gate, by node.
+	had     gating.Memory
+	waiting map[string][]gating.Waiting
 	// confirmed are the members, by index, whose target a live read confirmed as the newest.
 	confirmed  map[int]bool
 	heartbeats heartbeat.Leases
 }
 
-func newFleet(s *observed.State, in *rollout.Input, a, fences, orders *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
+func newFleet(s *observed.State, in *rollout.Input, had gating.Memory, a, fences, orders *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
 	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, fences: fences, orders: orders, reported: report.NewNodes(),
-		confirmed: map[int]bool{}}
+		had: had, waiting: map[string][]gating.Waiting{}, confirmed: map[int]bool{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
 		f.update(s, name, n, zones, in.Now)
@@ -42,10 +46,13 @@ func newFleet(s *observed.State, in *rollout.Input, a, fences, orders *deletion.
 // update updates a node from what was read of it.
 func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones observed.Zones, now time.Time) {
 	f.reported.Set(s, name, of, now)
+	delete(f.waiting, name)
 	if of.Object == nil {
 		f.Remove(name)
+		f.had.Forget(name)
 		return
 	}
+	f.atGate(s, name, of)
 	n := s.RolloutNode(of, f.revision, zones, now)
 	n.Renewed = f.heartbeats.Of(name)
 	n.Denied, n.Unfenced, n.Unordered = f.attempts.DenialOf(&n), f.fences.DenialOf(&n), f.orders.DenialOf(&n)
@@ -53,6 +60,19 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written, which is tried again: "+refused.Message
 	}
 	f.Set(n, now)
+}
+
+// atGate notes which revisions a node has, and the pods that wait at its gate.
+func (f *fleet) atGate(s *observed.State, name string, of *observed.Node) {
+	for i, m := range s.Members {
+		if len(of.Pods) == 0 {
+			return
+		}
+		f.had.Note(m.DaemonSet, of.Object, of.Pods[i])
+		if w := gating.WaitingOf(m.DaemonSet, of.Object, of.Pods[i]); w != nil {
+			f.waiting[name] = append(f.waiting[name], *w)
+		}
+	}
 }
 
 // has reports whether the node of a name is still the one with a UID.

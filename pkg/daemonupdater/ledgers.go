@@ -116,6 +116,7 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 	d.Halted = rb.Explain(d.Halted)
 	status := report.Status(before, p.Rollout.Generation, p.in, d)
 	rb.Remember(&status, p.State, p.in, d)
+	report.Settle(&status, p.State, p.in, d)
 	if equality.Semantic.DeepEqual(before, status) {
 		return 0, nil
 	}

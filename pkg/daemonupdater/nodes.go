@@ -15,6 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
@@ -24,6 +25,7 @@ import (
 type fleetReader struct {
 	access.Cluster
 	fleets   map[observed.Group]*fleet
+	had      map[observed.Group]gating.Memory
 	attempts *deletion.Attempts
 	fences   *deletion.Attempts
 	orders   *deletion.Attempts
@@ -65,7 +67,10 @@ func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
 			return nil, err
 		}
 	}
-	return newFleet(p.State, &p.in, r.attempts, r.fences, r.orders, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
+	if r.had[p.Group] == nil {
+		r.had[p.Group] = gating.Memory{}
+	}
+	return newFleet(p.State, &p.in, r.had[p.Group], r.attempts, r.fences, r.orders, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
 }
 
 // readNode reads one node again, with its pods and NodeUpgrade.

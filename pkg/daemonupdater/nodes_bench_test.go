@@ -13,6 +13,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -79,7 +80,7 @@ func BenchmarkPassFromScratch(b *testing.B) {
 	}
 	book := upgradeplan.DefaultBook()
 	for b.Loop() {
-		reader := fleetReader{Cluster: access.Cluster{Client: cache}, fleets: map[observed.Group]*fleet{}}
+		reader := fleetReader{Cluster: access.Cluster{Client: cache}, fleets: map[observed.Group]*fleet{}, had: map[observed.Group]gating.Memory{}}
 		p := &pass{State: state, in: state.Input(&book, rollout.DefaultDeadlines, fixture.Epoch)}
 		if err := reader.refresh(b.Context(), p, nil); err != nil {
 			b.Fatal(err)

@@ -1,7 +1,11 @@
 package daemonupdater
 
 import (
+	"slices"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
@@ -14,4 +18,28 @@ type pass struct {
 	fleet         *fleet
 	in            rollout.Input
 	decision      rollout.Decision
+}
+
+// gateFacts returns what a decision about a pod at the gate depends on.
+func (p *pass) gateFacts(w gating.Waiting) gating.Facts {
+	released, _ := p.IsReleased(&p.in, &p.decision)
+	key := w.DaemonSet.Namespace + "/" + w.DaemonSet.Name
+	f := gating.Facts{
+		Uncontrolled: released || !gating.IsGateable(w.DaemonSet),
+		Granted:      slices.ContainsFunc(p.decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == w.Node.Name && s.UID == w.Node.UID && !s.Queued }),
+		Had:          p.fleet.had.Of(w.DaemonSet, w.Node),
+	}
+	for _, m := range p.in.Members {
+		if m.Key == key {
+			f.Target = m.Target
+		}
+	}
+	if good := p.Rollout.Status.LastKnownGood; good != nil {
+		f.Good = report.TargetIn(good.Targets, key)
+	}
+	if f.Had == "" && f.Good == "" {
+		f.Common = p.fleet.had.Common(w.DaemonSet, f.Target)
+	}
+	f.Settled = report.TargetIn(p.Rollout.Status.Settled, key)
+	return f
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gatekeeper"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -65,6 +67,7 @@ type groupStates struct {
 	written  map[observed.Group]writtenRollout
 	taken    map[observed.Group]types.UID
 	fleets   map[observed.Group]*fleet
+	had      map[observed.Group]gating.Memory // revisions of nodes
 	changed  watch.ChangedNodes
 	attempts deletion.Attempts // of deletions
 	fences   deletion.Attempts
@@ -75,13 +78,15 @@ type groupStates struct {
 }
 
 func newGroupStates() groupStates {
-	return groupStates{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*fleet{}}
+	return groupStates{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*fleet{},
+		had: map[observed.Group]gating.Memory{}}
 }
 
 func (m *groupStates) forget(g observed.Group) {
 	delete(m.written, g)
 	delete(m.taken, g)
 	delete(m.fleets, g)
+	delete(m.had, g)
 	m.attempts.Prune(g, nil)
 	m.fences.Prune(g, nil)
 	m.orders.Prune(g, nil)
@@ -102,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	}
 	if p.Unmanaged() {
 		r.forget(g)
-		return ctrl.Result{}, nil
+		return resultOf(ctx, 0, steps.openGates(ctx, p, changed))
 	}
 	p.in = p.Input(&r.Book, r.Deadlines, r.Clock())
 	if err := steps.fleets.refresh(ctx, p, changed); err != nil {
@@ -143,7 +148,8 @@ func (r *Reconciler) steps() steps {
 	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, written: r.written, taken: r.taken}
 	return steps{
 		groups:     groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
-		fleets:     fleetReader{c, r.fleets, &r.attempts, &r.fences, &r.orders},
+		fleets:     fleetReader{c, r.fleets, r.had, &r.attempts, &r.fences, &r.orders},
+		gates:      gatekeeper.Gatekeeper{Cluster: c},
 		ledgers:    ledgers,
 		pods:       podDeleter{c, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
 		operations: operationWriter{c, r.Book, &r.orders, &r.changed},

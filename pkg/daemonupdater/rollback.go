@@ -48,7 +48,7 @@ func (s rollbackStep) carryOut(ctx context.Context, p *pass, rb report.Rollback)
 		return nil
 	}
 	for i, m := range p.Members {
-		hash := report.TargetIn(rb.To, m.Key())
+		hash := report.TargetIn(rb.To.Targets, m.Key())
 		if p.in.Members[i].Target == hash {
 			continue
 		}

@@ -21,6 +21,7 @@ func (w *simWorld) disturb() {
 	if w.chance(30) {
 		w.disturbPod()
 	}
+	w.disturbGated()
 	if w.chance(w.knobs.admin) {
 		w.administrate(w.groups[w.rng.IntN(len(w.groups))])
 	}

@@ -78,7 +78,13 @@ func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...clie
 
 // Create is served by the API server.
 func (c *simClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	return c.m.call("create", simapi.KeyOf(object), func() error { return c.m.w.api.Create(object) })
+	pass := c.m.pass
+	return c.m.call("create", simapi.KeyOf(object), func() error {
+		if pod, ok := object.(*corev1.Pod); ok {
+			return c.m.w.restoreByUs(pass, pod)
+		}
+		return c.m.w.api.Create(object)
+	})
 }
 
 // Delete is served by the API server.

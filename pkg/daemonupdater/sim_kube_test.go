@@ -203,8 +203,9 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 	case !h.up:
 	case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
 		w.endPod(pod)
-	case w.isAside(pod):
+	case w.isAside(pod) || daemonset.AwaitsUpgrade(pod):
 	case pod.Spec.NodeName == "":
+		w.runs(pod)
 		simapi.Edit(w.api, key, func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.Affinity = nodeName, nil })
 	case pod.DeletionTimestamp != nil:
 		ends := time.Duration(w.hash("end", pod.UID)%20) * time.Second
@@ -291,10 +292,12 @@ func (w *simWorld) managePod(ds *appsv1.DaemonSet, node *corev1.Node, hash strin
 	case pod != nil && pod.DeletionTimestamp == nil && !simKeeps(node, ds):
 		_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 	case pod == nil && simAdmits(node, ds) && (w.calm || w.rng.IntN(3) > 0):
-		w.api.Put(w.newPod(ds, node.Name, hash))
+		w.api.Put(w.admit(w.newPod(ds, node.Name, hash)))
 	case pod != nil && ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType &&
 		pod.DeletionTimestamp == nil && daemonset.RevisionHash(pod) != hash && w.chance(4):
 		w.say("the DaemonSet controller replaces pod %s", pod.Name)
+		delete(w.ran, simRan{ds.UID, node.Name}) // by its own strategy
+		w.vague = true
 		_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 	}
 }

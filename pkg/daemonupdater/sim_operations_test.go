@@ -71,6 +71,7 @@ func (w *simWorld) operations() {
 	w.knobs = w.randomKnobs()
 	w.populate(2 + w.rng.IntN(4))
 	w.say("knobs %+v", w.knobs)
+	w.knowGood()
 	back := w.policies == nil && w.chance(2)
 	if back {
 		w.goBackByThemselves()

@@ -24,7 +24,8 @@ func simPodNames(set simapi.Key, node string) [2]simapi.Key {
 
 // podsOn returns the pods on a node with the names of a DaemonSet, whoever owns them.
 func (w *simWorld) podsOn(set simapi.Key, node string) (pods []*corev1.Pod) {
-	for _, key := range simPodNames(set, node) {
+	names := simPodNames(set, node)
+	for _, key := range append(names[:], w.restored[names[0]]) {
 		if pod := simapi.Get[*corev1.Pod](w.api, key); pod != nil {
 			pods = append(pods, pod)
 		}
@@ -81,7 +82,7 @@ func (w *simWorld) managedPod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 		}
 	}
 	if len(kept) == 0 {
-		if len(pods) == 2 {
+		if w.api.Objects[w.freeName(simapi.KeyOf(ds), node)] != nil {
 			return pods[0] // there is no name for another one
 		}
 		return nil
@@ -132,7 +133,7 @@ func (w *simWorld) addSurplus(pod *corev1.Pod) {
 		return
 	}
 	w.say("the DaemonSet controller creates a second pod beside %s", pod.Name)
-	w.api.Put(w.newPod(ds, node, w.newestHash(ds)))
+	w.api.Put(w.admit(w.newPod(ds, node, w.newestHash(ds))))
 }
 
 // isOwned reports whether the DaemonSet of a pod is there, and is not another one of that name.

@@ -121,6 +121,8 @@ func (c *simClient) Patch(_ context.Context, object client.Object, patch client.
 	key, pass := simapi.KeyOf(object), c.m.pass
 	return c.m.call("patch", key, func() error {
 		switch key.Kind {
+		case simPods:
+			return c.m.w.releaseByUs(pass, object, patch.Type(), data)
 		case simUpgrades:
 			return c.m.w.orderByUs(object, patch.Type(), data)
 		case simGrs:
@@ -164,7 +166,7 @@ func (w *simWorld) checkUndo(pass *simPass, before, after *appsv1.DaemonSet) {
 		w.violate("rollback: %s is changed though its policy is %q", name, before.Annotations[topsv1.AnnotationUpgradePolicy])
 	case rb.From != simRevisionOf(name+"="+w.newestHash(before)):
 		w.violate("rollback: %s is changed though it is not at %s, which failed", name, rb.From)
-	case rb.To != simRevisionOf(name+"="+to) || report.TargetIn(rollout.Status.LastKnownGood, name) != to:
+	case rb.To != simRevisionOf(name+"="+to) || report.TargetIn(rollout.Status.LastKnownGood.Targets, name) != to:
 		w.violate("rollback: %s gets %s, which is not known to be good", name, to)
 	case rb.From == rb.To:
 		w.violate("rollback: %s goes back to what failed", name)

@@ -21,6 +21,7 @@ func (w *simWorld) chaos() {
 	w.knobs = w.randomKnobs()
 	w.populate(3 + w.rng.IntN(7))
 	w.say("knobs %+v", w.knobs)
+	w.knowGood()
 	w.push(w.groups[0], w.chance(w.knobs.bad))
 	for range 60 + w.rng.IntN(80) {
 		w.step()
@@ -38,6 +39,7 @@ func (w *simWorld) golden() {
 	w.orderly = true
 	w.populate(4)
 	w.knobs.stale = w.rng.IntN(2) * 4
+	w.knowGood()
 	w.push(w.groups[0], false)
 	for range 5 {
 		w.step()

@@ -48,6 +48,7 @@ type simWorld struct {
 	skews    *rand.Rand // draws how wrong clocks are; nil in a seed in which all are right
 	policies *rand.Rand // draws everything about policies; nil in a seed without them
 	simAccidents
+	simGate
 	groups   []*simGroup
 	hosts    []*simHost
 	seen     map[simapi.Key]*appsv1.DaemonSet // what the DaemonSet controller has seen
@@ -102,7 +103,7 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), simGate: newSimGate(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
 		seen: map[simapi.Key]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{},
 	}
 	w.api = simapi.New(w.clock)

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gatekeeper"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
@@ -23,6 +28,7 @@ type steps struct {
 	ledgers    ledgerStore
 	pods       podDeleter
 	operations operationWriter
+	gates      gatekeeper.Gatekeeper
 	rollbacks  rollbackStep
 	conditions conditionWriter
 	plans      planReporter
@@ -55,7 +61,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 	if failed == nil {
 		failed = s.pods.delete(ctx, p, due, unchanged)
 	}
-	fenced := errors.Join(s.pods.fence(ctx, p), s.operations.apply(ctx, p))
+	fenced := errors.Join(s.pods.fence(ctx, p), s.operations.apply(ctx, p), s.guard(ctx, p))
 	undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
 	return soonest(wait, again), errors.Join(failed, fenced, undone, reported)
@@ -75,7 +81,7 @@ func (s *steps) report(ctx context.Context, p *pass) (again time.Duration, err e
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and
 // nodes, rules out pending deletions, then deletes the rollout. It reports whether that is done.
 func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, released bool, err error) {
-	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.operations.apply(ctx, p))
+	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.operations.apply(ctx, p), s.guard(ctx, p))
 	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
 		return again, false, errors.Join(err, failed)
 	}
@@ -91,6 +97,34 @@ func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, rele
 		return 0, false, fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(p.Rollout), err)
 	}
 	return 0, true, nil
+}
+
+// guard decides about the pods at the gate of the nodes, if there are any, and carries that out. The ledger is
+// stored.
+func (s *steps) guard(ctx context.Context, p *pass) error {
+	waiting := slices.Concat(slices.Collect(maps.Values(p.fleet.waiting))...)
+	if len(waiting) == 0 {
+		return nil
+	}
+	if err := s.ledgers.stillDecides(ctx, p); err != nil {
+		return err
+	}
+	return s.gates.Open(ctx, p.Members, waiting, p.gateFacts)
+}
+
+// openGates releases the pods at the gate of nodes whose group is not controlled any more.
+func (s *steps) openGates(ctx context.Context, p *pass, nodes []string) error {
+	var pods []*corev1.Pod
+	for _, m := range p.Members {
+		for _, node := range nodes {
+			list, err := s.fleets.pods(ctx, m, podsOnNode(m.DaemonSet.UID, node))
+			if err != nil {
+				return err
+			}
+			pods = append(pods, list...)
+		}
+	}
+	return s.gates.Release(ctx, slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !daemonset.AwaitsUpgrade(pod) }))
 }
 
 // abandon cancels the operations of a group that is gone, and answers requests for it.

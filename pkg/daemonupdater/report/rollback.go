@@ -96,17 +96,16 @@ func nameOf(good *topsv1.KnownGoodRevision) string {
 // is not for a gr, whose DaemonSets are rendered from its spec.
 func StoredRevision(good *topsv1.KnownGoodRevision, members []observed.Member) bool {
 	for _, m := range members {
-		if RevisionWith(m.DaemonSet, m.Revisions, TargetIn(good, m.Key())) == nil {
+		if RevisionWith(m.DaemonSet, m.Revisions, TargetIn(good.Targets, m.Key())) == nil {
 			return false
 		}
 	}
 	return true
 }
 
-// TargetIn returns the hash that a DaemonSet had at a good revision, "" if it was not in the
-// group.
-func TargetIn(good *topsv1.KnownGoodRevision, key string) string {
-	for _, t := range good.Targets {
+// TargetIn returns the hash of a DaemonSet among targets, "" if it is not there.
+func TargetIn(targets []topsv1.RevisionTarget, key string) string {
+	for _, t := range targets {
 		if t.DaemonSet == key {
 			return t.Hash
 		}

@@ -9,7 +9,9 @@ type nodeCounts struct {
 	leftOut int
 	// outdated counts the nodes with something left to do on a pod.
 	outdated int
-	byPhase  [phases]int
+	// behind counts the nodes with a pod that is not at its target.
+	behind  int
+	byPhase [phases]int
 }
 
 // add adds a node the given number of times; -1 removes it.
@@ -21,6 +23,9 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	}
 	if n.outdated {
 		c.outdated += times
+	}
+	if n.behind {
+		c.behind += times
 	}
 	if n.moving {
 		c.inFlight += times

@@ -32,6 +32,8 @@ type Decision struct {
 	Advanced []string
 	// Limit is the number of nodes that may be unavailable.
 	Limit int
+	// Behind is the number of nodes with a pod that is not at its target, reachable or not.
+	Behind int
 	// InFlight is the number of nodes in flight by ledger or live facts, without queued ones.
 	InFlight int
 	// Used is the number of nodes that count against Limit.

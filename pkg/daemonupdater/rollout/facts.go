@@ -15,6 +15,8 @@ type facts struct {
 	unknown bool
 	// outdated: a pod that is not terminating is not at its target, or lacks proof.
 	outdated bool
+	// behind: a pod that is not terminating is not at its target.
+	behind bool
 	// replaceable: such a pod may be replaced, or verified, under the strategy.
 	replaceable bool
 	// heavy: an operation has to replace one of them, or an operation keeps the node cordoned.
@@ -126,6 +128,7 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	if node.Ready {
 		f.includeAvailability(g, node, pod)
 	}
+	f.behind = f.behind || g.isOutdated(pod)
 	if g.hasWork(node, pod) {
 		f.outdated = true
 		f.replaceable = f.replaceable || isDue(g, node, pod)

@@ -53,6 +53,6 @@ func decisionOf(d *draft, b *budgets, e explanation) Decision {
 		Ledger: d.ledger, Fence: d.fence, Recheck: d.recheck,
 		Waiting: waiting, Counts: countStates(d.fleet, waiting),
 		Limit: b.limit, InFlight: b.inFlight, Used: b.used, Halted: e.halted,
-		Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,
+		Behind: d.fleet.all.behind, Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,
 	}
 }

@@ -1,0 +1,100 @@
+// Package gatekeeper carries out what gating decides about pods at the scheduling gate of the
+// admission policy gcu-operator-gate: it removes the gate, or creates a pod of an earlier revision.
+package gatekeeper
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
+)
+
+// Gatekeeper opens the gate, or keeps it shut.
+type Gatekeeper struct {
+	access.Cluster
+}
+
+// Open decides about pods at the gate, all of one group, with facts about each, and carries that out. Their
+// revisions are read live: without an earlier one, a node gets the newest.
+func (k Gatekeeper) Open(ctx context.Context, members []observed.Member, waiting []gating.Waiting, factsOf func(gating.Waiting) gating.Facts) error {
+	revisions := map[types.UID][]*appsv1.ControllerRevision{}
+	actions := make([]gating.Action, 0, len(waiting))
+	for _, w := range waiting {
+		facts := factsOf(w)
+		uid := w.DaemonSet.UID
+		if _, read := revisions[uid]; !read && !facts.Uncontrolled {
+			i := slices.IndexFunc(members, func(m observed.Member) bool { return m.DaemonSet.UID == uid })
+			live, same, err := k.LiveDaemonSet(ctx, members[i])
+			if err != nil {
+				return err
+			}
+			if !same {
+				return podreplace.ErrChanged
+			}
+			if revisions[uid], err = k.LiveRevisions(ctx, live); err != nil {
+				return err
+			}
+		}
+		facts.Revisions = revisions[uid]
+		actions = append(actions, gating.Decide(w, &facts))
+	}
+	return access.InParallel(ctx, len(actions), func(i int) error { return k.carryOut(ctx, &actions[i]) })
+}
+
+func (k Gatekeeper) carryOut(ctx context.Context, a *gating.Action) error {
+	logger := log.FromContext(ctx).WithValues("Pod", klog.KObj(a.Pod), "DaemonSet", klog.KObj(a.DaemonSet), "Node", a.Node.Name, "reason", a.Why)
+	switch {
+	case a.Release:
+		logger.Info("Releasing Pod from the gate")
+		return k.release(ctx, a.Pod)
+	case a.Restore == nil:
+		return nil
+	}
+	var live corev1.Pod
+	if err := k.Live.Get(ctx, client.ObjectKeyFromObject(a.Pod), &live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if live.UID != a.Pod.UID || live.DeletionTimestamp != nil || !daemonset.AwaitsUpgrade(&live) {
+		return podreplace.ErrChanged
+	}
+	logger.Info("Creating Pod in place of the one at the gate", "revision", daemonset.RevisionHash(a.Restore))
+	if err := k.Create(ctx, a.Restore); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating Pod %s/%s: %w", a.Restore.Namespace, a.Restore.Name, err)
+	}
+	return nil
+}
+
+// Release removes the gate of pods whose DaemonSet is not controlled any more.
+func (k Gatekeeper) Release(ctx context.Context, pods []*corev1.Pod) error {
+	return access.InParallel(ctx, len(pods), func(i int) error { return k.release(ctx, pods[i]) })
+}
+
+// release removes the gate of a pod as it was seen.
+func (k Gatekeeper) release(ctx context.Context, pod *corev1.Pod) error {
+	gates := slices.DeleteFunc(slices.Clone(pod.Spec.SchedulingGates), func(g corev1.PodSchedulingGate) bool { return g.Name == topsv1.GateAwaitingUpgrade })
+	data, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}, "spec": map[string]any{"schedulingGates": gates}})
+	if err != nil {
+		return fmt.Errorf("encoding the gates of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	named := podreplace.Pod(pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion)
+	if err := k.Patch(ctx, named, client.RawPatch(types.MergePatchType, data)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("releasing Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package gating
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// Facts are what a decision about a pod at the gate depends on besides the pod.
+type Facts struct {
+	// Uncontrolled: nothing is gated, because the DaemonSet is not upgraded by the operator.
+	Uncontrolled bool
+	// Granted: the node has a slot, under which it gets the target.
+	Granted bool
+	// Target is the hash of the newest revision of the DaemonSet, "" if it is not known.
+	Target string
+	// Had is the hash of the revision that the node had last, "" if it is not known; Good that of the last
+	// known good revision, Settled that of the settled one, and Common that of the one which most nodes have
+	// besides the target; "" if there is none.
+	Had, Good, Settled, Common string
+	// Revisions of the DaemonSet.
+	Revisions []*appsv1.ControllerRevision
+}
+
+// Action is what to do about a pod at the gate.
+type Action struct {
+	Waiting
+	// Restore is the pod to create in its place, nil if there is none.
+	Restore *corev1.Pod
+	// Release: the gate is removed.
+	Release bool
+	// Why in a few words.
+	Why string
+}
+
+// Decide decides about a pod at the gate.
+func Decide(w Waiting, f *Facts) Action {
+	hash := daemonset.RevisionHash(w.Pod)
+	switch {
+	case f.Uncontrolled:
+		return Action{Waiting: w, Release: true, Why: "the DaemonSet is not upgraded by the operator"}
+	case f.Granted && hash == f.Target:
+		return Action{Waiting: w, Release: true, Why: "the node is being upgraded"}
+	case hash == f.Settled:
+		return Action{Waiting: w, Release: true, Why: "every node has the revision"}
+	}
+	if w.isClosed() {
+		return Action{Waiting: w, Why: "no pod of the DaemonSet is created on the node for now"}
+	}
+	for _, before := range []struct{ hash, why string }{
+		{f.Had, "the node had the revision"}, {f.Good, "the revision is the last known good one"}, {f.Common, "most nodes have the revision"},
+	} {
+		if before.hash == hash {
+			return Action{Waiting: w, Release: true, Why: before.why}
+		}
+		if pod := restored(w, f.Revisions, before.hash); pod != nil {
+			return Action{Waiting: w, Restore: pod, Why: before.why}
+		}
+	}
+	return Action{Waiting: w, Release: true, Why: "there is no earlier revision for the node"}
+}
+
+// restored returns the pod of a revision for the node of a pod at the gate, nil if there is no such
+// revision, or its pod could not run there.
+func restored(w Waiting, revisions []*appsv1.ControllerRevision, hash string) *corev1.Pod {
+	i := slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool {
+		return hash != "" && daemonset.RevisionHash(r) == hash && metav1.IsControlledBy(r, w.DaemonSet)
+	})
+	if i < 0 {
+		return nil
+	}
+	template, err := daemonset.TemplateOf(revisions[i])
+	if err != nil {
+		return nil
+	}
+	then := *w.DaemonSet
+	then.Spec.Template = *template
+	if !IsGateable(&then) || !daemonset.ShouldRun(&then, w.Node).Create || len(template.Spec.SchedulingGates) > 0 {
+		return nil
+	}
+	return podOf(w, template, hash)
+}
+
+// IsGateable reports whether the pods of a DaemonSet may be gated: the operator must be able to create them, and
+// admission lets it only with the accounts of components.
+func IsGateable(ds *appsv1.DaemonSet) bool {
+	return ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && slices.Contains(accounts, ds.Spec.Template.Spec.ServiceAccountName)
+}
+
+// accounts are the ServiceAccounts that pods may have which the operator creates: those that
+// config/admission/manager.yaml allows it for pods.
+var accounts = []string{"", "default", "nfd-service-account", "gcushare-device-plugin"}
+
+// Settled returns the settled revision of each DaemonSet: its target, since every node had it. A DaemonSet that
+// had no target before is installed: its target is settled unless a node has another revision.
+func Settled(before, targetsBefore, targets []topsv1.RevisionTarget, everywhere, behind bool) []topsv1.RevisionTarget {
+	settled := slices.Clone(targets)
+	for i, target := range targets {
+		isNew := !slices.ContainsFunc(targetsBefore, func(b topsv1.RevisionTarget) bool { return b.DaemonSet == target.DaemonSet })
+		was := slices.Contains(before, target)
+		if !everywhere && (behind || !isNew && !was) {
+			settled[i].Hash = ""
+		}
+	}
+	return settled
+}

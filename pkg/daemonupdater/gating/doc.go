@@ -1,0 +1,16 @@
+// Package gating decides about pods that wait at the scheduling gate of the admission policy
+// gcu-operator-gate (docs/adr/0018).
+//
+//	a pod of a DaemonSet is created with its newest template
+//	  | the revision is settled, or its node has a slot          the policy lets it pass
+//	  v
+//	at the gate
+//	  | its node has a slot, had the revision before,
+//	  | or there is no other one that could run there            Release: the gate is removed
+//	  v
+//	Restore: a pod of the revision that the node had, or of the last known good one, is created on the
+//	node; the DaemonSet controller keeps it, because it is scheduled, and deletes the one at the gate
+//
+// Nothing here depends on why a node was not granted the revision: a wave, a window, a pause, a halt, a
+// hold or a request that is missing all mean that it has no slot.
+package gating

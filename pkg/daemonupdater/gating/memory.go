@@ -1,0 +1,59 @@
+package gating
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// Memory is which revision of a DaemonSet each node of a group had last. It is lost with the process:
+// what a node had is then known from the pods that it has.
+type Memory map[string]*had
+
+// had is what one Node object had, by DaemonSet: another Node of the same name had nothing.
+type had struct {
+	node   types.UID
+	hashes map[types.UID]string
+}
+
+// Note records the revision of the pod that a node has of a DaemonSet. Pods at the gate never ran.
+func (m Memory) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
+	pod := daemonset.PodOf(pods)
+	if pod == nil || daemonset.AwaitsUpgrade(pod) {
+		return
+	}
+	if m[node.Name] == nil || m[node.Name].node != node.UID {
+		m[node.Name] = &had{node.UID, map[types.UID]string{}}
+	}
+	m[node.Name].hashes[ds.UID] = daemonset.RevisionHash(pod)
+}
+
+// Of returns the hash of the revision that a node had last of a DaemonSet, "" if that is not known.
+func (m Memory) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
+	if h := m[node.Name]; h != nil && h.node == node.UID {
+		return h.hashes[ds.UID]
+	}
+	return ""
+}
+
+// Common returns the hash of the revision of a DaemonSet that most nodes have without a given one, "" if no
+// node has another one.
+func (m Memory) Common(ds *appsv1.DaemonSet, without string) (common string) {
+	nodes := map[string]int{}
+	for _, h := range m {
+		if hash := h.hashes[ds.UID]; hash != "" && hash != without {
+			nodes[hash]++
+		}
+	}
+	for hash, n := range nodes {
+		if common == "" || n > nodes[common] || n == nodes[common] && hash < common {
+			common = hash
+		}
+	}
+	return common
+}
+
+// Forget drops what is known of a node that is gone.
+func (m Memory) Forget(node string) { delete(m, node) }

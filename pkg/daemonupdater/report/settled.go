@@ -1,0 +1,29 @@
+package report
+
+import (
+	"slices"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Settle sets the settled revisions in a new status, for the admission policy gcu-operator-gate: those of
+// members whose pods may be gated, none where nothing is upgraded. They stay while a target is not known.
+func Settle(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) {
+	before := s.Rollout.Status.Settled
+	switch {
+	case in.Settings.Strategy == daemonset.NoStrategy && in.Blocked == nil, in.Settings.Strategy == rollout.RestartsOnly:
+		status.Settled = nil
+	case in.Blocked != nil:
+		status.Settled = slices.Clone(before)
+	default:
+		everywhere := d.Counts.Total > 0 && d.Counts.Updated == d.Counts.Total && len(d.Ledger.Failures) == 0
+		status.Settled = gating.Settled(before, s.Rollout.Status.Targets, status.Targets, everywhere, d.Behind > 0)
+	}
+	status.Settled = slices.DeleteFunc(status.Settled, func(t topsv1.RevisionTarget) bool {
+		return !slices.ContainsFunc(s.Members, func(m observed.Member) bool { return m.Key() == t.DaemonSet && gating.IsGateable(m.DaemonSet) })
+	})
+}

@@ -1,0 +1,196 @@
+package daemonupdater
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/test/simapi"
+)
+
+// simGate is the admission policy gcu-operator-gate, in half of the seeds. In these, pods die by
+// themselves all the time.
+type simGate struct {
+	gate *rand.Rand // nil in a seed without the policy
+	// ran is the revision of the last pod of a DaemonSet that was bound to a node; of two at once, both.
+	ran map[simRan][]string
+	// restored is the pod that a manager created last, by the first name of a pod at its place.
+	restored map[simapi.Key]simapi.Key
+	// vague: what ran on a node is not always known.
+	vague bool
+	// held and opened count what came of pods at the gate.
+	held, opened, back int
+}
+
+type simRan struct {
+	set  types.UID
+	node string
+}
+
+func newSimGate(seed uint64) simGate {
+	g := simGate{ran: map[simRan][]string{}, restored: map[simapi.Key]simapi.Key{}}
+	if rng := rand.New(rand.NewPCG(seed, 11)); rng.IntN(2) == 0 {
+		g.gate = rng
+	}
+	return g
+}
+
+// knowGood lets the managers know a good revision first: after that, pods that die while no manager runs
+// get that one.
+func (w *simWorld) knowGood() {
+	if w.gate == nil {
+		return
+	}
+	w.calm = true
+	known := func(r *topsv1.DaemonRollout) bool { return r.Status.LastKnownGood != nil }
+	for i := 0; i < 300 && !w.failed() && !w.everyRollout(known); i++ { // a policy may keep it from being known
+		w.step()
+	}
+	w.calm = false
+}
+
+// disturbGated lets pods die by themselves.
+func (w *simWorld) disturbGated() {
+	if w.gate == nil || w.gate.IntN(4) > 0 {
+		return
+	}
+	pods := w.setPods()
+	if len(pods) == 0 {
+		return
+	}
+	pod := pods[w.gate.IntN(len(pods))]
+	if w.gate.IntN(3) == 0 {
+		w.evictPod(pod)
+		return
+	}
+	w.say("pod %s dies", pod.Name)
+	_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
+}
+
+// admit is the policy: config/admission/gate.yaml in Go. Its parameters may be old, and then it gates more.
+func (w *simWorld) admit(pod *corev1.Pod) *corev1.Pod {
+	g := w.groupOfSet(daemonset.Owner(pod).Name)
+	if w.gate == nil || g == nil {
+		return pod
+	}
+	stored := w.rolloutOf(g.id)
+	key, hash, node := pod.Namespace+"/"+daemonset.Owner(pod).Name, daemonset.RevisionHash(pod), daemonset.NodeName(pod)
+	if stored == nil || !slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key && t.Hash != hash }) {
+		w.checkGate(pod, "the policy lets it pass")
+		return pod
+	}
+	if report.TargetIn(stored.Status.Targets, key) == hash && isGranted(stored, node) && w.gate.IntN(4) > 0 {
+		return pod
+	}
+	w.say("pod %s waits at the gate", pod.Name)
+	w.held++
+	pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: topsv1.GateAwaitingUpgrade})
+	return pod
+}
+
+func isGranted(r *topsv1.DaemonRollout, node string) bool {
+	return slices.ContainsFunc(r.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == node })
+}
+
+// simHasSlot reports whether a node was granted the target: that a queued node was started may be stored later.
+func simHasSlot(r *topsv1.DaemonRollout, node string) bool {
+	return slices.ContainsFunc(simSlots(r), func(s topsv1.NodeSlot) bool { return s.Node == node })
+}
+
+// runs notes the revision of a pod that is bound.
+func (w *simWorld) runs(pod *corev1.Pod) {
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
+	if node == nil {
+		return
+	}
+	key := simRan{daemonset.Owner(pod).UID, node.Name}
+	if !slices.ContainsFunc(w.podsOn(simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name), node.Name), func(o *corev1.Pod) bool {
+		return o.UID != pod.UID && o.Spec.NodeName != ""
+	}) {
+		w.ran[key] = nil
+	}
+	w.ran[key] = append(w.ran[key], daemonset.RevisionHash(pod))
+}
+
+// relearn notes what runs after a backup was restored, or pods were adopted: what ran where no pod is now is not
+// known any more.
+func (w *simWorld) relearn() {
+	clear(w.ran)
+	w.vague = true
+	for _, pod := range w.setPods() {
+		if pod.Spec.NodeName != "" {
+			w.runs(pod)
+		}
+	}
+}
+
+// releaseByUs removes the gate of a pod, and nothing else.
+func (w *simWorld) releaseByUs(pass *simPass, object client.Object, kind types.PatchType, data []byte) error {
+	before := simapi.Get[*corev1.Pod](w.api, simapi.KeyOf(object))
+	if err := w.api.Patch(object, kind, data, simapi.Main, ""); err != nil {
+		return err
+	}
+	after := simapi.Get[*corev1.Pod](w.api, simapi.KeyOf(object))
+	if !daemonset.AwaitsUpgrade(before) || daemonset.AwaitsUpgrade(after) || len(after.Spec.SchedulingGates) != len(before.Spec.SchedulingGates)-1 {
+		w.violate("S15: pod %s is patched, and not only released", before.Name)
+	}
+	w.opened++
+	if !pass.blind {
+		w.checkGate(after, "a manager releases it")
+	}
+	return nil
+}
+
+// restoreByUs creates a pod in place of one at the gate.
+func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
+	if err := w.api.Create(pod); err != nil {
+		return err
+	}
+	w.back++
+	owner, node := daemonset.Owner(pod), pod.Spec.NodeName
+	set := simapi.Named(simSets, pod.Namespace, owner.Name)
+	w.restored[simPodNames(set, node)[0]] = simapi.KeyOf(pod)
+	if !pass.blind {
+		w.checkGate(pod, "a manager creates it")
+	}
+	w.runs(pod)
+	return nil
+}
+
+// checkGate is S15: a pod that may run now has the revision that its node had, the node has a slot, or it has
+// the last known good revision.
+func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
+	g := w.groupOfSet(daemonset.Owner(pod).Name)
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
+	ds := w.setOf(pod)
+	if g == nil || node == nil || ds == nil || ds.UID != daemonset.Owner(pod).UID || ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+		return
+	}
+	stored := w.rolloutOf(g.id)
+	settings, err := daemonset.SettingsOf(ds)
+	key, hash, had := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod), w.ran[simRan{ds.UID, node.Name}]
+	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || slices.Contains(had, hash) || simHasSlot(stored, node.Name) ||
+		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
+		return
+	}
+	good := ""
+	if stored.Status.LastKnownGood != nil {
+		good = report.TargetIn(stored.Status.LastKnownGood.Targets, key)
+	}
+	kept := func(hash string) bool {
+		return slices.ContainsFunc(w.revisionsOf(ds), func(r *appsv1.ControllerRevision) bool { return daemonset.RevisionHash(r) == hash })
+	}
+	if good == "" || len(had) == 0 && w.vague || len(had) == 0 && hash == report.TargetIn(stored.Status.Settled, key) {
+		return // what a node had is not known to a new manager
+	}
+	if hash != good && kept(good) {
+		w.violate("S15: pod %s of revision %s may run on %s, which had %q and was not granted it (good is %q): %s", pod.Name, hash, node.Name, had, good, how)
+	}
+}

@@ -1,0 +1,17 @@
+package main
+
+// ofTheGate are defects in what is done about pods that wait at the gate.
+var ofTheGate = []mutant{
+	{"gate-open-in-a-rollout", "a new target is settled before every node has it", updater, "Settled",
+		"$behind || !$new && !$was", "$behind || $new && $was"},
+	{"gate-open-to-all", "a pod at the gate is released on a node without a slot", updater, "Decide",
+		"case $f.Granted && $rest: $*then", "case $f.Granted || $f.Target != \"\": $*then"},
+	{"gate-forgets-the-node", "a node gets the last known good revision rather than its own", updater, "Memory.Note",
+		"$m[$n].hashes[$uid] = $hash", "$m[$n].hashes[$uid] = \"\""},
+	{"gate-remembers-what-waits", "a pod that never ran counts as what its node had", updater, "Memory.Note",
+		"$pod == nil || daemonset.AwaitsUpgrade($pod)", "$pod == nil"},
+	{"gate-with-any-account", "the pods of accounts with rights are gated, which admission lets nobody create", updater, "IsGateable",
+		"return $onDelete && $known", "return $onDelete"},
+	{"gate-on-a-closed-device", "a pod is restored on a node whose device is closed for an operation", updater, "Waiting.isClosed",
+		"return !$create || $closed", "return !$create || $closed && false"},
+}
