@@ -22,6 +22,7 @@ var folders = []folder{
 	}},
 	{name: "node-agent", when: ".Values.nodeAgent.enabled", edits: map[string][]edit{"daemonset.yaml": daemonSet}},
 	{name: "rest-api", when: `and .Values.restAPI.enabled (eq .Values.restAPI.auth "none")`},
+	{name: "gate", when: ".Values.gate.enabled"},
 	{name: "volcano", when: ".Values.volcano.rights"},
 }
 

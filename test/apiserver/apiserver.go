@@ -160,7 +160,7 @@ func (s *Server) InstallShipped() error {
 	if err := s.InstallCRDs(); err != nil {
 		return err
 	}
-	for _, folder := range []string{"rbac", "admission", "rest-api"} {
+	for _, folder := range []string{"rbac", "admission", "rest-api", "gate"} {
 		files, err := filesOf(folder)
 		if err != nil {
 			return err

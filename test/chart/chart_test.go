@@ -138,6 +138,7 @@ func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {
 	}{
 		{"everything", "", []string{"config/default"}},
 		{"with the rights of volcano", "volcano: {rights: true}", []string{"config/default", "config/volcano"}},
+		{"with the gate", "gate: {enabled: true}", []string{"config/default", "config/gate"}},
 		{"without authentication", "restAPI: {auth: none}", []string{"config/default", "config/rest-api"}},
 		{"without admission policies", "admissionPolicies: {enabled: false}", []string{"config/crd", "config/rbac", "config/manager", "config/node-agent"}},
 	} {

@@ -1,5 +1,5 @@
 // Package gating decides about pods that wait at the scheduling gate of the admission policy
-// gcu-operator-gate (docs/adr/0018).
+// gcu-operator-gate (docs/adr/0020).
 //
 //	a pod of a DaemonSet is created with its newest template
 //	  | the revision is settled, or its node has a slot          the policy lets it pass
