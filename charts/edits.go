@@ -64,6 +64,9 @@ var deployment = append([]edit{
       # The kubelet makes the directories`},
 	{old: "          args: [--leader-elect]\n", new: `          args:
             - --leader-elect
+            {{- if .Values.gate.enabled }}
+            - --gate
+            {{- end }}
             {{- if not .Values.restAPI.enabled }}
             - --upgrade-api-bind-address=0
             {{- else if eq .Values.restAPI.auth "none" }}

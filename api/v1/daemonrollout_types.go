@@ -81,6 +81,9 @@ const (
 	RolloutProgressing = "Progressing"
 	// RolloutHalted is True when too many nodes failed: no new node starts.
 	RolloutHalted = "Halted"
+	// RolloutGated is True when pods that go by themselves wait at the gate, and False when
+	// the gate was asked for and is not available. Without the gate it is absent.
+	RolloutGated = "Gated"
 	// RolloutPaused is True when the group is annotated as paused.
 	RolloutPaused = "Paused"
 	// RolloutComplete is True when every reachable node is at the target.
@@ -217,8 +220,8 @@ type DaemonRolloutStatus struct {
 	// +optional
 	Rollback *RolloutRollback `json:"rollback,omitempty"`
 
-	// conditions are Accepted, Progressing, Halted, Paused and Complete; and, only while they are
-	// True, Reconciling and Stalled, of which at most one is there.
+	// conditions are Accepted, Progressing, Halted, Paused and Complete; Gated with --gate; and, only
+	// while they are True, Reconciling and Stalled, of which at most one is there.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

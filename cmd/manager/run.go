@@ -21,6 +21,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	rolloutmetrics "github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/policystatus"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -155,11 +156,20 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	if err := (&policystatus.Reporter{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller policystatus: %w", err)
 	}
+	gate, err := gateMode(o.gate, mgr.GetRESTMapper(), mgr.GetLogger())
+	if err != nil {
+		return err
+	}
+	shown := rolloutmetrics.New(metrics.Registry)
+	if o.gate {
+		shown.Gate(gate == gating.On)
+	}
 	return (&daemonupdater.Reconciler{
 		Client:    mgr.GetClient(),
 		Live:      mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
-		Metrics:   rolloutmetrics.New(metrics.Registry),
+		Metrics:   shown,
+		Gate:      gate,
 		Namespace: o.namespace,
 		Node:      os.Getenv("NODE_NAME"),
 		Book:      upgradeplan.DefaultBook(),

@@ -25,7 +25,7 @@ type fleet struct {
 	attempts      *deletion.Attempts
 	fences        *deletion.Attempts
 	orders        *deletion.Attempts
-	// had is which revisions the nodes had last; it outlives the fleet. waiting are the pods at the gate, by node.
+	// had is which revisions the nodes had last, nil without the gate; it outlives the fleet. waiting are the pods at the gate, by node.
 	had     gating.Memory
 	waiting map[string][]gating.Waiting
 	// confirmed are the members, by index, whose target a live read confirmed as the newest.
@@ -52,7 +52,9 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 		f.had.Forget(name)
 		return
 	}
-	f.atGate(s, name, of)
+	if f.had != nil {
+		f.atGate(s, name, of)
+	}
 	n := s.RolloutNode(of, f.revision, zones, now)
 	n.Renewed = f.heartbeats.Of(name)
 	n.Denied, n.Unfenced, n.Unordered = f.attempts.DenialOf(&n), f.fences.DenialOf(&n), f.orders.DenialOf(&n)

@@ -15,6 +15,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
@@ -41,6 +42,7 @@ type ledgerStore struct {
 	namespace string
 	recorder  events.EventRecorder
 	metrics   *metrics.Metrics
+	gate      gating.Mode
 	// written is, per group, the rollout as this process last wrote it, with the versions that
 	// the cache may still show.
 	written map[observed.Group]writtenRollout
@@ -116,7 +118,7 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 	d.Halted = rb.Explain(d.Halted)
 	status := report.Status(before, p.Rollout.Generation, p.in, d)
 	rb.Remember(&status, p.State, p.in, d)
-	report.Settle(&status, p.State, p.in, d)
+	report.Settle(&status, l.gate, p.State, p.in, d)
 	if equality.Semantic.DeepEqual(before, status) {
 		return 0, nil
 	}

@@ -11,11 +11,12 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
-// simGate is the admission policy gcu-operator-gate, in half of the seeds. In these, pods die by
+// simGate is the admission policy gcu-operator-gate, in the seeds of the gate. In these, pods die by
 // themselves all the time.
 type simGate struct {
 	gate *rand.Rand // nil in a seed without the policy
@@ -34,12 +35,19 @@ type simRan struct {
 	node string
 }
 
-func newSimGate(seed uint64) simGate {
-	g := simGate{ran: map[simRan][]string{}, restored: map[simapi.Key]simapi.Key{}}
-	if rng := rand.New(rand.NewPCG(seed, 11)); rng.IntN(2) == 0 {
-		g.gate = rng
+// gated returns a story with the gate.
+func gated(story func(*simWorld)) func(*simWorld) {
+	return func(w *simWorld) {
+		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), ran: map[simRan][]string{}, restored: map[simapi.Key]simapi.Key{}}
+		story(w)
 	}
-	return g
+}
+
+func (w *simWorld) gateMode() gating.Mode {
+	if w.gate == nil {
+		return gating.Off
+	}
+	return gating.On
 }
 
 // knowGood lets the managers know a good revision first: after that, pods that die while no manager runs
@@ -106,6 +114,9 @@ func simHasSlot(r *topsv1.DaemonRollout, node string) bool {
 
 // runs notes the revision of a pod that is bound.
 func (w *simWorld) runs(pod *corev1.Pod) {
+	if w.gate == nil {
+		return
+	}
 	node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
 	if node == nil {
 		return
@@ -131,6 +142,10 @@ func (w *simWorld) relearn() {
 	}
 }
 
+// answers reports whether what a pass does about a pod at the gate has to follow S15. That of a manager that was
+// suspended while another one took over does not: the DaemonSet controller deletes one of two pods.
+func (w *simWorld) answers(pass *simPass) bool { return !pass.blind && pass.m == w.leader }
+
 // releaseByUs removes the gate of a pod, and nothing else.
 func (w *simWorld) releaseByUs(pass *simPass, object client.Object, kind types.PatchType, data []byte) error {
 	before := simapi.Get[*corev1.Pod](w.api, simapi.KeyOf(object))
@@ -142,7 +157,7 @@ func (w *simWorld) releaseByUs(pass *simPass, object client.Object, kind types.P
 		w.violate("S15: pod %s is patched, and not only released", before.Name)
 	}
 	w.opened++
-	if !pass.blind {
+	if w.answers(pass) {
 		w.checkGate(after, "a manager releases it")
 	}
 	return nil
@@ -157,7 +172,7 @@ func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
 	owner, node := daemonset.Owner(pod), pod.Spec.NodeName
 	set := simapi.Named(simSets, pod.Namespace, owner.Name)
 	w.restored[simPodNames(set, node)[0]] = simapi.KeyOf(pod)
-	if !pass.blind {
+	if w.answers(pass) {
 		w.checkGate(pod, "a manager creates it")
 	}
 	w.runs(pod)

@@ -39,6 +39,23 @@ func TestSimulationOfOperations(t *testing.T) {
 	simseeds.Simulation{Name: "operations", Short: 38, Reaches: reaches, Play: killedInBetween((*simWorld).operations, (*simWorld).goldenOperations)}.Test(t)
 }
 
+// TestSimulationOfTheGate plays the same stories with the gate, while pods die by themselves all the
+// time: it checks S15.
+func TestSimulationOfTheGate(t *testing.T) {
+	klog.SetOutput(io.Discard)
+	stories := []func(*testing.T, uint64) simseeds.Run{
+		killedInBetween(gated((*simWorld).chaos), gated((*simWorld).golden)),
+		func(t *testing.T, seed uint64) simseeds.Run { return play(t, seed, gated((*simWorld).rollbacks)).run() },
+		killedInBetween(gated((*simWorld).operations), gated((*simWorld).goldenOperations)),
+	}
+	simseeds.Simulation{Name: "gate", Short: 12, Reaches: []string{rolledBack, heldAtGate, restoredAtGate}, Play: func(t *testing.T, seed uint64) simseeds.Run {
+		return stories[seed%3](t, seed)
+	}}.Test(t)
+}
+
+// Of the gate: how many pods were held there, and how many were restored in place of one.
+const heldAtGate, restoredAtGate = "held at the gate", "restored at the gate"
+
 // rolledBack is reached when a manager went back to an earlier version.
 const rolledBack = "rolled back"
 
@@ -72,7 +89,7 @@ func play(t *testing.T, seed uint64, story func(*simWorld)) *simWorld {
 
 // run is what came of a world.
 func (w *simWorld) run() simseeds.Run {
-	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone}}
+	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone, heldAtGate: w.held, restoredAtGate: w.back}}
 	if w.failed() {
 		run.Violation = w.violations[0]
 	}

@@ -103,7 +103,7 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), simGate: newSimGate(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
 		seen: map[simapi.Key]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{},
 	}
 	w.api = simapi.New(w.clock)

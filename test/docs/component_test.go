@@ -62,6 +62,14 @@ func TestBesideYurthubTheAgentHasAnotherPort(t *testing.T) {
 	}
 }
 
+// TestTheGateIsAskedFor renders the kustomization in docs/install.md.
+func TestTheGateIsAskedFor(t *testing.T) {
+	const want = "      - args:\n        - --leader-elect\n        - --gate\n"
+	if !strings.Contains(rendered(t, "gate"), want) {
+		t.Errorf("no container with\n%s", want)
+	}
+}
+
 // TestTheNetworkPolicyCoversThePortsOfTheManager: what enforces it closes all others, and with the
 // component what the manager may call.
 func TestTheNetworkPolicyCoversThePortsOfTheManager(t *testing.T) {

@@ -103,7 +103,7 @@ func (f *fixture) comesBack(ctx context.Context, node, image string, old *corev1
 
 func TestAPodThatDiesComesBackAsItWasUntilItsNodeIsUpgraded(t *testing.T) {
 	s, ctx := withGate(t)
-	manager := s.startManager(ctx, t)
+	manager := s.startManager(ctx, t, "--gate")
 	f := newDaemonSet(ctx, t, s, "gated", rolling("1"))
 	f.settles(ctx)
 	f.dies(ctx, s.nodes[0], "app:1")
@@ -127,7 +127,7 @@ func TestAPodThatDiesComesBackAsItWasUntilItsNodeIsUpgraded(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.waitsAtTheGate(ctx, s.nodes[2])
-		s.startManager(ctx, f.t)
+		s.startManager(ctx, f.t, "--gate")
 		f.comesBack(ctx, s.nodes[2], "app:1", old)
 	})
 
@@ -149,7 +149,7 @@ func TestAPodThatDiesComesBackAsItWasUntilItsNodeIsUpgraded(t *testing.T) {
 
 func TestAPodThatDiesUnderOTAOrInAHaltComesBackAsItWas(t *testing.T) {
 	s, ctx := withGate(t)
-	s.startManager(ctx, t)
+	s.startManager(ctx, t, "--gate")
 	t.Run("OTA not asked", func(t *testing.T) {
 		f := newDaemonSet(ctx, t, s, "gated-ota", ota())
 		f.settles(ctx)

@@ -27,7 +27,7 @@ import (
 )
 
 // Names of all simulations, which OF accepts.
-var Names = []string{"rollouts", "rollbacks", "operations", "node", "stories", "specs"}
+var Names = []string{"rollouts", "rollbacks", "operations", "gate", "node", "stories", "specs"}
 
 // freshTime is each simulation's share of 45 s of fresh seeds.
 var freshTime = 45 * time.Second / time.Duration(len(Names))

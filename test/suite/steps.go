@@ -144,6 +144,7 @@ var simulations = []struct{ name, test, pkg string }{
 	{"rollouts", "TestSimulation", "./pkg/daemonupdater"},
 	{"rollbacks", "TestSimulationOfRollbacks", "./pkg/daemonupdater"},
 	{"operations", "TestSimulationOfOperations", "./pkg/daemonupdater"},
+	{"gate", "TestSimulationOfTheGate", "./pkg/daemonupdater"},
 	{"node", "TestSimulation", "./pkg/nodeupgrade/operation"},
 	{"stories", "TestSimulationOfStories", "./pkg/nodeupgrade"},
 	{"specs", "TestSimulationOfSpecs", "./pkg/gcuresource"},

@@ -24,6 +24,7 @@ type Metrics struct {
 	failures     *prometheus.CounterVec
 	rollbacks    *prometheus.CounterVec
 	nodeDuration *prometheus.HistogramVec
+	gate         *prometheus.GaugeVec
 }
 
 // New registers the rollout metrics. Like client_golang, it panics if they are already
@@ -39,13 +40,24 @@ func New(registerer prometheus.Registerer) *Metrics {
 			Help:    "Time from a node's start until every pod on it is at the newest revision and available.",
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600},
 		}, []string{"rollout"}),
+		gate: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gcu_gate_available",
+			Help: "1 if the API server serves the policy of the gate, 0 if it does not although the gate was asked for with --gate."}, nil),
 	}
-	registerer.MustRegister(m.decisions, m.podsDeleted, m.failures, m.rollbacks, m.nodeDuration)
+	registerer.MustRegister(m.decisions, m.podsDeleted, m.failures, m.rollbacks, m.nodeDuration, m.gate)
 	return m
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"rollout"}, labels...))
+}
+
+// Gate shows whether the gate is available. It is not called where it was not asked for.
+func (m *Metrics) Gate(available bool) {
+	value := 0.0
+	if available {
+		value = 1
+	}
+	m.gate.WithLabelValues().Set(value)
 }
 
 // PodDeleted counts a deleted pod by reason.

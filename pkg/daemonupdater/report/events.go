@@ -45,6 +45,9 @@ func Events(before, after *topsv1.DaemonRolloutStatus) []Event {
 		}
 		events = append(events, Event{kind, c.Reason, c.Message})
 	}
+	if c := changed(before, after, topsv1.RolloutGated); c != nil && c.Status == metav1.ConditionFalse {
+		events = append(events, Event{corev1.EventTypeWarning, c.Reason, c.Message})
+	}
 	events = append(events, failEvents(before, after)...)
 	events = append(events, rollbackEvents(before.Rollback, after.Rollback)...)
 	return append(events, skipEvents(before, after)...)

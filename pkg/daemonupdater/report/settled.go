@@ -2,6 +2,9 @@ package report
 
 import (
 	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -11,11 +14,12 @@ import (
 )
 
 // Settle sets the settled revisions in a new status, for the admission policy gcu-operator-gate: those of
-// members whose pods may be gated, none where nothing is upgraded. They stay while a target is not known.
-func Settle(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) {
+// members whose pods may be gated, none where nothing is upgraded, or without the gate. They stay while a target is not known.
+func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.State, in rollout.Input, d rollout.Decision) {
 	before := s.Rollout.Status.Settled
+	reportGate(status, gate, s.Rollout.Generation, in.Now)
 	switch {
-	case in.Settings.Strategy == daemonset.NoStrategy && in.Blocked == nil, in.Settings.Strategy == rollout.RestartsOnly:
+	case gate != gating.On, in.Settings.Strategy == daemonset.NoStrategy && in.Blocked == nil, in.Settings.Strategy == rollout.RestartsOnly:
 		status.Settled = nil
 	case in.Blocked != nil:
 		status.Settled = slices.Clone(before)
@@ -26,4 +30,18 @@ func Settle(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.In
 	status.Settled = slices.DeleteFunc(status.Settled, func(t topsv1.RevisionTarget) bool {
 		return !slices.ContainsFunc(s.Members, func(m observed.Member) bool { return m.Key() == t.DaemonSet && gating.IsGateable(m.DaemonSet) })
 	})
+}
+
+// reportGate sets the condition Gated, which there is with the gate only.
+func reportGate(status *topsv1.DaemonRolloutStatus, gate gating.Mode, generation int64, now time.Time) {
+	if gate == gating.Off {
+		meta.RemoveStatusCondition(&status.Conditions, topsv1.RolloutGated)
+		return
+	}
+	c := condition(topsv1.RolloutGated, gate == gating.On, reasonGateServed, reasonGateNotServed, "pods that go by themselves wait until their node may have the revision")
+	if gate == gating.NotServed {
+		c.Message = gating.WhyNotServed
+	}
+	c.ObservedGeneration, c.LastTransitionTime = generation, wholeSecond(now)
+	meta.SetStatusCondition(&status.Conditions, c)
 }

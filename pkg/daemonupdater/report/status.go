@@ -31,6 +31,8 @@ const (
 	reasonNotHalted         = "NotHalted"
 	reasonNotPaused         = "NotPaused"
 	reasonIncomplete        = "Incomplete"
+	reasonGateServed        = "GateServed"
+	reasonGateNotServed     = "GateNotServed"
 )
 
 // Status turns a decision into the status to store. Conditions of previous keep their transition
