@@ -81,9 +81,10 @@ func LastWords(pod *corev1.Pod) string {
 }
 
 // BecameReady reports whether an update of a pod made it Ready.
-func BecameReady(before, after *corev1.Pod) bool { return isReady(after) && !isReady(before) }
+func BecameReady(before, after *corev1.Pod) bool { return IsReady(after) && !IsReady(before) }
 
-func isReady(pod *corev1.Pod) bool {
+// IsReady reports whether a pod is Ready.
+func IsReady(pod *corev1.Pod) bool {
 	c := condition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }

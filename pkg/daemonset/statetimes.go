@@ -76,7 +76,7 @@ func (s *StateTimes) forget(now time.Time) {
 // Availability reports whether a pod is available: Ready for minReadySeconds and not being
 // deleted. If only time is missing, wait is how long, otherwise 0.
 func (s *StateTimes) Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
-	if pod.DeletionTimestamp != nil || !isReady(pod) {
+	if pod.DeletionTimestamp != nil || !IsReady(pod) {
 		return false, 0
 	}
 	ready := condition(pod, corev1.PodReady)
@@ -99,7 +99,7 @@ const usualStart = 10 * time.Minute
 // that is not Ready, or was created an hour ago or more.
 func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now time.Time) (since, written time.Time) {
 	created := pod.CreationTimestamp.Time
-	if pod.DeletionTimestamp != nil || !isReady(pod) || now.Sub(created) >= stateTimeTTL {
+	if pod.DeletionTimestamp != nil || !IsReady(pod) || now.Sub(created) >= stateTimeTTL {
 		return time.Time{}, time.Time{}
 	}
 	ready := time.Duration(minReadySeconds) * time.Second

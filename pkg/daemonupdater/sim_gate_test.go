@@ -22,6 +22,8 @@ type simGate struct {
 	gate *rand.Rand // nil in a seed without the policy
 	// ran is the revision of the last pod of a DaemonSet that was bound to a node; of two at once, both.
 	ran map[simRan][]string
+	// worked is the revision of the last pod of a DaemonSet that was ready on a node.
+	worked map[simRan]string
 	// restored is the pod that a manager created last, by the first name of a pod at its place.
 	restored map[simapi.Key]simapi.Key
 	// vague: what ran on a node is not always known.
@@ -35,10 +37,11 @@ type simRan struct {
 	node string
 }
 
-// gated returns a story with the gate.
+// gated returns a story with the gate, and without accidents: what nodes had is not known after those.
 func gated(story func(*simWorld)) func(*simWorld) {
 	return func(w *simWorld) {
-		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), ran: map[simRan][]string{}, restored: map[simapi.Key]simapi.Key{}}
+		w.accidents = nil
+		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), ran: map[simRan][]string{}, worked: map[simRan]string{}, restored: map[simapi.Key]simapi.Key{}}
 		story(w)
 	}
 }
@@ -130,6 +133,14 @@ func (w *simWorld) runs(pod *corev1.Pod) {
 	w.ran[key] = append(w.ran[key], daemonset.RevisionHash(pod))
 }
 
+// works notes the revision of a pod that becomes ready.
+func (w *simWorld) works(pod *corev1.Pod, status corev1.ConditionStatus) {
+	node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
+	if owner := daemonset.Owner(pod); w.gate != nil && status == corev1.ConditionTrue && node != nil && owner != nil {
+		w.worked[simRan{owner.UID, node.Name}] = daemonset.RevisionHash(pod)
+	}
+}
+
 // relearn notes what runs after a backup was restored, or pods were adopted: what ran where no pod is now is not
 // known any more.
 func (w *simWorld) relearn() {
@@ -179,7 +190,7 @@ func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
 	return nil
 }
 
-// checkGate is S15: a pod that may run now has the revision that its node had, the node has a slot, or it has
+// checkGate is S15: a pod that may run now has the revision that its node had or was last ready with, the node has a slot, or it has
 // the last known good revision.
 func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
 	g := w.groupOfSet(daemonset.Owner(pod).Name)
@@ -191,7 +202,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
 	stored := w.rolloutOf(g.id)
 	settings, err := daemonset.SettingsOf(ds)
 	key, hash, had := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod), w.ran[simRan{ds.UID, node.Name}]
-	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || slices.Contains(had, hash) || simHasSlot(stored, node.Name) ||
+	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || slices.Contains(had, hash) || hash == w.worked[simRan{ds.UID, node.Name}] || simHasSlot(stored, node.Name) ||
 		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
 		return
 	}

@@ -174,6 +174,7 @@ func simPodReady(pod *corev1.Pod) bool {
 }
 
 func (w *simWorld) setPodReady(pod *corev1.Pod, status corev1.ConditionStatus, at metav1.Time) {
+	w.works(pod, status)
 	simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) {
 		ready := corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: at}
 		for i := range p.Status.Conditions {

@@ -189,11 +189,12 @@ func (f *fixture) joins(ctx context.Context, name string) {
 	if err := f.stage.Client.Delete(ctx, node.DeepCopy()); err != nil {
 		f.t.Fatal(err)
 	}
-	f.eventually(ctx, func() error {
+	f.eventually(ctx, func() error { // the garbage collector of pods comes by every 20 seconds
 		pods, err := f.pods(ctx)
 		for i := range pods {
 			if daemonset.NodeName(&pods[i]) == name {
-				err = errors.Join(err, fmt.Errorf("pod %s is left", pods[i].Name))
+				err = errors.Join(err, fmt.Errorf("pod %s is left", pods[i].Name),
+					client.IgnoreNotFound(f.stage.Client.Delete(ctx, &pods[i], client.GracePeriodSeconds(0))))
 			}
 		}
 		return err

@@ -19,7 +19,7 @@ type Facts struct {
 	Granted bool
 	// Target is the hash of the newest revision of the DaemonSet, "" if it is not known.
 	Target string
-	// Had is the hash of the revision that the node had last, "" if it is not known; Good that of the last
+	// Had is the hash of the revision with which the node was last ready, "" if it is not known; Good that of the last
 	// known good revision, Settled that of the settled one, and Common that of the one which most nodes have
 	// besides the target; "" if there is none.
 	Had, Good, Settled, Common string

@@ -160,10 +160,21 @@ func TestMemory(t *testing.T) {
 	running := func(hash string) []*corev1.Pod {
 		pod := gated(ds, "n1", hash)
 		pod.Spec.SchedulingGates, pod.Spec.NodeName = nil, "n1"
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		return []*corev1.Pod{pod}
 	}
+	starting := func(hash string) []*corev1.Pod {
+		pods := running(hash)
+		pods[0].Status.Conditions = nil
+		return pods
+	}
 	m := Memory{}
+	m.Note(ds, n, starting("older"))
+	if got := m.Of(ds, n); got != "older" {
+		t.Errorf("without another one, the node had %q", got)
+	}
 	m.Note(ds, n, running("old"))
+	m.Note(ds, n, starting("new")) // it never works
 	m.Note(ds, n, nil)
 	m.Note(ds, n, []*corev1.Pod{gated(ds, "n1", "new")})
 	if got := m.Of(ds, n); got != "old" {

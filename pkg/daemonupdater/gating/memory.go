@@ -8,7 +8,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Memory is which revision of a DaemonSet each node of a group had last. It is lost with the process:
+// Memory is with which revision of a DaemonSet each node of a group was last ready. It is lost with the process:
 // what a node had is then known from the pods that it has.
 type Memory map[string]*had
 
@@ -18,7 +18,8 @@ type had struct {
 	hashes map[types.UID]string
 }
 
-// Note records the revision of the pod that a node has of a DaemonSet. Pods at the gate never ran.
+// Note records the revision of the pod that a node has of a DaemonSet: of one that is not ready only if none is
+// known, so that a node gets no revision back that never worked on it. Pods at the gate never ran.
 func (m Memory) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
 	pod := daemonset.PodOf(pods)
 	if pod == nil || daemonset.AwaitsUpgrade(pod) {
@@ -27,10 +28,13 @@ func (m Memory) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod
 	if m[node.Name] == nil || m[node.Name].node != node.UID {
 		m[node.Name] = &had{node.UID, map[types.UID]string{}}
 	}
-	m[node.Name].hashes[ds.UID] = daemonset.RevisionHash(pod)
+	hashes := m[node.Name].hashes
+	if _, known := hashes[ds.UID]; !known || daemonset.IsReady(pod) {
+		hashes[ds.UID] = daemonset.RevisionHash(pod)
+	}
 }
 
-// Of returns the hash of the revision that a node had last of a DaemonSet, "" if that is not known.
+// Of returns the hash of the revision with which a node was last ready of a DaemonSet, "" if that is not known.
 func (m Memory) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
 	if h := m[node.Name]; h != nil && h.node == node.UID {
 		return h.hashes[ds.UID]

@@ -135,3 +135,18 @@ gcu_rollout_wave_updated_nodes{rollout="default/driver",wave="canary"} 1
 		t.Errorf("%d series are left of a group that is gone (%v)", n, err)
 	}
 }
+
+// TestGate: without the gate there is no series.
+func TestGate(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := New(registry)
+	if n := testutil.CollectAndCount(m.gate); n != 0 {
+		t.Errorf("%d series without the gate", n)
+	}
+	m.Gate(true)
+	m.Gate(false)
+	want := "# HELP gcu_gate_available 1 if the API server serves the policy of the gate, 0 if it does not although the gate was asked for with --gate.\n# TYPE gcu_gate_available gauge\ngcu_gate_available 0\n"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "gcu_gate_available"); err != nil {
+		t.Error(err)
+	}
+}

@@ -33,7 +33,7 @@ func rejected(r *topsv1.DaemonRollout, kind, target string, members []Member) *r
 	switch {
 	case rb == nil || r.Annotations[topsv1.AnnotationResume] != r.Status.Resumed:
 		return nil
-	case HasRejected(rb, members):
+	case HasRejected(rb, members), ReplacesRejected(rb, members) && target == rb.From: // a cache of revisions that is older than that of DaemonSets
 		return &rollout.Blocked{Reason: reasonRevisionPending, Message: fmt.Sprintf(
 			"waiting until %s is deployed in place of %s, which is rejected", rb.GcuResourceRevision, rb.RejectedRevision)}
 	case kind == KindDaemonSet && rb.RestoredTime != nil && target == rb.From:

@@ -1,0 +1,57 @@
+package report
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+// TestSettle: without the gate, nothing of it is in a status.
+func TestSettle(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode    gating.Mode
+		settled int
+		gated   metav1.ConditionStatus
+		event   string
+	}{
+		"the gate is off":          {gating.Off, 0, "", ""},
+		"the gate is on":           {gating.On, 1, metav1.ConditionTrue, ""},
+		"the policy is not served": {gating.NotServed, 0, metav1.ConditionFalse, "GateNotServed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ds := fixture.DaemonSet("driver")
+			w := worldOf([]memberAndPods{memberWith(ds)})
+			in := inputFrom(w)
+			in.Settings.Strategy, in.Blocked = daemonset.OTA, nil
+			status := Status(topsv1.DaemonRolloutStatus{}, 1, in, w.fleet.Plan(in))
+			Settle(&status, c.mode, w.State, in, rollout.Decision{})
+			is := metav1.ConditionStatus("")
+			if condition := meta.FindStatusCondition(status.Conditions, topsv1.RolloutGated); condition != nil {
+				is = condition.Status
+			}
+			if len(status.Settled) != c.settled || is != c.gated {
+				t.Errorf("settled %v, condition Gated %q, want %d and %q", status.Settled, is, c.settled, c.gated)
+			}
+			warned := ""
+			for _, e := range Events(&topsv1.DaemonRolloutStatus{}, &status) {
+				if e.Type == "Warning" {
+					warned += e.Reason
+				}
+			}
+			if warned != c.event {
+				t.Errorf("warned of %q, want %q", warned, c.event)
+			}
+			Settle(&status, gating.Off, w.State, in, rollout.Decision{})
+			if status.Settled != nil || meta.FindStatusCondition(status.Conditions, topsv1.RolloutGated) != nil {
+				t.Errorf("left after the gate was turned off: %v, %v", status.Settled, status.Conditions)
+			}
+		})
+	}
+}
