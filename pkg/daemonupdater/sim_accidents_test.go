@@ -193,7 +193,6 @@ func (w *simWorld) restore(b *simBackup) {
 			w.setPodReady(pod, corev1.ConditionFalse, w.host(daemonset.NodeName(pod)).clock(w))
 		}
 	}
-	w.relearn()
 }
 
 // loseSlots notes the slots of a group that were taken back, and no longer counts nodes that have
@@ -258,7 +257,6 @@ func (w *simWorld) recreateSet(key simapi.Key, adopts bool) {
 			simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) { p.OwnerReferences[0].UID = next.UID })
 		}
 	}
-	w.relearn()
 }
 
 // collectOrphans acts as the garbage collector on what belongs to a DaemonSet that is gone, or to a former

@@ -141,18 +141,6 @@ func (w *simWorld) works(pod *corev1.Pod, status corev1.ConditionStatus) {
 	}
 }
 
-// relearn notes what runs after a backup was restored, or pods were adopted: what ran where no pod is now is not
-// known any more.
-func (w *simWorld) relearn() {
-	clear(w.ran)
-	w.vague = true
-	for _, pod := range w.setPods() {
-		if pod.Spec.NodeName != "" {
-			w.runs(pod)
-		}
-	}
-}
-
 // answers reports whether what a pass does about a pod at the gate has to follow S15. That of a manager that was
 // suspended while another one took over does not: the DaemonSet controller deletes one of two pods.
 func (w *simWorld) answers(pass *simPass) bool { return !pass.blind && pass.m == w.leader }

@@ -169,6 +169,7 @@ func TestMemory(t *testing.T) {
 		return pods
 	}
 	m := Memory{}
+	m.Note(ds, n, starting("oldest"))
 	m.Note(ds, n, starting("older"))
 	if got := m.Of(ds, n); got != "older" {
 		t.Errorf("without another one, the node had %q", got)

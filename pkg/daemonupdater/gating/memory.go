@@ -15,29 +15,35 @@ type Memory map[string]*had
 // had is what one Node object had, by DaemonSet: another Node of the same name had nothing.
 type had struct {
 	node   types.UID
-	hashes map[types.UID]string
+	hashes map[types.UID]lastHash
 }
 
-// Note records the revision of the pod that a node has of a DaemonSet: of one that is not ready only if none is
-// known, so that a node gets no revision back that never worked on it. Pods at the gate never ran.
+// lastHash is the hash of the last revision, and whether a pod of it was ready.
+type lastHash struct {
+	hash  string
+	ready bool
+}
+
+// Note records the revision of the pod that a node has of a DaemonSet: of one that is not ready only if none
+// was, so that a node gets no revision back that never worked on it. Pods at the gate never ran.
 func (m Memory) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
 	pod := daemonset.PodOf(pods)
 	if pod == nil || daemonset.AwaitsUpgrade(pod) {
 		return
 	}
 	if m[node.Name] == nil || m[node.Name].node != node.UID {
-		m[node.Name] = &had{node.UID, map[types.UID]string{}}
+		m[node.Name] = &had{node.UID, map[types.UID]lastHash{}}
 	}
 	hashes := m[node.Name].hashes
-	if _, known := hashes[ds.UID]; !known || daemonset.IsReady(pod) {
-		hashes[ds.UID] = daemonset.RevisionHash(pod)
+	if ready := daemonset.IsReady(pod); ready || !hashes[ds.UID].ready {
+		hashes[ds.UID] = lastHash{daemonset.RevisionHash(pod), ready}
 	}
 }
 
 // Of returns the hash of the revision with which a node was last ready of a DaemonSet, "" if that is not known.
 func (m Memory) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
 	if h := m[node.Name]; h != nil && h.node == node.UID {
-		return h.hashes[ds.UID]
+		return h.hashes[ds.UID].hash
 	}
 	return ""
 }
@@ -47,7 +53,7 @@ func (m Memory) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
 func (m Memory) Common(ds *appsv1.DaemonSet, without string) (common string) {
 	nodes := map[string]int{}
 	for _, h := range m {
-		if hash := h.hashes[ds.UID]; hash != "" && hash != without {
+		if hash := h.hashes[ds.UID].hash; hash != "" && hash != without {
 			nodes[hash]++
 		}
 	}
