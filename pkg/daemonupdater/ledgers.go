@@ -118,6 +118,7 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 	d.Halted = rb.Explain(d.Halted)
 	status := report.Status(before, p.Rollout.Generation, p.in, d)
 	rb.Remember(&status, p.State, p.in, d)
+	d.Behind += len(p.fleet.waiting) // a pod at the gate is of no node's revision yet
 	report.Settle(&status, l.gate, p.State, p.in, d)
 	if equality.Semantic.DeepEqual(before, status) {
 		return 0, nil

@@ -17,7 +17,7 @@ var ofTheGate = []mutant{
 	{"gate-missing-without-an-event", "no event says that the gate is not available", updater, "Events",
 		"changed($before, $after, topsv1.RolloutGated)", "changed($before, $before, topsv1.RolloutGated)"},
 	{"gate-remembers-what-waits", "a pod that never ran counts as what its node had", updater, "Memory.Note",
-		"$pod == nil || daemonset.AwaitsUpgrade($pod)", "$pod == nil"},
+		"$pod == nil || $pod.Spec.NodeName == \"\"", "$pod == nil"},
 	{"gate-with-any-account", "the pods of accounts with rights are gated, which admission lets nobody create", updater, "IsGateable",
 		"return $onDelete && $known", "return $onDelete"},
 	{"gate-on-a-closed-device", "a pod is restored on a node whose device is closed for an operation", updater, "Waiting.isClosed",

@@ -25,10 +25,10 @@ type lastHash struct {
 }
 
 // Note records the revision of the pod that a node has of a DaemonSet: of one that is not ready only if none
-// was, so that a node gets no revision back that never worked on it. Pods at the gate never ran.
+// was, so that a node gets no revision back that never worked on it. Pods that are not bound never ran.
 func (m Memory) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
 	pod := daemonset.PodOf(pods)
-	if pod == nil || daemonset.AwaitsUpgrade(pod) {
+	if pod == nil || pod.Spec.NodeName == "" {
 		return
 	}
 	if m[node.Name] == nil || m[node.Name].node != node.UID {

@@ -24,7 +24,7 @@ func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.St
 	case in.Blocked != nil:
 		status.Settled = slices.Clone(before)
 	default:
-		everywhere := d.Counts.Total > 0 && d.Counts.Updated == d.Counts.Total && len(d.Ledger.Failures) == 0
+		everywhere := d.Behind == 0 && d.Counts.Total > 0 && d.Counts.Updated == d.Counts.Total && len(d.Ledger.Failures) == 0
 		status.Settled = gating.Settled(before, s.Rollout.Status.Targets, status.Targets, everywhere, d.Behind > 0)
 	}
 	status.Settled = slices.DeleteFunc(status.Settled, func(t topsv1.RevisionTarget) bool {
