@@ -169,6 +169,10 @@ func TestMemory(t *testing.T) {
 		return pods
 	}
 	m := Memory{}
+	m.Note(ds, n, []*corev1.Pod{gated(ds, "n1", "new")})
+	if got := m.Of(ds, n); got != "" {
+		t.Errorf("with a pod at the gate, the node had %q", got)
+	}
 	m.Note(ds, n, starting("oldest"))
 	m.Note(ds, n, starting("older"))
 	if got := m.Of(ds, n); got != "older" {
