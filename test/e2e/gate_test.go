@@ -13,6 +13,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/test/harness"
 )
 
 // The gate of config/gate, with the real DaemonSet controller: however a pod is made, its node keeps the version
@@ -162,7 +163,7 @@ func TestAPodThatDiesUnderOTAOrInAHaltComesBackAsItWas(t *testing.T) {
 		f.settles(ctx)
 		f.change(ctx, func(ds *appsv1.DaemonSet) {
 			ds.Spec.Template.Spec.Containers[0].Image = "app:2"
-			ds.Spec.Template.Labels[behaviourLabel] = "crash-loop"
+			ds.Spec.Template.Labels[harness.BehaviourLabel] = "crash-loop"
 		})
 		halted := f.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool { return reasonOf(st, topsv1.RolloutHalted) == "Halted" })
 		failed := map[string]bool{}
