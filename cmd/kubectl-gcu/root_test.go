@@ -13,6 +13,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // commands returns all commands, including groups.
@@ -94,7 +96,7 @@ func TestUsageErrorsHaveTheirCode(t *testing.T) {
 		"version --client -o xml", "import testdata/missing.yaml", "status -w -o json", "upgrade -f testdata/missing.yaml", "upgrade a --nodes=", "upgrade a --components=",
 	} {
 		var out, errOut bytes.Buffer
-		args := append(strings.Fields(line), "--kubeconfig", kubeconfigOf(t, &rest.Config{Host: "http://127.0.0.1:1"}))
+		args := append(strings.Fields(line), "--kubeconfig", apiserver.KubeconfigOf(t, &rest.Config{Host: "http://127.0.0.1:1"}))
 		if code := run(t.Context(), args, strings.NewReader(""), &out, &errOut); code != exitUsage || strings.Count(errOut.String(), "\n") != 1 {
 			t.Errorf("%s: exit code %d, says %q", line, code, errOut.String())
 		}
@@ -103,7 +105,7 @@ func TestUsageErrorsHaveTheirCode(t *testing.T) {
 
 func TestAnAPIServerThatIsNotThereIsAnError(t *testing.T) {
 	var out, errOut bytes.Buffer
-	args := []string{"status", "--kubeconfig", kubeconfigOf(t, &rest.Config{Host: "http://127.0.0.1:1"}), "--cache-dir", t.TempDir()}
+	args := []string{"status", "--kubeconfig", apiserver.KubeconfigOf(t, &rest.Config{Host: "http://127.0.0.1:1"}), "--cache-dir", t.TempDir()}
 	if code := run(t.Context(), args, strings.NewReader(""), &out, &errOut); code != exitFailed || !strings.Contains(errOut.String(), "127.0.0.1:1") {
 		t.Errorf("exit code %d, says %q", code, errOut.String())
 	}
@@ -113,7 +115,7 @@ func TestCtrlCHasItsCode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errOut bytes.Buffer
-	args := []string{"status", "--kubeconfig", kubeconfigOf(t, &rest.Config{Host: "http://127.0.0.1:1"}), "--cache-dir", t.TempDir()}
+	args := []string{"status", "--kubeconfig", apiserver.KubeconfigOf(t, &rest.Config{Host: "http://127.0.0.1:1"}), "--cache-dir", t.TempDir()}
 	if code := run(ctx, args, strings.NewReader(""), &out, &errOut); code != exitInterrupted {
 		t.Errorf("exit code %d, says %q", code, errOut.String())
 	}

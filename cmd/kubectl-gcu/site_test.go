@@ -13,8 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -38,22 +36,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	server := apiserver.Shared(t)
 	config := server.As(apiserver.Admin)
-	return &site{Client: server.Client(t, apiserver.Admin), t: t, config: config, kubeconfig: kubeconfigOf(t, config)}
-}
-
-// kubeconfigOf writes a kubeconfig.
-func kubeconfigOf(t *testing.T, config *rest.Config) string {
-	t.Helper()
-	c := clientcmdapi.NewConfig()
-	c.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
-	c.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u", Namespace: "somewhere-else"}
-	c.CurrentContext = "x"
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*c, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return &site{Client: server.Client(t, apiserver.Admin), t: t, config: config, kubeconfig: apiserver.KubeconfigOf(t, config)}
 }
 
 // as returns the plugin with the permissions of a user with these rules.
@@ -67,7 +50,7 @@ func (s *site) as(name string, rules ...rbacv1.PolicyRule) *site {
 	s.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: name}}})
 	other := *s
-	other.kubeconfig = kubeconfigOf(s.t, user.Config())
+	other.kubeconfig = apiserver.KubeconfigOf(s.t, user.Config())
 	s.eventually("the right", func() bool { return other.gcu("status").code != exitForbidden })
 	return &other
 }
@@ -106,8 +89,7 @@ func (s *site) says(a answer, code int, words ...string) answer {
 // create creates an object, with its status, that is removed with the test.
 func (s *site) create(o client.Object) {
 	s.t.Helper()
-	withStatus := o.DeepCopyObject().(client.Object)
-	if err := s.Create(s.t.Context(), o); err != nil {
+	if err := apiserver.CreateWithStatus(s.t.Context(), s, o); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
@@ -115,12 +97,6 @@ func (s *site) create(o client.Object) {
 			s.t.Error(err)
 		}
 	})
-	withStatus.SetResourceVersion(o.GetResourceVersion())
-	withStatus.SetUID(o.GetUID())
-	if err := s.Status().Update(s.t.Context(), withStatus); client.IgnoreNotFound(err) != nil {
-		s.t.Fatal(err)
-	}
-	s.read(o)
 }
 
 // read updates an object from the API server.

@@ -264,11 +264,10 @@ func (w *simWorld) settlePolicies() {
 		return
 	}
 	for _, h := range w.hosts {
-		stored := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name)).Labels[simZoneLabel]
-		if now := h.labels[simZoneLabel]; now == "Mars.Olympus" {
+		if h.labels[simZoneLabel] == "Mars.Olympus" {
 			h.labels[simZoneLabel] = "UTC"
-			w.writeLabels(h)
-		} else if stored == "Mars.Olympus" { // a restored backup brought it back
+		}
+		if stored := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name)).Labels; stored[simZoneLabel] == "Mars.Olympus" { // also where a restored backup brought it back
 			w.writeLabels(h)
 		}
 	}

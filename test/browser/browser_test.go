@@ -16,8 +16,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/test/apiserver"
@@ -68,7 +66,7 @@ type dashboard struct {
 func startDashboard(t *testing.T, user *rest.Config) *dashboard {
 	t.Helper()
 	dir := t.TempDir()
-	command := exec.Command(filepath.Join(programs, "kubectl-gcu"), "dashboard", "--kubeconfig", kubeconfigOf(t, dir, user), "--cache-dir", filepath.Join(dir, "cache"))
+	command := exec.Command(filepath.Join(programs, "kubectl-gcu"), "dashboard", "--kubeconfig", apiserver.KubeconfigOf(t, user), "--cache-dir", filepath.Join(dir, "cache"))
 	command.Stderr = os.Stderr
 	output, err := command.StdoutPipe()
 	check(t, err)
@@ -96,18 +94,6 @@ func startDashboard(t *testing.T, user *rest.Config) *dashboard {
 func (d *dashboard) stop() {
 	_ = d.process.Signal(syscall.SIGINT) // it may have ended
 	<-d.ended
-}
-
-func kubeconfigOf(t *testing.T, dir string, config *rest.Config) string {
-	t.Helper()
-	c := clientcmdapi.NewConfig()
-	c.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
-	c.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	c.CurrentContext = "x"
-	path := filepath.Join(dir, "kubeconfig")
-	check(t, clientcmd.WriteToFile(*c, path))
-	return path
 }
 
 // page is a tab of Chromium.

@@ -102,17 +102,9 @@ func (f *fleet) node(i int) string { return fmt.Sprintf("%s-%04d", f.name, i) }
 // create creates an object with its status.
 func (f *fleet) create(o client.Object) {
 	f.t.Helper()
-	withStatus := o.DeepCopyObject().(client.Object)
-	if err := f.Create(f.t.Context(), o); err != nil {
-		f.t.Errorf("creating %s: %v", o.GetName(), err)
-		return
+	if err := apiserver.CreateWithStatus(f.t.Context(), f, o); err != nil {
+		f.t.Error(err)
 	}
-	withStatus.SetResourceVersion(o.GetResourceVersion())
-	withStatus.SetUID(o.GetUID())
-	if err := f.Status().Update(f.t.Context(), withStatus); client.IgnoreNotFound(err) != nil {
-		f.t.Errorf("writing the status of %s: %v", o.GetName(), err)
-	}
-	o.SetResourceVersion(withStatus.GetResourceVersion())
 }
 
 // fail says in the rollout that a node failed.

@@ -76,6 +76,7 @@ type fleet struct {
 	rollout *topsv1.DaemonRollout
 	upgrade *topsv1.NodeUpgrade
 	set     *appsv1.DaemonSet
+	plan    *topsv1.UpgradePlan
 }
 
 // anOperation is an order to a node.
@@ -89,10 +90,12 @@ func newFleet(t *testing.T, s *apiserver.Server) fleet {
 			Spec: topsv1.GcuResourceSpec{GFD: &topsv1.BaseFields{NotDeploy: true}}},
 		rollout: &topsv1.DaemonRollout{ObjectMeta: inOperators("people"), Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: topsv1.GcuResourceKind, Name: "people"}}},
 		set:     daemonSet("people", ""),
+		plan:    planFor("people"),
 	}
 	f.set.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationUpgradePolicy: "people"}
 	check(t, admin.Create(t.Context(), f.gr))
 	check(t, admin.Create(t.Context(), f.set))
+	check(t, admin.Create(t.Context(), f.plan))
 	check(t, manager.Create(t.Context(), f.rollout))
 	f.rollout.Status = topsv1.DaemonRolloutStatus{Strategy: "OTA", Total: 2, FailedNodes: 1, Revision: "r"}
 	check(t, manager.Status().Update(t.Context(), f.rollout))
@@ -133,6 +136,11 @@ func (f fleet) edits(ctx context.Context, c client.Client) map[string]func() err
 		"write the status of a gr":                status(f.gr, `{"status":{"phase":"Running"}}`),
 		"write the status of a rollout":           status(f.rollout, `{"status":{"failedNodes":0}}`),
 		"write the status of a node":              status(f.upgrade, `{"status":{"tasks":null}}`),
+		"create a plan":                           func() error { return c.Create(ctx, planFor("people-new"), client.DryRunAll) },
+		"edit a plan":                             patch(f.plan, `{"spec":{"revision":"other"}}`),
+		"annotate a plan":                         patch(f.plan, `{"metadata":{"annotations":{"a":"b"}}}`),
+		"write the status of a plan":              status(f.plan, `{"status":{"done":1}}`),
+		"delete a plan":                           func() error { return c.Delete(ctx, f.plan.DeepCopy(), client.DryRunAll) },
 		"delete a gr":                             func() error { return c.Delete(ctx, f.gr.DeepCopy(), client.DryRunAll) },
 		"create a NodeUpgrade with an operation":  func() error { return c.Create(ctx, ordered("people-new"), client.DryRunAll) },
 		"create a NodeUpgrade with an override":   func() error { return c.Create(ctx, overridden("people-new"), client.DryRunAll) },
@@ -145,6 +153,12 @@ func (f fleet) edits(ctx context.Context, c client.Client) map[string]func() err
 		edits["annotate a gr with "+name] = patch(f.gr, `{"metadata":{"annotations":{"`+name+`":"x"}}}`)
 	}
 	return edits
+}
+
+func planFor(name string) *topsv1.UpgradePlan {
+	return &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.UpgradePlanSpec{GcuResource: "people", Revision: "r",
+		Jobs:    []topsv1.PlannedJob{{Name: "gfd", Stages: []topsv1.PlannedStage{{"gfd_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "all", Jobs: []topsv1.PlannedNodes{{Job: "gfd", Nodes: []string{"people"}}}}}}}
 }
 
 func held(node, owner string) *topsv1.NodeUpgrade {
@@ -211,6 +225,7 @@ func TestUsersChangeOnlyWhatTheirRoleAllows(t *testing.T) {
 	t.Run("one verb of operating", func(t *testing.T) { pauserPauses(t, s, f) })
 	t.Run("administering", func(t *testing.T) { administratorEdits(t, s, f) })
 	t.Run("the manager and the node agents", func(t *testing.T) { programsWork(t, s, f) })
+	t.Run("planning", func(t *testing.T) { plannerPlans(t, s, f) })
 	t.Run("roles from before", func(t *testing.T) { rolesFromBefore(t, s, f) })
 }
 
@@ -325,9 +340,25 @@ func programsWork(t *testing.T, s *apiserver.Server, f fleet) {
 		"write the status of a node", "create a NodeUpgrade with an operation"} {
 		allowed(t, what, f.edits(t.Context(), manager)[what])
 	}
+	for _, what := range []string{"create a plan", "edit a plan", "delete a plan"} {
+		refused(t, "the manager: "+what, f.edits(t.Context(), manager)[what])
+	}
 	allowed(t, "create the NodeUpgrade of its node", func() error {
 		return agentOf(t, s, "people-new").Create(t.Context(), nodeUpgrade("people-new", "u"), client.DryRunAll)
 	})
+}
+
+// plannerPlans: whoever may only write plans has no gr follow one, nor a spec from one.
+func plannerPlans(t *testing.T, s *apiserver.Server, f fleet) {
+	roleOf(t, s, "planning", rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"upgradeplans"}, Verbs: []string{"create", "update", "patch", "delete"}})
+	planner := personWith(t, s, "planning", "planning")
+	for what, do := range f.edits(t.Context(), planner) {
+		if strings.HasSuffix(what, " a plan") && !strings.Contains(what, "status") {
+			allowed(t, what, do)
+		} else {
+			refused(t, what, do)
+		}
+	}
 }
 
 // rolesFromBefore: whoever may update an object may change all of it, with no other verb, as before
