@@ -75,7 +75,7 @@ func (w *simWorld) haveAccidents() {
 		w.disturbWith(w.addSurplus)
 	case n < 18 && !w.managersAway():
 		w.goAway()
-	case n < 20 && w.ops == nil && len(w.hosts) < simMostHosts: // of operations, not yet: a halt by a stuck node is not told from a fault
+	case n < 20 && len(w.hosts) < simMostHosts:
 		w.join()
 	}
 }
