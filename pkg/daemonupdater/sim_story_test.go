@@ -108,7 +108,7 @@ func (w *simWorld) finale() {
 	noSlots := func(r *topsv1.DaemonRollout) bool {
 		starting := func(n topsv1.WaitingNote) bool { return n.Reason == string(rollout.ReasonNodesOnProbation) }
 		held := int32(0)
-		if w.stuck != "" {
+		if w.stuck != "" && w.ops != nil {
 			held = 1 // the restart of its runtime, which is left to the administrator, may wait for good
 		}
 		return len(r.Status.InFlight)+len(r.Status.Queued) == 0 && r.Status.HeldNodes <= held && !slices.ContainsFunc(r.Status.Waiting, starting)
