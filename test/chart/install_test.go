@@ -263,7 +263,7 @@ func (s *site) run(args ...string) {
 	output, err := command.CombinedOutput()
 	s.t.Logf("%6.1fs  helm %s", time.Since(begin).Seconds(), strings.Join(args, " "))
 	if err != nil {
-		s.logState()
+		s.Show(s.ctx, s.t, shown...)
 		s.t.Fatalf("helm %s: %v\n%s", args[0], err, output)
 	}
 }
@@ -277,22 +277,11 @@ func (s *site) kubectl(args ...string) string {
 
 func (s *site) eventually(what string, is func() error) {
 	s.t.Helper()
-	begin := time.Now()
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, is); err != nil {
-		s.logState()
-		s.t.Fatalf("never: %s: %v", what, err)
-	}
-	s.t.Logf("%6.1fs  %s", time.Since(begin).Seconds(), what)
+	s.Await(s.ctx, s.t, patience, what, is, shown...)
 }
 
-func (s *site) logState() {
-	for _, args := range [][]string{
-		{"get", "gr,dro,nu,jobs,pods", "--all-namespaces", "--output=wide"}, {"get", "events", "-n", "kube-system"},
-		{"logs", "--namespace=kube-system", "deployment/gcu-operator", "--tail=40"}, {"logs", "--namespace=kube-system", "-l", "app.kubernetes.io/name=gcu-operator-hooks"},
-	} {
-		output, err := s.Kubectl(context.WithoutCancel(s.ctx), args...)
-		s.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), output, err)
-	}
+// shown is what a failed test shows.
+var shown = [][]string{
+	{"get", "gr,dro,nu,jobs,pods", "--all-namespaces", "--output=wide"}, {"get", "events", "-n", "kube-system"},
+	{"logs", "--namespace=kube-system", "deployment/gcu-operator", "--tail=40"}, {"logs", "--namespace=kube-system", "-l", "app.kubernetes.io/name=gcu-operator-hooks"},
 }

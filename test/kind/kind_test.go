@@ -147,17 +147,8 @@ func (s *stage) onNode(node string, argv ...string) string {
 // eventually polls is until it returns nil.
 func (s *stage) eventually(what string, is func() error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	begin := time.Now()
-	if err := harness.Eventually(ctx, is); err != nil {
-		for _, args := range [][]string{{"get", "nodes,pods,gr,dro,nu", "--all-namespaces", "--output=wide"}, {"logs", "--namespace=" + system, "deployment/gcu-operator", "--tail=40"}} {
-			output, err := s.Kubectl(context.WithoutCancel(s.ctx), args...)
-			s.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), output, err)
-		}
-		s.t.Fatalf("never: %s: %v", what, err)
-	}
-	s.t.Logf("%6.1fs  %s", time.Since(begin).Seconds(), what)
+	s.Await(s.ctx, s.t, patience, what, is,
+		[]string{"get", "nodes,pods,gr,dro,nu", "--all-namespaces", "--output=wide"}, []string{"logs", "--namespace=" + system, "deployment/gcu-operator", "--tail=40"})
 }
 
 // podsOf returns the pods with a label that are not being deleted.

@@ -75,25 +75,9 @@ func (s *stage) on(node string, argv ...string) string {
 // eventually polls is until it returns nil.
 func (s *stage) eventually(what string, is func() error) {
 	s.t.Helper()
-	begin := time.Now()
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, is); err != nil {
-		s.logState()
-		s.t.Fatalf("never: %s: %v", what, err)
-	}
-	s.t.Logf("%6.1fs  %s", time.Since(begin).Seconds(), what)
-}
-
-// logState logs the state of the cluster.
-func (s *stage) logState() {
-	for _, args := range [][]string{
-		{"get", "nodes,gr,dro,nu,pdb", "--all-namespaces", "--output=wide"}, {"get", "pods", "--all-namespaces", "--output=wide"},
-		{"logs", "--namespace=" + system, "deployment/gcu-operator", "--tail=40"},
-	} {
-		output, err := s.Kubectl(context.WithoutCancel(s.ctx), args...)
-		s.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), output, err)
-	}
+	s.Await(s.ctx, s.t, patience, what, is,
+		[]string{"get", "nodes,gr,dro,nu,pdb", "--all-namespaces", "--output=wide"}, []string{"get", "pods", "--all-namespaces", "--output=wide"},
+		[]string{"logs", "--namespace=" + system, "deployment/gcu-operator", "--tail=40"})
 }
 
 func (s *stage) get(name string, object client.Object) {
