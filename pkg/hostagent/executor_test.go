@@ -265,7 +265,7 @@ func TestADaemonThatDoesNotComeBackIsReportedAtOnceAndFailsAtItsDeadline(t *test
 	}
 }
 
-// killing is a service manager that kills the agent, and tells what the next one finds recorded.
+// killing is a service manager that kills the agent, and sets what the next one finds recorded.
 type killing struct {
 	refusing
 	kill     context.CancelFunc

@@ -1,4 +1,4 @@
-// Package kind tells the shortest stories of the operator on a cluster that it is given: one of
+// Package kind runs the shortest stories of the operator on a given cluster: one of
 // kind, of k3d, or any other.
 //
 //	make test-kind                      a new cluster of kind, removed afterwards

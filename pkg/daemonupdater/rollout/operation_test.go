@@ -24,7 +24,7 @@ func heavyNode(name string) Node { return nodeOf(name, oldHash, newHash) }
 
 // jobOf returns an operation of the group for its current targets.
 func jobOf(id string) *Job {
-	return &Job{ID: id, Ours: true, Targets: map[string]string{"kube-system/driver": newHash}, Message: "is at it"}
+	return &Job{ID: id, Ours: true, Targets: map[string]string{"kube-system/driver": newHash}, Message: "in progress"}
 }
 
 func withJob(n Node, job *Job) Node {
@@ -101,7 +101,7 @@ func operationCases() []operationCase {
 		n.Pods[1] = Pod{Member: 1}
 		return n
 	}
-	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Job{ID: "theirs", Granted: true, Message: "is at it"})).slots(slotOf(a, time.Minute))
+	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Job{ID: "theirs", Granted: true, Message: "in progress"})).slots(slotOf(a, time.Minute))
 	down := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Job{ID: "theirs", Granted: true}), nodeOf("b", oldHash))
 	down = down.slots(slotOf(down.Nodes[0], time.Minute))
 	late := down.slots(slotOf(down.Nodes[0], 3*time.Hour))

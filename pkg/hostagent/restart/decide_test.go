@@ -89,11 +89,11 @@ func TestDecide(t *testing.T) {
 		"waits while it cannot tell the instance":          {after(func(s *Facts) { s.InstanceErr, s.Settled = gone, true }), want{Step: Wait}},
 		"fails at the deadline without knowing":            {after(func(s *Facts) { s.InstanceErr, s.Expired = gone, true }), want{Finish, topsv1.HostTaskFailed, task.ReasonInstanceUnknown}},
 		"fails at once when it was refused without effect": {after(func(s *Facts) { s.Begun.Refused = "exit status 1" }), want{Finish, topsv1.HostTaskFailed, task.ReasonRestartFailed}},
-		"tells what to do for a daemon that did not come back, and waits": {after(func(s *Facts) {
+		"says what to do about a daemon that did not come back, and waits": {after(func(s *Facts) {
 			s.Runtime.Instance, s.Begun.Refused, s.Begun.Answered = NotRunning, "exit status 1", true
 		}),
 			want{Wait, topsv1.HostTaskRunning, task.ReasonNotBack}},
-		"tells the same of one that is begun anew and ends again": {after(func(s *Facts) {
+		"says the same about one that is started again and ends again": {after(func(s *Facts) {
 			s.Runtime.Instance, s.StatusErr, s.Begun.Refused, s.Begun.Answered = "boot/2/9", gone, "exit status 1", true
 		}), want{Wait, topsv1.HostTaskRunning, task.ReasonNotBack}},
 		"waits for a daemon that is said to be restarted":   {after(func(s *Facts) { s.Runtime.Instance, s.Begun.Answered = NotRunning, true }), want{Step: Wait}},

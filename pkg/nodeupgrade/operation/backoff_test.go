@@ -73,7 +73,7 @@ func TestARuntimeThatIsSetBackIsReported(t *testing.T) {
 	}
 }
 
-// The history tells whether the engine was restarted.
+// The history says whether the engine was restarted.
 func TestARestartIsRecorded(t *testing.T) {
 	for _, reason := range []string{topsv1.ReasonRestarted, "AlreadyDefault"} {
 		f := afterRestart(t)
