@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
+	commonversion "github.com/prometheus/common/version"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -30,6 +32,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/kubeconfig"
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/agents"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -150,6 +153,9 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	if err := (&gcuresource.NodeLabeler{Namespace: o.namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller nodelabeler: %w", err)
 	}
+	agents.Register(metrics.Registry, mgr.GetCache(), mgr.Elected(), time.Now)
+	commonversion.Version = version
+	metrics.Registry.MustRegister(versioncollector.NewCollector("gcu_operator"))
 	if err := addNodeUpgrade(mgr, o.namespace); err != nil {
 		return fmt.Errorf("adding controller nodeupgrade: %w", err)
 	}

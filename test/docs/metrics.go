@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/gcuresource"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/agents"
 	"github.com/topsops/gcu-operator/pkg/servingcert"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi"
 )
@@ -27,7 +29,10 @@ func (r *recorder) MustRegister(collectors ...prometheus.Collector) {
 	r.collectors = append(r.collectors, collectors...)
 }
 
-var described = regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)",.* constLabels: \{\}, variableLabels: \{([^}]*)\}`)
+var described = regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)",.* constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
+
+// constant is a constant label.
+var constant = regexp.MustCompile(`(\w+)="[^"]*"`)
 
 // metricsPage is the reference of the metrics that the manager registers.
 func metricsPage() (string, error) {
@@ -37,6 +42,8 @@ func metricsPage() (string, error) {
 	drain.NewMetrics(&r)
 	(&servingcert.Keeper{}).Register(&r)
 	gcuresource.RegisterMetrics(&r, nil, nil)
+	agents.Register(&r, nil, nil, nil)
+	r.MustRegister(versioncollector.NewCollector("gcu_operator"))
 	upgradeapi.NewRequestMetric(&r)
 	var rows []string
 	for _, collector := range r.collectors {
@@ -57,9 +64,9 @@ func metricsPage() (string, error) {
 			if m == nil {
 				return "", fmt.Errorf("cannot parse the description of a metric: %s", description)
 			}
-			labels := ""
-			if m[3] != "" {
-				labels = "`" + strings.ReplaceAll(m[3], ",", "`, `") + "`"
+			labels := constant.ReplaceAllString(m[3], "$1")
+			if labels += m[4]; labels != "" { // no metric has both
+				labels = "`" + strings.ReplaceAll(labels, ",", "`, `") + "`"
 			}
 			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", m[1], kind, labels, m[2]))
 		}

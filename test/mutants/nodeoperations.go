@@ -112,4 +112,12 @@ var ofNodeOperations = []mutant{
 		"$agent != nil && len($capabilities) > 0", "false"},
 	{"silent-agent-can-nothing", "an agent that reports no capabilities counts as having none", updater, "AgentOf",
 		"len(reported) > 0", "len(reported) >= 0"},
+
+	// What agents report.
+	{"agents-unbounded", "each version that an agent invents becomes a series", nodes, "bounded",
+		"len($counts) <= maxVersions", "len($counts) >= 0"},
+	{"silent-offline", "the agents of offline nodes count as silent", nodes, "agents.count",
+		"$host == nil || !$ready[$name]", "$host == nil"},
+	{"silent-by-its-clock", "a clock that is slow makes an agent silent", nodes, "agents.count",
+		"$now.Sub($last.seen) >= Silence", "$now.Sub($last.time) >= Silence"},
 }
