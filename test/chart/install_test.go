@@ -15,9 +15,11 @@ import (
 	"time"
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/harness"
@@ -46,6 +48,7 @@ type site struct {
 
 // TestInstall: the operator is installed, upgraded and rolled back in the middle of a rollout, and uninstalled.
 func TestInstall(t *testing.T) {
+	log.SetLogger(logr.Discard())
 	s := newSite(t)
 	for _, helm := range []string{"helm3", "helm4"} {
 		t.Run(helm, func(t *testing.T) {

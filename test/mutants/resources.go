@@ -87,4 +87,8 @@ var ofResources = []mutant{
 	{"digest-as-tag", "the digest of an image is rendered as a tag", deploys, "separator", `return "@"`, `return ":"`},
 	{"missing-driver-untold", "a gr without a driver says nothing on nodes without one", deploys, "driverMissing",
 		"len($nodes) == 0", "true"},
+
+	// Halts.
+	{"failed-nodes-in-progress", "a gr whose failed nodes use up the budget is in progress for ever", deploys, "HaltOf",
+		"$c != nil && $c.Reason == topsv1.ReasonNodesFailed", "$c != nil && $c.Reason == \"\""},
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -14,14 +15,20 @@ import (
 // ReasonHalted means that nodes failed, and that no other node starts until a person acts.
 const ReasonHalted = topsv1.ReasonHalted
 
-// HaltOf returns why a rollout is halted; nil if it is not, if it does not belong to a gr, or if
-// the policy answers the halt with a rollback.
+// HaltOf returns why a rollout is halted, also by fewer failed nodes than halt one, which use up the
+// budget or are all that is left; nil if it is not, if it does not belong to a gr, or if the policy
+// answers the halt with a rollback.
 func HaltOf(rollout *topsv1.DaemonRollout) *state.Failure {
-	c := meta.FindStatusCondition(rollout.Status.Conditions, topsv1.RolloutHalted)
-	if c == nil || c.Status != "True" || rollout.Spec.TargetRef.Kind != topsv1.GcuResourceKind || rollout.Status.RollingBack() {
+	if rollout.Spec.TargetRef.Kind != topsv1.GcuResourceKind || rollout.Status.RollingBack() {
 		return nil
 	}
-	return &state.Failure{Reason: ReasonHalted, Message: c.Message}
+	if c := meta.FindStatusCondition(rollout.Status.Conditions, topsv1.RolloutHalted); c != nil && c.Status == metav1.ConditionTrue {
+		return &state.Failure{Reason: ReasonHalted, Message: c.Message}
+	}
+	if c := meta.FindStatusCondition(rollout.Status.Conditions, topsv1.RolloutProgressing); c != nil && c.Reason == topsv1.ReasonNodesFailed {
+		return &state.Failure{Reason: ReasonHalted, Message: c.Message}
+	}
+	return nil
 }
 
 // Halt returns why the rollout of an observed gr is halted; nil if it is not, or if that concerns

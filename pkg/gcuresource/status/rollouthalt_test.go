@@ -18,6 +18,7 @@ func TestHaltsThatWaitForAPerson(t *testing.T) {
 		want    bool
 	}{
 		{"a rollout that is halted", world.Halted(), true},
+		{"one whose failed nodes use up the budget, or are all that is left", world.Halted(world.GoesOn, nodesFailed), true},
 		{"one that goes on", world.Halted(world.GoesOn), false},
 		{"one that the policy takes back", world.Halted(world.RollsBack), false},
 		{"one that was taken back before, from another revision", world.Halted(world.RollsBack, func(r *topsv1.DaemonRollout) { r.Status.Rollback.From = "worse" }), true},
@@ -32,6 +33,11 @@ func TestHaltsThatWaitForAPerson(t *testing.T) {
 			}
 		})
 	}
+}
+
+func nodesFailed(rollout *topsv1.DaemonRollout) {
+	rollout.Status.Conditions = append(rollout.Status.Conditions,
+		metav1.Condition{Type: topsv1.RolloutProgressing, Status: metav1.ConditionFalse, Reason: topsv1.ReasonNodesFailed, Message: world.WhyHalted})
 }
 
 func TestAHaltIsAboutOneSpec(t *testing.T) {
