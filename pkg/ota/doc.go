@@ -4,7 +4,8 @@
 // The agent has no permission to delete pods. A POST creates a request: it is decided from
 // the live pod, journaled on this node's disk, and shown to the operator in status.requests
 // of the NodeUpgrade named after the node. The operator grants a slot, replaces the pod and
-// answers in status.tasks.
+// answers in status.tasks. A POST of /v1/upgrade is journaled as an operation, whose requests
+// follow when the node is reconciled.
 //
 //	curl -X POST            Inbox.UpgradePod             API server            operator
 //	     |                     |                             |                     |
@@ -31,14 +32,14 @@
 //	guard      authenticates callers and limits connections
 //	endpoint   HTTP: routes, bodies, and the status of each refusal
 //	request    pure: what may be requested, and the states of requests and operations
-//	answer     pure: the responses below /v1
+//	response   pure: the responses below /v1
 //
 // # Files
 //
 //	inbox.go                      assembles the Inbox
 //	podrequest.go                 a POST of OpenYurt: the upgrade of a pod, or the pull of its images
 //	upgrade.go, withdraw.go, hold.go   a POST of /v1: an operation, its withdrawal, the hold
-//	view.go                       GET: the pods and the status of this node
+//	status.go                     GET: the pods and the status of this node
 //	loop.go                       reconciles whenever something may have changed
 //	reconcile.go                  observe, decide, journal, apply: for the holder of the turn
 //	nodeupgrade.go                reads, creates and applies the NodeUpgrade

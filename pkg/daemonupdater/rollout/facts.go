@@ -157,7 +157,7 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 	case f.updated:
 		return phaseUpdated
 	case !node.Ready:
-		return f.absence(g, node, now)
+		return f.skipped(g, node, now)
 	case node.Job.isKeptCordonedByAnotherGroup():
 		return phaseKeptCordoned
 	case node.Job.isOfAnotherGroup() && (node.Job.Granted || f.heavy && !f.maySupersede(g, node.Job, now)):
@@ -170,10 +170,10 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 	return f.deferral(g, node, now)
 }
 
-// absence returns the phase of a node that is offline.
-func (f *facts) absence(g *group, node *Node, now time.Time) phase {
-	if skipped := node.ReadySince.Add(g.deadlines.Unavailable); skipped.After(now) {
-		f.changesAt(skipped)
+// skipped returns the phase of a node that was offline before it was touched: it is not started.
+func (f *facts) skipped(g *group, node *Node, now time.Time) phase {
+	if settled := node.ReadySince.Add(g.deadlines.Unavailable); settled.After(now) {
+		f.changesAt(settled)
 		return phaseJustOffline
 	}
 	return phaseOffline
