@@ -25,7 +25,7 @@ var ofProbation = []mutant{
 	{"gone-by-cache", "a node whose new pod is not in the cache has left the group", updater, "fleetReader.confirmGone",
 		"return $r.confirmNoPods($ctx, $p, $left)", "return nil"},
 	{"flaps-are-skipped", "a node is skipped as soon as it is offline", updater, "facts.skipped",
-		"$settled.After($now)", "$skipped.IsZero()"},
+		"$settled.After($now)", "$settled.IsZero()"},
 	{"flaps-fail", "a node that flaps after its upgrade fails", updater, "addSuspects",
 		"$left > 0", "$left > time.Hour"},
 	{"flaps-leave-the-queue", "a queued node that flaps leaves the queue", updater, "queue.serveSlot",
