@@ -122,8 +122,8 @@ func newSource(ctx context.Context, cl *cluster) (*source, error) {
 		if err != nil {
 			return nil, fmt.Errorf("watching %s: %w", kind.resource, err)
 		}
-		notify := func(any) { s.notify() }
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, _ any) { s.notify() }}); err != nil {
+		changed := func(any) { notify(s.changed) }
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(_, _ any) { notify(s.changed) }}); err != nil {
 			return nil, fmt.Errorf("watching %s: %w", kind.resource, err)
 		}
 	}
@@ -160,13 +160,6 @@ func trimmed(o any) (any, error) {
 		object.Status = corev1.NodeStatus{Conditions: object.Status.Conditions, Allocatable: object.Status.Allocatable}
 	}
 	return o, nil
-}
-
-func (s *source) notify() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
 }
 
 // Changed implements dashboard.Source.

@@ -11,8 +11,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
-// pollEvery is the interval of a wait.
-const pollEvery = 2 * time.Second
+// lookAtLeast is the longest time between two looks of a wait: no watch is trusted for ever.
+const lookAtLeast = 30 * time.Second
 
 // errTimeout is the cause when a wait times out.
 var errTimeout = errors.New("timed out")
@@ -25,13 +25,11 @@ func within(ctx context.Context, timeout time.Duration) (context.Context, contex
 	return context.WithTimeoutCause(ctx, timeout, errTimeout)
 }
 
-// poll calls look until it returns true or an error. On timeout the error has what the last
-// call waited for.
-func poll(ctx context.Context, timeout time.Duration, look func(ctx context.Context) (done bool, waitsFor string, err error)) error {
+// await calls look at each change until it returns true or an error. On timeout the error has what the
+// last call waited for.
+func await(ctx context.Context, timeout time.Duration, changed <-chan struct{}, look func(ctx context.Context) (done bool, waitsFor string, err error)) error {
 	ctx, cancel := within(ctx, timeout)
 	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	waits := "nothing was seen yet"
 	for {
 		done, waitsFor, err := look(ctx)
@@ -42,15 +40,28 @@ func poll(ctx context.Context, timeout time.Duration, look func(ctx context.Cont
 		default:
 			waits = waitsFor
 		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), errTimeout) {
-				return notYet("timed out after %s: %s", timeout, waits)
-			}
-			return ctx.Err()
-		case <-tick.C:
+		if next(ctx, changed) {
+			continue
 		}
+		if errors.Is(context.Cause(ctx), errTimeout) {
+			return notYet("timed out after %s: %s", timeout, waits)
+		}
+		return ctx.Err()
 	}
+}
+
+// next waits for a change, and for more that come with it. It returns false when ctx is done.
+func next(ctx context.Context, changed <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-time.After(lookAtLeast):
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(gather):
+	}
+	return ctx.Err() == nil
 }
 
 // follow prints the progress of a gr until it is done, and returns an error if it stops or
@@ -60,7 +71,9 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 	enough func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error), unlike func(*topsv1.GcuResource) error) error {
 	t := &progress{terminal: out, bar: out.onTerminal()}
 	defer t.end()
-	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return await(ctx, timeout, cl.changes(ctx, name, &topsv1.GcuResourceList{}, &topsv1.DaemonRolloutList{}), func(ctx context.Context) (bool, string, error) {
 		gr, err := cl.resource(ctx, []string{name})
 		if err != nil {
 			return false, "", err

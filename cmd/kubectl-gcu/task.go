@@ -138,7 +138,9 @@ func atWork(upgrade *topsv1.NodeUpgrade) error {
 
 // awaitTask waits until the operator has read an override and the task is in a state.
 func awaitTask(ctx context.Context, cl *cluster, node, task string, o override, state topsv1.OperationTaskState, timeout time.Duration) error {
-	return poll(ctx, timeout, func(ctx context.Context) (bool, string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return await(ctx, timeout, cl.changes(ctx, node, &topsv1.NodeUpgradeList{}), func(ctx context.Context) (bool, string, error) {
 		var upgrade topsv1.NodeUpgrade
 		if err := cl.read(ctx, "", node, &upgrade); err != nil {
 			return false, "", err

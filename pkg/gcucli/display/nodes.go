@@ -330,6 +330,22 @@ func Named(nodes []Node, state string) []Node {
 // NodesText has one line per node.
 func NodesText(nodes []Node, s Style) string { return nodeTable(nodes, s).Text(s) }
 
+// Line is the state of a node in one line.
+func (n *Node) Line() string {
+	parts := []string{n.Name + ":", n.State}
+	if n.Reason != "" {
+		parts = append(parts, n.Reason)
+	}
+	if op := n.Operation; op != nil && op.Task != "" {
+		parts = append(parts, strings.TrimPrefix(op.Task, n.Name+"_"))
+	}
+	line := strings.Join(parts, " ")
+	if n.Message != "" {
+		line += ": " + n.Message
+	}
+	return line
+}
+
 func nodeTable(nodes []Node, s Style) Table {
 	t := Table{Header: []string{"NODE", "STATE", "REASON", "SINCE", "PHASE", "TASK", "MESSAGE", "OPERATION", "WHAT TO DO"}}
 	for _, n := range nodes {

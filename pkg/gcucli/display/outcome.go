@@ -89,6 +89,7 @@ func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 		if c := progressing(dro); c != nil {
 			return outcomeOf(Working, c)
 		}
+		return Outcome{State: Working, Reason: ReasonNotSeen, Message: "the operator has not decided about its rollout yet"}
 	}
 	return Outcome{State: Done, Message: messageOfReady(gr)}
 }
