@@ -8,13 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
@@ -124,54 +117,4 @@ func orAny(state string) string {
 		return "there"
 	}
 	return state
-}
-
-// readFleet reads the nodes of a gr, with their pods and operations.
-func readFleet(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*display.Fleet, error) {
-	f := &display.Fleet{Resource: gr, Now: time.Now()}
-	var err error
-	if f.Rollout, err = cl.rollout(ctx, gr.Name); err != nil {
-		return nil, err
-	}
-	var upgrades topsv1.NodeUpgradeList
-	var nodes corev1.NodeList
-	var sets appsv1.DaemonSetList
-	for _, l := range []client.ObjectList{&upgrades, &nodes} {
-		if err := cl.all(ctx, "", l); err != nil {
-			return nil, err
-		}
-	}
-	if err := cl.all(ctx, "", &sets, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}); err != nil {
-		return nil, err
-	}
-	f.NodeUpgrades, f.Nodes = upgrades.Items, nodes.Items
-	for i := range sets.Items {
-		set := &sets.Items[i]
-		if !daemonset.IsOf(set, gr) {
-			continue
-		}
-		f.DaemonSets = append(f.DaemonSets, *set)
-		if err := readPods(ctx, cl, set, f); err != nil {
-			return nil, err
-		}
-	}
-	return f, nil
-}
-
-// readPods adds the pods and revisions of a DaemonSet.
-func readPods(ctx context.Context, cl *cluster, set *appsv1.DaemonSet, f *display.Fleet) error {
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("reading the selector of DaemonSet %s: %w", set.Name, err)
-	}
-	var pods corev1.PodList
-	var revisions appsv1.ControllerRevisionList
-	for _, l := range []client.ObjectList{&pods, &revisions} {
-		if err := cl.all(ctx, set.Namespace, l, client.MatchingLabelsSelector{Selector: selector}); err != nil {
-			return err
-		}
-	}
-	f.Pods = append(f.Pods, pods.Items...)
-	f.Revisions = append(f.Revisions, revisions.Items...)
-	return nil
 }

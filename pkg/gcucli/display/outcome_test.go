@@ -25,6 +25,7 @@ func TestOutcome(t *testing.T) {
 	}{
 		{"all nodes have it", func(*topsv1.GcuResource, *topsv1.DaemonRollout) {}, Done, ""},
 		{"a spec that was not seen is not done", func(gr *topsv1.GcuResource, _ *topsv1.DaemonRollout) { gr.Generation++ }, Working, ReasonNotSeen},
+		{"a rollout that was not decided yet is not done", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) { dro.Status.Conditions = nil }, Working, ReasonNotSeen},
 		{"a gr that goes", func(gr *topsv1.GcuResource, _ *topsv1.DaemonRollout) { gr.DeletionTimestamp = &metav1.Time{Time: now} }, Working, "Deleting"},
 		{"a node in flight that soaks", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
 			condition(dro, "Complete", "False", "Incomplete")
