@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
