@@ -97,17 +97,13 @@ func (w *simWorld) admit(pod *corev1.Pod) *corev1.Pod {
 		w.checkGate(pod, "the policy lets it pass")
 		return pod
 	}
-	if report.TargetIn(stored.Status.Targets, key) == hash && isGranted(stored, node) && w.gate.IntN(4) > 0 {
+	if report.TargetIn(stored.Status.Targets, key) == hash && simHasSlot(stored, node) && w.gate.IntN(4) > 0 {
 		return pod
 	}
 	w.say("pod %s waits at the gate", pod.Name)
 	w.held++
 	pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: topsv1.GateAwaitingUpgrade})
 	return pod
-}
-
-func isGranted(r *topsv1.DaemonRollout, node string) bool {
-	return slices.ContainsFunc(r.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == node })
 }
 
 // simHasSlot reports whether a node was granted the target: that a queued node was started may be stored later.

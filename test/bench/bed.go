@@ -80,7 +80,14 @@ func startBed(ctx context.Context, project harness.Project, c race, progress io.
 	if err := b.cluster.Install(ctx); err != nil {
 		return b, err
 	}
-	if b.manager, err = b.cluster.StartManager(ctx); err != nil {
+	var flags []string
+	if c.gate {
+		flags = append(flags, "--gate")
+		if _, err := b.cluster.Kubectl(ctx, "apply", "--server-side", "-k", "config/gate"); err != nil {
+			return b, err
+		}
+	}
+	if b.manager, err = b.cluster.StartManager(ctx, flags...); err != nil {
 		return b, err
 	}
 	if b.gauge, err = newGauge(ctx, b.cluster, b.manager); err != nil {

@@ -43,6 +43,8 @@ type race struct {
 	// probation: nodes are on probation after their upgrade, as they are by default; then our time
 	// may exceed the bound by two heartbeats.
 	probation bool
+	// gate: the manager runs with the gate.
+	gate bool
 }
 
 // heartbeat is how often the simulated kubelets renew their Leases by default.
@@ -64,6 +66,10 @@ var races = []race{
 	},
 	{
 		name: "proven", title: "1000 nodes at 10 %, each on probation until its next heartbeat", probation: true,
+		nodes: 1000, percent: 10, qps: 500, burst: 1000, minStart: shortStart, maxStart: longStart,
+	},
+	{
+		name: "gated", title: "1000 nodes at 10 %, with the gate", gate: true,
 		nodes: 1000, percent: 10, qps: 500, burst: 1000, minStart: shortStart, maxStart: longStart,
 	},
 	{
