@@ -122,6 +122,8 @@ type simBackup struct {
 	objects map[simapi.Key]client.Object
 	keys    map[string][]simapi.Key
 	groups  []*simGroup
+	// accounts have the limits with which nodes were given their slots.
+	accounts map[observed.Group]simAccount
 }
 
 func simCloneKeys(keys map[string][]simapi.Key) map[string][]simapi.Key {
@@ -134,7 +136,22 @@ func simCloneKeys(keys map[string][]simapi.Key) map[string][]simapi.Key {
 
 func (w *simWorld) backUp() *simBackup {
 	w.say("etcd is backed up at %d", w.api.Counter)
-	return &simBackup{w.api.Counter, maps.Clone(w.api.Objects), simCloneKeys(w.api.Keys), slices.Clone(w.groups)}
+	accounts := map[observed.Group]simAccount{}
+	for id, a := range w.accounts {
+		accounts[id] = simAccount{limit: maps.Clone(a.limit), pools: maps.Clone(a.pools)}
+	}
+	return &simBackup{w.api.Counter, maps.Clone(w.api.Objects), simCloneKeys(w.api.Keys), slices.Clone(w.groups), accounts}
+}
+
+// reopen gives groups whose accounts were closed since, with their rollouts, the limits of their slots back.
+func (b *simBackup) reopen(w *simWorld) {
+	for id, was := range b.accounts {
+		if w.accounts[id] == nil {
+			a := w.account(id)
+			maps.Copy(a.limit, was.limit)
+			maps.Copy(a.pools, was.pools)
+		}
+	}
 }
 
 // rewind sets the objects and the counter of the API server back: versions come again, with other contents. The
@@ -177,6 +194,7 @@ func (w *simWorld) restore(b *simBackup) {
 	}
 	operated := w.operatedNodes()
 	b.rewind(w.api)
+	b.reopen(w)
 	w.rewindOperations(operated)
 	w.now, w.groups = w.now.Add(simRestoring), slices.Clone(b.groups)
 	clear(w.seen)
