@@ -143,13 +143,14 @@ func (w *simWorld) backUp() *simBackup {
 	return &simBackup{w.api.Counter, maps.Clone(w.api.Objects), simCloneKeys(w.api.Keys), slices.Clone(w.groups), accounts}
 }
 
-// reopen gives groups whose accounts were closed since, with their rollouts, the limits of their slots back.
+// reopen gives nodes back the limits of their slots that were forgotten since, with the rollout of their group.
 func (b *simBackup) reopen(w *simWorld) {
 	for id, was := range b.accounts {
-		if w.accounts[id] == nil {
-			a := w.account(id)
-			maps.Copy(a.limit, was.limit)
-			maps.Copy(a.pools, was.pools)
+		a := w.account(id)
+		for node, limit := range was.limit {
+			if _, known := a.limit[node]; !known {
+				a.limit[node], a.pools[node] = limit, was.pools[node]
+			}
 		}
 	}
 }
