@@ -77,7 +77,7 @@ func watchNodes(ctx context.Context, out terminal, cl *cluster, name, state stri
 	if err != nil {
 		return err
 	}
-	shown, first := map[string]string{}, true
+	var shown map[string]string
 	for {
 		gr, err := from.cached.resource(ctx, []string{name})
 		if err != nil {
@@ -88,29 +88,35 @@ func watchNodes(ctx context.Context, out terminal, cl *cluster, name, state stri
 			return err
 		}
 		nodes := display.NodesOf(fleet)
-		if first {
+		if shown == nil {
 			if err := out.print(output{format: formatTable}, nil, func(s display.Style) string { return display.NodesText(display.Named(nodes, state), s) }); err != nil {
 				return err
 			}
 		}
-		now := map[string]string{}
-		for i := range nodes {
-			n := &nodes[i]
-			now[n.Name] = n.Line()
-			if !first && now[n.Name] != shown[n.Name] && (state == "" || n.State == state) {
-				out.say("%s %s", fleet.Now.Format(time.TimeOnly), n.Line())
-			}
-		}
-		for gone := range shown {
-			if now[gone] == "" && state == "" {
-				out.say("%s %s: gone", fleet.Now.Format(time.TimeOnly), gone)
-			}
-		}
-		shown, first = now, false
+		shown = printChanged(out, nodes, state, fleet.Now, shown)
 		if !next(ctx, from.Changed()) {
 			return ctx.Err()
 		}
 	}
+}
+
+// printChanged prints the nodes that differ from the lines shown before, nil for none, and those that are
+// gone. It returns the lines of now.
+func printChanged(out terminal, nodes []display.Node, state string, now time.Time, shown map[string]string) map[string]string {
+	lines := map[string]string{}
+	for i := range nodes {
+		n := &nodes[i]
+		lines[n.Name] = n.Line()
+		if shown != nil && lines[n.Name] != shown[n.Name] && (state == "" || n.State == state) {
+			out.say("%s %s", now.Format(time.TimeOnly), n.Line())
+		}
+	}
+	for gone := range shown {
+		if lines[gone] == "" && state == "" {
+			out.say("%s %s: gone", now.Format(time.TimeOnly), gone)
+		}
+	}
+	return lines
 }
 
 func orAny(state string) string {

@@ -15,19 +15,19 @@ import (
 )
 
 var defaultKind = journal.Kind[restart.Default]{
-	ID:        func(restart.Default) string { return "default-runtime" },
-	IDPattern: regexp.MustCompile(`^default-runtime$`),
+	ID:        func(d restart.Default) string { return "default-runtime-" + string(d.Engine) },
+	IDPattern: regexp.MustCompile(`^default-runtime-(docker|containerd)$`),
 }
 
-// defaults remembers on disk since when the default runtime of the engine is what it is: a restart of the
-// engine may stop this process, and a person may restart it.
+// defaults remembers on disk since when the default runtime of each engine is what it is: a restart of the
+// engine may stop this process, a person may restart it, and while it restarts another engine may answer.
 type defaults struct {
 	clock clock.PassiveClock
 	log   logr.Logger
 
 	mutex   sync.Mutex
 	journal *journal.Journal[restart.Default]
-	last    restart.Default
+	last    map[task.Engine]restart.Default
 }
 
 func openDefaults(o Options) (*defaults, error) {
@@ -35,9 +35,9 @@ func openDefaults(o Options) (*defaults, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &defaults{clock: o.Clock, log: o.Log, journal: kept}
+	d := &defaults{clock: o.Clock, log: o.Log, journal: kept, last: map[task.Engine]restart.Default{}}
 	for _, v := range content.Values {
-		d.last = v
+		d.last[v.Engine] = v
 	}
 	return d, nil
 }
@@ -47,13 +47,14 @@ func openDefaults(o Options) (*defaults, error) {
 func (d *defaults) since(f *task.RuntimeFacts) time.Time {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	seen := d.last.Seen(f, d.clock.Now())
-	if seen == d.last {
+	last := d.last[f.Engine]
+	seen := last.Seen(f, d.clock.Now())
+	if seen == last {
 		return seen.Since
 	}
 	if err := d.journal.Put(seen); err != nil {
 		d.log.Error(err, "Recording the default runtime failed", "runtime", seen.Name)
 	}
-	d.last = seen
+	d.last[f.Engine] = seen
 	return seen.Since
 }

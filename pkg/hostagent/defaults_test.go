@@ -21,6 +21,10 @@ func TestADefaultRuntimeIsRememberedAcrossProcesses(t *testing.T) {
 			t.Errorf("it is since %s, want %s", got, restarted)
 		}
 	}
+	// While docker restarts, containerd answers.
+	if got := newExecutor(t, state, func(*Options) {}).defaults.since(&task.RuntimeFacts{Engine: task.Containerd, Default: "runc", Instance: "x", Started: noon}); !got.IsZero() {
+		t.Errorf("that of the first look at another engine is since %s", got)
+	}
 	if got := seen("enflame", "c", noon); !got.Equal(restarted) {
 		t.Errorf("after another restart it is since %s, want %s", got, restarted)
 	}

@@ -145,15 +145,15 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 }
 
 // readMembers reads the DaemonSets of the operation and their pods. While the device is closed it
-// reads them live: the cache may lack a pod that came before and uses the device, or its DaemonSet
-// (invariant S8).
+// reads them live: the cache may lack a pod that came before and uses the device, or its DaemonSet, or
+// the gr that controls that (invariant S8).
 func (r observer) readMembers(ctx context.Context, o *observation) error {
 	if op := o.facts.Record.Operation; op != nil && o.facts.Node.Taint == op.ID {
 		// The API server does not know to which node a pod belongs that is not scheduled.
 		if err := r.readPods(ctx, o, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" }); err != nil {
 			return err
 		}
-		r.cache = r.live
+		r.cache, r.ownership.Reader = r.live, r.live
 	}
 	if err := r.readPods(ctx, o, func(*corev1.Pod) bool { return true }); err != nil {
 		return err

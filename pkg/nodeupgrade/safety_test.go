@@ -119,6 +119,9 @@ func (c behind) List(ctx context.Context, list client.ObjectList, opts ...client
 	if sets, is := list.(*appsv1.DaemonSetList); is && c.isNew {
 		sets.Items = slices.DeleteFunc(sets.Items, func(ds appsv1.DaemonSet) bool { return ds.Labels[topsv1.LabelComponent] == c.component })
 	}
+	if grs, is := list.(*topsv1.GcuResourceList); is && c.isNew {
+		grs.Items = nil
+	}
 	return err
 }
 
@@ -131,6 +134,7 @@ func TestTheDriverStaysForUsersThatTheCacheDoesNotShow(t *testing.T) {
 			s.publish(driver, "v2")
 			s.offer("op1", driver)
 			s.r.observer.cache = behind{s.r.observer.cache, plugin, isNew}
+			s.r.observer.ownership.Reader = s.r.observer.cache
 			s.line.before = func(what string) error {
 				if strings.HasPrefix(what, "delete *v1.Pod "+driver) && len(s.podsOf(plugin)) > 0 {
 					t.Error("the driver's pod is deleted while the device plugin runs")

@@ -44,11 +44,20 @@ func TestPauseResumeRollback(t *testing.T) {
 	if got := resumed(); got != "" {
 		t.Errorf("failures of a rollout that is not halted are cleared: %s", got)
 	}
-	d.halt(rollout)
-	d.succeeds(http.MethodPost, path+"/resume", "")
-	if _, err := time.Parse(time.RFC3339, resumed()); err != nil {
-		t.Error(err)
+	clears := func(what string) {
+		t.Helper()
+		rollout.Annotations = nil
+		d.must(d.admin.Update(context.Background(), rollout))
+		d.succeeds(http.MethodPost, path+"/resume", "")
+		if _, err := time.Parse(time.RFC3339, resumed()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
+	rollout.Status.FailedNodes = 1
+	d.must(d.admin.Status().Update(context.Background(), rollout))
+	clears("a failed node that uses up the budget")
+	d.halt(rollout)
+	clears("a halt")
 
 	d.fails(http.MethodPost, path+"/rollback", "", http.StatusConflict, "no spec of steered before the present one is kept")
 	d.revision(gr, "steered-a", 1)

@@ -263,13 +263,14 @@ func TestHelmLint(t *testing.T) {
 
 func TestWrongValuesAreRefused(t *testing.T) {
 	for values, want := range map[string]string{
-		"replicas: 2":                         "additional properties 'replicas' not allowed",
-		"image: {tag: latest}":                "/image/tag",
-		"image: {digest: abc}":                "/image/digest",
-		"restAPI: {auth: basic}":              "/restAPI/auth",
-		"gcuResource: {deploy: 'yes'}":        "/gcuResource/deploy",
-		"global: {registry: 'a registry'}":    "/global/registry",
-		"gcuResource: {driver: {version: 1}}": "additional properties 'version' not allowed",
+		"replicas: 2":                      "additional properties 'replicas' not allowed",
+		"image: {tag: latest}":             "/image/tag",
+		"image: {digest: abc}":             "/image/digest",
+		"restAPI: {auth: basic}":           "/restAPI/auth",
+		"gcuResource: {deploy: 'yes'}":     "/gcuResource/deploy",
+		"global: {registry: 'a registry'}": "/global/registry",
+		"{gate: {enabled: true}, admissionPolicies: {enabled: false}}": "/admissionPolicies/enabled",
+		"gcuResource: {driver: {version: 1}}":                          "additional properties 'version' not allowed",
 	} {
 		if _, err := tryRender(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", values, err, want)

@@ -3,6 +3,8 @@ package main
 // ofCallers are defects in the interfaces for users and programs: kubectl gcu, the REST
 // API, the endpoint of a node.
 var ofCallers = []mutant{
+	{"resumed-in-vain", "a resume by the REST API leaves failed nodes that use up the budget", api, "rolloutControl.resume",
+		"$rollout.Status.FailedNodes > 0 && $not", "$rollout.Status.FailedNodes < 0 && $not"},
 	{"resumed-without-right", "below Kubernetes 1.36 the failures of a rollout are cleared for who may not write it", api, "rolloutControl.resume",
 		"authorize($ctx, $r.access, $c, $*rights)", "error(nil)"},
 	{"author-not-asked", "a stored gr is created though its author may not create it", api, "Recreator.authorize",

@@ -39,7 +39,9 @@ var ofLeaving = []mutant{
 	{"gone-waited-for", "an operation waits for a DaemonSet that has left", nodes, "replaced.leaves",
 		"$r.before || $leaves", "$leaves"},
 	{"unscheduled-unseen", "an operation does not see the placeholder while the device is closed", nodes, "observer.readMembers",
-		"if $err := $read($ctx, $o, $which); $err != nil { return $err }\n$r.cache = $r.live", "$r.cache = $r.live"},
+		"if $err := $read($ctx, $o, $which); $err != nil { return $err }\n$r.cache, $r.ownership.Reader = $r.live, $r.live", "$r.cache, $r.ownership.Reader = $r.live, $r.live"},
+	{"owners-by-the-cache", "while the device is closed, the users of a gr that the cache lacks are not seen", nodes, "observer.readMembers",
+		"$r.cache, $r.ownership.Reader = $r.live, $r.live", "$r.cache = $r.live"},
 	{"leftover-not-fenced", "a pod that outlived its Node object is deleted late, on the node that has the name then", updater, "fleetReader.confirmNodeGone",
 		"return r.fenceLeftover($ctx, $p, $slot)", "return nil"},
 }

@@ -105,7 +105,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	}
 	s.Plan.describe(&n, s.Members)
 	s.describeRivals(&n, of, running)
-	s.describeProof(&n, node, of.Pods, of.Upgrade)
+	s.describeProof(&n, node, of.Pods, of.Upgrade, now)
 	return n
 }
 

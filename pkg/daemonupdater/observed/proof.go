@@ -1,6 +1,8 @@
 package observed
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -12,7 +14,7 @@ import (
 // describeProof adds to a node what operations have still to do there although its pods are at
 // their targets: restart the container runtime, or verify what they did; and which pods have no cards
 // although a person did so, or announce none.
-func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*corev1.Pod, upgrade *topsv1.NodeUpgrade) {
+func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*corev1.Pod, upgrade *topsv1.NodeUpgrade, now time.Time) {
 	if upgrade == nil {
 		return
 	}
@@ -26,7 +28,7 @@ func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*core
 		p.Unverified = IsUnverified(upgrade, s.Members[p.Member])
 		p.OffersNone = operation.OffersNone(upgrade, node, component)
 		if p.UID != "" {
-			p.NoCards = operation.HasNoCards(upgrade, node, component, daemonset.PodOf(pods[p.Member]))
+			p.NoCards = operation.HasNoCards(upgrade, node, component, daemonset.PodOf(pods[p.Member]), now)
 			blind = blind || p.NoCards && p.OffersNone
 		}
 	}

@@ -192,7 +192,7 @@ func (w *watch) lacksProof(node *corev1.Node) string {
 		if (toolkit || component == upgradeplan.TargetDriver) && !w.restartsOnly() && operation.Unverified(upgrade, component, m.set.CreationTimestamp.Time) {
 			return "the last operation ended before the " + component + " was verified"
 		}
-		if operation.HasNoCards(upgrade, node, component, pod) {
+		if operation.HasNoCards(upgrade, node, component, pod, w.Now) {
 			return "the " + component + " started before the container runtime had the right default, and has no cards: it is replaced"
 		}
 	}

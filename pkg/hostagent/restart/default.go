@@ -16,12 +16,12 @@ type Default struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Seen returns what to remember once an engine was seen with facts. A new default came with the start
+// Seen returns what to remember once the engine was seen with facts, which may be for the first time. A new default came with the start
 // of the daemon if that is another one; the same one has read its configuration again, now at the latest.
 func (d Default) Seen(f *task.RuntimeFacts, now time.Time) Default {
 	seen := Default{Engine: f.Engine, Name: f.Default, Instance: f.Instance}
 	switch {
-	case d.Engine != f.Engine || f.Default == "":
+	case d == (Default{}) || f.Default == "":
 	case d.Name == f.Default:
 		seen.Since = d.Since
 	case d.Instance != f.Instance && !f.Started.IsZero():

@@ -74,8 +74,8 @@ func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool
 // operation replaces the pods of its group. Of an agent that does not know since when the default is right,
 // only the device plugin is known to have none: one that started before the engine, on a node that offers
 // none of its cards.
-func HasNoCards(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pod *corev1.Pod) bool {
-	if !CardsSince(u).IsZero() && usesDevice(component) && isOlder(pod, u.Status.Host.Runtime.Engine, defaultSince(u.Status.Host)) {
+func HasNoCards(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pod *corev1.Pod, now time.Time) bool {
+	if !CardsSince(u).IsZero() && usesDevice(component) && isOlder(pod, u.Status.Host.Runtime.Engine, defaultSince(u.Status.Host, now)) {
 		return true
 	}
 	return OffersNone(u, node, component) && StartedWithoutCards(u, component, pod)
@@ -91,13 +91,14 @@ func usesDevice(component string) bool {
 	return slices.Contains([]string{upgradeplan.TargetDevicePlugin, upgradeplan.TargetGcusharePlugin, upgradeplan.TargetExporter, upgradeplan.TargetGFD}, component)
 }
 
-// defaultSince returns since when the default runtime of a node is what it is, nil if that is unknown or, by
-// the same clock, in the future.
-func defaultSince(host *topsv1.HostReport) *metav1.Time {
-	if since := host.Runtime.DefaultSince; !host.Time.Before(since) {
-		return since
+// defaultSince returns since when the default runtime of a node is what it is, nil if that is unknown or in the
+// future, by the clock of the report or by ours: every new pod would be older.
+func defaultSince(host *topsv1.HostReport, now time.Time) *metav1.Time {
+	since := host.Runtime.DefaultSince
+	if since == nil || since.After(host.Time.Time) || since.After(now) {
+		return nil
 	}
-	return nil
+	return since
 }
 
 // OffersNone reports whether a component is the device plugin of a node that offers none of its cards,

@@ -72,7 +72,7 @@ func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
 			change(&w)
 		}
 		u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Host: w.host}}
-		if got := HasNoCards(u, w.node, w.component, w.pod); got != tt.want {
+		if got := HasNoCards(u, w.node, w.component, w.pod, at(0).Time); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
 		}
 	}
@@ -101,6 +101,7 @@ func TestAPodThatStartedBeforeTheDefaultRuntimeWasRightHasNoCards(t *testing.T) 
 		{"it has not started", "exporter", nil, nil, false},
 		{"the agent does not know", "exporter", at(-1), func(h *topsv1.HostReport) { h.Runtime.DefaultSince = nil }, false},
 		{"by the clock of the agent that is in the future", "exporter", at(-1), func(h *topsv1.HostReport) { h.Runtime.DefaultSince = at(4) }, false},
+		{"by our clock that is in the future", "exporter", at(-1), func(h *topsv1.HostReport) { h.Time, h.Runtime.DefaultSince = *at(5), at(4) }, false},
 		{"the default is wrong again", "exporter", at(-1), func(h *topsv1.HostReport) { h.Runtime.Default = "runc" }, false},
 		{"the node has no cards", "exporter", at(-1), func(h *topsv1.HostReport) { h.Devices = nil }, false},
 	} {
@@ -110,7 +111,7 @@ func TestAPodThatStartedBeforeTheDefaultRuntimeWasRightHasNoCards(t *testing.T) 
 			tt.change(host)
 		}
 		u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Host: host}}
-		if got := HasNoCards(u, offering, tt.component, &corev1.Pod{Status: corev1.PodStatus{StartTime: tt.started}}); got != tt.want {
+		if got := HasNoCards(u, offering, tt.component, &corev1.Pod{Status: corev1.PodStatus{StartTime: tt.started}}, at(3).Time); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
 		}
 	}
