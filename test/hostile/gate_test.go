@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,9 @@ func TestTheTokenOfTheManagerCreatesAndReleasesPodsOfTheGateOnly(t *testing.T) {
 	optedIn.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}
 	check(t, admin.Create(ctx, optedIn))
 	check(t, admin.Create(ctx, proxy))
-	check(t, admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gate-cp", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}))
+	controlPlane := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gate-cp", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+	check(t, admin.Create(ctx, controlPlane))
+	t.Cleanup(func() { check(t, admin.Delete(context.Background(), controlPlane)) })
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := ofDaemonSet(optedIn.Name, optedIn.UID)
 		p.Name, p.Labels = p.Name+"-restored", map[string]string{"controller-revision-hash": "old"}
