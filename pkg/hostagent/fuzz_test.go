@@ -17,6 +17,7 @@ func FuzzPullSecret(f *testing.F) {
 	f.Add([]byte(`{"auths":{"r.example:5000":{"username":"u","password":"p"}}}`), "r.example/a")
 	f.Add([]byte(`{"auths":{"https://index.docker.io/v1/":{"username":"hub","password":"p"}}}`), "index.docker.io/library/busybox")
 	f.Add([]byte(`{"auths":{"":{"username":"u"},"/":{"username":"u"},"http://":{"auth":"x"}}}`), "r.example/a")
+	f.Add([]byte(`{"auths":{"r.example:":{"username":"u","password":"p"}}}`), "r.example/a")
 	f.Add([]byte(`{"auths":{"u@r.example":{"username":"u"},"[a-z].example":{"username":"c"},"\\r.example":{"username":"d"}}}`), "r.example/a")
 	f.Fuzz(func(t *testing.T, data []byte, repository string) {
 		secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: data}}
@@ -49,7 +50,9 @@ func namesHost(registry, host string) bool {
 	if at := strings.LastIndex(registry, "@"); at >= 0 {
 		registry = registry[at+1:]
 	}
-	if registry, _, _ = strings.Cut(registry, "?"); strings.ContainsAny(registry, `*[\%#`) {
+	registry, _, _ = strings.Cut(registry, "?")
+	registry = strings.TrimSuffix(registry, ":") // an empty port is no port, in URLs and to the kubelet
+	if strings.ContainsAny(registry, `*[\%#`) {
 		return strings.Count(registry, ".") == strings.Count(host, ".")
 	}
 	matched, _ := path.Match(registry, host)
