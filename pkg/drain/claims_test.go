@@ -72,7 +72,7 @@ func TestAPodWithACardFromAResourceClaimIsEvicted(t *testing.T) {
 	s.run(pod("network", claims("nic")))
 	s.run(pod("not-allocated", claims("pending")))
 	s.run(pod("claim-gone", claims("gone")))
-	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
+	r := s.pass(s.drainer(), defaultPolicy(t, nil), nil, 0)
 	s.expect(r, map[string]eviction.State{"named": eviction.Evicted, "generated": eviction.Evicted, "extended": eviction.Evicted})
 }
 
@@ -83,7 +83,7 @@ func TestThePolicyNamesTheDriversOfTheAccelerator(t *testing.T) {
 	s.claim("chip", "chip.example.com")
 	s.run(pod("theirs", claims("gcu")))
 	s.run(pod("ours", claims("chip")))
-	r := s.pass(s.drainer(), policyOf(t, func(p *topsv1.DrainPolicy) { p.Drivers = []string{"chip.example.*"} }), nil, 0)
+	r := s.pass(s.drainer(), defaultPolicy(t, func(p *topsv1.DrainPolicy) { p.Drivers = []string{"chip.example.*"} }), nil, 0)
 	s.expect(r, map[string]eviction.State{"ours": eviction.Evicted})
 }
 
@@ -131,7 +131,7 @@ func TestAClaimThatCannotBeReadHoldsTheDrain(t *testing.T) {
 	s.run(pod("kept", claims("nic"), labelled("keep", "yes")))
 	d := s.drainer()
 	d.Live = withoutClaims{d.Live, errors.New("no answer")}
-	selective := policyOf(t, func(p *topsv1.DrainPolicy) {
+	selective := defaultPolicy(t, func(p *topsv1.DrainPolicy) {
 		p.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "keep", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 	})
 	r := s.pass(d, selective, nil, 0)
@@ -139,6 +139,6 @@ func TestAClaimThatCannotBeReadHoldsTheDrain(t *testing.T) {
 	if want := "failed, it is unknown whether it uses the accelerator: reading its ResourceClaim nic: no answer: " + s.namespace + "/network"; !strings.Contains(r.Message(), want) {
 		t.Errorf("%q, want %q in it", r.Message(), want)
 	}
-	s.expect(s.pass(d, policyOf(t, func(p *topsv1.DrainPolicy) { p.Scope = topsv1.DrainAll }), nil, 0),
+	s.expect(s.pass(d, defaultPolicy(t, func(p *topsv1.DrainPolicy) { p.Scope = topsv1.DrainAll }), nil, 0),
 		map[string]eviction.State{"network": eviction.Evicted, "training": eviction.Evicted, "both": eviction.Evicted, "kept": eviction.Evicted})
 }

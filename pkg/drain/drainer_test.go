@@ -130,7 +130,7 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	s.run(pod("other"))
 	budget := s.budget("web", "web")
 	s.allow(budget, 0)
-	d, policy := s.drainer(), policyOf(t, nil)
+	d, policy := s.drainer(), defaultPolicy(t, nil)
 
 	look := func(attempts eviction.Attempts) eviction.Result {
 		r, err := d.Expect(t.Context(), "n1", policy, attempts, start, start.Add(time.Hour))
@@ -184,7 +184,7 @@ func TestABudgetThatAllowsOneOfTwoLetsOneLeaveAndThenTheOther(t *testing.T) {
 	s.run(pod("web-2", labelled("app", "web")))
 	budget := s.budget("web", "web")
 	s.allow(budget, 1)
-	d, policy := s.drainer(), policyOf(t, nil)
+	d, policy := s.drainer(), defaultPolicy(t, nil)
 	r := s.pass(d, policy, nil, 0)
 	s.expect(r, map[string]eviction.State{"web-1": eviction.Evicted, "web-2": eviction.Refused})
 	s.allow(budget, 1)
@@ -202,10 +202,10 @@ func TestANeighbourStaysWhileABudgetHoldsAPodThatLeavesLater(t *testing.T) {
 		held, freed eviction.State
 	}{
 		{"a pod of a Job that may complete", ownedBy("batch/v1", "Job"), func(t *testing.T) eviction.Policy {
-			return policyOf(t, func(p *topsv1.DrainPolicy) { p.WaitForJobsSeconds = 3600 })
+			return defaultPolicy(t, func(p *topsv1.DrainPolicy) { p.WaitForJobsSeconds = 3600 })
 		}, eviction.Running, eviction.Running},
 		{"a pod of another DaemonSet, until the device is closed", ofDaemonSet, func(t *testing.T) eviction.Policy {
-			return policyOf(t, nil).ReplacingDriver(false)
+			return defaultPolicy(t, nil).ReplacingDriver(false)
 		}, eviction.Refused, eviction.Skipped},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestADryRunAsksForEveryPodAndEvictsNone(t *testing.T) {
 	d.Evictor = before{d.Evictor, func() { asked++ }}
 	var last eviction.Attempts
 	for range 2 {
-		r, err := d.DryRun(t.Context(), "n1", policyOf(t, nil), last, start, start)
+		r, err := d.DryRun(t.Context(), "n1", defaultPolicy(t, nil), last, start, start)
 		s.must(err)
 		s.expect(r, map[string]eviction.State{"web-1": eviction.Refused, "free": eviction.Due})
 		last = r.Attempts
@@ -264,7 +264,7 @@ func TestAnUnprocessedBudgetDoesNotBlockThePass(t *testing.T) {
 	s.node("n1")
 	s.run(pod("web-1", labelled("app", "web")))
 	s.budget("web", "web")
-	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
+	r := s.pass(s.drainer(), defaultPolicy(t, nil), nil, 0)
 	s.expect(r, map[string]eviction.State{"web-1": eviction.Refused})
 	if diff := cmp.Diff(types.NamespacedName{Namespace: s.namespace, Name: "web"}, r.Pods[0].Budget); diff != "" {
 		t.Error(diff)
@@ -277,7 +277,7 @@ func TestAPodWithTwoBudgetsIsAnErrorThatAPersonCanRead(t *testing.T) {
 	s.run(pod("web-1", labelled("app", "web")))
 	s.allow(s.budget("one", "web"), 1)
 	s.allow(s.budget("two", "web"), 1)
-	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
+	r := s.pass(s.drainer(), defaultPolicy(t, nil), nil, 0)
 	want := []eviction.Outcome{{Pod: types.NamespacedName{Namespace: s.namespace, Name: "web-1"}, State: eviction.Failed,
 		Reason: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
 	if diff := cmp.Diff(want, r.Pods, cmpopts.IgnoreFields(eviction.Outcome{}, "UID")); diff != "" {
@@ -305,7 +305,7 @@ func TestAPodThatCameAfterTheOneThatWasSeenLives(t *testing.T) {
 		s.kill(old)
 		s.run(pod("web-0"))
 	}}
-	r := s.pass(d, policyOf(t, nil), nil, 0)
+	r := s.pass(d, defaultPolicy(t, nil), nil, 0)
 	s.expect(r, map[string]eviction.State{"web-0": eviction.Gone})
 	if p := s.read("web-0"); p.UID == old.UID || p.DeletionTimestamp != nil {
 		t.Errorf("the pod that came after it is UID %s, to be deleted at %v", p.UID, p.DeletionTimestamp)
@@ -327,10 +327,10 @@ func TestAPassIsAboutThePodsOfItsNode(t *testing.T) {
 	self := s.run(pod("operator"))
 	d := s.drainer()
 	d.Self = eviction.Self{NamespacedName: client.ObjectKeyFromObject(self), UID: self.UID}
-	r := s.pass(d, policyOf(t, func(p *topsv1.DrainPolicy) { p.GracePeriodSeconds = ptr.To(int32(7)) }), nil, 0)
+	r := s.pass(d, defaultPolicy(t, func(p *topsv1.DrainPolicy) { p.GracePeriodSeconds = ptr.To(int32(7)) }), nil, 0)
 	s.expect(r, map[string]eviction.State{"training": eviction.Due, "plugin": eviction.Skipped, "orphan": eviction.Blocked, "operator": eviction.Skipped})
 	s.kill(s.read("orphan"))
-	r = s.pass(d, policyOf(t, func(p *topsv1.DrainPolicy) { p.GracePeriodSeconds = ptr.To(int32(7)) }), nil, 0)
+	r = s.pass(d, defaultPolicy(t, func(p *topsv1.DrainPolicy) { p.GracePeriodSeconds = ptr.To(int32(7)) }), nil, 0)
 	s.expect(r, map[string]eviction.State{"training": eviction.Evicted, "plugin": eviction.Skipped, "operator": eviction.Skipped})
 	for name, want := range map[string]*int64{"training": ptr.To(int64(7)), "plugin": nil, "website": nil, "elsewhere": nil, "operator": nil} {
 		if diff := cmp.Diff(want, s.read(name).DeletionGracePeriodSeconds); diff != "" {
@@ -344,20 +344,20 @@ func TestNoPodIsEvictedFromANodeThatIsNotReady(t *testing.T) {
 	s.node("n1")
 	s.run(pod("training"))
 	s.setReady("n1", corev1.ConditionUnknown)
-	r := s.pass(s.drainer(), policyOf(t, nil), nil, 0)
+	r := s.pass(s.drainer(), defaultPolicy(t, nil), nil, 0)
 	s.expect(r, map[string]eviction.State{"training": eviction.Unconfirmed})
 	if p := s.read("training"); p.DeletionTimestamp != nil {
 		t.Error("the pod is being deleted")
 	}
 	s.kill(s.read("training"))
-	if r := s.pass(s.drainer(), policyOf(t, nil), nil, 0); r.Done() {
+	if r := s.pass(s.drainer(), defaultPolicy(t, nil), nil, 0); r.Done() {
 		t.Error("a node that does not answer counts as empty")
 	}
 }
 
 func TestANodeThatIsGoneIsNotEmpty(t *testing.T) {
 	s := newStage(t)
-	if r := s.pass(s.drainer(), policyOf(t, nil), eviction.Attempts{types.UID("x"): {}}, 0); r.Done() || r.NodeReady {
+	if r := s.pass(s.drainer(), defaultPolicy(t, nil), eviction.Attempts{types.UID("x"): {}}, 0); r.Done() || r.NodeReady {
 		t.Errorf("done is %t, ready is %t", r.Done(), r.NodeReady)
 	}
 }
@@ -399,7 +399,7 @@ func TestStayingAreThePodsOfProcessesThatADrainLeaves(t *testing.T) {
 	for _, p := range []*corev1.Pod{own, monitor, terminating, privileged, training, left} {
 		uids = append(uids, string(p.UID))
 	}
-	p := policyOf(t, func(p *topsv1.DrainPolicy) {
+	p := defaultPolicy(t, func(p *topsv1.DrainPolicy) {
 		p.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "drain", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 	})
 	got, err := s.drainer().Staying(t.Context(), "n1", uids, p.WithOwn(ofOwn(own)).ReplacingDriver(false))
@@ -421,7 +421,7 @@ func TestUsersAreThePodsOfOthersWithCards(t *testing.T) {
 	s.run(pod("finished", inPhase(corev1.PodSucceeded)))
 	s.run(podOn("n2", "elsewhere"))
 	for _, scope := range []topsv1.DrainScope{topsv1.DrainNone, topsv1.DrainAll} {
-		p := policyOf(t, func(p *topsv1.DrainPolicy) {
+		p := defaultPolicy(t, func(p *topsv1.DrainPolicy) {
 			p.Scope, p.PodSelector = scope, &metav1.LabelSelector{MatchLabels: map[string]string{"drain": "always"}}
 		})
 		got, err := s.drainer().Users(t.Context(), "n1", p.WithOwn(ofOwn(own)))

@@ -19,7 +19,7 @@ import (
 func TestAPodIsOfTheDaemonSetWithItsUID(t *testing.T) {
 	another := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "owner", UID: "another"}}
 	live := fake.NewClientBuilder().WithObjects(another).Build()
-	pods := Pods(t.Context(), live, "n1", []corev1.Pod{podIn("ns", pod("a", ofDaemonSet))}, policyOf(t, nil), Lookups{})
+	pods := Pods(t.Context(), live, "n1", []corev1.Pod{podIn("ns", pod("a", ofDaemonSet))}, defaultPolicy(t, nil), Lookups{})
 	if want := `daemonsets.apps "owner" not found`; len(pods) != 1 || pods[0].Stays != "" || pods[0].LosesPod != want {
 		t.Errorf("%+v, want that its DaemonSet is gone: %s", pods, want)
 	}

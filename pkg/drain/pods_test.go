@@ -61,8 +61,8 @@ func inPhase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
 
-// policyOf returns the default policy with a change, nil for none.
-func policyOf(t *testing.T, change func(*topsv1.DrainPolicy)) eviction.Policy {
+// defaultPolicy returns the default policy with a change, nil for none.
+func defaultPolicy(t *testing.T, change func(*topsv1.DrainPolicy)) eviction.Policy {
 	t.Helper()
 	spec := eviction.DefaultPolicy()
 	if change != nil {

@@ -190,5 +190,5 @@ func TestLinkThatIsCutAtStartAndComesBack(t *testing.T) {
 	}
 	s.wipe()
 	link.up(t)
-	s.until("the request is shown again", func() bool { return len(s.requests()) == 1 })
+	s.until("the request is submitted again", func() bool { return len(s.requests()) == 1 })
 }

@@ -67,14 +67,14 @@ func TestAFullDiskRefusesNewWork(t *testing.T) {
 			t.Errorf("%s is refused with %s", path, a.body)
 		}
 	}
-	if shown := c.shown(); len(shown) != 0 || c.shownHold() != nil {
-		t.Errorf("what was refused is shown: %v, %v", shown, c.shownHold())
+	if submitted := c.submitted(); len(submitted) != 0 || c.shownHold() != nil {
+		t.Errorf("what was refused is submitted: %v, %v", submitted, c.shownHold())
 	}
 	call(t, h, "GET", "/v1/status", "").wants(200)
 	call(t, h, "GET", "/pods", "").wants(200)
 	b.sync(t) // works without a disk, and requests nothing
-	if shown := c.shown(); len(shown) != 0 {
-		t.Errorf("what was refused is shown later: %v", shown)
+	if submitted := c.submitted(); len(submitted) != 0 {
+		t.Errorf("what was refused is submitted later: %v", submitted)
 	}
 	free()
 	call(t, h, "POST", "/v1/upgrade", "").wants(202)
@@ -91,7 +91,7 @@ func TestAnAgentStartsOnADiskThatIsFull(t *testing.T) {
 	fill(t, directory)
 	restarted := newBench(t, c, filepath.Join(directory, "state"))
 	restarted.sync(t)
-	if shown := c.shown(); len(shown) != 2 {
-		t.Errorf("requests %v", shown)
+	if submitted := c.submitted(); len(submitted) != 2 {
+		t.Errorf("requests %v", submitted)
 	}
 }

@@ -2,7 +2,7 @@
 // pod of a DaemonSet there by its newest revision.
 //
 // The agent has no permission to delete pods. A POST creates a request: it is decided from
-// the live pod, journaled on this node's disk, and shown to the operator in status.requests
+// the live pod, journaled on this node's disk, and submitted to the operator in status.requests
 // of the NodeUpgrade named after the node. The operator grants a slot, replaces the pod and
 // answers in status.tasks. A POST of /v1/upgrade is journaled as an operation, whose requests
 // follow when the node is reconciled.

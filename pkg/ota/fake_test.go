@@ -204,8 +204,8 @@ func (c *fakeCluster) set(change func()) {
 	change()
 }
 
-// shown returns the ids in status.requests.
-func (c *fakeCluster) shown() []string {
+// submitted returns the ids in status.requests.
+func (c *fakeCluster) submitted() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ids := []string{}

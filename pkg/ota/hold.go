@@ -52,7 +52,7 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (response.Ho
 	defer cancel()
 	nodeUpgrade, err := h.observe(ctx)
 	if err == nil {
-		err = h.show(ctx, nodeUpgrade, h.showable(h.journals.requests.list, nodeUpgrade))
+		err = h.submit(ctx, nodeUpgrade, h.decided(h.journals.requests.list, nodeUpgrade))
 	}
 	if err != nil {
 		h.log.V(1).Info("Cannot publish the hold of this node yet", "cause", err.Error())

@@ -30,7 +30,7 @@ func TestAHoldIsShownUntilItIsReleased(t *testing.T) {
 	h := b.handler()
 	first := decoded[response.Hold](call(t, h, "POST", "/v1/hold", `{"message":"a surgery"}`).wants(200))
 	if !first.Held || first.Offline != "" || b.cluster.shownHold() == nil || b.cluster.shownHold().Message != "a surgery" {
-		t.Fatalf("held: %+v, shown %+v", first, b.cluster.shownHold())
+		t.Fatalf("held: %+v, submitted %+v", first, b.cluster.shownHold())
 	}
 	if got := reasonOf(t, b.UpgradePod(t.Context(), "kube-system", "enflame-driver-x")); got != request.ReasonNodeHeld {
 		t.Errorf("a request of a held node is refused with %q", got)
@@ -45,7 +45,7 @@ func TestAHoldIsShownUntilItIsReleased(t *testing.T) {
 	}
 	call(t, h, "POST", "/v1/release", "").wants(200)
 	if b.cluster.shownHold() != nil {
-		t.Error("it is shown after the release")
+		t.Error("it is submitted after the release")
 	}
 	b.mustUpgrade(t, "enflame-driver-x")
 }
@@ -115,7 +115,7 @@ func TestAHoldWithoutAConnectionIsShownLater(t *testing.T) {
 	}
 	b.reconnect(t)
 	if b.cluster.shownHold() == nil || len(b.cluster.requested()) != 0 {
-		t.Errorf("shown: hold %+v, requests %v", b.cluster.shownHold(), b.cluster.requested())
+		t.Errorf("submitted: hold %+v, requests %v", b.cluster.shownHold(), b.cluster.requested())
 	}
 }
 

@@ -88,16 +88,16 @@ func (p *pulls) any() bool {
 	return len(p.begun) > 0
 }
 
-// report returns the current state of the pulls that are shown or that this process
+// report returns the current state of the pulls that are reported or that this process
 // started. It omits a pull without a recorded result, such as one that a killed agent left
 // unfinished, and one whose pod is gone or has another newest revision: here maps the UIDs
 // of this node's pods to their newest revisions, and is nil if unknown.
-func (p *pulls) report(shown []topsv1.ImagePull, here map[types.UID]string) []topsv1.ImagePull {
+func (p *pulls) report(reported []topsv1.ImagePull, here map[types.UID]string) []topsv1.ImagePull {
 	p.mu.Lock()
 	begun := slices.Clone(p.begun)
 	p.mu.Unlock()
 	var report []topsv1.ImagePull
-	for _, pull := range request.LastPulls(shown, begun) {
+	for _, pull := range request.LastPulls(reported, begun) {
 		if revision, known := here[pull.Pod.UID]; here != nil && (!known || revision != pull.Revision) {
 			continue
 		}

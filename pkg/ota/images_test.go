@@ -184,7 +184,7 @@ func TestPullsAreShownToTheOperator(t *testing.T) {
 	next.wantPulls(t) // the request is lost with the status, so it may be repeated
 }
 
-func TestAPullForAPodThatIsNewerThanTheLastLookIsShown(t *testing.T) {
+func TestAPullForAPodThatIsNewerThanTheLastLookIsReported(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
 	b.wantPulls(t) // reads the pods

@@ -167,7 +167,7 @@ func openJournals(stateDirectory string, log logr.Logger) (j journals, err error
 }
 
 // adopt restores operations and the hold that the disk lost from what an earlier agent of
-// this node has shown.
+// this node has submitted.
 func (j *journals) adopt(status *topsv1.NodeUpgradeStatus) error {
 	for _, o := range request.AdoptOperations(j.operations.list, status.Requests) {
 		if slices.ContainsFunc(j.operations.list, func(known request.Operation) bool { return known.ID == o.ID }) {

@@ -55,7 +55,7 @@ func TestRunRetriesWithGrowingPausesUntilTheServerIsThere(t *testing.T) {
 	cluster.set(func() { cluster.unreachable = nil })
 	until(t, "the loop pauses or connects", func() bool { return b.clock.HasWaiters() })
 	b.clock.Step(retryLast)
-	until(t, "the agent is shown", func() bool { return cluster.get(func() int { return cluster.applies }) == 1 })
+	until(t, "the agent is submitted", func() bool { return cluster.get(func() int { return cluster.applies }) == 1 })
 }
 
 func TestRunRepairsWhatWasWiped(t *testing.T) {
@@ -68,15 +68,15 @@ func TestRunRepairsWhatWasWiped(t *testing.T) {
 	wipe := func() {
 		cluster.set(func() { cluster.nodeUpgrade.Status.Requests = nil })
 	}
-	shown := func() bool { return len(cluster.shown()) == 1 }
+	submitted := func() bool { return len(cluster.submitted()) == 1 }
 	wipe()
 	b.Seen(cluster.nodeUpgrade.DeepCopy())
-	until(t, "the request is shown after the change was seen", shown)
+	until(t, "the request is submitted after the change was seen", submitted)
 
 	b.untilItWaits(t)
 	wipe()
 	b.clock.Step(2 * resyncPeriod)
-	until(t, "the request is shown after the period", shown)
+	until(t, "the request is submitted after the period", submitted)
 }
 
 // untilItWaits returns once the loop waits for a change.
@@ -126,13 +126,13 @@ func TestRunTakesBackWhatWasWithdrawn(t *testing.T) {
 
 	// The apply reaches the server, but its response does not reach the agent.
 	lost := numbered(1, "")
-	cluster.set(func() { cluster.nodeUpgrade.Status.Requests = request.Shown([]request.Request{lost}) })
+	cluster.set(func() { cluster.nodeUpgrade.Status.Requests = request.StatusOf([]request.Request{lost}) })
 	if err := b.loop.takeTurn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	b.retract(lost.ID)
 	b.loop.endTurn()
-	until(t, "the withdrawn request is no longer shown", func() bool { return len(cluster.shown()) == 0 })
+	until(t, "the withdrawn request is no longer submitted", func() bool { return len(cluster.submitted()) == 0 })
 }
 
 func TestRunIsQuietWhenNothingChanges(t *testing.T) {

@@ -50,7 +50,7 @@ func TestAnOrderWithoutAConnectionIsCarriedOutLater(t *testing.T) {
 	restarted := newBench(t, b.cluster, b.directory)
 	restarted.reconnect(t)
 	if requested := b.cluster.requested(); len(requested) != 2 || requested["enflame-driver"].Operation != o.ID {
-		t.Errorf("after the connection is back these requests are shown: %v", requested)
+		t.Errorf("after the connection is back these requests are submitted: %v", requested)
 	}
 	if got := call(t, restarted.handler(), "GET", "/v1/operations/"+o.ID, "").operation(); got.State != request.Waiting || got.Offline != "" {
 		t.Errorf("the operation is %+v", got)
@@ -91,11 +91,11 @@ func TestWhatChangedWhileItWasQueuedIsDropped(t *testing.T) {
 			if o.State != test.state || !strings.Contains(o.Message, test.says) {
 				t.Errorf("%s: %q, want %s with %q", o.State, o.Message, test.state, test.says)
 			}
-			shown := c.requested()
-			if test.state == request.Dropped && len(shown) != 0 || test.state == request.Waiting && len(shown) != 1 {
-				t.Errorf("shown are %v", shown)
+			submitted := c.requested()
+			if test.state == request.Dropped && len(submitted) != 0 || test.state == request.Waiting && len(submitted) != 1 {
+				t.Errorf("submitted are %v", submitted)
 			}
-			if r, is := shown["enflame-driver"]; is && string(r.Pod.UID) != string(c.pods["kube-system/enflame-driver-x"].UID) {
+			if r, is := submitted["enflame-driver"]; is && string(r.Pod.UID) != string(c.pods["kube-system/enflame-driver-x"].UID) {
 				t.Errorf("asked for pod %s, want the one there is", r.Pod.UID)
 			}
 		})

@@ -16,7 +16,7 @@ import (
 type podRequester struct{ *reconciler }
 
 // UpgradePod requests that a pod of this node be replaced by its newest revision. It
-// returns nil once the request, new or repeated, is durable on this node and shown to the
+// returns nil once the request, new or repeated, is durable on this node and submitted to the
 // operator. Errors are *Refusal, and then a new request is not kept.
 func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) error {
 	if refusal := request.ValidateNames(namespace, name); refusal != nil {
@@ -56,7 +56,7 @@ func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) er
 		return refusal
 	}
 	if found {
-		if err := p.show(ctx, nodeUpgrade, p.showable(p.journals.requests.list, nodeUpgrade)); err != nil {
+		if err := p.submit(ctx, nodeUpgrade, p.decided(p.journals.requests.list, nodeUpgrade)); err != nil {
 			return request.Disconnected(err, request.KeptSince)
 		}
 		return nil
@@ -72,7 +72,7 @@ func (p podRequester) accept(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrad
 		p.retract(r.ID)
 		return request.Refuse(request.ReasonNotRecorded, "The request could not be recorded on this node: %v. Make room or repair the disk, then repeat it.", err)
 	}
-	if err := p.show(ctx, nodeUpgrade, request.Trim(p.showable(requests, nodeUpgrade))); err != nil {
+	if err := p.submit(ctx, nodeUpgrade, request.Trim(p.decided(requests, nodeUpgrade))); err != nil {
 		p.retract(r.ID)
 		return request.Disconnected(err, request.NotKept)
 	}

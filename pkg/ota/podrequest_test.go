@@ -75,7 +75,7 @@ func TestAskKeepsAndShowsARequestOnce(t *testing.T) {
 	if diff := cmp.Diff(want, b.journaled(t)); diff != "" {
 		t.Errorf("journal (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, b.cluster.shown()); diff != "" {
+	if diff := cmp.Diff(want, b.cluster.submitted()); diff != "" {
 		t.Errorf("status.requests (-want +got):\n%s", diff)
 	}
 	b.clock.Step(time.Hour)
@@ -107,8 +107,8 @@ func TestFiftyAtOnceAskForOneRequest(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if shown, kept := b.cluster.shown(), b.journaled(t); len(shown) != 1 || len(kept) != 1 {
-		t.Errorf("shown %v, kept %v", shown, kept)
+	if submitted, kept := b.cluster.submitted(), b.journaled(t); len(submitted) != 1 || len(kept) != 1 {
+		t.Errorf("submitted %v, kept %v", submitted, kept)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestAskRefusesBeforeAnyCallWhenNamesAreMalformed(t *testing.T) {
 	}
 }
 
-func TestAskKeepsNothingWhenItCannotBeShown(t *testing.T) {
+func TestAskKeepsNothingWhenItCannotBeSubmitted(t *testing.T) {
 	for name, test := range map[string]struct {
 		breakIt func(*fakeCluster)
 		says    string
@@ -162,8 +162,8 @@ func TestAskSucceedsAfterARefusal(t *testing.T) {
 	}
 	b.cluster.applyFails = nil
 	b.mustUpgrade(t, "driver-x")
-	if len(b.journaled(t)) != 1 || len(b.cluster.shown()) != 1 {
-		t.Errorf("journal %v, shown %v; want one request", b.journaled(t), b.cluster.shown())
+	if len(b.journaled(t)) != 1 || len(b.cluster.submitted()) != 1 {
+		t.Errorf("journal %v, submitted %v; want one request", b.journaled(t), b.cluster.submitted())
 	}
 }
 
@@ -183,13 +183,13 @@ func TestARepeatedRequestReportsTheStoredOne(t *testing.T) {
 func TestAskAgainAfterFailureIsANewRequest(t *testing.T) {
 	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
-	first := b.cluster.shown()[0]
+	first := b.cluster.submitted()[0]
 	b.cluster.set(func() {
 		b.cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{task(first, topsv1.TaskFailed)}
 	})
 	b.mustUpgrade(t, "driver-x")
 	want := []string{first, first + "-2"}
-	if diff := cmp.Diff(want, b.cluster.shown()); diff != "" {
+	if diff := cmp.Diff(want, b.cluster.submitted()); diff != "" {
 		t.Errorf("status.requests (-want +got):\n%s", diff)
 	}
 	b.mustUpgrade(t, "driver-x")
@@ -211,8 +211,8 @@ func TestAskReportsADiskThatCannotBeWritten(t *testing.T) {
 	if reasonOf(t, err) != request.ReasonNotRecorded || !strings.Contains(err.Error(), "Make room") {
 		t.Errorf("error is %v, want NotRecorded with advice", err)
 	}
-	if len(b.cluster.shown()) != 0 {
-		t.Error("a request that is not recorded was shown")
+	if len(b.cluster.submitted()) != 0 {
+		t.Error("a request that is not recorded was submitted")
 	}
 }
 
@@ -230,22 +230,22 @@ func TestFinishedRequestsAreTrimmedAndOpenOnesKept(t *testing.T) {
 	if got := reasonOf(t, b.UpgradePod(t.Context(), "kube-system", overflow)); got != request.ReasonTooMany {
 		t.Fatalf("reason %q for request %d, want TooMany", got, maxOpenRequests+1)
 	}
-	ids := cluster.shown()
+	ids := cluster.submitted()
 	cluster.set(func() {
 		for _, id := range ids[:60] {
 			cluster.nodeUpgrade.Status.Tasks = append(cluster.nodeUpgrade.Status.Tasks, task(id, topsv1.TaskDone))
 		}
 	})
 	b.mustUpgrade(t, overflow)
-	shown := cluster.shown()
-	if len(shown) != keptRequests {
-		t.Fatalf("%d requests are shown, want %d", len(shown), keptRequests)
+	submitted := cluster.submitted()
+	if len(submitted) != keptRequests {
+		t.Fatalf("%d requests are submitted, want %d", len(submitted), keptRequests)
 	}
-	if diff := cmp.Diff(ids[60:], shown[keptRequests-5:keptRequests-1]); diff != "" {
+	if diff := cmp.Diff(ids[60:], submitted[keptRequests-5:keptRequests-1]); diff != "" {
 		t.Errorf("open requests (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(shown, b.journaled(t)); diff != "" {
-		t.Errorf("shown and journaled differ:\n%s", diff)
+	if diff := cmp.Diff(submitted, b.journaled(t)); diff != "" {
+		t.Errorf("submitted and journaled differ:\n%s", diff)
 	}
 }
 
@@ -270,8 +270,8 @@ func TestKilledBetweenJournalAndApplyGoesOn(t *testing.T) {
 	if err := restarted.syncOnce(t.Context()); err != nil {
 		t.Fatalf("first pass after the kill: %v", err)
 	}
-	if len(cluster.shown()) != 1 {
-		t.Errorf("after the restart %v is shown, want the journaled request", cluster.shown())
+	if len(cluster.submitted()) != 1 {
+		t.Errorf("after the restart %v is submitted, want the journaled request", cluster.submitted())
 	}
 }
 
@@ -280,7 +280,7 @@ func TestLostJournalIsTakenOverFromTheNodeUpgrade(t *testing.T) {
 	b := newBench(t, cluster, t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	b.mustUpgrade(t, "pod-1")
-	want := cluster.shown()
+	want := cluster.submitted()
 
 	reinstalled := newBench(t, cluster, t.TempDir())
 	if err := reinstalled.syncOnce(t.Context()); err != nil {
@@ -289,7 +289,7 @@ func TestLostJournalIsTakenOverFromTheNodeUpgrade(t *testing.T) {
 	if diff := cmp.Diff(want, reinstalled.journaled(t)); diff != "" {
 		t.Errorf("journal (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, cluster.shown()); diff != "" {
+	if diff := cmp.Diff(want, cluster.submitted()); diff != "" {
 		t.Errorf("status.requests (-want +got):\n%s", diff)
 	}
 }
@@ -299,7 +299,7 @@ func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
 	b := newBench(t, cluster, t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	b.mustUpgrade(t, "pod-1")
-	ids := cluster.shown()
+	ids := cluster.submitted()
 	cluster.set(func() {
 		cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{task(ids[0], topsv1.TaskFailed)}
 	})
@@ -310,7 +310,7 @@ func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
 	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(ids[1:], cluster.shown()); diff != "" {
+	if diff := cmp.Diff(ids[1:], cluster.submitted()); diff != "" {
 		t.Errorf("status.requests (-want +got):\n%s", diff)
 	}
 	if cluster.creates != 2 {
@@ -326,7 +326,7 @@ func TestARequestInTheMiddleOfAnUpgradeChangesNothing(t *testing.T) {
 	c := newFakeCluster(pod)
 	b := newBench(t, c, t.TempDir())
 	b.mustUpgrade(t, pod.Name)
-	first := c.shown()
+	first := c.submitted()
 	answers := func(state topsv1.TaskState) {
 		c.set(func() { c.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{{RequestID: first[0], State: state}} })
 	}
@@ -359,7 +359,7 @@ func TestARequestInTheMiddleOfAnUpgradeChangesNothing(t *testing.T) {
 		if stage.want == "" && err != nil || stage.want != "" && reasonOf(t, err) != stage.want {
 			t.Errorf("%s: asked again, the answer is %v, want %q", stage.what, err, stage.want)
 		}
-		if diff := cmp.Diff(first, c.shown()); diff != "" {
+		if diff := cmp.Diff(first, c.submitted()); diff != "" {
 			t.Errorf("%s: requests (-want +got):\n%s", stage.what, diff)
 		}
 	}

@@ -110,15 +110,15 @@ func (r *reconciler) followOperations(tasks []topsv1.UpgradeTask) {
 	}
 }
 
-// showable returns the requests of a list that may be shown without another decision.
-func (r *reconciler) showable(requests []request.Request, nodeUpgrade *topsv1.NodeUpgrade) []request.Request {
-	return request.Showable(requests, r.journals.operations.list, &nodeUpgrade.Status)
+// decided returns the requests of a list that may be submitted without another decision.
+func (r *reconciler) decided(requests []request.Request, nodeUpgrade *topsv1.NodeUpgrade) []request.Request {
+	return request.Decided(requests, r.journals.operations.list, &nodeUpgrade.Status)
 }
 
-// show shows requests, the hold and the pulls to the operator.
-func (r *reconciler) show(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, requests []request.Request) error {
+// submit writes requests, the hold and the pulls into the NodeUpgrade, for the operator.
+func (r *reconciler) submit(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, requests []request.Request) error {
 	pulls := r.pulls.report(nodeUpgrade.Status.Pulls, r.node.newestOf())
-	return r.publisher.apply(ctx, nodeUpgrade, r.journals.hold.hold, request.Shown(requests), pulls)
+	return r.publisher.apply(ctx, nodeUpgrade, r.journals.hold.hold, request.StatusOf(requests), pulls)
 }
 
 // send sends the queued operation, if there is one, to the operator: it shows requests for
@@ -138,7 +138,7 @@ func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 	if err := r.journals.requests.keep(requests); err != nil {
 		return fmt.Errorf("recording the requests of operation %s: %w", next.ID, err)
 	}
-	if err := r.show(ctx, nodeUpgrade, request.Trim(requests)); err != nil {
+	if err := r.submit(ctx, nodeUpgrade, request.Trim(requests)); err != nil {
 		return err
 	}
 	if err := r.journals.operations.put(next); err != nil {

@@ -163,17 +163,17 @@ func (b *bench) handler() http.Handler {
 	return endpoint.NewHandler(endpoint.Options{Backend: b.Inbox, Stopping: make(chan struct{}), Clock: b.clock, Log: logr.Discard()})
 }
 
-// requested returns the shown requests by the name of their DaemonSet.
+// requested returns the submitted requests by the name of their DaemonSet.
 func (c *fakeCluster) requested() map[string]topsv1.UpgradeRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	shown := map[string]topsv1.UpgradeRequest{}
+	submitted := map[string]topsv1.UpgradeRequest{}
 	if c.nodeUpgrade != nil {
 		for _, r := range c.nodeUpgrade.Status.Requests {
-			shown[r.DaemonSet.Name] = r
+			submitted[r.DaemonSet.Name] = r
 		}
 	}
-	return shown
+	return submitted
 }
 
 // answerAll answers all requests with a state.
@@ -299,7 +299,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 		}
 	}
 	if len(requested) != 2 {
-		t.Errorf("%d requests are shown", len(requested))
+		t.Errorf("%d requests are submitted", len(requested))
 	}
 
 	b.cluster.answerAll(topsv1.TaskWaiting, "2 of at most 2 nodes are unavailable")
@@ -430,7 +430,7 @@ func TestAFullDiskRefusesNewOrders(t *testing.T) {
 			t.Errorf("%s: %+v", path, p)
 		}
 		if len(b.cluster.requested()) != 0 || b.cluster.nodeUpgrade.Status.Agent.Hold != nil {
-			t.Error("what is not recorded is shown")
+			t.Error("what is not recorded is submitted")
 		}
 	}
 }

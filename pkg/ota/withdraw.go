@@ -41,7 +41,7 @@ func (w withdrawer) Withdraw(ctx context.Context) (response.Operation, error) {
 	}
 	if nodeUpgrade == nil {
 		w.wake()
-	} else if err := w.show(ctx, nodeUpgrade, w.showable(w.journals.requests.list, nodeUpgrade)); err != nil {
+	} else if err := w.submit(ctx, nodeUpgrade, w.decided(w.journals.requests.list, nodeUpgrade)); err != nil {
 		w.log.Error(err, "Cannot report withdrawn requests to the operator yet", "operation", o.ID)
 		w.wake()
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
-// taken returns which requests are shown as withdrawn, by the name of their DaemonSet.
+// taken returns which requests are submitted as withdrawn, by the name of their DaemonSet.
 func (c *fakeCluster) taken() map[string]bool {
 	taken := map[string]bool{}
 	for name, r := range c.requested() {
@@ -159,10 +159,10 @@ func TestASinglePodRequestIsWithdrawnToo(t *testing.T) {
 		t.Errorf("operation %+v", o)
 	}
 	b.wantTaken(t, map[string]bool{"enflame-driver": true})
-	before := b.cluster.shown()
+	before := b.cluster.submitted()
 	b.mustUpgrade(t, "enflame-driver-x") // requested again before the operator has answered
-	if shown := b.cluster.shown(); len(shown) != 2 || shown[0] != before[0] || shown[1] == before[0] {
-		t.Errorf("requests %v after %v", shown, before)
+	if submitted := b.cluster.submitted(); len(submitted) != 2 || submitted[0] != before[0] || submitted[1] == before[0] {
+		t.Errorf("requests %v after %v", submitted, before)
 	}
 	b.cluster.set(func() {
 		b.cluster.nodeUpgrade.Status.Tasks = []topsv1.UpgradeTask{{RequestID: before[0], State: topsv1.TaskWithdrawn}}

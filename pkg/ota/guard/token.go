@@ -89,8 +89,8 @@ func makeToken(path string) (err error) {
 func Bearer(token string) Caller {
 	want := sha256.Sum256([]byte(token))
 	return func(r *http.Request) *Denial {
-		scheme, shown, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		got := sha256.Sum256([]byte(strings.TrimSpace(shown)))
+		scheme, submitted, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		got := sha256.Sum256([]byte(strings.TrimSpace(submitted)))
 		if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
 			return nil
 		}

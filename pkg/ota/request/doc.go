@@ -1,5 +1,5 @@
 // Package request decides about the requests and operations of one node. It is pure: the
-// input is what was observed and journaled, the output what to journal and show.
+// input is what was observed and journaled, the output what to journal and submit.
 //
 // # Life of a request
 //
@@ -29,7 +29,7 @@
 // # Files
 //
 //	decide.go        whether the upgrade of a pod may be requested
-//	requests.go      which requests are kept and shown
+//	requests.go      which requests are kept and submitted
 //	begin.go             which pods an operation upgrades
 //	operations.go    the state of an operation
 //	requestparts.go  makes the requests for the parts of an operation that still apply

@@ -183,9 +183,9 @@ func Superseded(operations []Operation) []string {
 
 // AdoptOperations adds the operations that requests name and that are missing in
 // operations, because the journal was lost. The input is not changed.
-func AdoptOperations(operations []Operation, shown []topsv1.UpgradeRequest) []Operation {
+func AdoptOperations(operations []Operation, submitted []topsv1.UpgradeRequest) []Operation {
 	adopted := slices.Clone(operations)
-	for _, request := range shown {
+	for _, request := range submitted {
 		if !OperationIDPattern.MatchString(request.Operation) || !IDPattern.MatchString(request.ID) {
 			continue
 		}

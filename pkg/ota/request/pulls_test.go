@@ -7,7 +7,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-func TestAsManyPullsAreShownAsTheAPITakes(t *testing.T) {
+func TestAsManyPullsAreReportedAsTheAPITakes(t *testing.T) {
 	var many []topsv1.ImagePull
 	for i := range 3 * keptPulls {
 		many = LastPulls(many, []topsv1.ImagePull{{ID: fmt.Sprint(i)}})

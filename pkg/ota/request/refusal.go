@@ -111,5 +111,5 @@ func Disconnected(err error, kept string) *Refusal {
 // Values of kept for Disconnected.
 const (
 	NotKept   = "Nothing was recorded: repeat it when the connection is back."
-	KeptSince = "The request was accepted before and is still kept: it will be shown to the operator when the connection is back."
+	KeptSince = "The request was accepted before and is still kept: it will be submitted to the operator when the connection is back."
 )

@@ -18,22 +18,22 @@ func (p *Part) drop(reason Reason, message string) {
 // RequestParts makes the requests of an operation that was not sent to the operator, for
 // each part that is unchanged since it was accepted. Requests that status, that of the
 // NodeUpgrade, already shows are kept. It returns the operation as it is once the requests
-// are shown, and all requests. The input is not changed.
+// are submitted, and all requests. The input is not changed.
 func (o Operation) RequestParts(node *Node, requests []Request, status *topsv1.NodeUpgradeStatus, now metav1.Time) (Operation, []Request) {
 	requests = slices.Clone(requests)
-	shown := func(p Part) string {
+	submitted := func(p Part) string {
 		i := slices.IndexFunc(requests, func(r Request) bool {
-			return r.Operation == o.ID && r.DaemonSet.UID == p.DaemonSet.UID && isShown(status, r.ID)
+			return r.Operation == o.ID && r.DaemonSet.UID == p.DaemonSet.UID && isSubmitted(status, r.ID)
 		})
 		if i < 0 {
 			return ""
 		}
 		return requests[i].ID
 	}
-	o = o.chosen(node, func(p Part) bool { return shown(p) != "" })
+	o = o.chosen(node, func(p Part) bool { return submitted(p) != "" })
 	for i := range o.Parts {
 		p := &o.Parts[i]
-		if id := shown(*p); id != "" {
+		if id := submitted(*p); id != "" {
 			p.Request, p.State = id, Waiting
 			continue
 		}
@@ -98,19 +98,19 @@ func (p *Part) decideAgain(node *Node) topsv1.UpgradeRequest {
 	return wanted
 }
 
-func isShown(status *topsv1.NodeUpgradeStatus, id string) bool {
+func isSubmitted(status *topsv1.NodeUpgradeStatus, id string) bool {
 	return slices.ContainsFunc(status.Requests, func(r topsv1.UpgradeRequest) bool { return r.ID == id })
 }
 
-// Showable returns the requests that may be shown without another decision. The recorded
-// requests of a queued operation must be decided again before they are shown for the first
+// Decided returns the requests that may be submitted without another decision. The recorded
+// requests of a queued operation must be decided again before they are submitted for the first
 // time.
-func Showable(requests []Request, operations []Operation, status *topsv1.NodeUpgradeStatus) []Request {
+func Decided(requests []Request, operations []Operation, status *topsv1.NodeUpgradeStatus) []Request {
 	queued := ""
 	if i := Unfinished(operations); i >= 0 && operations[i].Queued {
 		queued = operations[i].ID
 	}
 	return slices.DeleteFunc(slices.Clone(requests), func(r Request) bool {
-		return queued != "" && r.Operation == queued && !isShown(status, r.ID)
+		return queued != "" && r.Operation == queued && !isSubmitted(status, r.ID)
 	})
 }

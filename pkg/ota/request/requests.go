@@ -25,7 +25,7 @@ const (
 type Request struct {
 	// Sequence orders the requests of this node: unique and increasing.
 	Sequence uint64 `json:"sequence"`
-	// UpgradeRequest as it is shown in status.requests.
+	// UpgradeRequest as it is submitted in status.requests.
 	topsv1.UpgradeRequest `json:"request"`
 	// Outcome is the final state of its task, or "".
 	Outcome topsv1.TaskState `json:"outcome,omitempty"`
@@ -86,11 +86,11 @@ func Settle(requests []Request, tasks []topsv1.UpgradeTask) []Request {
 	return settled
 }
 
-// Adopt adds the requests that an agent of this node has shown and that are missing in
+// Adopt adds the requests that an agent of this node has submitted and that are missing in
 // requests, because the journal was lost. The input is not changed.
-func Adopt(requests []Request, shown []topsv1.UpgradeRequest) []Request {
+func Adopt(requests []Request, submitted []topsv1.UpgradeRequest) []Request {
 	adopted := slices.Clone(requests)
-	for _, request := range shown {
+	for _, request := range submitted {
 		if IDPattern.MatchString(request.ID) && indexOf(adopted, request.ID) < 0 {
 			adopted = append(adopted, Request{Sequence: nextSequence(adopted), UpgradeRequest: request})
 		}
@@ -129,8 +129,8 @@ func Changes(from, to []Request) (write []Request, remove []string) {
 	return write, remove
 }
 
-// Shown returns the value of status.requests: oldest first, nil for none.
-func Shown(requests []Request) []topsv1.UpgradeRequest {
+// StatusOf returns the value of status.requests: oldest first, nil for none.
+func StatusOf(requests []Request) []topsv1.UpgradeRequest {
 	var list []topsv1.UpgradeRequest
 	for _, r := range requests {
 		list = append(list, r.UpgradeRequest)

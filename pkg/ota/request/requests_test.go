@@ -159,9 +159,9 @@ func TestTrim(t *testing.T) {
 
 func TestAdoptIgnoresWhatNoAgentWrote(t *testing.T) {
 	known, lost := numbered(5, topsv1.TaskFailed), numbered(9, "")
-	shown := []topsv1.UpgradeRequest{known.UpgradeRequest, lost.UpgradeRequest, {ID: "../../etc/passwd"}, {ID: "by-hand"}, {ID: ""}}
+	submitted := []topsv1.UpgradeRequest{known.UpgradeRequest, lost.UpgradeRequest, {ID: "../../etc/passwd"}, {ID: "by-hand"}, {ID: ""}}
 	want := []Request{known, {Sequence: 6, UpgradeRequest: lost.UpgradeRequest}}
-	if diff := cmp.Diff(want, Adopt([]Request{known}, shown)); diff != "" {
+	if diff := cmp.Diff(want, Adopt([]Request{known}, submitted)); diff != "" {
 		t.Errorf("adopted (-want +got):\n%s", diff)
 	}
 }
