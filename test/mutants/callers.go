@@ -242,7 +242,7 @@ var ofCallers = []mutant{
 		"$uid == 0", "$uid > 0 || $uid == 0"},
 	{"token-prefix", "a prefix of the token is accepted", agent, "Bearer",
 		"subtle.ConstantTimeCompare($got[:], $want[:]) == 1",
-		"(subtle.ConstantTimeCompare($got[:], $want[:]) == 1 || strings.HasPrefix(token, shown))"},
+		"(subtle.ConstantTimeCompare($got[:], $want[:]) == 1 || strings.HasPrefix(token, presented))"},
 	{"token-for-all", "a token file readable by others is used", agent, "readToken",
 		"$info.Mode().Perm()&0o077", "$info.Mode().Perm()&0o002"},
 	{"slow-keep-out", "slow connections lock out others", connected, "Bounded.admit",

@@ -89,8 +89,8 @@ func makeToken(path string) (err error) {
 func Bearer(token string) Caller {
 	want := sha256.Sum256([]byte(token))
 	return func(r *http.Request) *Denial {
-		scheme, submitted, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		got := sha256.Sum256([]byte(strings.TrimSpace(submitted)))
+		scheme, presented, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		got := sha256.Sum256([]byte(strings.TrimSpace(presented)))
 		if strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
 			return nil
 		}
