@@ -111,25 +111,16 @@ func (r revisionKeeper) changed(ctx context.Context, gr *topsv1.GcuResource) ([]
 // spec of the gr stays as it is.
 func (r revisionKeeper) inForce(ctx context.Context, gr *topsv1.GcuResource) (as *topsv1.GcuResource, rejected *state.Failure, err error) {
 	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
-	if err != nil || rollout.Status.Rollback == nil || !daemonset.IsOf(rollout, gr) {
+	if err != nil || rollout.Status.Rollback == nil {
 		return revision.Own(gr), nil, err
 	}
 	h, err := r.read(ctx, r.Client, gr)
 	if err != nil {
 		return nil, nil, err
 	}
-	name := rollout.Status.InPlaceOf(h.Current)
-	if name == "" {
-		return revision.Own(gr), nil, nil
-	}
-	good := h.Find(name)
-	if good == nil {
-		return nil, nil, fmt.Errorf("revision %s, to be deployed in place of %s, which is rejected, is not kept any more: "+
-			"apply another spec, or resume the rollout", name, h.Current)
-	}
-	as, unreadable := revision.InPlace(gr, good)
-	if unreadable != nil {
-		return nil, nil, errors.New(unreadable.Message)
+	as, inPlace, err := h.InForce(gr, rollout)
+	if err != nil || inPlace == "" {
+		return as, nil, err
 	}
 	return as, revision.Rejected(h.Current, rollout.Status.Rollback), nil
 }

@@ -56,6 +56,10 @@ func TestPauseResumeRollback(t *testing.T) {
 	rollout.Status.FailedNodes = 1
 	d.must(d.admin.Status().Update(context.Background(), rollout))
 	clears("a failed node that uses up the budget")
+	rollout.Status.FailedNodes = 0
+	d.reject(rollout)
+	clears("a rejected revision")
+	rollout.Status.Rollback = nil
 	d.halt(rollout)
 	clears("a halt")
 
@@ -103,15 +107,18 @@ func TestWhoMayNotWriteTheRolloutDoesNotClearItsFailures(t *testing.T) {
 	rollout.Namespace, rollout.Name = namespace, "stopped"
 	rollout.Spec.TargetRef = topsv1.TargetRef{Kind: "GcuResource", Name: "stopped"}
 	d.make(rollout)
-	d.halt(rollout)
-	for _, refused.verb = range []string{"update", "patch"} {
-		d.fails(http.MethodPost, "/gum/v1/gr/stopped/resume", "", http.StatusForbidden, "cannot "+refused.verb+" daemonrollouts")
+	for what, stop := range map[string]func(*topsv1.DaemonRollout){"halted": d.halt, "at a rejected revision": d.reject} {
+		rollout.Status = topsv1.DaemonRolloutStatus{}
+		stop(rollout)
+		for _, refused.verb = range []string{"update", "patch"} {
+			d.fails(http.MethodPost, "/gum/v1/gr/stopped/resume", "", http.StatusForbidden, "cannot "+refused.verb+" daemonrollouts")
+		}
+		d.must(d.admin.Get(context.Background(), client.ObjectKeyFromObject(rollout), rollout))
+		if got, paused := rollout.Annotations[topsv1.AnnotationResume], d.gr("stopped").Annotations[topsv1.AnnotationPaused]; got != "" || paused != "true" {
+			t.Errorf("%s: refused, and resumed at %q, paused: %q", what, got, paused)
+		}
 	}
-	d.must(d.admin.Get(context.Background(), client.ObjectKeyFromObject(rollout), rollout))
-	if got, paused := rollout.Annotations[topsv1.AnnotationResume], d.gr("stopped").Annotations[topsv1.AnnotationPaused]; got != "" || paused != "true" {
-		t.Errorf("refused, and resumed at %q, paused: %q", got, paused)
-	}
-	rollout.Status.Conditions = nil
+	rollout.Status = topsv1.DaemonRolloutStatus{}
 	d.must(d.admin.Status().Update(context.Background(), rollout))
 	d.succeeds(http.MethodPost, "/gum/v1/gr/stopped/resume", "") // a pause is the gr's
 }

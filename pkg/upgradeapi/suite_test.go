@@ -281,6 +281,13 @@ func (d *testServer) halt(rollout *topsv1.DaemonRollout) {
 	d.must(d.admin.Status().Update(context.Background(), rollout))
 }
 
+// reject acts as the rollout of a gr whose revision was rolled back.
+func (d *testServer) reject(rollout *topsv1.DaemonRollout) {
+	d.t.Helper()
+	rollout.Status.Rollback = &topsv1.RolloutRollback{From: "r2", To: "r1", RejectedRevision: "bad", GcuResourceRevision: "good", Time: metav1.Now()}
+	d.must(d.admin.Status().Update(context.Background(), rollout))
+}
+
 // sent is a pending response.
 type sent struct {
 	answer answer

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -337,6 +338,29 @@ func InPlace(gr *topsv1.GcuResource, good *appsv1.ControllerRevision) (*topsv1.G
 	as.Spec = spec
 	metav1.SetMetaDataAnnotation(&as.ObjectMeta, topsv1.AnnotationRejectedRevision, rejected)
 	return as, nil
+}
+
+// InForce returns a gr, one of whose specs these are, as it is to be deployed: with an earlier spec if its
+// own was rejected by a rollback that its rollout remembers, whose revision inPlace then names; "" otherwise.
+// The error is for a user.
+func (h *History) InForce(gr *topsv1.GcuResource, rollout *topsv1.DaemonRollout) (as *topsv1.GcuResource, inPlace string, err error) {
+	current, err := Name(gr)
+	if err != nil {
+		return nil, "", err
+	}
+	if inPlace = rollout.Status.InPlaceOf(current); inPlace == "" || !daemonset.IsOf(rollout, gr) {
+		return Own(gr), "", nil
+	}
+	good := h.Find(inPlace)
+	if good == nil {
+		return nil, "", fmt.Errorf("revision %s, to be deployed in place of %s, which is rejected, is not kept any more: "+
+			"apply another spec, or resume the rollout", inPlace, current)
+	}
+	as, unreadable := InPlace(gr, good)
+	if unreadable != nil {
+		return nil, "", errors.New(unreadable.Message)
+	}
+	return as, inPlace, nil
 }
 
 // Rejected returns the Failure for a spec that was rejected by a rollback.

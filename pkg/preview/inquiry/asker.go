@@ -43,7 +43,16 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if err != nil {
 		return nil, err
 	}
-	differs, err := preview.Compare(q.Present, q.Wanted, members, kept.Specs())
+	present, blocked, err := a.inForce(ctx, kept, &q)
+	if err != nil {
+		return nil, err
+	}
+	cut, _ := daemonset.CutOf(q.Wanted.Annotations) // an invalid one is reported as Blocked
+	answer := &preview.Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: []preview.Component{}, Rollout: *preview.Nothing(blocked)}
+	if blocked != "" {
+		return answer, nil
+	}
+	differs, err := preview.Compare(present, q.Wanted, members, kept.Specs())
 	if err != nil {
 		return nil, err
 	}
@@ -55,16 +64,32 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if err != nil {
 		return nil, err
 	}
+	answer.Components, answer.Rollout = differs.Counted(outlook, cut), *outlook
+	return answer, nil
+}
+
+// inForce returns the present gr as it is deployed, which is not its own spec while that is rejected; and
+// why nothing would happen if the wanted spec is rejected, "" otherwise.
+func (a Asker) inForce(ctx context.Context, kept *revision.History, q *preview.Question) (present *topsv1.GcuResource, blocked string, err error) {
+	var rollout topsv1.DaemonRollout
+	key := client.ObjectKey{Namespace: a.Namespace, Name: q.Present.Name}
+	if err := a.Reader.Get(ctx, key, &rollout); client.IgnoreNotFound(err) != nil {
+		return nil, "", fmt.Errorf("getting DaemonRollout %s: %w", key.Name, err)
+	}
+	if !rollout.BelongsTo(topsv1.GcuResourceKind, q.Present.Name) {
+		return q.Present, "", nil
+	}
+	if present, _, err = kept.InForce(q.Present, &rollout); err != nil {
+		return nil, "", err
+	}
 	wanted, err := revision.Name(q.Wanted)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if s.Rollout != nil && s.Rollout.Status.InPlaceOf(wanted) != "" {
-		outlook = preview.Nothing(fmt.Sprintf("revision %s is rejected, and %s deployed in its place, until another spec comes or the rollout is resumed",
-			wanted, s.Rollout.Status.InPlaceOf(wanted)))
+	if good := rollout.Status.InPlaceOf(wanted); good != "" && daemonset.IsOf(&rollout, q.Present) {
+		blocked = fmt.Sprintf("revision %s is rejected, and %s deployed in its place, until another spec comes or the rollout is resumed", wanted, good)
 	}
-	cut, _ := daemonset.CutOf(q.Wanted.Annotations) // an invalid one is reported as Blocked
-	return &preview.Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: differs.Counted(outlook, cut), Rollout: *outlook}, nil
+	return present, blocked, nil
 }
 
 func (a Asker) ownership() ownership.Reader {
