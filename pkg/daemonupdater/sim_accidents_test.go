@@ -36,6 +36,8 @@ type simAccidents struct {
 	// wereLost are all that ever were lost: a manager that still sees such a slot may delete under it
 	// though the node was started again.
 	wereLost map[simLost]bool
+	// restores counts the backups that were restored.
+	restores int
 	// away: until then no manager works.
 	away time.Time
 }
@@ -194,6 +196,7 @@ func (w *simWorld) restore(b *simBackup) {
 		}
 	}
 	operated := w.operatedNodes()
+	w.restores++
 	b.rewind(w.api)
 	b.reopen(w)
 	w.rewindOperations(operated)

@@ -30,6 +30,7 @@ func (w *simWorld) disturb() {
 	}
 	w.administratePolicies()
 	w.disturbOperations()
+	w.jump()
 	w.haveAccidents()
 }
 

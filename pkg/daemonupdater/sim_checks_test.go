@@ -28,6 +28,10 @@ type simAccount struct {
 	limit map[string]int
 	// pool and its cap in force then, by node.
 	pools map[string]simPool
+	// started is when a node was given its slot. lost is the time that deadlines have lost by changes of the clock,
+	// and skew how far ahead that was at the last decision.
+	started    map[string]simStarted
+	lost, skew time.Duration
 	// down: nodes that were available until a manager deleted one of their pods, until the
 	// deleted pods are replaced and available, or the node counts as failed.
 	down map[string]*simDown
@@ -41,7 +45,7 @@ type simDown struct {
 
 func (w *simWorld) account(g observed.Group) *simAccount {
 	if w.accounts[g] == nil {
-		w.accounts[g] = &simAccount{limit: map[string]int{}, pools: map[string]simPool{}, down: map[string]*simDown{}}
+		w.accounts[g] = &simAccount{limit: map[string]int{}, pools: map[string]simPool{}, down: map[string]*simDown{}, started: map[string]simStarted{}}
 	}
 	return w.accounts[g]
 }
@@ -56,7 +60,7 @@ func (w *simWorld) nodeAvailable(sets []simapi.Key, name string) bool {
 	for _, key := range sets {
 		ds := simapi.Get[*appsv1.DaemonSet](w.api, key)
 		if ds == nil || !slices.ContainsFunc(w.podsOn(key, name), func(pod *corev1.Pod) bool {
-			ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.host(name).skew))
+			ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.skewOf(pod)))
 			return (ok || w.isAside(pod)) && metav1.IsControlledBy(pod, ds) // else the garbage collector deletes it soon
 		}) {
 			return false
@@ -225,7 +229,11 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	restarted := 0
 	limit := simLimit(pass)
 	a := w.account(pass.group)
+	a.noteClock(pass)
 	for _, s := range simSlots(after) {
+		if !slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.Since.Equal(&s.Since) }) {
+			a.started[s.Node] = simStarted{pass.at.Sub(fixture.Epoch), a.lost}
+		}
 		if slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.UID == s.UID }) {
 			continue
 		}

@@ -224,8 +224,11 @@ func (w *simWorld) serve(m *simManager, c *simCall) {
 	case faultAmbiguous:
 		_ = c.effect() // the client does not learn the result
 	case faultLate:
+		restores := w.restores
 		w.later(w.seconds(1, 30), func() {
-			_ = c.effect()
+			if w.restores == restores { // the API server that had it was stopped
+				_ = c.effect()
+			}
 		})
 	}
 	w.say("%s: %s -> %v", m.name, c, err)

@@ -33,6 +33,8 @@ type simHost struct {
 	podsAfter time.Duration
 	// skew is how far its clock, which its kubelet and its agent write times by, is ahead.
 	skew time.Duration
+	// skews is how far it was ahead when it wrote a time.
+	skews map[int64]time.Duration
 	// machine is what runs below its kubelet, in a seed with operations.
 	machine *simMachine
 }
@@ -80,9 +82,6 @@ func (w *simWorld) power(h *simHost, up bool) {
 		w.reboots(h)
 	}
 }
-
-// clock is the time by the clock of a host.
-func (h *simHost) clock(w *simWorld) metav1.Time { return fixture.WholeSecond(w.now.Add(h.skew)) }
 
 func simNodeKey(name string) simapi.Key { return simapi.Key{Kind: simNodes, Name: name} }
 

@@ -40,11 +40,12 @@ import (
 type simManager struct {
 	w    *simWorld
 	name string
-	// skew is how far its clock is ahead.
-	skew time.Duration
-	r    *Reconciler
-	view *simapi.View
-	rng  *rand.Rand // of the cache, which advances in the goroutine of the reconcile
+	// skew is how far its clock is ahead, since it jumped.
+	skew   time.Duration
+	jumped time.Time
+	r      *Reconciler
+	view   *simapi.View
+	rng    *rand.Rand // of the cache, which advances in the goroutine of the reconcile
 
 	events  []func() // of the cache, not passed to the queue yet
 	ready   map[observed.Group]bool

@@ -2,16 +2,23 @@ package daemonupdater
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // In a third of the seeds, clocks are wrong: those of hosts, by which kubelets and node agents
-// write times, and that of the second manager. The world, the API server and the controllers of
+// write times, and that of the second manager; and they jump, as after a step of NTP or when a
+// virtual machine is resumed, that of the first manager as well. The world, the API server and the controllers of
 // Kubernetes have the true time, and the checks are about it. Only what managers record and
-// compare among themselves is checked by their own clocks: windows, the soak of waves, and, give
-// or take a change of the leader's clock, deadlines.
+// compare among themselves is checked by their own clocks: windows and the soak of waves.
 
 // simMaxSkew is how far a clock is at most from the true time.
 const simMaxSkew = 3 * time.Minute
@@ -33,12 +40,109 @@ func (w *simWorld) drawSkew() time.Duration {
 	return time.Duration(w.skews.Int64N(int64(2*simMaxSkew))) - simMaxSkew
 }
 
-// changeOfClock is by how much the deadlines of a rollout may shift when the manager with the
-// other clock leads.
-func (w *simWorld) changeOfClock() time.Duration { return 2 * w.managers[1].skew.Abs() }
+// jump lets the clock of a host or of a manager jump.
+func (w *simWorld) jump() {
+	if w.skews == nil || w.skews.IntN(25) > 0 {
+		return
+	}
+	if i := w.skews.IntN(len(w.hosts) + 2*len(w.managers)); i < len(w.hosts) {
+		w.hosts[i].jump(w, w.drawSkew())
+	} else {
+		w.managers[i%len(w.managers)].jump(w.drawSkew())
+	}
+}
+
+// jump sets the clock of a host, which is skew ahead then.
+func (h *simHost) jump(w *simWorld, skew time.Duration) {
+	w.say("the clock of %s jumps by %s", h.name, skew-h.skew)
+	h.skew = skew
+}
+
+// jump sets the clock of a manager, which is skew ahead then.
+func (m *simManager) jump(skew time.Duration) {
+	m.w.say("the clock of %s jumps by %s", m.name, skew-m.skew)
+	m.skew, m.jumped = skew, m.w.now
+}
+
+// clock is the time by the clock of a host.
+func (h *simHost) clock(w *simWorld) metav1.Time {
+	at := fixture.WholeSecond(w.now.Add(h.skew))
+	if w.skews != nil {
+		if h.skews == nil {
+			h.skews = map[int64]time.Duration{}
+		}
+		h.skews[at.Unix()] = h.skew
+	}
+	return at
+}
+
+// skewAt is how far the clock of a host was ahead when it wrote a time.
+func (h *simHost) skewAt(written metav1.Time) time.Duration {
+	if skew, ok := h.skews[written.Unix()]; ok {
+		return skew
+	}
+	return h.skew
+}
+
+// skewOf is how far the clock of its host was ahead when a pod became Ready.
+func (w *simWorld) skewOf(pod *corev1.Pod) time.Duration {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return w.host(daemonset.NodeName(pod)).skewAt(c.LastTransitionTime)
+		}
+	}
+	return 0
+}
+
+// simStarted is when a node was given its slot, and what the deadlines had lost then.
+type simStarted struct{ at, lost time.Duration }
+
+// noteClock notes a stored decision. When the clock by which it was made is ahead of that of the
+// decision before, but by no more than an absence, the deadlines lose that time.
+func (a *simAccount) noteClock(pass *simPass) {
+	progress, lost := pass.deadlines()
+	skew := pass.clock.Sub(pass.at)
+	if ahead := skew - a.skew; ahead <= min(2*time.Minute, max(15*time.Second, min(progress, lost)/5)) {
+		a.lost += max(0, ahead)
+	}
+	a.skew = skew
+}
+
+// deadlines returns those of the policy that a pass saw.
+func (p *simPass) deadlines() (progress, lost time.Duration) {
+	progress, lost = rollout.DefaultDeadlines.Progress, rollout.DefaultDeadlines.Lost
+	if p.policy != nil && p.policy.Spec.ProgressDeadlineSeconds != nil {
+		progress = time.Duration(*p.policy.Spec.ProgressDeadlineSeconds) * time.Second
+	}
+	if p.policy != nil && p.policy.Spec.LostDeadlineSeconds != nil {
+		lost = time.Duration(*p.policy.Spec.LostDeadlineSeconds) * time.Second
+	}
+	return progress, lost
+}
+
+// checkFailures checks that no node fails for a deadline before the time that it is given has passed, nor one
+// that is available.
+func (w *simWorld) checkFailures(pass *simPass, before, after *topsv1.DaemonRollout) {
+	progress, lost := pass.deadlines()
+	least := map[string]time.Duration{"ProgressDeadlineExceeded": progress, "NodeLost": lost}
+	a := w.account(pass.group)
+	for _, f := range after.Status.Failed {
+		i := slices.IndexFunc(before.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == f.Node && s.UID == f.UID })
+		if i < 0 || least[f.Reason] == 0 || before.Status.InFlight[i].Operation != "" {
+			continue
+		}
+		started, known := a.started[f.Node]
+		if held := pass.at.Sub(fixture.Epoch) - started.at + a.lost - started.lost; known && held+time.Second < least[f.Reason] {
+			w.violate("deadline: %s fails (%s) after %s, it has %s", f.Node, f.Reason, held, least[f.Reason])
+		}
+		if w.ops == nil && f.Reason == "ProgressDeadlineExceeded" && pass.availableFor(f.Node, daemonset.MaxSkew) {
+			w.violate("deadline: %s fails (%s), and the pass saw it available", f.Node, f.Reason)
+		}
+	}
+}
 
 // readyFor returns for how long a node that a pass saw Ready had truly been so.
 func (p *simPass) readyFor(node string) time.Duration {
 	_, since := daemonset.NodeReady(p.seen.nodes[node])
-	return p.at.Add(p.w.host(node).skew).Sub(since.Time)
+	return p.at.Add(p.w.host(node).skewAt(since)).Sub(since.Time)
 }
