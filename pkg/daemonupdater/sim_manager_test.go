@@ -208,7 +208,7 @@ func (m *simManager) restart() {
 	for _, kind := range simKinds {
 		n := m.view.Behind(kind)
 		if !m.w.calm && m.w.knobs.stale > 0 {
-			n -= m.w.rng.IntN(1 + min(n, m.w.knobs.stale))
+			n = max(n-m.w.rng.IntN(1+min(n, m.w.knobs.stale)), m.w.seesLoss[kind]) // an API server that runs since a restore knows nothing older
 		}
 		m.note(kind, m.view.Advance(kind, n))
 	}
