@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// migration are the commands of a section of docs/migrate.md, one for each block of code.
+type migration struct {
+	*stage
+	t      *testing.T
+	dir    string
+	blocks []string
+}
+
+// migrates reads the commands of a section.
+func (s *stage) migrates(t *testing.T, section string) *migration {
+	t.Helper()
+	page, err := os.ReadFile(s.Project.Path("docs", "migrate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("docs/migrate.md has no section %q", section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	m := &migration{stage: s, t: t, dir: t.TempDir()}
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		m.blocks = append(m.blocks, block[1])
+	}
+	return m
+}
+
+// run runs the commands of a block in a shell, with names in the place of NAMESPACE and NAME, and returns what
+// they print.
+func (m *migration) run(ctx context.Context, block int, namespace, name string) string {
+	m.t.Helper()
+	plugin, err := m.Project.Program("kubectl-gcu")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	kubectl := m.KubectlCommand(ctx)
+	shell := exec.CommandContext(ctx, "sh", "-ec", strings.NewReplacer("NAMESPACE", namespace, "NAME", name).Replace(m.blocks[block]))
+	shell.Env = append(kubectl.Env, "KUBECACHEDIR="+m.dir, "PATH="+strings.Join([]string{filepath.Dir(plugin), filepath.Dir(kubectl.Path), os.Getenv("PATH")}, ":"))
+	shell.Dir = m.dir
+	var said bytes.Buffer
+	shell.Stdout, shell.Stderr = &said, &said
+	if err := shell.Run(); err != nil {
+		m.t.Fatalf("%v\n%s\n%s", err, m.blocks[block], said.String())
+	}
+	return said.String()
+}
+
+// Kubernetes hands a DaemonSet over and takes it back; only a changed template replaces pods.
+func TestARollingUpdateDaemonSetIsHandedOverWithoutARestart(t *testing.T) {
+	s, ctx := enter(t)
+	m := s.migrates(t, "From a RollingUpdate DaemonSet")
+	f := newDaemonSet(ctx, t, s, "rolled", nil, func(ds *appsv1.DaemonSet) {
+		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: ptr.To(intstr.FromInt32(1))}}
+	})
+	before, o := f.uids(ctx), f.observe(ctx)
+	m.run(ctx, 0, "default", f.name)
+	f.complete(ctx, "app:1", stageNodes)
+	f.undisturbed(ctx, before)
+	f.setImage(ctx, "app:2")
+	f.complete(ctx, "app:2", stageNodes)
+	atMost(t, o, 2)
+	before = f.uids(ctx)
+	m.run(ctx, 1, "default", f.name)
+	f.eventually(ctx, func() error {
+		ds, err := f.get(ctx)
+		if err == nil && (ds.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || ds.Status.ObservedGeneration != ds.Generation ||
+			int(ds.Status.UpdatedNumberScheduled) != stageNodes) {
+			err = fmt.Errorf("type %s, %+v", ds.Spec.UpdateStrategy.Type, ds.Status)
+		}
+		return err
+	})
+	if left := survivors(before, f.uids(ctx)); left != stageNodes {
+		t.Errorf("%d of %d pods are left after the DaemonSet was given back", left, stageNodes)
+	}
+}
+
+// OpenYurt's controller is off in the middle of an upgrade by OTA, with pods that it has marked: nothing is restarted,
+// and a request of a node is carried out, whoever's the annotations are.
+func TestADaemonSetOfOpenYurtIsHandedOverWithoutARestart(t *testing.T) {
+	s, ctx := enter(t)
+	m := s.migrates(t, "From OpenYurt's daemon pod updater")
+	f := newDaemonSet(ctx, t, s, "yurt", nil)
+	f.setImage(ctx, "app:2")
+	f.newestRevision(ctx)
+	pods, err := f.pods(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods { // as OpenYurt's controller does
+		pods[i].Status.Conditions = append(pods[i].Status.Conditions, corev1.PodCondition{Type: topsv1.PodNeedUpgrade, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+		if err := s.Client.Status().Update(ctx, &pods[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, o := f.uids(ctx), f.observe(ctx)
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		metav1.SetMetaDataAnnotation(&ds.ObjectMeta, topsv1.OpenYurtAnnotationUpdateStrategy, "OTA")
+	})
+	f.allHave(ctx, corev1.ConditionTrue)
+	f.undisturbed(ctx, before)
+	m.run(ctx, 0, "default", f.name)
+	ds, err := f.get(ctx)
+	if _, theirs := ds.Annotations[topsv1.OpenYurtAnnotationUpdateStrategy]; err != nil || theirs || ds.Annotations[topsv1.AnnotationUpdateStrategy] != "OTA" {
+		t.Errorf("annotations %v, %v", ds.Annotations, err)
+	}
+	f.undisturbed(ctx, before)
+	f.allHave(ctx, corev1.ConditionTrue)
+
+	own := &pods[0]
+	s.startAgents(ctx, t, own.Spec.NodeName)
+	url := s.agents.Of(own.Spec.NodeName).URL + "/openyurt.io/v1/namespaces/default/pods/" + own.Name + "/upgrade"
+	if code, text := post(ctx, t, url); code != 200 {
+		t.Fatalf("POST answers %d %q", code, text)
+	}
+	f.isAt(ctx, "app:2", 1, 0)
+	if left := survivors(before, f.uids(ctx)); left != stageNodes-1 {
+		t.Errorf("%d of %d pods are left after the request of one node", left, stageNodes)
+	}
+	atMost(t, o, 1)
+}
+
+// The gr of the newer operator becomes ours; what is not taken over is printed.
+func TestAGcuResourceOfTheNewerOperatorIsImported(t *testing.T) {
+	s, ctx := enter(t)
+	m := s.migrates(t, "From gcu-operator 2.x")
+	const crd = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gcuresources.topscloud.enflame.com"}, "spec": {
+		"group": "topscloud.enflame.com", "scope": "Namespaced", "names": {"kind": "GcuResource", "plural": "gcuresources"}, "versions": [{"name": "v1", "served": true,
+		"storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON([]byte(crd)); err != nil {
+		t.Fatal(err)
+	}
+	s.create(ctx, t, object)
+	s.kubectl(ctx, t, "wait", "--for=condition=Established", "crd/gcuresources.topscloud.enflame.com", "--timeout=60s")
+	name := s.name("newer")
+	component := func(short, image string) map[string]any {
+		return map[string]any{"name": name + "-" + short, "image": image, "version": "v2", "nodeSelector": map[string]any{stageLabel: s.label}}
+	}
+	theirs := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"gcuExporter": component("exporter", "gcu-exporter"), "gfd": component("gfd", "gcu-feature-discovery"), "nodeExporter": map[string]any{}}}}
+	theirs.SetGroupVersionKind(schema.GroupVersionKind{Group: "topscloud.enflame.com", Version: "v1", Kind: topsv1.GcuResourceKind})
+	theirs.SetNamespace("kube-system")
+	theirs.SetName(name)
+	s.eventually(ctx, t, func() error { return s.Client.Create(ctx, theirs.DeepCopy()) })
+
+	if said := m.run(ctx, 0, "kube-system", name); !strings.Contains(said, "lost: spec.nodeExporter") {
+		t.Errorf("what is lost is not printed: %s", said)
+	}
+	ours := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	t.Cleanup(func() { s.remove(context.WithoutCancel(ctx), t, ours) })
+	m.run(ctx, 1, "kube-system", name)
+	got := s.shows(ctx, t, name, "Running", func(gr *topsv1.GcuResource) bool { return gr.Status.ReadyResource == "2/2" })
+	if got.Spec.Exporter == nil || got.Spec.Exporter.Version != "v2" || len(s.podsOf(ctx, t, name+"-exporter")) != stageNodes {
+		t.Errorf("the exporter is %+v", got.Spec.Exporter)
+	}
+}
