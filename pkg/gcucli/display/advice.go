@@ -1,6 +1,8 @@
 package display
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -101,6 +103,9 @@ var advice = map[string]string{
 // Advice returns what to do about a reason for which nodes of a gr wait, "" if nothing is
 // known.
 func Advice(reason, gr string) string { return adviceFor(reason, gr, "", "") }
+
+// AdvisedReasons returns the reasons for which there is advice, sorted.
+func AdvisedReasons() []string { return slices.Sorted(maps.Keys(advice)) }
 
 // adviceFor returns what to do about a reason, "" if nothing is known. Placeholders of
 // empty names are kept.
