@@ -25,29 +25,41 @@ func (s *stage) diskPressure() {
 	if len(training) != 1 {
 		s.t.Fatalf("%d pods train on %s", len(training), node)
 	}
-	s.on(node, "cp", kubeletConfig, "/run/kubelet.yaml")
-	// A threshold that no disk meets.
-	s.on(node, "sh", "-ec", `sed -i 's/nodefs.available: 1%/nodefs.available: 99%/' `+kubeletConfig+`; /etc/init.d/kubelet restart`)
-	s.eventually("the kubelet of "+node+" has evicted what is not critical", func() error {
-		if !s.underPressure(node) {
-			return fmt.Errorf("it is not short of disk")
+	s.underDiskPressure(node, func() {
+		s.eventually("the kubelet of "+node+" has evicted what is not critical", func() error {
+			if !s.underPressure(node) {
+				return fmt.Errorf("it is not short of disk")
+			}
+			// It restarts always, so only an eviction ends it.
+			pod, err := s.pod(&training[0])
+			if err == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+				err = fmt.Errorf("its training pod was not evicted")
+			}
+			return err
+		})
+		s.eventually("the kubelet has looked for more to evict", func() error {
+			if !strings.Contains(s.serviceLog(node, "kubelet"), "unable to evict any pods from the node") {
+				return fmt.Errorf("its log does not say that it found nothing")
+			}
+			return nil
+		})
+		if now := s.criticalPods(node); !slices.Equal(before, now) {
+			s.t.Errorf("the node had the pods %v, now %v", before, now)
 		}
-		// It restarts always, so only an eviction ends it.
-		pod, err := s.pod(&training[0])
-		if err == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			err = fmt.Errorf("its training pod was not evicted")
-		}
-		return err
 	})
-	s.eventually("the kubelet has looked for more to evict", func() error {
-		if !strings.Contains(s.serviceLog(node, "kubelet"), "unable to evict any pods from the node") {
-			return fmt.Errorf("its log does not say that it found nothing")
-		}
-		return nil
-	})
+	s.eventually("all cards are used again", s.trains)
 	if now := s.criticalPods(node); !slices.Equal(before, now) {
 		s.t.Errorf("the node had the pods %v, now %v", before, now)
 	}
+}
+
+// underDiskPressure puts the kubelet of a node under disk pressure while do runs, and waits until that is over.
+func (s *stage) underDiskPressure(node string, do func()) {
+	s.t.Helper()
+	s.on(node, "cp", kubeletConfig, "/run/kubelet.yaml")
+	// A threshold that no disk meets.
+	s.on(node, "sh", "-ec", `sed -i 's/nodefs.available: 1%/nodefs.available: 99%/' `+kubeletConfig+`; /etc/init.d/kubelet restart`)
+	do()
 	s.on(node, "sh", "-ec", "cp /run/kubelet.yaml "+kubeletConfig+"; /etc/init.d/kubelet restart")
 	check(s.t, loadImages(s.ctx, s.Cluster, node)) // there is no registry to pull the removed images from
 	s.eventually("there is room on "+node, func() error {
@@ -56,10 +68,6 @@ func (s *stage) diskPressure() {
 		}
 		return nil
 	})
-	s.eventually("all cards are used again", s.trains)
-	if now := s.criticalPods(node); !slices.Equal(before, now) {
-		s.t.Errorf("the node had the pods %v, now %v", before, now)
-	}
 }
 
 // underPressure reports whether a node has condition DiskPressure.

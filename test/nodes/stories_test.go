@@ -64,6 +64,13 @@ var groups = []group{
 		{"docker that fails to restart is reported, and repaired", (*stage).brokenDocker, nil},
 		{"nothing is left of these stories", (*stage).cleared, nil},
 	}},
+	{"gate", true, []story{
+		{"driver pods that are deleted by hand come back as they were, on a paused, a held and an upgraded node, also while the manager is killed", (*stage).gatedHold, nil},
+		{"a driver pod under OTA comes back as it was, and a node that joins again gets the version before", (*stage).gatedOTA, nil},
+		{"driver pods come back as they were while a rollout is halted", (*stage).gatedHalt, nil},
+		{"a pod that a kubelet under disk pressure evicts comes back as it was", (*stage).gatedEviction, nil},
+		{"nothing is left of these stories", (*stage).cleared, nil},
+	}},
 	{"users", true, []story{
 		{"the default gr becomes 5/5 and is removed completely", (*stage).defaultResource, nil},
 		{"a person at a node upgrades and deletes the gr with the commands of the guide", (*stage).restAPI, nil},
