@@ -1,30 +1,116 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 )
 
-// gatePolicy is the kind of the admission policy of config/gate.
-var gatePolicy = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingAdmissionPolicy"}
+// gatePolicy is the kind of the admission policy of config/gate, gateBinding that of its bindings.
+var (
+	gatePolicy  = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingAdmissionPolicy"}
+	gateBinding = gatePolicy.GroupVersion().WithKind("MutatingAdmissionPolicyBinding")
+)
 
-// gateMode returns whether pods are gated: if that was asked for, and the API server serves the policy.
-func gateMode(asked bool, kinds meta.RESTMapper, log logr.Logger) (gating.Mode, error) {
-	if !asked {
-		return gating.Off, nil
+// gateInterval is how often a manager looks whether config/gate is installed.
+const gateInterval = time.Minute
+
+// gate is whether pods wait at the gate that was asked for, as this process has last seen.
+type gate struct {
+	// live reads from the API server.
+	live client.Reader
+	// show shows whether it is there.
+	show func(available bool)
+	log  logr.Logger
+	mode atomic.Value
+}
+
+// Mode returns it.
+func (g *gate) Mode() gating.Mode {
+	mode, _ := g.mode.Load().(gating.Mode)
+	return mode
+}
+
+// addGate adds the looks for the gate to a manager, and returns what they show.
+func addGate(mgr ctrl.Manager, show func(available bool)) (func() gating.Mode, error) {
+	g := &gate{live: mgr.GetAPIReader(), show: show, log: mgr.GetLogger()}
+	if err := g.begin(mgr.GetRESTMapper()); err != nil {
+		return nil, err
 	}
+	if err := mgr.Add(g); err != nil {
+		return nil, fmt.Errorf("adding the looks for the gate: %w", err)
+	}
+	return g.Mode, nil
+}
+
+// begin finds out whether the API server serves the policy, which a running manager does not look at again.
+func (g *gate) begin(kinds meta.RESTMapper) error {
 	switch _, err := kinds.RESTMapping(gatePolicy.GroupKind(), gatePolicy.Version); {
 	case meta.IsNoMatchError(err):
-		log.Error(errors.New(gating.WhyNotServed), "The gate is not available. Leave --gate out, or upgrade Kubernetes and restart the manager")
-		return gating.NotServed, nil
+		g.becomes(gating.NotServed)
 	case err != nil:
-		return gating.Off, fmt.Errorf("looking for the kind of the gate's policy: %w", err)
+		return fmt.Errorf("looking for the kind of the gate's policy: %w", err)
+	default:
+		g.mode.Store(gating.On)
 	}
-	return gating.On, nil
+	return nil
+}
+
+// Start looks again and again, until ctx is done.
+func (g *gate) Start(ctx context.Context) error {
+	if g.Mode() != gating.NotServed {
+		wait.UntilWithContext(ctx, g.look, gateInterval)
+	}
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: each manager shows what it knows.
+func (g *gate) NeedLeaderElection() bool { return false }
+
+// look looks whether config/gate is installed, which includes the right to see that.
+func (g *gate) look(ctx context.Context) {
+	const name = "gcu-operator-gate"
+	for _, object := range []struct {
+		kind schema.GroupVersionKind
+		name string
+	}{{gatePolicy, name}, {gateBinding, name}, {gateBinding, name + "-gcuresources"}} {
+		there := &metav1.PartialObjectMetadata{}
+		there.SetGroupVersionKind(object.kind)
+		err := g.live.Get(ctx, client.ObjectKey{Name: object.name}, there)
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+			g.becomes(gating.NotInstalled)
+			return
+		case err != nil:
+			g.log.Error(err, "Could not look whether config/gate is installed", "kind", object.kind.Kind, "name", object.name)
+			return
+		}
+	}
+	g.becomes(gating.On)
+}
+
+// becomes sets the mode, and logs a change.
+func (g *gate) becomes(mode gating.Mode) {
+	g.show(mode == gating.On)
+	if before, _ := g.mode.Swap(mode).(gating.Mode); before == mode {
+		return
+	}
+	if why := mode.Why(); why != "" {
+		g.log.Error(errors.New(why), "The gate is not available. Install config/gate, or leave --gate out")
+		return
+	}
+	g.log.Info("The gate is available")
 }

@@ -2,39 +2,75 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
 
-func TestGateMode(t *testing.T) {
+// TestTheGateIsLookedFor: what a manager with --gate finds, again and again, and what it says.
+func TestTheGateIsLookedFor(t *testing.T) {
 	served := meta.NewDefaultRESTMapper([]schema.GroupVersion{gatePolicy.GroupVersion()})
 	served.Add(gatePolicy, meta.RESTScopeRoot)
 	old := meta.NewDefaultRESTMapper([]schema.GroupVersion{gatePolicy.GroupVersion()})
+	all := []string{"MutatingAdmissionPolicy gcu-operator-gate", "MutatingAdmissionPolicyBinding gcu-operator-gate", "MutatingAdmissionPolicyBinding gcu-operator-gate-gcuresources"}
+	resource := schema.GroupResource{Group: gatePolicy.Group}
+	notFound, forbidden := apierrors.NewNotFound(resource, ""), apierrors.NewForbidden(resource, "", nil)
 	for name, c := range map[string]struct {
-		asked bool
 		kinds meta.RESTMapper
-		want  gating.Mode
-		loud  bool
+		// missing is refused with an error at the second look.
+		missing string
+		err     error
+		want    gating.Mode
+		logs    string
 	}{
-		"not asked for":                        {false, served, gating.Off, false},
-		"the API server serves the policy":     {true, served, gating.On, false},
-		"the API server is older than 1.36":    {true, old, gating.NotServed, true},
-		"not asked for on an older API server": {false, old, gating.Off, false},
+		"the policy and its bindings are there": {kinds: served, want: gating.On},
+		"the API server is older than 1.36":     {kinds: old, want: gating.NotServed, logs: "1.36"},
+		"the policy was deleted":                {served, all[0], notFound, gating.NotInstalled, "config/gate is not installed"},
+		"a binding was deleted":                 {served, all[1], notFound, gating.NotInstalled, "config/gate is not installed"},
+		"the other binding was deleted":         {served, all[2], notFound, gating.NotInstalled, "config/gate is not installed"},
+		"the rights are not there either":       {served, all[0], forbidden, gating.NotInstalled, "config/gate is not installed"},
+		"the API server does not answer":        {served, all[0], apierrors.NewTimeoutError("later", 1), gating.On, "Could not look"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			got, err := gateMode(c.asked, c.kinds, logging.New(&out, logging.Options{}))
-			if err != nil || got != c.want {
-				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			missing, available := "", false
+			live := interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
+				Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+					if object.GetObjectKind().GroupVersionKind().Kind+" "+key.Name == missing {
+						return c.err
+					}
+					return nil
+				}})
+			g := &gate{live: live, show: func(is bool) { available = is }, log: logging.New(&out, logging.Options{})}
+			if err := g.begin(c.kinds); err != nil {
+				t.Fatal(err)
 			}
-			if loud := strings.Contains(out.String(), "The gate is not available"); loud != c.loud {
+			if c.kinds == served {
+				g.look(t.Context())
+				missing = c.missing
+				g.look(t.Context())
+				g.look(t.Context())
+			}
+			if got := g.Mode(); got != c.want || available != (c.want == gating.On) || !strings.Contains(out.String(), c.logs) || (c.logs == "") != (out.Len() == 0) {
+				t.Errorf("mode %q, available: %t, want %q; it logs %q", got, available, c.want, out.String())
+			}
+			if logged := strings.Count(out.String(), "The gate is not available"); logged > 1 {
 				t.Errorf("it logs %q", out.String())
+			}
+			if missing = ""; c.want == gating.NotInstalled {
+				if g.look(t.Context()); g.Mode() != gating.On || !available {
+					t.Error("it does not see that config/gate is there again")
+				}
 			}
 		})
 	}

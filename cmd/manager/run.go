@@ -162,20 +162,20 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	if err := (&policystatus.Reporter{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller policystatus: %w", err)
 	}
-	gate, err := gateMode(o.gate, mgr.GetRESTMapper(), mgr.GetLogger())
-	if err != nil {
-		return err
-	}
 	shown := rolloutmetrics.New(metrics.Registry)
+	var gateMode func() gating.Mode
 	if o.gate {
-		shown.Gate(gate == gating.On)
+		var err error
+		if gateMode, err = addGate(mgr, shown.Gate); err != nil {
+			return err
+		}
 	}
 	return (&daemonupdater.Reconciler{
 		Client:    mgr.GetClient(),
 		Live:      mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
 		Metrics:   shown,
-		Gate:      gate,
+		Gate:      gateMode,
 		Namespace: o.namespace,
 		Node:      os.Getenv("NODE_NAME"),
 		Book:      upgradeplan.DefaultBook(),

@@ -68,7 +68,7 @@ func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
 			return nil, err
 		}
 	}
-	if r.gate == gating.On && r.had[p.Group] == nil {
+	if r.gate.Active() && r.had[p.Group] == nil {
 		r.had[p.Group] = gating.Memory{}
 	}
 	return newFleet(p.State, &p.in, r.had[p.Group], r.attempts, r.fences, r.orders, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil

@@ -54,8 +54,8 @@ type Reconciler struct {
 	Namespace string
 	// Book says which components an operation replaces, and how.
 	Book upgradeplan.LogicBook
-	// Gate is whether the admission policy gcu-operator-gate lets pods wait.
-	Gate gating.Mode
+	// Gate returns whether the admission policy gcu-operator-gate lets pods wait; nil: it was not asked for.
+	Gate func() gating.Mode
 	// Deadlines of nodes in flight.
 	Deadlines rollout.Deadlines
 	// Clock returns the time.
@@ -146,11 +146,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 
 // steps returns the steps of one pass.
 func (r *Reconciler) steps() steps {
-	c := access.Cluster{Client: r.Client, Live: r.Live}
-	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: r.Gate, written: r.written, taken: r.taken}
+	c, gate := access.Cluster{Client: r.Client, Live: r.Live}, gating.Off
+	if r.Gate != nil {
+		gate = r.Gate()
+	}
+	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: gate, written: r.written, taken: r.taken}
 	return steps{
 		groups:     groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
-		fleets:     fleetReader{c, r.fleets, r.Gate, r.had, &r.attempts, &r.fences, &r.orders},
+		fleets:     fleetReader{c, r.fleets, gate, r.had, &r.attempts, &r.fences, &r.orders},
 		gates:      gatekeeper.Gatekeeper{Cluster: c},
 		ledgers:    ledgers,
 		pods:       podDeleter{c, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},

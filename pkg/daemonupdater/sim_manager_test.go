@@ -199,7 +199,7 @@ func (m *simManager) restart() {
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
 		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
-		Gate: m.w.gateMode(), Clock: m.clock, groupStates: newGroupStates(),
+		Gate: m.w.gateMode, Clock: m.clock, groupStates: newGroupStates(),
 	}
 	m.seen = newSimSeen()
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gatekeeper"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
@@ -115,7 +114,7 @@ func (s *steps) guard(ctx context.Context, p *pass) error {
 
 // openGates releases the pods at the gate of nodes whose group is not controlled any more.
 func (s *steps) openGates(ctx context.Context, p *pass, nodes []string) error {
-	if s.ledgers.gate != gating.On {
+	if !s.ledgers.gate.Active() {
 		return nil
 	}
 	var pods []*corev1.Pod

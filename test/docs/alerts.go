@@ -45,9 +45,8 @@ var runbooks = map[string]struct {
 	"GCURolloutBudgetExceeded": {"`kubectl gcu nodes GR` shows nodes in flight and unavailable.", []string{string(rollout.ReasonUnavailable), string(rollout.ReasonNodeLost)}},
 	"GCURolloutRolledBack": {look: "`kubectl describe dro -n kube-system GR` says which revision failed where, and `kubectl gcu history GR` what was deployed before. " +
 		"Correct the version before you roll it out again."},
-	"GCURevisionRejected": {"`kubectl gcu status GR` shows it and why; `kubectl gcu history GR` what is deployed.", []string{topsv1.ReasonRevisionRejected}},
-	"GCUGateNotAvailable": {look: "`kubectl api-resources --api-group=admissionregistration.k8s.io` shows whether MutatingAdmissionPolicy v1 is served, which Kubernetes 1.36 does. " +
-		"Upgrade the control plane, or turn the gate off."},
+	"GCURevisionRejected":            {"`kubectl gcu status GR` shows it and why; `kubectl gcu history GR` what is deployed.", []string{topsv1.ReasonRevisionRejected}},
+	"GCUGateNotAvailable":            {look: "`kubectl describe dro -n kube-system GR` says which of them in condition `Gated`. Install `config/gate`, upgrade the control plane to Kubernetes 1.36, or turn the gate off ([Install](../install.md#the-gate))."},
 	"GCURolloutBlocked":              {"`kubectl gcu status GR` names the setting.", []string{string(rollout.ReasonBlocked)}},
 	"GCURolloutAwaitsApproval":       {"", []string{string(rollout.ReasonAwaitingApproval)}},
 	"GCURolloutWindowMissed":         {look: "`kubectl get gup -o yaml`: compare `window` with how long a node takes (`kubectl gcu status GR`), and see its time zone."},

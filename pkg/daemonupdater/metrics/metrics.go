@@ -41,7 +41,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600},
 		}, []string{"rollout"}),
 		gate: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gcu_gate_available",
-			Help: "1 if the API server serves the policy of the gate, 0 if it does not although the gate was asked for with --gate."}, nil),
+			Help: "1 if the policy of the gate is installed, 0 if it is not, or not served, although the gate was asked for with --gate."}, nil),
 	}
 	registerer.MustRegister(m.decisions, m.podsDeleted, m.failures, m.rollbacks, m.nodeDuration, m.gate)
 	return m

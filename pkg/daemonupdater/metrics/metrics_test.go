@@ -145,7 +145,7 @@ func TestGate(t *testing.T) {
 	}
 	m.Gate(true)
 	m.Gate(false)
-	want := "# HELP gcu_gate_available 1 if the API server serves the policy of the gate, 0 if it does not although the gate was asked for with --gate.\n# TYPE gcu_gate_available gauge\ngcu_gate_available 0\n"
+	want := "# HELP gcu_gate_available 1 if the policy of the gate is installed, 0 if it is not, or not served, although the gate was asked for with --gate.\n# TYPE gcu_gate_available gauge\ngcu_gate_available 0\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "gcu_gate_available"); err != nil {
 		t.Error(err)
 	}

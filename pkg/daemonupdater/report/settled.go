@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -19,7 +20,7 @@ func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.St
 	before := s.Rollout.Status.Settled
 	reportGate(status, gate, s.Rollout.Generation, in.Now)
 	switch {
-	case gate != gating.On, in.Settings.Strategy == daemonset.NoStrategy && in.Blocked == nil, in.Settings.Strategy == rollout.RestartsOnly:
+	case !gate.Active(), in.Settings.Strategy == daemonset.NoStrategy && in.Blocked == nil, in.Settings.Strategy == rollout.RestartsOnly:
 		status.Settled = nil
 	case in.Blocked != nil:
 		status.Settled = slices.Clone(before)
@@ -38,9 +39,9 @@ func reportGate(status *topsv1.DaemonRolloutStatus, gate gating.Mode, generation
 		meta.RemoveStatusCondition(&status.Conditions, topsv1.RolloutGated)
 		return
 	}
-	c := condition(topsv1.RolloutGated, gate == gating.On, reasonGateServed, reasonGateNotServed, "pods that go by themselves wait until their node may have the revision")
-	if gate == gating.NotServed {
-		c.Message = gating.WhyNotServed
+	c := condition(topsv1.RolloutGated, gate == gating.On, reasonGateServed, reasonGateNotServed, cmp.Or(gate.Why(), "pods that go by themselves wait until their node may have the revision"))
+	if gate == gating.NotInstalled {
+		c.Reason = reasonGateNotInstalled
 	}
 	c.ObservedGeneration, c.LastTransitionTime = generation, wholeSecond(now)
 	meta.SetStatusCondition(&status.Conditions, c)

@@ -24,6 +24,7 @@ func TestSettle(t *testing.T) {
 		"the gate is off":          {gating.Off, 0, "", ""},
 		"the gate is on":           {gating.On, 1, metav1.ConditionTrue, ""},
 		"the policy is not served": {gating.NotServed, 0, metav1.ConditionFalse, "GateNotServed"},
+		"it is not installed":      {gating.NotInstalled, 1, metav1.ConditionFalse, "GateNotInstalled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ds := fixture.DaemonSet("driver")

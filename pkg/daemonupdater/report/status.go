@@ -33,6 +33,7 @@ const (
 	reasonIncomplete        = "Incomplete"
 	reasonGateServed        = "GateServed"
 	reasonGateNotServed     = "GateNotServed"
+	reasonGateNotInstalled  = "GateNotInstalled"
 )
 
 // Status turns a decision into the status to store. Conditions of previous keep their transition
