@@ -22,7 +22,7 @@ var folders = []folder{
 	}},
 	{name: "node-agent", when: ".Values.nodeAgent.enabled", edits: map[string][]edit{"daemonset.yaml": daemonSet}},
 	{name: "rest-api", when: `and .Values.restAPI.enabled (eq .Values.restAPI.auth "none")`},
-	{name: "gate", when: ".Values.gate.enabled"},
+	{name: "gate", when: "(.Values.gate).enabled"},
 	{name: "volcano", when: ".Values.volcano.rights"},
 }
 
@@ -64,7 +64,7 @@ var deployment = append([]edit{
       # The kubelet makes the directories`},
 	{old: "          args: [--leader-elect]\n", new: `          args:
             - --leader-elect
-            {{- if .Values.gate.enabled }}
+            {{- if (.Values.gate).enabled }}
             - --gate
             {{- end }}
             {{- if not .Values.restAPI.enabled }}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -80,6 +81,11 @@ func tryRender(t *testing.T, values string) ([]object, error) {
 	t.Helper()
 	loaded, err := loader.Load(chartPath)
 	check(t, err)
+	return renderChart(t, loaded, values)
+}
+
+func renderChart(t *testing.T, loaded *helmchart.Chart, values string) ([]object, error) {
+	t.Helper()
 	given, err := chartutil.ReadValues([]byte(values))
 	check(t, err)
 	capabilities := chartutil.DefaultCapabilities.Copy()
@@ -275,6 +281,19 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		if _, err := tryRender(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", values, err, want)
 		}
+	}
+}
+
+// TestValuesOfAnEarlierVersionMayBeReused: with helm upgrade --reuse-values the defaults are those of the release that is
+// upgraded, which lacks the values that came since.
+func TestValuesOfAnEarlierVersionMayBeReused(t *testing.T) {
+	loaded, err := loader.Load(chartPath)
+	check(t, err)
+	delete(loaded.Values, "gate")
+	objects, err := renderChart(t, loaded, "")
+	check(t, err)
+	if got, want := len(objects), len(render(t, "")); got != want {
+		t.Errorf("%d objects, want %d as by default", got, want)
 	}
 }
 
