@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func (m *migration) run(ctx context.Context, block int, namespace, name string) 
 	}
 	kubectl := m.KubectlCommand(ctx)
 	shell := exec.CommandContext(ctx, "sh", "-ec", strings.NewReplacer("NAMESPACE", namespace, "NAME", name).Replace(m.blocks[block]))
-	shell.Env = append(kubectl.Env, "KUBECACHEDIR="+m.dir, "PATH="+strings.Join([]string{filepath.Dir(plugin), filepath.Dir(kubectl.Path), os.Getenv("PATH")}, ":"))
+	shell.Env = slices.Concat(kubectl.Env, []string{"KUBECACHEDIR=" + m.dir, "PATH=" + strings.Join([]string{filepath.Dir(plugin), filepath.Dir(kubectl.Path), os.Getenv("PATH")}, ":")})
 	shell.Dir = m.dir
 	var said bytes.Buffer
 	shell.Stdout, shell.Stderr = &said, &said
