@@ -43,7 +43,9 @@ func (d podDeleter) due(deletions []rollout.Deletion, now time.Time) []rollout.D
 // delete deletes pods, each as named in the ledger, as many at once as the pace allows. It spares
 // the pods of DaemonSets that recheck found changed. A failed call does not prevent the others.
 func (d podDeleter) delete(ctx context.Context, p *pass, deletions []rollout.Deletion, unchanged map[int]bool) (err error) {
-	deletions = slices.DeleteFunc(deletions, func(deletion rollout.Deletion) bool { return !unchanged[deletion.Member] })
+	deletions = slices.DeleteFunc(deletions, func(deletion rollout.Deletion) bool {
+		return slices.ContainsFunc(dependsOn(&deletion), func(member int) bool { return !unchanged[member] })
+	})
 	for next := 0; next < len(deletions) && ctx.Err() == nil; {
 		batch, began := deletions[next:min(len(deletions), next+d.pace.AtOnce())], d.clock()
 		err = errors.Join(err, access.InParallel(ctx, len(batch), func(i int) error { return d.deleteOne(ctx, p, &batch[i]) }))
@@ -58,13 +60,23 @@ func (d podDeleter) delete(ctx context.Context, p *pass, deletions []rollout.Del
 	return err
 }
 
-// recheck reports, per member index in the deletions, whether the live DaemonSet is still the
+// dependsOn returns the member indexes whose DaemonSets have to be as observed for a deletion: that of the pod, and
+// those whose pods seem to be missing on its node. The pods of one that was deleted and created again under its
+// name do not belong to the observed one.
+func dependsOn(deletion *rollout.Deletion) []int {
+	return append(slices.Clone(deletion.Absent), deletion.Member)
+}
+
+// recheck reports, per member index that the deletions depend on, whether the live DaemonSet is still the
 // observed one and still controlled. It checks the newest revision once per fleet only: another
 // revision means another generation, and so another fleet.
 func (d podDeleter) recheck(ctx context.Context, p *pass, deletions []rollout.Deletion) (map[int]bool, error) {
 	unchanged := map[int]bool{}
+	var members []int
 	for i := range deletions {
-		member := deletions[i].Member
+		members = append(members, dependsOn(&deletions[i])...)
+	}
+	for _, member := range members {
 		if _, done := unchanged[member]; done {
 			continue
 		}

@@ -12,6 +12,8 @@ var ofRollouts = []mutant{
 		"if $n.moving { $*then }"},
 	{"missing-pods-invisible", "a node whose pod is not yet recreated is invisible", updater, "State.RolloutNode",
 		"$pod == nil && !$Create", "$pod == nil"},
+	{"former-daemonset", "a node whose pods seem gone with their former DaemonSet loses another pod", updater, "dependsOn",
+		"append(slices.Clone($deletion.Absent), $deletion.Member)", "[]int{$deletion.Member}"},
 	{"missing-pods-offline", "an offline node whose pod is missing counts as updated", updater, "group.factsOf",
 		"$available || !$Ready && !$absent", "$available || !$Ready"},
 	{"offline-nodes-started", "nodes that were offline before they were touched are touched", updater, "facts.phaseOf",

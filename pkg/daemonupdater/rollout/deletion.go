@@ -10,6 +10,9 @@ type Deletion struct {
 	// UID and Version are the preconditions of the deletion.
 	UID     types.UID
 	Version string
+	// Absent are the members without a pod on the node, as it was seen: if they are not the observed ones any
+	// more, the node may have their pods, and be available.
+	Absent []int
 	// WasUnavailable is true when the pod was already unavailable.
 	WasUnavailable bool
 }
@@ -39,8 +42,18 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 		}
 		setPod(slot, n, pod, d.in.Now)
 		deletions = append(deletions, Deletion{
-			Node: n.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, WasUnavailable: !pod.Available,
+			Node: n.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, Absent: n.absentMembers(), WasUnavailable: !pod.Available,
 		})
 	}
 	return deletions
+}
+
+// absentMembers returns the members that have no pod on the node.
+func (n *fleetNode) absentMembers() (members []int) {
+	for i := range n.Pods {
+		if n.Pods[i].UID == "" {
+			members = append(members, n.Pods[i].Member)
+		}
+	}
+	return members
 }
