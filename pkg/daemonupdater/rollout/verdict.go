@@ -37,6 +37,8 @@ func (e *explanation) verdict(n *fleetNode) Verdict {
 		v.Reason, v.Message = n.progress()
 	case n.failure != nil:
 		v.State, v.Reason, v.Message, v.Since = Failed, n.failure.Reason, n.failure.Message, n.failure.Since
+	case n.phase == phasePinned:
+		v.State, v.Reason, v.Message = Pinned, ReasonPinned, n.pinMessage()
 	case n.phase == phaseUpdated:
 		v.State, v.Reason = Updated, ReasonAtTarget
 	case n.phase == phaseOffline:
@@ -62,7 +64,7 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 		return ReasonEnding, "the target is being deleted"
 	case e.paused:
 		return ReasonPaused, "the rollout is paused"
-	case e.halted != "":
+	case e.halted != "" && (n.lane == nil || !n.lane.pinned):
 		return ReasonHalted, e.halted
 	case n.queued:
 		return ReasonQueued, "starts as soon as the budget allows"
