@@ -53,7 +53,7 @@ func (s pinStep) confirmAsked(ctx context.Context, p *pass, node string) error {
 // pinFacts returns what a decision about pins depends on.
 func (p *pass) pinFacts(gate gating.Mode) pinning.Facts {
 	f := pinning.Facts{
-		Input: &p.in, RollsBack: pinning.RollsBack(p.Policy), Node: p.fleet.Node,
+		Input: &p.in, PolicyMissing: gate == gating.NotInstalled, RollsBack: pinning.RollsBack(p.Policy), Node: p.fleet.Node,
 		Gated:  func(i int) bool { return gate == gating.On && gating.IsGateable(p.Members[i].DaemonSet) },
 		Before: func(i int, node string) (string, string) { return pinning.Before(p.history(i, node)) },
 		Kept: func(i int, hash string) bool {

@@ -21,6 +21,8 @@ type Facts struct {
 	Input *rollout.Input
 	// Gated reports whether the gate keeps pods of a member, by index, from starting unasked.
 	Gated func(member int) bool
+	// PolicyMissing: config/gate is not installed now. That may be for a moment, and what was pinned stays.
+	PolicyMissing bool
 	// RollsBack: the policy says that a node which fails goes back alone.
 	RollsBack bool
 	// Node returns a node as observed, nil if there is none.
@@ -71,11 +73,11 @@ type Next struct {
 	Asked []string
 }
 
-// NextOf decides about the pins of a group. While the group is blocked, all stays as it is.
+// NextOf decides about the pins of a group. While the group is blocked, or the policy of the gate is missing, all stays as it is.
 func NextOf(f *Facts) Next {
 	in := f.Input
 	n := &Next{Failures: in.Ledger.Failures, Refused: map[string]Refusal{}}
-	if in.Blocked != nil {
+	if in.Blocked != nil || f.PolicyMissing {
 		n.Pins = in.Ledger.Pins
 		return *n
 	}

@@ -108,6 +108,10 @@ func TestNextOf(t *testing.T) {
 			pinned(f, pinOf("a"))
 			f.Input.Blocked, f.Input.Members[0].Target = &rollout.Blocked{}, ""
 		}, []string{"a=old!"}, ""},
+		{"while config/gate is missing too", func(f *Facts) {
+			f.PolicyMissing, f.Gated, f.Asks = true, func(int) bool { return false }, []Ask{undo("b")}
+			pinned(f, pinOf("a"))
+		}, []string{"a=old!"}, ""},
 		{"the policy brings failed nodes back", func(f *Facts) { failed(f, failureOf("a"), failureOf("b")) }, []string{"a=old!", "b=old!"}, ""},
 		{"only if it says so", func(f *Facts) { failed(f, failureOf("a")); f.RollsBack = false }, nil, ""},
 		{"not while paused", func(f *Facts) { failed(f, failureOf("a")); f.Input.Settings.Paused = true }, nil, ""},
