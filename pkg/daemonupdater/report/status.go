@@ -174,13 +174,18 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Message = "failed nodes use up max-unavailable, repair them or roll out another revision; " + c.Message
 	case len(d.Waiting) > 0:
 		c.Reason, c.Message = string(waiting(d).Reason), waiting(d).Message+"; "+c.Message
-	case len(d.Ledger.Failures) == 0 && d.Counts.Pinned > 0:
-		c.Reason = reasonNodesPinned
-		c.Message = "pinned nodes stay at an earlier revision: roll out another revision, or try again with kubectl gcu task retry; " + c.Message
 	default:
-		c.Reason = reasonNodesFailed
+		c.Reason, c.Message = leftOver(d, c.Message)
 	}
 	return c
+}
+
+// leftOver returns why a rollout with nothing left to do is not complete.
+func leftOver(d rollout.Decision, summary string) (reason, message string) {
+	if len(d.Ledger.Failures) == 0 && d.Counts.Pinned > 0 {
+		return reasonNodesPinned, "pinned nodes stay at an earlier revision: roll out another revision, or try again with kubectl gcu task retry; " + summary
+	}
+	return reasonNodesFailed, summary
 }
 
 // deniedOf returns the state of the first node in flight that waits because the API server refuses a write, false if none does.

@@ -119,8 +119,7 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 			groups[g] = true
 		}
 	}
-	reports := u.Status.Host != nil || u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
-	if u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 || observed.OpenAskOf(u) != nil {
+	if concernsAll(u) {
 		for _, g := range w.with(ctx, dependsOnNodes) {
 			groups[g] = true
 		}
@@ -135,6 +134,12 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 		w.Changed.Add(g, object.GetName())
 	}
 	return slices.Collect(maps.Keys(groups))
+}
+
+// concernsAll reports whether a NodeUpgrade concerns all groups on its node.
+func concernsAll(u *topsv1.NodeUpgrade) bool {
+	reports := u.Status.Host != nil || u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
+	return u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 || observed.OpenAskOf(u) != nil
 }
 
 // named returns the group of a DaemonSet, and reports whether that very DaemonSet exists.
