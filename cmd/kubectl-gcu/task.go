@@ -42,8 +42,8 @@ func taskCommand(c *cli) *cobra.Command {
 		Use:   "task",
 		Short: "Retries, skips or undoes one task on a node",
 		Long: `Retries or skips one task of the operation on a node without affecting the
-others, or brings one component of a node back. kubectl gcu nodes -o wide shows operations, kubectl describe nu NODE all
-tasks of one.`,
+others, or brings one component of a node back. kubectl gcu nodes -o wide shows
+operations, kubectl describe nu NODE all tasks of one.`,
 		Example: `  # The driver was repaired by hand: verify it again
   kubectl gcu task retry node-1 driver_verify`,
 	}
