@@ -35,7 +35,12 @@ func (w *simWorld) disturbPins() {
 
 func (w *simWorld) override(node, verb, set string) {
 	key := simapi.Key{Kind: simUpgrades, Name: node}
+	// With an operation on the node, a retry is about one of its tasks, as kubectl gcu sees it.
 	if w.api.Objects[key] == nil {
+		return
+	}
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, key)
+	if op := u.Status.Operation; verb == "retry" && u.Spec.Operation != nil && (op == nil || op.ID != u.Spec.Operation.ID || op.Phase != topsv1.OperationDone) {
 		return
 	}
 	w.say("a person asks %s to %s %s", node, verb, set)

@@ -129,8 +129,14 @@ func (f *Facts) answer(n *Next, ask Ask) {
 	key := f.Input.Members[ask.Member].Key
 	is := func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key }
 	if ask.Verb == observed.VerbRetry {
+		if node := f.Node(ask.Node); node != nil && node.Job != nil {
+			n.Refused[ask.ID] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", ask.Node, node.Job.ID)}
+			return
+		}
 		n.Pins = slices.DeleteFunc(n.Pins, is)
-		n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(failed rollout.Failure) bool { return failed.Node == ask.Node })
+		n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(failed rollout.Failure) bool {
+			return failed.Node == ask.Node && len(failed.Targets) == 1 && failed.Targets[0].Member == key
+		})
 		return
 	}
 	if slices.ContainsFunc(n.Pins, is) {

@@ -97,6 +97,11 @@ func TestNextOf(t *testing.T) {
 			f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
 			pinned(f, pinOf("a"), pinOf("b"))
 		}, []string{"b=old!"}, ""},
+		{"not during an operation, whose failure it is", func(f *Facts) {
+			f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
+			f.Node("a").Job = &rollout.Job{ID: "op"}
+			pinned(f, pinOf("a"))
+		}, []string{"a=old!"}, ReasonOperationAtWork},
 		{"another target ends it", func(f *Facts) { pinned(f, pinOf("a")); f.Input.Members[0].Target = "newer" }, nil, ""},
 		{"the target of another component does not", func(f *Facts) { pinned(f, pinOf("a")); f.Input.Members[1].Target = "newer" }, []string{"a=old!"}, ""},
 		{"another machine ends it", func(f *Facts) { pinned(f, pinOf("a", func(p *rollout.Pin) { p.Machine = "other" })) }, nil, ""},
