@@ -26,7 +26,6 @@ type steps struct {
 	groups     groupReader
 	fleets     fleetReader
 	ledgers    ledgerStore
-	pins       pinStep
 	pods       podDeleter
 	operations operationWriter
 	gates      gatekeeper.Gatekeeper
