@@ -109,7 +109,7 @@ func (g *gate) becomes(mode gating.Mode) {
 		return
 	}
 	if why := mode.Why(); why != "" {
-		g.log.Error(errors.New(why), "The gate is not available. Install config/gate, or leave --gate out")
+		g.log.Error(errors.New(why), "The gate is not available. Install config/gate, for which Kubernetes may have to be upgraded and the manager restarted, or leave --gate out")
 		return
 	}
 	g.log.Info("The gate is available")

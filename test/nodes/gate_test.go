@@ -44,8 +44,7 @@ func (s *stage) gatedHold() {
 	s.eventually("all cards are used again", s.trains)
 }
 
-// gatedOTA: nobody at a node has asked for the upgrade when its driver pod is deleted, and
-// when a node leaves and joins again.
+// gatedOTA: a driver pod is deleted, and a node leaves and joins again, before an upgrade is requested there.
 func (s *stage) gatedOTA() {
 	s.isSettled(system, grName, driverSet)
 	s.settings(topsv1.AnnotationUpdateStrategy + "=OTA")

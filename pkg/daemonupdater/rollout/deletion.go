@@ -42,17 +42,17 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 		}
 		setPod(slot, n, pod, d.in.Now)
 		deletions = append(deletions, Deletion{
-			Node: n.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, Absent: n.absentMembers(), WasUnavailable: !pod.Available,
+			Node: n.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, Absent: absentMembers(n.Pods), WasUnavailable: !pod.Available,
 		})
 	}
 	return deletions
 }
 
-// absentMembers returns the members that have no pod on the node.
-func (n *fleetNode) absentMembers() (members []int) {
-	for i := range n.Pods {
-		if n.Pods[i].UID == "" {
-			members = append(members, n.Pods[i].Member)
+// absentMembers returns the members that have no pod on a node, of all its pods.
+func absentMembers(pods []Pod) (members []int) {
+	for i := range pods {
+		if pods[i].UID == "" {
+			members = append(members, pods[i].Member)
 		}
 	}
 	return members
