@@ -97,6 +97,10 @@ func TestTheTokenOfTheManagerDoesNotReachFurtherThanItsComponents(t *testing.T) 
 		"taint a node with another key": func() error {
 			return merge(ctx, manager, node, `{"spec":{"taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"},{"key":"topsops.enflame.com/driver-upgrade","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`)
 		},
+		"name the machine of a node": func() error { return merge(ctx, manager, node, `{"spec":{"providerID":"cloud:///zone/another"}}`) },
+		"give a node addresses for its pods": func() error {
+			return merge(ctx, manager, node, `{"spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"]}}`)
+		},
 		"change the definition of a kind": func() error {
 			return merge(ctx, manager, crd("gcuresources.topsops.enflame.com"), `{"metadata":{"labels":{"a":"b"}}}`)
 		},

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -113,9 +115,33 @@ func TestAnAgentCreatesNothingLong(t *testing.T) {
 	refused(t, "a thousand labels", creates(func(u *topsv1.NodeUpgrade) { u.Labels = many }))
 	refused(t, "a thousand annotations", creates(func(u *topsv1.NodeUpgrade) { u.Annotations = many }))
 	refused(t, "a long annotation", creates(func(u *topsv1.NodeUpgrade) { u.Annotations = map[string]string{"a": strings.Repeat("x", 20_000)} }))
+	huge := strings.Repeat("x", 900_000) // was stored, in each of these
+	refused(t, "a long UID of its Node", creates(func(u *topsv1.NodeUpgrade) { u.OwnerReferences[0].UID = types.UID(huge) }))
+	for what, fields := range map[string]string{
+		"a long name of a field":             `{"f:spec":{"f:` + huge + `":{}}}`,
+		"a long name of a field of metadata": `{"f:metadata":{"f:labels":{"f:` + huge + `":{}}}}`,
+		"a long name deep in metadata":       `{"f:metadata":{"f:labels":{"f:a":{"f:` + huge + `":{}}}}}`,
+		"many names of fields":               `{"f:metadata":{"f:labels":{` + strings.TrimSuffix(numbered(`"f:a-%d":{},`, 1000), ",") + `}}}`,
+	} {
+		for _, manager := range []string{"another", "hostile.test"} { // the name of a client's field manager is that of its program
+			refused(t, what+" managed by "+manager, creates(func(u *topsv1.NodeUpgrade) {
+				u.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: topsv1.GroupVersion.String(),
+					FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}}
+			}))
+		}
+	}
 	check(t, creates(func(u *topsv1.NodeUpgrade) {
 		u.Labels, u.Annotations = map[string]string{"a": "b"}, map[string]string{"a": "b"}
 	})())
+}
+
+// numbered returns a format with each number below n.
+func numbered(format string, n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, format, i)
+	}
+	return text.String()
 }
 
 // requestsFor returns requests for as many invented DaemonSets.
