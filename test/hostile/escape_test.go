@@ -1,12 +1,17 @@
 package hostile
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/go-logr/logr"
@@ -31,6 +36,7 @@ func TestControlCharactersReachNoTerminal(t *testing.T) {
 	s := cluster(t)
 	storeNasty(t, s)
 	t.Run("kubectl gcu", func(t *testing.T) { pluginIsPlain(t, s) })
+	t.Run("kubectl gcu dashboard", func(t *testing.T) { pageIsPlain(t, s) })
 	t.Run("REST API", func(t *testing.T) {
 		api := upgradeapi.New(upgradeapi.Options{Client: s.Client(t, apiserver.Operator), Namespace: apiserver.Namespace, Log: logr.Discard(), Clock: clock.RealClock{}})
 		for _, path := range []string{"/gum/v1/gr", "/gum/v1/gr/nasty"} {
@@ -75,6 +81,54 @@ func pluginIsPlain(t *testing.T, s *apiserver.Server) {
 				forgesNothing(t, shown)
 			}
 		})
+	}
+}
+
+// pageIsPlain reads the page of the dashboard, and what it is sent when something changes.
+func pageIsPlain(t *testing.T, s *apiserver.Server) {
+	command := exec.CommandContext(t.Context(), program(t, "kubectl-gcu"), "dashboard", "--kubeconfig", s.KubeconfigFile(t), "--cache-dir", t.TempDir(), "--namespace", apiserver.Namespace)
+	out, err := command.StdoutPipe()
+	check(t, err)
+	check(t, command.Start())
+	t.Cleanup(func() {
+		check(t, command.Process.Kill())
+		_ = command.Wait() // it was killed
+	})
+	address, err := bufio.NewReader(out).ReadString('\n')
+	check(t, err)
+	jar, err := cookiejar.New(nil)
+	check(t, err)
+	browser := &http.Client{Jar: jar}
+	get := func(url string) string {
+		response, err := browser.Get(url)
+		check(t, err)
+		defer func() { _ = response.Body.Close() }()
+		if strings.HasSuffix(url, "/events") {
+			lines := bufio.NewReader(response.Body)
+			_, err := lines.ReadString('\n') // its name
+			check(t, err)
+			data, err := lines.ReadString('\n')
+			check(t, err)
+			var page string
+			check(t, json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &page))
+			return page
+		}
+		page, err := io.ReadAll(response.Body)
+		check(t, err)
+		return string(page)
+	}
+	site, _, _ := strings.Cut(address, "/?token=")
+	for _, url := range []string{strings.TrimSpace(address), site + "/events"} {
+		page := get(url)
+		for end := time.Now().Add(patience); !strings.Contains(page, words[0]) && time.Now().Before(end); page = get(url) {
+			time.Sleep(50 * time.Millisecond) // the cluster is not read yet
+		}
+		isPlain(t, page)
+		for _, word := range words {
+			if !strings.Contains(page, word) {
+				t.Errorf("%s cannot be read: %q", word, page)
+			}
+		}
 	}
 }
 

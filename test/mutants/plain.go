@@ -24,6 +24,8 @@ var ofPlainText = []mutant{
 		"withPlainEvents{$mgr}", "$mgr"},
 	{"answer-nasty", "the REST API responds with control characters", api, "encoded",
 		"plaintext.Text($out.String())", "plaintext.Text(\"\")+$out.String()"},
+	{"page-nasty", "the page of the dashboard holds control characters", "pkg/gcucli/dashboard", "rendered",
+		"plaintext.Text($text.String())", "plaintext.Text(\"\")+$text.String()"},
 	{"endpoint-nasty", "the endpoint of a node responds with control characters", agent, "responder.write",
 		"plaintext.NewWriter($w)", "plaintext.Unwrap($w)"},
 	{"problem-nasty", "the endpoint of a node refuses with control characters", agent, "writeProblem",

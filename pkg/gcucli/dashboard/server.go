@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/foreign"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 //go:embed page.html style.css script.js
@@ -120,7 +122,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Cache-Control", "no-store")
 		if !s.hosts(r.Host) {
-			http.Error(w, "this address is not called "+r.Host, http.StatusMisdirectedRequest)
+			fail(w, "this address is not called "+r.Host, http.StatusMisdirectedRequest)
 			return
 		}
 		if given := r.URL.Query().Get("token"); r.URL.Path == "/" && s.knows(given) {
@@ -173,13 +175,28 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 
 // render writes a template, or an error if it fails.
 func render(w http.ResponseWriter, name string, data any) {
-	var text bytes.Buffer
-	if err := templates.ExecuteTemplate(&text, name, data); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	text, err := rendered(name, data)
+	if err != nil {
+		fail(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(text.Bytes()) // the browser may be gone
+	_, _ = io.WriteString(w, text) // the browser may be gone
+}
+
+// rendered returns a template with data. Control characters of agents and users are escaped: those that
+// change the direction of writing mean the same to a browser as to a terminal.
+func rendered(name string, data any) (string, error) {
+	var text bytes.Buffer
+	if err := templates.ExecuteTemplate(&text, name, data); err != nil {
+		return "", fmt.Errorf("rendering the page: %w", err)
+	}
+	return plaintext.Text(text.String()), nil
+}
+
+// fail answers with a message, which may repeat what others wrote.
+func fail(w http.ResponseWriter, message string, code int) {
+	http.Error(w, plaintext.Text(message), code)
 }
 
 // events sends the page each time it has changed.
@@ -188,11 +205,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	control, words, sent := http.NewResponseController(w), wordsFor(r), ""
 	for {
 		v, next := s.view(words)
-		var text bytes.Buffer
-		if err := templates.ExecuteTemplate(&text, "main", v); err != nil {
+		page, err := rendered("main", v)
+		if err != nil {
 			return
 		}
-		if page := text.String(); page != sent {
+		if page != sent {
 			data, err := json.Marshal(page)
 			if err != nil {
 				return
@@ -222,12 +239,12 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	detail, err := s.source.Detail(r.Context(), name)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
+		fail(w, err.Error(), http.StatusBadGateway)
 		return
 	}
 	v, ok := nodeOf(resource, name, detail, may)
 	if !ok {
-		http.Error(w, fmt.Sprintf("gr %q has no node %q", gr, name), http.StatusNotFound)
+		fail(w, fmt.Sprintf("gr %q has no node %q", gr, name), http.StatusNotFound)
 		return
 	}
 	v.Words = wordsFor(r)
@@ -237,12 +254,12 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
 	if err := r.ParseForm(); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		fail(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	a := Action{Verb: Verb(r.PostForm.Get("verb")), GR: r.PostForm.Get("gr"), Target: r.PostForm.Get("target")}
 	if !slices.Contains(Verbs, a.Verb) {
-		http.Error(w, fmt.Sprintf("there is no action %q", a.Verb), http.StatusBadRequest)
+		fail(w, fmt.Sprintf("there is no action %q", a.Verb), http.StatusBadRequest)
 		return
 	}
 	said, err := s.source.Do(r.Context(), a)
@@ -251,7 +268,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusConflict)
 		said = err.Error()
 	}
-	_, _ = fmt.Fprintln(w, strings.TrimSpace(said)) // the browser may be gone
+	_, _ = fmt.Fprintln(w, plaintext.Text(strings.TrimSpace(said))) // the browser may be gone
 }
 
 // button is a button on the page.

@@ -40,7 +40,7 @@ func (f *fleet) Read(context.Context) ([]Resource, error) {
 
 func (f *fleet) Detail(context.Context, string) (Detail, error) {
 	return Detail{Upgrade: &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Operation: &topsv1.OperationStatus{Phase: "Failed",
-		Tasks: []topsv1.OperationTask{{Name: "n2_driver_verify", State: "Failed"}}}}}, Events: []Event{{"1", "A", "first"}, {"2", "B", "<b>second</b>"}}}, nil
+		Tasks: []topsv1.OperationTask{{Name: "n2_driver_verify", State: "Failed"}}}}}, Events: []Event{{"1", "A", "first"}, {"2", "B", "<b>second</b>\u202e\x1b[2J"}}}, nil
 }
 
 func (f *fleet) Changed() <-chan struct{} { return f.changed }
@@ -52,9 +52,9 @@ func (f *fleet) Do(_ context.Context, a Action) (string, error) {
 	defer f.mu.Unlock()
 	f.done = append(f.done, a)
 	if a.Target == "refused" {
-		return "", errors.New("it is refused")
+		return "", errors.New("it is refused\u202e")
 	}
-	return "it is done", nil
+	return "it is done\u202e", nil
 }
 
 // change changes what is read next.
@@ -172,6 +172,9 @@ func TestThePageShowsTheFleet(t *testing.T) {
 			t.Errorf("the node lacks %s:\n%s", want, node)
 		}
 	}
+	if strings.ContainsAny(node, "\u202e\x1b") || !strings.Contains(node, `\u202e\u001b[2J`) {
+		t.Errorf("the control characters of an event are not escaped: %q", node)
+	}
 	if strings.Index(node, "second") > strings.Index(node, "first") {
 		t.Error("the newest event is not the first")
 	}
@@ -202,8 +205,8 @@ func TestActions(t *testing.T) {
 		code       int
 		says       string
 	}{
-		{"what is asked is done", "verb=hold&gr=my-gr&target=n1", none, http.StatusOK, "it is done"},
-		{"a refusal is reported", "verb=approve&gr=my-gr&target=refused", none, http.StatusConflict, "it is refused"},
+		{"what is asked is done", "verb=hold&gr=my-gr&target=n1", none, http.StatusOK, `it is done\u202e`},
+		{"a refusal is reported", "verb=approve&gr=my-gr&target=refused", none, http.StatusConflict, `it is refused\u202e`},
 		{"an unknown verb", "verb=delete&gr=my-gr", none, http.StatusBadRequest, `no action "delete"`},
 		{"a large body", "verb=hold&target=" + strings.Repeat("x", bodyLimit), none, http.StatusBadRequest, "too large"},
 		{"another origin", "verb=pause&gr=my-gr", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden, "cross-origin"},
