@@ -17,6 +17,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -117,6 +118,33 @@ func TestTheSlotOfAnOperationIsHeldUntilItHasEnded(t *testing.T) {
 		t.Errorf("slots %v, failed %+v", c.slots(), failed)
 	}
 	c.wantDeletions()
+}
+
+// Its driver is at the target and its pod available, but nothing shows that the cards work.
+func TestANodeWhoseFailedOperationAPersonEndedHasFailedUntilItIsVerified(t *testing.T) {
+	c := preparedCluster(t)
+	c.mustReconcile()
+	u := c.upgrade()
+	if err := c.api.Delete(t.Context(), fixture.PodOn(c.driver, u.Name, fixture.OldHash)); err != nil {
+		t.Fatal(err)
+	}
+	c.create(fixture.PodOn(c.driver, u.Name, fixture.NewHash))
+	c.show(u, func(op *topsv1.OperationStatus) {
+		op.Granted, op.Held, op.Phase, op.Reason = true, true, topsv1.OperationFailed, operation.ReasonVerifyFailed
+	})
+	record := &u.Status.History[0]
+	record.Touched, record.Result.Done, record.Result.Fail = true, []string{u.Name + "_driver_replace"}, []string{u.Name + "_driver_verify"}
+	for _, ended := range []bool{false, true} {
+		u.Status.Operation.Held = !ended // kubectl gcu abort
+		if err := c.api.Status().Update(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		c.now = c.now.Add(moveInterval)
+		c.mustReconcile()
+		if r := c.stored().Status; len(r.Failed) != 1 || r.Failed[0].Node != u.Name || r.Updated != 0 {
+			t.Errorf("ended by a person: %t, %d nodes are updated, failed are %+v", ended, r.Updated, r.Failed)
+		}
+	}
 }
 
 func TestAnOperationThatIsNotThereAnyMoreIsMadeWithoutAGrant(t *testing.T) {

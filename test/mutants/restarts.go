@@ -22,6 +22,8 @@ var ofRestarts = []mutant{
 		"return cmp.Or($told, $words)", "_ = cmp.Or($told, $words); return $told"},
 	{"administrator-blamed", "an operation that was left to the administrator is repeated after his restart", nodes, "endedUnverified",
 		"$early && $r.Touched && $r.Reason != ReasonLeftToAdministrator", "$early && $r.Touched"},
+	{"failed-forgiven", "a node is updated once a person ended the operation that had failed on it", nodes, "endedUnverified",
+		"$r.Phase != topsv1.OperationDone && $rest", "($r.Phase == topsv1.OperationDeferred || $r.Phase == topsv1.OperationAborted) && $rest"},
 	{"untouched-repeated", "an operation that did not touch the node is not evidence of an earlier one", nodes, "Unverified",
 		"covers(&$r, $component, upgradeplan.ActionReplace) && evident($r)", "covers(&$r, $component, upgradeplan.ActionReplace)"},
 	{"evidence-of-a-former-daemonset", "operations for a former DaemonSet of the name count", nodes, "Unverified",

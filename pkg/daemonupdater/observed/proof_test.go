@@ -62,7 +62,10 @@ func TestWhatAnOperationDidNotVerify(t *testing.T) {
 		{"after one that was done", []topsv1.OperationRecord{done, timeout}, true},
 		{"and one of another component is done", []topsv1.OperationRecord{timeout, of("driver", done)}, true},
 		{"one of another component was put off", []topsv1.OperationRecord{of("driver", timeout)}, false},
-		{"one that failed keeps its node cordoned", []topsv1.OperationRecord{touched(topsv1.OperationFailed, operation.ReasonVerifyFailed)}, false},
+		{"one that failed, and whose node a person may have returned to service", []topsv1.OperationRecord{touched(topsv1.OperationFailed, operation.ReasonVerifyFailed)}, true},
+		{"or a rollback that failed", []topsv1.OperationRecord{touched(topsv1.OperationQuarantined, operation.ReasonVerifyFailed)}, true},
+		{"and another one was put off before it touched the node", []topsv1.OperationRecord{touched(topsv1.OperationFailed, operation.ReasonVerifyFailed), untouched(timeout)}, true},
+		{"and another one is done after that", []topsv1.OperationRecord{touched(topsv1.OperationFailed, operation.ReasonVerifyFailed), done}, false},
 		{"what was left to the administrator is done by him", []topsv1.OperationRecord{touched(topsv1.OperationDeferred, operation.ReasonLeftToAdministrator)}, false},
 	} {
 		ds := fixture.ComponentOf("toolkit")

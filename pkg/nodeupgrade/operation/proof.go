@@ -51,8 +51,9 @@ func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 }
 
 // Unverified reports whether the last operation that was to replace the pod of a component, and
-// touched the node, ended before its work was verified. One that was left to the administrator is
-// done when the runtime is restarted, and those from before its DaemonSet was created do not count.
+// touched the node, ended before its work was verified, or because that failed: a person may have returned
+// the node to service. One that was left to the administrator is done when the runtime is restarted, and
+// those from before its DaemonSet was created do not count.
 func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool {
 	history := u.Status.History
 	if component == "" || !slices.ContainsFunc(history, endedUnverified) {
@@ -146,8 +147,7 @@ func Offers(node *corev1.Node) bool {
 }
 
 func endedUnverified(r topsv1.OperationRecord) bool {
-	early := r.Phase == topsv1.OperationDeferred || r.Phase == topsv1.OperationAborted
-	return early && r.Touched && r.Reason != ReasonLeftToAdministrator
+	return r.Phase != topsv1.OperationDone && r.Touched && r.Reason != ReasonLeftToAdministrator
 }
 
 // covers reports whether the job of an ended operation had a task.
