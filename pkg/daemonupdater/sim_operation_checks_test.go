@@ -25,6 +25,8 @@ type simOp struct {
 	node    string
 	granted bool // at any time
 	ended   bool
+	// resumed is when a person had it go on after it had failed, zero for never.
+	resumed time.Time
 	// lost: a restored backup took its record back. A manager that read it before may store it
 	// again, because versions were given out twice.
 	lost bool
@@ -113,6 +115,10 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	}
 	if before != nil && before.ID == now.ID && before.Phase.Final() && !before.Held && !now.Phase.Final() {
 		w.violate("S6: operation %s of %s begins again", now.ID, u.Name)
+	}
+	if op := w.ops.known[now.ID]; op != nil && before != nil && before.ID == now.ID && before.Held && !now.Held && simLives(now) && !now.Phase.Final() && now.Phase != topsv1.OperationReleasing {
+		w.say("operation %s of %s goes on: %s", now.ID, u.Name, now.Override)
+		op.resumed, op.ended = w.now, false
 	}
 	if op := w.ops.known[now.ID]; now.Granted && (op == nil || !op.granted) {
 		w.violate("ledger: operation %s of %s took itself for granted", now.ID, u.Name)
@@ -211,13 +217,20 @@ func (w *simWorld) checkNodes() {
 			continue
 		}
 		op := u.Status.Operation
-		if g := w.opGroup(simAtWork(u)); g != nil && op.EndTime == nil && w.rolloutOf(g.id) != nil && !w.hasSlot(h.name, op.ID, g.id) && !w.lost[simLost{g.id, h.name}] {
+		if g := w.opGroup(simAtWork(u)); g != nil && op.EndTime == nil && w.rolloutOf(g.id) != nil && !w.hasSlot(h.name, op.ID, g.id) && !w.lost[simLost{g.id, h.name}] && !w.justResumed(op.ID) {
 			w.violate("ledger: operation %s is at work on %s and no slot names it", op.ID, h.name)
 		}
 		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.attended(op.StartTime.Time) > 3*time.Hour {
 			w.violate("L2: operation %s of %s is %s since %s", op.ID, h.name, op.Phase, op.StartTime.Sub(fixture.Epoch))
 		}
 	}
+}
+
+// justResumed reports whether a person had an operation go on so lately that no manager may have given
+// it a slot again: the node is out of service already.
+func (w *simWorld) justResumed(id string) bool {
+	op := w.ops.known[id]
+	return op != nil && !op.resumed.IsZero() && w.attended(op.resumed) < 2*time.Minute
 }
 
 // checkStray is S3: a node stays marked for an ended operation only briefly, until the late

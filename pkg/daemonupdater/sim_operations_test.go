@@ -127,10 +127,36 @@ func (w *simWorld) badDriver() {
 	w.goBackByThemselves()
 	var meanwhile []func(*simGroup)
 	if w.chance(2) {
+		meanwhile = append(meanwhile, w.retryWhatFailed)
+	}
+	if w.chance(2) {
 		meanwhile = append(meanwhile, w.breakMachine)
 	}
 	driver := slices.IndexFunc(g.sets, func(key simapi.Key) bool { return key.Name == "driver" })
 	w.badAtLast(g, driver, simPick(w.rng, "crash", "hang", "noload"), meanwhile...)
+}
+
+// retryWhatFailed has a person retry the tasks that a bad driver fails, also while it is rolled back.
+func (w *simWorld) retryWhatFailed(*simGroup) {
+	w.until("a node is kept cordoned", time.Hour, func() bool { return w.anyHeld() != nil })
+	for range 1 + w.rng.IntN(4) {
+		w.later(w.seconds(0, 600), func() {
+			if u := w.anyHeld(); u != nil {
+				w.overrideTask(u)
+			}
+		})
+	}
+}
+
+// anyHeld returns the NodeUpgrade of a node that an operation which failed keeps cordoned, nil for none.
+func (w *simWorld) anyHeld() *topsv1.NodeUpgrade {
+	for _, h := range w.hosts {
+		u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
+		if u != nil && u.Status.Operation != nil && u.Status.Operation.Held {
+			return u
+		}
+	}
+	return nil
 }
 
 // breakMachine breaks the machine on which the driver failed: then the rollback fails there too,
@@ -163,12 +189,18 @@ func (w *simWorld) breakMachine(g *simGroup) {
 
 // disturbOperations draws faults of machines and operations, and actions of people.
 func (w *simWorld) disturbOperations() {
-	if w.ops == nil || !w.chance(12) {
+	if w.ops == nil {
 		return
 	}
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	m := h.machine
 	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
+	if u != nil && u.Status.Operation != nil && (w.chance(40) || u.Status.Operation.Held && w.chance(4)) {
+		w.overrideTask(u)
+	}
+	if !w.chance(12) {
+		return
+	}
 	switch w.rng.IntN(14) {
 	case 0, 1:
 		w.cordonByHand(h)
@@ -203,6 +235,24 @@ func (w *simWorld) disturbOperations() {
 			w.reportsSoon(h)
 		}
 	}
+}
+
+// overrideTask has a person retry or skip a task of an operation: one that has failed and keeps its node
+// cordoned goes on.
+func (w *simWorld) overrideTask(u *topsv1.NodeUpgrade) {
+	tasks := u.Status.Operation.Tasks
+	if len(tasks) == 0 {
+		return
+	}
+	t := tasks[w.rng.IntN(len(tasks))]
+	if failed := slices.IndexFunc(tasks, func(t topsv1.OperationTask) bool { return t.State == topsv1.OperationTaskFailed }); failed >= 0 && !w.chance(4) {
+		t = tasks[failed]
+	}
+	value := fmt.Sprintf("retry:%s:%d", t.Name, w.rng.IntN(1000))
+	w.say("admin: %s of operation %s, which is %s", value, u.Status.Operation.ID, u.Status.Operation.Phase)
+	simapi.Edit(w.api, simapi.KeyOf(u), func(u *topsv1.NodeUpgrade) {
+		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, value)
+	})
 }
 
 // restarts reports whether a restart of the runtime of a machine has begun for an operation that has not
