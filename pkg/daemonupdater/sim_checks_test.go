@@ -237,6 +237,12 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 		if slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.UID == s.UID }) {
 			continue
 		}
+		if w.isGranted(s.Operation) {
+			w.say("%s has a slot of %s again, for operation %s", s.Node, pass.group, s.Operation)
+			a.limit[s.Node], a.pools[s.Node] = limit, pass.poolOf(s.Node)
+			delete(w.lost, simLost{pass.group, s.Node})
+			continue
+		}
 		started = append(started, s.Node)
 		delete(w.lost, simLost{pass.group, s.Node})
 		a.limit[s.Node], a.pools[s.Node] = limit, pass.poolOf(s.Node)

@@ -226,6 +226,11 @@ func (w *simWorld) checkNodes() {
 	}
 }
 
+// isGranted reports whether an operation has the node of its slot out of service already.
+func (w *simWorld) isGranted(id string) bool {
+	return w.ops != nil && w.ops.known[id] != nil && w.ops.known[id].granted
+}
+
 // justResumed reports whether a person had an operation go on so lately that no manager may have given
 // it a slot again: the node is out of service already.
 func (w *simWorld) justResumed(id string) bool {

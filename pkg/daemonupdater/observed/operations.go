@@ -21,6 +21,9 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 	n.Holds = daemonset.HoldsOf(upgrade)
 	n.Job, n.Disturbed = jobOf(upgrade, own)
 	for i := range upgrade.Status.History {
+		if !hasEnded(upgrade, upgrade.Status.History[i].ID) {
+			continue
+		}
 		end := endOf(&upgrade.Status.History[i])
 		if asked := upgrade.Spec.Operation; asked != nil && asked.ID == end.ID {
 			end.Targets = endTargetsOf(changed(asked.Targets))
@@ -123,10 +126,11 @@ func wordsOf(what, message string) string {
 	return what + ": " + message
 }
 
-// hasEnded reports whether an operation of a node has ended, so that it is never executed again.
+// hasEnded reports whether an operation of a node has ended, so that it is not executed again. The history
+// keeps the end of one that a person had go on since, by a retry.
 func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
-	if shown := upgrade.Status.Operation; shown != nil && shown.ID == id && shown.Phase.Final() {
-		return true
+	if shown := upgrade.Status.Operation; shown != nil && shown.ID == id {
+		return shown.Phase.Final() || shown.EndTime != nil
 	}
 	return slices.ContainsFunc(upgrade.Status.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -158,5 +159,33 @@ func TestANodeThatWasPutOffIsTriedAgainLater(t *testing.T) {
 	if describeOperations(&n, &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{
 		History: []topsv1.OperationRecord{ended("x", topsv1.OperationDeferred, "DrainTimeout")}}}, own, "r3"); !n.Retry.IsZero() {
 		t.Errorf("another revision waits until %s as well", n.Retry)
+	}
+}
+
+func TestAnOperationThatGoesOnHasNotEnded(t *testing.T) {
+	at := fixture.Ago(time.Minute)
+	for name, tt := range map[string]struct {
+		phase topsv1.OperationPhase
+		end   *metav1.Time
+		ended bool
+	}{
+		"it is at work again":                     {topsv1.OperationRunning, nil, false},
+		"it succeeded and returns its node":       {topsv1.OperationReleasing, nil, false},
+		"it was not retried and returns its node": {topsv1.OperationReleasing, &at, true},
+		"it keeps its node cordoned":              {topsv1.OperationFailed, &at, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op := operating("x", own)
+			op.Granted = true
+			upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}
+			upgrade.Status.Operation = shown("x", tt.phase)
+			upgrade.Status.Operation.EndTime, upgrade.Status.Operation.Granted = tt.end, true
+			upgrade.Status.History = []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}
+			var n rollout.Node
+			describeOperations(&n, upgrade, own, "r2")
+			if (len(n.Ended) > 0) != tt.ended {
+				t.Errorf("ended %v, want %v", n.Ended, tt.ended)
+			}
+		})
 	}
 }

@@ -76,15 +76,17 @@ func timeLeft(in *Input, slot *Slot, since time.Time, n *fleetNode) time.Duratio
 
 // settleFailures keeps the failures of earlier decisions that still hold: those of revisions that
 // are still the targets, on machines that have not recovered. They hold when the Node object is
-// deleted and created again. When a person resumes the rollout, all are cleared.
+// deleted and created again, and while a person has the operation that failed go on. When a person
+// resumes the rollout, all are cleared.
 func settleFailures(d *draft) {
 	nodes := &d.fleet.nodes
+	nodes.recordFailures(d.ledger.Failures)
 	for _, failure := range d.in.Ledger.Failures {
 		if d.in.Resume != d.in.Ledger.Resumed || !d.stillBlames(&failure) {
 			continue
 		}
 		if n := nodes.byName[failure.Node]; n != nil {
-			if !stillHolds(&failure, n) || n.slot != nil {
+			if !stillHolds(&failure, n) || n.failure != nil {
 				continue
 			}
 			failure.UID = n.UID

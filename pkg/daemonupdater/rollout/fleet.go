@@ -30,6 +30,8 @@ type Fleet struct {
 	due *btree.BTreeG[dueNode]
 	// preparing are the nodes with an operation that waits for its grant, by node name.
 	preparing map[string]*fleetNode
+	// operating are the nodes with an operation of the group at work, by node name.
+	operating map[string]*fleetNode
 	// outside are nodes that left the group with one of its operations on them, by name.
 	outside map[string]Node
 	// lengths counts the nodes by the length of their names.
@@ -56,7 +58,7 @@ func NewFleet(in *Input) *Fleet {
 		waves:    make([]nodeCounts, in.Policy.partCount()),
 		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
 		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
-		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, outside: map[string]Node{},
+		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, operating: map[string]*fleetNode{}, outside: map[string]Node{},
 		lengths: map[int]int{},
 		due: btree.NewG(degree, func(a, b dueNode) bool {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
@@ -140,6 +142,9 @@ func (f *Fleet) enter(n *fleetNode) {
 	if n.Job.awaitsGrant() {
 		f.preparing[n.Name] = n
 	}
+	if n.Job.isOursAtWork() {
+		f.operating[n.Name] = n
+	}
 }
 
 // leave undoes enter.
@@ -158,6 +163,7 @@ func (f *Fleet) leave(n *fleetNode) {
 		f.onProbation.Delete(n)
 	}
 	delete(f.preparing, n.Name)
+	delete(f.operating, n.Name)
 	if n.lane == nil {
 		return
 	}

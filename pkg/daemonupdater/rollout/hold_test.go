@@ -54,7 +54,7 @@ func TestNothingIsStartedOnANodeThatIsHeld(t *testing.T) {
 		{"an operation that was granted goes on", heavyInput(2, held(granted(heavyNode("a")))).slots(operating(heavyNode("a"))),
 			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
 		{"an operation without a slot that is known gets one", heavyInput(2, held(granted(heavyNode("a")))),
-			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
+			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := Plan(test.in)

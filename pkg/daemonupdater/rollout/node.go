@@ -76,7 +76,7 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 // isAgreed reports whether the work left on a candidate is agreed to, or needs no request: under OTA a
 // request that lost its slot does not start the node for another revision than it is for.
 func (n *fleetNode) isAgreed() bool {
-	return n.group.strategy != daemonset.OTA || n.Job.isOursAtWork() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+	return n.group.strategy != daemonset.OTA || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		return (n.group.isAsked(&pod) || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
 	})
 }

@@ -232,7 +232,7 @@ func operationCases() []operationCase {
 		{"what runs is ended when the control ends", uncontrolled,
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "held/AwaitingRequest")}, []string{"a:abort op-a", "b:abort op-b"}},
 		{"an operation without a slot that is known gets one", heavyInput(1, granted(a)),
-			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating")}, nil},
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating")}, nil},
 		{"an offline node keeps the slot of its operation", heavyInput(1, offline(granted(a)), b).slots(operating(a)),
 			said{Slots: []string{"a"}, States: states("a", "in-flight/NodeLost", "b", "pending/Preparing")}, []string{"b:prepare"}},
 	}
@@ -284,5 +284,45 @@ func TestAnOperationWhoseTargetsAreNotKnownIsNotBlamedOnALaterRevision(t *testin
 	in.Nodes[0] = withEnd(node, ReasonOperationAborted)
 	if failures := Plan(in).Ledger.Failures; len(failures) > 0 {
 		t.Errorf("failures %+v, want none: the operation was for an earlier revision", failures)
+	}
+}
+
+func TestAnOperationThatAPersonHasGoOnGetsASlot(t *testing.T) {
+	retried := granted(heavyNode("a"))
+	retried.Job.Targets = map[string]string{"kube-system/driver": newHash, "kube-system/exporter": newHash}
+	failure := Failure{Node: "a", UID: retried.UID, Reason: ReasonOperationFailed, Targets: []Target{{Member: "kube-system/driver", Revision: newHash}}}
+	failed := heavyInput(1, retried, prepared(heavyNode("b")))
+	failed.Policy.Threshold = ptr.To(intstr.FromInt32(1))
+	failed.Ledger.Failures, failed.Ledger.Touched = []Failure{failure}, 1
+	again := heavyInput(1, retried)
+	again.Ledger.Failures = []Failure{failure}
+	again.Ledger.Slots = []Slot{operating(retried)}
+	again.Nodes[0].Job = &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true}
+	again.Nodes[0].Ended = []End{{ID: "op-a", Failure: ReasonOperationFailed, Time: epoch, Targets: failure.Targets}}
+	off := heavyInput(1, retried).under(daemonset.NoStrategy)
+	for _, test := range []struct {
+		name     string
+		in       Input
+		want     said
+		orders   []string
+		failures int
+	}{
+		{"its failure still counts for the halt", failed,
+			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating", "b", "held/Halted"), Halted: true}, []string{"b:abort op-b"}, 1},
+		{"it fails again, and counts once", again, said{States: statesOf("a", "failed/OperationFailed")}, nil, 1},
+		{"it is aborted without a strategy", off, said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:abort op-a"}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := Plan(test.in)
+			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("orders (-want +got):\n%s", diff)
+			}
+			if len(d.Ledger.Failures) != test.failures {
+				t.Errorf("failures %v, want %d", d.Ledger.Failures, test.failures)
+			}
+		})
 	}
 }

@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -35,7 +37,31 @@ func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
 			s.settleStarted(slot, n)
 		}
 	}
+	s.adopt()
 	return s.unseen, s.finished
+}
+
+// adopt gives a slot to each node on which an operation is at work without one: a person had it go on
+// after it had failed, or the ledger was lost. Such a node is out of service already, so no budget
+// and no gate is asked.
+func (s *settlement) adopt() {
+	var turn int64
+	for i := range s.ledger.Slots {
+		turn = max(turn, s.ledger.Slots[i].Turn)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.fleet.operating)) {
+		n := s.fleet.operating[name]
+		if n.slot != nil || n.queued || endOf(n.Job.ID, n.Ended) != nil {
+			continue
+		}
+		turn++
+		slot := Slot{Node: n.Name, UID: n.UID, Since: s.in.Now, Revision: s.in.Revision, Turn: turn,
+			Operation: n.Job.ID, Members: slices.Sorted(maps.Keys(n.Job.Targets))}
+		slot.restart(s.in.Now, n.Pods)
+		s.ledger.Started++
+		s.fleet.nodes.record(n, &slot, nil)
+		s.keep(&slot)
+	}
 }
 
 // readySinceOf is Node.ReadySince, zero for no node.

@@ -43,8 +43,8 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	s.names = append(s.names, n.Name)
 }
 
-// operationOf returns the operation of a node that is started: the one that is prepared, or one
-// at work without a known slot, or a new one; "" when pods are just deleted.
+// operationOf returns the operation of a node that is started: the one that is prepared, or a new
+// one; "" when pods are just deleted.
 func (s *starts) operationOf(n *fleetNode) string {
 	switch {
 	case !n.heavy:
