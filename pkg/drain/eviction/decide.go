@@ -6,7 +6,7 @@
 //	out of scope       on another node, finished, or outside the policy's scope
 //	skipped            the operator's own, excluded by podSelector, of a DaemonSet, or static
 //	unconfirmed        the node is not Ready: nothing is evicted, pod status is not trusted
-//	terminating        being deleted, and not gone yet
+//	terminating        being deleted, and not gone yet; with a reason if it cannot be expected to go in time
 //	running            of a Job that may complete
 //	blocked            eviction would lose something that the policy protects, or, before the
 //	                   driver is replaced, the pod would stay or come back
@@ -22,6 +22,7 @@ package eviction
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -37,6 +38,10 @@ import (
 // RetryInterval is the minimum time between two evictions of one pod, and between two passes
 // over a node when no event triggers one earlier (design section 4).
 const RetryInterval = 5 * time.Second
+
+// endGrace is how long after the end of its grace period a pod may still exist, by two clocks that may be
+// minutes apart, before the drain no longer counts on it to go.
+const endGrace = 5 * time.Minute
 
 // Self is the pod that this program runs in. It is never evicted, so that the program can
 // finish the drain. The zero value matches no pod.
@@ -193,7 +198,7 @@ func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, leav
 	case !f.NodeReady:
 		return with(Unconfirmed, "the node is not Ready")
 	case pod.DeletionTimestamp != nil:
-		return with(Terminating, "")
+		return with(Terminating, overstays(pod.Pod, p, since, now))
 	case ofJob(pod.Pod) && now.Before(since.Add(p.jobs)):
 		o, _ = with(Running, blocked)
 		return o, blocked == ""
@@ -201,6 +206,19 @@ func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, leav
 		return with(Blocked, blocked)
 	}
 	return o, true
+}
+
+// overstays returns why a pod that terminates cannot be expected to go in the time of the drain, "" if it
+// can. One that the drain evicted itself may end at any time.
+func overstays(pod *corev1.Pod, p *Policy, since, now time.Time) string {
+	end := pod.DeletionTimestamp.Time
+	switch {
+	case now.After(end.Add(endGrace)):
+		return fmt.Sprintf("although its grace period ended at %s: see its finalizers, and the kubelet", end.UTC().Format(time.RFC3339))
+	case deletedAt(pod).Before(since) && end.After(since.Add(p.timeout)):
+		return fmt.Sprintf("until %s, and the drain has %s", end.UTC().Format(time.RFC3339), p.timeout)
+	}
+	return ""
 }
 
 // deletedAt returns when the deletion of a pod began: deletionTimestamp is the end of the

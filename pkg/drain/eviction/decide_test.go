@@ -175,6 +175,10 @@ func TestNoPodIsEvictedWhileOneCannotLeave(t *testing.T) {
 		{"the policy blocks it when the time of its Job is over", pod("b", ownedBy("batch/v1", "Job")), blocked, false, Running},
 		{"its Job may complete", pod("b", ownedBy("batch/v1", "Job")), Pod{}, true, Running},
 		{"it terminates", pod("b", terminatingSince(start)), blocked, true, Terminating},
+		{"it should have ended a while ago, and may yet", pod("b", terminatingSince(start.Add(-30*time.Second-endGrace))), Pod{}, true, Terminating},
+		{"it should have ended long ago", pod("b", terminatingSince(start.Add(-31*time.Second-endGrace))), Pod{}, false, Terminating},
+		{"it may go on for longer than a drain", pod("b", terminatingFor(time.Hour, start.Add(-time.Second))), Pod{}, false, Terminating},
+		{"it may go on for longer, since this drain evicted it", pod("b", terminatingFor(time.Hour, start)), Pod{}, true, Terminating},
 		{"it stays", pod("b"), Pod{Stays: "ignoring static Pods"}, true, Skipped},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

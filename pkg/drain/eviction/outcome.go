@@ -49,7 +49,8 @@ type Outcome struct {
 	// State of the pod.
 	State State
 	// Reason explains the state for a person; "" when the state says it all. Of a Running pod it is
-	// what keeps it on the node if its Job does not complete in time.
+	// what keeps it on the node if its Job does not complete in time, of a Terminating one why it cannot be
+	// expected to go in time.
 	Reason string
 	// Budget is the PodDisruptionBudget that refused the eviction. Its name is "" when the
 	// response does not name it.
@@ -65,11 +66,13 @@ func OutcomeOf(pod *corev1.Pod) Outcome {
 }
 
 // Stays reports whether the pod cannot leave the node at present, so that evicting others is in
-// vain: the policy protects it, now or when the time of its Job is over, a budget refuses, or its
-// eviction fails.
+// vain: the policy protects it, now or when the time of its Job is over, a budget refuses, its
+// eviction fails, or it terminates and does not end.
 func (o Outcome) Stays() bool {
-	return o.State == Blocked || o.State == Refused || o.State == Failed || o.State == Running && o.Reason != ""
+	return o.State == Blocked || o.State == Refused || o.State == Failed || o.overstays() || o.State == Running && o.Reason != ""
 }
+
+func (o Outcome) overstays() bool { return o.State == Terminating && o.Reason != "" }
 
 // answered returns the outcome of a pod that leaves by the answer to its eviction. One that leaves
 // later keeps its state, unless it could not leave: a Job may still complete.
@@ -134,10 +137,10 @@ func (r Result) Done() bool {
 	return r.NodeReady && len(r.Of(Skipped)) == len(r.Pods)
 }
 
-// Stuck reports whether the drain needs action by someone else: a budget refuses, or the
-// policy blocks.
+// Stuck reports whether the drain needs action by someone else: a budget refuses, the policy blocks, or a
+// pod terminates and does not end.
 func (r Result) Stuck() bool {
-	return len(r.Of(Refused)) > 0 || len(r.Of(Blocked)) > 0
+	return len(r.Of(Refused)) > 0 || len(r.Of(Blocked)) > 0 || slices.ContainsFunc(r.Pods, Outcome.overstays)
 }
 
 // Message describes what blocks the drain, for a status or an event, "" when it is done. It
@@ -181,7 +184,12 @@ var wordings = []wording{
 	{Due, func(Outcome) string { return "to be evicted" }},
 	{Evicted, func(Outcome) string { return "evicted" }},
 	{Gone, func(Outcome) string { return "gone" }},
-	{Terminating, func(Outcome) string { return "terminating" }},
+	{Terminating, func(o Outcome) string {
+		if o.Reason != "" {
+			return "terminating " + o.Reason
+		}
+		return "terminating"
+	}},
 }
 
 // wording returns what blocks a drain because of this pod, without its name.

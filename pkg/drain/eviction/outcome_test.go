@@ -59,6 +59,17 @@ func outcomes(ready bool, states ...State) Result {
 	return r
 }
 
+func TestAPodThatDoesNotEndKeepsItsNodeFromBeingDrained(t *testing.T) {
+	r := outcomes(true, Terminating)
+	if r.Stuck() {
+		t.Error("it may end")
+	}
+	r.Pods[0].Reason = "although its grace period ended at noon"
+	if want := "terminating although its grace period ended at noon: ns/p0"; !r.Stuck() || r.Message() != want {
+		t.Errorf("stuck: %t, %q, want %q", r.Stuck(), r.Message(), want)
+	}
+}
+
 func TestTheMessageNamesPodsAndWhatHoldsThem(t *testing.T) {
 	r := outcomes(true, Terminating, Refused, Blocked, Refused, Failed, Skipped, Refused)
 	for i, budget := range map[int]string{1: "web", 3: "db", 6: "web"} {

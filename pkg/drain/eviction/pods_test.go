@@ -65,10 +65,13 @@ func inPhase(phase corev1.PodPhase) func(*corev1.Pod) {
 }
 
 // terminatingSince sets the deletion of a pod, with a grace period of half a minute.
-func terminatingSince(at time.Time) func(*corev1.Pod) {
+func terminatingSince(at time.Time) func(*corev1.Pod) { return terminatingFor(30*time.Second, at) }
+
+// terminatingFor marks a pod as being deleted since a time, with this grace period.
+func terminatingFor(grace time.Duration, at time.Time) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.DeletionTimestamp = ptr.To(metav1.NewTime(at.Add(30 * time.Second)))
-		p.DeletionGracePeriodSeconds = ptr.To(int64(30))
+		p.DeletionTimestamp = ptr.To(metav1.NewTime(at.Add(grace)))
+		p.DeletionGracePeriodSeconds = ptr.To(int64(grace.Seconds()))
 	}
 }
 

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ type Policy struct {
 	resources, devices []string
 	drivers            []string
 	gracePeriodSeconds *int64
-	jobs               time.Duration
+	jobs, timeout      time.Duration
 	deleteEmptyDir     bool
 	deleteUnmanaged    bool
 
@@ -42,6 +43,7 @@ func PolicyOf(spec *topsv1.DrainPolicy) (Policy, error) {
 	p := Policy{
 		scope: s.Scope, podSelector: labels.Everything(), resources: s.Resources, devices: s.DevicePaths, drivers: s.Drivers,
 		jobs:            time.Duration(s.WaitForJobsSeconds) * time.Second,
+		timeout:         time.Duration(cmp.Or(s.TimeoutSeconds, DefaultPolicy().TimeoutSeconds)) * time.Second,
 		deleteEmptyDir:  s.EmptyDir == topsv1.DrainDelete,
 		deleteUnmanaged: s.Unmanaged == topsv1.DrainDelete,
 	}
