@@ -40,8 +40,8 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 			return waiting(ReasonDeviceInUse, "%s", c.f.Drained.Message), false
 		}
 		return waiting(ReasonDrainTimeout, "%s", c.f.Drained.Message), false
-	case d.barred(c) != nil:
-		return noSuccessor(d.barred(c)), false
+	case barred(c.snapshot) != nil:
+		return noSuccessor(barred(c.snapshot)), false
 	case c.f.Node.Taint != "" && c.f.Node.Taint != c.op.ID:
 		return waiting(ReasonCordonHeld, "operation %s keeps the device closed", c.f.Node.Taint), false
 	case c.f.Node.Taint == "":
@@ -61,10 +61,10 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 }
 
 // barred returns a user of the device that would be stopped and not come back, nil for none.
-func (replaceDriver) barred(c *changes) (first *Member) {
-	for i := range c.f.Members {
-		m := &c.f.Members[i]
-		if c.uses(m.Component) && m.NoSuccessor != "" && m.Pod != nil && !m.Pod.Placeholder && !m.Pod.Terminating && !m.Uncontrolled && (first == nil || m.DaemonSet < first.DaemonSet) {
+func barred(s *snapshot) (first *Member) {
+	for i := range s.f.Members {
+		m := &s.f.Members[i]
+		if s.uses(m.Component) && m.NoSuccessor != "" && m.Pod != nil && !m.Pod.Placeholder && !m.Pod.Terminating && !m.Uncontrolled && (first == nil || m.DaemonSet < first.DaemonSet) {
 			first = m
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 const tainted = "the node has taint repair:NoSchedule, which the DaemonSet does not tolerate"
@@ -48,6 +50,34 @@ func TestATaintThatComesDuringAnOperationKeepsThePods(t *testing.T) {
 				t.Errorf("%s, want %s: %s", got, tc.want, d.Record.Operation.Message)
 			}
 			if says := d.Record.Operation.Message; strings.Contains(tc.want, "NoSuccessor") && (!strings.Contains(says, tainted) || !strings.Contains(says, "ns/")) {
+				t.Errorf("it says %q: neither what is wrong nor with which DaemonSet", says)
+			}
+		})
+	}
+}
+
+// The node would be emptied in vain, and again on each retry.
+func TestAUserOfTheDeviceThatWouldNotComeBackIsNamedBeforeTheNodeIsTouched(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		changed []string
+		with    func(*Facts)
+		want    string
+	}{
+		{"it runs", everything, bar("exporter"), "Running node_precheck PrecheckFailed"},
+		{"it does not run", everything, func(f *Facts) { bar("exporter")(f); gone("exporter")(f) }, "Running driver_prepull InProgress"},
+		{"the driver stays", []string{upgradeplan.TargetToolkit}, bar("exporter"), "Running toolkit_prepull InProgress"},
+		{"it does not use the device", driverOnly, bar("nfd"), "Running driver_prepull InProgress"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := reach(t, "node_precheck", tc.changed...)
+			tc.with(&f)
+			f.Record = newMachine(t).Next(f).Record // all pods have to leave, or not
+			d := newMachine(t).Next(f)
+			if got := summaryOf(d); got != tc.want {
+				t.Errorf("%s, want %s: %s", got, tc.want, d.Record.Operation.Message)
+			}
+			if says := d.Record.Operation.Message; strings.HasSuffix(tc.want, "Failed") && (!strings.Contains(says, tainted) || !strings.Contains(says, "ns/exporter")) {
 				t.Errorf("it says %q: neither what is wrong nor with which DaemonSet", says)
 			}
 		})

@@ -91,6 +91,9 @@ func nodeLacks(s *snapshot) string {
 		who, remedy := strayHolders(s)
 		driver := s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver)
 		lack(who != "" && driver, "%s%s", who, remedy)
+		if user := barred(s); user != nil {
+			lack(driver, "%s", noSuccessor(user).text)
+		}
 		who, remedy = inContainers(s)
 		lack(who != "" && !driver && s.op.DrainAll && !awaitsRequest(s), "%s%s, the restart of the container runtime would", who, remedy)
 	}
