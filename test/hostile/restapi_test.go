@@ -125,29 +125,45 @@ func TestSlowBodiesOfAReaderFillNothing(t *testing.T) {
 					open.Add(1)
 					_, _ = io.WriteString(connection, body)
 					go func() {
+						status := 0 // the answer is lost with a connection that ends before its body was read
 						if response, err := http.ReadResponse(bufio.NewReader(connection), nil); err == nil {
 							_ = response.Body.Close()
-							answered <- response.StatusCode
+							status = response.StatusCode
 						}
+						answered <- status
 					}()
 				})
 			}
 			clients.Wait()
-			if status, body := callAPI(t, other, http.MethodGet, "http://"+address+"/gum/v1/gr", ""); status != http.StatusOK {
-				t.Errorf("somebody else is answered with %d %s", status, body)
+			fastest := patience // of three: the machine may be busy with something else
+			for range 3 {
+				begin := time.Now()
+				if status, body := callAPI(t, other, http.MethodGet, "http://"+address+"/gum/v1/gr", ""); status != http.StatusOK {
+					t.Errorf("somebody else is answered with %d %s", status, body)
+				}
+				fastest = min(fastest, time.Since(begin))
+			}
+			if fastest >= time.Second {
+				t.Errorf("somebody else is answered after %s", fastest)
 			}
 			if n := open.Load(); n != int64(tt.clients) {
 				t.Errorf("somebody else was answered while %d of %d slow requests were in progress", n, tt.clients)
 			}
+			lost := 0
 			for range tt.clients - 8 {
 				select {
 				case status := <-answered:
-					if !strings.Contains(tt.statuses, fmt.Sprint(status)) {
+					if status == 0 {
+						lost++
+					} else if !strings.Contains(tt.statuses, fmt.Sprint(status)) {
 						t.Fatalf("answered with %d", status)
 					}
 				case <-time.After(patience):
 					t.Fatal("requests with slow bodies are not answered")
 				}
+			}
+			if lost > tt.clients/10 {
+				t.Errorf("%d of %d requests with slow bodies have no answer", lost, tt.clients)
 			}
 			runtime.GC()
 			runtime.ReadMemStats(&after)
