@@ -73,6 +73,11 @@ func TestTheTokenOfTheManagerDoesNotReachFurtherThanItsComponents(t *testing.T) 
 		"run pods as another account": func() error {
 			return manager.Create(ctx, daemonSet("thief", "foreign", controlledBy(gr)))
 		},
+		"run pods as another account, by the former name of the field": func() error {
+			ds := daemonSet("thief", "", controlledBy(gr))
+			ds.Spec.Template.Spec.DeprecatedServiceAccount = "foreign"
+			return manager.Create(ctx, ds)
+		},
 		"give its own component another account": func() error {
 			return merge(ctx, manager, mine, `{"spec":{"template":{"spec":{"serviceAccountName":"foreign"}}}}`)
 		},

@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -32,7 +34,7 @@ func TestARequestOfAnAgentConcernsItsOwnPodsOnly(t *testing.T) {
 	s := cluster(t)
 	admin := s.Client(t, apiserver.Admin)
 	ctx := t.Context()
-	ds := requested(t, admin)
+	ds := requested(t, admin, "requested")
 	pods := map[string]*corev1.Pod{}
 	for _, node := range []string{"liar", "honest", "victim"} {
 		addNode(t, s, node)
@@ -77,9 +79,9 @@ func TestARequestOfAnAgentConcernsItsOwnPodsOnly(t *testing.T) {
 }
 
 // requested creates a DaemonSet whose pods are upgraded on request, with two revisions.
-func requested(t *testing.T, admin client.Client) *appsv1.DaemonSet {
+func requested(t *testing.T, admin client.Client, name string) *appsv1.DaemonSet {
 	t.Helper()
-	ds := daemonSet("requested", "")
+	ds := daemonSet(name, "")
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	ds.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationMaxUnavailable: "100%"}
 	check(t, admin.Create(t.Context(), ds))
@@ -115,7 +117,8 @@ func outdatedPod(t *testing.T, admin client.Client, ds *appsv1.DaemonSet, node s
 // startUpdater runs the controller of rollouts with the manager's rights.
 func startUpdater(t *testing.T, s *apiserver.Server) {
 	t.Helper()
-	mgr, err := ctrl.NewManager(s.As(apiserver.Operator), ctrl.Options{Scheme: s.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard()})
+	mgr, err := ctrl.NewManager(s.As(apiserver.Operator), ctrl.Options{Scheme: s.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(),
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)}}) // several tests start one
 	check(t, err)
 	check(t, (&daemonupdater.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: &events.FakeRecorder{}, Metrics: metrics.New(prometheus.NewRegistry()),
 		Namespace: apiserver.Namespace, Book: upgradeplan.DefaultBook(), Deadlines: rollout.DefaultDeadlines, Clock: time.Now}).SetupWithManager(mgr))

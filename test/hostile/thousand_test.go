@@ -31,7 +31,7 @@ const (
 func TestOneHostileTokenDelaysTheOthersLessThanTwice(t *testing.T) {
 	s := cluster(t)
 	admin := s.Client(t, apiserver.Admin)
-	ds := requested(t, admin)
+	ds := requested(t, admin, "thousand")
 	addThousand(t, admin, ds)
 	startUpdater(t, s)
 	next := 0
