@@ -61,6 +61,9 @@ func TestTheTokenOfTheManagerDoesNotReachTheControlPlane(t *testing.T) {
 			"with a capability": with(gr, func(p *corev1.PodSpec) {
 				p.Containers[0].SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
 			}),
+			"with a port of the host, such as that of the API server": with(gr, func(p *corev1.PodSpec) {
+				p.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 6443}}
+			}),
 			"with the root of the host": with(gr, hostPath("/", true)),
 			"with libraries, to write":  with(gr, hostPath("/usr/lib", false)),
 			"with devices, as root":     with(gr, hostPath("/sys", true)),

@@ -46,6 +46,10 @@ func TestTheTokenOfTheManagerCreatesAndReleasesPodsOfTheGateOnly(t *testing.T) {
 			p.Spec.NodeName = "gate-cp"
 			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 		}),
+		"create a pod with a port of the host on the control plane": creates(func(p *corev1.Pod) {
+			p.Spec.NodeName = "gate-cp"
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 6443}}
+		}),
 	})
 	allowed(t, "create a pod of a DaemonSet that asks for upgrades", creates(func(*corev1.Pod) {}))
 
