@@ -257,6 +257,9 @@ func (m *memoryAPI) Delete(_ context.Context, o client.Object, opts ...client.De
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != before.object.GetUID() {
 		return apierrors.NewConflict(resourceOf(key.kind), key.name, errors.New("the UID in the precondition does not match"))
 	}
+	if p := options.Preconditions; p != nil && p.ResourceVersion != nil && *p.ResourceVersion != before.object.GetResourceVersion() {
+		return apierrors.NewConflict(resourceOf(key.kind), key.name, errors.New("the resourceVersion in the precondition does not match"))
+	}
 	if len(before.object.GetFinalizers()) == 0 {
 		delete(m.entries, key)
 		m.version++

@@ -58,7 +58,7 @@ func readNodes(ctx context.Context, from client.Reader) ([]*corev1.Node, error) 
 	return nodes, nil
 }
 
-// deleteObjects deletes objects, with their UIDs as preconditions.
+// deleteObjects deletes objects, with their UIDs and versions as preconditions.
 func deleteObjects(ctx context.Context, c client.Client, objects []state.Owned) error {
 	var errs []error
 	for _, o := range objects {
@@ -66,7 +66,11 @@ func deleteObjects(ctx context.Context, c client.Client, objects []state.Owned) 
 			continue
 		}
 		log.FromContext(ctx).Info("Deleting object", "object", o.Ref.String(), "component", o.Component)
-		err := c.Delete(ctx, o.Ref.Metadata(), client.Preconditions{UID: &o.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		as := client.Preconditions{UID: &o.UID}
+		if o.Version != "" {
+			as.ResourceVersion = &o.Version
+		}
+		err := c.Delete(ctx, o.Ref.Metadata(), as, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deleting %s: %w", o.Ref, err))
 		}

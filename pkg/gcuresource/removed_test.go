@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -124,5 +125,66 @@ func TestADaemonSetLeavesWhenItsSuccessorIsThere(t *testing.T) {
 	successor := &appsv1.DaemonSet{}
 	if err := s.api.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "metrics"}, successor); err != nil || !daemonset.AreRivals(old, successor) {
 		t.Fatalf("the successor does not keep apart: %v", err)
+	}
+}
+
+// meddler changes a DaemonSet right before it is deleted for the first time, like another manager that knows a newer
+// spec, and keeps the answer to that deletion.
+type meddler struct {
+	client.Client
+	t      *testing.T
+	api    client.Client
+	of     client.ObjectKey
+	answer error
+	asked  bool
+}
+
+func (m *meddler) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	if m.asked || client.ObjectKeyFromObject(o) != m.of || o.GetObjectKind().GroupVersionKind().Kind != "DaemonSet" {
+		return m.Client.Delete(ctx, o, opts...)
+	}
+	m.asked = true
+	ds := &appsv1.DaemonSet{}
+	if err := m.api.Get(ctx, m.of, ds); err != nil {
+		m.t.Fatal(err)
+	}
+	before := ds.DeepCopy()
+	ds.Annotations[topsv1.AnnotationRevision] = "another"
+	if err := m.api.Patch(ctx, ds, client.MergeFrom(before)); err != nil {
+		m.t.Fatal(err)
+	}
+	m.answer = m.Client.Delete(ctx, o, opts...)
+	return m.answer
+}
+
+// Its pods would go on all nodes at once, although the spec includes it again.
+func TestADaemonSetThatChangedMeanwhileIsNotDeleted(t *testing.T) {
+	for _, strategy := range []string{"", "AdvancedRollingUpdate"} {
+		t.Run(strategy, func(t *testing.T) {
+			s := inMemory(t)
+			remove := func(s *scene) error {
+				return s.edit(func(gr *topsv1.GcuResource) {
+					delete(gr.Annotations, topsv1.AnnotationUpdateStrategy)
+					if strategy != "" {
+						gr.Annotations[topsv1.AnnotationUpdateStrategy] = strategy
+					}
+					gr.Spec.Exporter = nil
+				})
+			}
+			if err := (story{"", []func(*scene) error{deployAll, remove}}).play(s); err != nil {
+				t.Fatal(err)
+			}
+			m := &meddler{Client: s.gcu.Client, t: t, api: s.api, of: client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-exporter"}}
+			s.gcu.Client = m
+			if err := s.goOn(nil); err != nil {
+				t.Fatal(err)
+			}
+			if !m.asked || !apierrors.IsConflict(m.answer) {
+				t.Errorf("deletion asked for: %t, answered %v, want a conflict", m.asked, m.answer)
+			}
+			if err := s.api.Get(t.Context(), m.of, &appsv1.DaemonSet{}); !apierrors.IsNotFound(err) {
+				t.Errorf("once it is read again, and still not included, it stays: %v", err)
+			}
+		})
 	}
 }

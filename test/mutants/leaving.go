@@ -8,6 +8,8 @@ var ofLeaving = []mutant{
 		"$err == nil && $strategy == $none", "$err != nil || $strategy == $none"},
 	{"removed-in-flight", "a DaemonSet goes while an operation is about it", deploys, "leftoversOf",
 		"$left($o) && $flight == 0", "$left($o)"},
+	{"removed-by-an-old-cache", "a manager that was suspended deletes a DaemonSet that the spec includes again, with its pods on all nodes", deploys, "asSeen",
+		"ds.Version = $version", ""},
 	{"leaves-without-successor", "a DaemonSet leaves although its successor cannot be created", deploys, "leftoversOf",
 		"!$departs($r, $ds) && $exist($obs, $o)", "!$departs($r, $ds)"},
 	{"leaving-deaf", "a DaemonSet that leaves keeps the upgrade settings it had", deploys, "Departs",

@@ -31,7 +31,7 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 		case o.DaemonSet == nil || o.Deleting:
 			others = append(others, o)
 		case atOnce && !daemonset.IsLeaving(o.DaemonSet) || hasLeft(o) && obs.InFlight == 0:
-			l.gone = append(l.gone, *o)
+			l.gone = append(l.gone, asSeen(o))
 		default:
 			l.leaving = append(l.leaving, o)
 			if !component.Departs(obs.Resource, o.DaemonSet) && successorsExist(obs, o) {
@@ -46,6 +46,14 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 	}
 	l.gone = webhooksFirst(l.gone)
 	return l
+}
+
+// asSeen returns a DaemonSet that is deleted only as it was observed: a manager whose cache is old must not
+// delete one that the spec includes again, with its pods on all nodes.
+func asSeen(o *state.Owned) state.Owned {
+	ds := *o
+	ds.Version = o.DaemonSet.ResourceVersion
+	return ds
 }
 
 // hasLeft reports whether nothing of a DaemonSet runs any more, nor will.

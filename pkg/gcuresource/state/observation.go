@@ -101,8 +101,9 @@ type Component struct {
 // Owned is an object in the cluster that belongs to a gr.
 type Owned struct {
 	Ref component.Ref
-	// UID is the precondition of its deletion.
-	UID types.UID
+	// UID is the precondition of its deletion, and Version its resourceVersion, "" for any.
+	UID     types.UID
+	Version string
 	// Component is the value of its LabelComponent.
 	Component string
 	// Deleting is true once its deletion was requested.
