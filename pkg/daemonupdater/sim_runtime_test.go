@@ -155,7 +155,7 @@ func (w *simWorld) isBlind(h *simHost) bool {
 // noCards reports whether a pass saw that a pod has no cards, which goes although it is at its target.
 func (s simSeen) noCards(pod *corev1.Pod, ds *appsv1.DaemonSet) bool {
 	u, node := s.upgrades[pod.Spec.NodeName], s.nodes[pod.Spec.NodeName]
-	return u != nil && node != nil && operation.OffersNone(u, node, upgradeplan.TargetDevicePlugin) && operation.StartedWithoutCards(u, daemonset.Component(ds), pod)
+	return u != nil && node != nil && operation.OffersNone(u, node, upgradeplan.TargetDevicePlugin, &pod.Spec) && operation.StartedWithoutCards(u, daemonset.Component(ds), pod)
 }
 
 // restartsWithoutStrategy sets runtimes back once the gr has no strategy: they are restarted, under

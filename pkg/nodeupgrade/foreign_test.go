@@ -11,10 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
@@ -124,6 +126,24 @@ func TestAPodThatOpenedADeviceWithoutACardIsNamedBeforeTheNodeIsTouched(t *testi
 	s.untouched()
 	s.kill(pod) // the report is as old as it was
 	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+}
+
+// The device plugin may offer cards under names of the user.
+func TestAPodWithACardOfAnotherNameLeavesBeforeTheDriver(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	set := s.daemonSet(plugin)
+	set.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: daemonset.VariableOfResources, Value: "a.com/x"}}
+	s.must(s.admin.Update(s.ctx, set))
+	card := corev1.ResourceList{"a.com/x": resource.MustParse("1")}
+	pod := s.workload("work", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: card, Limits: card}
+	})
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.untilTask("driver_replace")
+	if err := s.admin.Get(s.ctx, client.ObjectKeyFromObject(pod), pod); !apierrors.IsNotFound(err) && pod.DeletionTimestamp == nil {
+		t.Errorf("the driver is replaced under the pod: %v", err)
+	}
 }
 
 // unread fails reads of ResourceClaims.

@@ -252,20 +252,25 @@ func newestOf(ctx context.Context, from client.Reader, ds *appsv1.DaemonSet) (st
 	return hash, nil
 }
 
-// readOwn reads the operator's own DaemonSets: the drain leaves their pods, and those whose pods use the
-// device of the node are members.
+// readOwn reads the operator's own DaemonSets: the drain leaves their pods, those whose pods use the
+// device of the node are members, and the device plugin may offer cards under names of the user.
 func (r observer) readOwn(ctx context.Context, o *observation) error {
 	sets, err := r.ownership.DaemonSets(ctx, r.cache)
 	if err != nil {
 		return err
 	}
+	var further []corev1.ResourceName
 	for _, ds := range sets {
 		component := daemonset.Component(ds)
+		further = append(further, daemonset.FurtherResources(&ds.Spec.Template.Spec)...)
 		if _, target := o.daemonSets[ds.UID]; !target && r.machine.Uses(component) {
 			o.add(component, ds, "")
 		}
 	}
-	o.policy = o.policy.WithOwn(ownership.UIDs(sets, r.machine.Components()))
+	o.policy = o.policy.WithOwn(ownership.UIDs(sets, r.machine.Components())).WithResources(further)
+	if o.node != nil && len(further) > 0 {
+		o.facts.Node.Offer(o.node, o.policy.Accelerates)
+	}
 	return nil
 }
 

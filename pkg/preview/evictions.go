@@ -20,8 +20,8 @@ import (
 
 // Drains returns the eviction policies of the nodes that are drained, by name; nil if none
 // is. policy is that of the group, or nil.
-// own are the UIDs of the operator's DaemonSets.
-func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own map[types.UID]bool) (map[string]eviction.Policy, error) {
+// own are the UIDs of the operator's DaemonSets, further the resources that these offer under names of the user.
+func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own map[types.UID]bool, further []corev1.ResourceName) (map[string]eviction.Policy, error) {
 	var spec *topsv1.DrainPolicy
 	if policy != nil {
 		spec = policy.Spec.Drain
@@ -36,6 +36,7 @@ func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own map[types.UID]bool) (
 		if err != nil {
 			return nil, err
 		}
+		with = with.WithResources(further)
 		if n.Disruption == upgradeplan.DrainNode {
 			with = with.All()
 		}

@@ -60,6 +60,8 @@ var ofOperations = []mutant{
 		"return $usesAccelerator($pod, $drivers, $p)", "return $usesAccelerator($pod, $drivers, $p) || len($pod.Name) > 0"},
 	{"claims-unread", "a pod with a card from a ResourceClaim is not evicted", drain, "Policy.AsksClaims",
 		"len($ClaimsOf($pod)) > 0", "len($ClaimsOf($pod)) > 100"},
+	{"names-of-the-user-unseen", "a pod with a card under a name of the user is not evicted", nodes, "observer.readOwn",
+		"$own.WithResources($further)", "$own.WithResources($further[:0])"},
 	{"claim-unknown-is-none", "a pod whose ResourceClaim cannot be read counts as one without a card", drain, "Candidates",
 		`if $of.$Unknown != "" && !$uses { $*then }`, ""},
 	{"claims-unserved-is-none", "without resource.k8s.io/v1 a pod with a ResourceClaim counts as one without a card", drain, "noClaim",

@@ -68,7 +68,7 @@ var ofResources = []mutant{
 	{"cards-unreported", "a node whose agent reports no cards must offer some", deploys, "Health.count",
 		"$unoffered = $host.Cards", "$unoffered = max(1, $host.Cards)"},
 	{"own-resource-unknown", "the resource that a user names is not looked for", deploys, "Rendered.Offers",
-		"$v.Name == $e.OffersEnv", "false"},
+		"!$e.Further || $none", "$e.Further || $none"},
 	{"plugin-before-restart", "a plugin starts before containers get cards", deploys, "Step.awaitRestart",
 		"len($names) > 0", "false"},
 	{"plugin-waits-for-all", "one node that needs its restart keeps the fleet without a plugin", deploys, "AwaitedRestarts",

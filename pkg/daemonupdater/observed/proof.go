@@ -26,7 +26,7 @@ func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*core
 		p := &n.Pods[i]
 		component := s.Members[p.Member].Component()
 		p.Unverified = IsUnverified(upgrade, s.Members[p.Member])
-		p.OffersNone = operation.OffersNone(upgrade, node, component)
+		p.OffersNone = operation.OffersNone(upgrade, node, component, &s.Members[p.Member].DaemonSet.Spec.Template.Spec)
 		if p.UID != "" {
 			p.NoCards = operation.HasNoCards(upgrade, node, component, daemonset.PodOf(pods[p.Member]), now)
 			blind = blind || p.NoCards && p.OffersNone

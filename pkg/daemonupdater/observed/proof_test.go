@@ -103,6 +103,20 @@ func TestAPluginWithoutCardsIsSeen(t *testing.T) {
 	}
 }
 
+// The names under which a plugin offers cards may be those of the user.
+func TestAPluginOffersCardsUnderTheNamesOfTheUser(t *testing.T) {
+	plugin := fixture.ComponentOf("devicePlugin")
+	plugin.Spec.Template.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "CUSTOM_REGISTER_RESOURCE", Value: "a.com/x"}}}}
+	node := fixture.Node("a")
+	node.Status.Allocatable = corev1.ResourceList{"a.com/x": resource.MustParse("8")}
+	u := withRuntime("enflame")
+	u.Status.Host.Devices, u.Status.Host.Runtime.StartTime = ptr.To[int32](8), ptr.To(fixture.Ago(time.Minute))
+	members := []memberAndPods{memberWith(plugin, fixture.PodOn(plugin, "a", fixture.NewHash))}
+	if n := (seen{members: members, nodes: []*corev1.Node{node}, upgrades: []*topsv1.NodeUpgrade{u}}).observe().fleet.Node("a"); n.Pods[0].OffersNone {
+		t.Error("its slot would be kept for cards that are offered")
+	}
+}
+
 // A group without the plugin sees what its pods lack too, once the agent knows since when the default is right.
 func TestAnExporterWithoutCardsIsSeenWithoutThePlugin(t *testing.T) {
 	exporter := fixture.ComponentOf("exporter")

@@ -134,12 +134,12 @@ func onlyDeletion() predicate.Predicate {
 }
 
 // NodeChanged passes node events that can change a decision: creation, deletion, and changes of
-// readiness, labels or taints, and of whether cards are offered.
+// readiness, labels or taints, and of which extended resources are offered.
 func NodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			return daemonset.NodeChanged(before, after) || operation.Offers(before) != operation.Offers(after)
+			return daemonset.NodeChanged(before, after) || operation.OffersOthers(before, after)
 		},
 	}
 }

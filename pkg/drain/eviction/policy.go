@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,6 +79,16 @@ func (p Policy) Accelerator() Policy {
 // DaemonSet is own.
 func (p Policy) WithOwn(own map[types.UID]bool) Policy {
 	p.own = own
+	return p
+}
+
+// WithResources returns the policy with further resources of the accelerator: those that the node's device
+// plugin offers under names of the user.
+func (p Policy) WithResources(further []corev1.ResourceName) Policy {
+	p.resources = slices.Clip(p.resources)
+	for _, name := range further {
+		p.resources = append(p.resources, string(name))
+	}
 	return p
 }
 

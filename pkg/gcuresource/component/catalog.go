@@ -46,9 +46,9 @@ type Entry struct {
 	Readiness Readiness
 	// Offers are the extended resources of which a node has at least one while the component works
 	// there (components.md section 1.0: vendors renamed them, so one is enough); nil if it offers
-	// none. Those that the variable OffersEnv of its container lists are further ones.
-	Offers    []corev1.ResourceName
-	OffersEnv string
+	// none. Further: it offers those besides that its container lists (daemonset.FurtherResources).
+	Offers  []corev1.ResourceName
+	Further bool
 	// fields returns its fields in a spec, for nfd, nightingale and volcano those of the first
 	// level; nil if the spec does not name it.
 	fields func(*topsv1.GcuResourceSpec) *topsv1.BaseFields
@@ -68,7 +68,7 @@ var catalog = []Entry{
 		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.Toolkit }},
 	{Name: DevicePlugin, Needs: []string{Driver, Toolkit}, Excludes: []string{GcusharePlugin, GcushareScheduler},
 		Readiness: OnEveryNode, fields: devicePluginFields,
-		Offers: []corev1.ResourceName{"enflame.com/gcu", "enflame.com/vgcu", "enflame-tech.com/gcu"}, OffersEnv: "CUSTOM_REGISTER_RESOURCE"},
+		Offers: []corev1.ResourceName{"enflame.com/gcu", "enflame.com/vgcu", "enflame-tech.com/gcu"}, Further: true},
 	{Name: GcusharePlugin, Needs: []string{Driver, Toolkit}, Excludes: []string{DevicePlugin},
 		Readiness: OnEveryNode, fields: gcusharePluginFields,
 		Offers: []corev1.ResourceName{"enflame.com/shared-gcu", "enflame.com/drs-gcu", "enflame.com/gcu-memory"}},

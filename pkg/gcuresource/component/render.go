@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -44,20 +43,10 @@ type Rendered struct {
 // there; nil if it offers none.
 func (r *Rendered) Offers() []corev1.ResourceName {
 	e := Find(r.Name)
-	offers := e.Offers
-	if e.OffersEnv == "" || r.PerNode == nil {
-		return offers
+	if !e.Further || r.PerNode == nil {
+		return e.Offers
 	}
-	for _, c := range r.PerNode.Spec.Template.Spec.Containers {
-		for _, v := range c.Env {
-			if v.Name == e.OffersEnv {
-				for name := range strings.SplitSeq(v.Value, ",") {
-					offers = append(slices.Clip(offers), corev1.ResourceName(strings.TrimSpace(name)))
-				}
-			}
-		}
-	}
-	return offers
+	return append(slices.Clip(e.Offers), daemonset.FurtherResources(&r.PerNode.Spec.Template.Spec)...)
 }
 
 // Workloads returns the objects that create pods, in the order of Objects.

@@ -19,6 +19,13 @@ import (
 func NodeOf(node *corev1.Node, accelerator func(resource string) bool, seen *daemonset.StateTimes, now time.Time) Node {
 	ready, since := seen.NodeReady(node, now)
 	n := Node{Name: node.Name, UID: node.UID, Cordon: cordon.FactsOf(node), Taint: ClosedFor(node), Ready: ready, Since: since}
+	n.Offer(node, accelerator)
+	return n
+}
+
+// Offer sets what a node offers of the resources of its accelerator.
+func (n *Node) Offer(node *corev1.Node, accelerator func(resource string) bool) {
+	n.Allocatable = nil
 	for name, quantity := range node.Status.Allocatable {
 		if !accelerator(string(name)) {
 			continue
@@ -28,7 +35,6 @@ func NodeOf(node *corev1.Node, accelerator func(resource string) bool, seen *dae
 		}
 		n.Allocatable[string(name)] = quantity.Value()
 	}
-	return n
 }
 
 // HostSince returns when the report of the node agent, whose time is by the clock of the node, was

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -79,7 +81,7 @@ func HasNoCards(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pod 
 	if !CardsSince(u).IsZero() && usesDevice(component) && isOlder(pod, u.Status.Host.Runtime.Engine, defaultSince(u.Status.Host, now)) {
 		return true
 	}
-	return OffersNone(u, node, component) && StartedWithoutCards(u, component, pod)
+	return OffersNone(u, node, component, &pod.Spec) && StartedWithoutCards(u, component, pod)
 }
 
 // StartedWithoutCards reports whether a pod that uses the device started before the container engine: it has
@@ -102,11 +104,11 @@ func defaultSince(host *topsv1.HostReport, now time.Time) *metav1.Time {
 	return since
 }
 
-// OffersNone reports whether a component is the device plugin of a node that offers none of its cards,
-// though new containers get them.
-func OffersNone(u *topsv1.NodeUpgrade, node *corev1.Node, component string) bool {
+// OffersNone reports whether a component, with these pods, is the device plugin of a node that offers none of its
+// cards, though new containers get them.
+func OffersNone(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pods *corev1.PodSpec) bool {
 	isPlugin := component == upgradeplan.TargetDevicePlugin || component == upgradeplan.TargetGcusharePlugin
-	return isPlugin && !CardsSince(u).IsZero() && !Offers(node)
+	return isPlugin && !CardsSince(u).IsZero() && !offers(node, daemonset.FurtherResources(pods))
 }
 
 // CardsSince returns since when new containers of a node get its cards, by the clock of the node; zero if
@@ -135,15 +137,30 @@ func isOlder(pod *corev1.Pod, engine string, than *metav1.Time) bool {
 	})
 }
 
-// Offers reports whether a node offers any card.
-func Offers(node *corev1.Node) bool {
+// offers reports whether a node offers any card, also under further names.
+func offers(node *corev1.Node, further []corev1.ResourceName) bool {
 	policy, _ := eviction.PolicyOf(nil) // the default is valid
+	policy = policy.WithResources(further)
 	for name, quantity := range node.Status.Allocatable {
 		if policy.Accelerates(string(name)) && !quantity.IsZero() {
 			return true
 		}
 	}
 	return false
+}
+
+// OffersOthers reports whether a node began to offer an extended resource, or offers one no more.
+func OffersOthers(before, after *corev1.Node) bool {
+	misses := func(a, b *corev1.Node) bool {
+		for name, quantity := range a.Status.Allocatable {
+			other := b.Status.Allocatable[name]
+			if strings.Contains(string(name), "/") && !quantity.IsZero() && other.IsZero() {
+				return true
+			}
+		}
+		return false
+	}
+	return misses(before, after) || misses(after, before)
 }
 
 func endedUnverified(r topsv1.OperationRecord) bool {

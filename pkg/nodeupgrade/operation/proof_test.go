@@ -53,6 +53,11 @@ func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
 		{"the node offers cards", []func(*world){func(w *world) {
 			w.node.Status.Allocatable = corev1.ResourceList{"enflame.com/gcu": resource.MustParse("1")}
 		}}, false},
+		{"it offers them under a name of the user", []func(*world){func(w *world) {
+			w.pod.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "CUSTOM_REGISTER_RESOURCE", Value: "a.com/x, b.com/y"}}}}
+			w.node.Status.Allocatable["b.com/y"] = resource.MustParse("8")
+		}}, false},
+		{"it offers what is not the plugin's", []func(*world){func(w *world) { w.node.Status.Allocatable["b.com/y"] = resource.MustParse("8") }}, true},
 		{"it has none", []func(*world){func(w *world) { w.host.Devices = ptr.To[int32](0) }}, false},
 		{"nobody counted them", []func(*world){func(w *world) { w.host.Devices = nil }}, false},
 		{"the runtime is still wrong", []func(*world){func(w *world) { w.host.Runtime.Default = "runc" }}, false},

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -53,7 +54,11 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err != nil {
 		return nil, err
 	}
-	drains, err := outlook.Drains(s.Policy, ownership.UIDs(sets, book.Components()))
+	var further []corev1.ResourceName
+	for _, ds := range sets {
+		further = append(further, daemonset.FurtherResources(&ds.Spec.Template.Spec)...)
+	}
+	drains, err := outlook.Drains(s.Policy, ownership.UIDs(sets, book.Components()), further)
 	if err != nil || len(drains) == 0 {
 		return outlook, err
 	}
