@@ -8,10 +8,13 @@ import (
 )
 
 func TestResourcesThatAPluginNames(t *testing.T) {
-	for value, want := range map[string][]corev1.ResourceName{"": nil, "a.com/x": {"a.com/x"}, " a.com/x,, b.com/y ": {"a.com/x", "b.com/y"}} {
-		spec := corev1.PodSpec{Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "OTHER", Value: "c.com/z"}, {Name: VariableOfResources, Value: value}}}}}
-		if diff := cmp.Diff(want, FurtherResources(&spec)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", value, diff)
+	for _, tt := range []struct {
+		value string
+		want  []corev1.ResourceName
+	}{{"", nil}, {"a.com/x", []corev1.ResourceName{"a.com/x"}}, {" a.com/x,, b.com/y ", []corev1.ResourceName{"a.com/x", "b.com/y"}}} {
+		spec := corev1.PodSpec{Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "OTHER", Value: "c.com/z"}, {Name: VariableOfResources, Value: tt.value}}}}}
+		if diff := cmp.Diff(tt.want, FurtherResources(&spec)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.value, diff)
 		}
 	}
 }
