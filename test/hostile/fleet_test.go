@@ -42,6 +42,7 @@ func newFleet(t *testing.T, s *apiserver.Server) fleet {
 	check(t, admin.Create(t.Context(), f.gr))
 	check(t, applyManaged(t.Context(), admin, f.gr.Name)) // by the tool that deploys it
 	check(t, admin.Create(t.Context(), f.set))
+	check(t, applyMinReady(t.Context(), admin, f.set.Name))
 	check(t, admin.Create(t.Context(), f.plan))
 	check(t, manager.Create(t.Context(), f.rollout))
 	f.rollout.Status = topsv1.DaemonRolloutStatus{Strategy: "OTA", Total: 2, FailedNodes: 1, Revision: "r"}
@@ -75,6 +76,7 @@ func (f fleet) edits(ctx context.Context, c client.Client) map[string]func() err
 		"take fields from the tool that applies a gr": patch(f.gr, `{"metadata":{"managedFields":[{}]}}`),
 		"give fields to the tool that applies a gr": patch(f.gr, `{"metadata":{"managedFields":[{"manager":"gitops","operation":"Apply","apiVersion":"topsops.enflame.com/v1","fieldsType":"FieldsV1",
 			"fieldsV1":{"f:spec":{"f:gfd":{"f:notDeploy":{},"f:version":{}}}}}]}}`),
+		"take fields from the tool that applies a DaemonSet": patch(f.set, `{"metadata":{"managedFields":[{}]}}`),
 		"own a gr":                                patch(f.gr, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"people","uid":"u"}]}}`),
 		"annotate a rollout with a pause":         patch(f.rollout, `{"metadata":{"annotations":{"topsops.enflame.com/paused":"true"}}}`),
 		"order an operation":                      patch(f.upgrade, `{"spec":{"operation":{"id":"o2"}}}`),
@@ -109,6 +111,13 @@ func (f fleet) edits(ctx context.Context, c client.Client) map[string]func() err
 func applyManaged(ctx context.Context, c client.Client, name string) error {
 	o := &unstructured.Unstructured{Object: object{"apiVersion": topsv1.GroupVersion.String(), "kind": topsv1.GcuResourceKind, "metadata": object{"name": name},
 		"spec": object{"gfd": object{"notDeploy": true}}}}
+	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("gitops"), client.ForceOwnership)
+}
+
+// applyMinReady applies a field of the DaemonSet as such a tool would.
+func applyMinReady(ctx context.Context, c client.Client, name string) error {
+	o := &unstructured.Unstructured{Object: object{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": object{"namespace": apiserver.Namespace, "name": name},
+		"spec": object{"minReadySeconds": int64(1)}}}
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("gitops"), client.ForceOwnership)
 }
 
