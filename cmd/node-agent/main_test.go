@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/logging"
 )
@@ -100,6 +102,27 @@ func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 				t.Errorf("exit code %d and %q, want %d and one line with %q", code, text, test.code, test.says)
 			}
 		})
+	}
+}
+
+func TestTheAliasOfRestartRuntime(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want bool
+	}{
+		{nil, true},
+		{[]string{"--restart-docker=false"}, false},
+		{[]string{"--restart-docker"}, true},
+		{[]string{"--restart-runtime=false"}, false},
+		{[]string{"--restart-runtime=false", "--restart-docker=true"}, true},
+		{[]string{"--restart-docker=true", "--restart-runtime=false"}, false},
+	} {
+		var o options
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.bindFlags(flags)
+		if err := flags.Parse(test.args); err != nil || o.restartRuntime != test.want {
+			t.Errorf("%q: restarts the runtime: %t, %v, want %t", test.args, o.restartRuntime, err, test.want)
+		}
 	}
 }
 

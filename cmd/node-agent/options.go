@@ -77,6 +77,7 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.containerdEndpoint, "container-runtime-endpoint", defaultContainerdEndpoint, "`socket` of containerd on the host, as configured for the kubelet")
 	flags.StringVar(&o.dockerEndpoint, "docker-endpoint", defaultDockerEndpoint, "`socket` of docker on the host")
 	flags.BoolVar(&o.restartRuntime, "restart-runtime", true, "restart docker or containerd when an operation asks for it; false: leave it to the administrator, and say in the NodeUpgrade what to run")
+	flags.BoolVar(&o.restartRuntime, "restart-docker", true, "alias of --restart-runtime, its name in the gcu-operator guide; if both are given, the last one counts")
 	flags.StringArrayVar(&o.restartContainerd, "restart-command-containerd", nil, "one `argument` of the command that restarts containerd on a host without systemd, first the program; give it once per argument, no shell reads them")
 	flags.StringArrayVar(&o.restartDocker, "restart-command-docker", nil, "one `argument` of the command that restarts docker on a host without systemd, likewise")
 	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of "+restartLog+", the log of runtime restarts; empty: none")
