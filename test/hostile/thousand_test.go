@@ -13,26 +13,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/apiserver"
 	"github.com/topsops/gcu-operator/test/fixture"
+	"github.com/topsops/gcu-operator/test/need"
 )
+
+// inFleet is the size of the fleet: make long has a thousand, which take a minute.
+var inFleet = map[bool]int{false: 100, true: 1000}[need.Long()]
 
 const (
-	// thousand is the size of the fleet, started how many nodes of it ask for their upgrade at once.
-	thousand, started = 1000, 20
+	// started is how many nodes of the fleet ask for their upgrade at once.
+	started = 20
 	// fleetLabel is on the nodes of the fleet.
 	fleetLabel = "example.com/thousand"
+	// perSecond bounds the passes that an agent costs in a second once its budget of 20 writes in 10 s is spent. One
+	// wake, which is due each second, costs two: of the group of the DaemonSet that the agent names, and of its node
+	// for the invented ones. Each writes its answers, which wakes both again.
+	perSecond = 6
 )
 
-// TestOneHostileTokenDelaysTheOthersLessThanTwice: of 1000 nodes, one writes ten times a second: reports that are
-// never the same, and requests for the pod of another node and for 63 invented DaemonSets. Meanwhile others ask for upgrades, and start.
-func TestOneHostileTokenDelaysTheOthersLessThanTwice(t *testing.T) {
+// TestOneHostileTokenCostsFewPasses: one node of the fleet writes ten times a second: reports that are never the
+// same, and requests for the pod of another node and for three invented DaemonSets. Meanwhile others ask for
+// upgrades, and all of them start. The times are logged, and not judged: they depend on the machine. What is
+// judged is how many passes the agent costs, which bounds how long the others wait.
+func TestOneHostileTokenCostsFewPasses(t *testing.T) {
 	s := cluster(t)
 	admin := s.Client(t, apiserver.Admin)
 	ds := requested(t, admin, "thousand")
-	addThousand(t, admin, ds)
+	addFleet(t, admin, ds)
 	startUpdater(t, s)
 	next := 0
 	round := func() time.Duration {
@@ -41,19 +52,51 @@ func TestOneHostileTokenDelaysTheOthersLessThanTwice(t *testing.T) {
 		return timeToStart(t, s, ds, first)
 	}
 	round() // fills the caches
+	liar := newLiar(t, s, ds, fleetNode(inFleet-1))
 	var alone, along time.Duration
-	for range 3 {
+	rounds := map[bool]int{false: 1, true: 3}[need.Long()]
+	for range rounds {
 		alone += round()
-		stop := writeWithoutEnd(t, s, ds, fleetNode(thousand-1))
+		stop := liar.writeWithoutEnd()
 		along += round()
-		if writes := stop(); writes < 1 {
-			t.Error("the hostile agent wrote nothing")
+		stop()
+	}
+	t.Logf("%d nodes of %d start after %s, and after %s while one writes ten times a second", started, inFleet, alone/time.Duration(rounds), along/time.Duration(rounds))
+	checkCost(t, newLiar(t, s, ds, fleetNode(inFleet-2)))
+}
+
+// checkCost counts the passes that an agent costs which wrote nothing yet.
+func checkCost(t *testing.T, l *liar) {
+	t.Helper()
+	first := time.Now()
+	for range 40 {
+		l.write(t.Context()) // spends its budget
+	}
+	begin, from, before := time.Now(), l.writes, passesOf("controller_runtime_reconcile_total")
+	stop := l.writeWithoutEnd()
+	time.Sleep(4 * time.Second)
+	stop()
+	lasted, cost := time.Since(begin), passesOf("controller_runtime_reconcile_total")-before
+	bound := perSecond * (int(lasted/time.Second) + 2 + 20*int(time.Since(first)/(10*time.Second))) // a slow machine: the agent has a new budget
+	t.Logf("%d writes of one agent in %s cost %d passes, of at most %d", l.writes-from, lasted, cost, bound)
+	if cost > bound {
+		t.Errorf("%d writes of one agent in %s cost %d passes, want at most %d", l.writes-from, lasted, cost, bound)
+	}
+}
+
+// passesOf returns the sum of a counter of the controller of rollouts, of all managers of this process.
+func passesOf(name string) (sum int) {
+	families, _ := metrics.Registry.Gather()
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if family.GetName() == name && l.GetValue() == "daemonupdater" {
+					sum += int(m.GetCounter().GetValue())
+				}
+			}
 		}
 	}
-	t.Logf("%d nodes of %d start after %s, and after %s while one writes ten times a second", started, thousand, alone/3, along/3)
-	if along >= 2*alone {
-		t.Errorf("%d nodes start after %s, and after %s while one agent writes ten times a second", started, alone/3, along/3)
-	}
+	return sum
 }
 
 func fleetNode(i int) string { return fmt.Sprintf("thousand-%04d", i) }
@@ -72,8 +115,8 @@ func inParallel(n int, do func(i int)) {
 	all.Wait()
 }
 
-// addThousand creates the nodes with their NodeUpgrades and outdated pods, and deletes them at the end of the test.
-func addThousand(t *testing.T, admin client.Client, ds *appsv1.DaemonSet) {
+// addFleet creates the nodes with their NodeUpgrades and outdated pods, and deletes them at the end of the test.
+func addFleet(t *testing.T, admin client.Client, ds *appsv1.DaemonSet) {
 	t.Helper()
 	t.Cleanup(func() {
 		ctx, mine := context.Background(), client.MatchingLabels{fleetLabel: "true"}
@@ -81,7 +124,7 @@ func addThousand(t *testing.T, admin client.Client, ds *appsv1.DaemonSet) {
 		check(t, admin.DeleteAllOf(ctx, &topsv1.NodeUpgrade{}, mine))
 		check(t, admin.DeleteAllOf(ctx, &corev1.Node{}, mine))
 	})
-	inParallel(thousand, func(i int) {
+	inParallel(inFleet, func(i int) {
 		name := fleetNode(i)
 		node := fixture.Node(name)
 		node.UID, node.Labels = "", map[string]string{fleetLabel: "true"}
@@ -127,34 +170,52 @@ func timeToStart(t *testing.T, s *apiserver.Server, ds *appsv1.DaemonSet, first 
 	return time.Since(begin)
 }
 
-// writeWithoutEnd writes ten times a second as the agent of a node until stop is called, which returns how often.
-func writeWithoutEnd(t *testing.T, s *apiserver.Server, ds *appsv1.DaemonSet, node string) (stop func() int) {
+// liar is the hostile agent.
+type liar struct {
+	t        *testing.T
+	agent    client.Client
+	node     string
+	ds       *appsv1.DaemonSet
+	ofOthers *corev1.Pod
+	writes   int
+}
+
+func newLiar(t *testing.T, s *apiserver.Server, ds *appsv1.DaemonSet, node string) *liar {
 	t.Helper()
-	agent := agentOf(t, s, node)
-	others := &corev1.Pod{}
-	check(t, s.Client(t, apiserver.Admin).Get(t.Context(), client.ObjectKey{Namespace: ds.Namespace, Name: ds.Name + "-" + fleetNode(thousand-2)}, others))
-	ctx, cancel := context.WithCancel(t.Context())
-	writes, ended := 0, make(chan struct{})
+	l := &liar{t: t, node: node, ds: ds, ofOthers: &corev1.Pod{}}
+	l.agent = agentOf(t, s, l.node)
+	check(t, s.Client(t, apiserver.Admin).Get(t.Context(), client.ObjectKey{Namespace: ds.Namespace, Name: ds.Name + "-" + fleetNode(inFleet-3)}, l.ofOthers))
+	return l
+}
+
+// write replaces all requests and the report.
+func (l *liar) write(context.Context) {
+	l.writes++
+	lies := requestsFor(3) // with many the API server is slower than ten times a second
+	for i := range lies {
+		lies[i].(object)["id"] = fmt.Sprintf("lie-%d-%d", l.writes, i)
+	}
+	ofAnother := fixture.Request(fmt.Sprint("lie-", l.writes), l.ds, l.ofOthers)
+	ofAnother.RequestTime = metav1.NewTime(time.Now().Truncate(time.Second))
+	status := object{"requests": append(lies, ofAnother), "host": object{"time": someTime, "driverVersion": fmt.Sprint(l.writes)}}
+	if err := write(l.t, l.agent, l.node, status); err != nil {
+		l.t.Errorf("writing as the hostile agent: %v", err)
+	}
+}
+
+// writeWithoutEnd writes ten times a second until stop is called.
+func (l *liar) writeWithoutEnd() (stop func()) {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	ended, from := make(chan struct{}), l.writes
 	go func() {
 		defer close(ended)
-		wait.UntilWithContext(ctx, func(context.Context) {
-			writes++
-			lies := requestsFor(63)
-			for i := range lies {
-				lies[i].(object)["id"] = fmt.Sprintf("lie-%d-%d", writes, i)
-			}
-			ofAnother := fixture.Request(fmt.Sprint("lie-", writes), ds, others)
-			ofAnother.RequestTime = metav1.NewTime(time.Now().Truncate(time.Second))
-			status := object{"requests": append(lies, ofAnother), "host": object{"time": someTime, "driverVersion": fmt.Sprint(writes)}}
-			if err := write(t, agent, node, status); err != nil {
-				t.Errorf("writing as the hostile agent: %v", err)
-			}
-		}, 100*time.Millisecond)
+		wait.NonSlidingUntilWithContext(ctx, l.write, 100*time.Millisecond)
 	}()
-	time.Sleep(time.Second) // its budget is spent
-	return func() int {
+	return func() {
 		cancel()
 		<-ended
-		return writes
+		if l.writes == from {
+			l.t.Error("the hostile agent wrote nothing")
+		}
 	}
 }
