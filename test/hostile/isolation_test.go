@@ -113,12 +113,12 @@ func TestANodeUpgradeFromBeforeABoundDelaysNobody(t *testing.T) {
 	failures := passesOf("controller_runtime_reconcile_errors_total")
 	asks(t, s, "honest", ds, pods["within-bound"], time.Now())
 	awaitDeletion(t, admin, pods["within-bound"])
-	for i := range 3 { // passes without other changes
+	for i := range 10 { // passes without other changes
 		passes := passesOf("controller_runtime_reconcile_total")
 		check(t, merge(t.Context(), admin, ds, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/wakes":"%d"}}}`, i)))
 		eventually(t, "there is a pass", func(context.Context) bool { return passesOf("controller_runtime_reconcile_total") > passes })
 	}
-	if failures = passesOf("controller_runtime_reconcile_errors_total") - failures; failures > 2 { // a cache may be stale at first
+	if failures = passesOf("controller_runtime_reconcile_errors_total") - failures; failures > 4 { // a cache may be stale at first
 		t.Errorf("%d passes failed", failures)
 	}
 	var u topsv1.NodeUpgrade
