@@ -37,8 +37,8 @@ var errFormerNode = errors.New("the NodeUpgrade belongs to a former Node object 
 // NodeUpgrades. A manager interrupted before may do so much later; by then the operation has
 // ended, or the NodeUpgrade has changed.
 func (w operationWriter) apply(ctx context.Context, p *pass) error {
-	changes := p.decision.Operations
-	return access.InParallel(ctx, len(changes), func(i int) error {
+	changes, changed := w.withGrants(ctx, p)
+	return errors.Join(changed, access.InParallel(ctx, len(changes), func(i int) error {
 		change := &changes[i]
 		if !w.refused.IsDue(change.UID, p.in.Now) {
 			return nil
@@ -55,7 +55,27 @@ func (w operationWriter) apply(ctx context.Context, p *pass) error {
 		}
 		w.refused.Allowed(change.UID)
 		return nil
-	})
+	}))
+}
+
+// withGrants returns the operation changes of a decision, without the grants if a DaemonSet, read live, is not the
+// observed one or has other settings, which the error says: an operation whose scope has changed is not granted.
+func (w operationWriter) withGrants(ctx context.Context, p *pass) ([]rollout.OperationChange, error) {
+	changes := p.decision.Operations
+	grants := func(change rollout.OperationChange) bool { return change.Grant && !change.Abort }
+	if !slices.ContainsFunc(changes, grants) {
+		return changes, nil
+	}
+	for _, m := range p.Members {
+		_, same, err := w.LiveDaemonSet(ctx, m)
+		if err == nil && !same {
+			err = podreplace.ErrChanged
+		}
+		if err != nil {
+			return slices.DeleteFunc(slices.Clone(changes), grants), err
+		}
+	}
+	return changes, nil
 }
 
 // applyOne carries out one operation change. It creates a missing operation without a grant, which the next

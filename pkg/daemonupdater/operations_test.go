@@ -219,6 +219,33 @@ func TestAnOperationIsNotGrantedOverANodeUpgradeThatMoved(t *testing.T) {
 	}
 }
 
+// The cache does not show yet that the upgrade was stopped, or what it was limited to.
+func TestAnOperationIsNotGrantedUnderSettingsThatChangedMeanwhile(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		change  func(*appsv1.DaemonSet)
+		granted bool
+	}{
+		{"they are as they were", func(*appsv1.DaemonSet) {}, true},
+		{"it was paused", func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") }, false},
+		{"it was limited to other nodes", func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpgradeOnly, "nodes=z") }, false},
+		{"there is another template", func(ds *appsv1.DaemonSet) { ds.Generation++ }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := preparedCluster(t)
+			c.reconciler.Live = readAnd{c.api, func(object client.Object) {
+				if ds, ok := object.(*appsv1.DaemonSet); ok {
+					tt.change(ds)
+				}
+			}}
+			after := c.mustReconcile()
+			if got := c.upgrade().Spec.Operation.Granted; got != tt.granted || !got && after != retryStaleCache {
+				t.Errorf("granted=%t, decides again after %s", got, after)
+			}
+		})
+	}
+}
+
 // readAnd calls a function after each read.
 type readAnd struct {
 	client.Reader
