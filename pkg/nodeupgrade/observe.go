@@ -263,9 +263,16 @@ func (r observer) readOwn(ctx context.Context, o *observation) error {
 	for _, ds := range sets {
 		component := daemonset.Component(ds)
 		further = append(further, daemonset.FurtherResources(&ds.Spec.Template.Spec)...)
-		if _, target := o.daemonSets[ds.UID]; !target && r.machine.Uses(component) {
-			o.add(component, ds, "")
+		if _, target := o.daemonSets[ds.UID]; target || !r.machine.Uses(component) {
+			continue
 		}
+		newest := ""
+		if operation.OffersCards(component) {
+			if newest, err = newestOf(ctx, r.cache, ds); err != nil {
+				return err
+			}
+		}
+		o.add(component, ds, newest)
 	}
 	o.policy = o.policy.WithOwn(ownership.UIDs(sets, r.machine.Components())).WithResources(further)
 	if o.node != nil && len(further) > 0 {

@@ -92,7 +92,8 @@ type Member struct {
 	// Uncontrolled: its updateStrategy is not OnDelete, so the operator must not delete its
 	// pods (invariant S9).
 	Uncontrolled bool
-	// Newest is the hash of the newest revision; "" when it is not known yet.
+	// Newest is the hash of the newest revision; "" when it is not known yet, and for a component that is
+	// neither a target nor a device plugin.
 	Newest string
 	// Leaving: its pods leave the node (daemonset.IsLeaving). An operation that replaces a component
 	// under a new name has two targets for it, one of which leaves.

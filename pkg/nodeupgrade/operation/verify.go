@@ -2,9 +2,11 @@ package operation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -86,15 +88,54 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 			old = append(old, m)
 		}
 	}
+	v := verdict{}
 	if len(old) > 0 && offersNone(c.snapshot) {
-		return replacePods(c, t, old)
+		v = replacePods(c, t, old)
+	} else {
+		v = k.verify.attempt(c, t)
 	}
-	return k.verify.attempt(c, t)
+	if m := otherPlugin(c.snapshot); m != nil {
+		v.atEnd = fmt.Sprintf("; it offered none before either, and pod %s of device plugin %s, which this operation does not replace, is outdated", m.Pod.Name, m.DaemonSet)
+	}
+	return v
+}
+
+// deadline is that of verify, except that the operation is put off for an outdated device plugin that is not its
+// own: a node that stayed cordoned for it would keep the gr that deploys it from replacing it.
+func (k verifyAllocatable) deadline(s *snapshot, v verdict) deadline {
+	limit := k.verify.deadline(s, v)
+	if otherPlugin(s) != nil {
+		limit.phase = topsv1.OperationDeferred
+	}
+	return limit
+}
+
+// otherPlugin returns an outdated device plugin that is not the operation's to replace, if it may be why the node
+// offers none of its cards: it offered none before either. A plugin at its newest revision is no such reason: what
+// the operation brings may be what breaks it. It returns nil when there is none.
+func otherPlugin(s *snapshot) *Member {
+	before := s.op.Before
+	if before == nil || !offersNone(s) || slices.ContainsFunc(slices.Collect(maps.Values(before.Allocatable)), func(n int64) bool { return n > 0 }) {
+		return nil
+	}
+	i := slices.IndexFunc(s.f.Members, func(m Member) bool {
+		return plugs(&m) && m.Newest != "" && m.Pod.Revision != m.Newest && !s.has(upgradeplan.ActionReplace, m.Component)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &s.f.Members[i]
 }
 
 // plugs reports whether a member is a device plugin with a pod on the node.
 func plugs(m *Member) bool {
-	return m.Pod != nil && !m.Pod.Placeholder && (m.Component == upgradeplan.TargetDevicePlugin || m.Component == upgradeplan.TargetGcusharePlugin)
+	return m.Pod != nil && !m.Pod.Placeholder && OffersCards(m.Component)
+}
+
+// OffersCards reports whether a component is a device plugin. Facts have the newest revision of each, whichever gr
+// deploys it.
+func OffersCards(component string) bool {
+	return component == upgradeplan.TargetDevicePlugin || component == upgradeplan.TargetGcusharePlugin
 }
 
 // allocatableLacks checks that the node offers as much of each resource as the precheck
