@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="HELD",type=integer,JSONPath=`.status.heldNodes`
 // +kubebuilder:printcolumn:name="SKIPPED",type=integer,JSONPath=`.status.skippedNodes`
 // +kubebuilder:printcolumn:name="FAILED",type=integer,JSONPath=`.status.failedNodes`
+// +kubebuilder:printcolumn:name="PINNED",type=integer,priority=1,JSONPath=`.status.pinnedNodes`
 // +kubebuilder:printcolumn:name="ETA",type=integer,priority=1,JSONPath=`.status.etaSeconds`
 // +kubebuilder:printcolumn:name="STATE",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -140,6 +141,9 @@ type DaemonRolloutStatus struct {
 	// failedNodes did not become available at this revision.
 	// +optional
 	FailedNodes int32 `json:"failedNodes"`
+	// pinnedNodes are available at the revisions that status.pinned keeps them at.
+	// +optional
+	PinnedNodes int32 `json:"pinnedNodes,omitempty"`
 	// unavailable nodes count against maxUnavailable now.
 	// +optional
 	Unavailable int32 `json:"unavailable"`
@@ -200,6 +204,13 @@ type DaemonRolloutStatus struct {
 	// +optional
 	// +listType=atomic
 	Failed []NodeNote `json:"failed,omitempty"`
+	// pinned lists the nodes that went back alone, and are kept at an earlier revision of a DaemonSet
+	// than the target, sorted by name; at most 100. It is part of the ledger. With the admission
+	// policy gcu-operator-gate no pod of another revision starts there. An entry ends with another target, or with
+	// kubectl gcu task retry.
+	// +optional
+	// +listType=atomic
+	Pinned []NodePin `json:"pinned,omitempty"`
 	// skipped lists at most 20 of the nodes that were offline before they were
 	// touched, sorted by name; skippedNodes counts all of them.
 	// +optional
@@ -356,6 +367,36 @@ type NodeSlot struct {
 	// +optional
 	// +listType=atomic
 	DaemonSets []string `json:"daemonSets,omitempty"`
+}
+
+// NodePin keeps the pods of one DaemonSet on one node at an earlier revision.
+type NodePin struct {
+	// node that is kept.
+	Node string `json:"node"`
+	// uid of the Node object then.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// machineID of the node then: the pin holds for the machine, also with another Node object of
+	// the same name.
+	// +optional
+	MachineID string `json:"machineID,omitempty"`
+	// daemonSet is namespace/name.
+	DaemonSet string `json:"daemonSet"`
+	// hash is the controller-revision-hash that the node is kept at.
+	Hash string `json:"hash"`
+	// from is that of the target it is kept from: with another target the pin ends.
+	From string `json:"from"`
+	// reason is Undone if a person asked for it, or why the node failed.
+	Reason string `json:"reason"`
+	// message is the explanation.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// since is when it was pinned.
+	Since metav1.Time `json:"since"`
+	// failed is true while the node counts as failed for a halt of the rollout: it failed before it was
+	// pinned, and no person has resumed the rollout since.
+	// +optional
+	Failed bool `json:"failed,omitempty"`
 }
 
 // NodeNote explains why a node is skipped or failed.

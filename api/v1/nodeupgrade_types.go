@@ -69,11 +69,12 @@ type NodeUpgradeStatus struct {
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=20
 	Pulls []ImagePull `json:"pulls,omitempty"`
-	// tasks that answer the requests, applied by the operator.
+	// tasks that answer the requests, and annotation task-override where it is not about an operation;
+	// applied by the operator.
 	// +optional
 	// +listType=map
 	// +listMapKey=requestID
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=65
 	Tasks []UpgradeTask `json:"tasks,omitempty"`
 
 	// operation is the state of the operation of spec.operation, or of the last one;

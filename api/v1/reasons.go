@@ -11,6 +11,8 @@ const (
 	ReasonHalted = "Halted"
 	// ReasonNodesFailed: failed nodes use up the budget.
 	ReasonNodesFailed = "NodesFailed"
+	// ReasonNodesPinned: nodes are kept at an earlier revision, and nothing else is left to do.
+	ReasonNodesPinned = "NodesPinned"
 	// ReasonAwaitingRequests: nodes are upgraded only after a request on them (OTA).
 	ReasonAwaitingRequests = "AwaitingRequests"
 	// ReasonRollingBack: an earlier revision is being restored.

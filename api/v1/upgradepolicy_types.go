@@ -227,9 +227,11 @@ type FailurePolicy struct {
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="threshold must be a number of at least 1 or a percentage from 1% to 100%"
 	Threshold *intstr.IntOrString `json:"threshold,omitempty"`
-	// action is Halt or Rollback. Halt: no new node starts. Rollback: no new node
+	// action is Halt, Rollback or RollbackNode. Halt: no new node starts. Rollback: no new node
 	// starts, and the group is rolled back to status.lastKnownGood of its
-	// DaemonRollout; without one it stays halted. Default Halt.
+	// DaemonRollout; without one it stays halted. RollbackNode: each node that fails goes back alone, at
+	// once, and is kept there (status.pinned); as failed nodes they count for the threshold, which halts.
+	// It needs the manager's flag --gate, and is for components without an operation. Default Halt.
 	// +optional
 	// +kubebuilder:default=Halt
 	Action FailureAction `json:"action,omitempty"`
@@ -244,14 +246,15 @@ type FailurePolicy struct {
 	MinFailedNodes int32 `json:"minFailedNodes,omitempty"`
 	// rollbackNotBefore keeps a rollback from going back too far, for instance to a version
 	// with a known vulnerability: a last known good revision that became good before this
-	// time is not restored, and the group stays halted. Default: no limit.
+	// time is not restored, and the group stays halted; nor is a single node brought back to one that
+	// became good, or was made, before. Default: no limit.
 	// +optional
 	RollbackNotBefore *metav1.Time `json:"rollbackNotBefore,omitempty"`
 }
 
 // FailureAction is what happens when too many nodes failed.
 //
-// +kubebuilder:validation:Enum=Halt;Rollback
+// +kubebuilder:validation:Enum=Halt;Rollback;RollbackNode
 type FailureAction string
 
 const (
@@ -259,6 +262,8 @@ const (
 	FailureHalt FailureAction = "Halt"
 	// FailureRollback starts no new node and goes back to the last known good revision.
 	FailureRollback FailureAction = "Rollback"
+	// FailureRollbackNode starts no new node, and brings each failed node back to the revision before.
+	FailureRollbackNode FailureAction = "RollbackNode"
 )
 
 // MaintenanceWindow is a time in the week in which nodes may be started. A node

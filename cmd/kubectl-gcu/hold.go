@@ -88,7 +88,7 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 		return true, nil
 	})
 	if apierrors.IsNotFound(err) {
-		err = createHeld(ctx, cl, name, message)
+		err = createAnnotated(ctx, cl, name, topsv1.AnnotationHold, daemonset.HoldValue(time.Now(), message))
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -105,8 +105,8 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 	return nil
 }
 
-// createHeld creates the NodeUpgrade of a held node, owned by the Node.
-func createHeld(ctx context.Context, cl *cluster, name, message string) error {
+// createAnnotated creates the NodeUpgrade of a node, owned by the Node, with an annotation.
+func createAnnotated(ctx context.Context, cl *cluster, name, key, value string) error {
 	var node corev1.Node
 	if err := cl.read(ctx, "", name, &node); apierrors.IsNotFound(err) {
 		return refused("there is no node %s", name)
@@ -116,7 +116,7 @@ func createHeld(ctx context.Context, cl *cluster, name, message string) error {
 	upgrade := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{
 		Name:            name,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},
-		Annotations:     map[string]string{topsv1.AnnotationHold: daemonset.HoldValue(time.Now(), message)},
+		Annotations:     map[string]string{key: value},
 	}}
 	return explain(cl.Create(ctx, upgrade, client.FieldOwner(fieldManager)), "create", "")
 }

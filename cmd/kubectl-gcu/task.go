@@ -23,21 +23,27 @@ type taskVerb struct {
 
 var taskVerbs = []taskVerb{
 	{"retry", "Retries one task of an operation", `Retries one task of the operation on a node without repeating the tasks before it. An
-operation that failed continues from there.`, "driver_verify", topsv1.OperationTaskDone},
+operation that failed continues from there.
+
+For a component without an operation, retry ends what undo began: the node gets the newest
+revision like any other.`, "driver_verify", topsv1.OperationTaskDone},
 	{"skip", "Skips one task of an operation", `Skips one task of the operation on a node: it counts as done. Cordon and uncordon
 cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationTaskSkipped},
-	{"undo", "Always refused: a task cannot be undone on a single node", `Always refused, with the reason: a DaemonSet has one template for all nodes, so the pod of the
-previous revision cannot return to one node. Abort the operation, or go back on all
-nodes with kubectl gcu rollback.`, "driver_replace", topsv1.OperationTaskUndone},
+	{"undo", "Brings one component of one node back to the revision before", `Brings one component of one node back to the revision before, and keeps it there until
+kubectl gcu task retry of the same task, or until another revision is rolled out. It needs the
+manager's flag --gate, and is for components that are replaced without an operation. A task of
+an operation is not undone: abort the operation, or go back on all nodes with kubectl gcu rollback.
+
+TARGET is the component, the name of a DaemonSet, or NAMESPACE.NAME.`, "exporter_replace", topsv1.OperationTaskUndone},
 }
 
 func taskCommand(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "task",
-		Short: "Retries or skips one task of the operation on a node",
+		Short: "Retries, skips or undoes one task on a node",
 		Long: `Retries or skips one task of the operation on a node without affecting the
-others. kubectl gcu nodes -o wide shows operations, kubectl describe nu NODE all
-tasks of one.`,
+others, or brings one component of a node back. kubectl gcu nodes -o wide shows
+operations, kubectl describe nu NODE all tasks of one.`,
 		Example: `  # The driver was repaired by hand: verify it again
   kubectl gcu task retry node-1 driver_verify`,
 	}
@@ -60,6 +66,11 @@ func taskVerbCommand(c *cli, v taskVerb) *cobra.Command {
 		ValidArgsFunction: completeTasks(c.connection),
 		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
 			node, task := args[0], fullTask(args[0], args[1])
+			if asked, err := asks(ctx, cl, node, v.name, task); err != nil {
+				return err
+			} else if asked {
+				return ask(ctx, c.terminal, cl, node, v.name, task, wait, timeout)
+			}
 			o, err := overrideTask(ctx, cl, node, v.name, task)
 			if err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
@@ -18,6 +19,8 @@ type pass struct {
 	fleet         *fleet
 	in            rollout.Input
 	decision      rollout.Decision
+	// refused are the asks of persons that are not carried out, by id.
+	refused map[string]pinning.Refusal
 }
 
 // gateFacts returns what a decision about a pod at the gate depends on.
@@ -32,6 +35,11 @@ func (p *pass) gateFacts(w gating.Waiting) gating.Facts {
 	for _, m := range p.in.Members {
 		if m.Key == key {
 			f.Target = m.Target
+		}
+	}
+	for i := range p.decision.Ledger.Pins {
+		if pin := &p.decision.Ledger.Pins[i]; pin.Node == w.Node.Name && pin.Member == key && pin.Holds(w.Node.Status.NodeInfo.MachineID) {
+			f.Pin = pin.Revision
 		}
 	}
 	if good := p.Rollout.Status.LastKnownGood; good != nil {

@@ -119,6 +119,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	if err := steps.pods.confirmTarget(ctx, p); err != nil {
 		return resultOf(ctx, 0, err)
 	}
+	if err := steps.pins.decide(ctx, p); err != nil {
+		return resultOf(ctx, 0, err)
+	}
 	r.attempts.Prune(g, p.fleet.reported.Runs)
 	r.fences.Prune(g, p.fleet.reported.Runs)
 	r.orders.Prune(g, p.fleet.has)
@@ -156,6 +159,7 @@ func (r *Reconciler) steps() steps {
 		fleets:     fleetReader{c, r.fleets, gate, r.had, &r.attempts, &r.fences, &r.orders},
 		gates:      gatekeeper.Gatekeeper{Cluster: c},
 		ledgers:    ledgers,
+		pins:       pinStep{c, gate},
 		pods:       podDeleter{c, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
 		operations: operationWriter{c, r.Book, &r.orders, &r.changed},
 		rollbacks:  rollbackStep{c, ledgers},

@@ -22,6 +22,7 @@ func (w *simWorld) disturb() {
 		w.disturbPod()
 	}
 	w.disturbGated()
+	w.disturbPins()
 	if w.chance(w.knobs.admin) {
 		w.administrate(w.groups[w.rng.IntN(len(w.groups))])
 	}

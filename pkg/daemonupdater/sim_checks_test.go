@@ -124,7 +124,7 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		return
 	}
 	settings, err := daemonset.SettingsOf(live.ds)
-	noCards := pass.seen.noCards(pod, live.ds)
+	noCards := pass.seen.noCards(pod, live.ds) || err == nil && settings.Strategy != daemonset.NoStrategy && w.isBackDelete(pass, live.ds, live.target, pod)
 	switch {
 	case err != nil:
 		w.violate("S12: pod %s is deleted under wrong settings: %v", pod.Name, err)
@@ -256,13 +256,16 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	}
 	w.checkCompleted(pass, before, after)
 	w.checkFailures(pass, before, after)
-	if len(started) == 0 {
+	if n := len(after.Status.InFlight); len(started) > 0 && n > limit {
+		w.violate("S1: %d slots of %s, limit %d", n, pass.group, limit)
+	}
+	if ds := pass.sets[0]; len(started) > 0 && ds.Annotations[topsv1.AnnotationPaused] == "true" {
+		w.violate("paused: %v of %s start", started, pass.group)
+	}
+	if started = notBack(after, started); len(started) == 0 {
 		return
 	}
 	w.checkStarts(pass, after, started)
-	if n := len(after.Status.InFlight); n > limit {
-		w.violate("S1: %d slots of %s, limit %d", n, pass.group, limit)
-	}
 	touched := int(after.Status.Touched)
 	for _, s := range after.Status.InFlight { // those that are queued are not touched yet
 		if slices.Contains(started, s.Node) {
@@ -274,9 +277,6 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	}
 	if meta.IsStatusConditionTrue(after.Status.Conditions, topsv1.RolloutHalted) {
 		w.violate("S2: %v of %s start in a halted rollout", started, pass.group)
-	}
-	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
-		w.violate("paused: %v of %s start", started, pass.group)
 	}
 }
 
@@ -295,6 +295,9 @@ func simSlots(r *topsv1.DaemonRollout) []topsv1.NodeSlot {
 func (w *simWorld) checkQueued(pass *simPass, stored *topsv1.DaemonRollout, node string) {
 	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
 		w.violate("paused: queued node %s of %s starts", node, pass.group)
+	}
+	if isPinnedIn(stored, node) {
+		return
 	}
 	if meta.IsStatusConditionTrue(stored.Status.Conditions, topsv1.RolloutHalted) {
 		w.violate("S2: queued node %s of %s starts in a halted rollout", node, pass.group)

@@ -119,6 +119,7 @@ func (s *simStatus) Update(_ context.Context, object client.Object, _ ...client.
 			return err
 		}
 		if after, ok := s.m.w.api.Objects[key].(*topsv1.DaemonRollout); ok && before != nil {
+			s.m.w.overtake(pass)
 			s.m.w.checkLedger(pass, before, after)
 			s.m.w.sayLedger(pass, before, after)
 		}

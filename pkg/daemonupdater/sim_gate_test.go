@@ -30,6 +30,8 @@ type simGate struct {
 	vague bool
 	// held and opened count what came of pods at the gate.
 	held, opened, back int
+	// backAlones counts the pods that came back because their nodes were pinned.
+	backAlones int
 }
 
 type simRan struct {
@@ -93,11 +95,12 @@ func (w *simWorld) admit(pod *corev1.Pod) *corev1.Pod {
 	}
 	stored := w.rolloutOf(g.id)
 	key, hash, node := pod.Namespace+"/"+daemonset.Owner(pod).Name, daemonset.RevisionHash(pod), daemonset.NodeName(pod)
-	if stored == nil || !slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key && t.Hash != hash }) {
+	back := stored != nil && slices.ContainsFunc(stored.Status.Pinned, func(p topsv1.NodePin) bool { return p.Node == node && p.DaemonSet == key && p.Hash != hash })
+	if stored == nil || !slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key && (t.Hash != hash || back) }) {
 		w.checkGate(pod, "the policy lets it pass")
 		return pod
 	}
-	if report.TargetIn(stored.Status.Targets, key) == hash && simHasSlot(stored, node) && w.gate.IntN(4) > 0 {
+	if report.TargetIn(stored.Status.Targets, key) == hash && !back && simHasSlot(stored, node) && w.gate.IntN(4) > 0 {
 		return pod
 	}
 	w.say("pod %s waits at the gate", pod.Name)
@@ -139,7 +142,18 @@ func (w *simWorld) works(pod *corev1.Pod, status corev1.ConditionStatus) {
 
 // answers reports whether what a pass does about a pod at the gate has to follow S15. That of a manager that was
 // suspended while another one took over does not: the DaemonSet controller deletes one of two pods.
-func (w *simWorld) answers(pass *simPass) bool { return !pass.blind && pass.m == w.leader }
+func (w *simWorld) answers(pass *simPass) bool {
+	return !pass.blind && !pass.overtaken && pass.m == w.leader
+}
+
+// overtake notes that a manager stored a ledger while another one was in a pass over the group, suspended or killed later.
+func (w *simWorld) overtake(pass *simPass) {
+	for _, m := range w.managers {
+		if m != pass.m && m.pass != nil && m.pass.group == pass.group {
+			m.pass.overtaken = true
+		}
+	}
+}
 
 // releaseByUs removes the gate of a pod, and nothing else.
 func (w *simWorld) releaseByUs(pass *simPass, object client.Object, kind types.PatchType, data []byte) error {
@@ -186,6 +200,10 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
 	stored := w.rolloutOf(g.id)
 	settings, err := daemonset.SettingsOf(ds)
 	key, hash, had := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod), w.ran[simRan{ds.UID, node.Name}]
+	if stored != nil && err == nil && settings.Strategy != daemonset.NoStrategy && slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) && w.checkPin(stored, ds, pod, how) {
+		w.backAlones++
+		return
+	}
 	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || slices.Contains(had, hash) || hash == w.worked[simRan{ds.UID, node.Name}] || simHasSlot(stored, node.Name) ||
 		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
 		return

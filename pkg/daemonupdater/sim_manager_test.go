@@ -77,11 +77,13 @@ type simActor struct {
 // simPass is one Reconcile of a group in progress, with what it saw.
 type simPass struct {
 	simActor
-	group  observed.Group
-	done   bool
-	blind  bool // its caches showed what a restored backup took back
-	result ctrl.Result
-	err    error
+	group observed.Group
+	done  bool
+	blind bool // its caches showed what a restored backup took back
+	// overtaken: another manager stored a ledger of the group since it began.
+	overtaken bool
+	result    ctrl.Result
+	err       error
 
 	// at is when it decided, clock the same by the clock of its manager.
 	at, clock time.Time

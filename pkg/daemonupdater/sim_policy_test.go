@@ -86,6 +86,7 @@ func (w *simWorld) writePolicy(g *simGroup, spec topsv1.UpgradePolicySpec) {
 	if stored := w.policyOf(g); stored != nil {
 		next = stored.DeepCopy()
 	}
+	w.backAlone(&spec)
 	next.Generation++
 	next.Spec = spec
 	w.api.Put(next)
@@ -311,6 +312,7 @@ func (w *simWorld) calmAdministrator() {
 		if r == nil {
 			continue
 		}
+		w.freePinned(r)
 		if c := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutAccepted); c != nil && c.Reason == topsv1.ReasonRevisionRejected {
 			w.annotateRollout(r, topsv1.AnnotationResume, fmt.Sprint("again-", w.api.Counter))
 		}

@@ -417,7 +417,7 @@ func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRol
 			touched := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == name }) ||
 				slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == name })
 			proven = proven || updated
-			if !updated && (!pass.passedOver(name) || touched) {
+			if !updated && (!pass.passedOver(name) && !isPinnedIn(after, name) || touched) {
 				open = name
 			}
 		}

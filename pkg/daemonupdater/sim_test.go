@@ -40,7 +40,7 @@ func TestSimulationOfOperations(t *testing.T) {
 }
 
 // TestSimulationOfTheGate plays the same stories with the gate, while pods die by themselves all the
-// time: it checks S15.
+// time, and persons and policies bring nodes back alone: it checks S15 and S16.
 func TestSimulationOfTheGate(t *testing.T) {
 	klog.SetOutput(io.Discard)
 	stories := []func(*testing.T, uint64) simseeds.Run{
@@ -48,13 +48,14 @@ func TestSimulationOfTheGate(t *testing.T) {
 		func(t *testing.T, seed uint64) simseeds.Run { return play(t, seed, gated((*simWorld).rollbacks)).run() },
 		killedInBetween(gated((*simWorld).operations), gated((*simWorld).goldenOperations)),
 	}
-	simseeds.Simulation{Name: "gate", Short: 12, Reaches: []string{rolledBack, heldAtGate, restoredAtGate}, Play: func(t *testing.T, seed uint64) simseeds.Run {
+	simseeds.Simulation{Name: "gate", Short: 12, Reaches: []string{rolledBack, heldAtGate, restoredAtGate, keptByPin}, Play: func(t *testing.T, seed uint64) simseeds.Run {
 		return stories[seed%3](t, seed)
 	}}.Test(t)
 }
 
-// Of the gate: how many pods were held there, and how many were restored in place of one.
-const heldAtGate, restoredAtGate = "held at the gate", "restored at the gate"
+// Of the gate: how many pods were held there, how many were restored in place of one, and how many of these because
+// their node was pinned.
+const heldAtGate, restoredAtGate, keptByPin = "held at the gate", "restored at the gate", "kept by a pin"
 
 // rolledBack is reached when a manager went back to an earlier version.
 const rolledBack = "rolled back"
@@ -89,7 +90,7 @@ func play(t *testing.T, seed uint64, story func(*simWorld)) *simWorld {
 
 // run is what came of a world.
 func (w *simWorld) run() simseeds.Run {
-	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone, heldAtGate: w.held, restoredAtGate: w.back}}
+	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone, heldAtGate: w.held, restoredAtGate: w.back, keptByPin: w.backAlones}}
 	if w.failed() {
 		run.Violation = w.violations[0]
 	}

@@ -26,6 +26,7 @@ type steps struct {
 	groups     groupReader
 	fleets     fleetReader
 	ledgers    ledgerStore
+	pins       pinStep
 	pods       podDeleter
 	operations operationWriter
 	gates      gatekeeper.Gatekeeper

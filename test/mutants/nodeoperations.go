@@ -112,7 +112,7 @@ var ofNodeOperations = []mutant{
 		"hasFormer($members, $targets) || $rest", "$rest"},
 	{"old-agent-holds-wave", "a node with an old agent holds up its wave", updater, "nodeCounts.unfinished",
 		"$left -= c.byPhase[$p]", "if $p != phaseAgentTooOld { $left -= c.byPhase[$p] }"},
-	{"no-agent-wakes", "an upgrade of the node agent is not noticed", updater, "Groups.AskedFor",
+	{"no-agent-wakes", "an upgrade of the node agent is not noticed", updater, "concernsAll",
 		"$agent != nil && len($capabilities) > 0", "false"},
 	{"silent-agent-can-nothing", "an agent that reports no capabilities counts as having none", updater, "AgentOf",
 		"len(reported) > 0", "len(reported) >= 0"},

@@ -17,6 +17,8 @@ type Facts struct {
 	Uncontrolled bool
 	// Granted: the node has a slot, under which it gets the target.
 	Granted bool
+	// Pin is the hash of the revision that the node is pinned to, "" for none.
+	Pin string
 	// Target is the hash of the newest revision of the DaemonSet, "" if it is not known.
 	Target string
 	// Had is the hash of the revision with which the node was last ready, "" if it is not known; Good that of the last
@@ -44,6 +46,10 @@ func Decide(w Waiting, f *Facts) Action {
 	switch {
 	case f.Uncontrolled:
 		return Action{Waiting: w, Release: true, Why: "the DaemonSet is not upgraded by the operator"}
+	case f.Pin != "" && hash != f.Pin:
+		return backTo(w, f)
+	case f.Pin != "":
+		return Action{Waiting: w, Release: true, Why: "the node is pinned to the revision"}
 	case f.Granted && hash == f.Target:
 		return Action{Waiting: w, Release: true, Why: "the node is being upgraded"}
 	case hash == f.Settled:
@@ -65,11 +71,35 @@ func Decide(w Waiting, f *Facts) Action {
 	return Action{Waiting: w, Release: true, Why: "there is no earlier revision for the node"}
 }
 
+// backTo keeps a pod at the gate of a node that is pinned to another revision, and restores that one: without it, the
+// pod waits until the pin ends.
+func backTo(w Waiting, f *Facts) Action {
+	if w.isClosed() {
+		return Action{Waiting: w, Why: "no pod of the DaemonSet is created on the node for now"}
+	}
+	return Action{Waiting: w, Restore: restored(w, f.Revisions, f.Pin), Why: "the node is pinned to the revision"}
+}
+
 // restored returns the pod of a revision for the node of a pod at the gate, nil if there is no such
 // revision, or its pod could not run there.
 func restored(w Waiting, revisions []*appsv1.ControllerRevision, hash string) *corev1.Pod {
+	then := earlier(w.DaemonSet, revisions, hash)
+	if then == nil || !daemonset.ShouldRun(then, w.Node).Create {
+		return nil
+	}
+	return podOf(w, &then.Spec.Template, hash)
+}
+
+// IsKept reports whether pods of a revision of a DaemonSet can be restored.
+func IsKept(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, hash string) bool {
+	return earlier(ds, revisions, hash) != nil
+}
+
+// earlier returns a DaemonSet with the template of a revision, nil if there is no such revision, or its
+// pods cannot be created.
+func earlier(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, hash string) *appsv1.DaemonSet {
 	i := slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool {
-		return hash != "" && daemonset.RevisionHash(r) == hash && metav1.IsControlledBy(r, w.DaemonSet)
+		return hash != "" && daemonset.RevisionHash(r) == hash && metav1.IsControlledBy(r, ds)
 	})
 	if i < 0 {
 		return nil
@@ -78,12 +108,12 @@ func restored(w Waiting, revisions []*appsv1.ControllerRevision, hash string) *c
 	if err != nil {
 		return nil
 	}
-	then := *w.DaemonSet
+	then := *ds
 	then.Spec.Template = *template
-	if !IsGateable(&then) || !daemonset.ShouldRun(&then, w.Node).Create || len(template.Spec.SchedulingGates) > 0 {
+	if !IsGateable(&then) || len(template.Spec.SchedulingGates) > 0 {
 		return nil
 	}
-	return podOf(w, template, hash)
+	return &then
 }
 
 // IsGateable reports whether the pods of a DaemonSet may be gated: the operator must be able to create them, and

@@ -11,6 +11,8 @@
 //	Restore: a pod of the revision that the node had, or of the last known good one, is created on the
 //	node; the DaemonSet controller keeps it, because it is scheduled, and deletes the one at the gate
 //
+// On a node that is pinned to an earlier revision (package pinning), only that one is restored.
+//
 // Nothing here depends on why a node was not granted the revision: a wave, a window, a pause, a halt, a
 // hold or a request that is missing all mean that it has no slot.
 package gating

@@ -74,6 +74,12 @@ func TestDecide(t *testing.T) {
 			template: func(p *corev1.PodTemplateSpec) { p.Spec.ServiceAccountName = "admin" }},
 		{name: "waits while the device is closed for an operation", facts: Facts{Had: "old"}, taint: topsv1.TaintDriverUpgrade, want: "wait"},
 		{name: "waits while a taint keeps the DaemonSet away", facts: Facts{Had: "old"}, taint: "example.com/busy", want: "wait"},
+		{name: "restores the revision that the node is pinned to", facts: Facts{Pin: "older", Had: "old", Good: "old"}, want: "older"},
+		{name: "restores it also on a node with a slot", facts: Facts{Pin: "old", Granted: true}, want: "old"},
+		{name: "restores it also in place of a settled one", facts: Facts{Pin: "old", Settled: "new", Had: "new"}, want: "old"},
+		{name: "releases the revision that the node is pinned to", facts: Facts{Pin: "new", Had: "old"}, want: "release"},
+		{name: "waits on a pinned node whose revision was trimmed", facts: Facts{Pin: "trimmed", Had: "old", Good: "old"}, want: "wait"},
+		{name: "waits on a pinned node that is closed", facts: Facts{Pin: "old"}, taint: topsv1.TaintDriverUpgrade, want: "wait"},
 		{name: "releases it on a tainted node with a slot", facts: Facts{Granted: true}, taint: topsv1.TaintDriverUpgrade, want: "release"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

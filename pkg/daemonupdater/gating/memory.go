@@ -48,6 +48,14 @@ func (m Memory) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
 	return ""
 }
 
+// OfNode is Of, for the Node that last had the name.
+func (m Memory) OfNode(ds *appsv1.DaemonSet, node string) string {
+	if h := m[node]; h != nil {
+		return h.hashes[ds.UID].hash
+	}
+	return ""
+}
+
 // Common returns the hash of the revision of a DaemonSet that most nodes have without a given one, "" if no
 // node has another one.
 func (m Memory) Common(ds *appsv1.DaemonSet, without string) (common string) {

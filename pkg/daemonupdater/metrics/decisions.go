@@ -82,7 +82,7 @@ func newDecisions() *decisions {
 		return prometheus.NewDesc("gcu_rollout_"+name, help, append([]string{"rollout"}, labels...), nil)
 	}
 	return &decisions{
-		nodes:          desc("nodes", "Nodes of a rollout group by state: updated, in-flight, pending, held, skipped or failed.", "state"),
+		nodes:          desc("nodes", "Nodes of a rollout group by state: updated, in-flight, pending, held, skipped, failed or pinned.", "state"),
 		maxUnavailable: desc("max_unavailable", "Nodes of a rollout group that may be unavailable at once."),
 		unavailable:    desc("unavailable", "Nodes of a rollout group that count against max-unavailable now."),
 		waiting:        desc("waiting_nodes", "Nodes of a rollout group that are pending or held, by what they wait for.", "reason"),

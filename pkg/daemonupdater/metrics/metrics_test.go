@@ -84,12 +84,13 @@ gcu_rollout_last_start_timestamp_seconds{rollout="default/driver"} 1.76722566e+0
 # HELP gcu_rollout_max_unavailable Nodes of a rollout group that may be unavailable at once.
 # TYPE gcu_rollout_max_unavailable gauge
 gcu_rollout_max_unavailable{rollout="default/driver"} 2
-# HELP gcu_rollout_nodes Nodes of a rollout group by state: updated, in-flight, pending, held, skipped or failed.
+# HELP gcu_rollout_nodes Nodes of a rollout group by state: updated, in-flight, pending, held, skipped, failed or pinned.
 # TYPE gcu_rollout_nodes gauge
 gcu_rollout_nodes{rollout="default/driver",state="failed"} 3
 gcu_rollout_nodes{rollout="default/driver",state="held"} 0
 gcu_rollout_nodes{rollout="default/driver",state="in-flight"} 2
 gcu_rollout_nodes{rollout="default/driver",state="pending"} 1
+gcu_rollout_nodes{rollout="default/driver",state="pinned"} 0
 gcu_rollout_nodes{rollout="default/driver",state="skipped"} 1
 gcu_rollout_nodes{rollout="default/driver",state="updated"} 2
 # HELP gcu_rollout_oldest_start_timestamp_seconds When the node that is in flight longest was started; absent when none is in flight.

@@ -38,7 +38,15 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	for i := range status.Failed {
 		ledger.Failures = append(ledger.Failures, recordedFailure(&status.Failed[i]))
 	}
+	for i := range status.Pinned {
+		ledger.Pins = append(ledger.Pins, pinOf(&status.Pinned[i]))
+	}
 	return ledger
+}
+
+func pinOf(p *topsv1.NodePin) rollout.Pin {
+	return rollout.Pin{Node: p.Node, UID: p.UID, Machine: p.MachineID, Member: p.DaemonSet, Revision: p.Hash, From: p.From,
+		Reason: rollout.Reason(p.Reason), Message: p.Message, Since: p.Since.Time, Failed: p.Failed}
 }
 
 func recordedFailure(n *topsv1.NodeNote) rollout.Failure {

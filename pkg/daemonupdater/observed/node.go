@@ -117,7 +117,7 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 	}
 	p.Name, p.UID, p.Version, p.Created = pod.Name, pod.UID, pod.ResourceVersion, pod.CreationTimestamp.Time
 	p.Revision = daemonset.RevisionHash(pod)
-	p.Terminating = pod.DeletionTimestamp != nil
+	p.Terminating, p.Gated = pod.DeletionTimestamp != nil, daemonset.AwaitsUpgrade(pod)
 	available, wait := seen.Availability(pod, m.DaemonSet.Spec.MinReadySeconds, now)
 	p.Available = available
 	if wait > 0 {

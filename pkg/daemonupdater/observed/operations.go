@@ -135,6 +135,13 @@ func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
 	return slices.ContainsFunc(upgrade.Status.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
 }
 
+// HasLiveOperation reports whether a node has an operation that has not ended, or that has failed and keeps it
+// cordoned: then a retry is about one of its tasks.
+func HasLiveOperation(upgrade *topsv1.NodeUpgrade) bool {
+	asked := upgrade.Spec.Operation
+	return asked != nil && (!hasEnded(upgrade, asked.ID) || keepsCordoned(upgrade, asked.ID))
+}
+
 // keepsCordoned reports whether an operation has ended and keeps its node cordoned.
 func keepsCordoned(upgrade *topsv1.NodeUpgrade, id string) bool {
 	shown := upgrade.Status.Operation

@@ -48,7 +48,7 @@ func RequestedAt(r *topsv1.UpgradeRequest, now time.Time) time.Time {
 	return r.RequestTime.Time
 }
 
-// Unanswered reports whether a request has no final answer, or an answer has no request.
+// Unanswered reports whether a request, or an ask, has no final answer, or an answer has no request.
 func Unanswered(upgrade *topsv1.NodeUpgrade) bool {
 	states := taskStates(upgrade)
 	for _, r := range upgrade.Status.Requests {
@@ -56,6 +56,12 @@ func Unanswered(upgrade *topsv1.NodeUpgrade) bool {
 			return true
 		}
 		delete(states, r.ID)
+	}
+	if ask := AskOf(upgrade); ask != nil {
+		if !states[ask.ID].Final() {
+			return true
+		}
+		delete(states, ask.ID)
 	}
 	return len(states) > 0
 }

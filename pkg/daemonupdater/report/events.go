@@ -20,6 +20,7 @@ import (
 // Reasons of events that are not the reason of a condition.
 const (
 	eventNodeFailed    = "NodeFailed"
+	eventNodePinned    = "NodePinned"
 	eventNodesSkipped  = "NodesSkipped"
 	eventNodesReturned = "NodesReturned"
 	eventRolledBack    = topsv1.ReasonRolledBack
@@ -49,6 +50,7 @@ func Events(before, after *topsv1.DaemonRolloutStatus) []Event {
 		events = append(events, Event{corev1.EventTypeWarning, c.Reason, c.Message})
 	}
 	events = append(events, failEvents(before, after)...)
+	events = append(events, pinEvents(before.Pinned, after.Pinned)...)
 	events = append(events, rollbackEvents(before.Rollback, after.Rollback)...)
 	return append(events, skipEvents(before, after)...)
 }
@@ -86,6 +88,24 @@ func failEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 		return nil
 	}
 	return []Event{{corev1.EventTypeWarning, eventNodeFailed, fmt.Sprintf("%s failed: %s", message.Names(failed), first)}}
+}
+
+// pinEvents names the nodes that go back to an earlier revision now, with the message of the first.
+func pinEvents(before, after []topsv1.NodePin) []Event {
+	var nodes []string
+	first := ""
+	for i := range after {
+		p := &after[i]
+		if !slices.ContainsFunc(before, func(b topsv1.NodePin) bool { return b.Node == p.Node && b.DaemonSet == p.DaemonSet && b.From == p.From }) {
+			if nodes = append(nodes, p.Node); first == "" {
+				first = p.Message
+			}
+		}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	return []Event{{corev1.EventTypeWarning, eventNodePinned, fmt.Sprintf("%s: %s", message.Names(nodes), first)}}
 }
 
 // skipEvents names the nodes that are newly skipped and those that are back. If the lists are

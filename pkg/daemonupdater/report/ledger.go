@@ -26,7 +26,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	status.ResumedTime, status.LastStartTime = timeOrNil(ledger.ResumedAt), timeOrNil(ledger.LastStart)
 	status.LastDecisionTime = timeOrNil(ledger.Decided)
 	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)
-	status.InFlight, status.Queued, status.Failed, status.Waves = nil, nil, nil, nil
+	status.InFlight, status.Queued, status.Failed, status.Pinned, status.Waves = nil, nil, nil, nil, nil
 	for _, w := range ledger.Waves {
 		if len(ledger.Waves) == 1 {
 			break // no policy with waves
@@ -50,6 +50,14 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 		}
 		status.Failed = append(status.Failed, note)
 	}
+	for i := range ledger.Pins {
+		status.Pinned = append(status.Pinned, nodePin(&ledger.Pins[i]))
+	}
+}
+
+func nodePin(p *rollout.Pin) topsv1.NodePin {
+	return topsv1.NodePin{Node: p.Node, UID: p.UID, MachineID: p.Machine, DaemonSet: p.Member, Hash: p.Revision, From: p.From,
+		Reason: string(p.Reason), Message: p.Message, Since: wholeSecond(p.Since), Failed: p.Failed}
 }
 
 func failedNode(f *rollout.Failure) topsv1.NodeNote {

@@ -46,7 +46,12 @@ func TestALedgerIsReadAsItWasStored(t *testing.T) {
 				Reason: rollout.Reason(text.Draw(t, "reason")), Message: text.Draw(t, "message"), Since: seconds.Draw(t, "since"), Machine: text.Draw(t, "machine"),
 				Targets: rapid.SampledFrom([][]rollout.Target{nil, {{Member: "kube-system/driver", Revision: "r"}}}).Draw(t, "targets")})
 		}
-		status := topsv1.DaemonRolloutStatus{InFlight: []topsv1.NodeSlot{{Node: "left over"}}, Failed: []topsv1.NodeNote{{Node: "left over"}},
+		for i := range rapid.IntRange(0, 3).Draw(t, "pins") {
+			want.Pins = append(want.Pins, rollout.Pin{Node: fmt.Sprint("n", i), UID: types.UID(text.Draw(t, "uid")), Machine: text.Draw(t, "machine"), Member: "kube-system/exporter",
+				Revision: text.Draw(t, "pinned to"), From: text.Draw(t, "from"), Reason: rollout.Reason(text.Draw(t, "reason")), Message: text.Draw(t, "message"),
+				Since: seconds.Draw(t, "since"), Failed: rapid.Bool().Draw(t, "failed")})
+		}
+		status := topsv1.DaemonRolloutStatus{Pinned: []topsv1.NodePin{{Node: "left over"}}, InFlight: []topsv1.NodeSlot{{Node: "left over"}}, Failed: []topsv1.NodeNote{{Node: "left over"}},
 			Waves: []topsv1.WaveStatus{{Name: "left over"}}, UsualSeconds: 7, Resumed: "left over", LastDecisionTime: &metav1.Time{}}
 		storeLedger(&status, want)
 		if diff := cmp.Diff(want, observed.Ledger(&status)); diff != "" {

@@ -12,6 +12,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
@@ -34,6 +35,8 @@ type Answers struct {
 	Fleet    *rollout.Fleet
 	Input    *rollout.Input
 	Decision *rollout.Decision
+	// Refused are the asks of persons that are not carried out, by id.
+	Refused map[string]pinning.Refusal
 }
 
 // Tasks returns the tasks that a NodeUpgrade should have, and reports whether they differ from
@@ -48,12 +51,13 @@ func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask
 			return orphanTask(upgrade.Name, request, shown, wholeSecond(a.Input.Now)), true
 		}
 		return topsv1.UpgradeTask{}, false
-	})
+	}, a.askTask)
 }
 
 // answers calls answer for every request without a final answer. answer returns false for a
-// request of another group, whose task is kept.
-func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
+// request of another group, whose task is kept. answerAsk does the same for what a person asks.
+func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool),
+	answerAsk func(string, *observed.Ask, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
 		shown := taskOf(upgrade.Status.Tasks, request.ID)
@@ -64,6 +68,14 @@ func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *t
 			}
 		}
 		if shown != nil {
+			tasks = append(tasks, *shown)
+		}
+	}
+	if ask := observed.AskOf(upgrade); ask != nil {
+		shown := taskOf(upgrade.Status.Tasks, ask.ID)
+		if task, ours := answerAsk(upgrade.Name, ask, shown); ours && (shown == nil || !shown.State.Final()) {
+			tasks = append(tasks, task)
+		} else if shown != nil {
 			tasks = append(tasks, *shown)
 		}
 	}
@@ -206,6 +218,8 @@ func OrphanTasks(upgrade *topsv1.NodeUpgrade, gone func(topsv1.NamespacedRef) bo
 			return topsv1.UpgradeTask{}, false
 		}
 		return orphanTask(upgrade.Name, request, shown, wholeSecond(now)), true
+	}, func(string, *observed.Ask, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
+		return topsv1.UpgradeTask{}, false
 	})
 }
 

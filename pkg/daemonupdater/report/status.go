@@ -24,6 +24,7 @@ const (
 	reasonRollingBack       = topsv1.ReasonRollingBack
 	reasonAwaitingRequests  = topsv1.ReasonAwaitingRequests
 	reasonNodesFailed       = topsv1.ReasonNodesFailed
+	reasonNodesPinned       = topsv1.ReasonNodesPinned
 	reasonComplete          = topsv1.ReasonComplete
 	reasonReachableComplete = "CompleteExceptOffline"
 	reasonPaused            = topsv1.ReasonPaused
@@ -54,6 +55,7 @@ func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.In
 	status.InFlightNodes, status.Pending = int32(d.Counts.InFlight), int32(d.Counts.Pending)
 	status.HeldNodes = int32(d.Counts.Held)
 	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed)
+	status.PinnedNodes = int32(d.Counts.Pinned)
 	status.Unavailable = int32(d.Used)
 	status.ETASeconds = int32(d.ETA() / time.Second)
 	status.Skipped, status.Waiting = skippedOf(&d), waitingOf(&d)
@@ -115,7 +117,7 @@ func whileTrue(kind string) bool {
 
 // needsPerson reports whether the rollout stays as it is until a person does something.
 func needsPerson(in rollout.Input, d rollout.Decision, reason string) bool {
-	return d.Halted != "" || accepted(in).Status == metav1.ConditionFalse || reason == reasonNodesFailed
+	return d.Halted != "" || accepted(in).Status == metav1.ConditionFalse || reason == reasonNodesFailed || reason == reasonNodesPinned
 }
 
 // isReconciling reports whether nodes are to be done. Those that wait for the person at each, under
@@ -140,9 +142,10 @@ func accepted(in rollout.Input) metav1.Condition {
 	return c
 }
 
-// IsComplete reports whether every reachable node is at the target and none has failed.
+// IsComplete reports whether every reachable node is at the target and none has failed or is pinned to an
+// earlier revision.
 func IsComplete(in rollout.Input, d rollout.Decision) bool {
-	return in.Blocked == nil && d.Counts.Pending+d.Counts.Held == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
+	return in.Blocked == nil && d.Counts.Pending+d.Counts.Held+d.Counts.Pinned == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
 }
 
 // progressing returns the Progressing condition, whose reason says where the rollout stands.
@@ -172,9 +175,17 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 	case len(d.Waiting) > 0:
 		c.Reason, c.Message = string(waiting(d).Reason), waiting(d).Message+"; "+c.Message
 	default:
-		c.Reason = reasonNodesFailed
+		c.Reason, c.Message = leftOver(d, c.Message)
 	}
 	return c
+}
+
+// leftOver returns why a rollout with nothing left to do is not complete.
+func leftOver(d rollout.Decision, summary string) (reason, message string) {
+	if len(d.Ledger.Failures) == 0 && d.Counts.Pinned > 0 {
+		return reasonNodesPinned, "pinned nodes stay at an earlier revision: roll out another revision, or try again with kubectl gcu task retry; " + summary
+	}
+	return reasonNodesFailed, summary
 }
 
 // deniedOf returns the state of the first node in flight that waits because the API server refuses a write, false if none does.
@@ -209,7 +220,7 @@ func awaitsRequests(d rollout.Decision) bool {
 func summary(d rollout.Decision) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d nodes updated", d.Counts.Updated, d.Counts.Total)
-	var inFlight, failed, skipped []string
+	var inFlight, failed, skipped, pinned []string
 	for i := range d.Ledger.Slots {
 		if !d.Ledger.Slots[i].Queued {
 			inFlight = append(inFlight, d.Ledger.Slots[i].Node)
@@ -217,6 +228,9 @@ func summary(d rollout.Decision) string {
 	}
 	for i := range d.Ledger.Failures {
 		failed = append(failed, d.Ledger.Failures[i].Node)
+	}
+	for i := range d.Ledger.Pins {
+		pinned = append(pinned, d.Ledger.Pins[i].Node)
 	}
 	for _, v := range d.Skipped(maxListed) {
 		skipped = append(skipped, v.Node)
@@ -231,6 +245,7 @@ func summary(d rollout.Decision) string {
 		{d.Counts.Held, "held", nil},
 		{d.Counts.Skipped, "skipped because they are offline", skipped},
 		{d.Counts.Failed, "failed", failed},
+		{d.Counts.Pinned, "pinned to an earlier revision", pinned},
 	}
 	for _, p := range parts {
 		switch {

@@ -34,9 +34,9 @@ func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {
 	return true
 }
 
-// sameMemory reports whether two statuses agree on the settled and the last known good revision, and the rollback.
+// sameMemory reports whether two statuses agree on the settled and the last known good revision, the pins, and the rollback.
 func sameMemory(a, b *topsv1.DaemonRolloutStatus) bool {
-	return equality.Semantic.DeepEqual(a.Settled, b.Settled) && equality.Semantic.DeepEqual(a.LastKnownGood, b.LastKnownGood) && equality.Semantic.DeepEqual(a.Rollback, b.Rollback)
+	return equality.Semantic.DeepEqual(a.Pinned, b.Pinned) && equality.Semantic.DeepEqual(a.Settled, b.Settled) && equality.Semantic.DeepEqual(a.LastKnownGood, b.LastKnownGood) && equality.Semantic.DeepEqual(a.Rollback, b.Rollback)
 }
 
 // OnlyMoved reports whether only a few nodes moved on as expected: no condition changed, and the

@@ -17,6 +17,8 @@ type facts struct {
 	outdated bool
 	// behind: a pod that is not terminating is not at its target.
 	behind bool
+	// pinned: a pod is kept at an earlier revision than its target, or goes back to it.
+	pinned bool
 	// replaceable: such a pod may be replaced, or verified, under the strategy.
 	replaceable bool
 	// heavy: an operation has to replace one of them, or an operation keeps the node cordoned.
@@ -60,6 +62,8 @@ type phase int
 const (
 	// phaseUpdated: nothing is left to do.
 	phaseUpdated phase = iota
+	// phasePinned: the same, and a pod is kept at an earlier revision than its target.
+	phasePinned
 	// phaseOffline: something is left to do, and the node has been offline for some time.
 	phaseOffline
 	// phaseJustOffline: the same, for too short a time to be skipped.
@@ -128,7 +132,8 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	if node.Ready {
 		f.includeAvailability(g, node, pod)
 	}
-	f.behind = f.behind || g.isOutdated(pod)
+	f.behind = f.behind || g.isBehind(pod)
+	f.pinned = f.pinned || pod.Pin != ""
 	if g.hasWork(node, pod) {
 		f.outdated = true
 		f.replaceable = f.replaceable || isDue(g, node, pod)
@@ -154,6 +159,8 @@ func (f *facts) includeAvailability(g *group, node *Node, pod *Pod) {
 
 func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 	switch {
+	case f.updated && f.pinned:
+		return phasePinned
 	case f.updated:
 		return phaseUpdated
 	case !node.Ready:
@@ -286,13 +293,13 @@ func (f *facts) isPassedOver() bool {
 }
 
 // passedOver are the phases of nodes that waves do not wait for, though something is left to do.
-var passedOver = []phase{phaseOffline, phaseNoSuccessor, phaseAgentTooOld, phaseKeptCordoned}
+var passedOver = []phase{phasePinned, phaseOffline, phaseNoSuccessor, phaseAgentTooOld, phaseKeptCordoned}
 
 // needsNoOperation reports whether no operation is needed on the node. An offline node may still
 // need one when it is back.
 func (f *facts) needsNoOperation() bool {
 	switch f.phase {
-	case phaseUpdated, phaseUnavailable, phaseHeld, phaseLeftToAdministrator, phaseAwaitingRequest, phaseExcluded, phaseAgentTooOld:
+	case phaseUpdated, phasePinned, phaseUnavailable, phaseHeld, phaseLeftToAdministrator, phaseAwaitingRequest, phaseExcluded, phaseAgentTooOld:
 		return true
 	}
 	return f.phase != phaseOffline && f.phase != phaseJustOffline && !f.heavy

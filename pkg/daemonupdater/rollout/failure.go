@@ -158,13 +158,16 @@ func haltOf(policy *Policy, l *Ledger, unrecorded int) string {
 		threshold = scaled(given, l.Touched)
 	}
 	failed := len(l.Failures) + unrecorded
+	back := wentBack(l)
+	failed += len(back)
 	if failed < threshold {
 		return ""
 	}
-	names := make([]string, len(l.Failures))
+	names := make([]string, len(l.Failures), failed)
 	for i := range l.Failures {
 		names[i] = l.Failures[i].Node
 	}
+	names = append(names, back...)
 	return fmt.Sprintf("%d of %d started nodes failed (%s): roll out another revision, repair these nodes, or resume",
 		failed, l.Touched, message.NamesOf(names, failed))
 }

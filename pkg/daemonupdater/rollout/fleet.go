@@ -34,6 +34,8 @@ type Fleet struct {
 	operating map[string]*fleetNode
 	// outside are nodes that left the group with one of its operations on them, by name.
 	outside map[string]Node
+	// pins of the ledger by node name.
+	pins map[string][]Pin
 	// lengths counts the nodes by the length of their names.
 	lengths map[int]int
 	// advanced names the nodes whose facts time has changed since the last decision.
@@ -67,6 +69,7 @@ func NewFleet(in *Input) *Fleet {
 	for _, p := range []phase{phaseOffline, phaseJustOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseSetBack, phaseHeld, phaseLeftToAdministrator, phaseNoSuccessor, phaseAgentTooOld, phaseRecovering, phaseKeptCordoned} {
 		f.byPhase[p] = btree.NewG(degree, byName)
 	}
+	f.pin(in.Ledger.Pins, in.Now)
 	for i := range in.Nodes {
 		f.Set(in.Nodes[i], in.Now)
 	}
@@ -95,7 +98,7 @@ func (f *Fleet) Set(node Node, now time.Time) {
 		return
 	}
 	delete(f.outside, node.Name)
-	n := &fleetNode{Node: node, group: &f.group, hash: hashOf(node.Name), wave: f.group.policy.partOf(len(f.group.policy.Waves), &node)}
+	n := &fleetNode{Node: f.pinned(node), pins: f.pins[node.Name], group: &f.group, hash: hashOf(node.Name), wave: f.group.policy.partOf(len(f.group.policy.Waves), &node)}
 	old := f.nodes.byName[node.Name]
 	if old != nil {
 		f.leave(old)

@@ -117,6 +117,8 @@ func TestCountsAreThoseOfTheVerdicts(t *testing.T) {
 				counts.Skipped++
 			case Failed:
 				counts.Failed++
+			case Pinned:
+				counts.Pinned++
 			case Pending:
 				counts.Pending++
 				reasons[v.Reason]++

@@ -16,14 +16,20 @@ type gate struct {
 	waves  waveProgress
 }
 
-// isClosed reports whether nothing starts at all.
-func (g *gate) isClosed() bool { return g.in.Ending || g.in.Settings.Paused || g.halted != "" }
+// isClosed reports whether nothing starts, except that nodes go back in a halt.
+func (g *gate) isClosed() bool { return g.stops() || g.halted != "" }
+
+// stops reports whether no node goes back either.
+func (g *gate) stops() bool { return g.in.Ending || g.in.Settings.Paused }
+
+// isClosedTo reports whether none of a lane starts: a halt does not keep nodes from going back.
+func (g *gate) isClosedTo(l *lane) bool { return g.stops() || g.halted != "" && !l.pinned }
 
 // hold returns why policy keeps the candidates of a lane from starting now. Waves only hold
 // healthy nodes: a node that is already unavailable uses up the budget anyway, so a version that
 // may repair it goes there first.
 func (g *gate) hold(l *lane) (Reason, string) {
-	if g.in.Settings.Strategy == daemonset.OTA {
+	if g.in.Settings.Strategy == daemonset.OTA || l.pinned {
 		return "", ""
 	}
 	if l.urgency == healthy && l.wave > g.waves.reached {

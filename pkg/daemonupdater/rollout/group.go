@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -74,14 +75,24 @@ func awaitsCards(g *group, slot *Slot, pods []Pod) bool {
 }
 
 // isLeftOut reports whether the upgrade is limited to others than the node, the member of a pod, or
-// the pod.
+// the pod. A pin was asked for by itself.
 func isLeftOut(g *group, node *Node, pod *Pod) bool {
-	return node.LeftOut || g.members[pod.Member].LeftOut || pod.LeftOut
+	return pod.Pin == "" && (node.LeftOut || g.members[pod.Member].LeftOut || pod.LeftOut)
 }
 
 // isOutdated reports whether the pod exists, is not terminating, and is not at its target, which
-// is known.
+// is known. One at the gate of a pinned node is replaced there.
 func (g *group) isOutdated(pod *Pod) bool {
+	target := g.targetOf(pod)
+	return !pod.isAbsent() && target != "" && pod.Revision != target && (pod.Pin == "" || !pod.Gated)
+}
+
+// targetOf returns the revision that a pod is brought to: the target of its member, or that which it is
+// pinned to.
+func (g *group) targetOf(pod *Pod) string { return cmp.Or(pod.Pin, g.members[pod.Member].Target) }
+
+// isBehind reports whether a pod that is not terminating is not at the target of its member.
+func (g *group) isBehind(pod *Pod) bool {
 	target := g.members[pod.Member].Target
 	return !pod.isAbsent() && target != "" && pod.Revision != target
 }
@@ -123,10 +134,10 @@ func (g *group) hasWork(node *Node, pod *Pod) bool {
 // allows reports whether the strategy lets the work on a pod be done: AdvancedRollingUpdate and
 // RestartsOnly always, OTA only if a request on the node names this very pod, and is for its target
 // unless the node was started before the target changed (but see restartsWithoutRequest), or if nothing runs
-// in it: then nothing is disturbed.
+// in it: then nothing is disturbed; or if the node is pinned, which was asked for by itself.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
-		return pod.isAside() || pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod))
+		return pod.isAside() || (pod.Pin != "" || pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod)))
 	}
 	return g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly
 }

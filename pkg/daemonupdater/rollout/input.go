@@ -179,6 +179,10 @@ type Pod struct {
 	NoSuccessor string
 	// LeftOut: the plan does not replace this component on this node.
 	LeftOut bool
+	// Pin is the revision that the ledger keeps the pod at instead of the target, "" for none; the fleet sets it.
+	Pin string
+	// Gated: it waits at the gate, so that nothing of it runs.
+	Gated bool
 	// Request is the open request on the node for this member, nil if there is none.
 	Request *Request
 	// Placeholder: nothing runs in it, nor ever will, because its DaemonSet leaves, or left when it was

@@ -17,6 +17,8 @@ type lane struct {
 	zoneError string
 	// heavy: the nodes need an operation; unprepared: it is not prepared yet.
 	heavy, unprepared bool
+	// pinned: the nodes go back, which neither a halt nor waves nor a window keep them from.
+	pinned bool
 }
 
 // refusal is why no more candidates of a lane start.
@@ -67,12 +69,14 @@ func (p priority) lastResort() int {
 // stepsBeforeStart orders lanes by what is left to do before a node can start.
 func (l *lane) stepsBeforeStart() int {
 	switch {
+	case l.pinned:
+		return 0
 	case l.unprepared:
-		return 2
+		return 3
 	case l.heavy:
-		return 1
+		return 2
 	}
-	return 0
+	return 1
 }
 
 func (l *lane) timeZoneName() string {

@@ -15,6 +15,8 @@ type Ledger struct {
 	Slots []Slot
 	// Failures by node name, sorted.
 	Failures []Failure
+	// Pins by node name, sorted.
+	Pins []Pin
 	// Touched counts the nodes started at Revision, including those in flight when it changed.
 	Touched int
 	// Started counts the nodes that got Revision, those in flight included.

@@ -19,6 +19,8 @@ type fleetNode struct {
 	group *group
 	hash  uint64
 
+	// pins of the ledger for its name.
+	pins []Pin
 	// wave is the index of its wave, lane its lane while it is a candidate.
 	wave int
 	lane *lane
@@ -77,7 +79,7 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 // request that lost its slot does not start the node for another revision than it is for.
 func (n *fleetNode) isAgreed() bool {
 	return n.group.strategy != daemonset.OTA || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return (n.group.isAsked(&pod) || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
+		return (n.group.isAsked(&pod) || pod.Pin != "" || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
 	})
 }
 
@@ -96,7 +98,7 @@ func (n *fleetNode) yields() bool {
 // members with a request and for those replaced under the slot, even if that was before the
 // strategy became OTA.
 func (n *fleetNode) slotWaitsFor(pod *Pod) bool {
-	if n.group.strategy != daemonset.OTA || pod.Request != nil || pod.isAside() || lacksCards(n.group, pod) {
+	if n.group.strategy != daemonset.OTA || pod.Request != nil || pod.Pin != "" || pod.isAside() || lacksCards(n.group, pod) {
 		return true
 	}
 	return n.slot != nil && slices.Contains(n.slot.Members, n.group.keyOf(pod))
@@ -261,6 +263,8 @@ func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 		return ReasonDeletionDenied, deniedMessage(n.Denied)
 	case old:
 		return ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)
+	case pod.Gated && pod.Pin != "":
+		return ReasonAwaitingPod, fmt.Sprintf("pod %s of %s waits at the gate until the pod of revision %s, at which the node is pinned, is created", pod.Name, member, pod.Pin)
 	case !pod.Available:
 		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to be available", pod.Name, member)
 	case pod.OffersNone && awaitsCards(n.group, n.slot, n.Pods):
@@ -287,7 +291,7 @@ func (n *fleetNode) candidateLane() lane {
 	return lane{
 		priority: priority{denied: n.Denied != nil, urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
 		zone:     n.Zone, pool: n.Pool, timeZone: n.TimeZone, zoneError: n.ZoneError,
-		heavy: n.heavy, unprepared: n.heavy && !n.group.isPrepared(&n.Node),
+		heavy: n.heavy, pinned: n.pinned, unprepared: n.heavy && !n.group.isPrepared(&n.Node),
 	}
 }
 

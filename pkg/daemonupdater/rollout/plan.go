@@ -14,6 +14,7 @@ func Plan(in Input) Decision { return NewFleet(&in).Plan(in) }
 // on the size of the fleet. The decision is valid until the fleet changes.
 func (f *Fleet) Plan(in Input) Decision {
 	f.begin(in.Now)
+	f.pin(in.Ledger.Pins, in.Now)
 	d := draftOf(&in, f)
 	if in.Blocked != nil {
 		f.nodes.recordLedger(&d.ledger)

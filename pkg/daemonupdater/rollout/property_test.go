@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,6 +32,17 @@ func drawPod(t *rapid.T, node string, member int) Pod {
 		p.Request = &Request{PodUID: p.UID, Time: epoch, Revision: rapid.SampledFrom([]string{"", newHash, "earlier"}).Draw(t, "asked")}
 	}
 	return p
+}
+
+// drawPins draws nodes that are kept at the old revision, or at one that none has.
+func drawPins(t *rapid.T, in *Input) (pins []Pin) {
+	for i := range 13 {
+		if len(in.Members) > 0 && rapid.IntRange(0, 9).Draw(t, "pinned") == 0 {
+			pins = append(pins, Pin{Node: fmt.Sprintf("n%02d", i), Member: in.Members[0].Key, From: newHash, Message: "it failed", Failed: rapid.Bool().Draw(t, "failed"),
+				Revision: rapid.SampledFrom([]string{oldHash, "older"}).Draw(t, "pinned to")})
+		}
+	}
+	return pins
 }
 
 // drawInput draws any group, including states that no real history leads to.
@@ -69,6 +81,7 @@ func drawInput(t *rapid.T) Input {
 			in.Ledger.Failures = append(in.Ledger.Failures, Failure{Node: n.Name, UID: n.UID, Reason: ReasonCrashLooping, Message: "crashed", Since: epoch.Add(-time.Minute)})
 		}
 	}
+	in.Ledger.Pins = drawPins(t, &in)
 	return in
 }
 
@@ -90,7 +103,12 @@ func TestPlanProperties(t *testing.T) {
 		if again := Plan(in); len(again.Started) != 0 {
 			t.Fatalf("with its own ledger the plan starts more: %v after %v", again.Started, d.Started)
 		}
-		if c := d.Counts; c.Updated+c.InFlight+c.Pending+c.Held+c.Skipped+c.Failed != c.Total || c.Total != len(in.Nodes) {
+		for _, p := range d.Ledger.Pins {
+			if v, ok := d.Verdict(p.Node); ok && v.State == Updated {
+				t.Fatalf("node %s is pinned to %s and counts as updated", p.Node, p.Revision)
+			}
+		}
+		if c := d.Counts; c.Updated+c.InFlight+c.Pending+c.Held+c.Skipped+c.Failed+c.Pinned != c.Total || c.Total != len(in.Nodes) {
 			t.Fatalf("counts do not add up: %+v of %d nodes", c, len(in.Nodes))
 		}
 		for _, v := range d.Verdicts() {
@@ -155,10 +173,11 @@ func checkDeletions(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 			t.Fatalf("two deletions on node %s", x.Node)
 		case !n.Ready:
 			t.Fatalf("deletes pod %s on offline node %s", x.Pod, x.Node)
-		case p.Terminating || p.UID == "" || p.Revision == newHash:
+		case p.Terminating || p.UID == "" || p.Revision == pinOf(in, x.Node, x.Member, newHash):
 			t.Fatalf("deletes pod %+v, which is not outdated", p)
 		case intent[x.Node] != p.UID:
 			t.Fatalf("deletes pod %s without having recorded it", x.Pod)
+		case pinOf(in, x.Node, x.Member, "") != "":
 		case in.Settings.Strategy == daemonset.OTA && (p.Request == nil || p.Request.PodUID != p.UID):
 			t.Fatalf("deletes pod %s that nobody asked for", x.Pod)
 		case in.Settings.Strategy == daemonset.OTA && p.Request.Revision == "earlier":
@@ -168,10 +187,22 @@ func checkDeletions(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 	}
 }
 
-// checkStops checks that nothing starts on offline nodes, or while paused, halted or blocked.
+// pinOf returns the revision that a pod is pinned to, otherwise the given one.
+func pinOf(in Input, node string, member int, otherwise string) string {
+	for _, p := range in.Ledger.Pins {
+		if p.Node == node && p.Member == in.Members[member].Key {
+			return p.Revision
+		}
+	}
+	return otherwise
+}
+
+// checkStops checks that nothing starts on offline nodes, or while paused, halted or blocked, except that pinned
+// nodes go back in a halt.
 func checkStops(t *rapid.T, in Input, d Decision) {
 	stopped := in.Settings.Paused || d.Halted != "" || in.Blocked != nil
-	if stopped && len(d.Started) > 0 {
+	onlyBack := !in.Settings.Paused && in.Blocked == nil && !slices.ContainsFunc(d.Started, func(node string) bool { return pinOf(in, node, 0, "") == "" })
+	if stopped && len(d.Started) > 0 && !onlyBack {
 		t.Fatalf("started %v though it must not (paused %v, halted %q, blocked %v)", d.Started, in.Settings.Paused, d.Halted, in.Blocked)
 	}
 	if in.Blocked != nil && len(d.Delete) > 0 {

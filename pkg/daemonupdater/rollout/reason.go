@@ -13,10 +13,11 @@ const (
 	Held     State = "held"
 	Skipped  State = "skipped"
 	Failed   State = "failed"
+	Pinned   State = "pinned"
 )
 
 // States lists all states in the order they are reported.
-var States = []State{Updated, InFlight, Pending, Held, Skipped, Failed}
+var States = []State{Updated, InFlight, Pending, Held, Skipped, Failed, Pinned}
 
 // Reason says in one word why a node is in its state; a closed list.
 type Reason string
@@ -25,6 +26,10 @@ type Reason string
 const (
 	// ReasonAtTarget: every pod is at the target revision.
 	ReasonAtTarget Reason = "AtTarget"
+
+	// ReasonPinned: the node is kept at an earlier revision. ReasonUndone: because a person asked for it.
+	ReasonPinned Reason = "Pinned"
+	ReasonUndone Reason = "Undone"
 
 	// In flight.
 	ReasonReplacing         Reason = "Replacing"

@@ -19,9 +19,7 @@ type roundRobin struct {
 func startNodes(g *gate, b *budgets) *roundRobin {
 	r := &roundRobin{queue: queue{&starts{draft: g.draft, budgets: b}, g}, refused: map[*lane]refusal{}}
 	r.serveQueued()
-	if !g.isClosed() {
-		r.serveLanes()
-	}
+	r.serveLanes()
 	slices.Sort(r.names)
 	slices.SortFunc(r.ledger.Slots, func(a, b Slot) int { return cmp.Compare(a.Node, b.Node) })
 	return r
@@ -31,6 +29,9 @@ func startNodes(g *gate, b *budgets) *roundRobin {
 func (r *roundRobin) serveLanes() {
 	var open []*cursor
 	r.fleet.lanes.Ascend(func(c candidates) bool {
+		if r.gate.isClosedTo(c.lane) {
+			return true
+		}
 		if len(open) > 0 && open[0].priority != c.priority {
 			r.servePriority(open)
 			open = nil

@@ -77,7 +77,7 @@ func (s *settlement) keep(slot *Slot) { s.ledger.Slots = append(s.ledger.Slots, 
 // giveBack frees the slot of a node. If the node finished at its target, its duration enters the
 // usual duration, a moving average that follows a change of pace.
 func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
-	if n.hasRecovered() && slot.Revision == s.in.Revision {
+	if n.hasRecovered() && !n.pinned && slot.Revision == s.in.Revision {
 		took := max(s.in.Now.Sub(slot.Since)-slot.Idle, time.Second)
 		s.finished = append(s.finished, took)
 		if s.ledger.Usual == 0 {

@@ -43,7 +43,7 @@ func sizeOf(f *Failure) int {
 
 // bytesForSlots returns how many bytes the failures of a draft leave for slots.
 func bytesForSlots(d *draft) int {
-	left := maxLedgerBytes
+	left := maxLedgerBytes - sizeOfPins(d.ledger.Pins)
 	for i := range d.ledger.Failures {
 		left -= sizeOf(&d.ledger.Failures[i])
 	}

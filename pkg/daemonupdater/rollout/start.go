@@ -36,7 +36,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	slot.restart(s.in.Now, n.Pods)
 	s.fleet.nodes.record(n, slot, nil)
 	n.queued = false
-	if n.Denied == nil { // else it is only tried again
+	if n.Denied == nil && !n.pinned { // else it is only tried again, or goes back
 		s.ledger.Touched++
 		s.ledger.LastStart = s.in.Now
 	}

@@ -7,7 +7,7 @@ import (
 
 // Counts has one number per state; they add up to Total.
 type Counts struct {
-	Total, Updated, InFlight, Pending, Held, Skipped, Failed int
+	Total, Updated, InFlight, Pending, Held, Skipped, Failed, Pinned int
 }
 
 // Of returns the number of nodes in a state.
@@ -25,6 +25,8 @@ func (c Counts) Of(s State) int {
 		return c.Skipped
 	case Failed:
 		return c.Failed
+	case Pinned:
+		return c.Pinned
 	}
 	return 0
 }
@@ -106,7 +108,7 @@ func exampleOf(f *Fleet, p phase) *fleetNode {
 
 // countStates sums up the states of all nodes.
 func countStates(f *Fleet, waiting []Waiting) Counts {
-	c := Counts{Total: f.Len(), Updated: f.all.byPhase[phaseUpdated], Skipped: f.all.byPhase[phaseOffline]}
+	c := Counts{Total: f.Len(), Updated: f.all.byPhase[phaseUpdated], Skipped: f.all.byPhase[phaseOffline], Pinned: f.all.byPhase[phasePinned]}
 	for _, n := range f.nodes.recorded {
 		switch {
 		case n.slot != nil:
@@ -119,6 +121,8 @@ func countStates(f *Fleet, waiting []Waiting) Counts {
 		switch n.phase {
 		case phaseUpdated:
 			c.Updated--
+		case phasePinned:
+			c.Pinned--
 		case phaseOffline:
 			c.Skipped--
 		}

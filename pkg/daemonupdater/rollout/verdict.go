@@ -37,6 +37,8 @@ func (e *explanation) verdict(n *fleetNode) Verdict {
 		v.Reason, v.Message = n.progress()
 	case n.failure != nil:
 		v.State, v.Reason, v.Message, v.Since = Failed, n.failure.Reason, n.failure.Message, n.failure.Since
+	case n.phase == phasePinned:
+		v.State, v.Reason, v.Message = Pinned, ReasonPinned, n.pinMessage()
 	case n.phase == phaseUpdated:
 		v.State, v.Reason = Updated, ReasonAtTarget
 	case n.phase == phaseOffline:
@@ -57,13 +59,10 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	if reason, message := whyExcluded(n); reason != "" {
 		return reason, message
 	}
+	if reason, message := e.whyNothingStarts(n); reason != "" {
+		return reason, message
+	}
 	switch {
-	case e.ending:
-		return ReasonEnding, "the target is being deleted"
-	case e.paused:
-		return ReasonPaused, "the rollout is paused"
-	case e.halted != "":
-		return ReasonHalted, e.halted
 	case n.queued:
 		return ReasonQueued, "starts as soon as the budget allows"
 	case n.phase == phaseRecentlyReturned:
@@ -86,6 +85,20 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	}
 	_, message := n.progress()
 	return ReasonUnavailable, message
+}
+
+// whyNothingStarts returns why no node of the group is started, "" if nodes are. A halt does not keep a node
+// from going back.
+func (e *explanation) whyNothingStarts(n *fleetNode) (Reason, string) {
+	switch {
+	case e.ending:
+		return ReasonEnding, "the target is being deleted"
+	case e.paused:
+		return ReasonPaused, "the rollout is paused"
+	case e.halted != "" && (n.lane == nil || !n.lane.pinned):
+		return ReasonHalted, e.halted
+	}
+	return "", ""
 }
 
 // whyExcluded returns why a node would not be upgraded even if the rollout allowed it; "" if it

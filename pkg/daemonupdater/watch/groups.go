@@ -100,7 +100,7 @@ func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []
 
 // AskedFor returns the groups that a NodeUpgrade concerns, and marks its node to be read again:
 // those of the DaemonSets it requests or pulls images for, and one for all that do not exist. If
-// the node has an operation or a hold, it adds all groups that OnNode returns, because they have
+// the node has an operation or a hold, or a person asks something of it, it adds all groups that OnNode returns, because they have
 // to keep off the node, and the owner of the operation, which may have no strategy any more or
 // be gone. If the node agent reports capabilities or the host, it adds these groups too, because
 // they may have waited for another agent or for the container runtime.
@@ -119,8 +119,7 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 			groups[g] = true
 		}
 	}
-	reports := u.Status.Host != nil || u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
-	if u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 {
+	if concernsAll(u) {
 		for _, g := range w.with(ctx, dependsOnNodes) {
 			groups[g] = true
 		}
@@ -135,6 +134,12 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 		w.Changed.Add(g, object.GetName())
 	}
 	return slices.Collect(maps.Keys(groups))
+}
+
+// concernsAll reports whether a NodeUpgrade concerns all groups on its node.
+func concernsAll(u *topsv1.NodeUpgrade) bool {
+	reports := u.Status.Host != nil || u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
+	return u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 || observed.OpenAskOf(u) != nil
 }
 
 // named returns the group of a DaemonSet, and reports whether that very DaemonSet exists.

@@ -102,7 +102,7 @@ func UpgradeChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*topsv1.NodeUpgrade), e.ObjectNew.(*topsv1.NodeUpgrade)
 			return agentbudget.ChangedByOperator(before, after) ||
-				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) ||
+				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) || askChanged(before, after) ||
 				!slices.Equal(observed.AgentOf(before).Capabilities, observed.AgentOf(after).Capabilities) ||
 				before.Status.Host.NeedsRestart() != after.Status.Host.NeedsRestart() ||
 				!operation.CardsSince(before).Equal(operation.CardsSince(after)) ||
@@ -111,6 +111,12 @@ func UpgradeChanged() predicate.Predicate {
 				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls)
 		},
 	}
+}
+
+// askChanged reports whether a person asks something else of a node.
+func askChanged(before, after *topsv1.NodeUpgrade) bool {
+	was, is := observed.AskOf(before), observed.AskOf(after)
+	return is != nil && (was == nil || *was != *is)
 }
 
 // DeletionBegan passes only updates with which an object begins to be deleted.

@@ -52,6 +52,7 @@ var advice = map[string]string{
 	string(rollout.ReasonRuntimeSetBack):   "find the tool on NODE that writes the configuration of docker or containerd, and stop it; the runtime is restarted automatically",
 	string(rollout.ReasonDeletionDenied):   "let the operator delete the pod that the message names: see the admission webhook or the role; it is retried automatically",
 	string(rollout.ReasonEnding):           nothing,
+	string(rollout.ReasonPinned):           "roll out another revision, or try this one again: kubectl gcu task retry NODE TASK",
 	string(rollout.ReasonNoSuccessor):      "remove the taint that the message names, or give the component a toleration for it",
 	string(rollout.ReasonAgentTooOld):      "upgrade the node agent on NODE: kubectl rollout status -n kube-system daemonset/gcu-node-agent",
 	string(rollout.ReasonWaveNotReached):   nothing,

@@ -52,7 +52,7 @@ func TestTheRunbooksNameWhatThePluginAdvises(t *testing.T) {
 func TestEveryReasonHasAdvice(t *testing.T) {
 	silent := []string{"AtTarget", "InProgress", "AwaitingSlot", "Aborted", "Withdrawn", "Superseded", "TargetChanged", "NodeReplaced", "Succeeded", "WindingUp",
 		// About a rollout or a request, not a node.
-		"Complete", "NodesFailed", "AwaitingRequests", "RollingBack", "RolledBack", "Restarted", "RevisionChanged"}
+		"Complete", "NodesFailed", "NodesPinned", "Undone", "AwaitingRequests", "RollingBack", "RolledBack", "Restarted", "RevisionChanged"}
 	for _, file := range []string{"../../daemonupdater/rollout/reason.go", "../../nodeupgrade/operation/reasons.go", "../../../api/v1/reasons.go"} {
 		reasons := reasonsIn(t, file)
 		if len(reasons) < 15 {

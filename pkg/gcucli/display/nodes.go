@@ -25,7 +25,7 @@ const Outdated = "outdated"
 
 // States are the values for a filter of nodes.
 var States = []string{string(rollout.Updated), string(rollout.InFlight), string(rollout.Pending), string(rollout.Held),
-	string(rollout.Skipped), string(rollout.Failed), Outdated}
+	string(rollout.Skipped), string(rollout.Failed), string(rollout.Pinned), Outdated}
 
 // Fleet is what was read of the nodes of a gr.
 type Fleet struct {
@@ -104,6 +104,10 @@ func (w *watch) readLedger() {
 	s := &w.Rollout.Status
 	for i := range s.Queued {
 		w.queued[s.Queued[i].Node] = s.Queued[i].Since
+	}
+	for i := range s.Pinned {
+		p := &s.Pinned[i]
+		w.settled[p.Node] = Node{Name: p.Node, State: string(rollout.Pinned), Reason: string(rollout.ReasonPinned), Message: p.Message, Since: &p.Since}
 	}
 	for i := range s.Failed {
 		w.settled[s.Failed[i].Node] = noted(rollout.Failed, &s.Failed[i], w.operation(s.Failed[i].Node))

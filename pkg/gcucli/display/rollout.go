@@ -52,6 +52,7 @@ type Counts struct {
 	Held     int32 `json:"held"`
 	Skipped  int32 `json:"skipped"`
 	Failed   int32 `json:"failed"`
+	Pinned   int32 `json:"pinned,omitempty"`
 }
 
 // WaveCount is the progress of a wave.
@@ -93,7 +94,7 @@ func rolloutOf(gr string, dro *topsv1.DaemonRollout) *Rollout {
 		Halted:         meta.IsStatusConditionTrue(s.Conditions, topsv1.RolloutHalted),
 		MaxUnavailable: s.MaxUnavailable, Unavailable: s.Unavailable, ETASeconds: s.ETASeconds, UsualSeconds: s.UsualSeconds,
 		Nodes: Counts{Total: s.Total, Updated: s.Updated, InFlight: s.InFlightNodes, Pending: s.Pending, Held: s.HeldNodes,
-			Skipped: s.SkippedNodes, Failed: s.FailedNodes},
+			Skipped: s.SkippedNodes, Failed: s.FailedNodes, Pinned: s.PinnedNodes},
 	}
 	if c := progressing(dro); c != nil {
 		r.State, r.Message, r.Since = c.Reason, c.Message, &c.LastTransitionTime
@@ -115,8 +116,12 @@ func rolloutOf(gr string, dro *topsv1.DaemonRollout) *Rollout {
 
 // String returns the counts in one line.
 func (c Counts) String() string {
-	return fmt.Sprintf("%d of %d updated, %d in flight, %d pending, %d held, %d skipped, %d failed",
+	text := fmt.Sprintf("%d of %d updated, %d in flight, %d pending, %d held, %d skipped, %d failed",
 		c.Updated, c.Total, c.InFlight, c.Pending, c.Held, c.Skipped, c.Failed)
+	if c.Pinned > 0 {
+		text += fmt.Sprintf(", %d pinned", c.Pinned)
+	}
+	return text
 }
 
 // eta describes the time to completion, "" if unknown.

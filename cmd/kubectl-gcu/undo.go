@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// asks reports whether a verb on a task is about a component without an operation: nothing is at work on
+// the node, and the task replaces a pod.
+func asks(ctx context.Context, cl *cluster, node, verb, task string) (bool, error) {
+	if verb != observed.VerbUndo && verb != observed.VerbRetry || !strings.HasSuffix(task, "_replace") {
+		return false, nil
+	}
+	var upgrade topsv1.NodeUpgrade
+	err := cl.read(ctx, "", node, &upgrade)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return err == nil && !observed.HasLiveOperation(&upgrade), err
+}
+
+// ask brings a node back, or ends that, and waits for it if asked to.
+func ask(ctx context.Context, out terminal, cl *cluster, node, verb, task string, wait bool, timeout time.Duration) error {
+	value, err := askNode(ctx, cl, node, verb, task)
+	if err != nil {
+		return err
+	}
+	out.say("node %s: %s of %s is requested", node, verb, task)
+	if !wait {
+		return nil
+	}
+	if err := awaitAsk(ctx, cl, node, value, timeout); err != nil {
+		return err
+	}
+	out.say("node %s: %s of %s is done", node, verb, task)
+	return nil
+}
+
+// askNode writes the annotation that brings the revision before back to a node, or ends that, and
+// creates the NodeUpgrade if necessary. It returns its value.
+func askNode(ctx context.Context, cl *cluster, node, verb, task string) (value string, err error) {
+	if err := checkAsk(ctx, cl, node, task); err != nil {
+		return "", err
+	}
+	value = verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)
+	err = change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationTaskOverride, value)
+		return true, nil
+	})
+	if apierrors.IsNotFound(err) {
+		err = createAnnotated(ctx, cl, node, topsv1.AnnotationTaskOverride, value)
+	}
+	return value, err
+}
+
+// checkAsk returns a refusal unless the target of a task is one DaemonSet that is upgraded behind the gate.
+func checkAsk(ctx context.Context, cl *cluster, node, task string) error {
+	target := strings.TrimSuffix(strings.TrimPrefix(task, node+"_"), "_replace")
+	var sets appsv1.DaemonSetList
+	if err := cl.all(ctx, "", &sets); err != nil {
+		return err
+	}
+	var rollouts topsv1.DaemonRolloutList
+	if err := cl.all(ctx, "", &rollouts); err != nil {
+		return err
+	}
+	var found []string
+	gated := false
+	for i := range sets.Items {
+		ds := &sets.Items[i]
+		if target != ds.Name && target != ds.Namespace+"."+ds.Name && target != daemonset.Component(ds) {
+			continue
+		}
+		for k := range rollouts.Items {
+			for _, t := range rollouts.Items[k].Status.Targets {
+				if t.DaemonSet == ds.Namespace+"/"+ds.Name {
+					found = append(found, ds.Namespace+"."+ds.Name)
+					gated = meta.IsStatusConditionTrue(rollouts.Items[k].Status.Conditions, topsv1.RolloutGated)
+				}
+			}
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return refused("there is no operation on node %s, and %s is no component or DaemonSet that the operator upgrades", node, target)
+	case len(found) > 1:
+		return refused("%s is one of %s: name it in full", target, message.Names(found))
+	case !gated:
+		return refused("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36): %s", pinning.Instead)
+	}
+	return nil
+}
+
+// awaitAsk waits until what was asked of a node is answered.
+func awaitAsk(ctx context.Context, cl *cluster, node, value string, timeout time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return await(ctx, timeout, cl.changes(ctx, node, &topsv1.NodeUpgradeList{}), func(ctx context.Context) (bool, string, error) {
+		var upgrade topsv1.NodeUpgrade
+		if err := cl.read(ctx, "", node, &upgrade); err != nil {
+			return false, "", err
+		}
+		if upgrade.Annotations[topsv1.AnnotationTaskOverride] != value {
+			return false, "", notYet("node %s: something else was asked since", node)
+		}
+		for _, t := range upgrade.Status.Tasks {
+			switch {
+			case t.RequestID != observed.AskID(value):
+			case t.State == topsv1.TaskDone:
+				return true, "", nil
+			case t.State.Final():
+				return false, "", notYet("node %s: %s: %s", node, t.Reason, t.Message)
+			default:
+				return false, t.Reason + ": " + t.Message, nil
+			}
+		}
+		return false, "the operator has not read it yet", nil
+	})
+}

@@ -1,0 +1,80 @@
+package pinning
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
+)
+
+// History is what is known of the revisions of one DaemonSet.
+type History struct {
+	DaemonSet *appsv1.DaemonSet
+	Revisions []*appsv1.ControllerRevision
+	// Target is the hash of the newest one, Had that with which the node was last ready, "" if it is not known.
+	Target, Had string
+	// Good is the hash of the last known good revision, "" if there is none, and Since when it became good.
+	Good  string
+	Since time.Time
+	// Floor is the time before which a revision must not have become good, nil for none
+	// (failure.rollbackNotBefore of the policy).
+	Floor *time.Time
+}
+
+// Before returns the revision that a node goes back to from the target: the one with which it was last
+// ready, else the last known good one, else the one before the target. Without one, why says so.
+func Before(h *History) (hash, why string) {
+	for _, hash := range []string{h.Had, h.Good, h.previous()} {
+		if hash == "" || hash == h.Target || !gating.IsKept(h.DaemonSet, h.Revisions, hash) {
+			continue
+		}
+		if h.Floor != nil && h.since(hash).Before(*h.Floor) {
+			return "", fmt.Sprintf("revision %s is older than failure.rollbackNotBefore of the policy", hash)
+		}
+		return hash, ""
+	}
+	return "", fmt.Sprintf("no revision of DaemonSet %s/%s before %s is kept", h.DaemonSet.Namespace, h.DaemonSet.Name, h.Target)
+}
+
+// previous returns the revision before the target, "" if there is none.
+func (h *History) previous() (hash string) {
+	i := slices.IndexFunc(h.Revisions, func(r *appsv1.ControllerRevision) bool { return daemonset.RevisionHash(r) == h.Target })
+	var number int64
+	for _, r := range h.Revisions {
+		if i >= 0 && r.Revision < h.Revisions[i].Revision && r.Revision > number {
+			hash, number = daemonset.RevisionHash(r), r.Revision
+		}
+	}
+	return hash
+}
+
+// since returns when a revision became good, or at the latest was made.
+func (h *History) since(hash string) time.Time {
+	if hash == h.Good {
+		return h.Since
+	}
+	for _, r := range h.Revisions {
+		if daemonset.RevisionHash(r) == hash {
+			return r.CreationTimestamp.Time
+		}
+	}
+	return time.Time{}
+}
+
+// FloorOf returns the floor of a policy, nil for none.
+func FloorOf(policy *topsv1.UpgradePolicy) *time.Time {
+	if policy == nil || policy.Spec.Failure == nil || policy.Spec.Failure.RollbackNotBefore == nil {
+		return nil
+	}
+	return &policy.Spec.Failure.RollbackNotBefore.Time
+}
+
+// RollsBack reports whether a policy says that a node which fails goes back alone.
+func RollsBack(policy *topsv1.UpgradePolicy) bool {
+	return policy != nil && policy.Spec.Failure != nil && policy.Spec.Failure.Action == topsv1.FailureRollbackNode
+}

@@ -1,0 +1,222 @@
+package pinning
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Most is how many pins a group may have: they are in one object, and in the parameters of the admission policy.
+const Most = 100
+
+// Facts are what a decision about the pins of a group depends on.
+type Facts struct {
+	// Input of the plan, with the pins and failures of the ledger as stored.
+	Input *rollout.Input
+	// Gated reports whether the gate keeps pods of a member, by index, from starting unasked.
+	Gated func(member int) bool
+	// PolicyMissing: config/gate is not installed now. That may be for a moment, and what was pinned stays.
+	PolicyMissing bool
+	// RollsBack: the policy says that a node which fails goes back alone.
+	RollsBack bool
+	// Node returns a node as observed, nil if there is none.
+	Node func(name string) *rollout.Node
+	// Before returns the revision of a member that a node goes back to, or why there is none.
+	Before func(member int, node string) (hash, why string)
+	// Kept reports whether a revision of a member can still be restored.
+	Kept func(member int, hash string) bool
+	// Asks of persons that are not answered.
+	Asks []Ask
+}
+
+// Ask is what a person asks for a member on a node.
+type Ask struct {
+	ID, Node string
+	Member   int
+	// Verb is observed.VerbUndo or observed.VerbRetry.
+	Verb string
+	// Begun: the node was pinned for it.
+	Begun bool
+}
+
+// Refusal is why an ask is not carried out.
+type Refusal struct{ Reason, Message string }
+
+// Reasons of refusals.
+const (
+	ReasonNoGate            = "NoGate"
+	ReasonNeedsOperation    = "NeedsOperation"
+	ReasonNotAtTarget       = "NotAtTarget"
+	ReasonNoEarlierRevision = "NoEarlierRevision"
+	ReasonTooManyPins       = "TooManyPins"
+	ReasonNodeGone          = "NodeGone"
+	ReasonOperationAtWork   = "OperationAtWork"
+)
+
+// Instead is what to do where one node cannot go back alone.
+const Instead = "hold the node (kubectl gcu hold), or go back on all nodes (kubectl gcu rollback)"
+
+// Next is what becomes of pins.
+type Next struct {
+	// Pins by node name, sorted, and the failures of nodes that are not pinned instead.
+	Pins     []rollout.Pin
+	Failures []rollout.Failure
+	// Refused are the asks that are not carried out, by id.
+	Refused map[string]Refusal
+	// Asked are the nodes that are pinned now because of an ask.
+	Asked []string
+}
+
+// NextOf decides about the pins of a group. While the group is blocked, or the policy of the gate is missing, all stays as it is.
+func NextOf(f *Facts) Next {
+	in := f.Input
+	n := &Next{Failures: in.Ledger.Failures, Refused: map[string]Refusal{}}
+	if in.Blocked != nil || f.PolicyMissing {
+		n.Pins = in.Ledger.Pins
+		return *n
+	}
+	resumed := in.Resume != in.Ledger.Resumed
+	for _, pin := range in.Ledger.Pins {
+		if f.holds(&pin) {
+			pin.Failed = pin.Failed && !resumed
+			n.Pins = append(n.Pins, f.explained(pin))
+		}
+	}
+	for _, ask := range f.Asks {
+		f.answer(n, ask)
+	}
+	if f.RollsBack && !resumed && !in.Settings.Paused && !in.Ending {
+		f.rollBack(n)
+	}
+	slices.SortFunc(n.Pins, func(a, b rollout.Pin) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Member, b.Member))
+	})
+	return *n
+}
+
+// holds reports whether a pin is still to be kept: the target is the one that it keeps from, the gate
+// can keep it, and the node is not another machine by now.
+func (f *Facts) holds(pin *rollout.Pin) bool {
+	i := f.member(pin.Member)
+	if i < 0 || f.Input.Members[i].Target != pin.From || !f.Gated(i) {
+		return false
+	}
+	node := f.Node(pin.Node)
+	return node == nil || pin.Holds(node.Machine)
+}
+
+func (f *Facts) member(key string) int {
+	return slices.IndexFunc(f.Input.Members, func(m rollout.Member) bool { return m.Key == key })
+}
+
+// explained returns a pin with its message.
+func (f *Facts) explained(pin rollout.Pin) rollout.Pin {
+	pin.Message = fmt.Sprintf("%s is kept at revision %s, not %s (%s)", pin.Member, pin.Revision, pin.From, pin.Reason)
+	if !f.Kept(f.member(pin.Member), pin.Revision) {
+		pin.Message += ", which is not kept any more: a pod that goes waits at the gate; kubectl gcu task retry ends that"
+	}
+	return pin
+}
+
+// answer carries an ask out, or refuses it.
+func (f *Facts) answer(n *Next, ask Ask) {
+	key := f.Input.Members[ask.Member].Key
+	is := func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key }
+	if ask.Verb == observed.VerbRetry {
+		if node := f.Node(ask.Node); node != nil && node.Job != nil {
+			n.Refused[ask.ID] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", ask.Node, node.Job.ID)}
+			return
+		}
+		n.Pins = slices.DeleteFunc(n.Pins, is)
+		n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(failed rollout.Failure) bool {
+			return failed.Node == ask.Node && len(failed.Targets) == 1 && failed.Targets[0].Member == key
+		})
+		return
+	}
+	if slices.ContainsFunc(n.Pins, is) {
+		return
+	}
+	pin, refusal := f.back(ask.Member, ask.Node, len(n.Pins))
+	if ask.Begun { // its pin has ended, and it is not for another target
+		refusal = &Refusal{topsv1.ReasonRevisionChanged, fmt.Sprintf("the target of %s has changed since, or the node got it again", key)}
+	}
+	if refusal != nil {
+		n.Refused[ask.ID] = *refusal
+		return
+	}
+	pin.Reason = rollout.ReasonUndone
+	f.pin(n, pin)
+	n.Asked = append(n.Asked, ask.Node)
+}
+
+// pin adds a pin, in place of the failure of its node.
+func (f *Facts) pin(n *Next, pin rollout.Pin) {
+	n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(failed rollout.Failure) bool {
+		is := failed.Node == pin.Node
+		pin.Failed = pin.Failed || is
+		return is
+	})
+	n.Pins = append(n.Pins, f.explained(pin))
+}
+
+// rollBack pins the nodes that failed because of one member.
+func (f *Facts) rollBack(n *Next) {
+	for _, failed := range f.Input.Ledger.Failures {
+		if len(failed.Targets) != 1 || failed.Reason == rollout.ReasonNodeLost {
+			continue // it is not known that the revision is to blame
+		}
+		i := f.member(failed.Targets[0].Member)
+		if i < 0 || f.Input.Members[i].Target != failed.Targets[0].Revision ||
+			slices.ContainsFunc(n.Pins, func(p rollout.Pin) bool { return p.Node == failed.Node && p.Member == failed.Targets[0].Member }) {
+			continue
+		}
+		if pin, refusal := f.back(i, failed.Node, len(n.Pins)); refusal == nil {
+			pin.Reason = failed.Reason
+			f.pin(n, pin)
+		}
+	}
+}
+
+// back returns the pin that brings a node back, or why it cannot go back alone.
+func (f *Facts) back(member int, name string, pins int) (pin rollout.Pin, refusal *Refusal) {
+	m, node := &f.Input.Members[member], f.Node(name)
+	switch {
+	case !f.Gated(member):
+		return pin, &Refusal{ReasonNoGate, fmt.Sprintf("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36) and update strategy OnDelete: DaemonSet %s would start its newest revision again; %s", m.Key, Instead)}
+	case m.Heavy:
+		return pin, &Refusal{ReasonNeedsOperation, fmt.Sprintf("%s is replaced by an operation, and one node cannot go back alone: %s", m.Key, Instead)}
+	case pins >= Most:
+		return pin, &Refusal{ReasonTooManyPins, fmt.Sprintf("%d nodes are pinned already: roll out another revision", pins)}
+	case node == nil || !slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool { return p.Member == member }):
+		return pin, &Refusal{ReasonNodeGone, fmt.Sprintf("%s does not run on node %s", m.Key, name)}
+	case node.Job != nil:
+		return pin, &Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: wait for its end, or abort it (kubectl gcu abort)", name, node.Job.ID)}
+	case slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool {
+		return p.Member == member && p.UID != "" && !p.Terminating && !p.Gated && p.Revision != m.Target
+	}):
+		return pin, &Refusal{ReasonNotAtTarget, fmt.Sprintf("node %s does not have revision %s of %s: to keep it so, hold it (kubectl gcu hold)", name, m.Target, m.Key)}
+	}
+	hash, why := f.Before(member, name)
+	if hash == "" {
+		return pin, &Refusal{ReasonNoEarlierRevision, why + "; " + Instead}
+	}
+	return rollout.Pin{Node: name, UID: node.UID, Machine: node.Machine, Member: m.Key, Revision: hash, From: m.Target, Since: f.Input.Now.Truncate(time.Second)}, nil
+}
+
+// AskOf returns an ask of the annotation of a node for one of these members, by index; false if it is for none of them,
+// or for the operation of a heavy one.
+func AskOf(node string, asked *observed.Ask, members []observed.Member, heavy func(member int) bool) (Ask, bool) {
+	i := slices.IndexFunc(members, func(m observed.Member) bool {
+		return asked.Target == m.Component() && asked.Target != "" || asked.Target == m.DaemonSet.Name || asked.Target == m.DaemonSet.Namespace+"."+m.DaemonSet.Name
+	})
+	if i < 0 || daemonset.IsLeaving(members[i].DaemonSet) || asked.Verb == observed.VerbRetry && heavy(i) {
+		return Ask{}, false
+	}
+	return Ask{ID: asked.ID, Node: node, Member: i, Verb: asked.Verb, Begun: asked.Begun}, true
+}

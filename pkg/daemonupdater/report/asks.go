@@ -1,0 +1,62 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Reasons of a task that answers what a person asks by annotation task-override.
+const (
+	reasonUndone = string(rollout.ReasonUndone)
+	reasonFreed  = "Freed"
+)
+
+// askTask returns the task that answers what a person asks of a node, false if it is for another group.
+func (a *Answers) askTask(node string, asked *observed.Ask, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
+	ask, ours := pinning.AskOf(node, asked, a.State.Members, func(i int) bool { return a.Input.Members[i].Heavy })
+	if !ours {
+		return topsv1.UpgradeTask{}, false
+	}
+	task := topsv1.UpgradeTask{RequestID: ask.ID, Name: node + "_" + a.State.Members[ask.Member].DaemonSet.Name + "_" + ask.Verb}
+	if shown != nil {
+		task.StartTime = shown.StartTime
+	}
+	task.State, task.Reason, task.Message = a.askState(&ask)
+	now := wholeSecond(a.Input.Now)
+	if task.State != topsv1.TaskWaiting && task.StartTime == nil {
+		task.StartTime = &now
+	}
+	if task.State.Final() {
+		task.EndTime = &now
+	}
+	return task, true
+}
+
+// askState returns the progress of what a person asks. An undo is done when the pod of the revision before is
+// available; an answer that it is not carried out is final.
+func (a *Answers) askState(ask *pinning.Ask) (state topsv1.TaskState, reason, message string) {
+	key := a.Input.Members[ask.Member].Key
+	if refusal, refused := a.Refused[ask.ID]; refused {
+		return topsv1.TaskFailed, refusal.Reason, refusal.Message
+	}
+	pinned := slices.ContainsFunc(a.Decision.Ledger.Pins, func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key })
+	verdict, _ := a.Decision.Verdict(ask.Node)
+	switch {
+	case a.Input.Blocked != nil:
+		return topsv1.TaskWaiting, a.Input.Blocked.Reason, a.Input.Blocked.Message
+	case ask.Verb == observed.VerbRetry:
+		return topsv1.TaskDone, reasonFreed, fmt.Sprintf("node %s gets the target of %s like any other", ask.Node, key)
+	case !pinned:
+		return topsv1.TaskWaiting, string(verdict.Reason), verdict.Message
+	case verdict.State == rollout.Pinned:
+		return topsv1.TaskDone, reasonUndone, verdict.Message
+	case verdict.State == rollout.Failed:
+		return topsv1.TaskFailed, string(verdict.Reason), verdict.Message
+	}
+	return topsv1.TaskRunning, string(verdict.Reason), verdict.Message
+}

@@ -1,0 +1,117 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// back returns a group whose nodes of these names are pinned to the old revision.
+func (in Input) back(failed bool, names ...string) Input {
+	for _, name := range names {
+		in.Ledger.Pins = append(in.Ledger.Pins, Pin{Node: name, Member: "kube-system/a", Revision: oldHash, From: newHash, Message: "it failed", Failed: failed})
+	}
+	return in
+}
+
+func (in Input) threshold(n int32) Input {
+	threshold := intstr.FromInt32(n)
+	in.Policy.Threshold = &threshold
+	return in
+}
+
+func gated(n Node) Node { return withPod(broken(n), func(p *Pod) { p.Gated = true }) }
+
+func TestAPinnedNodeGoesBackAndStaysThere(t *testing.T) {
+	a, b := nodeOf("a", newHash), nodeOf("b", oldHash)
+	paused := inputOf(1, a, b).back(false, "a")
+	paused.Settings.Paused = true
+	later := inputOf(2, nodeOf("a", newHash), b).back(false, "a")
+	later.Policy.Waves = []Wave{sizedWave("none", "0"), {Name: "site", Manual: true}}
+	for _, test := range []struct {
+		name string
+		in   Input
+		want said
+	}{
+		{"it stays where it is, and others start", inputOf(2, nodeOf("a", oldHash), b).back(false, "a"),
+			said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"}, States: statesOf("a", "pinned/Pinned", "b", "in-flight/Replacing")}},
+		{"its pod at the target is replaced under a slot", inputOf(1, a, b).back(false, "a"),
+			said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing", "b", "pending/Queued")}},
+		{"it waits for the budget like any other", inputOf(1, a, broken(nodeOf("b", newHash))).back(false, "a"),
+			said{States: statesOf("a", "pending/BudgetExhausted", "b", "pending/Unavailable")}},
+		{"it goes back in a halt, and no other node starts", inputOf(2, a, b, broken(nodeOf("c", newHash))).back(true, "a", "c").threshold(1),
+			said{Started: []string{"a", "c"}, Delete: []string{"a-0", "c-0"}, Slots: []string{"a", "c"}, States: statesOf("a", "in-flight/Replacing", "b", "held/Halted", "c", "in-flight/Replacing"), Halted: true}},
+		{"it does not while the rollout is paused", paused, said{States: statesOf("a", "held/Paused", "b", "held/Paused")}},
+		{"its wave does not matter", later, said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing", "b", "held/WaveNotReached")}},
+		{"under OTA it needs no request", ota(inputOf(1, a).back(false, "a")),
+			said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}},
+		{"a hold keeps it where it is", inputOf(1, held(a)).back(false, "a"), said{States: statesOf("a", "held/NodeHeld")}},
+		{"the limit of the upgrade does not matter", inputOf(1, leftOutOf(a)).back(false, "a"),
+			said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}},
+		{"a pod at the gate is not deleted: it is replaced there", inputOf(1, gated(nodeOf("a", newHash))).back(false, "a"),
+			said{States: statesOf("a", "pending/Unavailable")}},
+		{"what is back gives its slot back", inputOf(1, nodeOf("a", oldHash)).back(false, "a").slots(slotOf(nodeOf("a", oldHash), time.Minute)), said{States: statesOf("a", "pinned/Pinned")}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, say(Plan(test.in)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestANodeThatWentBackCountsForTheHaltOnce(t *testing.T) {
+	in := inputOf(3, nodeOf("a", oldHash), broken(nodeOf("b", oldHash)), nodeOf("c", oldHash)).back(true, "a", "b").threshold(2)
+	in.Ledger.Failures = []Failure{{Node: "b", UID: "uid-b", Reason: ReasonCrashLooping, Since: epoch, Targets: []Target{{"kube-system/a", newHash}}}}
+	if d := Plan(in); !strings.HasPrefix(d.Halted, "2 of ") || len(d.Started) > 0 {
+		t.Errorf("halted %q, started %v: b failed a second time, on its way back", d.Halted, d.Started)
+	}
+	for i := range in.Ledger.Pins {
+		in.Ledger.Pins[i].Failed = false
+	}
+	if d := Plan(in); d.Halted != "" || len(d.Started) != 1 || d.Counts.Pinned != 1 || d.Counts.Failed != 1 {
+		t.Errorf("after a resume: halted %q, started %v, %+v", d.Halted, d.Started, d.Counts)
+	}
+}
+
+func TestANodeThatFailsOnItsWayBackIsNotStartedAgain(t *testing.T) {
+	n := withPod(crashing(nodeOf("a", oldHash)), func(p *Pod) { p.Created = epoch.Add(time.Minute) })
+	in := inputOf(1, n).back(true, "a").slots(slotOf(n, time.Minute)).threshold(5)
+	for range 3 {
+		d := Plan(in)
+		if v, _ := d.Verdict("a"); v.State != Failed || len(d.Started) > 0 {
+			t.Fatalf("a is %+v, started %v", v, d.Started)
+		}
+		in.Ledger = d.Ledger
+	}
+}
+
+func TestAPinIsForTheMachine(t *testing.T) {
+	n := nodeOf("a", oldHash)
+	in := inputOf(1, n).back(false, "a")
+	in.Ledger.Pins[0].Machine = "m1"
+	for machine, want := range map[string]State{"": Pinned, "m1": Pinned, "m2": InFlight} {
+		in.Nodes[0].Machine = machine
+		d := Plan(in)
+		if v, _ := d.Verdict("a"); v.State != want {
+			t.Errorf("machine %q: %+v, want %s", machine, v, want)
+		}
+	}
+}
+
+func TestAPinnedNodeTakesPartInNoTouchedCount(t *testing.T) {
+	d := Plan(inputOf(1, nodeOf("a", newHash)).back(false, "a"))
+	if len(d.Started) != 1 || d.Ledger.Touched != 0 || !d.Ledger.LastStart.IsZero() {
+		t.Errorf("started %v, touched %d: more failed nodes would be needed for a halt", d.Started, d.Ledger.Touched)
+	}
+	if d.Behind != 0 {
+		t.Errorf("%d nodes are behind", d.Behind)
+	}
+	if d := Plan(inputOf(1, nodeOf("a", oldHash)).back(false, "a")); d.Behind != 1 {
+		t.Errorf("%d nodes are behind, though one has an earlier revision than the target", d.Behind)
+	}
+}

@@ -1,0 +1,121 @@
+package daemonupdater
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/simapi"
+)
+
+// With the gate, persons bring nodes back and free them again, and some policies do the former when a node fails.
+
+// disturbPins lets a person bring a node back, or end that.
+func (w *simWorld) disturbPins() {
+	if w.gate == nil || w.orderly || w.gate.IntN(12) > 0 {
+		return
+	}
+	pods := w.setPods()
+	if len(pods) == 0 {
+		return
+	}
+	pod := pods[w.gate.IntN(len(pods))]
+	verb := "undo"
+	if w.gate.IntN(4) == 0 {
+		verb = "retry"
+	}
+	w.override(daemonset.NodeName(pod), verb, daemonset.Owner(pod).Name)
+}
+
+func (w *simWorld) override(node, verb, set string) {
+	key := simapi.Key{Kind: simUpgrades, Name: node}
+	// With an operation on the node, a retry is about one of its tasks, as kubectl gcu sees it.
+	if w.api.Objects[key] == nil {
+		return
+	}
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, key)
+	if observed.HasLiveOperation(u) {
+		return
+	}
+	w.say("a person asks %s to %s %s", node, verb, set)
+	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
+		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, fmt.Sprintf("%s:%s_%s_replace:%d", verb, node, set, w.api.Counter))
+	})
+}
+
+// backAlone lets a policy bring nodes back that fail.
+func (w *simWorld) backAlone(spec *topsv1.UpgradePolicySpec) {
+	if w.gate != nil && spec.Failure != nil && spec.Failure.Action == topsv1.FailureHalt && w.gate.IntN(2) == 0 {
+		spec.Failure.Action = topsv1.FailureRollbackNode
+	}
+}
+
+// freePinned lets a person free nodes that are pinned.
+func (w *simWorld) freePinned(r *topsv1.DaemonRollout) {
+	if w.gate == nil {
+		return
+	}
+	for i := range r.Status.Pinned {
+		if w.gate.IntN(10) == 0 {
+			_, name, _ := strings.Cut(r.Status.Pinned[i].DaemonSet, "/")
+			w.override(r.Status.Pinned[i].Node, "retry", name)
+		}
+	}
+}
+
+// simPin returns the pin of a DaemonSet on a node in a ledger, nil if there is none. Another target than the one it
+// is for ends it.
+func simPin(r *topsv1.DaemonRollout, ds *appsv1.DaemonSet, node string) *topsv1.NodePin {
+	key := ds.Namespace + "/" + ds.Name
+	i := slices.IndexFunc(r.Status.Pinned, func(p topsv1.NodePin) bool { return p.Node == node && p.DaemonSet == key })
+	if i < 0 {
+		return nil
+	}
+	return &r.Status.Pinned[i]
+}
+
+// notBack drops the nodes that are pinned: what keeps others from starting does not keep them from going back.
+func notBack(r *topsv1.DaemonRollout, nodes []string) []string {
+	return slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return isPinnedIn(r, name) })
+}
+
+func isPinnedIn(r *topsv1.DaemonRollout, node string) bool {
+	return slices.ContainsFunc(r.Status.Pinned, func(p topsv1.NodePin) bool { return p.Node == node })
+}
+
+// checkPin is S16: no pod of the revision that a node was pinned away from may run there. It reports whether the pod is
+// the one that the node is pinned to.
+func (w *simWorld) checkPin(stored *topsv1.DaemonRollout, ds *appsv1.DaemonSet, pod *corev1.Pod, how string) (isIt bool) {
+	pin := simPin(stored, ds, daemonset.NodeName(pod))
+	if pin == nil {
+		return false
+	}
+	if daemonset.RevisionHash(pod) == pin.From {
+		w.violate("S16: pod %s of revision %s may run on %s, which is kept at %s: %s", pod.Name, pin.From, pin.Node, pin.Hash, how)
+	}
+	return daemonset.RevisionHash(pod) == pin.Hash
+}
+
+// isBackDelete reports whether a pod is deleted because its node goes back, and checks that it is not the one that the
+// node is pinned to.
+func (w *simWorld) isBackDelete(pass *simPass, live *appsv1.DaemonSet, target string, pod *corev1.Pod) bool {
+	stored := w.rolloutOf(pass.group)
+	if stored == nil {
+		return false
+	}
+	pin := simPin(stored, live, daemonset.NodeName(pod))
+	if pin == nil || pin.From != target {
+		return false
+	}
+	if daemonset.RevisionHash(pod) == pin.Hash && !pass.blind {
+		w.violate("S16: pod %s is deleted though its node is pinned to its revision %s", pod.Name, pin.Hash)
+	}
+	return true
+}
