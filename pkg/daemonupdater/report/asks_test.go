@@ -1,0 +1,45 @@
+package report
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+func TestAnAskOfANodeIsAnswered(t *testing.T) {
+	pinned := func(in *rollout.Input) {
+		in.Ledger.Pins = []rollout.Pin{{Node: "a", Member: "kube-system/driver", Revision: fixture.OldHash, From: fixture.NewHash,
+			Reason: rollout.ReasonUndone, Message: "kept"}}
+	}
+	for _, tt := range []struct {
+		name, verb string
+		in         rollout.Input
+		refused    map[string]pinning.Refusal
+		want       string
+	}{
+		{"refused", "undo", inputWith(fixture.Planned("a", fixture.NewHash)), map[string]pinning.Refusal{"1": {Reason: "NoGate", Message: "no gate"}}, "Failed NoGate: no gate"},
+		{"waits while the rollout is blocked", "undo", change(inputWith(fixture.Planned("a", fixture.NewHash)), blockedInput("InvalidPaused")), nil, "Waiting InvalidPaused: because of InvalidPaused"},
+		{"runs while the node goes back", "undo", change(inputWith(fixture.Planned("a", fixture.NewHash)), pinned), nil, "Running Replacing: replacing pod p-a of kube-system/driver"},
+		{"is done when the node is back", "undo", change(inputWith(fixture.Planned("a", fixture.OldHash)), pinned), nil, "Done Undone: kept"},
+		{"a retry is done at once", "retry", inputWith(fixture.Planned("a", fixture.NewHash)), nil, "Done Freed: node a gets the target of kube-system/driver like any other"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := answersOf(tt.in)
+			a.Refused = tt.refused
+			task, ours := a.askTask("a", &observed.Ask{ID: "1", Verb: tt.verb, Target: "driver"}, nil)
+			if got := fmt.Sprintf("%s %s: %s", task.State, task.Reason, task.Message); got != tt.want || !ours {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if task.State.Final() != (task.EndTime != nil) {
+				t.Errorf("%s ends at %v", task.State, task.EndTime)
+			}
+		})
+	}
+	if _, ours := answersOf(inputWith()).askTask("a", &observed.Ask{ID: "1", Verb: "undo", Target: "toolkit"}, nil); ours {
+		t.Error("an ask for another group is answered")
+	}
+}
