@@ -129,6 +129,11 @@ type OperationTarget struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Revision string `json:"revision"`
+	// keptFrom is the newest revision of the DaemonSet when the node goes back alone: the wanted one is an
+	// earlier one, whose pod the operator creates. Empty: the wanted revision is the newest one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	KeptFrom string `json:"keptFrom,omitempty"`
 	// previous is the revision its pod had before.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -151,6 +156,14 @@ type OperationTarget struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Leaving []DaemonSetRevision `json:"leaving,omitempty"`
+}
+
+// Newest returns the revision that the DaemonSet of the component must have as its newest one.
+func (t *OperationTarget) Newest() string {
+	if t.KeptFrom != "" {
+		return t.KeptFrom
+	}
+	return t.Revision
 }
 
 // DaemonSetRevision is a revision of a DaemonSet.

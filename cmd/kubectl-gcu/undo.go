@@ -17,11 +17,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// asks reports whether a verb on a task is about a component without an operation: nothing is at work on
-// the node, and the task replaces a pod.
+// asks reports whether a verb on a task brings a node back, or ends that: it replaces a pod, and if it is a retry,
+// no operation lives on the node.
 func asks(ctx context.Context, cl *cluster, node, verb, task string) (bool, error) {
-	if verb != observed.VerbUndo && verb != observed.VerbRetry || !strings.HasSuffix(task, "_replace") {
-		return false, nil
+	if verb != observed.VerbRetry || !strings.HasSuffix(task, "_replace") {
+		return verb == observed.VerbUndo && strings.HasSuffix(task, "_replace"), nil
 	}
 	var upgrade topsv1.NodeUpgrade
 	err := cl.read(ctx, "", node, &upgrade)

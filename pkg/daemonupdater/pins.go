@@ -62,7 +62,7 @@ func (p *pass) pinFacts(gate gating.Mode) pinning.Facts {
 	}
 	for _, upgrade := range p.fleet.reported.Asking() {
 		if asked := observed.OpenAskOf(upgrade); asked != nil {
-			if ask, ours := pinning.AskOf(upgrade.Name, asked, p.Members, func(i int) bool { return p.in.Members[i].Heavy }); ours {
+			if ask, ours := pinning.AskOf(upgrade.Name, asked, p.Members); ours {
 				f.Asks = append(f.Asks, ask)
 			}
 		}

@@ -32,6 +32,8 @@ type simGate struct {
 	held, opened, back int
 	// backAlones counts the pods that came back because their nodes were pinned.
 	backAlones int
+	// backByOperation counts the operations that brought a node back alone.
+	backByOperation int
 }
 
 type simRan struct {

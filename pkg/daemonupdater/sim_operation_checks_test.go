@@ -62,6 +62,9 @@ func (w *simWorld) checkUpgrade(now *topsv1.NodeUpgrade) {
 		if op := w.ops.known[r.ID]; op != nil && !op.ended {
 			op.ended = true
 			w.ops.ends[r.Phase]++
+			if asked := now.Spec.Operation; r.Phase == topsv1.OperationDone && asked != nil && asked.ID == r.ID && slices.ContainsFunc(asked.Targets, func(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }) {
+				w.backByOperation++
+			}
 			w.say("operation %s of %s ends: %s %s: %s", r.ID, op.node, r.Phase, r.Reason, r.Message)
 		}
 	}

@@ -41,7 +41,7 @@ func (w *simWorld) override(node, verb, set string) {
 		return
 	}
 	u := simapi.Get[*topsv1.NodeUpgrade](w.api, key)
-	if observed.HasLiveOperation(u) {
+	if verb == "retry" && observed.HasLiveOperation(u) {
 		return
 	}
 	w.say("a person asks %s to %s %s", node, verb, set)

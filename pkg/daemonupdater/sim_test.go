@@ -48,14 +48,14 @@ func TestSimulationOfTheGate(t *testing.T) {
 		func(t *testing.T, seed uint64) simseeds.Run { return play(t, seed, gated((*simWorld).rollbacks)).run() },
 		killedInBetween(gated((*simWorld).operations), gated((*simWorld).goldenOperations)),
 	}
-	simseeds.Simulation{Name: "gate", Short: 12, Reaches: []string{rolledBack, heldAtGate, restoredAtGate, keptByPin}, Play: func(t *testing.T, seed uint64) simseeds.Run {
+	simseeds.Simulation{Name: "gate", Short: 12, Reaches: []string{rolledBack, heldAtGate, restoredAtGate, keptByPin, backByOperation}, Play: func(t *testing.T, seed uint64) simseeds.Run {
 		return stories[seed%3](t, seed)
 	}}.Test(t)
 }
 
 // Of the gate: how many pods were held there, how many were restored in place of one, and how many of these because
 // their node was pinned.
-const heldAtGate, restoredAtGate, keptByPin = "held at the gate", "restored at the gate", "kept by a pin"
+const heldAtGate, restoredAtGate, keptByPin, backByOperation = "held at the gate", "restored at the gate", "kept by a pin", "back by an operation"
 
 // rolledBack is reached when a manager went back to an earlier version.
 const rolledBack = "rolled back"
@@ -90,7 +90,7 @@ func play(t *testing.T, seed uint64, story func(*simWorld)) *simWorld {
 
 // run is what came of a world.
 func (w *simWorld) run() simseeds.Run {
-	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone, heldAtGate: w.held, restoredAtGate: w.back, keptByPin: w.backAlones}}
+	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone, heldAtGate: w.held, restoredAtGate: w.back, keptByPin: w.backAlones, backByOperation: w.backByOperation}}
 	if w.failed() {
 		run.Violation = w.violations[0]
 	}

@@ -189,6 +189,9 @@ func (r observer) readTargets(ctx context.Context, o *observation) error {
 	for i := range o.facts.Wanted.Targets {
 		target := &o.facts.Wanted.Targets[i]
 		for _, of := range target.All() {
+			if of.DaemonSet == target.DaemonSet {
+				of.Revision = target.Newest()
+			}
 			if err := r.readTarget(ctx, o, target.Component, of); err != nil {
 				return err
 			}

@@ -26,8 +26,8 @@ type Ask struct {
 	Begun bool
 }
 
-// AskOf returns what a person asks of a node, nil for nothing. What is asked of an operation is also of this
-// form: the components tell the two apart.
+// AskOf returns what a person asks of a node, nil for nothing. A retry is about the operation of the node as long as
+// that lives.
 func AskOf(upgrade *topsv1.NodeUpgrade) *Ask {
 	if upgrade == nil {
 		return nil
@@ -39,6 +39,9 @@ func AskOf(upgrade *topsv1.NodeUpgrade) *Ask {
 	}
 	task := strings.Split(parts[1], "_")
 	if len(task) != 3 || task[0] != upgrade.Name || task[2] != "replace" {
+		return nil
+	}
+	if parts[0] == VerbRetry && HasLiveOperation(upgrade) {
 		return nil
 	}
 	return &Ask{ID: AskID(value), Verb: parts[0], Target: task[1]}

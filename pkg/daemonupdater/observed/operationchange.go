@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,11 +40,14 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node
 		pod := &node.Pods[i]
 		m := s.Members[pod.Member]
 		if component := m.Component(); replaces(mission, component) {
-			target := targetOfOperation(m, component, in.Members[pod.Member].Target, pod.Revision)
+			target := targetOfOperation(m, component, in.Members[pod.Member].Target, pod)
 			op.Targets = withTarget(op.Targets, target, daemonset.IsLeaving(m.DaemonSet))
 		}
 	}
 	constrain(op, s.Policy)
+	if i := slices.IndexFunc(op.Targets, func(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }); i >= 0 {
+		op.Purpose, op.DriverVersion = topsv1.PurposeRollback, "" // the policy says which version the newest driver has
+	}
 	return op, nil
 }
 
@@ -125,6 +130,19 @@ func stagesOf(mission upgradeplan.Mission) []topsv1.JobStage {
 	return stages
 }
 
+// templateOf returns the template of a revision that is kept, nil if there is none.
+func (m *Member) templateOf(hash string) *corev1.PodTemplateSpec {
+	i := slices.IndexFunc(m.Revisions, func(r *appsv1.ControllerRevision) bool { return daemonset.RevisionHash(r) == hash })
+	if i < 0 {
+		return nil
+	}
+	template, err := daemonset.TemplateOf(m.Revisions[i])
+	if err != nil {
+		return nil // such a revision is not restored either
+	}
+	return template
+}
+
 func replaces(mission upgradeplan.Mission, component string) bool {
 	for t := range mission.All() {
 		if t.Target == component && t.Action == upgradeplan.ActionReplace {
@@ -134,15 +152,22 @@ func replaces(mission upgradeplan.Mission, component string) bool {
 	return false
 }
 
-func targetOfOperation(m Member, component, revision, previous string) topsv1.OperationTarget {
-	ds := m.DaemonSet
+// targetOfOperation returns the target of the pod of a member: its newest revision, or the one that the node is pinned to.
+func targetOfOperation(m Member, component, newest string, pod *rollout.Pod) topsv1.OperationTarget {
+	ds, spec := m.DaemonSet, &m.DaemonSet.Spec.Template.Spec
 	t := topsv1.OperationTarget{
-		Component: component, DaemonSet: topsv1.NamespacedRef{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID}, Revision: revision,
+		Component: component, DaemonSet: topsv1.NamespacedRef{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID}, Revision: newest,
 	}
-	if previous != revision {
-		t.Previous = previous
+	if pod.Pin != "" && pod.Pin != newest {
+		t.Revision, t.KeptFrom = pod.Pin, newest
+		if before := m.templateOf(pod.Pin); before != nil {
+			spec = &before.Spec
+		}
 	}
-	if spec := &ds.Spec.Template.Spec; !daemonset.IsLeaving(ds) {
+	if pod.Revision != t.Revision {
+		t.Previous = pod.Revision
+	}
+	if !daemonset.IsLeaving(ds) {
 		t.Images, t.PullSecrets = daemonset.Images(spec), daemonset.PullSecrets(spec)
 	}
 	return t

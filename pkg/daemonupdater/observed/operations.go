@@ -165,8 +165,10 @@ func endOf(r *topsv1.OperationRecord) rollout.End {
 
 func targetsOf(op *topsv1.NodeOperation) map[string]string {
 	targets := make(map[string]string, len(op.Targets))
-	for _, t := range endTargetsOf(op.Targets) {
-		targets[t.Member] = t.Revision
+	for i := range op.Targets {
+		for _, of := range op.Targets[i].All() {
+			targets[keyOf(of)] = of.Revision
+		}
 	}
 	return targets
 }
@@ -181,12 +183,20 @@ func changed(targets []topsv1.OperationTarget) []topsv1.OperationTarget {
 	return targets
 }
 
-// endTargetsOf returns the revisions that an operation was to bring its node to.
+func keyOf(of topsv1.DaemonSetRevision) string {
+	return of.DaemonSet.Namespace + "/" + of.DaemonSet.Name
+}
+
+// endTargetsOf returns the revisions that the end of an operation is about: those that it was to bring its node to,
+// or to keep it from.
 func endTargetsOf(list []topsv1.OperationTarget) []rollout.Target {
 	var targets []rollout.Target
 	for i := range list {
 		for _, of := range list[i].All() {
-			targets = append(targets, rollout.Target{Member: of.DaemonSet.Namespace + "/" + of.DaemonSet.Name, Revision: of.Revision})
+			if of.DaemonSet == list[i].DaemonSet {
+				of.Revision = list[i].Newest()
+			}
+			targets = append(targets, rollout.Target{Member: keyOf(of), Revision: of.Revision})
 		}
 	}
 	return targets

@@ -51,7 +51,6 @@ type Refusal struct{ Reason, Message string }
 // Reasons of refusals.
 const (
 	ReasonNoGate            = "NoGate"
-	ReasonNeedsOperation    = "NeedsOperation"
 	ReasonNotAtTarget       = "NotAtTarget"
 	ReasonNoEarlierRevision = "NoEarlierRevision"
 	ReasonTooManyPins       = "TooManyPins"
@@ -142,7 +141,14 @@ func (f *Facts) answer(n *Next, ask Ask) {
 	if slices.ContainsFunc(n.Pins, is) {
 		return
 	}
-	pin, refusal := f.back(ask.Member, ask.Node, len(n.Pins))
+	pin, refusal := f.back(ask.Member, ask.Node)
+	if refusal == nil && len(n.Pins) >= Most {
+		refusal = tooMany(len(n.Pins))
+	}
+	if refusal == nil && f.hasAnother(ask.Member, ask.Node) {
+		m := &f.Input.Members[ask.Member]
+		refusal = &Refusal{ReasonNotAtTarget, fmt.Sprintf("node %s does not have revision %s of %s: to keep it so, hold it (kubectl gcu hold)", ask.Node, m.Target, m.Key)}
+	}
 	if ask.Begun { // its pin has ended, and it is not for another target
 		refusal = &Refusal{topsv1.ReasonRevisionChanged, fmt.Sprintf("the target of %s has changed since, or the node got it again", key)}
 	}
@@ -155,52 +161,75 @@ func (f *Facts) answer(n *Next, ask Ask) {
 	n.Asked = append(n.Asked, ask.Node)
 }
 
-// pin adds a pin, in place of the failure of its node.
-func (f *Facts) pin(n *Next, pin rollout.Pin) {
-	n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(failed rollout.Failure) bool {
-		is := failed.Node == pin.Node
-		pin.Failed = pin.Failed || is
+// pin adds pins of a node, in place of its failure.
+func (f *Facts) pin(n *Next, pins ...rollout.Pin) {
+	failed := false
+	n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(of rollout.Failure) bool {
+		is := of.Node == pins[0].Node
+		failed = failed || is
 		return is
 	})
-	n.Pins = append(n.Pins, f.explained(pin))
+	for _, pin := range pins {
+		pin.Failed = failed
+		n.Pins = append(n.Pins, f.explained(pin))
+	}
 }
 
-// rollBack pins the nodes that failed because of one member.
+// rollBack pins the nodes that failed to what they had before of all members that may have failed them.
 func (f *Facts) rollBack(n *Next) {
 	for _, failed := range f.Input.Ledger.Failures {
-		if len(failed.Targets) != 1 || failed.Reason == rollout.ReasonNodeLost {
-			continue // it is not known that the revision is to blame
+		if failed.Reason == rollout.ReasonNodeLost || slices.ContainsFunc(n.Pins, func(p rollout.Pin) bool { return p.Node == failed.Node }) {
+			continue // it is not known that a revision is to blame, or it went back before
 		}
-		i := f.member(failed.Targets[0].Member)
-		if i < 0 || f.Input.Members[i].Target != failed.Targets[0].Revision ||
-			slices.ContainsFunc(n.Pins, func(p rollout.Pin) bool { return p.Node == failed.Node && p.Member == failed.Targets[0].Member }) {
-			continue
-		}
-		if pin, refusal := f.back(i, failed.Node, len(n.Pins)); refusal == nil {
-			pin.Reason = failed.Reason
-			f.pin(n, pin)
+		if pins := f.allBack(&failed); len(pins) > 0 && len(n.Pins)+len(pins) <= Most {
+			f.pin(n, pins...)
 		}
 	}
 }
 
+// allBack returns the pins of a node that failed, nil if it cannot go back alone.
+func (f *Facts) allBack(failed *rollout.Failure) (pins []rollout.Pin) {
+	for _, t := range failed.Targets {
+		i := f.member(t.Member)
+		if i < 0 || f.Input.Members[i].Target != t.Revision {
+			return nil
+		}
+		pin, refusal := f.back(i, failed.Node)
+		if refusal != nil || f.hasAnother(i, failed.Node) && !f.has(i, failed.Node, pin.Revision) {
+			return nil
+		}
+		pin.Reason = failed.Reason
+		pins = append(pins, pin)
+	}
+	return pins
+}
+
+// hasAnother reports whether the pod of a member on a node is there to stay, and not at the target.
+func (f *Facts) hasAnother(member int, name string) bool {
+	return f.has(member, name, "") && !f.has(member, name, f.Input.Members[member].Target)
+}
+
+// has reports whether a node has a pod of a member that is there to stay, at a revision, "" for any.
+func (f *Facts) has(member int, name, revision string) bool {
+	return slices.ContainsFunc(f.Node(name).Pods, func(p rollout.Pod) bool {
+		return p.Member == member && p.UID != "" && !p.Terminating && !p.Gated && (revision == "" || p.Revision == revision)
+	})
+}
+
+func tooMany(pins int) *Refusal {
+	return &Refusal{ReasonTooManyPins, fmt.Sprintf("%d nodes are pinned already: roll out another revision", pins)}
+}
+
 // back returns the pin that brings a node back, or why it cannot go back alone.
-func (f *Facts) back(member int, name string, pins int) (pin rollout.Pin, refusal *Refusal) {
+func (f *Facts) back(member int, name string) (pin rollout.Pin, refusal *Refusal) {
 	m, node := &f.Input.Members[member], f.Node(name)
 	switch {
 	case !f.Gated(member):
 		return pin, &Refusal{ReasonNoGate, fmt.Sprintf("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36) and update strategy OnDelete: DaemonSet %s would start its newest revision again; %s", m.Key, Instead)}
-	case m.Heavy:
-		return pin, &Refusal{ReasonNeedsOperation, fmt.Sprintf("%s is replaced by an operation, and one node cannot go back alone: %s", m.Key, Instead)}
-	case pins >= Most:
-		return pin, &Refusal{ReasonTooManyPins, fmt.Sprintf("%d nodes are pinned already: roll out another revision", pins)}
 	case node == nil || !slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool { return p.Member == member }):
 		return pin, &Refusal{ReasonNodeGone, fmt.Sprintf("%s does not run on node %s", m.Key, name)}
-	case node.Job != nil:
+	case node.Job != nil && !(node.Job.Ours && node.Job.KeptCordoned):
 		return pin, &Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: wait for its end, or abort it (kubectl gcu abort)", name, node.Job.ID)}
-	case slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool {
-		return p.Member == member && p.UID != "" && !p.Terminating && !p.Gated && p.Revision != m.Target
-	}):
-		return pin, &Refusal{ReasonNotAtTarget, fmt.Sprintf("node %s does not have revision %s of %s: to keep it so, hold it (kubectl gcu hold)", name, m.Target, m.Key)}
 	}
 	hash, why := f.Before(member, name)
 	if hash == "" {
@@ -209,13 +238,12 @@ func (f *Facts) back(member int, name string, pins int) (pin rollout.Pin, refusa
 	return rollout.Pin{Node: name, UID: node.UID, Machine: node.Machine, Member: m.Key, Revision: hash, From: m.Target, Since: f.Input.Now.Truncate(time.Second)}, nil
 }
 
-// AskOf returns an ask of the annotation of a node for one of these members, by index; false if it is for none of them,
-// or for the operation of a heavy one.
-func AskOf(node string, asked *observed.Ask, members []observed.Member, heavy func(member int) bool) (Ask, bool) {
+// AskOf returns an ask of the annotation of a node for one of these members, by index; false if it is for none of them.
+func AskOf(node string, asked *observed.Ask, members []observed.Member) (Ask, bool) {
 	i := slices.IndexFunc(members, func(m observed.Member) bool {
 		return asked.Target == m.Component() && asked.Target != "" || asked.Target == m.DaemonSet.Name || asked.Target == m.DaemonSet.Namespace+"."+m.DaemonSet.Name
 	})
-	if i < 0 || daemonset.IsLeaving(members[i].DaemonSet) || asked.Verb == observed.VerbRetry && heavy(i) {
+	if i < 0 || daemonset.IsLeaving(members[i].DaemonSet) {
 		return Ask{}, false
 	}
 	return Ask{ID: asked.ID, Node: node, Member: i, Verb: asked.Verb, Begun: asked.Begun}, true

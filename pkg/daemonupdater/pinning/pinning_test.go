@@ -60,6 +60,11 @@ func failureOf(node string, change ...func(*rollout.Failure)) rollout.Failure {
 	return f
 }
 
+// both blames the driver too.
+func both(f *rollout.Failure) {
+	f.Targets = append(f.Targets, rollout.Target{Member: driver, Revision: "new"})
+}
+
 func undo(node string) Ask { return Ask{ID: "1", Node: node, Verb: observed.VerbUndo} }
 
 func TestNextOf(t *testing.T) {
@@ -74,7 +79,15 @@ func TestNextOf(t *testing.T) {
 		{"a person undoes one", func(f *Facts) { f.Asks = []Ask{undo("a")} }, []string{"a=old"}, ""},
 		{"one that failed stays a failure for the halt", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Input.Ledger.Failures = []rollout.Failure{failureOf("a")} }, []string{"a=old!"}, ""},
 		{"not without the gate", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Gated = func(int) bool { return false } }, nil, ReasonNoGate},
-		{"not what an operation replaces", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}} }, nil, ReasonNeedsOperation},
+		{"what an operation replaces too", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}} }, []string{"a=old"}, ""},
+		{"on a node that an operation keeps cordoned", func(f *Facts) {
+			f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}}
+			f.Node("a").Job = &rollout.Job{ID: "op", Ours: true, KeptCordoned: true}
+		}, []string{"a=old"}, ""},
+		{"not where that of another group does", func(f *Facts) {
+			f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}}
+			f.Node("a").Job = &rollout.Job{ID: "op", KeptCordoned: true}
+		}, nil, ReasonOperationAtWork},
 		{"not during an operation", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Node("a").Job = &rollout.Job{ID: "op"} }, nil, ReasonOperationAtWork},
 		{"not where the revision is not yet", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Node("a").Pods[0].Revision = "old" }, nil, ReasonNotAtTarget},
 		{"where its pod is on its way", func(f *Facts) {
@@ -124,7 +137,12 @@ func TestNextOf(t *testing.T) {
 			failed(f, failureOf("a", func(x *rollout.Failure) { x.Reason = rollout.ReasonNodeLost }))
 		}, nil, ""},
 		{"not one that failed on its way back", func(f *Facts) { failed(f, failureOf("a")); pinned(f, pinOf("a")) }, []string{"a=old!"}, ""},
-		{"not one that an operation failed", func(f *Facts) { failed(f, failureOf("a", func(x *rollout.Failure) { x.Targets[0].Member = driver })) }, nil, ""},
+		{"one that an operation failed, with all that it changed", func(f *Facts) {
+			failed(f, failureOf("a", both))
+			f.Node("a").Job = &rollout.Job{ID: "op", Ours: true, KeptCordoned: true}
+		}, []string{"a=old!", "a=old!"}, ""},
+		{"also what it did not get to", func(f *Facts) { failed(f, failureOf("a", both)); f.Node("a").Pods[0].Revision = "old" }, []string{"a=old!", "a=old!"}, ""},
+		{"not where something else was before", func(f *Facts) { failed(f, failureOf("a", both)); f.Node("a").Pods[0].Revision = "older" }, nil, ""},
 		{"not one that a person resumes", func(f *Facts) { failed(f, failureOf("a")); f.Input.Resume = "now" }, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

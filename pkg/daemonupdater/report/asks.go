@@ -18,7 +18,7 @@ const (
 
 // askTask returns the task that answers what a person asks of a node, false if it is for another group.
 func (a *Answers) askTask(node string, asked *observed.Ask, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
-	ask, ours := pinning.AskOf(node, asked, a.State.Members, func(i int) bool { return a.Input.Members[i].Heavy })
+	ask, ours := pinning.AskOf(node, asked, a.State.Members)
 	if !ours {
 		return topsv1.UpgradeTask{}, false
 	}

@@ -108,7 +108,7 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 		f.include(g, node, &node.Pods[i])
 		f.includeProbation(g, node, &node.Pods[i], now)
 	}
-	if node.Job.isKeptCordoned() && node.Job.Ours && !node.LeftOut && (g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly) {
+	if node.Job.isKeptCordoned() && node.Job.Ours && !node.LeftOut && (g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly || f.pinned) {
 		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
 	}
 	f.available = node.Ready && !f.unavailable

@@ -233,9 +233,20 @@ func (g *group) isStale(node *Node) bool {
 	job, targets := node.Job, node.Job.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {
 		target, ok := targets[m.Key]
-		return ok && m.Target != "" && target != m.Target
+		now := g.targetOn(node, &m)
+		return ok && now != "" && target != now
 	}) || !job.Granted && targets != nil &&
 		(hasFormer(g.members, targets) || job.OldPolicy || job.OnlyIdle && g.isAskedFor(node) || g.changedScope(node, targets))
+}
+
+// targetOn returns the revision that a node is brought to: the target of a member, or what the node is pinned to.
+func (g *group) targetOn(node *Node, m *Member) string {
+	for i := range node.Pods {
+		if pod := &node.Pods[i]; pod.Pin != "" && g.keyOf(pod) == m.Key {
+			return pod.Pin
+		}
+	}
+	return m.Target
 }
 
 // changedScope reports whether an operation would be about a pod that is left out now, or not about one

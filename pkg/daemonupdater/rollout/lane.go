@@ -68,15 +68,17 @@ func (p priority) lastResort() int {
 
 // stepsBeforeStart orders lanes by what is left to do before a node can start.
 func (l *lane) stepsBeforeStart() int {
+	steps := 0
 	switch {
-	case l.pinned:
-		return 0
 	case l.unprepared:
-		return 3
+		steps = 2
 	case l.heavy:
-		return 2
+		steps = 1
 	}
-	return 1
+	if !l.pinned {
+		steps += 3
+	}
+	return steps
 }
 
 func (l *lane) timeZoneName() string {

@@ -36,7 +36,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	if budgets.probation.isAwaited {
 		d.recheckIn(HeartbeatPoll)
 	}
-	changes := slices.Concat(prepare(start), operationChangesOfSlots(d, budgets.limit), withdrawals(f, start.gate.isClosed()))
+	changes := slices.Concat(prepare(start), operationChangesOfSlots(d, budgets.limit), withdrawals(f, start.gate))
 	slices.SortFunc(changes, func(a, b OperationChange) int { return cmp.Compare(a.Node, b.Node) })
 
 	decision := decisionOf(d, budgets, explanation{

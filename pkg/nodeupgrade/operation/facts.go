@@ -119,6 +119,8 @@ type Pod struct {
 	Since     time.Time
 	// Placeholder: nothing runs in it, nor ever will (daemonset.IsPlaceholder). It is available.
 	Placeholder bool
+	// Gated: it waits at the gate of config/gate.
+	Gated bool
 	// Terminating: it has a deletion timestamp. CrashLooping: a container restarts
 	// repeatedly.
 	Terminating, CrashLooping bool

@@ -78,7 +78,7 @@ func podOf(pod *corev1.Pod, minReadySeconds int32, seen *daemonset.StateTimes, n
 		p.Started = pod.Status.StartTime.Time
 	}
 	p.Available, _ = seen.Availability(pod, minReadySeconds, now)
-	p.Placeholder = daemonset.IsPlaceholder(pod)
+	p.Placeholder, p.Gated = daemonset.IsPlaceholder(pod), daemonset.AwaitsUpgrade(pod)
 	p.Available = p.Available || p.Placeholder && !p.Terminating
 	_, p.CrashLooping = daemonset.CrashLooping(pod)
 	p.LastWords = daemonset.LastWords(pod)

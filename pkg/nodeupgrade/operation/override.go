@@ -74,15 +74,15 @@ func readOverride(s *snapshot, value string) (verb string, t upgradeplan.Task, e
 	case verb == verbSkip && rowOf(t).kept:
 		return "", t, fmt.Errorf("task %s cannot be skipped: abort the operation", t)
 	case verb == verbUndo:
-		return "", t, fmt.Errorf("task %s cannot be undone: a DaemonSet has one template for all nodes, so the pod of the revision before cannot return to one node; "+
-			"abort the operation, or go back on all nodes (kubectl gcu rollback)", t)
+		return "", t, fmt.Errorf("task %s is not undone by an operation at work: abort it (kubectl gcu abort), wait for its end, or go back on all nodes (kubectl gcu rollback)", t)
 	}
 	return verb, t, nil
 }
 
-// badOverride returns a message about an invalid override, "" when it is valid or absent.
+// badOverride returns a message about an invalid override, "" when it is valid or absent. To undo is not asked of
+// the operation: the daemonupdater answers it (docs/adr/0021).
 func badOverride(s *snapshot) string {
-	if s.f.Override == "" {
+	if s.f.Override == "" || strings.HasPrefix(s.f.Override, verbUndo+":") {
 		return ""
 	}
 	if _, _, err := readOverride(s, s.f.Override); err != nil {

@@ -64,7 +64,7 @@ func (replace) retry(c *changes, t upgradeplan.Task) {
 	}
 }
 
-// superseded returns a message when the DaemonSet's newest revision is not the wanted one. A
+// superseded returns a message when the DaemonSet's newest revision is not the one that the operation is for. A
 // task that was skipped or undone, or whose pod is at its target, is never superseded.
 func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 	switch s.recorded(t).State {
@@ -72,8 +72,8 @@ func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 		return ""
 	}
 	for _, of := range s.replaced(t.Target) {
-		if of.Member != nil && !of.atTarget() && of.Newest != "" && of.Newest != of.revision {
-			return fmt.Sprintf("DaemonSet %s has newest revision %s, the operation is for %s", of.DaemonSet, of.Newest, of.revision)
+		if of.Member != nil && !of.atTarget() && of.Newest != "" && of.Newest != of.newest {
+			return fmt.Sprintf("DaemonSet %s has newest revision %s, the operation is for %s", of.DaemonSet, of.Newest, of.newest)
 		}
 	}
 	return ""
@@ -104,8 +104,10 @@ func (r replace) outgoingOf(c *changes, t upgradeplan.Task, of replaced) (*Pod, 
 		return nil, r.successor(c, m.Pod)
 	case m.Uncontrolled:
 		return nil, waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are not replaced", m.DaemonSet)
-	case m.Newest != of.revision:
-		return nil, waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, of.revision)
+	case m.Newest != of.newest:
+		return nil, waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, of.newest)
+	case m.Pod.Gated:
+		return nil, waiting(ReasonInProgress, "pod %s waits at the gate until the pod of revision %s is created", m.Pod.Name, of.revision)
 	case m.NoSuccessor != "":
 		return nil, noSuccessor(m)
 	}

@@ -88,10 +88,10 @@ func (s *snapshot) disturbed() bool {
 	return s.begun(func(t upgradeplan.Task) bool { return !s.prepares(t) }, false)
 }
 
-// replaced is one DaemonSet of a component that an operation is about: the wanted revision, and the
-// member, nil when the DaemonSet does not exist.
+// replaced is one DaemonSet of a component that an operation is about: the wanted revision of its pod, the
+// newest one that it must have, and the member, nil when the DaemonSet does not exist.
 type replaced struct {
-	revision string
+	revision, newest string
 	// before: it leaves before another one comes.
 	before bool
 	*Member
@@ -106,7 +106,10 @@ func (s *snapshot) replaced(component string) (list []replaced) {
 	}
 	target := &s.wanted.Targets[i]
 	for i, of := range target.All() {
-		r := replaced{revision: of.Revision, before: i < len(target.Leaving)}
+		r := replaced{revision: of.Revision, newest: of.Revision, before: i < len(target.Leaving)}
+		if !r.before {
+			r.newest = target.Newest()
+		}
 		if i := slices.IndexFunc(s.f.Members, func(m Member) bool { return m.Component == component && m.UID == of.DaemonSet.UID }); i >= 0 {
 			r.Member = &s.f.Members[i]
 		}
