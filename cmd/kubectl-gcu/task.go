@@ -25,16 +25,16 @@ var taskVerbs = []taskVerb{
 	{"retry", "Retries one task of an operation", `Retries one task of the operation on a node without repeating the tasks before it. An
 operation that failed continues from there.
 
-For a component without an operation, retry ends what undo began: the node gets the newest
-revision like any other.`, "driver_verify", topsv1.OperationTaskDone},
+Where no operation is at work, retry of a replace task ends what undo began: the node gets the
+newest revision like any other.`, "driver_verify", topsv1.OperationTaskDone},
 	{"skip", "Skips one task of an operation", `Skips one task of the operation on a node: it counts as done. Cordon and uncordon
 cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationTaskSkipped},
 	{"undo", "Brings one component of one node back to the revision before", `Brings one component of one node back to the revision before, and keeps it there until
 kubectl gcu task retry of the same task, or until another revision is rolled out. It needs the
-manager's flag --gate, and is for components that are replaced without an operation. A task of
-an operation is not undone: abort the operation, or go back on all nodes with kubectl gcu rollback.
+manager's flag --gate. A driver or toolkit goes back by an operation of its own: while another
+one is at work on the node, undo is refused. A node that failed goes back too.
 
-TARGET is the component, the name of a DaemonSet, or NAMESPACE.NAME.`, "exporter_replace", topsv1.OperationTaskUndone},
+TARGET is the component, the name of a DaemonSet, or NAMESPACE.NAME.`, "driver_replace", topsv1.OperationTaskUndone},
 }
 
 func taskCommand(c *cli) *cobra.Command {

@@ -12,7 +12,7 @@ func TestTaskIsRequestedOnceAndOnlyIfTheOperationHasIt(t *testing.T) {
 	u := s.upgrade("task-1", nil)
 	s.says(s.gcu("task", "retry", "task-1", "exporter_replace"), exitRefused, "the job has no task task-1_exporter_replace", "its tasks are task-1_driver_replace, task-1_driver_verify")
 	s.says(s.gcu("task", "skip", "task-1", "node_cordon"), exitRefused, "cannot be skipped")
-	s.says(s.gcu("task", "undo", "task-1", "driver_replace"), exitRefused, "one template for all nodes", "kubectl gcu rollback")
+	s.says(s.gcu("task", "undo", "task-1", "driver_replace"), exitRefused, "no component or DaemonSet that the operator upgrades")
 	s.says(s.gcu("task", "retry", "no-such-node", "driver_verify"), exitRefused, "no NodeUpgrade")
 	s.says(s.gcu("task", "retry", "task-1", "driver_verify"), exitOK, "retry of task task-1_driver_verify is requested")
 	s.read(u)

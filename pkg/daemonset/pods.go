@@ -30,14 +30,18 @@ func before(a, b *corev1.Pod) bool {
 	return a.UID < b.UID
 }
 
+// HasLeft reports whether a pod is deleted, its containers have ended, and only a finalizer keeps it.
+func HasLeft(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed)
+}
+
 func rank(pod *corev1.Pod) int {
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case pod.DeletionTimestamp == nil && AwaitsUpgrade(pod):
 		return 2
 	case pod.DeletionTimestamp == nil:
 		return 1
-	case ended:
+	case HasLeft(pod):
 		return 3
 	}
 	return 0

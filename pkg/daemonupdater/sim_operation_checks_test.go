@@ -119,7 +119,7 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	if before != nil && before.ID == now.ID && before.Phase.Final() && !before.Held && !now.Phase.Final() {
 		w.violate("S6: operation %s of %s begins again", now.ID, u.Name)
 	}
-	if op := w.ops.known[now.ID]; op != nil && before != nil && before.ID == now.ID && before.Held && !now.Held && simLives(now) && !now.Phase.Final() && now.Phase != topsv1.OperationReleasing {
+	if op := w.ops.known[now.ID]; op != nil && before != nil && before.ID == now.ID && before.EndTime != nil && now.EndTime == nil {
 		w.say("operation %s of %s goes on: %s", now.ID, u.Name, now.Override)
 		op.resumed, op.ended = w.now, false
 	}

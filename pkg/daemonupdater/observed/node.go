@@ -93,7 +93,8 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 			continue
 		}
 		p := m.Pod(i, pod, s.StateTimes, now)
-		if missing := s.StateTimes.MissingSince(string(m.DaemonSet.UID)+" "+string(node.UID), pod == nil, now); pod == nil {
+		gone := pod == nil || daemonset.HasLeft(pod) // its successor may have gone later
+		if missing := s.StateTimes.MissingSince(string(m.DaemonSet.UID)+" "+string(node.UID), gone, now); gone {
 			p.NotReadySince = missing
 		}
 		p.NoSuccessor = placement.Why

@@ -202,3 +202,38 @@ func TestNextOperation(t *testing.T) {
 		})
 	}
 }
+
+func TestTheOperationOfAPinnedNodeBringsTheRevisionBefore(t *testing.T) {
+	o, in := fleetAt(map[string]string{"driver": fixture.NewHash, "devicePlugin": fixture.NewHash})
+	o.Members[0].Revisions[0].Data.Raw = []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"driver","image":"registry.example/driver:1"}]}}}}`)
+	o.Policy = &topsv1.UpgradePolicy{Spec: topsv1.UpgradePolicySpec{Validation: &topsv1.ValidationPolicy{DriverVersion: "1.6"}}}
+	node := *o.fleet.Node("a")
+	node.Pods = slices.Clone(node.Pods)
+	node.Pods[0].Pin = fixture.OldHash
+	got, err := o.NewOperation(&in, testBook, &node, "op")
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver, plugin := got.Targets[0], got.Targets[1]
+	if driver.Revision != fixture.OldHash || driver.KeptFrom != fixture.NewHash || driver.Previous != fixture.NewHash || !slices.Equal(driver.Images, []string{"registry.example/driver:1"}) {
+		t.Errorf("the target of the driver is %+v", driver)
+	}
+	if plugin.Revision != fixture.NewHash || plugin.KeptFrom != "" {
+		t.Errorf("the target of the plugin, which is replaced along with it, is %+v", plugin)
+	}
+	if got.Purpose != topsv1.PurposeRollback || got.DriverVersion != "" {
+		t.Errorf("purpose %s, driver version %q: the policy names that of the newest revision", got.Purpose, got.DriverVersion)
+	}
+	job := rollout.Job{}
+	upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: got}}
+	if j, _ := jobOf(upgrade, own); j != nil {
+		job = *j
+	}
+	if job.Targets["kube-system/enflame-driver"] != fixture.OldHash {
+		t.Errorf("the targets of the job are %v", job.Targets)
+	}
+	want := []rollout.Target{{Member: "kube-system/enflame-driver", Revision: fixture.NewHash}}
+	if diff := cmp.Diff(want, endTargetsOf(changed(got.Targets))); diff != "" {
+		t.Errorf("what its end is about (-want +got):\n%s", diff)
+	}
+}

@@ -115,3 +115,45 @@ func TestAPinnedNodeTakesPartInNoTouchedCount(t *testing.T) {
 		t.Errorf("%d nodes are behind, though one has an earlier revision than the target", d.Behind)
 	}
 }
+
+// backHeavy pins nodes of these names to the old revision of the driver.
+func (in Input) backHeavy(names ...string) Input {
+	for _, name := range names {
+		in.Ledger.Pins = append(in.Ledger.Pins, Pin{Node: name, Member: "kube-system/driver", Revision: oldHash, From: newHash, Message: "it failed", Failed: true})
+	}
+	return in
+}
+
+func TestADriverGoesBackByAnOperation(t *testing.T) {
+	at := nodeOf("a", newHash, newHash)
+	failed := withJob(at, &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Targets: map[string]string{"kube-system/driver": newHash}})
+	back := withJob(nodeOf("a", newHash, newHash), &Job{ID: "op-a", Ours: true, Prepared: true, Targets: map[string]string{"kube-system/driver": oldHash}})
+	halted := heavyInput(2, back, broken(nodeOf("c", newHash, newHash))).backHeavy("a", "c").threshold(1)
+	stale := heavyInput(1, granted(at)).backHeavy("a").slots(operating(at))
+	for _, test := range []struct {
+		name   string
+		in     Input
+		want   said
+		orders []string
+	}{
+		{"it is prepared", heavyInput(1, at).backHeavy("a"), said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
+		{"one that is kept cordoned gets its operation at once", heavyInput(1, failed).backHeavy("a"),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:grant r2-mjuohs00-af63dc4c8601ec8c-0"}},
+		{"under OTA too", ota(heavyInput(1, failed).backHeavy("a")),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:grant r2-mjuohs00-af63dc4c8601ec8c-0"}},
+		{"in a halt what is prepared is granted", halted,
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating", "c", "pending/Preparing"), Halted: true}, []string{"a:grant op-a", "c:prepare"}},
+		{"an operation for the newest revision is ended", stale, said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:abort op-a"}},
+		{"it stays where it is", heavyInput(1, nodeOf("a", oldHash, newHash)).backHeavy("a"), said{States: statesOf("a", "pinned/Pinned")}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := Plan(test.in)
+			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("orders (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
