@@ -34,6 +34,10 @@ type simGate struct {
 	backAlones int
 	// backByOperation counts the operations that brought a node back alone.
 	backByOperation int
+	// retried are nodes of which a person said that they get the target after all: that forgives their failures.
+	retried map[string]bool
+	// nobody acts for the moment.
+	nobody bool
 }
 
 type simRan struct {
@@ -45,7 +49,7 @@ type simRan struct {
 func gated(story func(*simWorld)) func(*simWorld) {
 	return func(w *simWorld) {
 		w.accidents = nil
-		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), ran: map[simRan][]string{}, worked: map[simRan]string{}, restored: map[simapi.Key]simapi.Key{}}
+		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]bool{}, ran: map[simRan][]string{}, worked: map[simRan]string{}, restored: map[simapi.Key]simapi.Key{}}
 		story(w)
 	}
 }

@@ -45,6 +45,7 @@ func (w *simWorld) override(node, verb, set string) {
 		return
 	}
 	w.say("a person asks %s to %s %s", node, verb, set)
+	w.retried[node] = w.retried[node] || verb == "retry"
 	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
 		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, fmt.Sprintf("%s:%s_%s_replace:%d", verb, node, set, w.api.Counter))
 	})
@@ -59,7 +60,7 @@ func (w *simWorld) backAlone(spec *topsv1.UpgradePolicySpec) {
 
 // freePinned lets a person free nodes that are pinned.
 func (w *simWorld) freePinned(r *topsv1.DaemonRollout) {
-	if w.gate == nil {
+	if w.gate == nil || w.nobody {
 		return
 	}
 	for i := range r.Status.Pinned {

@@ -6,8 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -88,4 +92,48 @@ func TestTwoFailedNodesGoBackAloneWhileTheFleetGoesOn(t *testing.T) {
 		t.Errorf("undo below the floor says %s", said)
 	}
 	f.dies(ctx, pinned[0], "app:3")
+}
+
+// A driver crashes on the first node of an upgrade: the rollout halts, and an operation brings that node back to the
+// driver before, on an empty node, and into service, though no other node changes.
+func TestADriverThatFailsGoesBackAloneByAnOperation(t *testing.T) {
+	s, ctx := withGate(t)
+	s.startManager(ctx, t, "--gate")
+	s.startAgents(ctx, t)
+	policy := soon()
+	policy.Failure = &topsv1.FailurePolicy{Action: topsv1.FailureRollbackNode, Threshold: ptr.To(intstr.FromInt32(1))}
+	bad := s.crashing(ctx, t)
+	d := s.newDrivers(ctx, t, "driver-back", policy)
+	d.training(ctx, 3, 2)
+	d.upgrade(ctx, bad)
+	var pin topsv1.NodePin
+	d.reaches(ctx, "back on one node", func(r *topsv1.DaemonRolloutStatus) bool {
+		if r.PinnedNodes != 1 || r.InFlightNodes != 0 || len(r.Pinned) != 1 || !meta.IsStatusConditionTrue(r.Conditions, topsv1.RolloutHalted) {
+			return false
+		}
+		pin = r.Pinned[0]
+		return true
+	})
+	d.givenBack(ctx)
+	for node, pod := range d.podsByNode(ctx, "app.kubernetes.io/name", d.name+"-driver") {
+		if image := pod.Spec.Containers[0].Image; !hasTag(image, "v1") {
+			t.Errorf("the driver of %s has image %s", node, image)
+		}
+	}
+	var phases []topsv1.OperationPhase
+	for _, ended := range d.endedOperations(ctx)[pin.Node] {
+		phases = append(phases, ended.Phase)
+	}
+	if n := len(phases); n < 2 || phases[n-2] != topsv1.OperationFailed || phases[n-1] != topsv1.OperationDone {
+		t.Errorf("the operations of %s ended %v", pin.Node, phases)
+	}
+
+	if err := s.Client.Patch(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: d.name}},
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"driver":{"version":"v2"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool {
+		return complete(r) && r.Updated == stageNodes && len(r.Pinned) == 0
+	})
+	d.givenBack(ctx)
 }

@@ -42,3 +42,24 @@ func TestAMissingPodIsMissingSinceItIsSeenToBe(t *testing.T) {
 		}
 	}
 }
+
+// TestAPodThatHasLeftIsMissingSinceItsSuccessorWent: it is kept by a finalizer, and says nothing of later pods.
+func TestAPodThatHasLeftIsMissingSinceItsSuccessorWent(t *testing.T) {
+	ds := fixture.DaemonSet("driver")
+	left := fixture.PodOn(ds, "a", fixture.OldHash)
+	at := fixture.Ago(time.Hour)
+	left.DeletionTimestamp, left.Status.Phase = &at, corev1.PodFailed
+	successor := fixture.PodOn(ds, "a", fixture.NewHash)
+	o := worldOf([]memberAndPods{memberWith(ds)})
+	o.StateTimes = &daemonset.StateTimes{}
+	since := func(now time.Time, pods ...*corev1.Pod) time.Time {
+		n := o.RolloutNode(&Node{Object: fixture.Node("a"), Pods: [][]*corev1.Pod{pods}}, "r", Zones{}, now)
+		return n.Pods[0].NotReadySince
+	}
+	if got := since(fixture.Epoch, left, successor); !got.IsZero() {
+		t.Errorf("not Ready since %s, though its successor is", got)
+	}
+	if got := since(fixture.Epoch.Add(time.Minute), left); !got.Equal(fixture.Epoch.Add(time.Minute)) {
+		t.Errorf("not Ready since %s, want now", got)
+	}
+}
