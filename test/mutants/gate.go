@@ -39,7 +39,7 @@ var ofTheGate = []mutant{
 	{"pin-counts-as-updated", "a fleet with pinned nodes is complete, and its version good", updater, "facts.phaseOf",
 		"case $f.updated && $f.pinned: $*then", "case false: $*then"},
 	{"pin-superseded", "an operation that brings an earlier revision back ends because there is a newer one", nodes, "snapshot.replaced",
-		"$r.newest = $target.Newest()", "$r.newest = $of.Revision"},
+		"$r.newest = $target.Newest()", "$r.newest = $target.Revision"},
 	{"pin-deletes-the-gated", "an operation deletes the pod at the gate instead of waiting for the earlier one", nodes, "replace.outgoingOf",
 		"case $m.Pod.Gated: $*then", "case false: $*then"},
 	{"pin-withdrawn", "a halt takes back what is prepared to bring a node back", updater, "withdrawals",

@@ -235,7 +235,7 @@ var ofOperations = []mutant{
 		`$wanted := $Wanted
 		$over := $Over($op) || $Wanted != nil && $Wanted.ID != $op.ID`},
 	{"target-moved", "an operation continues for a revision that is no longer the newest", nodes, "replace.superseded",
-		"$of.Newest != $of.revision", "$of.Newest == $of.DaemonSet"},
+		"$of.Newest != $of.newest", "$of.Newest == $of.DaemonSet"},
 	{"agent-silent", "an operation starts on a node whose agent is silent", nodes, "nodeLacks",
 		`$lack($silent(), "the node agent has stopped reporting")`, `$lack(host == nil, "the node agent has stopped reporting")`},
 	{"same-component", "the DaemonSet of another gr is taken for the target", nodes, "snapshot.replaced",
@@ -248,10 +248,8 @@ var ofOperations = []mutant{
 	{"users-unfenced", "a deletion in progress of a user of the device is not fenced when the cache lags", nodes, "Named",
 		"$pods = append($pods, $op.Tasks[$i].Users...)", ""},
 	{"target-uncontrolled", "the pod of a RollingUpdate target is deleted", nodes, "replace.outgoingOf",
-		`case $m.$Uncontrolled: $*then
-		case $Newest != $revision: $*body`,
-		`case $m.$Uncontrolled && $Newest == $m.DaemonSet: $*then
-		case $Newest != $revision: $*body`},
+		`case $m.Uncontrolled: $*then`,
+		`case false: $*then`},
 	{"empty-unseen", "a required check that the node is drained is skipped", nodes, "needsEmpty",
 		"$needs = true", "$needs = evicts"},
 	{"upgraded-is-work", "a node that another upgrader has finished counts as busy", nodes, "sign.matches",

@@ -228,7 +228,7 @@ func (f *Facts) back(member int, name string) (pin rollout.Pin, refusal *Refusal
 		return pin, &Refusal{ReasonNoGate, fmt.Sprintf("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36) and update strategy OnDelete: DaemonSet %s would start its newest revision again; %s", m.Key, Instead)}
 	case node == nil || !slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool { return p.Member == member }):
 		return pin, &Refusal{ReasonNodeGone, fmt.Sprintf("%s does not run on node %s", m.Key, name)}
-	case node.Job != nil && !(node.Job.Ours && node.Job.KeptCordoned):
+	case node.Job != nil && (!node.Job.Ours || !node.Job.KeptCordoned):
 		return pin, &Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: wait for its end, or abort it (kubectl gcu abort)", name, node.Job.ID)}
 	}
 	hash, why := f.Before(member, name)

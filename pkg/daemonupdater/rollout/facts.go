@@ -108,7 +108,7 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 		f.include(g, node, &node.Pods[i])
 		f.includeProbation(g, node, &node.Pods[i], now)
 	}
-	if node.Job.isKeptCordoned() && node.Job.Ours && !node.LeftOut && (g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly || f.pinned) {
+	if f.returnsByOperation(g, node) {
 		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
 	}
 	f.available = node.Ready && !f.unavailable
@@ -117,6 +117,13 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	f.phase = f.phaseOf(g, node, now)
 	f.suspect = f.suspectOf(g, node)
 	return f
+}
+
+// returnsByOperation reports whether an ended operation of the group keeps the node out of service, and another
+// one is to bring it back.
+func (f *facts) returnsByOperation(g *group, node *Node) bool {
+	return node.Job.isKeptCordoned() && node.Job.Ours && !node.LeftOut &&
+		(g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly || f.pinned)
 }
 
 // isCharged reports whether the node counts against the limit.
