@@ -36,10 +36,10 @@ const (
 	// AnnotationTaskOverride, on a NodeUpgrade, retries or skips one task of the running
 	// operation: VERB:TASK, with an optional :NOTE that makes a repeated value a
 	// new one. VERB is retry or skip; TASK is the name of the task. A value is acted
-	// on once, and only by the operation that is running when it is set. Of a component that is replaced
-	// without an operation, undo:NODE_TARGET_replace brings the revision before back to the node, and keeps it
-	// there until retry:NODE_TARGET_replace or another target; TARGET is a component, the name of a
-	// DaemonSet, or NAMESPACE.NAME. status.tasks has the answer.
+	// on once, and only by the operation that is running when it is set. While none is at work,
+	// undo:NODE_TARGET_replace brings the revision before back to the node, and keeps it there until
+	// retry:NODE_TARGET_replace or another target; TARGET is a component, the name of a DaemonSet, or
+	// NAMESPACE.NAME. status.tasks has the answer.
 	AnnotationTaskOverride = "topsops.enflame.com/task-override"
 
 	// AnnotationHold, on a NodeUpgrade, is an administrator's hold: the node is excluded

@@ -45,7 +45,7 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node
 		}
 	}
 	constrain(op, s.Policy)
-	if i := slices.IndexFunc(op.Targets, func(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }); i >= 0 {
+	if slices.ContainsFunc(op.Targets, func(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }) {
 		op.Purpose, op.DriverVersion = topsv1.PurposeRollback, "" // the policy says which version the newest driver has
 	}
 	return op, nil
