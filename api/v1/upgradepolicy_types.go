@@ -231,7 +231,7 @@ type FailurePolicy struct {
 	// starts, and the group is rolled back to status.lastKnownGood of its
 	// DaemonRollout; without one it stays halted. RollbackNode: each node that fails goes back alone, at
 	// once, and is kept there (status.pinned); as failed nodes they count for the threshold, which halts.
-	// It needs the manager's flag --gate, and is for components without an operation. Default Halt.
+	// It needs the manager's flag --gate. Default Halt.
 	// +optional
 	// +kubebuilder:default=Halt
 	Action FailureAction `json:"action,omitempty"`
