@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -235,9 +236,12 @@ func (w *simWorld) isGranted(id string) bool {
 }
 
 // justResumed reports whether a person had an operation go on so lately that no manager may have given
-// it a slot again: the node is out of service already.
+// it a slot again: the node is out of service already. A group whose settings are wrong writes no slots.
 func (w *simWorld) justResumed(id string) bool {
 	op := w.ops.known[id]
+	if op != nil && !op.resumed.IsZero() && meta.IsStatusConditionFalse(w.rolloutOf(op.group).Status.Conditions, topsv1.RolloutAccepted) {
+		op.resumed = w.now
+	}
 	return op != nil && !op.resumed.IsZero() && w.attended(op.resumed) < 2*time.Minute
 }
 
