@@ -253,14 +253,6 @@ type WaveStatus struct {
 	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
 }
 
-// RevisionTarget is the newest revision of one DaemonSet.
-type RevisionTarget struct {
-	// daemonSet is namespace/name.
-	DaemonSet string `json:"daemonSet"`
-	// hash is the controller-revision-hash label of its newest ControllerRevision.
-	Hash string `json:"hash"`
-}
-
 // KnownGoodRevision is a revision of the group that worked.
 type KnownGoodRevision struct {
 	// revision of the group.
@@ -367,65 +359,6 @@ type NodeSlot struct {
 	// +optional
 	// +listType=atomic
 	DaemonSets []string `json:"daemonSets,omitempty"`
-}
-
-// NodePin keeps the pods of one DaemonSet on one node at an earlier revision.
-type NodePin struct {
-	// node that is kept.
-	Node string `json:"node"`
-	// uid of the Node object then.
-	// +optional
-	UID types.UID `json:"uid,omitempty"`
-	// machineID of the node then: the pin holds for the machine, also with another Node object of
-	// the same name.
-	// +optional
-	MachineID string `json:"machineID,omitempty"`
-	// daemonSet is namespace/name.
-	DaemonSet string `json:"daemonSet"`
-	// hash is the controller-revision-hash that the node is kept at.
-	Hash string `json:"hash"`
-	// from is that of the target it is kept from: with another target the pin ends.
-	From string `json:"from"`
-	// reason is Undone if a person asked for it, or why the node failed.
-	Reason string `json:"reason"`
-	// message is the explanation.
-	// +optional
-	Message string `json:"message,omitempty"`
-	// since is when it was pinned.
-	Since metav1.Time `json:"since"`
-	// failed is true while the node counts as failed for a halt of the rollout: it failed before it was
-	// pinned, and no person has resumed the rollout since.
-	// +optional
-	Failed bool `json:"failed,omitempty"`
-}
-
-// NodeNote explains why a node is skipped or failed.
-type NodeNote struct {
-	// node it is about.
-	Node string `json:"node"`
-	// uid of the Node object, where one existed.
-	// +optional
-	UID types.UID `json:"uid,omitempty"`
-	// reason in one word.
-	Reason string `json:"reason"`
-	// message is the explanation.
-	// +optional
-	Message string `json:"message,omitempty"`
-	// since is when it entered this state.
-	Since metav1.Time `json:"since"`
-	// requestedTime is the time of the latest request of a failed node that was known then, by the
-	// clock of the node: only a later request starts it again.
-	// +optional
-	RequestedTime *metav1.Time `json:"requestedTime,omitempty"`
-	// machineID of a node that failed: the failure holds for the machine, also with another Node
-	// object of the same name.
-	// +optional
-	MachineID string `json:"machineID,omitempty"`
-	// targets are the revisions that a failed node may have failed for; it counts as failed until
-	// one of them is replaced by another revision.
-	// +optional
-	// +listType=atomic
-	Targets []RevisionTarget `json:"targets,omitempty"`
 }
 
 // WaitingNote explains why some nodes are not being upgraded.

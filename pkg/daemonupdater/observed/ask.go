@@ -53,13 +53,3 @@ func AskID(value string) string {
 	_, _ = h.Write([]byte(value)) // never fails
 	return "override-" + strconv.FormatUint(h.Sum64(), 36)
 }
-
-// OpenAskOf is AskOf, nil also once the ask has its final answer.
-func OpenAskOf(upgrade *topsv1.NodeUpgrade) *Ask {
-	ask := AskOf(upgrade)
-	if ask == nil || taskStates(upgrade)[ask.ID].Final() {
-		return nil
-	}
-	ask.Begun = taskStates(upgrade)[ask.ID] == topsv1.TaskRunning
-	return ask
-}

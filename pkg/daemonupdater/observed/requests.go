@@ -74,3 +74,13 @@ func taskStates(upgrade *topsv1.NodeUpgrade) map[string]topsv1.TaskState {
 	}
 	return states
 }
+
+// OpenAskOf is AskOf, nil also once the ask has its final answer.
+func OpenAskOf(upgrade *topsv1.NodeUpgrade) *Ask {
+	ask := AskOf(upgrade)
+	if ask == nil || taskStates(upgrade)[ask.ID].Final() {
+		return nil
+	}
+	ask.Begun = taskStates(upgrade)[ask.ID] == topsv1.TaskRunning
+	return ask
+}

@@ -12,7 +12,6 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
@@ -28,16 +27,6 @@ const (
 	// reasonRevisionChanged: the request is for an earlier revision than the newest one.
 	reasonRevisionChanged = topsv1.ReasonRevisionChanged
 )
-
-// Answers computes the answers to requests on nodes that follow from one decision.
-type Answers struct {
-	State    *observed.State
-	Fleet    *rollout.Fleet
-	Input    *rollout.Input
-	Decision *rollout.Decision
-	// Refused are the asks of persons that are not carried out, by id.
-	Refused map[string]pinning.Refusal
-}
 
 // Tasks returns the tasks that a NodeUpgrade should have, and reports whether they differ from
 // those it has. It keeps the tasks of other groups' requests, and drops tasks whose request is

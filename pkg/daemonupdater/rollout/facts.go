@@ -139,7 +139,7 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	if node.Ready {
 		f.includeAvailability(g, node, pod)
 	}
-	f.behind = f.behind || g.isBehind(pod)
+	f.behind = f.behind || isBehind(g, pod)
 	f.pinned = f.pinned || pod.Pin != ""
 	if g.hasWork(node, pod) {
 		f.outdated = true

@@ -171,3 +171,14 @@ func haltOf(policy *Policy, l *Ledger, unrecorded int) string {
 	return fmt.Sprintf("%d of %d started nodes failed (%s): roll out another revision, repair these nodes, or resume",
 		failed, l.Touched, message.NamesOf(names, failed))
 }
+
+// wentBack returns the nodes that failed and are pinned since, without those that failed again.
+func wentBack(l *Ledger) (names []string) {
+	for i := range l.Pins {
+		p := &l.Pins[i]
+		if p.Failed && !slices.Contains(names, p.Node) && !slices.ContainsFunc(l.Failures, func(f Failure) bool { return f.Node == p.Node }) {
+			names = append(names, p.Node)
+		}
+	}
+	return names
+}

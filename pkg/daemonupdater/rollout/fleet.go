@@ -287,3 +287,47 @@ func (f *Fleet) moveToWave(n *fleetNode, wave int) {
 		f.enter(n)
 	}
 }
+
+// pinned returns a node with the revisions that it is pinned to in its pods.
+func (f *Fleet) pinned(node Node) Node {
+	pins := f.pins[node.Name]
+	if len(pins) == 0 && !slices.ContainsFunc(node.Pods, func(p Pod) bool { return p.Pin != "" }) {
+		return node
+	}
+	node.Pods = slices.Clone(node.Pods)
+	for i := range node.Pods {
+		pod := &node.Pods[i]
+		pod.Pin = ""
+		for k := range pins {
+			if pins[k].Member == f.group.keyOf(pod) && pins[k].Holds(node.Machine) {
+				pod.Pin = pins[k].Revision
+			}
+		}
+	}
+	return node
+}
+
+// pin brings the nodes of the fleet to the pins of a ledger, which replace those before.
+func (f *Fleet) pin(pins []Pin, now time.Time) {
+	next := map[string][]Pin{}
+	for _, p := range pins {
+		next[p.Node] = append(next[p.Node], p)
+	}
+	before := f.pins
+	f.pins = next
+	for name := range before {
+		f.pinAgain(name, before[name], now)
+	}
+	for name := range next {
+		if _, done := before[name]; !done {
+			f.pinAgain(name, nil, now)
+		}
+	}
+}
+
+// pinAgain derives the facts of a node again if its pins have changed.
+func (f *Fleet) pinAgain(name string, before []Pin, now time.Time) {
+	if n := f.nodes.byName[name]; n != nil && !slices.Equal(before, f.pins[name]) {
+		f.Set(n.Node, now)
+	}
+}

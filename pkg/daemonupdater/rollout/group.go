@@ -83,16 +83,16 @@ func isLeftOut(g *group, node *Node, pod *Pod) bool {
 // isOutdated reports whether the pod exists, is not terminating, and is not at its target, which
 // is known. One at the gate of a pinned node is replaced there.
 func (g *group) isOutdated(pod *Pod) bool {
-	target := g.targetOf(pod)
+	target := targetOf(g, pod)
 	return !pod.isAbsent() && target != "" && pod.Revision != target && (pod.Pin == "" || !pod.Gated)
 }
 
 // targetOf returns the revision that a pod is brought to: the target of its member, or that which it is
 // pinned to.
-func (g *group) targetOf(pod *Pod) string { return cmp.Or(pod.Pin, g.members[pod.Member].Target) }
+func targetOf(g *group, pod *Pod) string { return cmp.Or(pod.Pin, g.members[pod.Member].Target) }
 
 // isBehind reports whether a pod that is not terminating is not at the target of its member.
-func (g *group) isBehind(pod *Pod) bool {
+func isBehind(g *group, pod *Pod) bool {
 	target := g.members[pod.Member].Target
 	return !pod.isAbsent() && target != "" && pod.Revision != target
 }
@@ -233,14 +233,14 @@ func (g *group) isStale(node *Node) bool {
 	job, targets := node.Job, node.Job.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {
 		target, ok := targets[m.Key]
-		now := g.targetOn(node, &m)
+		now := targetOn(g, node, &m)
 		return ok && now != "" && target != now
 	}) || !job.Granted && targets != nil &&
 		(hasFormer(g.members, targets) || job.OldPolicy || job.OnlyIdle && g.isAskedFor(node) || g.changedScope(node, targets))
 }
 
 // targetOn returns the revision that a node is brought to: the target of a member, or what the node is pinned to.
-func (g *group) targetOn(node *Node, m *Member) string {
+func targetOn(g *group, node *Node, m *Member) string {
 	for i := range node.Pods {
 		if pod := &node.Pods[i]; pod.Pin != "" && g.keyOf(pod) == m.Key {
 			return pod.Pin

@@ -306,3 +306,13 @@ func hashOf(name string) uint64 {
 	_, _ = h.Write([]byte(name)) // never fails
 	return h.Sum64()
 }
+
+// pinMessage says why the node is kept at an earlier revision.
+func pinMessage(n *fleetNode) string {
+	for i := range n.pins {
+		if n.pins[i].Holds(n.Machine) {
+			return n.pins[i].Message
+		}
+	}
+	return ""
+}

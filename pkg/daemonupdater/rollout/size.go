@@ -56,3 +56,12 @@ func mostInFlight(d *draft) int {
 	slots := bytesForSlots(d) / largestSlot(d)
 	return max(slots-maxQueued, slots/2)
 }
+
+// sizeOfPins returns how many bytes pins take.
+func sizeOfPins(pins []Pin) (bytes int) {
+	for i := range pins {
+		p := &pins[i]
+		bytes += failureBytes + targetBytes + len(p.Node) + len(p.Machine) + len(p.Member) + len(p.Message)
+	}
+	return bytes
+}

@@ -38,7 +38,7 @@ func (e *explanation) verdict(n *fleetNode) Verdict {
 	case n.failure != nil:
 		v.State, v.Reason, v.Message, v.Since = Failed, n.failure.Reason, n.failure.Message, n.failure.Since
 	case n.phase == phasePinned:
-		v.State, v.Reason, v.Message = Pinned, ReasonPinned, n.pinMessage()
+		v.State, v.Reason, v.Message = Pinned, ReasonPinned, pinMessage(n)
 	case n.phase == phaseUpdated:
 		v.State, v.Reason = Updated, ReasonAtTarget
 	case n.phase == phaseOffline:

@@ -1,0 +1,17 @@
+package report
+
+import (
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Answers computes the answers to requests on nodes that follow from one decision.
+type Answers struct {
+	State    *observed.State
+	Fleet    *rollout.Fleet
+	Input    *rollout.Input
+	Decision *rollout.Decision
+	// Refused are the asks of persons that are not carried out, by id.
+	Refused map[string]pinning.Refusal
+}
