@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,14 +159,6 @@ type OperationTarget struct {
 	Leaving []DaemonSetRevision `json:"leaving,omitempty"`
 }
 
-// Newest returns the revision that the DaemonSet of the component must have as its newest one.
-func (t *OperationTarget) Newest() string {
-	if t.KeptFrom != "" {
-		return t.KeptFrom
-	}
-	return t.Revision
-}
-
 // DaemonSetRevision is a revision of a DaemonSet.
 type DaemonSetRevision struct {
 	// daemonSet of a component.
@@ -180,6 +173,12 @@ type DaemonSetRevision struct {
 // then its own.
 func (t *OperationTarget) All() []DaemonSetRevision {
 	return append(slices.Clone(t.Leaving), DaemonSetRevision{t.DaemonSet, t.Revision})
+}
+
+// AllNewest is All with the revisions that the DaemonSets must have as their newest ones: another than the
+// wanted one where the node goes back alone.
+func (t *OperationTarget) AllNewest() []DaemonSetRevision {
+	return append(slices.Clone(t.Leaving), DaemonSetRevision{t.DaemonSet, cmp.Or(t.KeptFrom, t.Revision)})
 }
 
 // OperationDeadlines limit the tasks; 0 is the default.

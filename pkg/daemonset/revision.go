@@ -3,6 +3,7 @@ package daemonset
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,15 @@ func TargetRevision(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision
 		return "", fmt.Errorf("DaemonSet %s/%s has no ControllerRevision yet", ds.Namespace, ds.Name)
 	}
 	return RevisionHash(newest), nil
+}
+
+// RevisionOf returns the ControllerRevision with a hash, nil if there is none.
+func RevisionOf(revisions []*appsv1.ControllerRevision, hash string) *appsv1.ControllerRevision {
+	i := slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool { return RevisionHash(r) == hash })
+	if i < 0 {
+		return nil
+	}
+	return revisions[i]
 }
 
 // Owner returns the DaemonSet that controls the pod, or nil. The result is part of the pod

@@ -36,8 +36,8 @@ type simGate struct {
 	backByOperation int
 	// retried are nodes of which a person said that they get the target after all: that forgives their failures.
 	retried map[string]bool
-	// nobody acts for the moment.
-	nobody bool
+	// calmPeople: no person frees a pinned node for now.
+	calmPeople bool
 }
 
 type simRan struct {

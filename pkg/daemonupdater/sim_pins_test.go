@@ -60,7 +60,7 @@ func (w *simWorld) backAlone(spec *topsv1.UpgradePolicySpec) {
 
 // freePinned lets a person free nodes that are pinned.
 func (w *simWorld) freePinned(r *topsv1.DaemonRollout) {
-	if w.gate == nil || w.nobody {
+	if w.gate == nil || w.calmPeople {
 		return
 	}
 	for i := range r.Status.Pinned {

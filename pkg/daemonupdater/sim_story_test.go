@@ -140,7 +140,7 @@ func (w *simWorld) finale() {
 
 // beQuiet checks that nothing is written while nothing happens, including edits.
 func (w *simWorld) beQuiet() {
-	w.policies, w.nobody = nil, true
+	w.policies, w.calmPeople = nil, true
 	for range 20 {
 		w.step()
 	}
@@ -148,7 +148,7 @@ func (w *simWorld) beQuiet() {
 	for range 10 {
 		w.step()
 	}
-	w.nobody = false
+	w.calmPeople = false
 	if w.writes != before && !w.failed() {
 		w.violate("quiet: %d writes though nothing happens", w.writes-before)
 	}

@@ -188,10 +188,7 @@ func (r observer) readTargets(ctx context.Context, o *observation) error {
 	}
 	for i := range o.facts.Wanted.Targets {
 		target := &o.facts.Wanted.Targets[i]
-		for _, of := range target.All() {
-			if of.DaemonSet == target.DaemonSet {
-				of.Revision = target.Newest()
-			}
+		for _, of := range target.AllNewest() {
 			if err := r.readTarget(ctx, o, target.Component, of); err != nil {
 				return err
 			}
@@ -262,10 +259,9 @@ func (r observer) readOwn(ctx context.Context, o *observation) error {
 	if err != nil {
 		return err
 	}
-	var further []corev1.ResourceName
+	further := ownership.FurtherResources(sets)
 	for _, ds := range sets {
 		component := daemonset.Component(ds)
-		further = append(further, daemonset.FurtherResources(&ds.Spec.Template.Spec)...)
 		if _, target := o.daemonSets[ds.UID]; target || !r.machine.Uses(component) {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,6 +69,15 @@ func (r Reader) DaemonSets(ctx context.Context, from client.Reader) (made []*app
 		made = slices.Concat(made, ours)
 	}
 	return made, nil
+}
+
+// FurtherResources returns the resources under which device plugins among the DaemonSets offer cards by names of
+// the user, nil for none.
+func FurtherResources(sets []*appsv1.DaemonSet) (further []corev1.ResourceName) {
+	for _, ds := range sets {
+		further = append(further, daemonset.FurtherResources(&ds.Spec.Template.Spec)...)
+	}
+	return further
 }
 
 // UIDs returns the UIDs of the DaemonSets of certain components.

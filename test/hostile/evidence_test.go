@@ -69,7 +69,7 @@ func TestTwoLyingNodesTakeNoFleetBack(t *testing.T) {
 		return rollout.Status.Conditions[i].Message
 	}
 	until("the rollout is halted", func() bool { return strings.Contains(says(), "that takes 3 failed nodes") })
-	time.Sleep(3 * time.Second) // it stays so
+	awaitPasses(t, admin, ds, 10)
 	until("it is still halted", func() bool { return strings.Contains(says(), "that takes 3 failed nodes") })
 	image := func() string {
 		check(t, admin.Get(t.Context(), client.ObjectKeyFromObject(ds), ds))

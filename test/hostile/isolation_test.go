@@ -50,6 +50,16 @@ func eventually(t *testing.T, what string, holds func(context.Context) bool) {
 	}
 }
 
+// awaitPasses has the controller of rollouts pass over the group of a DaemonSet, which is not changed otherwise.
+func awaitPasses(t *testing.T, admin client.Client, ds *appsv1.DaemonSet, n int) {
+	t.Helper()
+	for i := range n {
+		passes := passesOf("controller_runtime_reconcile_total")
+		check(t, merge(t.Context(), admin, ds, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/wakes":"%d"}}}`, i)))
+		eventually(t, "there is a pass", func(context.Context) bool { return passesOf("controller_runtime_reconcile_total") > passes })
+	}
+}
+
 // TestARequestOfTheFutureOutlivesNoFailure: a node asks ten years ahead, and fails. A request with the right time,
 // later, is newer than the failure, and starts the node again.
 func TestARequestOfTheFutureOutlivesNoFailure(t *testing.T) {
@@ -113,11 +123,7 @@ func TestANodeUpgradeFromBeforeABoundDelaysNobody(t *testing.T) {
 	failures := passesOf("controller_runtime_reconcile_errors_total")
 	asks(t, s, "honest", ds, pods["within-bound"], time.Now())
 	awaitDeletion(t, admin, pods["within-bound"])
-	for i := range 10 { // passes without other changes
-		passes := passesOf("controller_runtime_reconcile_total")
-		check(t, merge(t.Context(), admin, ds, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/wakes":"%d"}}}`, i)))
-		eventually(t, "there is a pass", func(context.Context) bool { return passesOf("controller_runtime_reconcile_total") > passes })
-	}
+	awaitPasses(t, admin, ds, 10)
 	if failures = passesOf("controller_runtime_reconcile_errors_total") - failures; failures > 4 { // a cache may be stale at first
 		t.Errorf("%d passes failed", failures)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -132,11 +131,11 @@ func stagesOf(mission upgradeplan.Mission) []topsv1.JobStage {
 
 // templateOf returns the template of a revision that is kept, nil if there is none.
 func (m *Member) templateOf(hash string) *corev1.PodTemplateSpec {
-	i := slices.IndexFunc(m.Revisions, func(r *appsv1.ControllerRevision) bool { return daemonset.RevisionHash(r) == hash })
-	if i < 0 {
+	revision := daemonset.RevisionOf(m.Revisions, hash)
+	if revision == nil {
 		return nil
 	}
-	template, err := daemonset.TemplateOf(m.Revisions[i])
+	template, err := daemonset.TemplateOf(revision)
 	if err != nil {
 		return nil // such a revision is not restored either
 	}

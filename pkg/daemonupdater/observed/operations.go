@@ -192,10 +192,7 @@ func keyOf(of topsv1.DaemonSetRevision) string {
 func endTargetsOf(list []topsv1.OperationTarget) []rollout.Target {
 	var targets []rollout.Target
 	for i := range list {
-		for _, of := range list[i].All() {
-			if of.DaemonSet == list[i].DaemonSet {
-				of.Revision = list[i].Newest()
-			}
+		for _, of := range list[i].AllNewest() {
 			targets = append(targets, rollout.Target{Member: keyOf(of), Revision: of.Revision})
 		}
 	}

@@ -2,7 +2,6 @@ package pinning
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -43,10 +42,10 @@ func Before(h *History) (hash, why string) {
 
 // previous returns the revision before the target, "" if there is none.
 func (h *History) previous() (hash string) {
-	i := slices.IndexFunc(h.Revisions, func(r *appsv1.ControllerRevision) bool { return daemonset.RevisionHash(r) == h.Target })
+	target := daemonset.RevisionOf(h.Revisions, h.Target)
 	var number int64
 	for _, r := range h.Revisions {
-		if i >= 0 && r.Revision < h.Revisions[i].Revision && r.Revision > number {
+		if target != nil && r.Revision < target.Revision && r.Revision > number {
 			hash, number = daemonset.RevisionHash(r), r.Revision
 		}
 	}
@@ -58,10 +57,8 @@ func (h *History) since(hash string) time.Time {
 	if hash == h.Good {
 		return h.Since
 	}
-	for _, r := range h.Revisions {
-		if daemonset.RevisionHash(r) == hash {
-			return r.CreationTimestamp.Time
-		}
+	if r := daemonset.RevisionOf(h.Revisions, hash); r != nil {
+		return r.CreationTimestamp.Time
 	}
 	return time.Time{}
 }

@@ -143,7 +143,7 @@ func (f *Facts) answer(n *Next, ask Ask) {
 	}
 	pin, refusal := f.back(ask.Member, ask.Node)
 	if refusal == nil && len(n.Pins) >= Most {
-		refusal = tooMany(len(n.Pins))
+		refusal = &Refusal{ReasonTooManyPins, fmt.Sprintf("%d nodes are pinned already: roll out another revision", len(n.Pins))}
 	}
 	if refusal == nil && f.hasAnother(ask.Member, ask.Node) {
 		m := &f.Input.Members[ask.Member]
@@ -214,10 +214,6 @@ func (f *Facts) has(member int, name, revision string) bool {
 	return slices.ContainsFunc(f.Node(name).Pods, func(p rollout.Pod) bool {
 		return p.Member == member && p.UID != "" && !p.Terminating && !p.Gated && (revision == "" || p.Revision == revision)
 	})
-}
-
-func tooMany(pins int) *Refusal {
-	return &Refusal{ReasonTooManyPins, fmt.Sprintf("%d nodes are pinned already: roll out another revision", pins)}
 }
 
 // back returns the pin that brings a node back, or why it cannot go back alone.

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
@@ -56,13 +54,7 @@ func TestANodeWhoseAgentIsTooOldGetsNoOperation(t *testing.T) {
 			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := Plan(test.in)
-			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
-			}
+			decides(t, test.in, test.want, test.orders)
 		})
 	}
 	d := Plan(needing(2, a))

@@ -50,6 +50,11 @@ func (d *draft) recheckIn(after time.Duration) {
 	}
 }
 
+// slotOf returns a slot for a node that is started now.
+func (d *draft) slotOf(n *fleetNode, turn int64) Slot {
+	return Slot{Node: n.Name, UID: n.UID, Since: d.in.Now, Revision: d.in.Revision, Turn: turn}
+}
+
 // retarget brings the slot of a started node to the revision of the input.
 func (d *draft) retarget(slot *Slot) {
 	if slot.Revision != d.in.Revision {

@@ -5,9 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
@@ -57,13 +54,7 @@ func TestNothingIsStartedOnANodeThatIsHeld(t *testing.T) {
 			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := Plan(test.in)
-			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
-			}
+			decides(t, test.in, test.want, test.orders)
 		})
 	}
 }

@@ -75,6 +75,14 @@ func (l *Ledger) turns() (t turns) {
 	return t
 }
 
+// lastTurn returns the last turn of a slot, 0 for none.
+func (l *Ledger) lastTurn() (last int64) {
+	for i := range l.Slots {
+		last = max(last, l.Slots[i].Turn)
+	}
+	return last
+}
+
 // before counts the slots with an earlier turn.
 func (t turns) before(slot *Slot) int {
 	n, _ := slices.BinarySearch(t.all, slot.Turn)

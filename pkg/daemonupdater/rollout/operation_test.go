@@ -241,13 +241,7 @@ func operationCases() []operationCase {
 func TestOperations(t *testing.T) {
 	for _, test := range operationCases() {
 		t.Run(test.name, func(t *testing.T) {
-			d := Plan(test.in)
-			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
-			}
+			decides(t, test.in, test.want, test.orders)
 		})
 	}
 }
@@ -313,16 +307,23 @@ func TestAnOperationThatAPersonHasGoOnGetsASlot(t *testing.T) {
 		{"it is aborted without a strategy", off, said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:abort op-a"}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := Plan(test.in)
-			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
-			}
+			d := decides(t, test.in, test.want, test.orders)
 			if len(d.Ledger.Failures) != test.failures {
 				t.Errorf("failures %v, want %d", d.Ledger.Failures, test.failures)
 			}
 		})
 	}
+}
+
+// decides plans an input, and checks the decision and its orders.
+func decides(t *testing.T, in Input, want said, orders []string) Decision {
+	t.Helper()
+	d := Plan(in)
+	if diff := cmp.Diff(want, say(d), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("orders (-want +got):\n%s", diff)
+	}
+	return d
 }

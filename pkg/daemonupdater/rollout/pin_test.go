@@ -147,13 +147,7 @@ func TestADriverGoesBackByAnOperation(t *testing.T) {
 		{"it stays where it is", heavyInput(1, nodeOf("a", oldHash, newHash)).backHeavy("a"), said{States: statesOf("a", "pinned/Pinned")}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := Plan(test.in)
-			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
-			}
+			decides(t, test.in, test.want, test.orders)
 		})
 	}
 }

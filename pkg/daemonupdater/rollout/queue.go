@@ -25,9 +25,7 @@ type queue struct {
 func (q queue) serveQueued() {
 	slots := q.ledger.Slots
 	slices.SortFunc(slots, func(a, b Slot) int { return cmp.Compare(a.Turn, b.Turn) })
-	if n := len(slots); n > 0 {
-		q.lastTurn = slots[n-1].Turn
-	}
+	q.lastTurn = q.ledger.lastTurn()
 	kept := slots[:0]
 	for _, slot := range slots {
 		n := q.fleet.nodes.lookup(slot.Node, slot.UID)

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -179,13 +177,7 @@ func noCardsCases() []operationCase {
 func TestAPluginWithoutCardsIsReplaced(t *testing.T) {
 	for _, test := range noCardsCases() {
 		t.Run(test.name, func(t *testing.T) {
-			d := Plan(test.in)
-			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
-			}
+			decides(t, test.in, test.want, test.orders)
 		})
 	}
 	if d := Plan(restarting(1, noCards("a")).under(RestartsOnly)); d.IsIdle() {
@@ -199,13 +191,7 @@ func TestAPluginWithoutCardsIsReplaced(t *testing.T) {
 func TestRestarts(t *testing.T) {
 	for _, test := range restartCases() {
 		t.Run(test.name, func(t *testing.T) {
-			d := Plan(test.in)
-			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
-			}
+			decides(t, test.in, test.want, test.orders)
 		})
 	}
 }

@@ -45,18 +45,15 @@ func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
 // after it had failed, or the ledger was lost. Such a node is out of service already, so no budget
 // and no gate is asked.
 func (s *settlement) adopt() {
-	var turn int64
-	for i := range s.ledger.Slots {
-		turn = max(turn, s.ledger.Slots[i].Turn)
-	}
+	turn := s.ledger.lastTurn()
 	for _, name := range slices.Sorted(maps.Keys(s.fleet.operating)) {
 		n := s.fleet.operating[name]
 		if n.slot != nil || n.queued || endOf(n.Job.ID, n.Ended) != nil {
 			continue
 		}
 		turn++
-		slot := Slot{Node: n.Name, UID: n.UID, Since: s.in.Now, Revision: s.in.Revision, Turn: turn,
-			Operation: n.Job.ID, Members: slices.Sorted(maps.Keys(n.Job.Targets))}
+		slot := s.slotOf(n, turn)
+		slot.Operation, slot.Members = n.Job.ID, slices.Sorted(maps.Keys(n.Job.Targets))
 		slot.restart(s.in.Now, n.Pods)
 		s.ledger.Started++
 		s.fleet.nodes.record(n, &slot, nil)

@@ -14,7 +14,7 @@ type starts struct {
 // newSlot returns a slot for a node, with the last turn.
 func (s *starts) newSlot(n *fleetNode) Slot {
 	s.lastTurn++
-	return Slot{Node: n.Name, UID: n.UID, Since: s.in.Now, Revision: s.in.Revision, Turn: s.lastTurn}
+	return s.slotOf(n, s.lastTurn)
 }
 
 // start starts a node under a slot.

@@ -4,9 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
@@ -76,13 +73,7 @@ func TestUnderOTAAnIdleNodeIsRestartedWithoutARequest(t *testing.T) {
 		{"one that was put off gives the slot back", ota(1, withEnd(a(), "")).slots(operating(a())), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := Plan(test.in)
-			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
-			}
+			decides(t, test.in, test.want, test.orders)
 		})
 	}
 }

@@ -49,7 +49,7 @@ func TestAnOperationBringsAnEarlierRevision(t *testing.T) {
 		})
 	}
 	target := topsv1.OperationTarget{Revision: "v2"}
-	if target.Newest() != "v2" {
+	if target.AllNewest()[0].Revision != "v2" {
 		t.Error("without another one the wanted revision is the newest one")
 	}
 }

@@ -91,7 +91,13 @@ func StartedWithoutCards(u *topsv1.NodeUpgrade, component string, pod *corev1.Po
 }
 
 func usesDevice(component string) bool {
-	return slices.Contains([]string{upgradeplan.TargetDevicePlugin, upgradeplan.TargetGcusharePlugin, upgradeplan.TargetExporter, upgradeplan.TargetGFD}, component)
+	return OffersCards(component) || component == upgradeplan.TargetExporter || component == upgradeplan.TargetGFD
+}
+
+// OffersCards reports whether a component is a device plugin. Facts have the newest revision of each, whichever gr
+// deploys it.
+func OffersCards(component string) bool {
+	return component == upgradeplan.TargetDevicePlugin || component == upgradeplan.TargetGcusharePlugin
 }
 
 // defaultSince returns since when the default runtime of a node is what it is, nil if that is unknown or in the
@@ -107,8 +113,7 @@ func defaultSince(host *topsv1.HostReport, now time.Time) *metav1.Time {
 // OffersNone reports whether a component, with these pods, is the device plugin of a node that offers none of its
 // cards, though new containers get them.
 func OffersNone(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pods *corev1.PodSpec) bool {
-	isPlugin := component == upgradeplan.TargetDevicePlugin || component == upgradeplan.TargetGcusharePlugin
-	return isPlugin && !CardsSince(u).IsZero() && !offers(node, daemonset.FurtherResources(pods))
+	return OffersCards(component) && !CardsSince(u).IsZero() && !offers(node, daemonset.FurtherResources(pods))
 }
 
 // CardsSince returns since when new containers of a node get its cards, by the clock of the node; zero if

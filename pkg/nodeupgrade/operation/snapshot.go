@@ -105,11 +105,9 @@ func (s *snapshot) replaced(component string) (list []replaced) {
 		return nil
 	}
 	target := &s.wanted.Targets[i]
+	newest := target.AllNewest()
 	for i, of := range target.All() {
-		r := replaced{revision: of.Revision, newest: of.Revision, before: i < len(target.Leaving)}
-		if !r.before {
-			r.newest = target.Newest()
-		}
+		r := replaced{revision: of.Revision, newest: newest[i].Revision, before: i < len(target.Leaving)}
 		if i := slices.IndexFunc(s.f.Members, func(m Member) bool { return m.Component == component && m.UID == of.DaemonSet.UID }); i >= 0 {
 			r.Member = &s.f.Members[i]
 		}

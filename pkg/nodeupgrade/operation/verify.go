@@ -88,7 +88,7 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 			old = append(old, m)
 		}
 	}
-	v := verdict{}
+	var v verdict
 	if len(old) > 0 && offersNone(c.snapshot) {
 		v = replacePods(c, t, old)
 	} else {
@@ -130,12 +130,6 @@ func otherPlugin(s *snapshot) *Member {
 // plugs reports whether a member is a device plugin with a pod on the node.
 func plugs(m *Member) bool {
 	return m.Pod != nil && !m.Pod.Placeholder && OffersCards(m.Component)
-}
-
-// OffersCards reports whether a component is a device plugin. Facts have the newest revision of each, whichever gr
-// deploys it.
-func OffersCards(component string) bool {
-	return component == upgradeplan.TargetDevicePlugin || component == upgradeplan.TargetGcusharePlugin
 }
 
 // allocatableLacks checks that the node offers as much of each resource as the precheck

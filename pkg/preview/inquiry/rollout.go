@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -54,11 +53,7 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err != nil {
 		return nil, err
 	}
-	var further []corev1.ResourceName
-	for _, ds := range sets {
-		further = append(further, daemonset.FurtherResources(&ds.Spec.Template.Spec)...)
-	}
-	drains, err := outlook.Drains(s.Policy, ownership.UIDs(sets, book.Components()), further)
+	drains, err := outlook.Drains(s.Policy, ownership.UIDs(sets, book.Components()), ownership.FurtherResources(sets))
 	if err != nil || len(drains) == 0 {
 		return outlook, err
 	}
