@@ -112,7 +112,7 @@ func (s Simulation) playAll(t *testing.T, q *queue) {
 					run := s.play(t, seed)
 					if q.add(run); run.Violation != "" {
 						tail := run.History[max(0, len(run.History)-shownLines):]
-						t.Errorf("seed %d: %s\nreproduce it with %s; its history ends with\n%s", seed, run.Violation, s.command(seed), strings.Join(tail, "\n"))
+						t.Errorf("a seed fails, its history ends with\n%s\nseed %d: %s\nreproduce it with %s", strings.Join(tail, "\n"), seed, run.Violation, s.command(seed))
 					}
 				}
 			})

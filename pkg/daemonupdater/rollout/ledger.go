@@ -83,6 +83,15 @@ func (l *Ledger) lastTurn() (last int64) {
 	return last
 }
 
+// forgive drops the failure of a node that is started again. A pinned node, which may start in a halt, goes on to count for it.
+func (l *Ledger) forgive(node string) {
+	l.Failures = slices.DeleteFunc(slices.Clone(l.Failures), func(f Failure) bool { return f.Node == node })
+	l.Pins = slices.Clone(l.Pins)
+	for i := range l.Pins {
+		l.Pins[i].Failed = l.Pins[i].Failed || l.Pins[i].Node == node
+	}
+}
+
 // before counts the slots with an earlier turn.
 func (t turns) before(slot *Slot) int {
 	n, _ := slices.BinarySearch(t.all, slot.Turn)

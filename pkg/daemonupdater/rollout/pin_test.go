@@ -78,6 +78,20 @@ func TestANodeThatWentBackCountsForTheHaltOnce(t *testing.T) {
 	}
 }
 
+// TestAHaltOutlivesTheNextAttemptToGoBack: a node that failed on its way back may try again in a halt, which its failure is part of.
+func TestAHaltOutlivesTheNextAttemptToGoBack(t *testing.T) {
+	in := inputOf(3, broken(nodeOf("a", newHash)), nodeOf("b", oldHash)).back(false, "a").threshold(1)
+	in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonNodeLost, Since: epoch.Add(-time.Hour)}}
+	in.Ledger.Revision = in.Revision
+	for pass, want := range [][]string{{"a"}, nil} {
+		d := Plan(in)
+		if diff := cmp.Diff(want, d.Started, cmpopts.EquateEmpty()); diff != "" || d.Halted == "" {
+			t.Errorf("pass %d: halted %q, started (-want +got):\n%s", pass, d.Halted, diff)
+		}
+		in.Ledger = d.Ledger
+	}
+}
+
 func TestANodeThatFailsOnItsWayBackIsNotStartedAgain(t *testing.T) {
 	n := withPod(crashing(nodeOf("a", oldHash)), func(p *Pod) { p.Created = epoch.Add(time.Minute) })
 	in := inputOf(1, n).back(true, "a").slots(slotOf(n, time.Minute)).threshold(5)

@@ -1,7 +1,5 @@
 package rollout
 
-import "slices"
-
 // starts gives slots to nodes and starts them.
 type starts struct {
 	*draft
@@ -28,7 +26,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	s.budgets.probation.use(n, 1)
 	s.ledger.Started++
 	if n.failure != nil {
-		s.ledger.Failures = slices.DeleteFunc(slices.Clone(s.ledger.Failures), func(f Failure) bool { return f.Node == n.Name })
+		s.ledger.forgive(n.Name)
 	}
 	if slot.Operation = s.operationOf(n); slot.Operation != "" {
 		slot.Members = n.membersToReplace()

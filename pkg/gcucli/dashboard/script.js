@@ -6,12 +6,24 @@ const [main, detail, ask, said, link] = ['main', 'detail', 'ask', 'said', 'link'
 const events = new EventSource('events' + location.search);
 events.addEventListener('page', e => {
 	const focused = document.activeElement && main.contains(document.activeElement) ? document.activeElement.getAttribute('href') : null;
-	const open = [...main.querySelectorAll('details')].map(d => d.open);
-	main.innerHTML = JSON.parse(e.data);
-	main.querySelectorAll('details').forEach((d, i) => { d.open = open[i]; });
+	const now = main.cloneNode(false);
+	now.innerHTML = JSON.parse(e.data);
+	become(main, now);
 	if (focused) main.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
 	if (shown) show(shown, false);
 });
+
+// become makes an element like another. It leaves what is alike in place, so that nothing is exchanged under a pointer that
+// is pressed.
+function become(old, now) {
+	if (old.isEqualNode(now)) return;
+	if (old.nodeType !== Node.ELEMENT_NODE || old.nodeName !== now.nodeName) { old.replaceWith(now); return; }
+	for (const {name} of [...old.attributes]) if (name !== 'open' && !now.hasAttribute(name)) old.removeAttribute(name);
+	for (const {name, value} of now.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+	const before = [...old.childNodes];
+	[...now.childNodes].forEach((child, i) => { if (before[i]) become(before[i], child); else old.append(child); });
+	before.slice(now.childNodes.length).forEach(child => child.remove());
+}
 events.onopen = () => { link.textContent = document.body.dataset.live; link.className = ''; };
 events.onerror = () => { link.textContent = document.body.dataset.lost; link.className = 'lost'; };
 
