@@ -73,7 +73,11 @@ func (w *simWorld) nodeAvailable(sets []simapi.Key, name string) bool {
 func (w *simWorld) kept(sets []simapi.Key, node *corev1.Node) []simapi.Key {
 	return slices.DeleteFunc(slices.Clone(sets), func(key simapi.Key) bool {
 		ds := simapi.Get[*appsv1.DaemonSet](w.api, key)
-		return ds == nil || !simKeeps(node, ds) || w.podOn(key, node.Name) == nil && simForeign(node, corev1.TaintEffectNoSchedule)
+		if ds == nil || !simKeeps(node, ds) {
+			return true
+		}
+		pod := w.podOn(key, node.Name) // not one of a former DaemonSet of that name, which the garbage collector deletes
+		return (pod == nil || !w.isOwned(pod)) && simForeign(node, corev1.TaintEffectNoSchedule)
 	})
 }
 
