@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,6 +114,9 @@ func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) 
 // podreplace.ErrChanged if the fleet is stale: the manager that gave such a slot may be about to
 // delete a pod for it.
 func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
+	if err := r.confirmMembersGone(ctx, p); err != nil {
+		return err
+	}
 	left := map[string]*corev1.Node{}
 	for i := range p.decision.Unseen {
 		if err := r.confirmNodeGone(ctx, p, &p.decision.Unseen[i], left); err != nil {
@@ -122,6 +127,45 @@ func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
 		return nil
 	}
 	return r.confirmNoPods(ctx, p, left)
+}
+
+// confirmMembersGone confirms live that the DaemonSets which left the group under slots that are given back are not in
+// it: the cache may show that one was deleted, and not yet that it was created again and adopted its pods.
+func (r fleetReader) confirmMembersGone(ctx context.Context, p *pass) error {
+	for _, key := range p.leftUnderSlots() {
+		var live, cached appsv1.DaemonSet
+		if err := r.Live.Get(ctx, key, &live); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("looking for DaemonSet %s: %w", key, err)
+		}
+		if err := r.Get(ctx, key, &cached); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("getting DaemonSet %s: %w", key, err)
+		}
+		if cached.ResourceVersion != live.ResourceVersion {
+			return fmt.Errorf("DaemonSet %s: %w", key, podreplace.ErrChanged)
+		}
+	}
+	return nil
+}
+
+// leftUnderSlots returns the DaemonSets of slots that are given back which are not in the group any more.
+func (p *pass) leftUnderSlots() (left []client.ObjectKey) {
+	for i := range p.in.Ledger.Slots {
+		slot := &p.in.Ledger.Slots[i]
+		if slices.ContainsFunc(p.decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == slot.Node && s.UID == slot.UID }) {
+			continue
+		}
+		for _, member := range slot.Members {
+			namespace, name, _ := strings.Cut(member, "/")
+			key := client.ObjectKey{Namespace: namespace, Name: name}
+			isMember := slices.ContainsFunc(p.Members, func(m observed.Member) bool { return m.Key() == member })
+			if !isMember && !slices.Contains(left, key) {
+				left = append(left, key)
+			}
+		}
+	}
+	return left
 }
 
 // confirmNodeGone adds the node of a slot to left if it exists and left the group.

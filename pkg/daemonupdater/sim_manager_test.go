@@ -40,12 +40,12 @@ import (
 type simManager struct {
 	w    *simWorld
 	name string
-	// skew is how far its clock is ahead, since it jumped.
-	skew   time.Duration
-	jumped time.Time
-	r      *Reconciler
-	view   *simapi.View
-	rng    *rand.Rand // of the cache, which advances in the goroutine of the reconcile
+	// skew is how far its clock is ahead, since it jumped by leap.
+	skew, leap time.Duration
+	jumped     time.Time
+	r          *Reconciler
+	view       *simapi.View
+	rng        *rand.Rand // of the cache, which advances in the goroutine of the reconcile
 
 	events  []func() // of the cache, not passed to the queue yet
 	ready   map[observed.Group]bool
@@ -85,12 +85,12 @@ type simPass struct {
 	result    ctrl.Result
 	err       error
 
-	// at is when it decided, clock the same by the clock of its manager.
-	at, clock time.Time
-	w         *simWorld
-	m         *simManager
-	sets      []*appsv1.DaemonSet // of the group, as listed
-	seen      simSeen             // at its first write
+	// at is when it decided, clock the same by the clock of its manager; that showed begun when it began.
+	at, clock, begun time.Time
+	w                *simWorld
+	m                *simManager
+	sets             []*appsv1.DaemonSet // of the group, as listed
+	seen             simSeen             // at its first write
 	// policy that the settings name; policyGone: it was not in the cache.
 	policy     *topsv1.UpgradePolicy
 	policyGone bool
@@ -342,7 +342,7 @@ func (m *simManager) due() (observed.Group, bool) {
 
 // begin starts a Reconcile and returns when it waits for its first request.
 func (m *simManager) begin(g observed.Group) {
-	p := &simPass{w: m.w, m: m, group: g, blind: m.isBlind(), live: map[types.UID]simLiveSet{}}
+	p := &simPass{w: m.w, m: m, group: g, begun: m.now(), blind: m.isBlind(), live: map[types.UID]simLiveSet{}}
 	m.pass = p
 	m.w.passes++
 	go func() {

@@ -287,7 +287,10 @@ func (w *simWorld) checkPool(g *simGroup, a *simAccount, node string) {
 
 // checkRest checks returnedSeconds.
 func (w *simWorld) checkRest(pass *simPass, name string) {
-	ago := pass.readyFor(name) + max(0, pass.clock.Sub(pass.at)) // a manager does not know by how much its clock is ahead
+	ago := pass.readyFor(name)
+	if pass.at.Sub(pass.m.jumped) < ago { // a manager does not know that its clock jumped ahead
+		ago += max(0, pass.m.leap)
+	}
 	if least := pass.policy.Spec.ReturnedSeconds; least != nil && ago < time.Duration(*least)*time.Second {
 		w.violate("returned: %s starts %s after it returned, %d s are asked for", name, ago, *least)
 	}
@@ -311,8 +314,9 @@ func (w *simWorld) checkWindow(pass *simPass, after *topsv1.DaemonRollout, name 
 	}
 	usual := max(0, time.Duration(after.Status.UsualSeconds-1)*time.Second) // it was rounded
 	usual = min(usual, time.Duration(window.DurationMinutes)*45*time.Second)
-	for _, at := range []time.Time{pass.clock, pass.clock.Add(usual)} {
-		if !simOpen(window, at.In(location)) {
+	for _, later := range []time.Duration{0, usual} {
+		at := pass.clock.Add(later)
+		if !simOpen(window, at.In(location)) && !simOpen(window, pass.begun.Add(later).In(location)) { // it may have slept since it decided
 			w.violate("window: %s starts at %s, and at %s the window is shut", name, pass.clock.In(location), at.In(location))
 			return
 		}

@@ -61,7 +61,7 @@ func (h *simHost) jump(w *simWorld, skew time.Duration) {
 // jump sets the clock of a manager, which is skew ahead then.
 func (m *simManager) jump(skew time.Duration) {
 	m.w.say("the clock of %s jumps by %s", m.name, skew-m.skew)
-	m.skew, m.jumped = skew, m.w.now
+	m.skew, m.leap, m.jumped = skew, skew-m.skew, m.w.now
 }
 
 // clock is the time by the clock of a host.
