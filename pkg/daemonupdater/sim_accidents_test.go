@@ -199,6 +199,9 @@ func (w *simWorld) restore(b *simBackup) {
 	w.restores++
 	b.rewind(w.api)
 	b.reopen(w)
+	for _, account := range w.accounts {
+		clear(account.started) // the ledger says again when they were started before
+	}
 	w.rewindOperations(operated)
 	w.now, w.groups = w.now.Add(simRestoring), slices.Clone(b.groups)
 	clear(w.seen)
