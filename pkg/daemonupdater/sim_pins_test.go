@@ -64,9 +64,10 @@ func (w *simWorld) freePinned(r *topsv1.DaemonRollout) {
 		return
 	}
 	for i := range r.Status.Pinned {
-		if w.gate.IntN(10) == 0 {
+		// Each try of a stuck node takes a slot until its deadline: with everybody else there, persons leave it alone.
+		if node := r.Status.Pinned[i].Node; w.gate.IntN(10) == 0 && (node != w.stuck || !w.arrived()) {
 			_, name, _ := strings.Cut(r.Status.Pinned[i].DaemonSet, "/")
-			w.override(r.Status.Pinned[i].Node, "retry", name)
+			w.override(node, "retry", name)
 		}
 	}
 }
