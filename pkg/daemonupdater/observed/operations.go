@@ -26,7 +26,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 		}
 		end := endOf(&upgrade.Status.History[i])
 		if asked := upgrade.Spec.Operation; asked != nil && asked.ID == end.ID {
-			end.Targets = endTargetsOf(changed(asked.Targets))
+			end.Targets, end.Left = endTargetsOf(changed(asked.Targets)), leftOf(asked.Targets)
 		}
 		n.Ended = append(n.Ended, end)
 	}
@@ -197,4 +197,14 @@ func endTargetsOf(list []topsv1.OperationTarget) []rollout.Target {
 		}
 	}
 	return targets
+}
+
+// leftOf returns the earlier revisions that an operation brings a pinned node to, or leaves it at.
+func leftOf(list []topsv1.OperationTarget) (left []rollout.Target) {
+	for i := range list {
+		if t := &list[i]; t.KeptFrom != "" {
+			left = append(left, rollout.Target{Member: keyOf(topsv1.DaemonSetRevision{DaemonSet: t.DaemonSet}), Revision: t.Revision})
+		}
+	}
+	return left
 }

@@ -76,6 +76,8 @@ type End struct {
 	Time time.Time
 	// Targets are the revisions it was to bring the node to, none if they are not known any more.
 	Targets []Target
+	// Left are the earlier revisions at which it left members of a node that was pinned.
+	Left []Target
 }
 
 // endOf returns how an operation ended, nil if it has not.

@@ -151,10 +151,12 @@ func (n *fleetNode) whyAgentTooOld() string {
 
 // needsAnotherOperation reports whether a heavy member needs replacing or verifying again since the
 // operation of a slot was done. An outdated pod older than the slot only means that the cache is
-// stale; what lacks proof is read together with the operation.
-func (n *fleetNode) needsAnotherOperation(slot *Slot) bool {
+// stale, unless the operation left it so, for a pin that has ended since; what lacks proof is read together with the operation.
+func (n *fleetNode) needsAnotherOperation(slot *Slot, end *End) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return n.group.toVerify(&n.Node, &pod) || n.group.needsOperation(&n.Node, &pod) && (slot.isNew(&pod) || !slices.Contains(slot.Members, n.group.keyOf(&pod)))
+		key := n.group.keyOf(&pod)
+		return n.group.toVerify(&n.Node, &pod) ||
+			n.group.needsOperation(&n.Node, &pod) && (slot.isNew(&pod) || !slices.Contains(slot.Members, key) || slices.Contains(end.Left, Target{key, pod.Revision}))
 	})
 }
 

@@ -220,7 +220,7 @@ func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 // settleDone settles the slot of an operation that is done. Pods of components that the operation
 // does not know are replaced afterwards.
 func (s *settlement) settleDone(slot *Slot, n *fleetNode, end *End) {
-	over := n.isFinished() || slot.Revision != s.in.Revision || n.needsAnotherOperation(slot) || s.in.Settings.Strategy == daemonset.NoStrategy
+	over := n.isFinished() || slot.Revision != s.in.Revision || n.needsAnotherOperation(slot, end) || s.in.Settings.Strategy == daemonset.NoStrategy
 	if over && s.fence.isRuledOut(slot, n) {
 		s.giveBack(slot, n)
 		return
