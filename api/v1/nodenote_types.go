@@ -29,6 +29,10 @@ type NodePin struct {
 	Message string `json:"message,omitempty"`
 	// since is when it was pinned.
 	Since metav1.Time `json:"since"`
+	// requestedTime is the time of the latest request for an upgrade of the node that was known then, by the
+	// clock of the node: under OTA a later request for from ends the pin.
+	// +optional
+	RequestedTime *metav1.Time `json:"requestedTime,omitempty"`
 	// failed is true while the node counts as failed for a halt of the rollout: it failed before it was
 	// pinned, and no person has resumed the rollout since.
 	// +optional

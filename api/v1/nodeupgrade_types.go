@@ -176,6 +176,10 @@ type UpgradeRequest struct {
 	// and what has started continues. Its task says which of the two it was.
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
+	// rollback asks for the opposite: this node leaves revision for the one before, alone, and is kept there
+	// (docs/adr/0021). The pod may have been replaced by another one of revision since.
+	// +optional
+	Rollback bool `json:"rollback,omitempty"`
 }
 
 // ImagePull is a pull of the images of the newest revision of one pod.

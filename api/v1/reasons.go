@@ -44,6 +44,8 @@ const (
 	ReasonRestartFailed = "RestartFailed"
 	// ReasonRevisionChanged: the requested revision is not the newest any more.
 	ReasonRevisionChanged = "RevisionChanged"
+	// ReasonUndone: the revision before was brought back because a person asked for it.
+	ReasonUndone = "Undone"
 	// ReasonWithdrawn: a request or an operation was canceled before it touched the node.
 	ReasonWithdrawn = "Withdrawn"
 )

@@ -77,6 +77,13 @@ func operationIn(state request.State, message string) response.Operation {
 	return response.Operation{ID: "op-1", State: state, Message: message, Progress: response.Progress{Done: 1, Total: 2}, Requests: []response.Part{}}
 }
 
+// back returns an operation that brings a component back.
+func back(state request.State) response.Operation {
+	o := operationIn(state, "back")
+	o.Rollback = true
+	return o
+}
+
 func TestOTAOnTheCommandLine(t *testing.T) {
 	outdated := true
 	hold := &topsv1.NodeHold{Since: metav1.NewTime(time.Unix(1700000000, 0).UTC()), Message: "surgery"}
@@ -119,7 +126,11 @@ func TestOTAOnTheCommandLine(t *testing.T) {
 		"a hold of an administrator is told": {[]string{"release"}, map[string][]any{"POST /v1/release": {response.Hold{AdministratorHold: hold}}}, 0,
 			"This node is not held; an administrator holds it since 2023-11-14T22:13:20Z: surgery\n", ""},
 		"a release without a connection": {[]string{"release"}, map[string][]any{"POST /v1/release": {response.Hold{Offline: "queued"}}}, 0, "This node is not held; it is sent when", ""},
-		"a rollback":                     {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {response.Problem{Title: "FleetWide", Status: 409, Detail: "One node cannot go back alone"}}}, exitFailed, "", "cannot go back alone"},
+		"a rollback of what has started": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {response.Problem{Title: "OperationRunning", Status: 409, Detail: "It has started"}}}, exitFailed, "", "It has started"},
+		"one component goes back": {[]string{"rollback", "driver"}, map[string][]any{"POST /v1/components/driver/rollback": {back(request.Running)}, "GET /v1/operations/op-1": {back(request.Done)}}, 0,
+			"op-1  Running  back\nop-1  Done  back\n", ""},
+		"one that does not": {[]string{"rollback", "driver"}, map[string][]any{"POST /v1/components/driver/rollback": {back(request.Running)}, "GET /v1/operations/op-1": {back(request.Failed)}}, exitNotDone,
+			"op-1  Running  back\nop-1  Failed", "operation op-1: Failed"},
 		"a rollback in time": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(request.Waiting, "taken back")}, "GET /v1/operations/op-1": {operationIn(request.Withdrawn, "driver: in time")}}, 0,
 			"op-1  Waiting  taken back\nop-1  Withdrawn  driver: in time\n", ""},
 		"a rollback that is too late": {[]string{"rollback"}, map[string][]any{"POST /v1/rollback": {operationIn(request.Waiting, "taken back")}, "GET /v1/operations/op-1": {done}}, exitNotDone,

@@ -23,12 +23,15 @@ Exit codes: 0 when it is done; 1 when the agent refuses or does not answer; 2 wh
 a flag is wrong; 3 when the operation failed, was dropped or withdrawn; 4 when it has
 not ended within --timeout.`
 
-const rollbackHelp = `Withdraw what was requested on this node and has not started: a request that waits for
-a slot, or that the operator has not received yet. The command waits until the operator
-confirms; exit code 3 means that it was too late and the operation ended otherwise.
+const rollbackHelp = `Take back what was requested on this node. A request that has not started is withdrawn: one that
+waits for a slot, or that the operator has not received yet. Otherwise the revision before
+comes back, of COMPONENT or of what the last operation upgraded, and this node is kept there
+until there is another revision or it is upgraded again; other nodes are not touched.
+The operator must run with the gate (docs/upgrade.md), and refuses what it has no earlier revision for.
 
-An operation that has started continues, and a single node cannot return to an older
-version: then the command is refused, and the answer says what to do.`
+The command waits for the end. Exit code 3 means that it ended otherwise: a withdrawal came too
+late, or the node did not go back. An operation that has started continues: then the command is
+refused, and can be repeated when that has ended.`
 
 const otaExample = `  # All that is outdated, with a progress bar on a terminal
   node-agent ota upgrade
@@ -36,7 +39,7 @@ const otaExample = `  # All that is outdated, with a progress bar on a terminal
   # One component, from a script; repeating it returns the same operation
   node-agent ota upgrade driver --idempotency-key job-7 --timeout 2h -o json
 
-  # Withdraw what has not started
+  # Withdraw what has not started, or bring the revision before back
   node-agent ota rollback
 
   # Start nothing on this node during a surgery
@@ -213,13 +216,20 @@ func (o *otaOptions) setHold(command *cobra.Command, path string, body any) erro
 
 func (o *otaOptions) rollbackCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rollback", Short: "Withdraw a request that has not started; otherwise say how to go back", Args: cobra.NoArgs,
-		Long: rollbackHelp, Example: "  node-agent ota rollback",
-		RunE: func(command *cobra.Command, _ []string) error {
+		Use: "rollback [COMPONENT]", Short: "Withdraw a request that has not started, or bring the revision before back", Args: cobra.MaximumNArgs(1),
+		Long: rollbackHelp, Example: "  node-agent ota rollback\n  node-agent ota rollback driver --timeout 2h", ValidArgsFunction: o.completeComponents,
+		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
+				path := "/v1/rollback"
+				if len(args) == 1 {
+					path = "/v1/components/" + url.PathEscape(args[0]) + "/rollback"
+				}
 				var operation response.Operation
-				if err := c.do(ctx, http.MethodPost, "/v1/rollback", "", nil, &operation); err != nil {
+				if err := c.do(ctx, http.MethodPost, path, "", nil, &operation); err != nil {
 					return err
+				}
+				if operation.Rollback {
+					return watch(ctx, c, p, operation, request.Done)
 				}
 				return watch(ctx, c, p, operation, request.Withdrawn)
 			})

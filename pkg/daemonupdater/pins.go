@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,8 +43,7 @@ func (s pinStep) confirmAsked(ctx context.Context, p *pass, node string) error {
 		return fmt.Errorf("reading what is asked of node %s: %w", node, err)
 	}
 	for _, upgrade := range p.fleet.reported.Asking() {
-		is, was := observed.OpenAskOf(&live), observed.OpenAskOf(upgrade)
-		if upgrade.Name == node && (is == nil || was == nil || *is != *was) {
+		if upgrade.Name == node && !slices.Equal(observed.OpenAsksOf(&live), observed.OpenAsksOf(upgrade)) {
 			return fmt.Errorf("NodeUpgrade %s: %w", node, podreplace.ErrChanged)
 		}
 	}
@@ -61,8 +61,8 @@ func (p *pass) pinFacts(gate gating.Mode) pinning.Facts {
 		},
 	}
 	for _, upgrade := range p.fleet.reported.Asking() {
-		if asked := observed.OpenAskOf(upgrade); asked != nil {
-			if ask, ours := pinning.AskOf(upgrade.Name, asked, p.Members); ours {
+		for _, asked := range observed.OpenAsksOf(upgrade) {
+			if ask, ours := pinning.AskOf(upgrade.Name, &asked, p.Members); ours {
 				f.Asks = append(f.Asks, ask)
 			}
 		}

@@ -31,7 +31,30 @@ func (w *simWorld) disturbPins() {
 	if w.gate.IntN(4) == 0 {
 		verb = "retry"
 	}
+	if verb == "undo" && w.gate.IntN(2) == 0 {
+		w.asksBack(pod)
+		return
+	}
 	w.override(daemonset.NodeName(pod), verb, daemonset.Owner(pod).Name)
+}
+
+// asksBack acts as the node agent: a person at a node asks for the revision before that of a pod.
+func (w *simWorld) asksBack(pod *corev1.Pod) {
+	node, ref := daemonset.NodeName(pod), daemonset.Owner(pod)
+	key := simapi.Key{Kind: simUpgrades, Name: node}
+	if w.api.Objects[key] == nil {
+		return
+	}
+	w.say("node %s asks to leave %s", node, pod.Name)
+	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
+		id := string(pod.UID) + "-back"
+		u.Status.Requests = slices.DeleteFunc(u.Status.Requests, func(r topsv1.UpgradeRequest) bool { return r.ID == id })
+		u.Status.Requests = append(u.Status.Requests, topsv1.UpgradeRequest{
+			ID: id, Revision: daemonset.RevisionHash(pod), RequestTime: w.host(node).clock(w), Rollback: true,
+			DaemonSet: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: ref.Name, UID: ref.UID},
+			Pod:       topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		})
+	})
 }
 
 func (w *simWorld) override(node, verb, set string) {

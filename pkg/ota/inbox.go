@@ -52,5 +52,5 @@ func NewInbox(o Options) (*Inbox, error) {
 	})
 	r.turn <- struct{}{}
 	r.publish(nil)
-	return &Inbox{statusReader{r}, podRequester{r}, operationStarter{r}, withdrawer{r}, holder{r}, r.latest, &loop{reconciler: r}}, nil
+	return &Inbox{statusReader{r}, podRequester{r}, operationStarter{r}, withdrawer{r, operationStarter{r}}, holder{r}, r.latest, &loop{reconciler: r}}, nil
 }

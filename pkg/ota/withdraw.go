@@ -8,36 +8,56 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
-// withdrawer withdraws requests that have not started.
-type withdrawer struct{ *reconciler }
+// withdrawer takes back what was requested.
+type withdrawer struct {
+	*reconciler
+	starter operationStarter
+}
 
-// Withdraw withdraws the requests of this node that have not started. One that was not sent
-// to the operator ends at once; for others the operator states in each request's task
+// Rollback takes back what was requested at this node: it withdraws what has not started, or else starts an
+// operation that brings the revision before back, of its component or of what the last operation
+// upgraded. The operation is the one that it starts; key is as for Upgrade. A repeated call returns
+// the operation that goes on. A nil error means that it is durable on this node. Errors are *Refusal.
+func (w withdrawer) Rollback(ctx context.Context, operation request.Operation, key string) (response.Operation, error) {
+	if operation.Wanted.Component == "" {
+		if answer, found, err := w.withdraw(ctx); found || err != nil {
+			return answer, err
+		}
+	}
+	return w.starter.Upgrade(ctx, operation, key)
+}
+
+// withdraw withdraws the requests of this node that have not started; false if there are none, and no operation. One that was not
+// sent to the operator ends at once; for others the operator states in each request's task
 // whether the withdrawal was in time. It returns the operation as it is then, unfinished
-// until the operator has answered; single requests are put into a new one. A nil error
-// means that the withdrawal is durable on this node. Errors are *Refusal, with
-// ReasonFleetWide if nothing can be withdrawn.
-func (w withdrawer) Withdraw(ctx context.Context) (response.Operation, error) {
+// until the operator has answered; single requests are put into a new one. A rollback is not withdrawn.
+func (w withdrawer) withdraw(ctx context.Context) (answer response.Operation, found bool, err error) {
 	if err := w.takeTurn(ctx); err != nil {
-		return response.Operation{}, request.Disconnected(err, request.NotKept)
+		return answer, false, request.Disconnected(err, request.NotKept)
 	}
 	defer w.endTurn()
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 	nodeUpgrade, err := w.observe(ctx)
 	if err != nil && !isUnreachable(err) {
-		return response.Operation{}, request.Disconnected(err, request.NotKept)
+		return answer, false, request.Disconnected(err, request.NotKept)
 	}
 	now, _ := w.latest.read()
 	o, waiting := request.Withdrawable(w.journals.operations.list, w.journals.requests.list, now.tasks(), w.nodeName, w.clock.Now())
-	if o.Queued {
-		return w.withdrawQueued(o)
-	}
-	if o.ID == "" || len(waiting) == 0 && !request.Unconfirmed(w.journals.requests.list) {
-		return response.Operation{}, request.NothingWaits(o.ID)
+	switch {
+	case o.ID == "":
+		return answer, false, nil
+	case o.Wanted.Rollback:
+		answer, _, err = w.latest.Operation(o.ID)
+		return answer, true, err
+	case o.Queued:
+		answer, err = w.withdrawQueued(o)
+		return answer, true, err
+	case len(waiting) == 0 && !request.Unconfirmed(w.journals.requests.list):
+		return answer, true, o.Started()
 	}
 	if err := w.record(o, waiting); err != nil {
-		return response.Operation{}, request.NotRecorded(err)
+		return answer, true, request.NotRecorded(err)
 	}
 	if nodeUpgrade == nil {
 		w.wake()
@@ -46,8 +66,8 @@ func (w withdrawer) Withdraw(ctx context.Context) (response.Operation, error) {
 		w.wake()
 	}
 	w.publish(nil)
-	answer, _, err := w.latest.Operation(o.ID)
-	return answer, err
+	answer, _, err = w.latest.Operation(o.ID)
+	return answer, true, err
 }
 
 // withdrawQueued ends an operation that was not sent to the operator.

@@ -78,7 +78,7 @@ func TestWhatHasStartedGoesOn(t *testing.T) {
 	b.cluster.answerAll(topsv1.TaskRunning, "evicting")
 	b.sync(t)
 	p := call(t, h, "POST", "/v1/rollback", "").wants(409).problem()
-	if p.Operation != id || p.Title != "FleetWide" || !strings.Contains(p.Detail, "rollback-to=previous") || !strings.Contains(p.Detail, "has started") {
+	if p.Operation != id || p.Title != "OperationRunning" || !strings.Contains(p.Detail, "kubectl gcu rollback") || !strings.Contains(p.Detail, "has started") {
 		t.Errorf("refused with %+v", p)
 	}
 	// One component has started, the other waits.
@@ -215,5 +215,55 @@ func TestRejectionsMatchTheOpenAPIDocument(t *testing.T) {
 			endpoint.Deny(w, r, &guard.Denial{Status: status, Reason: "Denied", Message: "no"})
 			reply{t: t, status: w.Code, header: w.Header(), body: w.Body.Bytes()}.isAsDescribed(r)
 		}
+	}
+}
+
+// answerBack has the operator answer the rollback that was asked for.
+func (c *fakeCluster) answerBack(state topsv1.TaskState, reason string) {
+	c.answerAll(state, "answered")
+	c.set(func() {
+		for i := range c.nodeUpgrade.Status.Tasks {
+			c.nodeUpgrade.Status.Tasks[i].Reason = reason
+		}
+	})
+}
+
+func TestWhatTheLastOperationUpgradedIsBroughtBack(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	h := b.handler()
+	call(t, h, "POST", "/v1/components/driver/upgrade", "").wants(202)
+	b.cluster.answerAll(topsv1.TaskDone, "replaced")
+	b.cluster.set(func() {
+		pod := b.cluster.pods["kube-system/enflame-driver-x"]
+		pod.UID, pod.Labels["controller-revision-hash"] = "successor", newestHash
+	})
+	b.sync(t)
+	o := call(t, h, "POST", "/v1/rollback", "").wants(202).operation()
+	if len(o.Requests) != 1 || o.Requests[0].Component != "driver" || !o.Rollback {
+		t.Fatalf("operation %+v", o)
+	}
+	if r := b.cluster.requested()["enflame-driver"]; !r.Rollback || r.Revision != newestHash || r.Pod.UID != "successor" {
+		t.Errorf("asked for %+v", r)
+	}
+	b.cluster.answerBack(topsv1.TaskWaiting, "Because")
+	b.sync(t)
+	if again := call(t, h, "POST", "/v1/rollback", "").wants(202).operation(); again.ID != o.ID {
+		t.Errorf("asked twice: %+v, the first was %s", again, o.ID)
+	}
+	b.cluster.answerBack(topsv1.TaskDone, topsv1.ReasonUndone)
+	b.sync(t)
+	if o := call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != request.Done || !strings.Contains(o.Message, "1 component back") {
+		t.Errorf("at its end: %+v", o)
+	}
+	call(t, h, "POST", "/v1/components/driver/rollback", "").wants(202) // once more, from what it has now
+}
+
+func TestAnOperatorThatCannotBringOneNodeBackSaysSo(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	o := call(t, b.handler(), "POST", "/v1/components/driver/rollback", "").wants(202).operation()
+	b.cluster.answerBack(topsv1.TaskDone, "AtTarget")
+	b.sync(t)
+	if o := call(t, b.handler(), "GET", "/v1/operations/"+o.ID, "").operation(); o.State != request.Failed || !strings.Contains(o.Message, "upgrade it") {
+		t.Errorf("at its end: %+v", o)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -157,6 +158,27 @@ func TestAPodThatDiesUnderOTAOrInAHaltComesBackAsItWas(t *testing.T) {
 		f.setImage(ctx, "app:2")
 		f.closes(ctx)
 		f.dies(ctx, s.nodes[0], "app:1")
+	})
+	t.Run("a person goes back at the node, and forth again", func(t *testing.T) {
+		f := newDaemonSet(ctx, t, s, "gated-person", ota())
+		f.settles(ctx)
+		f.setImage(ctx, "app:2")
+		f.allHave(ctx, corev1.ConditionTrue)
+		node, before := s.nodes[1], f.uids(ctx)
+		s.startAgents(ctx, t, node)
+		for _, step := range []struct{ what, image string }{{"upgrade", "app:2"}, {"rollback", "app:1"}, {"upgrade", "app:2"}} {
+			old := f.podOn(ctx, node)
+			delete(before, old.UID)
+			f.eventually(ctx, func() error { // the agent may not know yet that the step before has ended
+				code, text, err := postOnce(ctx, s.agents.Of(node).URL+"/v1/components/"+f.name+"/"+step.what)
+				if err == nil && code != http.StatusAccepted {
+					err = fmt.Errorf("%s is answered with %d %s", step.what, code, text)
+				}
+				return err
+			})
+			f.comesBack(ctx, node, step.image, old)
+		}
+		f.undisturbed(ctx, before)
 	})
 	t.Run("a halt", func(t *testing.T) {
 		f := newDaemonSet(ctx, t, s, "gated-halt", rolling("2"))

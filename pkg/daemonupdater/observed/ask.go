@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
@@ -14,19 +16,24 @@ const (
 	VerbRetry = "retry"
 )
 
-// Ask is what a person asks of a node by annotation task-override: to bring the revision before back, or to end
-// that.
+// Ask is what a person asks of a node: to bring the revision before back, by annotation task-override or at the node, or to
+// end that.
 type Ask struct {
 	// ID is that of the task which answers it.
 	ID   string
 	Verb string
-	// Target is a component, the name of a DaemonSet, or namespace.name.
+	// Target is a component, the name of a DaemonSet, or namespace.name; "" with UID.
 	Target string
+	// UID of the DaemonSet, and From, the revision that the node is to leave, of what was asked for at the node; "" otherwise.
+	UID  types.UID
+	From string
+	// Withdrawn: it is not to be begun.
+	Withdrawn bool
 	// Begun: its task says that the node is on its way back.
 	Begun bool
 }
 
-// AskOf returns what a person asks of a node, nil for nothing. A retry is about the operation of the node as long as
+// AskOf returns what annotation task-override asks of a node, nil for nothing. A retry is about the operation of the node as long as
 // that lives.
 func AskOf(upgrade *topsv1.NodeUpgrade) *Ask {
 	if upgrade == nil {
@@ -45,6 +52,11 @@ func AskOf(upgrade *topsv1.NodeUpgrade) *Ask {
 		return nil
 	}
 	return &Ask{ID: AskID(value), Verb: parts[0], Target: task[1]}
+}
+
+// AskOfRequest returns what a request asks for that is a rollback.
+func AskOfRequest(r *topsv1.UpgradeRequest) *Ask {
+	return &Ask{ID: r.ID, Verb: VerbUndo, UID: r.DaemonSet.UID, From: r.Revision, Withdrawn: r.Withdrawn}
 }
 
 // AskID returns the id of the task that answers a value of annotation task-override.

@@ -45,8 +45,12 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 }
 
 func pinOf(p *topsv1.NodePin) rollout.Pin {
-	return rollout.Pin{Node: p.Node, UID: p.UID, Machine: p.MachineID, Member: p.DaemonSet, Revision: p.Hash, From: p.From,
+	pin := rollout.Pin{Node: p.Node, UID: p.UID, Machine: p.MachineID, Member: p.DaemonSet, Revision: p.Hash, From: p.From,
 		Reason: rollout.Reason(p.Reason), Message: p.Message, Since: p.Since.Time, Failed: p.Failed}
+	if p.RequestedTime != nil {
+		pin.Requested = p.RequestedTime.Time
+	}
+	return pin
 }
 
 func recordedFailure(n *topsv1.NodeNote) rollout.Failure {

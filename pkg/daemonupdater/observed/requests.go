@@ -9,7 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// openRequests returns the latest request per DaemonSet that has no final answer and is not
+// openRequests returns the latest request for an upgrade per DaemonSet that has no final answer and is not
 // withdrawn.
 func openRequests(upgrade *topsv1.NodeUpgrade, now time.Time) map[types.UID]*rollout.Request {
 	if upgrade == nil {
@@ -17,7 +17,7 @@ func openRequests(upgrade *topsv1.NodeUpgrade, now time.Time) map[types.UID]*rol
 	}
 	open, states := map[types.UID]*rollout.Request{}, taskStates(upgrade)
 	for _, r := range upgrade.Status.Requests {
-		if state := states[r.ID]; !state.Final() && !r.Withdrawn {
+		if state := states[r.ID]; !state.Final() && !r.Withdrawn && !r.Rollback {
 			open[r.DaemonSet.UID] = &rollout.Request{
 				PodUID: r.Pod.UID, Revision: r.Revision, Time: RequestedAt(&r, now), Running: state == topsv1.TaskRunning,
 			}
@@ -26,13 +26,13 @@ func openRequests(upgrade *topsv1.NodeUpgrade, now time.Time) map[types.UID]*rol
 	return open
 }
 
-// lastRequest returns the latest time of a request, by the node's clock; zero if there is none.
+// lastRequest returns the latest time of a request for an upgrade, by the node's clock; zero if there is none.
 func lastRequest(upgrade *topsv1.NodeUpgrade, now time.Time) (last time.Time) {
 	if upgrade == nil {
 		return last
 	}
 	for _, r := range upgrade.Status.Requests {
-		if at := RequestedAt(&r, now); at.After(last) {
+		if at := RequestedAt(&r, now); at.After(last) && !r.Rollback {
 			last = at
 		}
 	}
@@ -75,12 +75,24 @@ func taskStates(upgrade *topsv1.NodeUpgrade) map[string]topsv1.TaskState {
 	return states
 }
 
-// OpenAskOf is AskOf, nil also once the ask has its final answer.
-func OpenAskOf(upgrade *topsv1.NodeUpgrade) *Ask {
-	ask := AskOf(upgrade)
-	if ask == nil || taskStates(upgrade)[ask.ID].Final() {
-		return nil
+// OpenAsksOf returns what is asked of a node, by annotation and at the node, without what has its final answer or was withdrawn
+// in time.
+func OpenAsksOf(upgrade *topsv1.NodeUpgrade) (open []Ask) {
+	var asks []Ask
+	if ask := AskOf(upgrade); ask != nil {
+		asks = append(asks, *ask)
 	}
-	ask.Begun = taskStates(upgrade)[ask.ID] == topsv1.TaskRunning
-	return ask
+	for i := range upgrade.Status.Requests {
+		if r := &upgrade.Status.Requests[i]; r.Rollback {
+			asks = append(asks, *AskOfRequest(r))
+		}
+	}
+	states := taskStates(upgrade)
+	for _, ask := range asks {
+		ask.Begun = states[ask.ID] == topsv1.TaskRunning
+		if !states[ask.ID].Final() && (!ask.Withdrawn || ask.Begun) {
+			open = append(open, ask)
+		}
+	}
+	return open
 }

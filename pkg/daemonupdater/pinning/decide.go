@@ -41,6 +41,8 @@ type Ask struct {
 	Member   int
 	// Verb is observed.VerbUndo or observed.VerbRetry.
 	Verb string
+	// From is the revision that the node is to leave, "" if it is whichever is the target.
+	From string
 	// Begun: the node was pinned for it.
 	Begun bool
 }
@@ -82,7 +84,7 @@ func NextOf(f *Facts) Next {
 	}
 	resumed := in.Resume != in.Ledger.Resumed
 	for _, pin := range in.Ledger.Pins {
-		if f.holds(&pin) {
+		if f.holds(&pin) && !f.isAskedAgain(&pin) {
 			pin.Failed = pin.Failed && !resumed
 			n.Pins = append(n.Pins, f.explained(pin))
 		}
@@ -108,6 +110,14 @@ func (f *Facts) holds(pin *rollout.Pin) bool {
 	}
 	node := f.Node(pin.Node)
 	return node == nil || pin.Holds(node.Machine)
+}
+
+// isAskedAgain reports whether a person asks under OTA, at the node and after it was pinned, for the target that it is kept from.
+func (f *Facts) isAskedAgain(pin *rollout.Pin) bool {
+	node := f.Node(pin.Node)
+	return f.Input.Settings.Strategy == daemonset.OTA && node != nil && slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool {
+		return p.Member == f.member(pin.Member) && p.Request != nil && p.Request.PodUID == p.UID && p.Request.Revision == pin.From && p.Request.Time.After(pin.Requested)
+	})
 }
 
 func (f *Facts) member(key string) int {
@@ -149,7 +159,7 @@ func (f *Facts) answer(n *Next, ask Ask) {
 		m := &f.Input.Members[ask.Member]
 		refusal = &Refusal{ReasonNotAtTarget, fmt.Sprintf("node %s does not have revision %s of %s: to keep it so, hold it (kubectl gcu hold)", ask.Node, m.Target, m.Key)}
 	}
-	if ask.Begun { // its pin has ended, and it is not for another target
+	if ask.Begun || ask.From != "" && ask.From != f.Input.Members[ask.Member].Target { // its pin has ended, and it is not for another target
 		refusal = &Refusal{topsv1.ReasonRevisionChanged, fmt.Sprintf("the target of %s has changed since, or the node got it again", key)}
 	}
 	if refusal != nil {
@@ -231,16 +241,20 @@ func (f *Facts) back(member int, name string) (pin rollout.Pin, refusal *Refusal
 	if hash == "" {
 		return pin, &Refusal{ReasonNoEarlierRevision, why + "; " + Instead}
 	}
-	return rollout.Pin{Node: name, UID: node.UID, Machine: node.Machine, Member: m.Key, Revision: hash, From: m.Target, Since: f.Input.Now.Truncate(time.Second)}, nil
+	return rollout.Pin{Node: name, UID: node.UID, Machine: node.Machine, Member: m.Key, Revision: hash, From: m.Target,
+		Since: f.Input.Now.Truncate(time.Second), Requested: node.Requested}, nil
 }
 
-// AskOf returns an ask of the annotation of a node for one of these members, by index; false if it is for none of them.
+// AskOf returns what is asked of a node for one of these members, by index; false if it is for none of them.
 func AskOf(node string, asked *observed.Ask, members []observed.Member) (Ask, bool) {
 	i := slices.IndexFunc(members, func(m observed.Member) bool {
+		if asked.UID != "" {
+			return asked.UID == m.DaemonSet.UID
+		}
 		return asked.Target == m.Component() && asked.Target != "" || asked.Target == m.DaemonSet.Name || asked.Target == m.DaemonSet.Namespace+"."+m.DaemonSet.Name
 	})
 	if i < 0 || daemonset.IsLeaving(members[i].DaemonSet) {
 		return Ask{}, false
 	}
-	return Ask{ID: asked.ID, Node: node, Member: i, Verb: asked.Verb, Begun: asked.Begun}, true
+	return Ask{ID: asked.ID, Node: node, Member: i, Verb: asked.Verb, From: asked.From, Begun: asked.Begun}, true
 }

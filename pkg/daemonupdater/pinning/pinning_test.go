@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/fixture"
@@ -65,6 +66,12 @@ func both(f *rollout.Failure) {
 	f.Targets = append(f.Targets, rollout.Target{Member: driver, Revision: "new"})
 }
 
+// asks has node a ask for a revision of its first pod, some time after it was pinned.
+func asks(f *Facts, revision string, after time.Duration, strategy daemonset.Strategy) {
+	f.Input.Settings.Strategy, f.Input.Ledger.Pins[0].Requested = strategy, fixture.Epoch
+	f.Node("a").Pods[0].Request = &rollout.Request{PodUID: "x", Revision: revision, Time: fixture.Epoch.Add(after)}
+}
+
 func undo(node string) Ask { return Ask{ID: "1", Node: node, Verb: observed.VerbUndo} }
 
 func TestNextOf(t *testing.T) {
@@ -115,6 +122,12 @@ func TestNextOf(t *testing.T) {
 			f.Node("a").Job = &rollout.Job{ID: "op"}
 			pinned(f, pinOf("a"))
 		}, []string{"a=old!"}, ReasonOperationAtWork},
+		{"what was asked for at the node", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "new"}} }, []string{"a=old"}, ""},
+		{"not from a revision that is not the target any more", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "earlier"}} }, nil, "RevisionChanged"},
+		{"a later request at the node ends it", func(f *Facts) { pinned(f, pinOf("a")); asks(f, "new", time.Minute, daemonset.OTA) }, nil, ""},
+		{"one from before does not", func(f *Facts) { pinned(f, pinOf("a")); asks(f, "new", 0, daemonset.OTA) }, []string{"a=old!"}, ""},
+		{"nor one for another revision", func(f *Facts) { pinned(f, pinOf("a")); asks(f, "newer", time.Minute, daemonset.OTA) }, []string{"a=old!"}, ""},
+		{"nor one that is not OTA", func(f *Facts) { pinned(f, pinOf("a")); asks(f, "new", time.Minute, daemonset.AdvancedRollingUpdate) }, []string{"a=old!"}, ""},
 		{"another target ends it", func(f *Facts) { pinned(f, pinOf("a")); f.Input.Members[0].Target = "newer" }, nil, ""},
 		{"the target of another component does not", func(f *Facts) { pinned(f, pinOf("a")); f.Input.Members[1].Target = "newer" }, []string{"a=old!"}, ""},
 		{"another machine ends it", func(f *Facts) { pinned(f, pinOf("a", func(p *rollout.Pin) { p.Machine = "other" })) }, nil, ""},

@@ -10,10 +10,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Reasons of a task that answers what a person asks by annotation task-override.
+// Reasons of a task that answers what a person asks by annotation task-override or at the node.
 const (
 	reasonUndone = string(rollout.ReasonUndone)
 	reasonFreed  = "Freed"
+
+	reasonWithdrawn = topsv1.ReasonWithdrawn
+	withdrawnInTime = "it was withdrawn at the node, which was not touched"
 )
 
 // askTask returns the task that answers what a person asks of a node, false if it is for another group.
@@ -27,6 +30,9 @@ func (a *Answers) askTask(node string, asked *observed.Ask, shown *topsv1.Upgrad
 		task.StartTime = shown.StartTime
 	}
 	task.State, task.Reason, task.Message = a.askState(&ask)
+	if asked.Withdrawn && task.State == topsv1.TaskWaiting {
+		task.State, task.Reason, task.Message = topsv1.TaskWithdrawn, reasonWithdrawn, withdrawnInTime
+	}
 	now := wholeSecond(a.Input.Now)
 	if task.State != topsv1.TaskWaiting && task.StartTime == nil {
 		task.StartTime = &now

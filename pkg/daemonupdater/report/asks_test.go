@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -41,5 +44,25 @@ func TestAnAskOfANodeIsAnswered(t *testing.T) {
 	}
 	if _, ours := answersOf(inputWith()).askTask("a", &observed.Ask{ID: "1", Verb: "undo", Target: "toolkit"}, nil); ours {
 		t.Error("an ask for another group is answered")
+	}
+}
+
+func TestARollbackAskedForAtTheNodeIsAnswered(t *testing.T) {
+	a := answersOf(inputWith(fixture.Planned("a", fixture.NewHash)))
+	request := topsv1.UpgradeRequest{ID: "1", DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "driver", UID: a.State.Members[0].DaemonSet.UID}, Revision: fixture.NewHash, Rollback: true}
+	for _, tt := range []struct {
+		name   string
+		change func(*topsv1.UpgradeRequest)
+		want   string
+	}{
+		{"not decided yet", func(*topsv1.UpgradeRequest) {}, "Waiting AtTarget"},
+		{"refused", func(*topsv1.UpgradeRequest) { a.Refused = map[string]pinning.Refusal{"1": {Reason: "NoGate"}} }, "Failed NoGate"},
+		{"withdrawn in time", func(r *topsv1.UpgradeRequest) { r.Withdrawn, a.Refused = true, nil }, "Withdrawn Withdrawn"},
+	} {
+		tt.change(&request)
+		tasks, _ := a.Tasks(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: topsv1.NodeUpgradeStatus{Requests: []topsv1.UpgradeRequest{request}}})
+		if len(tasks) != 1 || fmt.Sprint(tasks[0].State, " ", tasks[0].Reason) != tt.want || tasks[0].Name != "a_driver_undo" {
+			t.Errorf("%s: %+v, want %s", tt.name, tasks, tt.want)
+		}
 	}
 }

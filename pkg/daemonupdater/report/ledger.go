@@ -57,7 +57,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 
 func nodePin(p *rollout.Pin) topsv1.NodePin {
 	return topsv1.NodePin{Node: p.Node, UID: p.UID, MachineID: p.Machine, DaemonSet: p.Member, Hash: p.Revision, From: p.From,
-		Reason: string(p.Reason), Message: p.Message, Since: wholeSecond(p.Since), Failed: p.Failed}
+		Reason: string(p.Reason), Message: p.Message, Since: wholeSecond(p.Since), RequestedTime: timeOrNil(p.Requested), Failed: p.Failed}
 }
 
 func failedNode(f *rollout.Failure) topsv1.NodeNote {

@@ -21,7 +21,6 @@ const (
 	reasonNotControlled = "NotControlled"
 	reasonNotEligible   = "NotEligible"
 	reasonDaemonSetGone = "DaemonSetGone"
-	reasonWithdrawn     = topsv1.ReasonWithdrawn
 	// reasonInvalidRequest: the pod that it names is not one of that DaemonSet on that node.
 	reasonInvalidRequest = "InvalidRequest"
 	// reasonRevisionChanged: the request is for an earlier revision than the newest one.
@@ -33,7 +32,9 @@ const (
 // gone.
 func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask, changed bool) {
 	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
-		if member := a.memberOf(request); member >= 0 {
+		if member := a.memberOf(request); member >= 0 && request.Rollback {
+			return a.askTask(upgrade.Name, observed.AskOfRequest(request), shown)
+		} else if member >= 0 {
 			return a.task(upgrade.Name, request, member, shown), true
 		}
 		if a.replacesOwnerOf(request) {
@@ -140,7 +141,7 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	case verdict.State == rollout.InFlight || !same || pod.Terminating:
 		state = topsv1.TaskRunning
 	case request.Withdrawn:
-		return topsv1.TaskWithdrawn, reasonWithdrawn, "it was withdrawn at the node, which was not touched"
+		return topsv1.TaskWithdrawn, reasonWithdrawn, withdrawnInTime
 	}
 	return state, string(verdict.Reason), verdict.Message
 }

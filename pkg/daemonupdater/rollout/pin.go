@@ -21,6 +21,8 @@ type Pin struct {
 	Reason  Reason
 	Message string
 	Since   time.Time
+	// Requested is Node.Requested when it was pinned: a later request for From ends the pin.
+	Requested time.Time
 	// Failed: the node counts as failed for a halt, until a person resumes the rollout.
 	Failed bool
 }

@@ -165,3 +165,17 @@ func TestADriverGoesBackByAnOperation(t *testing.T) {
 		})
 	}
 }
+
+// TestANodeIsFreedBeforeItsOperationGaveItsSlotBack: the driver that the operation left there is older than the slot, and a cache
+// that is behind would show one that was there before.
+func TestANodeIsFreedBeforeItsOperationGaveItsSlotBack(t *testing.T) {
+	n := withDone(nodeOf("a", oldHash, newHash))
+	in := heavyInput(1, n).slots(operating(n))
+	if d := Plan(in); len(d.Ledger.Slots) != 1 {
+		t.Errorf("slots %+v: the driver may be one from before the operation", d.Ledger.Slots)
+	}
+	in.Nodes[0].Ended[0].Left = []Target{{"kube-system/driver", oldHash}}
+	if d := Plan(in); len(d.Ledger.Slots) != 0 {
+		t.Errorf("slots %+v: the operation left that driver there for a pin, which has ended", d.Ledger.Slots)
+	}
+}

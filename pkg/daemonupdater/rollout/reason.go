@@ -29,7 +29,7 @@ const (
 
 	// ReasonPinned: the node is kept at an earlier revision. ReasonUndone: because a person asked for it.
 	ReasonPinned Reason = "Pinned"
-	ReasonUndone Reason = "Undone"
+	ReasonUndone Reason = topsv1.ReasonUndone
 
 	// In flight.
 	ReasonReplacing         Reason = "Replacing"

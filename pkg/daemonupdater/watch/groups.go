@@ -139,7 +139,8 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 // concernsAll reports whether a NodeUpgrade concerns all groups on its node.
 func concernsAll(u *topsv1.NodeUpgrade) bool {
 	reports := u.Status.Host != nil || u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
-	return u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 || observed.OpenAskOf(u) != nil
+	return u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 ||
+		slices.ContainsFunc(observed.OpenAsksOf(u), func(a observed.Ask) bool { return a.UID == "" })
 }
 
 // named returns the group of a DaemonSet, and reports whether that very DaemonSet exists.

@@ -34,7 +34,6 @@ var statuses = map[request.Reason]int{
 	request.ReasonAmbiguous:        http.StatusConflict,
 	request.ReasonNotOTA:           http.StatusConflict,
 	request.ReasonOperationRunning: http.StatusConflict,
-	request.ReasonFleetWide:        http.StatusConflict,
 	request.ReasonKeyReused:        http.StatusUnprocessableEntity,
 }
 

@@ -45,15 +45,16 @@ func NewHandler(o Options) http.Handler {
 		"/openyurt.io/v1/namespaces/{ns}/pods/{pod}/upgrade":   re.only(pods.upgrade, http.MethodPost),
 		"/openyurt.io/v1/namespaces/{ns}/pods/{pod}/imagepull": re.only(pods.imagePull, http.MethodPost),
 
-		"/v1/openapi.yaml":                   re.only(ours.openAPI, http.MethodGet, http.MethodHead),
-		"/v1/status":                         re.only(ours.status, http.MethodGet),
-		"/v1/upgrade":                        re.only(ours.upgrade, http.MethodPost),
-		"/v1/components/{component}/upgrade": re.only(ours.upgrade, http.MethodPost),
-		"/v1/operations":                     re.only(ours.operations, http.MethodGet),
-		"/v1/operations/{id}":                re.only(ours.operation, http.MethodGet),
-		"/v1/hold":                           re.only(ours.hold, http.MethodPost),
-		"/v1/release":                        re.only(ours.release, http.MethodPost),
-		"/v1/rollback":                       re.only(ours.rollback, http.MethodPost),
+		"/v1/openapi.yaml":                    re.only(ours.openAPI, http.MethodGet, http.MethodHead),
+		"/v1/status":                          re.only(ours.status, http.MethodGet),
+		"/v1/upgrade":                         re.only(ours.upgrade, http.MethodPost),
+		"/v1/components/{component}/upgrade":  re.only(ours.upgrade, http.MethodPost),
+		"/v1/operations":                      re.only(ours.operations, http.MethodGet),
+		"/v1/operations/{id}":                 re.only(ours.operation, http.MethodGet),
+		"/v1/hold":                            re.only(ours.hold, http.MethodPost),
+		"/v1/release":                         re.only(ours.release, http.MethodPost),
+		"/v1/rollback":                        re.only(ours.rollback, http.MethodPost),
+		"/v1/components/{component}/rollback": re.only(ours.rollback, http.MethodPost),
 	} {
 		router.Handle(path, route)
 	}

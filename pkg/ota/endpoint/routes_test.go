@@ -46,7 +46,7 @@ func (d *fakeBackend) PullImages(ctx context.Context, namespace, pod string) err
 	return d.UpgradePod(ctx, namespace, pod)
 }
 
-func (d *fakeBackend) Withdraw(context.Context) (response.Operation, error) {
+func (d *fakeBackend) Rollback(context.Context, request.Operation, string) (response.Operation, error) {
 	return response.Operation{ID: "op-0123456789abcdef", State: request.Withdrawn, Requests: []response.Part{}}, d.answer()
 }
 

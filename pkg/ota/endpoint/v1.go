@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"context"
 	_ "embed"
 	"net/http"
 	"reflect"
@@ -67,17 +68,25 @@ func (v v1) upgrade(w http.ResponseWriter, r *http.Request) {
 		v.refuse(w, r, request.Refuse(request.ReasonMalformed, "revision %.80q is not %q: a node goes to the newest revision of its fleet, or stays.", body.Revision, latest))
 		return
 	}
-	wanted := request.Wanted{Latest: body.Revision == latest}
+	v.begin(w, r, request.Wanted{Latest: body.Revision == latest}, v.backend.Upgrade)
+}
+
+// begin starts what is wanted for the component of the path, or for all.
+func (v v1) begin(w http.ResponseWriter, r *http.Request, wanted request.Wanted, start func(context.Context, request.Operation, string) (response.Operation, error)) {
 	if _, one := mux.Vars(r)["component"]; one {
 		wanted.Component = name(r, "component")
 	}
-	operation, err := v.backend.Upgrade(r.Context(), request.Operation{Wanted: wanted}, r.Header.Get("Idempotency-Key"))
+	operation, err := start(r.Context(), request.Operation{Wanted: wanted}, r.Header.Get("Idempotency-Key"))
 	if err != nil {
 		v.refuse(w, r, err)
 		return
 	}
+	status := http.StatusAccepted
+	if operation.State.Final() && wanted.Rollback {
+		status = http.StatusOK
+	}
 	w.Header().Set("Location", "/v1/operations/"+operation.ID)
-	v.writeJSON(w, r, http.StatusAccepted, operation)
+	v.writeJSON(w, r, status, operation)
 }
 
 // operation responds at once, or with ?wait on a change or when the time is up.
@@ -162,21 +171,11 @@ func (v v1) answerHold(w http.ResponseWriter, r *http.Request) func(response.Hol
 	}
 }
 
-// rollback withdraws the requests that have not started, and refuses if all have.
+// rollback takes back what was requested: it withdraws what has not started, or else brings the revision before back.
 func (v v1) rollback(w http.ResponseWriter, r *http.Request) {
 	if refusal := decodeBody(r, &struct{}{}); refusal != nil {
 		v.refuse(w, r, refusal)
 		return
 	}
-	operation, err := v.backend.Withdraw(r.Context())
-	if err != nil {
-		v.refuse(w, r, err)
-		return
-	}
-	status := http.StatusAccepted
-	if operation.State.Final() {
-		status = http.StatusOK
-	}
-	w.Header().Set("Location", "/v1/operations/"+operation.ID)
-	v.writeJSON(w, r, status, operation)
+	v.begin(w, r, request.Wanted{Rollback: true}, v.backend.Rollback)
 }

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"time"
@@ -42,16 +43,28 @@ func (o Operation) Begin(operations []Operation, hold *topsv1.NodeHold, node *No
 	if hold != nil {
 		return Operation{}, false, NodeHeld(hold)
 	}
-	parts, refusal := node.choose(o.Wanted)
+	parts, refusal := node.choose(o.Wanted, upgradedLast(operations))
 	if refusal != nil && (!offline || !o.Wanted.Latest) {
 		return Operation{}, false, refusal
 	}
 	return Operation{Sequence: sequence, ID: id, Wanted: o.Wanted, Accepted: Seconds(now), Queued: true, Parts: parts}, false, nil
 }
 
+// upgradedLast returns what the last operation upgraded that upgraded something, nil if none is known.
+func upgradedLast(operations []Operation) []Part {
+	newestFirst := slices.SortedFunc(slices.Values(operations), func(a, b Operation) int { return cmp.Compare(b.Sequence, a.Sequence) })
+	for _, o := range newestFirst {
+		parts := slices.DeleteFunc(slices.Clone(o.Parts), func(p Part) bool { return p.State != Done && p.State != Failed })
+		if !o.Wanted.Rollback && len(parts) > 0 {
+			return parts
+		}
+	}
+	return nil
+}
+
 // choose returns the parts of an operation, or why it cannot start. Without a component
-// there may be no parts: nothing is outdated.
-func (n *Node) choose(want Wanted) ([]Part, *Refusal) {
+// there may be no parts: nothing is outdated. last are the parts that a rollback without a component is about.
+func (n *Node) choose(want Wanted, last []Part) ([]Part, *Refusal) {
 	var parts []Part
 	found := false
 	for _, p := range n.Placed() {
@@ -59,13 +72,11 @@ func (n *Node) choose(want Wanted) ([]Part, *Refusal) {
 		if named := want.Component == ds.Component || want.Component == ds.Ref.Name; want.Component != "" && !named {
 			continue
 		}
-		pod, refusal := Decide(p.Pod, n.Name)
-		if refusal == nil && ds.Strategy != daemonset.OTA {
-			refusal = Refuse(ReasonNotOTA, "DaemonSet %s/%s has the update strategy %q, not OTA: its nodes are not upgraded by requests.",
-				ds.Ref.Namespace, ds.Ref.Name, ds.Strategy)
-		}
+		wanted, refusal := want.decide(p, n.Name)
 		switch {
 		case want.Component == "" && refusal != nil: // up to date, or not upgraded by requests
+			continue
+		case want.Component == "" && want.Rollback && !slices.ContainsFunc(last, func(u Part) bool { return u.DaemonSet.UID == ds.Ref.UID && u.Revision == wanted.Revision }):
 			continue
 		case want.Component != "" && found:
 			return nil, Refuse(ReasonAmbiguous, "More than one DaemonSet on this node is called %s: name one by its own name, GET /v1/status lists them.", want.Component)
@@ -73,10 +84,26 @@ func (n *Node) choose(want Wanted) ([]Part, *Refusal) {
 			return nil, refusal
 		}
 		found = true
-		parts = append(parts, Part{Component: ds.Component, DaemonSet: pod.DaemonSet, Pod: pod.Pod, Revision: pod.Revision, State: Queued})
+		parts = append(parts, Part{Component: ds.Component, DaemonSet: wanted.DaemonSet, Pod: wanted.Pod, Revision: wanted.Revision, State: Queued})
 	}
-	if want.Component != "" && !found {
+	switch {
+	case want.Component != "" && !found:
 		return nil, Refuse(ReasonComponentMissing, "There is no component %.80q on this node: GET /v1/status lists them.", want.Component)
+	case want.Rollback && !found:
+		return nil, Refuse(ReasonNotNeeded, "Nothing that this node was asked for can be taken back: name the component that is to go back to the revision before (node-agent ota rollback COMPONENT, POST /v1/components/COMPONENT/rollback).")
 	}
 	return parts, nil
+}
+
+// decide returns the request for a pod, without id and time, or why there is none.
+func (w Wanted) decide(p Placed, nodeName string) (topsv1.UpgradeRequest, *Refusal) {
+	if w.Rollback {
+		return decideBack(p.Pod, nodeName)
+	}
+	wanted, refusal := Decide(p.Pod, nodeName)
+	if ds := p.DaemonSet; refusal == nil && ds.Strategy != daemonset.OTA {
+		refusal = Refuse(ReasonNotOTA, "DaemonSet %s/%s has the update strategy %q, not OTA: its nodes are not upgraded by requests.",
+			ds.Ref.Namespace, ds.Ref.Name, ds.Strategy)
+	}
+	return wanted, refusal
 }

@@ -14,6 +14,23 @@ import (
 // requested on nodeName: the pod runs there, is not terminating, is owned by a DaemonSet,
 // and its condition PodNeedUpgrade is True (contract statement 100).
 func Decide(pod *corev1.Pod, nodeName string) (topsv1.UpgradeRequest, *Refusal) {
+	wanted, refusal := requestFor(pod, nodeName)
+	if refusal == nil {
+		wanted.Revision, refusal = wantedRevision(pod)
+	}
+	return wanted, refusal
+}
+
+// decideBack returns the request for the revision before that of a pod, without id and time. Whether there is one is
+// the operator's to say.
+func decideBack(pod *corev1.Pod, nodeName string) (topsv1.UpgradeRequest, *Refusal) {
+	wanted, refusal := requestFor(pod, nodeName)
+	wanted.Revision, wanted.Rollback = daemonset.RevisionHash(pod), true
+	return wanted, refusal
+}
+
+// requestFor returns a request for a pod, without a revision, if there may be one on nodeName.
+func requestFor(pod *corev1.Pod, nodeName string) (topsv1.UpgradeRequest, *Refusal) {
 	if pod.Spec.NodeName != nodeName {
 		return topsv1.UpgradeRequest{}, Refuse(ReasonOtherNode, "Pod %s/%s does not run on this node (%s): send the request on the node it runs on, kubectl -n %s get pod %s -o wide shows it.",
 			pod.Namespace, pod.Name, nodeName, pod.Namespace, pod.Name)
@@ -25,14 +42,9 @@ func Decide(pod *corev1.Pod, nodeName string) (topsv1.UpgradeRequest, *Refusal) 
 	if owner == nil {
 		return topsv1.UpgradeRequest{}, Refuse(ReasonNotDaemonSet, "Pod %s/%s is not owned by a DaemonSet: only pods of a DaemonSet can be upgraded here.", pod.Namespace, pod.Name)
 	}
-	revision, refusal := wantedRevision(pod)
-	if refusal != nil {
-		return topsv1.UpgradeRequest{}, refusal
-	}
 	return topsv1.UpgradeRequest{
 		DaemonSet: topsv1.NamespacedRef{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID},
 		Pod:       topsv1.NamespacedRef{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Revision:  revision,
 	}, nil
 }
 

@@ -56,7 +56,7 @@ type Operation struct {
 	End *metav1.Time `json:"end,omitempty"`
 }
 
-// Wanted is what an operation upgrades.
+// Wanted is what an operation upgrades, or brings back.
 type Wanted struct {
 	// Component is its key in the spec of a GcuResource or the name of its DaemonSet; ""
 	// means everything outdated.
@@ -64,6 +64,9 @@ type Wanted struct {
 	// Latest upgrades to the newest revision at the time the operator receives the requests,
 	// not at the time of the call.
 	Latest bool `json:"latest,omitempty"`
+	// Rollback brings the revision before back (docs/adr/0021); without a component, of what the last
+	// operation upgraded.
+	Rollback bool `json:"rollback,omitempty"`
 }
 
 // Part is one pod in an operation.
@@ -104,7 +107,7 @@ func (o Operation) Follow(tasks []topsv1.UpgradeTask, now metav1.Time) Operation
 	for i := range o.Parts {
 		p := &o.Parts[i]
 		if !p.State.Final() {
-			p.follow(tasks)
+			p.follow(tasks, o.Wanted.Rollback)
 		}
 		open = open || !p.State.Final()
 	}
@@ -114,13 +117,18 @@ func (o Operation) Follow(tasks []topsv1.UpgradeTask, now metav1.Time) Operation
 	return o
 }
 
-func (p *Part) follow(tasks []topsv1.UpgradeTask) {
+// follow takes over the state of the task that answers a part. An operator of an earlier version takes a request for
+// the revision before for one for the newest, and says that the pod is at that.
+func (p *Part) follow(tasks []topsv1.UpgradeTask, rollback bool) {
 	i := slices.IndexFunc(tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == p.Request })
 	if i < 0 {
 		p.State, p.Reason, p.Message = Waiting, "", "the operator has not answered yet"
 		return
 	}
 	p.State, p.Reason, p.Message = State(tasks[i].State), tasks[i].Reason, tasks[i].Message
+	if rollback && p.State == Done && p.Reason != topsv1.ReasonUndone {
+		p.State, p.Message = Failed, "the operator cannot bring one node back: upgrade it (its answer: "+p.Message+")"
+	}
 }
 
 // State derives the state of an operation from its parts: the most advanced state of
@@ -191,7 +199,7 @@ func AdoptOperations(operations []Operation, submitted []topsv1.UpgradeRequest) 
 		}
 		i := slices.IndexFunc(adopted, func(o Operation) bool { return o.ID == request.Operation })
 		if i < 0 {
-			adopted = append(adopted, Operation{Sequence: nextOperation(adopted), ID: request.Operation, Accepted: request.RequestTime})
+			adopted = append(adopted, Operation{Sequence: nextOperation(adopted), ID: request.Operation, Wanted: Wanted{Rollback: request.Rollback}, Accepted: request.RequestTime})
 			i = len(adopted) - 1
 		}
 		known := slices.ContainsFunc(adopted[i].Parts, func(p Part) bool { return p.Request == request.ID })

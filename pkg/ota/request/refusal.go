@@ -22,7 +22,7 @@ const (
 	ReasonTerminating Reason = "Terminating"
 	// ReasonNotDaemonSet: no DaemonSet controls the pod.
 	ReasonNotDaemonSet Reason = "NotDaemonSet"
-	// ReasonNotNeeded: the condition PodNeedUpgrade is not True.
+	// ReasonNotNeeded: the condition PodNeedUpgrade is not True, or there is nothing to take back.
 	ReasonNotNeeded Reason = "NotNeeded"
 	// ReasonImageNotReady: the images of the newest revision are being pulled, or are
 	// unknown.
@@ -50,8 +50,6 @@ const (
 	ReasonOperationRunning Reason = "OperationRunning"
 	// ReasonKeyReused: the idempotency key was used for another operation.
 	ReasonKeyReused Reason = "KeyReused"
-	// ReasonFleetWide: only the whole fleet can be rolled back.
-	ReasonFleetWide Reason = "FleetWide"
 	// ReasonNotJSON: the body is not of type application/json.
 	ReasonNotJSON Reason = "NotJSON"
 	// ReasonNoPath, ReasonMethod and ReasonTooLarge are as in HTTP.

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // drop ends a part before anything was done.
@@ -40,7 +39,7 @@ func (o Operation) RequestParts(node *Node, requests []Request, status *topsv1.N
 		if p.State.Final() {
 			continue
 		}
-		wanted := p.decideAgain(node)
+		wanted := p.decideAgain(o.Wanted, node)
 		if p.State == Dropped {
 			continue
 		}
@@ -69,7 +68,7 @@ func (o Operation) chosen(node *Node, requested func(Part) bool) Operation {
 	if !o.Wanted.Latest || slices.ContainsFunc(o.Parts, requested) {
 		return o
 	}
-	parts, refusal := node.choose(o.Wanted)
+	parts, refusal := node.choose(o.Wanted, nil)
 	if refusal != nil {
 		parts = []Part{{Component: o.Wanted.Component}}
 		parts[0].drop(refusal.Reason, refusal.Message)
@@ -79,19 +78,17 @@ func (o Operation) chosen(node *Node, requested func(Part) bool) Operation {
 }
 
 // decideAgain repeats the decision on a part, and drops it if it has changed.
-func (p *Part) decideAgain(node *Node) topsv1.UpgradeRequest {
+func (p *Part) decideAgain(want Wanted, node *Node) topsv1.UpgradeRequest {
 	all := node.Placed()
 	i := slices.IndexFunc(all, func(on Placed) bool { return on.DaemonSet.Ref.UID == p.DaemonSet.UID && on.Pod.Name == p.Pod.Name })
 	if i < 0 || all[i].Pod.UID != p.Pod.UID {
 		p.drop(ReasonPodReplaced, fmt.Sprintf("pod %s was replaced, or its DaemonSet is gone, before the operator received it", p.Pod.Name))
 		return topsv1.UpgradeRequest{}
 	}
-	wanted, refusal := Decide(all[i].Pod, node.Name)
+	wanted, refusal := want.decide(all[i], node.Name)
 	switch {
 	case refusal != nil:
 		p.drop(refusal.Reason, refusal.Message)
-	case all[i].DaemonSet.Strategy != daemonset.OTA:
-		p.drop(ReasonNotOTA, "its DaemonSet has not the update strategy OTA any more")
 	case wanted.Revision != p.Revision:
 		p.drop(ReasonRevisionChanged, fmt.Sprintf("revision %s was requested, but %s is the newest by now: repeat the request, or request the latest", p.Revision, wanted.Revision))
 	}

@@ -37,10 +37,14 @@ func (r Request) Open() bool { return !r.Outcome.Final() }
 // IDPattern is the shape of request ids; other ids did not come from an agent.
 var IDPattern = regexp.MustCompile(`^[0-9a-f]{16}(-[1-9][0-9]{0,8})?$`)
 
-// requestID derives the id of the n-th attempt (from 1) to bring a pod to a revision, so
-// that requests are idempotent.
+// requestID derives the id of the n-th attempt (from 1) to bring a pod to a revision, or away from it,
+// so that requests are idempotent.
 func requestID(wanted topsv1.UpgradeRequest, attempt int) string {
-	sum := sha256.Sum256([]byte(string(wanted.Pod.UID) + "\n" + wanted.Revision))
+	seed := string(wanted.Pod.UID) + "\n" + wanted.Revision
+	if wanted.Rollback {
+		seed += "\nrollback"
+	}
+	sum := sha256.Sum256([]byte(seed))
 	id := hex.EncodeToString(sum[:8])
 	if attempt > 1 {
 		return fmt.Sprintf("%s-%d", id, attempt)

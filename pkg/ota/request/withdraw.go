@@ -67,16 +67,10 @@ func (o Operation) Ended(state State, reason Reason, message string, now time.Ti
 	return o
 }
 
-// NothingWaits refuses to withdraw what has started: a single node cannot be rolled back
-// (docs/adr/0012-ota-endpoint.md). operation is the running one, or "".
-func NothingWaits(operation string) *Refusal {
-	what := "No request on this node can be withdrawn: none is waiting"
-	if operation != "" {
-		what = "Operation " + operation + " has started and continues"
-	}
-	refusal := Refuse(ReasonFleetWide, "%s. A single node cannot return to an older version: every pod of a DaemonSet is made from its newest template. "+
-		"Hold this node (node-agent ota hold, POST /v1/hold), and roll the fleet back: kubectl annotate gr NAME topsops.enflame.com/rollback-to=previous, "+
-		"or kubectl rollout undo daemonset NAME. Then release and upgrade this node.", what)
-	refusal.Operation = operation
+// Started refuses to withdraw an operation that has started.
+func (o Operation) Started() *Refusal {
+	refusal := Refuse(ReasonOperationRunning, "Operation %s has started and continues: wait for its end with node-agent ota watch, or GET /v1/operations/%[1]s?wait=30s. "+
+		"Then the same command brings the revision before back. Until then this node can only be held (node-agent ota hold, POST /v1/hold), and the fleet rolled back: kubectl gcu rollback.", o.ID)
+	refusal.Operation = o.ID
 	return refusal
 }

@@ -12,7 +12,7 @@ import (
 // nil.
 func OperationOf(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Operation {
 	answer := Operation{
-		ID: o.ID, Component: o.Wanted.Component, State: o.State(), Message: Message(o), AcceptedTime: o.Accepted, EndTime: o.End, Requests: []Part{},
+		ID: o.ID, Component: o.Wanted.Component, Rollback: o.Wanted.Rollback, State: o.State(), Message: Message(o), AcceptedTime: o.Accepted, EndTime: o.End, Requests: []Part{},
 		Progress: Progress{Total: len(o.Parts)},
 	}
 	for _, p := range o.Parts {
@@ -44,6 +44,9 @@ func Message(o request.Operation) string {
 	}
 	if o.Withdrawn && state == request.Waiting {
 		return "withdrawn; the operator has not confirmed yet that nothing was started"
+	}
+	if state == request.Done && o.Wanted.Rollback {
+		return message.Count(len(o.Parts), "component") + " back at the revision before, and kept there"
 	}
 	if state == request.Done {
 		return message.Count(len(o.Parts), "component") + " at the newest revision"

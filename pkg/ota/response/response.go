@@ -65,9 +65,11 @@ type LastOperation struct {
 type Operation struct {
 	ID string `json:"id"`
 	// Component is that of the call, "" for all.
-	Component string        `json:"component,omitempty"`
-	State     request.State `json:"state"`
-	Message   string        `json:"message,omitempty"`
+	Component string `json:"component,omitempty"`
+	// Rollback: it brings the revision before back.
+	Rollback bool          `json:"rollback,omitempty"`
+	State    request.State `json:"state"`
+	Message  string        `json:"message,omitempty"`
 	// Offline is "queued" while it waits for the API server.
 	Offline string `json:"offline,omitempty"`
 	// Task is the current one, host_target_action, or "".
