@@ -24,7 +24,7 @@ a flag is wrong; 3 when the operation failed, was dropped or withdrawn; 4 when i
 not ended within --timeout.`
 
 const rollbackHelp = `Take back what was requested on this node. A request that has not started is withdrawn: one that
-waits for a slot, or that the operator has not received yet. Otherwise the revision before
+waits for a slot, or that the operator has not received yet. Otherwise, or with COMPONENT, the revision before
 comes back, of COMPONENT or of what the last operation upgraded, and this node is kept there
 until there is another revision or it is upgraded again; other nodes are not touched.
 The operator must run with the gate (docs/upgrade.md), and refuses what it has no earlier revision for.

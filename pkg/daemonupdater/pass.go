@@ -19,8 +19,8 @@ type pass struct {
 	fleet         *fleet
 	in            rollout.Input
 	decision      rollout.Decision
-	// refused are the asks of persons that are not carried out, by id.
-	refused map[string]pinning.Refusal
+	// refused are the asks of persons that are not carried out.
+	refused map[pinning.AskKey]pinning.Refusal
 }
 
 // gateFacts returns what a decision about a pod at the gate depends on.

@@ -13,7 +13,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
-	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // pinStep decides which nodes are kept at an earlier revision. Its decision enters the ledger, which is stored
@@ -27,27 +26,27 @@ type pinStep struct {
 func (s pinStep) decide(ctx context.Context, p *pass) error {
 	facts := p.pinFacts(s.gate)
 	next := pinning.NextOf(&facts)
-	for _, node := range next.Asked {
-		if err := s.confirmAsked(ctx, p, node); err != nil {
+	for _, asked := range next.Asked {
+		open, err := s.isOpen(ctx, asked)
+		if err != nil {
 			return err
+		}
+		if !open { // of its node nothing is done in this pass: others do not wait for it
+			facts.Asks = slices.DeleteFunc(facts.Asks, func(a pinning.Ask) bool { return a.Node == asked.Node })
+			next = pinning.NextOf(&facts)
 		}
 	}
 	p.in.Ledger.Pins, p.in.Ledger.Failures, p.refused = next.Pins, next.Failures, next.Refused
 	return nil
 }
 
-// confirmAsked confirms live what is asked of a node: a cache that is behind may show what was taken back.
-func (s pinStep) confirmAsked(ctx context.Context, p *pass, node string) error {
+// isOpen reports whether what is asked of a node is so live: a cache that is behind may show what was taken back.
+func (s pinStep) isOpen(ctx context.Context, ask pinning.AskKey) (bool, error) {
 	var live topsv1.NodeUpgrade
-	if err := s.Live.Get(ctx, client.ObjectKey{Name: node}, &live); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading what is asked of node %s: %w", node, err)
+	if err := s.Live.Get(ctx, client.ObjectKey{Name: ask.Node}, &live); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading what is asked of node %s: %w", ask.Node, err)
 	}
-	for _, upgrade := range p.fleet.reported.Asking() {
-		if upgrade.Name == node && !slices.Equal(observed.OpenAsksOf(&live), observed.OpenAsksOf(upgrade)) {
-			return fmt.Errorf("NodeUpgrade %s: %w", node, podreplace.ErrChanged)
-		}
-	}
-	return nil
+	return slices.ContainsFunc(observed.OpenAsksOf(&live), func(a observed.Ask) bool { return a.ID == ask.ID }), nil
 }
 
 // pinFacts returns what a decision about pins depends on.

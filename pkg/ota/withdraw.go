@@ -20,7 +20,7 @@ type withdrawer struct {
 // the operation that goes on. A nil error means that it is durable on this node. Errors are *Refusal.
 func (w withdrawer) Rollback(ctx context.Context, operation request.Operation, key string) (response.Operation, error) {
 	if operation.Wanted.Component == "" {
-		if answer, found, err := w.withdraw(ctx); found || err != nil {
+		if answer, found, err := w.withdraw(ctx, key); found || err != nil {
 			return answer, err
 		}
 	}
@@ -30,8 +30,9 @@ func (w withdrawer) Rollback(ctx context.Context, operation request.Operation, k
 // withdraw withdraws the requests of this node that have not started; false if there are none, and no operation. One that was not
 // sent to the operator ends at once; for others the operator states in each request's task
 // whether the withdrawal was in time. It returns the operation as it is then, unfinished
-// until the operator has answered; single requests are put into a new one. A rollback is not withdrawn.
-func (w withdrawer) withdraw(ctx context.Context) (answer response.Operation, found bool, err error) {
+// until the operator has answered; single requests are put into a new one. A rollback that was sent is not withdrawn, and nothing
+// for the key of an operation.
+func (w withdrawer) withdraw(ctx context.Context, key string) (answer response.Operation, found bool, err error) {
 	if err := w.takeTurn(ctx); err != nil {
 		return answer, false, request.Disconnected(err, request.NotKept)
 	}
@@ -45,13 +46,13 @@ func (w withdrawer) withdraw(ctx context.Context) (answer response.Operation, fo
 	now, _ := w.latest.read()
 	o, waiting := request.Withdrawable(w.journals.operations.list, w.journals.requests.list, now.tasks(), w.nodeName, w.clock.Now())
 	switch {
-	case o.ID == "":
+	case o.ID == "" || request.Knows(w.journals.operations.list, w.nodeName, key):
 		return answer, false, nil
-	case o.Wanted.Rollback:
-		answer, _, err = w.latest.Operation(o.ID)
-		return answer, true, err
 	case o.Queued:
 		answer, err = w.withdrawQueued(o)
+		return answer, true, err
+	case o.Wanted.Rollback:
+		answer, _, err = w.latest.Operation(o.ID)
 		return answer, true, err
 	case len(waiting) == 0 && !request.Unconfirmed(w.journals.requests.list):
 		return answer, true, o.Started()

@@ -267,3 +267,26 @@ func TestAnOperatorThatCannotBringOneNodeBackSaysSo(t *testing.T) {
 		t.Errorf("at its end: %+v", o)
 	}
 }
+
+// TestWhatWasUpgradedEarlierIsNotBroughtBackByARepeatedCall: the answer to the first, which withdrew another operation, was lost.
+func TestWhatWasUpgradedEarlierIsNotBroughtBackByARepeatedCall(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	h := b.handler()
+	call(t, h, "POST", "/v1/components/driver/upgrade", "").wants(202)
+	b.cluster.answerAll(topsv1.TaskDone, "replaced")
+	b.sync(t)
+	call(t, h, "POST", "/v1/components/toolkit/upgrade", "").wants(202)
+	call(t, h, "POST", "/v1/rollback", "", "Idempotency-Key", "k").wants(202)
+	b.cluster.answerAll(topsv1.TaskWithdrawn, "in time")
+	b.sync(t)
+	call(t, h, "POST", "/v1/rollback", "", "Idempotency-Key", "k").wants(409)
+}
+
+func TestARollbackThatIsQueuedIsWithdrawn(t *testing.T) {
+	c := newFleet()
+	b := seenBench(t, c)
+	call(t, b.handler(), "POST", "/v1/components/driver/rollback", "").wants(202)
+	if o := call(t, b.handler(), "POST", "/v1/rollback", "").wants(200).operation(); o.State != request.Withdrawn {
+		t.Errorf("operation %+v", o)
+	}
+}

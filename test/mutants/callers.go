@@ -175,9 +175,9 @@ var ofCallers = []mutant{
 		}`,
 		"_ = fmt.Errorf"},
 	// The endpoint of a node: allowed requests.
-	{"other-node-asked", "a request for a pod of another node is accepted", agent, "Decide",
+	{"other-node-asked", "a request for a pod of another node is accepted", agent, "requestFor",
 		"$pod.Spec.NodeName != $nodeName", `$pod.Spec.NodeName == ""`},
-	{"terminating-asked", "a request for a pod that is being deleted is accepted", agent, "Decide",
+	{"terminating-asked", "a request for a pod that is being deleted is accepted", agent, "requestFor",
 		"$pod.DeletionTimestamp != nil", "$pod.DeletionTimestamp != nil && $pod.DeletionGracePeriodSeconds != nil"},
 	{"unneeded-asked", "a request for a pod at the newest revision is accepted", agent, "wantedRevision",
 		"$condition.Status != corev1.ConditionTrue", "$condition.Status == corev1.ConditionUnknown"},
@@ -210,10 +210,8 @@ var ofCallers = []mutant{
 	{"offline-forgotten", "an offline request is not submitted later", agent, "loop.syncOnce",
 		"if $err := $tell($ctx, $nodeUpgrade, nil); $err != nil { return $err }", ""},
 	{"revision-moved-unseen", "an offline request is submitted for another revision than requested", agent, "Part.decideAgain",
-		`case $all[$i].$DaemonSet.$Strategy != $OTA: $*then
-		case $Revision != $pRevision: $*body`,
-		`case $all[$i].$DaemonSet.$Strategy != $OTA: $*then
-		case $Revision == "": $*body`},
+		`case $wanted.Revision != $p.Revision: $*body`,
+		`case $wanted.Revision == "": $*body`},
 	{"half-told-dropped", "an operation that may have been submitted is dropped", agent, "Operation.Unsent",
 		"!slices.ContainsFunc($requests, func($r $Request) bool { return $r.$Operation == $o.$ID })", "$o.Queued"},
 	{"running-taken-back", "a started request is reported as withdrawn", agent, "Withdrawable",

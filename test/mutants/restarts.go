@@ -48,7 +48,7 @@ var ofRestarts = []mutant{
 		"$before.Status.Host.NeedsRestart() != $after.Status.Host.NeedsRestart()", "false"},
 	{"restart-not-offered", "under OTA a restart cannot be asked for", updater, "needUpgradeChange",
 		"$outdated || rollout.LacksProof($in, $node, $pod)", "$outdated"},
-	{"restart-answered-at-once", "a request for a restart is done before the restart", updater, "Answers.fulfilled",
+	{"restart-answered-at-once", "a request for a restart is done before the restart", updater, "Answers.over",
 		"$same && $hash == $target && !rollout.LacksProof($in, $node, $pod)", "$same && $hash == $target"},
 	{"plugin-without-cards", "the pod of a plugin that started before the restart stays", nodes, "restart.done",
 		"restarted($s, $t) && $left", "restarted($s, $t)"},

@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"cmp"
 	"hash/fnv"
 	"strconv"
 	"strings"
@@ -54,9 +55,9 @@ func AskOf(upgrade *topsv1.NodeUpgrade) *Ask {
 	return &Ask{ID: AskID(value), Verb: parts[0], Target: task[1]}
 }
 
-// AskOfRequest returns what a request asks for that is a rollback.
+// AskOfRequest returns what a request asks for that is a rollback. One that does not say what is to be left leaves nothing.
 func AskOfRequest(r *topsv1.UpgradeRequest) *Ask {
-	return &Ask{ID: r.ID, Verb: VerbUndo, UID: r.DaemonSet.UID, From: r.Revision, Withdrawn: r.Withdrawn}
+	return &Ask{ID: r.ID, Verb: VerbUndo, UID: r.DaemonSet.UID, From: cmp.Or(r.Revision, "none"), Withdrawn: r.Withdrawn}
 }
 
 // AskID returns the id of the task that answers a value of annotation task-override.

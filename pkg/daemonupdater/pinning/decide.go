@@ -47,6 +47,12 @@ type Ask struct {
 	Begun bool
 }
 
+// AskKey identifies an ask: a node chooses the ids of its own.
+type AskKey struct{ Node, ID string }
+
+// Key returns the key of an ask.
+func (a Ask) Key() AskKey { return AskKey{a.Node, a.ID} }
+
 // Refusal is why an ask is not carried out.
 type Refusal struct{ Reason, Message string }
 
@@ -68,16 +74,16 @@ type Next struct {
 	// Pins by node name, sorted, and the failures of nodes that are not pinned instead.
 	Pins     []rollout.Pin
 	Failures []rollout.Failure
-	// Refused are the asks that are not carried out, by id.
-	Refused map[string]Refusal
-	// Asked are the nodes that are pinned now because of an ask.
-	Asked []string
+	// Refused are the asks that are not carried out.
+	Refused map[AskKey]Refusal
+	// Asked are the asks because of which nodes are pinned now.
+	Asked []AskKey
 }
 
 // NextOf decides about the pins of a group. While the group is blocked, or the policy of the gate is missing, all stays as it is.
 func NextOf(f *Facts) Next {
 	in := f.Input
-	n := &Next{Failures: in.Ledger.Failures, Refused: map[string]Refusal{}}
+	n := &Next{Failures: in.Ledger.Failures, Refused: map[AskKey]Refusal{}}
 	if in.Blocked != nil || f.PolicyMissing {
 		n.Pins = in.Ledger.Pins
 		return *n
@@ -135,40 +141,49 @@ func (f *Facts) explained(pin rollout.Pin) rollout.Pin {
 
 // answer carries an ask out, or refuses it.
 func (f *Facts) answer(n *Next, ask Ask) {
-	key := f.Input.Members[ask.Member].Key
-	is := func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key }
 	if ask.Verb == observed.VerbRetry {
-		if node := f.Node(ask.Node); node != nil && node.Job != nil {
-			n.Refused[ask.ID] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", ask.Node, node.Job.ID)}
-			return
-		}
-		n.Pins = slices.DeleteFunc(n.Pins, is)
-		n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(failed rollout.Failure) bool {
-			return failed.Node == ask.Node && len(failed.Targets) == 1 && failed.Targets[0].Member == key
-		})
+		f.free(n, ask)
 		return
 	}
-	if slices.ContainsFunc(n.Pins, is) {
+	if slices.ContainsFunc(n.Pins, f.isOf(ask)) {
 		return
 	}
 	pin, refusal := f.back(ask.Member, ask.Node)
-	if refusal == nil && len(n.Pins) >= Most {
+	m := &f.Input.Members[ask.Member]
+	switch {
+	case !ask.Begun && refusal == nil && f.hasAnother(ask.Member, ask.Node):
+		refusal = &Refusal{ReasonNotAtTarget, fmt.Sprintf("node %s does not have revision %s of %s: to keep it so, hold it (kubectl gcu hold)", ask.Node, m.Target, m.Key)}
+	case ask.Begun || refusal == nil && ask.From != "" && ask.From != m.Target: // its pin has ended, and it is not for another target
+		refusal = &Refusal{topsv1.ReasonRevisionChanged, fmt.Sprintf("the target of %s has changed since, or the node got it again", m.Key)}
+	case refusal == nil && len(n.Pins) >= Most:
 		refusal = &Refusal{ReasonTooManyPins, fmt.Sprintf("%d nodes are pinned already: roll out another revision", len(n.Pins))}
 	}
-	if refusal == nil && f.hasAnother(ask.Member, ask.Node) {
-		m := &f.Input.Members[ask.Member]
-		refusal = &Refusal{ReasonNotAtTarget, fmt.Sprintf("node %s does not have revision %s of %s: to keep it so, hold it (kubectl gcu hold)", ask.Node, m.Target, m.Key)}
-	}
-	if ask.Begun || ask.From != "" && ask.From != f.Input.Members[ask.Member].Target { // its pin has ended, and it is not for another target
-		refusal = &Refusal{topsv1.ReasonRevisionChanged, fmt.Sprintf("the target of %s has changed since, or the node got it again", key)}
-	}
 	if refusal != nil {
-		n.Refused[ask.ID] = *refusal
+		n.Refused[ask.Key()] = *refusal
 		return
 	}
 	pin.Reason = rollout.ReasonUndone
 	f.pin(n, pin)
-	n.Asked = append(n.Asked, ask.Node)
+	n.Asked = append(n.Asked, ask.Key())
+}
+
+// isOf returns a filter of the pins that an ask is about.
+func (f *Facts) isOf(ask Ask) func(rollout.Pin) bool {
+	key := f.Input.Members[ask.Member].Key
+	return func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key }
+}
+
+// free ends the pin of a node, and forgives it what failed with that component alone.
+func (f *Facts) free(n *Next, ask Ask) {
+	if node := f.Node(ask.Node); node != nil && node.Job != nil {
+		n.Refused[ask.Key()] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", ask.Node, node.Job.ID)}
+		return
+	}
+	key := f.Input.Members[ask.Member].Key
+	n.Pins = slices.DeleteFunc(n.Pins, f.isOf(ask))
+	n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(failed rollout.Failure) bool {
+		return failed.Node == ask.Node && len(failed.Targets) == 1 && failed.Targets[0].Member == key
+	})
 }
 
 // pin adds pins of a node, in place of its failure.

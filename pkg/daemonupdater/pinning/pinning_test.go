@@ -105,6 +105,10 @@ func TestNextOf(t *testing.T) {
 			f.Asks, f.Before = []Ask{undo("a")}, func(int, string) (string, string) { return "", "none is kept" }
 		}, nil, ReasonNoEarlierRevision},
 		{"not where it does not run", func(f *Facts) { f.Asks = []Ask{undo("z")} }, nil, ReasonNodeGone},
+		{"not from what it has instead of the target", func(f *Facts) {
+			f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "old"}}
+			f.Node("a").Pods[0].Revision = "old"
+		}, nil, ReasonNotAtTarget},
 		{"not again once its pin has ended", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, Begun: true}} }, nil, "RevisionChanged"},
 		{"not more than there is room for", func(f *Facts) {
 			f.Asks = []Ask{undo("a")}
@@ -169,7 +173,11 @@ func TestNextOf(t *testing.T) {
 			if diff := cmp.Diff(c.want, words(next.Pins), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("pins (-want +got):\n%s", diff)
 			}
-			if got := next.Refused["1"].Reason; got != c.refused {
+			got := ""
+			for _, refusal := range next.Refused {
+				got = refusal.Reason
+			}
+			if got != c.refused {
 				t.Errorf("refused %+v, want %q", next.Refused, c.refused)
 			}
 			for _, p := range next.Pins {
@@ -230,5 +238,13 @@ func TestBefore(t *testing.T) {
 	}
 	if hash, why := Before(&History{DaemonSet: ds, Revisions: history("d"), Target: "d"}); hash != "" || !strings.Contains(why, "is kept") {
 		t.Errorf("a DaemonSet with one revision goes back to %q: %q", hash, why)
+	}
+}
+
+func TestTheRefusalOfOneNodeIsNotThatOfAnotherWithTheSameID(t *testing.T) {
+	f := factsOf("a", "b")
+	f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "odd"}, {ID: "1", Node: "b", Verb: observed.VerbUndo, From: "new"}}
+	if next := NextOf(f); len(next.Refused) != 1 || next.Refused[AskKey{"a", "1"}].Reason != "RevisionChanged" || len(next.Pins) != 1 {
+		t.Errorf("pins %+v, refused %+v", next.Pins, next.Refused)
 	}
 }

@@ -12,6 +12,6 @@ type Answers struct {
 	Fleet    *rollout.Fleet
 	Input    *rollout.Input
 	Decision *rollout.Decision
-	// Refused are the asks of persons that are not carried out, by id.
-	Refused map[string]pinning.Refusal
+	// Refused are the asks of persons that are not carried out.
+	Refused map[pinning.AskKey]pinning.Refusal
 }

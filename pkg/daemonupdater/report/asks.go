@@ -47,7 +47,7 @@ func (a *Answers) askTask(node string, asked *observed.Ask, shown *topsv1.Upgrad
 // available; an answer that it is not carried out is final.
 func (a *Answers) askState(ask *pinning.Ask) (state topsv1.TaskState, reason, message string) {
 	key := a.Input.Members[ask.Member].Key
-	if refusal, refused := a.Refused[ask.ID]; refused {
+	if refusal, refused := a.Refused[ask.Key()]; refused {
 		return topsv1.TaskFailed, refusal.Reason, refusal.Message
 	}
 	pinned := slices.ContainsFunc(a.Decision.Ledger.Pins, func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key })

@@ -21,10 +21,10 @@ func TestAnAskOfANodeIsAnswered(t *testing.T) {
 	for _, tt := range []struct {
 		name, verb string
 		in         rollout.Input
-		refused    map[string]pinning.Refusal
+		refused    map[pinning.AskKey]pinning.Refusal
 		want       string
 	}{
-		{"refused", "undo", inputWith(fixture.Planned("a", fixture.NewHash)), map[string]pinning.Refusal{"1": {Reason: "NoGate", Message: "no gate"}}, "Failed NoGate: no gate"},
+		{"refused", "undo", inputWith(fixture.Planned("a", fixture.NewHash)), map[pinning.AskKey]pinning.Refusal{{Node: "a", ID: "1"}: {Reason: "NoGate", Message: "no gate"}}, "Failed NoGate: no gate"},
 		{"waits while the rollout is blocked", "undo", change(inputWith(fixture.Planned("a", fixture.NewHash)), blockedInput("InvalidPaused")), nil, "Waiting InvalidPaused: because of InvalidPaused"},
 		{"runs while the node goes back", "undo", change(inputWith(fixture.Planned("a", fixture.NewHash)), pinned), nil, "Running Replacing: replacing pod p-a of kube-system/driver"},
 		{"is done when the node is back", "undo", change(inputWith(fixture.Planned("a", fixture.OldHash)), pinned), nil, "Done Undone: kept"},
@@ -56,7 +56,9 @@ func TestARollbackAskedForAtTheNodeIsAnswered(t *testing.T) {
 		want   string
 	}{
 		{"not decided yet", func(*topsv1.UpgradeRequest) {}, "Waiting AtTarget"},
-		{"refused", func(*topsv1.UpgradeRequest) { a.Refused = map[string]pinning.Refusal{"1": {Reason: "NoGate"}} }, "Failed NoGate"},
+		{"refused", func(*topsv1.UpgradeRequest) {
+			a.Refused = map[pinning.AskKey]pinning.Refusal{{Node: "a", ID: "1"}: {Reason: "NoGate"}}
+		}, "Failed NoGate"},
 		{"withdrawn in time", func(r *topsv1.UpgradeRequest) { r.Withdrawn, a.Refused = true, nil }, "Withdrawn Withdrawn"},
 	} {
 		tt.change(&request)

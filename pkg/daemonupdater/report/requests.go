@@ -127,8 +127,8 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	}
 	pod := a.podOn(node, member)
 	same := pod.UID == request.Pod.UID
-	if reason, message := a.fulfilled(node, request, member, pod); reason != "" {
-		return topsv1.TaskDone, reason, message
+	if state, reason, message := a.over(node, request, member, pod); state != "" {
+		return state, reason, message
 	}
 	verdict, _ := a.Decision.Verdict(node) // the node exists, since it has a pod of the member
 	state = topsv1.TaskWaiting
@@ -146,15 +146,17 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	return state, string(verdict.Reason), verdict.Message
 }
 
-// fulfilled says why nothing is left of a request, "" if something is.
-func (a *Answers) fulfilled(node string, request *topsv1.UpgradeRequest, member int, pod *rollout.Pod) (reason, message string) {
+// over says how a request ended of which nothing is left, "" if something is.
+func (a *Answers) over(node string, request *topsv1.UpgradeRequest, member int, pod *rollout.Pod) (state topsv1.TaskState, reason, message string) {
 	switch same := pod.UID == request.Pod.UID; {
 	case same && pod.Revision == a.Input.Members[member].Target && !rollout.LacksProof(a.Input, a.Fleet.Node(node), pod):
-		return string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
+		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
+	case !same && pod.Available && pod.Pin != "":
+		return topsv1.TaskFailed, reasonUndone, fmt.Sprintf("pod %s was replaced by %s, because the node went back to revision %s", request.Pod.Name, pod.Name, pod.Pin)
 	case !same && pod.Available:
-		return reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
+		return topsv1.TaskDone, reasonReplaced, fmt.Sprintf("pod %s was replaced by %s", request.Pod.Name, pod.Name)
 	}
-	return "", ""
+	return "", "", ""
 }
 
 // refusal says why requests for a member on a node cannot be carried out, "" if they can.

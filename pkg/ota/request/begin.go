@@ -1,7 +1,6 @@
 package request
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"time"
@@ -50,16 +49,21 @@ func (o Operation) Begin(operations []Operation, hold *topsv1.NodeHold, node *No
 	return Operation{Sequence: sequence, ID: id, Wanted: o.Wanted, Accepted: Seconds(now), Queued: true, Parts: parts}, false, nil
 }
 
-// upgradedLast returns what the last operation upgraded that upgraded something, nil if none is known.
-func upgradedLast(operations []Operation) []Part {
-	newestFirst := slices.SortedFunc(slices.Values(operations), func(a, b Operation) int { return cmp.Compare(b.Sequence, a.Sequence) })
-	for _, o := range newestFirst {
-		parts := slices.DeleteFunc(slices.Clone(o.Parts), func(p Part) bool { return p.State != Done && p.State != Failed })
-		if !o.Wanted.Rollback && len(parts) > 0 {
-			return parts
+// Knows reports whether an operation was started with a key, "" for none.
+func Knows(operations []Operation, nodeName, key string) bool {
+	return key != "" && slices.ContainsFunc(operations, func(o Operation) bool { return o.ID == OperationID(nodeName, key, 0, time.Time{}) })
+}
+
+// upgradedLast returns what the last operation upgraded that was not a rollback, nil if that did nothing: what was before it
+// is not meant.
+func upgradedLast(operations []Operation) (parts []Part) {
+	var last Operation
+	for _, o := range operations {
+		if !o.Wanted.Rollback && o.Sequence > last.Sequence {
+			last = o
 		}
 	}
-	return nil
+	return slices.DeleteFunc(slices.Clone(last.Parts), func(p Part) bool { return p.State != Done && p.State != Failed })
 }
 
 // choose returns the parts of an operation, or why it cannot start. Without a component
@@ -69,14 +73,12 @@ func (n *Node) choose(want Wanted, last []Part) ([]Part, *Refusal) {
 	found := false
 	for _, p := range n.Placed() {
 		ds := p.DaemonSet
-		if named := want.Component == ds.Component || want.Component == ds.Ref.Name; want.Component != "" && !named {
+		if !want.names(ds) {
 			continue
 		}
 		wanted, refusal := want.decide(p, n.Name)
 		switch {
-		case want.Component == "" && refusal != nil: // up to date, or not upgraded by requests
-			continue
-		case want.Component == "" && want.Rollback && !slices.ContainsFunc(last, func(u Part) bool { return u.DaemonSet.UID == ds.Ref.UID && u.Revision == wanted.Revision }):
+		case want.Component == "" && (refusal != nil || want.Rollback && !upgraded(last, wanted)): // up to date, or not upgraded by requests
 			continue
 		case want.Component != "" && found:
 			return nil, Refuse(ReasonAmbiguous, "More than one DaemonSet on this node is called %s: name one by its own name, GET /v1/status lists them.", want.Component)
@@ -93,6 +95,16 @@ func (n *Node) choose(want Wanted, last []Part) ([]Part, *Refusal) {
 		return nil, Refuse(ReasonNotNeeded, "Nothing that this node was asked for can be taken back: name the component that is to go back to the revision before (node-agent ota rollback COMPONENT, POST /v1/components/COMPONENT/rollback).")
 	}
 	return parts, nil
+}
+
+// names reports whether an operation may be about a DaemonSet.
+func (w Wanted) names(ds *DaemonSet) bool {
+	return w.Component == "" || w.Component == ds.Component || w.Component == ds.Ref.Name
+}
+
+// upgraded reports whether parts brought a DaemonSet to the revision that it has.
+func upgraded(parts []Part, has topsv1.UpgradeRequest) bool {
+	return slices.ContainsFunc(parts, func(p Part) bool { return p.DaemonSet.UID == has.DaemonSet.UID && p.Revision == has.Revision })
 }
 
 // decide returns the request for a pod, without id and time, or why there is none.
