@@ -38,8 +38,8 @@ const (
 
 	// storyTime limits a story, including the wait for its stage.
 	storyTime = 20 * time.Minute
-	// settleTime is the timeout of one step of a story.
-	settleTime = 6 * time.Minute
+	// settleTime is the timeout of one step of a story: six operations, one after the other, take six minutes on a busy machine.
+	settleTime = 10 * time.Minute
 )
 
 // controlPlane is a cluster that starts when a test first needs it.
