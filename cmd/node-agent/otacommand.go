@@ -116,15 +116,12 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 		ValidArgsFunction: o.completeComponents,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-				path, body := "/v1/upgrade", map[string]string{}
-				if len(args) == 1 {
-					path = "/v1/components/" + url.PathEscape(args[0]) + "/upgrade"
-				}
+				body := map[string]string{}
 				if latest {
 					body["revision"] = "latest"
 				}
 				var operation response.Operation
-				if err := c.do(ctx, http.MethodPost, path, key, body, &operation); err != nil {
+				if err := c.do(ctx, http.MethodPost, pathFor("upgrade", args), key, body, &operation); err != nil {
 					return err
 				}
 				if noWait {
@@ -138,6 +135,14 @@ func (o *otaOptions) upgradeCommand() *cobra.Command {
 	command.Flags().BoolVar(&noWait, "no-wait", false, "return when the request is recorded")
 	command.Flags().StringVar(&key, "idempotency-key", "", "`key` that makes a repeated request return the same operation")
 	return command
+}
+
+// pathFor returns the path of a verb for the component that is named, or for all.
+func pathFor(verb string, args []string) string {
+	if len(args) == 0 {
+		return "/v1/" + verb
+	}
+	return "/v1/components/" + url.PathEscape(args[0]) + "/" + verb
 }
 
 func (o *otaOptions) watchCommand() *cobra.Command {
@@ -220,12 +225,8 @@ func (o *otaOptions) rollbackCommand() *cobra.Command {
 		Long: rollbackHelp, Example: "  node-agent ota rollback\n  node-agent ota rollback driver --timeout 2h", ValidArgsFunction: o.completeComponents,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {
-				path := "/v1/rollback"
-				if len(args) == 1 {
-					path = "/v1/components/" + url.PathEscape(args[0]) + "/rollback"
-				}
 				var operation response.Operation
-				if err := c.do(ctx, http.MethodPost, path, "", nil, &operation); err != nil {
+				if err := c.do(ctx, http.MethodPost, pathFor("rollback", args), "", nil, &operation); err != nil {
 					return err
 				}
 				if operation.Rollback {

@@ -78,7 +78,7 @@ func TestWhatChangedWhileItWasQueuedIsDropped(t *testing.T) {
 		}, request.Dropped, "nothing to upgrade"},
 		"a DaemonSet that left OTA": {"", func(c *fakeCluster, _ *corev1.Pod) {
 			c.daemonSets["kube-system/enflame-driver"].Annotations = nil
-		}, request.Dropped, "not OTA"},
+		}, request.Dropped, "not the update strategy OTA"},
 		"a pod that is gone": {"", func(c *fakeCluster, p *corev1.Pod) { delete(c.pods, "kube-system/"+p.Name) }, request.Dropped, "was replaced"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,8 @@ package observed
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
@@ -13,20 +15,12 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 		Revision: status.Revision, Limit: status.LimitedTo, Touched: int(status.Touched), Started: int(status.Started), Resumed: status.Resumed,
 		Usual: time.Duration(status.UsualSeconds) * time.Second,
 	}
-	if status.ResumedTime != nil {
-		ledger.ResumedAt = status.ResumedTime.Time
-	}
-	if status.LastStartTime != nil {
-		ledger.LastStart = status.LastStartTime.Time
-	}
-	if status.LastDecisionTime != nil {
-		ledger.Decided = status.LastDecisionTime.Time
-	}
+	ledger.ResumedAt = timeOf(status.ResumedTime)
+	ledger.LastStart = timeOf(status.LastStartTime)
+	ledger.Decided = timeOf(status.LastDecisionTime)
 	for _, w := range status.Waves {
 		state := rollout.WaveProgress{Name: w.Name, Total: int(w.Total), Updated: int(w.Updated)}
-		if w.CompletedTime != nil {
-			state.Completed = w.CompletedTime.Time
-		}
+		state.Completed = timeOf(w.CompletedTime)
 		ledger.Waves = append(ledger.Waves, state)
 	}
 	for i := range status.InFlight {
@@ -45,19 +39,13 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 }
 
 func pinOf(p *topsv1.NodePin) rollout.Pin {
-	pin := rollout.Pin{Node: p.Node, UID: p.UID, Machine: p.MachineID, Member: p.DaemonSet, Revision: p.Hash, From: p.From,
-		Reason: rollout.Reason(p.Reason), Message: p.Message, Since: p.Since.Time, Failed: p.Failed}
-	if p.RequestedTime != nil {
-		pin.Requested = p.RequestedTime.Time
-	}
-	return pin
+	return rollout.Pin{Node: p.Node, UID: p.UID, Machine: p.MachineID, Member: p.DaemonSet, Revision: p.Hash, From: p.From,
+		Reason: rollout.Reason(p.Reason), Message: p.Message, Since: p.Since.Time, Requested: timeOf(p.RequestedTime), Failed: p.Failed}
 }
 
 func recordedFailure(n *topsv1.NodeNote) rollout.Failure {
 	f := rollout.Failure{Node: n.Node, UID: n.UID, Machine: n.MachineID, Reason: rollout.Reason(n.Reason), Message: n.Message, Since: n.Since.Time}
-	if n.RequestedTime != nil {
-		f.Requested = n.RequestedTime.Time
-	}
+	f.Requested = timeOf(n.RequestedTime)
 	for _, t := range n.Targets {
 		f.Targets = append(f.Targets, rollout.Target{Member: t.DaemonSet, Revision: t.Hash})
 	}
@@ -70,11 +58,15 @@ func slotOf(s *topsv1.NodeSlot, queued bool) rollout.Slot {
 		Pod: s.PodUID, PodVersion: s.PodVersion, Members: s.DaemonSets, Operation: s.Operation,
 		Idle: time.Duration(s.IdleSeconds) * time.Second,
 	}
-	if s.ProgressTime != nil {
-		slot.Progress = s.ProgressTime.Time
-	}
-	if s.NewestPodTime != nil {
-		slot.Newest = s.NewestPodTime.Time
-	}
+	slot.Progress = timeOf(s.ProgressTime)
+	slot.Newest = timeOf(s.NewestPodTime)
 	return slot
+}
+
+// timeOf returns a recorded time, zero for none.
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
 }

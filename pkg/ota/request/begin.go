@@ -114,7 +114,7 @@ func (w Wanted) decide(p Placed, nodeName string) (topsv1.UpgradeRequest, *Refus
 	}
 	wanted, refusal := Decide(p.Pod, nodeName)
 	if ds := p.DaemonSet; refusal == nil && ds.Strategy != daemonset.OTA {
-		refusal = Refuse(ReasonNotOTA, "DaemonSet %s/%s has the update strategy %q, not OTA: its nodes are not upgraded by requests.",
+		refusal = Refuse(ReasonNotOTA, "DaemonSet %s/%s has the update strategy %q, not the update strategy OTA: its nodes are not upgraded by requests.",
 			ds.Ref.Namespace, ds.Ref.Name, ds.Strategy)
 	}
 	return wanted, refusal
