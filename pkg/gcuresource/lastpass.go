@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
@@ -48,6 +49,8 @@ func (l *lastPasses) forget(gr string) {
 type lastPass struct {
 	// applied is what was last applied to each object.
 	applied map[types.UID]state.Applied
+	// version is the resourceVersion of the gr when its status was last written; empty if it was not.
+	version string
 	// failingSince is when passes began to fail; zero if the last one did not.
 	failingSince time.Time
 	// rendered holds the components of the gr.
@@ -81,6 +84,13 @@ func (l *lastPass) render(gr *topsv1.GcuResource) ([]component.Rendered, error) 
 	}
 	l.rendered = rendering{gr.UID, gr.Generation, annotations, components}
 	return components, nil
+}
+
+// aheadOf reports whether a gr is older than its status that was last written: a cache may show that
+// late, and a status that equals the old one would be left unwritten. The cache's event of it begins
+// no other pass.
+func (l *lastPass) aheadOf(gr *topsv1.GcuResource) bool {
+	return l.version != "" && daemonset.Newer(l.version, gr.ResourceVersion)
 }
 
 // failed records that a pass failed.

@@ -75,6 +75,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("reading GcuResource %s: %w", request.Name, err)
 	}
 	last := r.passes.of(gr.Name)
+	if last.aheadOf(gr) {
+		if err := r.APIReader.Get(ctx, request.NamespacedName, gr); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("reading GcuResource %s from the API server: %w", request.Name, err))
+		}
+		last.version = gr.ResourceVersion // an older one, if etcd was restored
+	}
 	result, err := r.pass(ctx, gr, last)
 	if err == nil {
 		last.succeeded()
@@ -83,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	now := r.now()
 	last.failed(now)
 	if last.failsLong(now) {
-		err = errors.Join(err, r.reporter().reportFailure(ctx, gr.Name, err, now))
+		err = errors.Join(err, r.reporter(last).reportFailure(ctx, gr.Name, err, now))
 	}
 	if stale(err) {
 		log.FromContext(ctx).V(4).Info("Repeating, the object changed meanwhile", "cause", err.Error())
@@ -126,7 +132,7 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *lastPass) (ctrl.Result, error) {
 	now := r.now()
 	decided := plan.Decide(obs, now)
-	r.reporter().send(obs.Resource, status.Removals(&decided))
+	r.reporter(last).send(obs.Resource, status.Removals(&decided))
 	failed := applier{r.Client, r.APIReader}.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) })
 	if decided.Applies() {
 		decided = plan.Decide(obs, now)
@@ -140,7 +146,7 @@ func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *l
 		decided = plan.Decide(obs, now)
 		next = status.Describe(obs, decided, now)
 	}
-	if err := r.reporter().report(ctx, obs.Resource, next); err != nil {
+	if err := r.reporter(last).report(ctx, obs.Resource, next); err != nil {
 		return ctrl.Result{}, err
 	}
 	if failed != nil {
@@ -173,7 +179,7 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 	if failed != nil && last.failsLong(now) {
 		obs.ReconcileFailure = status.ReconcileFailure(failed)
 	}
-	if err := r.reporter().report(ctx, gr, status.DescribeTeardown(obs, down, now)); err != nil {
+	if err := r.reporter(last).report(ctx, gr, status.DescribeTeardown(obs, down, now)); err != nil {
 		return err
 	}
 	if failed != nil {
@@ -186,7 +192,7 @@ func (r *Reconciler) stateReader() stateReader {
 	return stateReader{r.Client, r.APIReader, r.Namespace, &r.cache, r.now}
 }
 
-func (r *Reconciler) reporter() reporter { return reporter{r.Client, r.Recorder} }
+func (r *Reconciler) reporter(last *lastPass) reporter { return reporter{r.Client, r.Recorder, last} }
 
 func (r *Reconciler) now() time.Time {
 	if r.Clock == nil {

@@ -17,6 +17,7 @@ import (
 type reporter struct {
 	client.Client
 	recorder events.EventRecorder
+	last     *lastPass
 }
 
 // report writes the status if it changed, then sends events about the changes.
@@ -29,6 +30,7 @@ func (r reporter) report(ctx context.Context, gr *topsv1.GcuResource, next topsv
 	if err := r.Status().Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy)); err != nil {
 		return fmt.Errorf("writing status: %w", err)
 	}
+	r.last.version = gr.ResourceVersion
 	r.send(gr, status.Events(&before.Status, &next))
 	return nil
 }
