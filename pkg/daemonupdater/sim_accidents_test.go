@@ -211,6 +211,7 @@ func (w *simWorld) restore(b *simBackup) {
 	}
 	for _, g := range w.groups {
 		w.loseSlots(g, slots[g.id])
+		w.sinceOTA(g)
 	}
 	w.settleAccounts() // a node whose pods are back was taken down by nobody, before they start again
 	for _, pod := range w.setPods() {
@@ -238,6 +239,16 @@ func (w *simWorld) loseSlots(g *simGroup, were []topsv1.NodeSlot) {
 		}
 	}
 	maps.DeleteFunc(w.account(g.id).down, func(node string, _ *simDown) bool { return !has(node) })
+}
+
+// sinceOTA notes since when every member of a group has the strategy OTA, after a restored backup.
+func (w *simWorld) sinceOTA(g *simGroup) {
+	g.ota = w.now
+	for _, key := range g.sets {
+		if simapi.Get[*appsv1.DaemonSet](w.api, key).Annotations[topsv1.AnnotationUpdateStrategy] != "OTA" {
+			g.ota = time.Time{}
+		}
+	}
 }
 
 // isBlind reports whether a cache still shows something that a restored backup took back.

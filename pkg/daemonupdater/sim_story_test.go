@@ -144,6 +144,16 @@ func (w *simWorld) beQuiet() {
 	for range 20 {
 		w.step()
 	}
+	// The node whose pod does not terminate may have started after the others had arrived.
+	idle := func() bool {
+		return !slices.ContainsFunc(w.groups, func(g *simGroup) bool {
+			r := w.rolloutOf(g.id)
+			return r != nil && len(r.Status.InFlight) > 0
+		})
+	}
+	if w.ops == nil && !w.until("L2: no slot is held in the quiet", time.Hour, idle) {
+		return
+	}
 	before := w.writes
 	for range 10 {
 		w.step()
