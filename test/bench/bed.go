@@ -32,7 +32,7 @@ const (
 	theirs = "rollingupdate"
 
 	// deployTimeout limits the wait for the first pods of both.
-	deployTimeout = 5 * time.Minute
+	deployTimeout = 15 * time.Minute
 	// settle is the pause after a rollout, whose follow-up work is counted with it.
 	settle = 5 * time.Second
 )
@@ -80,17 +80,12 @@ func startBed(ctx context.Context, project harness.Project, c race, progress io.
 	if err := b.cluster.Install(ctx); err != nil {
 		return b, err
 	}
-	var flags []string
 	if c.gate {
-		flags = append(flags, "--gate")
 		if _, err := b.cluster.Kubectl(ctx, "apply", "--server-side", "-k", "config/gate"); err != nil {
 			return b, err
 		}
 	}
-	if b.manager, err = b.cluster.StartManager(ctx, flags...); err != nil {
-		return b, err
-	}
-	if b.gauge, err = newGauge(ctx, b.cluster, b.manager); err != nil {
+	if err := b.startManager(ctx); err != nil {
 		return b, err
 	}
 	for _, name := range []string{ours, theirs} {
@@ -99,6 +94,19 @@ func startBed(ctx context.Context, project harness.Project, c race, progress io.
 		}
 	}
 	return b, nil
+}
+
+// startManager starts the manager, with a gauge.
+func (b *bed) startManager(ctx context.Context) (err error) {
+	var flags []string
+	if b.race.gate {
+		flags = append(flags, "--gate")
+	}
+	if b.manager, err = b.cluster.StartManager(ctx, flags...); err != nil {
+		return err
+	}
+	b.gauge, err = newGauge(ctx, b.cluster, b.manager)
+	return err
 }
 
 // stop stops the manager and the cluster, and removes their files.

@@ -45,6 +45,8 @@ type race struct {
 	probation bool
 	// gate: the manager runs with the gate.
 	gate bool
+	// alone: the manager is stopped while RollingUpdate is timed.
+	alone bool
 }
 
 // heartbeat is how often the simulated kubelets renew their Leases by default.
@@ -80,6 +82,16 @@ var races = []race{
 		name: "offline", title: "1000 nodes at 10 %, 150 of them offline",
 		nodes: 1000, percent: 10, qps: 500, burst: 1000, offline: 150, minStart: shortStart, maxStart: longStart,
 		once: true, theirLimit: 90 * time.Second,
+	},
+	{
+		name: "5000", title: "5000 nodes at 10 %, each manager alone", alone: true,
+		nodes: 5000, percent: 10, qps: 500, burst: 1000, minStart: shortStart, maxStart: longStart, maxRatio: 1.0,
+		grace: 100 * time.Second, lease: 80 * time.Second,
+	},
+	{
+		name: "10000", title: "10 000 nodes at 10 %, each manager alone", alone: true,
+		nodes: 10000, percent: 10, qps: 500, burst: 1000, minStart: shortStart, maxStart: longStart, maxRatio: 1.0,
+		grace: 200 * time.Second, lease: 160 * time.Second,
 	},
 	{
 		name: "restart", title: "200 nodes, budget 10, pods take 3 to 8 s to start",

@@ -5,7 +5,7 @@
 //
 // Each case starts a cluster, a manager with the rights of its ServiceAccount, and two
 // DaemonSets that differ only in their update strategy. They are rolled one after the
-// other, in alternating order.
+// other, in random order.
 //
 //	main.go      flags, and the order of the cases
 //	cases.go     the cases with their targets

@@ -70,7 +70,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&names, "cases", "", "the cases to run, separated by commas; empty for all")
-	flags.IntVar(&o.repetitions, "repetitions", 2, "how often each pair of rollouts is run, in alternating order")
+	flags.IntVar(&o.repetitions, "repetitions", 4, "how often each pair of rollouts is run, in random order")
 	flags.IntVar(&o.shrink, "shrink", 1, "divide the number of nodes by this, to try out the program; the targets do not apply then")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

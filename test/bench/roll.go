@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // rollTimeout is the timeout of a rollout that must complete.
-const rollTimeout = 6 * time.Minute
+const rollTimeout = 15 * time.Minute
 
 // roll is the result of one rollout.
 type roll struct {
@@ -46,11 +47,9 @@ func measureRace(ctx context.Context, project harness.Project, c race, repetitio
 		repetitions = 1
 	}
 	var broken []error
-	for i := range repetitions {
+	for range repetitions {
 		order := []string{ours, theirs}
-		if i%2 == 1 {
-			order = []string{theirs, ours}
-		}
+		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		p, err := b.runPair(ctx, order)
 		if err != nil {
 			return errors.Join(append(broken, err)...)
@@ -87,7 +86,10 @@ func (b *bed) runPair(ctx context.Context, order []string) (pair, error) {
 // roll does one rollout. A rollout that does not complete within limit is not an error
 // here.
 func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll, error) {
-	before, err := b.gauge.read(ctx)
+	if err := b.leaveAlone(ctx, name); err != nil {
+		return roll{}, err
+	}
+	before, err := b.usage(ctx)
 	if err != nil {
 		return roll{}, err
 	}
@@ -109,9 +111,34 @@ func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll,
 		return r, err
 	}
 	r.fleetCounts = b.fleets[name].result()
-	after, err := b.gauge.read(ctx)
+	after, err := b.usage(ctx)
 	r.used = after.since(before)
 	return r, err
+}
+
+// leaveAlone stops the manager before a rollout of RollingUpdate that is timed alone, and starts
+// it before one of ours.
+func (b *bed) leaveAlone(ctx context.Context, name string) error {
+	if !b.race.alone || (b.manager != nil) == (name == ours) {
+		return nil
+	}
+	if name == theirs {
+		err := b.manager.Stop()
+		b.manager = nil
+		return err
+	}
+	if err := b.startManager(ctx); err != nil {
+		return err
+	}
+	return pause(ctx, settle)
+}
+
+// usage returns the usage of the manager so far, nothing while it is stopped.
+func (b *bed) usage(ctx context.Context) (usage, error) {
+	if b.manager == nil {
+		return usage{at: time.Now()}, nil
+	}
+	return b.gauge.read(ctx)
 }
 
 // broken returns an error if our rollout did not complete or exceeded its budget, or if

@@ -44,6 +44,35 @@ func (s *stage) gatedHold() {
 	s.eventually("all cards are used again", s.trains)
 }
 
+// gatedUndo: one node goes back to the driver before, by an administrator and by the person at the node, is kept at it, and
+// gets the newest one again. No other node changes.
+func (s *stage) gatedUndo() {
+	s.isSettled(system, grName, driverSet)
+	const task = "driver_replace"
+	undo := map[string]func(){
+		victims[0]: func() { s.gcu("task", "undo", victims[0], task, "--wait") },
+		victims[1]: func() {
+			answer := s.on(victims[1], "curl", "--silent", "--fail", "--request", "POST", "--unix-socket", otaSocket, "http://localhost/v1/components/driver/rollback")
+			s.t.Logf("the node answers %s", answer)
+		},
+	}
+	for _, node := range victims {
+		elsewhere := slices.DeleteFunc(slices.Clone(allNodes), func(n string) bool { return n == node })
+		undo[node]()
+		s.eventually(node+" is back at the driver before", func() error { return s.driverIs("latest", node) })
+		check(s.t, s.driverIs("2.0.0", elsewhere...))
+		if pinned := s.gcu("nodes", "--state", "pinned"); !strings.Contains(pinned, node) {
+			s.t.Errorf("%s is not among the pinned nodes:\n%s", node, pinned)
+		}
+		s.eventually("all cards are used again", s.trains)
+		s.driverDies(node, "latest")
+		s.gcu("task", "retry", node, task, "--wait")
+		s.eventually("all nodes have the newest driver", func() error { return s.driverIs("2.0.0", allNodes...) })
+		s.eventually("all cards are used again", s.trains)
+	}
+	s.driverWasNotForced()
+}
+
 // gatedOTA: a driver pod is deleted, and a node leaves and joins again, before an upgrade is requested there.
 func (s *stage) gatedOTA() {
 	s.isSettled(system, grName, driverSet)

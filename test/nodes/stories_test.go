@@ -66,6 +66,7 @@ var groups = []group{
 	}},
 	{"gate", true, []story{
 		{"driver pods that are deleted by hand come back as they were, on a paused, a held and an upgraded node, also while the manager is killed", (*stage).gatedHold, nil},
+		{"one node goes back to the driver before, alone, by kubectl gcu and by the person at it, and gets the newest again", (*stage).gatedUndo, nil},
 		{"a driver pod under OTA comes back as it was, and a node that joins again gets the version before", (*stage).gatedOTA, nil},
 		{"driver pods come back as they were while a rollout is halted", (*stage).gatedHalt, nil},
 		{"a pod that a kubelet under disk pressure evicts comes back as it was", (*stage).gatedEviction, nil},
