@@ -151,16 +151,19 @@ func (r fleetReader) confirmMembersGone(ctx context.Context, p *pass) error {
 
 // leftUnderSlots returns the DaemonSets of slots that are given back which are not in the group any more.
 func (p *pass) leftUnderSlots() (left []client.ObjectKey) {
+	members := make(map[string]bool, len(p.Members))
+	for i := range p.Members {
+		members[p.Members[i].Key()] = true
+	}
 	for i := range p.in.Ledger.Slots {
 		slot := &p.in.Ledger.Slots[i]
-		if slices.ContainsFunc(p.decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == slot.Node && s.UID == slot.UID }) {
-			continue
-		}
+		kept := func(s rollout.Slot) bool { return s.Node == slot.Node && s.UID == slot.UID }
 		for _, member := range slot.Members {
+			if members[member] || slices.ContainsFunc(p.decision.Ledger.Slots, kept) {
+				continue
+			}
 			namespace, name, _ := strings.Cut(member, "/")
-			key := client.ObjectKey{Namespace: namespace, Name: name}
-			isMember := slices.ContainsFunc(p.Members, func(m observed.Member) bool { return m.Key() == member })
-			if !isMember && !slices.Contains(left, key) {
+			if key := (client.ObjectKey{Namespace: namespace, Name: name}); !slices.Contains(left, key) {
 				left = append(left, key)
 			}
 		}

@@ -165,7 +165,7 @@ func (r *Reconciler) steps() steps {
 		rollbacks:  rollbackStep{c, ledgers},
 		conditions: conditionWriter{c},
 		plans:      planReporter{c},
-		requests:   requestAnswerer{c, &r.changed},
+		requests:   requestAnswerer{c, &r.changed, r.Metrics},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
@@ -23,6 +24,7 @@ import (
 type requestAnswerer struct {
 	access.Cluster
 	changed *watch.ChangedNodes
+	metrics *metrics.Metrics
 }
 
 // answer answers the requests for the DaemonSets of a group.
@@ -61,8 +63,14 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 			log.FromContext(ctx).Error(err, "Answering the requests of a node failed", "Node", upgrades[i].Name)
 			return nil // about this object, so that other nodes go on
 		}
-		if client.IgnoreNotFound(err) != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err)
+		}
+		for _, waited := range report.NewlyGranted(upgrades[i], tasks) {
+			a.metrics.Granted(s.Group, waited)
 		}
 		return nil
 	})

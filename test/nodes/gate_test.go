@@ -66,11 +66,36 @@ func (s *stage) gatedUndo() {
 		}
 		s.eventually("all cards are used again", s.trains)
 		s.driverDies(node, "latest")
+		if node == victims[0] {
+			s.everythingEnds(node)
+			s.eventually(node+" has the driver before after its boot", func() error { return s.driverIs("latest", node) })
+		}
 		s.gcu("task", "retry", node, task, "--wait")
 		s.eventually("all nodes have the newest driver", func() error { return s.driverIs("2.0.0", allNodes...) })
 		s.eventually("all cards are used again", s.trains)
 	}
 	s.driverWasNotForced()
+}
+
+// everythingEnds kills the manager, exchanges the agent of a node, and takes the node's power for a moment.
+func (s *stage) everythingEnds(node string) {
+	s.t.Helper()
+	manager := s.managerPod()
+	process, err := harness.PodProcess(manager, "manager")
+	check(s.t, err)
+	restarts := int(manager.Status.ContainerStatuses[0].RestartCount)
+	check(s.t, syscall.Kill(process, syscall.SIGKILL))
+	s.restartAgent(node)
+	s.eventually("the manager runs again", func() error { return s.managerBegan(manager, restarts+1) })
+	boot := s.upgrade(node).Status.Host.BootID
+	check(s.t, s.KillNodes(s.ctx, node))
+	check(s.t, s.StartNodes(s.ctx, node))
+	s.eventually("the agent of "+node+" reports its boot", func() error {
+		if now := s.upgrade(node).Status.Host.BootID; now == boot {
+			return fmt.Errorf("it is still %s", now)
+		}
+		return nil
+	})
 }
 
 // gatedOTA: a driver pod is deleted, and a node leaves and joins again, before an upgrade is requested there.

@@ -5,6 +5,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -24,6 +26,7 @@ type Metrics struct {
 	failures     *prometheus.CounterVec
 	rollbacks    *prometheus.CounterVec
 	nodeDuration *prometheus.HistogramVec
+	requestWait  *prometheus.HistogramVec
 	gate         *prometheus.GaugeVec
 }
 
@@ -40,10 +43,15 @@ func New(registerer prometheus.Registerer) *Metrics {
 			Help:    "Time from a node's start until every pod on it is at the newest revision and available.",
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600},
 		}, []string{"rollout"}),
+		requestWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "gcu_rollout_request_wait_seconds",
+			Help:    "Time from an OTA request on a node, by the node's clock, until the node was given its slot.",
+			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600},
+		}, []string{"rollout"}),
 		gate: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gcu_gate_available",
 			Help: "1 if the policy of the gate is installed, 0 if it is not, or not served, although the gate was asked for with --gate."}, nil),
 	}
-	registerer.MustRegister(m.decisions, m.podsDeleted, m.failures, m.rollbacks, m.nodeDuration, m.gate)
+	registerer.MustRegister(m.decisions, m.podsDeleted, m.failures, m.rollbacks, m.nodeDuration, m.requestWait, m.gate)
 	return m
 }
 
@@ -63,6 +71,11 @@ func (m *Metrics) Gate(available bool) {
 // PodDeleted counts a deleted pod by reason.
 func (m *Metrics) PodDeleted(g observed.Group, reason string) {
 	m.podsDeleted.WithLabelValues(g.String(), reason).Inc()
+}
+
+// Granted records how long a request of a node waited for its slot.
+func (m *Metrics) Granted(g observed.Group, waited time.Duration) {
+	m.requestWait.WithLabelValues(g.String()).Observe(waited.Seconds())
 }
 
 // Show shows the decision of a pass over a group, and whether a revision is rejected.
@@ -100,4 +113,5 @@ func (m *Metrics) Forget(g observed.Group) {
 		c.DeletePartialMatch(match)
 	}
 	m.nodeDuration.DeletePartialMatch(match)
+	m.requestWait.DeletePartialMatch(match)
 }

@@ -121,8 +121,9 @@ gcu_rollout_wave_updated_nodes{rollout="default/driver",wave="canary"} 1
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("promlint: %v, %v", problems, err)
 	}
-	if n := testutil.CollectAndCount(m.nodeDuration); n != 1 {
-		t.Errorf("%d duration histograms, want 1", n)
+	m.Granted(g, time.Minute)
+	if n := testutil.CollectAndCount(collected{m.nodeDuration, m.requestWait}); n != 2 {
+		t.Errorf("%d histograms, want 2", n)
 	}
 	d.Halted, d.Ledger.Slots = "", nil
 	m.Show(g, in, d, false)

@@ -249,6 +249,19 @@ func NewlyFinal(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replac
 	return replaced, byTarget
 }
 
+// NewlyGranted returns, for each request whose task in tasks has a start and has none in the NodeUpgrade,
+// how long the node waited for its slot: from the request by the node's clock, at least zero.
+func NewlyGranted(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (waited []time.Duration) {
+	for i := range upgrade.Status.Requests {
+		request := &upgrade.Status.Requests[i]
+		task, shown := taskOf(tasks, request.ID), taskOf(upgrade.Status.Tasks, request.ID)
+		if task != nil && task.StartTime != nil && (shown == nil || shown.StartTime == nil) {
+			waited = append(waited, max(0, task.StartTime.Sub(request.RequestTime.Time)))
+		}
+	}
+	return waited
+}
+
 // Misdirect turns the answer to a request in tasks into its final refusal, because its pod is not
 // one of its DaemonSet on the node that asks.
 func Misdirect(tasks []topsv1.UpgradeTask, request *topsv1.UpgradeRequest) {
