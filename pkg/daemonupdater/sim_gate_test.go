@@ -24,8 +24,8 @@ type simGate struct {
 	ran map[simRan][]string
 	// worked is the revision of the last pod of a DaemonSet that was ready on a node.
 	worked map[simRan]string
-	// restored is the pod that a manager created last, by the first name of a pod at its place.
-	restored map[simapi.Key]simapi.Key
+	// restored are the pods that managers created, by the first name of a pod at their place.
+	restored map[simapi.Key][]simapi.Key
 	// vague: what ran on a node is not always known.
 	vague bool
 	// held and opened count what came of pods at the gate.
@@ -49,7 +49,7 @@ type simRan struct {
 func gated(story func(*simWorld)) func(*simWorld) {
 	return func(w *simWorld) {
 		w.accidents = nil
-		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]bool{}, ran: map[simRan][]string{}, worked: map[simRan]string{}, restored: map[simapi.Key]simapi.Key{}}
+		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]bool{}, ran: map[simRan][]string{}, worked: map[simRan]string{}, restored: map[simapi.Key][]simapi.Key{}}
 		story(w)
 	}
 }
@@ -186,7 +186,8 @@ func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
 	w.back++
 	owner, node := daemonset.Owner(pod), pod.Spec.NodeName
 	set := simapi.Named(simSets, pod.Namespace, owner.Name)
-	w.restored[simPodNames(set, node)[0]] = simapi.KeyOf(pod)
+	first := simPodNames(set, node)[0]
+	w.restored[first] = append(w.restored[first], simapi.KeyOf(pod))
 	if w.answers(pass) {
 		w.checkGate(pod, "a manager creates it")
 	}

@@ -25,7 +25,7 @@ func simPodNames(set simapi.Key, node string) [2]simapi.Key {
 // podsOn returns the pods on a node with the names of a DaemonSet, whoever owns them.
 func (w *simWorld) podsOn(set simapi.Key, node string) (pods []*corev1.Pod) {
 	names := simPodNames(set, node)
-	for _, key := range append(names[:], w.restored[names[0]]) {
+	for _, key := range append(names[:], w.restored[names[0]]...) {
 		if pod := simapi.Get[*corev1.Pod](w.api, key); pod != nil {
 			pods = append(pods, pod)
 		}

@@ -61,9 +61,12 @@ func (s *stage) gatedUndo() {
 		undo[node]()
 		s.eventually(node+" is back at the driver before", func() error { return s.driverIs("latest", node) })
 		check(s.t, s.driverIs("2.0.0", elsewhere...))
-		if pinned := s.gcu("nodes", "--state", "pinned"); !strings.Contains(pinned, node) {
-			s.t.Errorf("%s is not among the pinned nodes:\n%s", node, pinned)
-		}
+		s.eventually(node+" is pinned", func() error { // until then its operation ends
+			if pinned, err := s.tryGCU("nodes", "--state", "pinned"); err != nil || !strings.Contains(pinned, node) {
+				return fmt.Errorf("the pinned nodes are %s, %w", pinned, err)
+			}
+			return nil
+		})
 		s.eventually("all cards are used again", s.trains)
 		s.driverDies(node, "latest")
 		if node == victims[0] {
