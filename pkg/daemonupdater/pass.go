@@ -21,6 +21,8 @@ type pass struct {
 	decision      rollout.Decision
 	// refused are the asks of persons that are not carried out.
 	refused map[pinning.AskKey]pinning.Refusal
+	// asksWait says why none is decided now, "" if they are.
+	asksWait string
 }
 
 // gateFacts returns what a decision about a pod at the gate depends on.

@@ -36,7 +36,7 @@ func (s pinStep) decide(ctx context.Context, p *pass) error {
 			next = pinning.NextOf(&facts)
 		}
 	}
-	p.in.Ledger.Pins, p.in.Ledger.Failures, p.refused = next.Pins, next.Failures, next.Refused
+	p.in.Ledger.Pins, p.in.Ledger.Failures, p.refused, p.asksWait = next.Pins, next.Failures, next.Refused, next.Waits
 	return nil
 }
 

@@ -29,7 +29,7 @@ type requestAnswerer struct {
 
 // answer answers the requests for the DaemonSets of a group.
 func (a requestAnswerer) answer(ctx context.Context, p *pass) error {
-	answers := report.Answers{State: p.State, Fleet: p.fleet.Fleet, Input: &p.in, Decision: &p.decision, Refused: p.refused}
+	answers := report.Answers{State: p.State, Fleet: p.fleet.Fleet, Input: &p.in, Decision: &p.decision, Refused: p.refused, AsksWait: p.asksWait}
 	return a.write(ctx, p.State, p.fleet.reported.Asking(), answers.Tasks)
 }
 

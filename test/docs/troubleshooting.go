@@ -35,7 +35,7 @@ var symptoms = []struct {
 		{"Ending", "the gr is being deleted", "gr 正在删除", "无需处理：会自动继续"},
 	}},
 	{"Nodes wait for their turn", "节点在排队等待", []symptom{
-		{"BudgetExhausted", "as many nodes are unavailable as may be", "不可用节点数已达到上限", "无需处理；注解 `topsops.enflame.com/max-unavailable` 决定同时允许多少个"},
+		{"BudgetExhausted", "as many nodes are unavailable as may be", "不可用节点数已达到上限", "无需处理，或修复因其他原因不可用的节点；注解 `topsops.enflame.com/max-unavailable` 决定同时允许多少个"},
 		{"PoolBudgetExhausted", "the same in a pool of nodes", "所在节点池的不可用节点数已达到上限", "无需处理；UpgradePolicy 中的 pools 决定同时允许多少个"},
 		{"NodesOnProbation", "nodes that were just upgraded have not sent a heartbeat since", "刚升级完的节点之后还没有上报心跳", "通常无需处理；若持续出现，检查最近升级的节点，它们可能已经失联而 Kubernetes 尚未显示"},
 		{"Queued", "the node is next", "该节点即将开始", "无需处理：会自动继续"},

@@ -78,6 +78,8 @@ type Next struct {
 	Refused map[AskKey]Refusal
 	// Asked are the asks because of which nodes are pinned now.
 	Asked []AskKey
+	// Waits says why no ask is decided now, with reason NoGate; "" if they are.
+	Waits string
 }
 
 // NextOf decides about the pins of a group. While the group is blocked, or the policy of the gate is missing, all stays as it is.
@@ -86,6 +88,9 @@ func NextOf(f *Facts) Next {
 	n := &Next{Failures: in.Ledger.Failures, Refused: map[AskKey]Refusal{}}
 	if in.Blocked != nil || f.PolicyMissing {
 		n.Pins = in.Ledger.Pins
+		if f.PolicyMissing {
+			n.Waits = "config/gate is not installed, without which no node is kept at an earlier version: install it again, or withdraw what is asked"
+		}
 		return *n
 	}
 	resumed := in.Resume != in.Ledger.Resumed

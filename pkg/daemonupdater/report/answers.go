@@ -14,4 +14,6 @@ type Answers struct {
 	Decision *rollout.Decision
 	// Refused are the asks of persons that are not carried out.
 	Refused map[pinning.AskKey]pinning.Refusal
+	// AsksWait says why none of them is decided now, "" if they are.
+	AsksWait string
 }

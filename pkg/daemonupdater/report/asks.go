@@ -55,6 +55,8 @@ func (a *Answers) askState(ask *pinning.Ask) (state topsv1.TaskState, reason, me
 	switch {
 	case a.Input.Blocked != nil:
 		return topsv1.TaskWaiting, a.Input.Blocked.Reason, a.Input.Blocked.Message
+	case a.AsksWait != "" && (!pinned || ask.Verb == observed.VerbRetry):
+		return topsv1.TaskWaiting, pinning.ReasonNoGate, a.AsksWait
 	case ask.Verb == observed.VerbRetry:
 		return topsv1.TaskDone, reasonFreed, fmt.Sprintf("node %s gets the target of %s like any other", ask.Node, key)
 	case !pinned:

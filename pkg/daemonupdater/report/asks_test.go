@@ -56,6 +56,7 @@ func TestARollbackAskedForAtTheNodeIsAnswered(t *testing.T) {
 		want   string
 	}{
 		{"not decided yet", func(*topsv1.UpgradeRequest) {}, "Waiting AtTarget"},
+		{"the gate's policy is missing", func(*topsv1.UpgradeRequest) { a.AsksWait = "config/gate is not installed" }, "Waiting NoGate"},
 		{"refused", func(*topsv1.UpgradeRequest) {
 			a.Refused = map[pinning.AskKey]pinning.Refusal{{Node: "a", ID: "1"}: {Reason: "NoGate"}}
 		}, "Failed NoGate"},
