@@ -327,10 +327,11 @@ func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout)
 // excuseRelapse removes a node from the account if it gives its slot back because the pass saw
 // every new pod there Ready for long enough. A pod may have lost that within minReadySeconds, too
 // late for the cache to show: no controller can know, and without minReadySeconds the node would
-// already be settled.
+// already be settled. Nor does a manager know that its clock has just jumped over minReadySeconds.
 func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 	a := w.account(pass.group)
-	if d := a.down[node]; d != nil && pass.healthy(node) && !slices.ContainsFunc(d.sets, func(set simapi.Key) bool {
+	healthy := pass.healthy(node) || pass.at.Sub(pass.m.jumped) < simMinReady && pass.healthyFor(node, -pass.m.leap)
+	if d := a.down[node]; d != nil && healthy && !slices.ContainsFunc(d.sets, func(set simapi.Key) bool {
 		ds := simapi.Get[*appsv1.DaemonSet](w.api, set)
 		pod := w.podOn(set, node)
 		return pod == nil || ds == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node) == nil || pass.pod(ds, node).UID != pod.UID

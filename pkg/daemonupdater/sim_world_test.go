@@ -23,6 +23,9 @@ const simNamespace = "kube-system"
 // simLease is how long a leader may be silent before the other manager takes over.
 const simLease = 15 * time.Second
 
+// simMinReady is minReadySeconds of some DaemonSets.
+const simMinReady = 5 * time.Second
+
 // simKnobs select the disturbances of a seed; a chance is one in n, 0 is never.
 type simKnobs struct {
 	faults int // of a request
@@ -184,7 +187,7 @@ func (w *simWorld) newSet(name, image string) *appsv1.DaemonSet {
 		Namespace: simNamespace, Name: name, Generation: 1, Annotations: map[string]string{},
 	}}
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
-	ds.Spec.MinReadySeconds = int32(w.rng.IntN(2) * 5)
+	ds.Spec.MinReadySeconds = int32(w.rng.IntN(2)) * int32(simMinReady/time.Second)
 	labels := map[string]string{"app": name}
 	ds.Spec.Selector, ds.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels}, labels
 	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: image}}
