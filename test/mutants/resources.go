@@ -56,7 +56,7 @@ var ofResources = []mutant{
 	{"duplicates-applied", "two workloads with one name replace each other for ever", deploys, "duplicate",
 		"$there && $other.Name == $c.Name", "$there && $other.Name == $c.Name && of == c.Name"},
 	{"removal-unannounced", "no event says that a DaemonSet goes from all nodes at once", deploys, "Reconciler.deploy",
-		"$r.reporter().send($obs.Resource, status.Removals(&$decided))", ""},
+		"$r.reporter($last).send($obs.Resource, status.Removals(&$decided))", ""},
 	{"removal-told-again", "the removal of a DaemonSet is announced again while it goes", deploys, "Removals",
 		"$kind && !$o.Deleting", "$kind"},
 	{"waits-for-pods-of-another", "a deletion waits for pods of a component that is deleted later", deploys, "podNodes",
