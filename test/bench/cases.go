@@ -154,6 +154,14 @@ func (c race) maxUnavailable() string {
 	return strconv.Itoa(c.count)
 }
 
+// maxMemory returns how many bytes the manager may use.
+func (c race) maxMemory() int64 {
+	if c.nodes > 1000 {
+		return maxMemoryOfLarge
+	}
+	return maxMemory
+}
+
 // budget returns the number of nodes that may be down; percentages round up.
 func (c race) budget() int {
 	if c.percent > 0 {

@@ -12,8 +12,11 @@ const (
 	maxDeletes     = 1.1
 	maxOtherWrites = 0.2
 	maxMemory      = 100e6 // bytes
-	maxPlan        = 10 * time.Millisecond
-	maxPass        = 5 * time.Millisecond // of CPU
+	// maxMemoryOfLarge and maxCPU, in seconds per 1000 nodes, are for more than 1000 nodes.
+	maxMemoryOfLarge = 150e6
+	maxCPU           = 2.5
+	maxPlan          = 10 * time.Millisecond
+	maxPass          = 5 * time.Millisecond // of CPU
 	// maxGrowth is how much more one node's event may cost with ten times the nodes.
 	maxGrowth = 2.0
 	// maxAPIWait limits the p99 of reads through the REST API; maxAPIChange is by how much
@@ -91,7 +94,7 @@ func judgeRace(pairs []pair) []verdict {
 	c := pairs[0].race
 	var mine, other, restart time.Duration
 	var most, theirMost, replaced int
-	var deletes, writes float64
+	var deletes, writes, cpu float64
 	var peak int64
 	complete, theirsComplete := true, true
 	for _, p := range pairs {
@@ -101,6 +104,7 @@ func judgeRace(pairs []pair) []verdict {
 		// a skipped pod gets its condition once, and is not a replaced pod
 		writes = max(writes, p.mine.perPod(p.mine.used.otherWrites()-c.offline))
 		peak = max(peak, p.mine.used.peak)
+		cpu = max(cpu, p.mine.used.cpu.Seconds()/float64(c.reachable())*1000)
 		complete, theirsComplete = complete && p.mine.complete, theirsComplete && p.other.complete
 	}
 	list := []verdict{
@@ -132,10 +136,13 @@ func judgeRace(pairs []pair) []verdict {
 	if c.offline > 0 {
 		passedOver = fmt.Sprintf(", plus PodNeedUpgrade on %d skipped pods", c.offline)
 	}
+	if c.nodes > 1000 {
+		list = append(list, verdict{fmt.Sprintf("%s: manager at most %.1f CPU seconds per 1000 nodes", c.name, maxCPU), fmt.Sprintf("%.1f", cpu), cpu <= maxCPU})
+	}
 	return append(list,
 		verdict{fmt.Sprintf("%s: at most %.1f deletes per replaced pod", c.name, maxDeletes), fmt.Sprintf("%.2f", deletes), deletes <= maxDeletes},
 		verdict{fmt.Sprintf("%s: at most %.1f other writes per replaced pod", c.name, maxOtherWrites), fmt.Sprintf("%.2f", writes) + passedOver, writes <= maxOtherWrites},
-		verdict{fmt.Sprintf("%s: manager at most %s", c.name, megabytes(maxMemory)), megabytes(peak) + " at its peak", peak <= maxMemory})
+		verdict{fmt.Sprintf("%s: manager at most %s", c.name, megabytes(c.maxMemory())), megabytes(peak) + " at its peak", peak <= c.maxMemory()})
 }
 
 // fixedBudget is the name of the benchmark of one node's event with a fixed budget:
