@@ -63,11 +63,8 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 			log.FromContext(ctx).Error(err, "Answering the requests of a node failed", "Node", upgrades[i].Name)
 			return nil // about this object, so that other nodes go on
 		}
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
 		if err != nil {
-			return fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err)
+			return client.IgnoreNotFound(fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err))
 		}
 		for _, waited := range report.NewlyGranted(upgrades[i], tasks) {
 			a.metrics.Granted(s.Group, waited)

@@ -144,15 +144,11 @@ func (b *bed) serveAPI(ctx context.Context) (address string, stop func() error, 
 	if err != nil {
 		return "", stop, fmt.Errorf("writing the blueprint: %w", err)
 	}
-	if err := b.manager.Stop(); err != nil {
+	if err := b.stopManager(); err != nil {
 		return "", stop, err
 	}
-	b.manager, err = b.cluster.StartManager(ctx, "--upgrade-api-bind-address", address, "--upgrade-api-auth=none", "--blueprint-dir", folder,
+	err = b.startManager(ctx, "--upgrade-api-bind-address", address, "--upgrade-api-auth=none", "--blueprint-dir", folder,
 		"--upgrade-api-log-dir", filepath.Join(folder, "op-log"))
-	if err != nil {
-		return "", stop, err
-	}
-	b.gauge, err = newGauge(ctx, b.cluster, b.manager)
 	return address, stop, err
 }
 

@@ -49,6 +49,8 @@ type bed struct {
 	// version is the latest version in each DaemonSet's template.
 	version map[string]int
 	cancel  context.CancelFunc
+	// unwatch ends the watch of the gauge.
+	unwatch context.CancelFunc
 }
 
 // newBed starts everything. The caller must stop the bed, even after an error.
@@ -96,26 +98,36 @@ func startBed(ctx context.Context, project harness.Project, c race, progress io.
 	return b, nil
 }
 
-// startManager starts the manager, with a gauge.
-func (b *bed) startManager(ctx context.Context) (err error) {
-	var flags []string
+// startManager starts the manager with flags of a case, and a gauge.
+func (b *bed) startManager(ctx context.Context, flags ...string) (err error) {
 	if b.race.gate {
 		flags = append(flags, "--gate")
 	}
 	if b.manager, err = b.cluster.StartManager(ctx, flags...); err != nil {
 		return err
 	}
+	ctx, b.unwatch = context.WithCancel(ctx)
 	b.gauge, err = newGauge(ctx, b.cluster, b.manager)
+	return err
+}
+
+// stopManager stops the manager, if it runs, and its gauge.
+func (b *bed) stopManager() error {
+	if b.unwatch != nil {
+		b.unwatch()
+	}
+	if b.manager == nil {
+		return nil
+	}
+	err := b.manager.Stop()
+	b.manager = nil
 	return err
 }
 
 // stop stops the manager and the cluster, and removes their files.
 func (b *bed) stop() error {
-	var errs []error
 	b.cancel()
-	if b.manager != nil {
-		errs = append(errs, b.manager.Stop())
-	}
+	errs := []error{b.stopManager()}
 	if b.cluster != nil {
 		errs = append(errs, b.cluster.Stop(b.progress))
 	}

@@ -83,14 +83,10 @@ func (b *bed) serveWithTokens(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding a port: %w", err)
 	}
-	if err := b.manager.Stop(); err != nil {
+	if err := b.stopManager(); err != nil {
 		return "", err
 	}
-	if b.manager, err = b.cluster.StartManager(ctx, "--upgrade-api-bind-address", address, "--upgrade-api-log-dir="); err != nil {
-		return "", err
-	}
-	b.gauge, err = newGauge(ctx, b.cluster, b.manager)
-	return address, err
+	return address, b.startManager(ctx, "--upgrade-api-bind-address", address, "--upgrade-api-log-dir=")
 }
 
 // publishedCA returns the CA that the manager publishes.

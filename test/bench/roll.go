@@ -123,9 +123,7 @@ func (b *bed) leaveAlone(ctx context.Context, name string) error {
 		return nil
 	}
 	if name == theirs {
-		err := b.manager.Stop()
-		b.manager = nil
-		return err
+		return b.stopManager()
 	}
 	if err := b.startManager(ctx); err != nil {
 		return err

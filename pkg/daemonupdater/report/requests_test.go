@@ -211,13 +211,13 @@ func TestOrphansAnswersRequestsWithoutAGroup(t *testing.T) {
 	}
 }
 
-func TestNewlyGrantedTellsHowLongARequestWaited(t *testing.T) {
+func TestNewlyGrantedReturnsHowLongARequestWaited(t *testing.T) {
 	start, early := metav1.NewTime(fixture.Epoch.Add(29*time.Second)), metav1.NewTime(fixture.Epoch.Add(-time.Hour))
 	upgrade := &topsv1.NodeUpgrade{}
 	upgrade.Status.Requests = []topsv1.UpgradeRequest{asked("granted"), asked("before"), asked("waits"), asked("by-a-clock-ahead")}
 	upgrade.Status.Tasks = []topsv1.UpgradeTask{{RequestID: "granted", State: topsv1.TaskWaiting}, {RequestID: "before", StartTime: &start}}
 	tasks := []topsv1.UpgradeTask{{RequestID: "granted", StartTime: &start}, {RequestID: "before", StartTime: &start}, {RequestID: "waits"},
-		{RequestID: "by-a-clock-ahead", StartTime: &early}, {RequestID: "of-nobody", StartTime: &start}}
+		{RequestID: "by-a-clock-ahead", StartTime: &early}, {RequestID: "without-a-request", StartTime: &start}}
 	want := []time.Duration{start.Sub(upgrade.Status.Requests[0].RequestTime.Time), 0}
 	if got := NewlyGranted(upgrade, tasks); !cmp.Equal(got, want) || want[0] <= 0 {
 		t.Errorf("NewlyGranted() = %v, want %v", got, want)
