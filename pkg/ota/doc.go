@@ -31,6 +31,7 @@
 //
 //	guard      authenticates callers and limits connections
 //	endpoint   HTTP: routes, bodies, and the status of each refusal
+//	records    the journals: requests, operations and the hold (pkg/journal)
 //	request    pure: what may be requested, and the states of requests and operations
 //	response   pure: the responses below /v1
 //
@@ -45,7 +46,6 @@
 //	nodeupgrade.go                reads, creates and applies the NodeUpgrade
 //	node.go                       reads the pods of this node, and keeps them for use without the API server
 //	images.go                     requested pulls of images
-//	journal.go                    the journals: requests, operations and the hold (pkg/journal)
 //	latest.go                     what can be read while another goroutine has the turn
 //	options.go                    the API server (pkg/nodeapi) and the container runtime, as interfaces
 package ota

@@ -22,6 +22,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/records"
 )
 
 var errUnreachable = errors.New("connect: connection refused")
@@ -248,9 +249,12 @@ func newBenchAt(t *testing.T, cluster *fakeCluster, directory string, clock *clo
 // journaled returns the ids on the disk.
 func (b *bench) journaled(t *testing.T) []string {
 	t.Helper()
-	_, requests, _ := open(t, b.directory)
+	kept, err := records.Open(b.directory, testr.New(t))
+	if err != nil {
+		t.Fatalf("opening the journals: %v", err)
+	}
 	ids := []string{}
-	for _, r := range requests {
+	for _, r := range kept.Requests.List {
 		ids = append(ids, r.ID)
 	}
 	return ids

@@ -33,14 +33,14 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (response.Ho
 		return response.Hold{}, request.Disconnected(err, request.NotKept)
 	}
 	defer h.endTurn()
-	if before := h.journals.hold.hold; hold != nil && before != nil {
+	if before := h.journals.Hold.Hold; hold != nil && before != nil {
 		hold.Since = before.Since
 		if hold.Message == "" {
 			hold.Message = before.Message
 		}
 	}
 	h.log.Info("Recording whether this node is held", "held", hold != nil)
-	if err := h.journals.hold.put(hold); err != nil {
+	if err := h.journals.Hold.Put(hold); err != nil {
 		return response.Hold{}, request.NotRecorded(err)
 	}
 	if hold != nil {
@@ -52,7 +52,7 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (response.Ho
 	defer cancel()
 	nodeUpgrade, err := h.observe(ctx)
 	if err == nil {
-		err = h.submit(ctx, nodeUpgrade, h.decided(h.journals.requests.list, nodeUpgrade))
+		err = h.submit(ctx, nodeUpgrade, h.decided(h.journals.Requests.List, nodeUpgrade))
 	}
 	if err != nil {
 		h.log.V(1).Info("Cannot publish the hold of this node yet", "cause", err.Error())
@@ -67,13 +67,13 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (response.Ho
 // dropQueued drops the operation that was not sent to the operator. One that may be partly
 // sent is kept: it waits for the release.
 func (h holder) dropQueued() {
-	operations := h.journals.operations.list
+	operations := h.journals.Operations.List
 	i := request.Unfinished(operations)
-	if i < 0 || !operations[i].Queued || !operations[i].Unsent(h.journals.requests.list) {
+	if i < 0 || !operations[i].Queued || !operations[i].Unsent(h.journals.Requests.List) {
 		return
 	}
 	o := operations[i].Ended(request.Dropped, request.ReasonNodeHeld, "this node was held before the operator received it", h.clock.Now())
-	if err := h.journals.operations.put(o); err != nil {
+	if err := h.journals.Operations.Put(o); err != nil {
 		h.log.Error(err, "Could not record that an operation was dropped", "operation", o.ID)
 	}
 }

@@ -98,7 +98,7 @@ func TestAHoldSurvivesWhatAnAgentMayLose(t *testing.T) {
 		if err := reinstalled.syncOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if c.shownHold() == nil || reinstalled.loop.journals.hold.hold == nil {
+		if c.shownHold() == nil || reinstalled.loop.journals.Hold.Hold == nil {
 			t.Errorf("the agent lost %s, and the node is not held", name)
 		}
 	}

@@ -3,6 +3,7 @@ package ota
 import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
+	"github.com/topsops/gcu-operator/pkg/ota/records"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
@@ -23,7 +24,7 @@ var _ endpoint.Backend = (*Inbox)(nil)
 // NewInbox opens the journals. It returns an error if they cannot be opened in the state
 // directory; it does not contact the API server.
 func NewInbox(o Options) (*Inbox, error) {
-	journals, err := openJournals(o.StateDirectory, o.Log)
+	journals, err := records.Open(o.StateDirectory, o.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/records"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
@@ -32,11 +33,11 @@ func (r *reaper) pass() {
 // watch makes the reaper observe writes until the test ends.
 func (r *reaper) watch(t *testing.T, c *fakeCluster) {
 	t.Helper()
-	requests, operations, holds := requestKind, operationKind, holdKind
-	t.Cleanup(func() { requestKind, operationKind, holdKind = requests, operations, holds })
-	requestKind.ID = func(e request.Request) string { r.pass(); return requests.ID(e) }
-	operationKind.ID = func(o request.Operation) string { r.pass(); return operations.ID(o) }
-	holdKind.ID = func(h holdRecord) string { r.pass(); return holds.ID(h) }
+	requests, operations, holds := records.RequestKind, records.OperationKind, records.HoldKind
+	t.Cleanup(func() { records.RequestKind, records.OperationKind, records.HoldKind = requests, operations, holds })
+	records.RequestKind.ID = func(e request.Request) string { r.pass(); return requests.ID(e) }
+	records.OperationKind.ID = func(o request.Operation) string { r.pass(); return operations.ID(o) }
+	records.HoldKind.ID = func(h records.HoldRecord) string { r.pass(); return holds.ID(h) }
 	c.onApply, c.applied = r.pass, r.pass
 }
 

@@ -82,7 +82,7 @@ func (l *loop) syncOnce(ctx context.Context) error {
 	if err := l.send(ctx, nodeUpgrade, nil); err != nil {
 		return err
 	}
-	if err := l.submit(ctx, nodeUpgrade, l.decided(l.journals.requests.list, nodeUpgrade)); err != nil {
+	if err := l.submit(ctx, nodeUpgrade, l.decided(l.journals.Requests.List, nodeUpgrade)); err != nil {
 		return err
 	}
 	return l.refresh(ctx)

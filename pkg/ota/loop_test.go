@@ -125,7 +125,7 @@ func TestRunTakesBackWhatWasWithdrawn(t *testing.T) {
 	b.untilItWaits(t)
 
 	// The apply reaches the server, but its response does not reach the agent.
-	lost := numbered(1, "")
+	lost := request.Request{UpgradeRequest: topsv1.UpgradeRequest{ID: "0000000000000001", RequestTime: metav1.Unix(1000, 0)}, Sequence: 1}
 	cluster.set(func() { cluster.nodeUpgrade.Status.Requests = request.StatusOf([]request.Request{lost}) })
 	if err := b.loop.takeTurn(t.Context()); err != nil {
 		t.Fatal(err)

@@ -107,8 +107,8 @@ func TestAnAgentThatHasSeenNothingCanOnlyQueueTheLatest(t *testing.T) {
 	c.unreachable = errUnreachable
 	b := newBench(t, c, t.TempDir())
 	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(503)
-	if len(b.loop.journals.operations.list) != 0 {
-		t.Errorf("refused, and recorded: %+v", b.loop.journals.operations.list)
+	if len(b.loop.journals.Operations.List) != 0 {
+		t.Errorf("refused, and recorded: %+v", b.loop.journals.Operations.List)
 	}
 	call(t, b.handler(), "POST", "/v1/upgrade", `{"revision":"latest"}`).wants(202)
 	b.reconnect(t)
@@ -125,8 +125,8 @@ func TestAnAPIServerThatRefusesIsNotAway(t *testing.T) {
 	}
 	c.set(func() { c.node.UID = "another" }) // the NodeUpgrade belongs to an earlier Node
 	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(503)
-	if len(b.loop.journals.operations.list) != 0 {
-		t.Errorf("refused, and recorded: %+v", b.loop.journals.operations.list)
+	if len(b.loop.journals.Operations.List) != 0 {
+		t.Errorf("refused, and recorded: %+v", b.loop.journals.Operations.List)
 	}
 }
 

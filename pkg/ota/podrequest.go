@@ -45,18 +45,18 @@ func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) er
 	if refusal != nil {
 		return refusal
 	}
-	if hold := p.journals.hold.hold; hold != nil {
+	if hold := p.journals.Hold.Hold; hold != nil {
 		return request.NodeHeld(hold)
 	}
 	if p.pulls.isUnderWay(request.PullID(wanted)) {
 		return request.Refuse(request.ReasonImageNotReady, "The images of the newest revision of pod %s/%s are being pulled: repeat it when PodImageReady in GET /pods is not %s any more.", namespace, name, topsv1.ReasonWaitPullImage)
 	}
-	admitted, found, refusal := request.Admit(p.journals.requests.list, nodeUpgrade.Status.Tasks, wanted, request.Seconds(p.clock.Now()))
+	admitted, found, refusal := request.Admit(p.journals.Requests.List, nodeUpgrade.Status.Tasks, wanted, request.Seconds(p.clock.Now()))
 	if refusal != nil {
 		return refusal
 	}
 	if found {
-		if err := p.submit(ctx, nodeUpgrade, p.decided(p.journals.requests.list, nodeUpgrade)); err != nil {
+		if err := p.submit(ctx, nodeUpgrade, p.decided(p.journals.Requests.List, nodeUpgrade)); err != nil {
 			return request.Disconnected(err, request.KeptSince)
 		}
 		return nil
@@ -67,8 +67,8 @@ func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) er
 // accept makes a new request durable and shows it.
 func (p podRequester) accept(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, r request.Request) error {
 	p.log.Info("Recording upgrade request", "request", r.ID, "Pod", r.Pod.Namespace+"/"+r.Pod.Name, "revision", r.Revision)
-	requests := slices.Concat(p.journals.requests.list, []request.Request{r})
-	if err := p.journals.requests.keep(requests); err != nil {
+	requests := slices.Concat(p.journals.Requests.List, []request.Request{r})
+	if err := p.journals.Requests.Keep(requests); err != nil {
 		p.retract(r.ID)
 		return request.Refuse(request.ReasonNotRecorded, "The request could not be recorded on this node: %v. Make room or repair the disk, then repeat it.", err)
 	}
@@ -76,7 +76,7 @@ func (p podRequester) accept(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrad
 		p.retract(r.ID)
 		return request.Disconnected(err, request.NotKept)
 	}
-	if err := p.journals.requests.keep(request.Trim(requests)); err != nil {
+	if err := p.journals.Requests.Keep(request.Trim(requests)); err != nil {
 		p.log.Error(err, "Could not remove old requests from the journal")
 	}
 	return nil
@@ -86,7 +86,7 @@ func (p podRequester) accept(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrad
 // show it nevertheless, so retract wakes the loop.
 func (p podRequester) retract(id string) {
 	p.log.Info("Withdrawing upgrade request", "request", id)
-	if err := p.journals.requests.remove(id); err != nil {
+	if err := p.journals.Requests.Remove(id); err != nil {
 		p.log.Error(err, "Could not take the request out of the journal: it may come back when the agent restarts")
 	}
 	p.wake()

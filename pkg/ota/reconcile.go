@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/ota/records"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
@@ -31,7 +32,7 @@ type reconciler struct {
 
 	// turn holds one token; its holder may use the journals.
 	turn     chan struct{}
-	journals journals
+	journals records.Journals
 }
 
 var errBusy = errors.New("the requests before this one are not yet done")
@@ -60,7 +61,7 @@ func (r *reconciler) wake() {
 // nil.
 func (r *reconciler) publish(nodeUpgrade *topsv1.NodeUpgrade) {
 	r.latest.change(func(s *state) {
-		s.operations, s.hold = r.journals.operations.list, r.journals.hold.hold // replaced, never modified
+		s.operations, s.hold = r.journals.Operations.List, r.journals.Hold.Hold // replaced, never modified
 		if nodeUpgrade != nil {
 			s.nodeUpgrade = nodeUpgrade
 		}
@@ -75,23 +76,23 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 		return nil, err
 	}
 	status := &nodeUpgrade.Status
-	requests := r.journals.requests.list
-	if r.journals.incomplete {
-		if err := r.journals.adopt(status); err != nil {
+	requests := r.journals.Requests.List
+	if r.journals.Incomplete {
+		if err := r.journals.Adopt(status); err != nil {
 			return nil, fmt.Errorf("taking over the published operations: %w", err)
 		}
 		requests = request.Adopt(requests, status.Requests)
 	}
 	r.followOperations(status.Tasks)
-	if err := r.journals.requests.keep(request.Trim(request.Settle(requests, status.Tasks))); err != nil {
-		if r.journals.incomplete {
+	if err := r.journals.Requests.Keep(request.Trim(request.Settle(requests, status.Tasks))); err != nil {
+		if r.journals.Incomplete {
 			return nil, fmt.Errorf("taking over the published requests: %w", err)
 		}
 		// What cannot be recorded now can be observed again.
 		r.log.Error(err, "Could not record the results of the requests")
 		return nodeUpgrade, nil
 	}
-	r.journals.incomplete = false
+	r.journals.Incomplete = false
 	r.publish(nodeUpgrade)
 	return nodeUpgrade, nil
 }
@@ -99,8 +100,8 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 // followOperations updates the operations from the tasks. What cannot be recorded now can
 // be observed again.
 func (r *reconciler) followOperations(tasks []topsv1.UpgradeTask) {
-	for _, o := range request.FollowAll(r.journals.operations.list, tasks, request.Seconds(r.clock.Now())) {
-		if err := r.journals.operations.put(o); err != nil {
+	for _, o := range request.FollowAll(r.journals.Operations.List, tasks, request.Seconds(r.clock.Now())) {
+		if err := r.journals.Operations.Put(o); err != nil {
 			r.log.Error(err, "Could not record the result of an operation", "operation", o.ID)
 			continue
 		}
@@ -112,19 +113,19 @@ func (r *reconciler) followOperations(tasks []topsv1.UpgradeTask) {
 
 // decided returns the requests of a list that may be submitted without another decision.
 func (r *reconciler) decided(requests []request.Request, nodeUpgrade *topsv1.NodeUpgrade) []request.Request {
-	return request.Decided(requests, r.journals.operations.list, &nodeUpgrade.Status)
+	return request.Decided(requests, r.journals.Operations.List, &nodeUpgrade.Status)
 }
 
 // submit writes requests, the hold and the pulls into the NodeUpgrade, for the operator.
 func (r *reconciler) submit(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, requests []request.Request) error {
 	pulls := r.pulls.report(nodeUpgrade.Status.Pulls, r.node.newestOf())
-	return r.publisher.apply(ctx, nodeUpgrade, r.journals.hold.hold, request.StatusOf(requests), pulls)
+	return r.publisher.apply(ctx, nodeUpgrade, r.journals.Hold.Hold, request.StatusOf(requests), pulls)
 }
 
 // send sends the queued operation, if there is one, to the operator: it shows requests for
 // those parts that still apply. node is a fresh result of look, or nil to read it now.
 func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, node *request.Node) (err error) {
-	operations := r.journals.operations.list
+	operations := r.journals.Operations.List
 	i := request.Unfinished(operations)
 	if i < 0 || !operations[i].Queued {
 		return nil
@@ -134,14 +135,14 @@ func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 			return err
 		}
 	}
-	next, requests := operations[i].RequestParts(node, r.journals.requests.list, &nodeUpgrade.Status, request.Seconds(r.clock.Now()))
-	if err := r.journals.requests.keep(requests); err != nil {
+	next, requests := operations[i].RequestParts(node, r.journals.Requests.List, &nodeUpgrade.Status, request.Seconds(r.clock.Now()))
+	if err := r.journals.Requests.Keep(requests); err != nil {
 		return fmt.Errorf("recording the requests of operation %s: %w", next.ID, err)
 	}
 	if err := r.submit(ctx, nodeUpgrade, request.Trim(requests)); err != nil {
 		return err
 	}
-	if err := r.journals.operations.put(next); err != nil {
+	if err := r.journals.Operations.Put(next); err != nil {
 		return fmt.Errorf("recording that operation %s was sent: %w", next.ID, err)
 	}
 	r.log.Info("Sent an operation to the operator", "operation", next.ID, "state", next.State(), "requests", len(next.Parts))

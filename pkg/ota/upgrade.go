@@ -37,7 +37,7 @@ func (t operationStarter) Upgrade(ctx context.Context, operation request.Operati
 			return response.Operation{}, err
 		}
 	}
-	o, known, refusal := operation.Begin(t.journals.operations.list, t.journals.hold.hold, node, key, offline, t.clock.Now())
+	o, known, refusal := operation.Begin(t.journals.Operations.List, t.journals.Hold.Hold, node, key, offline, t.clock.Now())
 	if refusal != nil {
 		return response.Operation{}, refusal
 	}
@@ -46,7 +46,7 @@ func (t operationStarter) Upgrade(ctx context.Context, operation request.Operati
 		return answer, err
 	}
 	t.log.Info("Recording an operation", "operation", o.ID, "component", o.Wanted.Component, "latest", o.Wanted.Latest, "offline", offline)
-	if err := t.journals.operations.put(o); err != nil {
+	if err := t.journals.Operations.Put(o); err != nil {
 		return response.Operation{}, request.NotRecorded(err)
 	}
 	if !offline {

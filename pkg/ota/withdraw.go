@@ -44,9 +44,9 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (answer response.O
 		return answer, false, request.Disconnected(err, request.NotKept)
 	}
 	now, _ := w.latest.read()
-	o, waiting := request.Withdrawable(w.journals.operations.list, w.journals.requests.list, now.tasks(), w.nodeName, w.clock.Now())
+	o, waiting := request.Withdrawable(w.journals.Operations.List, w.journals.Requests.List, now.tasks(), w.nodeName, w.clock.Now())
 	switch {
-	case o.ID == "" || request.Knows(w.journals.operations.list, w.nodeName, key):
+	case o.ID == "" || request.Knows(w.journals.Operations.List, w.nodeName, key):
 		return answer, false, nil
 	case o.Queued:
 		answer, err = w.withdrawQueued(o)
@@ -54,7 +54,7 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (answer response.O
 	case o.Wanted.Rollback:
 		answer, _, err = w.latest.Operation(o.ID)
 		return answer, true, err
-	case len(waiting) == 0 && !request.Unconfirmed(w.journals.requests.list):
+	case len(waiting) == 0 && !request.Unconfirmed(w.journals.Requests.List):
 		return answer, true, o.Started()
 	}
 	if err := w.record(o, waiting); err != nil {
@@ -62,7 +62,7 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (answer response.O
 	}
 	if nodeUpgrade == nil {
 		w.wake()
-	} else if err := w.submit(ctx, nodeUpgrade, w.decided(w.journals.requests.list, nodeUpgrade)); err != nil {
+	} else if err := w.submit(ctx, nodeUpgrade, w.decided(w.journals.Requests.List, nodeUpgrade)); err != nil {
 		w.log.Error(err, "Cannot report withdrawn requests to the operator yet", "operation", o.ID)
 		w.wake()
 	}
@@ -73,11 +73,11 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (answer response.O
 
 // withdrawQueued ends an operation that was not sent to the operator.
 func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, error) {
-	if !o.Unsent(w.journals.requests.list) { // the operator may know part of it
+	if !o.Unsent(w.journals.Requests.List) { // the operator may know part of it
 		return response.Operation{}, request.Refuse(request.ReasonDisconnected, "Operation %s is being sent to the operator: try again in a moment.", o.ID)
 	}
 	o = o.Ended(request.Withdrawn, request.ReasonWithdrawn, "it was withdrawn before the operator received it", w.clock.Now())
-	if err := w.journals.operations.put(o); err != nil {
+	if err := w.journals.Operations.Put(o); err != nil {
 		return response.Operation{}, request.NotRecorded(err)
 	}
 	w.publish(nil)
@@ -89,12 +89,12 @@ func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, err
 // so that a repeated call finds it wherever the agent was killed.
 func (w withdrawer) record(o request.Operation, requests []string) error {
 	w.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(requests))
-	if err := w.journals.operations.put(o); err != nil {
+	if err := w.journals.Operations.Put(o); err != nil {
 		return err
 	}
-	if err := w.journals.requests.keep(request.Withdraw(w.journals.requests.list, requests)); err != nil {
+	if err := w.journals.Requests.Keep(request.Withdraw(w.journals.Requests.List, requests)); err != nil {
 		return err
 	}
 	o.Withdrawn = true
-	return w.journals.operations.put(o)
+	return w.journals.Operations.Put(o)
 }

@@ -188,9 +188,9 @@ func TestAPartlySentOperationIsNotDropped(t *testing.T) {
 	c := newFleet()
 	b := newBench(t, c, t.TempDir())
 	id := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202).operation().ID
-	r := b.loop.journals.operations.list[0]
+	r := b.loop.journals.Operations.List[0]
 	r.Queued = true
-	if err := b.loop.journals.operations.put(r); err != nil {
+	if err := b.loop.journals.Operations.Put(r); err != nil {
 		t.Fatal(err)
 	}
 	c.set(func() { c.unreachable = errUnreachable })

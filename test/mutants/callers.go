@@ -222,7 +222,7 @@ var ofCallers = []mutant{
 		`if $err := $journal.$put($hold); $err != nil {
 			return $Hold{}, $NotRecorded($err)
 		}`,
-		"$journal.hold, $journal.known = $hold, true"},
+		"$journal.Hold = $hold"},
 	{"unchanged-written", "an unchanged status is written again", agent, "publisher.apply",
 		"$others && equality.Semantic.DeepEqual($nodeUpgrade.Status.Pulls, $wanted.Pulls)",
 		"$others && equality.Semantic.DeepEqual($nodeUpgrade.Status.Pulls, $wanted.Pulls) && len($wanted.Requests) > 9"},

@@ -1,4 +1,4 @@
-package ota
+package records
 
 import (
 	"bytes"
@@ -16,13 +16,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
-func open(t *testing.T, directory string) (*requestJournal, []request.Request, bool) {
+func open(t *testing.T, directory string) (*Requests, []request.Request, bool) {
 	t.Helper()
 	j, lost, err := openRequests(directory, testr.New(t))
 	if err != nil {
 		t.Fatalf("opening the journal: %v", err)
 	}
-	return &j, j.list, lost
+	return &j, j.List, lost
 }
 
 // numbered returns a request with a valid id made from its sequence.
@@ -56,7 +56,7 @@ func TestJournalKeepsRequestsInOrderOverRestarts(t *testing.T) {
 	}
 	want := []request.Request{numbered(9, ""), fullRequest(), numbered(1, topsv1.TaskDone)}
 	want[0].Sequence, want[1].Sequence, want[2].Sequence = 1, 2, 3
-	if err := j.keep(want); err != nil {
+	if err := j.Keep(want); err != nil {
 		t.Fatal(err)
 	}
 	_, requests, incomplete = open(t, directory)
@@ -69,7 +69,7 @@ func TestATornRequestIsNotReplacedByTheGenerationBeforeIt(t *testing.T) {
 	directory := t.TempDir()
 	j, _, _ := open(t, directory)
 	for _, outcome := range []topsv1.TaskState{"", topsv1.TaskDone} {
-		if err := j.keep([]request.Request{numbered(1, outcome)}); err != nil {
+		if err := j.Keep([]request.Request{numbered(1, outcome)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,7 +94,7 @@ func FuzzFile(f *testing.F) {
 		f.Add(operation, bytes.ToUpper(data))
 	}
 	for _, e := range []request.Request{fullRequest(), numbered(1, "")} {
-		data, err := requestKind.Encode(e)
+		data, err := RequestKind.Encode(e)
 		add(false, data, err)
 	}
 	now := metav1.Unix(1700000000, 0).Rfc3339Copy()
@@ -102,7 +102,7 @@ func FuzzFile(f *testing.F) {
 		{Sequence: 1, ID: "op-0123456789abcdef", Accepted: now, Queued: true, Wanted: request.Wanted{Component: "driver", Latest: true}},
 		{Sequence: 2, ID: "op-0123456789abcdee", Accepted: now, End: &now, Parts: []request.Part{{Component: "driver", Request: "0123456789abcdef", State: request.Done}}},
 	} {
-		data, err := operationKind.Encode(r)
+		data, err := OperationKind.Encode(r)
 		add(true, data, err)
 	}
 	f.Add(false, []byte(`{"checksum":"","entry":null}`))
@@ -113,21 +113,21 @@ func FuzzFile(f *testing.F) {
 		var err error
 		if operation {
 			var r request.Operation
-			if r, err = operationKind.Decode(data); err != nil {
+			if r, err = OperationKind.Decode(data); err != nil {
 				return
 			}
 			response.OperationOf(r, nil)
 			id = r.ID
-			again, err = operationKind.Encode(r)
+			again, err = OperationKind.Encode(r)
 		} else {
 			var e request.Request
-			if e, err = requestKind.Decode(data); err != nil {
+			if e, err = RequestKind.Decode(data); err != nil {
 				return
 			}
 			if id = e.ID; !request.IDPattern.MatchString(id) {
 				t.Errorf("accepted id %q", id)
 			}
-			again, err = requestKind.Encode(e)
+			again, err = RequestKind.Encode(e)
 		}
 		if filepath.Base(id) != id {
 			t.Fatalf("accepted an id that is no file name: %q", id)
