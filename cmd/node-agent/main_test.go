@@ -83,6 +83,8 @@ func TestWrongFlagsEndEarlyWithOneLine(t *testing.T) {
 		"a relative host root":                    {append(good, "--host-root=host"), exitUsage, `--host-root "host" is not an absolute path`},
 		"an unknown runtime":                      {append(good, "--container-runtime=podman"), exitUsage, "is none of auto, docker, containerd"},
 		"an endpoint that is no path":             {append(good, "--container-runtime-endpoint=tcp://1.2.3.4:5"), exitUsage, "--container-runtime-endpoint \"tcp://1.2.3.4:5\" is not a socket"},
+		"a configuration that is no path":         {append(good, "--containerd-config=config.toml"), exitUsage, `--containerd-config "config.toml" is not an absolute path`},
+		"a unit that is no service":               {append(good, "--containerd-unit=k0sworker"), exitUsage, "it ends with .service"},
 		"an empty endpoint":                       {append(good, "--docker-endpoint="), exitUsage, "--docker-endpoint \"\" is not a socket"},
 		"a shell string":                          {append(good, "--restart-command-docker=service docker restart"), exitUsage, "is not the absolute path of a program"},
 		"a relative log directory":                {append(good, "--log-dir=log"), exitUsage, `--log-dir "log" is not an absolute path`},
@@ -128,13 +130,13 @@ func TestTheAliasOfRestartRuntime(t *testing.T) {
 
 func TestFlagsAboutTheHost(t *testing.T) {
 	o := options{nodeName: "n", bindAddress: defaultBindAddress, auth: authToken, stateDir: "/s", hostRoot: "/host", runtime: "docker", log: logging.Options{Format: logging.JSON},
-		containerdEndpoint: "unix:///run/k3s/containerd/containerd.sock", dockerEndpoint: "/run//docker.sock",
+		containerdEndpoint: "unix:///run/k3s/containerd/containerd.sock", containerdConfig: "/data/k3s/config.toml", dockerEndpoint: "/run//docker.sock",
 		restartContainerd: []string{"/usr/sbin/service", "containerd", "restart"}}
 	got, err := o.validate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.engine != task.Docker || got.paths.ContainerdSocket != "run/k3s/containerd/containerd.sock" || got.paths.DockerSocket != "run/docker.sock" {
+	if got.engine != task.Docker || got.paths.ContainerdSocket != "run/k3s/containerd/containerd.sock" || got.paths.ContainerdConfig != "data/k3s/config.toml" || got.paths.DockerSocket != "run/docker.sock" {
 		t.Errorf("engine %s, paths %+v", got.engine, got.paths)
 	}
 	if argv := got.commands[task.Containerd]; len(got.commands) != 1 || len(argv) != 3 {

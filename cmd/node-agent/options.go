@@ -18,14 +18,13 @@ const (
 )
 
 const (
-	defaultBindAddress        = "127.0.0.1:10267"
-	defaultSocket             = "/run/gcu-node-agent/ota.sock"
-	defaultStateDir           = "/var/lib/gcu-node-agent"
-	tokenFileName             = "ota-token" // in the state directory
-	defaultSpread             = 30 * time.Second
-	defaultHostRoot           = "/host"
-	defaultDockerEndpoint     = "unix:///run/docker.sock"
-	defaultContainerdEndpoint = "unix:///run/containerd/containerd.sock"
+	defaultBindAddress    = "127.0.0.1:10267"
+	defaultSocket         = "/run/gcu-node-agent/ota.sock"
+	defaultStateDir       = "/var/lib/gcu-node-agent"
+	tokenFileName         = "ota-token" // in the state directory
+	defaultSpread         = 30 * time.Second
+	defaultHostRoot       = "/host"
+	defaultDockerEndpoint = "unix:///run/docker.sock"
 	// Restarts of the runtime are logged to /var/log/topscloud/gcu-operator/restart-docker.log on the
 	// host, where collectors expect them (contract statement 55).
 	defaultLogDir = "/var/log/topscloud/gcu-operator"
@@ -52,6 +51,8 @@ type options struct {
 	hostRoot           string
 	runtime            string
 	containerdEndpoint string
+	containerdConfig   string
+	containerdUnit     string
 	dockerEndpoint     string
 	restartRuntime     bool
 	restartContainerd  []string
@@ -74,7 +75,9 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.stateDir, "state-dir", defaultStateDir, "`directory` for the journals of requests and of host tasks; must survive restarts of the node")
 	flags.StringVar(&o.hostRoot, "host-root", defaultHostRoot, "`directory` where the root of the host is mounted; / outside a container")
 	flags.StringVar(&o.runtime, "container-runtime", "auto", "`engine` that runs the pods: auto, docker or containerd")
-	flags.StringVar(&o.containerdEndpoint, "container-runtime-endpoint", defaultContainerdEndpoint, "`socket` of containerd on the host, as configured for the kubelet")
+	flags.StringVar(&o.containerdEndpoint, "container-runtime-endpoint", "", "`socket` of containerd on the host, as configured for the kubelet; default that of the k3s, RKE2 or MicroK8s of the host, else unix:///run/containerd/containerd.sock")
+	flags.StringVar(&o.containerdConfig, "containerd-config", "", "`file` on the host that containerd reads; default that of the containerd with that socket")
+	flags.StringVar(&o.containerdUnit, "containerd-unit", "", "systemd `unit` that runs containerd, such as k0sworker.service; default that of the containerd with that socket")
 	flags.StringVar(&o.dockerEndpoint, "docker-endpoint", defaultDockerEndpoint, "`socket` of docker on the host")
 	flags.BoolVar(&o.restartRuntime, "restart-runtime", true, "restart docker or containerd when an operation asks for it; false: leave it to the administrator, and say in the NodeUpgrade what to run")
 	flags.BoolVar(&o.restartRuntime, "restart-docker", true, "alias of --restart-runtime, its name in the gcu-operator guide; if both are given, the last one counts")

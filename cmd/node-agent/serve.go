@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent"
+	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/hosttasks"
 	"github.com/topsops/gcu-operator/pkg/kubeconfig"
 	"github.com/topsops/gcu-operator/pkg/logging"
@@ -111,8 +112,9 @@ func newWorker(s settings, cluster hosttasks.Cluster, log logr.Logger) (*hosttas
 			log.Error(err, "Cannot write the log of restarts, continuing without it")
 		})
 	}
+	units := map[task.Engine]string{task.Containerd: s.containerdUnit}
 	executor, err := hostagent.New(hostagent.Options{
-		StateDirectory: s.stateDir, HostRoot: s.hostRoot, Paths: s.paths, Command: s.commands,
+		StateDirectory: s.stateDir, HostRoot: s.hostRoot, Paths: s.paths, Units: units, Command: s.commands,
 		Host: s.nodeName, PodUID: s.podUID, RestartLog: restarts,
 		Clock: clock.RealClock{}, Log: log.WithName("host"),
 	})

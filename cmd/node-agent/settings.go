@@ -88,7 +88,7 @@ func (s *settings) validateHost() (err error) {
 	default:
 		return fmt.Errorf("--container-runtime %q is none of auto, docker, containerd", s.runtime)
 	}
-	if s.paths.ContainerdSocket, err = socket("--container-runtime-endpoint", s.containerdEndpoint); err != nil {
+	if err := s.validateContainerd(); err != nil {
 		return err
 	}
 	if s.paths.DockerSocket, err = socket("--docker-endpoint", s.dockerEndpoint); err != nil {
@@ -110,6 +110,25 @@ func (s *settings) validateHost() (err error) {
 			return fmt.Errorf("%s %q is not the absolute path of a program: give the flag once per argument, no shell reads it", c.flag, c.argv[0])
 		}
 		s.commands[c.engine] = c.argv
+	}
+	return nil
+}
+
+// validateContainerd validates what the flags say of the containerd of the host.
+func (s *settings) validateContainerd() (err error) {
+	if s.containerdEndpoint != "" {
+		if s.paths.ContainerdSocket, err = socket("--container-runtime-endpoint", s.containerdEndpoint); err != nil {
+			return err
+		}
+	}
+	if s.containerdConfig != "" {
+		if !filepath.IsAbs(s.containerdConfig) {
+			return fmt.Errorf("--containerd-config %q is not an absolute path on the host", s.containerdConfig)
+		}
+		s.paths.ContainerdConfig = strings.TrimPrefix(filepath.Clean(s.containerdConfig), "/")
+	}
+	if s.containerdUnit != "" && !strings.HasSuffix(s.containerdUnit, ".service") {
+		return fmt.Errorf("--containerd-unit %q is not the name of a service of systemd: it ends with .service", s.containerdUnit)
 	}
 	return nil
 }

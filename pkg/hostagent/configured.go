@@ -28,7 +28,15 @@ func (h host) configuredDefault(e task.Engine) (runtime string, named bool, err 
 	if e == task.Docker {
 		return dockerDefault(root.FS(), h.paths.DockerConfig)
 	}
-	return containerdDefault(root.FS(), h.paths.ContainerdConfig)
+	at := h.containerd()
+	runtime, named, err = containerdDefault(root.FS(), at.config)
+	if err != nil {
+		return "", false, err
+	}
+	if next, err := templateDefault(root.FS(), at.templates); err != nil || next != "" {
+		return next, next != "", err
+	}
+	return runtime, named, nil
 }
 
 // dockerDefault reads daemon.json.

@@ -36,8 +36,8 @@ func New(o Options) (*Executor, error) {
 
 // servicesOf returns the service manager for the engines of the host, nil when there is none.
 func servicesOf(o Options) (h host, manager ServiceManager) {
-	h = host{root: o.HostRoot, paths: o.Paths}
-	systemd := Systemd{Bus: h.path(h.paths.SystemBus), Units: o.Units}
+	h = host{root: o.HostRoot, paths: o.Paths, units: o.Units}
+	systemd := Systemd{Bus: h.path(h.paths.SystemBus), Units: h.unitsOf}
 	// /run/systemd/system exists when systemd is the init system.
 	runs := exists(h.path("run/systemd/system"))
 	if runs {

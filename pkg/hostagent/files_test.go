@@ -86,12 +86,36 @@ func TestConfiguredDefault(t *testing.T) {
 		return "[plugins.\"io.containerd.grpc.v1.cri\".containerd]\n  default_runtime_name = \"" + runtime + "\"\n"
 	}
 	v3 := strings.Replace(v2("enflame"), "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", 1)
+	const rke2, k3s, microk8s = "var/lib/rancher/rke2/agent/etc/containerd/", "var/lib/rancher/k3s/agent/etc/containerd/", "var/snap/microk8s/current/args/"
+	const ranchers, snaps = "run/k3s/containerd/containerd.sock", "var/snap/microk8s/common/run/containerd.sock"
 	tests := map[string]struct {
 		engine task.Engine
 		files  map[string]string
 		want   string
 		broken bool
 	}{
+		"k3s before the toolkit, beside docker": {engine: task.Containerd, files: map[string]string{
+			ranchers: "", k3s + "config.toml": "version = 3\n", "etc/containerd/config.toml": v2("nvidia"), "run/containerd/containerd.sock": "",
+		}},
+		"a drop-in of k3s": {engine: task.Containerd, files: map[string]string{
+			ranchers: "", k3s + "config.toml": "imports = [\"/" + k3s + "config-v3.toml.d/*.toml\"]\n", k3s + "config-v3.toml.d/enflame.toml": v3,
+		}, want: "enflame"},
+		"a template of RKE2 that it has not used yet": {engine: task.Containerd, files: map[string]string{
+			ranchers: "", rke2 + "config.toml": v2("nvidia"),
+			rke2 + "config.toml.tmpl": "{{ template \"base\" . }}\n# default_runtime_name = \"no\"\n  default_runtime_name = \"enflame\"\n",
+		}, want: "enflame"},
+		"of two templates of k3s the one of its version": {engine: task.Containerd, files: map[string]string{
+			ranchers: "", k3s + "config.toml": "", k3s + "config-v3.toml.tmpl": v3, k3s + "config.toml.tmpl": v2("nvidia"),
+		}, want: "enflame"},
+		"MicroK8s with its own template": {engine: task.Containerd, files: map[string]string{
+			snaps: "", microk8s + "containerd.toml": v2("runc"), microk8s + "containerd-template.toml": v2("${RUNTIME}"),
+		}, want: "runc"},
+		"MicroK8s with a template of the toolkit": {engine: task.Containerd, files: map[string]string{
+			snaps: "", microk8s + "containerd.toml": v2("runc"), microk8s + "containerd-template.toml": v2("enflame"),
+		}, want: "enflame"},
+		"what k3s has left behind counts no more after a boot": {engine: task.Containerd, files: map[string]string{
+			k3s + "config.toml": v2("nvidia"), "etc/containerd/config.toml": v2("enflame"),
+		}, want: "enflame"},
 		"docker without a file":       {engine: task.Docker},
 		"docker with an empty file":   {engine: task.Docker, files: map[string]string{"etc/docker/daemon.json": " "}},
 		"docker names one":            {engine: task.Docker, files: map[string]string{"etc/docker/daemon.json": `{"default-runtime":"enflame","x":1}`}, want: "enflame"},
@@ -176,5 +200,39 @@ func TestDefaultRuntimeReportedByContainerd(t *testing.T) {
 func TestCardsAreCountedInAnyFileSystem(t *testing.T) {
 	if got := hostFactsOf(fstest.MapFS{"dev/gcu0": {}, "dev/gcu1": {}}); got.Devices == nil || *got.Devices != 2 {
 		t.Errorf("cards of %+v", got)
+	}
+}
+
+func TestTheContainerdOfTheHost(t *testing.T) {
+	const ranchers = "run/k3s/containerd/containerd.sock"
+	for name, test := range map[string]struct {
+		files []string
+		paths Paths
+		units map[task.Engine]string
+		want  containerd
+	}{
+		"of packages": {nil, Paths{}, nil, packaged},
+		"k3s": {[]string{ranchers, "var/lib/rancher/k3s/agent/etc/containerd/config.toml"}, Paths{}, nil,
+			containerd{socket: ranchers, config: "var/lib/rancher/k3s/agent/etc/containerd/config.toml", units: []string{"k3s.service", "k3s-agent.service"}}},
+		"RKE2 while its containerd restarts": {[]string{"run/k3s/containerd/x", "var/lib/rancher/rke2/agent/etc/containerd/config.toml"}, Paths{}, nil,
+			containerd{socket: ranchers, config: "var/lib/rancher/rke2/agent/etc/containerd/config.toml", units: []string{"rke2-server.service", "rke2-agent.service"}}},
+		"MicroK8s": {[]string{"var/snap/microk8s/common/run/containerd.sock", "var/snap/microk8s/current/args/containerd.toml"}, Paths{}, nil,
+			containerd{socket: "var/snap/microk8s/common/run/containerd.sock", config: "var/snap/microk8s/current/args/containerd.toml", units: []string{"snap.microk8s.daemon-containerd.service"}}},
+		"k3s beside the one that the kubelet uses": {[]string{ranchers, "var/lib/rancher/k3s/agent/etc/containerd/config.toml"}, Paths{ContainerdSocket: packaged.socket}, nil, packaged},
+		"another, as the flags say": {nil, Paths{ContainerdSocket: "run/k0s/containerd.sock", ContainerdConfig: "etc/k0s/containerd.toml"}, map[task.Engine]string{task.Containerd: "k0sworker.service"},
+			containerd{socket: "run/k0s/containerd.sock", config: "etc/k0s/containerd.toml", units: []string{"k0sworker.service"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{}
+			for _, file := range test.files {
+				files[file] = ""
+			}
+			h := host{root: fakeHost(t, files), paths: test.paths.withDefaults(), units: test.units}
+			got := h.containerd()
+			got.units, got.templates, test.want.templates = h.unitsOf(task.Containerd), nil, nil
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(containerd{})); diff != "" {
+				t.Errorf("containerd (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -19,6 +20,8 @@ type mainPIDs func(context.Context, task.Engine) (int, error)
 type host struct {
 	root  string
 	paths Paths
+	// units are the systemd units of engines that are not their usual ones.
+	units map[task.Engine]string
 	// services returns the main processes of services; nil without systemd.
 	services mainPIDs
 }
@@ -29,8 +32,8 @@ type Paths struct {
 	DockerSocket     string // default run/docker.sock
 	DockerConfig     string // default etc/docker/daemon.json
 	CRIDockerdSocket string // default run/cri-dockerd.sock
-	ContainerdSocket string // default run/containerd/containerd.sock
-	ContainerdConfig string // default etc/containerd/config.toml
+	ContainerdSocket string // default: of the k3s, RKE2 or MicroK8s of the host, else run/containerd/containerd.sock
+	ContainerdConfig string // default: of the containerd with that socket, else etc/containerd/config.toml
 	SystemBus        string // default run/dbus/system_bus_socket
 }
 
@@ -42,8 +45,6 @@ func (p Paths) withDefaults() Paths {
 		{&p.DockerSocket, "run/docker.sock"},
 		{&p.DockerConfig, "etc/docker/daemon.json"},
 		{&p.CRIDockerdSocket, "run/cri-dockerd.sock"},
-		{&p.ContainerdSocket, "run/containerd/containerd.sock"},
-		{&p.ContainerdConfig, "etc/containerd/config.toml"},
 		{&p.SystemBus, "run/dbus/system_bus_socket"},
 	} {
 		if *path.value == "" {
@@ -56,12 +57,46 @@ func (p Paths) withDefaults() Paths {
 // path returns the path of a host file in this process's file system.
 func (h host) path(relative string) string { return filepath.Join(h.root, relative) }
 
+// containerd returns the containerd of the host: the one of a distribution whose configuration
+// and the directory of whose socket are there, else the packaged one; with what Paths says of
+// it. The socket itself may be absent while containerd restarts.
+func (h host) containerd() containerd {
+	found := packaged
+	for _, d := range distributions {
+		if h.paths.ContainerdSocket != "" && h.paths.ContainerdSocket != d.socket {
+			continue
+		}
+		if exists(h.path(path.Dir(d.socket))) && exists(h.path(d.config)) {
+			found = d
+			break
+		}
+	}
+	if socket := h.paths.ContainerdSocket; socket != "" {
+		found.socket = socket
+	}
+	if config := h.paths.ContainerdConfig; config != "" {
+		found.config, found.templates = config, nil
+	}
+	return found
+}
+
+// unitsOf returns the systemd units that may run an engine.
+func (h host) unitsOf(e task.Engine) []string {
+	switch {
+	case h.units[e] != "":
+		return []string{h.units[e]}
+	case e == task.Containerd:
+		return h.containerd().units
+	}
+	return []string{string(e) + ".service"}
+}
+
 // socket returns the socket of an engine.
 func (h host) socket(e task.Engine) string {
 	if e == task.Docker {
 		return h.path(h.paths.DockerSocket)
 	}
-	return h.path(h.paths.ContainerdSocket)
+	return h.path(h.containerd().socket)
 }
 
 // config returns the configuration file of an engine, relative to the host root.
@@ -69,7 +104,7 @@ func (h host) config(e task.Engine) string {
 	if e == task.Docker {
 		return h.paths.DockerConfig
 	}
-	return h.paths.ContainerdConfig
+	return h.containerd().config
 }
 
 // exists reports whether a path exists; symbolic links are not followed.

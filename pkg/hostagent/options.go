@@ -24,8 +24,8 @@ type Options struct {
 	// ServiceManager restarts engines. When nil, it is systemd where the host has
 	// one, else Command.
 	ServiceManager ServiceManager
-	// Units are the systemd units of the engines; defaults docker.service and
-	// containerd.service.
+	// Units are the systemd units of the engines; default docker.service, and the unit of the
+	// containerd of the host.
 	Units map[task.Engine]string
 	// Command are the argument vectors that restart engines on hosts without systemd.
 	Command map[task.Engine][]string

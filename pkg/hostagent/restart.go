@@ -99,7 +99,7 @@ func (s restarter) manualCommand(engine task.Engine) string {
 	if argv := s.options.Command[engine]; s.host.services == nil && len(argv) > 0 {
 		return strings.Join(argv, " ")
 	}
-	return "systemctl restart " + Systemd{Units: s.options.Units}.unit(engine)
+	return "systemctl restart " + strings.Join(s.host.unitsOf(engine), " or ")
 }
 
 func (s restarter) isBusy(ctx context.Context, engine task.Engine, operation string) (bool, error) {

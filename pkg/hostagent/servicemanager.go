@@ -28,17 +28,29 @@ type ServiceManager interface {
 type Systemd struct {
 	// Bus is the socket of the system bus.
 	Bus string
-	// Units of the engines; docker.service and containerd.service when absent.
-	Units map[task.Engine]string
+	// Units returns the units that may run an engine, at least one.
+	Units func(task.Engine) []string
 }
 
 var _ ServiceManager = Systemd{}
 
-func (s Systemd) unit(e task.Engine) string {
-	if unit := s.Units[e]; unit != "" {
-		return unit
+// unit returns the unit of an engine: of several that may run it, the first that is not
+// inactive, else the first.
+func (s Systemd) unit(ctx context.Context, connection *dbus.Conn, e task.Engine) (string, error) {
+	units := s.Units(e)
+	if len(units) == 1 {
+		return units[0], nil
 	}
-	return string(e) + ".service"
+	for _, unit := range units {
+		properties, err := connection.GetUnitPropertiesContext(ctx, unit)
+		if err != nil {
+			return "", fmt.Errorf("reading the state of %s: %w", unit, err)
+		}
+		if properties["ActiveState"] != "inactive" {
+			return unit, nil
+		}
+	}
+	return units[0], nil
 }
 
 // connect returns a new connection: the bus itself may be restarted.
@@ -61,9 +73,13 @@ func (s Systemd) Busy(ctx context.Context, e task.Engine, _ string) (bool, error
 		return false, err
 	}
 	defer connection.Close()
-	properties, err := connection.GetUnitPropertiesContext(ctx, s.unit(e))
+	unit, err := s.unit(ctx, connection, e)
 	if err != nil {
-		return false, fmt.Errorf("reading the state of %s: %w", s.unit(e), err)
+		return false, err
+	}
+	properties, err := connection.GetUnitPropertiesContext(ctx, unit)
+	if err != nil {
+		return false, fmt.Errorf("reading the state of %s: %w", unit, err)
 	}
 	return unitBusy(properties), nil
 }
@@ -88,16 +104,20 @@ func (s Systemd) Restart(ctx context.Context, e task.Engine, _ string) error {
 		return err
 	}
 	defer connection.Close()
+	unit, err := s.unit(ctx, connection, e)
+	if err != nil {
+		return err
+	}
 	result := make(chan string, 1)
-	if _, err := connection.RestartUnitContext(ctx, s.unit(e), "replace", result); err != nil {
-		return fmt.Errorf("asking systemd to restart %s: %w", s.unit(e), err)
+	if _, err := connection.RestartUnitContext(ctx, unit, "replace", result); err != nil {
+		return fmt.Errorf("asking systemd to restart %s: %w", unit, err)
 	}
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for systemd to restart %s: %w", s.unit(e), context.Cause(ctx))
+		return fmt.Errorf("waiting for systemd to restart %s: %w", unit, context.Cause(ctx))
 	case answer := <-result:
 		if answer != "done" {
-			return fmt.Errorf("systemd says %q of restarting %s", answer, s.unit(e))
+			return fmt.Errorf("systemd says %q of restarting %s", answer, unit)
 		}
 		return nil
 	}
@@ -111,13 +131,17 @@ func (s Systemd) MainPID(ctx context.Context, e task.Engine) (int, error) {
 		return 0, err
 	}
 	defer connection.Close()
-	property, err := connection.GetServicePropertyContext(ctx, s.unit(e), "MainPID")
+	unit, err := s.unit(ctx, connection, e)
 	if err != nil {
-		return 0, fmt.Errorf("reading the main process of %s: %w", s.unit(e), err)
+		return 0, err
+	}
+	property, err := connection.GetServicePropertyContext(ctx, unit, "MainPID")
+	if err != nil {
+		return 0, fmt.Errorf("reading the main process of %s: %w", unit, err)
 	}
 	pid, ok := property.Value.Value().(uint32)
 	if !ok {
-		return 0, errors.New("systemd does not report the main process of " + s.unit(e))
+		return 0, errors.New("systemd does not report the main process of " + unit)
 	}
 	return int(pid), nil
 }

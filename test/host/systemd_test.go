@@ -23,6 +23,7 @@ const (
 	managerPath    = dbus.ObjectPath("/org/freedesktop/systemd1")
 	containerdUnit = "containerd.service"
 	containerdPath = managerPath + "/unit/containerd_2eservice"
+	absentPath     = managerPath + "/unit/k3s_2eservice"
 )
 
 // systemd simulates systemd on a real bus: it has one unit, and restarts a real daemon.
@@ -82,6 +83,9 @@ func startBus(t *testing.T, d daemon, restart func() error) *prop.Properties {
 		systemdName + ".Service": {"MainPID": {Value: uint32(pids[0])}},
 	})
 	check(t, err)
+	// systemd has properties of units that are not there, too.
+	_, err = prop.Export(connection, absentPath, prop.Map{systemdName + ".Unit": {"LoadState": {Value: "not-found"}, "ActiveState": {Value: "inactive"}}})
+	check(t, err)
 	if reply, err := connection.RequestName(systemdName, dbus.NameFlagDoNotQueue); err != nil || reply != dbus.RequestNameReplyPrimaryOwner {
 		t.Fatalf("owning %s: %v, %v", systemdName, reply, err)
 	}
@@ -130,7 +134,7 @@ func TestSystemdRestartsTheRuntime(t *testing.T) {
 		t.Errorf("result %+v, want the unit that is not there", got)
 	}
 
-	manager := hostagent.Systemd{Bus: filepath.Join(d.Root, "run/dbus/system_bus_socket")}
+	manager := hostagent.Systemd{Bus: filepath.Join(d.Root, "run/dbus/system_bus_socket"), Units: func(task.Engine) []string { return []string{"k3s.service", "containerd.service"} }}
 	pids, err := d.started()
 	check(t, err)
 	if pid, err := manager.MainPID(t.Context(), task.Containerd); err != nil || pid != pids[0] {

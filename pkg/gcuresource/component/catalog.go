@@ -64,7 +64,7 @@ var catalog = []Entry{
 	{Name: NFD, Readiness: OnEveryNode, fields: nfdFields, patch: patchNFD},
 	{Name: Driver, Needs: []string{NFD}, Readiness: OnEveryNode,
 		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.Driver }},
-	{Name: Toolkit, Needs: []string{Driver}, Readiness: OnEveryNode,
+	{Name: Toolkit, Needs: []string{Driver}, Readiness: OnEveryNode, patch: patchToolkit,
 		fields: func(s *topsv1.GcuResourceSpec) *topsv1.BaseFields { return s.Toolkit }},
 	{Name: DevicePlugin, Needs: []string{Driver, Toolkit}, Excludes: []string{GcusharePlugin, GcushareScheduler},
 		Readiness: OnEveryNode, fields: devicePluginFields,

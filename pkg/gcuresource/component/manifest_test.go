@@ -2,6 +2,9 @@ package component
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -228,6 +231,48 @@ func TestDaemonSetsHaveTheirPlaces(t *testing.T) {
 			got, err := DaemonSets(&spec)
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// TestAToolkitIsReady runs the readiness probe on roots laid out like those of hosts.
+func TestAToolkitIsReady(t *testing.T) {
+	const k3s, microk8s = "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/enflame.toml", "/var/snap/microk8s/current/args/containerd-template.toml"
+	for name, test := range map[string]struct {
+		file, env string
+		ready     bool
+	}{
+		"docker":                         {"etc/docker/daemon.json", "", true},
+		"containerd":                     {"etc/containerd/config.toml", "", true},
+		"a drop-in of containerd":        {"etc/containerd/conf.d/99-enflame.toml", "", true},
+		"another file":                   {"etc/containerd/readme", "", false},
+		"k3s":                            {"host" + k3s, k3s, true},
+		"MicroK8s":                       {"host" + microk8s, microk8s, true},
+		"k3s that is not yet configured": {"host" + k3s + ".new", k3s, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			toolkit := &topsv1.BaseFields{}
+			if test.env != "" {
+				toolkit.Env = []corev1.EnvVar{{Name: EnvContainerdConfig, Value: test.env}}
+			}
+			rendered := render(t, newGR(topsv1.GcuResourceSpec{Toolkit: toolkit}))
+			probe := rendered[Toolkit].PerNode.Spec.Template.Spec.Containers[0].ReadinessProbe.Exec.Command
+			root := t.TempDir()
+			for file, content := range map[string]string{"host/usr/bin/enflame-container-runtime": "", test.file: "default_runtime_name = \"enflame\"\n"} {
+				path := filepath.Join(root, file)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			script := strings.NewReplacer(" /host", " "+root+"/host", `"/host`, `"`+root+"/host", " /etc", " "+root+"/etc").Replace(probe[2])
+			command := exec.CommandContext(t.Context(), probe[0], probe[1], script)
+			command.Env = []string{"PATH=" + os.Getenv("PATH"), EnvContainerdConfig + "=" + test.env}
+			if err := command.Run(); (err == nil) != test.ready {
+				t.Errorf("%s: %v, want ready=%t", script, err, test.ready)
 			}
 		})
 	}

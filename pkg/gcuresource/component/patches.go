@@ -95,6 +95,25 @@ func patchGcushareScheduler(list objects, spec *topsv1.GcuResourceSpec) {
 	}
 }
 
+// EnvContainerdConfig names the file that an installer writes for containerd, where it is not
+// that of packages (k3s, RKE2, MicroK8s).
+const EnvContainerdConfig = "CONTAINERD_CONFIG"
+
+// patchToolkit has the readiness probe read the file that the spec names in EnvContainerdConfig,
+// too: the shell of the probe has the same environment.
+func patchToolkit(list objects, spec *topsv1.GcuResourceSpec) {
+	i := slices.IndexFunc(spec.Toolkit.Env, func(v corev1.EnvVar) bool { return v.Name == EnvContainerdConfig })
+	if i < 0 || spec.Toolkit.Env[i].Value == "" {
+		return
+	}
+	for _, o := range list {
+		if ds, ok := o.(*appsv1.DaemonSet); ok {
+			probe := ds.Spec.Template.Spec.Containers[0].ReadinessProbe.Exec.Command
+			probe[len(probe)-1] += ` "/host${` + EnvContainerdConfig + `}"`
+		}
+	}
+}
+
 // patchExporter gives the Service the name of the DaemonSet (contract statement 49).
 func patchExporter(list objects, spec *topsv1.GcuResourceSpec) {
 	for _, o := range list {
