@@ -1,8 +1,8 @@
 // Mutants tests the tests: it applies seeded defects to the code that plans and rolls out
 // upgrades, each separately and without changing the source tree, and fails unless the
 // tests catch every one: first the test that caught it last (caught.tsv, which the run
-// updates), then those of the file's package, then the same with an API server
-// (KUBEBUILDER_ASSETS), then all.
+// updates), then those of the file's package, then those of the packages beside it, then
+// its own with an API server (KUBEBUILDER_ASSETS), then all.
 //
 //	mutants [NAME...]
 //
@@ -119,6 +119,12 @@ func choose(only []string) ([]mutant, error) {
 // pkg returns the package of the changed file, as an argument of go test.
 func (c change) pkg() string { return "./" + filepath.Dir(c.file) }
 
+// area returns the package below pkg or cmd with all that is in its folder.
+func (c change) area() string {
+	parts := strings.Split(c.file, "/")
+	return "./" + strings.Join(parts[:2], "/") + "/..."
+}
+
 // try builds the tests with the changed file as an overlay and returns which tests fail,
 // such as "caught elsewhere"; "" if none does. A defect that does not compile is an
 // error.
@@ -164,6 +170,7 @@ func (c change) steps(caught *record) []step {
 	own := []string{c.pkg()}
 	steps := []step{
 		{"caught", attempt{own, quickly}},
+		{"caught nearby", attempt{[]string{c.area()}, quickly}},
 		{"caught on an API server", attempt{own, inFull}},
 		{"caught elsewhere", attempt{packages, quickly}},
 		{"caught elsewhere, in full", attempt{packages, inFull}},
