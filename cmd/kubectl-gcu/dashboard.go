@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -29,6 +30,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
@@ -210,17 +212,37 @@ func (s *source) readResource(ctx context.Context, gr *topsv1.GcuResource) (dash
 		return dashboard.Resource{}, err
 	}
 	r := dashboard.Resource{Status: display.StatusOf(gr, fleet.Rollout, fleet.NodeUpgrades, nil, fleet.Now), Nodes: display.NodesOf(fleet), Zones: map[string]string{}}
+	labels := map[string]map[string]string{}
 	for i := range fleet.Nodes {
+		labels[fleet.Nodes[i].Name] = fleet.Nodes[i].Labels
 		r.Zones[fleet.Nodes[i].Name] = fleet.Nodes[i].Labels[corev1.LabelTopologyZone]
 	}
-	if fleet.Rollout != nil && (gr.Annotations[topsv1.AnnotationUpgradePolicy] != "" || gr.Annotations[topsv1.AnnotationUpgradePlan] != "") {
-		if g, err := readGates(ctx, s.cached, gr); err == nil {
-			r.Waves = display.WavesOf(fleet.Rollout, g.policy, g.plan, fleet.Now)
-		} else if !apierrors.IsNotFound(err) {
-			return dashboard.Resource{}, err
+	maps.DeleteFunc(labels, func(name string, _ map[string]string) bool {
+		_, found := slices.BinarySearchFunc(r.Nodes, name, func(n display.Node, name string) int { return cmp.Compare(n.Name, name) })
+		return !found
+	})
+	return r, s.readGates(ctx, gr, fleet, labels, &r)
+}
+
+// readGates adds the waves and the plan of a gr. labels are those of its nodes.
+func (s *source) readGates(ctx context.Context, gr *topsv1.GcuResource, fleet *display.Fleet, labels map[string]map[string]string, r *dashboard.Resource) error {
+	if fleet.Rollout == nil || gr.Annotations[topsv1.AnnotationUpgradePolicy] == "" && gr.Annotations[topsv1.AnnotationUpgradePlan] == "" {
+		return nil
+	}
+	g, err := readGates(ctx, s.cached, gr)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.Waves = display.WavesOf(fleet.Rollout, g.policy, g.plan, fleet.Now)
+	if g.policy != nil && len(g.policy.Spec.Waves) > 0 {
+		if waves, err := observed.Divide(&g.policy.Spec, labels); err == nil { // else the rollout says what is wrong with the policy
+			r.Wave = waves
 		}
 	}
-	return r, nil
+	if g.plan != nil && g.plan.Spec.GcuResource == gr.Name {
+		r.Plan, r.Result = g.plan, display.PlansOf(gr, []topsv1.UpgradePlan{*g.plan})[0]
+	}
+	return nil
 }
 
 // Detail implements dashboard.Source.

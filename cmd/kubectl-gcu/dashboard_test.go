@@ -8,7 +8,10 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
@@ -70,6 +73,18 @@ func TestTheDashboardShowsChangesAndActs(t *testing.T) {
 	if _, err := source.Do(ctx, dashboard.Action{Verb: "delete", GR: "shown"}); err == nil {
 		t.Error("there is an action delete")
 	}
+	s.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "shown-policy"}, Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "canary", Size: ptr.To(intstr.FromInt32(1))}}}})
+	s.create(&topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "shown-plan"}, Spec: topsv1.UpgradePlanSpec{GcuResource: "shown", Revision: "r1",
+		Jobs:    []topsv1.PlannedJob{{Name: "j", Stages: []topsv1.PlannedStage{{"driver_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "b", Jobs: []topsv1.PlannedNodes{{Job: "j", Nodes: []string{"shown-1"}}}}}}})
+	s.read(gr)
+	gr.Annotations[topsv1.AnnotationUpgradePolicy], gr.Annotations[topsv1.AnnotationUpgradePlan] = "shown-policy", "shown-plan"
+	if err := s.Update(ctx, gr); err != nil {
+		t.Fatal(err)
+	}
+	shows("its waves and its plan", func(r dashboard.Resource) bool {
+		return r.Wave != nil && r.Plan != nil && r.Plan.Name == "shown-plan" && r.Result.Revision == "r1"
+	})
 }
 
 // TestTheDashboardOffersWhatOneMayDo: patch alone changes nothing, because admission asks for the verb.

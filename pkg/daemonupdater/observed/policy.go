@@ -61,6 +61,17 @@ func CheckPolicy(spec *topsv1.UpgradePolicySpec) error {
 	return err
 }
 
+// Divide returns the wave of each node of a rollout under a policy, as the rollout divides them, by
+// the name of the node; labels are those of the nodes. Nodes in none have rollout.RestWave. The
+// error is that of CheckPolicy.
+func Divide(spec *topsv1.UpgradePolicySpec, labels map[string]map[string]string) (map[string]string, error) {
+	p, err := policyOf(spec)
+	if err != nil {
+		return nil, err
+	}
+	return p.Divide(labels), nil
+}
+
 // policyOf converts a policy. It returns an error for what the API server cannot validate: time
 // zones and label selectors.
 func policyOf(spec *topsv1.UpgradePolicySpec) (rollout.Policy, error) {

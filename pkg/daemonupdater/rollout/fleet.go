@@ -256,28 +256,11 @@ func (f *Fleet) nextChange(now time.Time) time.Duration {
 	return 0
 }
 
-// assignWaves gives every node the index of the part of its wave (batches.go). Waves with a size take nodes in the stable
-// order of their names' hashes.
+// assignWaves gives every node the index of the part of its wave (batches.go).
 func (f *Fleet) assignWaves() {
-	free := slices.SortedFunc(maps.Values(f.nodes.byName), (*fleetNode).compareHash)
-	for i := range f.group.policy.Waves {
-		w := &f.group.policy.Waves[i]
-		left := len(free)
-		if w.Size != nil {
-			left = scaled(w.Size, f.Len())
-		}
-		free = slices.DeleteFunc(free, func(n *fleetNode) bool {
-			if left == 0 || !w.selects(n.Labels) {
-				return false
-			}
-			f.moveToWave(n, f.group.policy.partOf(i, &n.Node))
-			left--
-			return true
-		})
-	}
-	for _, n := range free {
-		f.moveToWave(n, f.group.policy.partOf(len(f.group.policy.Waves), &n.Node))
-	}
+	policy := f.group.policy
+	nodes := slices.Collect(maps.Values(f.nodes.byName))
+	policy.divide(nodes, func(n *fleetNode, wave int) { f.moveToWave(n, policy.partOf(wave, &n.Node)) })
 }
 
 func (f *Fleet) moveToWave(n *fleetNode, wave int) {

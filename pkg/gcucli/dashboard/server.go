@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -154,22 +155,23 @@ func wordsFor(r *http.Request) words {
 	return texts[asked]
 }
 
-// view returns what the page shows now, and a channel that is closed when that has changed.
-func (s *Server) view(w words) (view, <-chan struct{}) {
+// view returns what the page shows now to a request, and a channel that is closed when that has
+// changed.
+func (s *Server) view(r *http.Request) (view, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := view{Words: w}
+	v := view{Words: wordsFor(r), By: r.URL.Query().Get("by")}
 	if s.err != nil {
 		v.Error = s.err.Error()
 	}
-	for _, r := range s.resources {
-		v.Resources = append(v.Resources, sectionOf(r, s.may))
+	for _, resource := range s.resources {
+		v.Resources = append(v.Resources, sectionOf(resource, s.may, v.By))
 	}
 	return v, s.next
 }
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
-	v, _ := s.view(wordsFor(r))
+	v, _ := s.view(r)
 	render(w, "page", v)
 }
 
@@ -202,9 +204,9 @@ func fail(w http.ResponseWriter, message string, code int) {
 // events sends the page each time it has changed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	control, words, sent := http.NewResponseController(w), wordsFor(r), ""
+	control, sent := http.NewResponseController(w), ""
 	for {
-		v, next := s.view(words)
+		v, next := s.view(r)
 		page, err := rendered("main", v)
 		if err != nil {
 			return
@@ -283,6 +285,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		return button{Verb: verb, GR: gr, Target: target, Label: label, Ask: w.Of(verb + "?")}
 	},
 	"letter": letterOf,
+	"query":  func(lang, by string) string { return "?" + url.Values{"lang": {lang}, "by": {by}}.Encode() },
 	"clock": func(t *metav1.Time) string {
 		if t == nil {
 			return ""

@@ -28,8 +28,13 @@ type Resource struct {
 	Nodes []display.Node
 	// Zones are the values of label topology.kubernetes.io/zone, by node.
 	Zones map[string]string
-	// Waves of its policy; nil without one.
+	// Waves of its policy, and batches of its plan; nil without one.
 	Waves []display.Wave
+	// Wave is the name of the wave of each node, by node; nil without a policy that has some.
+	Wave map[string]string
+	// Plan is the one in force, and Result its result; nil and empty without one.
+	Plan   *topsv1.UpgradePlan
+	Result display.PlanResult
 }
 
 // Detail is what is known of a node.

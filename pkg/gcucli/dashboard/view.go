@@ -23,6 +23,8 @@ func (v verbs) Has(verb string) bool { return v[Verb(verb)] }
 type view struct {
 	Words     words
 	Resources []section
+	// By is how the reader wants nodes to be grouped; empty for the default.
+	By string
 	// Error is why the cluster could not be read; empty if it could.
 	Error string
 }
@@ -32,9 +34,11 @@ type section struct {
 	Resource
 	// Parts of the bar, in the order of letters.
 	Parts []part
-	// Zones of nodes, sorted by name.
-	ByZone []zone
-	ETA    string
+	// Groups of nodes. By is how they are grouped, one of Choices.
+	Groups  []group
+	By      string
+	Choices []string
+	ETA     string
 	// May has the verbs whose buttons are shown.
 	May verbs
 }
@@ -46,39 +50,13 @@ type part struct {
 	Percent       float64
 }
 
-// zone is a group of nodes.
-type zone struct {
-	Name  string
-	Cells []cell
-}
-
-// cell is a node in the grid. Colour, pattern and letter show its state.
-type cell struct {
-	Name, State, Letter, Title string
-	Stuck                      bool
-}
-
-// letters are the states of nodes in the order of the bar, with their letters.
-var letters = []struct{ state, letter string }{
-	{string(rollout.Updated), "U"}, {string(rollout.InFlight), "F"}, {string(rollout.Pending), "P"}, {string(rollout.Held), "H"},
-	{string(rollout.Skipped), "S"}, {string(rollout.Failed), "X"}, {display.Outdated, "O"},
-}
-
-func letterOf(state string) string {
-	for _, l := range letters {
-		if l.state == state {
-			return l.letter
-		}
-	}
-	return "?"
-}
-
-// sectionOf returns what the page shows of a gr; may are the verbs that the user may use.
-func sectionOf(r Resource, may verbs) section {
+// sectionOf returns what the page shows of a gr; may are the verbs that the user may use, by is how
+// nodes are grouped if that is one of the gr's choices.
+func sectionOf(r Resource, may verbs, by string) section {
 	s := section{Resource: r, May: maps.Clone(may)}
 	if ro := r.Status.Rollout; ro != nil {
 		counts := map[string]int32{string(rollout.Updated): ro.Nodes.Updated, string(rollout.InFlight): ro.Nodes.InFlight, string(rollout.Pending): ro.Nodes.Pending,
-			string(rollout.Held): ro.Nodes.Held, string(rollout.Skipped): ro.Nodes.Skipped, string(rollout.Failed): ro.Nodes.Failed}
+			string(rollout.Held): ro.Nodes.Held, string(rollout.Skipped): ro.Nodes.Skipped, string(rollout.Failed): ro.Nodes.Failed, string(rollout.Pinned): ro.Nodes.Pinned}
 		for _, l := range letters {
 			if n := counts[l.state]; n > 0 && ro.Nodes.Total > 0 {
 				s.Parts = append(s.Parts, part{State: l.state, Letter: l.letter, Nodes: n, Percent: 100 * float64(n) / float64(ro.Nodes.Total)})
@@ -92,26 +70,11 @@ func sectionOf(r Resource, may verbs) section {
 	} else {
 		s.May[Pause], s.May[Resume] = false, false
 	}
-	s.ByZone = zonesOf(r)
+	if s.Choices, s.By = choicesOf(r), by; !slices.Contains(s.Choices, by) {
+		s.By = s.Choices[0]
+	}
+	s.Groups = groupsOf(r, s.By)
 	return s
-}
-
-func zonesOf(r Resource) []zone {
-	cells := map[string][]cell{}
-	for i := range r.Nodes {
-		n := &r.Nodes[i]
-		title := n.Name + ": " + n.State
-		if n.Reason != "" && n.Reason != string(rollout.ReasonAtTarget) {
-			title += " (" + n.Reason + ")"
-		}
-		name := r.Zones[n.Name]
-		cells[name] = append(cells[name], cell{Name: n.Name, State: n.State, Letter: letterOf(n.State), Title: title, Stuck: n.Stuck})
-	}
-	var zones []zone
-	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		zones = append(zones, zone{name, cells[name]})
-	}
-	return zones
 }
 
 // nodeView is what is shown of one node.

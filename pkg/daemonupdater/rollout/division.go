@@ -1,0 +1,40 @@
+package rollout
+
+import "slices"
+
+// divide gives each of the nodes of a group the index of its wave, len(p.Waves) for none. Waves
+// with a size take nodes in the stable order of their names' hashes. It reorders free.
+func (p *Policy) divide(free []*fleetNode, give func(n *fleetNode, wave int)) {
+	all := len(free)
+	slices.SortFunc(free, (*fleetNode).compareHash)
+	for i := range p.Waves {
+		w := &p.Waves[i]
+		left := len(free)
+		if w.Size != nil {
+			left = scaled(w.Size, all)
+		}
+		free = slices.DeleteFunc(free, func(n *fleetNode) bool {
+			if left == 0 || !w.selects(n.Labels) {
+				return false
+			}
+			give(n, i)
+			left--
+			return true
+		})
+	}
+	for _, n := range free {
+		give(n, len(p.Waves))
+	}
+}
+
+// Divide returns the name of the wave of each node of a group, by the node's name, RestWave for
+// those in none. labels are those of the nodes.
+func (p *Policy) Divide(labels map[string]map[string]string) map[string]string {
+	nodes := make([]*fleetNode, 0, len(labels))
+	for name := range labels {
+		nodes = append(nodes, &fleetNode{Node: Node{Name: name, Labels: labels[name]}, hash: hashOf(name)})
+	}
+	waves := make(map[string]string, len(labels))
+	p.divide(nodes, func(n *fleetNode, wave int) { waves[n.Name] = p.waveName(wave) })
+	return waves
+}
