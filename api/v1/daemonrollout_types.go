@@ -230,6 +230,12 @@ type DaemonRolloutStatus struct {
 	// target is another revision than these two, or a person resumes the rollout.
 	// +optional
 	Rollback *RolloutRollback `json:"rollback,omitempty"`
+	// record is what happened in this and earlier upgrades, the newest last: at most 40 entries, which
+	// take less than 40 KiB. Of those about waves, holds and failed nodes the oldest go first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=40
+	Record []RolloutRecordEntry `json:"record,omitempty"`
 
 	// conditions are Accepted, Progressing, Halted, Paused and Complete; Gated with --gate; and, only
 	// while they are True, Reconciling and Stalled, of which at most one is there.

@@ -141,6 +141,11 @@ const (
 	// audit log of the API server does.
 	AnnotationLastAuthor = "topsops.enflame.com/last-author"
 
+	// AnnotationAskedBy on a GcuResource, a DaemonRollout or a NodeUpgrade is who asked for the latest change
+	// of what is written by hand there: the time, as RFC 3339, the verb and the name of the user, separated by
+	// blanks. The plugin and the REST API write it in the same request as the change.
+	AnnotationAskedBy = "topsops.enflame.com/asked-by"
+
 	// LabelGcushare marks a node whose cards gcusharePlugin shares. The operator
 	// sets and removes it.
 	LabelGcushare = "enflame.com/gcushare"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/askedby"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
@@ -122,7 +125,7 @@ func namesOf[T any, P object[T]](objects []T) []string {
 
 // change gets an object, lets edit modify it, and patches the difference with its
 // resourceVersion as precondition; on a conflict it starts over. edit returns false if there
-// is nothing to change.
+// is nothing to change. The patch says who asked.
 func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name string, edit func(P) (bool, error)) error {
 	patience := wait.Backoff{Steps: 10, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2}
 	return retry.RetryOnConflict(patience, func() error {
@@ -135,9 +138,60 @@ func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name
 		if err != nil || !changed {
 			return err
 		}
+		unsigned := o.DeepCopyObject().(client.Object)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		return explain(c.Patch(ctx, o, patch, client.FieldOwner(fieldManager)), "patch", namespace)
+		return explain(trySigned(c.sign(ctx, before, o), o, unsigned, func(o client.Object) error {
+			return c.Patch(ctx, o, patch, client.FieldOwner(fieldManager))
+		}), "patch", namespace)
 	})
+}
+
+// sign notes in a changed object who asked for the change, for the record of the rollout. It reports whether
+// it did: not for a change of anything else than the annotations of operating, or if the API server does not say
+// who the user is.
+func (c *cluster) sign(ctx context.Context, before, after client.Object) bool {
+	verb := askedby.VerbOf(before.GetAnnotations(), after.GetAnnotations())
+	if verb == "" {
+		return false
+	}
+	at := time.Now()
+	if upgrade, is := after.(*topsv1.NodeUpgrade); is && verb == askedby.Hold {
+		for _, h := range daemonset.HoldsOf(upgrade) {
+			if h.By == daemonset.ByAdministrator {
+				at = h.Since // who signs with the time of a hold holds the node
+			}
+		}
+	}
+	value := c.signature(ctx, verb, at)
+	if value == "" {
+		return false
+	}
+	annotations := after.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[topsv1.AnnotationAskedBy] = value
+	after.SetAnnotations(annotations)
+	return true
+}
+
+// trySigned writes an object that was signed, and without the signature if the policies of an older
+// version of the operator refuse that.
+func trySigned(isSigned bool, signed, unsigned client.Object, write func(client.Object) error) error {
+	err := write(signed)
+	if isSigned && apierrors.IsForbidden(err) && strings.Contains(err.Error(), policyDenied) {
+		return write(unsigned)
+	}
+	return err
+}
+
+// signature returns the annotation asked-by for a change, "" if the user is not known.
+func (c *cluster) signature(ctx context.Context, verb string, at time.Time) string {
+	var review authenticationv1.SelfSubjectReview
+	if err := c.Create(ctx, &review); err != nil {
+		return "" // an API server before 1.28, or one without the role system:basic-user
+	}
+	return askedby.Act{Time: at, Verb: verb, User: review.Status.UserInfo.Username}.Value()
 }
 
 // resource connects and returns the named gr, or the only one.

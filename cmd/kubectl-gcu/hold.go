@@ -118,7 +118,10 @@ func createAnnotated(ctx context.Context, cl *cluster, name, key, value string) 
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},
 		Annotations:     map[string]string{key: value},
 	}}
-	return explain(cl.Create(ctx, upgrade, client.FieldOwner(fieldManager)), "create", "")
+	unsigned := upgrade.DeepCopy()
+	return explain(trySigned(cl.sign(ctx, &topsv1.NodeUpgrade{}, upgrade), upgrade, unsigned, func(o client.Object) error {
+		return cl.Create(ctx, o, client.FieldOwner(fieldManager))
+	}), "create", "")
 }
 
 func releaseNode(ctx context.Context, out terminal, cl *cluster, name string) error {

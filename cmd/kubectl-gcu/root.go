@@ -66,7 +66,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // kubectl calls __complete: see kubectl_complete-gcu
 	c.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Lookup("namespace").Usage = "`namespace` of the operator (default " + operatorNamespace + ")"
-	root.AddCommand(statusCommand(c), nodesCommand(c), historyCommand(c), dashboardCommand(c),
+	root.AddCommand(statusCommand(c), nodesCommand(c), historyCommand(c), reportCommand(c), dashboardCommand(c),
 		planCommand(c), upgradeCommand(c), pauseCommand(c), resumeCommand(c), rollbackCommand(c), approveCommand(c),
 		holdCommand(c), releaseCommand(c), taskCommand(c), abortCommand(c), importCommand(c), imagesCommand(c), bundleCommand(c), versionCommand(c), optionsCommand())
 	return root

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -138,6 +139,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 				return live.GetGeneration(), ignoreUnchanged(err)
 			}
 			judged = live.GetGeneration()
+			setAnnotation(wanted, topsv1.AnnotationAskedBy, cl.signature(ctx, askedby.Upgrade, time.Now()))
 		}
 		if live.GetGeneration() != judged {
 			return 0, refused("the spec of gr %s was changed concurrently: nothing was written; review it and try again", name)

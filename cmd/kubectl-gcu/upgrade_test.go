@@ -136,7 +136,7 @@ func TestWritesAtTheSameTimeDoNotOverwriteEachOther(t *testing.T) {
 	stop()
 	<-stopped
 	s.read(gr)
-	if gr.Spec.Driver.Version != "9" || len(gr.Annotations) != 0 || gr.Status.Phase != topsv1.PhaseRunning {
+	if gr.Spec.Driver.Version != "9" || gr.Annotations[topsv1.AnnotationPaused] != "" || gr.Status.Phase != topsv1.PhaseRunning {
 		t.Errorf("it is %+v", gr)
 	}
 }

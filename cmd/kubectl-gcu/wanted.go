@@ -61,7 +61,7 @@ func writeSpec(ctx context.Context, cl *cluster, live, wanted *unstructured.Unst
 	if spec, is := wanted.Object["spec"]; is {
 		next.Object["spec"] = runtime.DeepCopyJSONValue(spec)
 	}
-	for _, key := range []string{topsv1.AnnotationUpgradeOnly, topsv1.AnnotationUpgradePlan} {
+	for _, key := range []string{topsv1.AnnotationUpgradeOnly, topsv1.AnnotationUpgradePlan, topsv1.AnnotationAskedBy} {
 		setAnnotation(next, key, wanted.GetAnnotations()[key])
 	}
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})

@@ -1,11 +1,13 @@
 package daemonset
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/askedby"
 )
 
 // Holder is who holds a node.
@@ -22,6 +24,8 @@ const (
 // flight continue. Holds are comparable.
 type Hold struct {
 	By Holder
+	// User who set it with the plugin, "" if that is not known.
+	User string
 	// Since is zero if unknown.
 	Since time.Time
 	// Message of the holder, or "".
@@ -45,6 +49,9 @@ func HoldsOf(upgrade *topsv1.NodeUpgrade) []Hold {
 		if since, err := time.Parse(time.RFC3339, first); err == nil {
 			h.Since, h.Message = since, strings.TrimSpace(rest)
 		}
+		if act := askedby.Of(upgrade.Annotations); act.Verb == askedby.Hold && act.Time.Equal(h.Since) {
+			h.User = act.User
+		}
 		holds = append(holds, h)
 	}
 	return holds
@@ -59,7 +66,7 @@ func HoldValue(since time.Time, message string) string {
 func (h Hold) Words(node string) string {
 	words, release := "held locally on the node", "node-agent ota release there"
 	if h.By == ByAdministrator {
-		words, release = "held by an administrator", "kubectl gcu release "+node
+		words, release = "held by "+cmp.Or(h.User, "an administrator"), "kubectl gcu release "+node
 	}
 	if !h.Since.IsZero() {
 		words += fmt.Sprintf(" since %s", h.Since.UTC().Format(time.RFC3339))

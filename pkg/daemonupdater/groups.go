@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -61,6 +62,10 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	}
 	if p.Plan, err = access.Plan(ctx, r, observed.PlanName(p.State), r.book); err != nil {
 		return nil, err
+	}
+	p.Asked = askedby.Of(gr.Annotations)
+	if g.Kind == observed.KindDaemonSet {
+		p.Asked = askedby.Of(p.Members[0].DaemonSet.Annotations)
 	}
 	p.Ending = g.Kind == observed.KindGcuResource && p.EndsWith(&gr)
 	return p, nil

@@ -120,6 +120,7 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 	rb.Remember(&status, p.State, p.in, d)
 	d.Behind += len(p.fleet.waiting) // a pod at the gate is of no node's revision yet
 	report.Settle(&status, l.gate, p.State, p.in, d)
+	report.Record(&status, p.State, p.in, d)
 	if equality.Semantic.DeepEqual(before, status) {
 		return 0, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
@@ -123,12 +125,24 @@ func (c *cluster) recreationOf(ctx context.Context, name string) (*recreation.Re
 	return rec, stored, err
 }
 
-// setAuthor records who asked for a change of a gr. Users who may write the gr may write that too: it
-// is no proof.
-func setAuthor(gr *topsv1.GcuResource, user authenticationv1.UserInfo) {
-	if user.Username != "" {
-		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationLastAuthor, user.Username)
+// setAuthor records who asked for an upgrade by a change of a gr, and when. Users who may write the gr may write
+// that too: it is no proof.
+func setAuthor(gr *topsv1.GcuResource, user authenticationv1.UserInfo, now time.Time) {
+	for key, value := range authorship(user, askedby.Upgrade, now) {
+		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, key, value.(string))
 	}
+}
+
+// authorship returns the annotations that say who asked for a change; none if the user is not known.
+func authorship(user authenticationv1.UserInfo, verb string, now time.Time) map[string]any {
+	annotations := map[string]any{}
+	if user.Username != "" {
+		annotations[topsv1.AnnotationLastAuthor] = user.Username
+	}
+	if value := (askedby.Act{Time: now, Verb: verb, User: user.Username}).Value(); value != "" {
+		annotations[topsv1.AnnotationAskedBy] = value
+	}
+	return annotations
 }
 
 // remove deletes a gr by its UID: no other gr of the same name.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
@@ -96,10 +97,12 @@ func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Obj
 	if err != nil {
 		return err
 	}
-	annotations := map[string]any{key: value}
-	if c.user.Username != "" {
-		annotations[topsv1.AnnotationLastAuthor] = c.user.Username
+	changed := ""
+	if value != nil {
+		changed = fmt.Sprint(value)
 	}
+	annotations := authorship(c.user, askedby.VerbOf(map[string]string{key: object.GetAnnotations()[key]}, map[string]string{key: changed}), r.clock.Now())
+	annotations[key] = value
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "annotations": annotations}})
 	if err != nil {
 		return fmt.Errorf("encoding annotation %s: %w", key, err)

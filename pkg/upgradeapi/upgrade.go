@@ -62,7 +62,7 @@ func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResour
 		}
 		after := desired.InPlace(gr)
 		log.FromContext(ctx).Info("Replacing the spec of GcuResource", "generation", gr.Generation, "dryRun", c.dryRun)
-		setAuthor(after, c.user)
+		setAuthor(after, c.user, u.clock.Now())
 		err := writer.Patch(ctx, after, locked(gr), c.patchOptions()...)
 		if !apierrors.IsConflict(err) {
 			return after, err
@@ -89,7 +89,7 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 	if err != nil {
 		return nil, err
 	}
-	setAuthor(gr, c.user)
+	setAuthor(gr, c.user, u.clock.Now())
 	checked, err := check(asked, writer, gr)
 	if err != nil || c.dryRun {
 		return checked, err

@@ -101,7 +101,7 @@ func (f fleet) edits(ctx context.Context, c client.Client) map[string]func() err
 	}
 	for _, name := range []string{topsv1.AnnotationRollbackTo, topsv1.AnnotationUpgradeOnly, topsv1.AnnotationUpgradePolicy, topsv1.AnnotationMaxUnavailable,
 		topsv1.AnnotationUpdateStrategy, topsv1.OpenYurtAnnotationMaxUnavailable, topsv1.OpenYurtAnnotationUpdateStrategy, topsv1.AnnotationRolledBackTo,
-		topsv1.AnnotationRecreation, topsv1.AnnotationResume, topsv1.AnnotationHold, topsv1.AnnotationUpgradePlan} {
+		topsv1.AnnotationRecreation, topsv1.AnnotationResume, topsv1.AnnotationHold, topsv1.AnnotationUpgradePlan, topsv1.AnnotationAskedBy} {
 		edits["annotate a gr with "+name] = patch(f.gr, `{"metadata":{"annotations":{"`+name+`":"x"}}}`)
 	}
 	return edits

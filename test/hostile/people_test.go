@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -138,6 +139,19 @@ func operatorOperates(t *testing.T, f fleet, operator person) {
 		return merge(t.Context(), operator, f.rollout, `{"metadata":{"annotations":{"topsops.enflame.com/resume":"x","topsops.enflame.com/approved-waves":"r/a"}}}`, client.DryRunAll)
 	})
 	allowed(t, "hold a node that has no NodeUpgrade", func() error { return operator.Create(t.Context(), held("people-new", "people-new"), client.DryRunAll) })
+	signed := func(user string) func() error {
+		return func() error {
+			return merge(t.Context(), operator, f.gr, `{"metadata":{"annotations":{"topsops.enflame.com/paused":"true","topsops.enflame.com/asked-by":"`+someTime+` pause `+user+`"}}}`, client.DryRunAll)
+		}
+	}
+	allowed(t, "sign a pause", signed("operating"))
+	refused(t, "sign a pause as another", signed("administering"))
+	refused(t, "sign a pause as another, with one's own name after it", signed("administering operating"))
+	refused(t, "hold a node as another", func() error {
+		u := held("people-new", "people-new")
+		u.Annotations[topsv1.AnnotationAskedBy] = someTime + " hold administering"
+		return operator.Create(t.Context(), u, client.DryRunAll)
+	})
 	secret := &corev1.Secret{}
 	refused(t, "read a Secret", func() error {
 		return operator.Get(t.Context(), client.ObjectKey{Namespace: apiserver.Namespace, Name: "nightingale-mysql"}, secret)
@@ -153,8 +167,13 @@ func pluginOperates(t *testing.T, s *apiserver.Server, f fleet, operator person)
 	}
 	rollout := f.rollout.DeepCopy()
 	check(t, s.Client(t, apiserver.Admin).Get(t.Context(), client.ObjectKeyFromObject(rollout), rollout))
-	if rollout.Annotations[topsv1.AnnotationResume] == "" {
-		t.Errorf("the rollout was not resumed: %v", rollout.Annotations)
+	if asked := askedby.Of(rollout.Annotations); rollout.Annotations[topsv1.AnnotationResume] == "" || asked.Verb != askedby.Resume || asked.User != "operating" {
+		t.Errorf("the rollout was not resumed, or nobody did it: %v", rollout.Annotations)
+	}
+	later := nodeUpgrade("people-later", "u")
+	check(t, s.Client(t, apiserver.Admin).Get(t.Context(), client.ObjectKeyFromObject(later), later))
+	if asked := askedby.Of(later.Annotations); asked.Verb != askedby.Release || asked.User != "operating" {
+		t.Errorf("nobody released node people-later: %v", later.Annotations)
 	}
 	for _, line := range []string{"abort people", "upgrade people --nodes people"} {
 		output, err := operator.gcu(t, program, strings.Fields(line)...)

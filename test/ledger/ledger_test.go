@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,12 @@ func failed(in *rollout.Input, slots []rollout.Slot) (failures []rollout.Failure
 	return failures
 }
 
+// fullRecord returns a record of 40 KiB.
+func fullRecord() []topsv1.RolloutRecordEntry {
+	entry := topsv1.RolloutRecordEntry{Time: metav1.NewTime(fixture.Epoch), Event: topsv1.RecordNodesFailed, Message: strings.Repeat("m", 900)}
+	return slices.Repeat([]topsv1.RolloutRecordEntry{entry}, 40)
+}
+
 func TestTheLargestLedgerIsStored(t *testing.T) {
 	server := apiserver.Shared(t)
 	c := server.Client(t, apiserver.Operator)
@@ -102,6 +109,7 @@ func TestTheLargestLedgerIsStored(t *testing.T) {
 					t.Fatal(err)
 				}
 				r.Status = report.Status(r.Status, r.Generation, in, d)
+				r.Status.Record = fullRecord()
 				if err := c.Status().Update(t.Context(), r); err != nil {
 					t.Fatalf("%d slots are not stored: %v", slots, err)
 				}

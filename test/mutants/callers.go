@@ -87,7 +87,7 @@ var ofCallers = []mutant{
 		"$err == nil && $self.Status.UserInfo.Username == $probe && !$wide.Status.Allowed", "$err == nil && !$wide.Status.Allowed"},
 	{"impersonation-guessed", "an API server that does not answer counts as one without impersonation for good", api, "Impersonator.detect",
 		"$err != nil && !apierrors.IsForbidden($err) && !apierrors.IsNotFound($err)", "false"},
-	{"author-forgotten", "a gr does not name who asked for its change", api, "setAuthor",
+	{"author-forgotten", "a gr does not name who asked for its change", api, "authorship",
 		"$user.Username != \"\"", "false"},
 	{"body-of-a-get", "1200 slow GETs fill the memory", api, "bodies.read",
 		"$r.Method == http.MethodGet || $r.Method == http.MethodHead || $r.ContentLength == 0", "$r.ContentLength == 0"},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -32,6 +33,8 @@ type State struct {
 	Rollout *topsv1.DaemonRollout
 	// TakenBy is the DaemonRollout of another group under the key of this one's, nil if there is none.
 	TakenBy *topsv1.DaemonRollout
+	// Asked is who last asked for a change of the GcuResource, or of the DaemonSet of a group without one.
+	Asked askedby.Act
 	// Ending: the GcuResource of the group is being deleted, or gone.
 	Ending bool
 	// NeedsRestart: the container runtime of some node has to be restarted. It is known only if the

@@ -12,7 +12,7 @@ import (
 
 // maxListed bounds status.skipped, and the messages in status.failed; the counts include all.
 // maxMessage is the length of a message in bytes, and maxCondition that of a condition, which may
-// have several: with these the status besides the ledger takes less than 64 KiB.
+// have several: with these the status besides the ledger and the record takes less than 64 KiB.
 const (
 	maxListed    = 20
 	maxMessage   = 1024

@@ -28,6 +28,8 @@ type Decision struct {
 	Counts Counts
 	// Waiting sums up why nodes wait, the most common reason first.
 	Waiting []Waiting
+	// Unapproved is the wave or batch that has to be approved next, as an approval names it, "" for none.
+	Unapproved string
 	// Advanced names the nodes whose state time has changed, which no event reports.
 	Advanced []string
 	// Limit is the number of nodes that may be unavailable.

@@ -43,7 +43,7 @@ func (f *Fleet) Plan(in Input) Decision {
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
 	decision.Delete, decision.Operations = deletions, changes
-	decision.AwaitsHeartbeats = budgets.probation.isAwaited
+	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, waves.approval
 	return decision
 }
 

@@ -14,6 +14,8 @@ type waveProgress struct {
 	// reason and why say what the next wave waits for.
 	reason Reason
 	why    string
+	// approval is what has to be approved, as an approval names it, "" for nothing.
+	approval string
 }
 
 // followWaves counts the waves, records which are complete, and returns how far the rollout may
@@ -92,8 +94,8 @@ func remembered(only string) string {
 // reachWave returns how far the rollout may go, and why not farther.
 func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 	for ; ; w.reached++ {
-		if why := approvalMissing(d, w.reached); why != "" {
-			w.reached, w.reason, w.why = w.reached-1, ReasonAwaitingApproval, why
+		if name, why := approvalMissing(d, w.reached); why != "" {
+			w.reached, w.reason, w.why, w.approval = w.reached-1, ReasonAwaitingApproval, why, name
 			return w
 		}
 		if w.reached == len(parts)-1 {
@@ -132,15 +134,16 @@ func takesPart(d *draft, wave int) bool {
 }
 
 // approvalMissing returns what to approve when a wave, or a batch of the plan, lacks a required
-// approval, "" otherwise.
-func approvalMissing(d *draft, part int) string {
+// approval, and the explanation; "" otherwise.
+func approvalMissing(d *draft, part int) (name, why string) {
 	p := &d.in.Policy
 	wave, _ := p.waveOf(part)
 	if wave < len(p.Waves) && p.Waves[wave].Manual && !p.Approved[p.Waves[wave].Name] {
-		return fmt.Sprintf("wave %s awaits approval as %s/%s", p.Waves[wave].Name, d.in.Revision, p.Waves[wave].Name)
+		name = p.Waves[wave].Name
+		return name, fmt.Sprintf("wave %s awaits approval as %s/%s", name, d.in.Revision, name)
 	}
 	if b, name := p.batchOf(part), p.partName(part); b != nil && b.Manual && d.fleet.waves[part].nodes > 0 && !p.Approved[name] {
-		return fmt.Sprintf("batch %s awaits approval as %s/%s", b.Name, d.in.Revision, name)
+		return name, fmt.Sprintf("batch %s awaits approval as %s/%s", b.Name, d.in.Revision, name)
 	}
-	return ""
+	return "", ""
 }

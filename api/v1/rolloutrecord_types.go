@@ -1,0 +1,71 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// RolloutEvent is what an entry of the record of a rollout is about.
+//
+// +kubebuilder:validation:Enum=Started;Limited;Paused;Unpaused;AwaitingApproval;Approved;WaveComplete;Held;Released;NodesFailed;Halted;Resumed;RollingBack;RolledBack;Complete
+type RolloutEvent string
+
+const (
+	// RecordStarted: the group has another target. The subject is the revision of the gr's spec, if it has one.
+	RecordStarted RolloutEvent = "Started"
+	// RecordLimited: the same target is for other nodes or components, or by another plan.
+	RecordLimited RolloutEvent = "Limited"
+	// RecordPaused and RecordUnpaused: annotation paused was set, or removed.
+	RecordPaused   RolloutEvent = "Paused"
+	RecordUnpaused RolloutEvent = "Unpaused"
+	// RecordAwaitingApproval: nodes wait for the approval of the subject, a wave or a batch of a plan.
+	RecordAwaitingApproval RolloutEvent = "AwaitingApproval"
+	// RecordApproved: the subject, a wave or batch that waited, was approved.
+	RecordApproved RolloutEvent = "Approved"
+	// RecordWaveComplete: every reachable node of the subject, a wave or a batch, was updated.
+	RecordWaveComplete RolloutEvent = "WaveComplete"
+	// RecordHeld and RecordReleased: nodes that are not updated were excluded by a hold, or no longer.
+	RecordHeld     RolloutEvent = "Held"
+	RecordReleased RolloutEvent = "Released"
+	// RecordNodesFailed: the nodes of the subject failed.
+	RecordNodesFailed RolloutEvent = "NodesFailed"
+	// RecordHalted: too many nodes failed.
+	RecordHalted RolloutEvent = "Halted"
+	// RecordResumed: the failures were cleared.
+	RecordResumed RolloutEvent = "Resumed"
+	// RecordRollingBack: the rollback of the policy began. The subject is the revision that it goes back to.
+	RecordRollingBack RolloutEvent = "RollingBack"
+	// RecordRolledBack: every reachable node is back.
+	RecordRolledBack RolloutEvent = "RolledBack"
+	// RecordComplete: every reachable node was updated.
+	RecordComplete RolloutEvent = "Complete"
+)
+
+// RolloutRecordEntry is something that happened in a rollout.
+type RolloutRecordEntry struct {
+	// time when the operator saw it.
+	Time metav1.Time `json:"time"`
+	// event that happened.
+	Event RolloutEvent `json:"event"`
+	// revision of the rollout group that it happened at.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// subject is what it happened to, such as a wave or nodes: see the event.
+	// +optional
+	Subject string `json:"subject,omitempty"`
+	// limit of the upgrade that was started or limited, from status.limitedTo; of a plan plan= and its
+	// name. Absent for none.
+	// +optional
+	Limit string `json:"limit,omitempty"`
+	// nodes is how many it concerns: of a start all of the group, of holds those held from then on, of
+	// failures those that failed, of an end those updated.
+	// +optional
+	Nodes int32 `json:"nodes,omitempty"`
+	// by is the user who asked for it, by annotation topsops.enflame.com/asked-by; absent if nobody
+	// did, or if it is not known.
+	// +optional
+	By string `json:"by,omitempty"`
+	// askedTime is the time in that annotation.
+	// +optional
+	AskedTime *metav1.Time `json:"askedTime,omitempty"`
+	// message is the explanation.
+	// +optional
+	Message string `json:"message,omitempty"`
+}

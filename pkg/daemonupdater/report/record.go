@@ -1,0 +1,251 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/askedby"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// Bounds of the record: its entries, and the bytes of a subject, limit or name and of a message. Together
+// they keep it below 40 KiB.
+const (
+	maxEntries      = 40
+	maxSubject      = 128
+	maxEntryMessage = 256
+)
+
+// freshAct is how long ago a user may have asked for what happens now. An older act was about something
+// else: who asked is rather unknown than wrong.
+const freshAct = 10 * time.Minute
+
+// Record adds to the record of a new status what happened since the stored one. Events with a state of
+// their own in the status are found by comparing; approvals and holds by what the record says last.
+func Record(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) {
+	r := recorder{before: &s.Rollout.Status, after: status, acts: []askedby.Act{s.Asked, askedby.Of(s.Rollout.Annotations)}, now: in.Now}
+	r.target(s)
+	r.pause()
+	r.approvals(in, d)
+	r.waves()
+	r.holds(in, d)
+	r.failures()
+	r.end()
+}
+
+// recorder writes entries.
+type recorder struct {
+	before, after *topsv1.DaemonRolloutStatus
+	// acts of users, each written by its user's program.
+	acts []askedby.Act
+	now  time.Time
+}
+
+// entry is what is not the same for all entries of a pass.
+type entry struct {
+	event            topsv1.RolloutEvent
+	subject, message string
+	limit            string
+	nodes            int32
+	// verbs are the acts that may have asked for it.
+	verbs []string
+}
+
+// add appends an entry, and removes one if there are too many: the oldest of those about waves, holds and
+// failed nodes, the oldest of all if there is none. The new one stays: what is found by reading the record
+// would be added again and again.
+func (r *recorder) add(e entry) {
+	written := topsv1.RolloutRecordEntry{Time: wholeSecond(r.now), Event: e.event, Revision: r.after.Revision, Nodes: e.nodes,
+		Subject: message.Short(e.subject, maxSubject), Limit: message.Short(e.limit, maxSubject), Message: message.Short(e.message, maxEntryMessage)}
+	if act := r.askedFor(e.verbs); act.User != "" {
+		written.By, written.AskedTime = message.Short(act.User, maxSubject), timeOrNil(act.Time)
+	}
+	r.after.Record = append(r.after.Record, written)
+	if over := len(r.after.Record) - maxEntries; over > 0 {
+		oldest := max(0, slices.IndexFunc(r.after.Record[:maxEntries], func(e topsv1.RolloutRecordEntry) bool { return isDetail(e.Event) }))
+		r.after.Record = slices.Delete(r.after.Record, oldest, oldest+over)
+	}
+}
+
+func isDetail(e topsv1.RolloutEvent) bool {
+	return slices.Contains([]topsv1.RolloutEvent{topsv1.RecordWaveComplete, topsv1.RecordHeld, topsv1.RecordReleased, topsv1.RecordNodesFailed}, e)
+}
+
+// askedFor returns the act that asked for what happens now: a recent one with one of the verbs, that
+// nothing in the record came from.
+func (r *recorder) askedFor(verbs []string) askedby.Act {
+	for _, act := range r.acts {
+		used := slices.ContainsFunc(r.after.Record, func(e topsv1.RolloutRecordEntry) bool {
+			return e.AskedTime != nil && e.AskedTime.Equal(&metav1.Time{Time: act.Time}) && e.By == message.Short(act.User, maxSubject)
+		})
+		if slices.Contains(verbs, act.Verb) && !used && r.now.Sub(act.Time).Abs() <= freshAct {
+			return act
+		}
+	}
+	return askedby.Act{}
+}
+
+// last returns the newest entry with one of the events, nil if there is none.
+func (r *recorder) last(events ...topsv1.RolloutEvent) *topsv1.RolloutRecordEntry {
+	for i := len(r.after.Record) - 1; i >= 0; i-- {
+		if slices.Contains(events, r.after.Record[i].Event) {
+			return &r.after.Record[i]
+		}
+	}
+	return nil
+}
+
+// target records another revision, another limit or plan, and that the failures were cleared.
+func (r *recorder) target(s *observed.State) {
+	b, a := r.before, r.after
+	asked := []string{askedby.Upgrade, askedby.Rollback}
+	switch {
+	case a.Revision == "":
+	case a.Revision != b.Revision && a.Rollback != nil && a.Rollback.RestoredTime != nil && a.Rollback.CompletedTime == nil: // the target of a rollback
+	case a.Revision != b.Revision:
+		spec, _ := specRevisionOf(s)
+		r.add(entry{event: topsv1.RecordStarted, subject: spec, limit: limitIn(a), nodes: a.Total, verbs: asked})
+	case a.LimitedTo != b.LimitedTo:
+		r.add(entry{event: topsv1.RecordLimited, limit: limitIn(a), nodes: a.Total, verbs: asked})
+	}
+	if a.Resumed != b.Resumed && a.Resumed != "" {
+		r.add(entry{event: topsv1.RecordResumed, nodes: b.FailedNodes, verbs: []string{askedby.Resume}})
+	}
+}
+
+// limitIn returns the limit of an upgrade, of a plan without its version.
+func limitIn(s *topsv1.DaemonRolloutStatus) string {
+	if plan, _, is := strings.Cut(s.LimitedTo, " "); is && strings.HasPrefix(plan, "plan=") {
+		return plan
+	}
+	return s.LimitedTo
+}
+
+func (r *recorder) pause() {
+	was := meta.IsStatusConditionTrue(r.before.Conditions, topsv1.RolloutPaused)
+	switch is := meta.IsStatusConditionTrue(r.after.Conditions, topsv1.RolloutPaused); {
+	case is && !was:
+		r.add(entry{event: topsv1.RecordPaused, verbs: []string{askedby.Pause}})
+	case was && !is:
+		r.add(entry{event: topsv1.RecordUnpaused, verbs: []string{askedby.Resume}})
+	}
+}
+
+// approvals records that something waits for an approval, and that it was given.
+func (r *recorder) approvals(in rollout.Input, d rollout.Decision) {
+	last := r.last(topsv1.RecordAwaitingApproval, topsv1.RecordApproved)
+	awaited := last != nil && last.Event == topsv1.RecordAwaitingApproval && last.Revision == r.after.Revision
+	if awaited && in.Policy.Approved[last.Subject] {
+		r.add(entry{event: topsv1.RecordApproved, subject: last.Subject, verbs: []string{askedby.Approve}})
+	}
+	i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingApproval })
+	said := awaited && last.Subject == message.Short(d.Unapproved, maxSubject)
+	if i >= 0 && d.Unapproved != "" && !said {
+		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: d.Unapproved, message: d.Waiting[i].Message, nodes: int32(d.Waiting[i].Nodes)})
+	}
+}
+
+// waves records which waves were completed. Those of another revision, limit or plan are others.
+func (r *recorder) waves() {
+	same := r.before.Revision == r.after.Revision && r.before.LimitedTo == r.after.LimitedTo
+	for i := range r.after.Waves {
+		w := &r.after.Waves[i]
+		known := same && slices.ContainsFunc(r.before.Waves, func(b topsv1.WaveStatus) bool { return b.Name == w.Name && b.CompletedTime != nil })
+		if w.CompletedTime != nil && w.Updated > 0 && !known {
+			r.add(entry{event: topsv1.RecordWaveComplete, subject: w.Name, nodes: w.Updated})
+		}
+	}
+}
+
+// holds records how many nodes holds exclude, when that changes. The message has who holds one of them.
+func (r *recorder) holds(in rollout.Input, d rollout.Decision) {
+	if in.Blocked != nil {
+		return // then it is not known
+	}
+	var was int32
+	if last := r.last(topsv1.RecordHeld, topsv1.RecordReleased); last != nil {
+		was = last.Nodes
+	}
+	var held rollout.Waiting
+	for _, w := range d.Waiting {
+		if w.Reason == rollout.ReasonNodeHeld {
+			held = w
+		}
+	}
+	switch is := int32(held.Nodes); {
+	case is > was:
+		r.add(entry{event: topsv1.RecordHeld, message: held.Message, nodes: is})
+	case is < was:
+		r.add(entry{event: topsv1.RecordReleased, nodes: is})
+	}
+}
+
+// failures records the nodes that failed, with the message of the first.
+func (r *recorder) failures() {
+	var failed []string
+	var why string
+	for i := range r.after.Failed {
+		f := &r.after.Failed[i]
+		if slices.ContainsFunc(r.before.Failed, func(b topsv1.NodeNote) bool { return b.Node == f.Node && b.Since.Equal(&f.Since) }) {
+			continue
+		}
+		if failed = append(failed, f.Node); why == "" {
+			why = f.Reason + ": " + f.Message
+		}
+	}
+	if len(failed) > 0 {
+		r.add(entry{event: topsv1.RecordNodesFailed, subject: message.Names(failed), message: why, nodes: int32(len(failed))})
+	}
+}
+
+// end records a halt, a rollback, and that all is done.
+func (r *recorder) end() {
+	b, a := r.before, r.after
+	if c := meta.FindStatusCondition(a.Conditions, topsv1.RolloutHalted); c != nil && c.Status == metav1.ConditionTrue && !meta.IsStatusConditionTrue(b.Conditions, topsv1.RolloutHalted) {
+		r.add(entry{event: topsv1.RecordHalted, message: c.Message, nodes: a.FailedNodes})
+	}
+	if a.Rollback != nil && (b.Rollback == nil || !b.Rollback.Time.Equal(&a.Rollback.Time)) {
+		r.add(entry{event: topsv1.RecordRollingBack, subject: backTo(a.Rollback), message: a.Rollback.Message, nodes: a.FailedNodes})
+	}
+	switch {
+	case isBack(a.Rollback) && !isBack(b.Rollback):
+		r.add(entry{event: topsv1.RecordRolledBack, subject: backTo(a.Rollback), nodes: a.Updated})
+	case isDone(a) && (!isDone(b) || a.Revision != b.Revision) && !r.ended():
+		r.add(entry{event: topsv1.RecordComplete, message: skippedWords(a), nodes: a.Updated})
+	}
+}
+
+// ended reports whether the record has the end already: a pod that is replaced later begins nothing.
+func (r *recorder) ended() bool {
+	last := r.last(topsv1.RecordStarted, topsv1.RecordLimited, topsv1.RecordResumed, topsv1.RecordRollingBack, topsv1.RecordRolledBack, topsv1.RecordComplete)
+	return last != nil && last.Revision == r.after.Revision && (last.Event == topsv1.RecordComplete || last.Event == topsv1.RecordRolledBack)
+}
+
+func isBack(rb *topsv1.RolloutRollback) bool { return rb != nil && rb.CompletedTime != nil }
+
+func isDone(s *topsv1.DaemonRolloutStatus) bool {
+	return meta.IsStatusConditionTrue(s.Conditions, topsv1.RolloutComplete)
+}
+
+// backTo returns what a rollback goes back to, as users know it.
+func backTo(rb *topsv1.RolloutRollback) string {
+	if rb.GcuResourceRevision != "" {
+		return rb.GcuResourceRevision
+	}
+	return rb.To
+}
+
+func skippedWords(s *topsv1.DaemonRolloutStatus) string {
+	if s.SkippedNodes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s offline: upgraded when Ready again", message.Count(int(s.SkippedNodes), "node"))
+}

@@ -1,0 +1,84 @@
+package audit
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// Upgrade is one upgrade in the record of a rollout: from a new target, limit or plan to the next one.
+type Upgrade struct {
+	// Revision of the rollout group; Spec is that of the gr, "" if not known.
+	Revision string `json:"revision"`
+	Spec     string `json:"spec,omitempty"`
+	// Limit in status.limitedTo, "" for none. Plan is its UpgradePlan.
+	Limit string `json:"limit,omitempty"`
+	Plan  string `json:"plan,omitempty"`
+	// Entries of the record, the oldest first.
+	Entries []topsv1.RolloutRecordEntry `json:"entries"`
+	// Until is when the next upgrade began, zero for the last.
+	Until time.Time `json:"-"`
+}
+
+// Upgrades splits the record of a rollout into upgrades, the newest first. Entries from before the first start that is
+// kept are an upgrade too, whose beginning is not.
+func Upgrades(record []topsv1.RolloutRecordEntry) []Upgrade {
+	var list []Upgrade
+	for _, e := range record {
+		if len(list) == 0 || begins(e) || e.Revision != list[len(list)-1].Revision {
+			if len(list) > 0 {
+				list[len(list)-1].Until = e.Time.Time
+			}
+			list = append(list, begun(e, list))
+		}
+		u := &list[len(list)-1]
+		u.Entries = append(u.Entries, e)
+	}
+	slices.Reverse(list)
+	return list
+}
+
+func begins(e topsv1.RolloutRecordEntry) bool {
+	return e.Event == topsv1.RecordStarted || e.Event == topsv1.RecordLimited
+}
+
+// begun returns the upgrade that an entry begins, after others.
+func begun(e topsv1.RolloutRecordEntry, before []Upgrade) Upgrade {
+	u := Upgrade{Revision: e.Revision, Spec: e.Subject, Limit: e.Limit}
+	if e.Event != topsv1.RecordStarted {
+		u.Spec = ""
+	}
+	if e.Event == topsv1.RecordLimited && len(before) > 0 && before[len(before)-1].Revision == e.Revision {
+		u.Spec = before[len(before)-1].Spec
+	}
+	u.Plan, _ = strings.CutPrefix(u.Limit, "plan=")
+	if u.Plan == u.Limit {
+		u.Plan = ""
+	}
+	return u
+}
+
+// Find returns the upgrade with a plan, or to a revision of the spec or of the rollout; the newest for "". It
+// is false if none is kept.
+func Find(list []Upgrade, revision, plan string) (Upgrade, bool) {
+	i := slices.IndexFunc(list, func(u Upgrade) bool {
+		return (plan == "" || u.Plan == plan) && (revision == "" || u.Revision == revision || u.Spec == revision)
+	})
+	if i < 0 {
+		return Upgrade{}, false
+	}
+	return list[i], true
+}
+
+// began returns the time of the first entry.
+func (u *Upgrade) began() time.Time { return u.Entries[0].Time.Time }
+
+// hasStart reports whether the record has the beginning.
+func (u *Upgrade) hasStart() bool { return begins(u.Entries[0]) }
+
+// includes reports whether a time is within the upgrade.
+func (u *Upgrade) includes(t time.Time) bool {
+	return !t.Before(u.began()) && (u.Until.IsZero() || t.Before(u.Until))
+}
