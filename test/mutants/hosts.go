@@ -16,7 +16,7 @@ var ofHosts = []mutant{
 	{"holders-of-pods-first", "processes of pods crowd out the one that blocks an upgrade", hosts, "DeviceHoldersOf",
 		"cmp.Compare(len($a.PodUID), len($b.PodUID))", "cmp.Compare(len($b.PodUID), len($a.PodUID))"},
 	{"another-unit-restarted", "while the containerd of k3s restarts, the unit of another one is asked and restarted", hosts, "host.containerd",
-		"exists($h.path(path.Dir($d.socket)))", "exists($h.path($d.socket))"},
+		"exists($h.path(path.Dir($d.socket)))", "exists($h.path(path.Clean($d.socket)))"},
 	{"template-unread", "what k3s will make its configuration from is not read", hosts, "host.configuredDefault",
 		"$err != nil || $next != \"\"", "$err != nil"},
 

@@ -189,6 +189,8 @@ var ofRollouts = []mutant{
 		"$b.Status.DisruptionsAllowed > 0", "$b.Status.DisruptionsAllowed >= 0"},
 
 	// Policies.
+	{"waves-told-otherwise", "the page shows other waves than the rollout has", updater, "Policy.Divide",
+		"hash: hashOf($name)", "hash: uint64(len($name))"},
 	{"waves-ignored", "later waves start at once", updater, "gate.hold",
 		"$urgency == $healthy && $wave > $reached", "$wave > $reached+100"},
 	{"waves-deadlock", "an unavailable node of a later wave blocks all", updater, "gate.hold",

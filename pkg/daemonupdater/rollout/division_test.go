@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +19,7 @@ func TestNodesAreDividedAsTheFleetIs(t *testing.T) {
 	in, of, want := fleetOf(40, 4, oldHash), map[string]map[string]string{}, map[string]string{}
 	in.Policy = policy
 	for i := range in.Nodes {
+		in.Nodes[i].Name = fmt.Sprintf("%c-%02d", 'a'+i%7, i)
 		in.Nodes[i].Labels = map[string]string{"zone": []string{"east", "west"}[i%2]}
 		of[in.Nodes[i].Name] = in.Nodes[i].Labels
 	}

@@ -298,7 +298,8 @@ func (n *fleetNode) candidateLane() lane {
 }
 
 // compareHash orders nodes by a stable hash of the name, so that the same input gives the same
-// order and nodes with similar names are spread.
+// order. Names that differ in their beginnings are spread; those that differ only in their last
+// digits may stay together.
 func (n *fleetNode) compareHash(other *fleetNode) int {
 	return cmp.Or(cmp.Compare(n.hash, other.hash), cmp.Compare(n.Name, other.Name))
 }
