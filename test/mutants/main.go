@@ -2,7 +2,8 @@
 // upgrades, each separately and without changing the source tree, and fails unless the
 // tests catch every one: first the test that caught it last (caught.tsv, which the run
 // updates), then those of the file's package, then those of the packages beside it, then
-// its own with an API server (KUBEBUILDER_ASSETS), then all.
+// its own with an API server (KUBEBUILDER_ASSETS), then those of all packages
+// that depend on it.
 //
 //	mutants [NAME...]
 //
@@ -67,6 +68,10 @@ func run(ctx context.Context, only []string) error {
 		slices.Sort(before)
 		before = slices.Compact(before)
 	}
+	all, err := dependents(ctx)
+	if err != nil {
+		return err
+	}
 	if output, err := test(ctx, "", attempt{before, quickly}); err != nil {
 		return fmt.Errorf("the tests fail without any defect:\n%s", output)
 	}
@@ -76,7 +81,7 @@ func run(ctx context.Context, only []string) error {
 	for _, c := range changes {
 		group.Go(func() error {
 			begin := time.Now()
-			by, err := c.try(ctx, caught)
+			by, err := c.try(ctx, caught, all)
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
@@ -128,7 +133,7 @@ func (c change) area() string {
 // try builds the tests with the changed file as an overlay and returns which tests fail,
 // such as "caught elsewhere"; "" if none does. A defect that does not compile is an
 // error.
-func (c change) try(ctx context.Context, caught *record) (by string, err error) {
+func (c change) try(ctx context.Context, caught *record, all map[string][]string) (by string, err error) {
 	dir, err := os.MkdirTemp("", "gcu-mutant-")
 	if err != nil {
 		return "", fmt.Errorf("making a folder: %w", err)
@@ -138,7 +143,7 @@ func (c change) try(ctx context.Context, caught *record) (by string, err error) 
 	if err != nil {
 		return "", err
 	}
-	for _, step := range c.steps(caught) {
+	for _, step := range c.steps(caught, all[c.pkg()]) {
 		output, failed := test(ctx, overlay, step.attempt)
 		if ctx.Err() != nil {
 			return "", errors.New("interrupted")
@@ -165,20 +170,45 @@ type step struct {
 	attempt
 }
 
-// steps are the attempts to catch the defect, in order.
-func (c change) steps(caught *record) []step {
+// steps are the attempts to catch the defect, in order; elsewhere are the packages whose tests
+// depend on the changed one.
+func (c change) steps(caught *record, elsewhere []string) []step {
 	own := []string{c.pkg()}
 	steps := []step{
 		{"caught", attempt{own, quickly}},
 		{"caught nearby", attempt{[]string{c.area()}, quickly}},
 		{"caught on an API server", attempt{own, inFull}},
-		{"caught elsewhere", attempt{packages, quickly}},
-		{"caught elsewhere, in full", attempt{packages, inFull}},
+		{"caught elsewhere", attempt{elsewhere, quickly}},
+		{"caught elsewhere, in full", attempt{elsewhere, inFull}},
 	}
 	if last, ok := caught.of(c.name); ok {
 		steps = append([]step{{"caught as before", last.attempt()}}, steps...)
 	}
 	return steps
+}
+
+// dependents returns, for each package as an argument of go test, those of packages whose tests
+// depend on it, itself among them.
+func dependents(ctx context.Context) (map[string][]string, error) {
+	const module = "github.com/topsops/gcu-operator"
+	output, err := exec.CommandContext(ctx, "go", append([]string{"list", "-test", "-f", `{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}}`}, packages...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the dependencies of the tests: %w", err)
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(string(output)) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || !strings.HasSuffix(fields[0], ".test") {
+			continue
+		}
+		tests := "." + strings.TrimSuffix(strings.TrimPrefix(fields[0], module), ".test")
+		for _, dependency := range fields[1:] {
+			if of, own := strings.CutPrefix(dependency, module); own && !slices.Contains(all["."+of], tests) {
+				all["."+of] = append(all["."+of], tests)
+			}
+		}
+	}
+	return all, nil
 }
 
 // attempt is a run of tests that may catch a defect.
