@@ -182,3 +182,14 @@ func TestAPanicIsAnsweredAndLogged(t *testing.T) {
 		}
 	}
 }
+
+func TestARequestUnderAnotherNameIsRefused(t *testing.T) {
+	m := &middleware{hosts: func(host string) bool { return host == "gcu-upgrade-api:8080" }}
+	for host, ok := range map[string]bool{"gcu-upgrade-api:8080": true, "page.example": false} {
+		r := httptest.NewRequest(http.MethodGet, "/gum/v1/gr", nil)
+		r.Host = host
+		if err := m.foreign(r); (err == nil) != ok {
+			t.Errorf("%s: %v, want it accepted: %t", host, err, ok)
+		}
+	}
+}
