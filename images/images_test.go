@@ -45,6 +45,7 @@ func programs(t *testing.T, names ...string) string {
 // builtIn are the manifests.
 var builtIn = filepath.Join("..", manifests)
 
+// Contract 89 and 90.
 func TestTheImageOfTheOperatorHasThePrograms(t *testing.T) {
 	dir := programs(t, "manager", "node-agent")
 	files, err := operatorFiles(dir, builtIn)

@@ -39,6 +39,7 @@ func rolling(maxUnavailable intstr.IntOrString) Settings {
 	return Settings{Strategy: AdvancedRollingUpdate, MaxUnavailable: maxUnavailable}
 }
 
+// Contract 99.
 func TestSettingsOf(t *testing.T) {
 	paused, named := rolling(unsaid), rolling(unsaid)
 	paused.Paused, named.Policy = true, "gold.v2"

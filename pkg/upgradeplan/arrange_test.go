@@ -59,6 +59,7 @@ func TestStepsInARowThatAreGroupedByHostAreOneJob(t *testing.T) {
 
 // Dispatch and check everywhere, then plane by plane, then commit everywhere
 // (contract statement 95).
+// Contract 95.
 func TestFleetActionsAreDoneEverywhereBeforeTheNextStep(t *testing.T) {
 	book := LogicBook{
 		Actions: []Action{{Name: "dispatch", Fleet: true}, {Name: "check", Fleet: true}, {Name: "up"}, {Name: "commit", Fleet: true, GroupBy: GroupByTask}},

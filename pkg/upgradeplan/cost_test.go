@@ -6,6 +6,7 @@ import (
 )
 
 // Unlike the duration (docs/benchmarks.md), allocations do not depend on the machine.
+// Contract 97.
 func TestAPlanFor10000NodesAndTenComponentsAllocatesAtMost200MB(t *testing.T) {
 	book, nodes := largeFleet(10_000)
 	var before, after runtime.MemStats

@@ -117,6 +117,7 @@ func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 	}
 }
 
+// Contract 98.
 func TestNoDifferenceIsNoPlan(t *testing.T) {
 	always := LogicBook{
 		Actions: []Action{{Name: "check"}},

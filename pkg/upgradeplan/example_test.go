@@ -52,6 +52,7 @@ func exampleBook() LogicBook {
 	}
 }
 
+// Contract 94.
 func TestTheWorkedExampleHasItsFifteenTasks(t *testing.T) {
 	got, err := Generate(exampleBook(), exampleNodes)
 	if err != nil {
@@ -67,6 +68,7 @@ func TestTheWorkedExampleHasItsFifteenTasks(t *testing.T) {
 	}
 }
 
+// Contract 94.
 func TestTheWorkedExampleIsPlannedAsInItsDocument(t *testing.T) {
 	plan := mustPlan(t, exampleBook(), exampleNodes, 0)
 	sameAsDocument(t, plan, "worked-example.json")

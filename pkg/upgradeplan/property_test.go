@@ -27,6 +27,7 @@ func needed(n Node, target Target, action string, worst Disruption) bool {
 	})
 }
 
+// Contract 97.
 func TestANodeHasTheTasksThatItsTargetsNeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawPlan(t)
@@ -201,6 +202,7 @@ func comesFirst(place Place, a, b Node) bool {
 	return place == First && a.ControlPlane && !b.ControlPlane || place == Last && !a.ControlPlane && b.ControlPlane
 }
 
+// Contract 93.
 func TestACutIsASubsequenceOfThePlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawPlan(t).plan(t)

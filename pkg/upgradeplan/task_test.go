@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Contract 91.
 func TestATaskIsWrittenAndReadBack(t *testing.T) {
 	for text, want := range map[string]Task{
 		"host1_nova-api_up-rpm":               {"host1", "nova-api", "up-rpm"},
@@ -80,6 +81,7 @@ func TestMissionValidateRefuses(t *testing.T) {
 }
 
 // The framework's document has such a plan for tests: no dispatch, no check, one component.
+// Contract 92.
 func TestAMissionWrittenByHandIsValid(t *testing.T) {
 	var m Mission
 	if err := json.Unmarshal([]byte(`[[[["A_X_dispatch"],["A_X_stop"],["A_X_uprpm"],["A_X_start"]]]]`), &m); err != nil {

@@ -193,6 +193,7 @@ var sets = map[string]string{
 
 // TestGoldenFiles compares what values change in comparison with the defaults: whole objects that are not
 // rendered with those. -update writes the files.
+// Contract 81 and 82.
 func TestGoldenFiles(t *testing.T) {
 	defaults := byName(t, render(t, ""))
 	for name, values := range sets {

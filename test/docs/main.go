@@ -1,6 +1,6 @@
 // Command docs writes the generated part of the documentation: docs/reference/cli.md
 // and flags.md from the programs' --help, metrics.md from the manager's registry, the pages
-// of troubleshooting from the advice of kubectl gcu, and
+// of troubleshooting from the advice of kubectl gcu, contract.md from the names of tests, and
 // docs/rollout.svg from a golden output of kubectl gcu. docs/reference/api.md is
 // written by crd-ref-docs; see the Makefile. The roles and bindings of components go to
 // config/rbac and config/volcano. Its tests check the whole documentation:
@@ -69,10 +69,15 @@ func generate(root string, p programs) (map[string]string, error) {
 		return nil, err
 	}
 	maps.Copy(files, alerts)
+	contract, err := testsOfContract(root)
+	if err != nil {
+		return nil, err
+	}
 	troubleshooting, chinese := troubleshootingPages()
 	maps.Copy(files, map[string]string{
 		"docs/troubleshooting.md":    troubleshooting,
 		"docs/zh/troubleshooting.md": chinese,
+		"docs/reference/contract.md": contractPage(contract),
 		"docs/reference/cli.md":      cliPage(p),
 		"docs/reference/flags.md":    flagsPage(p),
 		"docs/reference/metrics.md":  metrics,

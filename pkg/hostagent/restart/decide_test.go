@@ -11,6 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
+// Contract 86.
 func TestDecide(t *testing.T) {
 	gone := errors.New("connection refused")
 	fresh := func(change func(*Facts)) Facts {

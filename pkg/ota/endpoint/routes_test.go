@@ -87,6 +87,7 @@ const pullPath = "/openyurt.io/v1/namespaces/kube-system/pods/enflame-driver-x/i
 
 const upgradePath = "/openyurt.io/v1/namespaces/kube-system/pods/driver-x/upgrade"
 
+// Contract 100.
 func TestRoutes(t *testing.T) {
 	for name, test := range map[string]struct {
 		method, path string

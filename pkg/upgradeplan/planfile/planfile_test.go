@@ -137,6 +137,7 @@ func TestALargerFileIsRefused(t *testing.T) {
 	}
 }
 
+// Contract 96.
 func TestWhatAPersonMayChange(t *testing.T) {
 	tests := []struct {
 		name string

@@ -1,67 +1,12 @@
 package gcuresource
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 )
-
-// lastTested is the last statement that needs a test: those of the gr, its operator and the REST
-// API.
-const lastTested = 80
-
-// A test carries the numbers of the statements it covers in the name of a
-// subtest: "contract 12: …", "contract 12 and 13: …", "contract 1, 2 and 3: …".
-var carried = regexp.MustCompile(`"contract ([0-9]+(?:(?:, | and )[0-9]+)*): `)
-
-// numbersIn returns the statements that the tests in a directory carry.
-func numbersIn(t *testing.T, root string) []int {
-	t.Helper()
-	digits := regexp.MustCompile(`[0-9]+`)
-	var numbers []int
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		source, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, match := range carried.FindAllStringSubmatch(string(source), -1) {
-			for _, text := range digits.FindAllString(match[1], -1) {
-				number, err := strconv.Atoi(text)
-				if err != nil {
-					return err
-				}
-				numbers = append(numbers, number)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return numbers
-}
-
-func TestEveryStatementOfTheContractHasATest(t *testing.T) {
-	var numbers []int
-	for _, root := range []string{"pkg", "cmd", "api", "test"} {
-		numbers = append(numbers, numbersIn(t, filepath.Join("..", "..", root))...)
-	}
-	for number := 1; number <= lastTested; number++ {
-		if !slices.Contains(numbers, number) {
-			t.Errorf("statement %d has no test: name a subtest \"contract %d: …\"", number, number)
-		}
-	}
-}
 
 func TestContractInstallation(t *testing.T) {
 	read := func(file string, into any) {
