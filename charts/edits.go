@@ -75,6 +75,13 @@ var deployment = append([]edit{
             {{- with .Values.restAPI.hosts }}
             - --upgrade-api-hosts={{ join "," . }}
             {{- end }}
+            {{- with (.Values.notifications).url }}
+            - --notify-url={{ . }}
+            - --notify-secret-file=/etc/gcu-operator/notifications/secret
+            {{- with $.Values.notifications.caKey }}
+            - --notify-ca-file=/etc/gcu-operator/notifications/{{ . }}
+            {{- end }}
+            {{- end }}
             {{- range .Values.extraArgs }}
             - {{ . | quote }}
             {{- end }}
@@ -99,6 +106,23 @@ var deployment = append([]edit{
             path: /topsdata/dcp/gcu-upgrade-manager/blueprints
             type: DirectoryOrCreate
           {{- end }}
+`},
+	{old: "              mountPath: /topsdata/dcp/gcu-upgrade-manager/blueprints\n              readOnly: true\n", new: `              mountPath: /topsdata/dcp/gcu-upgrade-manager/blueprints
+              readOnly: true
+            {{- if (.Values.notifications).url }}
+            - name: notifications
+              mountPath: /etc/gcu-operator/notifications
+              readOnly: true
+            {{- end }}
+`},
+	{old: "      volumes:\n        - name: log\n", new: `      volumes:
+        {{- if (.Values.notifications).url }}
+        - name: notifications
+          secret:
+            secretName: {{ required "notifications.url needs notifications.secretName" .Values.notifications.secretName }}
+            defaultMode: 0440
+        {{- end }}
+        - name: log
 `},
 }, own...)
 

@@ -8,33 +8,35 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type RolloutEvent string
 
 const (
-	// RecordStarted: the group has another target. The subject is the revision of the gr's spec, if it has one.
+	// RecordStarted is that the group has another target. The subject is the revision of the gr's spec, if it has one.
 	RecordStarted RolloutEvent = "Started"
-	// RecordLimited: the same target is for other nodes or components, or by another plan.
+	// RecordLimited is that the same target is for other nodes or components, or by another plan.
 	RecordLimited RolloutEvent = "Limited"
-	// RecordPaused and RecordUnpaused: annotation paused was set, or removed.
-	RecordPaused   RolloutEvent = "Paused"
+	// RecordPaused is that annotation paused was set.
+	RecordPaused RolloutEvent = "Paused"
+	// RecordUnpaused is that it was removed.
 	RecordUnpaused RolloutEvent = "Unpaused"
-	// RecordAwaitingApproval: nodes wait for the approval of the subject, a wave or a batch of a plan.
+	// RecordAwaitingApproval is that nodes wait for the approval of the subject, a wave or a batch of a plan.
 	RecordAwaitingApproval RolloutEvent = "AwaitingApproval"
-	// RecordApproved: the subject, a wave or batch that waited, was approved.
+	// RecordApproved is that the subject, a wave or batch that waited, was approved.
 	RecordApproved RolloutEvent = "Approved"
-	// RecordWaveComplete: every reachable node of the subject, a wave or a batch, was updated.
+	// RecordWaveComplete is that every reachable node of the subject, a wave or a batch, was updated.
 	RecordWaveComplete RolloutEvent = "WaveComplete"
-	// RecordHeld and RecordReleased: nodes that are not updated were excluded by a hold, or no longer.
-	RecordHeld     RolloutEvent = "Held"
+	// RecordHeld is that holds exclude more nodes that are not updated.
+	RecordHeld RolloutEvent = "Held"
+	// RecordReleased is that holds exclude fewer.
 	RecordReleased RolloutEvent = "Released"
-	// RecordNodesFailed: the nodes of the subject failed.
+	// RecordNodesFailed is that the nodes of the subject failed.
 	RecordNodesFailed RolloutEvent = "NodesFailed"
-	// RecordHalted: too many nodes failed.
+	// RecordHalted is that too many nodes failed.
 	RecordHalted RolloutEvent = "Halted"
-	// RecordResumed: the failures were cleared.
+	// RecordResumed is that the failures were cleared.
 	RecordResumed RolloutEvent = "Resumed"
-	// RecordRollingBack: the rollback of the policy began. The subject is the revision that it goes back to.
+	// RecordRollingBack is that the rollback of the policy began. The subject is the revision that it goes back to.
 	RecordRollingBack RolloutEvent = "RollingBack"
-	// RecordRolledBack: every reachable node is back.
+	// RecordRolledBack is that every reachable node is back.
 	RecordRolledBack RolloutEvent = "RolledBack"
-	// RecordComplete: every reachable node was updated.
+	// RecordComplete is that every reachable node was updated.
 	RecordComplete RolloutEvent = "Complete"
 )
 
@@ -68,4 +70,7 @@ type RolloutRecordEntry struct {
 	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// pending is true until the notification of it was delivered, to the webhook of --notify-url.
+	// +optional
+	Pending bool `json:"pending,omitempty"`
 }

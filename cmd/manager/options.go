@@ -55,6 +55,7 @@ type options struct {
 	logDir     string
 	logging    logging.Options
 	upgradeAPI upgradeAPIOptions
+	notify     notifyOptions
 }
 
 // upgradeAPIOptions are the flags of the REST API.
@@ -84,6 +85,7 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of the rotating log file "+logFile+", which survives the manager; empty: standard error only")
 	o.logging.BindFlags(flags)
 	o.upgradeAPI.bindFlags(flags)
+	o.notify.bindFlags(flags)
 }
 
 func (o *upgradeAPIOptions) bindFlags(flags *pflag.FlagSet) {
@@ -159,6 +161,9 @@ func (o options) validate() error {
 		return fmt.Errorf("--pprof-bind-address %q is not a loopback address with a port, such as 127.0.0.1:6060: profiles have no authentication", o.pprofAddr)
 	}
 	if err := o.upgradeAPI.validate(); err != nil {
+		return err
+	}
+	if err := o.notify.validate(); err != nil {
 		return err
 	}
 	return o.logging.Validate()

@@ -170,12 +170,17 @@ func addControllers(mgr ctrl.Manager, o options) error {
 			return err
 		}
 	}
+	notices, err := addNotifier(mgr, o.notify)
+	if err != nil {
+		return err
+	}
 	return (&daemonupdater.Reconciler{
 		Client:    mgr.GetClient(),
 		Live:      mgr.GetAPIReader(),
 		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
 		Metrics:   shown,
 		Gate:      gateMode,
+		Notices:   notices,
 		Namespace: o.namespace,
 		Node:      os.Getenv("NODE_NAME"),
 		Book:      upgradeplan.DefaultBook(),

@@ -12,11 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/notification"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -36,6 +38,16 @@ const (
 // read live.
 const cacheLag = 2 * time.Second
 
+// Notices delivers notifications of what is in the records of rollouts. It never blocks.
+type Notices interface {
+	// Offer hands over the pending notifications of a group, as stored: all of them, none if it is gone.
+	Offer(g observed.Group, pending []notification.Message)
+	// Delivered reports whether this process delivered a notification.
+	Delivered(id string) bool
+	// Woken has the groups of which something was delivered since their last pass.
+	Woken() <-chan observed.Group
+}
+
 // ledgerStore stores the ledgers of groups in the status of their DaemonRollouts.
 type ledgerStore struct {
 	access.Cluster
@@ -43,6 +55,8 @@ type ledgerStore struct {
 	recorder  events.EventRecorder
 	metrics   *metrics.Metrics
 	gate      gating.Mode
+	// notices takes the notifications, nil for none.
+	notices Notices
 	// written is, per group, the rollout as this process last wrote it, with the versions that
 	// the cache may still show.
 	written map[observed.Group]writtenRollout
@@ -112,17 +126,32 @@ func (l ledgerStore) isUndone(ctx context.Context, last writtenRollout, now time
 }
 
 // store writes the status of the group: at once if the ledger changed, otherwise after an
-// interval, in which case it returns how long to wait. Events are sent after the write.
+// interval, in which case it returns how long to wait. Events are sent after the write, and
+// notifications of what is stored.
 func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wait time.Duration, err error) {
+	stored, wait, err := l.write(ctx, p, rb)
+	if err == nil && l.notices != nil {
+		pending, failed := notification.Pending(stored)
+		if failed != nil {
+			log.FromContext(ctx).Error(failed, "Notifications are not sent")
+		}
+		l.notices.Offer(p.Group, pending)
+	}
+	return wait, err
+}
+
+// write is store without notifications. It returns the DaemonRollout as it is stored.
+func (l ledgerStore) write(ctx context.Context, p *pass, rb report.Rollback) (stored *topsv1.DaemonRollout, wait time.Duration, err error) {
 	before, d := p.Rollout.Status, p.decision
 	d.Halted = rb.Explain(d.Halted)
 	status := report.Status(before, p.Rollout.Generation, p.in, d)
 	rb.Remember(&status, p.State, p.in, d)
 	d.Behind += len(p.fleet.waiting) // a pod at the gate is of no node's revision yet
 	report.Settle(&status, l.gate, p.State, p.in, d)
-	report.Record(&status, p.State, p.in, d)
+	report.Record(&status, p.State, p.in, d, l.notices != nil)
+	status.Record = notification.Unmark(p.Rollout, status.Record, l.notices != nil, l.isDelivered)
 	if equality.Semantic.DeepEqual(before, status) {
-		return 0, nil
+		return p.Rollout, 0, nil
 	}
 	last := l.written[p.Group]
 	interval, soon := reportInterval, p.in.Now
@@ -133,19 +162,19 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 	case report.MustPrecede(&before, &status):
 		soon = last.soon
 	case elapsed < interval:
-		return interval - elapsed, nil
+		return p.Rollout, interval - elapsed, nil
 	}
 	basedOn := p.Rollout.ResourceVersion
 	next := p.Rollout.DeepCopy()
 	if basedOn == "" {
 		if err := l.Create(ctx, next); err != nil {
-			return 0, fmt.Errorf("creating DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
+			return nil, 0, fmt.Errorf("creating DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 		}
 	}
 	next.Status = status
 	if err := l.Status().Update(ctx, next); err != nil {
 		delete(l.written, p.Group) // it may be deleted, and then the stored copy is useless
-		return 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
+		return nil, 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
 	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.in.Now, soon: soon}
 	l.metrics.Count(p.Group, p.in.Ledger, d)
@@ -157,8 +186,11 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 	for _, e := range report.Events(&before, &status) {
 		l.recorder.Eventf(report.Target(p.State), next, e.Type, e.Reason, "Rollout", "%s", e.Message)
 	}
-	return 0, nil
+	return next, 0, nil
 }
+
+// isDelivered reports whether this process delivered a notification.
+func (l ledgerStore) isDelivered(id string) bool { return l.notices != nil && l.notices.Delivered(id) }
 
 // replaced returns the resourceVersions replaced by a write of a rollout and by the writes before
 // it.

@@ -56,6 +56,8 @@ type Reconciler struct {
 	Book upgradeplan.LogicBook
 	// Gate returns whether the admission policy gcu-operator-gate lets pods wait; nil: it was not asked for.
 	Gate func() gating.Mode
+	// Notices delivers notifications; nil for none.
+	Notices Notices
 	// Deadlines of nodes in flight.
 	Deadlines rollout.Deadlines
 	// Clock returns the time.
@@ -153,7 +155,7 @@ func (r *Reconciler) steps() steps {
 	if r.Gate != nil {
 		gate = r.Gate()
 	}
-	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: gate, written: r.written, taken: r.taken}
+	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: gate, notices: r.Notices, written: r.written, taken: r.taken}
 	return steps{
 		groups:     groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
 		fleets:     fleetReader{c, r.fleets, gate, r.had, &r.attempts, &r.fences, &r.orders},
@@ -173,6 +175,9 @@ func (r *Reconciler) steps() steps {
 func (r *Reconciler) forget(g observed.Group) {
 	r.groupStates.forget(g)
 	r.Metrics.Forget(g)
+	if r.Notices != nil {
+		r.Notices.Offer(g, nil)
+	}
 }
 
 // resultOf returns the result of a pass. A stale cache is not an error: the next pass decides on

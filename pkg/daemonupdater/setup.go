@@ -39,7 +39,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 func (r *Reconciler) watches() watch.Groups {
-	return watch.Groups{Reader: r.Client, Namespace: r.Namespace, Changed: &r.changed, Clock: r.Clock}
+	w := watch.Groups{Reader: r.Client, Namespace: r.Namespace, Changed: &r.changed, Clock: r.Clock}
+	if r.Notices != nil {
+		w.Woken = r.Notices.Woken()
+	}
+	return w
 }
 
 // logger returns a function that makes the logger of a pass, which names the group in every line.

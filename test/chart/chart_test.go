@@ -187,6 +187,7 @@ var sets = map[string]string{
 	"placed": "nodeSelector: {zone: a}\ntolerations: [{key: infra, operator: Exists}]\naffinity: {podAntiAffinity: {}}\nresources: {limits: {memory: 1Gi}}\n" +
 		"nodeAgent: {nodeSelector: {pool: gcu}, resources: {limits: {memory: 1Gi}}, args: ['--ota-bind-address=127.0.0.1:10367'], seeDeviceHolders: true}",
 	"monitored": "metrics: {readers: [{namespace: monitoring, name: prometheus}], serviceMonitor: {enabled: true, labels: {release: prometheus}}, podMonitor: {enabled: true}, prometheusRule: {enabled: true}}",
+	"notified":  "notifications: {url: 'https://example.com/hook', secretName: gcu-notify, caKey: ca.crt}",
 	"rest-api":  "restAPI: {auth: none, hosts: [gcu.example.com], blueprintsConfigMap: blueprints, service: {type: LoadBalancer, nodePort: 0}}\nnetworkPolicy: {limitEgress: true, apiServerPorts: [16443]}",
 	"small":     "crds: {install: false}\nadmissionPolicies: {enabled: false}\nrestAPI: {enabled: false}\nnetworkPolicy: {enabled: false}\nnodeAgent: {enabled: false}\nhooks: {removeGcuResources: false}",
 }
@@ -270,6 +271,7 @@ func TestHelmLint(t *testing.T) {
 
 func TestWrongValuesAreRefused(t *testing.T) {
 	for values, want := range map[string]string{
+		"notifications: {url: 'https://example.com'}": "notifications.url needs notifications.secretName",
 		"replicas: 2":                      "additional properties 'replicas' not allowed",
 		"image: {tag: latest}":             "/image/tag",
 		"image: {digest: abc}":             "/image/digest",

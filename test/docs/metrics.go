@@ -10,6 +10,7 @@ import (
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/notifier"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/gcuresource"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade"
@@ -45,6 +46,7 @@ func metricsPage() (string, error) {
 	agents.Register(&r, nil, nil, nil)
 	r.MustRegister(versioncollector.NewCollector("gcu_operator"))
 	upgradeapi.NewRequestMetric(&r)
+	notifier.RegisterMetrics(&r)
 	var rows []string
 	for _, collector := range r.collectors {
 		kind := "gauge"

@@ -32,7 +32,7 @@ var ofProbation = []mutant{
 		"$n.phase == phaseJustOffline || $n.phase == phaseRecovering", "$n.phase == phaseRecovering && $n.Ready && !$n.Ready"},
 	{"patches-unbounded", "all conditions are written at once", updater, "Nodes.PodPatches",
 		"$n.sent+len($patches) >= maxPatches", "$n.sent+len($patches) > 100*maxPatches"},
-	{"status-every-second", "nodes that come and go cause a status write a second", updater, "ledgerStore.store",
+	{"status-every-second", "nodes that come and go cause a status write a second", updater, "ledgerStore.write",
 		"$now.Sub($last.soon).Abs() < moveInterval", "$now.IsZero()"},
 	{"full-pace", "a slow API server is asked for as many deletions at once", updater, "Pace.Took",
 		"mostAtOnce - max(1, $now/2)", "0"},

@@ -11,6 +11,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/askedby"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/notification"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -29,9 +30,10 @@ const (
 const freshAct = 10 * time.Minute
 
 // Record adds to the record of a new status what happened since the stored one. Events with a state of
-// their own in the status are found by comparing; approvals and holds by what the record says last.
-func Record(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) {
-	r := recorder{before: &s.Rollout.Status, after: status, acts: []askedby.Act{s.Asked, askedby.Of(s.Rollout.Annotations)}, now: in.Now}
+// their own in the status are found by comparing; approvals and holds by what the record says last. notifies
+// marks those of which there are notifications.
+func Record(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision, notifies bool) {
+	r := recorder{before: &s.Rollout.Status, after: status, acts: []askedby.Act{s.Asked, askedby.Of(s.Rollout.Annotations)}, now: in.Now, notifies: notifies}
 	r.target(s)
 	r.pause()
 	r.approvals(in, d)
@@ -47,6 +49,8 @@ type recorder struct {
 	// acts of users, each written by its user's program.
 	acts []askedby.Act
 	now  time.Time
+	// notifies is false without notifications.
+	notifies bool
 }
 
 // entry is what is not the same for all entries of a pass.
@@ -63,7 +67,7 @@ type entry struct {
 // failed nodes, the oldest of all if there is none. The new one stays: what is found by reading the record
 // would be added again and again.
 func (r *recorder) add(e entry) {
-	written := topsv1.RolloutRecordEntry{Time: wholeSecond(r.now), Event: e.event, Revision: r.after.Revision, Nodes: e.nodes,
+	written := topsv1.RolloutRecordEntry{Time: wholeSecond(r.now), Event: e.event, Revision: r.after.Revision, Nodes: e.nodes, Pending: r.notifies && notification.IsSent(e.event),
 		Subject: message.Short(e.subject, maxSubject), Limit: message.Short(e.limit, maxSubject), Message: message.Short(e.message, maxEntryMessage)}
 	if act := r.askedFor(e.verbs); act.User != "" {
 		written.By, written.AskedTime = message.Short(act.User, maxSubject), timeOrNil(act.Time)

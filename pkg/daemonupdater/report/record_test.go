@@ -21,11 +21,12 @@ import (
 // diary is a group whose statuses are stored one after the other.
 type diary struct {
 	*world
-	now time.Time
+	now      time.Time
+	notifies bool
 }
 
 func newDiary() *diary {
-	return &diary{worldOf([]memberAndPods{memberWith(fixture.DaemonSet("driver"))}), fixture.Epoch}
+	return &diary{world: worldOf([]memberAndPods{memberWith(fixture.DaemonSet("driver"))}), now: fixture.Epoch}
 }
 
 // pass stores the status of a decision, a minute later, and returns the new entries as EVENT[ SUBJECT][ nodes][ by USER].
@@ -36,7 +37,7 @@ func (d *diary) pass(in rollout.Input) []string {
 	status := Status(d.Rollout.Status, 1, in, decision)
 	Rollback{}.Remember(&status, d.State, in, decision)
 	before := len(d.Rollout.Status.Record)
-	Record(&status, d.State, in, decision)
+	Record(&status, d.State, in, decision, d.notifies)
 	d.Rollout.Status = status
 	said := []string{}
 	for _, e := range status.Record[min(before, len(status.Record)):] {
@@ -110,6 +111,22 @@ func TestWhoAskedIsRatherUnknownThanWrong(t *testing.T) {
 	equal(t, "a change long after hers", d.pass(toward("r6", old)), "Started 1")
 }
 
+func TestWhatPeopleAreNotifiedOfIsPending(t *testing.T) {
+	d := newDiary()
+	d.pass(halted())
+	d.notifies = true
+	d.pass(toward("r3", halted()))
+	d.pass(inputWith(fixture.Planned("a", fixture.OldHash)))
+	d.pass(inputWith(fixture.Planned("a", fixture.NewHash)))
+	var pending []string
+	for _, e := range d.Rollout.Status.Record {
+		if e.Pending {
+			pending = append(pending, string(e.Event)+" "+e.Revision)
+		}
+	}
+	equal(t, "what happened since there are notifications", pending, "Complete r2")
+}
+
 func TestAnotherLimitIsAnotherBeginning(t *testing.T) {
 	d := newDiary()
 	in := inputWith(fixture.Planned("a", fixture.OldHash))
@@ -165,7 +182,7 @@ func TestTheRecordHasRollbacks(t *testing.T) {
 	after := *d.Rollout.Status.DeepCopy()
 	after.Rollback = &topsv1.RolloutRollback{From: "r2", To: "r1", Time: metav1.NewTime(d.now), Message: "back to r1"}
 	record := func() {
-		Record(&after, d.State, in, rollout.Plan(in))
+		Record(&after, d.State, in, rollout.Plan(in), false)
 		d.Rollout.Status = *after.DeepCopy()
 	}
 	record()

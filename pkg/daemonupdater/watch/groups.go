@@ -27,6 +27,8 @@ type Groups struct {
 	Changed *ChangedNodes
 	// Clock returns the time, for the budgets of node agents.
 	Clock func() time.Time
+	// Woken has groups to enqueue for another reason; nil for none.
+	Woken <-chan observed.Group
 }
 
 // OfPod returns the group of the DaemonSet that controls a pod, and marks the pod's node to be

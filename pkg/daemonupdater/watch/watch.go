@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/agentbudget"
@@ -27,6 +28,9 @@ import (
 
 // Add adds the watches to a controller of groups.
 func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuilder[observed.Group] {
+	if w.Woken != nil {
+		b = b.WatchesRawSource(source.TypedFunc[observed.Group](w.wake))
+	}
 	return b.
 		Watches(&appsv1.DaemonSet{}, enqueue(func(_ context.Context, object client.Object) []observed.Group {
 			return []observed.Group{observed.GroupOf(object.(*appsv1.DaemonSet))}
@@ -40,6 +44,21 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 		Watches(&topsv1.GcuResource{}, enqueue(OfGcuResource), builder.WithPredicates(DeletionBegan())).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(w.UnderPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&topsv1.UpgradePlan{}, enqueue(w.UnderPlan), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+}
+
+// wake enqueues the groups of Woken until ctx is done.
+func (w Groups) wake(ctx context.Context, q workqueue.TypedRateLimitingInterface[observed.Group]) error {
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case g := <-w.Woken:
+				q.Add(g)
+			}
+		}
+	}()
+	return nil
 }
 
 // askedFor is AskedFor for events whose passes may wait.
