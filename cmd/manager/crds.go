@@ -24,6 +24,9 @@ const (
 	crdTimeout = 15 * time.Second
 )
 
+// crdGuardInterval is how often a running manager looks at the schemas.
+const crdGuardInterval = 30 * time.Second
+
 // ownKinds are the kinds of the CRDs, with their Go types.
 var ownKinds = map[string]reflect.Type{
 	"GcuResource":           reflect.TypeFor[topsv1.GcuResource](),
@@ -53,15 +56,57 @@ func requireCRDs(ctx context.Context, mgr ctrl.Manager) error {
 	return requireFields(ctx, mgr)
 }
 
-// requireFields waits briefly until the schemas have every field that this version writes. The end
-// of the wait cuts no request off, so that the error says which fields are missing.
+// requireFields waits briefly until the schemas have every field that this version writes, then has
+// the manager end when they no longer have: a GitOps tool may apply the CRDs of before.
 func requireFields(ctx context.Context, mgr ctrl.Manager) error {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("setting up a discovery client: %w", err)
 	}
-	_ = wait.PollUntilContextTimeout(ctx, crdPoll, crdTimeout, true, func(context.Context) (bool, error) {
-		err = lacksFields(ctx, client)
+	guard := crdGuard{lacks: func(ctx context.Context) error { return lacksFields(ctx, client) }, every: crdGuardInterval, poll: crdPoll, patience: crdTimeout}
+	if err := guard.settled(ctx); err != nil {
+		return err
+	}
+	return mgr.Add(guard)
+}
+
+// crdGuard ends the manager with an error when the CRDs are replaced by older ones while it runs. Then
+// it starts no more until they have all fields again: it must not decide by objects of which the API
+// server hides a part. Until it finds out, the API server refuses to store such a part.
+type crdGuard struct {
+	// lacks returns an error that has a servedschema.Older, if fields are missing.
+	lacks func(context.Context) error
+	// every is how often it looks, poll how often once fields are missing, and patience for how long: with
+	// several API servers, some may serve the CRDs of a moment ago.
+	every, poll, patience time.Duration
+}
+
+// NeedLeaderElection reports that the manager that only stands by ends as well.
+func (crdGuard) NeedLeaderElection() bool { return false }
+
+// Start looks until ctx is done. It returns an error once fields are missing.
+func (g crdGuard) Start(ctx context.Context) error {
+	err := wait.PollUntilContextCancel(ctx, g.every, false, func(ctx context.Context) (bool, error) {
+		var older *servedschema.Older
+		if !errors.As(g.lacks(ctx), &older) {
+			return false, nil
+		}
+		if err := g.settled(ctx); errors.As(err, &older) {
+			return false, err
+		}
+		return false, nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// settled waits briefly until no field is missing. The end of the wait cuts no request off, so that
+// the error says which fields are.
+func (g crdGuard) settled(ctx context.Context) (err error) {
+	_ = wait.PollUntilContextTimeout(ctx, g.poll, g.patience, true, func(context.Context) (bool, error) {
+		err = g.lacks(ctx)
 		return err == nil, nil
 	})
 	return err
@@ -83,7 +128,7 @@ func lacksFields(ctx context.Context, client discovery.DiscoveryInterface) error
 		if schema == nil {
 			lacking = append(lacking, fmt.Errorf("the API server does not publish the schema of %s", kind))
 		} else if missing := servedschema.Missing(schema, ownKinds[kind]); len(missing) > 0 {
-			lacking = append(lacking, servedschema.Explain(kind, missing))
+			lacking = append(lacking, &servedschema.Older{Kind: kind, Missing: missing})
 		}
 	}
 	return errors.Join(lacking...)

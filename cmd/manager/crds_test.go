@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/topsops/gcu-operator/pkg/servedschema"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -21,6 +25,46 @@ func TestAManagerRefusesToStartWithAnOlderCRD(t *testing.T) {
 	want := "the CRD of DaemonRollout is older than this manager and lacks status.inFlight[].turn, which"
 	if err == nil || !strings.Contains(m.stderr.String(), want) {
 		t.Errorf("the manager ended with %v, want an error with %q: %s", err, want, m.stderr)
+	}
+}
+
+func TestAManagerEndsWhenItsCRDsAreReplacedByOlderOnes(t *testing.T) {
+	server := apiserver.Shared(t)
+	client, err := discovery.NewDiscoveryClientForConfig(server.As(apiserver.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	looks := 0
+	guard := crdGuard{every: time.Millisecond, poll: time.Millisecond, patience: time.Second, lacks: func(ctx context.Context) error {
+		switch looks++; looks {
+		case 3:
+			removeTurn(t, server)
+		case 5000:
+			cancel()
+		}
+		return lacksFields(ctx, client)
+	}}
+	err = guard.Start(ctx)
+	if want := "the CRD of DaemonRollout is older than this manager and lacks status.inFlight[].turn, which"; err == nil || !strings.Contains(err.Error(), want) || looks < 3 {
+		t.Errorf("the manager ends with %v after %d looks, want an error with %q", err, looks, want)
+	}
+}
+
+func TestAManagerGoesOnWithoutKnowingItsCRDs(t *testing.T) {
+	older := &servedschema.Older{Kind: "DaemonRollout", Missing: []string{"status.inFlight[].turn"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	answers := []error{nil, errors.New("the API server is away"), older, errors.New("away again"), nil, older, nil, nil}
+	guard := crdGuard{every: time.Millisecond, poll: time.Millisecond, patience: time.Hour, lacks: func(context.Context) error {
+		answer := answers[0]
+		if answers = answers[1:]; len(answers) == 0 {
+			cancel()
+			answers = []error{nil}
+		}
+		return answer
+	}}
+	if err := guard.Start(ctx); err != nil {
+		t.Errorf("it ends with %v", err)
 	}
 }
 

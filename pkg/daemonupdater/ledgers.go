@@ -172,7 +172,7 @@ func (l ledgerStore) write(ctx context.Context, p *pass, rb report.Rollback) (st
 		}
 	}
 	next.Status = status
-	if err := l.Status().Update(ctx, next); err != nil {
+	if err := l.Status().Update(ctx, next, access.Whole); err != nil {
 		delete(l.written, p.Group) // it may be deleted, and then the stored copy is useless
 		return nil, 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}

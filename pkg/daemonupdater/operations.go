@@ -112,12 +112,12 @@ func (w operationWriter) applyOne(ctx context.Context, p *pass, change *rollout.
 	log.FromContext(ctx).Info("Writing an operation", "Node", klog.KRef("", change.Node), "operation", change.Operation,
 		"granted", next.Granted, "aborted", next.Abort)
 	if missing {
-		return w.Create(ctx, observed.NewNodeUpgrade(change, next), client.FieldOwner(topsv1.ManagedBy))
+		return w.Create(ctx, observed.NewNodeUpgrade(change, next), client.FieldOwner(topsv1.ManagedBy), access.Whole)
 	}
 	before := live.DeepCopy()
 	live.Spec.Operation = next
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy))
+	return w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy), access.Whole)
 }
 
 // confirmSlot returns podreplace.ErrChanged if an operation would be granted and the ledger, read

@@ -55,7 +55,7 @@ func (a requestAnswerer) write(ctx context.Context, s *observed.State, upgrades 
 			return err
 		}
 		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
-		err := a.Status().Patch(ctx, report.WithTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy))
+		err := a.Status().Patch(ctx, report.WithTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy), access.Whole)
 		if apierrors.IsConflict(err) {
 			a.changed.Add(s.Group, upgrades[i].Name) // its agent writes reports every minute, which cause no event
 		}

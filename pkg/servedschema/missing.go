@@ -24,10 +24,16 @@ func Missing(s *Schema, of reflect.Type) []string {
 	return slices.Compact(paths)
 }
 
-// Explain says which fields of a kind are missing, and what to do about it.
-func Explain(kind string, missing []string) error {
-	return fmt.Errorf("the CRD of %s is older than this manager and lacks %s, which the API server would drop: "+
-		"apply the CRDs of this version first (kubectl apply --server-side -k config/crd)", kind, message.Names(missing))
+// Older is the error of a CRD that lacks fields.
+type Older struct {
+	Kind    string
+	Missing []string
+}
+
+// Error says which fields of a kind are missing, and what to do about it.
+func (o *Older) Error() string {
+	return fmt.Sprintf("the CRD of %s is older than this manager and lacks %s, which the API server would drop: "+
+		"apply the CRDs of this version first (kubectl apply --server-side -k config/crd)", o.Kind, message.Names(o.Missing))
 }
 
 func walk(s *Schema, of reflect.Type, path string, paths *[]string) {

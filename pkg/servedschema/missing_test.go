@@ -107,7 +107,7 @@ func TestAnOlderCRDIsReportedByKindAndFields(t *testing.T) {
 	for _, name := range []string{"turn", "podUID", "podVersion", "operation", "step", "uid"} {
 		delete(slot.Properties, name)
 	}
-	got := Explain("DaemonRollout", Missing(s, reflect.TypeFor[topsv1.DaemonRollout]())).Error()
+	got := (&Older{"DaemonRollout", Missing(s, reflect.TypeFor[topsv1.DaemonRollout]())}).Error()
 	want := "the CRD of DaemonRollout is older than this manager and lacks status.inFlight[].operation, status.inFlight[].podUID, " +
 		"status.inFlight[].podVersion, status.inFlight[].step, status.inFlight[].turn and 1 more, which the API server would drop: " +
 		"apply the CRDs of this version first (kubectl apply --server-side -k config/crd)"

@@ -44,6 +44,10 @@ func IsStale(err error) bool {
 	return errors.Is(err, podreplace.ErrChanged) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
+// Whole has the API server refuse a write of which it would drop a field, because its CRD is older
+// than this program: what is acted on must be stored.
+const Whole = client.FieldValidation(metav1.FieldValidationStrict)
+
 // Cluster reads and writes the cluster.
 type Cluster struct {
 	// Client reads from the cache, and writes.
