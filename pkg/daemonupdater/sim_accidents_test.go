@@ -61,7 +61,7 @@ func newSimAccidents(seed uint64) simAccidents {
 
 // haveAccidents draws accidents.
 func (w *simWorld) haveAccidents() {
-	if w.accidents == nil {
+	if w.accidents == nil || w.api.Schema != nil {
 		return
 	}
 	switch n := w.accidents.IntN(100); {
@@ -126,6 +126,8 @@ type simBackup struct {
 	groups  []*simGroup
 	// accounts have the limits with which nodes were given their slots.
 	accounts map[observed.Group]simAccount
+	// ran is what nodes had, with the gate.
+	ran map[simRan][]string
 }
 
 func simCloneKeys(keys map[string][]simapi.Key) map[string][]simapi.Key {
@@ -142,7 +144,7 @@ func (w *simWorld) backUp() *simBackup {
 	for id, a := range w.accounts {
 		accounts[id] = simAccount{limit: maps.Clone(a.limit), pools: maps.Clone(a.pools)}
 	}
-	return &simBackup{w.api.Counter, maps.Clone(w.api.Objects), simCloneKeys(w.api.Keys), slices.Clone(w.groups), accounts}
+	return &simBackup{w.api.Counter, maps.Clone(w.api.Objects), simCloneKeys(w.api.Keys), slices.Clone(w.groups), accounts, maps.Clone(w.ran)}
 }
 
 // reopen gives nodes back the limits of their slots that were forgotten since, with the rollout of their group.
@@ -203,6 +205,7 @@ func (w *simWorld) restore(b *simBackup) {
 		clear(account.started) // the ledger says again when they were started before
 	}
 	w.rewindOperations(operated)
+	w.rewindGate(b.ran)
 	w.now, w.groups = w.now.Add(simRestoring), slices.Clone(b.groups)
 	clear(w.seen)
 	w.seesLoss = map[string]int{}
@@ -228,12 +231,19 @@ func (w *simWorld) loseSlots(g *simGroup, were []topsv1.NodeSlot) {
 		first := simapi.Get[*appsv1.DaemonSet](w.api, g.sets[0]).Annotations
 		g.spec.revision = cmp.Or(first[topsv1.AnnotationRejectedRevision], first[topsv1.AnnotationRevision])
 	}
+	w.noteLost(g, were)
+}
+
+// noteLost notes which slots a group has no longer, and does not count nodes that have none.
+func (w *simWorld) noteLost(g *simGroup, were []topsv1.NodeSlot) {
 	has := func(node string) bool {
 		r := w.rolloutOf(g.id)
 		return r != nil && slices.ContainsFunc(simSlots(r), func(s topsv1.NodeSlot) bool { return s.Node == node })
 	}
 	for _, s := range were {
-		same := func(now topsv1.NodeSlot) bool { return now.Node == s.Node && now.PodUID == s.PodUID }
+		same := func(now topsv1.NodeSlot) bool {
+			return now.Node == s.Node && now.PodUID == s.PodUID && now.Operation == s.Operation
+		}
 		if r := w.rolloutOf(g.id); r == nil || !slices.ContainsFunc(simSlots(r), same) {
 			w.lost[simLost{g.id, s.Node}], w.wereLost[simLost{g.id, s.Node}] = true, true
 		}
@@ -285,6 +295,7 @@ func (w *simWorld) recreateSet(key simapi.Key, adopts bool) {
 		w.collectOrphans()
 		return
 	}
+	w.adopted(old.UID, next.UID)
 	for _, r := range w.revisionsOf(old) {
 		simapi.Edit(w.api, simapi.KeyOf(r), func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = next.UID })
 	}

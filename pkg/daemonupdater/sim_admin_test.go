@@ -33,6 +33,7 @@ func (w *simWorld) disturb() {
 	w.disturbOperations()
 	w.jump()
 	w.haveAccidents()
+	w.replaceCRDs()
 }
 
 func (w *simWorld) disturbNode(h *simHost) {

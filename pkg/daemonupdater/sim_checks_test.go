@@ -81,9 +81,11 @@ func (w *simWorld) kept(sets []simapi.Key, node *corev1.Node) []simapi.Key {
 	})
 }
 
+// rolloutOf returns the rollout of a group as it is stored.
 func (w *simWorld) rolloutOf(g observed.Group) *topsv1.DaemonRollout {
 	key := g.RolloutKey("gcu-system")
-	return simapi.Get[*topsv1.DaemonRollout](w.api, simapi.Named(simRollouts, key.Namespace, key.Name))
+	rollout, _ := w.stored(simapi.Named(simRollouts, key.Namespace, key.Name)).(*topsv1.DaemonRollout)
+	return rollout
 }
 
 // deleteByUs is DELETE by a manager; the checks see the true state just before it.

@@ -77,13 +77,13 @@ func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...clie
 }
 
 // Create is served by the API server.
-func (c *simClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	pass := c.m.pass
+func (c *simClient) Create(_ context.Context, object client.Object, opts ...client.CreateOption) error {
+	pass, validation := c.m.pass, (&client.CreateOptions{}).ApplyOptions(opts).FieldValidation
 	return c.m.call("create", simapi.KeyOf(object), func() error {
 		if pod, ok := object.(*corev1.Pod); ok {
 			return c.m.w.restoreByUs(pass, pod)
 		}
-		return c.m.w.api.Create(object)
+		return c.m.w.api.Validated(validation, func() error { return c.m.w.api.Create(object) })
 	})
 }
 
@@ -111,11 +111,12 @@ type simStatus struct {
 }
 
 // Update is served by the API server.
-func (s *simStatus) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
+func (s *simStatus) Update(_ context.Context, object client.Object, opts ...client.SubResourceUpdateOption) error {
 	key, pass := simapi.KeyOf(object), s.m.pass
+	validation := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts).FieldValidation
 	return s.m.call("update", key, func() error {
 		before, _ := s.m.w.api.Objects[key].(*topsv1.DaemonRollout)
-		if err := s.m.w.api.Update(object, simapi.Status, ""); err != nil {
+		if err := s.m.w.api.Validated(validation, func() error { return s.m.w.api.Update(object, simapi.Status, "") }); err != nil {
 			return err
 		}
 		if after, ok := s.m.w.api.Objects[key].(*topsv1.DaemonRollout); ok && before != nil {
@@ -128,7 +129,8 @@ func (s *simStatus) Update(_ context.Context, object client.Object, _ ...client.
 }
 
 // Patch is served by the API server.
-func (s *simStatus) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s *simStatus) Patch(_ context.Context, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	validation := (&client.SubResourcePatchOptions{}).ApplyOptions(opts).FieldValidation
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
@@ -136,7 +138,7 @@ func (s *simStatus) Patch(_ context.Context, object client.Object, patch client.
 	key := simapi.KeyOf(object)
 	return s.m.call("patch", key, func() error {
 		before := s.m.w.api.Objects[key]
-		if err := s.m.w.api.Patch(object, patch.Type(), data, simapi.Status, ""); err != nil {
+		if err := s.m.w.api.Validated(validation, func() error { return s.m.w.api.Patch(object, patch.Type(), data, simapi.Status, "") }); err != nil {
 			return err
 		}
 		s.m.w.checkPatch(before, s.m.w.api.Objects[key])

@@ -40,15 +40,12 @@ type simGate struct {
 	calmPeople bool
 }
 
-type simRan struct {
-	set  types.UID
-	node string
-}
+// simRan is a DaemonSet on a Node object: another one of that name had nothing.
+type simRan struct{ set, node types.UID }
 
-// gated returns a story with the gate, and without accidents: what nodes had is not known after those.
+// gated returns a story with the gate.
 func gated(story func(*simWorld)) func(*simWorld) {
 	return func(w *simWorld) {
-		w.accidents = nil
 		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]bool{}, ran: map[simRan][]string{}, worked: map[simRan]string{}, restored: map[simapi.Key][]simapi.Key{}}
 		story(w)
 	}
@@ -73,6 +70,27 @@ func (w *simWorld) knowGood() {
 		w.step()
 	}
 	w.calm = false
+}
+
+// adopted notes that the pods of a DaemonSet are those of another one now.
+func (w *simWorld) adopted(from, to types.UID) {
+	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
+		was, is := simRan{from, node.UID}, simRan{to, node.UID}
+		if had, ok := w.ran[was]; ok {
+			w.ran[is] = had
+		}
+		if hash, ok := w.worked[was]; ok {
+			w.worked[is] = hash
+		}
+	}
+}
+
+// rewindGate has nodes have what they had when a backup was made, besides what they had since: a manager may
+// restore either.
+func (w *simWorld) rewindGate(ran map[simRan][]string) {
+	for spot, had := range ran {
+		w.ran[spot] = append(slices.Clone(w.ran[spot]), had...)
+	}
 }
 
 // disturbGated lets pods die by themselves.
@@ -129,7 +147,7 @@ func (w *simWorld) runs(pod *corev1.Pod) {
 	if node == nil {
 		return
 	}
-	key := simRan{daemonset.Owner(pod).UID, node.Name}
+	key := simRan{daemonset.Owner(pod).UID, node.UID}
 	if !slices.ContainsFunc(w.podsOn(simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name), node.Name), func(o *corev1.Pod) bool {
 		return o.UID != pod.UID && o.Spec.NodeName != ""
 	}) {
@@ -138,11 +156,20 @@ func (w *simWorld) runs(pod *corev1.Pod) {
 	w.ran[key] = append(w.ran[key], daemonset.RevisionHash(pod))
 }
 
+// stays notes the pods that are still on a node when it is registered again.
+func (w *simWorld) stays(node string) {
+	for _, pod := range w.setPods() {
+		if pod.Spec.NodeName == node {
+			w.runs(pod)
+		}
+	}
+}
+
 // works notes the revision of a pod that becomes ready.
 func (w *simWorld) works(pod *corev1.Pod, status corev1.ConditionStatus) {
 	node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
 	if owner := daemonset.Owner(pod); w.gate != nil && status == corev1.ConditionTrue && node != nil && owner != nil {
-		w.worked[simRan{owner.UID, node.Name}] = daemonset.RevisionHash(pod)
+		w.worked[simRan{owner.UID, node.UID}] = daemonset.RevisionHash(pod)
 	}
 }
 
@@ -206,12 +233,12 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
 	}
 	stored := w.rolloutOf(g.id)
 	settings, err := daemonset.SettingsOf(ds)
-	key, hash, had := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod), w.ran[simRan{ds.UID, node.Name}]
+	key, hash, had := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod), w.ran[simRan{ds.UID, node.UID}]
 	if stored != nil && err == nil && settings.Strategy != daemonset.NoStrategy && slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) && w.checkPin(stored, ds, pod, how) {
 		w.backAlones++
 		return
 	}
-	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || slices.Contains(had, hash) || hash == w.worked[simRan{ds.UID, node.Name}] || simHasSlot(stored, node.Name) ||
+	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || slices.Contains(had, hash) || hash == w.worked[simRan{ds.UID, node.UID}] || simHasSlot(stored, node.Name) ||
 		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
 		return
 	}

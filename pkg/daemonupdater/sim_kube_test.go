@@ -55,6 +55,7 @@ func (w *simWorld) kubernetes() {
 		w.nodeLifecycle(h)
 	}
 	w.collectOrphans()
+	w.listsAdvance()
 	for _, ds := range simapi.All[*appsv1.DaemonSet](w.api, simSets) {
 		w.daemonSetController(ds)
 	}
@@ -112,6 +113,7 @@ func (w *simWorld) addNode(h *simHost) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: h.nodeLabels()}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: h.clock(w)}}
 	w.api.Put(n)
+	w.stays(h.name)
 	if h.machine != nil {
 		h.machine.foreign = false
 		h.machine.excused = h.machine.restarting() // a restart that has begun runs to its end, without the cordon that went with the node
@@ -204,6 +206,7 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 	case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
 		w.endPod(pod)
 	case w.isAside(pod) || daemonset.AwaitsUpgrade(pod):
+	case pod.Spec.NodeName == "" && !simSchedulable(simapi.Get[*corev1.Node](w.api, simNodeKey(nodeName)), pod):
 	case pod.Spec.NodeName == "":
 		w.runs(pod)
 		simapi.Edit(w.api, key, func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.Affinity = nodeName, nil })
@@ -265,43 +268,6 @@ func (w *simWorld) crashLoop(pod *corev1.Pod, running time.Duration) {
 	})
 }
 
-// daemonSetController writes ControllerRevisions, the observed generation and missing pods, by
-// the version of the DaemonSet it has seen, which may be old.
-func (w *simWorld) daemonSetController(ds *appsv1.DaemonSet) {
-	key := simapi.KeyOf(ds)
-	if w.seen[key] == nil || w.calm || w.chance(2) {
-		w.seen[key] = ds
-	}
-	seen := w.seen[key]
-	if seen.UID != ds.UID {
-		return
-	}
-	hash := w.writeHistory(seen)
-	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
-		w.managePod(seen, node, hash)
-	}
-	if ds.Status.ObservedGeneration < seen.Generation && (w.calm || w.chance(2)) {
-		simapi.Edit(w.api, key, func(d *appsv1.DaemonSet) { d.Status.ObservedGeneration = seen.Generation })
-	}
-}
-
-// managePod creates a missing pod, and replaces an outdated one under RollingUpdate.
-func (w *simWorld) managePod(ds *appsv1.DaemonSet, node *corev1.Node, hash string) {
-	pod := w.managedPod(ds, node.Name)
-	switch {
-	case pod != nil && pod.DeletionTimestamp == nil && !simKeeps(node, ds):
-		_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
-	case pod == nil && simAdmits(node, ds) && (w.calm || w.rng.IntN(3) > 0):
-		w.api.Put(w.admit(w.newPod(ds, node.Name, hash)))
-	case pod != nil && ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType &&
-		pod.DeletionTimestamp == nil && daemonset.RevisionHash(pod) != hash && w.chance(4):
-		w.say("the DaemonSet controller replaces pod %s", pod.Name)
-		delete(w.ran, simRan{ds.UID, node.Name}) // by its own strategy
-		w.vague = true
-		_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
-	}
-}
-
 func simTainted(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
@@ -331,6 +297,11 @@ func simForeign(node *corev1.Node, effect corev1.TaintEffect) bool {
 func simAdmits(node *corev1.Node, ds *appsv1.DaemonSet) bool {
 	return simKeeps(node, ds) && !simForeign(node, corev1.TaintEffectNoSchedule) && !simTainted(node, corev1.TaintNodeUnreachable) &&
 		(len(ds.Spec.Template.Spec.Tolerations) > 0 || !simTainted(node, topsv1.TaintDriverUpgrade))
+}
+
+// simSchedulable reports whether the scheduler binds a pod to its node.
+func simSchedulable(node *corev1.Node, pod *corev1.Pod) bool {
+	return simAdmits(node, &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: pod.Spec}}})
 }
 
 func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {

@@ -29,7 +29,8 @@ type simOperatorStatus struct {
 }
 
 // Patch stores a record, or fences a pod.
-func (s *simOperatorStatus) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s *simOperatorStatus) Patch(_ context.Context, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	validation := (&client.SubResourcePatchOptions{}).ApplyOptions(opts).FieldValidation
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
@@ -41,7 +42,7 @@ func (s *simOperatorStatus) Patch(_ context.Context, object client.Object, patch
 		if !strings.Contains(string(data), `"resourceVersion"`) {
 			w.violate("S5: the status of %s is patched for %s without a precondition", key, j.node)
 		}
-		if err := w.api.Patch(object, patch.Type(), data, simapi.Status, ""); err != nil {
+		if err := w.api.Validated(validation, func() error { return w.api.Patch(object, patch.Type(), data, simapi.Status, "") }); err != nil {
 			return err
 		}
 		w.checkPatch(before, w.api.Objects[key])

@@ -1,12 +1,9 @@
 package daemonupdater
 
 import (
-	"cmp"
-	"slices"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/test/simapi"
@@ -23,10 +20,15 @@ func simPodNames(set simapi.Key, node string) [2]simapi.Key {
 }
 
 // podsOn returns the pods on a node with the names of a DaemonSet, whoever owns them.
-func (w *simWorld) podsOn(set simapi.Key, node string) (pods []*corev1.Pod) {
+func (w *simWorld) podsOn(set simapi.Key, node string) []*corev1.Pod {
+	return w.podsIn(w.api.Objects, set, node)
+}
+
+// podsIn returns the same of other objects, such as those that a cache shows.
+func (w *simWorld) podsIn(objects map[simapi.Key]client.Object, set simapi.Key, node string) (pods []*corev1.Pod) {
 	names := simPodNames(set, node)
 	for _, key := range append(names[:], w.restored[names[0]]...) {
-		if pod := simapi.Get[*corev1.Pod](w.api, key); pod != nil {
+		if pod, ok := objects[key].(*corev1.Pod); ok {
 			pods = append(pods, pod)
 		}
 	}
@@ -64,42 +66,6 @@ func simEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// managedPod returns the pod of a DaemonSet on a node that its controller keeps, nil if it has to
-// create one. The controller deletes failed pods, with a delay, and those beyond the first, and it
-// passes over terminating ones whose containers have ended.
-func (w *simWorld) managedPod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
-	var kept []*corev1.Pod
-	pods := w.podsOn(simapi.KeyOf(ds), node)
-	for _, pod := range pods {
-		switch {
-		case !metav1.IsControlledBy(pod, ds):
-		case simEnded(pod) && pod.DeletionTimestamp != nil:
-		case simEnded(pod) && w.soon():
-			_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
-			fallthrough
-		default:
-			kept = append(kept, pod)
-		}
-	}
-	if len(kept) == 0 {
-		if w.api.Objects[w.freeName(simapi.KeyOf(ds), node)] != nil {
-			return pods[0] // there is no name for another one
-		}
-		return nil
-	}
-	slices.SortStableFunc(kept, func(a, b *corev1.Pod) int {
-		bound := func(p *corev1.Pod) int { return len(p.Spec.NodeName) }
-		return cmp.Or(cmp.Compare(min(1, bound(b)), min(1, bound(a))), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	for _, pod := range kept[1:] {
-		if pod.DeletionTimestamp == nil && kept[0].DeletionTimestamp == nil && w.soon() {
-			w.say("the DaemonSet controller deletes pod %s, which is one too many", pod.Name)
-			_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
-		}
-	}
-	return kept[0]
-}
-
 // endPod ends the containers of a terminating pod. If it has finalizers it stays, in some seeds as
 // one that has ended.
 func (w *simWorld) endPod(pod *corev1.Pod) {
@@ -110,9 +76,6 @@ func (w *simWorld) endPod(pod *corev1.Pod) {
 		simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	}
 }
-
-// soon is true for what a controller does with a delay.
-func (w *simWorld) soon() bool { return w.calm || w.accidents == nil || w.accidents.IntN(4) == 0 }
 
 // evictPod lets a kubelet evict a pod: it stays, and has failed.
 func (w *simWorld) evictPod(pod *corev1.Pod) {

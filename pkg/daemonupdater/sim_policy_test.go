@@ -244,6 +244,11 @@ func (w *simWorld) resume(g *simGroup) {
 func (w *simWorld) annotateRollout(r *topsv1.DaemonRollout, key, value string) {
 	w.say("admin: rollout %s %s=%q", r.Name, key, value)
 	simapi.Edit(w.api, simapi.KeyOf(r), func(r *topsv1.DaemonRollout) { metav1.SetMetaDataAnnotation(&r.ObjectMeta, key, value) })
+	for _, g := range w.groups {
+		if w.api.Schema != nil && g.id.RolloutKey("gcu-system").Name == r.Name {
+			w.noteLost(g, simSlots(r)) // any write loses what the API server hides
+		}
+	}
 }
 
 // relabel moves a node to another ring and another time zone, which may be none.

@@ -113,7 +113,8 @@ func simTemplateOf(ds *appsv1.DaemonSet) runtime.RawExtension {
 }
 
 // Patch is served by the API server: of a DaemonSet, to roll it back.
-func (c *simClient) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+func (c *simClient) Patch(_ context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	validation := (&client.PatchOptions{}).ApplyOptions(opts).FieldValidation
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
@@ -124,7 +125,7 @@ func (c *simClient) Patch(_ context.Context, object client.Object, patch client.
 		case simPods:
 			return c.m.w.releaseByUs(pass, object, patch.Type(), data)
 		case simUpgrades:
-			return c.m.w.orderByUs(object, patch.Type(), data)
+			return c.m.w.api.Validated(validation, func() error { return c.m.w.orderByUs(object, patch.Type(), data) })
 		case simGrs:
 			c.m.w.violate("rollback: gr %s is changed: its spec and its annotations are a person's", key.Name)
 			return nil

@@ -31,7 +31,7 @@ func schedule(t *testing.T, sets []string, story func(*simSchedule)) {
 	t.Helper()
 	s := &simSchedule{}
 	play(t, 1, func(w *simWorld) {
-		s.simWorld, w.calm, w.policies = w, true, nil
+		s.simWorld, w.calm, w.policies, w.controller.lags = w, true, nil, nil
 		for _, name := range []string{"n00", "n01", "n02"} {
 			w.hosts = append(w.hosts, &simHost{name: name, up: true})
 			w.addNode(w.hosts[len(w.hosts)-1])

@@ -52,6 +52,8 @@ type simWorld struct {
 	policies *rand.Rand // draws everything about policies; nil in a seed without them
 	simAccidents
 	simGate
+	controller simController
+	simCRDs
 	groups   []*simGroup
 	hosts    []*simHost
 	seen     map[simapi.Key]*appsv1.DaemonSet // what the DaemonSet controller has seen
@@ -106,11 +108,12 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), controller: newSimController(seed), simCRDs: newSimCRDs(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
 		seen: map[simapi.Key]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{},
 	}
 	w.api = simapi.New(w.clock)
 	w.api.Changed = w.settleNode
+	w.controller.restart(w.api)
 	return w
 }
 
@@ -249,7 +252,9 @@ func (w *simWorld) step() {
 	w.settleAccounts() // a pod may become available by time alone
 	w.doPlanned()
 	w.kubernetes()
-	w.deploySpecs()
+	if !w.managersAway() {
+		w.deploySpecs()
+	}
 	w.runMachines()
 	if w.calm {
 		w.calmAdministrator()

@@ -44,6 +44,10 @@ type API struct {
 	Keys    map[string][]Key
 	// Log are all changes by kind, from the beginning.
 	Log map[string][]Change
+	// Schema drops the fields that a CRD does not have; nil if they have all.
+	Schema Schema
+	// strict: the write in progress is refused instead.
+	strict bool
 }
 
 // Change is one entry of the log; object is nil for a removal.
@@ -84,6 +88,7 @@ func CompareKeys(a, b Key) int {
 func (a *API) Put(object client.Object) {
 	a.Counter++
 	key := KeyOf(object)
+	object, _ = a.Schema.Prune(object)
 	object.SetResourceVersion(fmt.Sprint(a.Counter))
 	if object.GetUID() == "" {
 		object.SetUID(types.UID(fmt.Sprintf("uid-%d", a.Counter+a.Lost)))
@@ -163,6 +168,10 @@ func (a *API) Create(object client.Object) error {
 	}
 	next.SetUID("")
 	next.SetGeneration(1)
+	next, err := a.admit(next)
+	if err != nil {
+		return err
+	}
 	a.Put(next)
 	Into(object, next)
 	return nil
@@ -212,6 +221,10 @@ func (a *API) storePart(stored client.Object, sent []byte, answer client.Object,
 			next.SetGeneration(next.GetGeneration() + 1)
 		}
 		field.Set(changed)
+	}
+	next, err := a.admit(next)
+	if err != nil {
+		return err
 	}
 	if !equality.Semantic.DeepEqual(next, stored) {
 		noteCordon(stored, next, manager)

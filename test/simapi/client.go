@@ -28,8 +28,8 @@ func (c *Client) List(_ context.Context, list client.ObjectList, opts ...client.
 }
 
 // Create creates an object.
-func (c *Client) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	return c.API.Create(object)
+func (c *Client) Create(_ context.Context, object client.Object, opts ...client.CreateOption) error {
+	return c.API.Validated((&client.CreateOptions{}).ApplyOptions(opts).FieldValidation, func() error { return c.API.Create(object) })
 }
 
 // Update replaces all but the status of an object.
@@ -69,15 +69,17 @@ type statusClient struct {
 }
 
 // Update replaces the status.
-func (s *statusClient) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
-	return s.c.API.Update(object, Status, "")
+func (s *statusClient) Update(_ context.Context, object client.Object, opts ...client.SubResourceUpdateOption) error {
+	return s.c.API.Validated((&client.SubResourceUpdateOptions{}).ApplyOptions(opts).FieldValidation, func() error { return s.c.API.Update(object, Status, "") })
 }
 
 // Patch patches the status.
-func (s *statusClient) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s *statusClient) Patch(_ context.Context, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
 	}
-	return s.c.API.Patch(object, patch.Type(), data, Status, "")
+	return s.c.API.Validated((&client.SubResourcePatchOptions{}).ApplyOptions(opts).FieldValidation, func() error {
+		return s.c.API.Patch(object, patch.Type(), data, Status, "")
+	})
 }

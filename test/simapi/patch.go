@@ -82,13 +82,18 @@ func (a *API) mergePart(stored client.Object, patch []byte, answer client.Object
 	if err := json.Unmarshal(after, decoded.Interface()); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	if !equality.Semantic.DeepEqual(field.Interface(), decoded.Elem().Interface()) {
-		if part == Spec {
-			next.SetGeneration(next.GetGeneration() + 1)
-		}
-		field.Set(decoded.Elem())
-		a.Put(next)
+	if equality.Semantic.DeepEqual(field.Interface(), decoded.Elem().Interface()) {
+		Into(answer, next)
+		return nil
 	}
+	if part == Spec {
+		next.SetGeneration(next.GetGeneration() + 1)
+	}
+	field.Set(decoded.Elem())
+	if next, err = a.admit(next); err != nil {
+		return err
+	}
+	a.Put(next)
 	Into(answer, next)
 	return nil
 }
