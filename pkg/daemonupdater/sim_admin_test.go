@@ -34,6 +34,7 @@ func (w *simWorld) disturb() {
 	w.jump()
 	w.haveAccidents()
 	w.replaceCRDs()
+	w.administratePlans()
 }
 
 func (w *simWorld) disturbNode(h *simHost) {

@@ -145,6 +145,7 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	case daemonset.RevisionHash(pod) == live.target && !noCards && !pass.blind: // a blind pass may replace it once more
 		w.violate("target: pod %s is deleted though it is at the target %s", pod.Name, live.target)
 	}
+	w.checkPlanned(pass, pod, noCards)
 	if wrong := pass.policyWrong(); wrong != "" {
 		w.violate("S12: pod %s is deleted though the policy %s", pod.Name, wrong)
 	}
@@ -261,6 +262,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 		w.say("%s starts in %s, limit %d", s.Node, pass.group, limit)
 	}
 	w.checkCompleted(pass, before, after)
+	w.checkBatches(pass, before, after)
 	w.checkFailures(pass, before, after)
 	if n := len(after.Status.InFlight); len(started) > 0 && n > limit {
 		w.violate("S1: %d slots of %s, limit %d", n, pass.group, limit)

@@ -50,6 +50,9 @@ func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.O
 	err := c.m.view.Get(key, object, opts...)
 	if pass := c.m.pass; pass != nil {
 		pass.policyGone = pass.policyGone || (err != nil && simapi.KindOf(object) == simPolicies)
+		if simapi.KindOf(object) == simPlans && err != nil {
+			pass.plan = nil
+		}
 	}
 	switch {
 	case err == nil:
@@ -115,7 +118,7 @@ func (s *simStatus) Update(_ context.Context, object client.Object, opts ...clie
 	key, pass := simapi.KeyOf(object), s.m.pass
 	validation := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts).FieldValidation
 	return s.m.call("update", key, func() error {
-		before, _ := s.m.w.api.Objects[key].(*topsv1.DaemonRollout)
+		before, _ := s.m.w.stored(key).(*topsv1.DaemonRollout)
 		if err := s.m.w.api.Validated(validation, func() error { return s.m.w.api.Update(object, simapi.Status, "") }); err != nil {
 			return err
 		}

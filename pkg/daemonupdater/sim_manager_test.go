@@ -94,7 +94,9 @@ type simPass struct {
 	// policy that the settings name; policyGone: it was not in the cache.
 	policy     *topsv1.UpgradePolicy
 	policyGone bool
-	live       map[types.UID]simLiveSet
+	// plan that the settings name, nil if there is none.
+	plan *topsv1.UpgradePlan
+	live map[types.UID]simLiveSet
 }
 
 // simLiveSet is a DaemonSet as read live, and the true target at that time.
@@ -151,6 +153,10 @@ func (m *simManager) saw(read any) {
 	case *topsv1.UpgradePolicy:
 		if p := m.pass; p != nil {
 			p.policy = o
+		}
+	case *topsv1.UpgradePlan:
+		if p := m.pass; p != nil {
+			p.plan = o
 		}
 	case *appsv1.DaemonSetList:
 		for i := range o.Items {
@@ -209,7 +215,7 @@ func (m *simManager) restart() {
 	m.operator, m.frozen = m.newOperator(), time.Time{}
 	for _, kind := range simKinds {
 		n := m.view.Behind(kind)
-		if !m.w.calm && m.w.knobs.stale > 0 {
+		if !m.w.calm && m.w.knobs.stale > 0 && (n > 0 || kind != simPlans) {
 			n = max(n-m.w.rng.IntN(1+min(n, m.w.knobs.stale)), m.w.seesLoss[kind]) // an API server that runs since a restore knows nothing older
 		}
 		m.note(kind, m.view.Advance(kind, n))
@@ -226,6 +232,7 @@ const (
 	simUpgrades  = "NodeUpgrade"
 	simPolicies  = "UpgradePolicy"
 	simGrs       = "GcuResource"
+	simPlans     = "UpgradePlan"
 )
 
 // simIndexers are the indexes of the cache.
@@ -248,7 +255,7 @@ var simLiveIndexers = map[string]client.IndexerFunc{controllerUID: indexByContro
 const simNodeOfPod = "spec.nodeName"
 
 // simKinds lists all watched kinds, in a fixed order.
-var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies, simGrs}
+var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies, simGrs, simPlans}
 
 // sync lets the cache catch up to some degree, and passes the events to the queue.
 func (m *simManager) sync() {
@@ -298,9 +305,9 @@ func (m *simManager) handle(kind string, e simapi.Event) {
 			return []observed.Group{observed.GroupOf(o.(*appsv1.DaemonSet))}
 		},
 		simPods: watches.OfPod, simRevisions: watches.OfController, simNodes: watches.OnNode,
-		simUpgrades: watches.AskedFor, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy, simGrs: watch.OfGcuResource,
+		simUpgrades: watches.AskedFor, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy, simPlans: watches.UnderPlan, simGrs: watch.OfGcuResource,
 	}
-	passes := map[string]predicate.Predicate{simNodes: watch.NodeChanged(), simSets: watch.DaemonSetChanged(), simUpgrades: watch.UpgradeChanged(), simGrs: watch.DeletionBegan()}[kind]
+	passes := map[string]predicate.Predicate{simNodes: watch.NodeChanged(), simSets: watch.DaemonSetChanged(), simUpgrades: watch.UpgradeChanged(), simGrs: watch.DeletionBegan(), simPlans: predicate.GenerationChangedPredicate{}}[kind]
 	if passes != nil && e.Before != nil && e.After != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.Before, ObjectNew: e.After}) {
 		return
 	}

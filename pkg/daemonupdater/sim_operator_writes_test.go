@@ -157,7 +157,7 @@ func (w *simWorld) checkDeletedByOperation(j *simJob, pod *corev1.Pod) {
 	w.checkDisturbed(h, "the driver goes", w.left(h, false), op.ID)
 	for _, other := range w.setPods() {
 		ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, other.Namespace, daemonset.Owner(other).Name))
-		if daemonset.NodeName(other) == j.node && ds != nil && metav1.IsControlledBy(other, ds) && simMachineOf.Uses(ds.Labels[topsv1.LabelComponent]) && !h.machine.excused {
+		if other.Spec.NodeName == j.node && ds != nil && metav1.IsControlledBy(other, ds) && simMachineOf.Uses(ds.Labels[topsv1.LabelComponent]) && !h.machine.excused {
 			w.violate("S8: the driver of %s goes while %s uses the device", j.node, other.Name)
 		}
 	}

@@ -317,6 +317,7 @@ func (w *simWorld) calmAdministrator() {
 		if r == nil {
 			continue
 		}
+		w.approveBatch(g)
 		w.freePinned(r)
 		if c := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutAccepted); c != nil && c.Reason == topsv1.ReasonRevisionRejected {
 			w.annotateRollout(r, topsv1.AnnotationResume, fmt.Sprint("again-", w.api.Counter))

@@ -73,6 +73,7 @@ func (w *simWorld) badAtLast(g *simGroup, set int, kind string, meanwhile ...fun
 	if !w.until("L1: every node gets to a good target", 6*time.Hour, w.good) {
 		return
 	}
+	w.dropPlan(g)
 	was, undone := w.imagesOf(g), w.undone
 	w.versions++
 	w.setImage(g, set, fmt.Sprint(kind, "-", w.versions))

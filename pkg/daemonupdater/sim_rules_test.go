@@ -216,6 +216,7 @@ func (w *simWorld) checkStarts(pass *simPass, after *topsv1.DaemonRollout, start
 		w.violate("S12: %v start though the policy %s", started, wrong)
 		return
 	}
+	w.checkPlanStarts(pass, after, started)
 	if pass.policy == nil {
 		return
 	}
@@ -233,7 +234,7 @@ func (w *simWorld) checkStarts(pass *simPass, after *topsv1.DaemonRollout, start
 		}
 		w.checkRest(pass, name)
 		w.checkWindow(pass, after, name)
-		if pass.healthy(name) || pass.wasHealthy(name) {
+		if pass.planName() == "" && (pass.healthy(name) || pass.wasHealthy(name)) {
 			w.checkWave(pass, after, name, waves[name])
 		}
 		if pass.healthy(name) {
@@ -403,7 +404,7 @@ func simControlPlane(node *corev1.Node) bool {
 // checkCompleted checks that a wave becomes complete only if all its reachable nodes are updated,
 // the waves before it are complete, and a node has proved that the version works.
 func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRollout) {
-	if pass.policy == nil || pass.policyWrong() != "" || len(after.Status.Waves) != len(pass.policy.Spec.Waves)+1 {
+	if pass.policy == nil || pass.planName() != "" || pass.policyWrong() != "" || len(after.Status.Waves) != len(pass.policy.Spec.Waves)+1 {
 		return
 	}
 	if after.Status.Strategy == "RestartsOnly" {

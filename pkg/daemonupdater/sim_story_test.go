@@ -87,10 +87,12 @@ func (w *simWorld) settle() {
 		w.annotate(g, topsv1.AnnotationMaxUnavailable, w.lastLimit())
 		w.annotate(g, topsv1.AnnotationPaused, "")
 		w.annotate(g, topsv1.AnnotationUpgradePolicy, "")
+		w.dropPlan(g)
 		w.updateType(g, appsv1.OnDeleteDaemonSetStrategyType)
 		w.push(g, false)
 	}
 	w.settlePolicies()
+	w.settlePlans()
 	w.settleMachines()
 }
 
@@ -122,7 +124,7 @@ func (w *simWorld) finale() {
 	}
 	if !w.until("L1: every reachable node gets to the target", 4*time.Hour, w.arrived) || !w.checkRestarted("at last") ||
 		!w.until("L2: no slot is held", time.Hour, func() bool { return w.everyRollout(noSlots) }) ||
-		!w.until("S10: complete is said", soon, func() bool { return w.everyRollout(complete) }) {
+		!w.until("S10: complete is said", soon, func() bool { return w.everyRollout(complete) }) || !w.plansAreDone() {
 		return
 	}
 	if w.ops == nil || w.guarded()+w.stuck == "" {

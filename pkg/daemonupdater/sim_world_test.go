@@ -54,6 +54,7 @@ type simWorld struct {
 	simGate
 	controller simController
 	simCRDs
+	plans    *rand.Rand // draws everything about plans; nil in a seed without any
 	groups   []*simGroup
 	hosts    []*simHost
 	seen     map[simapi.Key]*appsv1.DaemonSet // what the DaemonSet controller has seen
@@ -108,7 +109,7 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), controller: newSimController(seed), simCRDs: newSimCRDs(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), controller: newSimController(seed), simCRDs: newSimCRDs(seed), plans: newSimPlans(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
 		seen: map[simapi.Key]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{},
 	}
 	w.api = simapi.New(w.clock)

@@ -142,6 +142,8 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 		state = topsv1.TaskRunning
 	case request.Withdrawn:
 		return topsv1.TaskWithdrawn, reasonWithdrawn, withdrawnInTime
+	case verdict.Reason == rollout.ReasonAwaitingRequest && rollout.LeavesOut(a.Input, a.Fleet.Node(node), pod):
+		return state, string(rollout.ReasonLeftOut), rollout.SaysLeftOut // the node waits for a request for another pod
 	}
 	return state, string(verdict.Reason), verdict.Message
 }

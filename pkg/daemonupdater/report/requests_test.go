@@ -40,6 +40,14 @@ func successor(n rollout.Node) rollout.Node {
 	return n
 }
 
+// outdatedBeside adds an outdated pod of a second member.
+func outdatedBeside(n rollout.Node) rollout.Node {
+	second := fixture.Planned(n.Name, fixture.OldHash).Pods[0]
+	second.Member, second.Name, second.UID = 1, "q-a", "pod-q-a"
+	n.Pods = append(n.Pods, second)
+	return n
+}
+
 func answersOf(in rollout.Input) *Answers {
 	fleet := rollout.NewFleet(&in)
 	d := fleet.Plan(in)
@@ -90,6 +98,10 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 			"Failed CrashLooping: it crash-loops"},
 		{"does not fail with a failure from before it was asked though the clock of the node is behind",
 			change(otaInput(fixture.PlannedBroken("a", fixture.OldHash)), failed(0, time.Hour)), "Waiting CrashLooping: it crash-loops"},
+		{"waits, left out, though another component of its node awaits its own request", change(otaInput(outdatedBeside(asking(fixture.Planned("a", fixture.OldHash)))), func(in *rollout.Input) {
+			in.Members[0].LeftOut = true
+			in.Members = append(in.Members, rollout.Member{Key: "kube-system/exporter", Target: fixture.NewHash})
+		}), "Waiting LeftOut: the upgrade is limited to other nodes or components"},
 		{"fails when the DaemonSet has no strategy any more", change(inputWith(fixture.Planned("a", fixture.OldHash)), func(in *rollout.Input) { in.Settings = daemonset.Settings{} }),
 			"Failed NotControlled: DaemonSet kube-system/driver has no update strategy any more"},
 		{"fails when the node does not run the group any more", otaInput(fixture.Planned("b", fixture.OldHash)), "Failed NotEligible: DaemonSet kube-system/driver does not run on this node any more"},

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -38,6 +40,34 @@ func run(in Input) (steps [][]string, left []Verdict) {
 		steps = append(steps, s.Nodes)
 	}
 	return steps, out.Left
+}
+
+// Under OTA, a person may ask for a component that the plan leaves out.
+func TestABatchIsNotCompleteWhileAComponentOfItAwaitsItsRequest(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		other string
+		want  map[string]string
+		done  bool
+	}{
+		{"of a node that asked for another one", oldHash, statesOf("a", "held/AwaitingRequest", "b", "held/AwaitingRequest"), false},
+		{"unless it has it already", newHash, statesOf("a", "held/LeftOut", "b", "held/AwaitingRequest"), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := asking(nodeOf("a", oldHash, tt.other))
+			a.Pods[0].LeftOut = true
+			in := planned([]string{"1", "2"}, inBatch(a, 0), inBatch(nodeOf("b", newHash, oldHash), 1))
+			in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+			in.Settings.Strategy = daemonset.OTA
+			d := Plan(in)
+			if diff := cmp.Diff(tt.want, say(d).States); diff != "" {
+				t.Errorf("states (-want +got):\n%s", diff)
+			}
+			if done := !d.Ledger.Waves[0].Completed.IsZero(); done != tt.done {
+				t.Errorf("the batch is complete: %v, want %v", done, tt.done)
+			}
+		})
+	}
 }
 
 func TestBatchesOfAPlanFollowEachOther(t *testing.T) {

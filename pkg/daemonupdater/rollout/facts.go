@@ -245,7 +245,7 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 	switch {
 	case f.noSuccessor:
 		return phaseNoSuccessor
-	case !f.replaceable && slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.leavesOut(node, &pod) }):
+	case !f.replaceable && slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.leavesOut(node, &pod) }) && !g.awaitsRequest(node):
 		return phaseExcluded
 	case len(node.Holds) > 0 && !node.Job.isOursAtWork():
 		return phaseHeld

@@ -101,6 +101,9 @@ func (e *explanation) whyNothingStarts(n *fleetNode) (Reason, string) {
 	return "", ""
 }
 
+// SaysLeftOut is the message of ReasonLeftOut.
+const SaysLeftOut = "the upgrade is limited to other nodes or components"
+
 // whyExcluded returns why a node would not be upgraded even if the rollout allowed it; "" if it
 // would.
 func whyExcluded(n *fleetNode) (Reason, string) {
@@ -117,7 +120,7 @@ func whyExcluded(n *fleetNode) (Reason, string) {
 	case phaseAgentTooOld:
 		return ReasonAgentTooOld, n.whyAgentTooOld()
 	case phaseExcluded:
-		return ReasonLeftOut, "the upgrade is limited to other nodes or components"
+		return ReasonLeftOut, SaysLeftOut
 	case phaseHeld:
 		return ReasonNodeHeld, daemonset.HoldWords(n.Holds, n.Name)
 	case phaseLeftToAdministrator:
