@@ -2,8 +2,10 @@ package main
 
 // ofPlans are defects in plans that a person wrote (docs/adr/0019).
 var ofPlans = []mutant{
-	{"plan-done-by-request", "a batch is complete though a component of it awaits its request", updater, "facts.exclusion",
-		"$left && !$g.awaitsRequest($node)", "$left"},
+	{"plan-done-by-request", "a batch is complete though a component of it awaits its request", updater, "leavesRestOut",
+		"$left && !awaitsRequest($g, $node)", "$left"},
+	{"plan-done-without-pod", "a batch is complete while a pod of it is missing or not available", updater, "phaseOfRest",
+		"awaitsPod($g, $node)", "false"},
 	{"plan-request-unanswered", "a request for what the plan leaves out is answered that the node awaits one", updater, "Answers.state",
 		"$verdict.Reason == rollout.ReasonAwaitingRequest && rollout.LeavesOut($in, $node, $pod)", "false"},
 	{"plan-batches-at-once", "the batches of a plan do not wait for each other", updater, "Policy.partOf",

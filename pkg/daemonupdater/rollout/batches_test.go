@@ -2,13 +2,14 @@ package rollout
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // inBatch places a node in a batch of a plan.
@@ -65,6 +66,32 @@ func TestABatchIsNotCompleteWhileAComponentOfItAwaitsItsRequest(t *testing.T) {
 			}
 			if done := !d.Ledger.Waves[0].Completed.IsZero(); done != tt.done {
 				t.Errorf("the batch is complete: %v, want %v", done, tt.done)
+			}
+		})
+	}
+}
+
+func TestABatchIsNotCompleteWhileAPodOfItIsNotAvailable(t *testing.T) {
+	for name, pod := range map[string]func(*Pod){
+		"which terminates":    func(p *Pod) { p.Terminating = true },
+		"which is missing":    func(p *Pod) { *p = Pod{Member: p.Member} },
+		"which does not work": func(p *Pod) { p.Available = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := nodeOf("a", oldHash, newHash) // the plan leaves the first out
+			a.Pods[0].LeftOut = true
+			pod(&a.Pods[1])
+			in := planned([]string{"1", "2"}, inBatch(a, 0), inBatch(nodeOf("b", newHash, oldHash), 1))
+			in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+			d := Plan(in)
+			if diff := cmp.Diff(statesOf("a", "pending/Unavailable", "b", "held/WaveNotReached"), say(d).States); diff != "" {
+				t.Errorf("states (-want +got):\n%s", diff)
+			}
+			if !d.Ledger.Waves[0].Completed.IsZero() {
+				t.Error("the batch is complete")
+			}
+			if v, _ := d.Verdict("a"); !strings.Contains(v.Message, "kube-system/b") {
+				t.Errorf("it waits as: %s", v.Message)
 			}
 		})
 	}

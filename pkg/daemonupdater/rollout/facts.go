@@ -245,8 +245,8 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 	switch {
 	case f.noSuccessor:
 		return phaseNoSuccessor
-	case !f.replaceable && slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.leavesOut(node, &pod) }) && !g.awaitsRequest(node):
-		return phaseExcluded
+	case !f.replaceable && leavesRestOut(g, node):
+		return phaseOfRest(g, node)
 	case len(node.Holds) > 0 && !node.Job.isOursAtWork():
 		return phaseHeld
 	case !f.replaceable && node.NeedsRestart && node.LeftToAdministrator != "":
@@ -259,6 +259,31 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 		return phaseKeptCordoned // its taint keeps successors off the node: an operation has to come first
 	}
 	return phaseCandidate
+}
+
+// leavesRestOut reports whether the upgrade is limited to others than all that is left to do on a node.
+func leavesRestOut(g *group, node *Node) bool {
+	return slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.leavesOut(node, &pod) }) && !awaitsRequest(g, node)
+}
+
+// phaseOfRest returns the phase of a node on which the upgrade leaves the rest out.
+func phaseOfRest(g *group, node *Node) phase {
+	if awaitsPod(g, node) {
+		return phaseUnavailable
+	}
+	return phaseExcluded
+}
+
+// awaitsRequest reports whether the upgrade is about a pod of a node for which nobody has asked there.
+func awaitsRequest(g *group, node *Node) bool {
+	return slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.hasWork(node, &p) && !g.allows(&p) && !isLeftOut(g, node, &p) })
+}
+
+// awaitsPod reports whether a pod of a node that the upgrade is about is missing or not available.
+func awaitsPod(g *group, node *Node) bool {
+	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
+		return !isLeftOut(g, node, &p) && !p.isAside() && (p.isAbsent() || !p.Available)
+	})
 }
 
 // changesAt records a time at which the facts change by time alone.

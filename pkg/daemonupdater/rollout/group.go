@@ -132,11 +132,6 @@ func LeavesOut(in *Input, node *Node, pod *Pod) bool {
 	return g.leavesOut(node, pod)
 }
 
-// awaitsRequest reports whether the upgrade is about a pod of a node for which nobody has asked there.
-func (g *group) awaitsRequest(node *Node) bool {
-	return slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.hasWork(node, &p) && !g.allows(&p) && !isLeftOut(g, node, &p) })
-}
-
 // hasWork reports whether something is left to do for a pod.
 func (g *group) hasWork(node *Node, pod *Pod) bool {
 	return g.isOutdated(pod) && g.strategy != RestartsOnly || g.lacksProof(node, pod) || lacksCards(g, pod)

@@ -253,7 +253,7 @@ func (n *fleetNode) progress() (Reason, string) {
 // progressOf returns what a node in flight waits for at one of its pods, "" for nothing.
 func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 	member := n.group.keyOf(pod)
-	old := n.group.isOutdated(pod) || lacksCards(n.group, pod)
+	old := (n.group.isOutdated(pod) || lacksCards(n.group, pod)) && !isLeftOut(n.group, &n.Node, pod)
 	switch {
 	case !n.slotWaitsFor(pod):
 		return "", ""
