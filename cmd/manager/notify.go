@@ -41,7 +41,7 @@ func addNotifier(mgr ctrl.Manager, o notifyOptions) (daemonupdater.Notices, erro
 	if o.url == "" {
 		return nil, nil
 	}
-	n, err := notifier.New(notifier.Options{URL: o.url, SecretFile: o.secretFile, CAFile: o.caFile, Clock: clock.RealClock{}, Registerer: metrics.Registry})
+	n, err := notifier.New(notifier.Options{URL: o.url, SecretFile: o.secretFile, CAFile: o.caFile, Clock: clock.RealClock{}, Registerer: metrics.Registry, Log: mgr.GetLogger()})
 	if err != nil {
 		return nil, err
 	}

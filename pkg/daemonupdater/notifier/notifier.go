@@ -49,6 +49,8 @@ type Options struct {
 	CAFile     string
 	Clock      clock.Clock
 	Registerer prometheus.Registerer
+	// Log has what fails: the context of a manager's runnable has no logger.
+	Log logr.Logger
 }
 
 // Notifier delivers notifications. It is safe for concurrent use.
@@ -166,7 +168,7 @@ func (n *Notifier) NeedLeaderElection() bool { return true }
 
 // Start delivers until ctx is done.
 func (n *Notifier) Start(ctx context.Context) error {
-	log := logr.FromContextOrDiscard(ctx).WithName("notifier")
+	log := n.options.Log.WithName("notifier")
 	for {
 		due, at := n.outbox.next(n.options.Clock.Now())
 		if due != nil {

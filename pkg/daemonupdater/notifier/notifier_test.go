@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -80,11 +81,16 @@ func (h *hook) seen() []string {
 }
 
 // started returns a Notifier that delivers to a hook.
-func started(t *testing.T, h *hook, secrets string) *Notifier {
+func started(t *testing.T, h *hook, secrets string, lines ...func(string)) *Notifier {
 	t.Helper()
+	log := funcr.New(func(_, line string) {
+		for _, write := range lines {
+			write(line)
+		}
+	}, funcr.Options{})
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	n, err := New(Options{URL: server.URL, SecretFile: file(t, secrets), Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry()})
+	n, err := New(Options{URL: server.URL, SecretFile: file(t, secrets), Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +122,12 @@ func TestWhatIsNotAcceptedIsSentAgain(t *testing.T) {
 	for _, status := range []int{http.StatusInternalServerError, http.StatusFound, http.StatusGone} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			h := &hook{status: status}
-			n := started(t, h, secret("a"))
+			logged := make(chan string, 1)
+			n := started(t, h, secret("a"), func(line string) { logged <- line })
 			n.Offer(group, []notification.Message{message("1", 0)})
+			if line := <-logged; !strings.Contains(line, "is tried again") || !strings.Contains(line, fmt.Sprint(status)) || strings.Contains(line, "127.0.0.1") {
+				t.Errorf("the log has %s", line)
+			}
 			for len(h.seen()) == 0 {
 				time.Sleep(time.Millisecond)
 			}
