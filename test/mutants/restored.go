@@ -6,7 +6,7 @@ var ofRestored = []mutant{
 		"$a.deleted.Add(Unseen)", "$a.deleted.Add(9000*time.Hour)"},
 	{"ledger-from-memory", "a ledger that a restored backup took back is kept in memory", updater, "ledgerStore.isUndone",
 		"$err != nil || $live.UID != $last.rollout.UID || !equality.Semantic.DeepEqual($live.Status, $last.rollout.Status)", "$err != nil || $live.UID != $last.rollout.UID"},
-	{"cut-ledger", "a ledger is stored though the API server drops a part of it", updater, "ledgerStore.store",
+	{"cut-ledger", "a ledger is stored though the API server drops a part of it", updater, "ledgerStore.write",
 		"$l.Status().Update($ctx, $next, access.Whole)", "$l.Status().Update($ctx, $next)"},
 	{"older-goes-on", "a manager goes on when its CRDs are replaced by older ones", programs, "crdGuard.Start",
 		"!errors.As($g.lacks($ctx), &$older)", "true"},
