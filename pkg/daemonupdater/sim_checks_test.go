@@ -105,6 +105,9 @@ func (w *simWorld) deleteByUs(pass *simPass, key simapi.Key, options *client.Del
 	if pod == nil || err != nil || !effective {
 		return err
 	}
+	if g == nil && w.setOf(pod) == nil {
+		return nil // its gr was deleted since the manager looked, and its pods go as well
+	}
 	if g == nil || g.id != pass.group {
 		w.violate("S9: pod %s of nobody's group is deleted", pod.Name)
 		return nil
