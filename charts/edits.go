@@ -120,7 +120,8 @@ var deployment = append([]edit{
         - name: notifications
           secret:
             secretName: {{ required "notifications.url needs notifications.secretName" .Values.notifications.secretName }}
-            defaultMode: 0440
+            # the manager is not root, and in no group of the volume
+            defaultMode: 0444
         {{- end }}
         - name: log
 `},

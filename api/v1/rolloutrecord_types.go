@@ -2,9 +2,8 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RolloutEvent is what an entry of the record of a rollout is about.
-//
-// +kubebuilder:validation:Enum=Started;Limited;Paused;Unpaused;AwaitingApproval;Approved;WaveComplete;Held;Released;NodesFailed;Halted;Resumed;RollingBack;RolledBack;Complete
+// RolloutEvent is what an entry of the record of a rollout is about. A closed list, which the CRD does not enforce: an
+// entry of a later version must not keep an earlier one from writing its ledger, which is in the same status.
 type RolloutEvent string
 
 const (

@@ -29,14 +29,11 @@ func (h host) configuredDefault(e task.Engine) (runtime string, named bool, err 
 		return dockerDefault(root.FS(), h.paths.DockerConfig)
 	}
 	at := h.containerd()
-	runtime, named, err = containerdDefault(root.FS(), at.config)
+	next, err := templateDefault(root.FS(), at.templates)
 	if err != nil {
 		return "", false, err
 	}
-	if next, err := templateDefault(root.FS(), at.templates); err != nil || next != "" {
-		return next, next != "", err
-	}
-	return runtime, named, nil
+	return containerdDefault(root.FS(), at.config, next)
 }
 
 // dockerDefault reads daemon.json.
@@ -64,18 +61,19 @@ func dockerDefault(host fs.FS, file string) (runtime string, named bool, err err
 const maxConfigFiles = 100
 
 // containerdDefault reads config.toml, its imports and the drop-ins in conf.d; a later file
-// overrides an earlier one.
-func containerdDefault(host fs.FS, file string) (runtime string, named bool, err error) {
+// overrides an earlier one. next is what config.toml will name after a start, "" if that is what it
+// names now.
+func containerdDefault(host fs.FS, file, next string) (runtime string, named bool, err error) {
 	var read []string
 	pending := []string{file}
 	for len(pending) > 0 && len(read) < maxConfigFiles {
-		next := pending[0]
+		name := pending[0]
 		pending = pending[1:]
-		if slices.Contains(read, next) {
+		if slices.Contains(read, name) {
 			continue
 		}
-		read = append(read, next)
-		data, err := fs.ReadFile(host, next)
+		read = append(read, name)
+		data, err := fs.ReadFile(host, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -84,19 +82,22 @@ func containerdDefault(host fs.FS, file string) (runtime string, named bool, err
 		}
 		config, err := parseContainerd(data)
 		if err != nil {
-			return "", false, fmt.Errorf("decoding /%s: %w", next, err)
+			return "", false, fmt.Errorf("decoding /%s: %w", name, err)
+		}
+		if name == file && next != "" {
+			config.runtime = next
 		}
 		if config.runtime != "" {
 			runtime, named = config.runtime, true
 		}
 		imports := config.imports
-		if next == file {
+		if name == file {
 			imports = append(imports, path.Join("/", path.Dir(file), "conf.d", "*.toml"))
 		}
 		for _, pattern := range imports {
-			matches, err := fs.Glob(host, inHost(next, pattern))
+			matches, err := fs.Glob(host, inHost(name, pattern))
 			if err != nil {
-				return "", false, fmt.Errorf("import %q of /%s: %w", pattern, next, err)
+				return "", false, fmt.Errorf("import %q of /%s: %w", pattern, name, err)
 			}
 			pending = append(pending, matches...)
 		}

@@ -107,6 +107,9 @@ func TestConfiguredDefault(t *testing.T) {
 		"of two templates of k3s the one of its version": {engine: task.Containerd, files: map[string]string{
 			ranchers: "", k3s + "config.toml": "", k3s + "config-v3.toml.tmpl": v3, k3s + "config.toml.tmpl": v2("nvidia"),
 		}, want: "enflame"},
+		"a drop-in of k3s overrides a template": {engine: task.Containerd, files: map[string]string{
+			ranchers: "", k3s + "config.toml": "imports = [\"/" + k3s + "config-v3.toml.d/*.toml\"]\n", k3s + "config-v3.toml.d/enflame.toml": v3, k3s + "config-v3.toml.tmpl": v2("nvidia"),
+		}, want: "enflame"},
 		"MicroK8s with its own template": {engine: task.Containerd, files: map[string]string{
 			snaps: "", microk8s + "containerd.toml": v2("runc"), microk8s + "containerd-template.toml": v2("${RUNTIME}"),
 		}, want: "runc"},

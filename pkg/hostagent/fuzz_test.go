@@ -71,7 +71,7 @@ func FuzzContainerdConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, main, dropIn []byte) {
 		const file = "etc/containerd/config.toml"
 		host := fstest.MapFS{file: {Data: main}, "etc/containerd/conf.d/a.toml": {Data: dropIn}}
-		runtime, named, err := containerdDefault(host, file)
+		runtime, named, err := containerdDefault(host, file, "")
 		if err != nil {
 			if runtime != "" || named || !strings.Contains(err.Error(), "containerd") {
 				t.Errorf("%q, %t with error %v", runtime, named, err)

@@ -99,7 +99,11 @@ func (s restarter) manualCommand(engine task.Engine) string {
 	if argv := s.options.Command[engine]; s.host.services == nil && len(argv) > 0 {
 		return strings.Join(argv, " ")
 	}
-	return "systemctl restart " + strings.Join(s.host.unitsOf(engine), " or ")
+	units := s.host.unitsOf(engine)
+	if len(units) == 1 {
+		return "systemctl restart " + units[0]
+	}
+	return "systemctl restart UNIT, where UNIT is the active one of " + strings.Join(units, ", ")
 }
 
 func (s restarter) isBusy(ctx context.Context, engine task.Engine, operation string) (bool, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
@@ -34,23 +35,31 @@ type Systemd struct {
 
 var _ ServiceManager = Systemd{}
 
-// unit returns the unit of an engine: of several that may run it, the first that is not
-// inactive, else the first.
+// unit returns the unit of an engine: of several that may run it the one that does, else the only
+// one that is enabled. It is an error if neither says which: a node that is a worker must not
+// become a server.
 func (s Systemd) unit(ctx context.Context, connection *dbus.Conn, e task.Engine) (string, error) {
 	units := s.Units(e)
 	if len(units) == 1 {
 		return units[0], nil
 	}
+	var enabled []string
 	for _, unit := range units {
 		properties, err := connection.GetUnitPropertiesContext(ctx, unit)
 		if err != nil {
 			return "", fmt.Errorf("reading the state of %s: %w", unit, err)
 		}
-		if properties["ActiveState"] != "inactive" {
+		if state := properties["ActiveState"]; state == "active" || unitBusy(properties) {
 			return unit, nil
 		}
+		if properties["UnitFileState"] == "enabled" {
+			enabled = append(enabled, unit)
+		}
 	}
-	return units[0], nil
+	if len(enabled) != 1 {
+		return "", fmt.Errorf("it is not known which of %s runs %s: none is active, and not exactly one is enabled (--containerd-unit names it)", strings.Join(units, ", "), e)
+	}
+	return enabled[0], nil
 }
 
 // connect returns a new connection: the bus itself may be restarted.

@@ -83,8 +83,8 @@ func startBus(t *testing.T, d daemon, restart func() error) *prop.Properties {
 		systemdName + ".Service": {"MainPID": {Value: uint32(pids[0])}},
 	})
 	check(t, err)
-	// systemd has properties of units that are not there, too.
-	_, err = prop.Export(connection, absentPath, prop.Map{systemdName + ".Unit": {"LoadState": {Value: "not-found"}, "ActiveState": {Value: "inactive"}}})
+	// A unit that somebody has started by mistake.
+	_, err = prop.Export(connection, absentPath, prop.Map{systemdName + ".Unit": {"LoadState": {Value: "loaded"}, "ActiveState": {Value: "failed"}}})
 	check(t, err)
 	if reply, err := connection.RequestName(systemdName, dbus.NameFlagDoNotQueue); err != nil || reply != dbus.RequestNameReplyPrimaryOwner {
 		t.Fatalf("owning %s: %v, %v", systemdName, reply, err)

@@ -17,8 +17,10 @@ var ofHosts = []mutant{
 		"cmp.Compare(len($a.PodUID), len($b.PodUID))", "cmp.Compare(len($b.PodUID), len($a.PodUID))"},
 	{"another-unit-restarted", "while the containerd of k3s restarts, the unit of another one is asked and restarted", hosts, "host.containerd",
 		"exists($h.path(path.Dir($d.socket)))", "exists($h.path(path.Clean($d.socket)))"},
-	{"template-unread", "what k3s will make its configuration from is not read", hosts, "host.configuredDefault",
-		"$err != nil || $next != \"\"", "$err != nil"},
+	{"template-unread", "what k3s will make its configuration from is not read", hosts, "templateDefault",
+		"string($match[1])", `""`},
+	{"server-started", "a worker of RKE2 is made a server", hosts, "Systemd.unit",
+		`$state == "active" || unitBusy($properties)`, `$state != "inactive"`},
 
 	// The tasks of an operation.
 	{"unreadable-secret-fails", "an image whose pull secret only the kubelet may read fails its operation", hosts, "puller.prepull",

@@ -35,12 +35,12 @@ const freshAct = 10 * time.Minute
 func Record(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision, notifies bool) {
 	r := recorder{before: &s.Rollout.Status, after: status, acts: []askedby.Act{s.Asked, askedby.Of(s.Rollout.Annotations)}, now: in.Now, notifies: notifies}
 	r.target(s)
-	r.pause()
+	r.pause(in)
 	r.approvals(in, d)
 	r.waves()
 	r.holds(in, d)
 	r.failures()
-	r.end()
+	r.end(in)
 }
 
 // recorder writes entries.
@@ -133,8 +133,14 @@ func limitIn(s *topsv1.DaemonRolloutStatus) string {
 	return s.LimitedTo
 }
 
-func (r *recorder) pause() {
-	was := meta.IsStatusConditionTrue(r.before.Conditions, topsv1.RolloutPaused)
+// pause records the annotation. While the rollout is blocked it is not known, and the stored condition is
+// False; so the record counts too.
+func (r *recorder) pause(in rollout.Input) {
+	if in.Blocked != nil {
+		return
+	}
+	last := r.last(topsv1.RecordPaused, topsv1.RecordUnpaused)
+	was := meta.IsStatusConditionTrue(r.before.Conditions, topsv1.RolloutPaused) || last != nil && last.Event == topsv1.RecordPaused
 	switch is := meta.IsStatusConditionTrue(r.after.Conditions, topsv1.RolloutPaused); {
 	case is && !was:
 		r.add(entry{event: topsv1.RecordPaused, verbs: []string{askedby.Pause}})
@@ -211,9 +217,9 @@ func (r *recorder) failures() {
 }
 
 // end records a halt, a rollback, and that all is done.
-func (r *recorder) end() {
+func (r *recorder) end(in rollout.Input) {
 	b, a := r.before, r.after
-	if c := meta.FindStatusCondition(a.Conditions, topsv1.RolloutHalted); c != nil && c.Status == metav1.ConditionTrue && !meta.IsStatusConditionTrue(b.Conditions, topsv1.RolloutHalted) {
+	if c := meta.FindStatusCondition(a.Conditions, topsv1.RolloutHalted); in.Blocked == nil && c != nil && c.Status == metav1.ConditionTrue && !r.wasHalted() {
 		r.add(entry{event: topsv1.RecordHalted, message: c.Message, nodes: a.FailedNodes})
 	}
 	if a.Rollback != nil && (b.Rollback == nil || !b.Rollback.Time.Equal(&a.Rollback.Time)) {
@@ -225,6 +231,13 @@ func (r *recorder) end() {
 	case isDone(a) && (!isDone(b) || a.Revision != b.Revision) && !r.ended():
 		r.add(entry{event: topsv1.RecordComplete, message: skippedWords(a), nodes: a.Updated})
 	}
+}
+
+// wasHalted reports whether the halt is recorded. The stored condition is False while a halted rollout is blocked; then the
+// record has the halt, and no failure since.
+func (r *recorder) wasHalted() bool {
+	last := r.last(topsv1.RecordHalted, topsv1.RecordNodesFailed, topsv1.RecordResumed, topsv1.RecordStarted)
+	return meta.IsStatusConditionTrue(r.before.Conditions, topsv1.RolloutHalted) || last != nil && last.Event == topsv1.RecordHalted && last.Revision == r.after.Revision
 }
 
 // ended reports whether the record has the end already: a pod that is replaced later begins nothing.

@@ -91,6 +91,7 @@ func TestTheRecordTellsAnUpgradeFromTheStartToTheEnd(t *testing.T) {
 	equal(t, "the same again", d.pass(inputWith(old)))
 	d.asks(askedby.Pause, "bob")
 	equal(t, "a pause", d.pass(change(inputWith(old), pausedInput)), "Paused by bob")
+	equal(t, "settings that are wrong for a while", append(d.pass(change(inputWith(old), blockedInput("InvalidPaused"))), d.pass(change(inputWith(old), pausedInput))...))
 	equal(t, "unpaused by another program", d.pass(inputWith(old)), "Unpaused")
 	equal(t, "the end", d.pass(inputWith(updated)), "Complete 1")
 	equal(t, "a pod that flaps", append(d.pass(inputWith(fixture.PlannedBroken("a", fixture.NewHash))), d.pass(inputWith(updated))...))
@@ -168,6 +169,7 @@ func TestTheRecordHasHoldsFailuresAndHalts(t *testing.T) {
 	equal(t, "a release", d.pass(inputWith(fixture.Planned("c", fixture.OldHash))), "Released")
 	equal(t, "a halt", d.pass(halted()), "NodesFailed a, b 2", "Halted 2")
 	equal(t, "it stays halted", d.pass(halted()))
+	equal(t, "settings that are wrong end no halt", append(d.pass(change(halted(), blockedInput("InvalidPaused"))), d.pass(halted())...))
 	d.annotates(askedby.Resume, "erin")
 	resumed := inputWith(fixture.Planned("a", fixture.NewHash))
 	resumed.Resume = "again"

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -91,6 +92,21 @@ func TestGoldenReports(t *testing.T) {
 	}
 	for file, text := range map[string]string{"plan.md": r.Markdown(), "plan.json": string(data) + "\n", "plan.html": html} {
 		golden.Check(t, file, text)
+	}
+}
+
+func TestARequestIsInTheReportOfItsOwnDaemonSet(t *testing.T) {
+	in := input()
+	in.Fleet.DaemonSets = []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "gfd"}}}
+	asked := topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "node-3"}}
+	for _, name := range []string{"gfd", "other"} {
+		asked.Status.Requests = append(asked.Status.Requests, topsv1.UpgradeRequest{ID: name, DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: name}, RequestTime: minute(3)})
+		asked.Status.Tasks = append(asked.Status.Tasks, topsv1.UpgradeTask{Name: "node-3_" + name + "_replace", RequestID: name, State: topsv1.TaskDone, StartTime: at(4), EndTime: at(5)})
+	}
+	in.Fleet.NodeUpgrades = []topsv1.NodeUpgrade{asked}
+	u, _ := Find(Upgrades(record()), "", "")
+	if text := Of(in, u).Markdown(); !strings.Contains(text, `node-3\_gfd\_replace`) || strings.Contains(text, `node-3\_other\_replace`) {
+		t.Errorf("the report is\n%s", text)
 	}
 }
 

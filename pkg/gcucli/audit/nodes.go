@@ -46,10 +46,13 @@ func (w *Work) failed() bool {
 
 // workOf returns the work of an upgrade on all nodes, by its beginning.
 func workOf(f *display.Fleet, u *Upgrade) []Work {
-	list, worked := []Work{}, map[string]bool{}
+	list, worked, own := []Work{}, map[string]bool{}, map[topsv1.NamespacedRef]bool{}
+	for i := range f.DaemonSets {
+		own[topsv1.NamespacedRef{Namespace: f.DaemonSets[i].Namespace, Name: f.DaemonSets[i].Name}] = true
+	}
 	for i := range f.NodeUpgrades {
 		n := &f.NodeUpgrades[i]
-		found := slices.Concat(operationsOn(n, u), requestsOn(n, u))
+		found := slices.Concat(operationsOn(n, u), requestsOn(n, u, own))
 		worked[n.Name] = len(found) > 0
 		list = append(list, found...)
 	}
@@ -83,21 +86,21 @@ func operationsOn(n *topsv1.NodeUpgrade, u *Upgrade) []Work {
 	return list
 }
 
-// requestsOn returns what was asked for on the node and started.
-func requestsOn(n *topsv1.NodeUpgrade, u *Upgrade) []Work {
+// requestsOn returns what was asked for on the node, of the gr's own DaemonSets, and started. A task
+// whose request the agent keeps no longer is left out: it may be about any DaemonSet.
+func requestsOn(n *topsv1.NodeUpgrade, u *Upgrade, own map[topsv1.NamespacedRef]bool) []Work {
 	var list []Work
 	for i := range n.Status.Tasks {
 		t := &n.Status.Tasks[i]
 		if t.StartTime == nil || !u.includes(t.StartTime.Time) {
 			continue
 		}
-		w := Work{Node: n.Name, What: t.Name, Began: t.StartTime.UTC(), Ended: utc(t.EndTime), Result: string(t.State), Reason: t.Reason, Message: t.Message}
 		for j := range n.Status.Requests {
-			if q := &n.Status.Requests[j]; q.ID == t.RequestID {
-				w.RequestTime = utc(&q.RequestTime)
+			q := &n.Status.Requests[j]
+			if q.ID == t.RequestID && own[topsv1.NamespacedRef{Namespace: q.DaemonSet.Namespace, Name: q.DaemonSet.Name}] {
+				list = append(list, Work{Node: n.Name, What: t.Name, RequestTime: utc(&q.RequestTime), Began: t.StartTime.UTC(), Ended: utc(t.EndTime), Result: string(t.State), Reason: t.Reason, Message: t.Message})
 			}
 		}
-		list = append(list, w)
 	}
 	return list
 }
