@@ -74,7 +74,8 @@ func startBus(t *testing.T, d daemon, restart func() error) *prop.Properties {
 	check(t, err)
 	properties, err := prop.Export(connection, containerdPath, prop.Map{
 		systemdName + ".Unit": {
-			"ActiveState": {Value: "active"},
+			"ActiveState":   {Value: "active"},
+			"UnitFileState": {Value: "enabled"},
 			"Job": {Value: struct {
 				ID   uint32
 				Path dbus.ObjectPath

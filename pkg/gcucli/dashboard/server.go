@@ -285,7 +285,13 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		return button{Verb: verb, GR: gr, Target: target, Label: label, Ask: w.Of(verb + "?")}
 	},
 	"letter": letterOf,
-	"query":  func(lang, by string) string { return "?" + url.Values{"lang": {lang}, "by": {by}}.Encode() },
+	"query": func(lang, by string) string {
+		query := url.Values{"lang": {lang}}
+		if by != "" {
+			query.Set("by", by)
+		}
+		return "?" + query.Encode()
+	},
 	"clock": func(t *metav1.Time) string {
 		if t == nil {
 			return ""
