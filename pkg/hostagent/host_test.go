@@ -29,3 +29,27 @@ func TestChoose(t *testing.T) {
 		})
 	}
 }
+
+func TestTheUnitThatRunsContainerd(t *testing.T) {
+	unit := func(active, file string) map[string]any {
+		return map[string]any{"ActiveState": active, "UnitFileState": file}
+	}
+	for name, test := range map[string]struct {
+		server, agent map[string]any
+		want          string
+	}{
+		"a worker":                       {unit("inactive", "disabled"), unit("active", "enabled"), "agent"},
+		"a worker that was a server":     {unit("failed", "enabled"), unit("active", "enabled"), "agent"},
+		"a server that restarts":         {unit("activating", "enabled"), unit("inactive", "disabled"), "server"},
+		"a worker whose unit is stopped": {unit("inactive", "disabled"), unit("inactive", "enabled"), "agent"},
+		"nothing says which":             {unit("inactive", "disabled"), unit("failed", "disabled"), ""},
+		"both may be meant":              {unit("inactive", "enabled"), unit("inactive", "enabled"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := unitThatRuns([]string{"server", "agent"}, []map[string]any{test.server, test.agent})
+			if got != test.want || (err == nil) != (test.want != "") {
+				t.Errorf("unit %q, %v; want %q", got, err, test.want)
+			}
+		})
+	}
+}

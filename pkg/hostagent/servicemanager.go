@@ -35,29 +35,37 @@ type Systemd struct {
 
 var _ ServiceManager = Systemd{}
 
-// unit returns the unit of an engine: of several that may run it the one that does, else the only
-// one that is enabled. It is an error if neither says which: a node that is a worker must not
-// become a server.
+// unit returns the unit of an engine.
 func (s Systemd) unit(ctx context.Context, connection *dbus.Conn, e task.Engine) (string, error) {
 	units := s.Units(e)
 	if len(units) == 1 {
 		return units[0], nil
 	}
-	var enabled []string
-	for _, unit := range units {
-		properties, err := connection.GetUnitPropertiesContext(ctx, unit)
-		if err != nil {
+	properties := make([]map[string]any, len(units))
+	for i, unit := range units {
+		var err error
+		if properties[i], err = connection.GetUnitPropertiesContext(ctx, unit); err != nil {
 			return "", fmt.Errorf("reading the state of %s: %w", unit, err)
 		}
-		if state := properties["ActiveState"]; state == "active" || unitBusy(properties) {
+	}
+	return unitThatRuns(units, properties)
+}
+
+// unitThatRuns returns, of several units that may run an engine, with their properties, the one that
+// does, else the only one that is enabled. It is an error if neither says which: a node that is a
+// worker must not become a server.
+func unitThatRuns(units []string, properties []map[string]any) (string, error) {
+	var enabled []string
+	for i, unit := range units {
+		if state := properties[i]["ActiveState"]; state == "active" || unitBusy(properties[i]) {
 			return unit, nil
 		}
-		if properties["UnitFileState"] == "enabled" {
+		if properties[i]["UnitFileState"] == "enabled" {
 			enabled = append(enabled, unit)
 		}
 	}
 	if len(enabled) != 1 {
-		return "", fmt.Errorf("it is not known which of %s runs %s: none is active, and not exactly one is enabled (--containerd-unit names it)", strings.Join(units, ", "), e)
+		return "", fmt.Errorf("it is not known which of %s runs the container runtime: none is active, and not exactly one is enabled (--containerd-unit names it)", strings.Join(units, ", "))
 	}
 	return enabled[0], nil
 }

@@ -19,8 +19,8 @@ var ofHosts = []mutant{
 		"exists($h.path(path.Dir($d.socket)))", "exists($h.path(path.Clean($d.socket)))"},
 	{"template-unread", "what k3s will make its configuration from is not read", hosts, "templateDefault",
 		"string($match[1])", `""`},
-	{"server-started", "a worker of RKE2 is made a server", hosts, "Systemd.unit",
-		`$state == "active" || unitBusy($properties)`, `$state != "inactive"`},
+	{"server-started", "a worker of RKE2 is made a server", hosts, "unitThatRuns",
+		`$state == "active" || unitBusy($*p)`, `$state != "inactive"`},
 
 	// The tasks of an operation.
 	{"unreadable-secret-fails", "an image whose pull secret only the kubelet may read fails its operation", hosts, "puller.prepull",
