@@ -1,6 +1,7 @@
 package upgradeapi
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -191,5 +192,14 @@ func TestARequestUnderAnotherNameIsRefused(t *testing.T) {
 		if err := m.foreign(r); (err == nil) != ok {
 			t.Errorf("%s: %v, want it accepted: %t", host, err, ok)
 		}
+	}
+}
+
+func TestWithoutAuthenticationASpecIsRefused(t *testing.T) {
+	r := &resolver{blueprintsOnly: true}
+	_, _, err := r.resolve(t.Context(), "gr", request.Upgrade{Spec: &topsv1.GcuResourceSpec{}})
+	var refusal *request.Refusal
+	if !errors.As(err, &refusal) || refusal.Status != http.StatusForbidden {
+		t.Errorf("a spec in the body is answered with %v", err)
 	}
 }
