@@ -94,3 +94,12 @@ func TestWhoseRightsAWriteHas(t *testing.T) {
 		})
 	}
 }
+
+func TestAClusterWritesWithTheRightsOfTheCaller(t *testing.T) {
+	own, callers := &askedImpersonator{}, &askedImpersonator{}
+	c := &cluster{Client: own, impersonator: &Impersonator{own: own, callers: callers, detected: true, usable: true}}
+	ctx, writer, err := c.writer(t.Context(), authenticationv1.UserInfo{Username: "alice"})
+	if err != nil || writer != client.Client(callers) || ctx.Value(callerKey{}) == nil {
+		t.Errorf("it writes with another client, error %v", err)
+	}
+}
