@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -214,13 +213,11 @@ func (s *source) readResource(ctx context.Context, gr *topsv1.GcuResource) (dash
 	r := dashboard.Resource{Status: display.StatusOf(gr, fleet.Rollout, fleet.NodeUpgrades, nil, fleet.Now), Nodes: display.NodesOf(fleet), Zones: map[string]string{}}
 	labels := map[string]map[string]string{}
 	for i := range fleet.Nodes {
-		labels[fleet.Nodes[i].Name] = fleet.Nodes[i].Labels
-		r.Zones[fleet.Nodes[i].Name] = fleet.Nodes[i].Labels[corev1.LabelTopologyZone]
+		node := &fleet.Nodes[i]
+		if _, found := slices.BinarySearchFunc(r.Nodes, node.Name, func(n display.Node, name string) int { return cmp.Compare(n.Name, name) }); found {
+			labels[node.Name], r.Zones[node.Name] = node.Labels, node.Labels[corev1.LabelTopologyZone]
+		}
 	}
-	maps.DeleteFunc(labels, func(name string, _ map[string]string) bool {
-		_, found := slices.BinarySearchFunc(r.Nodes, name, func(n display.Node, name string) int { return cmp.Compare(n.Name, name) })
-		return !found
-	})
 	return r, s.readGates(ctx, gr, fleet, labels, &r)
 }
 
