@@ -15,6 +15,7 @@ require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/google/uuid v1.6.0
 	github.com/gorilla/mux v1.8.1
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	github.com/mattn/go-runewidth v0.0.16
 	github.com/moby/moby/api v1.56.1
 	github.com/moby/moby/client v0.6.1

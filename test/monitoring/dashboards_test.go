@@ -1,9 +1,19 @@
 package monitoring
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/grafana/grafana-foundation-sdk/go/bargauge"
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/cog/variants"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 )
 
 // metric matches the names of the manager's metrics in queries.
@@ -70,6 +80,27 @@ func TestDashboards(t *testing.T) {
 					taken[place] = p.Title
 				}
 			}
+		}
+	}
+}
+
+// TestDashboardsKeepToTheSchemaOfGrafana: as Grafana's own types have it, with the options of each kind
+// of panel and the queries of Prometheus, no field is unknown and no value out of bounds.
+func TestDashboardsKeepToTheSchemaOfGrafana(t *testing.T) {
+	runtime := cog.NewRuntime()
+	for _, kind := range []variants.PanelcfgConfig{bargauge.VariantConfig(), stat.VariantConfig(), table.VariantConfig(), timeseries.VariantConfig()} {
+		runtime.RegisterPanelcfgVariant(kind)
+	}
+	runtime.RegisterDataqueryVariant(prometheus.VariantConfig())
+	for name := range dashboards(t) {
+		var d dashboard.Dashboard
+		err := d.UnmarshalJSONStrict([]byte(read(t, "../../config/monitoring/dashboards/"+name)))
+		var wrong cog.BuildErrors
+		if errors.As(err, &wrong) && len(wrong) == 0 { // it returns an empty list where nothing is wrong
+			err = d.Validate()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
