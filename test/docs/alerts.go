@@ -56,6 +56,7 @@ var runbooks = map[string]struct {
 	"GCUNodesKeptCordoned":           {"`kubectl get nu` shows them.", []string{string(rollout.ReasonOperationFailed), string(rollout.ReasonQuarantined)}},
 	"GCUNodeTaskStuck":               {look: "`kubectl get nu` shows the node; then `kubectl get pods -n kube-system -l app.kubernetes.io/name=gcu-node-agent --field-selector spec.nodeName=NODE` and the log of that pod."},
 	"GCURuntimeRestartFailed":        {"`kubectl get nu` shows the node.", []string{operation.ReasonRestartFailed}},
+	"GCUNotificationsNotDelivered":   {look: "`kubectl logs -n kube-system deployment/gcu-operator` says why: look for `Delivering a notification failed`. Correct the URL or the secret of the notifications, or the receiver ([Operate](../operate.md#notifications))."},
 	"GCUCertificateEnding":           {look: "`kubectl logs -n kube-system deployment/gcu-operator` says why it is not renewed: look for `Cannot keep the CA`."},
 	"GCUCardUnhealthy":               {look: "Drain the node, and see the vendor's tools for the card. The exporter's documents say: return it."},
 	"GCUCardHot":                     {look: "See fans, air flow and load of the node."},

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/test/harness"
 	"github.com/topsops/gcu-operator/test/monitoring"
 )
@@ -52,6 +53,53 @@ func TestPrometheusFiresTheAlertsOfAHaltedRollout(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A drain that a PodDisruptionBudget stops half-way, because the pods it let go find no other node,
+// fires an alert until the budget allows more.
+func TestPrometheusFiresTheAlertOfADrainThatIsStuck(t *testing.T) {
+	s, ctx := enter(t)
+	s.startAgents(ctx, t)
+	p := monitoring.Start(t, s.Project.Path("config", "monitoring", "rules.yaml"))
+	if err := p.Scrape(strings.TrimPrefix(crowd.manager.URL, "http://")); err != nil {
+		t.Fatal(err)
+	}
+	d := s.newDrivers(ctx, t, "stuck", soon())
+	d.training(ctx, 2, 1, s.nodes[0])
+	s.silent(ctx, t, p, "GCUDrainBlocked")
+	d.upgrade(ctx, "v2")
+	s.eventually(ctx, t, func() error {
+		for _, u := range s.upgrades(ctx, t) {
+			if op := u.Status.Operation; u.Name == s.nodes[0] && op != nil && op.Reason == operation.ReasonDrainBlocked && strings.Contains(op.Message, "default/"+d.name+"-training") {
+				return nil
+			}
+		}
+		return fmt.Errorf("no operation on %s is blocked by the budget", s.nodes[0])
+	})
+	s.fire(ctx, t, p, "", "GCUDrainBlocked")
+	s.kubectl(ctx, t, "delete", "pdb", d.name+"-training")
+	d.reaches(ctx, "complete", complete)
+	s.silent(ctx, t, p, "GCUDrainBlocked")
+}
+
+// silent waits until the manager is scraped and an alert does not fire.
+func (s *stage) silent(ctx context.Context, t *testing.T, p *monitoring.Server, alert string) {
+	t.Helper()
+	s.eventually(ctx, t, func() error {
+		alerts, err := p.Alerts()
+		if err != nil {
+			return err
+		}
+		if n, err := p.Query(`up == 1`); err != nil || n == 0 {
+			return fmt.Errorf("the manager is not scraped (%v)", err)
+		}
+		for _, a := range alerts {
+			if a.Labels["alertname"] == alert {
+				return fmt.Errorf("%s fires: %s", alert, a.Annotations["summary"])
+			}
+		}
+		return nil
+	})
 }
 
 // needOperations matches queries that have no data where no operation ran and no ETA is known.

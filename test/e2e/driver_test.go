@@ -89,15 +89,20 @@ func (d *drivers) reaches(ctx context.Context, what string, is func(*topsv1.Daem
 	})
 }
 
-// training starts pods that use GCUs, with a PodDisruptionBudget of minAvailable.
-func (d *drivers) training(ctx context.Context, replicas, minAvailable int32) {
+// training starts pods that use GCUs, with a PodDisruptionBudget of minAvailable; all on one node, if
+// one is given.
+func (d *drivers) training(ctx context.Context, replicas, minAvailable int32, node ...string) {
 	d.t.Helper()
+	where := d.selector()
+	for _, name := range node {
+		where[corev1.LabelHostname] = name
+	}
 	labels := map[string]string{"app": d.name + "-training"}
 	meta := metav1.ObjectMeta{Namespace: "default", Name: d.name + "-training"}
 	deployment := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 		Replicas: ptr.To(replicas), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-			NodeSelector: d.selector(),
+			NodeSelector: where,
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
 				WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}}},
 			Containers: []corev1.Container{{Name: "main", Image: "training:1", Env: []corev1.EnvVar{{Name: "ENFLAME_VISIBLE_DEVICES", Value: "all"}}}},

@@ -45,6 +45,7 @@ func TestDeadlinesOfASlot(t *testing.T) {
 		{"a node that is unavailable too long fails", slotted(broken(nodeOf("a", newHash)), progress), []Reason{ReasonProgressDeadlineExceeded}},
 		{"not one whose broken pod may not be deleted", naming(slotted(denied(broken(nodeOf("a", oldHash)), progress/2), progress)), nil},
 		{"nor one that only waits for minReadySeconds", slotted(settling, progress+time.Minute), nil},
+		{"nor one that is available: its slot waits for the manager", slotted(nodeOf("a", oldHash), 24*time.Hour), nil},
 		{"but in all it is bounded", slotted(settling, 3*progress+lost), []Reason{ReasonProgressDeadlineExceeded}},
 		{"a slot of an earlier version begins anew", earlier, nil},
 		{"a node that went offline just before an absence has its time", absent, nil},
@@ -68,6 +69,20 @@ func TestASlotWhoseNodeIsAvailableWaitsForTheManager(t *testing.T) {
 	slot := Plan(in).Ledger.Slots[0]
 	if !slot.Progress.Equal(epoch) || slot.Idle != 12*time.Minute {
 		t.Errorf("the deadline counts from %s, %s idle: a pod that is deleted now would fail at once", slot.Progress, slot.Idle)
+	}
+}
+
+// Each deletion restarts the deadline, also on a node that has been unavailable all along.
+func TestTheDeadlineRestartsWithTheNextPod(t *testing.T) {
+	n := nodeOf("a", newHash, oldHash)
+	n.Pods[1].Available = false
+	slot := slotOf(n, 9*time.Minute)
+	slot.Pod, slot.Members = "pod-a-0-before", []string{"kube-system/a"}
+	in := inputOf(1, n).slots(slot)
+	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+	d := Plan(in)
+	if slot := d.Ledger.Slots[0]; slot.Pod != n.Pods[1].UID || !slot.Progress.Equal(epoch) {
+		t.Errorf("the slot names pod %s, its deadline counts from %s; want %s from %s", slot.Pod, slot.Progress, n.Pods[1].UID, epoch)
 	}
 }
 
