@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -143,7 +144,8 @@ func (m *memoryAPI) List(_ context.Context, list client.ObjectList, opts ...clie
 	var keys []objectKey
 	for key, e := range m.entries {
 		if key.kind == kind && (options.Namespace == "" || key.namespace == options.Namespace) &&
-			(options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set(e.object.GetLabels()))) {
+			(options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set(e.object.GetLabels()))) &&
+			(options.FieldSelector == nil || options.FieldSelector.Matches(fieldsOf(e.object))) {
 			keys = append(keys, key)
 		}
 	}
@@ -158,6 +160,12 @@ func (m *memoryAPI) List(_ context.Context, list client.ObjectList, opts ...clie
 		items.Set(reflect.Append(items, item.Elem()))
 	}
 	return nil
+}
+
+// fieldsOf returns the fields of an object that can be selected by.
+func fieldsOf(o *unstructured.Unstructured) fields.Set {
+	node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+	return fields.Set{"spec.nodeName": node}
 }
 
 func (m *memoryAPI) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,11 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list;watch
 
 // NodeLabeler gives every node with a GCU the label that the GCU components select on, as long as
 // a gr exists (contract statement 54), and the nodes whose cards are shared the label of
@@ -50,6 +55,8 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(specChanges)).
 		Watches(&topsv1.DaemonRollout{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: rejects})).
+		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(
+			goes, predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[topsv1.LabelComponent] == component.GcusharePlugin }))).
 		Complete(l)
 }
 
@@ -71,17 +78,36 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 		}
 		grs.Items[i] = *as
 	}
-	err := patchLabels(ctx, l.Client, node, grs.Items)
+	claims, err := readClaims(ctx, l.Client, grs.Items)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	err = patchLabels(ctx, l.Client, node, claims)
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// patchLabels gives a node the labels that grs want. The patch fails if the node changed since it
+// readClaims reads which of some grs, as they are in force, have a DaemonSet of gcusharePlugin.
+func readClaims(ctx context.Context, from client.Reader, grs []topsv1.GcuResource) (nodelabel.Claims, error) {
+	claims := nodelabel.Claims{Resources: grs, Leaving: map[types.UID]bool{}}
+	var sets appsv1.DaemonSetList
+	if err := from.List(ctx, &sets, client.MatchingLabels{topsv1.LabelComponent: component.GcusharePlugin}, client.UnsafeDisableDeepCopy); err != nil {
+		return claims, fmt.Errorf("listing DaemonSets of %s: %w", component.GcusharePlugin, err)
+	}
+	for i := range sets.Items {
+		if owner := daemonset.GcuResourceOwner(&sets.Items[i]); owner != nil {
+			claims.Leaving[owner.UID] = true
+		}
+	}
+	return claims, nil
+}
+
+// patchLabels gives a node the labels that are claimed. The patch fails if the node changed since it
 // was read, so that a label someone else has just set is not taken over.
-func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, grs []topsv1.GcuResource) error {
-	after := nodelabel.Relabelled(node, grs)
+func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, claims nodelabel.Claims) error {
+	after := nodelabel.Relabelled(node, claims)
 	if after == node {
 		return nil
 	}
@@ -96,10 +122,14 @@ func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, grs []
 // removeLabels removes our labels that no gr wants any more from nodes. A failed node does not
 // prevent the others.
 func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node, grs []topsv1.GcuResource) error {
+	claims, err := readClaims(ctx, c, grs)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, node := range nodes {
 		if len(nodelabel.Owned(node)) > 0 {
-			errs = append(errs, client.IgnoreNotFound(patchLabels(ctx, c, node, grs)))
+			errs = append(errs, client.IgnoreNotFound(patchLabels(ctx, c, node, claims)))
 		}
 	}
 	return errors.Join(errs...)

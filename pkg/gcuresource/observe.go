@@ -56,7 +56,7 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 	if obs.Owned, err = r.readOwned(ctx, gr); err != nil {
 		return nil, err
 	}
-	if err := (podReader{r.Reader, r.cache}).readLeftovers(ctx, obs); err != nil {
+	if err := (podReader{r.Reader, r.APIReader, r.cache}).readLeftovers(ctx, obs); err != nil {
 		return nil, err
 	}
 	if err := r.readFleet(ctx, obs); err != nil {
@@ -97,7 +97,7 @@ func (r stateReader) readComponent(ctx context.Context, obs *state.Observation, 
 			return err
 		}
 	}
-	return podReader{r.Reader, r.cache}.read(ctx, obs, c, foreign)
+	return podReader{r.Reader, r.APIReader, r.cache}.read(ctx, obs, c, foreign)
 }
 
 // readObject reads one object: workloads and bindings in full, of others the metadata. Secrets are not cached,

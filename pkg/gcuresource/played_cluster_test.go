@@ -30,10 +30,17 @@ type cluster struct {
 	client.Client
 	// acted is true if the last step changed something.
 	acted bool
+	// excluded, if not nil, is called when a pod goes because its DaemonSet excludes its node.
+	excluded func(*appsv1.DaemonSet, *corev1.Pod, *corev1.Node)
+	// late, if not nil, draws whether the controller of a DaemonSet misses a step.
+	late func() bool
+	// oneByOne: outdated pods are replaced on one node in a step, upgrades, "" if there is none yet.
+	oneByOne bool
+	upgrades string
 }
 
 func (c *cluster) step() error {
-	c.acted = false
+	c.acted, c.upgrades = false, ""
 	for _, play := range []func() error{c.collect, c.daemonSets, c.deployments, c.jobs, c.volumes} {
 		if err := play(); err != nil {
 			return err
@@ -55,7 +62,7 @@ func (c *cluster) daemonSets() error {
 		return err
 	}
 	for i := range sets.Items {
-		if ds := &sets.Items[i]; ds.DeletionTimestamp == nil && ds.Labels[topsv1.LabelGcuResource] != "" {
+		if ds := &sets.Items[i]; ds.DeletionTimestamp == nil && ds.Labels[topsv1.LabelGcuResource] != "" && (c.late == nil || !c.late()) {
 			if err := c.daemonSet(ds, nodes.Items); err != nil {
 				return fmt.Errorf("playing DaemonSet %s: %w", ds.Name, err)
 			}
@@ -78,7 +85,10 @@ func (c *cluster) daemonSet(ds *appsv1.DaemonSet, nodes []corev1.Node) error {
 			return err
 		}
 		there, wanted := err == nil, daemonset.ShouldRun(ds, &nodes[i]).Create
-		if there && (!wanted || daemonset.RevisionHash(pod) != hash) {
+		if there && !wanted && c.excluded != nil {
+			c.excluded(ds, pod, &nodes[i])
+		}
+		if there && (!wanted || daemonset.RevisionHash(pod) != hash && c.mayUpgrade(nodes[i].Name)) {
 			if err := c.changed(c.Delete(ctx, pod, client.GracePeriodSeconds(0))); err != nil {
 				return err
 			}
@@ -96,6 +106,17 @@ func (c *cluster) daemonSet(ds *appsv1.DaemonSet, nodes []corev1.Node) error {
 	before := ds.DeepCopy()
 	ds.Status.ObservedGeneration = ds.Generation
 	return c.changed(c.Status().Patch(ctx, ds, client.MergeFrom(before)))
+}
+
+// mayUpgrade reports whether the outdated pods on a node may be replaced in this step.
+func (c *cluster) mayUpgrade(node string) bool {
+	if !c.oneByOne {
+		return true
+	}
+	if c.upgrades == "" {
+		c.upgrades = node
+	}
+	return c.upgrades == node
 }
 
 // newest ensures that a revision of the template exists, and returns its hash.
@@ -145,7 +166,7 @@ func (c *cluster) runPod(ds *appsv1.DaemonSet, node, hash string) error {
 		return err
 	}
 	pod := &corev1.Pod{ObjectMeta: dependentOf(ds, ds.Name+"-"+node, hash),
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "x"}}}}
+		Spec: corev1.PodSpec{NodeName: node, NodeSelector: ds.Spec.Template.Spec.NodeSelector, Containers: []corev1.Container{{Name: "main", Image: "x"}}}}
 	if gates := ds.Spec.Template.Spec.SchedulingGates; len(gates) > 0 {
 		pod.Spec.NodeName, pod.Spec.SchedulingGates = "", gates
 		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{

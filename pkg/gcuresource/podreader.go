@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +20,7 @@ import (
 // podReader reads the pods of components.
 type podReader struct {
 	client.Reader
+	live  client.Reader
 	cache *indexedCache
 }
 
@@ -47,7 +49,9 @@ func (r podReader) read(ctx context.Context, obs *state.Observation, c *state.Co
 	return nil
 }
 
-// readLeftovers reads on which nodes DaemonSets still run that the spec no longer requests.
+// readLeftovers reads on which nodes DaemonSets still run that the spec no longer requests. That one
+// which leaves its nodes runs nowhere is read live: a cache that does not show its newest pods must not
+// have it deleted with them.
 func (r podReader) readLeftovers(ctx context.Context, obs *state.Observation) error {
 	for _, i := range obs.Leftovers() {
 		o := &obs.Owned[i]
@@ -63,9 +67,29 @@ func (r podReader) readLeftovers(ctx context.Context, obs *state.Observation) er
 				o.Nodes = append(o.Nodes, daemonset.NodeName(pod))
 			}
 		}
+		if len(o.Nodes) == 0 && daemonset.IsLeaving(o.DaemonSet) {
+			if o.Nodes, err = r.boundNow(ctx, o); err != nil {
+				return err
+			}
+		}
 		slices.Sort(o.Nodes)
 	}
 	return nil
+}
+
+// boundNow reads live on which nodes a DaemonSet has pods: not those of placeholders.
+func (r podReader) boundNow(ctx context.Context, o *state.Owned) (nodes []string, err error) {
+	var list corev1.PodList
+	bound := client.MatchingFieldsSelector{Selector: fields.OneTermNotEqualSelector("spec.nodeName", "")}
+	if err := r.live.List(ctx, &list, append(inWorkload(o.Ref), bound)...); err != nil {
+		return nil, fmt.Errorf("listing pods of %s from the API server: %w", o.Ref, err)
+	}
+	for i := range list.Items {
+		if owner := daemonset.Owner(&list.Items[i]); owner != nil && owner.UID == o.UID {
+			nodes = append(nodes, list.Items[i].Spec.NodeName)
+		}
+	}
+	return nodes, nil
 }
 
 // podsOf reads the pods that belong to a workload. For Deployments and Jobs it sorts them, so

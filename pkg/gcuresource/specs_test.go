@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/test/simseeds"
 )
 
@@ -101,6 +102,9 @@ func (s *scene) make(w desiredSpec) error {
 
 // play plays a move.
 func (s *scene) play(m specMove, lag *lag) error {
+	if lag != nil && (!m.Lags || m.Anew) {
+		lag.end(s)
+	}
 	if m.Anew {
 		if err := client.IgnoreNotFound(deleteHero(s)); err != nil {
 			return err
@@ -109,14 +113,17 @@ func (s *scene) play(m specMove, lag *lag) error {
 			return err
 		}
 	}
+	if m.Lags && lag != nil && lag.live == nil {
+		lag.begin(s)
+	}
 	if err := s.make(m.desiredSpec); err != nil {
 		return err
 	}
 	if m.Dies > 0 {
 		killedAfter(m.Dies)(s.line)
 	}
-	if m.Lags && lag != nil {
-		lag.begin(s)
+	if lag != nil {
+		s.rest.late = func() bool { return lag.one(4) }
 	}
 	for range max(m.Turns, 8) {
 		if lag != nil {
@@ -129,9 +136,11 @@ func (s *scene) play(m specMove, lag *lag) error {
 			return err
 		}
 	}
+	s.rest.late = nil
 	if m.Dies > 0 {
 		s.restart()
-	} else if m.Lags && lag != nil {
+	}
+	if lag != nil && (m.Dies > 0 || m.Turns == 0) {
 		lag.end(s)
 	}
 	if m.Turns > 0 {
@@ -145,11 +154,13 @@ type lag struct {
 	specMaker
 	live  *memoryAPI
 	kinds map[schema.GroupVersionKind]*memoryAPI
+	// catchesUp is how seldom a kind catches up: once in so many turns.
+	catchesUp int
 }
 
-// begin lets the operator read from the cache.
+// begin lets the operator read from the cache, which shows what is now.
 func (l *lag) begin(s *scene) {
-	l.live, l.kinds = s.api.(*memoryAPI), map[schema.GroupVersionKind]*memoryAPI{}
+	l.live, l.kinds, l.catchesUp = s.api.(*memoryAPI), map[schema.GroupVersionKind]*memoryAPI{}, of(l.specMaker, 3, 12)
 	late := interceptor.NewClient(s.line, interceptor.Funcs{
 		Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			kind, err := apiutil.GVKForObject(o, l.live.scheme)
@@ -168,6 +179,9 @@ func (l *lag) begin(s *scene) {
 		},
 	})
 	s.gcu.Client, s.labeler.Client = late, late
+	for _, kind := range []schema.GroupVersionKind{topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind), component.DaemonSetKind, corev1.SchemeGroupVersion.WithKind("Pod")} {
+		l.view(kind)
+	}
 }
 
 // view returns what the cache has of a kind.
@@ -182,14 +196,17 @@ func (l *lag) view(kind schema.GroupVersionKind) *memoryAPI {
 func (l *lag) move() {
 	kinds := slices.SortedFunc(maps.Keys(l.kinds), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
 	for _, kind := range kinds {
-		if l.one(3) {
+		if l.one(l.catchesUp) {
 			delete(l.kinds, kind)
 		}
 	}
 }
 
 // end lets the operator read what is.
-func (l *lag) end(s *scene) { s.gcu.Client, s.labeler.Client = s.line, s.line }
+func (l *lag) end(s *scene) {
+	s.gcu.Client, s.labeler.Client = s.line, s.line
+	l.live, l.kinds = nil, nil
+}
 
 // all returns every object of an API server in memory.
 func (m *memoryAPI) all() []*unstructured.Unstructured {
@@ -276,11 +293,16 @@ func playSpecs(t *testing.T, seed uint64) simseeds.Run {
 	}
 	s := prepared(t)
 	lag := &lag{specMaker: m}
+	budget := s.observed(lag)
 	for _, move := range moves {
 		run.Steps++
 		run.History = append(run.History, move.String())
 		if err := s.play(move, lag); err != nil {
 			run.Violation = err.Error()
+			return run
+		}
+		if len(budget.violations) > 0 {
+			run.Violation = budget.violations[0]
 			return run
 		}
 	}

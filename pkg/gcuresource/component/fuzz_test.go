@@ -142,8 +142,9 @@ func checkLabels(t *testing.T, gr *topsv1.GcuResource, label, value, owned strin
 	t.Helper()
 	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{label: value, "a": "b"}, Annotations: map[string]string{topsv1.AnnotationOwnedLabels: owned}}}
 	for _, grs := range [][]topsv1.GcuResource{{*gr}, nil} {
-		after := nodelabel.Relabelled(before, grs)
-		if again := nodelabel.Relabelled(after, grs); !cmp.Equal(after, again) {
+		claims := nodelabel.Claims{Resources: grs}
+		after := nodelabel.Relabelled(before, claims)
+		if again := nodelabel.Relabelled(after, claims); !cmp.Equal(after, again) {
 			t.Errorf("the node changes again: %s", cmp.Diff(after, again))
 		}
 		foreign := func(node *corev1.Node) map[string]string {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -64,14 +65,24 @@ const (
 	disown
 )
 
+// Claims are what nodes are labelled for.
+type Claims struct {
+	// Resources are the grs as they are in force.
+	Resources []topsv1.GcuResource
+	// Leaving has the UIDs of those that have a DaemonSet of gcusharePlugin: if the spec does not ask for
+	// it any more, that leaves its nodes one by one, or is about to be deleted.
+	Leaving map[types.UID]bool
+}
+
 // wanted is whether a node should have a label.
 type wanted int
 
 const (
 	// unwanted: no gr wants it.
 	unwanted wanted = iota
-	// stillNeeded: every gr that wants it is being deleted. Their pods still need the label, and the
-	// last of these grs removes it itself.
+	// stillNeeded: every gr that wants it is being deleted, or its pods leave node by node
+	// (docs/adr/0014). They still need the label: without it the DaemonSet controller deletes them all.
+	// The last gr that is deleted removes it itself.
 	stillNeeded
 	// desired: a gr that is not being deleted wants it.
 	desired
@@ -80,11 +91,13 @@ const (
 // wantedBy returns whether grs want a label on a node: every gr wants the GCU label on GCU nodes,
 // and those that deploy gcusharePlugin want its label on their nodes (contract statements 28 and
 // 54).
-func wantedBy(grs []topsv1.GcuResource, node *corev1.Node, label string) wanted {
+func wantedBy(claims Claims, node *corev1.Node, label string) wanted {
 	w := unwanted
-	for i := range grs {
-		gr := &grs[i]
+	for i := range claims.Resources {
+		gr := &claims.Resources[i]
 		switch {
+		case label == topsv1.LabelGcushare && !component.SharesCards(&gr.Spec) && claims.Leaving[gr.UID]:
+			w = max(w, stillNeeded)
 		case label == topsv1.LabelGcushare && !sharesCardsOf(&gr.Spec, node):
 		case gr.DeletionTimestamp != nil:
 			w = max(w, stillNeeded)
@@ -123,12 +136,12 @@ func decide(node *corev1.Node, label string, w wanted) change {
 	return keep
 }
 
-// Relabelled returns the node with the labels that the grs want and their record, or the same
+// Relabelled returns the node with the labels that the claims want and their record, or the same
 // node if nothing changes.
-func Relabelled(node *corev1.Node, grs []topsv1.GcuResource) *corev1.Node {
+func Relabelled(node *corev1.Node, claims Claims) *corev1.Node {
 	after := node
 	for _, label := range labels {
-		todo := decide(node, label, wantedBy(grs, node, label))
+		todo := decide(node, label, wantedBy(claims, node, label))
 		if todo == keep {
 			continue
 		}
@@ -186,11 +199,11 @@ func withRecord(owned []string, label string, add bool) string {
 // does not count as running everywhere just because its nodes are not labeled yet. Labels that
 // will be removed are still there.
 func Anticipated(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
-	grs := []topsv1.GcuResource{*gr}
+	claims := Claims{Resources: []topsv1.GcuResource{*gr}}
 	out := make([]*corev1.Node, 0, len(nodes))
 	for _, node := range nodes {
 		for _, label := range labels {
-			if _, there := node.Labels[label]; !there && decide(node, label, wantedBy(grs, node, label)) == set {
+			if _, there := node.Labels[label]; !there && decide(node, label, wantedBy(claims, node, label)) == set {
 				node = withOwnLabels(node)
 				apply(node, label, set)
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -50,7 +51,7 @@ func TestNodeLabels(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}}
-			if got := decide(node, topsv1.LabelGcuPresent, wantedBy(tc.grs, node, topsv1.LabelGcuPresent)); got != tc.want {
+			if got := decide(node, topsv1.LabelGcuPresent, wantedBy(Claims{Resources: tc.grs}, node, topsv1.LabelGcuPresent)); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
@@ -81,7 +82,7 @@ func TestContractNodesWhoseCardsAreShared(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
 			for _, node := range []*corev1.Node{gcuNode("node-1"), gcuNode("node-2"), gcuNode("node-3"), {ObjectMeta: metav1.ObjectMeta{Name: "cpu"}}} {
-				if Relabelled(node, tc.grs).Labels[topsv1.LabelGcushare] == "true" {
+				if Relabelled(node, Claims{Resources: tc.grs}).Labels[topsv1.LabelGcushare] == "true" {
 					got = append(got, node.Name)
 				}
 			}
@@ -90,12 +91,41 @@ func TestContractNodesWhoseCardsAreShared(t *testing.T) {
 			}
 		})
 	}
-	node := Relabelled(gcuNode("node-1"), []topsv1.GcuResource{sharing(false, false)})
-	if same := Relabelled(node, []topsv1.GcuResource{sharing(true, false)}); same != node {
+	node := Relabelled(gcuNode("node-1"), Claims{Resources: []topsv1.GcuResource{sharing(false, false)}})
+	if same := Relabelled(node, Claims{Resources: []topsv1.GcuResource{sharing(true, false)}}); same != node {
 		t.Errorf("contract 52: a label its pods still need goes: %v", same.Labels)
 	}
-	if after := Relabelled(node, grs(1, 0)); after.Labels[topsv1.LabelGcushare] != "" || after.Annotations[topsv1.AnnotationOwnedLabels] != "" {
+	if after := Relabelled(node, Claims{Resources: grs(1, 0)}); after.Labels[topsv1.LabelGcushare] != "" || after.Annotations[topsv1.AnnotationOwnedLabels] != "" {
 		t.Errorf("contract 28: our label stays when the plugin goes: %v %v", after.Labels, after.Annotations)
+	}
+}
+
+func TestALabelStaysWhileTheComponentThatNeedsItLeavesNodeByNode(t *testing.T) {
+	shares := topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{UID: "a"}, Spec: topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{}}}
+	removed := topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+	elsewhere := topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{UID: "a"}, Spec: topsv1.GcuResourceSpec{
+		GcusharePlugin: &topsv1.GcusharePluginSpec{GcushareNodes: []string{"node-2"}}}}
+	claims := func(gr topsv1.GcuResource, leaves types.UID) Claims {
+		return Claims{Resources: []topsv1.GcuResource{gr}, Leaving: map[types.UID]bool{leaves: true}}
+	}
+	node := Relabelled(gcuNode("node-1"), claims(shares, ""))
+	for _, tc := range []struct {
+		name   string
+		node   *corev1.Node
+		claims Claims
+		want   bool
+	}{
+		{"while its DaemonSet is there", node, claims(removed, "a"), true},
+		{"not when it has left", node, claims(removed, ""), false},
+		{"not for that of another gr, which is gone", node, claims(removed, "b"), false},
+		{"not on a node that the spec leaves out", node, claims(elsewhere, "a"), false},
+		{"and no node gets it", gcuNode("node-1"), claims(removed, "a"), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Relabelled(tc.node, tc.claims).Labels[topsv1.LabelGcushare] == "true"; got != tc.want {
+				t.Errorf("the label is there: %t, want %t", got, tc.want)
+			}
+		})
 	}
 }
 
