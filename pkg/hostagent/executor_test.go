@@ -212,6 +212,10 @@ func TestAConfigurationThatIsNotThereIsWaitedForAMinute(t *testing.T) {
 	if got := run(); got.State != topsv1.HostTaskFailed {
 		t.Errorf("after a minute it is %+v", got)
 	}
+	clock.SetTime(noon.Add(-time.Hour))
+	if got := run(); got.State != topsv1.HostTaskFailed {
+		t.Errorf("when the clock of the node was set back by an hour it is %+v", got)
+	}
 	if manager.asked != 0 {
 		t.Errorf("the service manager was asked %d times", manager.asked)
 	}
@@ -262,6 +266,40 @@ func TestADaemonThatDoesNotComeBackIsReportedAtOnceAndFailsAtItsDeadline(t *test
 	}
 	if manager.asked != 1 {
 		t.Errorf("the service manager was asked %d times", manager.asked)
+	}
+}
+
+func TestADeadlineEndsThoughTheClockOfTheNodeWasSetBack(t *testing.T) {
+	state, clock := t.TempDir(), testclock.NewFakeClock(noon.Add(-time.Hour))
+	if err := newExecutor(t, state, func(*Options) {}).records.put(fullRecord()); err != nil {
+		t.Fatal(err)
+	}
+	e := newExecutor(t, state, func(o *Options) { o.Clock, o.ServiceManager = clock, &refusing{} })
+	ended := make(chan task.Result, 1)
+	go func() {
+		result, err := e.Execute(t.Context(), restartOperation("op-1"))
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- result
+	}()
+	for stepped := false; ; {
+		select {
+		case got := <-ended:
+			if got.State != topsv1.HostTaskFailed || got.Reason != task.ReasonNotBack || !stepped {
+				t.Errorf("after %s: %+v", clock.Now(), got)
+			}
+			return
+		case <-time.After(time.Millisecond):
+			switch {
+			case !clock.HasWaiters():
+			case stepped:
+				t.Fatal("it still waits")
+			default:
+				clock.Step(restartOperation("op-1").Timeout())
+				stepped = true
+			}
+		}
 	}
 }
 

@@ -67,7 +67,9 @@ func (s restarter) observe(ctx context.Context, request task.Request, r *task.Re
 	f = restart.Facts{Want: *request.RestartRuntime, CanRestart: s.manager != nil, Begun: r.Begun}
 	if r.Begun != nil {
 		f.Runtime.Engine = r.Begun.Engine
-		f.Expired = !s.options.Clock.Now().Before(r.Begun.Deadline)
+		now := s.options.Clock.Now()
+		r.Begun = r.Begun.Within(now, request.Timeout())
+		f.Expired = !now.Before(r.Begun.Deadline)
 		f.Settled = s.options.Clock.Since(s.opened) >= s.options.Settle
 	} else if f.Runtime.Engine, f.EngineErr = s.host.detect(ctx, request.Engine); f.EngineErr != nil {
 		return f
@@ -84,7 +86,7 @@ func (s restarter) observe(ctx context.Context, request task.Request, r *task.Re
 	}
 	f.Command, f.Config = s.manualCommand(engine), "/"+s.host.config(engine)
 	if r.Begun == nil {
-		f.Fresh = s.options.Clock.Since(r.Result.Started) < restart.ConfigurePatience
+		f.Fresh = s.options.Clock.Since(r.Result.Started).Abs() < restart.ConfigurePatience // else its clock was set back
 		if f.Configured, f.Named, err = s.host.configuredDefault(engine); err != nil {
 			s.options.Log.Error(err, "Could not read the configuration of the container engine", "engine", engine)
 		}

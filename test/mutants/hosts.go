@@ -22,6 +22,11 @@ var ofHosts = []mutant{
 	{"server-started", "a worker of RKE2 is made a server", hosts, "unitThatRuns",
 		`$state == "active" || unitBusy($*p)`, `$state != "inactive"`},
 
+	{"deadline-by-a-former-clock", "a restart of which the clock of the node was set back meanwhile has that much longer", hosts, "Begun.Within",
+		"$b.Deadline.After($latest)", "false && $b.Deadline.After($latest)"},
+	{"fresh-by-a-former-clock", "an agent whose clock was set back waits that long for a configuration that nobody writes", hosts, "restarter.observe",
+		"$clock.Since($started).Abs() < $patience", "$clock.Since($started) < $patience"},
+
 	// The tasks of an operation.
 	{"unreadable-secret-fails", "an image whose pull secret only the kubelet may read fails its operation", hosts, "puller.prepull",
 		"reason == task.ReasonPullFailed && request.Prepull.LeaveToKubelet", "false"},

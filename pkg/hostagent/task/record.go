@@ -32,6 +32,15 @@ type Begun struct {
 	Refused  string `json:"refused,omitempty"`
 }
 
+// Within returns the request with a deadline that is at most a time away from now: one that is further away
+// was written before the clock of the node was set back.
+func (b Begun) Within(now time.Time, timeout time.Duration) *Begun {
+	if latest := now.Add(timeout); b.Deadline.After(latest) {
+		b.Deadline = latest
+	}
+	return &b
+}
+
 // Final reports whether the record needs no further work: its restart has ended.
 func (r Record) Final() bool {
 	return r.Begun != nil && r.Result.State.Final()
