@@ -109,6 +109,7 @@ func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
 		return !asked && gr.Spec.GFD.Version == "v1"
 	})
 	gcu(0, []string{"status", name, "--watch", "--timeout", "4m"}, "GcuResource "+name+": Done")
+	gcu(0, []string{"report", name}, "# Upgrade of gr "+name, "| State | complete |", "gfd.version: v3 -> v1", "| Started |", "| Complete |", "| kube-system/"+name+" |")
 	gcu(4, []string{"task", "retry", s.nodes[0], "driver_verify"}, s.nodes[0])
 	gcu(0, []string{"support-bundle", "--file", filepath.Join(t.TempDir(), "bundle.tar.gz")}, "is written")
 	s.viewer(ctx, t, name)

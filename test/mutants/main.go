@@ -1,9 +1,9 @@
 // Mutants tests the tests: it applies seeded defects to the code that plans and rolls out
 // upgrades, each separately and without changing the source tree, and fails unless the
 // tests catch every one: first the test that caught it last (caught.tsv, which the run
-// updates), then those of the file's package, then those of the packages beside it, then
-// its own with an API server (KUBEBUILDER_ASSETS), then those of all packages
-// that depend on it.
+// updates), then those of the file's package, then those of the packages beside it, the one
+// that they are below first, then its own with an API server (KUBEBUILDER_ASSETS), then
+// those of all packages that depend on it.
 //
 //	mutants [NAME...]
 //
@@ -12,10 +12,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -72,7 +75,7 @@ func run(ctx context.Context, only []string) error {
 	if err != nil {
 		return err
 	}
-	if output, err := test(ctx, "", attempt{before, quickly}); err != nil {
+	if output, err := test(ctx, "", attempt{before, []string{"-short", "-timeout=10m"}}); err != nil {
 		return fmt.Errorf("the tests fail without any defect:\n%s", output)
 	}
 	var group errgroup.Group
@@ -124,10 +127,10 @@ func choose(only []string) ([]mutant, error) {
 // pkg returns the package of the changed file, as an argument of go test.
 func (c change) pkg() string { return "./" + filepath.Dir(c.file) }
 
-// area returns the package below pkg or cmd with all that is in its folder.
+// area returns the folder below pkg or cmd that the changed file is in, as an argument of go test.
 func (c change) area() string {
 	parts := strings.Split(c.file, "/")
-	return "./" + strings.Join(parts[:2], "/") + "/..."
+	return "./" + strings.Join(parts[:2], "/")
 }
 
 // try builds the tests with the changed file as an overlay and returns which tests fail,
@@ -143,7 +146,7 @@ func (c change) try(ctx context.Context, caught *record, all map[string][]string
 	if err != nil {
 		return "", err
 	}
-	for _, step := range c.steps(caught, all[c.pkg()]) {
+	for _, step := range c.steps(caught, all) {
 		output, failed := test(ctx, overlay, step.attempt)
 		if ctx.Err() != nil {
 			return "", errors.New("interrupted")
@@ -170,20 +173,34 @@ type step struct {
 	attempt
 }
 
-// steps are the attempts to catch the defect, in order; elsewhere are the packages whose tests
-// depend on the changed one.
-func (c change) steps(caught *record, elsewhere []string) []step {
-	own := []string{c.pkg()}
-	steps := []step{
-		{"caught", attempt{own, quickly}},
-		{"caught nearby", attempt{[]string{c.area()}, quickly}},
-		{"caught on an API server", attempt{own, inFull}},
-		{"caught elsewhere", attempt{elsewhere, quickly}},
-		{"caught elsewhere, in full", attempt{elsewhere, inFull}},
+// steps are the attempts to catch the defect, in order: the cheapest first, each of what those before
+// it did not run, and only then in full. all has the tests that depend on each package.
+func (c change) steps(caught *record, all map[string][]string) (steps []step) {
+	own, tried := c.pkg(), map[string]bool{}
+	untried := func(packages ...string) []string {
+		left := slices.DeleteFunc(slices.Clone(packages), func(name string) bool { return tried[name] || !slices.Contains(all[name], name) })
+		for _, name := range left {
+			tried[name] = true
+		}
+		return left
+	}
+	add := func(by string, packages, flags []string) {
+		if len(packages) > 0 {
+			steps = append(steps, step{by, attempt{packages, flags}})
+		}
 	}
 	if last, ok := caught.of(c.name); ok {
-		steps = append([]step{{"caught as before", last.attempt()}}, steps...)
+		steps = append(steps, step{"caught as before", last.attempt()})
 	}
+	first, above := untried(own), untried(c.area())
+	near := untried(slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !strings.HasPrefix(name, c.area()+"/") })...)
+	add("caught", first, quickly)
+	add("caught nearby", above, quickly)
+	add("caught by a simulation", slices.Concat(first, above), simulations)
+	add("caught nearby", near, quickly)
+	add("caught on an API server", first, inFull)
+	add("caught elsewhere", untried(all[own]...), quickly)
+	add("caught elsewhere, in full", all[own], inFull)
 	return steps
 }
 
@@ -219,9 +236,11 @@ type attempt struct {
 
 // Flags of go test.
 var (
-	// quickly skips tests that need an API server, and most seeds.
-	quickly = []string{"-short", "-timeout=5m"}
-	inFull  = []string{"-timeout=15m"}
+	// quickly skips tests that need an API server, and the simulations.
+	quickly = []string{"-short", "-skip=^TestSimulation", "-timeout=5m"}
+	// simulations plays few seeds.
+	simulations = []string{"-short", "-run=^TestSimulation", "-timeout=10m"}
+	inFull      = []string{"-timeout=15m"}
 )
 
 // overlay writes the changed file and the overlay map of go build.
@@ -246,15 +265,39 @@ func (c change) overlay(dir string) (string, error) {
 }
 
 // test runs tests, with an overlay unless it is "". They have a timeout, because a defect
-// may make them hang; that is no proof, because a busy machine does too.
+// may make them hang; that is no proof, because a busy machine does too. Those without an API
+// server end with the first package that fails.
 func test(ctx context.Context, overlay string, a attempt) (output string, err error) {
 	args := append([]string{"test", "-failfast", "-vet=off", "-count=1"}, a.flags...)
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	command := exec.CommandContext(ctx, "go", append(args, a.packages...)...)
 	// With CI set, a test skipped by -short would fail, and so every defect would be caught.
 	command.Env = append(os.Environ(), "CI=", "FRESH=0")
-	data, err := command.CombinedOutput()
-	return string(data), err
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
+	command.WaitDelay = 10 * time.Second
+	reader, writer := io.Pipe()
+	command.Stdout, command.Stderr = writer, writer
+	if err := command.Start(); err != nil {
+		return "", fmt.Errorf("starting go test: %w", err)
+	}
+	go func() { _ = writer.CloseWithError(command.Wait()) }()
+	var all strings.Builder
+	lines := bufio.NewReader(reader)
+	for err == nil {
+		var line string
+		line, err = lines.ReadString('\n')
+		all.WriteString(line)
+		if strings.HasPrefix(line, "FAIL\t") && slices.Contains(a.flags, "-short") {
+			stop()
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return all.String(), err
 }

@@ -26,11 +26,11 @@ type catcher struct {
 
 // attempt runs only this test.
 func (c catcher) attempt() attempt {
-	flags := inFull
+	flags := []string{"-run=^" + c.test + "$", "-timeout=15m"}
 	if c.short {
-		flags = quickly
+		flags = append(flags, "-short")
 	}
-	return attempt{[]string{c.pkg}, append([]string{"-run=^" + c.test + "$"}, flags...)}
+	return attempt{[]string{c.pkg}, flags}
 }
 
 // record is, for each defect by name, the test that caught it last. It is tried first,
