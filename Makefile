@@ -76,16 +76,18 @@ control-plane: build ## Build what is missing of the test control plane (cold: a
 	$(BIN)/testcluster build
 
 # The cluster is that of kubectl. IMG=registry.example.com/gcu-operator:v1 names the image.
-OVERLAY := $(if $(IMG),$(BIN)/deploy,config/default)
+OVERLAY := $(if $(IMG)$(RESTART_DOCKER),$(BIN)/deploy,config/default)
 
 .PHONY: install
 install: ## Install the CRDs only
 	kubectl apply --server-side -k config/crd
 
 .PHONY: deploy
-deploy: ## Deploy the operator (IMG=registry.example.com/gcu-operator:v1 names its image)
+deploy: ## Deploy the operator (IMG=registry.example.com/gcu-operator:v1 names its image; RESTART_DOCKER=false leaves restarts of docker and containerd to you)
+	@case '$(RESTART_DOCKER)' in ''|true|false) ;; *) echo "make deploy: RESTART_DOCKER is true or false, not $(RESTART_DOCKER)" >&2; exit 2 ;; esac
 	@mkdir -p $(BIN)/deploy
-	@image='$(IMG)'; sed -e "s|newName: .*|newName: $${image%:*}|" -e "s|newTag: .*|newTag: $${image##*:}|" examples/own-image/kustomization.yaml >$(BIN)/deploy/kustomization.yaml
+	@image='$(IMG)'; sed $(if $(IMG),-e "s|newName: .*|newName: $${image%:*}|" -e "s|newTag: .*|newTag: $${image##*:}|",'/^images:/,$$d') examples/own-image/kustomization.yaml >$(BIN)/deploy/kustomization.yaml
+	@test -z '$(RESTART_DOCKER)' || echo 'patches: [{target: {kind: DaemonSet, name: gcu-node-agent}, patch: "- {op: add, path: /spec/template/spec/containers/0/args, value: [\"--restart-docker=$(RESTART_DOCKER)\"]}"}]' >>$(BIN)/deploy/kustomization.yaml
 	kubectl apply --server-side -k $(OVERLAY)
 
 .PHONY: undeploy

@@ -112,8 +112,8 @@ func TestTheNetworkPolicyCoversThePortsOfTheManager(t *testing.T) {
 	}
 }
 
-// TestMakeDeployNamesTheImage runs it with a kubectl that renders instead of applying.
-func TestMakeDeployNamesTheImage(t *testing.T) {
+// TestMakeDeployHasTheOptionsOfTheGuidesScript runs it with a kubectl that renders instead of applying.
+func TestMakeDeployHasTheOptionsOfTheGuidesScript(t *testing.T) {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
 		need.Skip(t, "make deploy needs kubectl, to render its overlay")
@@ -123,14 +123,34 @@ func TestMakeDeployNamesTheImage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(programs, "kubectl"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for image, want := range map[string]string{
-		"": "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:dev", "registry.example.com:5000/gcu-operator:v1": "registry.example.com:5000/gcu-operator:v1",
-	} {
-		command := exec.Command("make", "deploy", "IMG="+image)
+	deploy := func(variables ...string) (string, error) {
+		command := exec.Command("make", append([]string{"deploy"}, variables...)...)
 		command.Dir, command.Env = root, append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
 		out, err := command.CombinedOutput()
-		if found := strings.Count(string(out), "image: "+want+"\n"); err != nil || found != 3 {
-			t.Errorf("IMG=%s: the image is named %d times, want 3: %v\n%.500s", image, found, err, out)
-		}
+		return string(out), err
+	}
+	const ours, other = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:dev", "registry.example.com:5000/gcu-operator:v1"
+	for _, tt := range []struct {
+		variables []string
+		image     string
+		flags     string
+	}{
+		{nil, ours, ""},
+		{[]string{"IMG=" + other}, other, ""},
+		{[]string{"RESTART_DOCKER=false"}, ours, "--restart-docker=false"},
+		{[]string{"IMG=" + other, "RESTART_DOCKER=true"}, other, "--restart-docker=true"},
+	} {
+		t.Run("contract 83: "+strings.Join(tt.variables, " "), func(t *testing.T) {
+			out, err := deploy(tt.variables...)
+			if found := strings.Count(out, "image: "+tt.image+"\n"); err != nil || found != 3 {
+				t.Errorf("the image is named %d times, want 3: %v\n%.500s", found, err, out)
+			}
+			if found := strings.Count(out, "- --restart-docker"); found != min(1, len(tt.flags)) || !strings.Contains(out, tt.flags) {
+				t.Errorf("the node agent has the flag %d times, want %q", found, tt.flags)
+			}
+		})
+	}
+	if out, err := deploy("RESTART_DOCKER=no"); err == nil || !strings.Contains(out, "RESTART_DOCKER is true or false, not no") {
+		t.Errorf("RESTART_DOCKER=no: %v\n%s", err, out)
 	}
 }
