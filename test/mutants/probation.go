@@ -15,7 +15,7 @@ var ofProbation = []mutant{
 	{"heartbeat-before-pod", "a Lease renewed before the pod was available proves the node", updater, "facts.includeProbation",
 		"$node.Renewed.Before($at)", "$node.Renewed.IsZero()"},
 	{"probation-for-ever", "a node without a Lease stays on probation", updater, "facts.includeProbation",
-		"$until.After($now)", "true"},
+		"$since.Add($g.deadlines.Probation)", "$since.Add(1000 * time.Hour)"},
 	{"heartbeats-unread", "Leases are never read", updater, "Leases.Refresh",
 		"!$m.Awaited", "$m != nil"},
 	{"old-targets-proven", "the nodes of the version before count as proven", updater, "draftOf",
