@@ -192,7 +192,9 @@ func (c change) steps(caught *record, all map[string][]string) (steps []step) {
 	if last, ok := caught.of(c.name); ok {
 		steps = append(steps, step{"caught as before", last.attempt()})
 	}
-	first, above := untried(own), untried(c.area())
+	first := []string{own} // also one that is not among those of which every test is run
+	tried[own] = true
+	above := untried(c.area())
 	near := untried(slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !strings.HasPrefix(name, c.area()+"/") })...)
 	add("caught", first, quickly)
 	add("caught nearby", above, quickly)
