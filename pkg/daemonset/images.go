@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -17,6 +18,22 @@ func Images(spec *corev1.PodSpec) []string {
 		}
 	}
 	return images
+}
+
+// Version returns the version of a component by its pod: the tag of the image of its first
+// container without a digest, the digest if there is no tag, latest for neither.
+func Version(spec *corev1.PodSpec) string {
+	if len(spec.Containers) == 0 {
+		return ""
+	}
+	image, digest, _ := strings.Cut(spec.Containers[0].Image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") { // else that of a port
+		return image[colon+1:]
+	}
+	if digest != "" {
+		return digest
+	}
+	return "latest"
 }
 
 // PullSecrets returns the names of the pull secrets of a pod.

@@ -31,6 +31,12 @@ func TestPoliciesThatMakeNoSenseAreRefused(t *testing.T) {
 			{Name: "rest", Size: amount("100%")}}}, "in no wave"},
 		{"a window that starts at no time of day", topsv1.UpgradePolicySpec{Window: &topsv1.MaintenanceWindow{
 			Start: "25:00", DurationMinutes: 60}}, "spec.window.start"},
+		{"contract 97: versions of what does not run on nodes", topsv1.UpgradePolicySpec{Versions: &topsv1.VersionPolicy{Steps: []topsv1.VersionStep{
+			{Component: "volcano", From: "1.4.x", To: "1.5.x"}}}}, "spec.versions.steps[0].component"},
+		{"contract 97: a range that is none", topsv1.UpgradePolicySpec{Versions: &topsv1.VersionPolicy{Steps: []topsv1.VersionStep{
+			{Component: "driver", From: "1.4.x", To: "~1.5"}}}}, "spec.versions.steps[0].to"},
+		{"contract 97: a fit that requires nothing", topsv1.UpgradePolicySpec{Versions: &topsv1.VersionPolicy{Fit: []topsv1.VersionFit{
+			{Component: "driver", Version: "1.4.x"}}}}, "a fit requires components, a kernel or a nodeSelector"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: tt.spec}

@@ -29,6 +29,14 @@ func (m Member) Key() string { return m.DaemonSet.Namespace + "/" + m.DaemonSet.
 // Component returns the key of the member in the spec of its gr, "" if it has no gr.
 func (m Member) Component() string { return daemonset.Component(m.DaemonSet) }
 
+// version returns the version that the image of its new pods has, "" if it leaves.
+func (m Member) version() string {
+	if daemonset.IsLeaving(m.DaemonSet) {
+		return ""
+	}
+	return daemonset.Version(&m.DaemonSet.Spec.Template.Spec)
+}
+
 // SameTarget reports whether the newest revision of a DaemonSet, read live, is still the observed
 // one. The cache of revisions may lag behind that of pods, and then a pod at the newest revision
 // looks outdated.

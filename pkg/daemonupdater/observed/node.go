@@ -60,7 +60,7 @@ func (s *State) CacheKey(in *rollout.Input) string {
 		spec, _ := json.Marshal(s.Policy.Spec) // a restored backup of etcd gives generations out twice
 		fmt.Fprintf(&b, " %s/%s", s.Policy.UID, spec)
 	}
-	fmt.Fprintf(&b, " %q", in.Policy.PlanVersion)
+	fmt.Fprintf(&b, " %q %t", in.Policy.PlanVersion, in.Policy.Versions != nil)
 	return b.String()
 }
 
@@ -116,6 +116,7 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 	if pod == nil {
 		return p
 	}
+	p.Image = daemonset.Version(&pod.Spec)
 	p.Name, p.UID, p.Version, p.Created = pod.Name, pod.UID, pod.ResourceVersion, pod.CreationTimestamp.Time
 	p.Revision = daemonset.RevisionHash(pod)
 	p.Terminating, p.Gated = pod.DeletionTimestamp != nil, daemonset.AwaitsUpgrade(pod)

@@ -12,6 +12,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
 // controlPlaneLabels mark control plane nodes: the current label and the old one.
@@ -73,7 +74,7 @@ func Divide(spec *topsv1.UpgradePolicySpec, labels map[string]map[string]string)
 }
 
 // policyOf converts a policy. It returns an error for what the API server cannot validate: time
-// zones and label selectors.
+// zones, label selectors and ranges of versions.
 func policyOf(spec *topsv1.UpgradePolicySpec) (rollout.Policy, error) {
 	var p rollout.Policy
 	if spec.Pools != nil {
@@ -96,6 +97,9 @@ func policyOf(spec *topsv1.UpgradePolicySpec) (rollout.Policy, error) {
 		p.Waves = append(p.Waves, w)
 	}
 	var err error
+	if p.Versions, err = versions.Of(spec.Versions); err != nil {
+		return p, err
+	}
 	p.Window, err = windowOf(spec.Window)
 	return p, err
 }
@@ -176,7 +180,7 @@ func (z Zones) of(name string) (*time.Location, error) {
 
 // describeNode adds to a node what policies depend on.
 func describeNode(n *rollout.Node, node *corev1.Node, spec *topsv1.UpgradePolicySpec, known Zones) {
-	n.Labels = node.Labels
+	n.Labels, n.Kernel = node.Labels, node.Status.NodeInfo.KernelVersion
 	for _, label := range controlPlaneLabels {
 		if _, ok := node.Labels[label]; ok {
 			n.ControlPlane = true

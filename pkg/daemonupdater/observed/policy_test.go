@@ -113,6 +113,9 @@ func TestAPolicyThatIsMissingOrNotUnderstoodBlocksTheGroup(t *testing.T) {
 			Message: `UpgradePolicy gold: "Local" is not an IANA time zone, such as Asia/Shanghai`}},
 		{"one with a bad selector", ds(), wave, &rollout.Blocked{Reason: "InvalidUpgradePolicy",
 			Message: `UpgradePolicy gold: selector of wave second: "Sometimes" is not a valid label selector operator`}},
+		{"one with a bad range of versions", ds(), fixture.PolicyWith(topsv1.UpgradePolicySpec{Versions: &topsv1.VersionPolicy{
+			Steps: []topsv1.VersionStep{{Component: "driver", From: "1.4", To: "1.5.x"}}}}), &rollout.Blocked{Reason: "InvalidUpgradePolicy",
+			Message: `UpgradePolicy gold: versions.steps[0].from: "1.4" is not a range of versions: write it as in ">=1.5.0 <1.7.0 || 2.0.x", with three numbers or x`}},
 		{"a name that is none, whatever is there", fixture.Annotate(ds(), topsv1.AnnotationUpgradePolicy, "Gold"), fixture.PolicyWith(topsv1.UpgradePolicySpec{}),
 			&rollout.Blocked{Reason: "InvalidUpgradePolicy", Message: `annotation topsops.enflame.com/upgrade-policy is "Gold": set it to the name of an UpgradePolicy`}},
 		{"not before the target is known", behind, nil, &rollout.Blocked{Reason: "RevisionPending",

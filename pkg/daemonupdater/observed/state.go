@@ -150,7 +150,8 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
 		in.Members = append(in.Members, rollout.Member{Key: m.Key(), Target: target, Heavy: heavy(book, m.Component()),
-			Needs: needsOf(book, s.Members, m.Component()), Along: along(book, m.Component()), Restarts: Restarts(m.DaemonSet), LeftOut: !cut.HasComponent(m.Component())})
+			Needs: needsOf(book, s.Members, m.Component()), Along: along(book, m.Component()), Restarts: Restarts(m.DaemonSet), LeftOut: !cut.HasComponent(m.Component()),
+			Component: m.Component(), Image: m.version()})
 		hashes = append(hashes, m.Key()+"="+target)
 	}
 	in.Revision = revisionOf(hashes)
@@ -159,7 +160,9 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 		in.Blocked = rejected(s.Rollout, s.Group.Kind, in.Revision, s.Members)
 	}
 	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
-	if s.purpose(&in) != topsv1.PurposeRollback { // that goes wherever the revision went that failed
+	if s.purpose(&in) == topsv1.PurposeRollback { // that goes wherever the revision went that failed
+		in.Policy.Versions = nil
+	} else {
 		s.Plan.apply(&in, s.Group, s.Members, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
 	}
 	return in

@@ -39,6 +39,8 @@ type facts struct {
 	onProbation bool
 	// noSuccessor: a pod that would be replaced has no successor.
 	noSuccessor bool
+	// notAllowed is why the policy does not allow the versions that the node would get, "" if it does.
+	notAllowed string
 	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
 	// available, or an operation is at work. The node is in flight, even without a slot. The
 	// pods of a node that an ended operation keeps cordoned do not count: they wait for another
@@ -81,6 +83,8 @@ const (
 	phaseExcluded
 	// phaseNoSuccessor: the successor of a pod would not be created.
 	phaseNoSuccessor
+	// phaseVersionNotAllowed: the policy does not allow the versions that the node would get.
+	phaseVersionNotAllowed
 	// phaseAgentTooOld: the node agent cannot execute a task of the operation that is needed.
 	phaseAgentTooOld
 	// phaseRecovering: unavailable for too short a time to be urgent, or about to be available.
@@ -111,6 +115,7 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	if f.returnsByOperation(g, node) {
 		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
 	}
+	f.notAllowed = whyNotAllowed(g, node)
 	f.available = node.Ready && !f.unavailable
 	f.charged = f.isCharged(node)
 	f.updated = !f.unknown && !f.outdated && (f.available || !node.Ready && !f.absent)
@@ -245,6 +250,8 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 	switch {
 	case f.noSuccessor:
 		return phaseNoSuccessor
+	case f.notAllowed != "":
+		return phaseVersionNotAllowed
 	case !f.replaceable && leavesRestOut(g, node):
 		return phaseOfRest(g, node)
 	case len(node.Holds) > 0 && !node.Job.isOursAtWork():
@@ -325,13 +332,13 @@ func (f *facts) isPassedOver() bool {
 }
 
 // passedOver are the phases of nodes that waves do not wait for, though something is left to do.
-var passedOver = []phase{phasePinned, phaseOffline, phaseNoSuccessor, phaseAgentTooOld, phaseKeptCordoned}
+var passedOver = []phase{phasePinned, phaseOffline, phaseNoSuccessor, phaseVersionNotAllowed, phaseAgentTooOld, phaseKeptCordoned}
 
 // needsNoOperation reports whether no operation is needed on the node. An offline node may still
 // need one when it is back.
 func (f *facts) needsNoOperation() bool {
 	switch f.phase {
-	case phaseUpdated, phasePinned, phaseUnavailable, phaseHeld, phaseLeftToAdministrator, phaseAwaitingRequest, phaseExcluded, phaseAgentTooOld:
+	case phaseUpdated, phasePinned, phaseUnavailable, phaseHeld, phaseLeftToAdministrator, phaseAwaitingRequest, phaseExcluded, phaseVersionNotAllowed, phaseAgentTooOld:
 		return true
 	}
 	return f.phase != phaseOffline && f.phase != phaseJustOffline && !f.heavy

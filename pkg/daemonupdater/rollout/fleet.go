@@ -66,7 +66,7 @@ func NewFleet(in *Input) *Fleet {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
 		}),
 	}
-	for _, p := range []phase{phaseOffline, phaseJustOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseSetBack, phaseHeld, phaseLeftToAdministrator, phaseNoSuccessor, phaseAgentTooOld, phaseRecovering, phaseKeptCordoned} {
+	for _, p := range []phase{phaseOffline, phaseJustOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseSetBack, phaseHeld, phaseLeftToAdministrator, phaseNoSuccessor, phaseVersionNotAllowed, phaseAgentTooOld, phaseRecovering, phaseKeptCordoned} {
 		f.byPhase[p] = btree.NewG(degree, byName)
 	}
 	f.pin(in.Ledger.Pins, in.Now)

@@ -3,8 +3,10 @@ package rollout
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
 // group is what the facts of a node depend on besides the node.
@@ -54,7 +56,63 @@ func OnlyIdle(in *Input, node *Node) bool {
 
 // toReplace reports whether a pod of a node is outdated and may be replaced.
 func (g *group) toReplace(node *Node, pod *Pod) bool {
-	return pod.NoSuccessor == "" && g.wants(node, pod)
+	return pod.NoSuccessor == "" && g.wants(node, pod) && (!g.isOutdated(pod) || pod.Pin != "" || whyNotAllowed(g, node) == "")
+}
+
+// whyNotAllowed returns why the policy does not allow the versions that a node would get, "" if it does.
+// Then no pod of the node is replaced by a newer one, not even one that is allowed by itself: whether
+// the rest fits depends on all of them.
+func whyNotAllowed(g *group, node *Node) string {
+	if g.policy.Versions == nil {
+		return ""
+	}
+	var says []string
+	for _, r := range g.policy.Versions.Refuse(versionsOf(g, node)) {
+		says = append(says, r.String())
+	}
+	return strings.Join(says, "; ")
+}
+
+// versionsOf returns the versions that a node has, and those that it gets: under OTA what is requested
+// there, and before any request all of it. A pod that goes back alone keeps its version for this
+// purpose: what a node had may be brought back.
+func versionsOf(g *group, node *Node) *versions.Node {
+	n := &versions.Node{Kernel: node.Kernel, Labels: node.Labels}
+	requested := func(pod Pod) bool { return g.isOutdated(&pod) && g.wants(node, &pod) }
+	unasked := g.strategy == daemonset.OTA && !slices.ContainsFunc(node.Pods, requested)
+	changes := func(pod *Pod) bool {
+		return pod.Pin == "" && g.isOutdated(pod) && (unasked && !isLeftOut(g, node, pod) || g.wants(node, pod))
+	}
+	heavy := slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.members[pod.Member].Heavy && changes(&pod) })
+	for i := range node.Pods {
+		pod := &node.Pods[i]
+		m := &g.members[pod.Member]
+		c := componentOf(n, m.Component)
+		c.Changes = c.Changes || changes(pod) || heavy && m.Along && g.isOutdated(pod)
+		if m.Image != "" {
+			c.Gets = m.Image
+		}
+		if !pod.isAbsent() && !pod.isAside() && (c.Has == "" || m.Image == "") { // under two names, the one that leaves runs
+			c.Has = pod.Image
+		}
+	}
+	for i := range n.Components {
+		if c := &n.Components[i]; !c.Changes && c.Has != "" {
+			c.Gets = c.Has
+		}
+	}
+	return n
+}
+
+// componentOf returns a component of a node, which it adds if there is none of that name.
+func componentOf(n *versions.Node, name string) *versions.Component {
+	for i := range n.Components {
+		if n.Components[i].Name == name {
+			return &n.Components[i]
+		}
+	}
+	n.Components = append(n.Components, versions.Component{Name: name})
+	return &n.Components[len(n.Components)-1]
 }
 
 // wants reports whether an outdated pod, or one without cards, would be replaced, if it had a successor.

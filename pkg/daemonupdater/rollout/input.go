@@ -66,6 +66,10 @@ type Member struct {
 	Restarts bool
 	// LeftOut: the upgrade is limited to other members.
 	LeftOut bool
+	// Component is its key in the gr, and Image the version that the image of its new pods has, ""
+	// if it leaves. Only Policy.Versions needs them.
+	Component string
+	Image     string
 }
 
 // Node is one node as observed.
@@ -75,8 +79,9 @@ type Node struct {
 	// Machine identifies the machine across its Node objects; "" if it is not known.
 	Machine string
 	Zone    string
-	// Labels of the node, for the selectors of waves.
+	// Labels of the node, for the selectors of waves and for Policy.Versions, as Kernel.
 	Labels map[string]string
+	Kernel string
 	// Pool is the value of the policy's topology key.
 	Pool string
 	// ControlPlane is true for a control plane node.
@@ -149,6 +154,8 @@ type Pod struct {
 	UID  types.UID
 	// Version is the pod's resourceVersion.
 	Version string
+	// Image is the version that its image has, for Policy.Versions.
+	Image string
 	// Created is when the pod was created.
 	Created time.Time
 	// Revision is the pod's controller-revision-hash.

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
 // Policy refines the rollout of a group. The zero value is a rollout without a policy. Waves, the
@@ -32,6 +34,8 @@ type Policy struct {
 	Batches []Batch
 	// PlanVersion changes with the plan.
 	PlanVersion string
+	// Versions says which versions a node may get; nil allows all.
+	Versions *versions.Policy
 }
 
 // Wave is one step of a rollout; exactly one of Selector and Size is set.

@@ -171,7 +171,7 @@ func (p *preview) finish(d *Decision) bool {
 
 // arrive replaces a pod by one at its target.
 func (p *preview) arrive(pod *Pod, now time.Time) {
-	target := p.in.Members[pod.Member].Target
+	target, image := p.in.Members[pod.Member].Target, p.in.Members[pod.Member].Image
 	pod.Available, pod.AvailableAt, pod.Terminating, pod.CrashLooping = true, time.Time{}, false, ""
 	pod.Unverified, pod.OffersNone = false, false
 	if pod.Revision == target && pod.UID != "" && !pod.NoCards {
@@ -179,7 +179,7 @@ func (p *preview) arrive(pod *Pod, now time.Time) {
 	}
 	p.made++
 	made := strconv.Itoa(p.made)
-	*pod = Pod{Member: pod.Member, Name: "preview-" + made, UID: types.UID("preview-" + made), Revision: target, Available: true, Created: now}
+	*pod = Pod{Member: pod.Member, Name: "preview-" + made, UID: types.UID("preview-" + made), Revision: target, Image: image, Available: true, Created: now}
 }
 
 // wait advances the time to the next recheck that the decision asks for, and reports whether it

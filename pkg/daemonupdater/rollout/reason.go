@@ -85,6 +85,8 @@ const (
 	ReasonAwaitingRequest Reason = "AwaitingRequest"
 	// ReasonLeftOut: the upgrade is limited to other nodes or components.
 	ReasonLeftOut Reason = "LeftOut"
+	// ReasonVersionNotAllowed: the policy does not allow the versions that the node would get.
+	ReasonVersionNotAllowed Reason = "VersionNotAllowed"
 	// ReasonAgentTooOld: the node agent cannot execute a task of the operation that the node needs.
 	ReasonAgentTooOld Reason = "AgentTooOld"
 	// ReasonLeftToAdministrator: an administrator has to restart the container runtime.
@@ -124,7 +126,7 @@ func (r Reason) IsDenied() bool {
 func (r Reason) isForPeople() bool {
 	switch r {
 	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld,
-		ReasonEnding, ReasonNoSuccessor, ReasonAgentTooOld, ReasonLeftToAdministrator:
+		ReasonEnding, ReasonNoSuccessor, ReasonVersionNotAllowed, ReasonAgentTooOld, ReasonLeftToAdministrator:
 		return true
 	}
 	return false

@@ -117,6 +117,8 @@ func whyExcluded(n *fleetNode) (Reason, string) {
 		return ReasonUnavailable, message
 	case phaseNoSuccessor:
 		return ReasonNoSuccessor, n.whyNoSuccessor()
+	case phaseVersionNotAllowed:
+		return ReasonVersionNotAllowed, n.notAllowed
 	case phaseAgentTooOld:
 		return ReasonAgentTooOld, n.whyAgentTooOld()
 	case phaseExcluded:
