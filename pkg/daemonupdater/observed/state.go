@@ -160,9 +160,10 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 		in.Blocked = rejected(s.Rollout, s.Group.Kind, in.Revision, s.Members)
 	}
 	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
-	if s.purpose(&in) == topsv1.PurposeRollback { // that goes wherever the revision went that failed
+	if s.purpose(&in) == topsv1.PurposeRollback { // a way back is always allowed
 		in.Policy.Versions = nil
-	} else {
+	}
+	if s.purpose(&in) != topsv1.PurposeRollback { // that goes wherever the revision went that failed
 		s.Plan.apply(&in, s.Group, s.Members, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
 	}
 	return in
