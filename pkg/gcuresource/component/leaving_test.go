@@ -1,0 +1,41 @@
+package component
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// A DaemonSet that leaves follows the upgrade settings of its gr: as long as it has others, it has to
+// be written again.
+func TestADaemonSetDepartsUnderTheSettingsOfItsGr(t *testing.T) {
+	leaving := func(annotations map[string]string) *appsv1.DaemonSet {
+		ds := &appsv1.DaemonSet{}
+		ds.Annotations = annotations
+		ds.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
+		return ds
+	}
+	gr := &topsv1.GcuResource{}
+	gr.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationMaxUnavailable: "1", "note": "of a person"}
+	same := map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationMaxUnavailable: "1"}
+	for _, tt := range []struct {
+		name string
+		ds   *appsv1.DaemonSet
+		want bool
+	}{
+		{"with its settings", leaving(same), true},
+		{"not with another strategy", leaving(map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable: "1"}), false},
+		{"not without one of them", leaving(map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}), false},
+		{"not with one that the gr no longer has", leaving(map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationMaxUnavailable: "1", topsv1.AnnotationPaused: "true"}), false},
+		{"not one that stays", &appsv1.DaemonSet{ObjectMeta: leaving(same).ObjectMeta}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Departs(gr, tt.ds); got != tt.want {
+				t.Errorf("it departs: %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
