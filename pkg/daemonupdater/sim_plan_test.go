@@ -1,7 +1,6 @@
 package daemonupdater
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -298,65 +297,4 @@ func (w *simWorld) checkPlanStarts(pass *simPass, after *topsv1.DaemonRollout, s
 			w.checkBatch(pass, after, name, batch)
 		}
 	}
-}
-
-// checkBatch checks the batches before that of a node, as the ledger has them, and its approval.
-func (w *simWorld) checkBatch(pass *simPass, after *topsv1.DaemonRollout, name string, batch int) {
-	wave := ""
-	if pass.policy != nil && len(pass.policy.Spec.Waves) > 0 {
-		of := pass.waves()[name]
-		wave = "rest/"
-		if of < len(pass.policy.Spec.Waves) {
-			wave = pass.policy.Spec.Waves[of].Name + "/"
-		}
-	}
-	for i := range batch + 1 {
-		b := &pass.plan.Spec.Batches[i]
-		part := fmt.Sprint(wave, pass.plan.Name, "/", b.Name)
-		at := slices.IndexFunc(after.Status.Waves, func(s topsv1.WaveStatus) bool { return s.Name == part })
-		if at < 0 {
-			continue // it has no nodes
-		}
-		if b.Approval == topsv1.ApprovalManual && !simApproved(after, after.Status.Revision+"/"+part) {
-			w.violate("plan: %s of batch %d starts, and %s is not approved", name, batch, part)
-		}
-		if i < batch && after.Status.Waves[at].CompletedTime == nil {
-			w.violate("plan: %s of batch %d starts, and %s is not complete", name, batch, part)
-		}
-	}
-}
-
-// checkBatches checks that a batch becomes complete only if its reachable nodes have what the plan gives them.
-func (w *simWorld) checkBatches(pass *simPass, before, after *topsv1.DaemonRollout) {
-	if pass.planName() == "" || pass.plan == nil || simUndoes(after) || pass.planWrong() != "" || after.Status.Strategy == "RestartsOnly" {
-		return
-	}
-	for _, part := range after.Status.Waves {
-		if part.CompletedTime == nil || before.Status.Revision == after.Status.Revision && simCompleted(before, part.Name) != nil || pass.policy != nil && len(pass.policy.Spec.Waves) > 0 {
-			continue
-		}
-		for i, b := range pass.plan.Spec.Batches {
-			if part.Name != pass.plan.Name+"/"+b.Name {
-				continue
-			}
-			for _, h := range w.hosts {
-				if at, stages := pass.planned(h.name); at == i && pass.seen.nodes[h.name] != nil && !pass.passedOver(h.name) && !isPinnedIn(after, h.name) && !pass.has(after, h.name, stages) {
-					w.violate("plan: %s is complete, and %s is not updated", part.Name, h.name)
-				}
-			}
-		}
-	}
-}
-
-// has reports whether a pass saw the pods at the target that a job replaces.
-func (p *simPass) has(r *topsv1.DaemonRollout, node string, stages []topsv1.PlannedStage) bool {
-	for _, ds := range p.sets {
-		planned := slices.ContainsFunc(stages, func(s topsv1.PlannedStage) bool { return slices.Contains(s, ds.Name+"_"+upgradeplan.ActionReplace) })
-		if pod := p.pod(ds, node); planned && p.belongs(ds, node) && (pod == nil || !slices.ContainsFunc(r.Status.Targets, func(t topsv1.RevisionTarget) bool {
-			return t.DaemonSet == ds.Namespace+"/"+ds.Name && t.Hash == daemonset.RevisionHash(pod)
-		})) {
-			return false
-		}
-	}
-	return true
 }

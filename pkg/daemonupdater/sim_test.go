@@ -34,7 +34,7 @@ func TestSimulationOfRollbacks(t *testing.T) {
 // node agent, and a model of what is on the nodes.
 func TestSimulationOfOperations(t *testing.T) {
 	klog.SetOutput(io.Discard)
-	reaches := []string{rolledBack, string(topsv1.OperationDone), string(topsv1.OperationFailed), string(topsv1.OperationDeferred),
+	reaches := []string{rolledBack, partOfWave, string(topsv1.OperationDone), string(topsv1.OperationFailed), string(topsv1.OperationDeferred),
 		string(topsv1.OperationAborted), string(topsv1.OperationQuarantined)}
 	simseeds.Simulation{Name: "operations", Short: 38, Reaches: reaches, Play: killedInBetween((*simWorld).operations, (*simWorld).goldenOperations)}.Test(t)
 }
@@ -56,6 +56,9 @@ func TestSimulationOfTheGate(t *testing.T) {
 // Of the gate: how many pods were held there, how many were restored in place of one, and how many of these because
 // their node was pinned.
 const heldAtGate, restoredAtGate, keptByPin, backByOperation = "held at the gate", "restored at the gate", "kept by a pin", "back by an operation"
+
+// partOfWave is reached when the nodes that a plan has in one wave are done.
+const partOfWave = "part of a wave"
 
 // rolledBack is reached when a manager went back to an earlier version.
 const rolledBack = "rolled back"
@@ -90,7 +93,7 @@ func play(t *testing.T, seed uint64, story func(*simWorld)) *simWorld {
 
 // run is what came of a world.
 func (w *simWorld) run() simseeds.Run {
-	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone, heldAtGate: w.held, restoredAtGate: w.back, keptByPin: w.backAlones, backByOperation: w.backByOperation}}
+	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone, heldAtGate: w.held, restoredAtGate: w.back, keptByPin: w.backAlones, backByOperation: w.backByOperation, partOfWave: w.partsOfWaves}}
 	if w.failed() {
 		run.Violation = w.violations[0]
 	}

@@ -83,8 +83,10 @@ type simWorld struct {
 	panicked   error
 	stuck      string // the one node that never reaches the target
 	accounts   map[observed.Group]*simAccount
-	undone     int     // rollbacks by a manager
-	ops        *simOps // in a seed with operations
+	undone     int // rollbacks by a manager
+	// partsOfWaves counts the parts of plans that became complete under a policy with waves.
+	partsOfWaves int
+	ops          *simOps // in a seed with operations
 }
 
 // simGroup is a rollout group: a single DaemonSet, or those of a gr.
