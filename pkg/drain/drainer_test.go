@@ -151,7 +151,7 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	if diff := cmp.Diff(want, look(r.Attempts).Of(eviction.Refused)); diff != "" {
 		t.Errorf("a look later on: %s", diff)
 	}
-	if d.Metrics.blockedNodes() != 1 {
+	if len(d.Metrics.blocked) != 1 {
 		t.Error("the node does not count as blocked")
 	}
 
@@ -166,8 +166,8 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	if got := r.Of(eviction.Terminating)[1].Since; !got.Equal(asked) {
 		t.Errorf("it terminates since %v, want %v", got, asked)
 	}
-	if d.Metrics.blockedNodes() != 0 || r.Done() {
-		t.Errorf("%v nodes are blocked, done is %t", d.Metrics.blockedNodes(), r.Done())
+	if len(d.Metrics.blocked) != 0 || r.Done() {
+		t.Errorf("%v nodes are blocked, done is %t", len(d.Metrics.blocked), r.Done())
 	}
 
 	s.kill(s.read("web-1"))

@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
@@ -13,8 +12,11 @@ import (
 type Metrics struct {
 	evictions *prometheus.CounterVec
 
-	mu      sync.Mutex
-	blocked sets.Set[string]
+	blockedDesc *prometheus.Desc
+
+	mu sync.Mutex
+	// blocked is what blocks the drain of a node, by node.
+	blocked map[string][]eviction.Blocker
 }
 
 // NewMetrics registers the metrics of drains. It panics, as client_golang does, when they are
@@ -25,23 +27,40 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "gcu_drain_evictions_total",
 			Help: "Evictions that were tried, by result: evicted, refused by a PodDisruptionBudget, gone before, or failed.",
 		}, []string{"result"}),
-		blocked: sets.New[string](),
+		blockedDesc: prometheus.NewDesc("gcu_drain_blocked_nodes", "Nodes that are being drained and not getting empty, by what blocks: "+
+			"a disruption-budget refuses, the policy keeps a pod, or a terminating pod does not end. A node counts under each.", []string{"kind"}, nil),
+		blocked: map[string][]eviction.Blocker{},
 	}
 	for _, s := range []eviction.State{eviction.Evicted, eviction.Refused, eviction.Gone, eviction.Failed} {
 		m.evictions.WithLabelValues(string(s)) // rate() needs the zero before the first increment
 	}
-	registerer.MustRegister(m.evictions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "gcu_drain_blocked_nodes",
-		Help: "Nodes that are being drained and not getting empty: a PodDisruptionBudget refuses, or the policy keeps a pod.",
-	}, m.blockedNodes))
+	registerer.MustRegister(m.evictions, m)
 	return m
+}
+
+// Describe implements prometheus.Collector, for the nodes that are blocked.
+func (m *Metrics) Describe(descs chan<- *prometheus.Desc) { descs <- m.blockedDesc }
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
+	nodes := map[eviction.Blocker]int{}
+	m.mu.Lock()
+	for _, blockers := range m.blocked {
+		for _, kind := range blockers {
+			nodes[kind]++
+		}
+	}
+	m.mu.Unlock()
+	for _, kind := range eviction.Blockers {
+		metrics <- prometheus.MustNewConstMetric(m.blockedDesc, prometheus.GaugeValue, float64(nodes[kind]), string(kind))
+	}
 }
 
 // Ended records that the drain of a node has ended, whatever the outcome.
 func (m *Metrics) Ended(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.blocked.Delete(node)
+	delete(m.blocked, node)
 }
 
 func (m *Metrics) evicted(s eviction.State) { m.evictions.WithLabelValues(string(s)).Inc() }
@@ -49,15 +68,9 @@ func (m *Metrics) evicted(s eviction.State) { m.evictions.WithLabelValues(string
 func (m *Metrics) passed(node string, r eviction.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.Stuck() {
-		m.blocked.Insert(node)
+	if blockers := r.Blockers(); len(blockers) > 0 {
+		m.blocked[node] = blockers
 		return
 	}
-	m.blocked.Delete(node)
-}
-
-func (m *Metrics) blockedNodes() float64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return float64(m.blocked.Len())
+	delete(m.blocked, node)
 }

@@ -28,15 +28,18 @@ func TestMetricsCountBlockedNodes(t *testing.T) {
 	m.passed("n1", states(eviction.Refused))
 	m.passed("n1", states(eviction.Refused))
 	m.passed("n2", states(eviction.Blocked))
+	m.passed("n6", eviction.Result{NodeReady: true, Pods: []eviction.Outcome{{State: eviction.Blocked}, {State: eviction.Terminating, Reason: "it does not end"}}})
 	m.passed("n3", states(eviction.Terminating, eviction.Running, eviction.Failed))
 	m.passed("n4", states(eviction.Refused))
 	m.passed("n4", states(eviction.Terminating))
 	m.passed("n5", states(eviction.Blocked))
 	m.Ended("n5")
 	want := `
-# HELP gcu_drain_blocked_nodes Nodes that are being drained and not getting empty: a PodDisruptionBudget refuses, or the policy keeps a pod.
+# HELP gcu_drain_blocked_nodes Nodes that are being drained and not getting empty, by what blocks: a disruption-budget refuses, the policy keeps a pod, or a terminating pod does not end. A node counts under each.
 # TYPE gcu_drain_blocked_nodes gauge
-gcu_drain_blocked_nodes 2
+gcu_drain_blocked_nodes{kind="disruption-budget"} 1
+gcu_drain_blocked_nodes{kind="policy"} 2
+gcu_drain_blocked_nodes{kind="terminating"} 1
 # HELP gcu_drain_evictions_total Evictions that were tried, by result: evicted, refused by a PodDisruptionBudget, gone before, or failed.
 # TYPE gcu_drain_evictions_total counter
 gcu_drain_evictions_total{result="evicted"} 1

@@ -46,7 +46,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"runtime", "result"}),
 		operations: newOperations(),
 	}
-	for _, engine := range engines { // increase() needs the zero before the first
+	for _, engine := range append(slices.Clone(engines), unknownEngine) { // increase() needs the zero before the first
 		for _, result := range []string{resultDone, resultFail} {
 			m.restarts.WithLabelValues(engine, result)
 		}
@@ -89,12 +89,14 @@ func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask) {
 	}
 }
 
-// engines are the values of label runtime: agents report any other.
+// engines are the values of label runtime, and unknownEngine: agents report any other.
 var engines = []string{"docker", "containerd"}
+
+const unknownEngine = "unknown"
 
 // restart counts a runtime restart that the agent reported.
 func (m *Metrics) restart(result *topsv1.HostTaskResult, report *topsv1.RuntimeReport) {
-	runtime, outcome := "unknown", resultDone
+	runtime, outcome := unknownEngine, resultDone
 	if report != nil && slices.Contains(engines, report.Engine) {
 		runtime = report.Engine
 	}

@@ -51,6 +51,7 @@ gcu_node_upgrade_tasks_total{action="soak",result="undo",target="node"} 2
 # TYPE gcu_runtime_restarts_total counter
 gcu_runtime_restarts_total{result="done",runtime="containerd"} 0
 gcu_runtime_restarts_total{result="done",runtime="docker"} 0
+gcu_runtime_restarts_total{result="done",runtime="unknown"} 0
 gcu_runtime_restarts_total{result="fail",runtime="containerd"} 0
 gcu_runtime_restarts_total{result="fail",runtime="docker"} 1
 gcu_runtime_restarts_total{result="fail",runtime="unknown"} 1

@@ -54,7 +54,7 @@ var runbooks = map[string]struct {
 	"GCUDrainBlocked":                {"`kubectl get nu` shows the operations, `kubectl describe nu NODE` names the pod.", []string{operation.ReasonDrainBlocked, operation.ReasonDeviceInUse}},
 	"GCUNodesDeferred":               {"`kubectl gcu nodes GR` shows them and why.", []string{string(rollout.ReasonDeferred), operation.ReasonPrecheckFailed, operation.ReasonDrainTimeout}},
 	"GCUNodesKeptCordoned":           {"`kubectl get nu` shows them.", []string{string(rollout.ReasonOperationFailed), string(rollout.ReasonQuarantined)}},
-	"GCUNodeTaskStuck":               {look: "`kubectl get nu` shows the node; then `kubectl get pods -n kube-system -l app.kubernetes.io/name=gcu-node-agent --field-selector spec.nodeName=NODE` and the log of that pod."},
+	"GCUNodeAgentSilent":             {look: "`kubectl get nu` shows the node; then `kubectl get pods -n kube-system -l app.kubernetes.io/name=gcu-node-agent --field-selector spec.nodeName=NODE` and the log of that pod."},
 	"GCURuntimeRestartFailed":        {"`kubectl get nu` shows the node.", []string{operation.ReasonRestartFailed}},
 	"GCUNotificationsNotDelivered":   {look: "`kubectl logs -n kube-system deployment/gcu-operator` says why: look for `Delivering a notification failed`. Correct the URL or the secret of the notifications, or the receiver ([Operate](../operate.md#notifications))."},
 	"GCUCertificateEnding":           {look: "`kubectl logs -n kube-system deployment/gcu-operator` says why it is not renewed: look for `Cannot keep the CA`."},

@@ -83,7 +83,19 @@ func (m *Metrics) Show(g observed.Group, in rollout.Input, d rollout.Decision, r
 	shown := decisionOf(in, &d)
 	shown.rejected = rejected
 	m.decisions.set(g, shown)
-	m.rollbacks.WithLabelValues(g.String()) // increase() needs the zero before the first
+	m.begin(g.String())
+}
+
+// begin makes the series of a group: increase() and rate() need the zero before the first.
+func (m *Metrics) begin(group string) {
+	m.rollbacks.WithLabelValues(group)
+	m.nodeDuration.WithLabelValues(group)
+	for _, reason := range []string{Outdated, OutdatedUnavailable} {
+		m.podsDeleted.WithLabelValues(group, reason)
+	}
+	for _, reason := range rollout.FailureReasons {
+		m.failures.WithLabelValues(group, string(reason))
+	}
 }
 
 // RolledBack counts a rollback of a group.

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,11 @@ gcu_rollout_eta_seconds{rollout="default/driver"} 60
 # HELP gcu_rollout_failures_total Nodes that failed after they were started.
 # TYPE gcu_rollout_failures_total counter
 gcu_rollout_failures_total{reason="CrashLooping",rollout="default/driver"} 2
+gcu_rollout_failures_total{reason="NodeLost",rollout="default/driver"} 0
+gcu_rollout_failures_total{reason="OperationAborted",rollout="default/driver"} 0
+gcu_rollout_failures_total{reason="OperationFailed",rollout="default/driver"} 0
+gcu_rollout_failures_total{reason="ProgressDeadlineExceeded",rollout="default/driver"} 0
+gcu_rollout_failures_total{reason="Quarantined",rollout="default/driver"} 0
 # HELP gcu_rollout_halted 1 when too many nodes failed, for the reason most of them have, and no new node is started; absent when not.
 # TYPE gcu_rollout_halted gauge
 gcu_rollout_halted{reason="CrashLooping",rollout="default/driver"} 1
@@ -150,5 +156,40 @@ func TestGate(t *testing.T) {
 	want := "# HELP gcu_gate_available 1 if the policy of the gate is installed, 0 if it is not, or not served, although the gate was asked for with --gate.\n# TYPE gcu_gate_available gauge\ngcu_gate_available 0\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "gcu_gate_available"); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whatever the number of nodes, a group has the same series; those of its first pass are all there, at
+// zero.
+func TestTheSeriesOfAGroupDoNotGrowWithItsNodes(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	series := func(nodes int) int {
+		t.Helper()
+		registry := prometheus.NewRegistry()
+		m := New(registry)
+		in, d := rollout.Input{Settings: daemonset.Settings{Strategy: daemonset.OTA}}, halfWay(start)
+		d.Ledger.Slots, d.Counts = nil, rollout.Counts{Total: nodes, InFlight: nodes}
+		for i := range nodes {
+			name := fmt.Sprint("node-", i)
+			in.Nodes = append(in.Nodes, rollout.Node{Name: name})
+			d.Ledger.Slots = append(d.Ledger.Slots, rollout.Slot{Node: name, Since: start})
+			d.Finished = append(d.Finished, time.Minute)
+		}
+		m.Show(observed.Group{Namespace: "default", Name: "driver"}, in, d, false)
+		before, err := testutil.GatherAndCount(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Count(observed.Group{Namespace: "default", Name: "driver"}, rollout.Ledger{}, d)
+		m.PodDeleted(observed.Group{Namespace: "default", Name: "driver"}, Outdated)
+		m.RolledBack(observed.Group{Namespace: "default", Name: "driver"})
+		after, err := testutil.GatherAndCount(registry)
+		if err != nil || after != before {
+			t.Errorf("%d series before the first event, %d after it (%v)", before, after, err)
+		}
+		return after
+	}
+	if few, many := series(10), series(10_000); few != many || many > 60 {
+		t.Errorf("%d series with 10 nodes, %d with 10000, want the same and at most 60", few, many)
 	}
 }

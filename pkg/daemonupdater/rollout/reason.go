@@ -107,6 +107,9 @@ const (
 	ReasonQuarantined      Reason = "Quarantined"
 )
 
+// FailureReasons are the reasons of failures.
+var FailureReasons = []Reason{ReasonCrashLooping, ReasonProgressDeadlineExceeded, ReasonNodeLost, ReasonOperationFailed, ReasonOperationAborted, ReasonQuarantined}
+
 // State returns the state of a node that waits for this reason: pending for the budget or its own
 // pods, held for a person or by policy.
 func (r Reason) State() State {

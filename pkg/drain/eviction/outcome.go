@@ -137,11 +137,36 @@ func (r Result) Done() bool {
 	return r.NodeReady && len(r.Of(Skipped)) == len(r.Pods)
 }
 
-// Stuck reports whether the drain needs action by someone else: a budget refuses, the policy blocks, or a
-// pod terminates and does not end.
-func (r Result) Stuck() bool {
-	return len(r.Of(Refused)) > 0 || len(r.Of(Blocked)) > 0 || slices.ContainsFunc(r.Pods, Outcome.overstays)
+// Blocker is a kind of what keeps a drain from its end until someone acts.
+type Blocker string
+
+// Blockers of a drain: a PodDisruptionBudget refuses, the policy keeps a pod, or a pod terminates and
+// does not end.
+const (
+	ByDisruptionBudget Blocker = "disruption-budget"
+	ByPolicy           Blocker = "policy"
+	ByTerminating      Blocker = "terminating"
+)
+
+// Blockers are all of them.
+var Blockers = []Blocker{ByDisruptionBudget, ByPolicy, ByTerminating}
+
+// Blockers returns what blocks the drain, in the order of Blockers; none if nothing does.
+func (r Result) Blockers() (all []Blocker) {
+	if len(r.Of(Refused)) > 0 {
+		all = append(all, ByDisruptionBudget)
+	}
+	if len(r.Of(Blocked)) > 0 {
+		all = append(all, ByPolicy)
+	}
+	if slices.ContainsFunc(r.Pods, Outcome.overstays) {
+		all = append(all, ByTerminating)
+	}
+	return all
 }
+
+// Stuck reports whether the drain needs action by someone else.
+func (r Result) Stuck() bool { return len(r.Blockers()) > 0 }
 
 // Message describes what blocks the drain, for a status or an event, "" when it is done. It
 // is stable as long as nothing changes.

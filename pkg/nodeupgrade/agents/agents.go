@@ -36,6 +36,8 @@ type agents struct {
 	elected                <-chan struct{}
 	clock                  func() time.Time
 	nodes, silent, drivers *prometheus.Desc
+	// inOperation counts the silent agents on whose nodes an operation has not ended.
+	inOperation *prometheus.Desc
 
 	mu sync.Mutex
 	// reports are the last ones by node.
@@ -51,13 +53,15 @@ func Register(registerer prometheus.Registerer, cache client.Reader, elected <-c
 	registerer.MustRegister(&agents{cache: cache, elected: elected, clock: clock, reports: map[string]report{},
 		nodes:   prometheus.NewDesc("gcu_node_agent_nodes", "Nodes by the version of their node agent; the rarest versions count as other.", []string{"version"}, nil),
 		silent:  prometheus.NewDesc("gcu_node_agent_silent_nodes", "Ready nodes whose node agent has reported before, and not for three minutes.", nil, nil),
+		inOperation: prometheus.NewDesc("gcu_node_agent_silent_in_operation_nodes",
+			"Ready nodes with an operation that has not ended whose node agent has not reported for three minutes.", nil, nil),
 		drivers: prometheus.NewDesc("gcu_node_driver_nodes", "Nodes by the version of the loaded driver, empty for none; the rarest versions count as other.", []string{"version"}, nil),
 	})
 }
 
 // Describe implements prometheus.Collector.
 func (a *agents) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{a.nodes, a.silent, a.drivers} {
+	for _, d := range []*prometheus.Desc{a.nodes, a.silent, a.inOperation, a.drivers} {
 		descs <- d
 	}
 }
@@ -85,7 +89,9 @@ func (a *agents) Collect(metrics chan<- prometheus.Metric) {
 			drivers[host.DriverVersion]++
 		}
 	}
-	metrics <- prometheus.MustNewConstMetric(a.silent, prometheus.GaugeValue, float64(a.count(nodes.Items, upgrades.Items)))
+	silent, inOperation := a.count(nodes.Items, upgrades.Items)
+	metrics <- prometheus.MustNewConstMetric(a.silent, prometheus.GaugeValue, float64(silent))
+	metrics <- prometheus.MustNewConstMetric(a.inOperation, prometheus.GaugeValue, float64(inOperation))
 	for desc, counts := range map[*prometheus.Desc]map[string]int{a.nodes: versions, a.drivers: drivers} {
 		for version, count := range bounded(counts) {
 			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(count), version)
@@ -93,9 +99,9 @@ func (a *agents) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// count returns the number of silent agents. Only times of one clock are compared: a report is as old
+// count returns the number of silent agents, and of those on whose nodes an operation has not ended. Only times of one clock are compared: a report is as old
 // as it has been here without a change.
-func (a *agents) count(nodes []corev1.Node, upgrades []topsv1.NodeUpgrade) (silent int) {
+func (a *agents) count(nodes []corev1.Node, upgrades []topsv1.NodeUpgrade) (silent, inOperation int) {
 	ready := make(map[string]bool, len(nodes))
 	for i := range nodes {
 		ready[nodes[i].Name], _ = daemonset.NodeReady(&nodes[i])
@@ -115,10 +121,13 @@ func (a *agents) count(nodes []corev1.Node, upgrades []topsv1.NodeUpgrade) (sile
 		reports[name] = last
 		if now.Sub(last.seen) >= Silence {
 			silent++
+			if op := upgrades[i].Status.Operation; op != nil && !op.Phase.Final() {
+				inOperation++
+			}
 		}
 	}
 	a.reports = reports
-	return silent
+	return silent, inOperation
 }
 
 // bounded returns the counts of the most common versions, and the sum of the rest.

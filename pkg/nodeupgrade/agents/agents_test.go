@@ -70,6 +70,35 @@ gcu_node_agent_silent_nodes %d
 `, nodes))
 }
 
+// An agent is missed most where an operation waits for it.
+func TestASilentAgentIsCountedWhereAnOperationWaits(t *testing.T) {
+	f := newFleet(t)
+	close(f.elected)
+	operates := func(name string, phase topsv1.OperationPhase) {
+		t.Helper()
+		f.add(name, "v1", "2.0", corev1.ConditionTrue)
+		var upgrade topsv1.NodeUpgrade
+		check(t, f.client.Get(t.Context(), client.ObjectKey{Name: name}, &upgrade))
+		upgrade.Status.Operation = &topsv1.OperationStatus{ID: "op", Phase: phase}
+		check(t, f.client.Update(t.Context(), &upgrade))
+	}
+	f.add("idle", "v1", "2.0", corev1.ConditionTrue)
+	operates("running", topsv1.OperationRunning)
+	operates("done", topsv1.OperationDone)
+	shows := func(nodes int) {
+		t.Helper()
+		f.shows("gcu_node_agent_silent_in_operation_nodes", fmt.Sprintf(`# HELP gcu_node_agent_silent_in_operation_nodes Ready nodes with an operation that has not ended whose node agent has not reported for three minutes.
+# TYPE gcu_node_agent_silent_in_operation_nodes gauge
+gcu_node_agent_silent_in_operation_nodes %d
+`, nodes))
+	}
+	shows(0)
+	f.now = f.now.Add(Silence)
+	shows(1)
+	f.report("running")
+	shows(0)
+}
+
 func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
