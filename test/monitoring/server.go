@@ -97,11 +97,16 @@ func (s *Server) Alerts() ([]Alert, error) {
 	return data.Alerts, s.get("/api/v1/alerts", &data)
 }
 
-// Query returns how many series an expression has now.
-func (s *Server) Query(expr string) (int, error) {
-	var data struct{ Result []json.RawMessage }
-	err := s.get("/api/v1/query?query="+url.QueryEscape(expr), &data)
-	return len(data.Result), err
+// Query returns how many series with a value an expression has now: NaN is none.
+func (s *Server) Query(expr string) (n int, err error) {
+	var data struct{ Result []struct{ Value [2]any } }
+	err = s.get("/api/v1/query?query="+url.QueryEscape(expr), &data)
+	for _, series := range data.Result {
+		if series.Value[1] != "NaN" {
+			n++
+		}
+	}
+	return n, err
 }
 
 func (s *Server) get(path string, data any) error {
