@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -92,7 +93,7 @@ func (s *stage) silent(ctx context.Context, t *testing.T, p *monitoring.Server, 
 			return err
 		}
 		if n, err := p.Query(`up == 1`); err != nil || n == 0 {
-			return fmt.Errorf("the manager is not scraped (%v)", err)
+			return errors.Join(errors.New("the manager is not scraped"), err)
 		}
 		for _, a := range alerts {
 			if a.Labels["alertname"] == alert {
