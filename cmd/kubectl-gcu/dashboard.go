@@ -187,6 +187,11 @@ func (s *source) mayWatch(ctx context.Context, group, resource string) error {
 	return nil
 }
 
+// Reach implements dashboard.Source. It asks for a right without which there is nothing to show.
+func (s *source) Reach(ctx context.Context) error {
+	return s.mayWatch(ctx, topsv1.GroupVersion.Group, "gcuresources")
+}
+
 // Read implements dashboard.Source.
 func (s *source) Read(ctx context.Context) ([]dashboard.Resource, error) {
 	var list topsv1.GcuResourceList

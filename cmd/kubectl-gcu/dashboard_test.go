@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
@@ -113,6 +115,23 @@ func TestTheDashboardOffersWhatOneMayDo(t *testing.T) {
 				t.Errorf("%s may %v, want %v", user, may, tt.want)
 			}
 		})
+	}
+}
+
+// TestTheDashboardAsksTheAPIServer: not its caches, whether it can be reached.
+func TestTheDashboardAsksTheAPIServer(t *testing.T) {
+	cl := clusterOf(t, newSite(t))
+	if err := (&source{live: cl}).Reach(t.Context()); err != nil {
+		t.Errorf("it cannot be reached: %v", err)
+	}
+	nowhere := rest.CopyConfig(cl.config)
+	nowhere.Host = "https://127.0.0.1:1"
+	c, err := client.New(nowhere, client.Options{Scheme: cl.Scheme(), Mapper: cl.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&source{live: &cluster{Client: c, config: nowhere}}).Reach(t.Context()); err == nil {
+		t.Error("an API server that is not there can be reached")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -120,6 +121,22 @@ func (f *fleet) fail(i int) {
 	if err := f.Status().Update(f.t.Context(), f.rollout); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// pause says in the rollout that it is paused.
+func (f *fleet) pause() {
+	f.t.Helper()
+	check(f.t, f.Get(f.t.Context(), client.ObjectKeyFromObject(f.rollout), f.rollout))
+	meta.SetStatusCondition(&f.rollout.Status.Conditions, metav1.Condition{Type: topsv1.RolloutPaused, Status: metav1.ConditionTrue, Reason: topsv1.ReasonPaused})
+	check(f.t, f.Status().Update(f.t.Context(), f.rollout))
+}
+
+// paused reports whether the gr is to be paused.
+func (f *fleet) paused() bool {
+	f.t.Helper()
+	gr := &topsv1.GcuResource{}
+	check(f.t, f.Get(f.t.Context(), client.ObjectKey{Name: f.name}, gr))
+	return gr.Annotations[topsv1.AnnotationPaused] == "true"
 }
 
 // approved reports whether wave main is approved.

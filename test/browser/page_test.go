@@ -53,8 +53,19 @@ func TestThePageIsLive(t *testing.T) {
 	if focused := eval[string](p, "document.activeElement.id"); focused != "detail" {
 		t.Errorf("the focus is on %q, want detail", focused)
 	}
+	p.do(chromedp.Focus(`#node [data-verb="hold"]`))
+	draws := eval[int](p, "drawn")
+	f.fail(58)
+	p.awaits(cellOf(f.node(58)) + fmt.Sprintf(".classList.contains('failed') && drawn > %d", draws))
+	if verb := eval[string](p, "String(document.activeElement.dataset.verb)"); verb != "hold" {
+		t.Errorf("after a change the focus is on verb %s of the panel, want hold", verb)
+	}
 	p.do(chromedp.KeyEvent("\x1b"))
 	p.awaits("document.getElementById('detail').hidden")
+	if !eval[bool](p, "document.activeElement === "+cellOf(f.node(59))) {
+		t.Error("after the panel is closed the focus is not on its cell")
+	}
+	p.slowAnswersCrossed(f.node(0), f.node(1))
 
 	const approve = `[data-verb="approve"][data-target="main"]`
 	p.do(chromedp.Click(approve), chromedp.WaitVisible("#ask"))
@@ -69,11 +80,61 @@ func TestThePageIsLive(t *testing.T) {
 	}
 	p.awaits(fmt.Sprintf("document.querySelector('%s') === null", approve))
 
+	// What is confirmed is what was asked, although the buttons have changed behind the dialog.
+	p.do(chromedp.Click(`[data-verb="pause"]`), chromedp.WaitVisible("#ask"))
+	f.pause()
+	p.awaits(`document.querySelector('[data-verb="pause"]') === null`)
+	p.do(chromedp.Click("#ask .go"))
+	p.awaits("document.getElementById('said').innerText.includes('gr live is paused')")
+	if !f.paused() {
+		t.Errorf("confirming to pause did something else:\n%s", p.text())
+	}
+
 	d.stop()
 	p.awaits("document.getElementById('link').className === 'lost'")
+	p.do(chromedp.Click(`[data-verb="resume"]`), chromedp.WaitVisible("#ask"), chromedp.Click("#ask .go"))
+	p.awaits("document.getElementById('wrong').innerText.includes('may have been carried out or not')")
+	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, f.node(0))))
+	p.awaits("document.getElementById('node').innerText.includes('no answer')")
+	p.do(chromedp.Click("[data-close]"))
+	p.awaits("document.getElementById('detail').hidden")
 	if n := eval[int](p, "document.querySelectorAll('a.cell').length"); n != f.nodes {
 		t.Errorf("without its server the page shows %d nodes, want the last ones", n)
 	}
+}
+
+// slowAnswersCrossed opens a node whose answer is held back until that of another is shown, and closes the panel before a third
+// answer.
+func (p *page) slowAnswersCrossed(slow, fast string) {
+	p.t.Helper()
+	eval[bool](p, `(() => {
+		const plain = window.fetch;
+		window.fetch = async (path, request) => {
+			const answer = await plain(path, request);
+			if (String(path).includes('`+slow+`')) await new Promise(go => { (window.kept ??= []).push(go); });
+			return answer;
+		};
+		window.plainly = () => { window.fetch = plain; };
+		return true;
+	})()`)
+	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, slow)))
+	p.awaits("window.kept?.length > 0")
+	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, fast)))
+	p.awaits(fmt.Sprintf("document.getElementById('node').innerText.includes('%s')", fast))
+	const answered = "new Promise(go => { kept.splice(0).forEach(answer => answer()); setTimeout(() => go(true), 50); })"
+	eval[bool](p, answered)
+	if !eval[bool](p, fmt.Sprintf("document.getElementById('node').innerText.includes('%s')", fast)) {
+		p.t.Errorf("a late answer replaced the node that was opened last:\n%s", p.text())
+	}
+	p.do(chromedp.KeyEvent("\x1b"))
+	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, slow)))
+	p.awaits("window.kept.length > 0")
+	p.do(chromedp.KeyEvent("\x1b"))
+	eval[bool](p, answered)
+	if !eval[bool](p, "document.getElementById('detail').hidden") {
+		p.t.Error("a late answer opened the panel again after it was closed")
+	}
+	eval[bool](p, "plainly() ?? true")
 }
 
 // TestAViewerSeesNoButtons: with the right to read only, the page has no button that acts; the others can be used on a phone and

@@ -13,9 +13,13 @@
 //
 //	GET  /?token=...  sets the cookie that all other routes need, and redirects to /
 //	GET  /            the page; ?lang=zh or en chooses the language
-//	GET  /events      server-sent events: "page" when the page has changed
+//	GET  /events      server-sent events: "page" when the page has changed, "read" with the time of the last reading
 //	GET  /node        one node: tasks, requests, history, events; ?gr=GR&name=NODE
 //	POST /do          carries out an action: verb, gr, target
+//
+// The source reads from caches, which go on to answer when the API server does not. So the server asks the
+// API server itself every few seconds; without an answer the page says that it is not up to date, and the
+// browser says so if it hears nothing from this server.
 //
 // The server listens on loopback only. Requests need the random token, a Host header that names the
 // address, and, to change something, no foreign origin (net/http's CrossOriginProtection).

@@ -1,17 +1,48 @@
 'use strict';
 const get = id => document.getElementById(id);
-const [main, detail, ask, said, link] = ['main', 'detail', 'ask', 'said', 'link'].map(get);
+const [main, detail, node, ask, said, wrong, link] = ['main', 'detail', 'node', 'ask', 'said', 'wrong', 'link'].map(get);
 
-// The page again, whenever something changed. What is open, focused or scrolled stays.
-const events = new EventSource('events' + location.search);
-events.addEventListener('page', e => {
+// The server sends the page whenever something changed, and the time of its last reading at least every 15 seconds.
+let events = null, silence = 0;
+function connect() {
+	events?.close();
+	events = new EventSource('events' + location.search);
+	events.addEventListener('page', drawPage);
+	events.addEventListener('read', e => { get('at').textContent = e.data; heard(); });
+	events.onerror = () => linked(false);
+	silence = setTimeout(silent, 40000);
+}
+function heard() {
+	clearTimeout(silence);
+	silence = setTimeout(silent, 40000);
+	linked(!main.querySelector('[data-error]'));
+}
+function silent() {
+	linked(false);
+	connect();
+}
+function linked(live) {
+	const text = live ? document.body.dataset.live : document.body.dataset.lost;
+	if (link.textContent !== text) link.textContent = text; // it is read aloud
+	link.className = live ? '' : 'lost';
+}
+
+// drawPage shows the page that was sent. What is open, focused or scrolled stays.
+function drawPage(e) {
 	const focused = document.activeElement && main.contains(document.activeElement) ? document.activeElement.getAttribute('href') : null;
-	const now = main.cloneNode(false);
-	now.innerHTML = JSON.parse(e.data);
-	become(main, now);
-	if (focused) main.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
-	if (shown) show(shown, false);
-});
+	filled(main, now => { now.innerHTML = JSON.parse(e.data); });
+	if (focused) linkTo(focused)?.focus();
+	heard();
+	if (shown) show(shown);
+}
+const linkTo = href => main.querySelector(`a[href="${CSS.escape(href)}"]`);
+
+// filled gives an element other content.
+function filled(old, fill) {
+	const now = old.cloneNode(false);
+	fill(now);
+	become(old, now);
+}
 
 // become makes an element like another. It leaves what is alike in place, so that nothing is exchanged under a pointer that
 // is pressed.
@@ -24,40 +55,74 @@ function become(old, now) {
 	[...now.childNodes].forEach((child, i) => { if (before[i]) become(before[i], child); else old.append(child); });
 	before.slice(now.childNodes.length).forEach(child => child.remove());
 }
-events.onopen = () => { link.textContent = document.body.dataset.live; link.className = ''; };
-events.onerror = () => { link.textContent = document.body.dataset.lost; link.className = 'lost'; };
 
-let shown = null;
-async function show(href, focus) {
-	const answer = await fetch(href + location.search.replace('?', '&'));
-	detail.innerHTML = await answer.text();
-	detail.hidden = false;
+// The panel of a node. Answers count only if nothing newer is drawn, and only for the node that was asked for last.
+let shown = null, asked = 0, drawn = 0;
+async function show(href) {
 	shown = href;
-	if (focus) detail.focus();
+	const number = ++asked;
+	const {ok, text} = await answered(href + location.search.replace('?', '&'));
+	if (shown !== href || number < drawn) return;
+	drawn = number;
+	filled(node, now => { if (ok) now.innerHTML = text; else now.append(failure(text)); });
+	detail.hidden = false;
 }
-function hide() { detail.hidden = true; shown = null; }
+function failure(text) {
+	const p = document.createElement('p');
+	p.className = 'error';
+	p.setAttribute('role', 'alert');
+	p.textContent = text;
+	return p;
+}
+function hide() {
+	if (!shown) return;
+	detail.hidden = true;
+	linkTo(shown)?.focus();
+	shown = null;
+}
 
-document.addEventListener('click', e => {
-	const node = e.target.closest('a.cell');
-	if (node) { e.preventDefault(); show(node.getAttribute('href'), true); return; }
+// answered returns the text of an answer, and whether it is a good one.
+async function answered(path, request) {
+	try {
+		const answer = await fetch(path, request);
+		return {ok: answer.ok, text: await answer.text()};
+	} catch {
+		return {ok: false, text: document.body.dataset.noanswer};
+	}
+}
+
+document.addEventListener('click', async e => {
+	const cell = e.target.closest('a.cell');
+	if (cell) {
+		e.preventDefault();
+		await show(cell.getAttribute('href'));
+		if (shown === cell.getAttribute('href')) detail.focus();
+		return;
+	}
 	if (e.target.closest('[data-close]')) { hide(); return; }
 	const button = e.target.closest('[data-verb]');
-	if (button) confirmed(button);
+	if (button) confirmed(button.textContent, {...button.dataset});
 });
 document.addEventListener('keydown', e => { if (e.key === 'Escape' && !ask.open) hide(); });
 
-function confirmed(button) {
-	ask.querySelector('h2').textContent = button.textContent + ' ' + (button.dataset.target || button.dataset.gr);
-	ask.querySelector('p').textContent = button.dataset.ask;
-	ask.querySelector('.go').textContent = button.textContent;
-	ask.onclose = () => { if (ask.returnValue === 'yes') act(button.dataset); };
+// confirmed carries out what a button said when it was clicked: by the end of the dialog the button may say something else.
+function confirmed(label, wish) {
+	ask.querySelector('h2').textContent = label + ' · ' + wish.gr;
+	ask.querySelector('p').textContent = wish.ask;
+	ask.querySelector('.go').textContent = label;
+	ask.onclose = () => { if (ask.returnValue === 'yes') act(wish); };
 	ask.returnValue = 'no';
 	ask.showModal();
 }
+
+// act carries out an action. What it did is shown for a while, an error until the next action.
 async function act({verb, gr, target}) {
-	const answer = await fetch('do', {method: 'POST', body: new URLSearchParams({verb, gr, target})});
-	said.textContent = await answer.text();
-	said.hidden = false;
+	said.hidden = wrong.hidden = true;
 	clearTimeout(act.timer);
-	act.timer = setTimeout(() => { said.hidden = true; }, 10000);
+	const {ok, text} = await answered('do', {method: 'POST', body: new URLSearchParams({verb, gr, target})});
+	const place = ok ? said : wrong;
+	place.textContent = text;
+	place.hidden = false;
+	if (ok) act.timer = setTimeout(() => { said.hidden = true; }, 10000);
 }
+connect();

@@ -37,6 +37,12 @@ const (
 	bodyLimit = 4 << 10
 	// mayFor is for how long an answer of Source.May is kept.
 	mayFor = time.Minute
+	// reachEvery is the time between two requests to the cluster itself, and reachFor how long one may
+	// take.
+	reachEvery, reachFor = 10 * time.Second, 5 * time.Second
+	// heartbeat is the longest time without an event. script.js takes 40 s without one for a lost
+	// connection.
+	heartbeat = 15 * time.Second
 )
 
 // Server serves the page of a Source.
@@ -46,15 +52,20 @@ type Server struct {
 	token  string
 	hosts  func(string) bool
 
-	mu sync.Mutex
-	// resources are what was read last, and err why that failed.
-	resources []Resource
-	err       error
-	// next is closed when they have changed.
-	next chan struct{}
-	may  verbs
+	// reached is when the cluster was asked last, and lost why it did not answer.
+	reached time.Time
+	lost    error
 	// asked is when may was asked for.
 	asked time.Time
+
+	mu sync.Mutex
+	// resources are what was read last without an error, at a time, and err why reading failed since.
+	resources []Resource
+	at        time.Time
+	err       error
+	// next is closed when they have been read again.
+	next chan struct{}
+	may  verbs
 }
 
 // New returns a Server on an address. Run must run while it serves.
@@ -65,7 +76,7 @@ func New(source Source, bound netip.Addr, clock clock.WithTicker) *Server {
 // Path returns the path, with the token, to open first.
 func (s *Server) Path() string { return "/?token=" + s.token }
 
-// Run reads the source when it has changed, until ctx is done.
+// Run reads the source when it has changed, and every reachEvery, until ctx is done.
 func (s *Server) Run(ctx context.Context) {
 	for {
 		s.read(ctx)
@@ -78,28 +89,52 @@ func (s *Server) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.source.Changed():
+		case <-s.clock.After(reachEvery):
 		}
 	}
 }
 
 func (s *Server) read(ctx context.Context) {
+	s.reach(ctx)
 	resources, err := s.source.Read(ctx)
-	may := verbs{}
-	if s.clock.Since(s.asked) > mayFor {
-		for _, verb := range Verbs {
-			may[verb] = s.source.May(ctx, verb)
-		}
-	}
+	may := s.ask(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(may) > 0 {
-		s.may, s.asked = may, s.clock.Now()
+		s.may = may
+	}
+	if err == nil {
+		s.resources, err = resources, s.lost
 	}
 	if s.err = err; err == nil {
-		s.resources = resources
+		s.at = s.clock.Now()
 	}
 	close(s.next)
 	s.next = make(chan struct{})
+}
+
+// reach asks the cluster itself from time to time, and always after it did not answer.
+func (s *Server) reach(ctx context.Context) {
+	if s.lost == nil && !s.reached.IsZero() && s.clock.Since(s.reached) < reachEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachFor)
+	defer cancel()
+	s.lost = s.source.Reach(ctx)
+	s.reached = s.clock.Now()
+}
+
+// ask returns what the user may do; nil while the last answer is kept, and without a connection.
+func (s *Server) ask(ctx context.Context) verbs {
+	if s.lost != nil || s.clock.Since(s.asked) <= mayFor {
+		return nil
+	}
+	may := verbs{}
+	for _, verb := range Verbs {
+		may[verb] = s.source.May(ctx, verb)
+	}
+	s.asked = s.clock.Now()
+	return may
 }
 
 // Handler returns the handler of all routes.
@@ -160,7 +195,7 @@ func wordsFor(r *http.Request) words {
 func (s *Server) view(r *http.Request) (view, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := view{Words: wordsFor(r), By: r.URL.Query().Get("by")}
+	v := view{Words: wordsFor(r), By: r.URL.Query().Get("by"), At: clockOf(s.at)}
 	if s.err != nil {
 		v.Error = s.err.Error()
 	}
@@ -201,7 +236,8 @@ func fail(w http.ResponseWriter, message string, code int) {
 	http.Error(w, plaintext.Text(message), code)
 }
 
-// events sends the page each time it has changed.
+// events sends the page each time it has changed, and the time of the last good reading at least every
+// heartbeat.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control, sent := http.NewResponseController(w), ""
@@ -211,20 +247,23 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return
 		}
+		event := fmt.Sprintf("event: read\ndata: %s\n\n", v.At)
 		if page != sent {
 			data, err := json.Marshal(page)
 			if err != nil {
 				return
 			}
-			if _, err := fmt.Fprintf(w, "event: page\ndata: %s\n\n", data); err != nil || control.Flush() != nil {
-				return
-			}
-			sent = page
+			event += fmt.Sprintf("event: page\ndata: %s\n\n", data)
 		}
+		if _, err := io.WriteString(w, event); err != nil || control.Flush() != nil {
+			return
+		}
+		sent = page
 		select {
 		case <-r.Context().Done():
 			return
 		case <-next:
+		case <-s.clock.After(heartbeat):
 		}
 	}
 }
@@ -273,6 +312,14 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintln(w, plaintext.Text(strings.TrimSpace(said))) // the browser may be gone
 }
 
+// clockOf returns the time of day in UTC, "" of the zero time.
+func clockOf(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.TimeOnly)
+}
+
 // button is a button on the page.
 type button struct{ Verb, GR, Target, Label, Ask string }
 
@@ -296,6 +343,6 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		if t == nil {
 			return ""
 		}
-		return t.UTC().Format("15:04:05")
+		return clockOf(t.Time)
 	},
 }).ParseFS(files, "page.html"))

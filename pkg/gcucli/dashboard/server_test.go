@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
@@ -26,7 +27,7 @@ import (
 type fleet struct {
 	mu        sync.Mutex
 	resources []Resource
-	err       error
+	err, lost error
 	denied    []Verb
 	done      []Action
 	changed   chan struct{}
@@ -36,6 +37,12 @@ func (f *fleet) Read(context.Context) ([]Resource, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.resources), f.err
+}
+
+func (f *fleet) Reach(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost
 }
 
 func (f *fleet) Detail(context.Context, string) (Detail, error) {
@@ -255,6 +262,86 @@ func TestThePageIsSentAgainWhenItHasChanged(t *testing.T) {
 	f.change(func(f *fleet) { f.err = nil })
 	shows("3 of 4 updated")
 }
+
+// TestALostClusterIsSaid: although nothing changes, and what is cached can still be read.
+func TestALostClusterIsSaid(t *testing.T) {
+	f := &fleet{resources: []Resource{rolling()}, changed: make(chan struct{})}
+	now := clocktesting.NewFakeClock(time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC))
+	s := New(f, netip.MustParseAddr("127.0.0.1"), now)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx)
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	// shows lets time pass until the page is as wanted.
+	shows := func(what string, is func(view) bool) view {
+		t.Helper()
+		for ctx.Err() == nil {
+			if v, _ := s.view(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)); is(v) {
+				return v
+			}
+			now.Step(time.Second)
+			time.Sleep(time.Millisecond) // lets Run go on
+		}
+		t.Fatalf("the page never shows %s", what)
+		return view{}
+	}
+	shows("the fleet", func(v view) bool { return v.Error == "" && len(v.Resources) == 1 })
+	f.mu.Lock()
+	f.lost = errors.New("connection refused")
+	f.mu.Unlock()
+	lost := shows("the error", func(v view) bool { return v.Error == "connection refused" })
+	if len(lost.Resources) != 1 || lost.At == clockOf(now.Now()) {
+		t.Errorf("without the cluster the page has %d grs, as of %s", len(lost.Resources), lost.At)
+	}
+	f.mu.Lock()
+	f.lost = nil
+	f.mu.Unlock()
+	shows("the fleet again", func(v view) bool { return v.Error == "" && v.At > lost.At })
+}
+
+// TestASilentServerSendsHeartbeats: nothing is read and nothing changes.
+func TestASilentServerSendsHeartbeats(t *testing.T) {
+	now := clocktesting.NewFakeClock(time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC))
+	s := New(&fleet{}, netip.MustParseAddr("127.0.0.1"), now)
+	s.read(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	reader, writer := io.Pipe()
+	go func() {
+		s.events(piped{httptest.NewRecorder(), writer}, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil))
+		_ = writer.Close() // never fails
+	}()
+	beats := 0
+	for lines := bufio.NewScanner(reader); beats < 3 && lines.Scan(); {
+		if lines.Text() == "data: 12:00:00" {
+			beats++
+			go func() {
+				for ctx.Err() == nil && !now.HasWaiters() {
+					time.Sleep(time.Millisecond)
+				}
+				now.Step(heartbeat)
+			}()
+		}
+	}
+	if beats < 3 {
+		t.Errorf("%d heartbeats, want one every %s", beats, heartbeat)
+	}
+	stop()
+	_ = reader.Close() // never fails
+}
+
+// piped is a response that is read while it is written.
+type piped struct {
+	*httptest.ResponseRecorder
+	body io.Writer
+}
+
+func (p piped) Write(b []byte) (int, error) { return p.body.Write(b) }
+
+func (p piped) WriteString(s string) (int, error) { return io.WriteString(p.body, s) }
 
 func TestEveryTextIsInEveryLanguage(t *testing.T) {
 	for _, language := range languages {

@@ -11,6 +11,9 @@ import (
 type Source interface {
 	// Read returns all grs, sorted by name.
 	Read(ctx context.Context) ([]Resource, error)
+	// Reach asks the cluster itself, which Read does not; its error says why what Read returns is not
+	// up to date.
+	Reach(ctx context.Context) error
 	// Detail returns what only one node's view shows, as of now.
 	Detail(ctx context.Context, node string) (Detail, error)
 	// Changed receives when something may have changed.

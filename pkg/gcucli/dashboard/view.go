@@ -25,7 +25,9 @@ type view struct {
 	Resources []section
 	// By is how the reader wants nodes to be grouped; empty for the default.
 	By string
-	// Error is why the cluster could not be read; empty if it could.
+	// At is when the cluster was read last without an error.
+	At string
+	// Error is why the cluster could not be read since; empty if it could.
 	Error string
 }
 
