@@ -76,7 +76,7 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 	var before *daemonset.Hold
 	err := change(ctx, cl, "", name, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
 		since := time.Now()
-		if before = ofAdministrator(upgrade); before != nil {
+		if before = daemonset.OfAdministrator(upgrade); before != nil {
 			if message == "" || message == before.Message {
 				return false, nil
 			}
@@ -128,7 +128,7 @@ func releaseNode(ctx context.Context, out terminal, cl *cluster, name string) er
 	var before *daemonset.Hold
 	var others []daemonset.Hold
 	err := change(ctx, cl, "", name, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
-		before = ofAdministrator(upgrade)
+		before = daemonset.OfAdministrator(upgrade)
 		others = slices.DeleteFunc(daemonset.HoldsOf(upgrade), func(h daemonset.Hold) bool { return h.By == daemonset.ByAdministrator })
 		delete(upgrade.Annotations, topsv1.AnnotationHold)
 		return before != nil, nil
@@ -147,16 +147,6 @@ func releaseNode(ctx context.Context, out terminal, cl *cluster, name string) er
 	return nil
 }
 
-// ofAdministrator returns the hold set by this program, nil for none.
-func ofAdministrator(upgrade *topsv1.NodeUpgrade) *daemonset.Hold {
-	for _, h := range daemonset.HoldsOf(upgrade) {
-		if h.By == daemonset.ByAdministrator {
-			return &h
-		}
-	}
-	return nil
-}
-
 // completeHeldNodes completes a node held by an administrator.
 func completeHeldNodes(c connection) completion {
 	return completes(c, func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
@@ -164,6 +154,6 @@ func completeHeldNodes(c connection) completion {
 		if err := cl.all(ctx, "", &l); err != nil || len(args) > 0 {
 			return nil, err
 		}
-		return namesOf(slices.DeleteFunc(l.Items, func(u topsv1.NodeUpgrade) bool { return ofAdministrator(&u) == nil })), nil
+		return namesOf(slices.DeleteFunc(l.Items, func(u topsv1.NodeUpgrade) bool { return daemonset.OfAdministrator(&u) == nil })), nil
 	})
 }

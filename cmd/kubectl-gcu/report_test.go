@@ -9,6 +9,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/askedby"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 func TestReport(t *testing.T) {
@@ -65,7 +66,7 @@ func TestChangesAreSigned(t *testing.T) {
 	signed(upgrade, askedby.Hold)
 	s.says(s.gcu("hold", "signed-1", "-m", "another reason"), exitOK)
 	s.read(upgrade)
-	if hold := ofAdministrator(upgrade); hold == nil || hold.User == "" || hold.Message != "another reason" {
+	if hold := daemonset.OfAdministrator(upgrade); hold == nil || hold.User == "" || hold.Message != "another reason" {
 		t.Errorf("the hold is %+v", hold)
 	}
 	s.says(s.gcu("release", "signed-1"), exitOK)

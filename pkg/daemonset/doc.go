@@ -4,7 +4,7 @@
 //	Availability    whether a pod is available      availability.go
 //	SettingsOf      how it is upgraded              settings.go, settingserror.go
 //	CutOf           what an upgrade is limited to   cut.go
-//	HoldsOf         the holds of a node             hold.go
+//	HoldsOf, OfAdministrator  the holds of a node   hold.go
 //	TargetRevision  its newest revision             revision.go
 //	IsLeaving       whether its component is gone   leaving.go
 //	GcuResourceOwner, Component  whose it is        owner.go

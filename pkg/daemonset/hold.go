@@ -57,6 +57,17 @@ func HoldsOf(upgrade *topsv1.NodeUpgrade) []Hold {
 	return holds
 }
 
+// OfAdministrator returns the hold of an administrator on a node, which kubectl gcu release ends; nil for
+// none.
+func OfAdministrator(upgrade *topsv1.NodeUpgrade) *Hold {
+	for _, h := range HoldsOf(upgrade) {
+		if h.By == ByAdministrator {
+			return &h
+		}
+	}
+	return nil
+}
+
 // HoldValue returns the value of AnnotationHold for a hold since a time.
 func HoldValue(since time.Time, message string) string {
 	return strings.TrimSpace(since.UTC().Format(time.RFC3339) + " " + message)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -29,8 +30,6 @@ import (
 var files embed.FS
 
 const (
-	// cookie has the token.
-	cookie = "gcu-dashboard"
 	// pace is the least time between two readings of the cluster.
 	pace = 300 * time.Millisecond
 	// bodyLimit bounds the form of an action.
@@ -162,16 +161,24 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			return
 		}
 		if given := r.URL.Query().Get("token"); r.URL.Path == "/" && s.knows(given) {
-			http.SetCookie(w, &http.Cookie{Name: cookie, Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // G124: loopback without TLS
+			http.SetCookie(w, &http.Cookie{Name: cookieFor(r), Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // G124: loopback without TLS
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}
-		if c, err := r.Cookie(cookie); err != nil || !s.knows(c.Value) {
+		if c, err := r.Cookie(cookieFor(r)); err != nil || !s.knows(c.Value) {
 			http.Error(w, "open the address that kubectl gcu dashboard printed: it has the token", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// cookieFor returns the name of the cookie that has the token. It contains the port, because browsers send
+// the cookies of a host to all of its ports, and each may have a dashboard; the port is the browser's, which
+// a tunnel may have changed.
+func cookieFor(r *http.Request) string {
+	_, port, _ := net.SplitHostPort(r.Host) // without a port it is that of the scheme
+	return "gcu-dashboard-" + port
 }
 
 func (s *Server) knows(token string) bool {

@@ -10,6 +10,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -45,9 +46,16 @@ func (f *fleet) Reach(context.Context) error {
 	return f.lost
 }
 
-func (f *fleet) Detail(context.Context, string) (Detail, error) {
-	return Detail{Upgrade: &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Operation: &topsv1.OperationStatus{Phase: "Failed",
-		Tasks: []topsv1.OperationTask{{Name: "n2_driver_verify", State: "Failed"}}}}}, Events: []Event{{"1", "A", "first"}, {"2", "B", "<b>second</b>\u202e\x1b[2J"}}}, nil
+func (f *fleet) Detail(_ context.Context, node string) (Detail, error) {
+	upgrade := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Operation: &topsv1.OperationStatus{Phase: "Failed",
+		Tasks: []topsv1.OperationTask{{Name: "n2_driver_verify", State: "Failed"}}}}}
+	switch node {
+	case "n1":
+		upgrade.Annotations = map[string]string{topsv1.AnnotationHold: ""}
+	case "n3":
+		upgrade.Status.Agent = &topsv1.AgentStatus{Hold: &topsv1.NodeHold{}}
+	}
+	return Detail{Upgrade: upgrade, Events: []Event{{"1", "A", "first"}, {"2", "B", "<b>second</b>\u202e\x1b[2J"}}}, nil
 }
 
 func (f *fleet) Changed() <-chan struct{} { return f.changed }
@@ -185,8 +193,11 @@ func TestThePageShowsTheFleet(t *testing.T) {
 	if strings.Index(node, "second") > strings.Index(node, "first") {
 		t.Error("the newest event is not the first")
 	}
-	if _, held := b.get("/node?gr=my-gr&name=n3"); !strings.Contains(held, `data-verb="release"`) || strings.Contains(held, `data-verb="hold"`) {
-		t.Error("a held node is to be released, not held")
+	if _, held := b.get("/node?gr=my-gr&name=n1"); !strings.Contains(held, `data-verb="release"`) || strings.Contains(held, `data-verb="hold"`) {
+		t.Error("a node held by an administrator is to be released, not held, although it is updated")
+	}
+	if _, held := b.get("/node?gr=my-gr&name=n3"); strings.Contains(held, `data-verb="release"`) || !strings.Contains(held, `data-verb="hold"`) {
+		t.Error("a node that is held locally only is not to be released from here")
 	}
 	if code, _ := b.get("/node?gr=my-gr&name=n9"); code != http.StatusNotFound {
 		t.Errorf("a node that is not there: %d", code)
@@ -199,6 +210,17 @@ func TestButtonsThatMayNotBeUsedAreNotShown(t *testing.T) {
 	_, node := b.get("/node?gr=my-gr&name=n2")
 	if strings.Contains(page+node, "data-verb") {
 		t.Error("there are buttons")
+	}
+}
+
+// TestTwoDashboards: a browser sends the cookies of a host to all of its ports.
+func TestTwoDashboards(t *testing.T) {
+	first, second := serve(t, &fleet{}), serve(t, &fleet{})
+	at, err := url.Parse(second.url)
+	check(t, err)
+	second.http.Jar.SetCookies(at, first.http.Jar.Cookies(at))
+	if code, _ := second.get("/"); code != http.StatusOK {
+		t.Errorf("after another dashboard was opened: %d", code)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
@@ -88,7 +89,7 @@ type nodeView struct {
 	May    verbs
 	// Failed is the failed task that may be retried; empty for none.
 	Failed string
-	// Held reports whether an administrator excludes the node from upgrades.
+	// Held reports whether an administrator excludes the node from upgrades, whatever its state is.
 	Held bool
 }
 
@@ -98,7 +99,7 @@ func nodeOf(r Resource, name string, d Detail, may verbs) (nodeView, bool) {
 	if i < 0 {
 		return nodeView{}, false
 	}
-	v := nodeView{GR: r.Status.Name, Node: r.Nodes[i], Detail: d, May: may, Held: r.Nodes[i].Reason == string(rollout.ReasonNodeHeld)}
+	v := nodeView{GR: r.Status.Name, Node: r.Nodes[i], Detail: d, May: may, Held: daemonset.OfAdministrator(d.Upgrade) != nil}
 	if op := r.Nodes[i].Operation; op != nil && op.KeptCordoned && op.Reason != operation.ReasonSucceeded {
 		v.Failed = op.Task
 	}
