@@ -35,7 +35,7 @@ const (
 	RecordRollingBack RolloutEvent = "RollingBack"
 	// RecordRolledBack is that every reachable node is back.
 	RecordRolledBack RolloutEvent = "RolledBack"
-	// RecordComplete is that every reachable node was updated.
+	// RecordComplete is that every reachable node was updated. Its message says how many were offline; without one none was.
 	RecordComplete RolloutEvent = "Complete"
 )
 

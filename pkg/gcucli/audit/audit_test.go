@@ -137,6 +137,9 @@ func TestTheUpgradesOfARecord(t *testing.T) {
 	}
 }
 
+// exceptOffline stands for the entry of an end that offline nodes have no part in.
+const exceptOffline = topsv1.RolloutEvent("CompleteExceptOffline")
+
 func TestTheStateOfAnUpgrade(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -148,10 +151,16 @@ func TestTheStateOfAnUpgrade(t *testing.T) {
 		{"resumed", []topsv1.RolloutEvent{topsv1.RecordHalted, topsv1.RecordResumed}, Running},
 		{"rolled back", []topsv1.RolloutEvent{topsv1.RecordHalted, topsv1.RecordRollingBack, topsv1.RecordRolledBack}, RolledBack},
 		{"a hold after the end", []topsv1.RolloutEvent{topsv1.RecordComplete, topsv1.RecordHeld}, Complete},
+		{"nodes were offline", []topsv1.RolloutEvent{exceptOffline}, CompleteExceptOffline},
+		{"nodes were offline, then more was done", []topsv1.RolloutEvent{exceptOffline, topsv1.RecordResumed, topsv1.RecordComplete}, Complete},
 	} {
 		entries := []topsv1.RolloutRecordEntry{{Event: topsv1.RecordStarted, Time: minute(0)}}
 		for i, e := range tt.events {
-			entries = append(entries, topsv1.RolloutRecordEntry{Event: e, Time: minute(i + 1)})
+			entry := topsv1.RolloutRecordEntry{Event: e, Time: minute(i + 1)}
+			if e == exceptOffline {
+				entry.Event, entry.Message = topsv1.RecordComplete, "2 nodes offline: upgraded when Ready again"
+			}
+			entries = append(entries, entry)
 		}
 		if got, _ := endOf(&Upgrade{Entries: entries}); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
@@ -171,7 +180,7 @@ func TestWhatIsNotKeptIsNamed(t *testing.T) {
 		}
 	}
 	u, _ = Find(Upgrades(record()), "", "")
-	if missing := Of(input(), u).Missing; len(missing) != 1 || !strings.Contains(missing[0], "the work on 1 of 4 nodes") {
+	if missing := Of(input(), u).Missing; len(missing) != 2 || !strings.Contains(missing[1], "the work on 1 of 4 nodes") {
 		t.Errorf("missing is %q", missing)
 	}
 }

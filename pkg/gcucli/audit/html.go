@@ -38,7 +38,7 @@ func (r *Report) HTML() (string, error) {
 		w := &r.Nodes[i]
 		took := w.seconds(r.Time)
 		s.seconds = max(s.seconds, int64(w.Began.Sub(r.Began).Seconds())+took)
-		bars = append(bars, bar{Work: w, Took: span(took), Class: classOf(w)})
+		bars = append(bars, bar{Work: w, Took: w.took(r.Time), Class: classOf(w)})
 	}
 	for i := range bars {
 		bars[i].Left, bars[i].Width = s.at(bars[i].Began), s.percent(bars[i].seconds(r.Time))
@@ -56,6 +56,8 @@ func (r *Report) HTML() (string, error) {
 
 func classOf(w *Work) string {
 	switch {
+	case w.endUnknown:
+		return "ended-unknown"
 	case w.failed():
 		return "failed"
 	case w.Ended == nil:

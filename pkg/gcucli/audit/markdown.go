@@ -19,8 +19,12 @@ type fact struct{ Name, Value string }
 
 // Facts are the head of the report.
 func (r *Report) Facts() []fact {
+	state := r.State
+	if r.Offline != "" {
+		state += " (" + r.Offline + ")"
+	}
 	facts := []fact{
-		{"State", r.State},
+		{"State", state},
 		{"Asked by", cmp.Or(r.AskedBy, unknown)},
 		{"Began", clock(r.Began)},
 	}
@@ -82,7 +86,7 @@ func (r *Report) Markdown() string {
 	work := make([][]string, 0, len(r.Nodes))
 	for i := range r.Nodes {
 		w := &r.Nodes[i]
-		work = append(work, []string{w.Node, w.What, clock(w.Began), span(w.seconds(r.Time)), w.Result, w.Details()})
+		work = append(work, []string{w.Node, w.What, clock(w.Began), w.took(r.Time), w.Result, w.Details()})
 	}
 	table(&b, []string{"Node", "What", "Began", "Took", "Result", "Details"}, work)
 	if len(r.Missing) > 0 {
@@ -99,6 +103,14 @@ func (w *Work) failure() string {
 		task = strings.Join(w.Tasks.Fail, ", ") + ": "
 	}
 	return w.Node + ": " + task + cmp.Or(w.Message, w.Reason, w.Result)
+}
+
+// took says how long it took, or has taken until now.
+func (w *Work) took(now time.Time) string {
+	if w.endUnknown {
+		return "not known"
+	}
+	return span(w.seconds(now))
 }
 
 // Details are the rest of what is known of a piece of work.

@@ -3,50 +3,15 @@ package audit
 import (
 	"cmp"
 	"slices"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
-// Work is one piece of work on a node: an operation, or the replacement of a pod.
-type Work struct {
-	Node string `json:"node"`
-	// What was done: the id of an operation, the name of a requested task, or the DaemonSet of a new pod.
-	What  string    `json:"what"`
-	Began time.Time `json:"began"`
-	// Ended is absent while it runs.
-	Ended *time.Time `json:"ended,omitempty"`
-	// Result is the phase of the operation, the state of the task, or Done.
-	Result  string `json:"result"`
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
-	// RequestTime is when it was asked for on the node, under OTA.
-	RequestTime *time.Time `json:"requestTime,omitempty"`
-	// Tasks of an operation by their outcome.
-	Tasks *topsv1.OperationResult `json:"tasks,omitempty"`
-}
-
-// Seconds that it took until now, if it runs.
-func (w *Work) seconds(now time.Time) int64 {
-	if w.Ended != nil {
-		now = *w.Ended
-	}
-	return int64(now.Sub(w.Began).Seconds())
-}
-
-// failed reports whether it did not succeed.
-func (w *Work) failed() bool {
-	return w.Result == string(topsv1.OperationFailed) || w.Result == string(topsv1.OperationQuarantined) || w.Result == string(topsv1.TaskFailed)
-}
-
-// workOf returns the work of an upgrade on all nodes, by its beginning.
-func workOf(f *display.Fleet, u *Upgrade) []Work {
-	list, worked, own := []Work{}, map[string]bool{}, map[topsv1.NamespacedRef]bool{}
+// workOf returns the work of an upgrade on all nodes, by its beginning, and what its pods do not tell.
+func workOf(f *display.Fleet, u *Upgrade) (list []Work, missing []string) {
+	worked, own := map[string]bool{}, map[topsv1.NamespacedRef]bool{}
+	list = []Work{}
 	for i := range f.DaemonSets {
 		own[topsv1.NamespacedRef{Namespace: f.DaemonSets[i].Namespace, Name: f.DaemonSets[i].Name}] = true
 	}
@@ -56,15 +21,13 @@ func workOf(f *display.Fleet, u *Upgrade) []Work {
 		worked[n.Name] = len(found) > 0
 		list = append(list, found...)
 	}
-	for _, w := range replacements(f, u) {
-		if !worked[w.Node] {
-			list = append(list, w)
-		}
-	}
+	replaced, later := replacements(f, u)
+	replaced = slices.DeleteFunc(replaced, func(w Work) bool { return worked[w.Node] })
+	list = append(list, replaced...)
 	slices.SortStableFunc(list, func(a, b Work) int {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Node, b.Node), cmp.Compare(a.What, b.What))
 	})
-	return list
+	return list, untold(replaced, later)
 }
 
 // operationsOn returns the operations on a node that are kept, and the present one.
@@ -103,43 +66,4 @@ func requestsOn(n *topsv1.NodeUpgrade, u *Upgrade, own map[topsv1.NamespacedRef]
 		}
 	}
 	return list
-}
-
-// replacements returns the pods at the newest revisions that were created in the upgrade and are available.
-func replacements(f *display.Fleet, u *Upgrade) []Work {
-	if f.Rollout == nil || f.Rollout.Status.Revision != u.Revision || !u.Until.IsZero() {
-		return nil // these pods were replaced since
-	}
-	targets := map[string]string{}
-	for _, t := range f.Rollout.Status.Targets {
-		targets[t.DaemonSet] = t.Hash
-	}
-	var list []Work
-	for i := range f.Pods {
-		pod := &f.Pods[i]
-		owner := daemonset.Owner(pod)
-		if owner == nil {
-			continue
-		}
-		set := pod.Namespace + "/" + owner.Name
-		if targets[set] == "" || daemonset.RevisionHash(pod) != targets[set] || !u.includes(pod.CreationTimestamp.Time) {
-			continue
-		}
-		w := Work{Node: daemonset.NodeName(pod), What: set, Began: pod.CreationTimestamp.UTC(), Result: string(topsv1.TaskRunning)}
-		for j := range pod.Status.Conditions {
-			if c := &pod.Status.Conditions[j]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				w.Ended, w.Result = utc(&c.LastTransitionTime), string(topsv1.TaskDone)
-			}
-		}
-		list = append(list, w)
-	}
-	return list
-}
-
-func utc(t *metav1.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	at := t.UTC()
-	return &at
 }

@@ -21,19 +21,23 @@ type Input struct {
 
 // States of an upgrade.
 const (
-	Complete   = "complete"
-	RolledBack = "rolled back"
-	Halted     = "halted"
-	Superseded = "superseded"
-	Running    = "in progress"
+	Complete = "complete"
+	// CompleteExceptOffline is that nodes were offline at the end, which are upgraded when they are back.
+	CompleteExceptOffline = "complete except offline nodes"
+	RolledBack            = "rolled back"
+	Halted                = "halted"
+	Superseded            = "superseded"
+	Running               = "in progress"
 )
 
 // Report is what is known of one upgrade. Times are in UTC, to the second.
 type Report struct {
 	GcuResource string `json:"gcuResource"`
 	Upgrade
-	// State is complete, rolled back, halted, superseded (another one came first) or in progress.
+	// State is complete, complete except offline nodes, rolled back, halted, superseded (another one came first) or in progress.
 	State string `json:"state"`
+	// Offline says how many nodes were offline at the end, "" for none.
+	Offline string `json:"offline,omitempty"`
 	// AskedBy is the user who asked for it, "" if that is not known.
 	AskedBy string    `json:"askedBy,omitempty"`
 	Began   time.Time `json:"began"`
@@ -60,6 +64,9 @@ func Of(in *Input, u Upgrade) *Report {
 	r := &Report{GcuResource: in.Fleet.Resource.Name, Upgrade: u, AskedBy: first.By, Began: u.began().UTC(), Time: now, Timeline: []Moment{}, Nodes: []Work{},
 		Missing: slices.Clone(in.NotShown)}
 	r.State, r.Ended = endOf(&u)
+	if r.State == CompleteExceptOffline {
+		r.Offline = u.offline()
+	}
 	r.Seconds = int64(now.Sub(r.Began).Seconds())
 	if r.Ended != nil {
 		r.Seconds = int64(r.Ended.Sub(r.Began).Seconds())
@@ -74,7 +81,9 @@ func Of(in *Input, u Upgrade) *Report {
 		}
 	}
 	r.Timeline = timelineOf(in.Fleet, &u)
-	r.Nodes = workOf(in.Fleet, &u)
+	var untold []string
+	r.Nodes, untold = workOf(in.Fleet, &u)
+	r.Missing = append(r.Missing, untold...)
 	if gone := r.gone(); gone != "" {
 		r.Missing = append(r.Missing, gone)
 	}
@@ -90,6 +99,9 @@ func endOf(u *Upgrade) (state string, ended *time.Time) {
 		switch e.Event {
 		case topsv1.RecordComplete:
 			state, ended = Complete, at(e)
+			if e.Message != "" {
+				state = CompleteExceptOffline
+			}
 		case topsv1.RecordRolledBack:
 			state, ended = RolledBack, at(e)
 		case topsv1.RecordHalted:
@@ -126,9 +138,11 @@ func (r *Report) gone() string {
 			updated = e.Nodes
 		}
 	}
-	known := map[string]bool{}
+	known, end := map[string]bool{}, r.lastEnd()
 	for _, w := range r.Nodes {
-		known[w.Node] = true
+		if end == nil || !w.Began.After(*end) {
+			known[w.Node] = true
+		}
 	}
 	if missing := int(updated) - len(known); missing > 0 {
 		return fmt.Sprintf("the work on %d of %d nodes: pods that were replaced since tell nothing any more, and a node keeps its last 20 operations", missing, updated)

@@ -78,6 +78,32 @@ func (u *Upgrade) began() time.Time { return u.Entries[0].Time.Time }
 // hasStart reports whether the record has the beginning.
 func (u *Upgrade) hasStart() bool { return begins(u.Entries[0]) }
 
+// offline returns what the newest Complete in its record says of nodes that were offline, "" for none.
+func (u *Upgrade) offline() string {
+	said := ""
+	for i := range u.Entries {
+		if e := &u.Entries[i]; e.Event == topsv1.RecordComplete {
+			said = e.Message
+		}
+	}
+	return said
+}
+
+// lastEnd returns the time of the last Complete or RolledBack in its record, nil if there is none or the rollout was resumed
+// since. Unlike for the state, a halt that comes later does not matter: it is about something else.
+func (u *Upgrade) lastEnd() *time.Time {
+	var end *time.Time
+	for i := range u.Entries {
+		switch e := &u.Entries[i]; e.Event {
+		case topsv1.RecordComplete, topsv1.RecordRolledBack:
+			end = utc(&e.Time)
+		case topsv1.RecordResumed:
+			end = nil
+		}
+	}
+	return end
+}
+
 // includes reports whether a time is within the upgrade.
 func (u *Upgrade) includes(t time.Time) bool {
 	return !t.Before(u.began()) && (u.Until.IsZero() || t.Before(u.Until))
