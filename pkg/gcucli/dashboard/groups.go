@@ -38,8 +38,20 @@ type task struct {
 
 // cell is a node in the grid. Colour, pattern and letter show its state.
 type cell struct {
-	Name, State, Letter, Title string
-	Stuck                      bool
+	Name, State, Letter, Reason string
+	Stuck                       bool
+}
+
+// Title says in words what the cell shows.
+func (c cell) Title(w words) string {
+	title := c.Name + ": " + w.Of(c.State)
+	if c.Reason != "" {
+		title += " (" + c.Reason + ")"
+	}
+	if c.Stuck {
+		title += ", " + w.Of("stuck")
+	}
+	return title
 }
 
 // letters are the states of nodes in the order of the bar, with their letters.
@@ -96,11 +108,11 @@ func grouped(nodes []display.Node, in map[string]string) []group {
 }
 
 func cellOf(n *display.Node) cell {
-	title := n.Name + ": " + n.State
-	if n.Reason != "" && n.Reason != string(rollout.ReasonAtTarget) {
-		title += " (" + n.Reason + ")"
+	c := cell{Name: n.Name, State: n.State, Letter: letterOf(n.State), Reason: n.Reason, Stuck: n.Stuck}
+	if c.Reason == string(rollout.ReasonAtTarget) {
+		c.Reason = "" // the state says it
 	}
-	return cell{Name: n.Name, State: n.State, Letter: letterOf(n.State), Title: title, Stuck: n.Stuck}
+	return c
 }
 
 // wavesOf returns the nodes by wave, in the order of the rollout, those in no wave last.

@@ -169,7 +169,7 @@ func TestThePageShowsTheFleet(t *testing.T) {
 	f := &fleet{resources: []Resource{rolling()}}
 	b := serve(t, f)
 	_, page := b.get("/")
-	for _, want := range []string{"zone-a", "zone-b", "no zone", `class="cell failed stuck"`, `aria-label="n2: failed (OperationFailed)">X<`, `data-verb="approve" data-gr="my-gr" data-target="main"`,
+	for _, want := range []string{"zone-a", "zone-b", "no zone", `class="cell failed stuck"`, `aria-label="n2: failed (OperationFailed), stuck">X!<`, `role="img" aria-label="1 updated, 2 pending, 1 failed"`, `href="#after-my-gr"`, `data-verb="approve" data-gr="my-gr" data-target="main"`,
 		`data-verb="pause"`, `data-verb="resume"`, "1 of 4 updated", "&lt;script&gt;"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
@@ -178,7 +178,7 @@ func TestThePageShowsTheFleet(t *testing.T) {
 	if strings.Contains(page, "<script>alert") || strings.Contains(page, `data-target="canary"`) {
 		t.Errorf("the page has a script of the cluster, or approves a wave that does not wait:\n%s", page)
 	}
-	if _, chinese := b.get("/?lang=zh"); !strings.Contains(chinese, "已升级") || !strings.Contains(chinese, `lang="zh"`) {
+	if _, chinese := b.get("/?lang=zh"); !strings.Contains(chinese, `aria-label="n2: 失败 (OperationFailed), 停滞"`) || !strings.Contains(chinese, "<td>等待批准</td>") || !strings.Contains(chinese, `lang="zh"`) {
 		t.Error("the page is not in Chinese")
 	}
 	_, node := b.get("/node?gr=my-gr&name=n2")

@@ -18,7 +18,8 @@ var languages = []string{"en", "zh"}
 var texts = map[string]words{
 	"en": {
 		"title": "GCU fleet", "lang": "en", "other": "zh", "otherName": "中文", "live": "live", "at": "read at", "lost": "connection lost, trying again", "noanswer": "There was no answer: the connection is lost. If this was an action, it may have been carried out or not.",
-		"updated": "updated", "in-flight": "in flight", "pending": "pending", "held": "held", "skipped": "skipped", "failed": "failed", "pinned": "pinned", "outdated": "outdated",
+		"updated": "updated", "in-flight": "in flight", "pending": "pending", "held": "held", "skipped": "skipped", "failed": "failed", "pinned": "pinned", "outdated": "outdated", "stuck": "stuck",
+		"Complete": "complete", "Soaking": "soaking", "Open": "open", "AwaitingApproval": "awaits approval", "NotReached": "not reached", "skip": "Skip the nodes",
 		"of": "of", "budget": "unavailable, at most", "eta": "time left", "unknown": "not known", "waves": "Waves", "waiting": "What nodes wait for", "nodes": "Nodes", "component": "Component",
 		"status": "Status", "version": "Version", "message": "Message", "reason": "Reason", "count": "Nodes", "do": "What to do", "wave": "Wave",
 		"by-zone": "by zone", "by-wave": "by wave", "by-plan": "by plan", "no-zone": "no zone", "no-wave": "in no wave", "no-plan": "not in the plan", "done": "done", "fail": "failed", "undo": "not done",
@@ -31,7 +32,8 @@ var texts = map[string]words{
 	},
 	"zh": {
 		"title": "GCU 集群", "lang": "zh", "other": "en", "otherName": "English", "live": "实时", "at": "读取于", "lost": "连接已断开，正在重试", "noanswer": "没有收到应答：连接已断开。如果这是一项操作，它可能已执行，也可能未执行。",
-		"updated": "已升级", "in-flight": "升级中", "pending": "等待中", "held": "被阻止", "skipped": "已跳过", "failed": "失败", "pinned": "已固定", "outdated": "旧版本",
+		"updated": "已升级", "in-flight": "升级中", "pending": "等待中", "held": "被阻止", "skipped": "已跳过", "failed": "失败", "pinned": "已固定", "outdated": "旧版本", "stuck": "停滞",
+		"Complete": "已完成", "Soaking": "观察中", "Open": "进行中", "AwaitingApproval": "等待批准", "NotReached": "未到达", "skip": "跳过节点",
 		"of": "/", "budget": "不可用，最多", "eta": "剩余时间", "unknown": "未知", "waves": "批次", "waiting": "节点在等待什么", "nodes": "节点", "component": "组件",
 		"status": "状态", "version": "版本", "message": "信息", "reason": "原因", "count": "节点数", "do": "处理方法", "wave": "批次",
 		"by-zone": "按可用区", "by-wave": "按批次", "by-plan": "按计划", "no-zone": "无可用区", "no-wave": "不属于任何批次", "no-plan": "不在计划中", "done": "完成", "fail": "失败", "undo": "未完成",
