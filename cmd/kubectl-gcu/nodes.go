@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,8 @@ func nodesCommand(c *cli) *cobra.Command {
 the phase and the task of its operation, and what to do. GR may be omitted when there is
 only one.
 
-With --watch it then prints a line for each node that changes, until it is stopped.`,
+With --watch it then prints a line for each node that changes, until it is stopped. With
+--state as well, also for a node that is no longer in the state.`,
 		Example: `  # All nodes
   kubectl gcu nodes
 
@@ -50,7 +52,7 @@ With --watch it then prints a line for each node that changes, until it is stopp
 				return err
 			}
 			if watch {
-				return watchNodes(ctx, c.terminal, cl, gr.Name, state)
+				return watchNodes(ctx, c.terminal, cl, gr.Name, &rows{output: o, state: state})
 			}
 			fleet, err := readFleet(ctx, cl, gr)
 			if err != nil {
@@ -73,12 +75,11 @@ With --watch it then prints a line for each node that changes, until it is stopp
 }
 
 // watchNodes prints the nodes of a gr, in a state if one is given, and then a line for each that changes.
-func watchNodes(ctx context.Context, out terminal, cl *cluster, name, state string) error {
+func watchNodes(ctx context.Context, out terminal, cl *cluster, name string, shown *rows) error {
 	from, err := newSource(ctx, cl)
 	if err != nil {
 		return err
 	}
-	var shown map[string]string
 	for {
 		gr, err := from.cached.resource(ctx, []string{name})
 		if err != nil {
@@ -88,36 +89,57 @@ func watchNodes(ctx context.Context, out terminal, cl *cluster, name, state stri
 		if err != nil {
 			return err
 		}
-		nodes := display.NodesOf(fleet)
-		if shown == nil {
-			if err := out.print(output{format: formatTable}, nil, func(s display.Style) string { return display.NodesText(display.Named(nodes, state), s) }); err != nil {
-				return err
-			}
+		if err := shown.print(out, display.NodesOf(fleet), fleet.Now); err != nil {
+			return err
 		}
-		shown = printChanged(out, nodes, state, fleet.Now, shown)
 		if !next(ctx, from.Changed()) {
 			return ctx.Err()
 		}
 	}
 }
 
-// printChanged prints the nodes that differ from the lines shown before, nil for none, and those that are
-// gone. It returns the lines of now.
-func printChanged(out terminal, nodes []display.Node, state string, now time.Time, shown map[string]string) map[string]string {
-	lines := map[string]string{}
+// rows are the nodes that are on the screen: those in a state, all for "".
+type rows struct {
+	output
+	state string
+	// lines by node, nil before the table was printed.
+	lines map[string]string
+}
+
+// print prints the table, and each later time what differs from what is on the screen.
+func (r *rows) print(out terminal, nodes []display.Node, now time.Time) error {
+	before := r.lines
+	r.lines = map[string]string{}
+	listed := display.Named(nodes, r.state)
+	for i := range listed {
+		r.lines[listed[i].Name] = r.line(&listed[i])
+	}
+	if before == nil {
+		return out.print(r.output, nil, func(s display.Style) string { return display.NodesText(listed, s) })
+	}
 	for i := range nodes {
 		n := &nodes[i]
-		lines[n.Name] = n.Line()
-		if shown != nil && lines[n.Name] != shown[n.Name] && (state == "" || n.State == state) {
-			out.say("%s %s", now.Format(time.TimeOnly), n.Line())
+		was, is := before[n.Name], r.lines[n.Name]
+		switch {
+		case is != "" && is != was:
+			out.say("%s %s", now.Format(time.TimeOnly), is)
+		case is == "" && was != "":
+			out.say("%s %s: no longer %s: now %s", now.Format(time.TimeOnly), n.Name, r.state, strings.TrimPrefix(r.line(n), n.Name+": "))
 		}
+		delete(before, n.Name)
 	}
-	for gone := range shown {
-		if lines[gone] == "" && state == "" {
-			out.say("%s %s: gone", now.Format(time.TimeOnly), gone)
-		}
+	for _, gone := range slices.Sorted(maps.Keys(before)) {
+		out.say("%s %s: gone", now.Format(time.TimeOnly), gone)
 	}
-	return lines
+	return nil
+}
+
+// line is that of a node; in format wide with the id of its operation, as in the table.
+func (r *rows) line(n *display.Node) string {
+	if op := n.Operation; r.format == formatWide && op != nil && op.ID != "" {
+		return n.Line() + "; operation " + op.ID
+	}
+	return n.Line()
 }
 
 func orAny(state string) string {

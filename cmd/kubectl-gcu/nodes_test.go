@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+)
+
+// What is on the screen of a watch is never wrong in silence.
+func TestAWatchOfNodesSaysWhatChanged(t *testing.T) {
+	failed := display.Node{Name: "a", State: "failed", Reason: "CrashLooping", Operation: &display.Operation{ID: "op-1"}}
+	again := failed
+	again.Operation = &display.Operation{ID: "op-2"}
+	pending := display.Node{Name: "a", State: "pending", Reason: "BudgetExhausted"}
+	other := display.Node{Name: "b", State: "pending", Reason: "BudgetExhausted"}
+	for _, tt := range []struct {
+		name, state, format string
+		before, after       []display.Node
+		want                string
+	}{
+		{"nothing", "", formatTable, []display.Node{failed}, []display.Node{failed}, ""},
+		{"a node changed", "", formatTable, []display.Node{failed}, []display.Node{pending}, "12:00:00 a: pending BudgetExhausted\n"},
+		{"a node is gone", "", formatTable, []display.Node{failed, other}, []display.Node{other}, "12:00:00 a: gone\n"},
+		{"a node is new", "", formatTable, []display.Node{}, []display.Node{other}, "12:00:00 b: pending BudgetExhausted\n"},
+		{"a node left the state", "failed", formatTable, []display.Node{failed, other}, []display.Node{pending, other}, "12:00:00 a: no longer failed: now pending BudgetExhausted\n"},
+		{"a node in the state is gone", "failed", formatTable, []display.Node{failed, other}, []display.Node{other}, "12:00:00 a: gone\n"},
+		{"a node in another state is gone", "failed", formatTable, []display.Node{failed, other}, []display.Node{failed}, ""},
+		{"a node came into the state", "failed", formatTable, []display.Node{pending}, []display.Node{failed}, "12:00:00 a: failed CrashLooping\n"},
+		{"another operation", "", formatTable, []display.Node{failed}, []display.Node{again}, ""},
+		{"another operation, wide", "", formatWide, []display.Node{failed}, []display.Node{again}, "12:00:00 a: failed CrashLooping; operation op-2\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var screen strings.Builder
+			out := terminal{genericiooptions.IOStreams{Out: &screen}}
+			r := &rows{output: output{format: tt.format}, state: tt.state}
+			noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			if err := r.print(out, tt.before, noon); err != nil {
+				t.Fatal(err)
+			}
+			if table := screen.String(); strings.Contains(table, "OPERATION") != (tt.format == formatWide && len(tt.before) > 0) {
+				t.Errorf("the table is\n%s", table)
+			}
+			screen.Reset()
+			if err := r.print(out, tt.after, noon); err != nil || screen.String() != tt.want {
+				t.Errorf("%v: it prints %q, want %q", err, screen.String(), tt.want)
+			}
+		})
+	}
+}
