@@ -101,9 +101,29 @@ spec:
 	return head + indented
 }
 
+// cardsGroup are the rules about the metrics of the exporter, and cardsNote what is known of these.
+const (
+	cardsGroup = "gcu-cards"
+	cardsNote  = "**Not verified:** the name and the values of the metric are those of the documents of the vendor's exporter, and were not checked against hardware. " +
+		"See that your exporter has it: without the metric this alert never fires."
+)
+
+// alertsHead is above the runbooks.
+const alertsHead = "# Alerts\n\nThe rules are in [config/monitoring](../../config/monitoring/rules.yaml); how to install them is in [Operate](../operate.md#alerts). GR is label `rollout`.\n\n" +
+	"The rollout of a single DaemonSet has no gr: its label `rollout` is `NAMESPACE/NAME`, which no command takes in the place of GR. Its DaemonRollout has the name and the namespace of the DaemonSet:\n\n" +
+	"| for a gr | for a DaemonSet |\n|---|---|\n" +
+	"| `kubectl gcu status GR` | `kubectl get dro -n NAMESPACE NAME -o wide`, `kubectl describe dro -n NAMESPACE NAME` |\n" +
+	"| `kubectl gcu nodes GR` | `kubectl get dro -n NAMESPACE NAME -o yaml`: `status.failed`, `status.skipped`, `status.inFlight` and `status.waiting` |\n" +
+	"| `kubectl describe dro -n kube-system GR` | `kubectl describe dro -n NAMESPACE NAME` |\n" +
+	"| `kubectl gcu history GR`, `kubectl gcu rollback GR` | `kubectl rollout history ds -n NAMESPACE NAME`, `kubectl rollout undo ds -n NAMESPACE NAME` |\n" +
+	"| `kubectl gcu resume GR` | `kubectl annotate dro -n NAMESPACE NAME --overwrite topsops.enflame.com/resume=\"$(date)\"` |\n" +
+	"| `kubectl gcu approve GR` | annotation [`approved-waves`](annotations.md#on-other-objects) of the DaemonRollout |\n\n" +
+	"Commands that take a node are for both: `kubectl gcu hold NODE`, `kubectl gcu release NODE` and `kubectl describe nu NODE`, and `kubectl gcu task undo` and `kubectl gcu task retry` with the task " +
+	"`NODE_NAMESPACE.NAME_replace`. `kubectl gcu abort` and `kubectl gcu task skip` are about operations, which a single DaemonSet has none of.\n"
+
 // alertsPage returns the runbooks.
 func alertsPage(rules ruleFile) (string, error) {
-	page := generated + "# Alerts\n\nThe rules are in [config/monitoring](../../config/monitoring/rules.yaml); how to install them is in [Operate](../operate.md#alerts). GR is label `rollout`.\n"
+	page := generated + alertsHead
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
 			book, ok := runbooks[rule.Alert]
@@ -114,6 +134,9 @@ func alertsPage(rules ruleFile) (string, error) {
 				strings.TrimSuffix(plainTemplate.Replace(rule.Annotations["summary"]), "."), plainTemplate.Replace(rule.Annotations["description"]))
 			if book.look != "" {
 				page += " " + book.look
+			}
+			if group.Name == cardsGroup {
+				page += " " + cardsNote
 			}
 			page += "\n"
 			if len(book.reasons) > 0 {

@@ -35,8 +35,30 @@ var described = regexp.MustCompile(`fqName: "([^"]*)", help: "([^"]*)",.* constL
 // constant is a constant label.
 var constant = regexp.MustCompile(`(\w+)="[^"]*"`)
 
+// metric is a metric that the manager registers, with its labels separated by commas.
+type metric struct{ name, kind, labels, help string }
+
 // metricsPage is the reference of the metrics that the manager registers.
 func metricsPage() (string, error) {
+	metrics, err := metricsOf(registered())
+	if err != nil {
+		return "", err
+	}
+	var rows []string
+	for _, m := range metrics {
+		labels := m.labels
+		if labels != "" {
+			labels = "`" + strings.ReplaceAll(labels, ",", "`, `") + "`"
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help))
+	}
+	slices.Sort(rows)
+	return generated + "# Metrics\n\nThe manager's own metrics, served with those of controller-runtime. What to watch is in [Operate](../operate.md#metrics).\n\n" +
+		"| metric | type | labels | meaning |\n|---|---|---|---|\n" + strings.Join(rows, ""), nil
+}
+
+// registered returns all collectors of the manager. The node agent has none.
+func registered() []prometheus.Collector {
 	var r recorder
 	metrics.New(&r)
 	nodeupgrade.NewMetrics(&r)
@@ -47,8 +69,13 @@ func metricsPage() (string, error) {
 	r.MustRegister(versioncollector.NewCollector("gcu_operator"))
 	upgradeapi.NewRequestMetric(&r)
 	notifier.RegisterMetrics(&r)
-	var rows []string
-	for _, collector := range r.collectors {
+	return r.collectors
+}
+
+// metricsOf returns the metrics that collectors describe. An error means that a description cannot be read.
+func metricsOf(collectors []prometheus.Collector) ([]metric, error) {
+	var list []metric
+	for _, collector := range collectors {
 		kind := "gauge"
 		switch collector.(type) {
 		case *prometheus.CounterVec:
@@ -64,16 +91,11 @@ func metricsPage() (string, error) {
 		for description := range descriptions {
 			m := described.FindStringSubmatch(description.String())
 			if m == nil {
-				return "", fmt.Errorf("cannot parse the description of a metric: %s", description)
+				return nil, fmt.Errorf("cannot parse the description of a metric: %s", description)
 			}
-			labels := constant.ReplaceAllString(m[3], "$1")
-			if labels += m[4]; labels != "" { // no metric has both
-				labels = "`" + strings.ReplaceAll(labels, ",", "`, `") + "`"
-			}
-			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |\n", m[1], kind, labels, m[2]))
+			// No metric has both kinds of labels.
+			list = append(list, metric{name: m[1], kind: kind, labels: constant.ReplaceAllString(m[3], "$1") + m[4], help: m[2]})
 		}
 	}
-	slices.Sort(rows)
-	return generated + "# Metrics\n\nThe manager's own metrics, served with those of controller-runtime. What to watch is in [Operate](../operate.md#metrics).\n\n" +
-		"| metric | type | labels | meaning |\n|---|---|---|---|\n" + strings.Join(rows, ""), nil
+	return list, nil
 }
