@@ -32,6 +32,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 func dashboardCommand(c *cli) *cobra.Command {
@@ -242,7 +243,7 @@ func (s *source) readGates(ctx context.Context, gr *topsv1.GcuResource, fleet *d
 		}
 	}
 	if g.plan != nil && g.plan.Spec.GcuResource == gr.Name {
-		r.Plan, r.Result = g.plan, display.PlansOf(gr, []topsv1.UpgradePlan{*g.plan})[0]
+		r.Plan, r.Result = g.plan, planfile.RecordOf(gr, g.plan)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 func historyCommand(c *cli) *cobra.Command {
@@ -38,8 +39,8 @@ or not reached). -o wide adds a line per node, -o json the result of each task.`
 				if err := cl.all(ctx, "", &all); err != nil {
 					return err
 				}
-				results := display.PlansOf(gr, all.Items)
-				return c.print(o, list[display.PlanResult]{results}, func(s display.Style) string { return display.PlansText(results, s) })
+				results := planfile.RecordsOf(gr, all.Items)
+				return c.print(o, list[planfile.Record]{results}, func(s display.Style) string { return display.PlansText(results, s) })
 			}
 			history, err := readHistory(ctx, cl, gr)
 			if err != nil {

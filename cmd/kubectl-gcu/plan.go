@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 const formatMermaid = "mermaid"
@@ -87,7 +86,7 @@ kubectl gcu upgrade --plan FILE runs it.`
 // showPlan prints what an upgrade would do, or writes it as a file.
 func showPlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o output) error {
 	if o.format == formatYAML {
-		q.Wanted, q.Approved = withoutPlan(q.Wanted), true
+		return writePlan(ctx, c, cl, q, o)
 	}
 	answer, err := cl.asker().Ask(ctx, *q)
 	switch {
@@ -96,18 +95,28 @@ func showPlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o o
 	case o.format == formatMermaid:
 		_, err = fmt.Fprint(c.Out, display.PlanMermaid(answer))
 		return err
-	case o.format == formatYAML:
-		object, err := planObject(q, answer, time.Now())
-		if err != nil {
-			return err
-		}
-		return c.print(o, object, nil)
 	}
 	changes, err := display.ChangesOf(&q.Present.Spec, &q.Wanted.Spec)
 	if err != nil {
 		return err
 	}
 	return c.print(o, answer, func(s display.Style) string { return display.PlanText(answer, changes, s) })
+}
+
+// writePlan writes a plan as the content of a file.
+func writePlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o output) error {
+	plan, wrong, err := cl.asker().PlanFile(ctx, q.Present, q.Wanted)
+	switch {
+	case err != nil:
+		return explain(err, "list", "")
+	case wrong != "":
+		return refused("%s", wrong)
+	}
+	content, err := planfile.Content(plan)
+	if err != nil {
+		return err
+	}
+	return c.print(o, content, nil)
 }
 
 // checkOnly checks the plan in a file.
@@ -119,13 +128,6 @@ func checkOnly(ctx context.Context, c *cli, args []string, file string) error {
 	c.say("%s is a plan for gr %s that can be run", file, p.live.Name)
 	_, err = fmt.Fprint(c.Out, p.text())
 	return err
-}
-
-// withoutPlan returns a gr that follows no plan.
-func withoutPlan(gr *topsv1.GcuResource) *topsv1.GcuResource {
-	gr = gr.DeepCopy()
-	delete(gr.Annotations, topsv1.AnnotationUpgradePlan)
-	return gr
 }
 
 // readQuestion reads the present and the wanted gr.

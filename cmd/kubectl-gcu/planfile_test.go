@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 // planOf writes the plan of an upgrade.
@@ -88,7 +88,7 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.says(s.gcu("history", "mission", "--plan"), exitOK, plan.Name, "in force", "mission-1_driver_verify failed: another version is loaded", "undo: mission-2")
-	var told struct{ Items []display.PlanResult }
+	var told struct{ Items []planfile.Record }
 	if err := json.Unmarshal([]byte(s.says(s.gcu("history", "mission", "--plan", "-o", "json"), exitOK).out), &told); err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestAPlanIsDrawnWithItsResults(t *testing.T) {
 		Batches: []topsv1.PlannedBatch{{Name: "first", Jobs: []topsv1.PlannedNodes{{Job: "both", Nodes: []string{"n1", "n2"}}}},
 			{Name: "second", Jobs: []topsv1.PlannedNodes{{Job: "both", Nodes: []string{"n3", "gone"}}, {Job: "unknown", Nodes: []string{"n3x"}}}}},
 	}}
-	r.Result = display.PlanResult{Nodes: []planfile.NodeResult{
+	r.Result = planfile.Record{Nodes: []planfile.NodeResult{
 		{Node: "n1", Tasks: topsv1.OperationResult{Done: []string{"n1_driver_replace", "n1_plugin_replace", "n1_node_uncordon"}}},
 		{Node: "n2", Tasks: topsv1.OperationResult{Done: []string{"n2_driver_replace"}, Fail: []string{"n2_plugin_replace"}, Undo: []string{"n2_node_uncordon"}}},
 	}}

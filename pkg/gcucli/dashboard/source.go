@@ -5,6 +5,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 // Source is the cluster with the rights of a user.
@@ -37,7 +38,7 @@ type Resource struct {
 	Wave map[string]string
 	// Plan is the one in force, and Result its result; nil and empty without one.
 	Plan   *topsv1.UpgradePlan
-	Result display.PlanResult
+	Result planfile.Record
 }
 
 // Detail is what is known of a node.

@@ -1,6 +1,7 @@
 package planfile
 
 import (
+	"errors"
 	"fmt"
 
 	"sigs.k8s.io/yaml"
@@ -28,6 +29,9 @@ func Parse(text []byte, book upgradeplan.LogicBook) (*Plan, error) {
 	}
 	if object.APIVersion != topsv1.GroupVersion.String() || object.Kind != Kind {
 		return nil, fmt.Errorf("it holds a %q of %q, not an %s of %s", object.Kind, object.APIVersion, Kind, topsv1.GroupVersion)
+	}
+	if object.Name == "" || object.Spec.Wanted == nil {
+		return nil, errors.New("metadata.name and spec.wanted are required")
 	}
 	return Read(object, book)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -46,8 +47,13 @@ func object(t testing.TB, nodes map[string]upgradeplan.Node, size, offline int) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec.GcuResource, spec.Revision = "fleet", "fleet-1"
+	spec.GcuResource, spec.Revision, spec.Wanted = "fleet", "fleet-1", wanted()
 	return &topsv1.UpgradePlan{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: Kind}, ObjectMeta: metav1.ObjectMeta{Name: "plan"}, Spec: spec}
+}
+
+// wanted is a spec of a gr.
+func wanted() *runtime.RawExtension {
+	return &runtime.RawExtension{Raw: []byte(`{"driver":{"version":"2"}}`)}
 }
 
 func text(t testing.TB, o *topsv1.UpgradePlan) string {
@@ -121,8 +127,8 @@ func TestAPlanOf10000NodesIsAFileOfLessThan1MiB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec.GcuResource, spec.Revision = "fleet", "fleet-1"
-	o := &topsv1.UpgradePlan{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: Kind}, Spec: spec}
+	spec.GcuResource, spec.Revision, spec.Wanted = "fleet", "fleet-1", wanted()
+	o := &topsv1.UpgradePlan{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: Kind}, ObjectMeta: metav1.ObjectMeta{Name: "plan"}, Spec: spec}
 	out := text(t, o)
 	p, err := Parse([]byte(out), upgradeplan.DefaultBook())
 	if err != nil || p.Nodes() != 10_000 || len(spec.Batches) > MaxBatches {
@@ -205,6 +211,7 @@ func TestARefusalNamesTheRule(t *testing.T) {
 		{"an empty batch", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs = nil }, "batch batch-2 has no jobs: remove it"},
 		{"a name twice", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Name = "batch-1" }, "each batch has a name of its own"},
 		{"no revision", func(s *topsv1.UpgradePlanSpec) { s.Revision = "" }, "both are required"},
+		{"no spec of the gr", func(s *topsv1.UpgradePlanSpec) { s.Wanted = nil }, "metadata.name and spec.wanted are required"},
 		{"no batch", func(s *topsv1.UpgradePlanSpec) { s.Batches = nil }, "it has 0 batches"},
 	}
 	for _, tt := range tests {
@@ -268,7 +275,7 @@ func set(nodes map[string]upgradeplan.Node, name string, changed []string, deplo
 // FuzzParse: whatever is accepted keeps the rules, and is accepted again after it was written.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(text(f, object(f, fleet(4, always("driver")), 2, 1))))
-	f.Add([]byte("apiVersion: topsops.enflame.com/v1\nkind: UpgradePlan\nspec: {gcuResource: a, revision: b, batches: [{name: x, jobs: [{job: j, nodes: [n]}]}], jobs: [{name: j, stages: [[nfd_replace]]}]}"))
+	f.Add([]byte("apiVersion: topsops.enflame.com/v1\nkind: UpgradePlan\nmetadata: {name: p}\nspec: {wanted: {}, gcuResource: a, revision: b, batches: [{name: x, jobs: [{job: j, nodes: [n]}]}], jobs: [{name: j, stages: [[nfd_replace]]}]}"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		book := upgradeplan.DefaultBook()
 		p, err := Parse(in, book)

@@ -1,0 +1,86 @@
+package preview
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
+)
+
+// ForFile returns the question whose answer a plan file is made of, or compared with: every wave is
+// approved, and no plan is followed.
+func ForFile(present, wanted *topsv1.GcuResource) Question {
+	wanted = wanted.DeepCopy()
+	delete(wanted.Annotations, topsv1.AnnotationUpgradePlan)
+	return Question{Present: present, Wanted: wanted, Approved: true}
+}
+
+// File returns the answer to a question of ForFile as a plan to be stored in a file, named after the time. wrong
+// is why there is none, "" if there is one.
+func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wrong string, err error) {
+	if p.Blocked != "" {
+		return nil, "there is nothing to plan: " + p.Blocked, nil
+	}
+	if len(p.Nodes) == 0 && len(p.Offline()) == 0 {
+		return nil, fmt.Sprintf("there is nothing to plan: no node of gr %s is upgraded", q.Wanted.Name), nil
+	}
+	spec, err := planfile.Of(upgradeplan.DefaultBook(), p.Plan, p.Planned, p.Offline(), int32(p.UsualSeconds))
+	if err != nil {
+		return nil, "", err
+	}
+	spec.GcuResource = q.Wanted.Name
+	if spec.From, err = revision.Name(q.Present); err != nil {
+		return nil, "", err
+	}
+	if spec.Revision, err = revision.Name(q.Wanted); err != nil {
+		return nil, "", err
+	}
+	raw, err := json.Marshal(q.Wanted.Spec)
+	if err != nil {
+		return nil, "", fmt.Errorf("writing the spec of gr %s: %w", q.Wanted.Name, err)
+	}
+	spec.Wanted = &runtime.RawExtension{Raw: raw}
+	plan = &topsv1.UpgradePlan{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: planfile.Kind}, Spec: spec}
+	plan.Name = strings.ToLower(q.Wanted.Name + "-" + now.UTC().Format("20060102-150405"))
+	return plan, "", nil
+}
+
+// RevisionsOf compares the revisions of a plan with those of a question. It returns why the plan cannot be
+// run, "" if they fit.
+func (q *Question) RevisionsOf(plan *planfile.Plan) (wrong string, err error) {
+	spec := &plan.Object.Spec
+	present, err := revision.Name(q.Present)
+	if err != nil {
+		return "", err
+	}
+	next, err := revision.Name(q.Wanted)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case next != spec.Revision:
+		return fmt.Sprintf("spec.wanted is revision %s, not %s, for which the plan is: write another plan", next, spec.Revision), nil
+	case spec.From != "" && present != spec.From && present != spec.Revision:
+		return fmt.Sprintf("gr %s was changed since the plan was written: it has revision %s, not %s; write another plan", q.Present.Name, present, spec.From), nil
+	}
+	return "", nil
+}
+
+// Refuses returns why a plan cannot be run, "" if it can: which tasks do not fit what the nodes need, and why.
+func (p *Preview) Refuses(plan *planfile.Plan) string {
+	if p.Blocked != "" {
+		return "nothing can be upgraded: " + p.Blocked
+	}
+	if err := plan.Check(p.Planned, upgradeplan.DefaultBook()); err != nil {
+		return fmt.Sprintf("the cluster is no longer what the plan is for:\n%v\nwrite another plan, or remove these nodes from it", err)
+	}
+	return ""
+}

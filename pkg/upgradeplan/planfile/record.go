@@ -1,0 +1,57 @@
+package planfile
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// Record is a stored plan with its result.
+type Record struct {
+	Name    string      `json:"name"`
+	Created metav1.Time `json:"created"`
+	// Revision is the one that it upgrades to.
+	Revision string `json:"revision"`
+	// InForce is true for the plan that the gr follows.
+	InForce bool `json:"inForce"`
+	// Time of the result; absent before there is one.
+	Time   *metav1.Time        `json:"time,omitempty"`
+	Done   int32               `json:"done"`
+	Fail   int32               `json:"fail"`
+	Undo   int32               `json:"undo"`
+	Failed []topsv1.FailedNode `json:"failed,omitempty"`
+	// Nodes have the results of nodes and tasks.
+	Nodes []NodeResult `json:"nodes,omitempty"`
+	// Problem is why the plan cannot be read; empty if it can.
+	Problem string `json:"problem,omitempty"`
+}
+
+// RecordOf returns a stored plan for a gr with the results of its nodes.
+func RecordOf(gr *topsv1.GcuResource, p *topsv1.UpgradePlan) Record {
+	r := Record{Name: p.Name, Created: p.CreationTimestamp, Revision: p.Spec.Revision, InForce: gr.Annotations[topsv1.AnnotationUpgradePlan] == p.Name,
+		Time: p.Status.Time, Done: p.Status.Done, Fail: p.Status.Fail, Undo: p.Status.Undo, Failed: p.Status.Failed}
+	if plan, err := Read(p, upgradeplan.DefaultBook()); err != nil {
+		r.Problem = err.Error()
+	} else {
+		r.Nodes = plan.Results()
+	}
+	return r
+}
+
+// RecordsOf returns the plans for a gr among others, newest first.
+func RecordsOf(gr *topsv1.GcuResource, plans []topsv1.UpgradePlan) []Record {
+	records := []Record{}
+	for i := range plans {
+		if plans[i].Spec.GcuResource == gr.Name {
+			records = append(records, RecordOf(gr, &plans[i]))
+		}
+	}
+	slices.SortFunc(records, func(a, b Record) int {
+		return cmp.Or(b.Created.Compare(a.Created.Time), cmp.Compare(b.Name, a.Name))
+	})
+	return records
+}

@@ -1,0 +1,77 @@
+package planfile
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+func TestWhatIsStoredOfAFile(t *testing.T) {
+	gr := func(follows string) *topsv1.GcuResource {
+		return &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "uid", Annotations: map[string]string{topsv1.AnnotationUpgradePlan: follows}}}
+	}
+	now := metav1.Now()
+	present := func(of string, ended *metav1.Time) *topsv1.UpgradePlan {
+		return &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "plan", UID: "plan-uid", ResourceVersion: "7", Finalizers: []string{"kept"}},
+			Spec: topsv1.UpgradePlanSpec{GcuResource: of}, Status: topsv1.UpgradePlanStatus{Time: ended}}
+	}
+	for _, tt := range []struct {
+		name    string
+		present *topsv1.UpgradePlan
+		follows string
+		step    bool
+		wrong   string
+	}{
+		{name: "a new one"},
+		{name: "a new one, step by step", step: true},
+		{name: "in place of one that never ran", present: present("fleet", nil)},
+		{name: "in place of the one in force", present: present("fleet", &now), follows: "plan"},
+		{name: "in place of one that has ended", present: present("fleet", &now), follows: "other", wrong: "has ended, and keeps its result: give the plan another metadata.name"},
+		{name: "in place of that of another gr", present: present("other", nil), wrong: "UpgradePlan plan is for gr other: give the plan another metadata.name"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := object(t, fleet(2, always("driver")), 1, 0)
+			file.UID, file.ResourceVersion, file.Status.Time = "of the file", "1", &now
+			p, err := Parse([]byte(text(t, file)), upgradeplan.DefaultBook())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := p.Stored(tt.present, gr(tt.follows), tt.step)
+			if tt.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wrong) {
+					t.Errorf("got %v, want %q", err, tt.wrong)
+				}
+				return
+			}
+			if err != nil || got.Name != "plan" || len(got.Spec.Batches) != 2 || got.OwnerReferences[0].UID != "uid" {
+				t.Fatalf("got %+v, %v", got, err)
+			}
+			manual := got.Spec.Batches[0].Approval == topsv1.ApprovalManual && got.Spec.Batches[1].Approval == topsv1.ApprovalManual
+			if manual != tt.step || p.Object.Spec.Batches[0].Approval == topsv1.ApprovalManual {
+				t.Errorf("batches %+v, of the file %+v", got.Spec.Batches, p.Object.Spec.Batches)
+			}
+			if is := tt.present; is != nil && (got.UID != is.UID || got.ResourceVersion != is.ResourceVersion || len(got.Finalizers) != 1 || !got.Status.Time.Equal(is.Status.Time)) {
+				t.Errorf("it is not in place of %+v: %+v", is, got)
+			} else if is == nil && (got.UID != "" || got.ResourceVersion != "" || got.Status.Time != nil) {
+				t.Errorf("a new one has the identity or the result of the file: %+v", got)
+			}
+		})
+	}
+}
+
+func TestAPlanIsForOneGr(t *testing.T) {
+	p, err := Read(object(t, fleet(1, always("driver")), 1, 0), upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.For("fleet"); err != nil {
+		t.Error(err)
+	}
+	if err := p.For("other"); err == nil || err.Error() != "the plan is for gr fleet, not other" {
+		t.Error(err)
+	}
+}
