@@ -243,7 +243,7 @@ func (s *source) readGates(ctx context.Context, gr *topsv1.GcuResource, fleet *d
 		}
 	}
 	if g.plan != nil && g.plan.Spec.GcuResource == gr.Name {
-		r.Plan, r.Result = g.plan, planfile.RecordOf(gr, g.plan)
+		r.Plan, r.Result = g.plan, planfile.RecordOf(gr, g.plan, true)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ or not reached). -o wide adds a line per node, -o json the result of each task.`
 				if err := cl.all(ctx, "", &all); err != nil {
 					return err
 				}
-				results := planfile.RecordsOf(gr, all.Items)
+				results := planfile.RecordsOf(gr, all.Items, true)
 				return c.print(o, list[planfile.Record]{results}, func(s display.Style) string { return display.PlansText(results, s) })
 			}
 			history, err := readHistory(ctx, cl, gr)

@@ -2,19 +2,14 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/test/world"
 )
 
 // plannable creates a gr whose driver runs on nodes NAME-1 to NAME-3, upgraded one at a
@@ -22,25 +17,8 @@ import (
 func (s *site) plannable(name string) *topsv1.GcuResource {
 	s.t.Helper()
 	gr := s.gr(name, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable, "1")
-	rendered, err := component.Render(gr, name+"-1")
-	if err != nil {
+	if err := world.Deploy(gr, s.create); err != nil {
 		s.t.Fatal(err)
-	}
-	set := rendered[0].PerNode
-	set.Status.ObservedGeneration = 1
-	s.create(set)
-	owner := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: set.Name, UID: set.UID, Controller: ptr.To(true)}}
-	hash := map[string]string{component.LabelName: set.Name, appsv1.ControllerRevisionHashLabelKey: "old"}
-	revision := &appsv1.ControllerRevision{Revision: 1, ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name + "-old", Labels: hash, OwnerReferences: owner}}
-	revision.Data.Raw = []byte("{}")
-	s.create(revision)
-	for i := range 3 {
-		node := fmt.Sprintf("%s-%d", name, i+1)
-		s.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{topsv1.LabelGcuPresent: "true"}},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
-		s.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: node, Labels: hash, OwnerReferences: owner},
-			Spec:   corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](0), Containers: []corev1.Container{{Name: "main", Image: "app:1"}}},
-			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}})
 	}
 	return gr
 }

@@ -2,17 +2,27 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
+	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
 // planOf writes the plan of an upgrade.
@@ -104,5 +114,88 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 	}
 	if err := s.Delete(t.Context(), stored); client.IgnoreNotFound(err) != nil {
 		t.Error(err)
+	}
+}
+
+// cutOff is an API server that can be reached until one of the writes of our kinds: it is lost, or its answer is.
+type cutOff struct {
+	next http.Handler
+	// last is the write, sent is true if it gets through.
+	last int
+	sent bool
+
+	mutex  sync.Mutex
+	writes int
+}
+
+// ServeHTTP implements http.Handler.
+func (c *cutOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	writes := r.Method != http.MethodGet && strings.Contains(r.URL.Path, topsv1.GroupVersion.Group) && !r.URL.Query().Has("dryRun")
+	c.mutex.Lock()
+	if writes {
+		c.writes++
+	}
+	dead, at := c.writes > c.last, writes && c.writes == c.last
+	c.mutex.Unlock()
+	if at && c.sent {
+		c.next.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if dead || at {
+		panic(http.ErrAbortHandler)
+	}
+	c.next.ServeHTTP(w, r)
+}
+
+// through returns the plugin behind a cutOff.
+func (s *site) through(c *cutOff) *site {
+	s.t.Helper()
+	transport, err := rest.TransportFor(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	to, err := url.Parse(s.config.Host)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c.next = &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	proxy := httptest.NewUnstartedServer(c)
+	proxy.Config.ErrorLog = log.New(io.Discard, "", 0)
+	proxy.Start()
+	s.t.Cleanup(proxy.Close)
+	other := *s
+	other.kubeconfig = apiserver.KubeconfigOf(s.t, &rest.Config{Host: proxy.URL})
+	return &other
+}
+
+// The plugin is killed at any write: the gr follows all of the plan or nothing, and the same command completes it.
+//
+// Contract 96.
+func TestAPlanThatWasInterruptedIsRunByTheSameCommand(t *testing.T) {
+	for last := 1; last <= 2; last++ {
+		for _, sent := range []bool{false, true} {
+			t.Run(fmt.Sprintf("killed at write %d, which got through: %t", last, sent), func(t *testing.T) {
+				s, name := newSite(t), fmt.Sprintf("interrupted-%d-%t", last, sent)
+				gr := s.plannable(name)
+				plan := s.planOf(grFile(name, "1.1"))
+				file, cut := s.fileOf(plan), &cutOff{last: last, sent: sent}
+				s.says(s.through(cut).gcu("upgrade", "--plan", file), exitFailed)
+				if cut.writes < last {
+					t.Fatalf("there is no write %d", last)
+				}
+				followed := last == 2 && sent
+				if s.read(gr); (gr.Spec.Driver.Version == "1.1") != followed || (gr.Annotations[topsv1.AnnotationUpgradePlan] == plan.Name) != followed {
+					t.Errorf("half of it is done: %s, %v", gr.Spec.Driver.Version, gr.Annotations)
+				}
+				s.says(s.gcu("upgrade", "--plan", file), exitOK, "UpgradePlan "+plan.Name+" is written")
+				stored := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}}
+				s.read(stored)
+				if s.read(gr); gr.Spec.Driver.Version != "1.1" || gr.Annotations[topsv1.AnnotationUpgradePlan] != plan.Name || len(stored.Spec.Batches) != 3 {
+					t.Errorf("run again: %s, %v, %+v", gr.Spec.Driver.Version, gr.Annotations, stored.Spec)
+				}
+				if err := s.Delete(t.Context(), stored); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 }

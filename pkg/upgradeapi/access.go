@@ -109,6 +109,11 @@ func onRollout(verb, namespace, name string) authorizationv1.ResourceAttributes 
 	return authorizationv1.ResourceAttributes{Group: topsv1.GroupVersion.Group, Resource: "daemonrollouts", Verb: verb, Namespace: namespace, Name: name}
 }
 
+// onPlan is the right to do verb with an UpgradePlan.
+func onPlan(verb, name string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Group: topsv1.GroupVersion.Group, Resource: "upgradeplans", Verb: verb, Name: name}
+}
+
 // allowed reports whether a user has the right that a review asks for.
 func (t *TokenAccess) allowed(ctx context.Context, user authenticationv1.UserInfo, of authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	of.User, of.UID, of.Groups, of.Extra = user.Username, user.UID, user.Groups, map[string]authorizationv1.ExtraValue{}

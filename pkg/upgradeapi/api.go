@@ -12,6 +12,7 @@ import (
 
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs=get;patch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=upgradeplans,verbs=get;list;create;patch
 // +kubebuilder:rbac:groups=apps,resources=daemonsets;controllerrevisions,verbs=list
 
 const (

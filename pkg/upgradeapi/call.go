@@ -20,14 +20,16 @@ const (
 
 // call is an authorized request.
 type call struct {
-	// name of the gr, kind of its component; "" where the route has none.
-	name, kind string
+	// name of the gr, kind of its component, name of its plan; "" where the route has none.
+	name, kind, plan string
 	// body of the request, whatever its content type (contract statement 70).
 	body []byte
 	// query of the URL.
 	query url.Values
 	// dryRun makes writes dry runs.
 	dryRun bool
+	// flag is the value of the endpoint's own parameter.
+	flag bool
 	// user who sent it; empty without Access.
 	user authenticationv1.UserInfo
 	// request is the id of the request.
@@ -45,7 +47,17 @@ type endpoint struct {
 	timeout time.Duration
 	// reads is set for read-only endpoints: they ignore dryRun and have a rate of their own.
 	reads bool
-	do    func(ctx context.Context, c call) (content any, err error)
+	// flag is a parameter of the query that a write has besides dryRun, "" for none.
+	flag string
+	do   func(ctx context.Context, c call) (content any, err error)
+}
+
+func (c call) createOptions() []client.CreateOption {
+	options := []client.CreateOption{client.FieldOwner(fieldOwner), client.FieldValidation("Strict")}
+	if c.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return options
 }
 
 func (c call) deleteOptions() []client.DeleteOption {

@@ -46,18 +46,24 @@
 //	PUT    /gr/{name}                Upgrade   {"file": "gr.json"} or {"spec": {...}}, "mode": inPlace or recreate,
 //	                                           "nodes", "components": [...] or "all": the limit of the upgrade
 //	DELETE /gr/{name}                Delete    {"policy": background or foreground}
+//	PUT    /gr/{name}/plan           Upgrade   a plan file, YAML or JSON, that the gr follows; ?step=true: batch by batch
+//	GET    /gr/{name}/plan/file      Plan      the plan as such a file; ?format=yaml, and ?file=&nodes=&components=&all=
+//	POST   /gr/{name}/plan/file      Plan      the same for what a PUT with this body would do
+//	GET    /gr/{name}/plan/results   List      the stored plans with {done, fail, undo} of the fleet, newest first
+//	GET    /gr/{name}/plan/results/{plan} Get  one of them, with the results of nodes and tasks
 //	POST   /gr/{name}/rollback       Rollback  {"to": "previous" or a revision}
 //	POST   /gr/{name}/pause          Pause
 //	POST   /gr/{name}/resume         Resume    removes a pause, clears the failures of a halt
 //	GET    /openapi.yaml             the OpenAPI document
 //
 // With ?dryRun=true, the API server validates a change without storing it. Every response
-// but the OpenAPI document is an envelope (envelope.go):
+// but the OpenAPI document and a plan file as YAML is an envelope (envelope.go):
 //
 //	{"operation": ..., "result": "Success", "content": ...} or {..., "result": "Failed", "error": ...}
 //
 // 400 invalid request · 401, 403 not authenticated, not allowed · 404 · 405 with Allow ·
-// 409 another upgrade, a rollback, a deletion or a concurrent change of the gr · 413, 422
+// 409 another upgrade, a rollback, a deletion or a concurrent change of the gr, a plan that
+// does not fit the cluster · 413, 422
 // too large, rejected by the API server · 421 a foreign Host header · 429 too many requests · 500, 502, 503, 504
 // failures of the API server or the manager.
 //
@@ -78,6 +84,7 @@
 //	serve.go, bodies.go, envelope.go      what all requests share, and the response
 //	read.go, plan.go, upgrade.go,         the handlers; package request decides what a change
 //	delete.go, rolloutcontrol.go          makes of a gr, and what is refused
+//	planfile.go, planrecord.go            plans as files, by the rules of package planfile, and their results
 //	resolve.go, query.go, blueprintdir.go the input of an upgrade: the gr, its blueprint, its limit
 //	recreator.go                          completes accepted upgrades, by the steps of package recreation
 //	admission.go, access.go, ratelimit.go authentication, authorization, rate limits

@@ -34,7 +34,7 @@ const (
 	ResultFailed  = "Failed"
 )
 
-// envelope is the body of every response but the OpenAPI document (contract statement 65):
+// envelope is the body of every response but the OpenAPI document and YAML that was asked for (contract statement 65):
 // content is set on success if there is any, error on failure.
 type envelope struct {
 	Operation string `json:"operation"`
@@ -42,6 +42,11 @@ type envelope struct {
 	Content   any    `json:"content,omitempty"`
 	Error     string `json:"error,omitempty"`
 }
+
+// yamlFile is content that is sent as it is, without an envelope: YAML, to be stored in a file.
+type yamlFile string
+
+const contentTypeYAML = "application/yaml"
 
 // indent is four spaces, as in the contract.
 const indent = "    "

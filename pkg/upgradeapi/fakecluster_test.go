@@ -22,9 +22,10 @@ type fakeCluster struct {
 	// asked are the writes; stored counts those that were no dry runs.
 	asked  []string
 	stored int
-	// annotations of the gr, recreation its stored recreation.
+	// annotations of the gr, recreation its stored recreation, plan the only one that is stored.
 	annotations map[string]string
 	recreation  *topsv1.GcuResourceRecreation
+	plan        *topsv1.UpgradePlan
 	// refuses is the error for the creation of a gr; onDelete is called before a deletion.
 	refuses  error
 	onDelete func()
@@ -35,6 +36,10 @@ type fakeCluster struct {
 func (s *fakeCluster) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	if stored, ok := o.(*topsv1.GcuResourceRecreation); ok && s.recreation != nil {
 		s.recreation.DeepCopyInto(stored)
+		return nil
+	}
+	if stored, ok := o.(*topsv1.UpgradePlan); ok && s.plan != nil && s.plan.Name == key.Name {
+		s.plan.DeepCopyInto(stored)
 		return nil
 	}
 	_, typed := o.(*topsv1.GcuResource)

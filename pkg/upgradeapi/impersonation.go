@@ -26,6 +26,7 @@ import (
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs={"impersonate-on:serviceaccount:create","impersonate-on:serviceaccount:delete","impersonate-on:serviceaccount:patch"}
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs={"impersonate-on:user-info:create","impersonate-on:user-info:delete","impersonate-on:user-info:patch"}
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=daemonrollouts,verbs={"impersonate-on:serviceaccount:patch","impersonate-on:user-info:patch"}
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=upgradeplans,verbs={"impersonate-on:serviceaccount:create","impersonate-on:serviceaccount:patch","impersonate-on:user-info:create","impersonate-on:user-info:patch"}
 
 const (
 	// probe is the user that shows whether the API server impersonates; nothing is bound to it.
@@ -38,7 +39,7 @@ const (
 
 // Impersonator writes with the rights of callers, where the API server has constrained impersonation
 // (KEP-5284, on by default since Kubernetes 1.36): the manager may impersonate any user, but only to
-// write grs and DaemonRollouts. Elsewhere it writes with its own rights, after Access has authorized
+// write grs, DaemonRollouts and UpgradePlans. Elsewhere it writes with its own rights, after Access has authorized
 // the caller. It never uses the impersonation that is not constrained. Use NewImpersonator.
 type Impersonator struct {
 	// own has the rights of the manager, callers those of the user in the context.
@@ -62,7 +63,7 @@ func NewImpersonator(own client.Client, config *rest.Config, log logr.Logger) (*
 	return &Impersonator{own: own, callers: callers, log: log}, nil
 }
 
-// Writer returns a client and a context that write grs and DaemonRollouts for a user. It returns an error
+// Writer returns a client and a context that write grs, DaemonRollouts and UpgradePlans for a user. It returns an error
 // if the API server cannot be asked what it supports.
 func (i *Impersonator) Writer(ctx context.Context, user authenticationv1.UserInfo) (context.Context, client.Client, error) {
 	if user.Username == "" || slices.Contains(user.Groups, privileged) {

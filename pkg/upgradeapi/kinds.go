@@ -11,6 +11,7 @@ import (
 var (
 	grKind        = topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind)
 	grResource    = schema.GroupResource{Group: topsv1.GroupVersion.Group, Resource: "gcuresources"}
+	planResource  = schema.GroupResource{Group: topsv1.GroupVersion.Group, Resource: "upgradeplans"}
 	rolloutKind   = topsv1.GroupVersion.WithKind("DaemonRollout")
 	daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 	daemonSets    = schema.GroupResource{Group: appsv1.GroupName, Resource: "daemonsets"}

@@ -43,6 +43,9 @@ func (d *testServer) validate(request *http.Request, response *http.Response, bo
 		asked.Body = io.NopCloser(bytes.NewReader(sentBody))
 	}
 	asked.Header.Set("Content-Type", "application/json")
+	if asked.Body != http.NoBody && !json.Valid(sentBody) && response.StatusCode == http.StatusOK {
+		asked.Header.Set("Content-Type", contentTypeYAML)
+	}
 	route, parameters, err := d.book.FindRoute(asked)
 	if err != nil { // no such path or method
 		var value any

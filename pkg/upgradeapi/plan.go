@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
@@ -22,7 +23,7 @@ func (p *plans) get(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.plan(ctx, c, upgrade, approved)
+	return p.preview(ctx, c, upgrade, approved)
 }
 
 func (p *plans) post(ctx context.Context, c call) (any, error) {
@@ -34,35 +35,64 @@ func (p *plans) post(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.plan(ctx, c, upgrade, approved)
+	return p.preview(ctx, c, upgrade, approved)
 }
 
-// plan returns what an upgrade would do, for an empty one what is left to do. It changes
+// preview returns what an upgrade would do, for an empty one what is left to do. It changes
 // nothing.
-func (p *plans) plan(ctx context.Context, c call, upgrade request.Upgrade, approved bool) (any, error) {
-	if p.planner == nil {
-		return nil, request.Refuse(http.StatusNotImplemented, "this manager does not plan")
-	}
-	if upgrade.Mode == request.ModeRecreate {
-		return nil, request.BadRequest("mode %s deletes everything and deploys it again: there is no plan for it", request.ModeRecreate)
-	}
-	gr, desired, err := p.resolve(ctx, c.name, upgrade)
+func (p *plans) preview(ctx context.Context, c call, upgrade request.Upgrade, approved bool) (any, error) {
+	present, wanted, err := p.wanted(ctx, c, upgrade, nil)
 	if err != nil {
 		return nil, err
 	}
-	wanted := gr
-	if desired.Changes() {
-		wanted = desired.InPlace(gr)
-		c.dryRun = true
-		if err := p.Patch(ctx, wanted, client.MergeFrom(gr), c.patchOptions()...); err != nil {
-			return nil, err
-		}
+	release, err := p.turn(ctx)
+	if err != nil {
+		return nil, err
 	}
-	select { // one at a time: it is expensive for a large fleet
+	defer release()
+	return p.planner.Plan(ctx, present, wanted, approved)
+}
+
+// wanted returns a gr, and what an upgrade makes of it; refine changes what the upgrade asks for, nil for nothing.
+func (p *plans) wanted(ctx context.Context, c call, upgrade request.Upgrade, refine func(*request.Desired) *request.Desired) (present, wanted *topsv1.GcuResource, err error) {
+	if p.planner == nil {
+		return nil, nil, noPlanner()
+	}
+	if upgrade.Mode == request.ModeRecreate {
+		return nil, nil, request.BadRequest("mode %s deletes everything and deploys it again: there is no plan for it", request.ModeRecreate)
+	}
+	present, desired, err := p.resolve(ctx, c.name, upgrade)
+	if err != nil {
+		return nil, nil, err
+	}
+	if refine != nil {
+		desired = refine(desired)
+	}
+	wanted, err = p.foresee(ctx, c, present, desired)
+	return present, wanted, err
+}
+
+// foresee returns what an upgrade makes of a gr, as the API server would store it.
+func (p *plans) foresee(ctx context.Context, c call, present *topsv1.GcuResource, desired *request.Desired) (*topsv1.GcuResource, error) {
+	if !desired.Changes() {
+		return present, nil
+	}
+	wanted := desired.InPlace(present)
+	c.dryRun = true
+	return wanted, p.Patch(ctx, wanted, client.MergeFrom(present), c.patchOptions()...)
+}
+
+// turn waits until this request may compute a plan, one at a time: it is expensive for a large fleet. release must
+// be called when it is done.
+func (p *plans) turn(ctx context.Context) (release func(), err error) {
+	select {
 	case p.slot <- struct{}{}:
-		defer func() { <-p.slot }()
+		return func() { <-p.slot }, nil
 	case <-ctx.Done():
 		return nil, apierrors.NewTimeoutError("too many plans at the same time: send the request again", 1)
 	}
-	return p.planner.Plan(ctx, gr, wanted, approved)
+}
+
+func noPlanner() error {
+	return request.Refuse(http.StatusNotImplemented, "this manager does not plan")
 }

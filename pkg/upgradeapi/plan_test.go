@@ -108,7 +108,7 @@ func TestPlan(t *testing.T) {
 		{http.MethodPost, path, `{"file": "next.json", "mode": "recreate"}`, http.StatusBadRequest, "no plan"},
 		{http.MethodPost, path, `{"spec": {"driver": {"version": "a b"}}}`, http.StatusUnprocessableEntity, "spec.driver.version"},
 		{http.MethodGet, "/gum/v1/gr/absent/plan", "", http.StatusNotFound, `"absent" not found`},
-		{http.MethodPut, path, `{"file": "next.json"}`, http.StatusMethodNotAllowed, "use GET, HEAD, POST"},
+		{http.MethodDelete, path, "", http.StatusMethodNotAllowed, "use GET, HEAD, POST, PUT"},
 	} {
 		d.fails(tt.method, tt.path, tt.body, tt.status, tt.says)
 	}

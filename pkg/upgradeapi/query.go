@@ -9,10 +9,41 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// dryRunIn reads the query of a write request. It rejects unknown parameters: a misspelt
-// dryRun must not become a write.
-func dryRunIn(query url.Values) (bool, error) {
-	return onlyBool(query, "dryRun", "the only parameter is dryRun=true")
+// writeIn reads the query of a write request: dryRun, and the flag that its endpoint has, "" for none. It rejects
+// unknown parameters: a misspelt dryRun must not become a write.
+func writeIn(query url.Values, flag string) (dryRun, flagged bool, err error) {
+	known, rest, own := "the only parameter is dryRun=true", url.Values{}, url.Values{}
+	if flag != "" {
+		known = "the parameters are " + flag + "=true and dryRun=true"
+	}
+	for key, values := range query {
+		if key == flag {
+			own[key] = values
+		} else {
+			rest[key] = values
+		}
+	}
+	if dryRun, err = onlyBool(rest, "dryRun", known); err != nil {
+		return false, false, err
+	}
+	flagged, err = onlyBool(own, flag, known)
+	return dryRun, flagged, err
+}
+
+// formatIn reads the format of a plan file, JSON without one, and returns the rest of the query.
+func formatIn(query url.Values) (asYAML bool, rest url.Values, err error) {
+	rest = url.Values{}
+	for key, values := range query {
+		switch {
+		case key != "format":
+			rest[key] = values
+		case len(values) != 1 || values[0] != "json" && values[0] != "yaml":
+			return false, nil, request.BadRequest("format %.100q is neither json nor yaml", strings.Join(values, ","))
+		default:
+			asYAML = values[0] == "yaml"
+		}
+	}
+	return asYAML, rest, nil
 }
 
 // approvedIn reads the query of a POST for a plan, or the rest of that of a GET.
@@ -44,8 +75,49 @@ func boolean(name, text string) (bool, error) {
 // planIn reads the query of a GET for a plan: the fields of the body of a PUT, or none for
 // what is left to do.
 func planIn(query url.Values) (body request.Upgrade, approved bool, err error) {
-	body.Mode = request.ModeInPlace
-	rest := url.Values{}
+	body, rest, err := upgradeIn(query)
+	if err != nil {
+		return body, false, err
+	}
+	if approved, err = approvedIn(rest); err != nil {
+		return body, false, err
+	}
+	return body, approved, body.Check()
+}
+
+// planFileIn reads the query of a GET for a plan file.
+func planFileIn(query url.Values) (body request.Upgrade, asYAML bool, err error) {
+	asYAML, rest, err := formatIn(query)
+	if err != nil {
+		return body, false, err
+	}
+	if body, rest, err = upgradeIn(rest); err != nil {
+		return body, false, err
+	}
+	if err := empty(rest); err != nil {
+		return body, false, err
+	}
+	return body, asYAML, body.Check()
+}
+
+// onlyFormatIn reads the query of a POST for a plan file.
+func onlyFormatIn(query url.Values) (asYAML bool, err error) {
+	asYAML, rest, err := formatIn(query)
+	if err != nil {
+		return false, err
+	}
+	return asYAML, empty(rest)
+}
+
+// empty rejects the rest of the query for a plan file.
+func empty(rest url.Values) error {
+	_, err := onlyBool(rest, "", "the parameters are file, nodes, components, all and format, of a POST only format")
+	return err
+}
+
+// upgradeIn reads the fields of the body of a PUT, and returns the rest of the query.
+func upgradeIn(query url.Values) (body request.Upgrade, rest url.Values, err error) {
+	body.Mode, rest = request.ModeInPlace, url.Values{}
 	for key, values := range query {
 		switch {
 		case key == "file" && len(values) == 1 && values[0] != "":
@@ -56,16 +128,13 @@ func planIn(query url.Values) (body request.Upgrade, approved bool, err error) {
 			body.Components = listed(values)
 		case key == "all" && len(values) == 1:
 			if body.All, err = boolean(key, values[0]); err != nil {
-				return body, false, err
+				return body, nil, err
 			}
 		default:
 			rest[key] = values
 		}
 	}
-	if approved, err = approvedIn(rest); err != nil {
-		return body, false, err
-	}
-	return body, approved, body.Check()
+	return body, rest, nil
 }
 
 // listed returns the names in repeated or comma-separated values.

@@ -7,6 +7,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 // Planner predicts upgrades and checks what they are limited to.
@@ -17,6 +18,12 @@ type Planner interface {
 	// CheckCut validates what an upgrade of a gr is limited to and returns it normalized;
 	// wrong is why it is invalid, "" if it is valid.
 	CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (checked *daemonset.Cut, wrong string, err error)
+	// PlanFile returns the upgrade as the content of a file, with every wave approved; wrong is why there is
+	// nothing to plan, "" if there is.
+	PlanFile(ctx context.Context, present, wanted *topsv1.GcuResource) (plan *topsv1.UpgradePlan, wrong string, err error)
+	// CheckPlan compares a plan that makes wanted of present with the cluster; wrong is why it cannot be run, ""
+	// if it can.
+	CheckPlan(ctx context.Context, plan *planfile.Plan, present, wanted *topsv1.GcuResource) (wrong string, err error)
 }
 
 // resolver reads the gr, the blueprint and the limit of an upgrade.

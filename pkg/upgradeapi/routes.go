@@ -32,6 +32,10 @@ func (a *API) Handler() http.Handler {
 	one[http.MethodDelete] = endpoint{operation: OperationDelete, verb: "delete", timeout: a.Deadline + answerTimeout, do: a.deletions.delete}
 	plan := read(OperationPlan, "get", plans.get)
 	plan[http.MethodPost] = endpoint{operation: OperationPlan, verb: "get", reads: true, do: plans.post}
+	planFiles := &planFiles{plans, upgrades, a.Access}
+	plan[http.MethodPut] = endpoint{operation: OperationUpgrade, verb: "update", flag: "step", do: planFiles.run}
+	file := read(OperationPlan, "get", planFiles.get)
+	file[http.MethodPost] = endpoint{operation: OperationPlan, verb: "get", reads: true, do: planFiles.post}
 
 	// Paths are not cleaned, so that an escaped slash stays part of a name and no request is
 	// redirected: a trailing slash is optional (contract statement 62).
@@ -45,10 +49,13 @@ func (a *API) Handler() http.Handler {
 	path("/gum/v1/gr/{name}/rollout", read(OperationGet, "get", reads.rollout))
 	path("/gum/v1/gr/{name}/revisions", read(OperationList, "get", reads.revisions))
 	path("/gum/v1/gr/{name}/plan", plan)
+	path("/gum/v1/gr/{name}/plan/file", file)
+	path("/gum/v1/gr/{name}/plan/results", read(OperationList, "get", reads.planRecords))
+	path("/gum/v1/gr/{name}/plan/results/{plan}", read(OperationGet, "get", reads.planRecord))
 	path("/gum/v1/gr/{name}/rollback", post(OperationRollback, control.rollback))
 	path("/gum/v1/gr/{name}/pause", post(OperationPause, control.pause))
 	path("/gum/v1/gr/{name}/resume", post(OperationResume, control.resume))
-	router.Handle("/gum/v1/openapi.yaml{slash:/?}", a.middleware.document("application/yaml", Document)).Methods(http.MethodGet, http.MethodHead)
+	router.Handle("/gum/v1/openapi.yaml{slash:/?}", a.middleware.document(contentTypeYAML, Document)).Methods(http.MethodGet, http.MethodHead)
 	router.NotFoundHandler = a.middleware.refusing(func(r *http.Request) error {
 		return request.Refuse(http.StatusNotFound, "no such path: %.200q; GET /gum/v1/openapi.yaml lists them", r.URL.EscapedPath())
 	})

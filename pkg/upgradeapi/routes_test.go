@@ -103,7 +103,7 @@ func TestEveryRouteOfTheDocumentIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, item := range document.Paths.Map() {
-		path = "/gum/v1" + strings.NewReplacer("{name}", "gr", "{kind}", "driver").Replace(path)
+		path = "/gum/v1" + strings.NewReplacer("{name}", "gr", "{kind}", "driver", "{plan}", "night").Replace(path)
 		for method := range item.Operations() {
 			w, _ := answerOf(&fakeCluster{}, httptest.NewRequest(method, path, http.NoBody))
 			if w.Code == http.StatusMethodNotAllowed || strings.Contains(w.Body.String(), "no such path") {

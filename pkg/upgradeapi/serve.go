@@ -130,10 +130,15 @@ func (m *middleware) document(contentType string, text []byte) http.Handler {
 			m.answer(w, entry, nil, tooMany())
 			return
 		}
-		w.Header().Set("Content-Type", contentType)
-		m.logRequest(entry, http.StatusOK, "")
-		m.send(w, entry, http.StatusOK, text)
+		m.plain(w, entry, contentType, text)
 	})
+}
+
+// plain sends a text as it is, without an envelope.
+func (m *middleware) plain(w http.ResponseWriter, entry *entry, contentType string, text []byte) {
+	w.Header().Set("Content-Type", contentType)
+	m.logRequest(entry, http.StatusOK, "")
+	m.send(w, entry, http.StatusOK, text)
 }
 
 // serve runs an endpoint.
@@ -157,7 +162,7 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	c := call{name: entry.name, kind: part(r, "kind"), query: r.URL.Query(), request: entry.request, deadlines: http.NewResponseController(w)}
+	c := call{name: entry.name, kind: part(r, "kind"), plan: part(r, "plan"), query: r.URL.Query(), request: entry.request, deadlines: http.NewResponseController(w)}
 	if c.user, err = m.admit(ctx, r, e, entry); err != nil {
 		return nil, err
 	}
@@ -176,7 +181,7 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 	c.body = body
 	entry.body = request.Loggable(c.body)
 	if !e.reads {
-		if c.dryRun, err = dryRunIn(r.URL.Query()); err != nil {
+		if c.dryRun, c.flag, err = writeIn(c.query, e.flag); err != nil {
 			return nil, err
 		}
 		logger := m.log.WithValues(logging.GcuResource(c.name, "")...).WithValues("requestID", entry.request, "user", entry.user, "remote", entry.remote)
@@ -260,8 +265,12 @@ func part(r *http.Request, name string) string {
 	return escaped
 }
 
-// answer writes the envelope.
+// answer writes the envelope, or the file that a caller asked for as YAML.
 func (m *middleware) answer(w http.ResponseWriter, entry *entry, content any, err error) {
+	if text, is := content.(yamlFile); is && err == nil {
+		m.plain(w, entry, contentTypeYAML, []byte(text))
+		return
+	}
 	answer, status := envelope{Operation: entry.operation, Result: ResultSuccess, Content: content}, http.StatusOK
 	if err != nil {
 		answer.Result, answer.Content = ResultFailed, nil
@@ -287,7 +296,7 @@ func (m *middleware) answer(w http.ResponseWriter, entry *entry, content any, er
 func (m *middleware) send(w http.ResponseWriter, entry *entry, status int, data []byte) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	if _, err := w.Write(data); err != nil {
+	if _, err := w.Write(data); err != nil { //nolint:gosec // G705: JSON or YAML, which no browser renders: the type is declared and not sniffed
 		m.log.V(4).Info("The client disconnected", "requestID", entry.request, "cause", err.Error())
 	}
 }

@@ -159,7 +159,7 @@ func (d *testServer) do(request *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	got := answer{status: response.StatusCode, header: response.Header, body: string(body)}
-	if err := json.Unmarshal(body, &got.envelope); err != nil && !strings.HasSuffix(strings.TrimSuffix(request.URL.Path, "/"), ".yaml") {
+	if err := json.Unmarshal(body, &got.envelope); err != nil && response.Header.Get("Content-Type") != contentTypeYAML {
 		d.t.Errorf("the answer is no envelope: %v: %s", err, body)
 	}
 	d.validate(request, response, body)

@@ -32,12 +32,21 @@ func (u *upgrades) upgrade(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var result *topsv1.GcuResource
-	if upgrade.Mode == request.ModeRecreate {
-		result, err = u.recreate(ctx, c, gr, desired.Recreated(gr))
-	} else {
-		result, err = u.replaceSpec(ctx, c, gr, desired)
+	if upgrade.Mode != request.ModeRecreate {
+		return u.inPlace(ctx, c, gr, desired)
 	}
+	result, err := u.recreate(ctx, c, gr, desired.Recreated(gr))
+	return ofDryRun(c, result, err)
+}
+
+// inPlace upgrades a gr in place.
+func (u *upgrades) inPlace(ctx context.Context, c call, gr *topsv1.GcuResource, desired *request.Desired) (any, error) {
+	result, err := u.replaceSpec(ctx, c, gr, desired)
+	return ofDryRun(c, result, err)
+}
+
+// ofDryRun returns the gr that a dry run would make, and nothing after a change.
+func ofDryRun(c call, result *topsv1.GcuResource, err error) (any, error) {
 	if err != nil || !c.dryRun {
 		return nil, err
 	}

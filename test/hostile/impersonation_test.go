@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -44,7 +45,7 @@ func TestTheRESTAPIActsAsItsCaller(t *testing.T) {
 	check(t, err)
 	impersonator, err := upgradeapi.NewImpersonator(own, config, logr.Discard())
 	check(t, err)
-	url := "http://" + serveAPI(t, s, func(o *upgradeapi.Options) { o.Client, o.Impersonator = own, impersonator }) + "/gum/v1/gr/of-callers"
+	url := "http://" + serveAPI(t, s, func(o *upgradeapi.Options) { o.Client, o.Impersonator, o.Planner = own, impersonator, noPlanner{} }) + "/gum/v1/gr/of-callers"
 	if status, body := callAPI(t, writer, http.MethodPost, url+"/pause", ""); status != http.StatusOK {
 		t.Errorf("pausing as oneself is answered with %d %s", status, body)
 	}
@@ -60,6 +61,7 @@ func TestTheRESTAPIActsAsItsCaller(t *testing.T) {
 	if status, body := callAPI(t, updater, http.MethodPut, url, `{"spec": {"driver": {"version": "9"}}}`); status != http.StatusForbidden {
 		t.Errorf("somebody who may not patch is answered with %d %s", status, body)
 	}
+	plansAreTheCallers(t, s, url, writer)
 
 	for _, tt := range []struct {
 		name string
@@ -80,6 +82,34 @@ func TestTheRESTAPIActsAsItsCaller(t *testing.T) {
 			if err := tt.call(c); !apierrors.IsForbidden(err) {
 				t.Errorf("%s as %s with the token of the manager: %v", tt.name, who.UserName, err)
 			}
+		}
+	}
+}
+
+// plansAreTheCallers: a plan is stored with the rights of the caller. writer may change grs.
+func plansAreTheCallers(t *testing.T, s *apiserver.Server, url, writer string) {
+	t.Helper()
+	rule := func(resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	roleOf(t, s, "plans-too", rule("gcuresources", "get", "update", "patch"), rule("upgradeplans", "create", "update"))
+	planner := tokenOf(t, s, "plans-too", "plans-too")
+	for _, tt := range []struct {
+		name, token string
+		status      int
+		says        string
+	}{
+		{"who may not create plans", writer, http.StatusForbidden, "cannot create upgradeplans"},
+		{"who may", planner, http.StatusOK, ""},
+		// The manager could patch; its caller may only update, which is enough for nobody else's API.
+		{"who may not patch it", planner, http.StatusForbidden, "cannot patch resource"},
+	} {
+		text := planText("of-callers")
+		if tt.name == "who may not patch it" {
+			text = strings.Replace(text, `"name": "b"`, `"name": "other"`, 1)
+		}
+		if status, body := callAPI(t, tt.token, http.MethodPut, url+"/plan", text); status != tt.status || !strings.Contains(body, tt.says) {
+			t.Errorf("%s: %d %s, want %d and %q", tt.name, status, body, tt.status, tt.says)
 		}
 	}
 }

@@ -28,6 +28,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/foreign"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -234,6 +235,7 @@ func TestUnauthenticatedRequestsDoNotHaveTheRightsOfTheManager(t *testing.T) {
 		{"a spec, which may name any image", http.MethodPut, named + "/anonymous", `{"spec": {"driver": {"version": "3"}}}`, http.StatusForbidden, "takes blueprints only"},
 		{"a spec to recreate from", http.MethodPut, named + "/anonymous", `{"mode": "recreate", "spec": {}}`, http.StatusForbidden, "takes blueprints only"},
 		{"a plan of a spec", http.MethodPost, named + "/anonymous/plan", `{"spec": {}}`, http.StatusForbidden, "takes blueprints only"},
+		{"a plan, which has a spec", http.MethodPut, named + "/anonymous/plan", planText("anonymous"), http.StatusForbidden, "runs no plans"},
 		{"somebody whose role was not given", http.MethodGet, unbound, "", http.StatusForbidden, "gcu-operator:nobody"},
 	} {
 		if status, body := callAPI(t, "", tt.method, tt.url, tt.body); status != tt.status || !strings.Contains(body, tt.says) {
@@ -267,5 +269,16 @@ func resumeHalted(t *testing.T, s *apiserver.Server, gr, url, token string) (int
 	return status, body
 }
 
-// noPlanner plans nothing.
+// noPlanner plans nothing, and has no objection to a plan.
 type noPlanner struct{ upgradeapi.Planner }
+
+// CheckPlan implements upgradeapi.Planner: every plan fits.
+func (noPlanner) CheckPlan(context.Context, *planfile.Plan, *topsv1.GcuResource, *topsv1.GcuResource) (string, error) {
+	return "", nil
+}
+
+// planText returns a plan for a gr.
+func planText(gr string) string {
+	return fmt.Sprintf(`{"apiVersion": "topsops.enflame.com/v1", "kind": "UpgradePlan", "metadata": {"name": "plan-of-%[1]s"}, "spec": {"gcuResource": %[1]q, "revision": "any",
+		"wanted": {"driver": {"version": "4"}}, "jobs": [{"name": "j", "stages": [["nfd_replace"]]}], "batches": [{"name": "b", "jobs": [{"job": "j", "nodes": ["n"]}]}]}}`, gr)
+}

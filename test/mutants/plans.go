@@ -36,4 +36,12 @@ var ofPlans = []mutant{
 		"if $at, $twice := $found; $twice { $*then }", "if $at, $twice := $found; $twice && len($at.job.name) < 0 { $*then }"},
 	{"plan-unchecked", "a plan is run although nodes need other tasks", tasks, "job.check",
 		"!$j.has($p) && $rest", "$j.has($p) && $rest"},
+	{"plan-of-another-replaced", "the plan of another gr is replaced", tasks, "Plan.Stored",
+		"$present.Spec.GcuResource != $gr.Name", "false"},
+	{"plan-by-anonymous", "without authentication anybody deploys any image by a plan", api, "planFiles.run",
+		"case $p.blueprintsOnly: $*then", "case false: $*then"},
+	{"plan-without-right", "who may upgrade a gr may write its plan", api, "planFiles.store",
+		"authorize($ctx, $p.access, $c, $right)", "authorize($ctx, nil, $c, $right)"},
+	{"plan-unfit", "the REST API runs a plan that does not fit the cluster", api, "planFiles.check",
+		"$err == nil && $wrong != \"\"", "false"},
 }

@@ -54,6 +54,16 @@ func (b *Upgrade) Desired(blueprint *topsv1.GcuResource) (*Desired, error) {
 // Changes reports whether the upgrade changes anything.
 func (d *Desired) Changes() bool { return d.Blueprint != nil || d.Limited }
 
+// SpecAndLimit returns the desired state without the annotations of the blueprint, of which a plan file has only
+// the spec and, as its nodes and components, the limit.
+func (d *Desired) SpecAndLimit() *Desired {
+	plain := *d
+	if d.Blueprint != nil {
+		plain.Blueprint = &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: d.Blueprint.Name}, Spec: d.Blueprint.Spec}
+	}
+	return &plain
+}
+
 // InPlace returns the gr upgraded in place.
 func (d *Desired) InPlace(present *topsv1.GcuResource) *topsv1.GcuResource {
 	gr := present.DeepCopy()

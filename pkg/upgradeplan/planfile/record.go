@@ -24,30 +24,30 @@ type Record struct {
 	Fail   int32               `json:"fail"`
 	Undo   int32               `json:"undo"`
 	Failed []topsv1.FailedNode `json:"failed,omitempty"`
-	// Nodes have the results of nodes and tasks.
+	// Nodes have the results of nodes and tasks; absent where only those of the fleet are asked for.
 	Nodes []NodeResult `json:"nodes,omitempty"`
 	// Problem is why the plan cannot be read; empty if it can.
 	Problem string `json:"problem,omitempty"`
 }
 
-// RecordOf returns a stored plan for a gr with the results of its nodes.
-func RecordOf(gr *topsv1.GcuResource, p *topsv1.UpgradePlan) Record {
+// RecordOf returns a stored plan for a gr with its result, and those of its nodes if they are asked for.
+func RecordOf(gr *topsv1.GcuResource, p *topsv1.UpgradePlan, nodes bool) Record {
 	r := Record{Name: p.Name, Created: p.CreationTimestamp, Revision: p.Spec.Revision, InForce: gr.Annotations[topsv1.AnnotationUpgradePlan] == p.Name,
 		Time: p.Status.Time, Done: p.Status.Done, Fail: p.Status.Fail, Undo: p.Status.Undo, Failed: p.Status.Failed}
 	if plan, err := Read(p, upgradeplan.DefaultBook()); err != nil {
 		r.Problem = err.Error()
-	} else {
+	} else if nodes {
 		r.Nodes = plan.Results()
 	}
 	return r
 }
 
-// RecordsOf returns the plans for a gr among others, newest first.
-func RecordsOf(gr *topsv1.GcuResource, plans []topsv1.UpgradePlan) []Record {
+// RecordsOf returns the plans for a gr among others, newest first, each as RecordOf does.
+func RecordsOf(gr *topsv1.GcuResource, plans []topsv1.UpgradePlan, nodes bool) []Record {
 	records := []Record{}
 	for i := range plans {
 		if plans[i].Spec.GcuResource == gr.Name {
-			records = append(records, RecordOf(gr, &plans[i]))
+			records = append(records, RecordOf(gr, &plans[i], nodes))
 		}
 	}
 	slices.SortFunc(records, func(a, b Record) int {

@@ -1,0 +1,148 @@
+package upgradeapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
+)
+
+// planFiles serves plans to be edited, and runs them (contract statement 93): what kubectl gcu plan -o yaml and
+// kubectl gcu upgrade --plan do.
+type planFiles struct {
+	*plans
+	upgrades *upgrades
+	access   Access
+}
+
+// get returns an upgrade as a plan file.
+func (p *planFiles) get(ctx context.Context, c call) (any, error) {
+	upgrade, asYAML, err := planFileIn(c.query)
+	if err != nil {
+		return nil, err
+	}
+	return p.write(ctx, c, upgrade, asYAML)
+}
+
+// post is get for the body of a PUT.
+func (p *planFiles) post(ctx context.Context, c call) (any, error) {
+	asYAML, err := onlyFormatIn(c.query)
+	if err != nil {
+		return nil, err
+	}
+	upgrade, err := request.ReadUpgrade(c.body)
+	if err != nil {
+		return nil, err
+	}
+	return p.write(ctx, c, upgrade, asYAML)
+}
+
+// write returns a plan file: its content, or the file itself as YAML. It changes nothing.
+func (p *planFiles) write(ctx context.Context, c call, upgrade request.Upgrade, asYAML bool) (any, error) {
+	present, wanted, err := p.wanted(ctx, c, upgrade, (*request.Desired).SpecAndLimit)
+	if err != nil {
+		return nil, err
+	}
+	release, err := p.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	plan, wrong, err := p.planner.PlanFile(ctx, present, wanted)
+	switch {
+	case err != nil:
+		return nil, err
+	case wrong != "":
+		return nil, request.Conflict("%s", wrong)
+	}
+	content, err := planfile.Content(plan)
+	if err != nil || !asYAML {
+		return content, err
+	}
+	text, err := plaintext.YAML(content)
+	return yamlFile(text), err
+}
+
+// run has a gr follow the plan in the body, if it keeps the rules and fits the cluster. The plan is stored first:
+// until the gr names it, it does nothing, and the same request again completes it.
+func (p *planFiles) run(ctx context.Context, c call) (any, error) {
+	switch {
+	case p.blueprintsOnly:
+		return nil, request.Refuse(http.StatusForbidden, "without authentication this API runs no plans: a plan holds a spec, which may come from any client")
+	case p.planner == nil:
+		return nil, noPlanner()
+	}
+	plan, desired, err := request.ReadPlan(c.body, c.name)
+	if err != nil {
+		return nil, err
+	}
+	present, err := p.present(ctx, c.name)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.check(ctx, c, plan, present, desired); err != nil {
+		return nil, err
+	}
+	if err := p.store(ctx, c, plan, present); err != nil {
+		return nil, err
+	}
+	return p.upgrades.inPlace(ctx, c, present, desired)
+}
+
+// check returns an error unless a plan fits the cluster.
+func (p *planFiles) check(ctx context.Context, c call, plan *planfile.Plan, present *topsv1.GcuResource, desired *request.Desired) error {
+	if err := request.Replaceable(present); err != nil {
+		return err
+	}
+	wanted, err := p.foresee(ctx, c, present, desired)
+	if err != nil {
+		return err
+	}
+	release, err := p.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	wrong, err := p.planner.CheckPlan(ctx, plan, present, wanted)
+	if err == nil && wrong != "" {
+		err = request.Conflict("%s", wrong)
+	}
+	return err
+}
+
+// store writes the UpgradePlan with the rights of the caller.
+func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, gr *topsv1.GcuResource) error {
+	present := &topsv1.UpgradePlan{}
+	err := p.Get(ctx, client.ObjectKeyFromObject(plan.Object), present)
+	verb := "update"
+	switch {
+	case apierrors.IsNotFound(err):
+		present, verb = nil, "create"
+	case err != nil:
+		return fmt.Errorf("reading UpgradePlan %s: %w", plan.Object.Name, err)
+	}
+	if err := authorize(ctx, p.access, c, onPlan(verb, plan.Object.Name)); err != nil {
+		return err
+	}
+	next, err := plan.Stored(present, gr, c.flag)
+	if err != nil {
+		return request.Conflict("%s", err.Error())
+	}
+	ctx, writer, err := p.writer(ctx, c.user)
+	if err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Storing UpgradePlan", "UpgradePlan", next.Name, "nodes", plan.Nodes(), "batches", len(next.Spec.Batches), "dryRun", c.dryRun)
+	if present == nil {
+		return writer.Create(ctx, next, c.createOptions()...)
+	}
+	return writer.Patch(ctx, next, locked(present), c.patchOptions()...)
+}
