@@ -405,6 +405,9 @@ func (m *simManager) finish() {
 	m.pass = nil
 	p.noteHealthy()
 	if p.dead {
+		if p.cutsPlan() {
+			m.w.plansCut++
+		}
 		m.restart()
 		return
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 // In a third of the seeds with operations, persons write plans, edit, delete and approve them, and upgrade with
-// them. What a plan may do is checked by its text: only nodes and components that it has, batch by batch.
+// them. What a plan may do is checked by its text: only nodes and components that it has, batch by batch. Managers die
+// in the middle of a plan as well, and what the next one does of it is checked in the same way.
 
 // newSimPlans returns the generator of a seed's plans, nil for a seed without any.
 func newSimPlans(seed uint64) *rand.Rand {
@@ -246,6 +247,16 @@ func (p *simPass) planned(node string) (batch int, stages []topsv1.PlannedStage)
 		}
 	}
 	return -1, nil
+}
+
+// cutsPlan reports whether a manager that dies in this pass dies in the middle of a plan: it is followed, and nodes
+// are in flight.
+func (p *simPass) cutsPlan() bool {
+	if p.planName() == "" || p.planWrong() != "" {
+		return false
+	}
+	r := p.w.rolloutOf(p.group)
+	return r != nil && !simUndoes(r) && len(r.Status.InFlight) > 0
 }
 
 // planWrong returns why nothing may start by the plan that a pass saw, "" if it may.

@@ -31,7 +31,10 @@ func TestSimulationOfRollbacks(t *testing.T) {
 
 // TestSimulationOfOperations plays rollouts of grs whose drivers and toolkits are
 // replaced by operations: the Reconciler, that of NodeUpgrades, the worker of each
-// node agent, and a model of what is on the nodes.
+// node agent, and a model of what is on the nodes. Managers die in the middle of plans, and the
+// next one follows the plan: its order and barriers, and no more than it has.
+//
+// Contract 93 and 96.
 func TestSimulationOfOperations(t *testing.T) {
 	klog.SetOutput(io.Discard)
 	reaches := []string{rolledBack, partOfWave, string(topsv1.OperationDone), string(topsv1.OperationFailed), string(topsv1.OperationDeferred),
@@ -59,6 +62,9 @@ const heldAtGate, restoredAtGate, keptByPin, backByOperation = "held at the gate
 
 // partOfWave is reached when the nodes that a plan has in one wave are done.
 const partOfWave = "part of a wave"
+
+// diedInPlan counts how often a manager died while nodes were in flight by a plan.
+const diedInPlan = "died in a plan"
 
 // rolledBack is reached when a manager went back to an earlier version.
 const rolledBack = "rolled back"
@@ -93,7 +99,7 @@ func play(t *testing.T, seed uint64, story func(*simWorld)) *simWorld {
 
 // run is what came of a world.
 func (w *simWorld) run() simseeds.Run {
-	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone, heldAtGate: w.held, restoredAtGate: w.back, keptByPin: w.backAlones, backByOperation: w.backByOperation, partOfWave: w.partsOfWaves}}
+	run := simseeds.Run{History: w.history, Steps: w.steps, Reached: map[string]int{rolledBack: w.undone, diedInPlan: w.plansCut, heldAtGate: w.held, restoredAtGate: w.back, keptByPin: w.backAlones, backByOperation: w.backByOperation, partOfWave: w.partsOfWaves}}
 	if w.failed() {
 		run.Violation = w.violations[0]
 	}

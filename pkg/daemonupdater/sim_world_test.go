@@ -84,6 +84,7 @@ type simWorld struct {
 	stuck      string // the one node that never reaches the target
 	accounts   map[observed.Group]*simAccount
 	undone     int // rollbacks by a manager
+	plansCut   int // deaths of managers in the middle of a plan
 	// partsOfWaves counts the parts of plans that became complete under a policy with waves.
 	partsOfWaves int
 	ops          *simOps // in a seed with operations
