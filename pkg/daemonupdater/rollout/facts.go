@@ -256,16 +256,22 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 		return phaseOfRest(g, node)
 	case len(node.Holds) > 0 && !node.Job.isOursAtWork():
 		return phaseHeld
-	case !f.replaceable && node.NeedsRestart && node.LeftToAdministrator != "":
-		return phaseLeftToAdministrator
 	case !f.replaceable:
-		return phaseAwaitingRequest
+		return node.whyNotRequested()
 	case f.heavy && !node.Job.isOursAtWork() && g.agentLacks(node) != "":
 		return phaseAgentTooOld
 	case node.Job.isKeptCordoned() && !f.heavy:
 		return phaseKeptCordoned // its taint keeps successors off the node: an operation has to come first
 	}
 	return phaseCandidate
+}
+
+// whyNotRequested returns the phase of a node for which nobody has asked.
+func (n *Node) whyNotRequested() phase {
+	if n.NeedsRestart && n.LeftToAdministrator != "" {
+		return phaseLeftToAdministrator
+	}
+	return phaseAwaitingRequest
 }
 
 // leavesRestOut reports whether the upgrade is limited to others than all that is left to do on a node.

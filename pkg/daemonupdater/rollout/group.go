@@ -74,27 +74,17 @@ func whyNotAllowed(g *group, node *Node) string {
 }
 
 // versionsOf returns the versions that a node has, and those that it gets: under OTA what is requested
-// there, and before any request all of it. A pod that goes back alone keeps its version for this
-// purpose: what a node had may be brought back.
+// there, and before any request all of it.
 func versionsOf(g *group, node *Node) *versions.Node {
 	n := &versions.Node{Kernel: node.Kernel, Labels: node.Labels}
-	requested := func(pod Pod) bool { return g.isOutdated(&pod) && g.wants(node, &pod) }
-	unasked := g.strategy == daemonset.OTA && !slices.ContainsFunc(node.Pods, requested)
-	changes := func(pod *Pod) bool {
-		return pod.Pin == "" && g.isOutdated(pod) && (unasked && !isLeftOut(g, node, pod) || g.wants(node, pod))
-	}
-	heavy := slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.members[pod.Member].Heavy && changes(&pod) })
+	unasked := g.strategy == daemonset.OTA && !slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.isOutdated(&pod) && g.wants(node, &pod) })
+	heavy := slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.members[pod.Member].Heavy && getsNewer(g, node, &pod, unasked) })
 	for i := range node.Pods {
 		pod := &node.Pods[i]
 		m := &g.members[pod.Member]
 		c := componentOf(n, m.Component)
-		c.Changes = c.Changes || changes(pod) || heavy && m.Along && g.isOutdated(pod)
-		if m.Image != "" {
-			c.Gets = m.Image
-		}
-		if !pod.isAbsent() && !pod.isAside() && (c.Has == "" || m.Image == "") { // under two names, the one that leaves runs
-			c.Has = pod.Image
-		}
+		c.Changes = c.Changes || getsNewer(g, node, pod, unasked) || heavy && m.Along && g.isOutdated(pod)
+		addVersions(c, m.Image, pod)
 	}
 	for i := range n.Components {
 		if c := &n.Components[i]; !c.Changes && c.Has != "" {
@@ -102,6 +92,23 @@ func versionsOf(g *group, node *Node) *versions.Node {
 		}
 	}
 	return n
+}
+
+// getsNewer reports whether a pod gets the newest version; all is whether nobody has asked yet, and all
+// that is not left out counts. A pod that goes back alone does not: what a node had may be brought back.
+func getsNewer(g *group, node *Node, pod *Pod, all bool) bool {
+	return pod.Pin == "" && g.isOutdated(pod) && (all && !isLeftOut(g, node, pod) || g.wants(node, pod))
+}
+
+// addVersions adds to a component the image that one of its DaemonSets, which leaves without one, gives
+// its pods, and that of its pod. Of two DaemonSets, the pod of the one that leaves runs.
+func addVersions(c *versions.Component, image string, pod *Pod) {
+	if image != "" {
+		c.Gets = image
+	}
+	if !pod.isAbsent() && !pod.isAside() && (c.Has == "" || image == "") {
+		c.Has = pod.Image
+	}
 }
 
 // componentOf returns a component of a node, which it adds if there is none of that name.
