@@ -57,7 +57,8 @@ would happen if the upgrade were limited to these, or not at all. The plan ends 
 wave that needs approval, unless --approved treats all waves as approved.
 
 Nodes with the same tasks share a line; -o wide adds a line for each node. With -o json
-the output equals the response of GET /gum/v1/gr/GR/plan.
+the output equals the response of GET /gum/v1/gr/GR/plan. A plan to versions that the
+UpgradePolicy allows on no node is refused, and the message names the allowed path.
 
 With -o yaml the output is the plan as a file: jobs of stages of tasks, and batches of
 nodes that have them, with every wave treated as approved. Edit it: remove nodes, or a
@@ -92,6 +93,8 @@ func showPlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o o
 	switch {
 	case err != nil:
 		return explain(err, "list", "")
+	case answer.Refused() != "":
+		return refused("%s", answer.Refused())
 	case o.format == formatMermaid:
 		_, err = fmt.Fprint(c.Out, display.PlanMermaid(answer))
 		return err

@@ -68,7 +68,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.PersistentFlags().Lookup("namespace").Usage = "`namespace` of the operator (default " + operatorNamespace + ")"
 	root.AddCommand(statusCommand(c), nodesCommand(c), historyCommand(c), reportCommand(c), dashboardCommand(c),
 		planCommand(c), upgradeCommand(c), pauseCommand(c), resumeCommand(c), rollbackCommand(c), approveCommand(c),
-		holdCommand(c), releaseCommand(c), taskCommand(c), abortCommand(c), importCommand(c), imagesCommand(c), bundleCommand(c), versionCommand(c), optionsCommand())
+		holdCommand(c), releaseCommand(c), taskCommand(c), abortCommand(c), importCommand(c), imagesCommand(c), bundleCommand(c), versionCommand(c), versionsCommand(c), optionsCommand())
 	return root
 }
 

@@ -55,7 +55,8 @@ func upgradeCommand(c *cli) *cobra.Command {
 const (
 	upgradeLong = `Replaces the spec of an existing gr with that of the gr in a file, and prints what
 changes. Only the spec and the limit of the upgrade are read from the file. A file with
-another gr, by kind, name or uid, is refused, and so is a concurrent change.
+another gr, by kind, name or uid, is refused, and so are a concurrent change and
+versions that the UpgradePolicy allows on no node.
 
 --nodes and --components limit the upgrade; the rest waits (LeftOut). A later upgrade
 --nodes or --all without -f continues with other nodes, or with all. Every upgrade -f
@@ -191,6 +192,9 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 		out.say("gr %s has this spec already%s", name, limitedAs(only))
 		return errUnchanged
 	}
+	if err := checkVersions(ctx, out, cl, live, next); err != nil {
+		return err
+	}
 	out.say("gr %s:", name)
 	_, err = fmt.Fprint(out.Out, display.ChangesText(changes, "  "))
 	switch {
@@ -204,6 +208,32 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 		out.say("it has no annotation %s: existing pods are not replaced", topsv1.AnnotationUpdateStrategy)
 	}
 	return err
+}
+
+// checkVersions refuses an upgrade to versions that the policy of the gr allows on no node, and prints
+// on which nodes they are not allowed otherwise. The operator looks again at every node.
+func checkVersions(ctx context.Context, out terminal, cl *cluster, live, next *unstructured.Unstructured) error {
+	q, err := questionOf(live, next)
+	if err != nil {
+		return err
+	}
+	q.Approved = true
+	answer, err := cl.asker().UnderVersions(ctx, *q)
+	switch {
+	case apierrors.IsForbidden(err):
+		fmt.Fprintln(out.ErrOut, "the versions are not checked, which the operator does on each node:", err)
+		return nil
+	case err != nil:
+		return explain(err, "list", "")
+	case answer == nil:
+		return nil
+	case answer.Refused() != "":
+		return refused("gr %s: %s", live.GetName(), answer.Refused())
+	}
+	if waiting := answer.NotAllowed(); len(waiting) > 0 {
+		out.say("not allowed by the UpgradePolicy %s", preview.WhyNotAllowed(waiting))
+	}
+	return nil
 }
 
 // announcePlan prints which plan is followed, and which one was.

@@ -80,10 +80,15 @@ func compareWith(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 	if err != nil {
 		return nil, err
 	}
+	return questionOf(live, next)
+}
+
+// questionOf returns what happens when a gr becomes the next one.
+func questionOf(live, next *unstructured.Unstructured) (*preview.Question, error) {
 	q := &preview.Question{Present: &topsv1.GcuResource{}, Wanted: &topsv1.GcuResource{}}
 	for from, to := range map[*unstructured.Unstructured]*topsv1.GcuResource{live: q.Present, next: q.Wanted} {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, to); err != nil {
-			return nil, fmt.Errorf("reading gr %s: %w", wanted.GetName(), err)
+			return nil, fmt.Errorf("reading gr %s: %w", from.GetName(), err)
 		}
 	}
 	return q, nil

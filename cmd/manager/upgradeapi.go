@@ -60,6 +60,19 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, certificate getCertificate, log 
 type planner struct{ inquiry.Asker }
 
 // Plan implements upgradeapi.Planner.
-func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, error) {
-	return p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
+func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (plan any, refused string, err error) {
+	answer, err := p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
+	if err != nil {
+		return nil, "", err
+	}
+	return answer, answer.Refused(), nil
+}
+
+// Refused implements upgradeapi.Planner.
+func (p planner) Refused(ctx context.Context, present, wanted *topsv1.GcuResource) (string, error) {
+	answer, err := p.UnderVersions(ctx, preview.Question{Present: present, Wanted: wanted, Approved: true})
+	if err != nil || answer == nil {
+		return "", err
+	}
+	return answer.Refused(), nil
 }

@@ -29,6 +29,9 @@ func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wr
 	if p.Blocked != "" {
 		return nil, "there is nothing to plan: " + p.Blocked, nil
 	}
+	if why := p.Refused(); why != "" {
+		return nil, why, nil
+	}
 	if len(p.Nodes) == 0 && len(p.Offline()) == 0 {
 		return nil, fmt.Sprintf("there is nothing to plan: no node of gr %s is upgraded", q.Wanted.Name), nil
 	}
@@ -78,6 +81,9 @@ func (q *Question) RevisionsOf(plan *planfile.Plan) (wrong string, err error) {
 func (p *Preview) Refuses(plan *planfile.Plan) string {
 	if p.Blocked != "" {
 		return "nothing can be upgraded: " + p.Blocked
+	}
+	if why := p.Refused(); why != "" {
+		return why
 	}
 	if err := plan.Check(p.Planned, upgradeplan.DefaultBook()); err != nil {
 		return fmt.Sprintf("the cluster is no longer what the plan is for:\n%v\nwrite another plan, or remove these nodes from it", err)

@@ -50,7 +50,11 @@ func (p *plans) preview(ctx context.Context, c call, upgrade request.Upgrade, ap
 		return nil, err
 	}
 	defer release()
-	return p.planner.Plan(ctx, present, wanted, approved)
+	plan, refused, err := p.planner.Plan(ctx, present, wanted, approved)
+	if err == nil && refused != "" {
+		return nil, request.Conflict("%s", refused)
+	}
+	return plan, err
 }
 
 // wanted returns a gr, and what an upgrade makes of it; refine changes what the upgrade asks for, nil for nothing.

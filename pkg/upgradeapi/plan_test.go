@@ -17,8 +17,16 @@ import (
 // planner plans like the manager.
 type planner struct{ inquiry.Asker }
 
-func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, error) {
-	return p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
+func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, string, error) {
+	answer, err := p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
+	if err != nil {
+		return nil, "", err
+	}
+	return answer, answer.Refused(), nil
+}
+
+func (p planner) Refused(context.Context, *topsv1.GcuResource, *topsv1.GcuResource) (string, error) {
+	return "", nil
 }
 
 // planning gives an API a planner with the permissions of the operator.
@@ -35,8 +43,32 @@ type foretold struct {
 	says *preview.Preview
 }
 
-func (f foretold) Plan(context.Context, *topsv1.GcuResource, *topsv1.GcuResource, bool) (any, error) {
-	return f.says, nil
+func (f foretold) Plan(context.Context, *topsv1.GcuResource, *topsv1.GcuResource, bool) (any, string, error) {
+	return f.says, f.says.Refused(), nil
+}
+
+func (f foretold) Refused(context.Context, *topsv1.GcuResource, *topsv1.GcuResource) (string, error) {
+	return f.says.Refused(), nil
+}
+
+func TestVersionsThatAreNotAllowedAreRefused(t *testing.T) {
+	const why = "driver 1.4.0 > 1.6.0: no step allows it"
+	d := newTestServer(t, func(o *Options) {
+		o.Planner = foretold{says: &preview.Preview{Rollout: preview.Rollout{Left: []preview.LeftNode{{Name: "a", Reason: "VersionNotAllowed", Message: why}}}}}
+	})
+	d.create("jumping")
+	for _, method := range []string{http.MethodGet, http.MethodPut} {
+		t.Run("contract 97: "+method, func(t *testing.T) {
+			path, body := "/gum/v1/gr/jumping/plan", ""
+			if method == http.MethodPut {
+				path, body = "/gum/v1/gr/jumping", `{"spec": {"driver": {"version": "1.6.0"}}}`
+			}
+			d.fails(method, path, body, http.StatusConflict, why)
+		})
+	}
+	if got := d.gr("jumping"); got.Spec.Driver != nil && got.Spec.Driver.Version == "1.6.0" {
+		t.Error("the spec was written")
+	}
 }
 
 // Every field of a plan is documented, at its place in the document.

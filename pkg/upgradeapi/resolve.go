@@ -13,8 +13,10 @@ import (
 // Planner predicts upgrades and checks what they are limited to.
 type Planner interface {
 	// Plan returns what happens when present becomes wanted; approved treats every wave as
-	// approved.
-	Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, error)
+	// approved. refused is why that is not allowed, "" if it is.
+	Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (plan any, refused string, err error)
+	// Refused returns only why it is not allowed.
+	Refused(ctx context.Context, present, wanted *topsv1.GcuResource) (string, error)
 	// CheckCut validates what an upgrade of a gr is limited to and returns it normalized;
 	// wrong is why it is invalid, "" if it is valid.
 	CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (checked *daemonset.Cut, wrong string, err error)

@@ -65,6 +65,9 @@ func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResour
 	if err != nil {
 		return nil, err
 	}
+	if err := u.refuse(ctx, gr, desired); err != nil {
+		return nil, err
+	}
 	for range maxAttempts {
 		if err := request.Replaceable(gr); err != nil {
 			return nil, err
@@ -86,6 +89,21 @@ func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResour
 		gr = now
 	}
 	return nil, request.Conflict("GcuResource %s keeps changing: send the request again", c.name)
+}
+
+// refuse returns an error if the policy of the gr does not allow the versions of the desired spec.
+func (u *upgrades) refuse(ctx context.Context, gr *topsv1.GcuResource, desired *request.Desired) error {
+	if u.planner == nil {
+		return nil
+	}
+	why, err := u.planner.Refused(ctx, gr, desired.InPlace(gr))
+	if err != nil {
+		return fmt.Errorf("checking the versions: %w", err)
+	}
+	if why != "" {
+		return request.Conflict("%s", why)
+	}
+	return nil
 }
 
 // recreate stores the new gr, then deletes the old one; the Recreator does the rest. Once

@@ -16,4 +16,6 @@ var ofVersions = []mutant{
 		"case !comparable: $*then", "case !comparable && r == nil: $*then"},
 	{"versions-of-all-checked", "an upgrade is refused because of what it does not change", tasks, "fit.concerns",
 		"if $c.Changes { $*then }", "if true { $*then }"},
+	{"versions-one-refuses-all", "an upgrade is refused because of one node that may not get it", foretold, "Rollout.Refused",
+		"len($refused) == 0 || len($r.Nodes) > 0", "len($refused) == 0"},
 }

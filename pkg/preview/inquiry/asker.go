@@ -12,6 +12,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
@@ -66,6 +67,20 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	}
 	answer.Components, answer.Rollout = differs.Counted(outlook, cut), *outlook
 	return answer, nil
+}
+
+// UnderVersions predicts an upgrade if its policy says which versions are allowed; nil if it says
+// nothing. Without such a policy only that is read.
+func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
+	name, err := daemonset.PolicyName(component.Carried(q.Wanted))
+	if err != nil {
+		return nil, nil // the rollout is blocked by it
+	}
+	policy, err := access.Policy(ctx, a.Reader, name)
+	if err != nil || policy == nil || policy.Spec.Versions == nil {
+		return nil, err
+	}
+	return a.Ask(ctx, q)
 }
 
 // inForce returns the present gr as it is deployed, which is not its own spec while that is rejected; and

@@ -1,0 +1,41 @@
+package preview
+
+import (
+	"fmt"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
+)
+
+// NotAllowed returns the nodes that wait because the policy does not allow the versions that they would
+// get, by name.
+func (r *Rollout) NotAllowed() (list []LeftNode) {
+	for _, n := range r.Left {
+		if n.Reason == string(rollout.ReasonVersionNotAllowed) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// Refused returns why an upgrade is refused, "" if it is not: the policy does not allow its versions on
+// any reachable node that it is about. If it allows them on some, the others wait.
+func (r *Rollout) Refused() string {
+	refused := r.NotAllowed()
+	if len(refused) == 0 || len(r.Nodes) > 0 {
+		return ""
+	}
+	for _, n := range r.Left {
+		switch rollout.Reason(n.Reason) {
+		case rollout.ReasonVersionNotAllowed, rollout.ReasonNodeOffline, rollout.ReasonLeftOut:
+		default:
+			return ""
+		}
+	}
+	return "the UpgradePolicy does not allow these versions: " + WhyNotAllowed(refused)
+}
+
+// WhyNotAllowed says why nodes wait, by the example of the first.
+func WhyNotAllowed(nodes []LeftNode) string {
+	return fmt.Sprintf("on %s, as on %s: %s", message.Count(len(nodes), "node"), nodes[0].Name, nodes[0].Message)
+}
