@@ -137,6 +137,25 @@ func TestTheUpgradesOfARecord(t *testing.T) {
 	}
 }
 
+// The end of a rollback is recorded at the revision that is restored, and is part of the upgrade that failed.
+func TestARollbackIsPartOfItsUpgrade(t *testing.T) {
+	list := Upgrades([]topsv1.RolloutRecordEntry{
+		{Time: minute(0), Event: topsv1.RecordStarted, Revision: "r1", Subject: "gcu-1"},
+		{Time: minute(1), Event: topsv1.RecordComplete, Revision: "r1"},
+		{Time: minute(2), Event: topsv1.RecordStarted, Revision: "r2", Subject: "gcu-2"},
+		{Time: minute(3), Event: topsv1.RecordHalted, Revision: "r2"},
+		{Time: minute(4), Event: topsv1.RecordRollingBack, Revision: "r2", Subject: "gcu-1"},
+		{Time: minute(5), Event: topsv1.RecordRolledBack, Revision: "r1", Subject: "gcu-1"},
+		{Time: minute(6), Event: topsv1.RecordStarted, Revision: "r3", Subject: "gcu-3"},
+	})
+	if len(list) != 3 || list[1].Revision != "r2" || len(list[1].Entries) != 4 {
+		t.Fatalf("the upgrades are %+v", list)
+	}
+	if state, ended := endOf(&list[1]); state != RolledBack || ended == nil || !ended.Equal(minute(5).Time) {
+		t.Errorf("the upgrade that failed is %s, ended %v", state, ended)
+	}
+}
+
 // exceptOffline stands for the entry of an end that offline nodes have no part in.
 const exceptOffline = topsv1.RolloutEvent("CompleteExceptOffline")
 

@@ -27,7 +27,7 @@ type Upgrade struct {
 func Upgrades(record []topsv1.RolloutRecordEntry) []Upgrade {
 	var list []Upgrade
 	for _, e := range record {
-		if len(list) == 0 || begins(e) || e.Revision != list[len(list)-1].Revision {
+		if len(list) == 0 || begins(e) || e.Revision != list[len(list)-1].Revision && !list[len(list)-1].goesBack() {
 			if len(list) > 0 {
 				list[len(list)-1].Until = e.Time.Time
 			}
@@ -42,6 +42,11 @@ func Upgrades(record []topsv1.RolloutRecordEntry) []Upgrade {
 
 func begins(e topsv1.RolloutRecordEntry) bool {
 	return e.Event == topsv1.RecordStarted || e.Event == topsv1.RecordLimited
+}
+
+// goesBack reports whether the upgrade is rolled back: what follows, at the revision before, is part of it.
+func (u *Upgrade) goesBack() bool {
+	return slices.ContainsFunc(u.Entries, func(e topsv1.RolloutRecordEntry) bool { return e.Event == topsv1.RecordRollingBack })
 }
 
 // begun returns the upgrade that an entry begins, after others.
