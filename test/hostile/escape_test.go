@@ -84,6 +84,21 @@ func pluginIsPlain(t *testing.T, s *apiserver.Server) {
 	}
 }
 
+// sentPage returns the first page among the events that a page is sent.
+func sentPage(t *testing.T, lines *bufio.Reader) (page string) {
+	t.Helper()
+	for name := ""; name != "page"; {
+		line, err := lines.ReadString('\n')
+		check(t, err)
+		if name = strings.TrimSpace(strings.TrimPrefix(line, "event: ")); name == "page" {
+			data, err := lines.ReadString('\n')
+			check(t, err)
+			check(t, json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &page))
+		}
+	}
+	return page
+}
+
 // pageIsPlain reads the page of the dashboard, and what it is sent when something changes.
 func pageIsPlain(t *testing.T, s *apiserver.Server) {
 	command := exec.CommandContext(t.Context(), program(t, "kubectl-gcu"), "dashboard", "--kubeconfig", s.KubeconfigFile(t), "--cache-dir", t.TempDir(), "--namespace", apiserver.Namespace)
@@ -104,14 +119,7 @@ func pageIsPlain(t *testing.T, s *apiserver.Server) {
 		check(t, err)
 		defer func() { _ = response.Body.Close() }()
 		if strings.HasSuffix(url, "/events") {
-			lines := bufio.NewReader(response.Body)
-			_, err := lines.ReadString('\n') // its name
-			check(t, err)
-			data, err := lines.ReadString('\n')
-			check(t, err)
-			var page string
-			check(t, json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &page))
-			return page
+			return sentPage(t, bufio.NewReader(response.Body))
 		}
 		page, err := io.ReadAll(response.Body)
 		check(t, err)

@@ -277,6 +277,11 @@ func (noPlanner) CheckPlan(context.Context, *planfile.Plan, *topsv1.GcuResource,
 	return "", nil
 }
 
+// Refused implements upgradeapi.Planner: every version may follow every other.
+func (noPlanner) Refused(context.Context, *topsv1.GcuResource, *topsv1.GcuResource) (string, error) {
+	return "", nil
+}
+
 // planText returns a plan for a gr.
 func planText(gr string) string {
 	return fmt.Sprintf(`{"apiVersion": "topsops.enflame.com/v1", "kind": "UpgradePlan", "metadata": {"name": "plan-of-%[1]s"}, "spec": {"gcuResource": %[1]q, "revision": "any",
