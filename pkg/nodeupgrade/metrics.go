@@ -46,7 +46,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"runtime", "result"}),
 		operations: newOperations(),
 	}
-	for _, engine := range append(slices.Clone(engines), unknownEngine) { // increase() needs the zero before the first
+	for _, engine := range engines { // increase() needs the zero before the first
 		for _, result := range []string{resultDone, resultFail} {
 			m.restarts.WithLabelValues(engine, result)
 		}
@@ -89,10 +89,10 @@ func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask) {
 	}
 }
 
-// engines are the values of label runtime, and unknownEngine: agents report any other.
-var engines = []string{"docker", "containerd"}
-
 const unknownEngine = "unknown"
+
+// engines are the values of label runtime: agents report any other, which is unknown.
+var engines = []string{"docker", "containerd", unknownEngine}
 
 // restart counts a runtime restart that the agent reported.
 func (m *Metrics) restart(result *topsv1.HostTaskResult, report *topsv1.RuntimeReport) {

@@ -99,8 +99,8 @@ func (a *agents) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// count returns the number of silent agents, and of those on whose nodes an operation has not ended. Only times of one clock are compared: a report is as old
-// as it has been here without a change.
+// count returns the number of silent agents, and of those on whose nodes an operation has not ended. Only
+// times of one clock are compared: a report is as old as it has been here without a change.
 func (a *agents) count(nodes []corev1.Node, upgrades []topsv1.NodeUpgrade) (silent, inOperation int) {
 	ready := make(map[string]bool, len(nodes))
 	for i := range nodes {
