@@ -43,6 +43,16 @@ type cluster struct {
 	config *rest.Config
 	// namespace of the operator.
 	namespace string
+	// check, if it is not nil, sees each object before it is changed; its error prevents that.
+	check func(client.Object) error
+}
+
+// mayChange returns the error of check.
+func (c *cluster) mayChange(o client.Object) error {
+	if c.check == nil {
+		return nil
+	}
+	return c.check(o)
 }
 
 // connection connects to the cluster as the flags of kubectl say.
@@ -131,6 +141,9 @@ func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name
 	return retry.RetryOnConflict(patience, func() error {
 		o := P(new(T))
 		if err := c.read(ctx, namespace, name, o); err != nil {
+			return err
+		}
+		if err := c.mayChange(o); err != nil {
 			return err
 		}
 		before := o.DeepCopyObject().(client.Object)

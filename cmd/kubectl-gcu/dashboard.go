@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -20,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -217,17 +215,14 @@ func (s *source) readResource(ctx context.Context, gr *topsv1.GcuResource) (dash
 		return dashboard.Resource{}, err
 	}
 	r := dashboard.Resource{Status: display.StatusOf(gr, fleet.Rollout, fleet.NodeUpgrades, nil, fleet.Now), Nodes: display.NodesOf(fleet), Zones: map[string]string{}}
-	labels := map[string]map[string]string{}
-	for i := range fleet.Nodes {
-		node := &fleet.Nodes[i]
-		if _, found := slices.BinarySearchFunc(r.Nodes, node.Name, func(n display.Node, name string) int { return cmp.Compare(n.Name, name) }); found {
-			labels[node.Name], r.Zones[node.Name] = node.Labels, node.Labels[corev1.LabelTopologyZone]
-		}
+	labels := labelsOf(fleet, r.Nodes)
+	for name, of := range labels {
+		r.Zones[name] = of[corev1.LabelTopologyZone]
 	}
 	return r, s.readGates(ctx, gr, fleet, labels, &r)
 }
 
-// readGates adds the waves and the plan of a gr. labels are those of its nodes.
+// readGates adds the waves, the maintenance window and the plan of a gr. labels are those of its nodes.
 func (s *source) readGates(ctx context.Context, gr *topsv1.GcuResource, fleet *display.Fleet, labels map[string]map[string]string, r *dashboard.Resource) error {
 	if fleet.Rollout == nil || gr.Annotations[topsv1.AnnotationUpgradePolicy] == "" && gr.Annotations[topsv1.AnnotationUpgradePlan] == "" {
 		return nil
@@ -237,6 +232,7 @@ func (s *source) readGates(ctx context.Context, gr *topsv1.GcuResource, fleet *d
 		return client.IgnoreNotFound(err)
 	}
 	r.Waves = display.WavesOf(fleet.Rollout, g.policy, g.plan, fleet.Now)
+	r.Status.Rollout.Windows = display.WindowsOf(fleet.Rollout, g.policy, labels, fleet.Now)
 	if g.policy != nil && len(g.policy.Spec.Waves) > 0 {
 		if waves, err := observed.Divide(&g.policy.Spec, labels); err == nil { // else the rollout says what is wrong with the policy
 			r.Wave = waves
@@ -269,70 +265,4 @@ func (s *source) Detail(ctx context.Context, node string) (dashboard.Detail, err
 	}
 	var notShown []string
 	return d, leaveOut(&notShown, "events", err)
-}
-
-// rights are what a verb needs besides patch: its own right, or update.
-var rights = map[dashboard.Verb]string{dashboard.Pause: "gcuresources", dashboard.Resume: "gcuresources", dashboard.Approve: "daemonrollouts",
-	dashboard.Rollback: "gcuresources", dashboard.Hold: "nodeupgrades", dashboard.Release: "nodeupgrades", dashboard.Retry: "nodeupgrades"}
-
-// May implements dashboard.Source. Without an answer it is false.
-func (s *source) May(ctx context.Context, verb dashboard.Verb) bool {
-	own := string(verb)
-	if verb == dashboard.Rollback {
-		own = "update"
-	}
-	for _, verbs := range [][]string{{"patch"}, {own, "update"}} {
-		if !slices.ContainsFunc(verbs, func(v string) bool {
-			allowed, err := s.allowed(ctx, topsv1.GroupVersion.Group, rights[verb], v)
-			return allowed && err == nil
-		}) {
-			return false
-		}
-	}
-	return true
-}
-
-// Do implements dashboard.Source.
-func (s *source) Do(ctx context.Context, a dashboard.Action) (string, error) {
-	var said bytes.Buffer
-	out := terminal{genericiooptions.IOStreams{Out: &said, ErrOut: &said}}
-	err := s.do(ctx, out, a)
-	return said.String(), err
-}
-
-func (s *source) do(ctx context.Context, out terminal, a dashboard.Action) error {
-	switch a.Verb {
-	case dashboard.Pause:
-		_, err := setPaused(ctx, s.live, a.GR, true)
-		if err == nil {
-			out.say("gr %s is paused", a.GR)
-		}
-		return err
-	case dashboard.Resume:
-		return resumeRollout(ctx, out, s.live, a.GR)
-	case dashboard.Rollback:
-		return rollBack(ctx, out, s.live, a.GR, "")
-	case dashboard.Approve:
-		gr, err := s.live.resource(ctx, []string{a.GR})
-		if err != nil {
-			return err
-		}
-		g, err := readGates(ctx, s.live, gr)
-		if err != nil {
-			return err
-		}
-		return approveWave(ctx, out, s.live, a.GR, a.Target, g)
-	case dashboard.Hold:
-		return holdNode(ctx, out, s.live, a.Target, "")
-	case dashboard.Release:
-		return releaseNode(ctx, out, s.live, a.Target)
-	case dashboard.Retry:
-		node, _, _ := strings.Cut(a.Target, "_")
-		if _, err := overrideTask(ctx, s.live, node, string(a.Verb), a.Target); err != nil {
-			return err
-		}
-		out.say("node %s: %s of task %s is requested", node, a.Verb, a.Target)
-		return nil
-	}
-	return usageError("there is no action %q", a.Verb)
 }

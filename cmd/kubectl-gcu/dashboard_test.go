@@ -61,7 +61,7 @@ func TestTheDashboardShowsChangesAndActs(t *testing.T) {
 		}
 	}
 	shows("the gr", func(dashboard.Resource) bool { return true })
-	if said, err := source.Do(ctx, dashboard.Action{Verb: dashboard.Pause, GR: "shown"}); err != nil || !strings.Contains(said, "is paused") {
+	if said, err := press(ctx, source, dashboard.Action{Verb: dashboard.Pause, GR: "shown"}); err != nil || !strings.Contains(said, "is paused") {
 		t.Fatalf("pause says %q: %v", said, err)
 	}
 	if s.read(gr); gr.Annotations[topsv1.AnnotationPaused] != "true" {
@@ -69,13 +69,13 @@ func TestTheDashboardShowsChangesAndActs(t *testing.T) {
 	}
 	s.rollout("shown", topsv1.DaemonRolloutStatus{Total: 3, Updated: 1})
 	shows("the rollout", func(r dashboard.Resource) bool { return r.Status.Rollout != nil && r.Status.Rollout.Nodes.Updated == 1 })
-	if said, err := source.Do(ctx, dashboard.Action{Verb: dashboard.Approve, GR: "shown", Target: "main"}); err == nil {
+	if said, err := press(ctx, source, dashboard.Action{Verb: dashboard.Approve, GR: "shown", Target: "main"}); err == nil {
 		t.Errorf("a gr without a policy has a wave: %s", said)
 	}
-	if _, err := source.Do(ctx, dashboard.Action{Verb: "delete", GR: "shown"}); err == nil {
+	if _, err := source.Do(ctx, dashboard.Action{Verb: "delete", GR: "shown", Seen: "{}"}); err == nil {
 		t.Error("there is an action delete")
 	}
-	s.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "shown-policy"}, Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "canary", Size: ptr.To(intstr.FromInt32(1))}}}})
+	s.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "shown-policy"}, Spec: topsv1.UpgradePolicySpec{Window: &topsv1.MaintenanceWindow{Start: "10:00", DurationMinutes: 1440}, Waves: []topsv1.Wave{{Name: "canary", Size: ptr.To(intstr.FromInt32(1))}}}})
 	s.create(&topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "shown-plan"}, Spec: topsv1.UpgradePlanSpec{GcuResource: "shown", Revision: "r1",
 		Jobs:    []topsv1.PlannedJob{{Name: "j", Stages: []topsv1.PlannedStage{{"driver_replace"}}}},
 		Batches: []topsv1.PlannedBatch{{Name: "b", Jobs: []topsv1.PlannedNodes{{Job: "j", Nodes: []string{"shown-1"}}}}}}})
@@ -84,9 +84,93 @@ func TestTheDashboardShowsChangesAndActs(t *testing.T) {
 	if err := s.Update(ctx, gr); err != nil {
 		t.Fatal(err)
 	}
-	shows("its waves and its plan", func(r dashboard.Resource) bool {
-		return r.Wave != nil && r.Plan != nil && r.Plan.Name == "shown-plan" && r.Result.Revision == "r1"
+	shows("its waves, its window and its plan", func(r dashboard.Resource) bool {
+		return r.Wave != nil && len(r.Status.Rollout.Windows) == 1 && r.Status.Rollout.Windows[0].Open && r.Plan != nil && r.Plan.Name == "shown-plan" && r.Result.Revision == "r1"
 	})
+}
+
+// press does what a button does: it asks what the action would do, and confirms it.
+func press(ctx context.Context, source *source, a dashboard.Action) (string, error) {
+	would, err := source.Would(ctx, a)
+	if err != nil {
+		return "", err
+	}
+	a.Seen = would.Seen
+	return source.Do(ctx, a)
+}
+
+// TestTheDashboardSaysWhatAButtonWouldDo: the API server itself, without changing anything; and what has changed since is not
+// acted on.
+func TestTheDashboardSaysWhatAButtonWouldDo(t *testing.T) {
+	s := newSite(t)
+	source := &source{live: clusterOf(t, s)}
+	s.fleet("asked")
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "asked"}}
+	s.read(gr)
+	ask := func(a dashboard.Action) dashboard.Would {
+		t.Helper()
+		would, err := source.Would(t.Context(), a)
+		if err != nil || would.Seen == "" {
+			t.Fatalf("%s: %+v, %v", a.Verb, would, err)
+		}
+		return would
+	}
+	pause := dashboard.Action{Verb: dashboard.Pause, GR: "asked"}
+	pause.Seen = ask(pause).Seen
+	if s.read(gr); gr.Annotations[topsv1.AnnotationPaused] != "" {
+		t.Fatal("asking pauses")
+	}
+	gr.Spec.Driver.Version = "2.0"
+	if err := s.Update(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := source.Do(t.Context(), pause); err == nil || !strings.Contains(err.Error(), "gr asked has changed since") {
+		t.Errorf("after a change of the spec: %q, %v", said, err)
+	}
+	if s.read(gr); gr.Annotations[topsv1.AnnotationPaused] != "" {
+		t.Error("what was refused is done")
+	}
+
+	hold := dashboard.Action{Verb: dashboard.Hold, GR: "asked", Target: "asked-1"}
+	hold.Seen = ask(hold).Seen
+	upgrade := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "asked-1"}}
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(upgrade), upgrade); err == nil {
+		t.Fatal("asking creates a NodeUpgrade")
+	}
+	s.create(upgrade)
+	if said, err := source.Do(t.Context(), hold); err == nil || !strings.Contains(err.Error(), "nu asked-1 has changed since") {
+		t.Errorf("after the NodeUpgrade was created: %q, %v", said, err)
+	}
+	if said, err := press(t.Context(), source, hold); err != nil || !strings.Contains(said, "node asked-1 is held") {
+		t.Errorf("hold says %q: %v", said, err)
+	}
+
+	before := s.revision(gr, 1, "1.0")
+	back := ask(dashboard.Action{Verb: dashboard.Rollback, GR: "asked"})
+	if back.Revision != before || !slices.Equal(back.Changes, []string{"driver.version: 2.0 -> 1.0"}) || back.Nodes == nil && back.NotShown == nil {
+		t.Errorf("rollback is about %+v", back)
+	}
+	if s.read(gr); gr.Annotations[topsv1.AnnotationRollbackTo] != "" {
+		t.Error("asking rolls back")
+	}
+}
+
+// TestTheDashboardSaysWhoRefuses: admission refuses a dry run as it refuses the request.
+func TestTheDashboardSaysWhoRefuses(t *testing.T) {
+	s := newSite(t)
+	s.gr("refused")
+	source := &source{live: clusterOf(t, s.as("dashboard-patcher-only",
+		rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch"}}))}
+	for _, verb := range []dashboard.Verb{dashboard.Pause, dashboard.Hold} {
+		would, err := source.Would(t.Context(), dashboard.Action{Verb: verb, GR: "refused", Target: "no-such-node"})
+		if err == nil || would.Seen != "" {
+			t.Errorf("%s would do %+v", verb, would)
+		}
+	}
+	would, err := source.Would(t.Context(), dashboard.Action{Verb: dashboard.Pause, GR: "refused"})
+	if err == nil || !strings.Contains(err.Error(), policyDenied) {
+		t.Errorf("without the verb pause: %+v, %v", would, err)
+	}
 }
 
 // TestTheDashboardOffersWhatOneMayDo: patch alone changes nothing, because admission asks for the verb.

@@ -64,3 +64,17 @@ func readPods(ctx context.Context, cl *cluster, set *appsv1.DaemonSet, f *displa
 	f.Revisions = append(f.Revisions, revisions.Items...)
 	return nil
 }
+
+// labelsOf returns the labels of some nodes of a fleet, by name.
+func labelsOf(f *display.Fleet, nodes []display.Node) map[string]map[string]string {
+	labels := map[string]map[string]string{}
+	for i := range nodes {
+		labels[nodes[i].Name] = nil
+	}
+	for i := range f.Nodes {
+		if _, is := labels[f.Nodes[i].Name]; is {
+			labels[f.Nodes[i].Name] = f.Nodes[i].Labels
+		}
+	}
+	return labels
+}

@@ -113,6 +113,9 @@ func createAnnotated(ctx context.Context, cl *cluster, name, key, value string) 
 	} else if err != nil {
 		return err
 	}
+	if err := cl.mayChange(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return err
+	}
 	upgrade := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{
 		Name:            name,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // time zones of maintenance windows, on any machine
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 

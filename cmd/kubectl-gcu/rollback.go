@@ -42,15 +42,9 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 	var only string
 	err := change(ctx, cl, "", name, func(gr *topsv1.GcuResource) (bool, error) {
 		only = gr.Annotations[topsv1.AnnotationUpgradeOnly]
-		history, err := readHistory(ctx, cl, gr)
-		if err != nil {
+		var err error
+		if target, err = restored(ctx, cl, gr, to); err != nil {
 			return false, err
-		}
-		if target, err = display.FindRevision(history, to); err != nil {
-			return false, refused("gr %s: %w; kubectl gcu history %s lists them", name, err, name)
-		}
-		if target.Problem != "" {
-			return false, refused("gr %s: %s", name, target.Problem)
 		}
 		if changes, err = display.ChangesOf(&gr.Spec, target.Spec); err != nil || len(changes) == 0 {
 			return false, err
@@ -77,4 +71,21 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 		out.say("  limited to %s, as the upgrade was: what it leaves out waits until kubectl gcu upgrade %s --all", display.LimitText(only), name)
 	}
 	return err
+}
+
+// restored returns the revision of a gr that a rollback restores; to is its number or name, "" for the one before
+// the present.
+func restored(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, to string) (*display.Revision, error) {
+	history, err := readHistory(ctx, cl, gr)
+	if err != nil {
+		return nil, err
+	}
+	target, err := display.FindRevision(history, to)
+	if err != nil {
+		return nil, refused("gr %s: %w; kubectl gcu history %s lists them", gr.Name, err, gr.Name)
+	}
+	if target.Problem != "" {
+		return nil, refused("gr %s: %s", gr.Name, target.Problem)
+	}
+	return target, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
@@ -20,8 +21,8 @@ func statusCommand(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status [GR]",
 		Short: "Shows the state of a gr and its rollout, why, and what to do",
-		Long: `Shows the state of a gr: each component, the rollout and its estimated time, what
-nodes wait for, and which nodes failed, are stuck or were skipped, with the reason,
+		Long: `Shows the state of a gr: each component, the rollout, its estimated time and
+maintenance window, what nodes wait for, and which nodes failed, are stuck or were skipped, with the reason,
 since when, and what to do. Without GR it shows all grs.
 
 With --watch it follows the gr until it is done (exit code 0) or stopped (3): with a
@@ -95,7 +96,35 @@ func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (displ
 			return display.Status{}, err
 		}
 	}
-	return display.StatusOf(gr, dro, upgrades.Items, notShown, time.Now()), nil
+	windows, err := readWindows(ctx, cl, gr, dro)
+	if err = leaveOut(&notShown, "the maintenance window", err); err != nil {
+		return display.Status{}, err
+	}
+	s := display.StatusOf(gr, dro, upgrades.Items, notShown, time.Now())
+	if s.Rollout != nil {
+		s.Rollout.Windows = windows
+	}
+	return s, nil
+}
+
+// readWindows reads the maintenance window of a rollout, and the nodes only if it depends on them.
+func readWindows(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) ([]display.Window, error) {
+	name := gr.Annotations[topsv1.AnnotationUpgradePolicy]
+	if dro == nil || name == "" {
+		return nil, nil
+	}
+	policy := &topsv1.UpgradePolicy{}
+	if err := cl.read(ctx, "", name, policy); err != nil {
+		return nil, client.IgnoreNotFound(err) // the rollout says that it is missing
+	}
+	if !display.AskNodes(policy) {
+		return display.WindowsOf(dro, policy, nil, time.Now()), nil
+	}
+	fleet, err := readFleet(ctx, cl, gr)
+	if err != nil {
+		return nil, err
+	}
+	return display.WindowsOf(dro, policy, labelsOf(fleet, display.NodesOf(fleet)), fleet.Now), nil
 }
 
 // leaveOut turns a missing right into a note; it returns other errors.

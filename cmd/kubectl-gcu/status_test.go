@@ -63,6 +63,16 @@ func TestStatusAndNodesOfARealServer(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(s.says(s.gcu("status", "-o", "yaml"), exitOK).out), &all); err != nil || len(all.Items) != 1 || all.Items[0].Name != "shown" {
 		t.Errorf("-o yaml: %v, %+v", err, all)
 	}
+	const zone = "zone"
+	s.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "nightly"}, Spec: topsv1.UpgradePolicySpec{
+		Window: &topsv1.MaintenanceWindow{Start: "10:00", DurationMinutes: 1440, TimeZoneNodeLabel: zone}}})
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "shown"}}
+	s.read(gr)
+	metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradePolicy, "nightly")
+	if err := s.Update(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	s.says(s.gcu("status", "shown"), exitOK, "window: always open, for 2 nodes (shown-1, shown-2)")
 	a := s.says(s.gcu("nodes"), exitOK, "shown-1   updated", "shown-2   failed")
 	if strings.Count(a.out, "\n") != 3 {
 		t.Errorf("more than two nodes:\n%s", a.out)

@@ -39,7 +39,7 @@ type fleet struct {
 func newFleet(t *testing.T, c client.Client, name string, nodes int) *fleet {
 	t.Helper()
 	f := &fleet{Client: c, t: t, name: name, nodes: nodes}
-	f.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
+	f.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.UpgradePolicySpec{Window: &topsv1.MaintenanceWindow{Start: "22:00", DurationMinutes: 480, TimeZone: "Asia/Shanghai"}, Waves: []topsv1.Wave{
 		{Name: "canary", Selector: &metav1.LabelSelector{}}, {Name: "main", Selector: &metav1.LabelSelector{}, Approval: topsv1.ApprovalManual}}}})
 	gr := &topsv1.GcuResource{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{topsv1.AnnotationUpgradePolicy: name, topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"}},
@@ -129,6 +129,15 @@ func (f *fleet) pause() {
 	check(f.t, f.Get(f.t.Context(), client.ObjectKeyFromObject(f.rollout), f.rollout))
 	meta.SetStatusCondition(&f.rollout.Status.Conditions, metav1.Condition{Type: topsv1.RolloutPaused, Status: metav1.ConditionTrue, Reason: topsv1.ReasonPaused})
 	check(f.t, f.Status().Update(f.t.Context(), f.rollout))
+}
+
+// change changes the spec of the gr.
+func (f *fleet) change(version string) {
+	f.t.Helper()
+	gr := &topsv1.GcuResource{}
+	check(f.t, f.Get(f.t.Context(), client.ObjectKey{Name: f.name}, gr))
+	gr.Spec.Driver.Version = version
+	check(f.t, f.Update(f.t.Context(), gr))
 }
 
 // paused reports whether the gr is to be paused.

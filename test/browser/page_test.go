@@ -46,6 +46,9 @@ func TestThePageIsLive(t *testing.T) {
 		t.Error("the page was loaded again")
 	}
 
+	if window := eval[string](p, "document.querySelector('table.windows tbody').innerText"); !strings.Contains(window, "Asia/Shanghai") || !strings.Contains(window, fmt.Sprint(f.nodes)) {
+		t.Errorf("the maintenance window is %q", window)
+	}
 	picture(p, "dashboard.png")
 
 	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, f.node(59))))
@@ -68,20 +71,42 @@ func TestThePageIsLive(t *testing.T) {
 	p.slowAnswersCrossed(f.node(0), f.node(1))
 
 	const approve = `[data-verb="approve"][data-target="main"]`
-	p.do(chromedp.Click(approve), chromedp.WaitVisible("#ask"))
+	p.asks(approve)
+	if said := eval[string](p, "would.innerText"); !strings.Contains(said, revision) || !strings.Contains(said, fmt.Sprint(f.nodes-f.updated())) {
+		t.Errorf("approving is about %q, want revision %s and %d nodes", said, revision, f.nodes-f.updated())
+	}
+	picture(p, "dashboard-ask.png")
+	if f.approved() {
+		t.Fatal("asking approves")
+	}
 	p.do(chromedp.Click(`#ask button[value="no"]`), chromedp.WaitNotVisible("#ask"))
 	if f.approved() {
 		t.Fatal("cancel approves")
 	}
-	p.do(chromedp.Click(approve), chromedp.WaitVisible("#ask"), chromedp.Click("#ask .go"))
+	p.asks(approve)
+	p.do(chromedp.Click("#ask .go"))
 	p.awaits("document.getElementById('said').innerText.includes('wave main of gr live is approved')")
 	if !f.approved() {
 		t.Error("the wave is not approved")
 	}
 	p.awaits(fmt.Sprintf("document.querySelector('%s') === null", approve))
 
+	// What would be refused cannot be confirmed, and neither can what has changed since it was shown.
+	p.do(chromedp.Click(`[data-verb="rollback"]`), chromedp.WaitVisible("#ask [data-refused]"))
+	if !eval[bool](p, "document.querySelector('#ask .go').disabled && would.innerText.includes('no earlier spec is kept')") {
+		t.Errorf("a rollback to nothing can be confirmed:\n%s", p.text())
+	}
+	p.do(chromedp.Click(`#ask button[value="no"]`), chromedp.WaitNotVisible("#ask"))
+	p.asks(`[data-verb="pause"]`)
+	f.change("3.0")
+	p.do(chromedp.Click("#ask .go"))
+	p.awaits("document.getElementById('wrong').innerText.includes('gr live has changed since')")
+	if f.paused() {
+		t.Error("what was refused is done")
+	}
+
 	// What is confirmed is what was asked, although the buttons have changed behind the dialog.
-	p.do(chromedp.Click(`[data-verb="pause"]`), chromedp.WaitVisible("#ask"))
+	p.asks(`[data-verb="pause"]`)
 	f.pause()
 	p.awaits(`document.querySelector('[data-verb="pause"]') === null`)
 	p.do(chromedp.Click("#ask .go"))
@@ -92,7 +117,10 @@ func TestThePageIsLive(t *testing.T) {
 
 	d.stop()
 	p.awaits("document.getElementById('link').className === 'lost'")
-	p.do(chromedp.Click(`[data-verb="resume"]`), chromedp.WaitVisible("#ask"), chromedp.Click("#ask .go"))
+	p.do(chromedp.Click(`[data-verb="resume"]`), chromedp.WaitVisible("#ask"))
+	p.awaits("would.innerText.includes('no answer') && document.querySelector('#ask .go').disabled")
+	p.do(chromedp.Click(`#ask button[value="no"]`), chromedp.WaitNotVisible("#ask"))
+	eval[bool](p, "act({verb: 'resume', gr: 'live', target: '', seen: '{}'}).then(() => true)")
 	p.awaits("document.getElementById('wrong').innerText.includes('may have been carried out or not')")
 	p.do(chromedp.Click(fmt.Sprintf(`a.cell[href$="name=%s"]`, f.node(0))))
 	p.awaits("document.getElementById('node').innerText.includes('no answer')")
@@ -101,6 +129,13 @@ func TestThePageIsLive(t *testing.T) {
 	if n := eval[int](p, "document.querySelectorAll('a.cell').length"); n != f.nodes {
 		t.Errorf("without its server the page shows %d nodes, want the last ones", n)
 	}
+}
+
+// asks presses a button, and waits until what it would do is known and can be confirmed.
+func (p *page) asks(button string) {
+	p.t.Helper()
+	p.do(chromedp.Click(button), chromedp.WaitVisible("#ask"))
+	p.awaits("!document.querySelector('#ask .go').disabled")
 }
 
 // slowAnswersCrossed opens a node whose answer is held back until that of another is shown, and closes the panel before a third
@@ -151,8 +186,8 @@ func TestAViewerSeesNoButtons(t *testing.T) {
 	if n := eval[int](p, "document.querySelectorAll('[data-verb]').length"); n != 0 {
 		t.Errorf("a viewer sees %d buttons:\n%s", n, p.text())
 	}
-	refused := eval[int](p, `fetch('do', {method: 'POST', body: new URLSearchParams({verb: 'approve', gr: 'viewed', target: 'main'})}).then(r => r.status)`)
-	if refused < 400 || f.approved() {
+	refused := eval[int](p, `fetch('do', {method: 'POST', body: new URLSearchParams({verb: 'approve', gr: 'viewed', target: 'main', seen: '{}'})}).then(r => r.status)`)
+	if refused != 409 || f.approved() {
 		t.Errorf("an action without its button answers %d, approved: %t", refused, f.approved())
 	}
 
@@ -160,17 +195,23 @@ func TestAViewerSeesNoButtons(t *testing.T) {
 	if wider := eval[bool](p, "document.documentElement.scrollWidth > innerWidth"); wider {
 		t.Error("on a phone the page is wider than the screen")
 	}
+	p.do(chromedp.Click("[data-close]")) // on a phone it covers the page
+	picture(p, "dashboard-phone-dark.png")
 	const background = "getComputedStyle(document.body).backgroundColor"
 	dark := eval[string](p, background)
 	p.do(inScheme("light"))
 	if light := eval[string](p, background); dark == light {
 		t.Errorf("dark and light have the same background, %s", dark)
 	}
-	p.do(chromedp.Click("[data-close]")) // on a phone it covers the page
 	p.do(chromedp.Click(`header a[href="?lang=zh"]`), chromedp.WaitReady(`html[lang="zh"]`))
 	if title := eval[string](p, "document.title"); strings.ContainsAny(title, "abcdefghij") {
 		t.Errorf("the Chinese page is called %q", title)
 	}
+	const english = `[...document.querySelectorAll('.outcome span, td span, h4 span, .legend')].filter(e => !e.closest('[lang=en]') && /[A-Za-z]{3}/.test(e.innerText)).map(e => e.innerText).join('; ')`
+	if words := eval[string](p, english); words != "" {
+		t.Errorf("the Chinese page has the words %q", words)
+	}
+	picture(p, "dashboard-zh.png")
 }
 
 // inScheme sets the preferred colours of the person.

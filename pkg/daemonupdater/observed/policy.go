@@ -1,7 +1,6 @@
 package observed
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -120,64 +119,6 @@ func waveOf(spec *topsv1.Wave) (rollout.Wave, error) {
 	return w, nil
 }
 
-var weekdays = map[topsv1.Weekday]time.Weekday{
-	"Mon": time.Monday, "Tue": time.Tuesday, "Wed": time.Wednesday, "Thu": time.Thursday,
-	"Fri": time.Friday, "Sat": time.Saturday, "Sun": time.Sunday,
-}
-
-func windowOf(spec *topsv1.MaintenanceWindow) (*rollout.Window, error) {
-	if spec == nil {
-		return nil, nil
-	}
-	at, err := time.Parse("15:04", spec.Start)
-	if err != nil {
-		return nil, fmt.Errorf("start of the window: %w", err)
-	}
-	zone, err := zoneOf(cmp.Or(spec.TimeZone, "UTC"))
-	if err != nil {
-		return nil, err
-	}
-	w := &rollout.Window{
-		Start:  time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute,
-		Length: time.Duration(spec.DurationMinutes) * time.Minute,
-		Zone:   zone,
-	}
-	for _, d := range spec.Days {
-		if w.Days == nil {
-			w.Days = map[time.Weekday]bool{}
-		}
-		w.Days[weekdays[d]] = true
-	}
-	return w, nil
-}
-
-// zoneOf loads a time zone by its IANA name. It rejects "" and "Local", the zone of the machine
-// that the manager runs on.
-func zoneOf(name string) (*time.Location, error) {
-	zone, err := time.LoadLocation(name)
-	if err != nil || name == "" || name == "Local" {
-		return nil, fmt.Errorf("%q is not an IANA time zone, such as Asia/Shanghai", name)
-	}
-	return zone, nil
-}
-
-// Zones caches time zones by name for one pass: many nodes name the same few.
-type Zones map[string]zone
-
-type zone struct {
-	location *time.Location
-	err      error
-}
-
-func (z Zones) of(name string) (*time.Location, error) {
-	known, ok := z[name]
-	if !ok {
-		known.location, known.err = zoneOf(name)
-		z[name] = known
-	}
-	return known.location, known.err
-}
-
 // describeNode adds to a node what policies depend on.
 func describeNode(n *rollout.Node, node *corev1.Node, spec *topsv1.UpgradePolicySpec, known Zones) {
 	n.Labels, n.Kernel = node.Labels, node.Status.NodeInfo.KernelVersion
@@ -189,16 +130,7 @@ func describeNode(n *rollout.Node, node *corev1.Node, spec *topsv1.UpgradePolicy
 	if spec.Pools != nil {
 		n.Pool = node.Labels[spec.Pools.TopologyKey]
 	}
-	if spec.Window == nil || spec.Window.TimeZoneNodeLabel == "" {
-		return
-	}
-	if value, ok := node.Labels[spec.Window.TimeZoneNodeLabel]; ok {
-		location, err := known.of(strings.ReplaceAll(value, ".", "/"))
-		if err != nil {
-			n.ZoneError = fmt.Sprintf("node label %s: %v", spec.Window.TimeZoneNodeLabel, err)
-		}
-		n.TimeZone = location
-	}
+	n.TimeZone, n.ZoneError = known.ofNode(spec.Window, node.Labels)
 }
 
 // approvedWaves parses the approvals for a revision.

@@ -41,6 +41,27 @@ func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time
 	return open, changes
 }
 
+// Opening is when a window is open, as seen at a time.
+type Opening struct {
+	// Open reports whether it is open.
+	Open bool
+	// Opens is when it opens next, and Closes when it closes next; both are zero if it never closes.
+	Opens, Closes time.Time
+}
+
+// OpeningAt returns when the window opens and closes next after a time, in a zone.
+func (w *Window) OpeningAt(now time.Time, zone *time.Location) Opening {
+	open, changes := w.at(now, zone)
+	again, then := w.at(changes, zone)
+	switch {
+	case open && again: // it would be closed at its end
+		return Opening{Open: true}
+	case open:
+		return Opening{Open: true, Opens: then, Closes: changes}
+	}
+	return Opening{Opens: changes, Closes: then}
+}
+
 // startOn returns the start time of the window on a date, which is midnight UTC of it. A time of day
 // that daylight saving skips is as long after the gap as it is after the gap's begin: time.Date
 // puts it before the gap in zones west of Greenwich, at midnight on the day before.

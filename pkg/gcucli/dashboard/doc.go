@@ -7,7 +7,8 @@
 //	Server -- View (pure) --> page.html --> browser
 //	    ^                                     |
 //	    +---- GET /events: the page again ----+   server-sent events
-//	    +---- POST /do: an Action ------------+   only what Source.May allows
+//	    +---- GET /would: what it would do ---+   a dry run of the same requests
+//	    +---- POST /do: an Action ------------+   only what Source.May allows, and as it was shown
 //
 // # Routes
 //
@@ -15,7 +16,8 @@
 //	GET  /            the page; ?lang=zh or en chooses the language
 //	GET  /events      server-sent events: "page" when the page has changed, "read" with the time of the last reading
 //	GET  /node        one node: tasks, requests, history, events; ?gr=GR&name=NODE
-//	POST /do          carries out an action: verb, gr, target
+//	GET  /would       what an action would do, or why it would be refused: verb, gr, target
+//	POST /do          carries out an action: verb, gr, target, and seen, which the answer of /would has
 //
 // The source reads from caches, which go on to answer when the API server does not. So the server asks the
 // API server itself every few seconds; without an answer the page says that it is not up to date, and the

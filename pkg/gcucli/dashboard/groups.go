@@ -46,7 +46,7 @@ type cell struct {
 func (c cell) Title(w words) string {
 	title := c.Name + ": " + w.Of(c.State)
 	if c.Reason != "" {
-		title += " (" + c.Reason + ")"
+		title += " (" + w.Label(c.Reason).Text + ")"
 	}
 	if c.Stuck {
 		title += ", " + w.Of("stuck")

@@ -1,6 +1,6 @@
 'use strict';
 const get = id => document.getElementById(id);
-const [main, detail, node, ask, said, wrong, link] = ['main', 'detail', 'node', 'ask', 'said', 'wrong', 'link'].map(get);
+const [main, detail, node, ask, would, said, wrong, link] = ['main', 'detail', 'node', 'ask', 'would', 'said', 'wrong', 'link'].map(get);
 
 // The server sends the page whenever something changed, and the time of its last reading at least every 15 seconds.
 let events = null, silence = 0;
@@ -61,17 +61,18 @@ let shown = null, asked = 0, drawn = 0;
 async function show(href) {
 	shown = href;
 	const number = ++asked;
-	const {ok, text} = await answered(href + location.search.replace('?', '&'));
+	const {ok, text, lang} = await answered(href + location.search.replace('?', '&'));
 	if (shown !== href || number < drawn) return;
 	drawn = number;
-	filled(node, now => { if (ok) now.innerHTML = text; else now.append(failure(text)); });
+	filled(node, now => { if (ok) now.innerHTML = text; else now.append(failure(text, lang)); });
 	detail.hidden = false;
 }
-function failure(text) {
+function failure(text, lang) {
 	const p = document.createElement('p');
 	p.className = 'error';
 	p.setAttribute('role', 'alert');
 	p.textContent = text;
+	p.lang = lang;
 	return p;
 }
 function hide() {
@@ -81,13 +82,13 @@ function hide() {
 	shown = null;
 }
 
-// answered returns the text of an answer, and whether it is a good one.
+// answered returns the text of an answer, its language if it is no HTML, and whether it is a good one.
 async function answered(path, request) {
 	try {
 		const answer = await fetch(path, request);
-		return {ok: answer.ok, text: await answer.text()};
+		return {ok: answer.ok, text: await answer.text(), lang: 'en'};
 	} catch {
-		return {ok: false, text: document.body.dataset.noanswer};
+		return {ok: false, text: document.body.dataset.noanswer, lang: document.documentElement.lang};
 	}
 }
 
@@ -105,23 +106,35 @@ document.addEventListener('click', async e => {
 });
 document.addEventListener('keydown', e => { if (e.key === 'Escape' && !ask.open) hide(); });
 
-// confirmed carries out what a button said when it was clicked: by the end of the dialog the button may say something else.
-function confirmed(label, wish) {
+// confirmed says what an action would do, and carries it out if the person agrees: as it was shown, since by the end of the
+// dialog the button may say something else. What the API server would refuse cannot be agreed to.
+let questions = 0;
+async function confirmed(label, wish) {
+	const number = ++questions, go = ask.querySelector('.go');
 	ask.querySelector('h2').textContent = label + ' · ' + wish.gr;
 	ask.querySelector('p').textContent = wish.ask;
-	ask.querySelector('.go').textContent = label;
-	ask.onclose = () => { if (ask.returnValue === 'yes') act(wish); };
+	would.textContent = document.body.dataset.checking;
+	go.textContent = label;
+	go.disabled = true;
+	ask.onclose = () => { ++questions; if (ask.returnValue === 'yes') act(wish); };
 	ask.returnValue = 'no';
 	ask.showModal();
+	const query = new URLSearchParams({verb: wish.verb, gr: wish.gr, target: wish.target});
+	const {ok, text, lang} = await answered('would?' + query + location.search.replace('?', '&'));
+	if (number !== questions) return;
+	if (ok) would.innerHTML = text; else would.replaceChildren(failure(text, lang));
+	wish.seen = would.querySelector('[data-seen]')?.dataset.seen;
+	go.disabled = !wish.seen;
 }
 
 // act carries out an action. What it did is shown for a while, an error until the next action.
-async function act({verb, gr, target}) {
+async function act({verb, gr, target, seen}) {
 	said.hidden = wrong.hidden = true;
 	clearTimeout(act.timer);
-	const {ok, text} = await answered('do', {method: 'POST', body: new URLSearchParams({verb, gr, target})});
+	const {ok, text, lang} = await answered('do', {method: 'POST', body: new URLSearchParams({verb, gr, target, seen})});
 	const place = ok ? said : wrong;
 	place.textContent = text;
+	place.lang = lang;
 	place.hidden = false;
 	if (ok) act.timer = setTimeout(() => { said.hidden = true; }, 10000);
 }

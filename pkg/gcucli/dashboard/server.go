@@ -142,6 +142,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /node", s.node)
+	mux.HandleFunc("GET /would", s.would)
 	mux.HandleFunc("POST /do", s.do)
 	mux.Handle("GET /style.css", http.FileServerFS(files))
 	mux.Handle("GET /script.js", http.FileServerFS(files))
@@ -277,14 +278,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 	name, gr := r.URL.Query().Get("name"), r.URL.Query().Get("gr")
-	s.mu.Lock()
-	i := slices.IndexFunc(s.resources, func(r Resource) bool { return r.Status.Name == gr })
-	var resource Resource
-	if i >= 0 {
-		resource = s.resources[i]
-	}
-	may := s.may
-	s.mu.Unlock()
+	resource, may := s.resource(gr)
 	detail, err := s.source.Detail(r.Context(), name)
 	if err != nil {
 		fail(w, err.Error(), http.StatusBadGateway)
@@ -299,24 +293,16 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 	render(w, "node", v)
 }
 
-func (s *Server) do(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
-	if err := r.ParseForm(); err != nil {
-		fail(w, err.Error(), http.StatusBadRequest)
-		return
+// resource returns a gr as it was read last, an empty one if there is none of that name, and the verbs that
+// the user may use.
+func (s *Server) resource(gr string) (Resource, verbs) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.resources, func(r Resource) bool { return r.Status.Name == gr })
+	if i < 0 {
+		return Resource{}, s.may
 	}
-	a := Action{Verb: Verb(r.PostForm.Get("verb")), GR: r.PostForm.Get("gr"), Target: r.PostForm.Get("target")}
-	if !slices.Contains(Verbs, a.Verb) {
-		fail(w, fmt.Sprintf("there is no action %q", a.Verb), http.StatusBadRequest)
-		return
-	}
-	said, err := s.source.Do(r.Context(), a)
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if err != nil {
-		w.WriteHeader(http.StatusConflict)
-		said = err.Error()
-	}
-	_, _ = fmt.Fprintln(w, plaintext.Text(strings.TrimSpace(said))) // the browser may be gone
+	return s.resources[i], s.may
 }
 
 // clockOf returns the time of day in UTC, "" of the zero time.
@@ -339,12 +325,19 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		return button{Verb: verb, GR: gr, Target: target, Label: label, Ask: w.Of(verb + "?")}
 	},
 	"letter": letterOf,
+	"label":  words.Label,
 	"query": func(lang, by string) string {
 		query := url.Values{"lang": {lang}}
 		if by != "" {
 			query.Set("by", by)
 		}
 		return "?" + query.Encode()
+	},
+	"minute": func(t *metav1.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.Format("2006-01-02 15:04 MST")
 	},
 	"clock": func(t *metav1.Time) string {
 		if t == nil {

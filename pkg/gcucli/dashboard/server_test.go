@@ -62,6 +62,15 @@ func (f *fleet) Changed() <-chan struct{} { return f.changed }
 
 func (f *fleet) May(_ context.Context, verb Verb) bool { return !slices.Contains(f.denied, verb) }
 
+func (f *fleet) Would(_ context.Context, a Action) (Would, error) {
+	waits := 3
+	w := Would{Seen: "r2", Says: "wave main is approved\u202e\n", Revision: "r2", Images: []string{"driver:2"}, Nodes: &waits, Names: "n2, n3, n4"}
+	if a.Target == "refused" {
+		return w, errors.New("admission webhook \"no\" denied the request\u202e")
+	}
+	return w, nil
+}
+
 func (f *fleet) Do(_ context.Context, a Action) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,7 +187,7 @@ func TestThePageShowsTheFleet(t *testing.T) {
 	if strings.Contains(page, "<script>alert") || strings.Contains(page, `data-target="canary"`) {
 		t.Errorf("the page has a script of the cluster, or approves a wave that does not wait:\n%s", page)
 	}
-	if _, chinese := b.get("/?lang=zh"); !strings.Contains(chinese, `aria-label="n2: 失败 (OperationFailed), 停滞"`) || !strings.Contains(chinese, "<td>等待批准</td>") || !strings.Contains(chinese, `lang="zh"`) {
+	if _, chinese := b.get("/?lang=zh"); !strings.Contains(chinese, `aria-label="n2: 失败 (节点操作失败), 停滞"`) || !strings.Contains(chinese, `<td><span title="AwaitingApproval">等待批准</span></td>`) || !strings.Contains(chinese, `<p lang="en">&lt;script&gt;`) || !strings.Contains(chinese, `lang="zh"`) {
 		t.Error("the page is not in Chinese")
 	}
 	_, node := b.get("/node?gr=my-gr&name=n2")
@@ -234,9 +243,10 @@ func TestActions(t *testing.T) {
 		code       int
 		says       string
 	}{
-		{"what is asked is done", "verb=hold&gr=my-gr&target=n1", none, http.StatusOK, `it is done\u202e`},
-		{"a refusal is reported", "verb=approve&gr=my-gr&target=refused", none, http.StatusConflict, `it is refused\u202e`},
-		{"an unknown verb", "verb=delete&gr=my-gr", none, http.StatusBadRequest, `no action "delete"`},
+		{"what is asked is done", "verb=hold&gr=my-gr&target=n1&seen=r2", none, http.StatusOK, `it is done\u202e`},
+		{"a refusal is reported", "verb=approve&gr=my-gr&target=refused&seen=r2", none, http.StatusConflict, `it is refused\u202e`},
+		{"what was not shown is not done", "verb=hold&gr=my-gr&target=n1", none, http.StatusBadRequest, "GET /would"},
+		{"an unknown verb", "verb=delete&gr=my-gr&seen=r2", none, http.StatusBadRequest, `no action "delete"`},
 		{"a large body", "verb=hold&target=" + strings.Repeat("x", bodyLimit), none, http.StatusBadRequest, "too large"},
 		{"another origin", "verb=pause&gr=my-gr", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden, "cross-origin"},
 		{"another name for this address", "verb=pause&gr=my-gr", func(r *http.Request) { r.Host = "evil.example" }, http.StatusMisdirectedRequest, "not called"},
@@ -247,7 +257,7 @@ func TestActions(t *testing.T) {
 			}
 		})
 	}
-	want := []Action{{Hold, "my-gr", "n1"}, {Approve, "my-gr", "refused"}}
+	want := []Action{{Hold, "my-gr", "n1", "r2"}, {Approve, "my-gr", "refused", "r2"}}
 	if f.mu.Lock(); !slices.Equal(f.done, want) {
 		t.Errorf("done was %v, want %v", f.done, want)
 	}
@@ -379,8 +389,9 @@ func TestEveryTextIsInEveryLanguage(t *testing.T) {
 			t.Errorf("there is no text for %q", key)
 		}
 	}
+	w := texts["en"]
 	for _, verb := range Verbs {
-		if texts["en"][string(verb)+"?"] == "" {
+		if w[string(verb)+"?"] == "" {
 			t.Errorf("nothing says what %s would do", verb)
 		}
 	}

@@ -21,7 +21,11 @@ type Source interface {
 	Changed() <-chan struct{}
 	// May reports whether the user may carry out a verb.
 	May(ctx context.Context, verb Verb) bool
-	// Do carries out an action, and returns what it did in the words of kubectl gcu.
+	// Would returns what an action would do: the requests of Do with the same rights, as a dry run of the
+	// API server. Its error is why it would be refused; what is known is returned all the same.
+	Would(ctx context.Context, a Action) (Would, error)
+	// Do carries out an action, and returns what it did in the words of kubectl gcu. It refuses it if what
+	// Would has seen has changed.
 	Do(ctx context.Context, a Action) (string, error)
 }
 
@@ -77,4 +81,24 @@ type Action struct {
 	// Target is the wave of approve, the node of hold and release, and the task of retry, which begins
 	// with the name of its node; empty for the others.
 	Target string
+	// Seen is that of Would, for Do.
+	Seen string
+}
+
+// Would is what an action would do. What a verb has not is empty.
+type Would struct {
+	// Seen stands for the state that the answer is about.
+	Seen string
+	// Says is what kubectl gcu says when it is done.
+	Says string
+	// Revision is the one that is approved, or restored; Changes are those of the spec, and Images what
+	// is deployed.
+	Revision        string
+	Changes, Images []string
+	// Nodes counts those that it affects: of approve those of the wave that are not updated, of rollback
+	// those that go back; nil if that is not known. Names has some of their names.
+	Nodes *int
+	Names string
+	// NotShown is what could not be found out, and why.
+	NotShown []string
 }

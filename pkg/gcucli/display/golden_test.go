@@ -22,6 +22,9 @@ func TestGoldenStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := load(t, name)
 			s := StatusOf(f.Resource, f.Rollout, f.Upgrades, f.NotShown, now)
+			if s.Rollout != nil {
+				s.Rollout.Windows = WindowsOf(f.Rollout, f.Policy, nil, now)
+			}
 			golden.Check(t, "golden/"+name+".status.txt", s.Text(Style{Now: now})+"\n"+s.Line()+"\n"+s.Progress(Style{Now: now}, 79)+"\n")
 			golden.Check(t, "golden/"+name+".status.wide.txt", s.Text(Style{Now: now, Wide: true}))
 			golden.Check(t, "golden/"+name+".status.out.yaml", inYAML(t, s))

@@ -36,11 +36,13 @@ type Rollout struct {
 	// ETASeconds is the time to completion at the usual pace; 0 if unknown.
 	ETASeconds int32 `json:"etaSeconds"`
 	// UsualSeconds is how long a node takes; 0 if none has finished.
-	UsualSeconds int32        `json:"usualSeconds"`
-	Waves        []WaveCount  `json:"waves,omitempty"`
-	Waiting      []WaitingFor `json:"waiting,omitempty"`
-	Rollback     *RolledBack  `json:"rollback,omitempty"`
-	KnownGood    string       `json:"lastKnownGood,omitempty"`
+	UsualSeconds int32       `json:"usualSeconds"`
+	Waves        []WaveCount `json:"waves,omitempty"`
+	// Windows is the maintenance window; the caller adds what WindowsOf returns.
+	Windows   []Window     `json:"windows,omitempty"`
+	Waiting   []WaitingFor `json:"waiting,omitempty"`
+	Rollback  *RolledBack  `json:"rollback,omitempty"`
+	KnownGood string       `json:"lastKnownGood,omitempty"`
 }
 
 // Counts of nodes by their state; the states add up to Total.
@@ -198,6 +200,7 @@ func (r *Rollout) text(s Style) string {
 		fmt.Fprintf(&b, "  revision %s, last known good %s, a node usually takes %ds\n", r.Revision, cmp.Or(r.KnownGood, "none"), r.UsualSeconds)
 	}
 	b.WriteString(r.waves())
+	b.WriteString(r.windows())
 	b.WriteString(r.waiting(s))
 	return b.String()
 }
