@@ -22,8 +22,8 @@ func statusCommand(c *cli) *cobra.Command {
 		Use:   "status [GR]",
 		Short: "Shows the state of a gr and its rollout, why, and what to do",
 		Long: `Shows the state of a gr: each component, the rollout, its estimated time and
-maintenance window, what nodes wait for, and which nodes failed, are stuck or were skipped, with the reason,
-since when, and what to do. Without GR it shows all grs.
+maintenance window, what nodes wait for, and which nodes failed, are stuck or were
+skipped, with the reason, since when, and what to do. Without GR it shows all grs.
 
 With --watch it follows the gr until it is done (exit code 0) or stopped (3): with a
 progress bar on a terminal, otherwise with a line per change. It keeps watching a gr
