@@ -189,13 +189,13 @@ func (s *source) foreseeRollback(ctx context.Context, gr *topsv1.GcuResource) (w
 		would.NotShown = append(would.NotShown, "which nodes go back: "+explain(err, "list", "").Error())
 		return would, nil
 	}
-	if answer.Rollout.Blocked != "" {
-		would.NotShown = append(would.NotShown, answer.Rollout.Blocked)
+	if answer.Blocked != "" {
+		would.NotShown = append(would.NotShown, answer.Blocked)
 		return would, nil
 	}
 	nodes := slices.Clone(answer.InFlight)
-	for i := range answer.Rollout.Nodes {
-		nodes = append(nodes, answer.Rollout.Nodes[i].Name)
+	for i := range answer.Nodes {
+		nodes = append(nodes, answer.Nodes[i].Name)
 	}
 	slices.Sort(nodes)
 	count := len(nodes)

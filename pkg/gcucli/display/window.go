@@ -51,7 +51,7 @@ func WindowsOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, labels m
 	for _, o := range openings {
 		w := Window{Problem: o.Problem, Open: o.Open, Nodes: dro.Status.Total}
 		if AskNodes(policy) {
-			w.Nodes, w.Names = int32(len(o.Nodes)), message.Names(o.Nodes) //nolint:gosec // nodes of a cluster
+			w.Nodes, w.Names = int32(len(o.Nodes)), message.Names(o.Nodes)
 		}
 		if o.Zone != nil {
 			w.TimeZone = o.Zone.String()
