@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -155,21 +156,27 @@ func TestTheDashboardSaysWhatAButtonWouldDo(t *testing.T) {
 	}
 }
 
-// TestTheDashboardSaysWhoRefuses: admission refuses a dry run as it refuses the request.
+// TestTheDashboardSaysWhoRefuses: admission, and the rights of the user, refuse a dry run as they refuse the request.
 func TestTheDashboardSaysWhoRefuses(t *testing.T) {
 	s := newSite(t)
 	s.gr("refused")
-	source := &source{live: clusterOf(t, s.as("dashboard-patcher-only",
-		rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch"}}))}
-	for _, verb := range []dashboard.Verb{dashboard.Pause, dashboard.Hold} {
-		would, err := source.Would(t.Context(), dashboard.Action{Verb: verb, GR: "refused", Target: "no-such-node"})
-		if err == nil || would.Seen != "" {
-			t.Errorf("%s would do %+v", verb, would)
-		}
-	}
-	would, err := source.Would(t.Context(), dashboard.Action{Verb: dashboard.Pause, GR: "refused"})
-	if err == nil || !strings.Contains(err.Error(), policyDenied) {
-		t.Errorf("without the verb pause: %+v, %v", would, err)
+	s.create(&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{ResourceNames: []string{"refused"},
+			RuleWithOperations: admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule: admissionv1.Rule{APIGroups: []string{topsv1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"gcuresources"}}}}}},
+		Validations: []admissionv1.Validation{{Expression: "false", Message: "not on a Friday"}}}})
+	s.create(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: "refused", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}})
+	pause := dashboard.Action{Verb: dashboard.Pause, GR: "refused"}
+	asAdmin := &source{live: clusterOf(t, s)}
+	s.eventually("a refusal by admission", func() bool {
+		would, err := asAdmin.Would(t.Context(), pause)
+		return would.Seen == "" && err != nil && strings.Contains(err.Error(), "not on a Friday")
+	})
+	asViewer := &source{live: clusterOf(t, s.as("dashboard-viewer-only",
+		rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}))}
+	if would, err := asViewer.Would(t.Context(), pause); err == nil || would.Seen != "" || !strings.Contains(err.Error(), "missing right: patch gcuresources") {
+		t.Errorf("without the right to patch: %+v, %v", would, err)
 	}
 }
 

@@ -12,6 +12,16 @@ import (
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
+// bodyLimit bounds the form of an action.
+const bodyLimit = 4 << 10
+
+// actions answers what an action would do, and carries it out.
+type actions struct {
+	source Source
+	// resource returns a gr as it was read last, and what the user may do.
+	resource func(gr string) (Resource, verbs)
+}
+
 // wouldView is what the page says of an action before it is carried out.
 type wouldView struct {
 	Words words
@@ -88,7 +98,7 @@ func actionOf(values url.Values) (Action, error) {
 }
 
 // would answers what an action would do.
-func (s *Server) would(w http.ResponseWriter, r *http.Request) {
+func (s actions) would(w http.ResponseWriter, r *http.Request) {
 	a, err := actionOf(r.URL.Query())
 	if err != nil {
 		fail(w, err.Error(), http.StatusBadRequest)
@@ -105,7 +115,7 @@ func (s *Server) would(w http.ResponseWriter, r *http.Request) {
 }
 
 // do carries out an action, as it was shown.
-func (s *Server) do(w http.ResponseWriter, r *http.Request) {
+func (s actions) do(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
 	if err := r.ParseForm(); err != nil {
 		fail(w, err.Error(), http.StatusBadRequest)

@@ -179,9 +179,6 @@ func jobsOf(r Resource) []group {
 	return groups
 }
 
-// reasonGone is that of a node of a plan which the cluster, or the gr, no longer has.
-const reasonGone = "not a node of the gr"
-
 // waveNamed returns the state of a wave, or of the last of its parts with a name; empty if there is
 // none.
 func waveNamed(waves []display.Wave, name string) string {

@@ -68,7 +68,7 @@ func TestAPlanIsDrawnWithItsResults(t *testing.T) {
 	}
 	page, err := rendered("main", view{Words: texts["en"], Resources: []section{s}})
 	check(t, err)
-	for _, want := range []string{`<code>plugin_replace</code> <span class="result done">1 done</span> <span class="result fail">1 failed</span>`, `href="?by=zone&amp;lang=en"`, "not in the plan"} {
+	for _, want := range []string{`<code lang="en">plugin_replace</code> <span class="result done">1 done</span> <span class="result fail">1 failed</span>`, `href="?by=zone&amp;lang=en"`, "not in the plan"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %s:\n%s", want, page)
 		}

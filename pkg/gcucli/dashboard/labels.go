@@ -1,5 +1,8 @@
 package dashboard
 
+// reasonGone is that of a node of a plan which the cluster, or the gr, no longer has.
+const reasonGone = "not a node of the gr"
+
 // labels are the fixed words of the operator (states and reasons) in other languages than English, where
 // they are shown as kubectl gcu shows them.
 var labels = map[string]map[string]string{"zh": {

@@ -1,39 +1,27 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
-	"embed"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/foreign"
-	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
-
-//go:embed page.html style.css script.js
-var files embed.FS
 
 const (
 	// pace is the least time between two readings of the cluster.
 	pace = 300 * time.Millisecond
-	// bodyLimit bounds the form of an action.
-	bodyLimit = 4 << 10
 	// mayFor is for how long an answer of Source.May is kept.
 	mayFor = time.Minute
 	// reachEvery is the time between two requests to the cluster itself, and reachFor how long one may
@@ -142,8 +130,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /node", s.node)
-	mux.HandleFunc("GET /would", s.would)
-	mux.HandleFunc("POST /do", s.do)
+	asked := actions{s.source, s.resource}
+	mux.HandleFunc("GET /would", asked.would)
+	mux.HandleFunc("POST /do", asked.do)
 	mux.Handle("GET /style.css", http.FileServerFS(files))
 	mux.Handle("GET /script.js", http.FileServerFS(files))
 	return s.guarded(http.NewCrossOriginProtection().Handler(mux))
@@ -186,18 +175,6 @@ func (s *Server) knows(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
 }
 
-// wordsFor returns the texts in the language that a request asks for.
-func wordsFor(r *http.Request) words {
-	asked := r.URL.Query().Get("lang")
-	if !slices.Contains(languages, asked) {
-		asked = languages[0]
-		if accepted := r.Header.Get("Accept-Language"); strings.HasPrefix(accepted, "zh") {
-			asked = "zh"
-		}
-	}
-	return texts[asked]
-}
-
 // view returns what the page shows now to a request, and a channel that is closed when that has
 // changed.
 func (s *Server) view(r *http.Request) (view, <-chan struct{}) {
@@ -216,32 +193,6 @@ func (s *Server) view(r *http.Request) (view, <-chan struct{}) {
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	v, _ := s.view(r)
 	render(w, "page", v)
-}
-
-// render writes a template, or an error if it fails.
-func render(w http.ResponseWriter, name string, data any) {
-	text, err := rendered(name, data)
-	if err != nil {
-		fail(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(w, text) // the browser may be gone
-}
-
-// rendered returns a template with data. Control characters of agents and users are escaped: those that
-// change the direction of writing mean the same to a browser as to a terminal.
-func rendered(name string, data any) (string, error) {
-	var text bytes.Buffer
-	if err := templates.ExecuteTemplate(&text, name, data); err != nil {
-		return "", fmt.Errorf("rendering the page: %w", err)
-	}
-	return plaintext.Text(text.String()), nil
-}
-
-// fail answers with a message, which may repeat what others wrote.
-func fail(w http.ResponseWriter, message string, code int) {
-	http.Error(w, plaintext.Text(message), code)
 }
 
 // events sends the page each time it has changed, and the time of the last good reading at least every
@@ -304,45 +255,3 @@ func (s *Server) resource(gr string) (Resource, verbs) {
 	}
 	return s.resources[i], s.may
 }
-
-// clockOf returns the time of day in UTC, "" of the zero time.
-func clockOf(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.TimeOnly)
-}
-
-// button is a button on the page.
-type button struct{ Verb, GR, Target, Label, Ask string }
-
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"button": func(w words, verb, gr, target, named string) button {
-		label := w.Of(verb)
-		if named != "" {
-			label += " " + named
-		}
-		return button{Verb: verb, GR: gr, Target: target, Label: label, Ask: w.Of(verb + "?")}
-	},
-	"letter": letterOf,
-	"label":  words.Label,
-	"query": func(lang, by string) string {
-		query := url.Values{"lang": {lang}}
-		if by != "" {
-			query.Set("by", by)
-		}
-		return "?" + query.Encode()
-	},
-	"minute": func(t *metav1.Time) string {
-		if t == nil {
-			return ""
-		}
-		return t.Format("2006-01-02 15:04 MST")
-	},
-	"clock": func(t *metav1.Time) string {
-		if t == nil {
-			return ""
-		}
-		return clockOf(t.Time)
-	},
-}).ParseFS(files, "page.html"))

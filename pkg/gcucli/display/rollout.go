@@ -200,7 +200,7 @@ func (r *Rollout) text(s Style) string {
 		fmt.Fprintf(&b, "  revision %s, last known good %s, a node usually takes %ds\n", r.Revision, cmp.Or(r.KnownGood, "none"), r.UsualSeconds)
 	}
 	b.WriteString(r.waves())
-	b.WriteString(r.windows())
+	b.WriteString(windowsText(r.Windows))
 	b.WriteString(r.waiting(s))
 	return b.String()
 }

@@ -92,11 +92,11 @@ func (w *Window) text() string {
 	return text
 }
 
-// windows describes the maintenance window, a line per time zone.
-func (r *Rollout) windows() string {
+// windowsText describes the maintenance window, a line per time zone.
+func windowsText(windows []Window) string {
 	var b strings.Builder
-	for i := range r.Windows {
-		b.WriteString("  " + plaintext.Line(r.Windows[i].text()) + "\n")
+	for i := range windows {
+		b.WriteString("  " + plaintext.Line(windows[i].text()) + "\n")
 	}
 	return b.String()
 }

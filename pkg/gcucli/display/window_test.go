@@ -1,7 +1,6 @@
 package display
 
 import (
-	"strings"
 	"testing"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -31,16 +30,16 @@ func TestWindows(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			policy := &topsv1.UpgradePolicy{Spec: topsv1.UpgradePolicySpec{Window: &tt.window}}
 			dro := &topsv1.DaemonRollout{Status: topsv1.DaemonRolloutStatus{Total: 4}}
-			r := Rollout{Windows: WindowsOf(dro, policy, nodes, now)}
+			windows := WindowsOf(dro, policy, nodes, now)
 			want := ""
 			for _, line := range tt.want {
 				want += "  " + line + "\n"
 			}
-			if got := r.windows(); got != want {
+			if got := windowsText(windows); got != want {
 				t.Errorf("got\n%s, want\n%s", got, want)
 			}
-			if total := int32(4); !AskNodes(policy) && len(r.Windows) > 0 && r.Windows[0].Nodes != total {
-				t.Errorf("it is about %d nodes, want %d", r.Windows[0].Nodes, total)
+			if total := int32(4); !AskNodes(policy) && len(windows) > 0 && windows[0].Nodes != total {
+				t.Errorf("it is about %d nodes, want %d", windows[0].Nodes, total)
 			}
 			dro.Status.Strategy = string(daemonset.OTA)
 			if of := WindowsOf(dro, policy, nodes, now); of != nil {
@@ -48,7 +47,7 @@ func TestWindows(t *testing.T) {
 			}
 		})
 	}
-	if of := WindowsOf(nil, nil, nil, now); of != nil || strings.Contains((&Rollout{}).windows(), "window") {
+	if of := WindowsOf(nil, nil, nil, now); of != nil || windowsText(nil) != "" {
 		t.Errorf("a rollout without a policy has a window: %v", of)
 	}
 }
