@@ -1,0 +1,59 @@
+package observed
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Opening is when the maintenance window of a policy is open for some nodes.
+type Opening struct {
+	rollout.Opening
+	// Zone is the time zone of the window for these nodes; nil if Problem says what is wrong with the
+	// one that they name: then they are not started.
+	Zone    *time.Location
+	Problem string
+	// Nodes are sorted.
+	Nodes []string
+}
+
+// Openings returns when the window of a policy is open for nodes, at a time, one entry per time zone,
+// sorted by its name; nil without a window. labels are those of the nodes, by name. The error is that
+// of CheckPolicy.
+func Openings(spec *topsv1.UpgradePolicySpec, labels map[string]map[string]string, now time.Time) ([]Opening, error) {
+	p, err := policyOf(spec)
+	if err != nil || p.Window == nil {
+		return nil, err
+	}
+	found, known := map[string]*Opening{}, Zones{}
+	if spec.Window.TimeZoneNodeLabel == "" {
+		found[p.Window.Zone.String()] = &Opening{Zone: p.Window.Zone}
+	}
+	for name, of := range labels {
+		zone, problem := known.ofNode(spec.Window, of)
+		if zone == nil && problem == "" {
+			zone = p.Window.Zone
+		}
+		key := problem
+		if zone != nil {
+			key = zone.String()
+		}
+		if found[key] == nil {
+			found[key] = &Opening{Zone: zone, Problem: problem}
+		}
+		found[key].Nodes = append(found[key].Nodes, name)
+	}
+	var openings []Opening
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		o := found[key]
+		slices.Sort(o.Nodes)
+		if o.Zone != nil {
+			o.Opening = p.Window.OpeningAt(now, o.Zone)
+		}
+		openings = append(openings, *o)
+	}
+	return openings, nil
+}
