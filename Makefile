@@ -96,9 +96,9 @@ undeploy: ## Remove the grs, then the operator and its CRDs
 	kubectl delete --ignore-not-found -k config/default
 
 .PHONY: demo
-demo: control-plane ## Tell the whole story on a test cluster (KEEP=1 leaves it up)
+demo: control-plane ## Tell the whole story on a test cluster (KEEP=1 leaves it up, RECORD=FILE records it)
 	@go build -o $(BIN)/demo ./test/demo
-	@$(BIN)/demo $(if $(KEEP),--keep)
+	@$(BIN)/demo $(if $(KEEP),--keep) $(if $(RECORD),--record $(RECORD))
 
 .PHONY: bench
 bench: control-plane ## Measure rollouts side by side with RollingUpdate (CASES=1000,qps runs some)

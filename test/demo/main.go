@@ -1,6 +1,6 @@
 // Demo starts a test cluster of 20 nodes and runs the operator's main scenario on it.
 //
-//	demo [--keep]
+//	demo [--keep] [--record FILE]
 //
 // It exits with 1 if a step fails, and cleans up on Ctrl-C too.
 package main
@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,15 +22,17 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/topsops/gcu-operator/test/cast"
 	"github.com/topsops/gcu-operator/test/harness"
 	"github.com/topsops/gcu-operator/test/story"
 )
 
 func main() {
 	keep := flag.Bool("keep", false, "keep the cluster and the programs running, and print how to use them")
+	record := flag.String("record", "", "also write what is printed to this `FILE`, as an asciicast of version 2")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := demo(ctx, *keep)
+	err := recorded(*record, func(out io.Writer, colour bool) error { return demo(ctx, out, colour, *keep) })
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
@@ -37,7 +40,27 @@ func main() {
 	}
 }
 
-func demo(ctx context.Context, keep bool) (err error) {
+// The terminal of a recording, in characters.
+const width, height = 120, 40
+
+// recorded has a program print to standard output, and in colours to a recording in a file unless its name is empty.
+func recorded(file string, run func(out io.Writer, colour bool) error) (err error) {
+	if file == "" {
+		return run(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	r, err := cast.Record(f, "gcu-operator: make demo", width, height, time.Now)
+	if err != nil {
+		return err
+	}
+	return run(io.MultiWriter(os.Stdout, r), true)
+}
+
+func demo(ctx context.Context, out io.Writer, colour, keep bool) (err error) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		return errors.New("curl is needed: install it (Debian: apt-get install curl)")
 	}
@@ -50,8 +73,8 @@ func demo(ctx context.Context, keep bool) (err error) {
 		return fmt.Errorf("making a folder for the cluster: %w", err)
 	}
 	begin := time.Now()
-	narrator := story.NewNarrator(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
-	fmt.Printf("A test cluster of %d nodes: real etcd, API server, controller-manager and scheduler, simulated kubelets\n", story.Nodes)
+	narrator := story.NewNarrator(out, colour)
+	fmt.Fprintf(out, "A test cluster of %d nodes: real etcd, API server, controller-manager and scheduler, simulated kubelets\n", story.Nodes)
 	cluster, err := harness.StartCluster(ctx, project, parent+"/cluster", narrator, "--nodes", strconv.Itoa(story.Nodes), "--zones", "2")
 	if err != nil {
 		return errors.Join(interrupted(ctx, err), os.RemoveAll(parent))
@@ -69,7 +92,7 @@ func demo(ctx context.Context, keep bool) (err error) {
 	}
 	err = errors.Join(err, scenario.Stop(), cluster.Stop(narrator), os.RemoveAll(parent))
 	if err == nil {
-		fmt.Printf("\nDone in %s; everything was cleaned up.\n", time.Since(begin).Round(time.Second))
+		fmt.Fprintf(out, "\nDone in %s; everything was cleaned up.\n", time.Since(begin).Round(time.Second))
 	}
 	return err
 }
