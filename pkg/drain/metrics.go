@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
+	"github.com/topsops/gcu-operator/pkg/outcome"
 )
 
 // Metrics are the metrics of drains.
@@ -25,14 +26,14 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gcu_drain_evictions_total",
-			Help: "Evictions that were tried, by result: evicted, refused by a PodDisruptionBudget, gone before, or failed.",
+			Help: "Evictions that were tried, by result: success, refused by a PodDisruptionBudget, gone before, or failure.",
 		}, []string{"result"}),
 		blockedDesc: prometheus.NewDesc("gcu_drain_blocked_nodes", "Nodes that are being drained and not getting empty, by what blocks: "+
 			"a disruption-budget refuses, the policy keeps a pod, or a terminating pod does not end. A node counts under each.", []string{"kind"}, nil),
 		blocked: map[string][]eviction.Blocker{},
 	}
-	for _, s := range []eviction.State{eviction.Evicted, eviction.Refused, eviction.Gone, eviction.Failed} {
-		m.evictions.WithLabelValues(string(s)) // rate() needs the zero before the first increment
+	for _, result := range results {
+		m.evictions.WithLabelValues(string(result)) // rate() needs the zero before the first increment
 	}
 	registerer.MustRegister(m.evictions, m)
 	return m
@@ -63,7 +64,12 @@ func (m *Metrics) Ended(node string) {
 	delete(m.blocked, node)
 }
 
-func (m *Metrics) evicted(s eviction.State) { m.evictions.WithLabelValues(string(s)).Inc() }
+// results of an eviction, by the state of the pod after it.
+var results = map[eviction.State]outcome.Result{
+	eviction.Evicted: outcome.Success, eviction.Refused: outcome.Refused, eviction.Gone: outcome.Gone, eviction.Failed: outcome.Failure,
+}
+
+func (m *Metrics) evicted(s eviction.State) { m.evictions.WithLabelValues(string(results[s])).Inc() }
 
 func (m *Metrics) passed(node string, r eviction.Result) {
 	m.mu.Lock()

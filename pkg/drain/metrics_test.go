@@ -40,12 +40,12 @@ func TestMetricsCountBlockedNodes(t *testing.T) {
 gcu_drain_blocked_nodes{kind="disruption-budget"} 1
 gcu_drain_blocked_nodes{kind="policy"} 2
 gcu_drain_blocked_nodes{kind="terminating"} 1
-# HELP gcu_drain_evictions_total Evictions that were tried, by result: evicted, refused by a PodDisruptionBudget, gone before, or failed.
+# HELP gcu_drain_evictions_total Evictions that were tried, by result: success, refused by a PodDisruptionBudget, gone before, or failure.
 # TYPE gcu_drain_evictions_total counter
-gcu_drain_evictions_total{result="evicted"} 1
-gcu_drain_evictions_total{result="failed"} 0
+gcu_drain_evictions_total{result="failure"} 0
 gcu_drain_evictions_total{result="gone"} 0
 gcu_drain_evictions_total{result="refused"} 2
+gcu_drain_evictions_total{result="success"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)

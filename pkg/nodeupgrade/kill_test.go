@@ -8,8 +8,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// outcome is the state after the end.
-type outcome struct {
+// aftermath is the state after the end.
+type aftermath struct {
 	How, Marks, Revisions string
 	Created               string
 	Tasks                 string
@@ -17,7 +17,7 @@ type outcome struct {
 
 // play runs an operation whose process dies after killAfter writes; 0: never. It returns the
 // final state and the number of writes.
-func play(t *testing.T, killAfter int) (outcome, int) {
+func play(t *testing.T, killAfter int) (aftermath, int) {
 	t.Helper()
 	s := newStage(t, driver, plugin)
 	s.workload("train")
@@ -44,7 +44,7 @@ func play(t *testing.T, killAfter int) (outcome, int) {
 		}
 	}
 	nu := s.upgrade()
-	o := outcome{How: s.untilOver(), Marks: s.marks(), Revisions: s.revisions(), Created: fmt.Sprint(s.created)}
+	o := aftermath{How: s.untilOver(), Marks: s.marks(), Revisions: s.revisions(), Created: fmt.Sprint(s.created)}
 	for _, task := range nu.Status.Operation.Tasks {
 		o.Tasks += fmt.Sprintf("%s %s %d, ", task.Name[len(s.node)+1:], task.State, task.Attempts)
 	}

@@ -7,15 +7,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/outcome"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
-)
-
-// Results of a task in gcu_node_upgrade_tasks_total (contract statement 93), and of
-// a restart in gcu_runtime_restarts_total.
-const (
-	resultDone = "done"
-	resultFail = "fail"
-	resultUndo = "undo"
 )
 
 // Metrics are the metrics of operations on nodes.
@@ -33,7 +26,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		tasks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gcu_node_upgrade_tasks_total",
-			Help: "Tasks on nodes that ended, by result: done, fail, or undo for those that were not run to their end.",
+			Help: "Tasks on nodes that ended, by result: success, failure, or unfinished for those that were not run to their end.",
 		}, []string{"target", "action", "result"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "gcu_node_upgrade_task_duration_seconds",
@@ -42,13 +35,13 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		}, []string{"target", "action"}),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gcu_runtime_restarts_total",
-			Help: "Restarts of the container runtime that node agents reported, by runtime and result: done or fail.",
+			Help: "Restarts of the container runtime that node agents reported, by runtime and result: success or failure.",
 		}, []string{"runtime", "result"}),
 		operations: newOperations(),
 	}
 	for _, engine := range engines { // increase() needs the zero before the first
-		for _, result := range []string{resultDone, resultFail} {
-			m.restarts.WithLabelValues(engine, result)
+		for _, result := range []outcome.Result{outcome.Success, outcome.Failure} {
+			m.restarts.WithLabelValues(engine, string(result))
 		}
 	}
 	registerer.MustRegister(m.tasks, m.duration, m.restarts, m.operations)
@@ -74,17 +67,17 @@ func (m *Metrics) count(before, after operation.Record, host *topsv1.HostReport)
 	}
 }
 
-// task counts a task by its recorded state (contract statement 93).
+// task counts a task by its recorded state: the done, fail and undo of contract statement 93.
 func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask) {
-	result := resultUndo
+	result := outcome.Unfinished
 	switch rec.State {
 	case topsv1.OperationTaskDone:
-		result = resultDone
+		result = outcome.Success
 	case topsv1.OperationTaskFailed:
-		result = resultFail
+		result = outcome.Failure
 	}
-	m.tasks.WithLabelValues(t.Target, t.Action, result).Inc()
-	if result != resultUndo && rec.StartTime != nil && rec.EndTime != nil {
+	m.tasks.WithLabelValues(t.Target, t.Action, string(result)).Inc()
+	if result != outcome.Unfinished && rec.StartTime != nil && rec.EndTime != nil {
 		m.duration.WithLabelValues(t.Target, t.Action).Observe(rec.EndTime.Sub(rec.StartTime.Time).Seconds())
 	}
 }
@@ -96,7 +89,7 @@ var engines = []string{"docker", "containerd", unknownEngine}
 
 // restart counts a runtime restart that the agent reported.
 func (m *Metrics) restart(result *topsv1.HostTaskResult, report *topsv1.RuntimeReport) {
-	runtime, outcome := unknownEngine, resultDone
+	runtime, ended := unknownEngine, outcome.Success
 	if report != nil && slices.Contains(engines, report.Engine) {
 		runtime = report.Engine
 	}
@@ -104,7 +97,7 @@ func (m *Metrics) restart(result *topsv1.HostTaskResult, report *topsv1.RuntimeR
 	case !result.State.Final():
 		return
 	case result.State == topsv1.HostTaskFailed:
-		outcome = resultFail
+		ended = outcome.Failure
 	}
-	m.restarts.WithLabelValues(runtime, outcome).Inc()
+	m.restarts.WithLabelValues(runtime, string(ended)).Inc()
 }

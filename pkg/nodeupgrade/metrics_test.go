@@ -42,19 +42,19 @@ func TestMetrics(t *testing.T) {
 	host.Runtime.Engine = "\x1b[2J-" + strings.Repeat("x", 50) // an agent reports what it likes
 	m.count(steps[2], steps[3], host)
 	want := `
-# HELP gcu_node_upgrade_tasks_total Tasks on nodes that ended, by result: done, fail, or undo for those that were not run to their end.
+# HELP gcu_node_upgrade_tasks_total Tasks on nodes that ended, by result: success, failure, or unfinished for those that were not run to their end.
 # TYPE gcu_node_upgrade_tasks_total counter
-gcu_node_upgrade_tasks_total{action="replace",result="done",target="driver"} 2
-gcu_node_upgrade_tasks_total{action="restart-runtime",result="fail",target="node"} 2
-gcu_node_upgrade_tasks_total{action="soak",result="undo",target="node"} 2
-# HELP gcu_runtime_restarts_total Restarts of the container runtime that node agents reported, by runtime and result: done or fail.
+gcu_node_upgrade_tasks_total{action="replace",result="success",target="driver"} 2
+gcu_node_upgrade_tasks_total{action="restart-runtime",result="failure",target="node"} 2
+gcu_node_upgrade_tasks_total{action="soak",result="unfinished",target="node"} 2
+# HELP gcu_runtime_restarts_total Restarts of the container runtime that node agents reported, by runtime and result: success or failure.
 # TYPE gcu_runtime_restarts_total counter
-gcu_runtime_restarts_total{result="done",runtime="containerd"} 0
-gcu_runtime_restarts_total{result="done",runtime="docker"} 0
-gcu_runtime_restarts_total{result="done",runtime="unknown"} 0
-gcu_runtime_restarts_total{result="fail",runtime="containerd"} 0
-gcu_runtime_restarts_total{result="fail",runtime="docker"} 1
-gcu_runtime_restarts_total{result="fail",runtime="unknown"} 1
+gcu_runtime_restarts_total{result="failure",runtime="containerd"} 0
+gcu_runtime_restarts_total{result="failure",runtime="docker"} 1
+gcu_runtime_restarts_total{result="failure",runtime="unknown"} 1
+gcu_runtime_restarts_total{result="success",runtime="containerd"} 0
+gcu_runtime_restarts_total{result="success",runtime="docker"} 0
+gcu_runtime_restarts_total{result="success",runtime="unknown"} 0
 `
 	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "gcu_node_upgrade_tasks_total", "gcu_runtime_restarts_total")
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/harness"
+	"github.com/topsops/gcu-operator/test/monitoring"
 )
 
 // receiver is a webhook.
@@ -125,7 +126,11 @@ func TestNotificationsArriveAtLeastOnceWithTheSameID(t *testing.T) {
 		}
 		return nil
 	})
-	s.startManager(ctx, t, flags...)
+	manager = s.startManager(ctx, t, flags...)
+	p := monitoring.Start(t, s.Project.Path("config", "monitoring", "rules.yaml"))
+	if err := p.Scrape(strings.TrimPrefix(manager.URL, "http://")); err != nil {
+		t.Fatal(err)
+	}
 	approve(ctx, t, s, f)
 	f.complete(ctx, "app:2", stageNodes)
 	s.eventually(ctx, t, func() error {
@@ -143,6 +148,7 @@ func TestNotificationsArriveAtLeastOnceWithTheSameID(t *testing.T) {
 	settled := f.reaches(ctx, "known to be delivered", func(st *topsv1.DaemonRolloutStatus) bool {
 		return !slices.ContainsFunc(st.Record, func(e topsv1.RolloutRecordEntry) bool { return e.Pending })
 	})
+	notified(ctx, t, s, p)
 	events := make([]string, 0, len(settled.Status.Record))
 	for _, e := range settled.Status.Record {
 		events = append(events, string(e.Event))
@@ -151,6 +157,36 @@ func TestNotificationsArriveAtLeastOnceWithTheSameID(t *testing.T) {
 		if !slices.Contains(events, string(want)) {
 			t.Errorf("%s is not in the record: %v", want, events)
 		}
+	}
+}
+
+// notified waits until the queries of the dashboards about notifications have data.
+func notified(ctx context.Context, t *testing.T, s *stage, p *monitoring.Server) {
+	t.Helper()
+	all, err := monitoring.Dashboards(s.Project.Path("config", "monitoring", "dashboards"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := 0
+	for _, d := range all {
+		for _, panel := range d.Panels {
+			for _, target := range panel.Targets {
+				if !strings.Contains(target.Expr, "gcu_notifications_") {
+					continue
+				}
+				queries++
+				s.eventually(ctx, t, func() error {
+					n, err := p.Query(target.Expr)
+					if err == nil && n == 0 {
+						err = fmt.Errorf("%s has no data", target.Expr)
+					}
+					return err
+				})
+			}
+		}
+	}
+	if queries == 0 {
+		t.Error("no dashboard asks for notifications")
 	}
 }
 

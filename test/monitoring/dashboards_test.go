@@ -14,6 +14,8 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/stat"
 	"github.com/grafana/grafana-foundation-sdk/go/table"
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+
+	"github.com/topsops/gcu-operator/pkg/outcome"
 )
 
 // metric matches the names of the manager's metrics in queries.
@@ -29,7 +31,7 @@ func TestNamesOfMetrics(t *testing.T) {
 			t.Errorf("%s: %s names no metric", where, query)
 		}
 		for _, name := range names {
-			if !strings.Contains(reference, "`"+strings.TrimSuffix(name, "_bucket")+"`") {
+			if !strings.Contains(reference, "`"+strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")+"`") {
 				t.Errorf("%s: there is no metric %s", where, name)
 			}
 		}
@@ -43,6 +45,24 @@ func TestNamesOfMetrics(t *testing.T) {
 				known(name+" "+p.Title, target.Expr)
 			}
 		}
+	}
+}
+
+// TestOneLabelOfOutcomes: how something ended is label result, whose values are in pkg/outcome.
+func TestOneLabelOfOutcomes(t *testing.T) {
+	results := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| `(gcu_[a-z_]+)` \\| [a-z]+ \\| (.*?) \\| (.*) \\|$").FindAllStringSubmatch(read(t, "../../docs/reference/metrics.md"), -1) {
+		switch {
+		case regexp.MustCompile("`(outcome|status)`").MatchString(row[2]):
+			t.Errorf("%s has labels %s: it is result", row[1], row[2])
+		case strings.Contains(row[2], "`result`"):
+			if results++; !strings.Contains(row[3], string(outcome.Success)) || !strings.Contains(row[3], string(outcome.Failure)) {
+				t.Errorf("the help of %s does not say the results: %s", row[1], row[3])
+			}
+		}
+	}
+	if results == 0 {
+		t.Error("no metric has results")
 	}
 }
 

@@ -375,7 +375,7 @@ func (s *Story) metrics(ctx context.Context) error {
 			return fmt.Errorf("the metrics lack %s", want)
 		}
 	}
-	replaced := `gcu_node_upgrade_tasks_total{action="replace",result="done",target="driver"} ` + strconv.Itoa(Nodes+1)
+	replaced := `gcu_node_upgrade_tasks_total{action="replace",result="success",target="driver"} ` + strconv.Itoa(Nodes+1)
 	if !slices.Contains(lines, replaced+"\n") {
 		return fmt.Errorf("the metrics lack %s, one per upgraded node", replaced)
 	}

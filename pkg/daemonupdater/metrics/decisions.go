@@ -27,16 +27,20 @@ type decision struct {
 	haltedFor rollout.Reason
 	// rejected is true while a revision that was rolled back is remembered.
 	rejected bool
-	// oldestStart is when the node in flight longest was started, lastStart when the last one was;
-	// zero if none.
-	oldestStart, lastStart time.Time
+	// oldestStart is when the node in flight longest was started, zero if none is.
+	oldestStart time.Time
+	// progress is when a node was last started or finished, or a step of one was; zero if none was.
+	progress time.Time
+	// offlineSince is since when the skipped node is offline that has been so longest, zero if none is.
+	offlineSince time.Time
 }
 
 func decisionOf(in rollout.Input, d *rollout.Decision) decision {
 	shown := decision{
 		strategy: string(in.Settings.Strategy), revision: d.Ledger.Revision,
 		counts: d.Counts, limit: d.Limit, used: d.Used, eta: d.ETA(),
-		waiting: slices.Clone(d.Waiting), waves: slices.Clone(d.Ledger.Waves), lastStart: d.Ledger.LastStart,
+		waiting: slices.Clone(d.Waiting), waves: slices.Clone(d.Ledger.Waves),
+		progress: latest(d.Ledger.LastStart, d.Stepped), offlineSince: d.OfflineSince,
 		conditions: map[string]bool{
 			topsv1.RolloutAccepted: in.Blocked == nil || observed.Transient(in.Blocked),
 			topsv1.RolloutHalted:   d.Halted != "",
@@ -68,13 +72,19 @@ func mostCommon(failures []rollout.Failure) rollout.Reason {
 	return most
 }
 
+// latest returns the latest time.
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+
 // decisions collects the gauges of all groups.
 type decisions struct {
 	nodes, maxUnavailable, unavailable, waiting, halted, rejected, eta *prometheus.Desc
-	oldestStart, lastStart, info, condition, wave, updatedInWave       *prometheus.Desc
+	oldestStart, progress, offlineSince, info, condition               *prometheus.Desc
+	wave, updatedInWave                                                *prometheus.Desc
 
 	mu   sync.Mutex
 	last map[observed.Group]decision
+	// moved are the groups of which a node has finished, or a pod was deleted, since their last decision.
+	moved map[observed.Group]bool
 }
 
 func newDecisions() *decisions {
@@ -90,31 +100,47 @@ func newDecisions() *decisions {
 		rejected:       desc("revision_rejected", "1 after a rollback by failure.action of a policy, until another revision comes or the rollout is resumed; else 0."),
 		eta:            desc("eta_seconds", "Time the started and pending nodes of a rollout group take at the usual pace; absent when not known."),
 		oldestStart:    desc("oldest_start_timestamp_seconds", "When the node that is in flight longest was started; absent when none is in flight."),
-		lastStart:      desc("last_start_timestamp_seconds", "When a node was last started; absent when none was."),
-		info:           desc("info", "1, with the strategy of a rollout group and the revision that its nodes are brought to.", "strategy", "revision"),
-		condition:      desc("condition", "1 when a condition of the DaemonRollout is true, else 0: Accepted, Complete, Halted or Paused.", "condition"),
-		wave:           desc("wave_nodes", "Nodes of a wave of the policy of a rollout group.", "wave"),
-		updatedInWave:  desc("wave_updated_nodes", "Nodes of a wave of the policy of a rollout group that are updated.", "wave"),
-		last:           map[observed.Group]decision{},
+		progress: desc("last_progress_timestamp_seconds", "When a node was last started or finished, a pod was last replaced, or a task of an operation in flight last ended; "+
+			"absent when none was. A new leader knows only the last start and the tasks."),
+		offlineSince:  desc("oldest_offline_timestamp_seconds", "Since when the node is offline that was skipped and has been offline longest, and has an old revision; absent when none is skipped."),
+		info:          desc("info", "1, with the strategy of a rollout group and the revision that its nodes are brought to.", "strategy", "revision"),
+		condition:     desc("condition", "1 when a condition of the DaemonRollout is true, else 0: Accepted, Complete, Halted or Paused.", "condition"),
+		wave:          desc("wave_nodes", "Nodes of a wave of the policy of a rollout group.", "wave"),
+		updatedInWave: desc("wave_updated_nodes", "Nodes of a wave of the policy of a rollout group that are updated.", "wave"),
+		last:          map[observed.Group]decision{}, moved: map[observed.Group]bool{},
 	}
 }
 
-func (c *decisions) set(g observed.Group, d decision) {
+// set shows a decision that was made at a time.
+func (c *decisions) set(g observed.Group, d decision, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.moved[g] {
+		d.progress = latest(d.progress, now)
+	}
+	d.progress = latest(d.progress, c.last[g].progress)
 	c.last[g] = d
+	delete(c.moved, g)
+}
+
+// move notes that something of a group has gone on.
+func (c *decisions) move(g observed.Group) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.moved[g] = true
 }
 
 func (c *decisions) forget(g observed.Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.last, g)
+	delete(c.moved, g)
 }
 
 // Describe implements prometheus.Collector.
 func (c *decisions) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.nodes, c.maxUnavailable, c.unavailable, c.waiting, c.halted, c.rejected, c.eta,
-		c.oldestStart, c.lastStart, c.info, c.condition, c.wave, c.updatedInWave} {
+		c.oldestStart, c.progress, c.offlineSince, c.info, c.condition, c.wave, c.updatedInWave} {
 		descs <- d
 	}
 }
@@ -154,7 +180,7 @@ func (c *decisions) collect(name string, d decision, gauge func(desc *prometheus
 	if d.eta > 0 {
 		gauge(c.eta, d.eta.Seconds(), name)
 	}
-	for desc, at := range map[*prometheus.Desc]time.Time{c.oldestStart: d.oldestStart, c.lastStart: d.lastStart} {
+	for desc, at := range map[*prometheus.Desc]time.Time{c.oldestStart: d.oldestStart, c.progress: d.progress, c.offlineSince: d.offlineSince} {
 		if !at.IsZero() {
 			gauge(desc, float64(at.UnixMilli())/1000, name)
 		}

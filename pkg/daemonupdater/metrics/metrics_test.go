@@ -25,12 +25,14 @@ func halfWay(start time.Time) rollout.Decision {
 			Usual: 30 * time.Second, LastStart: start.Add(time.Minute),
 			Waves: []rollout.WaveProgress{{Name: "canary", Total: 3, Updated: 1}},
 		},
-		Counts:   rollout.Counts{Total: 9, Updated: 2, InFlight: 2, Pending: 1, Skipped: 1, Failed: 3},
-		Waiting:  []rollout.Waiting{{Reason: rollout.ReasonBudgetExhausted, Nodes: 1}},
-		Limit:    2,
-		Used:     2,
-		Halted:   "3 nodes failed",
-		Finished: []time.Duration{20 * time.Second},
+		Counts:  rollout.Counts{Total: 9, Updated: 2, InFlight: 2, Pending: 1, Skipped: 1, Failed: 3},
+		Waiting: []rollout.Waiting{{Reason: rollout.ReasonBudgetExhausted, Nodes: 1}},
+		Limit:   2,
+		Used:    2,
+		Halted:  "3 nodes failed",
+
+		OfflineSince: start.Add(-time.Hour),
+		Finished:     []time.Duration{20 * time.Second},
 	}
 }
 
@@ -84,9 +86,9 @@ gcu_rollout_halted{reason="CrashLooping",rollout="default/driver"} 1
 # HELP gcu_rollout_info 1, with the strategy of a rollout group and the revision that its nodes are brought to.
 # TYPE gcu_rollout_info gauge
 gcu_rollout_info{revision="r1",rollout="default/driver",strategy="OTA"} 1
-# HELP gcu_rollout_last_start_timestamp_seconds When a node was last started; absent when none was.
-# TYPE gcu_rollout_last_start_timestamp_seconds gauge
-gcu_rollout_last_start_timestamp_seconds{rollout="default/driver"} 1.76722566e+09
+# HELP gcu_rollout_last_progress_timestamp_seconds When a node was last started or finished, a pod was last replaced, or a task of an operation in flight last ended; absent when none was. A new leader knows only the last start and the tasks.
+# TYPE gcu_rollout_last_progress_timestamp_seconds gauge
+gcu_rollout_last_progress_timestamp_seconds{rollout="default/driver"} 1.76722566e+09
 # HELP gcu_rollout_max_unavailable Nodes of a rollout group that may be unavailable at once.
 # TYPE gcu_rollout_max_unavailable gauge
 gcu_rollout_max_unavailable{rollout="default/driver"} 2
@@ -99,6 +101,9 @@ gcu_rollout_nodes{rollout="default/driver",state="pending"} 1
 gcu_rollout_nodes{rollout="default/driver",state="pinned"} 0
 gcu_rollout_nodes{rollout="default/driver",state="skipped"} 1
 gcu_rollout_nodes{rollout="default/driver",state="updated"} 2
+# HELP gcu_rollout_oldest_offline_timestamp_seconds Since when the node is offline that was skipped and has been offline longest, and has an old revision; absent when none is skipped.
+# TYPE gcu_rollout_oldest_offline_timestamp_seconds gauge
+gcu_rollout_oldest_offline_timestamp_seconds{rollout="default/driver"} 1.767222e+09
 # HELP gcu_rollout_oldest_start_timestamp_seconds When the node that is in flight longest was started; absent when none is in flight.
 # TYPE gcu_rollout_oldest_start_timestamp_seconds gauge
 gcu_rollout_oldest_start_timestamp_seconds{rollout="default/driver"} 1.7672256e+09
@@ -141,6 +146,42 @@ gcu_rollout_wave_updated_nodes{rollout="default/driver",wave="canary"} 1
 	m.Forget(g)
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
 		t.Errorf("%d series are left of a group that is gone (%v)", n, err)
+	}
+}
+
+// TestLastProgress: whatever goes on counts, and it never goes back.
+func TestLastProgress(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }
+	m, g := New(prometheus.NewRegistry()), observed.Group{Namespace: "default", Name: "driver"}
+	for _, step := range []struct {
+		name string
+		pass func(d *rollout.Decision)
+		now  int
+		want int
+	}{
+		{"nothing has begun", func(*rollout.Decision) {}, 1, 0},
+		{"a node is started", func(d *rollout.Decision) { d.Ledger.LastStart = at(2) }, 3, 2},
+		{"nothing goes on", func(*rollout.Decision) {}, 4, 2},
+		{"a task has ended", func(d *rollout.Decision) { d.Stepped = at(4) }, 5, 4},
+		{"a pod was deleted", func(*rollout.Decision) { m.PodDeleted(g, Outdated) }, 6, 6},
+		{"the operation is over, and its tasks are not known any more", func(*rollout.Decision) {}, 7, 6},
+		{"a node has finished", func(d *rollout.Decision) {
+			d.Finished = []time.Duration{time.Second}
+			m.Count(g, rollout.Ledger{}, *d)
+		}, 8, 8},
+		{"a decision that was stored without it", func(d *rollout.Decision) { m.Count(g, rollout.Ledger{}, *d) }, 9, 8},
+	} {
+		var d rollout.Decision
+		step.pass(&d)
+		m.Show(g, rollout.Input{Now: at(step.now)}, d, false)
+		want := time.Time{}
+		if step.want > 0 {
+			want = at(step.want)
+		}
+		if got := m.decisions.last[g].progress; !got.Equal(want) {
+			t.Errorf("%s: the last progress was at %v, want %v", step.name, got, want)
+		}
 	}
 }
 

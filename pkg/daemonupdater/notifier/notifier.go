@@ -27,16 +27,11 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/notification"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/outcome"
 )
 
 // attemptTimeout bounds one attempt.
 const attemptTimeout = 10 * time.Second
-
-// Outcomes of an attempt in gcu_notifications_total.
-const (
-	outcomeDelivered = "delivered"
-	outcomeFailed    = "failed"
-)
 
 // Options of a Notifier.
 type Options struct {
@@ -92,7 +87,10 @@ func RegisterMetrics(registerer prometheus.Registerer) { register(registerer, ne
 
 func register(registerer prometheus.Registerer, o *outbox) *prometheus.CounterVec {
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gcu_notifications_total",
-		Help: "Attempts to deliver a notification to the webhook, by outcome: delivered or failed."}, []string{"outcome"})
+		Help: "Attempts to deliver a notification to the webhook, by result: success or failure."}, []string{"result"})
+	for _, result := range []outcome.Result{outcome.Success, outcome.Failure} { // rate() needs the zero before the first
+		attempts.WithLabelValues(string(result))
+	}
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gcu_notifications_pending",
 		Help: "Notifications that are not delivered to the webhook yet."}, func() float64 { return float64(o.waiting()) })
 	registerer.MustRegister(attempts, waiting)
@@ -199,13 +197,13 @@ func (n *Notifier) attempt(ctx context.Context, log logr.Logger, l *letter) {
 	}
 	n.outbox.settle(l, err == nil, n.options.Clock.Now())
 	if err != nil {
-		n.attempts.WithLabelValues(outcomeFailed).Inc()
+		n.attempts.WithLabelValues(string(outcome.Failure)).Inc()
 		if l.delay == minDelay { // the first of a series
 			log.Info("Delivering a notification failed, it is tried again", "id", l.ID, "rollout", l.group.String(), "cause", err.Error())
 		}
 		return
 	}
-	n.attempts.WithLabelValues(outcomeDelivered).Inc()
+	n.attempts.WithLabelValues(string(outcome.Success)).Inc()
 	log.V(4).Info("Delivered a notification", "id", l.ID, "rollout", l.group.String())
 	select {
 	case n.woken <- l.group:

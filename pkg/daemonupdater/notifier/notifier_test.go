@@ -23,6 +23,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/notification"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/outcome"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -113,7 +114,7 @@ func TestAnOfferIsDeliveredOnce(t *testing.T) {
 	if got := h.seen(); !slices.Equal(got, []string{"1", "2"}) {
 		t.Errorf("requests %v", got)
 	}
-	if got := testutil.ToFloat64(n.attempts.WithLabelValues(outcomeDelivered)); got != 2 || n.outbox.waiting() != 0 {
+	if got := testutil.ToFloat64(n.attempts.WithLabelValues(string(outcome.Success))); got != 2 || n.outbox.waiting() != 0 {
 		t.Errorf("%v delivered, %d waiting", got, n.outbox.waiting())
 	}
 }

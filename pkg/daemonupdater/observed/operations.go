@@ -79,9 +79,19 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
 		job.Stalled = isStalled(upgrade, shown)
 		job.WaitsSince = waitsSince(job, shown)
-		job.Message = wordsOf(shown.Task, shown.Message)
+		job.Message, job.Stepped = wordsOf(shown.Task, shown.Message), steppedAt(shown)
 	}
 	return job, disturbed
+}
+
+// steppedAt returns when the last task of an operation ended, zero if none has.
+func steppedAt(shown *topsv1.OperationStatus) (last time.Time) {
+	for i := range shown.Tasks {
+		if end := shown.Tasks[i].EndTime; end != nil && end.After(last) {
+			last = end.Time
+		}
+	}
+	return last
 }
 
 // isInTheWay reports whether an operation has not ended, or keeps the node cordoned, and does not end

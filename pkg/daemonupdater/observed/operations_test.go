@@ -42,6 +42,9 @@ func TestOperationsBecomeJobs(t *testing.T) {
 	stalledStatus.Reason, stalledStatus.Since = operation.ReasonPrepullFailed, now
 	heldStatus := shown("x", topsv1.OperationFailed)
 	heldStatus.Held, heldStatus.Granted = true, true
+	steppedStatus := shown("x", topsv1.OperationRunning)
+	before := fixture.Ago(time.Hour)
+	steppedStatus.Granted, steppedStatus.Tasks = true, []topsv1.OperationTask{{EndTime: &before}, {EndTime: &now}, {}}
 	releasing := shown("old", topsv1.OperationReleasing)
 	releasing.Granted = true
 	tests := []struct {
@@ -66,6 +69,8 @@ func TestOperationsBecomeJobs(t *testing.T) {
 			host: hostAt("NotRecorded"), want: &rollout.Job{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "being prepared", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
 			host: hostAt("InProgress"), want: &rollout.Job{ID: "x", Ours: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "a task has ended, and another after it", asked: grantedOp, shown: steppedStatus, disturbed: true,
+			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Stepped: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "another group's", asked: operating("x", "gcu-system/other"),
 			want: &rollout.Job{ID: "x", Message: "operation x is about to start"}},
 		{name: "ended", asked: grantedOp, shown: shown("x", topsv1.OperationDone), history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},

@@ -42,6 +42,11 @@ type Decision struct {
 	Used int
 	// Halted is set when too many nodes failed; it says how many, and what to do.
 	Halted string
+	// Stepped is when a task of an operation in flight last ended, zero if none has.
+	Stepped time.Time
+	// OfflineSince is since when the skipped node is offline that has been so longest, zero if none is
+	// skipped.
+	OfflineSince time.Time
 	// Recheck is when to decide again if nothing changes; 0 means never.
 	Recheck time.Duration
 

@@ -28,6 +28,8 @@ type Job struct {
 	// WaitsSince is when it began to wait for its grant, or for its problem to be solved; zero while
 	// it is being prepared, or at work.
 	WaitsSince time.Time
+	// Stepped is when its last task ended, zero if none has.
+	Stepped time.Time
 	// Message describes its progress.
 	Message string
 }

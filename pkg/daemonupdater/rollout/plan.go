@@ -10,8 +10,8 @@ import (
 func Plan(in Input) Decision { return NewFleet(&in).Plan(in) }
 
 // Plan decides for the nodes of the fleet, which must have been made with the same Members,
-// strategy and Policy. Its cost depends on the nodes that are in flight, failed or starting, not
-// on the size of the fleet. The decision is valid until the fleet changes.
+// strategy and Policy. Its cost depends on the nodes that are in flight, failed, starting or
+// offline, not on the size of the fleet. The decision is valid until the fleet changes.
 func (f *Fleet) Plan(in Input) Decision {
 	f.begin(in.Now)
 	f.pin(in.Ledger.Pins, in.Now)
@@ -54,6 +54,7 @@ func decisionOf(d *draft, b *budgets, e explanation) Decision {
 		Ledger: d.ledger, Fence: d.fence, Recheck: d.recheck,
 		Waiting: waiting, Counts: countStates(d.fleet, waiting),
 		Limit: b.limit, InFlight: b.inFlight, Used: b.used, Halted: e.halted,
+		Stepped: stepped(d), OfflineSince: offlineSince(d.fleet),
 		Behind: d.fleet.all.behind, Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,
 	}
 }

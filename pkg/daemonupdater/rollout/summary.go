@@ -3,6 +3,7 @@ package rollout
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // Counts has one number per state; they add up to Total.
@@ -104,6 +105,28 @@ func exampleOf(f *Fleet, p phase) *fleetNode {
 		})
 	}
 	return like
+}
+
+// stepped returns when a task of an operation in flight last ended, zero if none has.
+func stepped(d *draft) (last time.Time) {
+	for i := range d.ledger.Slots {
+		slot := &d.ledger.Slots[i]
+		if n := d.fleet.nodes.byName[slot.Node]; n != nil && n.Job != nil && n.Job.ID == slot.Operation {
+			last = later(last, n.Job.Stepped)
+		}
+	}
+	return last
+}
+
+// offlineSince returns since when the skipped node is offline that has been so longest, zero if there is none.
+func offlineSince(f *Fleet) (first time.Time) {
+	f.byPhase[phaseOffline].Ascend(func(n *fleetNode) bool {
+		if n.slot == nil && n.failure == nil && (first.IsZero() || n.ReadySince.Before(first)) {
+			first = n.ReadySince
+		}
+		return true
+	})
+	return first
 }
 
 // countStates sums up the states of all nodes.
