@@ -218,7 +218,7 @@ type DaemonRolloutStatus struct {
 	Skipped []NodeNote `json:"skipped,omitempty"`
 
 	// lastDecisionTime is when the operator last decided about the nodes in flight, to about half
-	// a minute; absent when none are. Time in which it did not is not counted against them.
+	// a minute; absent when none are and no wave soaks. Time in which it did not is not counted.
 	// +optional
 	LastDecisionTime *metav1.Time `json:"lastDecisionTime,omitempty"`
 	// lastKnownGood is the last revision that every reachable node was available

@@ -21,40 +21,63 @@ type StateTimes struct {
 	forgotten time.Time
 }
 
-// stateTime is a time as written, and when it was first and last seen.
-type stateTime struct{ written, first, last time.Time }
+// stateTime is a time as written, and when it was first and last seen. begun: the state was seen not to last before.
+type stateTime struct {
+	written, first, last time.Time
+	begun                bool
+}
 
 // stateTimeTTL is how long a state is remembered after its last use. It exceeds MaxSkew, so
 // that what is forgotten does not become new.
 const stateTimeTTL = time.Hour
 
 // Since returns since when the state named by key lasts, whose begin is written down: since it was
-// first seen, but at most MaxSkew later than written, and not later than now.
+// first seen, but, unless it was seen to begin, at most MaxSkew later than written, and not later than now.
 func (s *StateTimes) Since(key string, written, now time.Time) time.Time {
 	if s == nil {
 		return written
 	}
-	since := s.first(key, written, now)
-	for _, bound := range []time.Time{written.Add(MaxSkew), now} {
-		if bound.Before(since) {
-			since = bound
-		}
+	known := s.look(key, written, now)
+	since := known.first
+	if bound := written.Add(MaxSkew); bound.Before(since) && !known.begun {
+		since = bound
+	}
+	if now.Before(since) {
+		since = now
 	}
 	return since
 }
 
-// first returns when a state was first seen.
-func (s *StateTimes) first(key string, written, now time.Time) time.Time {
+// look returns what is known of a state that is seen now.
+func (s *StateTimes) look(key string, written, now time.Time) stateTime {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
 	known := s.seen[key]
 	if known == nil || !known.written.Equal(written) {
-		known = &stateTime{written: written, first: now}
+		known = &stateTime{written: written, first: now, begun: known != nil}
 		s.seen[key] = known
 	}
 	known.last = now
-	return known.first
+	return *known
+}
+
+// lacks notes that a state does not last now, unless it is known: so it will be seen to begin, whatever is written then.
+func (s *StateTimes) lacks(key string, now time.Time) {
+	if s != nil && s.known(key) == nil {
+		s.look(key, time.Time{}, now)
+	}
+}
+
+// known returns what is known of a state, nil for nothing.
+func (s *StateTimes) known(key string) *stateTime {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen[key] == nil {
+		return nil
+	}
+	known := *s.seen[key]
+	return &known
 }
 
 // forget forgets from time to time what is not asked for any more.
@@ -77,6 +100,9 @@ func (s *StateTimes) forget(now time.Time) {
 // deleted. If only time is missing, wait is how long, otherwise 0.
 func (s *StateTimes) Availability(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
 	if pod.DeletionTimestamp != nil || !IsReady(pod) {
+		if minReadySeconds > 0 {
+			s.lacks("ready "+string(pod.UID), now)
+		}
 		return false, 0
 	}
 	ready := condition(pod, corev1.PodReady)
@@ -96,10 +122,14 @@ const usualStart = 10 * time.Minute
 
 // AvailableSince returns since when a pod is available, by the clock of the reader and counted from
 // the first time, and when it last became so by the clock of the kubelet. Both are zero for a pod
-// that is not Ready, or was created an hour ago or more.
+// that is not Ready, or was created an hour ago or more and was not seen to become Ready since.
 func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now time.Time) (since, written time.Time) {
-	created := pod.CreationTimestamp.Time
-	if pod.DeletionTimestamp != nil || !IsReady(pod) || now.Sub(created) >= stateTimeTTL {
+	created, key := pod.CreationTimestamp.Time, "new "+string(pod.UID)
+	if pod.DeletionTimestamp != nil || !IsReady(pod) {
+		s.lacks(key, now)
+		return time.Time{}, time.Time{}
+	}
+	if now.Sub(created) >= stateTimeTTL && !s.isNew(key, now) {
 		return time.Time{}, time.Time{}
 	}
 	ready := time.Duration(minReadySeconds) * time.Second
@@ -107,7 +137,16 @@ func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now 
 	if s == nil {
 		return written, written
 	}
-	return s.Since("new "+string(pod.UID), created.Add(usualStart), now).Add(ready), written
+	return s.Since(key, created.Add(usualStart), now).Add(ready), written
+}
+
+// isNew reports whether a state was seen to begin less than an hour ago, or is seen to begin now.
+func (s *StateTimes) isNew(key string, now time.Time) bool {
+	if s == nil {
+		return false
+	}
+	known := s.known(key)
+	return known != nil && (known.written.IsZero() || known.begun && now.Sub(known.first) < stateTimeTTL)
 }
 
 // NodeReady returns whether a node is Ready, and since when.
@@ -133,7 +172,7 @@ func (s *StateTimes) MissingSince(key string, missing bool, now time.Time) time.
 	case s == nil:
 		return time.Time{}
 	case missing:
-		return s.first(key, time.Time{}, now)
+		return s.look(key, time.Time{}, now).first
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

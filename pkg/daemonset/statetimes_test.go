@@ -36,6 +36,7 @@ func TestAStateLasts(t *testing.T) {
 		looks []look
 	}{
 		{"since it was seen to begin", []look{{-time.Hour, 0, -time.Hour + MaxSkew}, {time.Minute, 2 * time.Minute, 2 * time.Minute}, {time.Minute, time.Hour, 2 * time.Minute}}},
+		{"since it was seen to begin, by whatever clock it is written", []look{{0, 0, 0}, {-3 * time.Hour, time.Minute, time.Minute}, {-3 * time.Hour, 10 * time.Minute, time.Minute}}},
 		{"for long when it is first seen, if it is written so", []look{{-time.Hour, 0, MaxSkew - time.Hour}}},
 		{"since it is seen, if it is written in the future", []look{{time.Hour, 0, 0}, {time.Hour, 30 * time.Minute, 0}}},
 		{"not since later than now, when the own clock goes back", []look{{0, 0, 0}, {0, -time.Minute, -time.Minute}}},
@@ -85,5 +86,30 @@ func TestWhatIsMissingAgainIsMissingSinceThen(t *testing.T) {
 	}
 	if since := (*StateTimes)(nil).MissingSince("pod", true, at(0)); !since.IsZero() {
 		t.Errorf("missing since %s, want it unknown", since)
+	}
+}
+
+// A pod that was seen before it was Ready is Ready since then, though the clock of its kubelet, or that of the API server, is
+// hours from that of the reader.
+func TestAPodThatBecomesReadyIsNewByWhateverClock(t *testing.T) {
+	for _, skew := range []time.Duration{-3 * time.Hour, 0, 3 * time.Hour} {
+		var seen StateTimes
+		pod := &corev1.Pod{}
+		pod.UID, pod.CreationTimestamp = "pod", metav1.NewTime(epoch.Add(skew))
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+		seen.Availability(pod, 30, epoch)
+		seen.AvailableSince(pod, 30, epoch)
+		pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(20*time.Second + skew))}
+		for _, after := range []time.Duration{20 * time.Second, 40 * time.Second} {
+			if ok, wait := seen.Availability(pod, 30, epoch.Add(after)); ok || wait != 50*time.Second-after {
+				t.Errorf("%s off: available %v, wait %s after %s", skew, ok, wait, after)
+			}
+			if since, _ := seen.AvailableSince(pod, 30, epoch.Add(after)); !since.Equal(epoch.Add(50 * time.Second)) {
+				t.Errorf("%s off: available since %s after %s", skew, since, after)
+			}
+		}
+		if since, _ := seen.AvailableSince(pod, 30, epoch.Add(20*time.Second+stateTimeTTL)); skew < 0 && !since.IsZero() {
+			t.Errorf("%s off: still new after an hour", skew)
+		}
 	}
 }

@@ -17,8 +17,10 @@ type attendance struct {
 // attended is when a node was first and last observed.
 type attended struct{ first, last time.Time }
 
-// since returns since when a node, which is observed now, has been observed without a longer break.
+// since returns since when a node, which is observed now, has been observed without a longer break. The time is
+// that of the wall clock: it is compared with recorded times, so a clock that jumps is a break as well.
 func (a *attendance) since(node string, now time.Time) time.Time {
+	now = now.Round(0) // drops the reading of the monotonic clock, by which nothing jumps
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known, ok := a.nodes[node]

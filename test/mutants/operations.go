@@ -208,7 +208,7 @@ var ofOperations = []mutant{
 	{"no-evidence-passes", "missing evidence passes at the deadline", nodes, "verify.deadline",
 		"$deadline{$after, $blame(), $reason}", `$deadline{$after, "Done", $reason}`},
 	{"soak-forgets", "a pod restart does not restart the soak", nodes, "soak.lasting",
-		"$Since.After($from)", "$Since.Before($from) && $Since.After($from)"},
+		"latest($from, recordedAt($s, $pod.Since))", "$from"},
 	{"done-from-memory", "an operation is done although a pod is no longer at its target", nodes, "replace.lasts",
 		"$there && !$atTarget()", "!$there"},
 	{"done-unavailable", "an operation is done although a pod is no longer available", nodes, "run",

@@ -2,7 +2,7 @@ package rollout
 
 import "time"
 
-// A deadline counts the time in which a manager decided. It does not run while no manager ran,
+// A deadline, like the soak of a wave, counts the time in which a manager decided. It does not run while no manager ran,
 // the group was blocked, or the ledger could not be stored, and it does not jump with a clock:
 // when the last stored decision is longer ago than maxGap, by the clock of this manager, or is in
 // the future, the deadlines of all slots move by that time.
@@ -21,8 +21,8 @@ func (d Deadlines) maxGap() time.Duration {
 	return min(mostGap, max(leastGap, min(d.Progress, d.Lost)/gapShare))
 }
 
-// tick returns how often a decision is stored while nodes are in flight, though nothing else
-// changed.
+// tick returns how often a decision is stored while nodes are in flight or a wave soaks, though
+// nothing else changed.
 func (d Deadlines) tick() time.Duration { return d.maxGap() / ticks }
 
 // idleTime returns for how long nothing was decided before this decision, negative if the clock

@@ -18,6 +18,8 @@ type draft struct {
 	// stored, another decision may still replace them.
 	returned int
 	fence    fence
+	// soaks: nodes wait for the soak of a wave.
+	soaks bool
 	// recheck is when to decide again if nothing changes; 0 means never.
 	recheck time.Duration
 }
@@ -38,6 +40,7 @@ func draftOf(in *Input, f *Fleet) *draft {
 	if in.Resume != in.Ledger.Resumed {
 		d.ledger.ResumedAt = in.Now
 	}
+	d.ledger.ResumedAt, d.ledger.LastStart = earlier(d.ledger.ResumedAt, in.Now), earlier(d.ledger.LastStart, in.Now) // the clock may have gone back
 	d.ledger.Revision, d.ledger.Resumed = in.Revision, in.Resume
 	d.ledger.Slots, d.ledger.Failures = nil, nil
 	return d
@@ -76,9 +79,9 @@ func (d *draft) newOperation(n *fleetNode) string {
 	return fmt.Sprintf("%s-%s-%x-%d", d.in.Revision, strconv.FormatInt(d.in.Now.UnixMilli(), 36), n.hash, len(n.Ended))
 }
 
-// noteDecided records when this decision was made, while there are nodes in flight.
+// noteDecided records when this decision was made, while there are nodes in flight or a wave soaks.
 func (d *draft) noteDecided() {
-	if d.ledger.InFlight() == 0 {
+	if d.ledger.InFlight() == 0 && !d.soaks {
 		d.ledger.Decided = time.Time{}
 		return
 	}

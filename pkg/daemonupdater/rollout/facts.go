@@ -309,11 +309,18 @@ func (f *facts) changesAt(at time.Time) {
 // includeProbation adds whether a new pod has the node on probation.
 func (f *facts) includeProbation(g *group, node *Node, pod *Pod, now time.Time) {
 	until := pod.AvailableSince.Add(g.deadlines.Probation)
-	renewed := !node.Renewed.Before(pod.AvailableWritten.Add(time.Second)) // it may be written up to a second early
-	if node.Ready && pod.Available && !g.isOutdated(pod) && until.After(now) && !renewed {
+	if node.Ready && pod.Available && !g.isOutdated(pod) && until.After(now) && !hasLived(node, pod, now) {
 		f.onProbation = true
 		f.changesAt(until)
 	}
+}
+
+// hasLived reports whether the kubelet of a node has renewed its Lease since a pod was available there, by its own
+// clock. A renewal that is later than can be was made before that clock went back.
+func hasLived(node *Node, pod *Pod, now time.Time) bool {
+	const early = time.Second // that the pod's time may be written too early
+	since := node.Renewed.Sub(pod.AvailableWritten)
+	return since >= early && since-daemonset.MaxSkew <= max(now.Sub(pod.Created), now.Sub(pod.AvailableSince))
 }
 
 // suspectOf returns the youngest pod that may have taken the node offline: those before it had to be

@@ -138,9 +138,11 @@ func addSuspects(d *draft) {
 }
 
 // suspects reports whether a node that has a suspect pod may be offline because of this rollout: it
-// has no slot, the rollout was not resumed since, and it did not join long after the last start.
+// has no slot, the rollout was not resumed since, and it did not join long after the last start. A pod from
+// the future shows that the clock of the manager, which wrote the last start, is behind that of the API server.
 func (d *draft) suspects(n *fleetNode) bool {
-	return n.slot == nil && n.ReadySince.After(d.ledger.ResumedAt) && !n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress))
+	joinedLater := n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) && !n.suspect.Created.After(d.in.Now)
+	return n.slot == nil && n.ReadySince.After(d.ledger.ResumedAt) && !joinedLater
 }
 
 // A rollout halts once one in failureShare of the touched nodes failed, but at least minFailures

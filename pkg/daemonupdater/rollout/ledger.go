@@ -32,8 +32,8 @@ type Ledger struct {
 	ResumedAt time.Time
 	// LastStart is when a node was last started, zero if none was.
 	LastStart time.Time
-	// Decided is when a decision was last stored while nodes were in flight, give or take a tick;
-	// zero when none are.
+	// Decided is when a decision was last stored while nodes were in flight or waited for a soak, give
+	// or take a tick; zero when none are and none do.
 	Decided time.Time
 }
 
@@ -165,7 +165,8 @@ type WaveProgress struct {
 	// Total and Updated count its nodes, for display only.
 	Total, Updated int
 	// Completed is when every reachable node was first updated, zero before. Once it is set, the
-	// wave stays passed, even if nodes come back later. Nodes that a limited upgrade leaves out
-	// do not count, and an upgrade with another limit ignores it.
+	// wave stays passed, even if nodes come back later. It is later by the time in which nothing was
+	// decided while the wave soaked. Nodes that a limited upgrade leaves out do not count, and an
+	// upgrade with another limit ignores it.
 	Completed time.Time
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -29,6 +30,7 @@ func followWaves(d *draft) waveProgress {
 		state, c := &parts[i], &d.fleet.waves[i]
 		state.Name = d.in.Policy.partName(i)
 		state.Completed = completedBefore(d.in, state.Name)
+		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
 		state.Total, state.Updated = c.nodes, c.byPhase[phaseUpdated]
 		updated += state.Updated
 		untestable := c.nodes == c.byPhase[phaseExcluded] // no node takes part that could prove the version
@@ -39,6 +41,28 @@ func followWaves(d *draft) waveProgress {
 	}
 	d.ledger.Waves = recordedParts(&d.in.Policy, parts)
 	return reachWave(d, parts)
+}
+
+// skipIdleTime moves the completion of a wave by the time in which nothing was decided while the wave soaked. A soak
+// counts the time in which a manager watched, as a deadline does. If the clock went back to before the completion, the
+// wave soaks anew.
+func (w *WaveProgress) skipIdleTime(in *Input, soak time.Duration) {
+	if w.Completed.IsZero() {
+		return
+	}
+	if w.Completed.Add(soak).After(in.Ledger.Decided) {
+		w.Completed = w.Completed.Add(idleTime(in))
+	}
+	w.Completed = earlier(w.Completed, in.Now)
+}
+
+// soakAfter returns how long the wave of a part soaks if the part is its last one, 0 if it does not.
+func (p *Policy) soakAfter(part int) time.Duration {
+	wave, last := p.waveOf(part)
+	if !last || wave == len(p.Waves) {
+		return 0
+	}
+	return p.Waves[wave].Soak
 }
 
 // unfinishedInWaves counts the nodes that each wave waits for.
@@ -115,6 +139,7 @@ func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 		if left := soaked.Sub(d.in.Now); left > 0 {
 			w.reason, w.why = ReasonSoaking, fmt.Sprintf("wave %s is complete and soaks until %s", state.Name, soaked.UTC().Format(time.RFC3339))
 			d.recheckIn(left)
+			d.soaks = slices.ContainsFunc(parts[w.reached+1:], func(p WaveProgress) bool { return p.Updated < p.Total })
 			return w
 		}
 	}

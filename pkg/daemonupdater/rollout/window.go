@@ -76,6 +76,14 @@ func (w *Window) opensOn(date time.Time) bool {
 	return len(w.Days) == 0 || w.Days[date.Weekday()]
 }
 
+// earlier returns the earlier of two times.
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

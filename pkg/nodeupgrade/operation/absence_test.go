@@ -37,3 +37,31 @@ func TestDeadlinesDoNotRunWhileNoManagerWorks(t *testing.T) {
 		})
 	}
 }
+
+// TestAClockThatJumpsFailsNothingAndSkipsNoSoak: a jump is a break, so that WorkedSince is when it was noticed.
+func TestAClockThatJumpsFailsNothingAndSkipsNoSoak(t *testing.T) {
+	for _, tt := range []struct {
+		task, want, after string
+		within            time.Duration
+	}{
+		{"node_soak", "Running node_soak InProgress", "Releasing then Done node_soak Succeeded", time.Minute},
+		{"driver_verify", "Running driver_verify InProgress", "Failed held driver_verify VerifyFailed", 5 * time.Minute},
+	} {
+		for name, by := range map[string]time.Duration{"ahead": 3 * time.Hour, "back": -3 * time.Hour} {
+			t.Run(tt.task+" "+name, func(t *testing.T) {
+				f := reach(t, tt.task, driverOnly...)
+				later(by)(&f)
+				f.WorkedSince = f.Now
+				for _, step := range []struct {
+					after time.Duration
+					want  string
+				}{{0, tt.want}, {tt.within - time.Second, tt.want}, {time.Second, tt.after}} {
+					later(step.after)(&f)
+					if d := newMachine(t).Next(f); summaryOf(d) != step.want {
+						t.Fatalf("%s, want %s: %s", summaryOf(d), step.want, d.Record.Operation.Message)
+					}
+				}
+			})
+		}
+	}
+}

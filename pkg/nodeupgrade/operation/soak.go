@@ -8,7 +8,8 @@ import (
 )
 
 // soak gives faults time to show. It is done when the pods of all targets have stayed
-// available for the soak time; a restart of one starts it anew. A missed deadline (the soak
+// available for the soak time; a restart of one starts it anew, and so does a time without a
+// manager, or a clock that jumps. A missed deadline (the soak
 // time plus the progress deadline) fails the operation.
 type soak struct{ base }
 
@@ -36,7 +37,7 @@ func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text stri
 	if rec.StartTime == nil {
 		return time.Time{}, "it has not started"
 	}
-	from := rec.StartTime.Time
+	from := latest(recordedAt(s, rec.StartTime.Time), s.f.WorkedSince)
 	for _, target := range s.wanted.Targets {
 		for _, of := range s.replaced(target.Component) {
 			pod := of.pod()
@@ -46,9 +47,7 @@ func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text stri
 			if pod == nil || pod.Terminating || !pod.Available {
 				return time.Time{}, fmt.Sprintf("the pod of %s is not available", target.Component)
 			}
-			if pod.Since.After(from) {
-				from = pod.Since
-			}
+			from = latest(from, recordedAt(s, pod.Since))
 		}
 	}
 	until = from.Add(s.limits.soak)
