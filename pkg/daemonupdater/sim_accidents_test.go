@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +21,7 @@ import (
 )
 
 // simAccidents are rare disturbances, in a third of the seeds: etcd is restored from a backup, a
-// DaemonSet is deleted and created again, a DaemonSet has odd pods, no manager works for long, and nodes join.
+// DaemonSet is deleted and created again with or without its pods, a DaemonSet has odd pods, no manager works for long, and nodes join.
 type simAccidents struct {
 	accidents *rand.Rand // nil in a seed without any
 	saved     *simBackup // nil if there is none
@@ -40,6 +39,8 @@ type simAccidents struct {
 	restores int
 	// away: until then no manager works.
 	away time.Time
+	// gone are DaemonSets that were deleted to be created again, as they were last.
+	gone map[simapi.Key]*appsv1.DaemonSet
 }
 
 // managersAway reports whether no manager works.
@@ -203,10 +204,12 @@ func (w *simWorld) restore(b *simBackup) {
 	b.reopen(w)
 	for _, account := range w.accounts {
 		clear(account.started) // the ledger says again when they were started before
+		clear(account.completed)
 	}
 	w.rewindOperations(operated)
 	w.rewindGate(b.ran)
 	w.now, w.groups = w.now.Add(simRestoring), slices.Clone(b.groups)
+	w.recreateMissing()
 	clear(w.seen)
 	w.seesLoss = map[string]int{}
 	for _, kind := range simKinds {
@@ -275,56 +278,5 @@ func (m *simManager) isBlind() bool {
 func (w *simWorld) excuseBlind(pass *simPass, node string) {
 	if pass.blind {
 		w.lost[simLost{pass.group, node}], w.wereLost[simLost{pass.group, node}] = true, true
-	}
-}
-
-// recreateSet deletes a DaemonSet, and creates it again under its name. Its pods are adopted, or
-// deleted by the garbage collector.
-func (w *simWorld) recreateSet(key simapi.Key, adopts bool) {
-	old := simapi.Get[*appsv1.DaemonSet](w.api, key)
-	if old == nil {
-		return
-	}
-	w.say("admin: %s is deleted and created again, its pods are adopted: %v", key, adopts)
-	w.api.Remove(key)
-	delete(w.seen, key)
-	next := simapi.Copy(old)
-	next.UID, next.Generation, next.Status = "", 1, appsv1.DaemonSetStatus{}
-	w.api.Put(next)
-	if !adopts {
-		w.collectOrphans()
-		return
-	}
-	w.adopted(old.UID, next.UID)
-	for _, r := range w.revisionsOf(old) {
-		simapi.Edit(w.api, simapi.KeyOf(r), func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = next.UID })
-	}
-	for _, pod := range w.setPods() {
-		if metav1.IsControlledBy(pod, old) {
-			simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) { p.OwnerReferences[0].UID = next.UID })
-		}
-	}
-}
-
-// collectOrphans acts as the garbage collector on what belongs to a DaemonSet that is gone, or to a former
-// one of its name: revisions at once, pods soon.
-func (w *simWorld) collectOrphans() {
-	if w.accidents == nil {
-		return
-	}
-	orphaned := func(object client.Object) bool {
-		ref := metav1.GetControllerOf(object)
-		ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, object.GetNamespace(), ref.Name))
-		return ds == nil || ds.UID != ref.UID
-	}
-	for _, r := range simapi.All[*appsv1.ControllerRevision](w.api, simRevisions) {
-		if r.Namespace == simNamespace && orphaned(r) {
-			w.api.Remove(simapi.KeyOf(r))
-		}
-	}
-	for _, pod := range w.setPods() {
-		if pod.DeletionTimestamp == nil && orphaned(pod) && w.soon() {
-			_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
-		}
 	}
 }

@@ -28,10 +28,26 @@ func (w *simWorld) checkBatch(pass *simPass, after *topsv1.DaemonRollout, name s
 		if wave != nil && wave.Approval == topsv1.ApprovalManual && !simApproved(after, after.Status.Revision+"/"+wave.Name) {
 			w.violate("plan: %s of batch %d starts, and wave %s is not approved", name, batch, wave.Name)
 		}
-		if !own && part.CompletedTime == nil {
+		if own {
+			continue
+		}
+		if part.CompletedTime == nil {
 			w.violate("plan: %s of batch %d starts, and %s is not complete", name, batch, part.Name)
 		}
+		if next := pass.waveOfPart(after.Status.Waves[i+1].Name); wave != nil && next != wave && w.isPlanned(pass, waves, wave) {
+			if since, soaked := w.account(pass.group).soaked(pass, part.Name, wave.SoakSeconds); !soaked {
+				w.violate("plan: %s of batch %d starts, and wave %s is complete for %s and soaks %d s", name, batch, wave.Name, since, wave.SoakSeconds)
+			}
+		}
 	}
+}
+
+// isPlanned reports whether the plan that a pass saw has a node of a wave: else the wave does not soak.
+func (w *simWorld) isPlanned(pass *simPass, waves map[string]int, wave *topsv1.Wave) bool {
+	return slices.ContainsFunc(w.hosts, func(h *simHost) bool {
+		part := pass.partOf(waves, h.name)
+		return part != "" && pass.waveOfPart(part) == wave
+	})
 }
 
 // planWaves returns the wave of every node, nil without waves.

@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +31,8 @@ type simAccount struct {
 	// and skew how far ahead that was at the last decision.
 	started    map[string]simStarted
 	lost, skew time.Duration
+	// completed is when a wave, or a part of a plan, was complete.
+	completed map[string]simStarted
 	// down: nodes that were available until a manager deleted one of their pods, until the
 	// deleted pods are replaced and available, or the node counts as failed.
 	down map[string]*simDown
@@ -45,7 +46,7 @@ type simDown struct {
 
 func (w *simWorld) account(g observed.Group) *simAccount {
 	if w.accounts[g] == nil {
-		w.accounts[g] = &simAccount{limit: map[string]int{}, pools: map[string]simPool{}, down: map[string]*simDown{}, started: map[string]simStarted{}}
+		w.accounts[g] = &simAccount{limit: map[string]int{}, pools: map[string]simPool{}, down: map[string]*simDown{}, started: map[string]simStarted{}, completed: map[string]simStarted{}}
 	}
 	return w.accounts[g]
 }
@@ -61,7 +62,7 @@ func (w *simWorld) nodeAvailable(sets []simapi.Key, name string) bool {
 		ds := simapi.Get[*appsv1.DaemonSet](w.api, key)
 		if ds == nil || !slices.ContainsFunc(w.podsOn(key, name), func(pod *corev1.Pod) bool {
 			ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.skewOf(pod)))
-			return (ok || w.isAside(pod)) && metav1.IsControlledBy(pod, ds) // else the garbage collector deletes it soon
+			return (ok || w.isAside(pod)) && w.isOwned(pod) // else the garbage collector deletes it soon
 		}) {
 			return false
 		}
@@ -94,7 +95,7 @@ func (w *simWorld) deleteByUs(pass *simPass, key simapi.Key, options *client.Del
 	var was bool
 	var g *simGroup
 	if pod != nil {
-		if g = w.groupOfSet(daemonset.Owner(pod).Name); g != nil {
+		if g = w.groupOfSet(simOwner(pod).Name); g != nil {
 			was = w.nodeAvailable(g.sets, daemonset.NodeName(pod)) && !w.takenOut(g.id, daemonset.NodeName(pod))
 		}
 	}
@@ -114,7 +115,7 @@ func (w *simWorld) deleteByUs(pass *simPass, key simapi.Key, options *client.Del
 	}
 	w.checkDelete(pass, pod)
 	w.checkLightPath(pass, pod)
-	owner := simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)
+	owner := simapi.Named(simSets, pod.Namespace, simOwner(pod).Name)
 	if d := w.account(g.id).down[daemonset.NodeName(pod)]; d != nil {
 		d.sets = append(d.sets, owner)
 	}
@@ -127,7 +128,7 @@ func (w *simWorld) deleteByUs(pass *simPass, key simapi.Key, options *client.Del
 // checkDelete checks one deletion against what the pass saw and the true state.
 func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	node := daemonset.NodeName(pod)
-	live, ok := pass.live[daemonset.Owner(pod).UID]
+	live, ok := pass.live[simOwner(pod).UID]
 	if !ok {
 		w.violate("S9: pod %s is deleted though its DaemonSet was not read again", pod.Name)
 		return
@@ -240,6 +241,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	limit := simLimit(pass)
 	a := w.account(pass.group)
 	a.noteClock(pass)
+	a.noteCompleted(pass, before, after)
 	for _, s := range simSlots(after) {
 		if !slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.Since.Equal(&s.Since) }) {
 			a.started[s.Node] = simStarted{pass.at.Sub(fixture.Epoch), a.lost}

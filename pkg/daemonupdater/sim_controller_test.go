@@ -101,14 +101,15 @@ func (w *simWorld) daemonSetController(ds *appsv1.DaemonSet) {
 	if seen.UID != ds.UID {
 		return
 	}
+	adopted := w.adopt(seen)
 	hash := w.writeHistory(seen)
-	if !w.awaits(key) {
+	if adopted && !w.awaits(key) {
 		objects, keys := w.listed()
 		for _, node := range slices.Clone(keys[simNodes]) {
 			w.managePod(seen, objects[node].(*corev1.Node), hash)
 		}
 	}
-	if ds.Status.ObservedGeneration < seen.Generation && (w.calm || w.chance(2)) {
+	if adopted && ds.Status.ObservedGeneration < seen.Generation && (w.calm || w.chance(2)) {
 		simapi.Edit(w.api, key, func(d *appsv1.DaemonSet) { d.Status.ObservedGeneration = seen.Generation })
 	}
 }

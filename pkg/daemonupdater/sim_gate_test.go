@@ -113,12 +113,12 @@ func (w *simWorld) disturbGated() {
 
 // admit is the policy: config/admission/gate.yaml in Go. Its parameters may be old, and then it gates more.
 func (w *simWorld) admit(pod *corev1.Pod) *corev1.Pod {
-	g := w.groupOfSet(daemonset.Owner(pod).Name)
+	g := w.groupOfSet(simOwner(pod).Name)
 	if w.gate == nil || g == nil {
 		return pod
 	}
 	stored := w.rolloutOf(g.id)
-	key, hash, node := pod.Namespace+"/"+daemonset.Owner(pod).Name, daemonset.RevisionHash(pod), daemonset.NodeName(pod)
+	key, hash, node := pod.Namespace+"/"+simOwner(pod).Name, daemonset.RevisionHash(pod), daemonset.NodeName(pod)
 	back := stored != nil && slices.ContainsFunc(stored.Status.Pinned, func(p topsv1.NodePin) bool { return p.Node == node && p.DaemonSet == key && p.Hash != hash })
 	if stored == nil || !slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key && (t.Hash != hash || back) }) {
 		w.checkGate(pod, "the policy lets it pass")
@@ -147,8 +147,8 @@ func (w *simWorld) runs(pod *corev1.Pod) {
 	if node == nil {
 		return
 	}
-	key := simRan{daemonset.Owner(pod).UID, node.UID}
-	if !slices.ContainsFunc(w.podsOn(simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name), node.Name), func(o *corev1.Pod) bool {
+	key := simRan{simOwner(pod).UID, node.UID}
+	if !slices.ContainsFunc(w.podsOn(simapi.Named(simSets, pod.Namespace, simOwner(pod).Name), node.Name), func(o *corev1.Pod) bool {
 		return o.UID != pod.UID && o.Spec.NodeName != ""
 	}) {
 		w.ran[key] = nil
@@ -168,7 +168,7 @@ func (w *simWorld) stays(node string) {
 // works notes the revision of a pod that becomes ready.
 func (w *simWorld) works(pod *corev1.Pod, status corev1.ConditionStatus) {
 	node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
-	if owner := daemonset.Owner(pod); w.gate != nil && status == corev1.ConditionTrue && node != nil && owner != nil {
+	if owner := simOwner(pod); w.gate != nil && status == corev1.ConditionTrue && node != nil && owner != nil {
 		w.worked[simRan{owner.UID, node.UID}] = daemonset.RevisionHash(pod)
 	}
 }
@@ -211,7 +211,7 @@ func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
 		return err
 	}
 	w.back++
-	owner, node := daemonset.Owner(pod), pod.Spec.NodeName
+	owner, node := simOwner(pod), pod.Spec.NodeName
 	set := simapi.Named(simSets, pod.Namespace, owner.Name)
 	first := simPodNames(set, node)[0]
 	w.restored[first] = append(w.restored[first], simapi.KeyOf(pod))
@@ -225,10 +225,10 @@ func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
 // checkGate is S15: a pod that may run now has the revision that its node had or was last ready with, the node has a slot, or it has
 // the last known good revision.
 func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
-	g := w.groupOfSet(daemonset.Owner(pod).Name)
+	g := w.groupOfSet(simOwner(pod).Name)
 	node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
 	ds := w.setOf(pod)
-	if g == nil || node == nil || ds == nil || ds.UID != daemonset.Owner(pod).UID || ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+	if g == nil || node == nil || ds == nil || ds.UID != simOwner(pod).UID || ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 		return
 	}
 	stored := w.rolloutOf(g.id)

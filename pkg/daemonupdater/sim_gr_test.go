@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
@@ -173,7 +172,7 @@ func (w *simWorld) deleteGr(g *simGroup) {
 			return // a backup brought it back
 		}
 		for _, pod := range w.setPods() {
-			if slices.Contains(g.sets, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)) {
+			if slices.Contains(g.sets, simapi.Named(simSets, pod.Namespace, simOwner(pod).Name)) {
 				_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
 			}
 		}

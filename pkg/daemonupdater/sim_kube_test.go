@@ -33,6 +33,9 @@ type simHost struct {
 	podsAfter time.Duration
 	// skew is how far its clock, which its kubelet and its agent write times by, is ahead.
 	skew time.Duration
+	// before is how far it was ahead until it jumped.
+	before time.Duration
+	jumped time.Time
 	// skews is how far it was ahead when it wrote a time.
 	skews map[int64]time.Duration
 	// machine is what runs below its kubelet, in a seed with operations.
@@ -98,7 +101,11 @@ func (h *simHost) lease(w *simWorld, lease *coordinationv1.Lease) error {
 		until = h.since
 	}
 	phase := time.Duration(w.hash("lease", h.name)%uint64(simRenewal/time.Millisecond)) * time.Millisecond
-	renewed := metav1.NewMicroTime(until.Add(-phase).Truncate(simRenewal).Add(phase + h.skew))
+	at, skew := until.Add(-phase).Truncate(simRenewal).Add(phase), h.skew
+	if at.Before(h.jumped) {
+		skew = h.before
+	}
+	renewed := metav1.NewMicroTime(at.Add(skew))
 	lease.Spec.RenewTime = &renewed
 	return nil
 }
@@ -199,7 +206,7 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 		return
 	}
 	age := w.now.Sub(pod.CreationTimestamp.Time)
-	start := time.Duration(2+w.hash("start", pod.UID)%38) * time.Second
+	start := w.startOf(pod)
 	image := pod.Spec.Containers[0].Image
 	switch {
 	case !h.up:
@@ -238,6 +245,11 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 			w.powerOff(h)
 		}
 	}
+}
+
+// startOf is how long after its creation a pod is Ready.
+func (w *simWorld) startOf(pod *corev1.Pod) time.Duration {
+	return time.Duration(2+w.hash("start", pod.UID)%38) * time.Second
 }
 
 // burns lets a version kill its node for good the seconds that end its image after the pod is Ready.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/simapi"
@@ -122,7 +121,7 @@ func (w *simWorld) installs(h *simHost, pod *corev1.Pod) {
 	if h.machine == nil {
 		return
 	}
-	component, image := daemonset.Owner(pod).Name, pod.Spec.Containers[0].Image
+	component, image := simOwner(pod).Name, pod.Spec.Containers[0].Image
 	if h.machine.installed[component] == pod.UID {
 		return
 	}

@@ -191,7 +191,7 @@ func (w *simWorld) opDown(id, node string, sets ...simapi.Key) {
 // opTook counts a pod that an operation deleted.
 func (w *simWorld) opTook(id, node string, pod *corev1.Pod, was bool) {
 	g := w.opGroup(id)
-	set := simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)
+	set := simapi.Named(simSets, pod.Namespace, simOwner(pod).Name)
 	if g == nil || !slices.Contains(g.sets, set) {
 		return
 	}
@@ -284,7 +284,7 @@ func (w *simWorld) checkLightPath(pass *simPass, pod *corev1.Pod) {
 		return
 	}
 	node := daemonset.NodeName(pod)
-	if ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name)); ds != nil && simHeavy(observed.Member{DaemonSet: ds}.Component()) {
+	if ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, simOwner(pod).Name)); ds != nil && simHeavy(observed.Member{DaemonSet: ds}.Component()) {
 		w.violate("S8: pod %s is deleted without an operation", pod.Name)
 	}
 	if u := pass.seen.upgrades[node]; u != nil && simAtWork(u) != "" && !u.Status.Operation.Phase.Final() {

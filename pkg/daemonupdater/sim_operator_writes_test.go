@@ -140,7 +140,7 @@ func (w *simWorld) checkDeletedByOperation(j *simJob, pod *corev1.Pod) {
 	if j.seen == nil || !simNodeReady(j.seen) {
 		w.violate("S7: pod %s is deleted on node %s, which the pass saw offline", pod.Name, j.node)
 	}
-	owner := daemonset.Owner(pod)
+	owner := simOwner(pod)
 	ds := j.sets[owner.UID]
 	if ds == nil || ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 		w.violate("S9: pod %s is deleted, and its DaemonSet was not read to be OnDelete", pod.Name)
@@ -156,7 +156,7 @@ func (w *simWorld) checkDeletedByOperation(j *simJob, pod *corev1.Pod) {
 	}
 	w.checkDisturbed(h, "the driver goes", w.left(h, false), op.ID)
 	for _, other := range w.setPods() {
-		ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, other.Namespace, daemonset.Owner(other).Name))
+		ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, other.Namespace, simOwner(other).Name))
 		if other.Spec.NodeName == j.node && ds != nil && metav1.IsControlledBy(other, ds) && simMachineOf.Uses(ds.Labels[topsv1.LabelComponent]) && !h.machine.excused {
 			w.violate("S8: the driver of %s goes while %s uses the device", j.node, other.Name)
 		}
@@ -216,7 +216,7 @@ func (w *simWorld) checkDone(j *simJob, before *topsv1.OperationStatus, u *topsv
 	for _, t := range wanted.Targets {
 		var seen *corev1.Pod
 		for _, pod := range j.pods {
-			if owner := daemonset.Owner(pod); owner != nil && owner.UID == t.DaemonSet.UID {
+			if owner := simOwner(pod); owner != nil && owner.UID == t.DaemonSet.UID {
 				seen = simCounting(seen, pod)
 			}
 		}

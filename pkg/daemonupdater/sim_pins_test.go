@@ -35,12 +35,12 @@ func (w *simWorld) disturbPins() {
 		w.asksBack(pod)
 		return
 	}
-	w.override(daemonset.NodeName(pod), verb, daemonset.Owner(pod).Name)
+	w.override(daemonset.NodeName(pod), verb, simOwner(pod).Name)
 }
 
 // asksBack acts as the node agent: a person at a node asks for the revision before that of a pod.
 func (w *simWorld) asksBack(pod *corev1.Pod) {
-	node, ref := daemonset.NodeName(pod), daemonset.Owner(pod)
+	node, ref := daemonset.NodeName(pod), simOwner(pod)
 	key := simapi.Key{Kind: simUpgrades, Name: node}
 	if w.api.Objects[key] == nil {
 		return

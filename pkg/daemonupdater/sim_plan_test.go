@@ -284,7 +284,7 @@ func (w *simWorld) checkPlanned(pass *simPass, pod *corev1.Pod, back bool) {
 		return
 	}
 	_, stages := pass.planned(daemonset.NodeName(pod))
-	task := daemonset.Owner(pod).Name + "_" + upgradeplan.ActionReplace
+	task := simOwner(pod).Name + "_" + upgradeplan.ActionReplace
 	if !slices.ContainsFunc(stages, func(s topsv1.PlannedStage) bool { return slices.Contains(s, task) }) {
 		w.violate("plan: pod %s is deleted, and the plan does not replace its component there", pod.Name)
 	}

@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -89,7 +90,7 @@ func (w *simWorld) evictPod(pod *corev1.Pod) {
 
 // addSurplus lets a stale DaemonSet controller create a second pod beside one.
 func (w *simWorld) addSurplus(pod *corev1.Pod) {
-	owner := daemonset.Owner(pod)
+	owner := simOwner(pod)
 	ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, owner.Name))
 	node := daemonset.NodeName(pod)
 	if ds == nil || ds.UID != owner.UID || len(w.podsOn(simapi.KeyOf(ds), node)) > 1 {
@@ -99,9 +100,19 @@ func (w *simWorld) addSurplus(pod *corev1.Pod) {
 	w.api.Put(w.admit(w.newPod(ds, node, w.newestHash(ds))))
 }
 
-// isOwned reports whether the DaemonSet of a pod is there, and is not another one of that name.
-func (w *simWorld) isOwned(pod *corev1.Pod) bool {
+// simOwner returns the DaemonSet that controls a pod. That of an orphan is known by its name only; it is nil for the pod
+// of a user.
+func simOwner(pod *corev1.Pod) *metav1.OwnerReference {
 	owner := daemonset.Owner(pod)
+	if owner == nil && pod.Labels[simApp] != "" {
+		return &metav1.OwnerReference{Name: pod.Labels[simApp]}
+	}
+	return owner
+}
+
+// isOwned reports whether the DaemonSet of a pod is there, and is not another one of that name. It adopts an orphan.
+func (w *simWorld) isOwned(pod *corev1.Pod) bool {
+	owner := simOwner(pod)
 	ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, owner.Name))
-	return ds != nil && ds.UID == owner.UID
+	return ds != nil && (ds.UID == owner.UID || owner.UID == "")
 }

@@ -14,8 +14,8 @@ import (
 // A version that kills its nodes spreads no faster than anybody can know.
 
 // kills rolls out a version that kills each node for good that long after its pod is Ready, over
-// some nodes with a budget of three, and returns how many it kills.
-func (s *simSchedule) kills(nodes int, after time.Duration) int {
+// some nodes with a budget of three, and returns how many it kills. Something happens meanwhile, every second.
+func (s *simSchedule) kills(nodes int, after time.Duration, meanwhile ...func()) int {
 	for i := len(s.hosts); i < nodes; i++ {
 		s.hosts = append(s.hosts, &simHost{name: fmt.Sprintf("n%02d", i), up: true})
 		s.addNode(s.hosts[i])
@@ -24,6 +24,9 @@ func (s *simSchedule) kills(nodes int, after time.Duration) int {
 	s.waits("all pods are available", s.arrived)
 	s.gets(0, "fuse-"+after.String())
 	for end := s.now.Add(10 * time.Minute); s.now.Before(end); {
+		for _, do := range meanwhile {
+			do()
+		}
 		s.goesBy(time.Second)
 		s.doDue()
 		s.a.sees()

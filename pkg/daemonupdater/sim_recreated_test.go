@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -26,7 +27,8 @@ func TestAQueuedNodeIsNotStartedBecauseItsPodsSeemGoneWithTheirFormerDaemonSet(t
 		s.gets(1, "good-1")
 		s.works(s.a, time.Minute)
 		s.recreateSet(s.g.sets[0], true)
-		policy(901) // every node is read again
+		s.kubernetes() // it adopts its pods
+		policy(901)    // every node is read again
 		for range 3 {
 			s.a.sees(simPods, simPolicies, simRollouts)
 			s.a.passes(s.g.id)
@@ -34,5 +36,31 @@ func TestAQueuedNodeIsNotStartedBecauseItsPodsSeemGoneWithTheirFormerDaemonSet(t
 		}
 		s.a.sees()
 		s.a.passes(s.g.id)
+	})
+}
+
+func TestNothingIsStartedOrLostWhileOrphansAwaitTheirAdoption(t *testing.T) {
+	schedule(t, []string{"driver", "plugin"}, func(s *simSchedule) {
+		s.gets(1, "good-1")
+		node := s.begins()
+		var kept []types.UID
+		for _, h := range s.hosts {
+			for set := range s.g.sets {
+				if pod := s.podOf(set, h.name); h.name != node {
+					kept = append(kept, pod.UID)
+				}
+			}
+		}
+		s.recreateSet(s.g.sets[0], true)
+		for range 20 { // the DaemonSet controller is slow
+			s.now = s.now.Add(time.Minute)
+			s.a.sees()
+			s.a.passes(s.g.id)
+		}
+		s.noneFailed("with orphans")
+		for _, uid := range kept {
+			s.isThere(uid)
+		}
+		s.arrives(s.a)
 	})
 }

@@ -32,7 +32,7 @@ func (w *simWorld) isAside(pod *corev1.Pod) bool {
 }
 
 func (w *simWorld) setOf(pod *corev1.Pod) *appsv1.DaemonSet {
-	return simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, daemonset.Owner(pod).Name))
+	return simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, simOwner(pod).Name))
 }
 
 // leaves lets the pods of a DaemonSet of the group leave, or has them come back.

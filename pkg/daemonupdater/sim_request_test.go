@@ -49,7 +49,7 @@ func (w *simWorld) askFor(pod *corev1.Pod) {
 	if need == nil || need.Status != corev1.ConditionTrue {
 		return
 	}
-	ref := daemonset.Owner(pod)
+	ref := simOwner(pod)
 	newest := strings.TrimPrefix(need.Message, topsv1.PodNeedUpgradeMessagePrefix)
 	id, revision := string(pod.UID)+newest, newest
 	if w.seed%4 == 3 && pod.Spec.NodeName == "n00" {

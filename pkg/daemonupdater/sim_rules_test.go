@@ -17,7 +17,6 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/test/fixture"
 )
 
 // The rules of an UpgradePolicy, written again without the code under test: what a pass saw and
@@ -346,9 +345,9 @@ func (w *simWorld) checkWave(pass *simPass, after *topsv1.DaemonRollout, name st
 		if i == of {
 			return
 		}
-		completed := simCompleted(after, wave.Name)
-		if completed == nil || pass.clock.Before(completed.Add(time.Duration(wave.SoakSeconds)*time.Second)) {
-			w.violate("wave: %s of wave %d starts at %s, and wave %s is complete since %v and soaks %d s", name, of, pass.at.Sub(fixture.Epoch), wave.Name, completed, wave.SoakSeconds)
+		since, soaked := w.account(pass.group).soaked(pass, wave.Name, wave.SoakSeconds)
+		if completed := simCompleted(after, wave.Name); completed == nil || !soaked {
+			w.violate("wave: %s of wave %d starts, and wave %s is complete since %v, for %s, and soaks %d s", name, of, wave.Name, completed, since, wave.SoakSeconds)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 // write times, and that of the second manager; and they jump, as after a step of NTP or when a
 // virtual machine is resumed, that of the first manager as well. The world, the API server and the controllers of
 // Kubernetes have the true time, and the checks are about it. Only what managers record and
-// compare among themselves is checked by their own clocks: windows and the soak of waves.
+// compare among themselves is checked by their own clocks: windows.
 
 // simMaxSkew is how far a clock is at most from the true time.
 const simMaxSkew = 3 * time.Minute
@@ -55,7 +55,7 @@ func (w *simWorld) jump() {
 // jump sets the clock of a host, which is skew ahead then.
 func (h *simHost) jump(w *simWorld, skew time.Duration) {
 	w.say("the clock of %s jumps by %s", h.name, skew-h.skew)
-	h.skew = skew
+	h.before, h.skew, h.jumped = h.skew, skew, w.now
 }
 
 // jump sets the clock of a manager, which is skew ahead then.
@@ -106,6 +106,27 @@ func (a *simAccount) noteClock(pass *simPass) {
 		a.lost += max(0, ahead)
 	}
 	a.skew = skew
+}
+
+// noteCompleted notes which waves, and parts of plans, became complete with a stored decision.
+func (a *simAccount) noteCompleted(pass *simPass, before, after *topsv1.DaemonRollout) {
+	same := before.Status.Revision == after.Status.Revision && before.Status.LimitedTo == after.Status.LimitedTo
+	for _, wave := range after.Status.Waves {
+		switch {
+		case wave.CompletedTime == nil:
+			delete(a.completed, wave.Name)
+		case !same || simCompleted(before, wave.Name) == nil:
+			a.completed[wave.Name] = simStarted{pass.at.Sub(fixture.Epoch), a.lost}
+		}
+	}
+}
+
+// soaked returns for how long a wave has soaked by the true time, and the time that changes of the clock add, and reports
+// whether that is long enough. It is if nothing is known of the wave.
+func (a *simAccount) soaked(pass *simPass, wave string, seconds int32) (since time.Duration, enough bool) {
+	done, known := a.completed[wave]
+	since = pass.at.Sub(fixture.Epoch) - done.at + a.lost - done.lost
+	return since, !known || since+2*time.Second >= time.Duration(seconds)*time.Second
 }
 
 // deadlines returns those of the policy that a pass saw.

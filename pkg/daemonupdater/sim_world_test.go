@@ -20,6 +20,9 @@ import (
 // simNamespace is the namespace of the model's DaemonSets.
 const simNamespace = "kube-system"
 
+// simApp is the label by which a DaemonSet selects its pods.
+const simApp = "app"
+
 // simLease is how long a leader may be silent before the other manager takes over.
 const simLease = 15 * time.Second
 
@@ -195,7 +198,7 @@ func (w *simWorld) newSet(name, image string) *appsv1.DaemonSet {
 	}}
 	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	ds.Spec.MinReadySeconds = int32(w.rng.IntN(2)) * int32(simMinReady/time.Second)
-	labels := map[string]string{"app": name}
+	labels := map[string]string{simApp: name}
 	ds.Spec.Selector, ds.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels}, labels
 	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: image}}
 	return ds
