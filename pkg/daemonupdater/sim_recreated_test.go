@@ -41,6 +41,7 @@ func TestAQueuedNodeIsNotStartedBecauseItsPodsSeemGoneWithTheirFormerDaemonSet(t
 
 func TestNothingIsStartedOrLostWhileOrphansAwaitTheirAdoption(t *testing.T) {
 	schedule(t, []string{"driver", "plugin"}, func(s *simSchedule) {
+		s.goesBy(10 * time.Minute)
 		s.gets(1, "good-1")
 		node := s.begins()
 		var kept []types.UID

@@ -39,7 +39,7 @@ var ofClocks = []mutant{
 	{"attendance-monotonic", "a jump of the wall clock is no break", nodes, "attendance.since",
 		"now = now.Round(0)", ""},
 	{"soak-jumped", "the soak of an operation is over when the clock jumps", nodes, "soak.lasting",
-		"latest(recordedAt($s, $started), $s.f.WorkedSince)", "recordedAt($s, $started)"},
+		"latest(recordedAt($f, $started), $f.WorkedSince)", "recordedAt($f, $started)"},
 	{"future-waited-for", "what was recorded before the clock went back is waited for", nodes, "recordedAt",
 		"if $at.After($Now) { $*then }", "if false { $*then }"},
 	{"wave-soak-jumped", "the soak of a wave is over when the clock jumps, or after a time without a manager", updater, "WaveProgress.skipIdleTime",

@@ -121,20 +121,12 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 
 // endsAt is the deadline of the operation. After a break there is time for one more pod.
 func endsAt(s *snapshot) time.Time {
-	return latest(recordedAt(s, s.op.StartTime.Time).Add(s.limits.operation), s.f.WorkedSince.Add(s.limits.progress))
-}
-
-// recordedAt returns a recorded time. If the clock has gone back to before it, that is when the manager noticed.
-func recordedAt(s *snapshot, at time.Time) time.Time {
-	if at.After(s.f.Now) {
-		return s.f.WorkedSince
-	}
-	return at
+	return latest(recordedAt(s.f, s.op.StartTime.Time).Add(s.limits.operation), s.f.WorkedSince.Add(s.limits.progress))
 }
 
 // lostAt is when a node that is not Ready counts as lost.
 func lostAt(s *snapshot) time.Time {
-	return latest(recordedAt(s, s.f.Node.Since), s.f.WorkedSince).Add(s.limits.lost)
+	return latest(recordedAt(s.f, s.f.Node.Since), s.f.WorkedSince).Add(s.limits.lost)
 }
 
 // awaits reports whether the operation is prepared and waits for its slot, for which there is

@@ -42,3 +42,11 @@ func seconds(given, otherwise int32) time.Duration {
 }
 
 func latest(of ...time.Time) time.Time { return slices.MaxFunc(of, time.Time.Compare) }
+
+// recordedAt returns a recorded time. If the clock has gone back to before it, that is when the manager noticed.
+func recordedAt(f *Facts, at time.Time) time.Time {
+	if at.After(f.Now) {
+		return f.WorkedSince
+	}
+	return at
+}

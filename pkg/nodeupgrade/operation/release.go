@@ -39,7 +39,7 @@ func restartPending(c *changes) bool {
 			continue
 		}
 		result := c.f.Host.Result(c.op.ID, t.Name)
-		deadline := recordedAt(c.snapshot, t.StartTime.Time).Add(2 * c.limits.restart)
+		deadline := recordedAt(c.f, t.StartTime.Time).Add(2 * c.limits.restart)
 		left := result != nil && result.State == topsv1.HostTaskWaiting && c.f.HostSince.After(c.op.Since.Time)
 		if (result == nil || !result.State.Final()) && !left && c.f.Now.Before(deadline) {
 			c.at(deadline)

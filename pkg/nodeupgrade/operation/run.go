@@ -151,7 +151,7 @@ func openDevice(c *changes) {
 
 // inTime ends the operation when the task has missed its deadline.
 func inTime(c *changes, t upgradeplan.Task, v verdict) verdict {
-	from := latest(recordedAt(c.snapshot, c.recorded(t).StartTime.Time), recordedAt(c.snapshot, c.f.Node.Since), c.f.WorkedSince) // time offline, or without a manager, does not count
+	from := latest(recordedAt(c.f, c.recorded(t).StartTime.Time), recordedAt(c.f, c.f.Node.Since), c.f.WorkedSince) // time offline, or without a manager, does not count
 	limit := rowOf(t).deadline(c.snapshot, v)
 	if until := from.Add(limit.after); c.f.Now.Before(until) {
 		c.at(until)

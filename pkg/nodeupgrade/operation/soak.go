@@ -37,7 +37,7 @@ func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text stri
 	if rec.StartTime == nil {
 		return time.Time{}, "it has not started"
 	}
-	from := latest(recordedAt(s, rec.StartTime.Time), s.f.WorkedSince)
+	from := latest(recordedAt(s.f, rec.StartTime.Time), s.f.WorkedSince)
 	for _, target := range s.wanted.Targets {
 		for _, of := range s.replaced(target.Component) {
 			pod := of.pod()
@@ -47,7 +47,7 @@ func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text stri
 			if pod == nil || pod.Terminating || !pod.Available {
 				return time.Time{}, fmt.Sprintf("the pod of %s is not available", target.Component)
 			}
-			from = latest(from, recordedAt(s, pod.Since))
+			from = latest(from, recordedAt(s.f, pod.Since))
 		}
 	}
 	until = from.Add(s.limits.soak)
