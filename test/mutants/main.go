@@ -3,7 +3,7 @@
 // tests catch every one: first the test that caught it last (caught.tsv, which the run
 // updates), then those of the file's package, then those of the packages beside it, the one
 // that they are below first, then its own with an API server (KUBEBUILDER_ASSETS), then
-// those of all packages that depend on it.
+// those of all packages that depend on it, and last the simulations with all their seeds.
 //
 //	mutants [NAME...]
 //
@@ -200,9 +200,10 @@ func (c change) steps(caught *record, all map[string][]string) (steps []step) {
 	add("caught nearby", above, quickly)
 	add("caught by a simulation", slices.Concat(first, above), simulations)
 	add("caught nearby", near, quickly)
-	add("caught on an API server", first, inFull)
+	add("caught on an API server", first, onAPIServer)
 	add("caught elsewhere", untried(all[own]...), quickly)
-	add("caught elsewhere, in full", all[own], inFull)
+	add("caught elsewhere, on an API server", all[own], onAPIServer)
+	add("caught by many seeds", all[own], manySeeds)
 	return steps
 }
 
@@ -242,7 +243,8 @@ var (
 	quickly = []string{"-short", "-skip=^TestSimulation", "-timeout=5m"}
 	// simulations plays few seeds.
 	simulations = []string{"-short", "-run=^TestSimulation", "-timeout=10m"}
-	inFull      = []string{"-timeout=15m"}
+	onAPIServer = []string{"-skip=^TestSimulation", "-timeout=15m"}
+	manySeeds   = []string{"-run=^TestSimulation", "-timeout=30m"}
 )
 
 // overlay writes the changed file and the overlay map of go build.
