@@ -90,12 +90,12 @@ func (s *stage) containers() map[types.UID]string {
 }
 
 // podsRanOn checks that every container of the pods that existed before still runs in the
-// same process. All pods must still exist except those of the training, the toolkit, and those
-// that use the device, which are replaced after a restart.
+// same process. All pods must still exist except those of the training, the driver, the toolkit, and
+// those that use the device, which are replaced after a restart.
 func (s *stage) podsRanOn(before map[types.UID]string) {
 	s.t.Helper()
 	after := s.containers()
-	replaced := []string{"training", toolkitSet, pluginSet, exporterSet, gfdSet}
+	replaced := []string{"training", driverSet, toolkitSet, pluginSet, exporterSet, gfdSet}
 	gone := 0
 	for uid, was := range before {
 		switch now, found := after[uid]; {

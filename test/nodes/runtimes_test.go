@@ -188,10 +188,10 @@ func (s *stage) awaitsAdministrator() error {
 	return nil
 }
 
-// runtimeRestarts: the toolkit of all nodes is upgraded, which requires restarts of their
-// engines. The agent that requests docker's restart is a docker container and is killed
-// by it. containerd is restarted under the kubelet, the pods, and the agent that requests
-// it.
+// runtimeRestarts: driver and toolkit of all nodes are upgraded, which requires restarts of their
+// engines: first of one node, by the person at it, then of the others. The agent that requests
+// docker's restart is a docker container and is killed by it. containerd is restarted under the
+// kubelet, the pods, and the agent that requests it.
 func (s *stage) runtimeRestarts() {
 	s.settings(topsv1.AnnotationPaused + "=true")
 	// An administrator has changed the configuration of all engines. The agents of the victims
@@ -203,7 +203,7 @@ func (s *stage) runtimeRestarts() {
 			`sed -i -E 's/default_runtime_name = .*/default_runtime_name = "runc"/' /etc/containerd/config.toml; /etc/init.d/containerd restart`)
 		return err
 	})
-	engines := map[string]engine{dockerNode: s.engine(dockerNode, "docker")}
+	docker, engines := s.engine(dockerNode, "docker"), map[string]engine{}
 	for _, node := range victims {
 		engines[node] = s.engine(node, "containerd")
 	}
@@ -211,11 +211,15 @@ func (s *stage) runtimeRestarts() {
 	agent, agentProcess, _ := s.inDocker(agentContainer)
 	_, otherProcess, _ := s.inDocker(bystander)
 	cycles := s.restartCycles(dockerNode)
-	s.settings(topsv1.AnnotationMaxUnavailable + "=" + fmt.Sprint(len(allNodes)))
-	s.set("toolkit", "2.0.0")
+	s.settings(topsv1.AnnotationUpdateStrategy+"=OTA", topsv1.AnnotationMaxUnavailable+"="+fmt.Sprint(len(allNodes)))
+	s.setBoth("2.0.0", "2.0.0")
 	s.settings(topsv1.AnnotationPaused + "-")
+	s.personUpgrades(dockerNode, "2.0.0", "2.0.0")
+	s.settings(topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate")
 	s.emptyWhenRestarted(engines)
+	engines[dockerNode] = docker
 	s.eventually("all nodes have the new toolkit", func() error { return s.toolkitIs("2.0.0", allNodes...) })
+	s.eventually("all nodes have the new driver", func() error { return s.driverIs("2.0.0", allNodes...) })
 	s.eventually("all cards are used again", s.trains)
 	for node, was := range engines {
 		s.wasRestarted(1, node, was)

@@ -35,7 +35,7 @@ type group struct {
 var groups = []group{
 	{"nodes", false, []story{
 		{"the first deployment restarts docker, which kills the agent that requests it; a restart of containerd that is left to the administrator is waited for", (*stage).firstRestarts, nil},
-		{"a restart of docker kills the agent that requested it, which resumes; containerd is restarted under its kubelet and its pods", (*stage).runtimeRestarts, nil},
+		{"a POST to the agent of a node upgrades its driver and toolkit under training, the restart of docker kills the agent, which resumes, and the cards are used again; elsewhere containerd is restarted under its kubelet and its pods", (*stage).runtimeRestarts, nil},
 		{"nodes that lose power during the most relevant tasks resume after boot", (*stage).powerLoss, nil},
 		{"a node whose disk is full is not upgraded until there is space", (*stage).fullDisk, &story{
 			"a node under disk pressure keeps its GCU components", (*stage).diskPressure, nil}},
