@@ -4,6 +4,7 @@
 // updates), then those of the file's package, then those of the packages beside it, the one
 // that they are below first, then its own with an API server (KUBEBUILDER_ASSETS), then
 // those of all packages that depend on it, and last the simulations with all their seeds.
+// Each is tried on all defects that are left before the next one is.
 //
 //	mutants [NAME...]
 //
@@ -78,31 +79,47 @@ func run(ctx context.Context, only []string) error {
 	if output, err := test(ctx, "", attempt{before, []string{"-short", "-timeout=10m"}}); err != nil {
 		return fmt.Errorf("the tests fail without any defect:\n%s", output)
 	}
-	var group errgroup.Group
-	group.SetLimit(runtime.NumCPU())
+	dir, err := os.MkdirTemp("", "gcu-mutants-")
+	if err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	trials := make([]*trial, len(changes))
+	for i, c := range changes {
+		if trials[i], err = newTrial(dir, c, c.steps(caught, all)); err != nil {
+			return err
+		}
+	}
+	return play(ctx, trials, caught)
+}
+
+// play takes the next step of all trials that are still open, in rounds, so that a defect that is hard
+// to catch delays none that is not. It returns an error if a defect survives.
+func play(ctx context.Context, trials []*trial, caught *record) error {
 	var tried, survived atomic.Int64
-	for _, c := range changes {
-		group.Go(func() error {
-			begin := time.Now()
-			by, err := c.try(ctx, caught, all)
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case err != nil:
-				by = fmt.Sprintf("NOT TESTED: %v", err)
-				survived.Add(1)
-			case by == "":
-				by = "SURVIVED"
-				survived.Add(1)
-			}
-			fmt.Printf("%3d/%d %-28s %s: %s (%s)\n", tried.Add(1), len(chosen), by, c.name, c.says, time.Since(begin).Round(100*time.Millisecond))
-			return nil
-		})
+	for open := trials; len(open) > 0; {
+		var group errgroup.Group
+		group.SetLimit(runtime.NumCPU())
+		for _, t := range open {
+			group.Go(func() error {
+				begin := time.Now()
+				err := t.step(ctx, caught)
+				if t.took += time.Since(begin); err != nil || t.by == "" {
+					return err
+				}
+				if t.uncaught {
+					survived.Add(1)
+				}
+				fmt.Printf("%3d/%d %-28s %s: %s (%s)\n", tried.Add(1), len(trials), t.by, t.name, t.says, t.took.Round(100*time.Millisecond))
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		open = slices.DeleteFunc(slices.Clone(open), func(t *trial) bool { return t.by != "" })
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	fmt.Printf("mutants: %d defects, %d caught, %d survived\n", len(chosen), int64(len(chosen))-survived.Load(), survived.Load())
+	fmt.Printf("mutants: %d defects, %d caught, %d survived\n", len(trials), int64(len(trials))-survived.Load(), survived.Load())
 	if survived.Load() > 0 {
 		return errors.New("the tests do not catch the surviving defects")
 	}
@@ -133,38 +150,55 @@ func (c change) area() string {
 	return "./" + strings.Join(parts[:2], "/")
 }
 
-// try builds the tests with the changed file as an overlay and returns which tests fail,
-// such as "caught elsewhere"; "" if none does. A defect that does not compile is an
-// error.
-func (c change) try(ctx context.Context, caught *record, all map[string][]string) (by string, err error) {
-	dir, err := os.MkdirTemp("", "gcu-mutant-")
-	if err != nil {
-		return "", fmt.Errorf("making a folder: %w", err)
+// trial is a defect, and what is still to be tried to catch it.
+type trial struct {
+	change
+	overlay string
+	left    []step
+	took    time.Duration
+	// by is the result, such as "caught elsewhere"; "" while the trial is open.
+	by string
+	// uncaught is whether no test fails, or nothing was tested.
+	uncaught bool
+}
+
+// newTrial writes the overlay of a defect below a folder.
+func newTrial(dir string, c change, steps []step) (*trial, error) {
+	own := filepath.Join(dir, c.name)
+	if err := os.Mkdir(own, 0o700); err != nil {
+		return nil, fmt.Errorf("making a folder: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	overlay, err := c.overlay(dir)
-	if err != nil {
-		return "", err
+	overlay, err := c.overlay(own)
+	return &trial{change: c, overlay: overlay, left: steps}, err
+}
+
+// step takes the next step. It returns an error only if it was interrupted or the record cannot be
+// written.
+func (t *trial) step(ctx context.Context, caught *record) error {
+	if len(t.left) == 0 {
+		t.by, t.uncaught = "SURVIVED", true
+		return nil
 	}
-	for _, step := range c.steps(caught, all) {
-		output, failed := test(ctx, overlay, step.attempt)
-		if ctx.Err() != nil {
-			return "", errors.New("interrupted")
-		}
-		if failed != nil && strings.Contains(output, "[build failed]") {
-			return "", fmt.Errorf("it does not compile:\n%s", output)
-		}
-		if failed != nil && strings.Contains(output, "panic: test timed out") {
-			return "", fmt.Errorf("the tests of %s take too long", strings.Join(step.packages, " "))
-		}
-		if failed != nil {
-			if by, ok := catcherIn(output, slices.Contains(step.flags, "-short")); ok {
-				err = caught.set(c.name, by)
-			}
-			return step.by, err
-		}
+	next := t.left[0]
+	t.left = t.left[1:]
+	output, failed := test(ctx, t.overlay, next.attempt)
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case failed == nil:
+		return nil
+	case strings.Contains(output, "[build failed]"):
+		t.by, t.uncaught = "NOT TESTED: it does not compile:\n"+output, true
+		return nil
+	case strings.Contains(output, "panic: test timed out"):
+		t.by, t.uncaught = "NOT TESTED: too slow are the tests of "+strings.Join(next.packages, " "), true
+		return nil
 	}
-	return "", nil
+	t.by = next.by
+	if by, ok := catcherIn(output, slices.Contains(next.flags, "-short")); ok {
+		return caught.set(t.name, by)
+	}
+	return nil
 }
 
 // step is an attempt, and what to say if it catches the defect.

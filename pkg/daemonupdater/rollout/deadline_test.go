@@ -96,12 +96,30 @@ func TestADeletionThatIsTriedAgainIsNoStart(t *testing.T) {
 	}
 }
 
+// A failure follows the name of a node, also when its Node object is deleted and made again, unless the
+// machine is known to be another.
 func TestAnotherMachineHasNotFailed(t *testing.T) {
-	n := broken(nodeOf("a", oldHash))
-	n.Machine = "new"
-	in := inputOf(1, n)
-	in.Ledger.Failures = []Failure{{Node: "a", UID: n.UID, Machine: "old", Reason: ReasonNodeLost, Targets: targetsOf(&in)}}
-	if d := Plan(in); len(d.Ledger.Failures) > 0 {
-		t.Errorf("failures = %v though the machine is another", d.Ledger.Failures)
+	for _, tt := range []struct {
+		name, failed, now string
+		again, stays      bool
+	}{
+		{"the same", "old", "old", false, true},
+		{"the same under another Node object", "old", "old", true, true},
+		{"not known any more", "old", "", false, true},
+		{"not known any more under another Node object", "old", "", true, true},
+		{"not known before, under another Node object", "", "new", true, true},
+		{"another", "old", "new", false, false},
+		{"another under another Node object", "old", "new", true, false},
+	} {
+		n := broken(nodeOf("a", newHash))
+		in := inputOf(1, n)
+		in.Ledger.Failures = []Failure{{Node: "a", UID: n.UID, Machine: tt.failed, Reason: ReasonProgressDeadlineExceeded, Targets: targetsOf(&in)}}
+		in.Nodes[0].Machine = tt.now
+		if tt.again {
+			in.Nodes[0].UID = "again"
+		}
+		if d := Plan(in); len(d.Ledger.Failures) > 0 != tt.stays {
+			t.Errorf("the machine is %s: failures are %+v", tt.name, d.Ledger.Failures)
+		}
 	}
 }

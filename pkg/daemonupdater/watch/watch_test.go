@@ -20,6 +20,17 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
+func TestAFailedPassIsRepeatedSoon(t *testing.T) {
+	limiter, group := RateLimiter(), observed.Group{}
+	var longest time.Duration
+	for range 40 {
+		longest = max(longest, limiter.When(group))
+	}
+	if want := 30 * time.Second; longest != want {
+		t.Errorf("a pass that keeps failing is repeated after up to %s, want %s", longest, want)
+	}
+}
+
 func TestAPullWakesItsGroup(t *testing.T) {
 	driver := fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.OldHash)
 	before, after := fixture.NodeUpgrade("a"), fixture.NodeUpgrade("a")
