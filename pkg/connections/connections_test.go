@@ -53,6 +53,22 @@ func isOpen(ours, theirs net.Conn) bool {
 	return err == nil
 }
 
+func TestASlowConnectionMakesRoomAfterItsGracePeriod(t *testing.T) {
+	b, clock := boundedOn(t)
+	ours, theirs := admitted(t, b, limit)
+	clock.Step(grace - 1)
+	if c, wait := b.admit(nil); c != nil || wait != 1 {
+		t.Fatalf("one more is let in (%t), or waits for %s, want 1ns", c != nil, wait)
+	}
+	clock.Step(1)
+	if c, wait := b.admit(nil); c == nil {
+		t.Fatalf("one more waits for %s", wait)
+	}
+	if isOpen(ours[0], theirs[0]) {
+		t.Error("the oldest is left")
+	}
+}
+
 func TestAClientWaitingForTheServerIsNotSlow(t *testing.T) {
 	b, clock := boundedOn(t)
 	ours, theirs := admitted(t, b, limit)
