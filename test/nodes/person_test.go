@@ -82,9 +82,9 @@ func (s *stage) counted() map[string]float64 {
 	s.t.Helper()
 	metrics := s.metrics()
 	return map[string]float64{
-		"restarts of docker": sum(metrics, "gcu_runtime_restarts_total", `runtime="docker"`, `result="done"`),
+		"restarts of docker": sum(metrics, "gcu_runtime_restarts_total", `runtime="docker"`, `result="success"`),
 		"requests":           sum(metrics, "gcu_rollout_request_wait_seconds_count"),
-		"drivers":            sum(metrics, "gcu_node_upgrade_tasks_total", `target="driver"`, `action="replace"`, `result="done"`),
+		"drivers":            sum(metrics, "gcu_node_upgrade_tasks_total", `target="driver"`, `action="replace"`, `result="success"`),
 	}
 }
 
