@@ -1,7 +1,7 @@
 // Command docs writes the generated part of the documentation: docs/reference/cli.md
 // and flags.md from the programs' --help, metrics.md from the manager's registry, the pages
-// of troubleshooting from the advice of kubectl gcu, contract.md from the names of tests, and
-// docs/rollout.svg from a golden output of kubectl gcu. docs/reference/api.md is
+// of troubleshooting from the advice of kubectl gcu, contract.md from the names of tests,
+// demo.md from the recording of the demo, and docs/rollout.svg from a golden output of kubectl gcu. docs/reference/api.md is
 // written by crd-ref-docs; see the Makefile. The roles and bindings of components go to
 // config/rbac and config/volcano. Its tests check the whole documentation:
 // links, commands, flags, and that generated files are up to date.
@@ -69,6 +69,10 @@ func generate(root string, p programs) (map[string]string, error) {
 		return nil, err
 	}
 	maps.Copy(files, alerts)
+	demo, err := demoPage(root)
+	if err != nil {
+		return nil, err
+	}
 	contract, err := testsOfContract(root)
 	if err != nil {
 		return nil, err
@@ -81,6 +85,7 @@ func generate(root string, p programs) (map[string]string, error) {
 		"docs/reference/cli.md":      cliPage(p),
 		"docs/reference/flags.md":    flagsPage(p),
 		"docs/reference/metrics.md":  metrics,
+		"docs/demo.md":               demo,
 		"docs/rollout.svg":           picture("kubectl gcu status my-gr", string(golden)),
 	})
 	return files, nil
