@@ -130,6 +130,9 @@ const (
 	// the template that it would have otherwise.
 	AnnotationSuccessorOf = "topsops.enflame.com/successor-of"
 
+	// LabelGlobalTask, with value "true", is on the CronJobs whose templates plans may run.
+	LabelGlobalTask = "topsops.enflame.com/global-task"
+
 	// LabelRecreation is on the ConfigMaps in which versions before v1 stored what is a
 	// GcuResourceRecreation now. They are not obeyed: anybody may have written them.
 	LabelRecreation = "topsops.enflame.com/recreation"

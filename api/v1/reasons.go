@@ -15,6 +15,10 @@ const (
 	ReasonNodesPinned = "NodesPinned"
 	// ReasonAwaitingRequests: nodes are upgraded only after a request on them (OTA).
 	ReasonAwaitingRequests = "AwaitingRequests"
+	// ReasonAwaitingGlobalTask: a task of the plan that belongs to no node is not done yet.
+	ReasonAwaitingGlobalTask = "AwaitingGlobalTask"
+	// ReasonGlobalTaskFailed: such a task failed, or cannot start, and waits for a user.
+	ReasonGlobalTaskFailed = "GlobalTaskFailed"
 	// ReasonRollingBack: an earlier revision is being restored.
 	ReasonRollingBack = "RollingBack"
 	// ReasonRevisionRejected: nodes failed at the revision, and an earlier one is deployed in its place

@@ -75,6 +75,37 @@ type UpgradePlanSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	Batches []PlannedBatch `json:"batches"`
+	// before are the global tasks that are done, one after the other, before a node starts. Default
+	// none.
+	// +optional
+	// +listType=map
+	// +listMapKey=task
+	// +kubebuilder:validation:MaxItems=20
+	Before []GlobalTask `json:"before,omitempty"`
+	// after are the global tasks that are done, one after the other, once every reachable node of
+	// the plan is done. Default none.
+	// +optional
+	// +listType=map
+	// +listMapKey=task
+	// +kubebuilder:validation:MaxItems=20
+	After []GlobalTask `json:"after,omitempty"`
+}
+
+// GlobalTask is a task of the cluster and not of a node: a Job, made once from the template of a
+// CronJob.
+type GlobalTask struct {
+	// task as target_action, such as database_backup: with upg-server before it, the name of the
+	// host of all global tasks, that is the name of the task (host_target_action).
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?_[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Task string `json:"task"`
+	// cronJob is the name of a CronJob in the namespace of the operator with the label
+	// topsops.enflame.com/global-task: "true", whose template names a ServiceAccount of its own. It
+	// may be suspended.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=52
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	CronJob string `json:"cronJob"`
 }
 
 // PlannedJob is what is done on each of some nodes.
@@ -172,6 +203,25 @@ type UpgradePlanStatus struct {
 	// +optional
 	// +listType=atomic
 	Undone []string `json:"undone,omitempty"`
+	// tasks are the results of the global tasks, in the order of the plan.
+	// +optional
+	// +listType=map
+	// +listMapKey=task
+	Tasks []GlobalTaskNote `json:"tasks,omitempty"`
+}
+
+// GlobalTaskNote is how far a global task is.
+type GlobalTaskNote struct {
+	// task as host_target_action.
+	Task string `json:"task"`
+	// job is the name of its Job in the namespace of the operator.
+	Job string `json:"job"`
+	// result is done, fail or undo. A task that is done is not done again.
+	// +kubebuilder:validation:Enum=done;fail;undo
+	Result string `json:"result"`
+	// message says why it failed, or what it waits for.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // FailedNode is a node of a plan that failed.

@@ -84,7 +84,7 @@ func checkPlan(ctx context.Context, c *cli, args []string, file string) (*planne
 
 // text describes a plan.
 func (p *plannedUpgrade) text() string {
-	return upgradeplan.Table(p.Mission(), p.About)
+	return upgradeplan.Table(p.Mission(), p.About) + p.GlobalText()
 }
 
 // store writes the plan, to be followed once the gr names it.

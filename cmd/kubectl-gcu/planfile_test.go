@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,6 +51,15 @@ func (s *site) fileOf(plan *topsv1.UpgradePlan) string {
 	return file
 }
 
+// cronJob creates a template of a global task.
+func (s *site) cronJob(name, account string) *batchv1.CronJob {
+	s.t.Helper()
+	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, Name: name}, Spec: batchv1.CronJobSpec{Schedule: "@yearly"}}
+	cron.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{ServiceAccountName: account, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	s.create(cron)
+	return cron
+}
+
 func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 	s := newSite(t)
 	gr := s.plannable("mission")
@@ -75,6 +86,16 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 	stale := plan.DeepCopy()
 	stale.Spec.From = "mission-0"
 	s.says(s.gcu("plan", "--check", s.fileOf(stale)), exitRefused, "was changed since the plan was written")
+	global := plan.DeepCopy()
+	global.Spec.Before = []topsv1.GlobalTask{{Task: "database_backup", CronJob: "mission-backup"}}
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(global)), exitRefused, "there is no CronJob kube-system/mission-backup: create it, or remove the task from the plan")
+	template := s.cronJob("mission-backup", "gcu-task-backup")
+	s.says(s.gcu("plan", "--check", s.fileOf(global)), exitRefused, "does not have the label topsops.enflame.com/global-task=true")
+	template.Labels = map[string]string{topsv1.LabelGlobalTask: "true"}
+	if err := s.Update(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	s.says(s.gcu("plan", "--check", s.fileOf(global)), exitOK, "can be run", "before the nodes: upg-server_database_backup, from CronJob mission-backup")
 	if s.read(gr); gr.Annotations[topsv1.AnnotationUpgradePlan] != "" {
 		t.Error("a plan that is refused is followed")
 	}

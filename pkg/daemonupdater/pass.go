@@ -2,7 +2,9 @@ package daemonupdater
 
 import (
 	"slices"
+	"time"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
@@ -19,6 +21,11 @@ type pass struct {
 	fleet         *fleet
 	in            rollout.Input
 	decision      rollout.Decision
+	// globals are the results of the tasks of the plan in force that belong to no node. awaitsGlobal: the group is
+	// blocked until those before the nodes are done. again is when to look at them again, 0 if events do.
+	globals      []topsv1.GlobalTaskNote
+	awaitsGlobal bool
+	again        time.Duration
 	// refused are the asks of persons that are not carried out.
 	refused map[pinning.AskKey]pinning.Refusal
 	// asksWait says why none is decided now, "" if they are.

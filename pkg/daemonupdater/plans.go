@@ -26,7 +26,7 @@ type planReporter struct{ access.Cluster }
 // is not yet due.
 func (w planReporter) write(ctx context.Context, p *pass) (again time.Duration, err error) {
 	plan := p.Plan.InForce()
-	if plan == nil || p.in.Blocked != nil {
+	if plan == nil || p.in.Blocked != nil && !p.awaitsGlobal {
 		return 0, nil
 	}
 	before := plan.Object.Status.DeepCopy()
@@ -43,6 +43,7 @@ func (w planReporter) write(ctx context.Context, p *pass) (again time.Duration, 
 		}
 		return observed.FailedTask(&upgrade, p.in.Revision)
 	}, metav1.NewTime(p.in.Now))
+	next.Status.Tasks = p.globals
 	if before.Time = next.Status.Time; equality.Semantic.DeepEqual(before, &next.Status) {
 		return 0, nil
 	}

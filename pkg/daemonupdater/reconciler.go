@@ -114,6 +114,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		return resultOf(ctx, 0, steps.openGates(ctx, p, changed))
 	}
 	p.in = p.Input(&r.Book, r.Deadlines, r.Clock())
+	if err := steps.globals.before(ctx, p); err != nil {
+		return resultOf(ctx, 0, err)
+	}
 	if err := steps.fleets.refresh(ctx, p, changed); err != nil {
 		delete(r.fleets, g)
 		return ctrl.Result{}, err
@@ -128,6 +131,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	r.fences.Prune(g, p.fleet.reported.Runs)
 	r.orders.Prune(g, p.fleet.has)
 	p.decision = p.fleet.Plan(p.in)
+	if err := steps.globals.after(ctx, p); err != nil {
+		return resultOf(ctx, 0, err)
+	}
 	p.fleet.heartbeats.Awaited = p.decision.AwaitsHeartbeats
 	if done, idle := p.IsReleased(&p.in, &p.decision); done && idle {
 		return resultOf(ctx, p.decision.Recheck, nil)
@@ -146,7 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	for _, refused := range []*deletion.Attempts{&r.attempts, &r.fences, &r.orders} {
 		again = soonest(again, refused.NextRetry(g, p.in.Now))
 	}
-	return resultOf(ctx, soonest(p.decision.Recheck, again), err)
+	return resultOf(ctx, soonest(p.decision.Recheck, soonest(p.again, again)), err)
 }
 
 // steps returns the steps of one pass.
@@ -166,6 +172,7 @@ func (r *Reconciler) steps() steps {
 		operations: operationWriter{c, r.Book, &r.orders, &r.changed},
 		rollbacks:  rollbackStep{c, ledgers},
 		conditions: conditionWriter{c},
+		globals:    globalTasks{c, r.Namespace},
 		plans:      planReporter{c},
 		requests:   requestAnswerer{c, &r.changed, r.Metrics},
 	}

@@ -32,6 +32,7 @@ type steps struct {
 	gates      gatekeeper.Gatekeeper
 	rollbacks  rollbackStep
 	conditions conditionWriter
+	globals    globalTasks
 	plans      planReporter
 	requests   requestAnswerer
 }

@@ -27,6 +27,8 @@ var symptoms = []struct {
 		{"Halted", "too many nodes failed, and no more are started", "失败的节点过多，不再开始新的节点", "发布另一个版本、执行 `kubectl gcu rollback GR`，或修复节点后执行 `kubectl gcu resume GR`"},
 		{"RevisionRejected", "the policy rolled the revision back; the previous one is deployed in its place", "升级策略对象已回滚该版本，当前部署的是之前的版本", "发布另一个版本；`kubectl gcu resume GR` 会重新发布被拒绝的版本"},
 		{"AwaitingApproval", "a wave needs approval", "某个批次需要批准", "`kubectl gcu approve GR` 列出各批次；`kubectl gcu approve GR WAVE` 批准其中一个"},
+		{"AwaitingGlobalTask", "a task of the plan before or after the nodes has not ended", "计划中节点之前或之后的全局任务尚未结束", "无需处理；若持续出现，检查信息中指出的 Job：`kubectl describe job -n kube-system`"},
+		{"GlobalTaskFailed", "a task of the plan before or after the nodes failed", "计划中节点之前或之后的全局任务失败", "更正信息中指出的问题；然后删除失败的 Job，它会再次运行"},
 		{"AwaitingRequest", "strategy OTA: the node waits for a request", "OTA 策略：节点在等待升级请求", "在该节点上执行：`node-agent ota upgrade`"},
 		{"CardsInUse", "strategy OTA: a restart of the runtime waits, because pods use cards", "OTA 策略：有 Pod 正在使用加速卡，暂不重启容器运行时", "无需处理；也可在该节点上执行：`node-agent ota upgrade`"},
 		{"OutsideMaintenanceWindow", "the maintenance window is closed", "当前不在维护窗口内", "无需处理：等待维护窗口开启"},

@@ -7,6 +7,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/globaltask"
 )
 
 // Reasons to block that resolve themselves: the DaemonSet controller has not observed a template
@@ -19,9 +20,21 @@ const (
 // reasonNameTaken blocks a group whose DaemonRollout would have the key of another group's.
 const reasonNameTaken = "RolloutNameTaken"
 
+// AwaitsGlobalTask returns what is waited for until some tasks of the plan that belong to no node are done, nil
+// if they are. One that failed waits for a user.
+func AwaitsGlobalTask(p *globaltask.Progress) *rollout.Blocked {
+	switch {
+	case p.IsDone():
+		return nil
+	case p.Failed:
+		return &rollout.Blocked{Reason: topsv1.ReasonGlobalTaskFailed, Message: p.Message}
+	}
+	return &rollout.Blocked{Reason: topsv1.ReasonAwaitingGlobalTask, Message: p.Message}
+}
+
 // Transient reports whether a reason to block resolves itself.
 func Transient(b *rollout.Blocked) bool {
-	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree
+	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree || b.Reason == topsv1.ReasonAwaitingGlobalTask
 }
 
 // rejected blocks a group whose target was rejected by a rollback, until a person resumes or another

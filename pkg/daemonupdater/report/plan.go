@@ -15,15 +15,31 @@ const (
 	mostFailed = 1000
 )
 
-// PlanResult returns the result of a plan so far. A node is done if it is updated, or if all that
-// is left to do on it is not in the plan.
+// PlanIsThrough reports whether nothing is left to do on the nodes of a plan that can be reached: each is
+// done, offline or gone.
+func PlanIsThrough(p *planfile.Plan, d *rollout.Decision) bool {
+	for name := range p.All() {
+		v, known := d.Verdict(name)
+		if known && !isDoneOn(&v) && v.State != rollout.Skipped {
+			return false
+		}
+	}
+	return true
+}
+
+// isDoneOn reports whether a node is updated, or all that is left to do on it is not in the plan.
+func isDoneOn(v *rollout.Verdict) bool {
+	return v.State == rollout.Updated || v.Reason == rollout.ReasonLeftOut
+}
+
+// PlanResult returns the result of a plan so far, without that of tasks that belong to no node.
 func PlanResult(p *planfile.Plan, d *rollout.Decision, failedTask func(node string) string, now metav1.Time) topsv1.UpgradePlanStatus {
 	result := topsv1.UpgradePlanStatus{ObservedGeneration: p.Object.Generation, Time: &now}
 	bytes := 0
 	for name := range p.All() {
 		v, known := d.Verdict(name)
 		switch {
-		case known && (v.State == rollout.Updated || v.Reason == rollout.ReasonLeftOut):
+		case known && isDoneOn(&v):
 			result.Done++
 		case known && v.State == rollout.Failed:
 			if result.Fail++; len(result.Failed) < mostFailed {

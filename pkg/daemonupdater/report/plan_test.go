@@ -32,11 +32,61 @@ func TestTheResultOfAPlan(t *testing.T) {
 		Ledger: rollout.Ledger{Revision: "r", Failures: []rollout.Failure{{Node: "fails", UID: fails.UID, Reason: "CrashLooping", Message: "main crash-loops",
 			Targets: []rollout.Target{{Member: "kube-system/exporter", Revision: fixture.NewHash}}}}}}
 	d := rollout.Plan(in)
+	if PlanIsThrough(plan, &d) {
+		t.Error("the plan is through, with a node that waits and one that failed")
+	}
 	now := metav1.NewTime(fixture.Epoch)
 	got := PlanResult(plan, &d, func(node string) string { return node + "_exporter_replace" }, now)
 	want := topsv1.UpgradePlanStatus{ObservedGeneration: 2, Time: &now, Done: 2, Fail: 1, Undo: 3, Undone: []string{"off", "waits", "gone"},
 		Failed: []topsv1.FailedNode{{Node: "fails", Task: "fails_exporter_replace", Message: "main crash-loops"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
+// What comes after the nodes waits for those that can be reached, and holds the end of the rollout.
+func TestWhenTheNodesOfAPlanAreDone(t *testing.T) {
+	rest := fixture.Planned("rest", fixture.OldHash)
+	rest.Pods[0].LeftOut = true
+	for _, tt := range []struct {
+		name string
+		node rollout.Node
+		want bool
+	}{
+		{"updated", fixture.Planned("updated", fixture.NewHash), true},
+		{"offline", fixture.PlannedOffline("offline", fixture.OldHash), true},
+		{"what the plan leaves out", rest, true},
+		{"gone", fixture.Planned("another", fixture.OldHash), true},
+		{"outdated", fixture.Planned("outdated", fixture.OldHash), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			name := tt.node.Name
+			if name == "another" {
+				name = "gone"
+			}
+			plan, err := planfile.Read(&topsv1.UpgradePlan{Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
+				Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+				Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{name}}}}}}}, upgradeplan.DefaultBook())
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := rollout.Plan(inputWith(tt.node))
+			if got := PlanIsThrough(plan, &d); got != tt.want {
+				t.Errorf("through: %v", got)
+			}
+		})
+	}
+	in := inputWith(fixture.Planned("updated", fixture.NewHash))
+	d := rollout.Plan(in)
+	if !IsComplete(in, d) {
+		t.Fatal("it is not complete without tasks afterwards")
+	}
+	for _, reason := range []string{topsv1.ReasonAwaitingGlobalTask, topsv1.ReasonGlobalTaskFailed} {
+		in.Afterwards = &rollout.Blocked{Reason: reason, Message: "upg-server_cluster_check"}
+		words := fixture.Words(Status(topsv1.DaemonRolloutStatus{}, 1, in, d))
+		stalled := words[topsv1.ConditionStalled] != ""
+		if words[topsv1.RolloutComplete] != "False/Incomplete" || words[topsv1.RolloutProgressing] != "False/"+reason || stalled != (reason == topsv1.ReasonGlobalTaskFailed) {
+			t.Errorf("conditions %v", words)
+		}
 	}
 }

@@ -117,7 +117,7 @@ func whileTrue(kind string) bool {
 
 // needsPerson reports whether the rollout stays as it is until a person does something.
 func needsPerson(in rollout.Input, d rollout.Decision, reason string) bool {
-	return d.Halted != "" || accepted(in).Status == metav1.ConditionFalse || reason == reasonNodesFailed || reason == reasonNodesPinned
+	return d.Halted != "" || accepted(in).Status == metav1.ConditionFalse || reason == reasonNodesFailed || reason == reasonNodesPinned || reason == topsv1.ReasonGlobalTaskFailed
 }
 
 // isReconciling reports whether nodes are to be done. Those that wait for the person at each, under
@@ -143,9 +143,9 @@ func accepted(in rollout.Input) metav1.Condition {
 }
 
 // IsComplete reports whether every reachable node is at the target and none has failed or is pinned to an
-// earlier revision.
+// earlier revision, and nothing is left to do afterwards.
 func IsComplete(in rollout.Input, d rollout.Decision) bool {
-	return in.Blocked == nil && d.Counts.Pending+d.Counts.Held+d.Counts.Pinned == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
+	return in.Blocked == nil && in.Afterwards == nil && d.Counts.Pending+d.Counts.Held+d.Counts.Pinned == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
 }
 
 // progressing returns the Progressing condition, whose reason says where the rollout stands.
@@ -156,6 +156,8 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason, c.Message = in.Blocked.Reason, in.Blocked.Message
 	case d.Halted != "":
 		c.Reason, c.Message = reasonHalted, d.Halted+"; "+c.Message
+	case in.Afterwards != nil:
+		c.Reason, c.Message = in.Afterwards.Reason, in.Afterwards.Message+"; "+c.Message
 	case IsComplete(in, d) && d.Counts.Skipped > 0:
 		c.Reason = reasonReachableComplete
 	case IsComplete(in, d):

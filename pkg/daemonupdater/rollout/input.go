@@ -14,9 +14,11 @@ type Input struct {
 	Now time.Time
 	// Settings of the group, ignored while Blocked is set.
 	Settings daemonset.Settings
-	// Blocked, when set, says why nothing may be touched: settings that are invalid, or a target
-	// that is not known yet.
+	// Blocked, when set, says why nothing may be touched: settings that are invalid, a target that
+	// is not known yet, or tasks of the plan that come before.
 	Blocked *Blocked
+	// Afterwards, when set, says what is left to do once no node is. It decides nothing about nodes.
+	Afterwards *Blocked
 	// Revision identifies the targets of all members together.
 	Revision string
 	// Members are the DaemonSets, in the order in which a node's pods are replaced.

@@ -16,6 +16,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 // Groups maps events to the groups they enqueue, and records the nodes they are about.
@@ -83,6 +84,15 @@ func (w Groups) UnderPlan(ctx context.Context, plan client.Object) []observed.Gr
 		s, err := daemonset.SettingsOf(ds)
 		return err == nil && s.Plan == plan.GetName()
 	})
+}
+
+// OfJob returns the groups that name the plan whose Job it is.
+func (w Groups) OfJob(ctx context.Context, job client.Object) []observed.Group {
+	ref := metav1.GetControllerOf(job)
+	if ref == nil || ref.Kind != planfile.Kind {
+		return nil
+	}
+	return w.UnderPlan(ctx, &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: ref.Name}})
 }
 
 func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []observed.Group {

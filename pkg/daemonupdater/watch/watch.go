@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
@@ -43,7 +44,8 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 		Watches(&topsv1.DaemonRollout{}, enqueue(w.OfRollout)).
 		Watches(&topsv1.GcuResource{}, enqueue(OfGcuResource), builder.WithPredicates(DeletionBegan())).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(w.UnderPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&topsv1.UpgradePlan{}, enqueue(w.UnderPlan), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		Watches(&topsv1.UpgradePlan{}, enqueue(w.UnderPlan), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&batchv1.Job{}, enqueue(w.OfJob))
 }
 
 // wake enqueues the groups of Woken until ctx is done.

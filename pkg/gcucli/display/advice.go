@@ -68,6 +68,8 @@ var advice = map[string]string{
 	string(rollout.ReasonLeftOut):           "kubectl gcu upgrade GR --nodes … continues with others, kubectl gcu upgrade GR --all with the rest",
 	string(rollout.ReasonNodeHeld):          "when it may be upgraded: kubectl gcu release NODE, or on the node: node-agent ota release; the message says which",
 	string(rollout.ReasonAwaitingRequest):   "on the node: node-agent ota upgrade",
+	topsv1.ReasonAwaitingGlobalTask:         "nothing; if it lasts, look at the Job that the message names: kubectl describe job -n kube-system",
+	topsv1.ReasonGlobalTaskFailed:           "correct what the message names; then delete a Job that failed, and it runs again",
 	ReasonWaiting:                           "kubectl gcu status GR says what the rollout waits for",
 	status.ReasonNoStrategy:                 "kubectl annotate gr GR " + topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate",
 	ReasonNotSeen:                           "if it lasts, see whether the operator runs: kubectl get deployment -n kube-system gcu-operator",

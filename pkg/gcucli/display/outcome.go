@@ -115,6 +115,10 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		o := outcomeOf(Stopped, c)
 		return &o
 	}
+	if c := progressing(dro); c != nil && c.Reason == topsv1.ReasonGlobalTaskFailed {
+		o := outcomeOf(Stopped, c)
+		return &o
+	}
 	if c := progressing(dro); c != nil && slices.Contains([]string{topsv1.ReasonNodesFailed, topsv1.ReasonNodesPinned}, c.Reason) {
 		o := outcomeOf(Stopped, c)
 		o.Reason = topsv1.ReasonHalted // the advice is the same

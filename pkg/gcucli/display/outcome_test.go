@@ -55,6 +55,13 @@ func TestOutcome(t *testing.T) {
 		{"failed nodes that use up the budget", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
 			condition(dro, "Progressing", "False", "NodesFailed")
 		}, Stopped, "Halted"},
+		{"a task before the nodes", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
+			condition(dro, "Complete", "False", "Incomplete")
+			condition(dro, "Progressing", "False", "AwaitingGlobalTask")
+		}, Working, "AwaitingGlobalTask"},
+		{"a task after the nodes that failed", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
+			condition(dro, "Progressing", "False", "GlobalTaskFailed")
+		}, Stopped, "GlobalTaskFailed"},
 		{"a failure", func(gr *topsv1.GcuResource, _ *topsv1.DaemonRollout) { degraded(gr, "ComponentConflict") }, Stopped, "ComponentConflict"},
 		{"an API server that fails for a while", func(gr *topsv1.GcuResource, _ *topsv1.DaemonRollout) { degraded(gr, "ReconcileFailed") }, Done, ""},
 	}

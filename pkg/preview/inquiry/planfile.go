@@ -2,9 +2,15 @@ package inquiry
 
 import (
 	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/globaltask"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
@@ -26,9 +32,29 @@ func (a Asker) CheckPlan(ctx context.Context, plan *planfile.Plan, present, want
 	if wrong, err = q.RevisionsOf(plan); err != nil || wrong != "" {
 		return wrong, err
 	}
+	if wrong, err = a.refusesGlobal(ctx, plan); err != nil || wrong != "" {
+		return wrong, err
+	}
 	answer, err := a.Ask(ctx, q)
 	if err != nil {
 		return "", err
 	}
 	return answer.Refuses(plan), nil
+}
+
+// refusesGlobal returns why tasks of a plan that belong to no node cannot be run, "" if they can.
+func (a Asker) refusesGlobal(ctx context.Context, plan *planfile.Plan) (wrong string, err error) {
+	for _, name := range plan.CronJobs() {
+		cron := &batchv1.CronJob{}
+		switch err := a.Live.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: name}, cron); {
+		case apierrors.IsNotFound(err):
+			cron = nil
+		case err != nil:
+			return "", fmt.Errorf("getting CronJob %s/%s: %w", a.Namespace, name, err)
+		}
+		if refusal := globaltask.Refusal(a.Namespace, name, cron); refusal != "" {
+			return refusal, nil
+		}
+	}
+	return "", nil
 }

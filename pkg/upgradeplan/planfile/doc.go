@@ -6,6 +6,7 @@
 //	Parse   file ──► UpgradePlan          parse.go
 //	Read    UpgradePlan ──► Plan          plan.go   which batch, components and tasks a node has
 //	        what a person may not change  rules.go
+//	        what is done before and after the nodes  global.go
 //	Check   is it still what the nodes need? check.go
 //
 // A person may remove nodes, move them to other batches, order and merge batches, give a node

@@ -43,7 +43,7 @@ func (p *Plan) Leaves(t upgradeplan.Task) bool {
 	return ok && slices.Contains(at.job.leaves, pair{t.Target, t.Action})
 }
 
-// Mission returns the plan as a mission, with a task per host.
+// Mission returns what is done on the nodes as a mission, with a task per host.
 func (p *Plan) Mission() upgradeplan.Mission {
 	var m upgradeplan.Mission
 	for _, batch := range p.Object.Spec.Batches {

@@ -33,7 +33,7 @@ type Record struct {
 // RecordOf returns a stored plan for a gr with its result, and those of its nodes if they are asked for.
 func RecordOf(gr *topsv1.GcuResource, p *topsv1.UpgradePlan, nodes bool) Record {
 	r := Record{Name: p.Name, Created: p.CreationTimestamp, Revision: p.Spec.Revision, InForce: gr.Annotations[topsv1.AnnotationUpgradePlan] == p.Name,
-		Time: p.Status.Time, Done: p.Status.Done, Fail: p.Status.Fail, Undo: p.Status.Undo, Failed: p.Status.Failed}
+		Time: p.Status.Time, Done: p.Status.Done, Fail: p.Status.Fail, Undo: p.Status.Undo, Failed: append(failedTasks(&p.Status), p.Status.Failed...)}
 	if plan, err := Read(p, upgradeplan.DefaultBook()); err != nil {
 		r.Problem = err.Error()
 	} else if nodes {

@@ -23,8 +23,8 @@ type NodeResult struct {
 	Tasks  topsv1.OperationResult `json:"tasks"`
 }
 
-// Results returns the stored results of the nodes, in the order of the plan. It returns nil without
-// one for the present plan.
+// Results returns the stored results of the nodes, in the order of the plan, and before and after them
+// those of the tasks of the cluster. It returns nil without one for the present plan.
 func (p *Plan) Results() []NodeResult {
 	status := &p.Object.Status
 	if status.Time == nil || status.ObservedGeneration != p.Object.Generation {
@@ -42,7 +42,8 @@ func (p *Plan) Results() []NodeResult {
 	if !named {
 		known = p.last(undone)
 	}
-	var results []NodeResult
+	results := p.globalResult(nil, BeforeNodes, p.Object.Spec.Before)
+	place := 0
 	for name := range p.All() {
 		task, fails := failed[name]
 		r := NodeResult{Node: name, Batch: p.Object.Spec.Batches[p.nodes[name].batch].Name, Result: Done}
@@ -51,13 +52,14 @@ func (p *Plan) Results() []NodeResult {
 			r.Result = Fail
 		case undone[name]:
 			r.Result = Undo
-		case !named && len(results) > known:
+		case !named && place > known:
 			r.Result = Unknown
 		}
+		place++
 		r.Tasks = p.nodes[name].job.result(name, r.Result, task)
 		results = append(results, r)
 	}
-	return results
+	return p.globalResult(results, AfterNodes, p.Object.Spec.After)
 }
 
 // last returns the place in the plan of the last of some nodes.

@@ -33,6 +33,7 @@ func Read(object *topsv1.UpgradePlan, book upgradeplan.LogicBook) (*Plan, error)
 		}
 		r.batch(i, b)
 	}
+	r.global()
 	if len(r.faults) > 0 {
 		return nil, errors.Join(r.faults...)
 	}

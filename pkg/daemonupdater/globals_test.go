@@ -1,0 +1,214 @@
+package daemonupdater
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+// withGlobalTasks is a cluster whose gr follows a plan of node b, the only outdated one: two tasks before it, and
+// one after it.
+func withGlobalTasks(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t, followsPlan)
+	for _, node := range []string{"a", "c"} {
+		pod := fixture.PodOn(c.driver, node, fixture.NewHash)
+		if err := c.api.Delete(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		c.create(pod)
+	}
+	c.create(&topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", UID: "uid-mission", Generation: 1}, Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
+		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"b"}}}}},
+		Before:  []topsv1.GlobalTask{{Task: "database_backup", CronJob: "backup"}, {Task: "images_list", CronJob: "images"}},
+		After:   []topsv1.GlobalTask{{Task: "cluster_check", CronJob: "check"}}}})
+	for _, name := range []string{"backup", "images", "check"} {
+		cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: name, Labels: map[string]string{topsv1.LabelGlobalTask: "true"}}}
+		cron.Spec.JobTemplate.Spec.Template.Spec.ServiceAccountName = "gcu-task-" + name
+		c.create(cron)
+	}
+	return c
+}
+
+// pass makes a pass, late enough for a status, and returns why the rollout does not go on.
+func (c *cluster) pass() string {
+	c.t.Helper()
+	c.now = c.now.Add(planInterval)
+	c.mustReconcile()
+	_, reason, _ := strings.Cut(fixture.Words(c.stored().Status)[topsv1.RolloutProgressing], "/")
+	return reason
+}
+
+// taskJobs returns the Jobs that were made, by the names of their CronJobs.
+func (c *cluster) taskJobs() map[string]*batchv1.Job {
+	c.t.Helper()
+	var list batchv1.JobList
+	if err := c.api.List(c.t.Context(), &list, client.InNamespace("gcu-system")); err != nil {
+		c.t.Fatal(err)
+	}
+	jobs := map[string]*batchv1.Job{}
+	for i := range list.Items {
+		jobs[strings.TrimPrefix(list.Items[i].Spec.Template.Spec.ServiceAccountName, "gcu-task-")] = &list.Items[i]
+	}
+	return jobs
+}
+
+// ends ends the Job of a task.
+func (c *cluster) ends(name string, as batchv1.JobConditionType) {
+	c.t.Helper()
+	job := c.taskJobs()[name]
+	if job == nil {
+		c.t.Fatalf("there is no Job of %s", name)
+	}
+	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: as, Status: corev1.ConditionTrue, Message: "it ended."})
+	if err := c.api.Status().Update(c.t.Context(), job); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) deleteJob(name string) {
+	c.t.Helper()
+	if err := c.api.Delete(c.t.Context(), c.taskJobs()[name]); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// wantTasks compares the results of tasks in the status of the plan, and which Jobs there are.
+func (c *cluster) wantTasks(results string, jobs ...string) {
+	c.t.Helper()
+	var plan topsv1.UpgradePlan
+	if err := c.api.Get(c.t.Context(), client.ObjectKey{Name: "mission"}, &plan); err != nil {
+		c.t.Fatal(err)
+	}
+	var got []string
+	for _, n := range plan.Status.Tasks {
+		got = append(got, n.Result)
+	}
+	if diff := cmp.Diff(results, strings.Join(got, " ")); diff != "" {
+		c.t.Errorf("results (-want +got):\n%s", diff)
+	}
+	there := c.taskJobs()
+	for _, name := range jobs {
+		if there[name] == nil {
+			c.t.Errorf("there is no Job of %s", name)
+		}
+	}
+	if len(there) != len(jobs) {
+		c.t.Errorf("there are Jobs %v, want %v", there, jobs)
+	}
+}
+
+// Contract 91.
+func TestAPlanDoesItsTasksBeforeAndAfterTheNodes(t *testing.T) {
+	c := withGlobalTasks(t)
+	if got := c.pass(); got != "AwaitingGlobalTask" {
+		t.Errorf("it waits for %s", got)
+	}
+	c.wantTasks("undo undo undo", "backup")
+	c.reconciler.groupStates = newGroupStates() // the manager dies, and another one takes over
+	c.pass()
+	c.wantTasks("undo undo undo", "backup")
+	if got := c.reconciler.watches().OfJob(t.Context(), c.taskJobs()["backup"]); !cmp.Equal(got, []observed.Group{observed.GroupOf(c.driver)}) {
+		t.Errorf("the Job wakes %v", got)
+	}
+
+	c.ends("backup", batchv1.JobFailed)
+	if got := c.pass(); got != "GlobalTaskFailed" {
+		t.Errorf("it waits for %s", got)
+	}
+	if words := fixture.Words(c.stored().Status); words[topsv1.ConditionStalled] != "True/GlobalTaskFailed" || words[topsv1.RolloutComplete] != "False/Incomplete" {
+		t.Errorf("conditions %v", words)
+	}
+	c.wantTasks("fail undo undo", "backup")
+	c.deleteJob("backup")
+	c.pass()
+	c.ends("backup", batchv1.JobComplete)
+	if got := c.pass(); got != "AwaitingGlobalTask" {
+		t.Errorf("it waits for %s", got)
+	}
+	c.wantTasks("done undo undo", "backup", "images")
+	c.wantDeletions()
+
+	c.ends("images", batchv1.JobComplete)
+	c.pass()
+	c.wantDeletions("driver-b")
+	c.wantTasks("done done undo", "backup", "images")
+	c.deleteJob("backup")
+	c.deleteJob("images")
+	c.pass()
+	c.wantTasks("done done undo") // what is recorded is not done again
+
+	renewed := fixture.PodOn(c.driver, "b", fixture.NewHash)
+	renewed.UID, renewed.CreationTimestamp = "uid-again", metav1.NewTime(c.now)
+	c.create(renewed)
+	c.pass()
+	if got := c.pass(); got != "AwaitingGlobalTask" {
+		t.Errorf("it waits for %s", got)
+	}
+	c.wantTasks("done done undo", "check")
+	c.ends("check", batchv1.JobFailed)
+	c.pass()
+	if words := fixture.Words(c.stored().Status); words[topsv1.ConditionStalled] != "True/GlobalTaskFailed" || words[topsv1.RolloutComplete] != "False/Incomplete" {
+		t.Errorf("conditions %v", words)
+	}
+	c.deleteJob("check")
+	c.pass()
+	c.ends("check", batchv1.JobComplete)
+	if got := c.pass(); got != "Complete" {
+		t.Errorf("it waits for %s", got)
+	}
+	c.wantTasks("done done done", "check")
+	c.wantDeletions("driver-b")
+}
+
+func TestATaskOfAPlanThatCannotStartHoldsTheNodes(t *testing.T) {
+	denied := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "job", nil)
+	for _, tt := range []struct {
+		name   string
+		edit   func(c *cluster)
+		reason string
+		says   string
+	}{
+		{"paused", func(c *cluster) {
+			fixture.Annotate(c.driver, topsv1.AnnotationPaused, "true")
+			c.update(c.driver)
+		}, "AwaitingGlobalTask", "does not start while the rollout is paused"},
+		{"without its CronJob", func(c *cluster) {
+			if err := c.api.Delete(c.t.Context(), &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "backup"}}); err != nil {
+				c.t.Fatal(err)
+			}
+		}, "GlobalTaskFailed", "there is no CronJob gcu-system/backup"},
+		{"refused by the API server", func(c *cluster) { c.onCreate = denied }, "GlobalTaskFailed", "is forbidden"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := withGlobalTasks(t)
+			c.mustReconcile() // makes the DaemonRollout
+			for name := range c.taskJobs() {
+				c.deleteJob(name)
+			}
+			tt.edit(c)
+			if got := c.pass(); got != tt.reason {
+				t.Errorf("it waits for %s, want %s", got, tt.reason)
+			}
+			if said := fixture.MessageOf(c.stored().Status, topsv1.RolloutProgressing); !strings.Contains(said, tt.says) || !strings.Contains(said, "upg-server_database_backup") {
+				t.Errorf("it says %q", said)
+			}
+			c.wantDeletions()
+			if jobs := c.taskJobs(); len(jobs) > 0 {
+				t.Errorf("Jobs %v are made", jobs)
+			}
+		})
+	}
+}

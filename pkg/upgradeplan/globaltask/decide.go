@@ -1,0 +1,108 @@
+package globaltask
+
+import (
+	"fmt"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
+)
+
+// Progress is how far the tasks before the nodes are, or those after them.
+type Progress struct {
+	// Notes are the results so far, in the order of the tasks.
+	Notes []topsv1.GlobalTaskNote
+	// Next is the task whose Job has to be made now, nil for none.
+	Next *topsv1.GlobalTask
+	// Failed: it goes on only when somebody acts.
+	Failed bool
+	// Message says what is awaited or, if Failed, what to do; "" if all tasks are done.
+	Message string
+	// current is the index of the first task that is not done.
+	current int
+}
+
+// IsDone reports whether all tasks are done.
+func (p *Progress) IsDone() bool { return p.Message == "" }
+
+// Postpone notes why the Job of Next is not made now.
+func (p *Progress) Postpone(why string) {
+	p.Next, p.Message = nil, fmt.Sprintf("waiting for %s, which does not start while %s", p.Notes[p.current].Task, why)
+}
+
+// Refuse notes why the Job of Next cannot be made.
+func (p *Progress) Refuse(why string) {
+	p.Next = nil
+	p.fail(fmt.Sprintf("%s cannot start: %s", p.Notes[p.current].Task, why), why)
+}
+
+func (p *Progress) fail(message, note string) {
+	p.Failed, p.Message = true, message
+	p.Notes[p.current].Result, p.Notes[p.current].Message = string(planfile.Fail), note
+}
+
+// Decide returns how far some tasks of a plan are, which run one after the other. What the status of the
+// plan says is done stays done. jobs are the Jobs in the namespace of the operator that have their names,
+// nil where there is none.
+func Decide(plan *topsv1.UpgradePlan, tasks []topsv1.GlobalTask, namespace string, jobs map[string]*batchv1.Job) Progress {
+	p := Progress{current: -1}
+	for i := range tasks {
+		note := topsv1.GlobalTaskNote{Task: planfile.GlobalName(&tasks[i]), Job: JobName(plan, &tasks[i]), Result: string(planfile.Undo)}
+		job := jobs[note.Job]
+		if p.current < 0 && (IsRecorded(plan, note.Job) || job != nil && metav1.IsControlledBy(job, plan) && condition(job, batchv1.JobComplete) != nil) {
+			note.Result = string(planfile.Done)
+		}
+		if p.Notes = append(p.Notes, note); p.current >= 0 || note.Result == string(planfile.Done) {
+			continue
+		}
+		p.current = i
+		p.await(plan, &tasks[i], namespace, job)
+	}
+	return p
+}
+
+// await notes what the current task waits for.
+func (p *Progress) await(plan *topsv1.UpgradePlan, task *topsv1.GlobalTask, namespace string, job *batchv1.Job) {
+	note := &p.Notes[p.current]
+	p.Message = fmt.Sprintf("waiting for %s: Job %s/%s has not ended", note.Task, namespace, note.Job)
+	if job == nil {
+		p.Next = task
+		return
+	}
+	remove := fmt.Sprintf("kubectl delete job -n %s %s", namespace, note.Job)
+	switch failed := condition(job, batchv1.JobFailed); {
+	case !metav1.IsControlledBy(job, plan):
+		why := fmt.Sprintf("Job %s/%s exists, and is not of UpgradePlan %s; if nobody needs it: %s", namespace, note.Job, plan.Name, remove)
+		p.fail(note.Task+" cannot start: "+why, why)
+	case job.DeletionTimestamp != nil: // then it is made again
+		p.Message = fmt.Sprintf("waiting for %s: Job %s/%s is being deleted, and is made again", note.Task, namespace, note.Job)
+	case failed != nil:
+		why := fmt.Sprintf("Job %s/%s failed: %s", namespace, note.Job, strings.TrimSuffix(failed.Message, "."))
+		p.fail(fmt.Sprintf("%s: %s. See kubectl logs -n %s job/%s, and when what it found is corrected, have it run again: %s",
+			note.Task, why, namespace, note.Job, remove), why)
+	}
+}
+
+// IsRecorded reports whether the status of a plan has it that the task of a Job is done.
+func IsRecorded(plan *topsv1.UpgradePlan, job string) bool {
+	for i := range plan.Status.Tasks {
+		if n := &plan.Status.Tasks[i]; n.Job == job {
+			return n.Result == string(planfile.Done)
+		}
+	}
+	return false
+}
+
+// condition returns a condition of a Job that is True, nil if it is not. Complete and Failed are final.
+func condition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		if c := &job.Status.Conditions[i]; c.Type == kind && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
