@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -44,7 +45,7 @@ func (g globalTasks) before(ctx context.Context, p *pass) error {
 	}
 	p.in.Blocked = observed.AwaitsGlobalTask(&progress)
 	p.awaitsGlobal = p.in.Blocked != nil
-	p.globals = append(progress.Notes, globaltask.Decide(plan.Object, plan.Object.Spec.After, g.namespace, nil).Notes...)
+	p.globals = slices.Concat(progress.Notes, globaltask.Decide(plan.Object, plan.Object.Spec.After, g.namespace, nil).Notes)
 	return nil
 }
 
@@ -60,7 +61,7 @@ func (g globalTasks) after(ctx context.Context, p *pass) error {
 		return err
 	}
 	p.in.Afterwards = observed.AwaitsGlobalTask(&progress)
-	p.globals = append(p.globals[:len(plan.Object.Spec.Before):len(plan.Object.Spec.Before)], progress.Notes...)
+	p.globals = slices.Concat(p.globals[:len(plan.Object.Spec.Before)], progress.Notes)
 	return nil
 }
 

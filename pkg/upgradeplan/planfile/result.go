@@ -94,3 +94,40 @@ func (j *job) result(node string, outcome Outcome, failed string) (r topsv1.Oper
 	}
 	return r
 }
+
+// globalResult adds the results of tasks of the cluster to those of nodes, if there are any: as the result of a
+// host, which is fail if one failed, done if all are, and else undo.
+func (p *Plan) globalResult(results []NodeResult, when string, tasks []topsv1.GlobalTask) []NodeResult {
+	if len(tasks) == 0 {
+		return results
+	}
+	of := map[string]Outcome{}
+	for i := range p.Object.Status.Tasks {
+		of[p.Object.Status.Tasks[i].Task] = Outcome(p.Object.Status.Tasks[i].Result)
+	}
+	r := NodeResult{Node: GlobalHost, Batch: when, Result: Undo}
+	for i := range tasks {
+		switch name := GlobalName(&tasks[i]); of[name] {
+		case Done:
+			r.Tasks.Done = append(r.Tasks.Done, name)
+		case Fail:
+			r.Tasks.Fail, r.Result = append(r.Tasks.Fail, name), Fail
+		default:
+			r.Tasks.Undo = append(r.Tasks.Undo, name)
+		}
+	}
+	if len(r.Tasks.Done) == len(tasks) {
+		r.Result = Done
+	}
+	return append(results, r)
+}
+
+// failedTasks returns the tasks of the cluster that failed, as those of nodes.
+func failedTasks(status *topsv1.UpgradePlanStatus) (failed []topsv1.FailedNode) {
+	for i := range status.Tasks {
+		if n := &status.Tasks[i]; n.Result == string(Fail) {
+			failed = append(failed, topsv1.FailedNode{Node: GlobalHost, Task: n.Task, Message: n.Message})
+		}
+	}
+	return failed
+}

@@ -3,6 +3,7 @@ package planfile
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -198,4 +199,34 @@ func (r *reader) why(j *job, p pair) string {
 		return "a node that is cordoned is returned"
 	}
 	return "the change of " + strings.Join(j.components, ", ") + " needs it"
+}
+
+// maxGlobal is how many tasks of the cluster a plan has at most before the nodes, and after them.
+const maxGlobal = 20
+
+var (
+	globalTask = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?_[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	objectName = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
+)
+
+// global checks the tasks of the cluster.
+func (r *reader) global() {
+	names := map[string]bool{}
+	for t := range globalTasks(&r.Object.Spec) {
+		switch {
+		case len(t.Task) > 40 || !globalTask.MatchString(t.Task):
+			r.fault("global task %q is not of the form target_action, such as database_backup, with at most 40 small letters, digits and hyphens", t.Task)
+		case names[t.Task]:
+			r.fault("global task %s appears twice: give the second one another target or action", t.Task)
+		case len(t.CronJob) > 52 || !objectName.MatchString(t.CronJob):
+			r.fault("global task %s: cronJob %q is not the name of a CronJob", t.Task, t.CronJob)
+		}
+		names[t.Task] = true
+	}
+	if most := max(len(r.Object.Spec.Before), len(r.Object.Spec.After)); most > maxGlobal {
+		r.fault("it has %d global tasks in one list: at most %d are accepted", most, maxGlobal)
+	}
+	if _, is := r.nodes[GlobalHost]; is && len(names) > 0 {
+		r.fault("node %s has the name of the host of global tasks: plan it without any", GlobalHost)
+	}
 }
