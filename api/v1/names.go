@@ -130,7 +130,7 @@ const (
 	// the template that it would have otherwise.
 	AnnotationSuccessorOf = "topsops.enflame.com/successor-of"
 
-	// LabelGlobalTask, with value "true", is on the CronJobs whose templates plans may run.
+	// LabelGlobalTask is, with value "true", on the CronJobs whose templates plans may run.
 	LabelGlobalTask = "topsops.enflame.com/global-task"
 
 	// LabelRecreation is on the ConfigMaps in which versions before v1 stored what is a

@@ -114,12 +114,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		return resultOf(ctx, 0, steps.openGates(ctx, p, changed))
 	}
 	p.in = p.Input(&r.Book, r.Deadlines, r.Clock())
-	if err := steps.globals.before(ctx, p); err != nil {
-		return resultOf(ctx, 0, err)
-	}
-	if err := steps.fleets.refresh(ctx, p, changed); err != nil {
+	if err := steps.refresh(ctx, p, changed); err != nil {
 		delete(r.fleets, g)
-		return ctrl.Result{}, err
+		return resultOf(ctx, 0, err)
 	}
 	if err := steps.pods.confirmTarget(ctx, p); err != nil {
 		return resultOf(ctx, 0, err)

@@ -37,6 +37,14 @@ type steps struct {
 	requests   requestAnswerer
 }
 
+// refresh has the tasks before the nodes done, and reads the changed nodes. An error loses these.
+func (s *steps) refresh(ctx context.Context, p *pass, changed []string) error {
+	if err := s.globals.before(ctx, p); err != nil { // first: what is known of nodes is kept for a group that is blocked, or is not
+		return err
+	}
+	return s.fleets.refresh(ctx, p, changed)
+}
+
 // carryOut stores the ledger, then acts, then reports. Meanwhile it rechecks the DaemonSets that
 // are about to lose pods. It returns when the next pass is due for a status that was not urgent
 // or for unfinished reports; 0 for none.

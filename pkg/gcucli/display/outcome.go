@@ -115,16 +115,19 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		o := outcomeOf(Stopped, c)
 		return &o
 	}
-	if c := progressing(dro); c != nil && c.Reason == topsv1.ReasonGlobalTaskFailed {
-		o := outcomeOf(Stopped, c)
-		return &o
+	return stoppedByReason(progressing(dro))
+}
+
+// stoppedByReason returns what stops a rollout by the reason of its condition Progressing, nil if nothing does.
+func stoppedByReason(c *metav1.Condition) *Outcome {
+	if c == nil || !slices.Contains([]string{topsv1.ReasonGlobalTaskFailed, topsv1.ReasonNodesFailed, topsv1.ReasonNodesPinned}, c.Reason) {
+		return nil
 	}
-	if c := progressing(dro); c != nil && slices.Contains([]string{topsv1.ReasonNodesFailed, topsv1.ReasonNodesPinned}, c.Reason) {
-		o := outcomeOf(Stopped, c)
+	o := outcomeOf(Stopped, c)
+	if o.Reason != topsv1.ReasonGlobalTaskFailed {
 		o.Reason = topsv1.ReasonHalted // the advice is the same
-		return &o
 	}
-	return nil
+	return &o
 }
 
 // begins reports whether an upgrade of the gr is in progress according to the operator: a
