@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -109,13 +110,12 @@ func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (displ
 
 // readWindows reads the maintenance window of a rollout, and the nodes only if it depends on them.
 func readWindows(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) ([]display.Window, error) {
-	name := gr.Annotations[topsv1.AnnotationUpgradePolicy]
-	if dro == nil || name == "" {
+	if dro == nil {
 		return nil, nil
 	}
-	policy := &topsv1.UpgradePolicy{}
-	if err := cl.read(ctx, "", name, policy); err != nil {
-		return nil, client.IgnoreNotFound(err) // the rollout says that it is missing
+	policy, err := readPolicy(ctx, cl, gr)
+	if policy == nil {
+		return nil, err
 	}
 	if !display.AskNodes(policy) {
 		return display.WindowsOf(dro, policy, nil, time.Now()), nil
@@ -125,6 +125,20 @@ func readWindows(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, dro *
 		return nil, err
 	}
 	return display.WindowsOf(dro, policy, labelsOf(fleet, display.NodesOf(fleet)), fleet.Now), nil
+}
+
+// readPolicy returns the UpgradePolicy that a gr names, nil if it names none that there is or can be: the
+// rollout says so.
+func readPolicy(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*topsv1.UpgradePolicy, error) {
+	name := gr.Annotations[topsv1.AnnotationUpgradePolicy]
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return nil, nil
+	}
+	policy := &topsv1.UpgradePolicy{}
+	if err := cl.read(ctx, "", name, policy); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return policy, nil
 }
 
 // leaveOut turns a missing right into a note; it returns other errors.

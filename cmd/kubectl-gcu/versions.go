@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
@@ -54,16 +53,9 @@ when there is only one.`,
 
 // poolLabel returns the label by which the policy of a gr limits pools, "" if it does not.
 func poolLabel(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (string, error) {
-	name := gr.Annotations[topsv1.AnnotationUpgradePolicy]
-	if name == "" {
-		return "", nil
-	}
-	var policy topsv1.UpgradePolicy
-	if err := cl.read(ctx, "", name, &policy); err != nil {
-		return "", client.IgnoreNotFound(err)
-	}
-	if policy.Spec.Pools == nil {
-		return "", nil
+	policy, err := readPolicy(ctx, cl, gr)
+	if policy == nil || policy.Spec.Pools == nil {
+		return "", err
 	}
 	return policy.Spec.Pools.TopologyKey, nil
 }

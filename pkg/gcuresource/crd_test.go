@@ -187,6 +187,7 @@ func TestTheExamplesAreAcceptedAndDeployWhatTheySay(t *testing.T) {
 		"nightingale.yaml":         {"nightingale"},
 		"two-resources.yaml":       {"nfd toolkit devicePlugin gfd", "exporter"},
 		"driver-versions.yaml":     {"driver", "driver", five},
+		"global-task.yaml":         nil,
 		"upgrade-policy.yaml":      nil,
 	}
 	files, err := filepath.Glob(filepath.Join("..", "..", "examples", "*.*"))

@@ -67,9 +67,9 @@ func TestAWholeOperation(t *testing.T) {
 		name string
 		want float64
 	}{
-		{"replace", testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues(driver, "replace", "done"))},
-		{"uncordon", testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues("node", "uncordon", "done"))},
-		{"restart", testutil.ToFloat64(s.r.records.metrics.restarts.WithLabelValues("docker", "done"))},
+		{"replace", testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues(driver, "replace", "success"))},
+		{"uncordon", testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues("node", "uncordon", "success"))},
+		{"restart", testutil.ToFloat64(s.r.records.metrics.restarts.WithLabelValues("docker", "success"))},
 	} {
 		if metric.want != 1 {
 			t.Errorf("%s was counted %v times", metric.name, metric.want)
@@ -223,7 +223,7 @@ func TestAHeldNodeStaysClosedUntilAnotherOperation(t *testing.T) {
 	if n := s.countEvents("Warning Failed operation op1: VerifyFailed"); n != 1 || s.countEvents("the node stays cordoned") != 1 {
 		t.Errorf("events: %q", s.events.lines)
 	}
-	if got := testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues(driver, "verify", "fail")); got != 1 {
+	if got := testutil.ToFloat64(s.r.records.metrics.tasks.WithLabelValues(driver, "verify", "failure")); got != 1 {
 		t.Errorf("the failure was counted %v times", got)
 	}
 	s.start()

@@ -19,6 +19,7 @@ var labels = map[string]map[string]string{"zh": {
 	"VersionNotAllowed": "版本不被允许", "AgentTooOld": "node agent 版本过旧", "LeftToAdministrator": "需管理员处理", "NodeHeld": "节点被保留", "NodeOffline": "节点离线", "CrashLooping": "反复崩溃",
 	"ProgressDeadlineExceeded": "超过进度期限", "OperationFailed": "节点操作失败", "OperationAborted": "节点操作被中止", "Slow": "耗时过长",
 	// Of a rollout and a gr.
+	"AwaitingGlobalTask": "等待全局任务", "GlobalTaskFailed": "全局任务失败",
 	"AwaitingRequests": "等待节点请求", "InProgress": "进行中", "NodesFailed": "有节点失败", "NodesPinned": "有节点被固定", "RollingBack": "正在回滚", "RolledBack": "已回滚",
 	"RevisionRejected": "版本被拒绝", "Superseded": "已被取代", "Restarted": "已重启", "RestartFailed": "重启失败", "RevisionChanged": "版本已变化", "Withdrawn": "已撤回", "NotSeen": "尚未处理",
 	"Deploying": "部署中", "Deleting": "删除中", "Removing": "移除中", "ReconcileFailed": "协调失败", "AsExpected": "符合预期", "Upgrading": "升级中", "WaitingForNodes": "等待节点",
