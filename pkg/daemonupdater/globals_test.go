@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -208,5 +210,31 @@ func TestATaskOfAPlanThatCannotStartHoldsTheNodes(t *testing.T) {
 				t.Errorf("Jobs %v are made", jobs)
 			}
 		})
+	}
+}
+
+// Nodes whose events came with a pass that could not read a Job are read in the next one.
+func TestNoChangeOfANodeIsLostWhenAJobCannotBeRead(t *testing.T) {
+	c := withGlobalTasks(t)
+	c.pass() // knows the nodes
+	c.live(interceptor.Funcs{Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+		if _, is := object.(*batchv1.Job); is {
+			return broken500
+		}
+		return w.Get(ctx, key, object, opts...)
+	}})
+	if err := c.api.Delete(t.Context(), fixture.Node("c")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.reconcile(); err == nil {
+		t.Fatal("the Job was read")
+	}
+	c.reconciler.Live = c.api
+	c.now = c.now.Add(planInterval)
+	if _, err := c.reconciler.Reconcile(t.Context(), observed.GroupOf(c.driver)); err != nil { // no event comes again
+		t.Fatal(err)
+	}
+	if total := c.stored().Status.Total; total != 2 {
+		t.Errorf("%d nodes, want those that are left", total)
 	}
 }
