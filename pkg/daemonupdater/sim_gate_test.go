@@ -24,6 +24,9 @@ type simGate struct {
 	ran map[simRan][]string
 	// worked is the revision of the last pod of a DaemonSet that was ready on a node.
 	worked map[simRan]string
+	// takenBack are those that a restored backup took back: a manager that saw them ready remembers them until it sees
+	// another one.
+	takenBack map[simRan][]string
 	// restored are the pods that managers created, by the first name of a pod at their place.
 	restored map[simapi.Key][]simapi.Key
 	// vague: what ran on a node is not always known.
@@ -46,7 +49,7 @@ type simRan struct{ set, node types.UID }
 // gated returns a story with the gate.
 func gated(story func(*simWorld)) func(*simWorld) {
 	return func(w *simWorld) {
-		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]bool{}, ran: map[simRan][]string{}, worked: map[simRan]string{}, restored: map[simapi.Key][]simapi.Key{}}
+		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]bool{}, ran: map[simRan][]string{}, worked: map[simRan]string{}, takenBack: map[simRan][]string{}, restored: map[simapi.Key][]simapi.Key{}}
 		story(w)
 	}
 }
@@ -86,10 +89,13 @@ func (w *simWorld) adopted(from, to types.UID) {
 }
 
 // rewindGate has nodes have what they had when a backup was made, besides what they had since: a manager may
-// restore either.
+// restore either, or what it saw ready before.
 func (w *simWorld) rewindGate(ran map[simRan][]string) {
 	for spot, had := range ran {
 		w.ran[spot] = append(slices.Clone(w.ran[spot]), had...)
+	}
+	for spot, hash := range w.worked {
+		w.takenBack[spot] = append(w.takenBack[spot], hash)
 	}
 }
 
@@ -238,7 +244,8 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
 		w.backAlones++
 		return
 	}
-	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || slices.Contains(had, hash) || hash == w.worked[simRan{ds.UID, node.UID}] || simHasSlot(stored, node.Name) ||
+	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || slices.Contains(had, hash) || hash == w.worked[simRan{ds.UID, node.UID}] ||
+		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || simHasSlot(stored, node.Name) ||
 		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
 		return
 	}
