@@ -48,7 +48,7 @@ var ofClocks = []mutant{
 		"$d.ledger.InFlight() == 0 && !$d.soaks", "$d.ledger.InFlight() == 0"},
 	{"renewal-from-the-future", "a Lease renewed before the clock of a node went back proves it", updater, "hasLived",
 		"$since >= early && $rest", "$since >= early"},
-	{"manager-behind", "with a clock behind that of the API server nobody is to blame for a lost node", updater, "draft.suspects",
+	{"manager-behind", "no pod is blamed for a lost node if the clock is behind that of the API server", updater, "draft.suspects",
 		"$later && !$n.suspect.Created.After($Now)", "$later"},
 	{"attendance-by-chance", "a quiet task looks like a break", nodes, "decide",
 		"c.at($Now.Add(tick))", ""},

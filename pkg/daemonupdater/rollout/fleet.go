@@ -27,7 +27,9 @@ type Fleet struct {
 	// onProbation are the nodes on probation.
 	onProbation *btree.BTreeG[*fleetNode]
 	// due are the nodes whose facts change by time alone.
-	due *btree.BTreeG[dueNode]
+	due *btree.BTreeG[timedNode]
+	// offline are the offline nodes, by when they became so.
+	offline *btree.BTreeG[timedNode]
 	// preparing are the nodes with an operation that waits for its grant, by node name.
 	preparing map[string]*fleetNode
 	// operating are the nodes with an operation of the group at work, by node name.
@@ -44,8 +46,8 @@ type Fleet struct {
 	unassigned bool
 }
 
-// dueNode is a node whose facts change at a given time.
-type dueNode struct {
+// timedNode is a node, sorted by a time.
+type timedNode struct {
 	at   time.Time
 	node *fleetNode
 }
@@ -54,6 +56,9 @@ type dueNode struct {
 // these changes, a new fleet is needed.
 func NewFleet(in *Input) *Fleet {
 	byName := func(a, b *fleetNode) bool { return a.Name < b.Name }
+	byTime := func(a, b timedNode) bool {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
+	}
 	f := &Fleet{
 		group: groupOf(in),
 		nodes: nodeIndex{byName: make(map[string]*fleetNode, len(in.Nodes))}, pools: map[string]*nodeCounts{},
@@ -61,10 +66,7 @@ func NewFleet(in *Input) *Fleet {
 		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
 		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
 		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, operating: map[string]*fleetNode{}, outside: map[string]Node{},
-		lengths: map[int]int{},
-		due: btree.NewG(degree, func(a, b dueNode) bool {
-			return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
-		}),
+		lengths: map[int]int{}, due: btree.NewG(degree, byTime), offline: btree.NewG(degree, byTime),
 	}
 	for _, p := range []phase{phaseOffline, phaseJustOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseSetBack, phaseHeld, phaseLeftToAdministrator, phaseNoSuccessor, phaseVersionNotAllowed, phaseAgentTooOld, phaseRecovering, phaseKeptCordoned} {
 		f.byPhase[p] = btree.NewG(degree, byName)
@@ -129,7 +131,10 @@ func (f *Fleet) enter(n *fleetNode) {
 		tree.ReplaceOrInsert(n)
 	}
 	if !n.changes.IsZero() {
-		f.due.ReplaceOrInsert(dueNode{n.changes, n})
+		f.due.ReplaceOrInsert(timedNode{n.changes, n})
+	}
+	if n.phase == phaseOffline {
+		f.offline.ReplaceOrInsert(timedNode{n.ReadySince, n})
 	}
 	if n.phase == phaseCandidate {
 		c := f.candidatesLike(n)
@@ -157,7 +162,10 @@ func (f *Fleet) leave(n *fleetNode) {
 		tree.Delete(n)
 	}
 	if !n.changes.IsZero() {
-		f.due.Delete(dueNode{n.changes, n})
+		f.due.Delete(timedNode{n.changes, n})
+	}
+	if n.phase == phaseOffline {
+		f.offline.Delete(timedNode{n.ReadySince, n})
 	}
 	if n.suspect != nil {
 		f.suspects.Delete(n)

@@ -10,8 +10,8 @@ import (
 func Plan(in Input) Decision { return NewFleet(&in).Plan(in) }
 
 // Plan decides for the nodes of the fleet, which must have been made with the same Members,
-// strategy and Policy. Its cost depends on the nodes that are in flight, failed, starting or
-// offline, not on the size of the fleet. The decision is valid until the fleet changes.
+// strategy and Policy. Its cost depends on the nodes that are in flight, failed or starting, not
+// on the size of the fleet. The decision is valid until the fleet changes.
 func (f *Fleet) Plan(in Input) Decision {
 	f.begin(in.Now)
 	f.pin(in.Ledger.Pins, in.Now)

@@ -120,11 +120,12 @@ func stepped(d *draft) (last time.Time) {
 
 // offlineSince returns since when the skipped node is offline that has been so longest, zero if there is none.
 func offlineSince(f *Fleet) (first time.Time) {
-	f.byPhase[phaseOffline].Ascend(func(n *fleetNode) bool {
-		if n.slot == nil && n.failure == nil && (first.IsZero() || n.ReadySince.Before(first)) {
-			first = n.ReadySince
+	f.offline.Ascend(func(n timedNode) bool {
+		counts := n.node.slot != nil || n.node.failure != nil // as in flight, or as failed
+		if !counts {
+			first = n.at
 		}
-		return true
+		return counts
 	})
 	return first
 }

@@ -131,11 +131,11 @@ func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 			w.why = fmt.Sprintf("waits for wave %s, %d of whose %d nodes are updated", state.Name, state.Updated, state.Total)
 			return w
 		}
-		wave, last := d.in.Policy.waveOf(w.reached)
-		if !last || wave == len(d.in.Policy.Waves) || !takesPart(d, wave) {
+		soak := d.in.Policy.soakAfter(w.reached)
+		if wave, _ := d.in.Policy.waveOf(w.reached); soak == 0 || !takesPart(d, wave) {
 			continue // no soak follows, or no node takes part, so there is nothing to soak
 		}
-		soaked := state.Completed.Add(d.in.Policy.Waves[wave].Soak)
+		soaked := state.Completed.Add(soak)
 		if left := soaked.Sub(d.in.Now); left > 0 {
 			w.reason, w.why = ReasonSoaking, fmt.Sprintf("wave %s is complete and soaks until %s", state.Name, soaked.UTC().Format(time.RFC3339))
 			d.recheckIn(left)
