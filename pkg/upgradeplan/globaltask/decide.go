@@ -76,7 +76,7 @@ func (p *Progress) await(plan *topsv1.UpgradePlan, task *topsv1.GlobalTask, name
 	remove := fmt.Sprintf("kubectl delete job -n %s %s", namespace, note.Job)
 	switch failed := condition(job, batchv1.JobFailed); {
 	case !metav1.IsControlledBy(job, plan):
-		why := fmt.Sprintf("Job %s/%s exists, and is not of UpgradePlan %s; if nobody needs it: %s", namespace, note.Job, plan.Name, remove)
+		why := fmt.Sprintf("Job %s/%s exists, and is not of UpgradePlan %s; if it is not needed: %s", namespace, note.Job, plan.Name, remove)
 		p.fail(note.Task+" cannot start: "+why, why)
 	case job.DeletionTimestamp != nil: // then it is made again
 		p.Message = fmt.Sprintf("waiting for %s: Job %s/%s is being deleted, and is made again", note.Task, namespace, note.Job)

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -47,7 +46,7 @@ func JobName(plan *topsv1.UpgradePlan, task *topsv1.GlobalTask) string {
 func JobOf(plan *topsv1.UpgradePlan, task *topsv1.GlobalTask, cron *batchv1.CronJob) *batchv1.Job {
 	template := cron.Spec.JobTemplate.DeepCopy()
 	job := &batchv1.Job{Spec: template.Spec, ObjectMeta: metav1.ObjectMeta{
-		Namespace: cron.Namespace, Name: JobName(plan, task), Labels: template.Labels, Annotations: maps.Clone(template.Annotations),
+		Namespace: cron.Namespace, Name: JobName(plan, task), Labels: template.Labels, Annotations: template.Annotations,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(plan, topsv1.GroupVersion.WithKind(planfile.Kind))},
 	}}
 	job.OwnerReferences[0].BlockOwnerDeletion = nil

@@ -21,14 +21,17 @@ const (
 // GlobalName returns the name of a task of the cluster, as host_target_action.
 func GlobalName(t *topsv1.GlobalTask) string { return GlobalHost + "_" + t.Task }
 
-// globalTasks returns the tasks of the cluster, in their order.
-func globalTasks(spec *topsv1.UpgradePlanSpec) iter.Seq[*topsv1.GlobalTask] {
-	return func(yield func(*topsv1.GlobalTask) bool) {
-		for _, list := range [][]topsv1.GlobalTask{spec.Before, spec.After} {
-			for i := range list {
-				if !yield(&list[i]) {
-					return
-				}
+// globalTasks returns the tasks of the cluster in their order, each with when it is done.
+func globalTasks(spec *topsv1.UpgradePlanSpec) iter.Seq2[string, *topsv1.GlobalTask] {
+	return func(yield func(string, *topsv1.GlobalTask) bool) {
+		for i := range spec.Before {
+			if !yield(BeforeNodes, &spec.Before[i]) {
+				return
+			}
+		}
+		for i := range spec.After {
+			if !yield(AfterNodes, &spec.After[i]) {
+				return
 			}
 		}
 	}
@@ -37,7 +40,7 @@ func globalTasks(spec *topsv1.UpgradePlanSpec) iter.Seq[*topsv1.GlobalTask] {
 // CronJobs returns the names of the CronJobs of the tasks of the cluster, sorted.
 func (p *Plan) CronJobs() []string {
 	var names []string
-	for t := range globalTasks(&p.Object.Spec) {
+	for _, t := range globalTasks(&p.Object.Spec) {
 		names = append(names, t.CronJob)
 	}
 	slices.Sort(names)
@@ -47,11 +50,7 @@ func (p *Plan) CronJobs() []string {
 // GlobalText describes the tasks of the cluster, a line for each; "" without any.
 func (p *Plan) GlobalText() string {
 	var b strings.Builder
-	for t := range globalTasks(&p.Object.Spec) {
-		when := AfterNodes
-		if slices.Contains(p.Object.Spec.Before, *t) {
-			when = BeforeNodes
-		}
+	for when, t := range globalTasks(&p.Object.Spec) {
 		fmt.Fprintf(&b, "%s the nodes: %s, from CronJob %s\n", when, GlobalName(t), t.CronJob)
 	}
 	return b.String()

@@ -212,7 +212,7 @@ var (
 // global checks the tasks of the cluster.
 func (r *reader) global() {
 	names := map[string]bool{}
-	for t := range globalTasks(&r.Object.Spec) {
+	for _, t := range globalTasks(&r.Object.Spec) {
 		switch {
 		case len(t.Task) > 40 || !globalTask.MatchString(t.Task):
 			r.fault("global task %q is not of the form target_action, such as database_backup, with at most 40 small letters, digits and hyphens", t.Task)
