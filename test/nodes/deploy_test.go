@@ -74,9 +74,15 @@ func (s *stage) showsCards() {
 		return nil
 	})
 	for _, node := range allNodes {
-		if metrics := s.on(node, "curl", "--silent", "http://localhost:9400/metrics"); !strings.Contains(metrics, "enflame_gcu_count") {
-			s.t.Errorf("the exporter of %s answers %q", node, metrics)
-		}
+		s.measuresCards(node)
+	}
+}
+
+// measuresCards checks that the exporter of a node has metrics of its cards.
+func (s *stage) measuresCards(node string) {
+	s.t.Helper()
+	if metrics := s.on(node, "curl", "--silent", "http://localhost:9400/metrics"); !strings.Contains(metrics, "enflame_gcu_count") {
+		s.t.Errorf("the exporter of %s answers %q", node, metrics)
 	}
 }
 

@@ -27,7 +27,9 @@ func (s *stage) personUpgrades(node, driver, toolkit string) {
 		return nil
 	})
 	training := s.trainingOn(node)
-	before, docker := s.counted(), map[string]engine{node: s.engine(node, "docker")}
+	token, remove := s.account("scraper", "gcu-metrics-reader")
+	defer remove()
+	before, docker := s.counted(token), map[string]engine{node: s.engine(node, "docker")}
 	accepted := s.askAgent(node, "upgrade", "--request", "POST")
 	s.emptyWhenRestarted(docker)
 	s.eventually("the node has the new driver", func() error { return s.driverIs(driver, node) })
@@ -53,16 +55,14 @@ func (s *stage) personUpgrades(node, driver, toolkit string) {
 		}
 	}
 	s.eventually("the metrics count it", func() error {
-		for what, now := range s.counted() {
+		for what, now := range s.counted(token) {
 			if now <= before[what] {
 				return fmt.Errorf("%g %s were counted before, and %g now", before[what], what, now)
 			}
 		}
 		return nil
 	})
-	if metrics := s.on(node, "curl", "--silent", "http://localhost:9400/metrics"); !strings.Contains(metrics, "enflame_gcu_count") {
-		s.t.Errorf("the exporter of %s answers %q", node, metrics)
-	}
+	s.measuresCards(node)
 }
 
 // askAgent calls the API of a node's agent through its socket.
@@ -78,9 +78,9 @@ func (s *stage) askAgent(node, path string, options ...string) response.Operatio
 }
 
 // counted are the manager's metrics of what a person's request leads to.
-func (s *stage) counted() map[string]float64 {
+func (s *stage) counted(token string) map[string]float64 {
 	s.t.Helper()
-	metrics := s.metrics()
+	metrics := s.metrics(token)
 	return map[string]float64{
 		"restarts of docker": sum(metrics, "gcu_runtime_restarts_total", `runtime="docker"`, `result="success"`),
 		"requests":           sum(metrics, "gcu_rollout_request_wait_seconds_count"),
@@ -90,19 +90,11 @@ func (s *stage) counted() map[string]float64 {
 
 // metrics scrapes the manager as the documentation tells Prometheus to: over TLS, with the token of an
 // account that has the role.
-func (s *stage) metrics() string {
+func (s *stage) metrics(token string) string {
 	s.t.Helper()
-	const account, service = "scraper", "gcu-operator-metrics." + system + ".svc:8443"
-	if !strings.Contains(s.kubectl("get", "serviceaccounts", "--namespace="+system, "--output=name"), "/"+account+"\n") {
-		s.kubectl("create", "serviceaccount", "--namespace="+system, account)
-		s.kubectl("create", "clusterrolebinding", account, "--clusterrole=gcu-metrics-reader", "--serviceaccount="+system+":"+account)
-	}
-	token := strings.TrimSpace(s.kubectl("create", "token", "--namespace="+system, account))
-	ca := s.kubectl("get", "configmap/gcu-operator-ca", "--namespace="+system, `--output=jsonpath={.data.ca\.crt}`)
-	output, err := s.OnNode(s.ctx, victims[0], strings.NewReader(ca), "sh", "-c", `cat >/tmp/ca.crt && exec curl "$@"`, "sh", "--silent", "--show-error", "--fail",
-		"--cacert", "/tmp/ca.crt", "--resolve", service+":"+s.managerAddress(), "--header", "Authorization: Bearer "+token, "https://"+service+"/metrics")
-	check(s.t, err)
-	return output
+	const service = "gcu-operator-metrics." + system + ".svc:8443"
+	return s.on(victims[0], "curl", "--silent", "--show-error", "--fail", "--cacert", s.trusts(victims[0]),
+		"--resolve", service+":"+s.managerAddress(), "--header", "Authorization: Bearer "+token, "https://"+service+"/metrics")
 }
 
 // sum adds up the series of a metric that have all labels.

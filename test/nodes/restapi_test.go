@@ -73,13 +73,9 @@ func (s *stage) says(node string, lines ...guide.Line) {
 // requiresAuthentication: with the shipped configuration, requests must be authenticated.
 func (s *stage) requiresAuthentication() {
 	s.t.Helper()
-	const account = "upgrade-desk"
-	s.kubectl("create", "serviceaccount", "--namespace="+system, account)
-	s.kubectl("create", "clusterrolebinding", account, "--clusterrole=view", "--serviceaccount="+system+":"+account)
-	token := strings.TrimSpace(s.kubectl("create", "token", "--namespace="+system, account))
-	ca := s.kubectl("get", "configmap/gcu-operator-ca", "--namespace="+system, `--output=jsonpath={.data.ca\.crt}`)
-	_, err := s.OnNode(s.ctx, "real-1", strings.NewReader(ca), "sh", "-c", "cat >/tmp/ca.crt")
-	check(s.t, err)
+	token, remove := s.account("upgrade-desk", "view")
+	defer remove()
+	trust := s.trusts("real-1")
 	const list, name = "/gum/v1/gr", "gcu-upgrade-manager." + system + ".svc:" + upgradeAPIPort
 	for _, tt := range []struct {
 		name, token, path string
@@ -91,7 +87,7 @@ func (s *stage) requiresAuthentication() {
 		{"with the token of an account that may read", token, list, nil, "200", `"name": "` + grName + `"`},
 		{"but may not delete", token, list + "/" + grName, []string{"--request", "DELETE"}, "403", "cannot delete"},
 	} {
-		argv := []string{"curl", "--silent", "--show-error", "--cacert", "/tmp/ca.crt", "--resolve", name + ":" + s.managerAddress(), "--write-out", "\n%{http_code}", "https://" + name + tt.path}
+		argv := []string{"curl", "--silent", "--show-error", "--cacert", trust, "--resolve", name + ":" + s.managerAddress(), "--write-out", "\n%{http_code}", "https://" + name + tt.path}
 		if tt.token != "" {
 			argv = append(argv, "--header", "Authorization: Bearer "+tt.token)
 		}
@@ -100,8 +96,27 @@ func (s *stage) requiresAuthentication() {
 			s.t.Errorf("%s: no %s, %q in %.500s", tt.name, tt.code, tt.says, output)
 		}
 	}
-	s.kubectl("delete", "clusterrolebinding/"+account)
-	s.kubectl("delete", "serviceaccount", "--namespace="+system, account)
+}
+
+// account makes a ServiceAccount with a ClusterRole, and returns a token of it and what removes it.
+func (s *stage) account(name, role string) (token string, remove func()) {
+	s.t.Helper()
+	s.kubectl("create", "serviceaccount", "--namespace="+system, name)
+	s.kubectl("create", "clusterrolebinding", name, "--clusterrole="+role, "--serviceaccount="+system+":"+name)
+	return strings.TrimSpace(s.kubectl("create", "token", "--namespace="+system, name)), func() {
+		s.kubectl("delete", "clusterrolebinding/"+name)
+		s.kubectl("delete", "serviceaccount", "--namespace="+system, name)
+	}
+}
+
+// trusts writes the certificate of the operator's CA to a node, and returns its path there.
+func (s *stage) trusts(node string) string {
+	s.t.Helper()
+	const path = "/tmp/ca.crt"
+	ca := s.kubectl("get", "configmap/gcu-operator-ca", "--namespace="+system, `--output=jsonpath={.data.ca\.crt}`)
+	_, err := s.OnNode(s.ctx, node, strings.NewReader(ca), "sh", "-c", "cat >"+path)
+	check(s.t, err)
+	return path
 }
 
 // blueprint writes the gr with changes as gr.json on a node.
