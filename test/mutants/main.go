@@ -274,7 +274,7 @@ type attempt struct {
 // Flags of go test.
 var (
 	// quickly skips tests that need an API server, and the simulations.
-	quickly = []string{"-short", "-skip=^TestSimulation", "-timeout=5m"}
+	quickly = []string{"-short", "-skip=^TestSimulation", "-timeout=15m"}
 	// simulations plays few seeds.
 	simulations = []string{"-short", "-run=^TestSimulation", "-timeout=10m"}
 	onAPIServer = []string{"-skip=^TestSimulation", "-timeout=15m"}
