@@ -165,6 +165,10 @@ type DaemonRolloutStatus struct {
 	// lastStartTime is when a node was last started.
 	// +optional
 	LastStartTime *metav1.Time `json:"lastStartTime,omitempty"`
+	// lastProgressTime is when a node was last started or finished, the next of its pods was
+	// named for deletion, or its operation ended.
+	// +optional
+	LastProgressTime *metav1.Time `json:"lastProgressTime,omitempty"`
 	// usualSeconds is how long a node usually takes, measured; 0 when none finished yet.
 	// +optional
 	UsualSeconds int32 `json:"usualSeconds,omitempty"`

@@ -203,6 +203,10 @@ func (in *DaemonRolloutStatus) DeepCopyInto(out *DaemonRolloutStatus) {
 		in, out := &in.LastStartTime, &out.LastStartTime
 		*out = (*in).DeepCopy()
 	}
+	if in.LastProgressTime != nil {
+		in, out := &in.LastProgressTime, &out.LastProgressTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Waves != nil {
 		in, out := &in.Waves, &out.Waves
 		*out = make([]WaveStatus, len(*in))

@@ -29,7 +29,7 @@ type decision struct {
 	rejected bool
 	// oldestStart is when the node in flight longest was started, zero if none is.
 	oldestStart time.Time
-	// progress is when a node was last started or finished, or a step of one was; zero if none was.
+	// progress is when a node was last started or finished, or went on in between; zero if none did.
 	progress time.Time
 	// offlineSince is since when the skipped node is offline that has been so longest, zero if none is.
 	offlineSince time.Time
@@ -40,7 +40,7 @@ func decisionOf(in rollout.Input, d *rollout.Decision) decision {
 		strategy: string(in.Settings.Strategy), revision: d.Ledger.Revision,
 		counts: d.Counts, limit: d.Limit, used: d.Used, eta: d.ETA(),
 		waiting: slices.Clone(d.Waiting), waves: slices.Clone(d.Ledger.Waves),
-		progress: latest(d.Ledger.LastStart, d.Stepped), offlineSince: d.OfflineSince,
+		progress: latest(d.Ledger.LastStart, d.Ledger.LastProgress, d.Stepped), offlineSince: d.OfflineSince,
 		conditions: map[string]bool{
 			topsv1.RolloutAccepted: in.Blocked == nil || observed.Transient(in.Blocked),
 			topsv1.RolloutHalted:   d.Halted != "",
@@ -83,8 +83,6 @@ type decisions struct {
 
 	mu   sync.Mutex
 	last map[observed.Group]decision
-	// moved are the groups of which a node has finished, or a pod was deleted, since their last decision.
-	moved map[observed.Group]bool
 }
 
 func newDecisions() *decisions {
@@ -100,41 +98,28 @@ func newDecisions() *decisions {
 		rejected:       desc("revision_rejected", "1 after a rollback by failure.action of a policy, until another revision comes or the rollout is resumed; else 0."),
 		eta:            desc("eta_seconds", "Time the started and pending nodes of a rollout group take at the usual pace; absent when not known."),
 		oldestStart:    desc("oldest_start_timestamp_seconds", "When the node that is in flight longest was started; absent when none is in flight."),
-		progress: desc("last_progress_timestamp_seconds", "When a node was last started or finished, a pod was last replaced, or a task of an operation in flight last ended; "+
-			"absent when none was. A new leader knows only the last start and the tasks."),
+		progress: desc("last_progress_timestamp_seconds", "When a node was last started or finished, the next of its pods was due to be deleted, or a task of its operation ended; "+
+			"absent when none was."),
 		offlineSince:  desc("oldest_offline_timestamp_seconds", "Since when the node is offline that was skipped and has been offline longest, and has an old revision; absent when none is skipped."),
 		info:          desc("info", "1, with the strategy of a rollout group and the revision that its nodes are brought to.", "strategy", "revision"),
 		condition:     desc("condition", "1 when a condition of the DaemonRollout is true, else 0: Accepted, Complete, Halted or Paused.", "condition"),
 		wave:          desc("wave_nodes", "Nodes of a wave of the policy of a rollout group.", "wave"),
 		updatedInWave: desc("wave_updated_nodes", "Nodes of a wave of the policy of a rollout group that are updated.", "wave"),
-		last:          map[observed.Group]decision{}, moved: map[observed.Group]bool{},
+		last:          map[observed.Group]decision{},
 	}
 }
 
-// set shows a decision that was made at a time.
-func (c *decisions) set(g observed.Group, d decision, now time.Time) {
+// set shows a decision.
+func (c *decisions) set(g observed.Group, d decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.moved[g] {
-		d.progress = latest(d.progress, now)
-	}
-	d.progress = latest(d.progress, c.last[g].progress)
 	c.last[g] = d
-	delete(c.moved, g)
-}
-
-// move notes that something of a group has gone on.
-func (c *decisions) move(g observed.Group) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.moved[g] = true
 }
 
 func (c *decisions) forget(g observed.Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.last, g)
-	delete(c.moved, g)
 }
 
 // Describe implements prometheus.Collector.

@@ -71,7 +71,6 @@ func (m *Metrics) Gate(available bool) {
 // PodDeleted counts a deleted pod by reason.
 func (m *Metrics) PodDeleted(g observed.Group, reason string) {
 	m.podsDeleted.WithLabelValues(g.String(), reason).Inc()
-	m.decisions.move(g)
 }
 
 // Granted records how long a request of a node waited for its slot.
@@ -83,7 +82,7 @@ func (m *Metrics) Granted(g observed.Group, waited time.Duration) {
 func (m *Metrics) Show(g observed.Group, in rollout.Input, d rollout.Decision, rejected bool) {
 	shown := decisionOf(in, &d)
 	shown.rejected = rejected
-	m.decisions.set(g, shown, in.Now)
+	m.decisions.set(g, shown)
 	m.begin(g.String())
 }
 
@@ -105,9 +104,6 @@ func (m *Metrics) RolledBack(g observed.Group) { m.rollbacks.WithLabelValues(g.S
 
 // Count adds what is new in a stored decision: nodes that finished, and nodes that failed.
 func (m *Metrics) Count(g observed.Group, before rollout.Ledger, d rollout.Decision) {
-	if len(d.Finished) > 0 {
-		m.decisions.move(g)
-	}
 	for _, took := range d.Finished {
 		m.nodeDuration.WithLabelValues(g.String()).Observe(took.Seconds())
 	}

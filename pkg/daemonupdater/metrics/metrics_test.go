@@ -86,7 +86,7 @@ gcu_rollout_halted{reason="CrashLooping",rollout="default/driver"} 1
 # HELP gcu_rollout_info 1, with the strategy of a rollout group and the revision that its nodes are brought to.
 # TYPE gcu_rollout_info gauge
 gcu_rollout_info{revision="r1",rollout="default/driver",strategy="OTA"} 1
-# HELP gcu_rollout_last_progress_timestamp_seconds When a node was last started or finished, a pod was last replaced, or a task of an operation in flight last ended; absent when none was. A new leader knows only the last start and the tasks.
+# HELP gcu_rollout_last_progress_timestamp_seconds When a node was last started or finished, the next of its pods was due to be deleted, or a task of its operation ended; absent when none was.
 # TYPE gcu_rollout_last_progress_timestamp_seconds gauge
 gcu_rollout_last_progress_timestamp_seconds{rollout="default/driver"} 1.76722566e+09
 # HELP gcu_rollout_max_unavailable Nodes of a rollout group that may be unavailable at once.
@@ -149,38 +149,25 @@ gcu_rollout_wave_updated_nodes{rollout="default/driver",wave="canary"} 1
 	}
 }
 
-// TestLastProgress: whatever goes on counts, and it never goes back.
+// TestLastProgress: a manager that has seen nothing go on shows what is stored, and the tasks of operations.
 func TestLastProgress(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }
-	m, g := New(prometheus.NewRegistry()), observed.Group{Namespace: "default", Name: "driver"}
-	for _, step := range []struct {
+	g := observed.Group{Namespace: "default", Name: "driver"}
+	for _, tt := range []struct {
 		name string
-		pass func(d *rollout.Decision)
-		now  int
-		want int
+		d    rollout.Decision
+		want time.Time
 	}{
-		{"nothing has begun", func(*rollout.Decision) {}, 1, 0},
-		{"a node is started", func(d *rollout.Decision) { d.Ledger.LastStart = at(2) }, 3, 2},
-		{"nothing goes on", func(*rollout.Decision) {}, 4, 2},
-		{"a task has ended", func(d *rollout.Decision) { d.Stepped = at(4) }, 5, 4},
-		{"a pod was deleted", func(*rollout.Decision) { m.PodDeleted(g, Outdated) }, 6, 6},
-		{"the operation is over, and its tasks are not known any more", func(*rollout.Decision) {}, 7, 6},
-		{"a node has finished", func(d *rollout.Decision) {
-			d.Finished = []time.Duration{time.Second}
-			m.Count(g, rollout.Ledger{}, *d)
-		}, 8, 8},
-		{"a decision that was stored without it", func(d *rollout.Decision) { m.Count(g, rollout.Ledger{}, *d) }, 9, 8},
+		{"nothing has begun", rollout.Decision{}, time.Time{}},
+		{"a node finished after the last start", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2), LastProgress: at(5)}}, at(5)},
+		{"a ledger of an earlier version", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2)}}, at(2)},
+		{"a task has ended", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2), LastProgress: at(2)}, Stepped: at(4)}, at(4)},
 	} {
-		var d rollout.Decision
-		step.pass(&d)
-		m.Show(g, rollout.Input{Now: at(step.now)}, d, false)
-		want := time.Time{}
-		if step.want > 0 {
-			want = at(step.want)
-		}
-		if got := m.decisions.last[g].progress; !got.Equal(want) {
-			t.Errorf("%s: the last progress was at %v, want %v", step.name, got, want)
+		m := New(prometheus.NewRegistry())
+		m.Show(g, rollout.Input{Now: at(9)}, tt.d, false)
+		if got := m.decisions.last[g].progress; !got.Equal(tt.want) {
+			t.Errorf("%s: the last progress was at %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }

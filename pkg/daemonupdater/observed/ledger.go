@@ -16,7 +16,7 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 		Usual: time.Duration(status.UsualSeconds) * time.Second,
 	}
 	ledger.ResumedAt = timeOf(status.ResumedTime)
-	ledger.LastStart = timeOf(status.LastStartTime)
+	ledger.LastStart, ledger.LastProgress = timeOf(status.LastStartTime), timeOf(status.LastProgressTime)
 	ledger.Decided = timeOf(status.LastDecisionTime)
 	for _, w := range status.Waves {
 		state := rollout.WaveProgress{Name: w.Name, Total: int(w.Total), Updated: int(w.Updated)}

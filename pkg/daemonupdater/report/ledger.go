@@ -24,7 +24,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 	status.Revision, status.LimitedTo, status.Resumed = ledger.Revision, ledger.Limit, ledger.Resumed
 	status.Touched, status.Started = int32(ledger.Touched), int32(ledger.Started)
 	status.ResumedTime, status.LastStartTime = timeOrNil(ledger.ResumedAt), timeOrNil(ledger.LastStart)
-	status.LastDecisionTime = timeOrNil(ledger.Decided)
+	status.LastProgressTime, status.LastDecisionTime = timeOrNil(ledger.LastProgress), timeOrNil(ledger.Decided)
 	status.UsualSeconds = int32(ledger.Usual.Round(time.Second) / time.Second)
 	status.InFlight, status.Queued, status.Failed, status.Pinned, status.Waves = nil, nil, nil, nil, nil
 	for _, w := range ledger.Waves {

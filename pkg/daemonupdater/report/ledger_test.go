@@ -28,6 +28,9 @@ func TestALedgerIsReadAsItWasStored(t *testing.T) {
 		if rapid.Bool().Draw(t, "decided") {
 			want.Decided = seconds.Draw(t, "decided at")
 		}
+		if rapid.Bool().Draw(t, "progressed") {
+			want.LastStart, want.LastProgress = seconds.Draw(t, "last start"), seconds.Draw(t, "last progress")
+		}
 		for i := range rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "waves") {
 			w := rollout.WaveProgress{Name: fmt.Sprint("w", i), Total: rapid.IntRange(0, 9).Draw(t, "total"), Updated: rapid.IntRange(0, 9).Draw(t, "updated")}
 			if rapid.Bool().Draw(t, "complete") {
@@ -52,7 +55,7 @@ func TestALedgerIsReadAsItWasStored(t *testing.T) {
 				Since: seconds.Draw(t, "since"), Failed: rapid.Bool().Draw(t, "failed")})
 		}
 		status := topsv1.DaemonRolloutStatus{Pinned: []topsv1.NodePin{{Node: "left over"}}, InFlight: []topsv1.NodeSlot{{Node: "left over"}}, Failed: []topsv1.NodeNote{{Node: "left over"}},
-			Waves: []topsv1.WaveStatus{{Name: "left over"}}, UsualSeconds: 7, Resumed: "left over", LastDecisionTime: &metav1.Time{}}
+			Waves: []topsv1.WaveStatus{{Name: "left over"}}, UsualSeconds: 7, Resumed: "left over", LastDecisionTime: &metav1.Time{}, LastProgressTime: &metav1.Time{}}
 		storeLedger(&status, want)
 		if diff := cmp.Diff(want, observed.Ledger(&status)); diff != "" {
 			t.Fatalf("ledger (-stored +read):\n%s", diff)

@@ -40,6 +40,9 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 		if slot.Pod == pod.UID && isOlder(pod.Version, slot.PodVersion) {
 			continue // the cached pod is older than the one the slot names
 		}
+		if slot.Pod != "" && slot.Pod != pod.UID {
+			d.progressed(d.in.Now)
+		}
 		setPod(slot, n, pod, d.in.Now)
 		deletions = append(deletions, Deletion{
 			Node: n.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, Absent: absentMembers(n.Pods), WasUnavailable: !pod.Available,

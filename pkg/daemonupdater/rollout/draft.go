@@ -40,7 +40,9 @@ func draftOf(in *Input, f *Fleet) *draft {
 	if in.Resume != in.Ledger.Resumed {
 		d.ledger.ResumedAt = in.Now
 	}
-	d.ledger.ResumedAt, d.ledger.LastStart = earlier(d.ledger.ResumedAt, in.Now), earlier(d.ledger.LastStart, in.Now) // the clock may have gone back
+	for _, t := range []*time.Time{&d.ledger.ResumedAt, &d.ledger.LastStart, &d.ledger.LastProgress} {
+		*t = earlier(*t, in.Now) // the clock may have gone back
+	}
 	d.ledger.Revision, d.ledger.Resumed = in.Revision, in.Resume
 	d.ledger.Slots, d.ledger.Failures = nil, nil
 	return d
@@ -78,6 +80,9 @@ func (d *draft) unstart(slot *Slot) {
 func (d *draft) newOperation(n *fleetNode) string {
 	return fmt.Sprintf("%s-%s-%x-%d", d.in.Revision, strconv.FormatInt(d.in.Now.UnixMilli(), 36), n.hash, len(n.Ended))
 }
+
+// progressed records that a node went on at a time. Whatever calls it changes the ledger anyhow: it costs no write.
+func (d *draft) progressed(at time.Time) { d.ledger.LastProgress = later(d.ledger.LastProgress, at) }
 
 // noteDecided records when this decision was made, while there are nodes in flight or a wave soaks.
 func (d *draft) noteDecided() {

@@ -32,6 +32,9 @@ type Ledger struct {
 	ResumedAt time.Time
 	// LastStart is when a node was last started, zero if none was.
 	LastStart time.Time
+	// LastProgress is when a node was last started or finished, the next pod of one was named for deletion, or an
+	// operation under a slot ended; zero if none was. LastStart may be later in a ledger of an earlier version.
+	LastProgress time.Time
 	// Decided is when a decision was last stored while nodes were in flight or waited for a soak, give
 	// or take a tick; zero when none are and none do.
 	Decided time.Time

@@ -77,6 +77,7 @@ func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
 	if n.hasRecovered() && !n.pinned && slot.Revision == s.in.Revision {
 		took := max(s.in.Now.Sub(slot.Since)-slot.Idle, time.Second)
 		s.finished = append(s.finished, took)
+		s.progressed(s.in.Now)
 		if s.ledger.Usual == 0 {
 			s.ledger.Usual = took
 		} else {
@@ -172,7 +173,11 @@ func (s *settlement) isOver(slot *Slot, n *fleetNode) bool {
 // settleOperation settles the slot of a node whose operation does all the work under it.
 func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	s.fleet.nodes.record(n, &slot, nil)
-	switch end := endOf(slot.Operation, n.Ended); {
+	end := endOf(slot.Operation, n.Ended)
+	if end != nil {
+		s.progressed(end.Time)
+	}
+	switch {
 	case end == nil && n.yields():
 		s.unstart(&slot)
 		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first

@@ -37,6 +37,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	if n.Denied == nil && !n.pinned { // else it is only tried again, or goes back
 		s.ledger.Touched++
 		s.ledger.LastStart = s.in.Now
+		s.progressed(s.in.Now)
 	}
 	s.names = append(s.names, n.Name)
 }
