@@ -22,6 +22,8 @@ const (
 type group struct {
 	// Name is empty for the nodes that are in no other group.
 	Name string
+	// When is before or after for the global tasks of a plan, which have no nodes; else empty.
+	When string
 	// Note is the state of a wave or batch, or why nodes have a job; empty if there is none.
 	Note  string
 	Cells []cell
@@ -138,8 +140,8 @@ func wavesOf(r Resource) []group {
 	return groups
 }
 
-// jobsOf returns the nodes by batch and job of the plan in force, with the results of the tasks, and
-// those that are not in the plan last.
+// jobsOf returns the nodes by batch and job of the plan in force, with the results of the tasks, the global tasks before
+// and after them, and the nodes that are not in the plan last.
 func jobsOf(r Resource) []group {
 	state, results := map[string]*display.Node{}, map[string]planfile.NodeResult{}
 	for i := range r.Nodes {
@@ -148,7 +150,7 @@ func jobsOf(r Resource) []group {
 	for _, result := range r.Result.Nodes {
 		results[result.Node] = result
 	}
-	var groups []group
+	groups := globalsOf(r, planfile.BeforeNodes, r.Plan.Spec.Before)
 	for _, batch := range r.Plan.Spec.Batches {
 		for _, of := range batch.Jobs {
 			g := group{Name: batch.Name + " · " + of.Job, Note: waveNamed(r.Waves, r.Plan.Name+"/"+batch.Name)}
@@ -167,6 +169,7 @@ func jobsOf(r Resource) []group {
 			groups = append(groups, g)
 		}
 	}
+	groups = append(groups, globalsOf(r, planfile.AfterNodes, r.Plan.Spec.After)...)
 	others := group{}
 	for i := range r.Nodes {
 		if state[r.Nodes[i].Name] != nil {
@@ -177,6 +180,25 @@ func jobsOf(r Resource) []group {
 		groups = append(groups, others)
 	}
 	return groups
+}
+
+// globalsOf returns the global tasks that a plan has before or after its nodes, each as a stage because they are done one
+// after the other; nothing if there are none.
+func globalsOf(r Resource, when string, tasks []topsv1.GlobalTask) []group {
+	if len(tasks) == 0 {
+		return nil
+	}
+	results := map[string]planfile.NodeResult{}
+	for _, result := range r.Result.Nodes {
+		if result.Node == planfile.GlobalHost && result.Batch == when {
+			results[planfile.GlobalHost] = result
+		}
+	}
+	g := group{When: when}
+	for i := range tasks {
+		g.Stages = append(g.Stages, tasksOf(topsv1.PlannedStage{tasks[i].Task}, []string{planfile.GlobalHost}, results))
+	}
+	return []group{g}
 }
 
 // waveNamed returns the state of a wave, or of the last of its parts with a name; empty if there is

@@ -17,8 +17,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
@@ -47,8 +49,14 @@ func (f *fleet) Reach(context.Context) error {
 }
 
 func (f *fleet) Detail(_ context.Context, node string) (Detail, error) {
-	upgrade := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{Operation: &topsv1.OperationStatus{Phase: "Failed",
-		Tasks: []topsv1.OperationTask{{Name: "n2_driver_verify", State: "Failed"}}}}}
+	at := func(minute int) *metav1.Time {
+		return ptr.To(metav1.NewTime(time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC)))
+	}
+	upgrade := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{
+		Operation: &topsv1.OperationStatus{Phase: "Failed", Reason: "DrainBlocked", Message: "PodDisruptionBudget ml/train: pod ml/train-0",
+			Tasks: []topsv1.OperationTask{{Name: "n2_driver_verify", State: "Failed", StartTime: at(4), EndTime: at(5)}}},
+		Requests: []topsv1.UpgradeRequest{{ID: "1", RequestTime: *at(6), Pod: topsv1.NamespacedRef{Namespace: "default", Name: "asked"}, Revision: "h2"}},
+		Tasks:    []topsv1.UpgradeTask{{RequestID: "1", State: topsv1.TaskWaiting, Reason: "Paused", Message: "resume it"}}}}
 	switch node {
 	case "n1":
 		upgrade.Annotations = map[string]string{topsv1.AnnotationHold: ""}
@@ -191,7 +199,8 @@ func TestThePageShowsTheFleet(t *testing.T) {
 		t.Error("the page is not in Chinese")
 	}
 	_, node := b.get("/node?gr=my-gr&name=n2")
-	for _, want := range []string{"n2_driver_verify", `data-verb="retry" data-gr="my-gr" data-target="n2_driver_verify"`, `data-verb="hold"`, "&lt;b&gt;second"} {
+	for _, want := range []string{"n2_driver_verify", "<td>03:04:00</td><td>03:05:00</td>", "DrainBlocked", "PodDisruptionBudget ml/train: pod ml/train-0",
+		`03:06:00 default/asked · h2 · <span>Waiting</span> · <span>Paused</span>: <span lang="en">resume it</span>`, `data-verb="retry" data-gr="my-gr" data-target="n2_driver_verify"`, `data-verb="hold"`, "&lt;b&gt;second"} {
 		if !strings.Contains(node, want) {
 			t.Errorf("the node lacks %s:\n%s", want, node)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
@@ -89,6 +90,8 @@ type nodeView struct {
 	May    verbs
 	// Failed is the failed task that may be retried; empty for none.
 	Failed string
+	// Requests are those of the node, with the answers to them.
+	Requests []request
 	// Held reports whether an administrator excludes the node from upgrades, whatever its state is.
 	Held bool
 }
@@ -103,7 +106,30 @@ func nodeOf(r Resource, name string, d Detail, may verbs) (nodeView, bool) {
 	if op := r.Nodes[i].Operation; op != nil && op.KeptCordoned && op.Reason != operation.ReasonSucceeded {
 		v.Failed = op.Task
 	}
+	v.Requests = requestsOf(d.Upgrade)
 	v.Detail.Events = slices.Clone(d.Events)
 	slices.SortStableFunc(v.Detail.Events, func(a, b Event) int { return cmp.Compare(b.Time, a.Time) })
 	return v, true
+}
+
+// request is what was asked for on a node.
+type request struct {
+	topsv1.UpgradeRequest
+	// Answer is what became of it so far, empty if it has not been read yet.
+	Answer topsv1.UpgradeTask
+}
+
+// requestsOf returns the requests of a node with their answers, the newest last. Nil has none.
+func requestsOf(upgrade *topsv1.NodeUpgrade) (list []request) {
+	if upgrade == nil {
+		return nil
+	}
+	answers := map[string]topsv1.UpgradeTask{}
+	for _, t := range upgrade.Status.Tasks {
+		answers[t.RequestID] = t
+	}
+	for _, r := range upgrade.Status.Requests {
+		list = append(list, request{r, answers[r.ID]})
+	}
+	return list
 }
