@@ -1,6 +1,7 @@
 package nodeupgrade
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +99,28 @@ gcu_node_upgrade_waiting_nodes{reason="DrainBlocked"} 2
 	}
 	if n := testutil.CollectAndCount(m.operations); n != 1 {
 		t.Errorf("%d series are left without an operation, want the number of cordoned nodes", n)
+	}
+}
+
+// Whatever the number of nodes, operations have the same series: with 10 000 nodes as with three.
+func TestTheSeriesOfOperationsDoNotGrowWithTheNodes(t *testing.T) {
+	series := func(nodes int) int {
+		t.Helper()
+		registry := prometheus.NewRegistry()
+		m := NewMetrics(registry)
+		for i := range nodes {
+			node := fmt.Sprint("n", i)
+			op := &topsv1.OperationStatus{ID: node, Phase: topsv1.OperationRunning, Reason: "DrainBlocked",
+				Tasks: []topsv1.OperationTask{{Name: node + "_node_evict", State: topsv1.OperationTaskRunning, StartTime: &noon}}}
+			m.operations.show(node, op)
+		}
+		n, err := testutil.GatherAndCount(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if few, many := series(3), series(10_000); few != many {
+		t.Errorf("%d series with 3 nodes, %d with 10000", few, many)
 	}
 }
