@@ -160,6 +160,9 @@ func TestNotificationsArriveAtLeastOnceWithTheSameID(t *testing.T) {
 	}
 }
 
+// notifications begins the names of the metrics of notifications.
+const notifications = "gcu_notifications_"
+
 // notified waits until the queries of the dashboards about notifications have data.
 func notified(ctx context.Context, t *testing.T, s *stage, p *monitoring.Server) {
 	t.Helper()
@@ -171,7 +174,7 @@ func notified(ctx context.Context, t *testing.T, s *stage, p *monitoring.Server)
 	for _, d := range all {
 		for _, panel := range d.Panels {
 			for _, target := range panel.Targets {
-				if !strings.Contains(target.Expr, "gcu_notifications_") {
+				if !strings.Contains(target.Expr, notifications) {
 					continue
 				}
 				queries++
