@@ -89,6 +89,9 @@ func TestPrometheusFiresTheAlertOfADrainThatIsStuck(t *testing.T) {
 	})
 	s.fire(ctx, t, p, "", "GCUDrainBlocked")
 	queries := queriesOf(t, s.Project.Path("config", "monitoring", "dashboards"))
+	if err := queries.ask(p); err != nil {
+		t.Log("while the drain is stuck there is", err)
+	}
 	s.kubectl(ctx, t, "delete", "pdb", d.name+"-training")
 	s.eventually(ctx, t, func() error { return queries.ask(p) })
 	if _, err := s.NodesOn(ctx, skipped); err != nil {
