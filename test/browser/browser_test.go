@@ -47,7 +47,11 @@ func run(m *testing.M) int {
 }
 
 func prepare(ctx context.Context) error {
-	if err := install.Programs(ctx, "chromium"); err != nil {
+	needed := []string{"chromium"}
+	if os.Getenv("SCREENSHOTS") != "" {
+		needed = append(needed, install.ChineseFont)
+	}
+	if err := install.Programs(ctx, needed...); err != nil {
 		return err
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join("..", ".."), "-o", programs, "./cmd/kubectl-gcu")

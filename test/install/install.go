@@ -22,10 +22,20 @@ var packages = map[string]string{
 	"ip":                  "iproute2",
 	"runsvdir":            "runit",
 	"/usr/lib/cni/bridge": "containernetworking-plugins",
+	ChineseFont:           "fonts-wqy-microhei",
 }
 
-// lookPath finds a program.
-var lookPath = exec.LookPath
+// ChineseFont is no program, and installed like one: a font for pictures of pages in Chinese.
+const ChineseFont = "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc"
+
+// lookPath finds a program, or another file by its path.
+var lookPath = func(program string) (string, error) {
+	if strings.HasPrefix(program, "/") {
+		_, err := os.Stat(program)
+		return program, err
+	}
+	return exec.LookPath(program)
+}
 
 // Missing returns the packages of the missing programs, sorted.
 func Missing(programs ...string) []string {

@@ -2,7 +2,9 @@ package install
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,13 +15,28 @@ import (
 // having makes only the given programs available.
 func having(t *testing.T, programs ...string) {
 	t.Helper()
+	before := lookPath
 	lookPath = func(program string) (string, error) {
 		if !slices.Contains(programs, program) {
 			return "", exec.ErrNotFound
 		}
 		return program, nil
 	}
-	t.Cleanup(func() { lookPath = exec.LookPath })
+	t.Cleanup(func() { lookPath = before })
+}
+
+func TestAFileThatIsNoProgramIsFoundByItsPath(t *testing.T) {
+	here := filepath.Join(t.TempDir(), "font")
+	if err := os.WriteFile(here, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if missing := Missing(here); len(missing) > 0 {
+		t.Errorf("%q are missing", missing)
+	}
+	gone := filepath.Join(filepath.Dir(here), "gone")
+	if missing := Missing(gone); !slices.Equal(missing, []string{gone}) {
+		t.Errorf("%q are missing, want %s", missing, gone)
+	}
 }
 
 func TestMissingPackagesAreNamedOnce(t *testing.T) {

@@ -76,7 +76,7 @@ func testSteps(packages []string, targets []target) []step {
 		{name: "packages", lane: busy, test: append([]string{"-timeout=20m", "-skip=" + anySimulation}, plain(packages)...),
 			shows: "all other packages, with an API server where needed"},
 		chartStep,
-		{name: "browser", lane: busy, dir: "test/browser", test: []string{"-timeout=10m", "-skip=" + largePage, "."},
+		{name: "browser", lane: busy, dir: "test/browser", test: []string{"-timeout=10m", "-skip=" + longPages, "."},
 			shows: "the page of the dashboard in Chromium"},
 	}, fuzzSteps(busy, targets, 10*time.Second)...)
 }
@@ -113,7 +113,7 @@ func longSteps(packages []string, targets []target) []step {
 		{name: "nodes", lane: busy, test: []string{"-timeout=2h", nodesPackage}, env: slices.Concat(onNodes, inFull),
 			shows: "all stories on real kubelets; power loss during every task"},
 		{name: "browser", lane: busy, dir: "test/browser", test: []string{"-timeout=20m", "-v", "."}, env: inFull,
-			shows: "the page of the dashboard in Chromium, with 5000 nodes too"},
+			shows: "the page of the dashboard in Chromium, with 5000 nodes too, and without its API server"},
 		{name: "fresh-machine", lane: busy, argv: []string{"test/fresh-machine/run"},
 			shows: "the README's commands in a root file system that has only Go, make, git and curl"},
 		{name: "mutants", lane: busy, argv: []string{"go", "run", "./test/mutants"},
@@ -133,8 +133,8 @@ func longSteps(packages []string, targets []target) []step {
 // outages matches the test of outages of the control plane.
 const outages = "^TestOutages$"
 
-// largePage matches the test of a page that takes minutes to fill.
-const largePage = "^TestAPageOfFiveThousandNodes$"
+// longPages matches the tests of pages that take minutes: to fill one, to stop an API server.
+const longPages = "^(TestAPageOfFiveThousandNodes|TestThePageOutlivesItsAPIServer)$"
 
 // anySimulation matches the tests that run seeds.
 const anySimulation = "^TestSimulation"
