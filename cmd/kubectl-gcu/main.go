@@ -9,12 +9,15 @@ import (
 	"syscall"
 	_ "time/tzdata" // time zones of maintenance windows, on any machine
 
+	"github.com/go-logr/logr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
 func main() {
+	log.SetLogger(logr.Discard()) // the commands say themselves what is wrong; without it controller-runtime prints a stack
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

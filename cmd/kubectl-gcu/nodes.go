@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -80,7 +81,9 @@ func watchNodes(ctx context.Context, out terminal, cl *cluster, name string, sho
 	if err != nil {
 		return err
 	}
+	link := link{terminal: out, reach: from.Reach}
 	for {
+		link.look(ctx, time.Now())
 		gr, err := from.cached.resource(ctx, []string{name})
 		if err != nil {
 			return err
@@ -96,6 +99,34 @@ func watchNodes(ctx context.Context, out terminal, cl *cluster, name string, sho
 			return ctx.Err()
 		}
 	}
+}
+
+// link is the connection to the API server. The caches answer without it too.
+type link struct {
+	terminal
+	// reach asks the API server itself.
+	reach func(context.Context) error
+	asked time.Time
+	lost  bool
+}
+
+// look asks the API server when it was not asked for a while, and prints when the connection is lost and when it is back.
+func (l *link) look(ctx context.Context, now time.Time) {
+	if now.Sub(l.asked) < lookAtLeast {
+		return
+	}
+	l.asked = now
+	ctx, cancel := context.WithTimeout(ctx, lookAtLeast/2)
+	defer cancel()
+	err := l.reach(ctx)
+	lost := err != nil && !errors.Is(context.Cause(ctx), context.Canceled)
+	switch {
+	case lost && !l.lost:
+		l.say("%s not up to date: %v", now.Format(time.TimeOnly), err)
+	case !lost && l.lost:
+		l.say("%s up to date again", now.Format(time.TimeOnly))
+	}
+	l.lost = lost
 }
 
 // rows are the nodes that are on the screen: those in a state, all for "".

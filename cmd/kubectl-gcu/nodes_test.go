@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -49,5 +51,30 @@ func TestAWatchOfNodesSaysWhatChanged(t *testing.T) {
 				t.Errorf("%v: it prints %q, want %q", err, screen.String(), tt.want)
 			}
 		})
+	}
+}
+
+// The caches go on to answer while the API server does not.
+func TestAWatchOfNodesSaysThatItIsNotUpToDate(t *testing.T) {
+	var screen strings.Builder
+	var refused error
+	l := link{terminal: terminal{genericiooptions.IOStreams{Out: &screen}}, reach: func(context.Context) error { return refused }}
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, look := range []struct {
+		after time.Duration
+		err   error
+	}{{0, nil}, {time.Second, errors.New("not asked for so soon")}, {time.Minute, errors.New("connection refused")}, {2 * time.Minute, errors.New("connection refused")}, {3 * time.Minute, nil}} {
+		refused = look.err
+		l.look(t.Context(), noon.Add(look.after))
+	}
+	if want := "12:01:00 not up to date: connection refused\n12:03:00 up to date again\n"; screen.String() != want {
+		t.Errorf("printed %q, want %q", screen.String(), want)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	screen.Reset()
+	refused = context.Canceled
+	if l.look(stopped, noon.Add(time.Hour)); screen.String() != "" {
+		t.Errorf("after it was stopped it says %q", screen.String())
 	}
 }
