@@ -34,8 +34,8 @@ func trim() toolscache.TransformFunc {
 	}
 }
 
-// trimPod keeps the node, the owner and the state of a pod; of pods of neither a DaemonSet
-// nor a gr only the identity.
+// trimPod keeps the node, the owner, the state and the version of a pod, which is in the image of its
+// first container; of pods of neither a DaemonSet nor a gr only the identity.
 func trimPod(pod *corev1.Pod) {
 	owner := metav1.GetControllerOf(pod)
 	if (owner == nil || owner.Kind != "DaemonSet") && pod.Labels[topsv1.LabelGcuResource] == "" {
@@ -46,7 +46,7 @@ func trimPod(pod *corev1.Pod) {
 		return
 	}
 	pod.GenerateName, pod.Annotations = "", nil
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Affinity: pod.Spec.Affinity, SchedulingGates: pod.Spec.SchedulingGates}
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Affinity: pod.Spec.Affinity, SchedulingGates: pod.Spec.SchedulingGates, Containers: trimSpecs(pod.Spec.Containers)}
 	if pod.Spec.NodeName != "" {
 		pod.Spec.Affinity = nil // it is only for the scheduler
 	}
@@ -58,6 +58,14 @@ func trimPod(pod *corev1.Pod) {
 		InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
 	}
+}
+
+// trimSpecs keeps the image of the first container.
+func trimSpecs(containers []corev1.Container) []corev1.Container {
+	if len(containers) == 0 {
+		return nil
+	}
+	return []corev1.Container{{Image: containers[0].Image}}
 }
 
 // trimContainers keeps, of containers that wait or were restarted, the reason, the last
@@ -75,8 +83,8 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 	return trimmed
 }
 
-// trimNode keeps condition Ready and the extended resources: an operation is reconciled when
-// the accelerator is back.
+// trimNode keeps condition Ready, the extended resources, because an operation is reconciled when
+// the accelerator is back, the machine and, for policies of versions, the kernel.
 func trimNode(node *corev1.Node) {
 	var offers corev1.ResourceList
 	for name, quantity := range node.Status.Allocatable {
@@ -91,7 +99,7 @@ func trimNode(node *corev1.Node) {
 	node.Status = corev1.NodeStatus{
 		Conditions:  only(node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
 		Allocatable: offers,
-		NodeInfo:    corev1.NodeSystemInfo{MachineID: node.Status.NodeInfo.MachineID},
+		NodeInfo:    corev1.NodeSystemInfo{MachineID: node.Status.NodeInfo.MachineID, KernelVersion: node.Status.NodeInfo.KernelVersion},
 	}
 }
 

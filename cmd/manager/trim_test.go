@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 func podOf(kind string) *corev1.Pod {
@@ -22,7 +23,7 @@ func podOf(kind string) *corev1.Pod {
 			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
 			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "o", UID: "ou", Controller: &yes}},
 		},
-		Spec: corev1.PodSpec{NodeName: "n", Affinity: &corev1.Affinity{}, Containers: []corev1.Container{{Name: "main", Image: "app:1"}}},
+		Spec: corev1.PodSpec{NodeName: "n", Affinity: &corev1.Affinity{}, Containers: []corev1.Container{{Name: "main", Image: "app:1"}, {Name: "beside", Image: "beside:1"}}},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: "10.0.0.1", StartTime: &metav1.Time{Time: time.Unix(1, 0)},
 			Conditions: []corev1.PodCondition{
@@ -51,7 +52,7 @@ func trimmed[T any](t *testing.T, object T) T {
 func TestTrimKeepsOfADaemonSetsPodWhereAndHowItIs(t *testing.T) {
 	want := podOf("DaemonSet")
 	want.GenerateName, want.Annotations, want.ManagedFields = "", nil, nil
-	want.Spec = corev1.PodSpec{NodeName: "n"}
+	want.Spec = corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Image: "app:1"}}}
 	want.Status.PodIP, want.Status.Conditions, want.Status.ContainerStatuses = "", want.Status.Conditions[:3], want.Status.ContainerStatuses[1:]
 	want.Status.ContainerStatuses[0].ImageID = ""
 	want.Status.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode = 0
@@ -116,14 +117,14 @@ func TestTrimLeavesWhatControllersReadOfANode(t *testing.T) {
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{
 				{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-			NodeInfo: corev1.NodeSystemInfo{ContainerRuntimeVersion: "containerd://2.1.0", MachineID: "machine-1"},
+			NodeInfo: corev1.NodeSystemInfo{ContainerRuntimeVersion: "containerd://2.1.0", MachineID: "machine-1", KernelVersion: "5.15.0"},
 			Allocatable: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("96"), "enflame.com/gcu": resource.MustParse("8")},
 			Images: []corev1.ContainerImage{{Names: []string{"app:1"}}},
 		},
 	}
 	want := node.DeepCopy()
-	want.Status = corev1.NodeStatus{Conditions: want.Status.Conditions[1:], NodeInfo: corev1.NodeSystemInfo{MachineID: "machine-1"},
+	want.Status = corev1.NodeStatus{Conditions: want.Status.Conditions[1:], NodeInfo: corev1.NodeSystemInfo{MachineID: "machine-1", KernelVersion: "5.15.0"},
 		Allocatable: corev1.ResourceList{"enflame.com/gcu": resource.MustParse("8")}}
 	if diff := cmp.Diff(want, trimmed(t, node)); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
@@ -146,5 +147,16 @@ func TestTrimKeepsOfEndedOperationsHowTheyEnded(t *testing.T) {
 		if got := trimmed(t, goesOn); len(got.Status.Operation.Tasks) != 1 {
 			t.Errorf("the tasks of an operation that is %s are gone", got.Status.Operation.Phase)
 		}
+	}
+}
+
+// TestTrimKeepsWhatPoliciesOfVersionsCompare: without it every version is allowed, and no kernel.
+func TestTrimKeepsWhatPoliciesOfVersionsCompare(t *testing.T) {
+	if got := daemonset.Version(&trimmed(t, podOf("DaemonSet")).Spec); got != "1" {
+		t.Errorf("version %q of a pod", got)
+	}
+	node := &corev1.Node{Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KernelVersion: "5.15.0"}}}
+	if got := trimmed(t, node).Status.NodeInfo.KernelVersion; got != "5.15.0" {
+		t.Errorf("kernel %q of a node", got)
 	}
 }
