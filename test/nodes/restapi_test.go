@@ -34,7 +34,8 @@ func (s *stage) restAPI() {
 	s.requiresAuthentication()
 	const desk, person = "real-2", "real-1"
 	s.kubectl("label", "node", desk, deskLabel+"=here")
-	s.kubectl("apply", "--server-side", "-k", "examples/rest-api")
+	s.kubectl("apply", "--server-side", "--force-conflicts", "-k", "examples/rest-api")
+	s.letAgentsRestartEngines()
 	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=2m")
 	s.eventually("one manager is left, on the desk", func() error {
 		if pods := s.pods(system, nameLabel, "gcu-operator"); len(pods) != 1 || pods[0].Spec.NodeName != desk {
