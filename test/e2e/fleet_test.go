@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/test/need"
 )
 
-// fleetNodes is the number of nodes without a stage.
+// fleetNodes is the number of nodes of the fleet. They have no GCUs, so that the GcuResources of stories ignore them.
 var fleetNodes = map[bool]int{false: 200, true: 1000}[need.Long()]
 
 const (
@@ -36,13 +34,10 @@ const (
 // Every pod of a fleet under OTA is marked when there is a new version; only the pods
 // of nodes with a request are replaced.
 func TestAFleetIsMarkedAndServed(t *testing.T) {
-	t.Parallel()
-	crowd.start(t)
-	ctx := testContext(t, storyTime)
-	s := &stage{Cluster: crowd.cluster, id: strconv.FormatInt(lastID.Add(1), 10)}
+	s, ctx := enterOwn(t, "fleet", fleetNodes, false)
 	annotations := ota()
 	annotations[topsv1.AnnotationMaxUnavailable] = fmt.Sprint(fleetLimit)
-	f := createDaemonSet(ctx, t, s, "fleet", annotations, onNoStage)
+	f := createDaemonSet(ctx, t, s, "fleet", annotations)
 	f.within(ctx, fleetPatience, func(pods []corev1.Pod) error { return count(pods, isReady, "Ready") })
 	o := f.observe(ctx)
 	f.setForeignConditions(ctx)
@@ -55,13 +50,6 @@ func TestAFleetIsMarkedAndServed(t *testing.T) {
 	deletedExactly(t, o, nil)
 
 	f.asking(ctx, o)
-}
-
-// onNoStage excludes nodes of stages.
-func onNoStage(ds *appsv1.DaemonSet) {
-	ds.Spec.Template.Spec.NodeSelector = nil
-	ds.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: stageLabel, Operator: corev1.NodeSelectorOpDoesNotExist}}}}}}}
 }
 
 // asking: some nodes make requests at the same time. Only their pods are replaced,
@@ -77,9 +65,6 @@ func (f *fixture) asking(ctx context.Context, o *harness.Observer) {
 	ds, err := f.get(ctx)
 	if err != nil {
 		f.t.Fatal(err)
-	}
-	for i := range asking {
-		f.t.Cleanup(func() { f.stage.forget(context.WithoutCancel(ctx), f.t, asking[i].Spec.NodeName) })
 	}
 	f.parallel(ctx, len(asking), func(i int) error {
 		return f.ask(ctx, topsv1.NamespacedRef{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID}, &asking[i], target)

@@ -1,5 +1,5 @@
 // Package e2e runs the programs of this project against real control planes. On
-// one, many stories run in parallel, each on six nodes of its own, next to a fleet;
+// one, many stories run in parallel, each on nodes of its own;
 // they share one manager. On another, stories that need a whole cluster run one after
 // the other: the demo's story, those in which managers are killed, and the examples,
 // which use every GCU node. The third is for outages of the control plane itself

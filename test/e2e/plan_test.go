@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,11 +18,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-const (
-	// planNodes are the last nodes of the crowd, and planStage is their label.
-	planNodes = 40
-	planStage = "planned"
-)
+// planNodes is the number of nodes of the plan.
+const planNodes = 40
 
 // mission is an upgrade by a plan.
 type mission struct {
@@ -35,14 +31,7 @@ type mission struct {
 // and runs it batch by batch. One node is offline, and one fails. The result is {done, fail, undo}
 // until both are back, and then {done}.
 func TestAPersonRunsAnUpgradeByAPlan(t *testing.T) {
-	t.Parallel()
-	crowd.start(t)
-	ctx := testContext(t, storyTime)
-	s := &stage{Cluster: crowd.cluster, plane: crowd, manager: crowd.manager, label: planStage, id: strconv.FormatInt(lastID.Add(1), 10)}
-	for i := range planNodes {
-		s.nodes = append(s.nodes, nodeName(crowd.nodes-planNodes+i))
-	}
-	t.Cleanup(func() { s.leave(context.WithoutCancel(ctx), t) })
+	s, ctx := enterOwn(t, "planned", planNodes, true)
 	name := s.name("mission")
 	s.policy(ctx, t, "mission", topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(planNodes / 4)), LostDeadlineSeconds: ptr.To[int32](1),
 		Failure: &topsv1.FailurePolicy{Threshold: ptr.To(intstr.FromInt32(planNodes))}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,7 +33,7 @@ const (
 	stageZones = 3
 	// stages is the number of stories that run in parallel.
 	stages = 8
-	// stageLabel names the stage a node belongs to; nodes of the fleet have none.
+	// stageLabel names the stage that a node belongs to.
 	stageLabel = "example.com/stage"
 	// gcuLabel is on a node that has a GCU.
 	gcuLabel = "feature.node.kubernetes.io/pci-1200_1e36.present"
@@ -61,8 +63,8 @@ type controlPlane struct {
 }
 
 var (
-	// crowd is for stories that run in parallel, and a fleet.
-	crowd = &controlPlane{nodes: stages*stageNodes + fleetNodes + planNodes, prepare: (*controlPlane).prepareCrowd, free: stageNames(stages)}
+	// crowd is for stories that run in parallel.
+	crowd = &controlPlane{nodes: stages * stageNodes, prepare: (*controlPlane).prepareCrowd, free: stageNames(stages)}
 	// single is for stories that need a whole cluster.
 	single = &controlPlane{nodes: demo.Nodes, prepare: (*controlPlane).prepareSingle, free: stageNames(1)}
 	// fragile is for outages of the control plane, one at a time.
@@ -98,7 +100,7 @@ func (c *controlPlane) up(ctx context.Context) error {
 	// The grace period is long, so that nodes do not become NotReady on a busy machine:
 	// their pods would become unavailable, and pods that a story made Ready would stay so.
 	c.cluster, err = harness.StartCluster(ctx, project, filepath.Join(c.parent, "cluster"), os.Stderr, "--nodes", strconv.Itoa(c.nodes),
-		"--zones", strconv.Itoa(stageZones), "--pod-ready-delay", "300ms", "--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "24s", "--node-lease-duration", "4s")
+		"--zones", strconv.Itoa(stageZones), "--pod-ready-delay", "300ms", "--pod-ready-jitter", "200ms", "--node-monitor-grace-period", "24s", "--node-lease-duration", "8s")
 	if err != nil {
 		return err
 	}
@@ -106,10 +108,8 @@ func (c *controlPlane) up(ctx context.Context) error {
 }
 
 func (c *controlPlane) prepareCrowd(ctx context.Context) error {
-	// The fleet has no GCUs, so that the GcuResources of stories ignore it.
-	err := c.label(ctx, stages*stageNodes, c.nodes, func(int) string { return fmt.Sprintf("%q:null", gcuLabel) })
-	planned := c.label(ctx, c.nodes-planNodes, c.nodes, func(int) string { return fmt.Sprintf("%q:%q", stageLabel, planStage) })
-	if err = errors.Join(err, planned, c.cluster.Install(ctx), c.assignStages(ctx, stages)); err != nil {
+	err := errors.Join(c.cluster.Install(ctx), c.assignStages(ctx, stages))
+	if err != nil {
 		return err
 	}
 	if c.address, err = freeport.Address(); err != nil {
@@ -129,18 +129,13 @@ func (c *controlPlane) prepareSingle(ctx context.Context) error { return c.assig
 
 // assignStages labels the nodes of stages.
 func (c *controlPlane) assignStages(ctx context.Context, n int) error {
-	return c.label(ctx, 0, n*stageNodes, func(i int) string { return fmt.Sprintf("%q:%q", stageLabel, strconv.Itoa(i/stageNodes+1)) })
-}
-
-// label changes the labels of the nodes from (inclusive) to (exclusive).
-func (c *controlPlane) label(ctx context.Context, from, to int, label func(i int) string) error {
 	var patching errgroup.Group
 	patching.SetLimit(stages)
-	for i := from; i < to; i++ {
+	for i := range n * stageNodes {
 		patching.Go(func() error {
 			node := &corev1.Node{}
 			node.Name = nodeName(i)
-			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%s}}}`, label(i))
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, stageLabel, strconv.Itoa(i/stageNodes+1))
 			return c.cluster.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
 		})
 	}
@@ -234,6 +229,45 @@ func enterOf(t *testing.T, plane *controlPlane) (*stage, context.Context) {
 		s.nodes = append(s.nodes, nodeName((first-1)*stageNodes+i))
 	}
 	t.Cleanup(func() { s.leave(context.WithoutCancel(ctx), t) })
+	return s, ctx
+}
+
+// enterOwn makes a stage of new nodes of the crowd, which are removed when the story ends: the renewals of their
+// leases would be most of what the API server does for the others.
+func enterOwn(t *testing.T, name string, nodes int, withGCUs bool) (*stage, context.Context) {
+	t.Helper()
+	t.Parallel()
+	ctx := testContext(t, storyTime)
+	crowd.start(t)
+	s := &stage{Cluster: crowd.cluster, plane: crowd, manager: crowd.manager, id: strconv.FormatInt(lastID.Add(1), 10)}
+	s.label = s.name(name)
+	var like corev1.Node
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: nodeName(0)}, &like); err != nil {
+		t.Fatal(err)
+	}
+	if !withGCUs {
+		delete(like.Labels, gcuLabel)
+	}
+	var creating errgroup.Group
+	creating.SetLimit(stages)
+	for i := range nodes {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%04d", s.label, i+1), Labels: maps.Clone(like.Labels), Annotations: like.Annotations},
+			Status: corev1.NodeStatus{Allocatable: like.Status.Allocatable, Capacity: like.Status.Capacity, NodeInfo: like.Status.NodeInfo}}
+		node.Labels[stageLabel], node.Labels[corev1.LabelHostname] = s.label, node.Name
+		s.nodes = append(s.nodes, node.Name)
+		creating.Go(func() error { return s.Client.Create(ctx, node) })
+	}
+	t.Cleanup(func() {
+		for _, name := range s.nodes {
+			if err := s.Client.Delete(context.WithoutCancel(ctx), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); client.IgnoreNotFound(err) != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Cleanup(func() { s.leave(context.WithoutCancel(ctx), t) })
+	if err := creating.Wait(); err != nil {
+		t.Fatal(err)
+	}
 	return s, ctx
 }
 
