@@ -131,8 +131,17 @@ helm:
 	go build -C test/chart -o $(BIN)/helm3 helm.sh/helm/v3/cmd/helm
 	go build -C test/chart -o $(BIN)/helm4 helm.sh/helm/v4/cmd/helm
 
+# OLDER is the first version that had a chart.
+OLDER := dc75ffb34efac1db8ce31b7cb79e51ec34423373
+
+.PHONY: older
+older: # Programs, image and chart of an earlier version, in bin/older
+	@test -f $(BIN)/older/operator.tar || { tree=$$(mktemp -d) && trap "rm -rf $$tree" EXIT && \
+		git archive $(OLDER) | tar -x -C $$tree && $(MAKE) -C $$tree images BIN=$$tree/bin VERSION=before && mkdir -p $(BIN)/older && \
+		cp -r $$tree/bin/node-agent $$tree/charts/gcu-operator $$tree/bin/images/operator.tar $(BIN)/older/; }
+
 .PHONY: test-install
-test-install: control-plane images helm ## Install, upgrade, roll back and uninstall the chart with Helm 3 and 4 on a test cluster (root, Linux)
+test-install: control-plane images helm older ## Install the first version, upgrade, roll back and uninstall it with Helm 3 and 4 on a test cluster (root, Linux)
 	go test -C test/chart -count=1 -timeout=30m -tags=install -run=TestInstall -v .
 
 .PHONY: screenshots

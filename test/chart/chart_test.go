@@ -288,11 +288,14 @@ func TestWrongValuesAreRefused(t *testing.T) {
 }
 
 // TestValuesOfAnEarlierVersionMayBeReused: with helm upgrade --reuse-values the defaults are those of the release that is
-// upgraded, which lacks the values that came since.
+// upgraded, which lacks the values that came since: testdata/first-values.yaml are those of the first version.
 func TestValuesOfAnEarlierVersionMayBeReused(t *testing.T) {
 	loaded, err := loader.Load(chartPath)
 	check(t, err)
-	delete(loaded.Values, "gate")
+	first, err := os.ReadFile("testdata/first-values.yaml")
+	check(t, err)
+	loaded.Values, err = chartutil.ReadValues(first)
+	check(t, err)
 	objects, err := renderChart(t, loaded, "")
 	check(t, err)
 	if got, want := len(objects), len(render(t, "")); got != want {

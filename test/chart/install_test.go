@@ -17,6 +17,7 @@ import (
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -31,9 +32,19 @@ const (
 	host     = "real-1"
 	gcuNodes = 5
 	exporter = "enflame-gcu-exporter"
+	driver   = "enflame-gcu-driver"
+	image    = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator"
+	policy   = "short-soak"
+	// componentLabel is on the pods of all components.
+	componentLabel = "topsops.enflame.com/component"
+	// olderPrograms is the folder with the programs of the first version.
+	olderPrograms = "bin/older"
 	// patience is for one step.
 	patience = 4 * time.Minute
 )
+
+// fields are those of the components in a gr.
+var fields = map[string]string{exporter: "exporter", driver: "driver"}
 
 // site is a cluster with a helm program.
 type site struct {
@@ -41,21 +52,23 @@ type site struct {
 	t    *testing.T
 	ctx  context.Context
 	helm string
-	// before is the chart of an earlier version, now that of the project.
+	// before is the chart of the first version that had one (make older), now that of the project.
 	before, now string
 	observer    *harness.Observer
+	agents      *harness.Agents
 }
 
-// TestInstall: the operator is installed, upgraded and rolled back in the middle of a rollout, and uninstalled.
+// TestInstall: the operator is installed as its first version, upgraded and rolled back while nodes are in
+// flight, and uninstalled. What one program upgrades by a light change, the other does by operations.
 func TestInstall(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	s := newSite(t)
-	for _, helm := range []string{"helm3", "helm4"} {
+	for helm, components := range map[string][2]string{"helm3": {exporter, driver}, "helm4": {driver, exporter}} {
 		t.Run(helm, func(t *testing.T) {
 			s := *s
 			s.t, s.ctx = t, t.Context()
 			s.helm = s.Project.Path("bin", helm)
-			s.tell()
+			s.tell(components[0], components[1])
 		})
 	}
 }
@@ -73,27 +86,14 @@ func newSite(t *testing.T) *site {
 		check(t, cluster.Stop(os.Stderr))
 		check(t, os.RemoveAll(dir))
 	})
+	// Both images have one name: the earlier one gets that of its version.
+	check(t, cluster.LoadImages(t.Context(), os.Stderr, project.Path("bin", "older", "operator.tar")))
+	_, err = cluster.OnNode(t.Context(), host, nil, "ctr", "--namespace=k8s.io", "images", "tag", image+":dev", image+":before")
+	check(t, err)
 	check(t, cluster.LoadImages(t.Context(), os.Stderr, project.Path("bin", "images", "operator.tar"), project.Path("bin", "images", "standins.tar")))
-	s := &site{Cluster: cluster, t: t, ctx: t.Context(), now: project.Path("charts", "gcu-operator"), before: filepath.Join(dir, "before")}
-	check(t, os.CopyFS(s.before, os.DirFS(s.now)))
-	// An earlier version, whose CRD had no short name.
-	s.replace("Chart.yaml", "version: 0.0.0-dev", "version: 0.0.0-before")
-	s.replace("templates/crd-topsops.enflame.com-upgradepolicies.yaml", "    shortNames:\n    - gup\n", "")
+	s := &site{Cluster: cluster, t: t, ctx: t.Context(), now: project.Path("charts", "gcu-operator"), before: project.Path("bin", "older", "gcu-operator")}
 	s.kubectl("label", "node", host, "feature.node.kubernetes.io/pci-1200_1e36.present-")
 	return s
-}
-
-// replace changes the earlier chart.
-func (s *site) replace(file, from, to string) {
-	s.t.Helper()
-	path := filepath.Join(s.before, file)
-	text, err := os.ReadFile(path)
-	check(s.t, err)
-	changed := strings.Replace(string(text), from, to, 1)
-	if changed == string(text) {
-		s.t.Fatalf("%s has no %q", file, from)
-	}
-	check(s.t, os.WriteFile(path, []byte(changed), 0o644))
 }
 
 func (s *site) nodes() []string {
@@ -104,71 +104,86 @@ func (s *site) nodes() []string {
 	return names
 }
 
-// tell is the story of one helm program.
-func (s *site) tell() {
-	s.run("install", "gcu-operator", s.before, "--wait", "--set=gcuResource.deploy=true",
-		"--set-string=gcuResource.annotations.topsops\\.enflame\\.com/update-strategy=AdvancedRollingUpdate", "--set-string=nodeSelector.kubernetes\\.io/hostname="+host)
-	agents, err := s.StartAgents(s.ctx, "1.0.0", s.nodes()...)
+// tell is the story of one helm program: the operator is upgraded during a rollout of the first component, back
+// and up again during rollouts of the second.
+func (s *site) tell(first, second string) {
+	s.t.Setenv("PROGRAMS", olderPrograms)
+	s.run("install", "gcu-operator", s.before, "--wait", "--set=gcuResource.deploy=true,gcuResource.driver.notDeploy=false,image.tag=before",
+		"--set-string=gcuResource.annotations.topsops\\.enflame\\.com/update-strategy=AdvancedRollingUpdate",
+		"--set-string=gcuResource.annotations.topsops\\.enflame\\.com/upgrade-policy="+policy, "--set-string=nodeSelector.kubernetes\\.io/hostname="+host)
+	var err error
+	s.agents, err = s.StartAgents(s.ctx, "1.0.0", s.nodes()...)
 	check(s.t, err)
-	defer func() { check(s.t, agents.Stop()) }()
-	s.eventually("the gr shows 5/5 Running", func() error { return s.isRunning("latest") })
-	s.observer, err = harness.Observe(s.ctx, s.Cluster, "app.kubernetes.io/name")
+	defer func() { check(s.t, s.agents.Stop()) }()
+	s.eventually("the gr shows 6/6 Running", s.isRunning)
+	check(s.t, client.IgnoreAlreadyExists(s.Client.Create(s.ctx, &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: policy},
+		Spec: topsv1.UpgradePolicySpec{Validation: &topsv1.ValidationPolicy{SoakSeconds: 1}}})))
+	s.observer, err = harness.Observe(s.ctx, s.Cluster, componentLabel)
 	check(s.t, err)
-	if output, err := s.Kubectl(s.ctx, "get", "gup"); err == nil {
-		s.t.Errorf("the CRD of the earlier chart has a short name: %s", output)
-	}
 
-	s.inTheMiddleOfARollout("v2", func() { s.run("upgrade", "gcu-operator", s.now, "--reuse-values", "--set=extraArgs={-v=4}") })
-	s.kubectl("get", "gup")
-	s.inTheMiddleOfARollout("v3", func() { s.run("rollback", "gcu-operator", "1") })
+	upgrade := []string{"upgrade", "gcu-operator", s.now, "--reuse-values", "--set=image.tag=dev"}
+	s.inTheMiddleOfARollout(first, "v2", "bin", upgrade...)
+	s.kubectl("get", "upgradeplans") // the first version had none
+	s.inTheMiddleOfARollout(second, "v2", olderPrograms, "rollback", "gcu-operator", "1")
+	s.inTheMiddleOfARollout(second, "v3", "bin", upgrade...)
 	s.badVersion()
 
 	s.run("uninstall", "gcu-operator")
 	s.eventually("what is left is what docs/install.md says", s.isGone) // the pod of the manager takes a while to end
 }
 
-// inTheMiddleOfARollout does something to the operator while nodes are in flight. No pod is replaced for it, and
-// no more nodes are unavailable than the budget allows.
-func (s *site) inTheMiddleOfARollout(version string, do func()) {
+// inTheMiddleOfARollout has helm change the operator while nodes are in flight to a new version of a component, and
+// then restarts the node agents with the programs of a folder. No more nodes are unavailable than the budget
+// allows, and no pod is replaced for it: only those of the exporter are, if that is the component.
+func (s *site) inTheMiddleOfARollout(component, version, programs string, helm ...string) {
 	s.t.Helper()
 	before, manager := s.pods(), s.manager()
 	s.observer.Reset()
-	f := s.follow()
-	s.kubectl("patch", "gr", grName, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"exporter":{"version":%q}}}`, version))
+	s.set(component, version)
 	s.eventually("a node is done and another is in flight", func() error {
-		var dro topsv1.DaemonRollout
-		if err := s.Client.Get(s.ctx, client.ObjectKey{Namespace: "kube-system", Name: grName}, &dro); err != nil {
-			return err
-		}
-		if status := dro.Status; len(status.InFlight) == 0 || status.Updated == 0 {
-			return fmt.Errorf("%d nodes are in flight, %d updated", len(status.InFlight), status.Updated)
+		status := s.rollout()
+		if len(status.InFlight) == 0 || status.Updated == 0 || status.Updated == status.Total {
+			return fmt.Errorf("%d nodes are in flight, %d of %d updated", len(status.InFlight), status.Updated, status.Total)
 		}
 		return nil
 	})
-	s.isSeenAs(kstatus.InProgressStatus)
-	do()
-	s.eventually("the rollout to "+version+" is complete", func() error { return s.isRunning(version) })
-	f.finish(kstatus.CurrentStatus)
-	s.isSeenAs(kstatus.CurrentStatus)
+	s.run(helm...)
+	s.t.Setenv("PROGRAMS", programs)
+	check(s.t, s.agents.Restart(s.Cluster))
+	s.eventually("the rollout of "+component+" "+version+" is complete", func() error {
+		if status := s.rollout(); status.Updated != status.Total || len(status.InFlight) > 0 {
+			return fmt.Errorf("%d of %d nodes are updated, %d in flight", status.Updated, status.Total, len(status.InFlight))
+		}
+		return s.isRunning()
+	})
 	s.eventually("another manager runs", func() error {
 		if s.manager() == manager {
 			return errors.New("it is the one of before")
 		}
 		return nil
 	})
-	for name, uid := range s.pods() {
-		if was, found := before[name]; found && was != uid {
-			s.t.Errorf("pod %s was replaced", name)
-		}
-	}
-	for name := range before {
-		if _, found := s.pods()[name]; !found && !strings.HasPrefix(name, exporter+"-") {
+	after := s.pods()
+	for name, uid := range before {
+		if component == exporter && after[name] != uid && !strings.HasPrefix(name, exporter+"-") {
 			s.t.Errorf("pod %s of another component was replaced", name)
 		}
 	}
 	if most := s.observer.Most(); most > 1 {
 		s.t.Errorf("%d nodes were unavailable at once", most)
 	}
+}
+
+// set changes the version of a component of the gr.
+func (s *site) set(component, version string) {
+	s.t.Helper()
+	s.kubectl("patch", "gr", grName, "--type=merge", "-p", fmt.Sprintf(`{"spec":{%q:{"version":%q}}}`, fields[component], version))
+}
+
+func (s *site) rollout() topsv1.DaemonRolloutStatus {
+	s.t.Helper()
+	var dro topsv1.DaemonRollout
+	check(s.t, s.Client.Get(s.ctx, client.ObjectKey{Namespace: "kube-system", Name: grName}, &dro))
+	return dro.Status
 }
 
 // badVersion rolls out a version whose pods crash, and mends it.
@@ -178,13 +193,13 @@ func (s *site) badVersion() {
 	defer func() { check(s.t, end()) }()
 	check(s.t, err)
 	f := s.follow()
-	s.kubectl("patch", "gr", grName, "--type=merge", "-p", `{"spec":{"exporter":{"version":"v4"}}}`)
+	s.set(exporter, "v4")
 	f.finish(kstatus.FailedStatus)
 	s.isSeenAs(kstatus.FailedStatus)
 	f = s.follow()
-	s.kubectl("patch", "gr", grName, "--type=merge", "-p", `{"spec":{"exporter":{"version":"v5"}}}`)
-	s.eventually("the rollout of the mended version is complete", func() error { return s.isRunning("v5") })
+	s.set(exporter, "v5")
 	f.finish(kstatus.CurrentStatus)
+	s.isSeenAs(kstatus.CurrentStatus)
 }
 
 // isSeenAs: Flux and Helm 4 see the gr so.
@@ -204,7 +219,7 @@ func (s *site) isSeenAs(want kstatus.Status) {
 func (s *site) pods() map[string]string {
 	s.t.Helper()
 	var list corev1.PodList
-	check(s.t, s.Client.List(s.ctx, &list, client.InNamespace("kube-system"), client.HasLabels{"topsops.enflame.com/component"}))
+	check(s.t, s.Client.List(s.ctx, &list, client.InNamespace("kube-system"), client.HasLabels{componentLabel}))
 	found := map[string]string{}
 	for _, pod := range list.Items {
 		found[pod.Name] = string(pod.UID)
@@ -218,13 +233,14 @@ func (s *site) manager() string {
 	return s.kubectl("get", "pods", "-n", "kube-system", "-l", "app.kubernetes.io/name=gcu-operator", "-o", "name")
 }
 
-func (s *site) isRunning(version string) error {
+// isRunning returns nil if all components run, as the gr says.
+func (s *site) isRunning() error {
 	var gr topsv1.GcuResource
 	if err := s.Client.Get(s.ctx, client.ObjectKey{Name: grName}, &gr); err != nil {
 		return err
 	}
-	if gr.Spec.Exporter.Version != version || gr.Status.ObservedGeneration != gr.Generation || gr.Status.ReadyResource != "5/5" || gr.Status.Phase != topsv1.PhaseRunning {
-		return fmt.Errorf("exporter %s, %s %s of generation %d, it has %d", gr.Spec.Exporter.Version, gr.Status.ReadyResource, gr.Status.Phase, gr.Status.ObservedGeneration, gr.Generation)
+	if gr.Status.ObservedGeneration != gr.Generation || gr.Status.ReadyResource != "6/6" || gr.Status.Phase != topsv1.PhaseRunning {
+		return fmt.Errorf("%s %s of generation %d, it has %d", gr.Status.ReadyResource, gr.Status.Phase, gr.Status.ObservedGeneration, gr.Generation)
 	}
 	return nil
 }

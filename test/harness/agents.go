@@ -130,6 +130,21 @@ func (a *Agents) signal(nodes []string, send func(*Process) error) error {
 	return nil
 }
 
+// Restart ends the agents and starts their program anew, as an update of the node agent does.
+func (a *Agents) Restart(c *Cluster) error {
+	for _, name := range a.names {
+		if err := a.byNode[name].Stop(); err != nil {
+			return fmt.Errorf("agent of node %s: %w", name, err)
+		}
+		again, err := c.Again(a.byNode[name])
+		if err != nil {
+			return fmt.Errorf("agent of node %s: %w", name, err)
+		}
+		a.byNode[name] = again
+	}
+	return nil
+}
+
 // Stop stops the agents and removes their hosts. Nil has none.
 func (a *Agents) Stop() error {
 	if a == nil {
