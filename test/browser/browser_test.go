@@ -2,6 +2,7 @@ package browser
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -71,7 +72,13 @@ func startDashboard(t *testing.T, user *rest.Config) *dashboard {
 	t.Helper()
 	dir := t.TempDir()
 	command := exec.Command(filepath.Join(programs, "kubectl-gcu"), "dashboard", "--kubeconfig", apiserver.KubeconfigOf(t, user), "--cache-dir", filepath.Join(dir, "cache"))
-	command.Stderr = os.Stderr
+	var printed bytes.Buffer
+	command.Stderr = &printed
+	t.Cleanup(func() {
+		if text := printed.String(); text != "" {
+			t.Errorf("kubectl gcu dashboard printed, besides its address:\n%s", text)
+		}
+	})
 	output, err := command.StdoutPipe()
 	check(t, err)
 	check(t, command.Start())
