@@ -31,14 +31,8 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 			continue
 		}
 		pod := n.nextPod()
-		if pod == nil {
+		if !mayName(&d.fence, slot, n, pod) {
 			continue
-		}
-		if slot.Pod != pod.UID && !d.fence.isRuledOut(slot, n) {
-			continue
-		}
-		if slot.Pod == pod.UID && isOlder(pod.Version, slot.PodVersion) {
-			continue // the cached pod is older than the one the slot names
 		}
 		if slot.Pod != "" && slot.Pod != pod.UID {
 			d.progressed(d.in.Now)
@@ -49,6 +43,18 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 		})
 	}
 	return deletions
+}
+
+// mayName reports whether a slot may name a pod of its node, nil if it has none: not before another one that it names is gone, and
+// not by a cache that is older than what it names.
+func mayName(f *fence, slot *Slot, n *fleetNode, pod *Pod) bool {
+	if pod == nil {
+		return false
+	}
+	if slot.Pod != pod.UID {
+		return f.isRuledOut(slot, n)
+	}
+	return !isOlder(pod.Version, slot.PodVersion)
 }
 
 // absentMembers returns the members that have no pod on a node, of all its pods.
