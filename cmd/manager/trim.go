@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,10 +18,11 @@ import (
 // patches, so the other fields are not lost.
 func trim() toolscache.TransformFunc {
 	withoutManagedFields := cache.TransformStripManagedFields()
+	byImage := &sync.Map{}
 	return func(object any) (any, error) {
 		switch o := object.(type) {
 		case *corev1.Pod:
-			trimPod(o)
+			trimPod(o, byImage)
 		case *corev1.Node:
 			trimNode(o)
 		case *appsv1.Deployment:
@@ -35,8 +37,9 @@ func trim() toolscache.TransformFunc {
 }
 
 // trimPod keeps the node, the owner, the state and the version of a pod, which is in the image of its
-// first container; of pods of neither a DaemonSet nor a gr only the identity.
-func trimPod(pod *corev1.Pod) {
+// first container; of pods of neither a DaemonSet nor a gr only the identity. Pods of one version share the
+// list of containers in byImage, which is read only: there are many more pods than versions.
+func trimPod(pod *corev1.Pod, byImage *sync.Map) {
 	owner := metav1.GetControllerOf(pod)
 	if (owner == nil || owner.Kind != "DaemonSet") && pod.Labels[topsv1.LabelGcuResource] == "" {
 		pod.ObjectMeta = metav1.ObjectMeta{
@@ -46,7 +49,7 @@ func trimPod(pod *corev1.Pod) {
 		return
 	}
 	pod.GenerateName, pod.Annotations = "", nil
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Affinity: pod.Spec.Affinity, SchedulingGates: pod.Spec.SchedulingGates, Containers: trimSpecs(pod.Spec.Containers)}
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Affinity: pod.Spec.Affinity, SchedulingGates: pod.Spec.SchedulingGates, Containers: trimSpecs(pod.Spec.Containers, byImage)}
 	if pod.Spec.NodeName != "" {
 		pod.Spec.Affinity = nil // it is only for the scheduler
 	}
@@ -61,11 +64,13 @@ func trimPod(pod *corev1.Pod) {
 }
 
 // trimSpecs keeps the image of the first container.
-func trimSpecs(containers []corev1.Container) []corev1.Container {
+func trimSpecs(containers []corev1.Container, byImage *sync.Map) []corev1.Container {
 	if len(containers) == 0 {
 		return nil
 	}
-	return []corev1.Container{{Image: containers[0].Image}}
+	image := containers[0].Image
+	shared, _ := byImage.LoadOrStore(image, []corev1.Container{{Image: image}})
+	return shared.([]corev1.Container)
 }
 
 // trimContainers keeps, of containers that wait or were restarted, the reason, the last

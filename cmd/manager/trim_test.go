@@ -160,3 +160,19 @@ func TestTrimKeepsWhatPoliciesOfVersionsCompare(t *testing.T) {
 		t.Errorf("kernel %q of a node", got)
 	}
 }
+
+func TestTrimSharesTheContainersOfPodsOfOneVersion(t *testing.T) {
+	transform := trim()
+	var first *corev1.Container
+	for range 2 {
+		trimmed, err := transform(podOf("DaemonSet"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		container := &trimmed.(*corev1.Pod).Spec.Containers[0]
+		if first != nil && container != first {
+			t.Error("each pod has its own")
+		}
+		first = container
+	}
+}
