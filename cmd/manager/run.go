@@ -35,6 +35,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/agents"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
+	"github.com/topsops/gcu-operator/pkg/transform"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -118,7 +119,7 @@ func newManager(config *rest.Config, o options, certificate getCertificate) (ctr
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cache.Options{DefaultTransform: trim()},
+		Cache:                         cache.Options{DefaultTransform: transform.Trim()},
 		Metrics:                       served,
 		HealthProbeBindAddress:        o.probeAddr,
 		PprofBindAddress:              o.pprofAddr,

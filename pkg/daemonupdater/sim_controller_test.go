@@ -41,7 +41,7 @@ func newSimController(seed uint64) (c simController) {
 
 // restart starts the controller, which knows nothing yet.
 func (c *simController) restart(api *simapi.API) {
-	c.view, c.expects, c.stalled = simapi.NewView(api, nil), map[simapi.Key]int{}, map[string]time.Time{}
+	c.view, c.expects, c.stalled = simapi.NewView(api, nil, nil), map[simapi.Key]int{}, map[string]time.Time{}
 }
 
 // listsAdvance lets the lists of the controller catch up to some degree.

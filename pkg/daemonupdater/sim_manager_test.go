@@ -30,6 +30,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
+	"github.com/topsops/gcu-operator/pkg/transform"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
 	"github.com/topsops/gcu-operator/test/simapi"
@@ -211,7 +212,7 @@ func (m *simManager) restart() {
 	}
 	m.seen = newSimSeen()
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
-	m.view, m.events, m.pass, m.rogueUntil = simapi.NewView(m.w.api, simIndexers), nil, nil, time.Time{}
+	m.view, m.events, m.pass, m.rogueUntil = simapi.NewView(m.w.api, simIndexers, transform.Trim()), nil, nil, time.Time{}
 	m.operator, m.frozen = m.newOperator(), time.Time{}
 	for _, kind := range simKinds {
 		n := m.view.Behind(kind)

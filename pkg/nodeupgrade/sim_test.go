@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/topsops/gcu-operator/pkg/drain"
+	"github.com/topsops/gcu-operator/pkg/transform"
 	"github.com/topsops/gcu-operator/test/simapi"
 	"github.com/topsops/gcu-operator/test/simseeds"
 )
@@ -110,7 +111,7 @@ func (w *simulation) begin() {
 	w.api = simapi.New(func() time.Time { return w.now })
 	live := &simapi.Client{API: w.api, From: func() *simapi.View { return w.api.Live(simIndexers) }}
 	w.plane = &plane{admin: live, connect: func() (cached, past client.WithWatch, evictor drain.Evictor, err error) {
-		view := simapi.NewView(w.api, simIndexers)
+		view := simapi.NewView(w.api, simIndexers, transform.Trim())
 		w.process = &process{view: view, ready: true}
 		return watched{&simapi.Client{API: w.api, From: func() *simapi.View { return view }}, w}, live, simEvictor{w}, nil
 	}}

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -25,6 +26,8 @@ type View struct {
 
 	indexers map[string]client.IndexerFunc
 	indexed  map[string]map[Key][]string // by indexer
+	// keep reduces a copy of an object to what the cache keeps of it; nil: all.
+	keep toolscache.TransformFunc
 }
 
 // Event is an event of an informer: Before is nil for a new object, After for a deleted one.
@@ -44,9 +47,9 @@ func (e Event) Concerns(kind client.Object, matters predicate.Predicate) (object
 	return objects
 }
 
-// NewView returns an empty cache with indexes.
-func NewView(api *API, indexers map[string]client.IndexerFunc) *View {
-	v := &View{API: api, At: map[string]int{}, Objects: map[Key]client.Object{}, Keys: map[string][]Key{}, indexers: indexers, indexed: map[string]map[Key][]string{}}
+// NewView returns an empty cache with indexes, which keeps of objects what keep leaves of them; nil: all.
+func NewView(api *API, indexers map[string]client.IndexerFunc, keep toolscache.TransformFunc) *View {
+	v := &View{API: api, keep: keep, At: map[string]int{}, Objects: map[Key]client.Object{}, Keys: map[string][]Key{}, indexers: indexers, indexed: map[string]map[Key][]string{}}
 	for field := range indexers {
 		v.indexed[field] = map[Key][]string{}
 	}
@@ -76,6 +79,9 @@ func (v *View) Advance(kind string, n int) []Event {
 		}
 		last[c.Key] = c.Object
 	}
+	for _, key := range order {
+		last[key] = v.kept(last[key])
+	}
 	var events []Event
 	for _, key := range order {
 		v.set(key, last[key])
@@ -89,6 +95,18 @@ func (v *View) Advance(kind string, n int) []Event {
 		}
 	}
 	return events
+}
+
+// kept returns what the cache keeps of an object, nil of one that is gone.
+func (v *View) kept(object client.Object) client.Object {
+	if object == nil || v.keep == nil {
+		return object
+	}
+	kept, err := v.keep(object.DeepCopyObject())
+	if err != nil {
+		panic(err)
+	}
+	return kept.(client.Object)
 }
 
 func (v *View) set(key Key, object client.Object) {
@@ -116,19 +134,16 @@ func (v *View) Get(key types.NamespacedName, object client.Object, opts ...clien
 	if !ok {
 		return apierrors.NewNotFound(Resource(k), k.Name)
 	}
-	v.read(object, stored, (&client.GetOptions{}).ApplyOptions(opts).UnsafeDisableDeepCopy)
+	read(object, stored, (&client.GetOptions{}).ApplyOptions(opts).UnsafeDisableDeepCopy)
 	return nil
 }
 
-// read makes dst a copy of src, without what a cache of the manager does not keep.
-func (v *View) read(dst, src client.Object, shallow *bool) {
+// read makes dst a copy of src.
+func read(dst, src client.Object, shallow *bool) {
 	if ptr.Deref(shallow, false) {
 		reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src).Elem())
 	} else {
 		Into(dst, src)
-	}
-	if v.indexed != nil {
-		dst.SetManagedFields(nil)
 	}
 }
 
@@ -156,7 +171,7 @@ func (v *View) List(list client.ObjectList, opts []client.ListOption) error {
 	items := reflect.ValueOf(list).Elem().FieldByName("Items")
 	items.Set(reflect.MakeSlice(items.Type(), len(found), len(found)))
 	for i, object := range found {
-		v.read(items.Index(i).Addr().Interface().(client.Object), object, options.UnsafeDisableDeepCopy)
+		read(items.Index(i).Addr().Interface().(client.Object), object, options.UnsafeDisableDeepCopy)
 	}
 	return nil
 }

@@ -1,4 +1,6 @@
-package main
+// Package transform has what the manager's cache keeps of the objects that it watches. The simulations' caches of
+// a manager keep the same, so that a decision that reads a field that is dropped here is seen there.
+package transform
 
 import (
 	"strings"
@@ -14,9 +16,9 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// trim reduces objects in the cache to the fields that the controllers read. All writes are
-// patches, so the other fields are not lost.
-func trim() toolscache.TransformFunc {
+// Trim returns a function that reduces objects to the fields that the controllers read. All writes are patches, so
+// the other fields are not lost. It changes the object that it is given, and may be called concurrently.
+func Trim() toolscache.TransformFunc {
 	withoutManagedFields := cache.TransformStripManagedFields()
 	byImage := &sync.Map{}
 	return func(object any) (any, error) {
@@ -108,11 +110,21 @@ func trimNode(node *corev1.Node) {
 	}
 }
 
-// trimNodeUpgrade removes the tasks of ended operations, up to twenty per node. Their writers
-// read the object without the cache.
+// trimNodeUpgrade removes the tasks of an operation that has ended: its writers read the object without the
+// cache. What is kept of earlier ones, up to twenty per node, has the names of the same tasks again and again:
+// each name is kept once.
 func trimNodeUpgrade(upgrade *topsv1.NodeUpgrade) {
+	names := map[string]string{}
 	for i := range upgrade.Status.History {
-		upgrade.Status.History[i].Result = topsv1.OperationResult{}
+		result := &upgrade.Status.History[i].Result
+		for _, tasks := range [][]string{result.Done, result.Fail, result.Undo} {
+			for j, name := range tasks {
+				if _, found := names[name]; !found {
+					names[name] = name
+				}
+				tasks[j] = names[name]
+			}
+		}
 	}
 	if op := upgrade.Status.Operation; op != nil && op.Phase.Final() && !op.Held {
 		op.Tasks = nil
