@@ -51,7 +51,8 @@ func TestAManagerEndsWhenItsCRDsAreReplacedByOlderOnes(t *testing.T) {
 
 func TestAManagerGoesOnWithoutKnowingItsCRDs(t *testing.T) {
 	older := &servedschema.Older{Kind: "DaemonRollout", Missing: []string{"status.inFlight[].turn"}}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	answers := []error{nil, errors.New("the API server is away"), older, errors.New("away again"), nil, older, nil, nil}
 	guard := crdGuard{every: time.Millisecond, poll: time.Millisecond, patience: time.Hour, lacks: func(context.Context) error {
 		answer := answers[0]

@@ -132,10 +132,11 @@ func TestTrimLeavesWhatControllersReadOfANode(t *testing.T) {
 }
 
 func TestTrimKeepsOfEndedOperationsHowTheyEnded(t *testing.T) {
-	record := topsv1.OperationRecord{ID: "op", Phase: topsv1.OperationDone, Message: "m", Result: topsv1.OperationResult{Done: []string{"n_driver_replace"}}}
 	tasks := []topsv1.OperationTask{{Name: "n_driver_replace", State: topsv1.OperationTaskDone}}
 	upgrade := func(phase topsv1.OperationPhase, held bool) *topsv1.NodeUpgrade {
-		return &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: []topsv1.OperationRecord{record},
+		record := topsv1.OperationRecord{ID: "op", Phase: topsv1.OperationDone, Message: "m",
+			Result: topsv1.OperationResult{Done: []string{"n_driver_replace"}, Fail: []string{"n_node_restart-runtime"}, Undo: []string{"n_node_soak"}}}
+		return &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: []topsv1.OperationRecord{record, *record.DeepCopy()},
 			Operation: &topsv1.OperationStatus{ID: "op", Phase: phase, Held: held, Tasks: tasks}}}
 	}
 	want := upgrade(topsv1.OperationDone, false)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -204,9 +205,13 @@ func TestAPlanRunsOnlyWhatWasMadeForPlans(t *testing.T) {
 // wake causes a pass: the manager looks at CronJobs every half minute.
 func (g *globalStory) wake() {
 	g.t.Helper()
-	check(g.t, g.admin.Get(g.t.Context(), client.ObjectKeyFromObject(g.plan), g.plan))
-	g.plan.Spec.Jobs[0].Seconds++
-	check(g.t, g.admin.Update(g.t.Context(), g.plan))
+	check(g.t, retry.RetryOnConflict(retry.DefaultRetry, func() error { // the updater writes to it, too
+		if err := g.admin.Get(g.t.Context(), client.ObjectKeyFromObject(g.plan), g.plan); err != nil {
+			return err
+		}
+		g.plan.Spec.Jobs[0].Seconds++
+		return g.admin.Update(g.t.Context(), g.plan)
+	}))
 }
 
 // replacePod plays the kubelet and the DaemonSet controller.

@@ -31,6 +31,7 @@ const (
 	certs     = "pkg/servingcert"
 	connected = "pkg/connections"
 	programs  = "cmd"
+	cached    = "pkg/transform"
 )
 
 // mutants are all seeded defects.

@@ -18,4 +18,10 @@ var ofVersions = []mutant{
 		"if $c.Changes { $*then }", "if true { $*then }"},
 	{"versions-one-refuses-all", "an upgrade is refused because of one node that may not get it", foretold, "Rollout.Refused",
 		"len($refused) == 0 || len($r.Nodes) > 0", "len($refused) == 0"},
+	{"versions-uncached", "the cache of a manager does not keep the image of a pod", cached, "trimSpecs",
+		"[]corev1.Container{{Image: $image}}", "[]corev1.Container{{}}"},
+	{"kernel-uncached", "the cache of a manager does not keep the kernel of a node", cached, "trimNode",
+		"corev1.NodeSystemInfo{MachineID: $machine, KernelVersion: $kernel}", "corev1.NodeSystemInfo{MachineID: $machine}"},
+	{"tasks-uncached", "the cache of a manager does not keep which tasks earlier operations ran", cached, "trimNodeUpgrade",
+		"tasks[$j] = names[$name]", `tasks[$j] = ""`},
 }
