@@ -13,6 +13,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
 func podOf(kind string) *corev1.Pod {
@@ -175,5 +177,18 @@ func TestTrimSharesTheContainersOfPodsOfOneVersion(t *testing.T) {
 			t.Error("each pod has its own")
 		}
 		first = container
+	}
+}
+
+// TestTrimKeepsWhatTheEndsOfOperationsShow: without the tasks that it ran, no operation has left a node unverified.
+func TestTrimKeepsWhatTheEndsOfOperationsShow(t *testing.T) {
+	upgrade := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: []topsv1.OperationRecord{{ID: "op", Phase: topsv1.OperationFailed, Revision: "r", Touched: true,
+		EndTime: metav1.NewTime(time.Unix(2, 0)), Result: topsv1.OperationResult{Done: []string{"n_driver_replace"}, Fail: []string{"n_driver_verify"}}}}}}
+	kept := trimmed(t, upgrade.DeepCopy())
+	if !operation.Unverified(kept, "driver", time.Unix(1, 0)) {
+		t.Error("the driver counts as verified")
+	}
+	if got := observed.FailedTask(kept, "r"); got != "n_driver_verify" {
+		t.Errorf("task %q failed", got)
 	}
 }
