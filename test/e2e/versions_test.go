@@ -1,14 +1,12 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -26,16 +24,10 @@ func TestAFleetGoesThePathThatItsPolicyAllows(t *testing.T) {
 	d.reaches(ctx, "deployed", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == stageNodes })
 
 	gr.Spec.GFD.Version = "1.6.1"
-	text, err := yaml.Marshal(gr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "gr.yaml")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	m := &mission{d, filepath.Join(t.TempDir(), "gr.yaml")}
+	m.write(m.file, gr)
 	const path = "gfd 1.4.2 > 1.6.1: no step allows it (versions.steps); the allowed path is 1.4.2 > a version in 1.5.x such as 1.5.0 > 1.6.1"
-	s.gcu(ctx, t, s.Kubeconfig, 4, []string{path}, "upgrade", "-f", file)
+	s.gcu(ctx, t, s.Kubeconfig, 4, []string{path}, "upgrade", "-f", m.file)
 
 	before := s.podsOf(ctx, t, d.name)
 	d.upgradeOf(ctx, "gfd", "1.6.1")
