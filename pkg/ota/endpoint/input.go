@@ -46,7 +46,8 @@ func decodeBody(r *http.Request, into any) *request.Refusal {
 	} else if err != nil {
 		return request.Refuse(request.ReasonMalformed, "The body is not the expected JSON object: %v.", err)
 	}
-	if decoder.More() {
+	// More would call a closing brace the end of the body.
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return request.Refuse(request.ReasonMalformed, "The body has data after its JSON object.")
 	}
 	return nil
