@@ -1,19 +1,24 @@
 package plaintext
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
 	"sigs.k8s.io/yaml"
 )
 
-// JSON returns a value as indented JSON without control characters.
+// JSON returns a value as indented JSON without control characters. What only HTML needs escaped is
+// not: <, > and &.
 func JSON(value any) (string, error) {
-	data, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
 		return "", fmt.Errorf("encoding the output: %w", err)
 	}
-	return Text(string(data)) + "\n", nil
+	return Text(out.String()), nil
 }
 
 // YAML returns a value as YAML without control characters. If strings need escapes that YAML does

@@ -103,3 +103,12 @@ func TestDocumentsArePlainAndTheSame(t *testing.T) {
 		}
 	}
 }
+
+// kubectl gcu -o json | jq is not the only reader: people read it too.
+func TestDocumentsShowWhatOnlyHTMLEscapes(t *testing.T) {
+	for format, encode := range map[string]func(any) (string, error){"JSON": JSON, "YAML": YAML} {
+		if out, err := encode([]string{"kernel >=5.10 && <7"}); err != nil || !strings.Contains(out, "kernel >=5.10 && <7") {
+			t.Errorf("in %s it is %q: %v", format, out, err)
+		}
+	}
+}
