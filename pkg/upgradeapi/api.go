@@ -88,7 +88,7 @@ func New(o Options) *API {
 // registered.
 func NewRequestMetric(registerer prometheus.Registerer) *prometheus.CounterVec {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gcu_api_requests_total",
-		Help: "Requests to the REST API, by operation as in its responses and by HTTP status."}, []string{"operation", "code"})
+		Help: "Requests to the REST API, by operation as in its responses, by route, empty for a request that fits none, and by HTTP status."}, []string{"operation", "route", "code"})
 	registerer.MustRegister(requests)
 	return requests
 }

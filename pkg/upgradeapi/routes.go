@@ -41,7 +41,7 @@ func (a *API) Handler() http.Handler {
 	// redirected: a trailing slash is optional (contract statement 62).
 	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	path := func(template string, methods map[string]endpoint) {
-		router.Handle(template+"{slash:/?}", a.middleware.methods(methods))
+		router.Handle(template+optionalSlash, a.middleware.methods(methods))
 	}
 	path("/gum/v1/gr", read(OperationList, "list", reads.list))
 	path("/gum/v1/gr/{name}", one)
@@ -55,7 +55,7 @@ func (a *API) Handler() http.Handler {
 	path("/gum/v1/gr/{name}/rollback", post(OperationRollback, control.rollback))
 	path("/gum/v1/gr/{name}/pause", post(OperationPause, control.pause))
 	path("/gum/v1/gr/{name}/resume", post(OperationResume, control.resume))
-	router.Handle("/gum/v1/openapi.yaml{slash:/?}", a.middleware.document(contentTypeYAML, Document)).Methods(http.MethodGet, http.MethodHead)
+	router.Handle("/gum/v1/openapi.yaml"+optionalSlash, a.middleware.document(contentTypeYAML, Document)).Methods(http.MethodGet, http.MethodHead)
 	router.NotFoundHandler = a.middleware.refusing(func(r *http.Request) error {
 		return request.Refuse(http.StatusNotFound, "no such path: %.200q; GET /gum/v1/openapi.yaml lists them", r.URL.EscapedPath())
 	})

@@ -28,7 +28,7 @@ import (
 
 // entry is the log line of a request (contract statement 78).
 type entry struct {
-	operation, request, method, path, name, remote, agent, user, body string
+	operation, route, request, method, path, name, remote, agent, user, body string
 	// known is set when the user is authenticated.
 	known bool
 	begun time.Time
@@ -73,7 +73,7 @@ func (m *middleware) begin(w http.ResponseWriter, r *http.Request, operation str
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
-	return &entry{operation: operation, request: id, method: r.Method, path: r.URL.RequestURI(), name: part(r, "name"), remote: addressOf(r),
+	return &entry{operation: operation, route: routeOf(r), request: id, method: r.Method, path: r.URL.RequestURI(), name: part(r, "name"), remote: addressOf(r),
 		agent: r.UserAgent(), begun: m.clock.Now()}
 }
 
@@ -304,7 +304,7 @@ func (m *middleware) send(w http.ResponseWriter, entry *entry, status int, data 
 // logRequest logs a request, and counts it.
 func (m *middleware) logRequest(e *entry, status int, message string) {
 	if m.requests != nil {
-		m.requests.WithLabelValues(e.operation, strconv.Itoa(status)).Inc()
+		m.requests.WithLabelValues(e.operation, e.route, strconv.Itoa(status)).Inc()
 	}
 	values := []any{"requestID", e.request, "operation", e.operation, "method", bounded(e.method), "path", bounded(e.path), "body", e.body, "user", e.user,
 		"remote", e.remote, "userAgent", bounded(e.agent), "status", status, "duration", m.clock.Since(e.begun)}
