@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
@@ -81,9 +81,9 @@ func watchNodes(ctx context.Context, out terminal, cl *cluster, name string, sho
 	if err != nil {
 		return err
 	}
-	link := link{terminal: out, reach: from.Reach}
+	api := announced{terminal: out, link: dashboard.NewLink(from.Reach)}
 	for {
-		link.look(ctx, time.Now())
+		api.look(ctx, time.Now())
 		gr, err := from.cached.resource(ctx, []string{name})
 		if err != nil {
 			return err
@@ -101,32 +101,25 @@ func watchNodes(ctx context.Context, out terminal, cl *cluster, name string, sho
 	}
 }
 
-// link is the connection to the API server. The caches answer without it too.
-type link struct {
+// announced is the connection to the API server, whose loss and return are printed.
+type announced struct {
 	terminal
-	// reach asks the API server itself.
-	reach func(context.Context) error
-	asked time.Time
-	lost  bool
+	link *dashboard.Link
+	lost bool
 }
 
-// look asks the API server when it was not asked for a while, and prints when the connection is lost and when it is back.
-func (l *link) look(ctx context.Context, now time.Time) {
-	if now.Sub(l.asked) < lookAtLeast {
+// look prints when what the caches have is not up to date, and when it is again.
+func (a *announced) look(ctx context.Context, now time.Time) {
+	err := a.link.Look(ctx, now)
+	switch lost := err != nil; {
+	case ctx.Err() != nil: // it is stopped
 		return
+	case lost && !a.lost:
+		a.say("%s not up to date: %v", now.Format(time.TimeOnly), err)
+	case !lost && a.lost:
+		a.say("%s up to date again", now.Format(time.TimeOnly))
 	}
-	l.asked = now
-	ctx, cancel := context.WithTimeout(ctx, lookAtLeast/2)
-	defer cancel()
-	err := l.reach(ctx)
-	lost := err != nil && !errors.Is(context.Cause(ctx), context.Canceled)
-	switch {
-	case lost && !l.lost:
-		l.say("%s not up to date: %v", now.Format(time.TimeOnly), err)
-	case !lost && l.lost:
-		l.say("%s up to date again", now.Format(time.TimeOnly))
-	}
-	l.lost = lost
+	a.lost = err != nil
 }
 
 // rows are the nodes that are on the screen: those in a state, all for "".

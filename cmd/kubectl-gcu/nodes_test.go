@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
@@ -58,7 +59,7 @@ func TestAWatchOfNodesSaysWhatChanged(t *testing.T) {
 func TestAWatchOfNodesSaysThatItIsNotUpToDate(t *testing.T) {
 	var screen strings.Builder
 	var refused error
-	l := link{terminal: terminal{genericiooptions.IOStreams{Out: &screen}}, reach: func(context.Context) error { return refused }}
+	l := announced{terminal: terminal{genericiooptions.IOStreams{Out: &screen}}, link: dashboard.NewLink(func(context.Context) error { return refused })}
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, look := range []struct {
 		after time.Duration

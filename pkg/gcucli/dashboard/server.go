@@ -24,9 +24,6 @@ const (
 	pace = 300 * time.Millisecond
 	// mayFor is for how long an answer of Source.May is kept.
 	mayFor = time.Minute
-	// reachEvery is the time between two requests to the cluster itself, and reachFor how long one may
-	// take.
-	reachEvery, reachFor = 10 * time.Second, 5 * time.Second
 	// heartbeat is the longest time without an event. script.js takes 40 s without one for a lost
 	// connection.
 	heartbeat = 15 * time.Second
@@ -39,9 +36,7 @@ type Server struct {
 	token  string
 	hosts  func(string) bool
 
-	// reached is when the cluster was asked last, and lost why it did not answer.
-	reached time.Time
-	lost    error
+	link *Link
 	// asked is when may was asked for.
 	asked time.Time
 
@@ -57,7 +52,7 @@ type Server struct {
 
 // New returns a Server on an address. Run must run while it serves.
 func New(source Source, bound netip.Addr, clock clock.WithTicker) *Server {
-	return &Server{source: source, clock: clock, token: rand.Text(), hosts: foreign.Hosts(bound), next: make(chan struct{})}
+	return &Server{source: source, clock: clock, token: rand.Text(), hosts: foreign.Hosts(bound), link: NewLink(source.Reach), next: make(chan struct{})}
 }
 
 // Path returns the path, with the token, to open first.
@@ -82,16 +77,19 @@ func (s *Server) Run(ctx context.Context) {
 }
 
 func (s *Server) read(ctx context.Context) {
-	s.reach(ctx)
+	lost := s.link.Look(ctx, s.clock.Now())
 	resources, err := s.source.Read(ctx)
-	may := s.ask(ctx)
+	var may verbs
+	if lost == nil {
+		may = s.ask(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(may) > 0 {
 		s.may = may
 	}
 	if err == nil {
-		s.resources, err = resources, s.lost
+		s.resources, err = resources, lost
 	}
 	if s.err = err; err == nil {
 		s.at = s.clock.Now()
@@ -100,20 +98,9 @@ func (s *Server) read(ctx context.Context) {
 	s.next = make(chan struct{})
 }
 
-// reach asks the cluster itself from time to time, and always after it did not answer.
-func (s *Server) reach(ctx context.Context) {
-	if s.lost == nil && !s.reached.IsZero() && s.clock.Since(s.reached) < reachEvery {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, reachFor)
-	defer cancel()
-	s.lost = s.source.Reach(ctx)
-	s.reached = s.clock.Now()
-}
-
-// ask returns what the user may do; nil while the last answer is kept, and without a connection.
+// ask returns what the user may do; nil while the last answer is kept.
 func (s *Server) ask(ctx context.Context) verbs {
-	if s.lost != nil || s.clock.Since(s.asked) <= mayFor {
+	if s.clock.Since(s.asked) <= mayFor {
 		return nil
 	}
 	may := verbs{}
