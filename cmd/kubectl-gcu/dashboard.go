@@ -261,7 +261,7 @@ func (s *source) Detail(ctx context.Context, node string) (dashboard.Detail, err
 		if at.IsZero() {
 			at = e.EventTime.Time
 		}
-		d.Events = append(d.Events, dashboard.Event{Time: at.UTC().Format(time.DateTime), Reason: e.Reason, Message: e.Message})
+		d.Events = append(d.Events, dashboard.Event{Time: at.UTC().Format(dashboard.SecondsLayout), Reason: e.Reason, Message: e.Message})
 	}
 	var notShown []string
 	return d, leaveOut(&notShown, "events", err)

@@ -66,6 +66,9 @@ func clockOf(t time.Time) string {
 	return t.UTC().Format(time.TimeOnly)
 }
 
+// SecondsLayout is that of the times of a node's work, which are in UTC and may be days ago.
+const SecondsLayout = time.DateTime + " MST"
+
 // button is a button on the page.
 type button struct{ Verb, GR, Target, Label, Ask string }
 
@@ -92,10 +95,10 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return t.Format("2006-01-02 15:04 MST")
 	},
-	"clock": func(t *metav1.Time) string {
+	"second": func(t *metav1.Time) string {
 		if t == nil {
 			return ""
 		}
-		return clockOf(t.Time)
+		return t.UTC().Format(SecondsLayout)
 	},
 }).ParseFS(files, "page.html"))

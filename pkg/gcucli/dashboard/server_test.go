@@ -100,7 +100,8 @@ func (f *fleet) change(do func(f *fleet)) {
 func rolling() Resource {
 	return Resource{
 		Status: display.Status{Name: "my-gr", Outcome: display.Outcome{State: display.Working, Message: "<script>alert(1)</script>"},
-			Rollout: &display.Rollout{MaxUnavailable: 2, Nodes: display.Counts{Total: 4, Updated: 1, Failed: 1, Pending: 2}, Paused: false}},
+			Rollout: &display.Rollout{MaxUnavailable: 2, Unavailable: 1, ETASeconds: 5400, Nodes: display.Counts{Total: 4, Updated: 1, Failed: 1, Pending: 2}, Paused: false,
+				Waiting: []display.WaitingFor{{Reason: "BudgetExhausted", Nodes: 2, Message: "1 of 2 unavailable", Do: "repair n2"}}}},
 		Nodes: []display.Node{{Name: "n1", State: "updated"}, {Name: "n2", State: "failed", Reason: "OperationFailed", Stuck: true,
 			Operation: &display.Operation{Task: "n2_driver_verify", Reason: "VerifyFailed", KeptCordoned: true}}, {Name: "n3", State: "held", Reason: "NodeHeld"}, {Name: "n4", State: "pending"}},
 		Zones: map[string]string{"n1": "zone-a", "n2": "zone-b", "n3": "zone-b"},
@@ -187,7 +188,7 @@ func TestThePageShowsTheFleet(t *testing.T) {
 	b := serve(t, f)
 	_, page := b.get("/")
 	for _, want := range []string{"zone-a", "zone-b", "no zone", `class="cell failed stuck"`, `aria-label="n2: failed (OperationFailed), stuck">X!<`, `role="img" aria-label="1 updated, 2 pending, 1 failed"`, `href="#after-my-gr"`, `data-verb="approve" data-gr="my-gr" data-target="main"`,
-		`data-verb="pause"`, `data-verb="resume"`, "1 of 4 updated", "&lt;script&gt;"} {
+		`data-verb="pause"`, `data-verb="resume"`, "1 of 4 updated · 1 unavailable, at most 2 · time left: 90m", `<td lang="en">1 of 2 unavailable</td><td lang="en">repair n2</td>`, "&lt;script&gt;"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
 		}
@@ -199,8 +200,8 @@ func TestThePageShowsTheFleet(t *testing.T) {
 		t.Error("the page is not in Chinese")
 	}
 	_, node := b.get("/node?gr=my-gr&name=n2")
-	for _, want := range []string{"n2_driver_verify", "<td>03:04:00</td><td>03:05:00</td>", "DrainBlocked", "PodDisruptionBudget ml/train: pod ml/train-0",
-		`03:06:00 default/asked · h2 · <span>Waiting</span> · <span>Paused</span>: <span lang="en">resume it</span>`, `data-verb="retry" data-gr="my-gr" data-target="n2_driver_verify"`, `data-verb="hold"`, "&lt;b&gt;second"} {
+	for _, want := range []string{"n2_driver_verify", "<td>2026-01-02 03:04:00 UTC</td><td>2026-01-02 03:05:00 UTC</td>", "DrainBlocked", "PodDisruptionBudget ml/train: pod ml/train-0",
+		`2026-01-02 03:06:00 UTC default/asked · h2 · <span>Waiting</span> · <span>Paused</span>: <span lang="en">resume it</span>`, `data-verb="retry" data-gr="my-gr" data-target="n2_driver_verify"`, `data-verb="hold"`, "&lt;b&gt;second"} {
 		if !strings.Contains(node, want) {
 			t.Errorf("the node lacks %s:\n%s", want, node)
 		}

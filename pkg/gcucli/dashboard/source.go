@@ -53,7 +53,7 @@ type Detail struct {
 	Events []Event
 }
 
-// Event is an event about a node.
+// Event is an event about a node; Time is in SecondsLayout.
 type Event struct{ Time, Reason, Message string }
 
 // Verb is what a button does.
