@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -88,6 +90,7 @@ type source struct {
 	// cached reads from the caches, live from the API server.
 	cached, live *cluster
 	changed      chan struct{}
+	watches      watches
 }
 
 // shown are the kinds of the page.
@@ -109,7 +112,10 @@ var shown = []struct {
 // newSource fills the caches.
 func newSource(ctx context.Context, cl *cluster) (*source, error) {
 	s := &source{live: cl, changed: make(chan struct{}, 1)}
-	ofGrs, err := cache.New(cl.config, cache.Options{Scheme: cl.Scheme(), Mapper: cl.RESTMapper(), DefaultTransform: trimmed,
+	s.watches = watches{changed: s.changed, open: map[string]*watched{}}
+	config := rest.CopyConfig(cl.config)
+	config.Wrap(s.watches.around)
+	ofGrs, err := cache.New(config, cache.Options{Scheme: cl.Scheme(), Mapper: cl.RESTMapper(), DefaultTransform: trimmed,
 		DefaultUnsafeDisableDeepCopy: ptr.To(true)}) // nothing here changes what it reads, and a fleet is read at each change
 	if err != nil {
 		return nil, fmt.Errorf("watching the cluster: %w", err)
@@ -126,11 +132,14 @@ func newSource(ctx context.Context, cl *cluster) (*source, error) {
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(_, _ any) { notify(s.changed) }}); err != nil {
 			return nil, fmt.Errorf("watching %s: %w", kind.resource, err)
 		}
+		s.watches.resources = append(s.watches.resources, kind.resource)
 	}
 	go func() { _ = ofGrs.Start(ctx) }() // returns when ctx is done
 	if !ofGrs.WaitForCacheSync(ctx) {
 		return nil, context.Cause(ctx)
 	}
+	// Where lists are not part of watches, these begin after them. Reach says which still do not go on.
+	_ = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) { return s.watches.behind() == nil, nil })
 	reader, err := client.New(cl.config, client.Options{Scheme: cl.Scheme(), Mapper: cl.RESTMapper(), Cache: &client.CacheOptions{Reader: ofGrs}})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", cl.config.Host, err)
@@ -186,9 +195,13 @@ func (s *source) mayWatch(ctx context.Context, group, resource string) error {
 	return nil
 }
 
-// Reach implements dashboard.Source. It asks for a right without which there is nothing to show.
+// Reach implements dashboard.Source. It asks for a right without which there is nothing to show, and whether
+// all watches go on.
 func (s *source) Reach(ctx context.Context) error {
-	return s.mayWatch(ctx, topsv1.GroupVersion.Group, "gcuresources")
+	if err := s.mayWatch(ctx, topsv1.GroupVersion.Group, "gcuresources"); err != nil {
+		return err
+	}
+	return s.watches.behind()
 }
 
 // Read implements dashboard.Source.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +100,83 @@ func press(ctx context.Context, source *source, a dashboard.Action) (string, err
 	}
 	a.Seen = would.Seen
 	return source.Do(ctx, a)
+}
+
+// TestEveryButtonWritesWhatItsCommandDoes: in this order each verb has something to do.
+func TestEveryButtonWritesWhatItsCommandDoes(t *testing.T) {
+	s := newSite(t)
+	s.fleet("pressed")
+	policy := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "pressed"}, Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "main", Size: ptr.To(intstr.FromInt32(1)), Approval: topsv1.ApprovalManual}}}}
+	s.create(policy)
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "pressed"}}
+	s.read(gr)
+	metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradePolicy, policy.Name)
+	if err := s.Update(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	before := s.revision(gr, 1, "0.9")
+	s.revision(gr, 2, "1.0")
+	s.change("pressed", func(status *topsv1.DaemonRolloutStatus) {
+		status.Waves = []topsv1.WaveStatus{{Name: "main", Total: 1}}
+	})
+	dro := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "pressed"}}
+	nu := s.upgrade("pressed-2", nil)
+	source, pressed := &source{live: clusterOf(t, s)}, map[dashboard.Verb]bool{}
+	for _, tt := range []struct {
+		verb       dashboard.Verb
+		target     string
+		object     client.Object
+		annotation string
+		begins     string
+	}{
+		{dashboard.Pause, "", gr, topsv1.AnnotationPaused, "true"},
+		{dashboard.Resume, "", gr, topsv1.AnnotationPaused, ""},
+		{dashboard.Approve, "main", dro, topsv1.AnnotationApprovedWaves, "r/main"},
+		{dashboard.Hold, "pressed-2", nu, topsv1.AnnotationHold, "20"},
+		{dashboard.Release, "pressed-2", nu, topsv1.AnnotationHold, ""},
+		{dashboard.Retry, "pressed-2_driver_verify", nu, topsv1.AnnotationTaskOverride, "retry:pressed-2_driver_verify:20"},
+		{dashboard.Rollback, "", gr, topsv1.AnnotationRollbackTo, before},
+	} {
+		s.read(tt.object)
+		was := tt.object.GetAnnotations()[tt.annotation]
+		if said, err := press(t.Context(), source, dashboard.Action{Verb: tt.verb, GR: "pressed", Target: tt.target}); err != nil || said == "" {
+			t.Errorf("%s says %q: %v", tt.verb, said, err)
+		}
+		s.read(tt.object)
+		if is := tt.object.GetAnnotations()[tt.annotation]; is == was || !strings.HasPrefix(is, tt.begins) || tt.begins == "" && is != "" {
+			t.Errorf("%s makes %q of %q in %s", tt.verb, is, was, tt.annotation)
+		}
+		pressed[tt.verb] = true
+	}
+	if len(pressed) != len(dashboard.Verbs) {
+		t.Errorf("only %v were pressed", pressed)
+	}
+}
+
+// TestTheDashboardListensOnLoopback: with a token in its address, until it is stopped.
+func TestTheDashboardListensOnLoopback(t *testing.T) {
+	r, stop := newSite(t).start("dashboard")
+	r.shows("Ctrl-C ends it")
+	address, _, _ := strings.Cut(r.screen.String(), "\n")
+	at, err := url.Parse(address)
+	if err != nil || at.Hostname() != "127.0.0.1" || len(at.Query().Get("token")) < 20 {
+		t.Errorf("its address is %q (%v)", address, err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at.Host, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without the token it answers %s (%v)", response.Status, err)
+	}
+	stop()
+	if code := <-r.code; code != exitOK {
+		t.Errorf("code %d after it was stopped:\n%s", code, r.screen.String())
+	}
 }
 
 // TestTheDashboardSaysWhatAButtonWouldDo: the API server itself, without changing anything; and what has changed since is not
