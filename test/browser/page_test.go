@@ -73,6 +73,11 @@ func TestThePageIsLive(t *testing.T) {
 	p.slowAnswersCrossed(f.node(0), f.node(1))
 
 	const approve = `[data-verb="approve"][data-target="main"]`
+	p.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
+	if right := eval[float64](p, fmt.Sprintf("document.querySelector('%s').getBoundingClientRect().right", approve)); right > 390 {
+		t.Errorf("on a phone the button to approve ends at %.0f of 390", right)
+	}
+	p.do(chromedp.EmulateReset())
 	p.asks(approve)
 	if said := eval[string](p, "would.innerText"); !strings.Contains(said, revision) || !strings.Contains(said, fmt.Sprint(f.nodes-f.updated())) {
 		t.Errorf("approving is about %q, want revision %s and %d nodes", said, revision, f.nodes-f.updated())
@@ -100,7 +105,13 @@ func TestThePageIsLive(t *testing.T) {
 		t.Errorf("a rollback to nothing can be confirmed:\n%s", p.text())
 	}
 	p.do(chromedp.Click(`#ask button[value="no"]`), chromedp.WaitNotVisible("#ask"))
-	p.asks(`[data-verb="pause"]`)
+	// Another question may follow before the browser says that the dialog before it is closed.
+	eval[bool](p, `(() => {
+		const pause = document.querySelector('[data-verb="pause"]');
+		for (const each of [pause, ask.querySelector('[value="no"]'), pause]) each.click();
+		return true;
+	})()`)
+	p.awaits("!document.querySelector('#ask .go').disabled")
 	f.change("3.0")
 	p.do(chromedp.Click("#ask .go"))
 	p.awaits("document.getElementById('wrong').innerText.includes('gr live has changed since')")
@@ -326,12 +337,18 @@ const sameGlyph = `(a, b) => {
 	return drawnA === drawnB;
 }`
 
-// picture writes a picture of the page to the folder SCREENSHOTS, if it is set.
+// picture writes a picture of the whole page to the folder SCREENSHOTS, if it is set.
 func picture(p *page, name string) {
+	p.t.Helper()
+	pictureOf(p, "body", name)
+}
+
+// pictureOf writes a picture of an element to the folder SCREENSHOTS, if it is set.
+func pictureOf(p *page, selector, name string) {
 	p.t.Helper()
 	folder := os.Getenv("SCREENSHOTS")
 	if folder == "" {
 		return
 	}
-	check(p.t, os.WriteFile(filepath.Join(folder, name), value(p, chromedp.CaptureScreenshot()), 0o644))
+	check(p.t, os.WriteFile(filepath.Join(folder, name), value(p, chromedp.Screenshot(selector)), 0o644))
 }

@@ -116,8 +116,7 @@ async function confirmed(label, wish) {
 	would.textContent = document.body.dataset.checking;
 	go.textContent = label;
 	go.disabled = true;
-	ask.onclose = () => { ++questions; if (ask.returnValue === 'yes') act(wish); };
-	ask.returnValue = 'no';
+	ask.querySelector('form').onsubmit = e => { if (e.submitter.value === 'yes') act(wish); }; // onclose comes late, maybe after the next question
 	ask.showModal();
 	const query = new URLSearchParams({verb: wish.verb, gr: wish.gr, target: wish.target});
 	const {ok, text, lang} = await answered('would?' + query + location.search.replace('?', '&'));
