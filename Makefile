@@ -146,7 +146,7 @@ test-install: control-plane images helm older ## Install the first version, upgr
 
 .PHONY: screenshots
 screenshots: control-plane ## Take the pictures of the docs again, in Chromium
-	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" SCREENSHOTS=$(CURDIR)/docs go test -C test/browser -count=1 -run=TestThePageIsLive .
+	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" SCREENSHOTS=$(CURDIR)/docs go test -C test/browser -count=1 -run='TestThePageIsLive|TestAPlanIsDrawn' .
 
 .PHONY: long
 long: control-plane images race-programs $(GOTESTSUM) $(GREMLINS) ## Run everything that takes hours, and print one table (STEPS=mutants,race runs some)

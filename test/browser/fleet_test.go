@@ -111,13 +111,18 @@ func (f *fleet) create(o client.Object) {
 // fail says in the rollout that a node failed.
 func (f *fleet) fail(i int) {
 	f.t.Helper()
+	f.failAs(i, "CrashLooping", "container main crash-loops")
+}
+
+func (f *fleet) failAs(i int, reason, message string) {
+	f.t.Helper()
 	if err := f.Get(f.t.Context(), client.ObjectKeyFromObject(f.rollout), f.rollout); err != nil {
 		f.t.Fatal(err)
 	}
 	f.rollout.Status.FailedNodes++
 	f.rollout.Status.HeldNodes--
 	f.rollout.Status.Waiting[0].Nodes--
-	f.rollout.Status.Failed = append(f.rollout.Status.Failed, topsv1.NodeNote{Node: f.node(i), Reason: "CrashLooping", Message: "container main crash-loops", Since: metav1.Now()})
+	f.rollout.Status.Failed = append(f.rollout.Status.Failed, topsv1.NodeNote{Node: f.node(i), Reason: reason, Message: message, Since: metav1.Now()})
 	if err := f.Status().Update(f.t.Context(), f.rollout); err != nil {
 		f.t.Fatal(err)
 	}
