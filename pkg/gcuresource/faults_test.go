@@ -7,11 +7,14 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/topsops/gcu-operator/pkg/transform"
 )
 
 // call is one request of an operator.
@@ -62,6 +65,29 @@ func connect(to client.WithWatch) *connection {
 		},
 	})
 	return l
+}
+
+// cached returns a client that reads what the manager's cache keeps of the objects of another.
+func cached(of client.WithWatch) client.WithWatch {
+	keep := transform.Trim()
+	return interceptor.NewClient(of, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := c.Get(ctx, key, o, opts...); err != nil {
+				return err
+			}
+			_, err := keep(o)
+			return err
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := c.List(ctx, list, opts...); err != nil {
+				return err
+			}
+			return meta.EachListItem(list, func(o runtime.Object) error {
+				_, err := keep(o)
+				return err
+			})
+		},
+	})
 }
 
 func (l *connection) pass(write bool, verb string, object any, name string, do func() error) error {

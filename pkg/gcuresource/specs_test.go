@@ -161,7 +161,7 @@ type lag struct {
 // begin lets the operator read from the cache, which shows what is now.
 func (l *lag) begin(s *scene) {
 	l.live, l.kinds, l.catchesUp = s.api.(*memoryAPI), map[schema.GroupVersionKind]*memoryAPI{}, of(l.specMaker, 3, 12)
-	late := interceptor.NewClient(s.line, interceptor.Funcs{
+	late := cached(interceptor.NewClient(s.line, interceptor.Funcs{
 		Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			kind, err := apiutil.GVKForObject(o, l.live.scheme)
 			if err != nil {
@@ -177,7 +177,7 @@ func (l *lag) begin(s *scene) {
 			kind.Kind = kind.Kind[:len(kind.Kind)-len("List")]
 			return l.view(kind).List(ctx, list, opts...)
 		},
-	})
+	}))
 	s.gcu.Client, s.labeler.Client = late, late
 	for _, kind := range []schema.GroupVersionKind{topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind), component.DaemonSetKind, corev1.SchemeGroupVersion.WithKind("Pod")} {
 		l.view(kind)
@@ -204,7 +204,7 @@ func (l *lag) move() {
 
 // end lets the operator read what is.
 func (l *lag) end(s *scene) {
-	s.gcu.Client, s.labeler.Client = s.line, s.line
+	s.gcu.Client, s.labeler.Client = cached(s.line), cached(s.line)
 	l.live, l.kinds = nil, nil
 }
 

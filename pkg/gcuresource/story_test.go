@@ -121,8 +121,8 @@ func newScene(api, operator client.WithWatch) *scene {
 func (s *scene) restart() {
 	s.line = connect(s.operator)
 	clock := func() time.Time { return s.now }
-	s.gcu = &Reconciler{Client: s.line, APIReader: s.line, Recorder: silent{}, Namespace: revisionNamespace, Clock: clock}
-	s.labeler = &NodeLabeler{Client: s.line, Namespace: revisionNamespace}
+	s.gcu = &Reconciler{Client: cached(s.line), APIReader: s.line, Recorder: silent{}, Namespace: revisionNamespace, Clock: clock}
+	s.labeler = &NodeLabeler{Client: cached(s.line), Namespace: revisionNamespace}
 }
 
 // silent is a recorder that drops events.
