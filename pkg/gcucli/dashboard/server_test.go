@@ -188,6 +188,7 @@ func TestThePageShowsTheFleet(t *testing.T) {
 	b := serve(t, f)
 	_, page := b.get("/")
 	for _, want := range []string{"zone-a", "zone-b", "no zone", `class="cell failed stuck"`, `aria-label="n2: failed (OperationFailed), stuck">X!<`, `role="img" aria-label="1 updated, 2 pending, 1 failed"`, `href="#after-my-gr"`, `data-verb="approve" data-gr="my-gr" data-target="main"`,
+		`<aside id="detail" aria-labelledby="node-name"`, `<dialog id="ask" aria-labelledby="ask-title">`, `<h2 id="ask-title">`, `<progress aria-hidden="true"`,
 		`data-verb="pause"`, `data-verb="resume"`, "1 of 4 updated · 1 unavailable, at most 2 · time left: 90m", `<td lang="en">1 of 2 unavailable</td><td lang="en">repair n2</td>`, "&lt;script&gt;"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
@@ -200,7 +201,7 @@ func TestThePageShowsTheFleet(t *testing.T) {
 		t.Error("the page is not in Chinese")
 	}
 	_, node := b.get("/node?gr=my-gr&name=n2")
-	for _, want := range []string{"n2_driver_verify", "<td>2026-01-02 03:04:00 UTC</td><td>2026-01-02 03:05:00 UTC</td>", "DrainBlocked", "PodDisruptionBudget ml/train: pod ml/train-0",
+	for _, want := range []string{`<h2 id="node-name">n2 <span class="cell failed" aria-hidden="true">X!</span> failed`, "n2_driver_verify", "<td>2026-01-02 03:04:00 UTC</td><td>2026-01-02 03:05:00 UTC</td>", "DrainBlocked", "PodDisruptionBudget ml/train: pod ml/train-0",
 		`2026-01-02 03:06:00 UTC default/asked · h2 · <span>Waiting</span> · <span>Paused</span>: <span lang="en">resume it</span>`, `data-verb="retry" data-gr="my-gr" data-target="n2_driver_verify"`, `data-verb="hold"`, "&lt;b&gt;second"} {
 		if !strings.Contains(node, want) {
 			t.Errorf("the node lacks %s:\n%s", want, node)
