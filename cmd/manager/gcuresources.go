@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/kubeconfig"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/strictyaml"
 )
 
 const createHelp = `Create a GcuResource, unless one of its name is there, which is left as it is. It
@@ -79,7 +79,7 @@ func newCreateCommand() *cobra.Command {
 				return fmt.Errorf("reading --file: %w", err)
 			}
 			gr := &topsv1.GcuResource{}
-			if err := yaml.UnmarshalStrict(text, gr); err != nil {
+			if err := strictyaml.Unmarshal(text, gr); err != nil {
 				return fmt.Errorf("reading --file %s: %w", file, err)
 			}
 			return e.run(command, func(ctx context.Context, c client.Client, out io.Writer) error { return createGR(ctx, c, gr, out) })

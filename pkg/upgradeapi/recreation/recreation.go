@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/strictyaml"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
@@ -59,7 +60,7 @@ func Read(stored *topsv1.GcuResourceRecreation) (*Recreation, error) {
 		GcuResource: &topsv1.GcuResource{}, Replaces: spec.Replaces, Created: spec.Created,
 		Request: spec.RequestID, Author: spec.Author, Accepted: spec.AcceptedTime.Time, UID: stored.UID,
 	}
-	if err := request.DecodeStrictly(spec.GcuResource.Raw, r.GcuResource); err != nil {
+	if err := strictyaml.UnmarshalJSON(spec.GcuResource.Raw, r.GcuResource); err != nil {
 		return nil, fmt.Errorf("reading the GcuResource in GcuResourceRecreation %s: %w", stored.Name, err)
 	}
 	if r.Replaces == "" || stored.Name != r.GcuResource.Name {

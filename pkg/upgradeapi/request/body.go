@@ -5,6 +5,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/strictyaml"
 )
 
 // Modes of an upgrade (contract section 2.10, D8).
@@ -63,7 +64,7 @@ func (l Limit) check() error {
 // and 70).
 func ReadUpgrade(body []byte) (Upgrade, error) {
 	b := Upgrade{Mode: ModeInPlace}
-	if err := DecodeStrictly(body, &b); err != nil {
+	if err := strictyaml.UnmarshalJSON(body, &b); err != nil {
 		return b, BadRequest(`the body has to be JSON like {"file": "gr.json"}: %v`, err)
 	}
 	if b.File == "" && b.Spec == nil && !b.Given() || b.File != "" && b.Spec != nil {
@@ -89,7 +90,7 @@ func ReadDeletion(body []byte) (foreground bool, err error) {
 	b := struct {
 		Policy string `json:"policy"`
 	}{policyBackground}
-	if err := DecodeStrictly(orNone(body), &b); err != nil {
+	if err := strictyaml.UnmarshalJSON(orNone(body), &b); err != nil {
 		return false, BadRequest(`the body has to be JSON like {"policy": "foreground"}, or empty: %v`, err)
 	}
 	if b.Policy != policyBackground && b.Policy != policyForeground {
@@ -104,7 +105,7 @@ func ReadRollback(body []byte) (string, error) {
 	b := struct {
 		To string `json:"to"`
 	}{topsv1.RollbackToPrevious}
-	if err := DecodeStrictly(orNone(body), &b); err != nil {
+	if err := strictyaml.UnmarshalJSON(orNone(body), &b); err != nil {
 		return "", BadRequest(`the body has to be JSON like {"to": "previous"}, or empty: %v`, err)
 	}
 	if b.To == "" {

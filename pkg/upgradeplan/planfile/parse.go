@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"sigs.k8s.io/yaml"
-
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/strictyaml"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -24,7 +23,7 @@ func Parse(text []byte, book upgradeplan.LogicBook) (*Plan, error) {
 		return nil, fmt.Errorf("the plan has %d bytes, and at most %d are accepted: plan fewer nodes at a time", len(text), MaxBytes)
 	}
 	object := &topsv1.UpgradePlan{}
-	if err := yaml.UnmarshalStrict(text, object); err != nil {
+	if err := strictyaml.Unmarshal(text, object); err != nil {
 		return nil, fmt.Errorf("it is not a plan: %w", err)
 	}
 	if object.APIVersion != topsv1.GroupVersion.String() || object.Kind != Kind {

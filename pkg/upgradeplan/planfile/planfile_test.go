@@ -233,6 +233,14 @@ func TestAnUnknownFieldIsRefused(t *testing.T) {
 	}
 }
 
+// Two plans in one file, as of two grs, are not the first one.
+func TestASecondPlanInAFileIsRefused(t *testing.T) {
+	one := text(t, object(t, fleet(1, always("driver")), 1, 0))
+	if _, err := Parse([]byte(one+"---\n"+one), upgradeplan.DefaultBook()); err == nil || !strings.Contains(err.Error(), "more than one") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAPlanIsRefusedWhenTheWorldMoved(t *testing.T) {
 	planned := fleet(3, always("driver"))
 	tests := []struct {
