@@ -58,7 +58,7 @@ var ofCallers = []mutant{
 	{"aliases-read", "YAML aliases are expanded", "pkg/strictyaml", "toJSON",
 		"if $aliased(&$document) { $*then }", "if false { $*then }"},
 	{"second-document-lost", "a second document in a file is ignored", "pkg/strictyaml", "toJSON",
-		"!errors.Is($err, $io.EOF)", "errors.Is($err, errors.ErrUnsupported)"},
+		"!errors.Is($err, $io.EOF)", "errors.Is($err, io.EOF) && $err == nil"},
 	{"unknown-ignored", "a misspelt field of a blueprint is ignored", "pkg/strictyaml", "UnmarshalJSON",
 		"len($doubtful) > 0", "false"},
 	{"blueprint-anywhere", "a blueprint may be in another directory", api, "CheckBlueprintName",
