@@ -2,6 +2,7 @@ package browser
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,14 @@ func TestAPlanIsDrawnWhileItRuns(t *testing.T) {
 		t.Errorf("the task to retry is %q", task)
 	}
 	pictureOf(p, "#detail", "dashboard-node.png")
+
+	if cells := p.names("complementary", "heading", "button", "image", "region")["link"]; !slices.Contains(cells, f.node(failed)+": failed (OperationFailed), stuck") {
+		t.Errorf("the links are called %q", cells)
+	}
+	p.asks(`#detail [data-verb="hold"]`)
+	if dialogs := p.names("dialog")["dialog"]; len(dialogs) != 1 || !strings.Contains(dialogs[0], "Hold "+f.node(failed)) {
+		t.Errorf("the dialog is called %q", dialogs)
+	}
 }
 
 // inOrder reports whether a text has some words in this order.
