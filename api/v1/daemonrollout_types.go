@@ -144,6 +144,10 @@ type DaemonRolloutStatus struct {
 	// pinnedNodes are available at the revisions that status.pinned keeps them at.
 	// +optional
 	PinnedNodes int32 `json:"pinnedNodes,omitempty"`
+	// notPrepulledNodes are nodes left to do that are started without their images, which the kubelet pulls:
+	// the node agent cannot pull them, there is none, or it did not answer in time.
+	// +optional
+	NotPrepulledNodes int32 `json:"notPrepulledNodes,omitempty"`
 	// unavailable nodes count against maxUnavailable now.
 	// +optional
 	Unavailable int32 `json:"unavailable"`

@@ -49,7 +49,56 @@ type NodeUpgradeSpec struct {
 	// if it was cordoned for it. Default: none.
 	// +optional
 	Operation *NodeOperation `json:"operation,omitempty"`
+	// prepulls are images that the node agent pulls before the pods that need them are created, without an
+	// operation: at most one per DaemonSet, of its newest revision. Their results are in status.host.results,
+	// with the id as operation. Applied by the operator. Default: none.
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=8
+	Prepulls []Prepull `json:"prepulls,omitempty"`
 }
+
+// Prepull asks the node agent to pull the images of a revision of a DaemonSet.
+type Prepull struct {
+	// id of the pull, never reused: at most 63 letters, digits, '-' and '.'.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$`
+	ID string `json:"id"`
+	// attempt is incremented to have a failed pull repeated.
+	// +kubebuilder:validation:Minimum=1
+	Attempt int32 `json:"attempt"`
+	// time is when this attempt was asked for.
+	Time metav1.Time `json:"time"`
+	// daemonSet whose pod needs the images.
+	DaemonSet NamespacedRef `json:"daemonSet"`
+	// revision that the images are of: the hash of a ControllerRevision.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Revision string `json:"revision"`
+	// images of the revision.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=1024
+	Images []string `json:"images"`
+	// pullSecrets are names of Secrets in the namespace of the DaemonSet.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	PullSecrets []string `json:"pullSecrets,omitempty"`
+}
+
+// Reasons of the result of a pull.
+const (
+	// ReasonPullFailed, ReasonPullTimedOut, ReasonBadPullSecret: why the node agent could not pull an image.
+	ReasonPullFailed    = "PullFailed"
+	ReasonPullTimedOut  = "PullTimedOut"
+	ReasonBadPullSecret = "BadPullSecret"
+	// ReasonLeftToKubelet: only the kubelet may be able to pull an image.
+	ReasonLeftToKubelet = "LeftToKubelet"
+)
 
 // NodeUpgradeStatus has one part per writer.
 type NodeUpgradeStatus struct {
@@ -118,7 +167,7 @@ type AgentStatus struct {
 	Version string `json:"version,omitempty"`
 	// capabilities of the agent, such as prepull and restart-runtime: the kinds of tasks that it
 	// executes. An operation with a task of another kind is not ordered on the node (reason
-	// AgentTooOld). Absent, for an agent of a version that does not report them: prepull,
+	// AgentTooOld), and without prepull-light no images are pulled before pods are replaced without an operation. Absent, for an agent of a version that does not report them: prepull,
 	// restart-runtime, verify-driver and verify-runtime.
 	// +optional
 	// +listType=atomic

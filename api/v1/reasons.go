@@ -38,6 +38,8 @@ const (
 	ReasonNoSuccessor = "NoSuccessor"
 	// ReasonDeletionDenied: the API server, or a webhook that it calls, refuses to delete a pod.
 	ReasonDeletionDenied = "DeletionDenied"
+	// ReasonPrepullFailed: an image cannot be pulled before the node is touched.
+	ReasonPrepullFailed = "PrepullFailed"
 	// ReasonLeftToAdministrator: an administrator has to restart the container runtime.
 	ReasonLeftToAdministrator = "LeftToAdministrator"
 	// ReasonInProgress: it has begun, and nothing blocks it.

@@ -110,6 +110,13 @@ type UpgradePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ReturnedSeconds *int32 `json:"returnedSeconds,omitempty"`
+	// prepull says when the images of a change that only replaces pods are pulled before a node loses its
+	// pod. Auto: where the node agent can; a node whose images cannot be pulled keeps its pod, which is
+	// tried again. Never: by the kubelet, when the new pod starts. An operation always pulls its images
+	// itself, and under update strategy OTA the person at the node does. Default Auto.
+	// +optional
+	// +kubebuilder:default=Auto
+	Prepull PrepullMode `json:"prepull,omitempty"`
 	// failure says when failed nodes end the rollout.
 	// +optional
 	Failure *FailurePolicy `json:"failure,omitempty"`
@@ -255,6 +262,17 @@ type FailurePolicy struct {
 	// +optional
 	RollbackNotBefore *metav1.Time `json:"rollbackNotBefore,omitempty"`
 }
+
+// PrepullMode says when images are pulled before a change.
+//
+// +kubebuilder:validation:Enum=Auto;Never
+type PrepullMode string
+
+// Modes of pulling images.
+const (
+	PrepullAuto  PrepullMode = "Auto"
+	PrepullNever PrepullMode = "Never"
+)
 
 // FailureAction is what happens when too many nodes failed.
 //

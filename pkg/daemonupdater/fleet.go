@@ -25,6 +25,7 @@ type fleet struct {
 	attempts      *deletion.Attempts
 	fences        *deletion.Attempts
 	orders        *deletion.Attempts
+	asks          *deletion.Attempts
 	// had is which revisions the nodes had last, nil without the gate; it outlives the fleet. waiting are the pods at the gate, by node.
 	had     gating.Memory
 	waiting map[string][]gating.Waiting
@@ -33,8 +34,8 @@ type fleet struct {
 	heartbeats heartbeat.Leases
 }
 
-func newFleet(s *observed.State, in *rollout.Input, had gating.Memory, a, fences, orders *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
-	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, fences: fences, orders: orders, reported: report.NewNodes(),
+func newFleet(s *observed.State, in *rollout.Input, had gating.Memory, a, fences, orders, asks *deletion.Attempts, nodes map[string]*observed.Node) *fleet {
+	f := &fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: a, fences: fences, orders: orders, asks: asks, reported: report.NewNodes(),
 		had: had, waiting: map[string][]gating.Waiting{}, confirmed: map[int]bool{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
@@ -57,10 +58,11 @@ func (f *fleet) update(s *observed.State, name string, of *observed.Node, zones 
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
 	n.Renewed = f.heartbeats.Of(name)
-	n.Denied, n.Unfenced, n.Unordered = f.attempts.DenialOf(&n), f.fences.DenialOf(&n), f.orders.DenialOf(&n)
+	n.Denied, n.Unfenced, n.Unordered = f.attempts.DenialOf(s.Group, &n), f.fences.DenialOf(s.Group, &n), f.orders.DenialOf(s.Group, &n)
 	if refused := n.Unordered; refused != nil && refused.Retry.After(n.Retry) {
 		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written, which is tried again: "+refused.Message
 	}
+	observed.LeavePulls(&n, f.asks.DenialOf(s.Group, &n), now)
 	f.Set(n, now)
 }
 

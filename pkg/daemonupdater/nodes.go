@@ -32,6 +32,7 @@ type fleetReader struct {
 	attempts *deletion.Attempts
 	fences   *deletion.Attempts
 	orders   *deletion.Attempts
+	asks     *deletion.Attempts
 }
 
 // refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the
@@ -73,7 +74,7 @@ func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
 	if r.gate.Active() && r.had[p.Group] == nil {
 		r.had[p.Group] = gating.Memory{}
 	}
-	return newFleet(p.State, &p.in, r.had[p.Group], r.attempts, r.fences, r.orders, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
+	return newFleet(p.State, &p.in, r.had[p.Group], r.attempts, r.fences, r.orders, r.asks, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
 }
 
 // readNode reads one node again, with its pods and NodeUpgrade.

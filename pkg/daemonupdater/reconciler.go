@@ -76,6 +76,7 @@ type groupStates struct {
 	attempts deletion.Attempts // of deletions
 	fences   deletion.Attempts
 	orders   deletion.Attempts // of operations
+	asks     deletion.Attempts // of prepulls
 	pace     deletion.Pace
 	// stateTimes of nodes and pods.
 	stateTimes daemonset.StateTimes
@@ -94,6 +95,7 @@ func (m *groupStates) forget(g observed.Group) {
 	m.attempts.Prune(g, nil)
 	m.fences.Prune(g, nil)
 	m.orders.Prune(g, nil)
+	m.asks.Prune(g, nil)
 }
 
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
@@ -127,6 +129,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	r.attempts.Prune(g, p.fleet.reported.Runs)
 	r.fences.Prune(g, p.fleet.reported.Runs)
 	r.orders.Prune(g, p.fleet.has)
+	r.asks.Prune(g, p.fleet.has)
 	p.decision = p.fleet.Plan(p.in)
 	if err := steps.globals.after(ctx, p); err != nil {
 		return resultOf(ctx, 0, err)
@@ -146,7 +149,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	if p.rolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}
-	for _, refused := range []*deletion.Attempts{&r.attempts, &r.fences, &r.orders} {
+	for _, refused := range []*deletion.Attempts{&r.attempts, &r.fences, &r.orders, &r.asks} {
 		again = soonest(again, refused.NextRetry(g, p.in.Now))
 	}
 	return resultOf(ctx, soonest(p.decision.Recheck, soonest(p.again, again)), err)
@@ -161,12 +164,13 @@ func (r *Reconciler) steps() steps {
 	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: gate, notices: r.Notices, written: r.written, taken: r.taken}
 	return steps{
 		groups:     groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
-		fleets:     fleetReader{c, r.fleets, gate, r.had, &r.attempts, &r.fences, &r.orders},
+		fleets:     fleetReader{c, r.fleets, gate, r.had, &r.attempts, &r.fences, &r.orders, &r.asks},
 		gates:      gatekeeper.Gatekeeper{Cluster: c},
 		ledgers:    ledgers,
 		pins:       pinStep{c, gate},
 		pods:       podDeleter{c, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
 		operations: operationWriter{c, r.Book, &r.orders, &r.changed},
+		prepulls:   prepullWriter{c, &r.asks, &r.changed},
 		rollbacks:  rollbackStep{c, ledgers},
 		conditions: conditionWriter{c},
 		globals:    globalTasks{c, r.Namespace},

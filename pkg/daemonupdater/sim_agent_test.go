@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/restart"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/hosttasks"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
@@ -95,10 +97,19 @@ func (w *simWorld) introduces(h *simHost, u *topsv1.NodeUpgrade) bool {
 	case u == nil:
 		w.api.Put(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: h.name,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: h.name, UID: node.UID}}},
-			Status: topsv1.NodeUpgradeStatus{Agent: &topsv1.AgentStatus{RestartsRuntime: h.machine.says}}})
+			Status: topsv1.NodeUpgradeStatus{Agent: h.machine.describesAgent()}})
 		return false
 	}
 	return true
+}
+
+// describesAgent returns what the agent of a machine says of itself: of an older version, nothing.
+func (m *simMachine) describesAgent() *topsv1.AgentStatus {
+	a := &topsv1.AgentStatus{RestartsRuntime: m.says}
+	if m.says != nil {
+		a.Capabilities = upgradeplan.Capabilities()
+	}
+	return a
 }
 
 // isCut reports whether a host cannot reach the API server.
@@ -155,7 +166,7 @@ func (w *simWorld) takeSteps(a *simAgent) {
 // idle reports whether nothing was asked of an agent, nor is executed.
 func (a *simAgent) idle() bool {
 	u := simapi.Get[*topsv1.NodeUpgrade](a.w.api, simapi.Key{Kind: simUpgrades, Name: a.h.name})
-	return (u == nil || len(u.AskedOfHost()) == 0) && len(a.tasks) == 0
+	return (u == nil || len(u.AskedOfHost()) == 0 && len(u.Spec.Prepulls) == 0) && len(a.tasks) == 0
 }
 
 // takeStep takes one step of a task, and records it; ended reports whether that was the last for
@@ -181,13 +192,22 @@ func (w *simWorld) takeStep(a *simAgent, t *simHostTask) (ended bool, err error)
 	case request.RestartRuntime != nil:
 		return w.restartStep(a, t, r), nil
 	case request.Prepull != nil && !w.calm && w.chance(3):
+		w.countAhead(request, notPulledAhead)
 		a.ends(t, r, topsv1.HostTaskFailed, task.ReasonPullFailed, "the registry is away")
 	case request.Prepull != nil:
+		w.countAhead(request, pulledAhead)
 		a.ends(t, r, topsv1.HostTaskDone, task.ReasonPulled, "")
 	default:
 		a.ends(t, r, topsv1.HostTaskDone, task.ReasonRead, "")
 	}
 	return true, nil
+}
+
+// countAhead counts a pull that was asked for without an operation.
+func (w *simWorld) countAhead(request task.Request, what string) {
+	if strings.HasPrefix(request.ID, "prepull-") {
+		w.ahead[what]++
+	}
 }
 
 // ends records a result.

@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"io"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -37,7 +38,7 @@ func TestSimulationOfRollbacks(t *testing.T) {
 // Contract 93 and 96.
 func TestSimulationOfOperations(t *testing.T) {
 	klog.SetOutput(io.Discard)
-	reaches := []string{rolledBack, partOfWave, string(topsv1.OperationDone), string(topsv1.OperationFailed), string(topsv1.OperationDeferred),
+	reaches := []string{rolledBack, partOfWave, pulledAhead, notPulledAhead, string(topsv1.OperationDone), string(topsv1.OperationFailed), string(topsv1.OperationDeferred),
 		string(topsv1.OperationAborted), string(topsv1.OperationQuarantined)}
 	simseeds.Simulation{Name: "operations", Short: 38, Reaches: reaches, Play: killedInBetween((*simWorld).operations, (*simWorld).goldenOperations)}.Test(t)
 }
@@ -62,6 +63,9 @@ const heldAtGate, restoredAtGate, keptByPin, backByOperation = "held at the gate
 
 // partOfWave is reached when the nodes that a plan has in one wave are done.
 const partOfWave = "part of a wave"
+
+// Of the images of light changes: how often they were pulled before the pod was deleted, and how often that failed.
+const pulledAhead, notPulledAhead = "pulled ahead", "not pulled ahead"
 
 // diedInPlan counts how often a manager died while nodes were in flight by a plan.
 const diedInPlan = "died in a plan"
@@ -103,6 +107,7 @@ func (w *simWorld) run() simseeds.Run {
 	if w.failed() {
 		run.Violation = w.violations[0]
 	}
+	maps.Copy(run.Reached, w.ahead)
 	if w.ops != nil {
 		for phase, n := range w.ops.ends {
 			run.Reached[string(phase)] = n

@@ -29,6 +29,7 @@ type steps struct {
 	pins       pinStep
 	pods       podDeleter
 	operations operationWriter
+	prepulls   prepullWriter
 	gates      gatekeeper.Gatekeeper
 	rollbacks  rollbackStep
 	conditions conditionWriter
@@ -71,7 +72,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 	if failed == nil {
 		failed = s.pods.delete(ctx, p, due, unchanged)
 	}
-	fenced := errors.Join(s.pods.fence(ctx, p), s.operations.apply(ctx, p), s.guard(ctx, p))
+	fenced := errors.Join(s.pods.fence(ctx, p), s.operations.apply(ctx, p), s.prepulls.apply(ctx, p), s.guard(ctx, p))
 	undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
 	return soonest(wait, again), errors.Join(failed, fenced, undone, reported)

@@ -22,6 +22,7 @@
 // once per operation (invariant S11).
 //
 //	n_COMPONENT_prepull       the images of the target, with its pull secrets
+//	n_pod_prepull             the images of a prepull in the spec, outside any operation: the same
 //	n_node_restart-runtime    Waiting when left to the administrator
 //	n_driver_verify,          Done: the host was read for this attempt. The facts are
 //	n_runtime_verify          in the report, and judged by the operator

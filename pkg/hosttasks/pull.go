@@ -4,29 +4,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/hosttasks/hostapi"
-	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
-
-// pulledTarget is the target in the task name of a pull outside any operation.
-const pulledTarget = "pod"
 
 // Pull pulls the missing images of a target, like a prepull, at the request of a person on
 // the node. It returns when the pull has ended or ctx is done. The result is recorded under
 // id and reported like that of any task; a failed pull is repeated under the same id. An
 // error means that the pull was not begun, or that its result could not be recorded.
 func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTarget) error {
-	target.Component = pulledTarget
-	o, err := w.runner.request(ctx, hostapi.Task{
-		Task:    upgradeplan.Task{Host: w.options.NodeName, Target: pulledTarget, Action: upgradeplan.ActionPrepull},
-		Attempt: 1, Operation: &topsv1.NodeOperation{ID: id, Targets: []topsv1.OperationTarget{target}},
-	})
+	o, err := w.runner.request(ctx, hostapi.PullOf(w.options.NodeName, id, 1, target))
 	if err == nil {
-		o.Prepull.LeaveToKubelet = false // a request waits for these images
+		o.Prepull.LeaveToKubelet, o.Prepull.LeaveUnauthorized = false, false // a request waits for these images
 		_, err = w.options.Executor.Execute(ctx, o)
 	}
 	w.woken.set()
@@ -38,9 +29,9 @@ func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTar
 
 // Pulled returns the recorded result of the last pull with an id, nil for none.
 func (w *Worker) Pulled(id string) *topsv1.HostTaskResult {
-	recorded := w.options.Executor.Results()
+	recorded, key := w.options.Executor.Results(), hostapi.PullOf(w.options.NodeName, id, 1, topsv1.OperationTarget{}).Key()
 	i := slices.IndexFunc(recorded, func(r task.Result) bool {
-		return r.ID == id && strings.HasPrefix(r.Task, pulledTarget+"_")
+		return task.KeyOf(r.ID, r.Task) == key
 	})
 	if i < 0 {
 		return nil

@@ -86,6 +86,17 @@ func (r *runner) known(key string) (task.Result, bool) {
 	return recorded[i], true
 }
 
+// awaits reports whether one of the requested tasks may change soon: any of an operation, and a prepull
+// that has no final result, which stays requested after it has ended.
+func (r *runner) awaits(tasks []hostapi.Task) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return slices.ContainsFunc(tasks, func(t hostapi.Task) bool {
+		result, known := r.known(t.Key())
+		return !t.IsPrepull() || !known || !t.Answered(result)
+	})
+}
+
 // do executes a task, and wakes the loop when its result has changed.
 func (r *runner) do(ctx context.Context, t hostapi.Task, before task.Result) {
 	o, err := r.request(ctx, t)
@@ -139,6 +150,7 @@ func (r *runner) results(nodeUpgrade *topsv1.NodeUpgrade) []topsv1.HostTaskResul
 func (r *runner) request(ctx context.Context, t hostapi.Task) (task.Request, error) {
 	o, err := t.Request(r.options.Engine, r.options.RestartAllowed)
 	if err == nil && o.Prepull != nil {
+		o.Prepull.LeaveUnauthorized = t.IsPrepull()
 		r.addSecrets(ctx, o.Prepull, t.Component())
 	}
 	return o, err

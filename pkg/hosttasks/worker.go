@@ -113,14 +113,14 @@ func (w *Worker) Pass(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(tasks) > 0 {
+	if w.runner.awaits(tasks) {
 		return attentivePeriod, nil
 	}
 	return hostapi.ReportPeriod - report.Time.Sub(shown.Time.Time), nil
 }
 
 // read returns the NodeUpgrade of this node, and the tasks it requests: none when it is being
-// deleted, or its operation is for another Node object of this name.
+// deleted, and only prepulls when its operation is for another Node object of this name.
 func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []hostapi.Task, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -129,18 +129,21 @@ func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []hostapi.Task,
 	if err != nil {
 		return nil, nil, fmt.Errorf("getting NodeUpgrade %s: %w", w.options.NodeName, err)
 	}
-	tasks := hostapi.TasksOf(nodeUpgrade)
-	if len(tasks) == 0 {
+	if nodeUpgrade.DeletionTimestamp != nil {
 		return nodeUpgrade, nil, nil
+	}
+	tasks, prepulls := hostapi.TasksOf(nodeUpgrade), hostapi.PrepullsOf(nodeUpgrade, w.options.Clock.Now())
+	if len(tasks) == 0 {
+		return nodeUpgrade, prepulls, nil
 	}
 	if node, err = w.options.Cluster.Node(ctx, w.options.NodeName); err != nil {
 		return nil, nil, fmt.Errorf("getting Node %s: %w", w.options.NodeName, err)
 	}
-	if nodeUpgrade.DeletionTimestamp != nil || node.UID != nodeUpgrade.Spec.Operation.NodeUID {
+	if node.UID != nodeUpgrade.Spec.Operation.NodeUID {
 		w.options.Log.V(4).Info("Ignoring tasks for another Node object", "operation", nodeUpgrade.Spec.Operation.ID, "nodeUID", node.UID)
-		return nodeUpgrade, nil, nil
+		return nodeUpgrade, prepulls, nil
 	}
-	return nodeUpgrade, tasks, nil
+	return nodeUpgrade, slices.Concat(tasks, prepulls), nil
 }
 
 // show applies a report if it is due, and returns the one then stored.
@@ -179,6 +182,8 @@ type trigger struct {
 	operation string
 	// tasks have only a name and the attempt.
 	tasks []topsv1.OperationTask
+	// prepulls are the ids and attempts of the prepulls.
+	prepulls []string
 }
 
 // Seen handles watch updates of this node's NodeUpgrade, nil when it is deleted, one call at
@@ -190,6 +195,10 @@ func (w *Worker) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
 		for _, t := range nodeUpgrade.AskedOfHost() {
 			now.operation = nodeUpgrade.Spec.Operation.ID
 			now.tasks = append(now.tasks, topsv1.OperationTask{Name: t.Name, Attempts: t.Attempts})
+		}
+		for i := range nodeUpgrade.Spec.Prepulls {
+			p := &nodeUpgrade.Spec.Prepulls[i]
+			now.prepulls = append(now.prepulls, fmt.Sprintf("%s %d", p.ID, p.Attempt))
 		}
 	}
 	if !reflect.DeepEqual(w.seen, now) {

@@ -247,6 +247,8 @@ func TestTheLoopIsWokenByWhatMattersOnly(t *testing.T) {
 		{"a message of it changed", func() { n.Status.Operation.Tasks[0].Message = "pulling" }, false},
 		{"it is asked for again", func() { n.Status.Operation.Tasks[0].Attempts++ }, true},
 		{"the operation is aborted", func() { n.Spec.Operation.Abort = true }, true},
+		{"images are wanted before a light change", func() { n.Spec.Prepulls = []topsv1.Prepull{{ID: "p", Attempt: 1}} }, true},
+		{"they are asked for again", func() { n.Spec.Prepulls[0].Attempt++ }, true},
 		{"the report is gone", func() { n.Status.Host = nil }, true},
 		{"it is gone", func() { n = nil }, true},
 	} {

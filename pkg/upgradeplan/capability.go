@@ -16,6 +16,15 @@ var capabilities = []capability{
 	{"verify-runtime", TargetRuntime, ActionVerify},
 }
 
+// PrepullLight is the capability of an agent that pulls the images of spec.prepulls.
+const PrepullLight = "prepull-light"
+
+// targetPod is the target of pulls outside any operation.
+const targetPod = "pod"
+
+// PullTask returns the task of a pull outside any operation.
+func PullTask(host string) Task { return Task{Host: host, Target: targetPod, Action: ActionPrepull} }
+
 // Capability returns what a node agent must be capable of for a task, "" for a task of the
 // operator.
 func (t Task) Capability() string {
@@ -34,5 +43,5 @@ func Capabilities() []string {
 	for i, c := range capabilities {
 		names[i] = c.name
 	}
-	return names
+	return slices.Sorted(slices.Values(append(names, PrepullLight)))
 }

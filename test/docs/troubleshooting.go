@@ -62,7 +62,7 @@ var symptoms = []struct {
 		{"DeviceInUse", "a process or a pod has a card open", "有进程或 Pod 仍在占用加速卡", "结束信息中指出的 Pod 或进程"},
 		{"Deferred", "the node was put off and uncordoned", "节点已推迟，并恢复调度", "按信息中的提示处理；节点会自动重试"},
 		{"PrecheckFailed", "the node lacks something", "节点未通过预检查", "补齐信息中指出的节点所缺条件"},
-		{"PrepullFailed", "an image cannot be pulled", "镜像拉取失败", "检查节点能否访问镜像仓库，以及拉取凭据（pull secret）"},
+		{"PrepullFailed", "an image cannot be pulled", "镜像拉取失败", "检查镜像是否存在、节点能否访问镜像仓库，以及拉取凭据（pull secret）"},
 		{"LeftToAdministrator", "the runtime has to be restarted by hand", "需要人工重启容器运行时", "按信息中的提示，在该节点上重启容器运行时"},
 		{"NoSuccessor", "a taint would keep the new pod off the node", "污点会使新的 Pod 无法调度到该节点", "移除信息中指出的污点，或为组件添加对应的容忍"},
 		{"VersionNotAllowed", "the policy does not allow the versions that the node would get", "UpgradePolicy 不允许该节点升级到这些版本", "按信息中给出的路径升级：`kubectl gcu upgrade GR -f FILE --nodes NODE`，或修改 UpgradePolicy 的 spec.versions"},

@@ -9,12 +9,14 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Host simulates the machine of a simulated node for its node agent: the files of a
-// loaded driver and its cards, and a containerd that pulls any image at once and
-// already has the desired default runtime. Tests with a real engine are in test/host.
+// loaded driver and its cards, and a containerd that pulls any image at once, but those that its
+// registry Lacks, and already has the desired default runtime. Tests with a real engine are in test/host.
 type Host struct {
 	// Root is the folder that serves as the host's root.
 	Root string
@@ -29,7 +31,7 @@ const hostCards = 8
 // NewHost creates a Host below a folder; it serves until Close. The path of the folder
 // must be short, because it contains sockets.
 func NewHost(folder, driverVersion string) (*Host, error) {
-	h := &Host{Root: folder, server: grpc.NewServer(), images: &images{present: map[string]bool{}}}
+	h := &Host{Root: folder, server: grpc.NewServer(), images: &images{present: map[string]bool{}, lacking: map[string]bool{}}}
 	if err := h.LoadDriver(driverVersion); err != nil {
 		return nil, err
 	}
@@ -70,6 +72,13 @@ func (h *Host) Pulled(image string) bool {
 	return h.images.present[image]
 }
 
+// Lacks makes pulls of an image fail.
+func (h *Host) Lacks(image string) {
+	h.images.mu.Lock()
+	defer h.images.mu.Unlock()
+	h.images.lacking[image] = true
+}
+
 func (h *Host) write(name, text string) error {
 	path := filepath.Join(h.Root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -105,6 +114,8 @@ type images struct {
 	criv1.UnimplementedImageServiceServer
 	mu      sync.Mutex
 	present map[string]bool
+	// lacking are those that the registry lacks.
+	lacking map[string]bool
 }
 
 // ImageStatus implements ImageService.
@@ -117,10 +128,13 @@ func (i *images) ImageStatus(_ context.Context, r *criv1.ImageStatusRequest) (*c
 	return &criv1.ImageStatusResponse{Image: &criv1.Image{Id: "sha256:" + r.GetImage().GetImage()}}, nil
 }
 
-// PullImage implements ImageService: any image is pulled at once.
+// PullImage implements ImageService: an image that the registry has is pulled at once.
 func (i *images) PullImage(_ context.Context, r *criv1.PullImageRequest) (*criv1.PullImageResponse, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.lacking[r.GetImage().GetImage()] {
+		return nil, status.Errorf(codes.NotFound, "%s: not found", r.GetImage().GetImage())
+	}
 	i.present[r.GetImage().GetImage()] = true
 	return &criv1.PullImageResponse{ImageRef: "sha256:" + r.GetImage().GetImage()}, nil
 }

@@ -29,9 +29,9 @@ var ofHosts = []mutant{
 
 	// The tasks of an operation.
 	{"unreadable-secret-fails", "an image whose pull secret only the kubelet may read fails its operation", hosts, "puller.prepull",
-		"reason == task.ReasonPullFailed && request.Prepull.LeaveToKubelet", "false"},
+		"request.Prepull.LeaveToKubelet || $un", "$un"},
 	{"asked-pull-left", "a pull that somebody asked for succeeds without the image", hostTasks, "Worker.Pull",
-		"o.Prepull.LeaveToKubelet = false", "o.Prepull.LeaveToKubelet = o.Prepull.LeaveToKubelet || false"},
+		"o.Prepull.LeaveToKubelet, $u = false, false", "$u = false"},
 	{"restart-though-forbidden", "--restart-runtime=false is ignored", hostTasks, "Task.Request",
 		"Allowed: $restartAllowed", "Allowed: true"},
 	{"refusal-unreported", "a task that the host refuses is waited for without a word", hostTasks, "runner.do",

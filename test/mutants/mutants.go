@@ -35,4 +35,4 @@ const (
 )
 
 // mutants are all seeded defects.
-var mutants = slices.Concat(ofRollouts, ofProbation, ofSizes, ofDenials, ofOtherGroups, ofNodeOperations, ofRequests, ofOperations, ofRestarts, ofCallers, ofClocks, ofResources, ofRestored, ofHosts, ofPrograms, ofPlainText, ofLeaving, ofPlans, ofVersions, ofTheGate)
+var mutants = slices.Concat(ofRollouts, ofProbation, ofSizes, ofDenials, ofOtherGroups, ofNodeOperations, ofRequests, ofOperations, ofRestarts, ofCallers, ofClocks, ofResources, ofRestored, ofHosts, ofPrograms, ofPlainText, ofLeaving, ofPlans, ofVersions, ofTheGate, ofPrepulls)

@@ -7,14 +7,14 @@ var ofNodeOperations = []mutant{
 	// What is prepared, and in which order.
 	{"paused-in-the-way", "a paused group keeps its prepared operations", updater, "withdrawals",
 		"$closed || $n.needsNoOperation() && $rest", "$n.needsNoOperation() && $rest"},
-	{"healthy-ready-first", "a prepared healthy node blocks the preparation of nodes before it", updater, "preparation.goesBefore",
-		"$others || $need == $healthy && $lNeed != $healthy", "$others"},
+	{"healthy-ready-first", "a prepared healthy node blocks the preparation of nodes before it", updater, "preparation.competes",
+		"$need == $healthy && $lNeed != $healthy", "false"},
 	{"stalled-in-the-way", "a node that cannot be prepared blocks the preparation of others", updater, "preparation.countAhead",
 		`if $stale($Job) { continue }
 		if !$Stalled { $*then }`,
 		`if $stale($Job) { continue }
 		if $Job != nil { $*then }`},
-	{"pool-in-the-way", "a prepared node in an exhausted pool blocks the preparation in other pools", updater, "preparation.goesBefore",
+	{"pool-in-the-way", "a prepared node in an exhausted pool blocks the preparation in other pools", updater, "preparation.competes",
 		"$Pool == $pool || $refused[$lane].$reason != $ReasonPoolExhausted",
 		`$Pool != "" || $refused[$lane].$reason != $ReasonPoolExhausted`},
 	{"held-in-flight", "nodes kept cordoned block each other", updater, "facts.includeAvailability",

@@ -97,11 +97,11 @@ func (a *Attempts) put(pod types.UID, is attempt) {
 	a.pods[pod] = is
 }
 
-// DenialOf returns the denied request about a node, or about one of its pods; nil if there is none.
-func (a *Attempts) DenialOf(n *rollout.Node) *rollout.Denial {
+// DenialOf returns the denied request of a group about a node, or about one of its pods; nil if there is none.
+func (a *Attempts) DenialOf(g observed.Group, n *rollout.Node) *rollout.Denial {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known := a.pods[n.UID]; known.denied != nil {
+	if known := a.pods[n.UID]; known.denied != nil && known.group == g {
 		return known.denied
 	}
 	for i := range n.Pods {

@@ -102,6 +102,9 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		if pod != nil && pod.Spec.NodeName != "" {
 			running = append(running, m.DaemonSet)
 		}
+		if pod != nil {
+			p.Pull = pullOf(s, i, pod, node.Name, of.Upgrade, now)
+		}
 		n.Pods = append(n.Pods, p)
 	}
 	s.Plan.describe(&n, s.Members)

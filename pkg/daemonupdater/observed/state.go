@@ -44,6 +44,8 @@ type State struct {
 	OperatorNode string
 	// StateTimes of nodes and pods; nil if there is only one clock.
 	StateTimes *daemonset.StateTimes
+	// pulls are the images that are pulled before nodes start, read once.
+	pulls prepulls
 	// limit is what the upgrade is limited to, parsed once: it may name thousands of nodes.
 	limit struct {
 		read bool

@@ -55,7 +55,7 @@ func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.In
 	status.InFlightNodes, status.Pending = int32(d.Counts.InFlight), int32(d.Counts.Pending)
 	status.HeldNodes = int32(d.Counts.Held)
 	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed)
-	status.PinnedNodes = int32(d.Counts.Pinned)
+	status.PinnedNodes, status.NotPrepulledNodes = int32(d.Counts.Pinned), int32(d.NotPrepulled)
 	status.Unavailable = int32(d.Used)
 	status.ETASeconds = int32(d.ETA() / time.Second)
 	status.Skipped, status.Waiting = skippedOf(&d), waitingOf(&d)
@@ -117,7 +117,8 @@ func whileTrue(kind string) bool {
 
 // needsPerson reports whether the rollout stays as it is until a person does something.
 func needsPerson(in rollout.Input, d rollout.Decision, reason string) bool {
-	return d.Halted != "" || accepted(in).Status == metav1.ConditionFalse || reason == reasonNodesFailed || reason == reasonNodesPinned || reason == topsv1.ReasonGlobalTaskFailed
+	return d.Halted != "" || accepted(in).Status == metav1.ConditionFalse || reason == reasonNodesFailed || reason == reasonNodesPinned || reason == topsv1.ReasonGlobalTaskFailed ||
+		reason == topsv1.ReasonPrepullFailed && d.PrepullLasts
 }
 
 // isReconciling reports whether nodes are to be done. Those that wait for the person at each, under

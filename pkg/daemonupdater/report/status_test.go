@@ -34,6 +34,13 @@ func change(in rollout.Input, f func(*rollout.Input)) rollout.Input {
 	return in
 }
 
+// notPulled returns an outdated node whose images could not be pulled, after some attempts.
+func notPulled(name string, attempts int32) rollout.Node {
+	n := fixture.Planned(name, fixture.OldHash)
+	n.Pods[0].Pull = rollout.Pull{State: rollout.PullFailed, Attempts: attempts, Retry: fixture.Epoch.Add(time.Hour), Message: "no such image"}
+	return n
+}
+
 // leftOut returns an outdated node that the upgrade leaves out.
 func leftOut(name string) rollout.Node {
 	n := fixture.Planned(name, fixture.OldHash)
@@ -116,6 +123,8 @@ var stateWords = []struct {
 	{"a failed node uses up the budget", change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash)), failedNodes("a")),
 		saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
 	{"a node failed and is gone", change(inputWith(fixture.Planned("b", fixture.NewHash)), failedNodes("a")), saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
+	{"images that cannot be pulled", inputWith(notPulled("a", 4)), saying("Progressing", "False/PrepullFailed", "Reconciling", "True/PrepullFailed")},
+	{"images that cannot be pulled for long", inputWith(notPulled("a", 5)), saying("Progressing", "False/PrepullFailed", "Stalled", "True/PrepullFailed")},
 	{"paused", change(inputWith(fixture.Planned("a", fixture.OldHash)), pausedInput), saying("Progressing", "False/Paused", "Paused", "True/Paused", "Reconciling", "True/Paused")},
 	{"paused while a node in flight finishes", change(change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash)), holding("a")), pausedInput),
 		saying("Progressing", "True/RollingOut", "Paused", "True/Paused", "Reconciling", "True/RollingOut")},

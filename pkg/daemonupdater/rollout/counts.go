@@ -10,8 +10,10 @@ type nodeCounts struct {
 	// outdated counts the nodes with something left to do on a pod.
 	outdated int
 	// behind counts the nodes with a pod that is not at its target.
-	behind  int
-	byPhase [phases]int
+	behind int
+	// notPrepulled counts the nodes with images that are left to the kubelet.
+	notPrepulled int
+	byPhase      [phases]int
 }
 
 // add adds a node the given number of times; -1 removes it.
@@ -26,6 +28,9 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	}
 	if n.behind {
 		c.behind += times
+	}
+	if n.notPrepulled {
+		c.notPrepulled += times
 	}
 	if n.moving {
 		c.inFlight += times

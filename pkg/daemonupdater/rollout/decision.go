@@ -18,6 +18,10 @@ type Decision struct {
 	Fence []FencedPod
 	// Operations lists the commands for operations, to be carried out once Ledger is stored.
 	Operations []OperationChange
+	// Prepulls lists the nodes on which images are pulled before they start.
+	Prepulls []Prepull
+	// PrepullLasts is whether images cannot be pulled on a node for a quarter of an hour.
+	PrepullLasts bool
 	// Unseen lists the slots of Input.Ledger that Ledger drops because their node does not exist,
 	// or its name belongs to another Node object. Confirm this with a live read before storing
 	// Ledger: the cache may be stale.
@@ -36,6 +40,8 @@ type Decision struct {
 	Limit int
 	// Behind is the number of nodes with a pod that is not at its target, reachable or not.
 	Behind int
+	// NotPrepulled is the number of nodes left to do whose images are not pulled before they start.
+	NotPrepulled int
 	// InFlight is the number of nodes in flight by ledger or live facts, without queued ones.
 	InFlight int
 	// Used is the number of nodes that count against Limit.

@@ -37,6 +37,10 @@ type facts struct {
 	// onProbation: the node is Ready, and its kubelet has not renewed its Lease since a pod at its
 	// target became available: the node may be dead already.
 	onProbation bool
+	// pull is how far the images are that the node needs before it starts; notPrepulled: some are left to
+	// the kubelet.
+	pull         PullState
+	notPrepulled bool
 	// noSuccessor: a pod that would be replaced has no successor.
 	noSuccessor bool
 	// notAllowed is why the policy does not allow the versions that the node would get, "" if it does.
@@ -97,6 +101,8 @@ const (
 	phaseKeptCordoned
 	// phaseDeferred: the node is retried later.
 	phaseDeferred
+	// phasePrepullFailed: its images cannot be pulled, so it keeps its pods.
+	phasePrepullFailed
 	// phaseSetBack: the runtime is restarted later, because something sets it back each time.
 	phaseSetBack
 	// phaseCandidate: may start.
@@ -111,9 +117,13 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	for i := range node.Pods {
 		f.include(g, node, &node.Pods[i])
 		f.includeProbation(g, node, &node.Pods[i], now)
+		f.includePull(g, node, &node.Pods[i], now)
 	}
 	if f.returnsByOperation(g, node) {
 		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
+	}
+	if f.heavy || f.pinned || f.unready || node.Disturbed {
+		f.pull, f.notPrepulled = PullNone, false // an operation pulls its images itself, and a node that is unavailable loses nothing
 	}
 	f.notAllowed = whyNotAllowed(g, node)
 	f.available = node.Ready && !f.unavailable
@@ -216,8 +226,17 @@ func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 	case f.unready && g.strategy != daemonset.OTA && urgent.After(now):
 		f.changesAt(urgent)
 		return phaseRecovering
+	}
+	return f.settlingOrReady(node)
+}
+
+// settlingOrReady returns the phase of a node of which nothing but its own pods and images keeps a start.
+func (f *facts) settlingOrReady(node *Node) phase {
+	switch {
 	case f.settling && !f.unready && !node.Disturbed:
 		return phaseRecovering
+	case f.pull == PullFailed:
+		return phasePrepullFailed
 	}
 	return phaseCandidate
 }
@@ -297,6 +316,16 @@ func awaitsPod(g *group, node *Node) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		return !isLeftOut(g, node, &p) && !p.isAside() && (p.isAbsent() || !p.Available)
 	})
+}
+
+// includePull adds how far the images of the successor of a pod are.
+func (f *facts) includePull(g *group, node *Node, pod *Pod, now time.Time) {
+	if !lacksImages(g, node, pod) {
+		return
+	}
+	state, changes := pod.Pull.at(now)
+	f.changesAt(changes)
+	f.notPrepulled, f.pull = f.notPrepulled || state == PullLeft, max(f.pull, state)
 }
 
 // changesAt records a time at which the facts change by time alone.

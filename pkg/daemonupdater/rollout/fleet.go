@@ -32,6 +32,8 @@ type Fleet struct {
 	offline *btree.BTreeG[timedNode]
 	// preparing are the nodes with an operation that waits for its grant, by node name.
 	preparing map[string]*fleetNode
+	// asked are the nodes whose agent was asked for images, by node name.
+	asked map[string]*fleetNode
 	// operating are the nodes with an operation of the group at work, by node name.
 	operating map[string]*fleetNode
 	// outside are nodes that left the group with one of its operations on them, by name.
@@ -65,10 +67,10 @@ func NewFleet(in *Input) *Fleet {
 		waves:    make([]nodeCounts, in.Policy.partCount()),
 		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
 		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
-		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, operating: map[string]*fleetNode{}, outside: map[string]Node{},
+		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, asked: map[string]*fleetNode{}, operating: map[string]*fleetNode{}, outside: map[string]Node{},
 		lengths: map[int]int{}, due: btree.NewG(degree, byTime), offline: btree.NewG(degree, byTime),
 	}
-	for _, p := range []phase{phaseOffline, phaseJustOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phaseSetBack, phaseHeld, phaseLeftToAdministrator, phaseNoSuccessor, phaseVersionNotAllowed, phaseAgentTooOld, phaseRecovering, phaseKeptCordoned} {
+	for _, p := range []phase{phaseOffline, phaseJustOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phasePrepullFailed, phaseSetBack, phaseHeld, phaseLeftToAdministrator, phaseNoSuccessor, phaseVersionNotAllowed, phaseAgentTooOld, phaseRecovering, phaseKeptCordoned} {
 		f.byPhase[p] = btree.NewG(degree, byName)
 	}
 	f.pin(in.Ledger.Pins, in.Now)
@@ -150,6 +152,9 @@ func (f *Fleet) enter(n *fleetNode) {
 	if n.Job.awaitsGrant() {
 		f.preparing[n.Name] = n
 	}
+	if n.phase == phaseCandidate && n.pull == PullAsked {
+		f.asked[n.Name] = n
+	}
 	if n.Job.isOursAtWork() {
 		f.operating[n.Name] = n
 	}
@@ -174,6 +179,7 @@ func (f *Fleet) leave(n *fleetNode) {
 		f.onProbation.Delete(n)
 	}
 	delete(f.preparing, n.Name)
+	delete(f.asked, n.Name)
 	delete(f.operating, n.Name)
 	if n.lane == nil {
 		return
@@ -321,4 +327,9 @@ func (f *Fleet) pinAgain(name string, before []Pin, now time.Time) {
 	if n := f.nodes.byName[name]; n != nil && !slices.Equal(before, f.pins[name]) {
 		f.Set(n.Node, now)
 	}
+}
+
+// isImageDoubtful reports whether an image seems to be bad: it cannot be pulled on many nodes, and no node runs it.
+func (f *Fleet) isImageDoubtful() bool {
+	return f.byPhase[phasePrepullFailed].Len() >= doubtful && f.all.byPhase[phaseUpdated] == 0
 }

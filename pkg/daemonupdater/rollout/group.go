@@ -367,3 +367,8 @@ func (g *group) place(node *Node) int {
 	}
 	return 1
 }
+
+// lacksImages reports whether the images of the successor of a pod matter to a node.
+func lacksImages(g *group, node *Node, pod *Pod) bool {
+	return pod.Pull.State != PullNone && pod.Pin == "" && !pod.isAside() && g.isOutdated(pod) && g.toReplace(node, pod)
+}

@@ -194,6 +194,8 @@ type Pod struct {
 	Gated bool
 	// Request is the open request on the node for this member, nil if there is none.
 	Request *Request
+	// Pull is how far the images are that its successor needs and it does not run.
+	Pull Pull
 	// Placeholder: nothing runs in it, nor ever will, because its DaemonSet leaves, or left when it was
 	// made. RivalRuns: it is not scheduled, because it must not run beside a pod that still runs on the
 	// node, that of a DaemonSet which it takes over from or hands over to. Both count as available.

@@ -15,7 +15,8 @@ type lane struct {
 	// says what is wrong with the zone that the nodes name.
 	timeZone  *time.Location
 	zoneError string
-	// heavy: the nodes need an operation; unprepared: it is not prepared yet.
+	// heavy: the nodes need an operation; unprepared: it is not prepared yet, or the images of nodes that
+	// need none are not there.
 	heavy, unprepared bool
 	// pinned: the nodes go back, which neither a halt nor waves nor a window keep them from.
 	pinned bool
@@ -70,13 +71,15 @@ func (p priority) lastResort() int {
 func (l *lane) stepsBeforeStart() int {
 	steps := 0
 	switch {
+	case l.unprepared && l.heavy:
+		steps = 3
 	case l.unprepared:
 		steps = 2
 	case l.heavy:
 		steps = 1
 	}
 	if !l.pinned {
-		steps += 3
+		steps += 4
 	}
 	return steps
 }

@@ -293,7 +293,7 @@ func (n *fleetNode) candidateLane() lane {
 	return lane{
 		priority: priority{denied: n.Denied != nil, urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
 		zone:     n.Zone, pool: n.Pool, timeZone: n.TimeZone, zoneError: n.ZoneError,
-		heavy: n.heavy, pinned: n.pinned, unprepared: n.heavy && !n.group.isPrepared(&n.Node),
+		heavy: n.heavy, pinned: n.pinned, unprepared: n.heavy && !n.group.isPrepared(&n.Node) || n.pull.isAwaited(),
 	}
 }
 
@@ -318,4 +318,14 @@ func pinMessage(n *fleetNode) string {
 		}
 	}
 	return ""
+}
+
+// whyNotPulled says why the images of a node are not there. It names no time, so that it stays the same.
+func whyNotPulled(n *fleetNode) string {
+	for i := range n.Pods {
+		if pod := &n.Pods[i]; pod.Pull.State == PullFailed && lacksImages(n.group, &n.Node, pod) {
+			return "the pod stays, because the images of the next one of " + n.group.keyOf(pod) + " cannot be pulled, which is tried again: " + pod.Pull.Message
+		}
+	}
+	return "the images cannot be pulled"
 }

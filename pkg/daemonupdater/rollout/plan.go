@@ -36,13 +36,14 @@ func (f *Fleet) Plan(in Input) Decision {
 	if budgets.probation.isAwaited {
 		d.recheckIn(HeartbeatPoll)
 	}
-	changes := slices.Concat(prepare(start), operationChangesOfSlots(d, budgets.limit), withdrawals(f, start.gate))
+	prepared := prepare(start, in.Now)
+	changes := slices.Concat(prepared.changes, operationChangesOfSlots(d, budgets.limit), withdrawals(f, start.gate))
 	slices.SortFunc(changes, func(a, b OperationChange) int { return cmp.Compare(a.Node, b.Node) })
 
 	decision := decisionOf(d, budgets, explanation{
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
-	decision.Delete, decision.Operations = deletions, changes
+	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullLasts = deletions, changes, prepared.prepulls, prepared.lasts
 	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, waves.approval
 	return decision
 }
@@ -55,6 +56,6 @@ func decisionOf(d *draft, b *budgets, e explanation) Decision {
 		Waiting: waiting, Counts: countStates(d.fleet, waiting),
 		Limit: b.limit, InFlight: b.inFlight, Used: b.used, Halted: e.halted,
 		Stepped: stepped(d), OfflineSince: offlineSince(d.fleet),
-		Behind: d.fleet.all.behind, Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,
+		Behind: d.fleet.all.behind, NotPrepulled: d.fleet.all.notPrepulled, Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,
 	}
 }

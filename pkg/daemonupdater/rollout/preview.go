@@ -59,7 +59,7 @@ func Preview(in Input) Outlook {
 	return out
 }
 
-// withPrepared returns the nodes with every operation in preparation already prepared.
+// withPrepared returns the nodes with every operation in preparation already prepared, and all images pulled.
 func withPrepared(nodes []Node) []Node {
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
@@ -67,6 +67,10 @@ func withPrepared(nodes []Node) []Node {
 			ready := *job
 			ready.Prepared = true
 			nodes[i].Job = &ready
+		}
+		nodes[i].Pods = slices.Clone(nodes[i].Pods)
+		for j := range nodes[i].Pods {
+			nodes[i].Pods[j].Pull = Pull{}
 		}
 	}
 	return nodes

@@ -82,7 +82,7 @@ func (q queue) requeue(slot *Slot, n *fleetNode) {
 
 // mayStay reports whether nothing but the budget keeps a queued node from starting.
 func (q queue) mayStay(n *fleetNode) bool {
-	if n.lane == nil || q.gate.isClosedTo(n.lane) || n.heavy || n.failure != nil {
+	if n.lane == nil || q.gate.isClosedTo(n.lane) || n.heavy || n.lane.unprepared || n.failure != nil {
 		return false
 	}
 	reason, _ := q.gate.hold(n.lane)

@@ -132,7 +132,12 @@ func TestTheQueueIsFilledWhenANodeIsStartedAfterItRanEmpty(t *testing.T) {
 
 func TestQueuedNodesGiveTheirSlotsBackWhenNothingMayStart(t *testing.T) {
 	tests := map[string]func(*Input){
-		"paused":    func(in *Input) { in.Settings.Paused = true },
+		"paused": func(in *Input) { in.Settings.Paused = true },
+		"their images are not there": func(in *Input) {
+			for i := range in.Nodes {
+				in.Nodes[i].Pods[0].Pull = Pull{State: PullWanted}
+			}
+		},
 		"under OTA": func(in *Input) { in.Settings.Strategy = daemonset.OTA },
 		"window closed": func(in *Input) {
 			in.Policy.Window = &Window{Start: 12 * time.Hour, Length: time.Hour, Zone: epoch.Location()}

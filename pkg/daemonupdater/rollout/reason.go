@@ -56,6 +56,8 @@ const (
 	ReasonUnavailable Reason = "Unavailable"
 	// ReasonPreparing: the node is checked, and images are pulled, before it gets a slot.
 	ReasonPreparing Reason = "Preparing"
+	// ReasonPrepullFailed: the images of a node that needs no operation cannot be pulled, so it keeps its pods.
+	ReasonPrepullFailed Reason = topsv1.ReasonPrepullFailed
 	// ReasonNodeBusy: the node has an operation of another group, or its own left it out of service.
 	ReasonNodeBusy Reason = "NodeBusy"
 	// ReasonDeferred: the last operation could not be completed, for a reason other than the
@@ -114,7 +116,7 @@ var FailureReasons = []Reason{ReasonCrashLooping, ReasonProgressDeadlineExceeded
 // pods, held for a person or by policy.
 func (r Reason) State() State {
 	switch r {
-	case ReasonNodeOffline, ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonNodeBusy, ReasonDeferred, ReasonRuntimeSetBack, ReasonDeletionDenied:
+	case ReasonNodeOffline, ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonPrepullFailed, ReasonNodeBusy, ReasonDeferred, ReasonRuntimeSetBack, ReasonDeletionDenied:
 		return Pending
 	}
 	return Held

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -11,7 +12,7 @@ type roundRobin struct {
 	queue
 	// refused is why no more candidates of a lane start.
 	refused map[*lane]refusal
-	// unprepared are the candidates that need an operation and have none ready.
+	// unprepared are the candidates that need an operation, or images, and have none ready.
 	unprepared []candidates
 }
 
@@ -39,7 +40,7 @@ func (r *roundRobin) serveLanes() {
 		if reason, why := r.gate.hold(c.lane); reason != "" {
 			r.refused[c.lane] = refusal{reason, why}
 		} else if c.unprepared {
-			r.refused[c.lane] = refusal{ReasonPreparing, "is checked, and its images are pulled, when it is among the next nodes"}
+			r.refused[c.lane] = r.whyUnprepared(c.lane)
 			r.unprepared = append(r.unprepared, c)
 		} else {
 			open = append(open, &cursor{candidates: c})
@@ -47,6 +48,16 @@ func (r *roundRobin) serveLanes() {
 		return true
 	})
 	r.servePriority(open)
+}
+
+// whyUnprepared returns why nodes that are not prepared do not start.
+func (r *roundRobin) whyUnprepared(l *lane) refusal {
+	if !l.heavy && r.fleet.isImageDoubtful() {
+		failed := r.fleet.byPhase[phasePrepullFailed]
+		first, _ := failed.Min()
+		return refusal{ReasonPrepullFailed, fmt.Sprintf("waits until images can be pulled on some of %d nodes, such as %s: %s", failed.Len(), first.Name, whyNotPulled(first))}
+	}
+	return refusal{ReasonPreparing, "is checked, and its images are pulled, when it is among the next nodes"}
 }
 
 // servePriority starts nodes of lanes of one priority, and queues healthy ones behind them.

@@ -74,8 +74,11 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 		}
 		return ReasonDeferred, n.RetryWhy
 	}
-	if n.phase == phaseSetBack {
+	switch n.phase {
+	case phaseSetBack:
 		return ReasonRuntimeSetBack, n.RetryWhy
+	case phasePrepullFailed:
+		return ReasonPrepullFailed, whyNotPulled(n)
 	}
 	if n.Job.awaitsGrant() && n.lane != nil && n.lane.unprepared {
 		return ReasonPreparing, n.Job.Message

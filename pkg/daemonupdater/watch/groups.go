@@ -111,7 +111,7 @@ func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []
 }
 
 // AskedFor returns the groups that a NodeUpgrade concerns, and marks its node to be read again:
-// those of the DaemonSets it requests or pulls images for, and one for all that do not exist. If
+// those of the DaemonSets it requests, or pulls images for or is to pull them, and one for all that do not exist. If
 // the node has an operation or a hold, or a person asks something of it, it adds all groups that OnNode returns, because they have
 // to keep off the node, and the owner of the operation, which may have no strategy any more or
 // be gone. If the node agent reports capabilities or the host, it adds these groups too, because
@@ -128,6 +128,11 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 	}
 	for _, pull := range u.Status.Pulls {
 		if g, alive := w.named(ctx, pull.DaemonSet); alive {
+			groups[g] = true
+		}
+	}
+	for _, prepull := range u.Spec.Prepulls {
+		if g, alive := w.named(ctx, prepull.DaemonSet); alive {
 			groups[g] = true
 		}
 	}

@@ -88,7 +88,7 @@ var advice = map[string]string{
 
 	// An operation.
 	operation.ReasonPrecheckFailed:      "give the node what the message says it lacks",
-	operation.ReasonPrepullFailed:       "see that the node reaches the registry, and the pull secret",
+	operation.ReasonPrepullFailed:       "see that the image exists, that the node reaches the registry, and the pull secret",
 	operation.ReasonCordonHeld:          nothing,
 	operation.ReasonDrainBlocked:        "move the pod that the message names, or change its PodDisruptionBudget",
 	operation.ReasonDrainTimeout:        "move the pod that the message names; the node is retried automatically",

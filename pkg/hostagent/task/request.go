@@ -73,7 +73,7 @@ type Request struct {
 type Prepull struct {
 	// Images as in the pod spec. An empty list is done at once.
 	Images []string
-	// Secrets are the pull secrets of the pod and of its ServiceAccount, of types
+	// Secrets are the pull secrets of the pod, of types
 	// kubernetes.io/dockerconfigjson and dockercfg. They are never recorded.
 	Secrets []corev1.Secret
 	// Note is added to the message of the result: problems with the secrets.
@@ -81,6 +81,9 @@ type Prepull struct {
 	// LeaveToKubelet is whether an image that cannot be pulled is done with: a secret of the pod is
 	// one that this agent may not read, and the kubelet pulls the image when the pod starts.
 	LeaveToKubelet bool
+	// LeaveUnauthorized is whether an image is done with that the registry does not give to this agent: the kubelet may
+	// have the secrets of a ServiceAccount, or credentials of the node.
+	LeaveUnauthorized bool
 	// Timeout for all the images; 15 minutes when zero.
 	Timeout time.Duration
 }

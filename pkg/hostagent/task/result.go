@@ -48,13 +48,13 @@ const (
 	ReasonPulled Reason = "Pulled"
 	// ReasonLeftToKubelet: an image is not on the node, and its pull secret is none of the agent's:
 	// the kubelet pulls it when the pod starts.
-	ReasonLeftToKubelet Reason = "LeftToKubelet"
+	ReasonLeftToKubelet Reason = topsv1.ReasonLeftToKubelet
 	// ReasonBadPullSecret: a pull secret is malformed.
-	ReasonBadPullSecret Reason = "BadPullSecret"
+	ReasonBadPullSecret Reason = topsv1.ReasonBadPullSecret
 	// ReasonPullFailed: the registry or the engine returned an error.
-	ReasonPullFailed Reason = "PullFailed"
+	ReasonPullFailed Reason = topsv1.ReasonPullFailed
 	// ReasonPullTimedOut: the pull did not end in time.
-	ReasonPullTimedOut Reason = "PullTimedOut"
+	ReasonPullTimedOut Reason = topsv1.ReasonPullTimedOut
 	// ReasonWithdrawn: it was ended because it was no longer requested.
 	ReasonWithdrawn Reason = topsv1.ReasonWithdrawn
 

@@ -25,7 +25,7 @@ const (
 	maxVersion  = 256
 	maxIdentity = 128
 	maxReason   = 63
-	// keptOperations is the maximum number of operations with results in a report.
+	// keptOperations is the maximum number of operations with results in a report, unless more are current.
 	keptOperations = 4
 )
 
@@ -87,7 +87,8 @@ func lasting(r *topsv1.HostReport) *topsv1.HostReport {
 	return r
 }
 
-// CurrentOperations returns the ids of the operations in spec and status of the NodeUpgrade.
+// CurrentOperations returns the ids of the operations in spec and status of the NodeUpgrade, and of its
+// prepulls.
 func CurrentOperations(nodeUpgrade *topsv1.NodeUpgrade) []string {
 	var ids []string
 	if o := nodeUpgrade.Spec.Operation; o != nil {
@@ -95,6 +96,9 @@ func CurrentOperations(nodeUpgrade *topsv1.NodeUpgrade) []string {
 	}
 	if o := nodeUpgrade.Status.Operation; o != nil {
 		ids = append(ids, o.ID)
+	}
+	for i := range nodeUpgrade.Spec.Prepulls {
+		ids = append(ids, nodeUpgrade.Spec.Prepulls[i].ID)
 	}
 	return ids
 }
@@ -121,7 +125,7 @@ func ResultsOf(node string, recorded []task.Result, current []string) []topsv1.H
 	})
 	var shown []topsv1.HostTaskResult
 	operations := slices.Compact(slices.Concat(current, others))
-	for _, id := range operations[:min(len(operations), keptOperations)] {
+	for _, id := range operations[:min(len(operations), max(keptOperations, len(current)))] {
 		if len(shown)+len(of[id]) > maxResults {
 			break
 		}

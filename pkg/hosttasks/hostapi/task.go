@@ -42,6 +42,34 @@ func TasksOf(nodeUpgrade *topsv1.NodeUpgrade) []Task {
 	return all
 }
 
+// asksFor is how long an agent that has not begun a prepull begins it: the operator has long gone on then, and one
+// with a new journal, on a machine that was installed again, would pull what was wanted months ago.
+const asksFor = time.Hour
+
+// PrepullsOf returns the pulls that a NodeUpgrade requests of the agent of its node outside any operation, at a time.
+func PrepullsOf(nodeUpgrade *topsv1.NodeUpgrade, now time.Time) []Task {
+	var all []Task
+	for i := range nodeUpgrade.Spec.Prepulls {
+		p := &nodeUpgrade.Spec.Prepulls[i]
+		if now.Sub(p.Time.Time) > asksFor {
+			continue
+		}
+		all = append(all, PullOf(nodeUpgrade.Name, p.ID, int(p.Attempt),
+			topsv1.OperationTarget{DaemonSet: p.DaemonSet, Revision: p.Revision, Images: p.Images, PullSecrets: p.PullSecrets}))
+	}
+	return all
+}
+
+// PullOf returns the task of a pull of a target's images outside any operation, recorded under an id.
+func PullOf(node, id string, attempt int, target topsv1.OperationTarget) Task {
+	t := upgradeplan.PullTask(node)
+	target.Component = t.Target
+	return Task{Task: t, Attempt: attempt, Operation: &topsv1.NodeOperation{ID: id, Targets: []topsv1.OperationTarget{target}}}
+}
+
+// IsPrepull reports whether a task is a pull outside any operation.
+func (t Task) IsPrepull() bool { return t.Task == upgradeplan.PullTask(t.Host) }
+
 // Component returns the component of a prepull, nil when the operation has no such target.
 func (t Task) Component() *topsv1.OperationTarget {
 	i := slices.IndexFunc(t.Operation.Targets, func(o topsv1.OperationTarget) bool { return o.Component == t.Target })

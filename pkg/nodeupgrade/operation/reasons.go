@@ -29,7 +29,7 @@ const (
 	// ReasonPrecheckFailed: the node does not meet the conditions for an upgrade.
 	ReasonPrecheckFailed = "PrecheckFailed"
 	// ReasonPrepullFailed: an image could not be pulled.
-	ReasonPrepullFailed = "PrepullFailed"
+	ReasonPrepullFailed = topsv1.ReasonPrepullFailed
 	// ReasonCordonHeld: another operation has cordoned the node.
 	ReasonCordonHeld = "CordonHeld"
 	// ReasonDrainBlocked: the drain cannot finish without action by a person.

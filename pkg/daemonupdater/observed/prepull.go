@@ -1,0 +1,226 @@
+package observed
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+const (
+	// maxPrepulls is the limit of spec.prepulls.
+	maxPrepulls = 8
+	// maxImages is the limit of the images of one of them.
+	maxImages = 16
+	// answerDeadline is how long the node agent may take to begin a pull, pullDeadline how long to end it, and to
+	// begin one of images that are known to be missing: it gives up itself after 15 minutes.
+	answerDeadline = 2 * time.Minute
+	pullDeadline   = 17 * time.Minute
+	// firstRepull is the time from one pull to the next after it failed; it doubles, up to lastRepull.
+	firstRepull = time.Minute
+	lastRepull  = 16 * time.Minute
+	// slowPulls is after how many pulls that took too long the kubelet, which has no such limit, tries.
+	slowPulls = 3
+	// present is how long images are taken to be there that were pulled: then the kubelet may have removed them.
+	present = 24 * time.Hour
+	// foreignClock is how far a time may be in the future, before it is of a manager whose clock was ahead.
+	foreignClock = time.Minute
+)
+
+// pulledMembers returns what is pulled for the members: nothing without strategy AdvancedRollingUpdate, because
+// the person at the node pulls under OTA, and if the policy says Never.
+func pulledMembers(s *State) []pulledMember {
+	if s.pulls.read {
+		return s.pulls.members
+	}
+	s.pulls = prepulls{read: true, members: make([]pulledMember, len(s.Members))}
+	settings, blocked := s.settingsInForce()
+	never := s.Policy != nil && s.Policy.Spec.Prepull == topsv1.PrepullNever
+	if blocked != nil || settings.Strategy != daemonset.AdvancedRollingUpdate || never {
+		return s.pulls.members
+	}
+	for i, m := range s.Members {
+		target, err := m.Target()
+		if err != nil || daemonset.IsLeaving(m.DaemonSet) {
+			continue
+		}
+		s.pulls.members[i] = pulledMember{target, daemonset.Images(&m.DaemonSet.Spec.Template.Spec), map[string][]string{}}
+	}
+	return s.pulls.members
+}
+
+// pullOf returns how far the images are that the successor of a pod of a member needs and the revision of the
+// pod does not name. A webhook that changes images does so for the successor too: then only the kubelet knows
+// what to pull. The manager's cache has only the first container of a pod, which is enough to see it.
+func pullOf(s *State, member int, pod *corev1.Pod, node string, upgrade *topsv1.NodeUpgrade, now time.Time) rollout.Pull {
+	m := &pulledMembers(s)[member]
+	revision := daemonset.RevisionHash(pod)
+	if m.target == "" || revision == m.target {
+		return rollout.Pull{}
+	}
+	before := imagesBefore(s, member, revision)
+	changed := before != nil && len(pod.Spec.Containers) > 0 && !slices.Contains(before, pod.Spec.Containers[0].Image)
+	switch {
+	case !changed && !slices.ContainsFunc(m.images, func(image string) bool { return !slices.Contains(before, image) }):
+		return rollout.Pull{}
+	case changed || len(m.images) > maxImages || !slices.Contains(AgentOf(upgrade).Capabilities, upgradeplan.PrepullLight):
+		return rollout.Pull{State: rollout.PullLeft}
+	}
+	asked := prepullOf(upgrade, s.Members[member].DaemonSet.UID)
+	if asked == nil || asked.Revision != m.target {
+		return rollout.Pull{State: rollout.PullWanted}
+	}
+	return progressOf(asked, upgrade.Status.Host.Result(asked.ID, upgradeplan.PullTask(node).String()), now)
+}
+
+// progressOf returns how far a pull is that was asked for, by its result, nil for none. Once it failed, only its
+// success, or that nobody answers, ends the wait: an agent that cannot try for a moment does not make a bad image good.
+func progressOf(asked *topsv1.Prepull, result *topsv1.HostTaskResult, now time.Time) rollout.Pull {
+	answered, again := result != nil && result.Attempt >= asked.Attempt, asked.Attempt > 1
+	ended := answered && result.State.Final()
+	failed := rollout.Pull{State: rollout.PullFailed, Attempts: asked.Attempt, Retry: asked.Time.Add(min(firstRepull<<min(max(asked.Attempt, 1)-1, 10), lastRepull))}
+	if result != nil {
+		failed.Message = result.Message
+	}
+	fromAhead := asked.Time.After(now.Add(foreignClock))
+	switch {
+	case ended && result.State == topsv1.HostTaskDone && result.Reason != topsv1.ReasonLeftToKubelet:
+		return rollout.Pull{State: rollout.PullReady, Until: asked.Time.Add(present)}
+	case fromAhead && !again && !ended:
+		return rollout.Pull{State: rollout.PullWanted}
+	case !ended && again:
+		failed.Until = asked.Time.Add(pullDeadline)
+	case !ended:
+		return rollout.Pull{State: rollout.PullAsked, Until: asked.Time.Add(deadlineOf(answered))}
+	case isLeft(asked, result):
+		return rollout.Pull{State: rollout.PullLeft}
+	}
+	if fromAhead {
+		failed.Retry, failed.Until = now, time.Time{}
+	}
+	return failed
+}
+
+// deadlineOf returns how long a first pull may take from when it was asked for.
+func deadlineOf(begun bool) time.Duration {
+	if begun {
+		return pullDeadline
+	}
+	return answerDeadline
+}
+
+// isLeft reports whether the kubelet pulls what the agent did not, by the result of the agent.
+func isLeft(asked *topsv1.Prepull, result *topsv1.HostTaskResult) bool {
+	switch result.Reason {
+	case topsv1.ReasonLeftToKubelet:
+		return true
+	case topsv1.ReasonPullTimedOut:
+		return asked.Attempt >= slowPulls
+	case topsv1.ReasonPullFailed, topsv1.ReasonBadPullSecret:
+		return false
+	}
+	return asked.Attempt == 1 // it could not try
+}
+
+// imagesBefore returns the images that an earlier revision of a member names, none if it is not kept.
+func imagesBefore(s *State, member int, revision string) []string {
+	before := s.pulls.members[member].before
+	images, known := before[revision]
+	if !known {
+		if template := s.Members[member].templateOf(revision); template != nil {
+			images = daemonset.Images(&template.Spec)
+		}
+		before[revision] = images
+	}
+	return images
+}
+
+// prepullOf returns the pull for a DaemonSet that the agent of a node was asked for, nil if there is none.
+func prepullOf(upgrade *topsv1.NodeUpgrade, daemonSet types.UID) *topsv1.Prepull {
+	if upgrade == nil {
+		return nil
+	}
+	i := slices.IndexFunc(upgrade.Spec.Prepulls, func(p topsv1.Prepull) bool { return p.DaemonSet.UID == daemonSet })
+	if i < 0 {
+		return nil
+	}
+	return &upgrade.Spec.Prepulls[i]
+}
+
+// NextPrepulls returns the prepulls of a NodeUpgrade with those added of some members that are to be asked for, or again; changed is
+// whether there are any. The pulls of DaemonSets that others ask for stay, unless there are too many: then
+// the oldest make room that have ended, by their deadline. The error says that there is no room.
+func NextPrepulls(s *State, upgrade *topsv1.NodeUpgrade, members []int, now time.Time) (next []topsv1.Prepull, changed bool, err error) {
+	next = slices.Clone(upgrade.Spec.Prepulls)
+	for _, member := range members {
+		m := s.Members[member]
+		target, err := m.Target()
+		if err != nil {
+			continue
+		}
+		p := newPrepull(&m, target, now)
+		if asked := prepullOf(upgrade, m.DaemonSet.UID); asked != nil && asked.Revision == target {
+			pull := progressOf(asked, upgrade.Status.Host.Result(asked.ID, upgradeplan.PullTask(upgrade.Name).String()), now)
+			if !pull.IsDue(now) {
+				continue // the cache is stale
+			}
+			if pull.State != rollout.PullReady {
+				p.ID, p.Attempt = asked.ID, asked.Attempt+1
+			}
+		}
+		next, changed = append(slices.DeleteFunc(next, func(o topsv1.Prepull) bool { return o.DaemonSet.UID == p.DaemonSet.UID }), p), true
+	}
+	for len(next) > maxPrepulls {
+		if now.Sub(next[0].Time.Time) < pullDeadline {
+			return nil, false, fmt.Errorf("%d DaemonSets have images pulled already", maxPrepulls)
+		}
+		next = next[1:]
+	}
+	return next, changed, nil
+}
+
+// newPrepull asks for the images of the newest revision of a member.
+func newPrepull(m *Member, target string, now time.Time) topsv1.Prepull {
+	ds, spec := m.DaemonSet, &m.DaemonSet.Spec.Template.Spec
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", ds.UID, target, now.UnixNano()))
+	return topsv1.Prepull{
+		ID: "prepull-" + hex.EncodeToString(sum[:8]), Attempt: 1, Time: metav1.NewTime(now.UTC().Truncate(time.Second)),
+		DaemonSet: topsv1.NamespacedRef{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID}, Revision: target,
+		Images: daemonset.Images(spec), PullSecrets: daemonset.PullSecrets(spec),
+	}
+}
+
+// PrepullsAnswered reports whether the node agent reports something else of a pull than before.
+func PrepullsAnswered(before, after *topsv1.NodeUpgrade) bool {
+	return slices.ContainsFunc(after.Spec.Prepulls, func(p topsv1.Prepull) bool {
+		task := upgradeplan.PullTask(after.Name).String()
+		was, is := before.Status.Host.Result(p.ID, task), after.Status.Host.Result(p.ID, task)
+		return is != nil && (was == nil || was.State != is.State || was.Attempt != is.Attempt)
+	})
+}
+
+// LeavePulls leaves the images of a node to the kubelet while its agent cannot be asked for them, unless they are known
+// to be missing: then it is asked later. refused is the last write that was refused, nil for none.
+func LeavePulls(n *rollout.Node, refused *rollout.Denial, now time.Time) {
+	for i := range n.Pods {
+		pull := &n.Pods[i].Pull
+		switch {
+		case refused == nil || !refused.Retry.After(now):
+			return
+		case pull.State == rollout.PullWanted:
+			*pull = rollout.Pull{State: rollout.PullLeft}
+		case pull.State == rollout.PullFailed && refused.Retry.After(pull.Retry):
+			pull.Retry = refused.Retry
+		}
+	}
+}
