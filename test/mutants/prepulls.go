@@ -5,7 +5,7 @@ var ofPrepulls = []mutant{
 	{"bad-image-costs-a-pod", "a node loses its pod for an image that cannot be pulled", updater, "PullState.isAwaited",
 		"$s >= PullAsked", "$s > PullFailed"},
 	{"silent-agent-awaited", "a node waits for ever for images that its agent never pulls", updater, "Pull.at",
-		"$p.Until.After($now)", "!$p.Until.IsZero()"},
+		"return PullLeft, time.Time{}", "return p.State, time.Time{}"},
 	{"broken-node-awaits-images", "a node that is unavailable already waits for images before it is repaired", updater, "group.factsOf",
 		"$f.heavy || $f.pinned || $f.unready || $node.Disturbed", "$f.heavy || $f.pinned || $node.Disturbed"},
 	{"bad-image-asked-everywhere", "every node agent is asked for an image that none can pull", updater, "Fleet.isImageDoubtful",

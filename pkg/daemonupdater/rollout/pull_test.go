@@ -283,7 +283,7 @@ func TestAFailedPullIsNotTriedAgainWhileNothingStarts(t *testing.T) {
 func TestNodesThatComeLaterTakeNoRoom(t *testing.T) {
 	control := wanting("control")
 	control.ControlPlane = true
-	in := inputOf(1, control, leaving("w1"), leaving("w2")).withPolicy(Policy{ControlPlane: ControlPlaneFirst})
+	in := inputOf(1, control, leaving("w1"), leaving("w2"), leaving("w3"), leaving("w4"), leaving("w5")).withPolicy(Policy{ControlPlane: ControlPlaneFirst})
 	if diff := cmp.Diff([]string{"control"}, prepullsOf(Plan(in))); diff != "" {
 		t.Errorf("prepulls (-want +got):\n%s", diff)
 	}
