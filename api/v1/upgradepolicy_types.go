@@ -77,9 +77,9 @@ type UpgradePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Waves []Wave `json:"waves,omitempty"`
 	// controlPlane says when control plane nodes are upgraded within their wave:
-	// First, Last or Any. Default Any.
+	// First, Last or Any. Default First.
 	// +optional
-	// +kubebuilder:default=Any
+	// +kubebuilder:default=First
 	ControlPlane ControlPlaneOrder `json:"controlPlane,omitempty"`
 	// progressDeadlineSeconds is how long a reachable node may take before it
 	// counts as failed. Default 600.

@@ -2,6 +2,7 @@ package observed
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,10 @@ import (
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
 // applyPolicy refines the input by the policy that the settings name, with the approvals of the
-// rollout. A missing or invalid policy blocks the group; it never counts as no policy.
+// rollout; without one the control plane is first (contract 98). A missing or invalid policy blocks the group; it
+// never counts as no policy.
 func applyPolicy(in *rollout.Input, named *topsv1.UpgradePolicy, approved string) {
+	in.Policy.ControlPlane = rollout.ControlPlaneFirst
 	if in.Settings.Policy == "" || in.Blocked != nil {
 		return
 	}
@@ -83,7 +86,7 @@ func policyOf(spec *topsv1.UpgradePolicySpec) (rollout.Policy, error) {
 		p.Threshold = spec.Failure.Threshold
 	}
 	switch spec.ControlPlane {
-	case topsv1.ControlPlaneFirst:
+	case topsv1.ControlPlaneFirst, "":
 		p.ControlPlane = rollout.ControlPlaneFirst
 	case topsv1.ControlPlaneLast:
 		p.ControlPlane = rollout.ControlPlaneLast
@@ -119,14 +122,17 @@ func waveOf(spec *topsv1.Wave) (rollout.Wave, error) {
 	return w, nil
 }
 
+// isControlPlane reports whether a node is one of the control plane.
+func isControlPlane(node *corev1.Node) bool {
+	return slices.ContainsFunc(controlPlaneLabels, func(label string) bool {
+		_, ok := node.Labels[label]
+		return ok
+	})
+}
+
 // describeNode adds to a node what policies depend on.
 func describeNode(n *rollout.Node, node *corev1.Node, spec *topsv1.UpgradePolicySpec, known Zones) {
 	n.Labels, n.Kernel = node.Labels, node.Status.NodeInfo.KernelVersion
-	for _, label := range controlPlaneLabels {
-		if _, ok := node.Labels[label]; ok {
-			n.ControlPlane = true
-		}
-	}
 	if spec.Pools != nil {
 		n.Pool = node.Labels[spec.Pools.TopologyKey]
 	}

@@ -81,6 +81,7 @@ func TestApplyPolicyRefinesTheInput(t *testing.T) {
 				t.Fatalf("Blocked = %+v", in.Blocked)
 			}
 			got := refined{in.Settings.MaxUnavailable, in.Deadlines, in.Policy}
+			tt.want.Policy.ControlPlane = rollout.ControlPlaneFirst
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("input (-want +got):\n%s", diff)
 			}
@@ -127,7 +128,7 @@ func TestAPolicyThatIsMissingOrNotUnderstoodBlocksTheGroup(t *testing.T) {
 			if diff := cmp.Diff(tt.want, in.Blocked); diff != "" {
 				t.Errorf("Blocked (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(rollout.Policy{}, in.Policy, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(rollout.Policy{ControlPlane: rollout.ControlPlaneFirst}, in.Policy, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("part of a policy is in force (-want +got):\n%s", diff)
 			}
 		})
@@ -140,7 +141,7 @@ func TestPolicyOf(t *testing.T) {
 		spec topsv1.UpgradePolicySpec
 		want rollout.Policy
 	}{
-		{"nothing said is no policy", topsv1.UpgradePolicySpec{}, rollout.Policy{}},
+		{"contract 98: the control plane first, if nothing is said", topsv1.UpgradePolicySpec{}, rollout.Policy{ControlPlane: rollout.ControlPlaneFirst}},
 		{"pools", topsv1.UpgradePolicySpec{Pools: &topsv1.PoolPolicy{TopologyKey: "zone", MaxUnavailable: half}}, rollout.Policy{PoolMaxUnavailable: &half}},
 		{"the threshold of failures", topsv1.UpgradePolicySpec{Failure: &topsv1.FailurePolicy{Threshold: &half}}, rollout.Policy{Threshold: &half}},
 		{"a failure policy without a threshold keeps the default", topsv1.UpgradePolicySpec{Failure: &topsv1.FailurePolicy{Action: topsv1.FailureHalt}}, rollout.Policy{}},
@@ -163,6 +164,9 @@ func TestPolicyOf(t *testing.T) {
 			got, err := policyOf(&tt.spec)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if tt.spec.ControlPlane == "" {
+				tt.want.ControlPlane = rollout.ControlPlaneFirst
 			}
 			if diff := cmp.Diff(tt.want, got, compareZones, compareSelectors); diff != "" {
 				t.Errorf("policyOf (-want +got):\n%s", diff)
@@ -275,12 +279,22 @@ func TestApprovalsOfTheRolloutAreForItsRevision(t *testing.T) {
 	}
 }
 
+func TestAControlPlaneNodeIsKnownWithoutAPolicy(t *testing.T) {
+	for label, want := range map[string]bool{"node-role.kubernetes.io/control-plane": true, "node-role.kubernetes.io/master": true, "node-role.kubernetes.io/worker": false} {
+		node := fixture.Node("a")
+		node.Labels = map[string]string{label: ""}
+		o := seen{members: []memberAndPods{memberWith(fixture.DaemonSet("driver"), fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.OldHash))}, nodes: []*corev1.Node{node}}.observe()
+		if got := o.fleet.Node("a").ControlPlane; got != want {
+			t.Errorf("%s: %t", label, got)
+		}
+	}
+}
+
 func TestDescribeNode(t *testing.T) {
 	spec := topsv1.UpgradePolicySpec{Pools: &topsv1.PoolPolicy{TopologyKey: "rack", MaxUnavailable: three},
 		Window: &topsv1.MaintenanceWindow{Start: "01:00", DurationMinutes: 60, TimeZoneNodeLabel: "tz"}}
 	type described struct {
 		Pool, Zone, ZoneError string
-		ControlPlane          bool
 	}
 	tests := []struct {
 		name   string
@@ -291,9 +305,6 @@ func TestDescribeNode(t *testing.T) {
 		{"a node without labels", spec, nil, described{}},
 		{"its pool", spec, map[string]string{"rack": "7"}, described{Pool: "7"}},
 		{"no pool without a policy of pools", topsv1.UpgradePolicySpec{}, map[string]string{"rack": "7", "": "x"}, described{}},
-		{"a control plane node", spec, map[string]string{"node-role.kubernetes.io/control-plane": ""}, described{ControlPlane: true}},
-		{"one under the old name", spec, map[string]string{"node-role.kubernetes.io/master": "true"}, described{ControlPlane: true}},
-		{"a worker is none", spec, map[string]string{"node-role.kubernetes.io/worker": ""}, described{}},
 		{"its own time zone, with dots", spec, map[string]string{"tz": "America.Argentina.Ushuaia"}, described{Zone: "America/Argentina/Ushuaia"}},
 		{"a time zone of one word", spec, map[string]string{"tz": "UTC"}, described{Zone: "UTC"}},
 		{"an unknown one is said", spec, map[string]string{"tz": "Mars.Olympus"},
@@ -310,7 +321,7 @@ func TestDescribeNode(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var n rollout.Node
 			describeNode(&n, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels}}, &tt.spec, known)
-			got := described{Pool: n.Pool, ZoneError: n.ZoneError, ControlPlane: n.ControlPlane}
+			got := described{Pool: n.Pool, ZoneError: n.ZoneError}
 			if n.TimeZone != nil {
 				got.Zone = n.TimeZone.String()
 			}

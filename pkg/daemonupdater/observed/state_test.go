@@ -50,6 +50,7 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 		Members:  []rollout.Member{{Key: "kube-system/driver", Target: fixture.NewHash}},
 		Ledger:   rollout.Ledger{Revision: "r1", Touched: 3, Usual: 40 * time.Second, Resumed: "sunday"},
 		Resume:   "monday",
+		Policy:   rollout.Policy{ControlPlane: rollout.ControlPlaneFirst},
 	}
 	got := inputFrom(o)
 	if got.Revision == "" {

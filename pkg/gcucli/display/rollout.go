@@ -33,6 +33,8 @@ type Rollout struct {
 	MaxUnavailable int32  `json:"maxUnavailable"`
 	Unavailable    int32  `json:"unavailable"`
 	Nodes          Counts `json:"nodes"`
+	// NotPrepulled counts the nodes left to do whose images are not pulled before they start.
+	NotPrepulled int32 `json:"notPrepulled,omitempty"`
 	// ETASeconds is the time to completion at the usual pace; 0 if unknown.
 	ETASeconds int32 `json:"etaSeconds"`
 	// UsualSeconds is how long a node takes; 0 if none has finished.
@@ -97,6 +99,7 @@ func rolloutOf(gr string, dro *topsv1.DaemonRollout) *Rollout {
 		MaxUnavailable: s.MaxUnavailable, Unavailable: s.Unavailable, ETASeconds: s.ETASeconds, UsualSeconds: s.UsualSeconds,
 		Nodes: Counts{Total: s.Total, Updated: s.Updated, InFlight: s.InFlightNodes, Pending: s.Pending, Held: s.HeldNodes,
 			Skipped: s.SkippedNodes, Failed: s.FailedNodes, Pinned: s.PinnedNodes},
+		NotPrepulled: s.NotPrepulledNodes,
 	}
 	if c := progressing(dro); c != nil {
 		r.State, r.Message, r.Since = c.Reason, c.Message, &c.LastTransitionTime
@@ -192,6 +195,9 @@ func (r *Rollout) text(s Style) string {
 	b.WriteByte('\n')
 	if r.Nodes.Total > 0 {
 		fmt.Fprintf(&b, "  %s %s\n", r.Nodes.Bar(barWidth, s), r.Nodes)
+	}
+	if r.NotPrepulled > 0 {
+		fmt.Fprintf(&b, "  on %s left to do the kubelet pulls the images, when the new pod starts\n", message.Count(int(r.NotPrepulled), "node"))
 	}
 	if rb := r.Rollback; rb != nil {
 		b.WriteString(rb.text(s))
