@@ -90,6 +90,10 @@ deploy: ## Deploy the operator (IMG=registry.example.com/gcu-operator:v1 names i
 	@test -z '$(RESTART_DOCKER)' || echo 'patches: [{target: {kind: DaemonSet, name: gcu-node-agent}, patch: "- {op: add, path: /spec/template/spec/containers/0/args, value: [\"--restart-docker=$(RESTART_DOCKER)\"]}"}]' >>$(BIN)/deploy/kustomization.yaml
 	kubectl apply --server-side -k $(OVERLAY)
 
+.PHONY: component-images
+component-images: ## Build the images of the components with the vendor's package: FROM=its component-images [REPOSITORY=registry.example.com/gcu] [DRIVER=true] [OVERWRITE=yes|no]
+	@go run ./images/components $(if $(REPOSITORY),-repository='$(REPOSITORY)') $(if $(DRIVER),-driver='$(DRIVER)') $(if $(OVERWRITE),-overwrite='$(OVERWRITE)') $(FROM)
+
 .PHONY: undeploy
 undeploy: ## Remove the grs, then the operator and its CRDs
 	kubectl delete gr --all
