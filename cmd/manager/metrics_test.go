@@ -24,6 +24,7 @@ func TestMetricsAndProfileFlags(t *testing.T) {
 		{"profiles on loopback", []string{"--pprof-bind-address=127.0.0.1:6060"}, metricsOptions{":8443", true, ""}, ""},
 		{"profiles on IPv6's loopback", []string{"--pprof-bind-address=[::1]:6060"}, metricsOptions{":8443", true, ""}, ""},
 		{"profiles for everybody", []string{"--pprof-bind-address=:6060"}, metricsOptions{}, "is not a loopback address"},
+		{"profiles on all addresses", []string{"--pprof-bind-address=0.0.0.0:6060"}, metricsOptions{}, "is not a loopback address"},
 		{"profiles without a port", []string{"--pprof-bind-address=127.0.0.1"}, metricsOptions{}, "is not a loopback address"},
 	}
 	for _, tt := range tests {

@@ -96,6 +96,9 @@ func TestAServedConnectionGetsItsGracePeriodAgain(t *testing.T) {
 		ends = append(ends, Serve(With(t.Context(), c)))
 	}
 	clock.Step(grace)
+	if c, _ := b.admit(nil); c != nil {
+		t.Error("a connection with a request in progress made room for another")
+	}
 	for _, end := range ends {
 		end()
 	}

@@ -28,4 +28,11 @@ func TestADefaultRuntimeIsRememberedAcrossProcesses(t *testing.T) {
 	if got := seen("enflame", "c", noon); !got.Equal(restarted) {
 		t.Errorf("after another restart it is since %s, want %s", got, restarted)
 	}
+	// Both answer the same process in turn.
+	both := newExecutor(t, state, func(*Options) {}).defaults
+	for _, f := range []task.RuntimeFacts{{Engine: task.Containerd, Default: "enflame", Instance: "y", Started: noon}, {Engine: task.Docker, Default: "enflame", Instance: "c", Started: noon}} {
+		if got := both.since(&f); f.Engine == task.Docker && !got.Equal(restarted) {
+			t.Errorf("after containerd answered, that of docker is since %s, want %s", got, restarted)
+		}
+	}
 }

@@ -68,7 +68,6 @@ type nodeState struct {
 	deployed []bool
 	// all that changes, and what of it stays.
 	all, staying change
-	any          bool
 }
 
 // change is what changes, and its worst disruption.
@@ -86,7 +85,7 @@ func (s *nodeState) read(n Node) error {
 	clear(s.deployed)
 	clear(s.all.of)
 	clear(s.staying.of)
-	s.any, s.all.worst, s.staying.worst = false, -1, -1
+	s.all.worst, s.staying.worst = -1, -1
 	if err := checkName("node", n.Name); err != nil {
 		return err
 	}
@@ -103,7 +102,6 @@ func (s *nodeState) read(n Node) error {
 		case !s.deployed[i]:
 			return fmt.Errorf("node %s: component %s changed, but is not deployed", n.Name, name)
 		}
-		s.any = true
 		s.all.add(s.rules, i)
 		if !slices.Contains(n.Removed, name) {
 			s.staying.add(s.rules, i)
@@ -119,9 +117,6 @@ func (c *change) add(r *rules, target int) {
 
 // tasks appends the tasks of the node last read.
 func (s *nodeState) tasks(host string, to []Task) []Task {
-	if !s.any {
-		return to
-	}
 	for i, t := range s.rules.targets {
 		if !t.ofNode && !s.deployed[i] {
 			continue

@@ -82,3 +82,20 @@ func TestTheMessageNamesPodsAndWhatHoldsThem(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestANodeIsEmptyOnceItIsSeenToHaveOnlyWhatTheDrainSkips(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		result Result
+		want   bool
+	}{
+		{"no pods", Result{NodeReady: true}, true},
+		{"skipped ones", Result{NodeReady: true, Pods: []Outcome{{State: Skipped}}}, true},
+		{"one that terminates", Result{NodeReady: true, Pods: []Outcome{{State: Skipped}, {State: Terminating}}}, false},
+		{"a node that nobody sees", Result{Pods: []Outcome{{State: Skipped}}}, false},
+	} {
+		if got := tc.result.Done(); got != tc.want {
+			t.Errorf("%s: done is %t", tc.name, got)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -37,5 +38,27 @@ func TestADaemonSetDepartsUnderTheSettingsOfItsGr(t *testing.T) {
 				t.Errorf("it departs: %t, want %t", got, tt.want)
 			}
 		})
+	}
+}
+
+// A successor keeps its template, which keeps its pods apart from those of its predecessors, when these are gone: another
+// one would replace all its pods again.
+func TestASuccessorStaysAsItIsWhenItsPredecessorIsGone(t *testing.T) {
+	d := Desired{Object: &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": "new", "annotations": map[string]any{"a": "b"}},
+		"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{}}},
+	}}}
+	first, err := Succeeding(d, nil, []string{"kube-system/old"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := &appsv1.DaemonSet{}
+	live.Annotations = first.Object.GetAnnotations()
+	if live.Annotations[topsv1.AnnotationSuccessorOf] == "" {
+		t.Fatalf("no trace of the predecessor: %+v", first.Object)
+	}
+	then, err := Succeeding(d, live, nil)
+	if err != nil || then.Hash != first.Hash {
+		t.Errorf("another template, of hash %q, %v", then.Hash, err)
 	}
 }
