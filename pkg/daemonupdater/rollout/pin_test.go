@@ -157,6 +157,8 @@ func TestADriverGoesBackByAnOperation(t *testing.T) {
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:grant r2-mjuohs00-af63dc4c8601ec8c-0"}},
 		{"in a halt what is prepared is granted", halted,
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating", "c", "pending/Preparing"), Halted: true}, []string{"a:grant op-a", "c:prepare"}},
+		{"and kept while the budget has no room", heavyInput(1, back, broken(nodeOf("c", newHash, newHash))).backHeavy("a", "c").threshold(1),
+			said{States: statesOf("a", "pending/BudgetExhausted", "c", "pending/Preparing"), Halted: true}, []string{"c:prepare"}},
 		{"an operation for the newest revision is ended", stale, said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:abort op-a"}},
 		{"it stays where it is", heavyInput(1, nodeOf("a", oldHash, newHash)).backHeavy("a"), said{States: statesOf("a", "pinned/Pinned")}, nil},
 	} {

@@ -97,3 +97,14 @@ func policyOf(t *testing.T, spec *topsv1.DrainPolicy) Policy {
 	}
 	return p
 }
+
+// Who has a card is looked for whatever the drain evicts.
+func TestTheUsersOfCardsAreFoundUnderEveryScope(t *testing.T) {
+	uses := pod("a")
+	for _, scope := range []topsv1.DrainScope{topsv1.DrainAccelerator, topsv1.DrainAll, topsv1.DrainNone} {
+		p := policyOf(t, &topsv1.DrainPolicy{Scope: scope, TimeoutSeconds: 1, Resources: []string{"enflame.com/gcu"}})
+		if !p.Accelerator().Concerns(&uses) {
+			t.Errorf("scope %s: a pod with a card is not seen", scope)
+		}
+	}
+}

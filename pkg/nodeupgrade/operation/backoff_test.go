@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 type records = []topsv1.OperationRecord
@@ -107,5 +108,26 @@ func TestTheMessageNamesWhatARestartStops(t *testing.T) {
 		if got := LeftToAdministrator(u); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// What an operation reported before its agent was told to restart the runtime is over.
+func TestAnAgentThatRestartsTheRuntimeLeavesNothingToTheAdministrator(t *testing.T) {
+	restart := upgradeplan.Task{Host: theNode, Target: upgradeplan.TargetNode, Action: upgradeplan.ActionRestartRuntime}.String()
+	u := withHistory("runc", records{{ID: "a", Phase: topsv1.OperationDone, Reason: ReasonLeftToAdministrator, Message: "restart docker", Result: topsv1.OperationResult{Done: []string{restart}}}})
+	if got := LeftToAdministrator(u); got != "restart docker" {
+		t.Errorf("of an agent that does not say what it does: %q", got)
+	}
+	u.Status.Agent = &topsv1.AgentStatus{RestartsRuntime: ptr.To(true)}
+	if got := LeftToAdministrator(u); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestThePodsOfAnOperationAreThoseItReplacesAndThoseWithTheDeviceOpen(t *testing.T) {
+	own, user := topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Name: "driver"}}, topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Name: "training"}}
+	op := &topsv1.OperationStatus{Tasks: []topsv1.OperationTask{{Pod: &own}, {Users: []topsv1.NamedPod{user}}}}
+	if got := Named(op); len(got) != 2 || got[0].Name != own.Name || got[1].Name != user.Name {
+		t.Errorf("%+v", got)
 	}
 }

@@ -175,6 +175,9 @@ func TestTheLastOperationThatTouchedAComponentIsKept(t *testing.T) {
 	if !Unverified(u, "driver", time.Time{}) || Unverified(u, "toolkit", time.Time{}) {
 		t.Errorf("unverified: driver %t, toolkit %t; want the driver", Unverified(u, "driver", time.Time{}), Unverified(u, "toolkit", time.Time{}))
 	}
+	if Unverified(u, "driver", time.Unix(0, 0)) {
+		t.Error("a pod that came after the operation is held for the driver that it left")
+	}
 	for i := range 2 * historyLimit {
 		put(fmt.Sprint("many-", i), topsv1.OperationDone, true, fmt.Sprint("component-", i))
 	}
