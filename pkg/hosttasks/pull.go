@@ -3,10 +3,8 @@ package hosttasks
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/hosttasks/hostapi"
 )
 
@@ -29,13 +27,10 @@ func (w *Worker) Pull(ctx context.Context, id string, target topsv1.OperationTar
 
 // Pulled returns the recorded result of the last pull with an id, nil for none.
 func (w *Worker) Pulled(id string) *topsv1.HostTaskResult {
-	recorded, key := w.options.Executor.Results(), hostapi.PullOf(w.options.NodeName, id, 1, topsv1.OperationTarget{}).Key()
-	i := slices.IndexFunc(recorded, func(r task.Result) bool {
-		return task.KeyOf(r.ID, r.Task) == key
-	})
-	if i < 0 {
+	recorded, found := w.runner.recorded(hostapi.PullOf(w.options.NodeName, id, 1, topsv1.OperationTarget{}).Key())
+	if !found {
 		return nil
 	}
-	result := hostapi.ResultOf(w.options.NodeName, recorded[i])
+	result := hostapi.ResultOf(w.options.NodeName, recorded)
 	return &result
 }

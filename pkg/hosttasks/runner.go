@@ -78,12 +78,17 @@ func (r *runner) known(key string) (task.Result, bool) {
 	if refused, is := r.refused[key]; is {
 		return refused, true
 	}
-	recorded := r.options.Executor.Results()
-	i := slices.IndexFunc(recorded, func(r task.Result) bool { return task.KeyOf(r.ID, r.Task) == key })
+	return r.recorded(key)
+}
+
+// recorded returns the recorded result of a task.
+func (r *runner) recorded(key string) (task.Result, bool) {
+	results := r.options.Executor.Results()
+	i := slices.IndexFunc(results, func(r task.Result) bool { return task.KeyOf(r.ID, r.Task) == key })
 	if i < 0 {
 		return task.Result{}, false
 	}
-	return recorded[i], true
+	return results[i], true
 }
 
 // awaits reports whether one of the requested tasks may change soon: any of an operation, and a prepull
@@ -92,8 +97,11 @@ func (r *runner) awaits(tasks []hostapi.Task) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return slices.ContainsFunc(tasks, func(t hostapi.Task) bool {
+		if !t.IsPrepull() {
+			return true
+		}
 		result, known := r.known(t.Key())
-		return !t.IsPrepull() || !known || !t.Answered(result)
+		return !known || !t.Answered(result)
 	})
 }
 

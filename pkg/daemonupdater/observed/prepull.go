@@ -76,11 +76,19 @@ func pullOf(s *State, member int, pod *corev1.Pod, node string, upgrade *topsv1.
 	case changed || len(m.images) > maxImages || !slices.Contains(AgentOf(upgrade).Capabilities, upgradeplan.PrepullLight):
 		return rollout.Pull{State: rollout.PullLeft}
 	}
-	asked := prepullOf(upgrade, s.Members[member].DaemonSet.UID)
-	if asked == nil || asked.Revision != m.target {
-		return rollout.Pull{State: rollout.PullWanted}
+	_, pull := askedFor(upgrade, node, s.Members[member].DaemonSet.UID, m.target, now)
+	return pull
+}
+
+// askedFor returns the pull of a revision of a DaemonSet that the agent of a node was asked for, and how far it is; nil,
+// and that it is wanted, if it was not.
+func askedFor(upgrade *topsv1.NodeUpgrade, node string, daemonSet types.UID, revision string, now time.Time) (*topsv1.Prepull, rollout.Pull) {
+	i := slices.IndexFunc(upgrade.Spec.Prepulls, func(p topsv1.Prepull) bool { return p.DaemonSet.UID == daemonSet && p.Revision == revision })
+	if i < 0 {
+		return nil, rollout.Pull{State: rollout.PullWanted}
 	}
-	return progressOf(asked, upgrade.Status.Host.Result(asked.ID, upgradeplan.PullTask(node).String()), now)
+	asked := &upgrade.Spec.Prepulls[i]
+	return asked, progressOf(asked, upgrade.Status.Host.Result(asked.ID, upgradeplan.PullTask(node).String()), now)
 }
 
 // progressOf returns how far a pull is that was asked for, by its result, nil for none. Once it failed, only its
@@ -145,20 +153,8 @@ func imagesBefore(s *State, member int, revision string) []string {
 	return images
 }
 
-// prepullOf returns the pull for a DaemonSet that the agent of a node was asked for, nil if there is none.
-func prepullOf(upgrade *topsv1.NodeUpgrade, daemonSet types.UID) *topsv1.Prepull {
-	if upgrade == nil {
-		return nil
-	}
-	i := slices.IndexFunc(upgrade.Spec.Prepulls, func(p topsv1.Prepull) bool { return p.DaemonSet.UID == daemonSet })
-	if i < 0 {
-		return nil
-	}
-	return &upgrade.Spec.Prepulls[i]
-}
-
-// NextPrepulls returns the prepulls of a NodeUpgrade with those added of some members that are to be asked for, or again; changed is
-// whether there are any. The pulls of DaemonSets that others ask for stay, unless there are too many: then
+// NextPrepulls returns the prepulls of a NodeUpgrade with those added of some members that are to be asked for, or
+// again; changed is whether there are any. The pulls of DaemonSets that others ask for stay, unless there are too many: then
 // the oldest make room that have ended, by their deadline. The error says that there is no room.
 func NextPrepulls(s *State, upgrade *topsv1.NodeUpgrade, members []int, now time.Time) (next []topsv1.Prepull, changed bool, err error) {
 	next = slices.Clone(upgrade.Spec.Prepulls)
@@ -169,14 +165,12 @@ func NextPrepulls(s *State, upgrade *topsv1.NodeUpgrade, members []int, now time
 			continue
 		}
 		p := newPrepull(&m, target, now)
-		if asked := prepullOf(upgrade, m.DaemonSet.UID); asked != nil && asked.Revision == target {
-			pull := progressOf(asked, upgrade.Status.Host.Result(asked.ID, upgradeplan.PullTask(upgrade.Name).String()), now)
-			if !pull.IsDue(now) {
-				continue // the cache is stale
-			}
-			if pull.State != rollout.PullReady {
-				p.ID, p.Attempt = asked.ID, asked.Attempt+1
-			}
+		asked, pull := askedFor(upgrade, upgrade.Name, m.DaemonSet.UID, target, now)
+		if !pull.IsDue(now) {
+			continue // the cache is stale
+		}
+		if asked != nil && pull.State != rollout.PullReady {
+			p.ID, p.Attempt = asked.ID, asked.Attempt+1
 		}
 		next, changed = append(slices.DeleteFunc(next, func(o topsv1.Prepull) bool { return o.DaemonSet.UID == p.DaemonSet.UID }), p), true
 	}
