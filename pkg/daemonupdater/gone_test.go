@@ -111,3 +111,24 @@ func TestAReleasedRolloutIsNotDeletedWhileAQueuedNodeIsNotSeen(t *testing.T) {
 		t.Error("the rollout is still there")
 	}
 }
+
+// TestASlotStaysWhileTheCacheLacksItsNode: a node whose pod was deleted and whose cache is behind is
+// out of service, although no live pod on it says so.
+func TestASlotStaysWhileTheCacheLacksItsNode(t *testing.T) {
+	c := newCluster(t, unchanged)
+	c.mustReconcile()
+	started := c.slots()
+	if len(started) != 1 || len(c.deletions) != 1 {
+		t.Fatalf("started %v, deleted %v, want one node", started, c.deletions)
+	}
+	c.staleNode = started[0]
+	c.startsAnew()
+	for range 3 {
+		if after := c.mustReconcile(); after != retryStaleCache {
+			t.Errorf("decides again after %s, want %s", after, retryStaleCache)
+		}
+	}
+	if got := c.slots(); !slices.Equal(got, started) || len(c.deletions) != 1 {
+		t.Errorf("in flight %v, deleted %v, want only %v", got, c.deletions, started)
+	}
+}

@@ -146,6 +146,30 @@ func TestTheDriverStaysForUsersThatTheCacheDoesNotShow(t *testing.T) {
 	}
 }
 
+// TestAPodThatIsNotScheduledIsSeenWhileTheDeviceIsClosed: the API server does not know to which node it
+// belongs, and a person is told that it waits, not that there is none.
+func TestAPodThatIsNotScheduledIsSeenWhileTheDeviceIsClosed(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	o, e := s.decided(driver)
+	s.must(s.r.effects.carryOut(s.ctx, o, []operation.Effect{e}))
+	for _, pod := range s.podsOf(driver) {
+		s.kill(&pod)
+	}
+	pod := s.podOf(driver)
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
+			Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{s.node}}}}}}}}
+	pod.Spec.NodeName = ""
+	s.must(s.admin.Create(s.ctx, pod))
+	o, err := s.r.observer.observe(s.ctx, s.node)
+	s.must(err)
+	if op := s.machine.Next(o.facts).Record.Operation; !strings.Contains(op.Message, pod.Name) {
+		t.Errorf("the operation waits for %q, want for pod %s", op.Message, pod.Name)
+	}
+}
+
 // TestADeletionInProgressIsFencedThoughTheCacheLags: a process is suspended before it deletes a pod,
 // and another one, whose cache does not show that pod yet, ends the operation.
 func TestADeletionInProgressIsFencedThoughTheCacheLags(t *testing.T) {

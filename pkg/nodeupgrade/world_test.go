@@ -50,13 +50,18 @@ func (s *stage) world() {
 // createPod creates the pod of a component, as the DaemonSet controller does.
 func (s *stage) createPod(component string) {
 	s.t.Helper()
-	ds, yes := s.daemonSet(component), true
 	s.created[component]++
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: strings.ToLower(component) + "-",
+	s.must(s.admin.Create(s.ctx, s.podOf(component)))
+}
+
+// podOf returns a pod of the newest revision of a component on the node.
+func (s *stage) podOf(component string) *corev1.Pod {
+	s.t.Helper()
+	ds, yes := s.daemonSet(component), true
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: strings.ToLower(component) + "-",
 		Labels:          map[string]string{"app": component, appsv1.ControllerRevisionHashLabelKey: s.revision[component]},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: &yes}}},
 		Spec: corev1.PodSpec{NodeName: s.node, Containers: ds.Spec.Template.Spec.Containers}}
-	s.must(s.admin.Create(s.ctx, pod))
 }
 
 func isReady(pod *corev1.Pod) bool {
