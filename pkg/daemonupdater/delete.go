@@ -8,41 +8,36 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // podDeleter deletes the pods that a decision names.
 type podDeleter struct {
 	access.Cluster
-	metrics  *metrics.Metrics
-	attempts *deletion.Attempts
-	// fences that were denied.
-	fences *deletion.Attempts
-	pace   *deletion.Pace
-	clock  func() time.Time
-	// changed receives the nodes of denied requests, which are read again.
-	changed *watch.ChangedNodes
+	metrics *metrics.Metrics
+	// deletions and fences that were denied are tried again later.
+	deletions, fences access.Refused
+	pace              *deletion.Pace
+	clock             func() time.Time
 }
 
 // due returns the deletions that this process has not made yet, which the cache may not show, and
 // that were not denied a short while ago.
 func (d podDeleter) due(deletions []rollout.Deletion, now time.Time) []rollout.Deletion {
-	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return !d.attempts.IsDue(deletion.UID, now) })
+	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return !d.deletions.IsDue(deletion.UID, now) })
 }
 
 // delete deletes pods, each as named in the ledger, as many at once as the pace allows. It spares
 // the pods of DaemonSets that recheck found changed. A failed call does not prevent the others.
-func (d podDeleter) delete(ctx context.Context, p *pass, deletions []rollout.Deletion, unchanged map[int]bool) (err error) {
+func (d podDeleter) delete(ctx context.Context, p *pass.Pass, deletions []rollout.Deletion, unchanged map[int]bool) (err error) {
 	deletions = slices.DeleteFunc(deletions, func(deletion rollout.Deletion) bool {
 		return slices.ContainsFunc(dependsOn(&deletion), func(member int) bool { return !unchanged[member] })
 	})
@@ -70,7 +65,7 @@ func dependsOn(deletion *rollout.Deletion) []int {
 // recheck reports, per member index that the deletions depend on, whether the live DaemonSet is still the
 // observed one and still controlled. It checks the newest revision once per fleet only: another
 // revision means another generation, and so another fleet.
-func (d podDeleter) recheck(ctx context.Context, p *pass, deletions []rollout.Deletion) (map[int]bool, error) {
+func (d podDeleter) recheck(ctx context.Context, p *pass.Pass, deletions []rollout.Deletion) (map[int]bool, error) {
 	unchanged := map[int]bool{}
 	var members []int
 	for i := range deletions {
@@ -96,22 +91,22 @@ func (d podDeleter) recheck(ctx context.Context, p *pass, deletions []rollout.De
 }
 
 // isNewest reports whether the observed target of a member is that of its DaemonSet, read live.
-func (d podDeleter) isNewest(ctx context.Context, p *pass, member int, live *appsv1.DaemonSet) (bool, error) {
-	if !p.fleet.confirmed[member] {
+func (d podDeleter) isNewest(ctx context.Context, p *pass.Pass, member int, live *appsv1.DaemonSet) (bool, error) {
+	if !p.Fleet.Confirmed[member] {
 		revisions, err := d.LiveRevisions(ctx, live)
 		if err != nil {
 			return false, err
 		}
-		p.fleet.confirmed[member] = p.Members[member].SameTarget(live, revisions)
+		p.Fleet.Confirmed[member] = p.Members[member].SameTarget(live, revisions)
 	}
-	return p.fleet.confirmed[member], nil
+	return p.Fleet.Confirmed[member], nil
 }
 
 // confirmTarget returns podreplace.ErrChanged if the target is not that of the ledger, and is not
 // the newest. A manager whose cache is behind must not take an earlier target for a new one: it
 // would forget what the ledger holds of the newest, such as a halt.
-func (d podDeleter) confirmTarget(ctx context.Context, p *pass) error {
-	if known := p.Rollout.Status.Revision; p.in.Blocked != nil || known == "" || known == p.in.Revision {
+func (d podDeleter) confirmTarget(ctx context.Context, p *pass.Pass) error {
+	if known := p.Rollout.Status.Revision; p.In.Blocked != nil || known == "" || known == p.In.Revision {
 		return nil
 	}
 	for i, m := range p.Members {
@@ -129,7 +124,7 @@ func (d podDeleter) confirmTarget(ctx context.Context, p *pass) error {
 	return nil
 }
 
-func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.Deletion) error {
+func (d podDeleter) deleteOne(ctx context.Context, p *pass.Pass, deletion *rollout.Deletion) error {
 	ds := p.Members[deletion.Member].DaemonSet
 	reason := metrics.Outdated
 	if deletion.WasUnavailable {
@@ -139,44 +134,38 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass, deletion *rollout.De
 	pod := podreplace.Pod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version)
 	deleted, err := d.Replacer().Delete(ctx, pod)
 	if deleted {
-		d.attempts.Deleted(p.Group, deletion.Node, deletion.UID, p.in.Now)
+		d.deletions.Deleted(p.Group, deletion.Node, deletion.UID, p.In.Now)
 		d.metrics.PodDeleted(p.Group, reason)
 	}
-	if !isRefused(err) {
+	if !access.IsRefused(err) {
 		return err
 	}
-	return d.postpone(ctx, p, d.attempts, "Deletion denied", pod, deletion.Node, err)
+	d.deletions.Postpone(ctx, p.Group, deletion.Node, deletion.UID, "Deletion denied", err, p.In.Now)
+	return unlessDenied(err)
 }
-
-// isRefused reports whether the API server refused a request about a pod, or has a webhook for it
-// that cannot be called.
-func isRefused(err error) bool { return podreplace.IsDenied(err) || apierrors.IsInternalError(err) }
 
 // fence writes to the pods of nodes that give back a slot without using it. One that is denied is
 // tried again later: until the pod has another version, the node keeps its slot.
-func (d podDeleter) fence(ctx context.Context, p *pass) error {
-	pods := slices.DeleteFunc(slices.Clone(p.decision.Fence), func(pod rollout.FencedPod) bool { return !d.fences.IsDue(pod.UID, p.in.Now) })
+func (d podDeleter) fence(ctx context.Context, p *pass.Pass) error {
+	pods := slices.DeleteFunc(slices.Clone(p.Decision.Fence), func(pod rollout.FencedPod) bool { return !d.fences.IsDue(pod.UID, p.In.Now) })
 	return access.InParallel(ctx, len(pods), func(i int) error { return d.fenceOne(ctx, p, &pods[i]) })
 }
 
-func (d podDeleter) fenceOne(ctx context.Context, p *pass, pod *rollout.FencedPod) error {
+func (d podDeleter) fenceOne(ctx context.Context, p *pass.Pass, pod *rollout.FencedPod) error {
 	ds := p.Members[pod.Member].DaemonSet
 	log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pod.Name))
 	named := podreplace.Pod(ds.Namespace, pod.Name, pod.UID, pod.Version)
-	err := d.Replacer().Fence(ctx, named, p.in.Now, "its node gives its slot back without replacing the pod")
-	if !isRefused(err) {
+	err := d.Replacer().Fence(ctx, named, p.In.Now, "its node gives its slot back without replacing the pod")
+	if !access.IsRefused(err) {
 		d.fences.Allowed(pod.UID)
 		return err
 	}
-	return d.postpone(ctx, p, d.fences, "Fence denied", named, pod.Node, err)
+	d.fences.Postpone(ctx, p.Group, pod.Node, pod.UID, "Fence denied", err, p.In.Now)
+	return unlessDenied(err)
 }
 
-// postpone has a refused request about a pod tried again later, and its node read again. It
-// returns the error only if the request was not denied: then the pass has failed.
-func (d podDeleter) postpone(ctx context.Context, p *pass, refused *deletion.Attempts, message string, pod *corev1.Pod, node string, err error) error {
-	log.FromContext(ctx).Info(message, "Pod", klog.KObj(pod), "Node", node, "cause", err.Error())
-	refused.Denied(p.Group, node, pod.UID, err, p.in.Now)
-	d.changed.Add(p.Group, node)
+// unlessDenied returns an error only if it is no denial: then the pass has failed.
+func unlessDenied(err error) error {
 	if podreplace.IsDenied(err) {
 		return nil
 	}

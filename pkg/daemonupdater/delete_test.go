@@ -82,7 +82,7 @@ func TestANewManagerGoesOnWithTheStoredLedger(t *testing.T) {
 	}
 	granted := c.slots()
 	c.onDelete = nil
-	c.reconciler.written, c.reconciler.attempts = map[observed.Group]writtenRollout{}, deletion.Attempts{}
+	c.reconciler.written, c.reconciler.requests.Deletions = map[observed.Group]writtenRollout{}, deletion.Attempts{}
 	c.mustReconcile()
 	if diff := cmp.Diff(granted, c.slots()); diff != "" || len(c.deletions) != 2 || c.deletions[0] != c.deletions[1] {
 		t.Errorf("deletions %v, slots (-before +after):\n%s", c.deletions, diff)

@@ -2,17 +2,17 @@
 // controller; the deciding and reporting is pure, in packages of its own.
 //
 //	watch/                       which groups an event enqueues, and which nodes to read again
-//	access/                      reads through the cache and past it; requests in parallel
-//	Reconcile                    one pass over a group (reconciler.go, steps.go)
+//	access/                      reads through the cache and past it; requests in parallel, refused ones
+//	Reconcile                    one pass over a group (reconciler.go, steps.go), kept in pass/
 //	  observe (groups.go, nodes.go)        caches -> observed/ -> rollout.Input, rollout.Fleet
 //	  decide                               rollout/
 //	  ledger  (ledgers.go)                 DaemonRollout status, compare-and-swap, before any node is touched
-//	  act     (delete.go, operations.go)   delete pods with UID and version preconditions, order operations on nodes
+//	  act     (delete.go), orders/         delete pods with UID and version preconditions, order operations on nodes
 //	          (rollback.go)                return to the last known good revision after a halt
-//	  report  (conditions.go, requests.go) report/ -> conditions of pods, tasks of NodeUpgrades; metrics/
+//	  report  reporter/                    report/ -> conditions of pods, tasks of NodeUpgrades; metrics/
 //
 // All DaemonSets of one GcuResource form one rollout group; any other annotated DaemonSet is a
-// group of one. What is kept between passes is a copy of the caches (fleet.go), rebuilt at every
+// group of one. What is kept between passes is a copy of the caches (pass/fleet.go), rebuilt at every
 // start; what must survive is in the ledger.
 //
 // A slot of the ledger names the pod that may be deleted, and its resourceVersion. Only that pod

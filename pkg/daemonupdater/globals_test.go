@@ -16,6 +16,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -47,7 +48,7 @@ func withGlobalTasks(t *testing.T) *cluster {
 // pass makes a pass, late enough for a status, and returns why the rollout does not go on.
 func (c *cluster) pass() string {
 	c.t.Helper()
-	c.now = c.now.Add(planInterval)
+	c.now = c.now.Add(reporter.PlanInterval)
 	c.mustReconcile()
 	_, reason, _ := strings.Cut(fixture.Words(c.stored().Status)[topsv1.RolloutProgressing], "/")
 	return reason
@@ -230,7 +231,7 @@ func TestNoChangeOfANodeIsLostWhenAJobCannotBeRead(t *testing.T) {
 		t.Fatal("the Job was read")
 	}
 	c.reconciler.Live = c.api
-	c.now = c.now.Add(planInterval)
+	c.now = c.now.Add(reporter.PlanInterval)
 	if _, err := c.reconciler.Reconcile(t.Context(), observed.GroupOf(c.driver)); err != nil { // no event comes again
 		t.Fatal(err)
 	}

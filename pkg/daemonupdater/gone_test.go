@@ -12,6 +12,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -25,7 +26,7 @@ func (c *cluster) queuedNodes() []string {
 
 // startsAnew replaces the manager by another one, which has nothing but its caches.
 func (c *cluster) startsAnew() {
-	c.reconciler.written, c.reconciler.fleets, c.reconciler.attempts = map[observed.Group]writtenRollout{}, map[observed.Group]*fleet{}, deletion.Attempts{}
+	c.reconciler.written, c.reconciler.fleets, c.reconciler.requests = map[observed.Group]writtenRollout{}, map[observed.Group]*pass.Fleet{}, deletion.Requests{}
 }
 
 // TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor: the manager that queued it may be about to

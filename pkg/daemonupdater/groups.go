@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -28,8 +29,8 @@ type groupReader struct {
 }
 
 // read begins a pass. It reads only the DaemonSets and the rollout of an unmanaged group.
-func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) (*pass, error) {
-	p := &pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode, StateTimes: r.stateTimes}}
+func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) (*pass.Pass, error) {
+	p := &pass.Pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode, StateTimes: r.stateTimes}}
 	gr, err := r.GcuResource(ctx, g)
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	if p.Members, err = r.members(ctx, g, &gr); err != nil || len(p.Members) == 0 {
 		return p, err
 	}
-	if p.rolloutUnseen, err = r.ledgers.read(ctx, p.State, now); err != nil {
+	if p.RolloutUnseen, err = r.ledgers.read(ctx, p.State, now); err != nil {
 		return nil, err
 	}
 	if p.MayRestart() {

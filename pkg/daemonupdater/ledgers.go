@@ -20,6 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/notification"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
@@ -128,7 +129,7 @@ func (l ledgerStore) isUndone(ctx context.Context, last writtenRollout, now time
 // store writes the status of the group: at once if the ledger changed, otherwise after an
 // interval, in which case it returns how long to wait. Events are sent after the write, and
 // notifications of what is stored.
-func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wait time.Duration, err error) {
+func (l ledgerStore) store(ctx context.Context, p *pass.Pass, rb report.Rollback) (wait time.Duration, err error) {
 	stored, wait, err := l.write(ctx, p, rb)
 	if err == nil && l.notices != nil {
 		pending, failed := notification.Pending(stored)
@@ -141,24 +142,24 @@ func (l ledgerStore) store(ctx context.Context, p *pass, rb report.Rollback) (wa
 }
 
 // write is store without notifications. It returns the DaemonRollout as it is stored.
-func (l ledgerStore) write(ctx context.Context, p *pass, rb report.Rollback) (stored *topsv1.DaemonRollout, wait time.Duration, err error) {
-	before, d := p.Rollout.Status, p.decision
+func (l ledgerStore) write(ctx context.Context, p *pass.Pass, rb report.Rollback) (stored *topsv1.DaemonRollout, wait time.Duration, err error) {
+	before, d := p.Rollout.Status, p.Decision
 	d.Halted = rb.Explain(d.Halted)
-	status := report.Status(before, p.Rollout.Generation, p.in, d)
-	rb.Remember(&status, p.State, p.in, d)
-	d.Behind += len(p.fleet.waiting) // a pod at the gate is of no node's revision yet
-	report.Settle(&status, l.gate, p.State, p.in, d)
-	report.Record(&status, p.State, p.in, d, l.notices != nil)
+	status := report.Status(before, p.Rollout.Generation, p.In, d)
+	rb.Remember(&status, p.State, p.In, d)
+	d.Behind += p.Fleet.NodesAtGate() // a pod at the gate is of no node's revision yet
+	report.Settle(&status, l.gate, p.State, p.In, d)
+	report.Record(&status, p.State, p.In, d, l.notices != nil)
 	status.Record = notification.Unmark(p.Rollout, status.Record, l.notices != nil, l.isDelivered)
 	if equality.Semantic.DeepEqual(before, status) {
 		return p.Rollout, 0, nil
 	}
 	last := l.written[p.Group]
-	interval, soon := reportInterval, p.in.Now
-	if report.OnlyMoved(&before, &status) || p.in.Now.Sub(last.soon).Abs() < moveInterval {
+	interval, soon := reportInterval, p.In.Now
+	if report.OnlyMoved(&before, &status) || p.In.Now.Sub(last.soon).Abs() < moveInterval {
 		interval, soon = moveInterval, last.soon
 	}
-	switch elapsed := p.in.Now.Sub(last.at); {
+	switch elapsed := p.In.Now.Sub(last.at); {
 	case report.MustPrecede(&before, &status):
 		soon = last.soon
 	case elapsed < interval:
@@ -176,8 +177,8 @@ func (l ledgerStore) write(ctx context.Context, p *pass, rb report.Rollback) (st
 		delete(l.written, p.Group) // it may be deleted, and then the stored copy is useless
 		return nil, 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
-	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.in.Now, soon: soon}
-	l.metrics.Count(p.Group, p.in.Ledger, d)
+	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.In.Now, soon: soon}
+	l.metrics.Count(p.Group, p.In.Ledger, d)
 	if rb := status.Rollback; rb != nil && (before.Rollback == nil || !before.Rollback.Time.Equal(&rb.Time)) {
 		l.metrics.RolledBack(p.Group)
 	}
@@ -212,7 +213,7 @@ func (l ledgerStore) caughtUp(g observed.Group) {
 
 // stillDecides returns podreplace.ErrChanged if the ledger is not as this pass left it. Then
 // another manager decides, because this one was suspended past its lease.
-func (l ledgerStore) stillDecides(ctx context.Context, p *pass) error {
+func (l ledgerStore) stillDecides(ctx context.Context, p *pass.Pass) error {
 	known := p.Rollout
 	if last, ok := l.written[p.Group]; ok && slices.Contains(last.basedOn, known.ResourceVersion) {
 		known = last.rollout

@@ -19,6 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
@@ -26,22 +27,19 @@ import (
 // fleetReader reads the nodes of groups, and keeps them between passes.
 type fleetReader struct {
 	access.Cluster
-	fleets   map[observed.Group]*fleet
+	fleets   map[observed.Group]*pass.Fleet
 	gate     gating.Mode
 	had      map[observed.Group]gating.Memory
-	attempts *deletion.Attempts
-	fences   *deletion.Attempts
-	orders   *deletion.Attempts
-	asks     *deletion.Attempts
+	requests *deletion.Requests
 }
 
 // refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the
 // key changed.
-func (r fleetReader) refresh(ctx context.Context, p *pass, changed []string) (err error) {
-	p.fleet = r.fleets[p.Group]
-	if p.fleet == nil || p.fleet.key != p.CacheKey(&p.in) {
-		if p.fleet, err = r.readAll(ctx, p); err == nil {
-			r.fleets[p.Group] = p.fleet
+func (r fleetReader) refresh(ctx context.Context, p *pass.Pass, changed []string) (err error) {
+	p.Fleet = r.fleets[p.Group]
+	if !p.Fleet.IsFor(p.State, &p.In) {
+		if p.Fleet, err = r.readAll(ctx, p); err == nil {
+			r.fleets[p.Group] = p.Fleet
 		}
 		return err
 	}
@@ -50,12 +48,12 @@ func (r fleetReader) refresh(ctx context.Context, p *pass, changed []string) (er
 			return err
 		}
 	}
-	p.fleet.heartbeats.Refresh(ctx, r.Live, p.fleet.Fleet, p.in.Now)
-	return r.CorrectSlots(ctx, p.Members, p.fleet.Fleet, p.in.Ledger.Slots, p.in.Now.Add(-deletion.Unseen))
+	p.Fleet.Heartbeats.Refresh(ctx, r.Live, p.Fleet.Fleet, p.In.Now)
+	return r.CorrectSlots(ctx, p.Members, p.Fleet.Fleet, p.In.Ledger.Slots, p.In.Now.Add(-deletion.Unseen))
 }
 
 // readAll reads all nodes with their pods and NodeUpgrades.
-func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
+func (r fleetReader) readAll(ctx context.Context, p *pass.Pass) (*pass.Fleet, error) {
 	var nodes corev1.NodeList
 	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
@@ -74,11 +72,11 @@ func (r fleetReader) readAll(ctx context.Context, p *pass) (*fleet, error) {
 	if r.gate.Active() && r.had[p.Group] == nil {
 		r.had[p.Group] = gating.Memory{}
 	}
-	return newFleet(p.State, &p.in, r.had[p.Group], r.attempts, r.fences, r.orders, r.asks, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
+	return pass.NewFleet(p.State, &p.In, r.had[p.Group], r.requests, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
 }
 
 // readNode reads one node again, with its pods and NodeUpgrade.
-func (r fleetReader) readNode(ctx context.Context, p *pass, name string) error {
+func (r fleetReader) readNode(ctx context.Context, p *pass.Pass, name string) error {
 	n := &observed.Node{Object: &corev1.Node{}, Pods: make([][]*corev1.Pod, len(p.Members)), Upgrade: &topsv1.NodeUpgrade{}}
 	key := client.ObjectKey{Name: name}
 	if err := r.Get(ctx, key, n.Object, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
@@ -97,7 +95,7 @@ func (r fleetReader) readNode(ctx context.Context, p *pass, name string) error {
 			return err
 		}
 	}
-	p.fleet.update(p.State, name, n, observed.Zones{}, p.in.Now)
+	p.Fleet.Update(p.State, name, n, p.In.Now)
 	return nil
 }
 
@@ -114,13 +112,13 @@ func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) 
 // confirmGone confirms live that the nodes of unseen slots are no longer in the group. It returns
 // podreplace.ErrChanged if the fleet is stale: the manager that gave such a slot may be about to
 // delete a pod for it.
-func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
+func (r fleetReader) confirmGone(ctx context.Context, p *pass.Pass) error {
 	if err := r.confirmMembersGone(ctx, p); err != nil {
 		return err
 	}
 	left := map[string]*corev1.Node{}
-	for i := range p.decision.Unseen {
-		if err := r.confirmNodeGone(ctx, p, &p.decision.Unseen[i], left); err != nil {
+	for i := range p.Decision.Unseen {
+		if err := r.confirmNodeGone(ctx, p, &p.Decision.Unseen[i], left); err != nil {
 			return err
 		}
 	}
@@ -132,8 +130,8 @@ func (r fleetReader) confirmGone(ctx context.Context, p *pass) error {
 
 // confirmMembersGone confirms live that the DaemonSets which left the group under slots that are given back are not in
 // it: the cache may show that one was deleted, and not yet that it was created again and adopted its pods.
-func (r fleetReader) confirmMembersGone(ctx context.Context, p *pass) error {
-	for _, key := range p.leftUnderSlots() {
+func (r fleetReader) confirmMembersGone(ctx context.Context, p *pass.Pass) error {
+	for _, key := range leftUnderSlots(p) {
 		var live, cached appsv1.DaemonSet
 		if err := r.Live.Get(ctx, key, &live); apierrors.IsNotFound(err) {
 			continue
@@ -151,16 +149,16 @@ func (r fleetReader) confirmMembersGone(ctx context.Context, p *pass) error {
 }
 
 // leftUnderSlots returns the DaemonSets of slots that are given back which are not in the group any more.
-func (p *pass) leftUnderSlots() (left []client.ObjectKey) {
+func leftUnderSlots(p *pass.Pass) (left []client.ObjectKey) {
 	members := make(map[string]bool, len(p.Members))
 	for i := range p.Members {
 		members[p.Members[i].Key()] = true
 	}
-	for i := range p.in.Ledger.Slots {
-		slot := &p.in.Ledger.Slots[i]
+	for i := range p.In.Ledger.Slots {
+		slot := &p.In.Ledger.Slots[i]
 		kept := func(s rollout.Slot) bool { return s.Node == slot.Node && s.UID == slot.UID }
 		for _, member := range slot.Members {
-			if members[member] || slices.ContainsFunc(p.decision.Ledger.Slots, kept) {
+			if members[member] || slices.ContainsFunc(p.Decision.Ledger.Slots, kept) {
 				continue
 			}
 			namespace, name, _ := strings.Cut(member, "/")
@@ -173,7 +171,7 @@ func (p *pass) leftUnderSlots() (left []client.ObjectKey) {
 }
 
 // confirmNodeGone adds the node of a slot to left if it exists and left the group.
-func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout.Slot, left map[string]*corev1.Node) error {
+func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass.Pass, slot *rollout.Slot, left map[string]*corev1.Node) error {
 	var live, cached corev1.Node
 	key := client.ObjectKey{Name: slot.Node}
 	err := r.Live.Get(ctx, key, &live)
@@ -190,7 +188,7 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout
 		if err := r.readNode(ctx, p, slot.Node); err != nil {
 			return err
 		}
-		if p.fleet.Node(slot.Node) == nil {
+		if p.Fleet.Node(slot.Node) == nil {
 			left[slot.Node] = &live
 			return nil
 		}
@@ -201,7 +199,7 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass, slot *rollout
 // fenceLeftover fences the pod that a slot names if it outlived its Node object: another Node may get
 // that name, and with it the pod, before the garbage collector of pods looks. It returns
 // podreplace.ErrChanged until the deletion that the slot permits can no longer happen.
-func (r fleetReader) fenceLeftover(ctx context.Context, p *pass, slot *rollout.Slot) error {
+func (r fleetReader) fenceLeftover(ctx context.Context, p *pass.Pass, slot *rollout.Slot) error {
 	for _, m := range p.Members {
 		if slot.PodVersion == "" || !slices.Contains(slot.Members, m.Key()) {
 			continue
@@ -215,7 +213,7 @@ func (r fleetReader) fenceLeftover(ctx context.Context, p *pass, slot *rollout.S
 			if pod.UID != slot.Pod || pod.ResourceVersion != slot.PodVersion || pod.DeletionTimestamp != nil {
 				continue
 			}
-			if err := r.Replacer().Fence(ctx, pod, p.in.Now, "its Node object is gone"); err != nil {
+			if err := r.Replacer().Fence(ctx, pod, p.In.Now, "its Node object is gone"); err != nil {
 				return err
 			}
 			return fmt.Errorf("pod %s of former node %s: %w", pod.Name, slot.Node, podreplace.ErrChanged)
@@ -226,7 +224,7 @@ func (r fleetReader) fenceLeftover(ctx context.Context, p *pass, slot *rollout.S
 
 // confirmNoPods confirms live that nodes that left the group run no pod that stays there: the
 // successor of a pod may have been created just before its node left, and not be in the cache.
-func (r fleetReader) confirmNoPods(ctx context.Context, p *pass, left map[string]*corev1.Node) error {
+func (r fleetReader) confirmNoPods(ctx context.Context, p *pass.Pass, left map[string]*corev1.Node) error {
 	for _, m := range p.Members {
 		pods, err := r.LivePods(ctx, m)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
@@ -80,13 +81,13 @@ func BenchmarkPassFromScratch(b *testing.B) {
 	}
 	book := upgradeplan.DefaultBook()
 	for b.Loop() {
-		reader := fleetReader{Cluster: access.Cluster{Client: cache}, fleets: map[observed.Group]*fleet{}, had: map[observed.Group]gating.Memory{}}
-		p := &pass{State: state, in: state.Input(&book, rollout.DefaultDeadlines, fixture.Epoch)}
+		reader := fleetReader{Cluster: access.Cluster{Client: cache}, fleets: map[observed.Group]*pass.Fleet{}, had: map[observed.Group]gating.Memory{}}
+		p := &pass.Pass{State: state, In: state.Input(&book, rollout.DefaultDeadlines, fixture.Epoch)}
 		if err := reader.refresh(b.Context(), p, nil); err != nil {
 			b.Fatal(err)
 		}
-		if d := p.fleet.Plan(p.in); len(d.Started) != nodes/10 {
-			b.Fatalf("started %d nodes: %v", len(d.Started), p.in.Blocked)
+		if d := p.Fleet.Plan(p.In); len(d.Started) != nodes/10 {
+			b.Fatalf("started %d nodes: %v", len(d.Started), p.In.Blocked)
 		}
 	}
 }

@@ -15,8 +15,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gatekeeper"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/globaljobs"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/orders"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -70,20 +74,17 @@ type Reconciler struct {
 type groupStates struct {
 	written  map[observed.Group]writtenRollout
 	taken    map[observed.Group]types.UID
-	fleets   map[observed.Group]*fleet
+	fleets   map[observed.Group]*pass.Fleet
 	had      map[observed.Group]gating.Memory // revisions of nodes
 	changed  watch.ChangedNodes
-	attempts deletion.Attempts // of deletions
-	fences   deletion.Attempts
-	orders   deletion.Attempts // of operations
-	asks     deletion.Attempts // of prepulls
+	requests deletion.Requests
 	pace     deletion.Pace
 	// stateTimes of nodes and pods.
 	stateTimes daemonset.StateTimes
 }
 
 func newGroupStates() groupStates {
-	return groupStates{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*fleet{},
+	return groupStates{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*pass.Fleet{},
 		had: map[observed.Group]gating.Memory{}}
 }
 
@@ -92,10 +93,7 @@ func (m *groupStates) forget(g observed.Group) {
 	delete(m.taken, g)
 	delete(m.fleets, g)
 	delete(m.had, g)
-	m.attempts.Prune(g, nil)
-	m.fences.Prune(g, nil)
-	m.orders.Prune(g, nil)
-	m.asks.Prune(g, nil)
+	m.requests.Forget(g)
 }
 
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
@@ -115,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		r.forget(g)
 		return resultOf(ctx, 0, steps.openGates(ctx, p, changed))
 	}
-	p.in = p.Input(&r.Book, r.Deadlines, r.Clock())
+	p.In = p.Input(&r.Book, r.Deadlines, r.Clock())
 	if err := steps.refresh(ctx, p, changed); err != nil {
 		delete(r.fleets, g)
 		return resultOf(ctx, 0, err)
@@ -126,33 +124,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	if err := steps.pins.decide(ctx, p); err != nil {
 		return resultOf(ctx, 0, err)
 	}
-	r.attempts.Prune(g, p.fleet.reported.Runs)
-	r.fences.Prune(g, p.fleet.reported.Runs)
-	r.orders.Prune(g, p.fleet.has)
-	r.asks.Prune(g, p.fleet.has)
-	p.decision = p.fleet.Plan(p.in)
-	if err := steps.globals.after(ctx, p); err != nil {
+	r.requests.Prune(g, p.Fleet.Reported.Runs, p.Fleet.Has)
+	p.Decision = p.Fleet.Plan(p.In)
+	if err := steps.globals.After(ctx, p); err != nil {
 		return resultOf(ctx, 0, err)
 	}
-	p.fleet.heartbeats.Awaited = p.decision.AwaitsHeartbeats
-	if done, idle := p.IsReleased(&p.in, &p.decision); done && idle {
-		return resultOf(ctx, p.decision.Recheck, nil)
+	p.Fleet.Heartbeats.Awaited = p.Decision.AwaitsHeartbeats
+	if done, idle := p.IsReleased(&p.In, &p.Decision); done && idle {
+		return resultOf(ctx, p.Decision.Recheck, nil)
 	} else if done {
 		again, released, err := steps.release(ctx, p)
 		if released {
 			r.forget(g)
 		}
-		return resultOf(ctx, max(again, r.fences.NextRetry(g, p.in.Now)), err)
+		return resultOf(ctx, max(again, r.requests.Fences.NextRetry(g, p.In.Now)), err)
 	}
 	again, err := steps.carryOut(ctx, p)
-	r.Metrics.Show(g, p.in, p.decision, p.Rollout.Status.Rollback != nil)
-	if p.rolloutUnseen || p.Rollout.ResourceVersion == "" {
+	r.Metrics.Show(g, p.In, p.Decision, p.Rollout.Status.Rollback != nil)
+	if p.RolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}
-	for _, refused := range []*deletion.Attempts{&r.attempts, &r.fences, &r.orders, &r.asks} {
-		again = soonest(again, refused.NextRetry(g, p.in.Now))
-	}
-	return resultOf(ctx, soonest(p.decision.Recheck, soonest(p.again, again)), err)
+	again = soonest(again, r.requests.NextRetry(g, p.In.Now))
+	return resultOf(ctx, soonest(p.Decision.Recheck, soonest(p.Again, again)), err)
 }
 
 // steps returns the steps of one pass.
@@ -161,21 +154,21 @@ func (r *Reconciler) steps() steps {
 	if r.Gate != nil {
 		gate = r.Gate()
 	}
+	refused := func(attempts *deletion.Attempts) access.Refused {
+		return access.Refused{Attempts: attempts, Changed: &r.changed}
+	}
 	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: gate, notices: r.Notices, written: r.written, taken: r.taken}
 	return steps{
-		groups:     groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
-		fleets:     fleetReader{c, r.fleets, gate, r.had, &r.attempts, &r.fences, &r.orders, &r.asks},
-		gates:      gatekeeper.Gatekeeper{Cluster: c},
-		ledgers:    ledgers,
-		pins:       pinStep{c, gate},
-		pods:       podDeleter{c, r.Metrics, &r.attempts, &r.fences, &r.pace, r.Clock, &r.changed},
-		operations: operationWriter{c, r.Book, &r.orders, &r.changed},
-		prepulls:   prepullWriter{c, &r.asks, &r.changed},
-		rollbacks:  rollbackStep{c, ledgers},
-		conditions: conditionWriter{c},
-		globals:    globalTasks{c, r.Namespace},
-		plans:      planReporter{c},
-		requests:   requestAnswerer{c, &r.changed, r.Metrics},
+		groups:    groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
+		fleets:    fleetReader{c, r.fleets, gate, r.had, &r.requests},
+		gates:     gatekeeper.Gatekeeper{Cluster: c},
+		ledgers:   ledgers,
+		pins:      pinStep{c, gate},
+		pods:      podDeleter{c, r.Metrics, refused(&r.requests.Deletions), refused(&r.requests.Fences), &r.pace, r.Clock},
+		orders:    orders.Writer{Cluster: c, Book: r.Book, Operations: refused(&r.requests.Operations), Pulls: refused(&r.requests.Pulls)},
+		rollbacks: rollbackStep{c, ledgers},
+		globals:   globaljobs.Runner{Cluster: c, Namespace: r.Namespace},
+		reports:   reporter.Reporter{Cluster: c, Changed: &r.changed, Metrics: r.Metrics},
 	}
 }
 

@@ -109,7 +109,7 @@ func TestAnAnswerFollowsWhatTheAgentWrites(t *testing.T) {
 	if err := c.api.Status().Update(context.Background(), &u); err != nil {
 		t.Fatal(err)
 	}
-	c.reconciler.fleets[group].reported.Asking()[0].Status.Tasks = nil
+	c.reconciler.fleets[group].Reported.Asking()[0].Status.Tasks = nil
 	for range 2 {
 		if _, err := c.reconciler.Reconcile(context.Background(), group); err != nil {
 			t.Fatal(err)

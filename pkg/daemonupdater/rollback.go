@@ -13,6 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
@@ -24,32 +25,32 @@ type rollbackStep struct {
 }
 
 // decide reads what a rollback needs, and decides.
-func (s rollbackStep) decide(ctx context.Context, p *pass) (report.Rollback, error) {
+func (s rollbackStep) decide(ctx context.Context, p *pass.Pass) (report.Rollback, error) {
 	good := p.Rollout.Status.LastKnownGood
-	if good == nil || !report.AsksRollback(p.State, p.in, p.decision) {
-		return report.RollbackOf(p.State, p.in, p.decision, false), nil
+	if good == nil || !report.AsksRollback(p.State, p.In, p.Decision) {
+		return report.RollbackOf(p.State, p.In, p.Decision, false), nil
 	}
 	if p.Group.Kind != observed.KindGcuResource {
-		return report.RollbackOf(p.State, p.in, p.decision, report.StoredRevision(good, p.Members)), nil
+		return report.RollbackOf(p.State, p.In, p.Decision, report.StoredRevision(good, p.Members)), nil
 	}
 	var revision appsv1.ControllerRevision
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.ledgers.namespace, Name: good.GcuResourceRevision}, &revision)
 	if client.IgnoreNotFound(err) != nil {
 		return report.Rollback{}, fmt.Errorf("looking for revision %s: %w", good.GcuResourceRevision, err)
 	}
-	return report.RollbackOf(p.State, p.in, p.decision, err == nil), nil
+	return report.RollbackOf(p.State, p.In, p.Decision, err == nil), nil
 }
 
 // carryOut carries out a stored rollback. It changes only what is as observed, so it may be
 // repeated: until the target has changed, every pass decides the same. That of a gr is carried out
 // by the gcuresource controller, which deploys the good revision of the spec.
-func (s rollbackStep) carryOut(ctx context.Context, p *pass, rb report.Rollback) error {
+func (s rollbackStep) carryOut(ctx context.Context, p *pass.Pass, rb report.Rollback) error {
 	if rb.To == nil || p.Group.Kind == observed.KindGcuResource {
 		return nil
 	}
 	for i, m := range p.Members {
 		hash := report.TargetIn(rb.To.Targets, m.Key())
-		if p.in.Members[i].Target == hash {
+		if p.In.Members[i].Target == hash {
 			continue
 		}
 		if err := s.restoreTemplate(ctx, p, m, hash); err != nil {
@@ -62,7 +63,7 @@ func (s rollbackStep) carryOut(ctx context.Context, p *pass, rb report.Rollback)
 // restoreTemplate gives a DaemonSet the template of an earlier revision, like kubectl rollout undo. The
 // DaemonSet controller finds the template among its revisions and makes that revision the newest,
 // so pods still at it are not restarted.
-func (s rollbackStep) restoreTemplate(ctx context.Context, p *pass, m observed.Member, hash string) error {
+func (s rollbackStep) restoreTemplate(ctx context.Context, p *pass.Pass, m observed.Member, hash string) error {
 	live, err := s.UnchangedDaemonSet(ctx, m)
 	if err != nil {
 		return err

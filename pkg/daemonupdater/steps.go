@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -15,7 +14,11 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gatekeeper"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/globaljobs"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/orders"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
 )
 
 // retryStaleCache is when to decide again after the cache was found stale.
@@ -23,24 +26,21 @@ const retryStaleCache = 50 * time.Millisecond
 
 // steps are the steps of a pass, each with its dependencies.
 type steps struct {
-	groups     groupReader
-	fleets     fleetReader
-	ledgers    ledgerStore
-	pins       pinStep
-	pods       podDeleter
-	operations operationWriter
-	prepulls   prepullWriter
-	gates      gatekeeper.Gatekeeper
-	rollbacks  rollbackStep
-	conditions conditionWriter
-	globals    globalTasks
-	plans      planReporter
-	requests   requestAnswerer
+	groups    groupReader
+	fleets    fleetReader
+	ledgers   ledgerStore
+	pins      pinStep
+	pods      podDeleter
+	orders    orders.Writer
+	gates     gatekeeper.Gatekeeper
+	rollbacks rollbackStep
+	globals   globaljobs.Runner
+	reports   reporter.Reporter
 }
 
 // refresh has the tasks before the nodes done, and reads the changed nodes. An error loses these.
-func (s *steps) refresh(ctx context.Context, p *pass, changed []string) error {
-	if err := s.globals.before(ctx, p); err != nil { // first: what is known of nodes is kept for a group that is blocked, or is not
+func (s *steps) refresh(ctx context.Context, p *pass.Pass, changed []string) error {
+	if err := s.globals.Before(ctx, p); err != nil { // first: what is known of nodes is kept for a group that is blocked, or is not
 		return err
 	}
 	return s.fleets.refresh(ctx, p, changed)
@@ -49,7 +49,7 @@ func (s *steps) refresh(ctx context.Context, p *pass, changed []string) error {
 // carryOut stores the ledger, then acts, then reports. Meanwhile it rechecks the DaemonSets that
 // are about to lose pods. It returns when the next pass is due for a status that was not urgent
 // or for unfinished reports; 0 for none.
-func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err error) {
+func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration, err error) {
 	if err := s.fleets.confirmGone(ctx, p); err != nil {
 		return 0, err
 	}
@@ -57,7 +57,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 	if err != nil {
 		return 0, err
 	}
-	due := s.pods.due(p.decision.Delete, p.in.Now)
+	due := s.pods.due(p.Decision.Delete, p.In.Now)
 	var unchanged map[int]bool
 	var check errgroup.Group
 	check.Go(func() (err error) {
@@ -72,7 +72,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 	if failed == nil {
 		failed = s.pods.delete(ctx, p, due, unchanged)
 	}
-	fenced := errors.Join(s.pods.fence(ctx, p), s.operations.apply(ctx, p), s.prepulls.apply(ctx, p), s.guard(ctx, p))
+	fenced := errors.Join(s.pods.fence(ctx, p), s.orders.Operate(ctx, p), s.orders.Prepull(ctx, p), s.guard(ctx, p))
 	undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
 	return soonest(wait, again), errors.Join(failed, fenced, undone, reported)
@@ -80,26 +80,26 @@ func (s *steps) carryOut(ctx context.Context, p *pass) (wait time.Duration, err 
 
 // report writes the conditions of pods, the tasks of NodeUpgrades and the result of the plan, and
 // returns when to continue with the rest, 0 if there is none.
-func (s *steps) report(ctx context.Context, p *pass) (again time.Duration, err error) {
-	more, err := s.conditions.write(ctx, p)
+func (s *steps) report(ctx context.Context, p *pass.Pass) (again time.Duration, err error) {
+	more, err := s.reports.Conditions(ctx, p)
 	if more {
 		again = time.Second
 	}
-	later, unwritten := s.plans.write(ctx, p)
-	return soonest(again, later), errors.Join(err, unwritten, s.requests.answer(ctx, p))
+	later, unwritten := s.reports.PlanResult(ctx, p)
+	return soonest(again, later), errors.Join(err, unwritten, s.reports.Answer(ctx, p))
 }
 
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and
 // nodes, rules out pending deletions, then deletes the rollout. It reports whether that is done.
-func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, released bool, err error) {
-	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.operations.apply(ctx, p), s.guard(ctx, p))
+func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration, released bool, err error) {
+	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.orders.Operate(ctx, p), s.guard(ctx, p))
 	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
 		return again, false, errors.Join(err, failed)
 	}
-	if p.fleet.holdsSlot(&p.decision) {
+	if p.HoldsSlot() {
 		return retryStaleCache, false, nil
 	}
-	if left, err := s.operations.cancel(ctx, p.OperationKey()); err != nil || left {
+	if left, err := s.orders.Cancel(ctx, p.OperationKey()); err != nil || left {
 		return retryStaleCache, false, err
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", p.Group.String())
@@ -112,19 +112,19 @@ func (s *steps) release(ctx context.Context, p *pass) (again time.Duration, rele
 
 // guard decides about the pods at the gate of the nodes, if there are any, and carries that out. The ledger is
 // stored.
-func (s *steps) guard(ctx context.Context, p *pass) error {
-	waiting := slices.Concat(slices.Collect(maps.Values(p.fleet.waiting))...)
+func (s *steps) guard(ctx context.Context, p *pass.Pass) error {
+	waiting := p.Fleet.AtGate()
 	if len(waiting) == 0 {
 		return nil
 	}
 	if err := s.ledgers.stillDecides(ctx, p); err != nil {
 		return err
 	}
-	return s.gates.Open(ctx, p.Members, waiting, p.gateFacts)
+	return s.gates.Open(ctx, p.Members, waiting, p.GateFacts)
 }
 
 // openGates releases the pods at the gate of nodes whose group is not controlled any more.
-func (s *steps) openGates(ctx context.Context, p *pass, nodes []string) error {
+func (s *steps) openGates(ctx context.Context, p *pass.Pass, nodes []string) error {
 	if !s.ledgers.gate.Active() {
 		return nil
 	}
@@ -143,8 +143,8 @@ func (s *steps) openGates(ctx context.Context, p *pass, nodes []string) error {
 
 // abandon cancels the operations of a group that is gone, and answers requests for it.
 func (s *steps) abandon(ctx context.Context, g observed.Group, now time.Time) error {
-	_, err := s.operations.cancel(ctx, g.OperationKey(s.ledgers.namespace))
-	return errors.Join(err, s.requests.answerOrphans(ctx, g, now))
+	_, err := s.orders.Cancel(ctx, g.OperationKey(s.ledgers.namespace))
+	return errors.Join(err, s.reports.AnswerOrphans(ctx, g, now))
 }
 
 // soonest returns the shorter of two delays, where 0 means none.

@@ -268,7 +268,7 @@ var ofOperations = []mutant{
 		"$op.Granted, $op.StartTime = true, metav1.NewTime($Now)", "$op.Granted = true"},
 	{"slot-deadline", "an operation that waits for its slot times out", nodes, "awaits",
 		"!$op.Granted && $op.PreparedTime != nil", "false"},
-	{"grant-by-the-cache", "an operation is granted although the upgrade was limited to other nodes since, which the cache does not show", updater, "operationWriter.withGrants",
+	{"grant-by-the-cache", "an operation is granted although the upgrade was limited to other nodes since, which the cache does not show", updater, "Writer.withGrants",
 		"$err == nil && !$same", "false && !$same"},
 	{"grant-unchecked", "a granted operation is not prechecked again", nodes, "grant",
 		"$op.Before = nil", ""},

@@ -1,5 +1,5 @@
-// Package deletion remembers, for one process, which pods it deleted and which deletions or fences
-// the API server denied. It decides when one is tried; nothing depends on its being complete.
+// Package deletion remembers, for one process, which pods it deleted and which requests about pods and nodes
+// the API server denied. It decides when one is made again; nothing depends on its being complete.
 package deletion
 
 import (
@@ -27,8 +27,7 @@ const Unseen = time.Minute
 
 // Attempts records which pods this process deleted until the cache shows it, so that no pod is
 // deleted twice, and which deletions the API server denied. A manager that starts without them
-// tries again; the budget does not depend on them. Fences have Attempts of their own, and so have the
-// operations of nodes, by the UID of the node.
+// tries again; the budget does not depend on them. Every kind of requests has Attempts of its own (Requests).
 type Attempts struct {
 	mu   sync.Mutex
 	pods map[types.UID]attempt

@@ -1,4 +1,4 @@
-package daemonupdater
+package reporter
 
 import (
 	"context"
@@ -12,21 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 )
 
-type conditionWriter struct{ access.Cluster }
-
-// write patches the pod conditions that differ from the decision. more reports whether some are
+// Conditions patches the pod conditions that differ from the decision. more reports whether some are
 // left for the next pass. Failed patches are retried.
-func (w conditionWriter) write(ctx context.Context, p *pass) (more bool, err error) {
-	patches, more, err := p.fleet.reported.PodPatches(&p.in, &p.decision)
+func (r Reporter) Conditions(ctx context.Context, p *pass.Pass) (more bool, err error) {
+	patches, more, err := p.Fleet.Reported.PodPatches(&p.In, &p.Decision)
 	if err != nil {
 		return false, err
 	}
 	var failed sync.Map
 	err = access.InParallel(ctx, len(patches), func(i int) error {
-		err := w.patch(ctx, &patches[i])
+		err := r.patch(ctx, &patches[i])
 		if err != nil {
 			failed.Store(patches[i].Node, true)
 		}
@@ -37,7 +36,7 @@ func (w conditionWriter) write(ctx context.Context, p *pass) (more bool, err err
 	}
 	for i := range patches {
 		if _, again := failed.Load(patches[i].Node); !again {
-			p.fleet.reported.Patched(patches[i].Node)
+			p.Fleet.Reported.Patched(patches[i].Node)
 		}
 	}
 	return more, err
@@ -45,9 +44,9 @@ func (w conditionWriter) write(ctx context.Context, p *pass) (more bool, err err
 
 // patch patches the conditions of a pod. If the pod is gone or its name belongs to another pod,
 // nothing is left to do.
-func (w conditionWriter) patch(ctx context.Context, patch *report.PodPatch) error {
+func (r Reporter) patch(ctx context.Context, patch *report.PodPatch) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Namespace, Name: patch.Name}}
-	err := w.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch.Data))
+	err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch.Data))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("patching conditions of Pod %s/%s: %w", patch.Namespace, patch.Name, err)
 	}

@@ -1,4 +1,4 @@
-package daemonupdater
+package orders
 
 import (
 	"context"
@@ -12,33 +12,22 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
 )
-
-// prepullWriter writes spec.prepulls of NodeUpgrades.
-type prepullWriter struct {
-	access.Cluster
-	// refused are the nodes whose pulls could not be written; changed receives them.
-	refused *deletion.Attempts
-	changed *watch.ChangedNodes
-}
 
 // errNoRoom means that the NodeUpgrade of a node has no room for another pull.
 var errNoRoom = errors.New("no room for another pull")
 
-// apply has images pulled on the nodes of a decision. A node on which that cannot be asked for goes on without.
-func (w prepullWriter) apply(ctx context.Context, p *pass) error {
-	return access.InParallel(ctx, len(p.decision.Prepulls), func(i int) error {
-		order := &p.decision.Prepulls[i]
-		node := p.fleet.Node(order.Node)
-		err := w.applyOne(ctx, p, node, order.Members)
-		if errors.Is(err, errNoRoom) || isRefused(err) && !access.IsStale(err) {
-			log.FromContext(ctx).Info("Prepull refused", "Node", node.Name, "cause", err.Error())
-			w.refused.Denied(p.Group, node.Name, node.UID, err, p.in.Now)
-			w.changed.Add(p.Group, node.Name)
+// Prepull has images pulled on the nodes of a decision. A node on which that cannot be asked for goes on without.
+func (w Writer) Prepull(ctx context.Context, p *pass.Pass) error {
+	return access.InParallel(ctx, len(p.Decision.Prepulls), func(i int) error {
+		order := &p.Decision.Prepulls[i]
+		node := p.Fleet.Node(order.Node)
+		err := w.prepullOne(ctx, p, node, order.Members)
+		if errors.Is(err, errNoRoom) || access.IsRefused(err) && !access.IsStale(err) {
+			w.Pulls.Postpone(ctx, p.Group, node.Name, node.UID, "Prepull refused", err, p.In.Now)
 			return nil
 		}
 		if err != nil {
@@ -48,7 +37,7 @@ func (w prepullWriter) apply(ctx context.Context, p *pass) error {
 	})
 }
 
-func (w prepullWriter) applyOne(ctx context.Context, p *pass, node *rollout.Node, members []int) error {
+func (w Writer) prepullOne(ctx context.Context, p *pass.Pass, node *rollout.Node, members []int) error {
 	var live topsv1.NodeUpgrade
 	err := w.Live.Get(ctx, client.ObjectKey{Name: node.Name}, &live)
 	if apierrors.IsNotFound(err) {
@@ -57,7 +46,7 @@ func (w prepullWriter) applyOne(ctx context.Context, p *pass, node *rollout.Node
 	if err != nil {
 		return err
 	}
-	next, changed, err := observed.NextPrepulls(p.State, &live, members, p.in.Now)
+	next, changed, err := observed.NextPrepulls(p.State, &live, members, p.In.Now)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoRoom, err)
 	}
@@ -71,6 +60,6 @@ func (w prepullWriter) applyOne(ctx context.Context, p *pass, node *rollout.Node
 	if err := w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy), access.Whole); err != nil {
 		return err
 	}
-	w.refused.Allowed(node.UID)
+	w.Pulls.Allowed(node.UID)
 	return nil
 }

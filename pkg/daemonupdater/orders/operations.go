@@ -1,4 +1,6 @@
-package daemonupdater
+// Package orders writes what a decision orders of nodes into their NodeUpgrades: operations, and
+// images to be pulled ahead.
+package orders
 
 import (
 	"context"
@@ -13,55 +15,52 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// operationWriter writes spec.operation of NodeUpgrades.
-type operationWriter struct {
+// Writer writes spec.operation and spec.prepulls of NodeUpgrades.
+type Writer struct {
 	access.Cluster
-	book upgradeplan.LogicBook
-	// refused are the nodes whose operation could not be written; changed receives them.
-	refused *deletion.Attempts
-	changed *watch.ChangedNodes
+	// Book says which components an operation replaces, and how.
+	Book upgradeplan.LogicBook
+	// Operations and Pulls that could not be written are written later.
+	Operations, Pulls access.Refused
 }
 
 // errFormerNode means that a NodeUpgrade is deleted with its Node, and created again then.
 var errFormerNode = errors.New("the NodeUpgrade belongs to a former Node object of this name, and is not deleted yet")
 
-// apply carries out the operation changes of a decision whose ledger is stored: it writes spec.operation of
+// Operate carries out the operation changes of a decision whose ledger is stored: it writes spec.operation of
 // NodeUpgrades. A manager interrupted before may do so much later; by then the operation has
 // ended, or the NodeUpgrade has changed.
-func (w operationWriter) apply(ctx context.Context, p *pass) error {
+func (w Writer) Operate(ctx context.Context, p *pass.Pass) error {
 	changes, changed := w.withGrants(ctx, p)
 	return errors.Join(changed, access.InParallel(ctx, len(changes), func(i int) error {
 		change := &changes[i]
-		if !w.refused.IsDue(change.UID, p.in.Now) {
+		if !w.Operations.IsDue(change.UID, p.In.Now) {
 			return nil
 		}
-		err := w.applyOne(ctx, p, change)
-		if errors.Is(err, errFormerNode) || isRefused(err) && !access.IsStale(err) {
-			log.FromContext(ctx).Info("Operation refused", "Node", change.Node, "operation", change.Operation, "cause", err.Error())
-			w.refused.Denied(p.Group, change.Node, change.UID, err, p.in.Now)
-			w.changed.Add(p.Group, change.Node)
-			return nil // about this node, so that others go on
+		err := w.operateOne(ctx, p, change)
+		if errors.Is(err, errFormerNode) || access.IsRefused(err) && !access.IsStale(err) {
+			w.Operations.Postpone(ctx, p.Group, change.Node, change.UID, "Operation refused", err, p.In.Now)
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("writing operation %s of node %s: %w", change.Operation, change.Node, err)
 		}
-		w.refused.Allowed(change.UID)
+		w.Operations.Allowed(change.UID)
 		return nil
 	}))
 }
 
 // withGrants returns the operation changes of a decision, without the grants if a DaemonSet, read live, is not the
 // observed one or has other settings, which the error says: an operation whose scope has changed is not granted.
-func (w operationWriter) withGrants(ctx context.Context, p *pass) ([]rollout.OperationChange, error) {
-	changes := p.decision.Operations
+func (w Writer) withGrants(ctx context.Context, p *pass.Pass) ([]rollout.OperationChange, error) {
+	changes := p.Decision.Operations
 	grants := func(change rollout.OperationChange) bool { return change.Grant && !change.Abort }
 	if !slices.ContainsFunc(changes, grants) {
 		return changes, nil
@@ -78,10 +77,10 @@ func (w operationWriter) withGrants(ctx context.Context, p *pass) ([]rollout.Ope
 	return changes, nil
 }
 
-// applyOne carries out one operation change. It creates a missing operation without a grant, which the next
+// operateOne carries out one operation change. It creates a missing operation without a grant, which the next
 // pass gives: if the NodeUpgrade was deleted, its ended operations are unknown, and this manager
 // may be late.
-func (w operationWriter) applyOne(ctx context.Context, p *pass, change *rollout.OperationChange) error {
+func (w Writer) operateOne(ctx context.Context, p *pass.Pass, change *rollout.OperationChange) error {
 	var live topsv1.NodeUpgrade
 	err := w.Live.Get(ctx, client.ObjectKey{Name: change.Node}, &live)
 	if client.IgnoreNotFound(err) != nil {
@@ -94,11 +93,11 @@ func (w operationWriter) applyOne(ctx context.Context, p *pass, change *rollout.
 	next, makeNew := observed.NextOperation(&live, change, p.OperationKey())
 	switch {
 	case makeNew:
-		node := p.fleet.Node(change.Node)
+		node := p.Fleet.Node(change.Node)
 		if node == nil {
 			return podreplace.ErrChanged
 		}
-		if next, err = p.NewOperation(&p.in, w.book, node, change.Operation); err != nil {
+		if next, err = p.NewOperation(&p.In, w.Book, node, change.Operation); err != nil {
 			return err
 		}
 		next.Abort = change.Abort
@@ -122,7 +121,7 @@ func (w operationWriter) applyOne(ctx context.Context, p *pass, change *rollout.
 
 // confirmSlot returns podreplace.ErrChanged if an operation would be granted and the ledger, read
 // live, has no slot for it any more.
-func (w operationWriter) confirmSlot(ctx context.Context, p *pass, change *rollout.OperationChange) error {
+func (w Writer) confirmSlot(ctx context.Context, p *pass.Pass, change *rollout.OperationChange) error {
 	if !change.Grant || change.Abort {
 		return nil
 	}
@@ -136,9 +135,9 @@ func (w operationWriter) confirmSlot(ctx context.Context, p *pass, change *rollo
 	return nil
 }
 
-// cancel removes the operations of a group that has ended, "" for none: running ones are aborted,
+// Cancel removes the operations of a group that has ended, "" for none: running ones are aborted,
 // and cordoned nodes returned. It reports whether some have not ended.
-func (w operationWriter) cancel(ctx context.Context, own string) (left bool, err error) {
+func (w Writer) Cancel(ctx context.Context, own string) (left bool, err error) {
 	if own == "" {
 		return false, nil
 	}

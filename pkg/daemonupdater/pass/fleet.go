@@ -1,0 +1,104 @@
+package pass
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/heartbeat"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Fleet is the state of a group's nodes kept between passes, so that an event of one node costs
+// work for that node only. It follows the caches: events name the nodes to read again, and a
+// changed key rebuilds it.
+type Fleet struct {
+	*rollout.Fleet
+	// Reported is what the reports about the nodes are made from.
+	Reported *report.Nodes
+	// Confirmed are the members, by index, whose target a live read confirmed as the newest.
+	Confirmed map[int]bool
+	// Heartbeats of the nodes in probation.
+	Heartbeats heartbeat.Leases
+
+	// key is the CacheKey, and revision the input revision that the fleet was made with.
+	key, revision string
+	requests      *deletion.Requests
+	// had is which revisions the nodes had last, nil without the gate; it outlives the fleet. waiting are the pods at the gate, by node.
+	had     gating.Memory
+	waiting map[string][]gating.Waiting
+}
+
+// NewFleet returns the fleet of a group: nodes is everything read of them, by name.
+// requests are those that the process made, and had is which revisions the nodes had, nil without the gate.
+func NewFleet(s *observed.State, in *rollout.Input, had gating.Memory, requests *deletion.Requests, nodes map[string]*observed.Node) *Fleet {
+	f := &Fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, requests: requests, Reported: report.NewNodes(),
+		had: had, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
+	zones := observed.Zones{}
+	for name, n := range nodes {
+		f.update(s, name, n, zones, in.Now)
+	}
+	return f
+}
+
+// IsFor reports whether a fleet, nil for none, was made for what a pass read: then only nodes of events differ.
+func (f *Fleet) IsFor(s *observed.State, in *rollout.Input) bool {
+	return f != nil && f.key == s.CacheKey(in)
+}
+
+// Update updates a node from what was read of it.
+func (f *Fleet) Update(s *observed.State, name string, of *observed.Node, now time.Time) {
+	f.update(s, name, of, observed.Zones{}, now)
+}
+
+func (f *Fleet) update(s *observed.State, name string, of *observed.Node, zones observed.Zones, now time.Time) {
+	f.Reported.Set(s, name, of, now)
+	delete(f.waiting, name)
+	if of.Object == nil {
+		f.Remove(name)
+		f.had.Forget(name)
+		return
+	}
+	if f.had != nil {
+		f.atGate(s, name, of)
+	}
+	n := s.RolloutNode(of, f.revision, zones, now)
+	n.Renewed = f.Heartbeats.Of(name)
+	f.requests.Show(s.Group, &n)
+	observed.LeavePulls(&n, f.requests.Pulls.DenialOf(s.Group, &n), now)
+	f.Set(n, now)
+}
+
+// atGate notes which revisions a node has, and the pods that wait at its gate.
+func (f *Fleet) atGate(s *observed.State, name string, of *observed.Node) {
+	for i, m := range s.Members {
+		if len(of.Pods) == 0 {
+			return
+		}
+		f.had.Note(m.DaemonSet, of.Object, of.Pods[i])
+		if w := gating.WaitingOf(m.DaemonSet, of.Object, of.Pods[i]); w != nil {
+			f.waiting[name] = append(f.waiting[name], *w)
+		}
+	}
+}
+
+// NodesAtGate returns how many nodes have pods at the gate.
+func (f *Fleet) NodesAtGate() int { return len(f.waiting) }
+
+// AtGate returns the pods at the gate.
+func (f *Fleet) AtGate() (all []gating.Waiting) {
+	for _, waiting := range f.waiting {
+		all = append(all, waiting...)
+	}
+	return all
+}
+
+// Has reports whether the node of a name is still the one with a UID.
+func (f *Fleet) Has(name string, uid types.UID) bool {
+	n := f.Node(name)
+	return n != nil && n.UID == uid
+}

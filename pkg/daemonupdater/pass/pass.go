@@ -1,0 +1,102 @@
+// Package pass is what one pass over a group read and decided: the steps of the pass take it from
+// each other. It also keeps, between passes, the state of a group's nodes.
+package pass
+
+import (
+	"slices"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+)
+
+// Pass is one pass over a group.
+type Pass struct {
+	*observed.State
+	// RolloutUnseen: this process created the rollout, but the cache does not show it. Someone
+	// may have deleted it since, which would cause no event.
+	RolloutUnseen bool
+	// Fleet is the state of the nodes.
+	Fleet *Fleet
+	// In is what the decision is made from, and Decision what was decided.
+	In       rollout.Input
+	Decision rollout.Decision
+	// Globals are the results of the tasks of the plan in force that belong to no node. AwaitsGlobal: the group is
+	// blocked until those before the nodes are done. Again is when to look at them again, 0 if events do.
+	Globals      []topsv1.GlobalTaskNote
+	AwaitsGlobal bool
+	Again        time.Duration
+	// Refused are the asks of persons that are not carried out.
+	Refused map[pinning.AskKey]pinning.Refusal
+	// AsksWait says why none is decided now, "" if they are.
+	AsksWait string
+}
+
+// GateFacts returns what a decision about a pod at the gate depends on.
+func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
+	released, _ := p.IsReleased(&p.In, &p.Decision)
+	key := w.DaemonSet.Namespace + "/" + w.DaemonSet.Name
+	f := gating.Facts{
+		Uncontrolled: released || !gating.IsGateable(w.DaemonSet),
+		Granted:      slices.ContainsFunc(p.Decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == w.Node.Name && s.UID == w.Node.UID && !s.Queued }),
+		Had:          p.Fleet.had.Of(w.DaemonSet, w.Node),
+	}
+	for _, m := range p.In.Members {
+		if m.Key == key {
+			f.Target = m.Target
+		}
+	}
+	for i := range p.Decision.Ledger.Pins {
+		if pin := &p.Decision.Ledger.Pins[i]; pin.Node == w.Node.Name && pin.Member == key && pin.Holds(w.Node.Status.NodeInfo.MachineID) {
+			f.Pin = pin.Revision
+		}
+	}
+	if good := p.Rollout.Status.LastKnownGood; good != nil {
+		f.Good = report.TargetIn(good.Targets, key)
+	}
+	if f.Had == "" && f.Good == "" {
+		f.Common = p.Fleet.had.Common(w.DaemonSet, f.Target)
+	}
+	f.Settled = report.TargetIn(p.Rollout.Status.Settled, key)
+	return f
+}
+
+// PinFacts returns what a decision about pins depends on.
+func (p *Pass) PinFacts(gate gating.Mode) pinning.Facts {
+	f := pinning.Facts{
+		Input: &p.In, PolicyMissing: gate == gating.NotInstalled, RollsBack: pinning.RollsBack(p.Policy), Node: p.Fleet.Node,
+		Gated:  func(i int) bool { return gate == gating.On && gating.IsGateable(p.Members[i].DaemonSet) },
+		Before: func(i int, node string) (string, string) { return pinning.Before(p.history(i, node)) },
+		Kept: func(i int, hash string) bool {
+			return gating.IsKept(p.Members[i].DaemonSet, p.Members[i].Revisions, hash)
+		},
+	}
+	for _, upgrade := range p.Fleet.Reported.Asking() {
+		for _, asked := range observed.OpenAsksOf(upgrade) {
+			if ask, ours := pinning.AskOf(upgrade.Name, &asked, p.Members); ours {
+				f.Asks = append(f.Asks, ask)
+			}
+		}
+	}
+	return f
+}
+
+// history returns what is known of the revisions of a member, for one node.
+func (p *Pass) history(member int, node string) *pinning.History {
+	m := p.Members[member]
+	h := &pinning.History{DaemonSet: m.DaemonSet, Revisions: m.Revisions, Target: p.In.Members[member].Target,
+		Had: p.Fleet.had.OfNode(m.DaemonSet, node), Floor: pinning.FloorOf(p.Policy)}
+	if good := p.Rollout.Status.LastKnownGood; good != nil {
+		h.Good, h.Since = report.TargetIn(good.Targets, m.Key()), good.Since.Time
+	}
+	return h
+}
+
+// HoldsSlot reports whether a node that still exists has a slot.
+func (p *Pass) HoldsSlot() bool {
+	return slices.ContainsFunc(p.Decision.Ledger.Slots, func(s rollout.Slot) bool { return p.Fleet.Node(s.Node) != nil })
+}

@@ -1,0 +1,51 @@
+package reporter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+)
+
+// PlanInterval is the minimum time between two writes of the result of a plan while nodes are in
+// flight: the object may have 1 MiB.
+const PlanInterval = 10 * time.Second
+
+// PlanResult writes the result of the plan in force if it has changed, and returns when to do so if that
+// is not yet due.
+func (r Reporter) PlanResult(ctx context.Context, p *pass.Pass) (again time.Duration, err error) {
+	plan := p.Plan.InForce()
+	if plan == nil || p.In.Blocked != nil && !p.AwaitsGlobal {
+		return 0, nil
+	}
+	before := plan.Object.Status.DeepCopy()
+	if before.Time != nil && before.ObservedGeneration == plan.Object.Generation {
+		if elapsed := p.In.Now.Sub(before.Time.Time); p.Decision.InFlight > 0 && elapsed >= 0 && elapsed < PlanInterval {
+			return PlanInterval - elapsed, nil
+		}
+	}
+	next := plan.Object.DeepCopy()
+	next.Status = report.PlanResult(plan, &p.Decision, func(node string) string {
+		var upgrade topsv1.NodeUpgrade
+		if r.Get(ctx, client.ObjectKey{Name: node}, &upgrade, client.UnsafeDisableDeepCopy) != nil {
+			return "" // the node is gone
+		}
+		return observed.FailedTask(&upgrade, p.In.Revision)
+	}, metav1.NewTime(p.In.Now))
+	next.Status.Tasks = p.Globals
+	if before.Time = next.Status.Time; equality.Semantic.DeepEqual(before, &next.Status) {
+		return 0, nil
+	}
+	if err := r.Status().Update(ctx, next); err != nil {
+		return 0, fmt.Errorf("writing the result of UpgradePlan %s: %w", next.Name, err)
+	}
+	return 0, nil
+}
