@@ -17,8 +17,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/globaljobs"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/nodewriter"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/orders"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -165,7 +165,7 @@ func (r *Reconciler) steps() steps {
 		ledgers:   ledgers,
 		pins:      pinStep{c, gate},
 		pods:      podDeleter{c, r.Metrics, refused(&r.requests.Deletions), refused(&r.requests.Fences), &r.pace, r.Clock},
-		orders:    orders.Writer{Cluster: c, Book: r.Book, Operations: refused(&r.requests.Operations), Pulls: refused(&r.requests.Pulls)},
+		nodes:     nodewriter.Writer{Cluster: c, Book: r.Book, Operations: refused(&r.requests.Operations), Pulls: refused(&r.requests.Pulls)},
 		rollbacks: rollbackStep{c, ledgers},
 		globals:   globaljobs.Runner{Cluster: c, Namespace: r.Namespace},
 		reports:   reporter.Reporter{Cluster: c, Changed: &r.changed, Metrics: r.Metrics},

@@ -15,8 +15,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gatekeeper"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/globaljobs"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/nodewriter"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/orders"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
 )
@@ -31,7 +31,7 @@ type steps struct {
 	ledgers   ledgerStore
 	pins      pinStep
 	pods      podDeleter
-	orders    orders.Writer
+	nodes     nodewriter.Writer
 	gates     gatekeeper.Gatekeeper
 	rollbacks rollbackStep
 	globals   globaljobs.Runner
@@ -72,7 +72,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 	if failed == nil {
 		failed = s.pods.delete(ctx, p, due, unchanged)
 	}
-	fenced := errors.Join(s.pods.fence(ctx, p), s.orders.Operate(ctx, p), s.orders.Prepull(ctx, p), s.guard(ctx, p))
+	fenced := errors.Join(s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.nodes.Prepull(ctx, p), s.guard(ctx, p))
 	undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
 	return soonest(wait, again), errors.Join(failed, fenced, undone, reported)
@@ -92,14 +92,14 @@ func (s *steps) report(ctx context.Context, p *pass.Pass) (again time.Duration, 
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and
 // nodes, rules out pending deletions, then deletes the rollout. It reports whether that is done.
 func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration, released bool, err error) {
-	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.orders.Operate(ctx, p), s.guard(ctx, p))
+	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.guard(ctx, p))
 	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
 		return again, false, errors.Join(err, failed)
 	}
 	if p.HoldsSlot() {
 		return retryStaleCache, false, nil
 	}
-	if left, err := s.orders.Cancel(ctx, p.OperationKey()); err != nil || left {
+	if left, err := s.nodes.Cancel(ctx, p.OperationKey()); err != nil || left {
 		return retryStaleCache, false, err
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", p.Group.String())
@@ -143,7 +143,7 @@ func (s *steps) openGates(ctx context.Context, p *pass.Pass, nodes []string) err
 
 // abandon cancels the operations of a group that is gone, and answers requests for it.
 func (s *steps) abandon(ctx context.Context, g observed.Group, now time.Time) error {
-	_, err := s.orders.Cancel(ctx, g.OperationKey(s.ledgers.namespace))
+	_, err := s.nodes.Cancel(ctx, g.OperationKey(s.ledgers.namespace))
 	return errors.Join(err, s.reports.AnswerOrphans(ctx, g, now))
 }
 

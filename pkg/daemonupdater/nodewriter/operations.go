@@ -1,6 +1,6 @@
-// Package orders writes what a decision orders of nodes into their NodeUpgrades: operations, and
+// Package nodewriter writes what a decision asks of nodes into their NodeUpgrades: operations, and
 // images to be pulled ahead.
-package orders
+package nodewriter
 
 import (
 	"context"
