@@ -11,6 +11,13 @@ import (
 // did not see the time change: three minutes for each of the two.
 const MaxSkew = 6 * time.Minute
 
+// foreignClock is how far ahead a recorded time may be by chance: managers whose clocks are kept hand over within it.
+const foreignClock = time.Minute
+
+// IsAhead reports whether a time that a manager recorded is of a clock ahead of the reader's: another manager's, or its own
+// before that was set back. What waits for such a time would wait for as long as the clocks are apart.
+func IsAhead(recorded, now time.Time) bool { return recorded.After(now.Add(foreignClock)) }
+
 // StateTimes say since when, by the reader's own clock, a state lasts whose begin another clock
 // wrote. A changed time is a new state, which begins when it is first seen. The zero value has
 // seen nothing; a nil one trusts every clock.

@@ -93,7 +93,7 @@ func (w *Worker) Pass(ctx context.Context) (time.Duration, error) {
 	}
 	recorded := w.options.Executor.Results()
 	tasks = slices.DeleteFunc(tasks, func(t hostapi.Task) bool {
-		old := t.Outdated(recorded)
+		old := t.Outdated(recorded, nodeUpgrade.Status.History)
 		if old {
 			w.options.Log.V(1).Info("Ignoring tasks of an operation older than the last one", "operation", t.Operation.ID, "task", t.String())
 		}

@@ -23,7 +23,7 @@ var ofPrepulls = []mutant{
 	{"slow-pull-for-ever", "a pull that takes longer than the agent waits is repeated for ever", updater, "isLeft",
 		"$asked.Attempt >= slowPulls", "$asked.Attempt > 1<<30"},
 	{"clock-ahead-never-repeated", "a pull asked for by a manager whose clock was ahead is not repeated", updater, "progressOf",
-		"asked.Time.After($ahead)", "asked.Time.After($ahead) && now.IsZero()"},
+		"daemonset.IsAhead($asked, $now)", "daemonset.IsAhead($asked, $now) && $now.IsZero()"},
 	{"refusal-starts-a-bad-image", "a write that is refused deletes the pod of a node whose image is known to be bad", updater, "LeavePulls",
 		"$pull.State == rollout.PullWanted", "$pull.State >= rollout.PullWanted"},
 	{"refusal-of-another-group", "a write that is refused to a group is taken for one of another", updater, "Attempts.DenialOf",

@@ -14,7 +14,7 @@ import (
 
 // describeOperations adds the holds and operations of a NodeUpgrade to a node. own is the key of
 // the group's rollout, revision its target.
-func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revision string) {
+func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revision string, now time.Time) {
 	if upgrade == nil {
 		return
 	}
@@ -30,7 +30,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 		}
 		n.Ended = append(n.Ended, end)
 	}
-	retry, last := operation.Backoff(upgrade, revision)
+	retry, last := operation.Backoff(upgrade, revision, now)
 	if last == nil {
 		return
 	}

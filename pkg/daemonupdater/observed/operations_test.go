@@ -122,7 +122,7 @@ func TestTheTargetsOfAnEndedOperationAreThoseOfTheSpec(t *testing.T) {
 			upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}
 			upgrade.Status.History = []topsv1.OperationRecord{ended("w", topsv1.OperationFailed, ""), ended("x", topsv1.OperationFailed, "")}
 			var n rollout.Node
-			describeOperations(&n, upgrade, own, "r2")
+			describeOperations(&n, upgrade, own, "r2", fixture.Epoch)
 			if diff := cmp.Diff(tt.want, n.Ended[1].Targets); diff != "" || n.Ended[0].Targets != nil {
 				t.Errorf("targets of the other %v, of this one (-want +got):\n%s", n.Ended[0].Targets, diff)
 			}
@@ -156,13 +156,13 @@ func TestHowOperationsEnded(t *testing.T) {
 func TestANodeThatWasPutOffIsTriedAgainLater(t *testing.T) {
 	var n rollout.Node
 	describeOperations(&n, &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{
-		History: []topsv1.OperationRecord{ended("x", topsv1.OperationDeferred, "DrainTimeout")}}}, own, "r2")
+		History: []topsv1.OperationRecord{ended("x", topsv1.OperationDeferred, "DrainTimeout")}}}, own, "r2", fixture.Epoch)
 	if want := fixture.Epoch.Add(4 * time.Minute); !n.Retry.Equal(want) || n.RetryWhy != "tried again at 2026-01-01T00:04:00Z: DrainTimeout: said why" {
 		t.Errorf("tried again at %s (%s), want %s", n.Retry, n.RetryWhy, want)
 	}
 	n = rollout.Node{}
 	if describeOperations(&n, &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{
-		History: []topsv1.OperationRecord{ended("x", topsv1.OperationDeferred, "DrainTimeout")}}}, own, "r3"); !n.Retry.IsZero() {
+		History: []topsv1.OperationRecord{ended("x", topsv1.OperationDeferred, "DrainTimeout")}}}, own, "r3", fixture.Epoch); !n.Retry.IsZero() {
 		t.Errorf("another revision waits until %s as well", n.Retry)
 	}
 }
@@ -187,7 +187,7 @@ func TestAnOperationThatGoesOnHasNotEnded(t *testing.T) {
 			upgrade.Status.Operation.EndTime, upgrade.Status.Operation.Granted = tt.end, true
 			upgrade.Status.History = []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}
 			var n rollout.Node
-			describeOperations(&n, upgrade, own, "r2")
+			describeOperations(&n, upgrade, own, "r2", fixture.Epoch)
 			if (len(n.Ended) > 0) != tt.ended {
 				t.Errorf("ended %v, want %v", n.Ended, tt.ended)
 			}

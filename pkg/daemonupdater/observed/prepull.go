@@ -33,8 +33,6 @@ const (
 	slowPulls = 3
 	// present is how long images are taken to be there that were pulled: then the kubelet may have removed them.
 	present = 24 * time.Hour
-	// foreignClock is how far a time may be in the future, before it is of a manager whose clock was ahead.
-	foreignClock = time.Minute
 )
 
 // pulledMembers returns what is pulled for the members: nothing without strategy AdvancedRollingUpdate, because
@@ -100,7 +98,7 @@ func progressOf(asked *topsv1.Prepull, result *topsv1.HostTaskResult, now time.T
 	if result != nil {
 		failed.Message = result.Message
 	}
-	fromAhead := asked.Time.After(now.Add(foreignClock))
+	fromAhead := daemonset.IsAhead(asked.Time.Time, now)
 	switch {
 	case ended && result.State == topsv1.HostTaskDone && result.Reason != topsv1.ReasonLeftToKubelet:
 		return rollout.Pull{State: rollout.PullReady, Until: asked.Time.Add(present)}

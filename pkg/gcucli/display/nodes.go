@@ -299,7 +299,7 @@ func (w *watch) ownReason(n *Node) string {
 
 // restartReason returns why the container runtime of a node is not restarted now, or "".
 func (w *watch) restartReason(n *Node, upgrade *topsv1.NodeUpgrade) string {
-	_, last := operation.Backoff(upgrade, w.Rollout.Status.Revision)
+	_, last := operation.Backoff(upgrade, w.Rollout.Status.Revision, w.Now)
 	for _, why := range []struct {
 		reason  rollout.Reason
 		message string

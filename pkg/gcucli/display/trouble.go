@@ -127,7 +127,7 @@ func deferred(dro *topsv1.DaemonRollout, upgrade *topsv1.NodeUpgrade, op *Operat
 	}
 	n := &Node{Name: upgrade.Name, State: string(rollout.Pending), Reason: string(rollout.ReasonDeferred), Since: &op.Since, Stuck: true, Operation: op,
 		Message: sentence(op.Reason, op.Message)}
-	if again, _ := operation.Backoff(upgrade, dro.Status.Revision); again.After(now) {
+	if again, _ := operation.Backoff(upgrade, dro.Status.Revision, now); again.After(now) {
 		n.Message += "; tried again in " + duration.HumanDuration(again.Sub(now))
 	}
 	return n

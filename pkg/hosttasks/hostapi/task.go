@@ -107,10 +107,12 @@ const clockSkew = 5 * time.Minute
 
 // Outdated reports whether the operation of a task is older than the newest one of which this
 // agent has ended a task: it then comes from an older state of the API server, such as a
-// restored backup, and its tasks were done or given up long ago.
-func (t Task) Outdated(recorded []task.Result) bool {
+// restored backup, and its tasks were done or given up long ago. One of those that have ended, by the history
+// of the NodeUpgrade, came before it whatever their times say: the clock of the operator was set back.
+func (t Task) Outdated(recorded []task.Result, history []topsv1.OperationRecord) bool {
 	return !t.Since.IsZero() && slices.ContainsFunc(recorded, func(r task.Result) bool {
-		return r.State.Final() && r.ID != t.Operation.ID && r.Since.Sub(t.Since) > clockSkew
+		return r.State.Final() && r.ID != t.Operation.ID && r.Since.Sub(t.Since) > clockSkew &&
+			!slices.ContainsFunc(history, func(ended topsv1.OperationRecord) bool { return ended.ID == r.ID })
 	})
 }
 

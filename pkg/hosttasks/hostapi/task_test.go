@@ -123,8 +123,11 @@ func TestAnOperationThatIsOlderThanTheLastOneIsIgnored(t *testing.T) {
 		"the same one, granted later":               {task.Result{ID: "op", State: topsv1.HostTaskDone, Since: noon.Add(time.Hour)}, false},
 		"after one of which the begin is not known": {task.Result{ID: "last", State: topsv1.HostTaskDone}, false},
 	} {
-		if got := a.Outdated([]task.Result{test.last}); got != test.want {
+		if got := a.Outdated([]task.Result{test.last}, nil); got != test.want {
 			t.Errorf("an operation %s: ignored %t, want %t", name, got, test.want)
+		}
+		if test.last.ID == "last" && a.Outdated([]task.Result{test.last}, []topsv1.OperationRecord{{ID: "before"}, {ID: "last"}}) {
+			t.Errorf("an operation %s, which ended before it: ignored, though only the clock of the operator was set back", name)
 		}
 	}
 	if o, err := a.Request(task.Auto, true); err != nil || !o.Since.Equal(noon) {

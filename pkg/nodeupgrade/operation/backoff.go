@@ -6,6 +6,7 @@ import (
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 const (
@@ -17,8 +18,9 @@ const (
 // and the last of them: five minutes after it ended, doubled for each earlier one in a row at the same
 // revision, at most two hours. In vain were those that were deferred, and those that restarted the
 // container engine if its default runtime has been set back since. One that was deferred because
-// it lacked a request does not count.
-func Backoff(u *topsv1.NodeUpgrade, revision string) (at time.Time, last *topsv1.OperationRecord) {
+// it lacked a request does not count. One that a clock ahead of now ended, of another manager or of this one before it was
+// set back, may be retried at once: the wait would be as long as the clocks are apart.
+func Backoff(u *topsv1.NodeUpgrade, revision string, now time.Time) (at time.Time, last *topsv1.OperationRecord) {
 	wait := time.Duration(0)
 	for i := range slices.Backward(u.Status.History) {
 		r := &u.Status.History[i]
@@ -33,8 +35,8 @@ func Backoff(u *topsv1.NodeUpgrade, revision string) (at time.Time, last *topsv1
 		}
 		wait = min(max(firstBackoff, 2*wait), maxBackoff)
 	}
-	if last == nil {
-		return time.Time{}, nil
+	if last == nil || daemonset.IsAhead(last.EndTime.Time, now) {
+		return time.Time{}, last
 	}
 	return last.EndTime.Add(wait), last
 }

@@ -50,20 +50,31 @@ func TestBackoffDoublesForEachOperationInVain(t *testing.T) {
 		"a node in use is not kept from asking": {"runc", records{inUse}, -1},
 		"it takes nothing back of what was before": {"runc", records{deferred, deferred, inUse}, 10 * time.Minute},
 	} {
-		at, _ := Backoff(withHistory(tc.runtime, tc.history), "r")
+		at, _ := Backoff(withHistory(tc.runtime, tc.history), "r", end)
 		if tc.want < 0 && !at.IsZero() || tc.want >= 0 && !at.Equal(end.Add(tc.want)) {
 			t.Errorf("%s: until %s, want %s later than %s", name, at, tc.want, end)
 		}
 	}
-	if at, _ := Backoff(withHistory("runc", records{deferred}), "other"); !at.IsZero() {
+	if at, _ := Backoff(withHistory("runc", records{deferred}), "other", end); !at.IsZero() {
 		t.Errorf("another revision waits until %s", at)
+	}
+}
+
+// Its manager's clock was ahead, or has been set back since.
+func TestAnEndInTheFutureIsNotWaitedFor(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for ahead, want := range map[time.Duration]time.Time{time.Minute: now.Add(6 * time.Minute), 3 * time.Hour: {}} {
+		at, last := Backoff(withHistory("runc", records{{Phase: topsv1.OperationDeferred, Revision: "r", EndTime: metav1.NewTime(now.Add(ahead))}}), "r", now)
+		if !at.Equal(want) || last == nil {
+			t.Errorf("an end %s ahead: until %s, want %s; last %+v", ahead, at, want, last)
+		}
 	}
 }
 
 func TestARuntimeThatIsSetBackIsReported(t *testing.T) {
 	at := metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	u := withHistory("runc", records{{ID: "op", Phase: topsv1.OperationDone, Revision: "r", EndTime: at, Restarted: true}})
-	setBack := func() string { _, last := Backoff(u, "r"); return SetBack(u, last) }
+	setBack := func() string { _, last := Backoff(u, "r", at.Time); return SetBack(u, last) }
 	if got, want := setBack(), "operation op restarted docker for default runtime enflame and verified it, and the default runtime is runc again: "+
 		"look for another tool on node n1 that writes the configuration of docker"; got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -54,11 +54,20 @@ func startedBefore(s *snapshot, t upgradeplan.Task) []*Member {
 	for i := range s.f.Members {
 		m := &s.f.Members[i]
 		if m.Pod != nil && s.uses(m.Component) && !m.Uncontrolled && m.NoSuccessor == "" &&
-			!m.Pod.Started.IsZero() && !m.Pod.Started.After(result.EndTime.Time) {
+			!m.Pod.Started.IsZero() && !m.Pod.Started.After(result.EndTime.Time) && !follows(m.Pod, s.recorded(t).Users) {
 			found = append(found, m)
 		}
 	}
 	return found
+}
+
+// follows reports whether a pod is the successor of one of those that a task replaced: that follows from the names, which
+// Kubernetes generates, while times may be of different clocks, or of one that was set back since.
+func follows(pod *Pod, replaced []topsv1.NamedPod) bool {
+	base := strings.LastIndex(pod.Name, "-") + 1
+	return base > 0 && slices.ContainsFunc(replaced, func(r topsv1.NamedPod) bool {
+		return r.UID != pod.UID && r.Namespace == pod.Namespace && strings.LastIndex(r.Name, "-")+1 == base && r.Name[:base] == pod.Name[:base]
+	})
 }
 
 // tellsRestart reports whether the agent restarted the engine.

@@ -50,6 +50,24 @@ func TestPodsThatStartedBeforeTheRestartAreReplaced(t *testing.T) {
 	}
 }
 
+// The clock of the node was set back after the restart: its new pods start before that.
+func TestASuccessorIsNotReplacedThoughTheClockOfItsNodeWasSetBack(t *testing.T) {
+	f := afterRestart(t)
+	exporter := pod(f, "exporter")
+	exporter.Started = f.Now.Add(time.Second)
+	f.Record = newMachine(t).Next(*f).Record
+	next := pod(f, "devicePlugin")
+	next.UID, next.Started = "next", next.Started.Add(-3*time.Hour)
+	d := newMachine(t).Next(*f)
+	if got := summaryOf(d); got != "Running runtime_verify InProgress" {
+		t.Errorf("with a successor that started hours ago: %s", got)
+	}
+	exporter.Started = next.Started
+	if got := summaryOf(newMachine(t).Next(*f)); got != "Running node_restart-runtime InProgress DeletePod" {
+		t.Errorf("with a pod of another DaemonSet that started before: %s", got)
+	}
+}
+
 func TestPodsStayAfterARestart(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -152,6 +170,23 @@ func TestAPluginThatOffersNothingAndIsOlderThanTheOperationIsReplaced(t *testing
 	plugin.Created = f.Record.Operation.StartTime.Add(time.Second)
 	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
 		t.Errorf("a new one: %s", got)
+	}
+}
+
+// The clock of the manager, which wrote the start of the operation, is hours ahead of that of the API server.
+func TestAPluginIsReplacedOnceThoughTheClockOfTheManagerIsAhead(t *testing.T) {
+	f := reach(t, "allocatable_verify", toolkitOnly...)
+	f.Node.Allocatable["enflame.com/gcu"] = 0
+	plugin := pod(&f, "devicePlugin")
+	plugin.Created = f.Record.Operation.StartTime.Add(-3 * time.Hour)
+	f.Record = newMachine(t).Next(f).Record
+	plugin.UID = "next"
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
+		t.Fatalf("its successor: %s", got)
+	}
+	f.Record.Operation.Tasks[taskAt(&f, "allocatable_verify")].State = topsv1.OperationTaskPending
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress DeletePod" {
+		t.Errorf("its successor when the task begins again: %s", got)
 	}
 }
 

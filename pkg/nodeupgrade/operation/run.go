@@ -116,7 +116,7 @@ func mark(c *changes, p upgradeplan.Progress) {
 		case rec.State == topsv1.OperationTaskSkipped || rec.State == topsv1.OperationTaskUndone ||
 			rec.State == topsv1.OperationTaskFailed || rowOf(t).last: // recorded by finish
 		case slices.Contains(p.Next, t):
-			begin(rec, now)
+			begin(c, rec, now)
 		case outcomeOf(t) == upgradeplan.Done:
 			if rec.State != topsv1.OperationTaskDone {
 				rec.State, rec.Reason, rec.Message, rec.EndTime = topsv1.OperationTaskDone, "", "", &now
@@ -127,11 +127,15 @@ func mark(c *changes, p upgradeplan.Progress) {
 	}
 }
 
-func begin(rec *topsv1.OperationTask, now metav1.Time) {
+// begin begins an attempt of a task, which knows nothing of the pods that the one before has replaced.
+func begin(c *changes, rec *topsv1.OperationTask, now metav1.Time) {
 	if rec.State == topsv1.OperationTaskRunning {
 		return
 	}
 	rec.State, rec.StartTime, rec.EndTime = topsv1.OperationTaskRunning, &now, nil
+	rec.Users = slices.DeleteFunc(slices.Clone(rec.Users), func(named topsv1.NamedPod) bool {
+		return !slices.ContainsFunc(c.f.Members, func(m Member) bool { return m.Pod != nil && m.Pod.UID == named.UID })
+	})
 	rec.Attempts++
 }
 

@@ -84,7 +84,7 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 	var old []*Member
 	for i := range c.f.Members {
 		m := &c.f.Members[i]
-		if plugs(m) && !m.Uncontrolled && m.NoSuccessor == "" && m.Pod.Created.Before(c.op.StartTime.Time) {
+		if plugs(m) && !m.Uncontrolled && m.NoSuccessor == "" && m.Pod.Created.Before(c.op.StartTime.Time) && !follows(m.Pod, c.recorded(t).Users) {
 			old = append(old, m)
 		}
 	}

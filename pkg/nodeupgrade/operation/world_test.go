@@ -116,7 +116,7 @@ func (w *world) member(component string) *truth {
 
 func (w *world) create(m *truth) {
 	w.next++
-	uid := types.UID(fmt.Sprintf("pod-%d", w.next))
+	uid := types.UID(fmt.Sprintf("%s-%d", m.component, w.next))
 	m.pod = &podTruth{readyAt: w.now.Add(time.Duration(5+w.rng.IntN(20)) * time.Second), Pod: Pod{Revision: m.newest, Created: w.now, Started: w.now, Since: w.now,
 		NamedPod: topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: "ns", Name: string(uid), UID: uid}, ResourceVersion: w.bump()}}}
 }
