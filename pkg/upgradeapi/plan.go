@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -12,11 +11,7 @@ import (
 )
 
 // plans serves plans: GET with a query, POST with the body of a PUT.
-type plans struct {
-	*resolver
-	// slot is held while a plan is computed.
-	slot chan struct{}
-}
+type plans struct{ *resolver }
 
 func (p *plans) get(ctx context.Context, c call) (any, error) {
 	upgrade, approved, err := planIn(c.query)
@@ -84,17 +79,6 @@ func (p *plans) foresee(ctx context.Context, c call, present *topsv1.GcuResource
 	wanted := desired.InPlace(present)
 	c.dryRun = true
 	return wanted, p.Patch(ctx, wanted, client.MergeFrom(present), c.patchOptions()...)
-}
-
-// turn waits until this request may compute a plan, one at a time: it is expensive for a large fleet. release must
-// be called when it is done.
-func (p *plans) turn(ctx context.Context) (release func(), err error) {
-	select {
-	case p.slot <- struct{}{}:
-		return func() { <-p.slot }, nil
-	case <-ctx.Done():
-		return nil, apierrors.NewTimeoutError("too many plans at the same time: send the request again", 1)
-	}
 }
 
 func noPlanner() error {

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
+	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
@@ -49,6 +52,27 @@ func (f foretold) Plan(context.Context, *topsv1.GcuResource, *topsv1.GcuResource
 
 func (f foretold) Refused(context.Context, *topsv1.GcuResource, *topsv1.GcuResource) (string, error) {
 	return f.says.Refused(), nil
+}
+
+// TestAnUpgradeWaitsItsTurn: what a PUT has checked costs as much as a plan.
+func TestAnUpgradeWaitsItsTurn(t *testing.T) {
+	gr := &topsv1.GcuResource{}
+	u := &upgrades{resolver: &resolver{planner: foretold{says: &preview.Preview{}}, planning: make(chan struct{}, 1)}}
+	release, err := u.turn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if err := u.refuse(gone, gr, &request.Desired{}); !apierrors.IsTimeout(err) {
+		t.Errorf("checked beside a plan: %v", err)
+	}
+	release()
+	for range 2 {
+		if err := u.refuse(t.Context(), gr, &request.Desired{}); err != nil {
+			t.Errorf("checked alone: %v", err)
+		}
+	}
 }
 
 func TestVersionsThatAreNotAllowedAreRefused(t *testing.T) {

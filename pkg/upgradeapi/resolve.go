@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
@@ -37,6 +39,8 @@ type resolver struct {
 	blueprintsOnly bool
 	// planner checks limits; nil accepts all.
 	planner Planner
+	// planning is held while a plan is computed.
+	planning chan struct{}
 }
 
 // resolve returns a gr that may be changed, and its desired state.
@@ -69,4 +73,15 @@ func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upg
 	}
 	desired.Cut = checked
 	return gr, desired, err
+}
+
+// turn waits until this request may compute a plan, one at a time: it is expensive for a large fleet. release must
+// be called when it is done.
+func (r *resolver) turn(ctx context.Context) (release func(), err error) {
+	select {
+	case r.planning <- struct{}{}:
+		return func() { <-r.planning }, nil
+	case <-ctx.Done():
+		return nil, apierrors.NewTimeoutError("too many plans at the same time: send the request again", 1)
+	}
 }

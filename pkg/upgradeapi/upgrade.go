@@ -96,6 +96,11 @@ func (u *upgrades) refuse(ctx context.Context, gr *topsv1.GcuResource, desired *
 	if u.planner == nil {
 		return nil
 	}
+	release, err := u.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	why, err := u.planner.Refused(ctx, gr, desired.InPlace(gr))
 	if err != nil {
 		return fmt.Errorf("checking the versions: %w", err)
