@@ -38,4 +38,6 @@ var ofPrepulls = []mutant{
 		"$asked.Attempt == 1", "$asked.Attempt == 0"},
 	{"prepulls-unseen", "the node agent does not wake up when it is asked for images", hostTasks, "Worker.Seen",
 		"$now.prepulls = append($*of)", "_ = append($*of)"},
+	{"stalled-rollout-prepares", "a rollout that stands still for failed nodes is said to prepare others, and nobody is told", updater, "roundRobin.whyUnprepared",
+		"$reason == ReasonBudgetExhausted && $none", "false"},
 }

@@ -288,3 +288,18 @@ func TestNodesThatComeLaterTakeNoRoom(t *testing.T) {
 		t.Errorf("prepulls (-want +got):\n%s", diff)
 	}
 }
+
+// TestNodesBehindAFailedOneWaitForTheBudget: they are not prepared, and would not start if they were. A
+// rollout that stands still for a failed node says so.
+func TestNodesBehindAFailedOneWaitForTheBudget(t *testing.T) {
+	for name, in := range map[string]Input{
+		"images":     inputOf(1, broken(nodeOf("x", newHash)), pulled("a"), wanting("b"), wanting("c")),
+		"operations": heavyInput(1, broken(heavyNode("x")), prepared(heavyNode("a")), heavyNode("b"), heavyNode("c")),
+	} {
+		in.Ledger.Failures = []Failure{{Node: "x", UID: in.Nodes[0].UID, Reason: ReasonProgressDeadlineExceeded, Targets: targetsOf(&in)}}
+		d := Plan(in)
+		if len(d.Waiting) != 1 || d.Waiting[0].Reason != ReasonBudgetExhausted || d.Waiting[0].Nodes != 3 {
+			t.Errorf("%s: nodes wait for %+v, want all for the budget", name, d.Waiting)
+		}
+	}
+}

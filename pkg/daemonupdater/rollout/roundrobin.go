@@ -50,12 +50,16 @@ func (r *roundRobin) serveLanes() {
 	r.servePriority(open)
 }
 
-// whyUnprepared returns why nodes that are not prepared do not start.
+// whyUnprepared returns why nodes that are not prepared do not start. While nothing is in flight and the budget
+// is used up, they would not start either if they were.
 func (r *roundRobin) whyUnprepared(l *lane) refusal {
 	if !l.heavy && r.fleet.isImageDoubtful() {
 		failed := r.fleet.byPhase[phasePrepullFailed]
 		first, _ := failed.Min()
 		return refusal{ReasonPrepullFailed, fmt.Sprintf("waits until images can be pulled on some of %d nodes, such as %s: %s", failed.Len(), first.Name, whyNotPulled(first))}
+	}
+	if reason, why := r.budgets.refuse(l); reason == ReasonBudgetExhausted && r.ledger.InFlight() == 0 {
+		return refusal{reason, why}
 	}
 	return refusal{ReasonPreparing, "is checked, and its images are pulled, when it is among the next nodes"}
 }
