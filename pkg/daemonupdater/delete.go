@@ -24,7 +24,7 @@ type podDeleter struct {
 	access.Cluster
 	metrics *metrics.Metrics
 	// deletions and fences that were denied are tried again later.
-	deletions, fences access.Refused
+	deletions, fences access.Deniable
 	pace              *deletion.Pace
 	clock             func() time.Time
 }
@@ -137,10 +137,10 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass.Pass, deletion *rollo
 		d.deletions.Deleted(p.Group, deletion.Node, deletion.UID, p.In.Now)
 		d.metrics.PodDeleted(p.Group, reason)
 	}
-	if !access.IsRefused(err) {
+	if !podreplace.IsDeniedOrBroken(err) {
 		return err
 	}
-	d.deletions.Postpone(ctx, p.Group, deletion.Node, deletion.UID, "Deletion denied", err, p.In.Now)
+	d.deletions.Postpone(ctx, p.Group, deletion.Node, deletion.UID, err, p.In.Now, "Deletion denied", "Pod", klog.KObj(pod))
 	return unlessDenied(err)
 }
 
@@ -156,11 +156,11 @@ func (d podDeleter) fenceOne(ctx context.Context, p *pass.Pass, pod *rollout.Fen
 	log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pod.Name))
 	named := podreplace.Pod(ds.Namespace, pod.Name, pod.UID, pod.Version)
 	err := d.Replacer().Fence(ctx, named, p.In.Now, "its node gives its slot back without replacing the pod")
-	if !access.IsRefused(err) {
+	if !podreplace.IsDeniedOrBroken(err) {
 		d.fences.Allowed(pod.UID)
 		return err
 	}
-	d.fences.Postpone(ctx, p.Group, pod.Node, pod.UID, "Fence denied", err, p.In.Now)
+	d.fences.Postpone(ctx, p.Group, pod.Node, pod.UID, err, p.In.Now, "Fence denied", "Pod", klog.KObj(named))
 	return unlessDenied(err)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -40,7 +41,7 @@ func TestOneFailingDeletionDoesNotKeepTheOthersBack(t *testing.T) {
 	if len(c.deletions) != 2 {
 		t.Errorf("deletions asked for: %v, want two", c.deletions)
 	}
-	c.now = c.now.Add(deletion.FirstRetry)
+	c.now = c.now.Add(retry.First)
 	if _, err := c.reconcile(); err != nil || len(c.deletions) != 3 || c.deletions[2] != first {
 		t.Errorf("deletions %v, %v, want only %s tried again", c.deletions, err, first)
 	}
@@ -82,7 +83,7 @@ func TestANewManagerGoesOnWithTheStoredLedger(t *testing.T) {
 	}
 	granted := c.slots()
 	c.onDelete = nil
-	c.reconciler.written, c.reconciler.requests.Deletions = map[observed.Group]writtenRollout{}, deletion.Attempts{}
+	c.reconciler.written, c.reconciler.attempts.Deletions = map[observed.Group]writtenRollout{}, deletion.Attempts{}
 	c.mustReconcile()
 	if diff := cmp.Diff(granted, c.slots()); diff != "" || len(c.deletions) != 2 || c.deletions[0] != c.deletions[1] {
 		t.Errorf("deletions %v, slots (-before +after):\n%s", c.deletions, diff)

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -40,12 +40,12 @@ func TestAFenceThatIsDeniedIsRetriedLaterAndSaidMeanwhile(t *testing.T) {
 	c := unfencedCluster(t)
 	denied := c.now
 	for range 3 {
-		c.passes(denied.Add(deletion.FirstRetry - 1))
+		c.passes(denied.Add(retry.First - 1))
 	}
 	if c.fences != 2 {
 		t.Errorf("tried %d times, want once for each of two nodes", c.fences)
 	}
-	if again := c.passes(denied.Add(deletion.FirstRetry)); c.fences != 4 || again > 2*deletion.FirstRetry {
+	if again := c.passes(denied.Add(retry.First)); c.fences != 4 || again > 2*retry.First {
 		t.Errorf("tried %d times, again after %s, want twice for each", c.fences, again)
 	}
 	c.passes(denied.Add(10 * time.Second))

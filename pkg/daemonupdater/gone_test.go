@@ -26,7 +26,7 @@ func (c *cluster) queuedNodes() []string {
 
 // startsAnew replaces the manager by another one, which has nothing but its caches.
 func (c *cluster) startsAnew() {
-	c.reconciler.written, c.reconciler.fleets, c.reconciler.requests = map[observed.Group]writtenRollout{}, map[observed.Group]*pass.Fleet{}, deletion.Requests{}
+	c.reconciler.written, c.reconciler.fleets, c.reconciler.attempts = map[observed.Group]writtenRollout{}, map[observed.Group]*pass.Fleet{}, deletion.AllAttempts{}
 }
 
 // TestAQueuedNodeThatTheCacheDoesNotShowIsLookedFor: the manager that queued it may be about to

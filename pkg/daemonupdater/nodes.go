@@ -18,6 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/heartbeat"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -30,7 +31,7 @@ type fleetReader struct {
 	fleets   map[observed.Group]*pass.Fleet
 	gate     gating.Mode
 	had      map[observed.Group]gating.Memory
-	requests *deletion.Requests
+	attempts *deletion.AllAttempts
 }
 
 // refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the
@@ -48,7 +49,7 @@ func (r fleetReader) refresh(ctx context.Context, p *pass.Pass, changed []string
 			return err
 		}
 	}
-	p.Fleet.Heartbeats.Refresh(ctx, r.Live, p.Fleet.Fleet, p.In.Now)
+	heartbeat.Refresh(ctx, r.Live, p.Fleet, p.In.Now)
 	return r.CorrectSlots(ctx, p.Members, p.Fleet.Fleet, p.In.Ledger.Slots, p.In.Now.Add(-deletion.Unseen))
 }
 
@@ -72,7 +73,7 @@ func (r fleetReader) readAll(ctx context.Context, p *pass.Pass) (*pass.Fleet, er
 	if r.gate.Active() && r.had[p.Group] == nil {
 		r.had[p.Group] = gating.Memory{}
 	}
-	return pass.NewFleet(p.State, &p.In, r.had[p.Group], r.requests, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
+	return pass.NewFleet(p.State, &p.In, r.had[p.Group], r.attempts, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
 }
 
 // readNode reads one node again, with its pods and NodeUpgrade.

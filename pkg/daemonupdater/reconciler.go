@@ -77,7 +77,7 @@ type groupStates struct {
 	fleets   map[observed.Group]*pass.Fleet
 	had      map[observed.Group]gating.Memory // revisions of nodes
 	changed  watch.ChangedNodes
-	requests deletion.Requests
+	attempts deletion.AllAttempts
 	pace     deletion.Pace
 	// stateTimes of nodes and pods.
 	stateTimes daemonset.StateTimes
@@ -93,7 +93,7 @@ func (m *groupStates) forget(g observed.Group) {
 	delete(m.taken, g)
 	delete(m.fleets, g)
 	delete(m.had, g)
-	m.requests.Forget(g)
+	m.attempts.Forget(g)
 }
 
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
@@ -124,12 +124,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	if err := steps.pins.decide(ctx, p); err != nil {
 		return resultOf(ctx, 0, err)
 	}
-	r.requests.Prune(g, p.Fleet.Reported.Runs, p.Fleet.Has)
+	r.attempts.Prune(g, p.Fleet.Reported.Runs, p.Fleet.Has)
 	p.Decision = p.Fleet.Plan(p.In)
 	if err := steps.globals.After(ctx, p); err != nil {
 		return resultOf(ctx, 0, err)
 	}
-	p.Fleet.Heartbeats.Awaited = p.Decision.AwaitsHeartbeats
+	p.Fleet.AwaitsHeartbeats = p.Decision.AwaitsHeartbeats
 	if done, idle := p.IsReleased(&p.In, &p.Decision); done && idle {
 		return resultOf(ctx, p.Decision.Recheck, nil)
 	} else if done {
@@ -137,14 +137,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		if released {
 			r.forget(g)
 		}
-		return resultOf(ctx, max(again, r.requests.Fences.NextRetry(g, p.In.Now)), err)
+		return resultOf(ctx, max(again, r.attempts.Fences.NextRetry(g, p.In.Now)), err)
 	}
 	again, err := steps.carryOut(ctx, p)
 	r.Metrics.Show(g, p.In, p.Decision, p.Rollout.Status.Rollback != nil)
 	if p.RolloutUnseen || p.Rollout.ResourceVersion == "" {
 		again = soonest(again, cacheLag)
 	}
-	again = soonest(again, r.requests.NextRetry(g, p.In.Now))
+	again = soonest(again, r.attempts.NextRetry(g, p.In.Now))
 	return resultOf(ctx, soonest(p.Decision.Recheck, soonest(p.Again, again)), err)
 }
 
@@ -154,18 +154,18 @@ func (r *Reconciler) steps() steps {
 	if r.Gate != nil {
 		gate = r.Gate()
 	}
-	refused := func(attempts *deletion.Attempts) access.Refused {
-		return access.Refused{Attempts: attempts, Changed: &r.changed}
+	deniable := func(attempts *deletion.Attempts) access.Deniable {
+		return access.Deniable{Attempts: attempts, Changed: &r.changed}
 	}
 	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: gate, notices: r.Notices, written: r.written, taken: r.taken}
 	return steps{
 		groups:    groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
-		fleets:    fleetReader{c, r.fleets, gate, r.had, &r.requests},
+		fleets:    fleetReader{c, r.fleets, gate, r.had, &r.attempts},
 		gates:     gatekeeper.Gatekeeper{Cluster: c},
 		ledgers:   ledgers,
 		pins:      pinStep{c, gate},
-		pods:      podDeleter{c, r.Metrics, refused(&r.requests.Deletions), refused(&r.requests.Fences), &r.pace, r.Clock},
-		nodes:     nodewriter.Writer{Cluster: c, Book: r.Book, Operations: refused(&r.requests.Operations), Pulls: refused(&r.requests.Pulls)},
+		pods:      podDeleter{c, r.Metrics, deniable(&r.attempts.Deletions), deniable(&r.attempts.Fences), &r.pace, r.Clock},
+		nodes:     nodewriter.Writer{Cluster: c, Book: r.Book, Operations: deniable(&r.attempts.Operations), Pulls: deniable(&r.attempts.Pulls)},
 		rollbacks: rollbackStep{c, ledgers},
 		globals:   globaljobs.Runner{Cluster: c, Namespace: r.Namespace},
 		reports:   reporter.Reporter{Cluster: c, Changed: &r.changed, Metrics: r.Metrics},

@@ -178,7 +178,7 @@ func TestARollbackGoesOnAfterTheManagerWasKilled(t *testing.T) {
 			if image := c.live().Spec.Template.Spec.Containers[0].Image; intent == nil || image != "app:new" {
 				t.Fatalf("intent %+v, image %s", intent, image)
 			}
-			c.reconciler.written, c.reconciler.requests.Deletions = map[observed.Group]writtenRollout{}, deletion.Attempts{}
+			c.reconciler.written, c.reconciler.attempts.Deletions = map[observed.Group]writtenRollout{}, deletion.Attempts{}
 			c.now = fixture.Epoch.Add(time.Minute)
 			c.mustReconcile()
 			if image := c.live().Spec.Template.Spec.Containers[0].Image; image != "app:old" {

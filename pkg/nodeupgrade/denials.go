@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
 // denials remembers, by node, which deletions of pods were denied. They need not survive the process:
@@ -22,12 +23,8 @@ type denied struct {
 	wait time.Duration
 }
 
-// A denied deletion is tried again after firstDenied, then after twice as long each time, up to
-// lastDenied.
-const (
-	firstDenied = time.Second
-	lastDenied  = 30 * time.Second
-)
+// lastDenied is the longest time until a denied deletion is tried again (retry.Next).
+const lastDenied = 30 * time.Second
 
 // add records that the deletion of a pod was denied.
 func (d *denials) add(node string, pod types.UID, why error, now time.Time) {
@@ -36,7 +33,7 @@ func (d *denials) add(node string, pod types.UID, why error, now time.Time) {
 	if d.nodes[node] == nil {
 		d.nodes[node] = map[types.UID]denied{}
 	}
-	wait := min(max(firstDenied, 2*d.nodes[node][pod].wait), lastDenied)
+	wait := retry.Next(d.nodes[node][pod].wait, lastDenied)
 	d.nodes[node][pod] = denied{operation.Denial{Retry: now.Add(wait), Message: why.Error()}, wait}
 }
 

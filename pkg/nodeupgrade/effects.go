@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -82,7 +81,7 @@ func (c effects) deletePod(ctx context.Context, o *observation, e operation.Effe
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KObj(pod), "DaemonSet", klog.KObj(ds), "Node", o.upgrade.Name, "operation", e.Operation)
 	deleted, err := c.pods.Delete(ctx, podOf(e))
-	if podreplace.IsDenied(err) || apierrors.IsInternalError(err) { // or its webhook cannot be called
+	if podreplace.IsDeniedOrBroken(err) {
 		log.FromContext(ctx).Info("Deletion denied", "Pod", klog.KObj(pod), "Node", o.upgrade.Name, "cause", err.Error())
 		c.denials.add(o.upgrade.Name, e.Pod.UID, err, o.facts.Now)
 		return fmt.Errorf("%w: %w", podreplace.ErrChanged, err)

@@ -107,3 +107,7 @@ func IsDenied(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && status.ErrStatus.Code >= 400 && status.ErrStatus.Code < 500 && !apierrors.IsTooManyRequests(err)
 }
+
+// IsDeniedOrBroken reports whether a request was denied, or has a webhook that cannot be called: the error
+// is about the object of the request, so that others go on.
+func IsDeniedOrBroken(err error) bool { return IsDenied(err) || apierrors.IsInternalError(err) }

@@ -41,8 +41,7 @@ var roads = []road{
 
 // measureRoad finds for each shape but the first a function that makes it from the one
 // before: it uses a value of that type, or of one that holds it, and has a literal or a
-// field of the next. It fails when there is none, so that a shape in between cannot be
-// left out.
+// field of the next. It fails when there is none.
 func measureRoad(r road, loaded []*packages.Package) ([]way, error) {
 	var ways []way
 	for i := 1; i < len(r.shapes); i++ {

@@ -10,15 +10,15 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
-// After a denial the group is planned again after replan. The deletion is retried after FirstRetry,
-// then after twice as long each time, up to lastRetry: no event says when an admission webhook or
-// a role changes.
+// After a denial the group is planned again after replan. The request is made again after
+// retry.First, then after twice as long each time, up to lastRetry: no event says when an
+// admission webhook or a role changes.
 const (
-	replan     = 50 * time.Millisecond
-	FirstRetry = time.Second
-	lastRetry  = 5 * time.Minute
+	replan    = 50 * time.Millisecond
+	lastRetry = 5 * time.Minute
 )
 
 // Unseen is how long a pod is not deleted again that this process deleted and that is still seen.
@@ -27,7 +27,7 @@ const Unseen = time.Minute
 
 // Attempts records which pods this process deleted until the cache shows it, so that no pod is
 // deleted twice, and which deletions the API server denied. A manager that starts without them
-// tries again; the budget does not depend on them. Every kind of requests has Attempts of its own (Requests).
+// tries again; the budget does not depend on them. Each kind has Attempts of its own (AllAttempts).
 type Attempts struct {
 	mu   sync.Mutex
 	pods map[types.UID]attempt
@@ -69,12 +69,13 @@ func (a *Attempts) Deleted(g observed.Group, node string, pod types.UID, now tim
 
 // Denied records that the deletion of a pod was denied.
 func (a *Attempts) Denied(g observed.Group, node string, pod types.UID, why error, now time.Time) {
-	next := attempt{group: g, node: node, wait: FirstRetry, denied: &rollout.Denial{Pod: pod, Since: now, Message: why.Error()}}
+	next := attempt{group: g, node: node, denied: &rollout.Denial{Pod: pod, Since: now, Message: why.Error()}}
 	a.mu.Lock()
 	if last, ok := a.pods[pod]; ok && last.denied != nil {
-		next.denied.Since, next.wait = last.denied.Since, min(2*last.wait, lastRetry)
+		next.denied.Since, next.wait = last.denied.Since, last.wait
 	}
 	a.mu.Unlock()
+	next.wait = retry.Next(next.wait, lastRetry)
 	next.denied.Retry = now.Add(next.wait)
 	next.unplanned = true
 	a.put(pod, next)

@@ -17,37 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 
-// Leases is when the Leases of the nodes of a group were last renewed. The zero value knows none.
-type Leases struct {
-	// Awaited: nodes wait for others to leave probation.
-	Awaited bool
-	// read is when Leases were last read.
-	read    time.Time
-	renewed map[string]time.Time
-}
-
-// Of returns when the Lease of a node was last renewed, by the clock of its kubelet; zero if it is
-// not known.
-func (m *Leases) Of(node string) time.Time { return m.renewed[node] }
-
 // Refresh reads the Leases of the nodes of a fleet that are on probation and awaited, once per
 // rollout.HeartbeatPoll.
-func (m *Leases) Refresh(ctx context.Context, live client.Reader, f *rollout.Fleet, now time.Time) {
-	if !m.Awaited || now.Sub(m.read).Abs() < rollout.HeartbeatPoll {
-		return
-	}
-	m.read = now
-	if m.renewed == nil {
-		m.renewed = map[string]time.Time{}
-	}
-	for node, at := range renewals(ctx, live, f.OnProbation()) {
-		m.renewed[node] = at
-		f.Renewed(node, at, now)
+func Refresh(ctx context.Context, live client.Reader, f *pass.Fleet, now time.Time) {
+	for node, at := range renewals(ctx, live, f.HeartbeatsDue(now)) {
+		f.Renew(node, at, now)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
@@ -35,26 +36,26 @@ func (l *leases) Get(_ context.Context, key client.ObjectKey, object client.Obje
 }
 
 // fleetOf returns a fleet of nodes whose new pods have been available for ten seconds.
-func fleetOf(names ...string) *rollout.Fleet {
+func fleetOf(names ...string) *pass.Fleet {
 	in := &rollout.Input{Now: epoch, Members: []rollout.Member{{Key: "kube-system/a", Target: "new"}}, Deadlines: rollout.DefaultDeadlines}
 	for _, name := range names {
 		in.Nodes = append(in.Nodes, rollout.Node{Name: name, UID: "uid", Ready: true, ReadySince: epoch.Add(-time.Hour), Pods: []rollout.Pod{{
 			UID: "pod", Name: name, Revision: "new", Available: true, AvailableSince: epoch.Add(-10 * time.Second), AvailableWritten: epoch.Add(-10 * time.Second)}}})
 	}
-	return rollout.NewFleet(in)
+	return &pass.Fleet{Fleet: rollout.NewFleet(in)}
 }
 
 // A node leaves probation with the first renewal since its pod is available. Leases are read only
 // while other nodes wait, of nodes on probation, and once a second.
 func TestANodeLeavesProbationWhenItsLeaseIsRenewed(t *testing.T) {
 	l := &leases{renewed: map[string]time.Time{"lives": epoch.Add(-time.Second), "silent": epoch.Add(-11 * time.Second)}}
-	f, m := fleetOf("lives", "no-lease", "silent"), Leases{}
-	m.Refresh(t.Context(), l, f, epoch)
+	f := fleetOf("lives", "no-lease", "silent")
+	Refresh(t.Context(), l, f, epoch)
 	if on := f.OnProbation(); len(on) != 3 || len(l.asked) > 0 {
 		t.Fatalf("nobody waits: on probation %v, asked for %v", on, l.asked)
 	}
-	m.Awaited = true
-	m.Refresh(t.Context(), l, f, epoch)
+	f.AwaitsHeartbeats = true
+	Refresh(t.Context(), l, f, epoch)
 	slices.Sort(l.asked)
 	if want := []string{corev1.NamespaceNodeLease + "/lives", corev1.NamespaceNodeLease + "/no-lease", corev1.NamespaceNodeLease + "/silent"}; !slices.Equal(l.asked, want) {
 		t.Errorf("asked for %v, want %v", l.asked, want)
@@ -62,16 +63,16 @@ func TestANodeLeavesProbationWhenItsLeaseIsRenewed(t *testing.T) {
 	if on := f.OnProbation(); !slices.Equal(on, []string{"no-lease", "silent"}) {
 		t.Errorf("on probation: %v", on)
 	}
-	if got := m.Of("lives"); !got.Equal(epoch.Add(-time.Second)) {
+	if got := f.Node("lives").Renewed; !got.Equal(epoch.Add(-time.Second)) {
 		t.Errorf("the Lease of lives was renewed at %s", got)
 	}
 	l.asked = nil
 	l.renewed["silent"] = epoch
-	m.Refresh(t.Context(), l, f, epoch.Add(rollout.HeartbeatPoll-time.Millisecond))
+	Refresh(t.Context(), l, f, epoch.Add(rollout.HeartbeatPoll-time.Millisecond))
 	if len(l.asked) > 0 {
 		t.Errorf("within a second it asks again for %v", l.asked)
 	}
-	m.Refresh(t.Context(), l, f, epoch.Add(rollout.HeartbeatPoll))
+	Refresh(t.Context(), l, f, epoch.Add(rollout.HeartbeatPoll))
 	if on := f.OnProbation(); !slices.Equal(on, []string{"no-lease"}) || len(l.asked) != 2 {
 		t.Errorf("on probation %v, asked for %v", on, l.asked)
 	}

@@ -28,7 +28,7 @@ type Writer struct {
 	// Book says which components an operation replaces, and how.
 	Book upgradeplan.LogicBook
 	// Operations and Pulls that could not be written are written later.
-	Operations, Pulls access.Refused
+	Operations, Pulls access.Deniable
 }
 
 // errFormerNode means that a NodeUpgrade is deleted with its Node, and created again then.
@@ -45,8 +45,8 @@ func (w Writer) Operate(ctx context.Context, p *pass.Pass) error {
 			return nil
 		}
 		err := w.operateOne(ctx, p, change)
-		if errors.Is(err, errFormerNode) || access.IsRefused(err) && !access.IsStale(err) {
-			w.Operations.Postpone(ctx, p.Group, change.Node, change.UID, "Operation refused", err, p.In.Now)
+		if errors.Is(err, errFormerNode) || podreplace.IsDeniedOrBroken(err) && !access.IsStale(err) {
+			w.Operations.Postpone(ctx, p.Group, change.Node, change.UID, err, p.In.Now, "Operation denied", "operation", change.Operation)
 			return nil
 		}
 		if err != nil {

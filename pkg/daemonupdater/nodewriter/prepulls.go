@@ -15,6 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // errNoRoom means that the NodeUpgrade of a node has no room for another pull.
@@ -25,9 +26,12 @@ func (w Writer) Prepull(ctx context.Context, p *pass.Pass) error {
 	return access.InParallel(ctx, len(p.Decision.Prepulls), func(i int) error {
 		order := &p.Decision.Prepulls[i]
 		node := p.Fleet.Node(order.Node)
+		if node == nil {
+			return podreplace.ErrChanged
+		}
 		err := w.prepullOne(ctx, p, node, order.Members)
-		if errors.Is(err, errNoRoom) || access.IsRefused(err) && !access.IsStale(err) {
-			w.Pulls.Postpone(ctx, p.Group, node.Name, node.UID, "Prepull refused", err, p.In.Now)
+		if errors.Is(err, errNoRoom) || podreplace.IsDeniedOrBroken(err) && !access.IsStale(err) {
+			w.Pulls.Postpone(ctx, p.Group, node.Name, node.UID, err, p.In.Now, "Prepull denied")
 			return nil
 		}
 		if err != nil {

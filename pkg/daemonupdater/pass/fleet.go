@@ -7,7 +7,6 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/heartbeat"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -22,21 +21,24 @@ type Fleet struct {
 	Reported *report.Nodes
 	// Confirmed are the members, by index, whose target a live read confirmed as the newest.
 	Confirmed map[int]bool
-	// Heartbeats of the nodes in probation.
-	Heartbeats heartbeat.Leases
+	// AwaitsHeartbeats: nodes wait for others to leave probation.
+	AwaitsHeartbeats bool
 
+	// leasesRead is when Leases of nodes were last read, and renewed when they were renewed, by the clocks of their kubelets.
+	leasesRead time.Time
+	renewed    map[string]time.Time
 	// key is the CacheKey, and revision the input revision that the fleet was made with.
 	key, revision string
-	requests      *deletion.Requests
+	attempts      *deletion.AllAttempts
 	// had is which revisions the nodes had last, nil without the gate; it outlives the fleet. waiting are the pods at the gate, by node.
 	had     gating.Memory
 	waiting map[string][]gating.Waiting
 }
 
 // NewFleet returns the fleet of a group: nodes is everything read of them, by name.
-// requests are those that the process made, and had is which revisions the nodes had, nil without the gate.
-func NewFleet(s *observed.State, in *rollout.Input, had gating.Memory, requests *deletion.Requests, nodes map[string]*observed.Node) *Fleet {
-	f := &Fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, requests: requests, Reported: report.NewNodes(),
+// attempts are those of the process, and had is which revisions the nodes had, nil without the gate.
+func NewFleet(s *observed.State, in *rollout.Input, had gating.Memory, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
+	f := &Fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
 		had: had, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
@@ -67,9 +69,9 @@ func (f *Fleet) update(s *observed.State, name string, of *observed.Node, zones 
 		f.atGate(s, name, of)
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
-	n.Renewed = f.Heartbeats.Of(name)
-	f.requests.Show(s.Group, &n)
-	observed.LeavePulls(&n, f.requests.Pulls.DenialOf(s.Group, &n), now)
+	n.Renewed = f.renewed[name]
+	f.attempts.Show(s.Group, &n)
+	observed.LeavePulls(&n, f.attempts.Pulls.DenialOf(s.Group, &n), now)
 	f.Set(n, now)
 }
 
@@ -101,4 +103,23 @@ func (f *Fleet) AtGate() (all []gating.Waiting) {
 func (f *Fleet) Has(name string, uid types.UID) bool {
 	n := f.Node(name)
 	return n != nil && n.UID == uid
+}
+
+// HeartbeatsDue returns the nodes whose Leases are to be read now: those on probation, if they are
+// awaited, once per rollout.HeartbeatPoll.
+func (f *Fleet) HeartbeatsDue(now time.Time) []string {
+	if !f.AwaitsHeartbeats || now.Sub(f.leasesRead).Abs() < rollout.HeartbeatPoll {
+		return nil
+	}
+	f.leasesRead = now
+	return f.OnProbation()
+}
+
+// Renew records when the Lease of a node was last renewed.
+func (f *Fleet) Renew(node string, at, now time.Time) {
+	if f.renewed == nil {
+		f.renewed = map[string]time.Time{}
+	}
+	f.renewed[node] = at
+	f.Renewed(node, at, now)
 }
