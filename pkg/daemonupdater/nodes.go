@@ -30,7 +30,7 @@ type fleetReader struct {
 	access.Cluster
 	fleets   map[observed.Group]*pass.Fleet
 	gate     gating.Mode
-	had      map[observed.Group]gating.Memory
+	had      map[observed.Group]gating.LastRevisions
 	attempts *deletion.AllAttempts
 }
 
@@ -71,7 +71,7 @@ func (r fleetReader) readAll(ctx context.Context, p *pass.Pass) (*pass.Fleet, er
 		}
 	}
 	if r.gate.Active() && r.had[p.Group] == nil {
-		r.had[p.Group] = gating.Memory{}
+		r.had[p.Group] = gating.LastRevisions{}
 	}
 	return pass.NewFleet(p.State, &p.In, r.had[p.Group], r.attempts, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
 }

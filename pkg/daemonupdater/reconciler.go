@@ -75,7 +75,7 @@ type groupStates struct {
 	written  map[observed.Group]writtenRollout
 	taken    map[observed.Group]types.UID
 	fleets   map[observed.Group]*pass.Fleet
-	had      map[observed.Group]gating.Memory // revisions of nodes
+	had      map[observed.Group]gating.LastRevisions // revisions of nodes
 	changed  watch.ChangedNodes
 	attempts deletion.AllAttempts
 	pace     deletion.Pace
@@ -85,7 +85,7 @@ type groupStates struct {
 
 func newGroupStates() groupStates {
 	return groupStates{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*pass.Fleet{},
-		had: map[observed.Group]gating.Memory{}}
+		had: map[observed.Group]gating.LastRevisions{}}
 }
 
 func (m *groupStates) forget(g observed.Group) {

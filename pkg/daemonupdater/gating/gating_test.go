@@ -174,7 +174,7 @@ func TestMemory(t *testing.T) {
 		pods[0].Status.Conditions = nil
 		return pods
 	}
-	m := Memory{}
+	m := LastRevisions{}
 	m.Note(ds, n, []*corev1.Pod{gated(ds, "n1", "new")})
 	if got := m.Of(ds, n); got != "" {
 		t.Errorf("with a pod at the gate, the node had %q", got)

@@ -1,4 +1,4 @@
-// Package globaljobs has the tasks of a plan done that belong to no node, each by a Job.
+// Package globaljobs runs the global tasks of a plan, each as a Job.
 package globaljobs
 
 import (

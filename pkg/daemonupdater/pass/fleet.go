@@ -31,13 +31,13 @@ type Fleet struct {
 	key, revision string
 	attempts      *deletion.AllAttempts
 	// had is which revisions the nodes had last, nil without the gate; it outlives the fleet. waiting are the pods at the gate, by node.
-	had     gating.Memory
+	had     gating.LastRevisions
 	waiting map[string][]gating.Waiting
 }
 
 // NewFleet returns the fleet of a group: nodes is everything read of them, by name.
 // attempts are those of the process, and had is which revisions the nodes had, nil without the gate.
-func NewFleet(s *observed.State, in *rollout.Input, had gating.Memory, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
+func NewFleet(s *observed.State, in *rollout.Input, had gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
 	f := &Fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
 		had: had, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
 	zones := observed.Zones{}

@@ -12,7 +12,7 @@ import (
 // its ledger differs. Other changes may be stored later.
 func MustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
 	return stored.Revision != next.Revision || stored.Resumed != next.Resumed || len(stored.Failed) != len(next.Failed) ||
-		!allStored(next.InFlight, stored.InFlight, stored.Queued) || !allStored(next.Queued, stored.Queued) || !sameMemory(stored, next)
+		!allStored(next.InFlight, stored.InFlight, stored.Queued) || !allStored(next.Queued, stored.Queued) || !keepsTargets(stored, next)
 }
 
 // allStored reports whether every slot is in one of the stored lists. That a stored slot is no
@@ -34,8 +34,8 @@ func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {
 	return true
 }
 
-// sameMemory reports whether two statuses agree on the settled and the last known good revision, the pins, and the rollback.
-func sameMemory(a, b *topsv1.DaemonRolloutStatus) bool {
+// keepsTargets reports whether two statuses agree on the settled and the last known good revision, the pins, and the rollback.
+func keepsTargets(a, b *topsv1.DaemonRolloutStatus) bool {
 	return equality.Semantic.DeepEqual(a.Pinned, b.Pinned) && equality.Semantic.DeepEqual(a.Settled, b.Settled) && equality.Semantic.DeepEqual(a.LastKnownGood, b.LastKnownGood) && equality.Semantic.DeepEqual(a.Rollback, b.Rollback)
 }
 

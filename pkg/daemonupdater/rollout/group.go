@@ -77,13 +77,13 @@ func whyNotAllowed(g *group, node *Node) string {
 // there, and before any request all of it.
 func versionsOf(g *group, node *Node) *versions.Node {
 	n := &versions.Node{Kernel: node.Kernel, Labels: node.Labels}
-	unasked := g.strategy == daemonset.OTA && !slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.isOutdated(&pod) && g.wants(node, &pod) })
-	heavy := slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.members[pod.Member].Heavy && getsNewer(g, node, &pod, unasked) })
+	withoutRequest := g.strategy == daemonset.OTA && !slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.isOutdated(&pod) && g.wants(node, &pod) })
+	heavy := slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.members[pod.Member].Heavy && getsNewer(g, node, &pod, withoutRequest) })
 	for i := range node.Pods {
 		pod := &node.Pods[i]
 		m := &g.members[pod.Member]
 		c := componentOf(n, m.Component)
-		c.Changes = c.Changes || getsNewer(g, node, pod, unasked) || heavy && m.Along && g.isOutdated(pod)
+		c.Changes = c.Changes || getsNewer(g, node, pod, withoutRequest) || heavy && m.Along && g.isOutdated(pod)
 		addVersions(c, m.Image, pod)
 	}
 	for i := range n.Components {

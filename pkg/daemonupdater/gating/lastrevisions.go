@@ -8,9 +8,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Memory is with which revision of a DaemonSet each node of a group was last ready. It is lost with the process:
+// LastRevisions is with which revision of a DaemonSet each node of a group was last ready. It is lost with the process:
 // what a node had is then known from the pods that it has.
-type Memory map[string]*had
+type LastRevisions map[string]*had
 
 // had is what one Node object had, by DaemonSet: another Node of the same name had nothing.
 type had struct {
@@ -26,7 +26,7 @@ type lastHash struct {
 
 // Note records the revision of the pod that a node has of a DaemonSet: of one that is not ready only if none
 // was, so that a node gets no revision back that never worked on it. Pods that are not bound never ran.
-func (m Memory) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
+func (m LastRevisions) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
 	pod := daemonset.PodOf(pods)
 	if pod == nil || pod.Spec.NodeName == "" {
 		return
@@ -41,7 +41,7 @@ func (m Memory) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod
 }
 
 // Of returns the hash of the revision with which a node was last ready of a DaemonSet, "" if that is not known.
-func (m Memory) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
+func (m LastRevisions) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
 	if h := m[node.Name]; h != nil && h.node == node.UID {
 		return h.hashes[ds.UID].hash
 	}
@@ -49,7 +49,7 @@ func (m Memory) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
 }
 
 // OfNode is Of, for the Node that last had the name.
-func (m Memory) OfNode(ds *appsv1.DaemonSet, node string) string {
+func (m LastRevisions) OfNode(ds *appsv1.DaemonSet, node string) string {
 	if h := m[node]; h != nil {
 		return h.hashes[ds.UID].hash
 	}
@@ -58,7 +58,7 @@ func (m Memory) OfNode(ds *appsv1.DaemonSet, node string) string {
 
 // Common returns the hash of the revision of a DaemonSet that most nodes have without a given one, "" if no
 // node has another one.
-func (m Memory) Common(ds *appsv1.DaemonSet, without string) (common string) {
+func (m LastRevisions) Common(ds *appsv1.DaemonSet, without string) (common string) {
 	nodes := map[string]int{}
 	for _, h := range m {
 		if hash := h.hashes[ds.UID].hash; hash != "" && hash != without {
@@ -74,4 +74,4 @@ func (m Memory) Common(ds *appsv1.DaemonSet, without string) (common string) {
 }
 
 // Forget drops what is known of a node that is gone.
-func (m Memory) Forget(node string) { delete(m, node) }
+func (m LastRevisions) Forget(node string) { delete(m, node) }
