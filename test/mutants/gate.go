@@ -56,6 +56,6 @@ var ofTheGate = []mutant{
 		"for _, $of := range $list[$i].AllNewest() { $*then }", "for _, $of := range $list[$i].All() { $*then }"},
 	{"pin-verifies-the-newest", "the driver of before must have the version of the newest one", updater, "State.NewOperation",
 		"$op.Purpose, $op.DriverVersion = $rollback, $none", "$op.Purpose = $rollback"},
-	{"pin-stored-late", "a node goes back before that is stored", updater, "sameMemory",
+	{"pin-stored-late", "a node goes back before that is stored", updater, "keepsTargets",
 		"return $pins && $rest", "return $rest"},
 }
