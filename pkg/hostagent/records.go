@@ -137,7 +137,7 @@ func (s *records) put(r task.Record) error {
 		return fmt.Errorf("%w: %w", task.ErrNotRecorded, err)
 	}
 	s.all[r.Key()] = r
-	old := task.Superfluous(s.all, keptRecords)
+	old := task.Superfluous(s.all, keptRecords, s.now())
 	if err := s.journal.Change(nil, old); err != nil {
 		s.log.Error(err, "Could not remove old records from the journal")
 		return nil

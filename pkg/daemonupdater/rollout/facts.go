@@ -256,7 +256,7 @@ func (f *facts) maySupersede(g *group, job *Job, now time.Time) bool {
 		return false
 	}
 	until := job.WaitsSince.Add(g.deadlines.Progress)
-	if until.After(now) {
+	if until.After(now) && !daemonset.IsAhead(job.WaitsSince, now) {
 		f.changesAt(until)
 		return false
 	}

@@ -327,3 +327,37 @@ func decides(t *testing.T, in Input, want said, orders []string) Decision {
 	}
 	return d
 }
+
+// The clock of the manager was set back by three hours after it recorded the end of the operation.
+func TestASlotDoesNotWaitForAnEndInTheFuture(t *testing.T) {
+	lost := offline(broken(withDone(heavyNode("a"))))
+	lost.ReadySince = epoch.Add(-time.Hour)
+	settling := broken(withDone(nodeOf("a", newHash, newHash)))
+	settling.Pods[0].AvailableAt = epoch.Add(4 * time.Hour)
+	for _, tt := range []struct {
+		node             Node
+		inFlight, failed string
+		within           time.Duration
+	}{
+		{lost, "in-flight/NodeLost", "failed/NodeLost", DefaultDeadlines.Lost},
+		{settling, "in-flight/AwaitingAvailable", "failed/ProgressDeadlineExceeded", 3*DefaultDeadlines.Progress + DefaultDeadlines.Lost},
+	} {
+		tt.node.Ended[0].Time = epoch.Add(3 * time.Hour)
+		in := heavyInput(1, tt.node).slots(operating(tt.node))
+		in.Ledger.Decided = epoch.Add(3 * time.Hour)
+		for _, step := range []struct {
+			after time.Duration
+			want  string
+		}{{0, tt.inFlight}, {tt.within - time.Second, tt.inFlight}, {time.Second, tt.failed}} {
+			in.Now = in.Now.Add(step.after)
+			if step.after > 0 {
+				in.Ledger.Decided = in.Now
+			}
+			d := Plan(in)
+			if got := say(d).States["a"]; got != step.want {
+				t.Fatalf("%s after the clock was set back: %s, want %s", in.Now.Sub(epoch), got, step.want)
+			}
+			in.Ledger = d.Ledger
+		}
+	}
+}

@@ -24,6 +24,7 @@ func TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted(t *testing.T) {
 		{"not while it is being prepared", Job{ID: "theirs"}, "pending/NodeBusy", nil, 0},
 		{"not before the progress deadline", waiting(9 * time.Minute), "pending/NodeBusy", nil, time.Minute},
 		{"after it", waiting(10 * time.Minute), "pending/Preparing", []string{"theirs"}, 0},
+		{"when another clock, which was ahead, wrote since when it waits", waiting(-3 * time.Hour), "pending/Preparing", []string{"theirs"}, 0},
 		{"never when it is granted", granted, "pending/NodeBusy", nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -231,7 +231,7 @@ func (s *settlement) settleDone(slot *Slot, n *fleetNode, end *End) {
 		return
 	}
 	s.restartAfter(slot, end)
-	s.keepUntilDeadline(slot, later(slot.Since, end.Time), n)
+	s.keepUntilDeadline(slot, s.since(slot, end), n)
 }
 
 // goesOn reports whether a node keeps its slot although its operation ended without a result for
@@ -246,7 +246,7 @@ func (s *settlement) goesOn(slot *Slot, n *fleetNode, end *End) bool {
 		return true
 	}
 	s.restartAfter(slot, end)
-	left := timeLeft(s.in, slot, later(slot.Since, end.Time), n)
+	left := timeLeft(s.in, slot, s.since(slot, end), n)
 	s.recheckIn(left)
 	return left > 0
 }
@@ -264,9 +264,22 @@ func (s *settlement) operateOn(slot *Slot, n *fleetNode) bool {
 	return true
 }
 
-// restartAfter restarts the deadline of a slot when the end of its operation is first seen.
+// restartAfter restarts the deadline of a slot when the end of its operation is first seen. If a clock that is ahead
+// recorded the end, that is when the difference is noticed.
 func (s *settlement) restartAfter(slot *Slot, end *End) {
-	if slot.Progress.Before(end.Time) {
+	isNew := slot.Progress.Before(end.Time)
+	if daemonset.IsAhead(end.Time, s.in.Now) {
+		isNew = idleTime(s.in) != 0
+	}
+	if isNew {
 		slot.Progress = s.in.Now
 	}
+}
+
+// since returns when the deadlines of a slot began whose operation has ended.
+func (s *settlement) since(slot *Slot, end *End) time.Time {
+	if daemonset.IsAhead(end.Time, s.in.Now) {
+		return later(slot.Since, slot.Progress)
+	}
+	return later(slot.Since, end.Time)
 }

@@ -54,6 +54,14 @@ func (r Record) last() time.Time {
 	return r.Result.Finished
 }
 
+// ahead is -1 for a record from after now, 0 for another.
+func (r Record) ahead(now time.Time) int {
+	if r.last().After(now) {
+		return -1
+	}
+	return 0
+}
+
 // Key identifies the task on this node.
 func (r Record) Key() string { return KeyOf(r.Result.ID, r.Result.Task) }
 
@@ -61,8 +69,9 @@ func (r Record) Key() string { return KeyOf(r.Result.ID, r.Result.Task) }
 func KeyOf(id, task string) string { return id + "_" + task }
 
 // Superfluous returns the keys of the oldest records beyond keep, sorted. Restarts in
-// progress, and the newest record, are never among them.
-func Superfluous(records map[string]Record, keep int) []string {
+// progress, and the newest record, are never among them. A record from after now was written before the clock of
+// the node was set back: it is taken for older than those from before now, of which some were written since.
+func Superfluous(records map[string]Record, keep int, now time.Time) []string {
 	var ended []Record
 	for _, r := range records {
 		if r.Begun == nil || r.Final() {
@@ -73,7 +82,7 @@ func Superfluous(records map[string]Record, keep int) []string {
 		return nil
 	}
 	slices.SortFunc(ended, func(a, b Record) int {
-		return cmp.Or(a.last().Compare(b.last()), strings.Compare(a.Key(), b.Key()))
+		return cmp.Or(cmp.Compare(a.ahead(now), b.ahead(now)), a.last().Compare(b.last()), strings.Compare(a.Key(), b.Key()))
 	})
 	var keys []string
 	for _, r := range ended[:len(ended)-keep] {

@@ -38,6 +38,42 @@ func TestDeadlinesDoNotRunWhileNoManagerWorks(t *testing.T) {
 	}
 }
 
+// setBack sets the clock back by three hours, which the manager has just noticed.
+func setBack(f *Facts) {
+	later(-3 * time.Hour)(f)
+	f.WorkedSince = f.Now
+}
+
+func TestAPullIsTriedAgainThoughTheClockWasSetBack(t *testing.T) {
+	f := reach(t, "driver_prepull", everything...)
+	result("driver_prepull", "Failed")(&f)
+	setBack(&f)
+	for _, step := range []struct {
+		after    time.Duration
+		attempts int32
+	}{{pullInterval - time.Second, 1}, {time.Second, 2}} {
+		later(step.after)(&f)
+		if got := newMachine(t).Next(f).Record.Operation.Tasks[taskAt(&f, "driver_prepull")].Attempts; got != step.attempts {
+			t.Errorf("attempt %d, want %d", got, step.attempts)
+		}
+	}
+}
+
+func TestAPrecheckWaitsForCardsForAsLongThoughTheClockWasSetBack(t *testing.T) {
+	f := reach(t, "node_precheck", everything...)
+	f.Node.Allocatable["enflame.com/gcu"] = 0
+	setBack(&f)
+	for _, step := range []struct {
+		after  time.Duration
+		passed bool
+	}{{offerGrace - time.Second, false}, {time.Second, true}} {
+		later(step.after)(&f)
+		if got := newMachine(t).Next(f).Record.Operation.Before != nil; got != step.passed {
+			t.Errorf("passed %t, want %t", got, step.passed)
+		}
+	}
+}
+
 // TestAClockThatJumpsFailsNothingAndSkipsNoSoak: a jump is a break, so that WorkedSince is when it was noticed.
 func TestAClockThatJumpsFailsNothingAndSkipsNoSoak(t *testing.T) {
 	for _, tt := range []struct {

@@ -226,6 +226,27 @@ func TestARestartThatMayStillHappenIsWaitedFor(t *testing.T) {
 	}
 }
 
+// The clock was set ahead by three hours meanwhile.
+func TestARestartThatMayStillHappenIsWaitedForThoughTheClockJumps(t *testing.T) {
+	f := reach(t, "node_restart-runtime", everything...)
+	f.Wanted.Abort = true
+	f.Record = newMachine(t).Next(f).Record
+	later(3 * time.Hour)(&f)
+	f.WorkedSince = f.Now
+	for _, tc := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{14*time.Minute - time.Second, "Releasing then Aborted node_restart-runtime Aborted"},
+		{time.Second, "Releasing then Aborted node_restart-runtime Aborted OpenDevice"},
+	} {
+		later(tc.after)(&f)
+		if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
+			t.Errorf("after %s more: %s, want %s", tc.after, got, tc.want)
+		}
+	}
+}
+
 // TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor: an agent that says so when the operation is
 // over will not begin. What it said before may be of an agent that is replaced by one that may.
 func TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor(t *testing.T) {

@@ -43,7 +43,7 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 		}
 		return waiting(ReasonPrecheckFailed, "%s", lacks)
 	}
-	if until := c.recorded(t).StartTime.Add(min(offerGrace, c.limits.precheck/2)); mayOffer(c.snapshot) && c.f.Now.Before(until) {
+	if until := recordedAt(c.f, c.recorded(t).StartTime.Time).Add(min(offerGrace, c.limits.precheck/2)); mayOffer(c.snapshot) && c.f.Now.Before(until) {
 		c.at(until)
 		return waiting(ReasonInProgress, "the node has cards and offers none of them yet")
 	}

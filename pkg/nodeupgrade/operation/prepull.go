@@ -26,7 +26,7 @@ func (prepull) attempt(c *changes, t upgradeplan.Task) verdict {
 	if result == nil || result.State != topsv1.HostTaskFailed {
 		return awaitHost(c.snapshot, result)
 	}
-	next := rec.StartTime.Add(pullInterval << min(rec.Attempts-1, 10))
+	next := recordedAt(c.f, rec.StartTime.Time).Add(pullInterval << min(rec.Attempts-1, 10))
 	if !c.f.Now.Before(next) {
 		rec.Attempts++
 	} else {

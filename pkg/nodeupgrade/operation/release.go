@@ -29,7 +29,7 @@ func release(c *changes) {
 }
 
 // restartPending reports whether the agent may still restart the runtime: it may begin until
-// the deadline, and then take as long again. One that leaves the restart to the administrator, and
+// the deadline, and then take as long again, counted from when this process works, because its clock may have jumped. One that leaves the restart to the administrator, and
 // says so after the operation was over, does not begin.
 func restartPending(c *changes) bool {
 	for i := range c.op.Tasks {
@@ -39,7 +39,7 @@ func restartPending(c *changes) bool {
 			continue
 		}
 		result := c.f.Host.Result(c.op.ID, t.Name)
-		deadline := recordedAt(c.f, t.StartTime.Time).Add(2 * c.limits.restart)
+		deadline := latest(recordedAt(c.f, t.StartTime.Time), c.f.WorkedSince).Add(2 * c.limits.restart)
 		left := result != nil && result.State == topsv1.HostTaskWaiting && c.f.HostSince.After(c.op.Since.Time)
 		if (result == nil || !result.State.Final()) && !left && c.f.Now.Before(deadline) {
 			c.at(deadline)
