@@ -48,6 +48,7 @@ func (w *simWorld) disturbNode(h *simHost) {
 	case w.chance(6):
 		w.say("node %s is deleted", h.name)
 		w.api.Remove(simNodeKey(h.name))
+		w.forgetOrder(h)
 		if h.machine == nil {
 			w.api.Remove(simapi.Key{Kind: simUpgrades, Name: h.name})
 		}

@@ -439,8 +439,8 @@ func (w *simWorld) checkAll() {
 			continue
 		}
 		for _, s := range stored.Status.InFlight {
-			if s.Operation == "" && w.attended(s.Since.Time) > 45*time.Minute {
-				w.violate("L2: node %s of %s holds its slot since %s", s.Node, g.id, s.Since.Sub(fixture.Epoch))
+			if since := w.startOfSlot(g.id, &s); s.Operation == "" && w.attended(since) > 45*time.Minute {
+				w.violate("L2: node %s of %s holds its slot since %s", s.Node, g.id, since.Sub(fixture.Epoch))
 			}
 		}
 	}

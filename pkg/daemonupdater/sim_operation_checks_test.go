@@ -26,6 +26,8 @@ type simOp struct {
 	node    string
 	granted bool // at any time
 	ended   bool
+	// started is when its last start, or its grant, was recorded, by the true time.
+	started time.Time
 	// resumed is when a person had it go on after it had failed, zero for never.
 	resumed time.Time
 	// lost: a restored backup took its record back. A manager that read it before may store it
@@ -123,6 +125,9 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	if op := w.ops.known[now.ID]; op != nil && before != nil && before.ID == now.ID && before.EndTime != nil && now.EndTime == nil {
 		w.say("operation %s of %s goes on: %s", now.ID, u.Name, now.Override)
 		op.resumed, op.ended = w.now, false
+	}
+	if op := w.ops.known[now.ID]; op != nil && (before == nil || before.ID != now.ID || !before.StartTime.Equal(&now.StartTime)) {
+		op.started = w.now
 	}
 	if op := w.ops.known[now.ID]; now.Granted && (op == nil || !op.granted) {
 		w.violate("ledger: operation %s of %s took itself for granted", now.ID, u.Name)
@@ -224,8 +229,8 @@ func (w *simWorld) checkNodes() {
 		if g := w.opGroup(simAtWork(u)); g != nil && op.EndTime == nil && w.rolloutOf(g.id) != nil && !w.hasSlot(h.name, op.ID, g.id) && !w.lost[simLost{g.id, h.name}] && !w.justResumed(op.ID) {
 			w.violate("ledger: operation %s is at work on %s and no slot names it", op.ID, h.name)
 		}
-		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.attended(op.StartTime.Time) > 3*time.Hour {
-			w.violate("L2: operation %s of %s is %s since %s", op.ID, h.name, op.Phase, op.StartTime.Sub(fixture.Epoch))
+		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.attended(w.startOfOperation(op)) > 3*time.Hour {
+			w.violate("L2: operation %s of %s is %s since %s", op.ID, h.name, op.Phase, w.startOfOperation(op).Sub(fixture.Epoch))
 		}
 	}
 }

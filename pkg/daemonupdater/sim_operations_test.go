@@ -223,6 +223,7 @@ func (w *simWorld) disturbOperations() {
 			w.say("admin: NodeUpgrade %s is deleted", h.name)
 			w.api.Remove(simapi.KeyOf(u))
 			h.machine.excused = true // a restart that it asked for may still come
+			w.forgetOrder(h)
 		}
 	case 11:
 		if g := w.groups[w.rng.IntN(len(w.groups))]; g.spec != nil && len(w.groups) > 1 && w.chance(4) {

@@ -10,13 +10,15 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// In a third of the seeds, clocks are wrong: those of hosts, by which kubelets and node agents
+// In a third of the seeds, clocks are wrong by minutes: those of hosts, by which kubelets and node agents
 // write times, and that of the second manager; and they jump, as after a step of NTP or when a
-// virtual machine is resumed, that of the first manager as well. The world, the API server and the controllers of
+// virtual machine is resumed, that of the first manager as well. In two thirds of these, a manager starts from time to time
+// with a clock that is wrong by hours (bootWrong). The world, the API server and the controllers of
 // Kubernetes have the true time, and the checks are about it. Only what managers record and
 // compare among themselves is checked by their own clocks: windows.
 
@@ -49,6 +51,40 @@ func (w *simWorld) jump() {
 		w.hosts[i].jump(w, w.drawSkew())
 	} else {
 		w.managers[i%len(w.managers)].jump(w.drawSkew())
+	}
+	w.bootWrong()
+}
+
+// simMaxBootSkew is how far the clock of a manager is at most from the true time when it starts.
+const simMaxBootSkew = 4 * time.Hour
+
+// bootWrong starts an idle manager, in one of three jumps, with a clock that may be hours from the one before. Not in a seed with
+// backups: what they take back, a node agent tells from what such a clock wrote by times alone.
+func (w *simWorld) bootWrong() {
+	m := w.managers[w.skews.IntN(len(w.managers))]
+	if w.skews.IntN(3) == 0 && m.pass == nil && m.operator.idle() && w.accidents == nil {
+		m.boots(time.Duration(w.skews.Int64N(int64(2*simMaxBootSkew))) - simMaxBootSkew)
+	}
+}
+
+// farAhead is how much older than it is a manager may take what began before it looked, because its clock is more than
+// minutes ahead.
+func (m *simManager) farAhead() time.Duration {
+	if m.skew <= simMaxSkew {
+		return 0
+	}
+	return m.skew
+}
+
+// forgetOrder lets the agent of a host whose NodeUpgrade is deleted, and its history with it, forget when
+// the operations began of which it has results: it would ignore those that a manager begins by a clock hours behind.
+func (w *simWorld) forgetOrder(h *simHost) {
+	if w.skews == nil || h.machine == nil {
+		return
+	}
+	for key, r := range h.machine.disk {
+		r.Result.Since = time.Time{}
+		h.machine.disk[key] = r
 	}
 }
 
@@ -96,6 +132,23 @@ func (w *simWorld) skewOf(pod *corev1.Pod) time.Duration {
 
 // simStarted is when a node was given its slot, and what the deadlines had lost then.
 type simStarted struct{ at, lost time.Duration }
+
+// startOfSlot returns since when, by the true time, a node has its slot, and by the clock of its manager if no ledger
+// that was checked says so.
+func (w *simWorld) startOfSlot(group observed.Group, slot *topsv1.NodeSlot) time.Time {
+	if started, known := w.account(group).started[slot.Node]; known {
+		return fixture.Epoch.Add(started.at)
+	}
+	return slot.Since.Time
+}
+
+// startOfOperation returns when an operation was started or granted by the true time, and by the clock of its manager if it is not known.
+func (w *simWorld) startOfOperation(op *topsv1.OperationStatus) time.Time {
+	if known := w.ops.known[op.ID]; known != nil && !known.started.IsZero() {
+		return known.started
+	}
+	return op.StartTime.Time
+}
 
 // noteClock notes a stored decision. When the clock by which it was made is ahead of that of the
 // decision before, but by no more than an absence, the deadlines lose that time.

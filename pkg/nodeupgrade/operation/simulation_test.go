@@ -120,6 +120,8 @@ func (w *world) disturb() {
 		w.note("pods of %s are kept away: %v", m.component, m.barred != "")
 	case 5:
 		w.now = w.now.Add(time.Duration(w.rng.IntN(20)) * time.Minute)
+	case 7:
+		w.jump()
 	}
 }
 

@@ -27,7 +27,10 @@ type world struct {
 	t   *testing.T // nil in the simulation
 	rng *rand.Rand
 	now time.Time
-	log []string
+	// ahead is how far the clock of the managers is, since it jumped, by that clock.
+	ahead  time.Duration
+	jumped time.Time
+	log    []string
 	// violation is the invariant that was violated.
 	violation string
 
@@ -170,7 +173,25 @@ func (w *world) facts() Facts {
 		}
 		f.Members = append(f.Members, seen)
 	}
+	return w.byClock(f)
+}
+
+// byClock returns facts with the times that managers take from their own clock, which may be hours from that of all others.
+func (w *world) byClock(f Facts) Facts {
+	f.Now, f.WorkedSince, f.HostSince, f.Node.Since = f.Now.Add(w.ahead), w.jumped, f.HostSince.Add(w.ahead), f.Node.Since.Add(w.ahead)
+	for i := range f.Members {
+		if pod := f.Members[i].Pod; pod != nil {
+			pod.Since = pod.Since.Add(w.ahead)
+		}
+	}
 	return f
+}
+
+// jump lets the clock of the managers jump by hours, which is a break for them.
+func (w *world) jump() {
+	w.ahead = time.Duration(w.rng.Int64N(int64(8*time.Hour))) - 4*time.Hour
+	w.jumped = w.now.Add(w.ahead)
+	w.note("the clock is %s ahead", w.ahead)
 }
 
 func (w *world) drained(op *topsv1.OperationStatus) Drained {
