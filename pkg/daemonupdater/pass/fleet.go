@@ -1,6 +1,8 @@
 package pass
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -91,10 +93,10 @@ func (f *Fleet) atGate(s *observed.State, name string, of *observed.Node) {
 // NodesAtGate returns how many nodes have pods at the gate.
 func (f *Fleet) NodesAtGate() int { return len(f.waiting) }
 
-// AtGate returns the pods at the gate.
+// AtGate returns the pods at the gate, sorted by node.
 func (f *Fleet) AtGate() (all []gating.Waiting) {
-	for _, waiting := range f.waiting {
-		all = append(all, waiting...)
+	for _, node := range slices.Sorted(maps.Keys(f.waiting)) {
+		all = append(all, f.waiting[node]...)
 	}
 	return all
 }
