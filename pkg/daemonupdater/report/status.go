@@ -172,15 +172,27 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason = reasonPaused
 	case awaitsRequests(d):
 		c.Reason = reasonAwaitingRequests
-	case waiting(d).Reason == rollout.ReasonBudgetExhausted && len(d.Ledger.Failures) > 0:
-		c.Reason = reasonNodesFailed
-		c.Message = "failed nodes use up max-unavailable, repair them or roll out another revision; " + c.Message
+	case usedUpByFailed(d) != "":
+		c.Reason, c.Message = reasonNodesFailed, usedUpByFailed(d)+"; "+c.Message
 	case len(d.Waiting) > 0:
 		c.Reason, c.Message = string(waiting(d).Reason), waiting(d).Message+"; "+c.Message
 	default:
 		c.Reason, c.Message = leftOver(d, c.Message)
 	}
 	return c
+}
+
+// usedUpByFailed says that nodes wait because failed ones use up a budget, "" if none do.
+func usedUpByFailed(d rollout.Decision) string {
+	w := waiting(d)
+	switch {
+	case len(d.Ledger.Failures) == 0:
+	case w.Reason == rollout.ReasonBudgetExhausted:
+		return "failed nodes use up max-unavailable, repair them or roll out another revision"
+	case w.Reason == rollout.ReasonPoolExhausted:
+		return "nodes failed, and their pools have no room: repair them or roll out another revision; " + w.Message
+	}
+	return ""
 }
 
 // leftOver returns why a rollout with nothing left to do is not complete.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -122,6 +123,9 @@ var stateWords = []struct {
 		saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
 	{"a failed node uses up the budget", change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash)), failedNodes("a")),
 		saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
+	{"a failed node uses up the budget of its pool", change(change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash)), failedNodes("a")), func(in *rollout.Input) {
+		in.Settings.MaxUnavailable, in.Policy.PoolMaxUnavailable = intstr.FromInt32(2), ptr.To(intstr.FromInt32(1))
+	}), saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
 	{"a node failed and is gone", change(inputWith(fixture.Planned("b", fixture.NewHash)), failedNodes("a")), saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
 	{"images that cannot be pulled", inputWith(notPulled("a", 4)), saying("Progressing", "False/PrepullFailed", "Reconciling", "True/PrepullFailed")},
 	{"images that cannot be pulled for long", inputWith(notPulled("a", 5)), saying("Progressing", "False/PrepullFailed", "Stalled", "True/PrepullFailed")},

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // pulling gives the first pod of a node images that it lacks, and says how far they are.
@@ -292,14 +294,22 @@ func TestNodesThatComeLaterTakeNoRoom(t *testing.T) {
 // TestNodesBehindAFailedOneWaitForTheBudget: they are not prepared, and would not start if they were. A
 // rollout that stands still for a failed node says so.
 func TestNodesBehindAFailedOneWaitForTheBudget(t *testing.T) {
-	for name, in := range map[string]Input{
-		"images":     inputOf(1, broken(nodeOf("x", newHash)), pulled("a"), wanting("b"), wanting("c")),
-		"operations": heavyInput(1, broken(heavyNode("x")), prepared(heavyNode("a")), heavyNode("b"), heavyNode("c")),
+	images := []Node{broken(nodeOf("x", newHash)), pulled("a"), wanting("b"), wanting("c")}
+	pooled := inputOf(2, images...)
+	pooled.Policy.PoolMaxUnavailable = ptr.To(intstr.FromInt32(1))
+	for _, tt := range []struct {
+		name string
+		in   Input
+		want Reason
+	}{
+		{"images", inputOf(1, images...), ReasonBudgetExhausted},
+		{"operations", heavyInput(1, broken(heavyNode("x")), prepared(heavyNode("a")), heavyNode("b"), heavyNode("c")), ReasonBudgetExhausted},
+		{"images, in a pool", pooled, ReasonPoolExhausted},
 	} {
-		in.Ledger.Failures = []Failure{{Node: "x", UID: in.Nodes[0].UID, Reason: ReasonProgressDeadlineExceeded, Targets: targetsOf(&in)}}
-		d := Plan(in)
-		if len(d.Waiting) != 1 || d.Waiting[0].Reason != ReasonBudgetExhausted || d.Waiting[0].Nodes != 3 {
-			t.Errorf("%s: nodes wait for %+v, want all for the budget", name, d.Waiting)
+		tt.in.Ledger.Failures = []Failure{{Node: "x", UID: tt.in.Nodes[0].UID, Reason: ReasonProgressDeadlineExceeded, Targets: targetsOf(&tt.in)}}
+		d := Plan(tt.in)
+		if len(d.Waiting) != 1 || d.Waiting[0].Reason != tt.want || d.Waiting[0].Nodes != 3 {
+			t.Errorf("%s: nodes wait for %+v, want all for %s", tt.name, d.Waiting, tt.want)
 		}
 	}
 }

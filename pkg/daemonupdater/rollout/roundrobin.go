@@ -58,7 +58,7 @@ func (r *roundRobin) whyUnprepared(l *lane) refusal {
 		first, _ := failed.Min()
 		return refusal{ReasonPrepullFailed, fmt.Sprintf("waits until images can be pulled on some of %d nodes, such as %s: %s", failed.Len(), first.Name, whyNotPulled(first))}
 	}
-	if reason, why := r.budgets.refuse(l); reason == ReasonBudgetExhausted && r.ledger.InFlight() == 0 {
+	if reason, why := r.budgets.refuse(l); (reason == ReasonBudgetExhausted || reason == ReasonPoolExhausted) && r.ledger.InFlight() == 0 {
 		return refusal{reason, why}
 	}
 	return refusal{ReasonPreparing, "is checked, and its images are pulled, when it is among the next nodes"}
