@@ -291,7 +291,6 @@ func (w *simWorld) checkRest(pass *simPass, name string) {
 	if pass.at.Sub(pass.m.jumped) < ago { // a manager does not know that its clock jumped ahead
 		ago += max(0, pass.m.leap)
 	}
-	ago += pass.m.farAhead()
 	if least := pass.policy.Spec.ReturnedSeconds; least != nil && ago < time.Duration(*least)*time.Second {
 		w.violate("returned: %s starts %s after it returned, %d s are asked for", name, ago, *least)
 	}

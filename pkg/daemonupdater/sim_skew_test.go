@@ -18,7 +18,7 @@ import (
 // In a third of the seeds, clocks are wrong by minutes: those of hosts, by which kubelets and node agents
 // write times, and that of the second manager; and they jump, as after a step of NTP or when a
 // virtual machine is resumed, that of the first manager as well. In two thirds of these, a manager starts from time to time
-// with a clock that is wrong by hours (bootWrong). The world, the API server and the controllers of
+// with a clock that is hours behind, or no more (bootWrong). The world, the API server and the controllers of
 // Kubernetes have the true time, and the checks are about it. Only what managers record and
 // compare among themselves is checked by their own clocks: windows.
 
@@ -55,25 +55,17 @@ func (w *simWorld) jump() {
 	w.bootWrong()
 }
 
-// simMaxBootSkew is how far the clock of a manager is at most from the true time when it starts.
-const simMaxBootSkew = 4 * time.Hour
+// simMaxBehind is how far the clock of a manager is at most behind the true time when it starts.
+const simMaxBehind = 4 * time.Hour
 
-// bootWrong starts an idle manager, in one of three jumps, with a clock that may be hours from the one before. Not in a seed with
-// backups: what they take back, a node agent tells from what such a clock wrote by times alone.
+// bootWrong starts an idle manager, in one of three jumps, with a clock that may be hours from the one before, behind the
+// true time. One that is hours ahead takes what began before it looked for old (docs/architecture.md, Clocks): explicit
+// schedules have it. Not in a seed with backups: what they take back, a node agent tells from what such a clock wrote by times alone.
 func (w *simWorld) bootWrong() {
 	m := w.managers[w.skews.IntN(len(w.managers))]
 	if w.skews.IntN(3) == 0 && m.pass == nil && m.operator.idle() && w.accidents == nil {
-		m.boots(time.Duration(w.skews.Int64N(int64(2*simMaxBootSkew))) - simMaxBootSkew)
+		m.boots(-time.Duration(w.skews.Int64N(int64(simMaxBehind))))
 	}
-}
-
-// farAhead is how much older than it is a manager may take what began before it looked, because its clock is more than
-// minutes ahead.
-func (m *simManager) farAhead() time.Duration {
-	if m.skew <= simMaxSkew {
-		return 0
-	}
-	return m.skew
 }
 
 // forgetOrder lets the agent of a host whose NodeUpgrade is deleted, and its history with it, forget when
