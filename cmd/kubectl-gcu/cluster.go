@@ -204,7 +204,7 @@ func (c *cluster) signature(ctx context.Context, verb string, at time.Time) stri
 	if err := c.Create(ctx, &review); err != nil {
 		return "" // an API server before 1.28, or one without the role system:basic-user
 	}
-	return askedby.Act{Time: at, Verb: verb, User: review.Status.UserInfo.Username}.Value()
+	return askedby.Change{Time: at, Verb: verb, User: review.Status.UserInfo.Username}.Value()
 }
 
 // resource connects and returns the named gr, or the only one.

@@ -54,7 +54,7 @@ func (s *source) Would(ctx context.Context, a dashboard.Action) (dashboard.Would
 	if a.Verb == dashboard.Rollback {
 		seen.To = would.Revision
 	}
-	if would.Says, err = act(ctx, &dry, a, seen.To); err != nil {
+	if would.Says, err = carryOut(ctx, &dry, a, seen.To); err != nil {
 		return would, err
 	}
 	would.Seen, err = seen.value()
@@ -69,7 +69,7 @@ func (s *source) Do(ctx context.Context, a dashboard.Action) (string, error) {
 	}
 	as := *s.live
 	as.check = seen.compare
-	return act(ctx, &as, a, seen.To)
+	return carryOut(ctx, &as, a, seen.To)
 }
 
 // sight is what an action was seen to be about.
@@ -203,14 +203,14 @@ func (s *source) foreseeRollback(ctx context.Context, gr *topsv1.GcuResource) (w
 	return would, nil
 }
 
-// act carries out an action, and returns what it said; to is the revision of a rollback.
-func act(ctx context.Context, cl *cluster, a dashboard.Action, to string) (string, error) {
+// carryOut carries out an action, and returns what it said; to is the revision of a rollback.
+func carryOut(ctx context.Context, cl *cluster, a dashboard.Action, to string) (string, error) {
 	var said bytes.Buffer
-	err := actOn(ctx, terminal{genericiooptions.IOStreams{Out: &said, ErrOut: &said}}, cl, a, to)
+	err := perform(ctx, terminal{genericiooptions.IOStreams{Out: &said, ErrOut: &said}}, cl, a, to)
 	return said.String(), err
 }
 
-func actOn(ctx context.Context, out terminal, cl *cluster, a dashboard.Action, to string) error {
+func perform(ctx context.Context, out terminal, cl *cluster, a dashboard.Action, to string) error {
 	switch a.Verb {
 	case dashboard.Pause:
 		_, err := setPaused(ctx, cl, a.GR, true)

@@ -10,7 +10,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Verbs of an Act. They are those of the role gcu-operate, and of what needs update.
+// Verbs of an Change. They are those of the role gcu-operate, and of what needs update.
 const (
 	Upgrade  = "upgrade"
 	Rollback = "rollback"
@@ -28,34 +28,34 @@ const (
 // maxUser bounds the name of a user, in bytes. A longer one is left out: a part of it is somebody else's name.
 const maxUser = 256
 
-// Act is one change that a user asked for; zero if nobody is known to have asked.
-type Act struct {
+// Change is one change that a user asked for; zero if nobody is known to have asked.
+type Change struct {
 	Time time.Time
 	Verb string
 	User string
 }
 
-// Value returns the annotation's value for an act, "" if it cannot be expressed: without a verb or a user, or
+// Value returns the annotation's value for a change, "" if it cannot be expressed: without a verb or a user, or
 // with a name that is too long or has control characters.
-func (a Act) Value() string {
-	if a.Verb == "" || a.User == "" || len(a.User) > maxUser || strings.ContainsFunc(a.User, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+func (c Change) Value() string {
+	if c.Verb == "" || c.User == "" || len(c.User) > maxUser || strings.ContainsFunc(c.User, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return ""
 	}
-	return a.Time.UTC().Format(time.RFC3339) + " " + a.Verb + " " + a.User
+	return c.Time.UTC().Format(time.RFC3339) + " " + c.Verb + " " + c.User
 }
 
-// Of reads the annotation of an object. What is not of this form is nobody's act.
-func Of(annotations map[string]string) Act {
+// Of reads the annotation of an object. What is not of this form is nobody's change.
+func Of(annotations map[string]string) Change {
 	parts := strings.SplitN(annotations[topsv1.AnnotationAskedBy], " ", 3)
 	if len(parts) < 3 {
-		return Act{}
+		return Change{}
 	}
-	a := Act{Verb: parts[1], User: parts[2]}
+	c := Change{Verb: parts[1], User: parts[2]}
 	var err error
-	if a.Time, err = time.Parse(time.RFC3339, parts[0]); err != nil || a.Value() == "" {
-		return Act{}
+	if c.Time, err = time.Parse(time.RFC3339, parts[0]); err != nil || c.Value() == "" {
+		return Change{}
 	}
-	return a
+	return c
 }
 
 // VerbOf returns how the annotations of an object that are written by hand changed, "" if they did not.

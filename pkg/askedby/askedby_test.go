@@ -12,7 +12,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestAnActIsReadAsItWasWritten(t *testing.T) {
 	for _, user := range []string{"alice", "system:serviceaccount:ops:ci", "CN=Alice A. Smith,O=ops"} {
-		a := Act{Time: noon, Verb: Approve, User: user}
+		a := Change{Time: noon, Verb: Approve, User: user}
 		if got := Of(map[string]string{topsv1.AnnotationAskedBy: a.Value()}); got != a {
 			t.Errorf("%q is read as %+v", a.Value(), got)
 		}
@@ -22,12 +22,12 @@ func TestAnActIsReadAsItWasWritten(t *testing.T) {
 func TestWhatIsNoActIsNobodys(t *testing.T) {
 	for _, value := range []string{"", "alice", "pause alice", "yesterday pause alice", "2026-03-01T12:00:00Z pause", "2026-03-01T12:00:00Z pause ",
 		"2026-03-01T12:00:00Z pause a\nb", "2026-03-01T12:00:00Z pause " + strings.Repeat("a", maxUser+1)} {
-		if got := Of(map[string]string{topsv1.AnnotationAskedBy: value}); got != (Act{}) {
+		if got := Of(map[string]string{topsv1.AnnotationAskedBy: value}); got != (Change{}) {
 			t.Errorf("%q is read as %+v", value, got)
 		}
 	}
 	for _, user := range []string{"", "a\nb", strings.Repeat("a", maxUser+1)} {
-		if got := (Act{Time: noon, Verb: Pause, User: user}).Value(); got != "" {
+		if got := (Change{Time: noon, Verb: Pause, User: user}).Value(); got != "" {
 			t.Errorf("user %q is written as %q", user, got)
 		}
 	}

@@ -139,7 +139,7 @@ func authorship(user authenticationv1.UserInfo, verb string, now time.Time) map[
 	if user.Username != "" {
 		annotations[topsv1.AnnotationLastAuthor] = user.Username
 	}
-	if value := (askedby.Act{Time: now, Verb: verb, User: user.Username}).Value(); value != "" {
+	if value := (askedby.Change{Time: now, Verb: verb, User: user.Username}).Value(); value != "" {
 		annotations[topsv1.AnnotationAskedBy] = value
 	}
 	return annotations

@@ -34,7 +34,7 @@ type State struct {
 	// TakenBy is the DaemonRollout of another group under the key of this one's, nil if there is none.
 	TakenBy *topsv1.DaemonRollout
 	// Asked is who last asked for a change of the GcuResource, or of the DaemonSet of a group without one.
-	Asked askedby.Act
+	Asked askedby.Change
 	// Ending: the GcuResource of the group is being deleted, or gone.
 	Ending bool
 	// NeedsRestart: the container runtime of some node has to be restarted. It is known only if the

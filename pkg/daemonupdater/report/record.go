@@ -25,15 +25,15 @@ const (
 	maxEntryMessage = 256
 )
 
-// freshAct is how long ago a user may have asked for what happens now. An older act was about something
+// recentChange is how long ago a user may have asked for what happens now. An older change was about something
 // else: who asked is rather unknown than wrong.
-const freshAct = 10 * time.Minute
+const recentChange = 10 * time.Minute
 
 // Record adds to the record of a new status what happened since the stored one. Events with a state of
 // their own in the status are found by comparing; approvals and holds by what the record says last. notifies
 // marks those of which there are notifications.
 func Record(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision, notifies bool) {
-	r := recorder{before: &s.Rollout.Status, after: status, acts: []askedby.Act{s.Asked, askedby.Of(s.Rollout.Annotations)}, now: in.Now, notifies: notifies}
+	r := recorder{before: &s.Rollout.Status, after: status, changes: []askedby.Change{s.Asked, askedby.Of(s.Rollout.Annotations)}, now: in.Now, notifies: notifies}
 	r.target(s)
 	r.pause(in)
 	r.approvals(in, d)
@@ -46,9 +46,9 @@ func Record(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.In
 // recorder writes entries.
 type recorder struct {
 	before, after *topsv1.DaemonRolloutStatus
-	// acts of users, each written by its user's program.
-	acts []askedby.Act
-	now  time.Time
+	// changes by users, each written by its user's program.
+	changes []askedby.Change
+	now     time.Time
 	// notifies is false without notifications.
 	notifies bool
 }
@@ -59,7 +59,7 @@ type entry struct {
 	subject, message string
 	limit            string
 	nodes            int32
-	// verbs are the acts that may have asked for it.
+	// verbs are the changes that may have asked for it.
 	verbs []string
 }
 
@@ -69,8 +69,8 @@ type entry struct {
 func (r *recorder) add(e entry) {
 	written := topsv1.RolloutRecordEntry{Time: wholeSecond(r.now), Event: e.event, Revision: r.after.Revision, Nodes: e.nodes, Pending: r.notifies && notification.IsSent(e.event),
 		Subject: message.Short(e.subject, maxSubject), Limit: message.Short(e.limit, maxSubject), Message: message.Short(e.message, maxEntryMessage)}
-	if act := r.askedFor(e.verbs); act.User != "" {
-		written.By, written.AskedTime = message.Short(act.User, maxSubject), timeOrNil(act.Time)
+	if change := r.askedFor(e.verbs); change.User != "" {
+		written.By, written.AskedTime = message.Short(change.User, maxSubject), timeOrNil(change.Time)
 	}
 	r.after.Record = append(r.after.Record, written)
 	if over := len(r.after.Record) - maxEntries; over > 0 {
@@ -83,18 +83,18 @@ func isDetail(e topsv1.RolloutEvent) bool {
 	return slices.Contains([]topsv1.RolloutEvent{topsv1.RecordWaveComplete, topsv1.RecordHeld, topsv1.RecordReleased, topsv1.RecordNodesFailed}, e)
 }
 
-// askedFor returns the act that asked for what happens now: a recent one with one of the verbs, that
+// askedFor returns the change that asked for what happens now: a recent one with one of the verbs, that
 // nothing in the record came from.
-func (r *recorder) askedFor(verbs []string) askedby.Act {
-	for _, act := range r.acts {
+func (r *recorder) askedFor(verbs []string) askedby.Change {
+	for _, change := range r.changes {
 		used := slices.ContainsFunc(r.after.Record, func(e topsv1.RolloutRecordEntry) bool {
-			return e.AskedTime != nil && e.AskedTime.Equal(&metav1.Time{Time: act.Time}) && e.By == message.Short(act.User, maxSubject)
+			return e.AskedTime != nil && e.AskedTime.Equal(&metav1.Time{Time: change.Time}) && e.By == message.Short(change.User, maxSubject)
 		})
-		if slices.Contains(verbs, act.Verb) && !used && r.now.Sub(act.Time).Abs() <= freshAct {
-			return act
+		if slices.Contains(verbs, change.Verb) && !used && r.now.Sub(change.Time).Abs() <= recentChange {
+			return change
 		}
 	}
-	return askedby.Act{}
+	return askedby.Change{}
 }
 
 // last returns the newest entry with one of the events, nil if there is none.

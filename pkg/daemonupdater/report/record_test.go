@@ -62,13 +62,13 @@ func words(e topsv1.RolloutRecordEntry) string {
 
 // asks is a change by a user with the plugin, right before the next pass.
 func (d *diary) asks(verb, user string) {
-	d.Asked = askedby.Act{Time: d.now.Add(59 * time.Second), Verb: verb, User: user}
+	d.Asked = askedby.Change{Time: d.now.Add(59 * time.Second), Verb: verb, User: user}
 }
 
 // annotates is a change of the DaemonRollout by a user with the plugin.
 func (d *diary) annotates(verb, user string) {
-	act := askedby.Act{Time: d.now.Add(59 * time.Second), Verb: verb, User: user}
-	metav1.SetMetaDataAnnotation(&d.Rollout.ObjectMeta, topsv1.AnnotationAskedBy, act.Value())
+	change := askedby.Change{Time: d.now.Add(59 * time.Second), Verb: verb, User: user}
+	metav1.SetMetaDataAnnotation(&d.Rollout.ObjectMeta, topsv1.AnnotationAskedBy, change.Value())
 }
 
 func toward(revision string, in rollout.Input) rollout.Input {
@@ -238,7 +238,7 @@ func TestTheRecordIsBounded(t *testing.T) {
 func TestTheRecordStaysBelow40KiB(t *testing.T) {
 	r := recorder{before: &topsv1.DaemonRolloutStatus{}, after: &topsv1.DaemonRolloutStatus{Revision: strings.Repeat("r", 64)}, now: fixture.Epoch}
 	for i := range 2 * maxEntries {
-		r.acts = []askedby.Act{{Time: fixture.Epoch.Add(time.Duration(i) * time.Second), Verb: askedby.Upgrade, User: strings.Repeat("u", 256)}}
+		r.changes = []askedby.Change{{Time: fixture.Epoch.Add(time.Duration(i) * time.Second), Verb: askedby.Upgrade, User: strings.Repeat("u", 256)}}
 		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: strings.Repeat("s", 4000), limit: strings.Repeat("l", 4000), message: strings.Repeat("m", 4000), nodes: 1 << 30, verbs: []string{askedby.Upgrade}})
 	}
 	data, err := json.Marshal(r.after.Record)

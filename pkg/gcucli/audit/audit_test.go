@@ -53,7 +53,7 @@ func input() *Input {
 		operation("op-1", topsv1.OperationDone, 1, 7, topsv1.OperationResult{Done: []string{"node-1_driver_replace"}})}
 	second := topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "node-2", Annotations: map[string]string{
 		topsv1.AnnotationTaskOverride: "retry:node-2_driver_verify:x",
-		topsv1.AnnotationAskedBy:      askedby.Act{Time: noon.Add(21 * time.Minute), Verb: askedby.Retry, User: "carol"}.Value()}}}
+		topsv1.AnnotationAskedBy:      askedby.Change{Time: noon.Add(21 * time.Minute), Verb: askedby.Retry, User: "carol"}.Value()}}}
 	failed := operation("op-2", topsv1.OperationFailed, 3, 9, topsv1.OperationResult{Done: []string{"node-2_driver_replace"}, Fail: []string{"node-2_driver_verify"}, Undo: []string{"node-2_node_uncordon"}})
 	failed.Reason, failed.Message = "VerifyFailed", nasty
 	second.Status.History = []topsv1.OperationRecord{failed}

@@ -25,7 +25,7 @@ type Moment struct {
 	Message string `json:"message,omitempty"`
 }
 
-// timelineOf returns the entries of the record, with the present holds and latest acts on nodes.
+// timelineOf returns the entries of the record, with the present holds and latest changes of nodes.
 func timelineOf(f *display.Fleet, u *Upgrade) []Moment {
 	list := []Moment{}
 	for _, e := range u.Entries {
@@ -36,24 +36,24 @@ func timelineOf(f *display.Fleet, u *Upgrade) []Moment {
 		list = append(list, m)
 	}
 	for i := range f.NodeUpgrades {
-		list = append(list, actsOn(&f.NodeUpgrades[i], u)...)
+		list = append(list, askedChangesOf(&f.NodeUpgrades[i], u)...)
 	}
 	slices.SortStableFunc(list, func(a, b Moment) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Subject, b.Subject)) })
 	return list
 }
 
-// actsOn returns the hold of a node, and the latest retry, skip or undo there, that a user asked for during the upgrade.
-func actsOn(n *topsv1.NodeUpgrade, u *Upgrade) []Moment {
+// askedChangesOf returns the hold of a node, and the latest retry, skip or undo there, that a user asked for during the upgrade.
+func askedChangesOf(n *topsv1.NodeUpgrade, u *Upgrade) []Moment {
 	var list []Moment
 	for _, h := range daemonset.HoldsOf(n) {
 		if u.includes(h.Since) {
 			list = append(list, Moment{Time: h.Since.UTC(), What: askedby.Hold, Subject: n.Name, By: cmp.Or(h.User, string(h.By)), Message: h.Message})
 		}
 	}
-	act := askedby.Of(n.Annotations)
-	if u.includes(act.Time) && slices.Contains([]string{askedby.Retry, askedby.Skip, askedby.Undo, askedby.Release}, act.Verb) {
-		m := Moment{Time: act.Time.UTC(), What: act.Verb, Subject: n.Name, By: act.User}
-		if value := n.Annotations[topsv1.AnnotationTaskOverride]; strings.HasPrefix(value, act.Verb+":") {
+	change := askedby.Of(n.Annotations)
+	if u.includes(change.Time) && slices.Contains([]string{askedby.Retry, askedby.Skip, askedby.Undo, askedby.Release}, change.Verb) {
+		m := Moment{Time: change.Time.UTC(), What: change.Verb, Subject: n.Name, By: change.User}
+		if value := n.Annotations[topsv1.AnnotationTaskOverride]; strings.HasPrefix(value, change.Verb+":") {
 			m.Message = value
 		}
 		list = append(list, m)
