@@ -10,7 +10,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Verbs of an Change. They are those of the role gcu-operate, and of what needs update.
+// Verbs of a Change. They are those of the role gcu-operate, and of what needs update.
 const (
 	Upgrade  = "upgrade"
 	Rollback = "rollback"
@@ -28,7 +28,7 @@ const (
 // maxUser bounds the name of a user, in bytes. A longer one is left out: a part of it is somebody else's name.
 const maxUser = 256
 
-// Change is one change that a user asked for; zero if nobody is known to have asked.
+// Change is one change that a user asked for; zero if the user is not known.
 type Change struct {
 	Time time.Time
 	Verb string
@@ -44,7 +44,7 @@ func (c Change) Value() string {
 	return c.Time.UTC().Format(time.RFC3339) + " " + c.Verb + " " + c.User
 }
 
-// Of reads the annotation of an object. What is not of this form is nobody's change.
+// Of reads the annotation of an object. It returns zero if the annotation is missing or malformed.
 func Of(annotations map[string]string) Change {
 	parts := strings.SplitN(annotations[topsv1.AnnotationAskedBy], " ", 3)
 	if len(parts) < 3 {

@@ -23,6 +23,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -142,10 +143,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	again, err := steps.carryOut(ctx, p)
 	r.Metrics.Show(g, p.In, p.Decision, p.Rollout.Status.Rollback != nil)
 	if p.RolloutUnseen || p.Rollout.ResourceVersion == "" {
-		again = soonest(again, cacheLag)
+		again = retry.Sooner(again, cacheLag)
 	}
-	again = soonest(again, r.attempts.NextRetry(g, p.In.Now))
-	return resultOf(ctx, soonest(p.Decision.Recheck, soonest(p.Again, again)), err)
+	again = retry.Sooner(again, r.attempts.NextRetry(g, p.In.Now))
+	return resultOf(ctx, retry.Sooner(p.Decision.Recheck, retry.Sooner(p.Again, again)), err)
 }
 
 // steps returns the steps of one pass.

@@ -19,6 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
 // retryStaleCache is when to decide again after the cache was found stale.
@@ -75,7 +76,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 	fenced := errors.Join(s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.nodes.Prepull(ctx, p), s.guard(ctx, p))
 	undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
-	return soonest(wait, again), errors.Join(failed, fenced, undone, reported)
+	return retry.Sooner(wait, again), errors.Join(failed, fenced, undone, reported)
 }
 
 // report writes the conditions of pods, the tasks of NodeUpgrades and the result of the plan, and
@@ -86,7 +87,7 @@ func (s *steps) report(ctx context.Context, p *pass.Pass) (again time.Duration, 
 		again = time.Second
 	}
 	later, unwritten := s.reports.PlanResult(ctx, p)
-	return soonest(again, later), errors.Join(err, unwritten, s.reports.Answer(ctx, p))
+	return retry.Sooner(again, later), errors.Join(err, unwritten, s.reports.Answer(ctx, p))
 }
 
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and
@@ -145,12 +146,4 @@ func (s *steps) openGates(ctx context.Context, p *pass.Pass, nodes []string) err
 func (s *steps) abandon(ctx context.Context, g observed.Group, now time.Time) error {
 	_, err := s.nodes.Cancel(ctx, g.OperationKey(s.ledgers.namespace))
 	return errors.Join(err, s.reports.AnswerOrphans(ctx, g, now))
-}
-
-// soonest returns the shorter of two delays, where 0 means none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
 }

@@ -147,7 +147,7 @@ func TestTheDriverStaysForUsersThatTheCacheDoesNotShow(t *testing.T) {
 }
 
 // TestAPodThatIsNotScheduledIsSeenWhileTheDeviceIsClosed: the API server does not know to which node it
-// belongs, and a person is told that it waits, not that there is none.
+// belongs. The message says that the pod waits, not that there is none.
 func TestAPodThatIsNotScheduledIsSeenWhileTheDeviceIsClosed(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.publish(driver, "v2")

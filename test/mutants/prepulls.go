@@ -38,7 +38,7 @@ var ofPrepulls = []mutant{
 		"$asked.Attempt == 1", "$asked.Attempt == 0"},
 	{"prepulls-unseen", "the node agent does not wake up when it is asked for images", hostTasks, "Worker.Seen",
 		"$now.prepulls = append($*of)", "_ = append($*of)"},
-	{"stalled-rollout-prepares", "a rollout that stands still for failed nodes is said to prepare others, and nobody is told", updater, "roundRobin.whyUnprepared",
+	{"stalled-rollout-prepares", "a rollout that failed nodes stop reports that it prepares others, and is not Stalled", updater, "roundRobin.whyUnprepared",
 		"($reason == ReasonBudgetExhausted || $pool) && $none", "false"},
 	{"pool-of-failed-nodes", "a rollout whose failed nodes use up the budget of their pool is in progress for ever", updater, "usedUpByFailed",
 		"$w.Reason == rollout.ReasonPoolExhausted", "false"},

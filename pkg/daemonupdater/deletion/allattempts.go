@@ -7,6 +7,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
 // AllAttempts are those of one process, by what is attempted.
@@ -33,9 +34,7 @@ func (a *AllAttempts) Show(g observed.Group, n *rollout.Node) {
 // NextRetry returns how long until a request of a group is made again, 0 for none (Attempts.NextRetry).
 func (a *AllAttempts) NextRetry(g observed.Group, now time.Time) (again time.Duration) {
 	for _, attempts := range a.all() {
-		if next := attempts.NextRetry(g, now); next > 0 && (again == 0 || next < again) {
-			again = next
-		}
+		again = retry.Sooner(again, attempts.NextRetry(g, now))
 	}
 	return again
 }

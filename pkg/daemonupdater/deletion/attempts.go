@@ -127,9 +127,7 @@ func (a *Attempts) NextRetry(g observed.Group, now time.Time) (again time.Durati
 			left, known.unplanned = replan, false
 			a.pods[pod] = known
 		}
-		if left > 0 && (again == 0 || left < again) {
-			again = left
-		}
+		again = retry.Sooner(again, left)
 	}
 	return again
 }

@@ -152,6 +152,7 @@ func IsComplete(in rollout.Input, d rollout.Decision) bool {
 // progressing returns the Progressing condition, whose reason says where the rollout stands.
 func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 	c := metav1.Condition{Type: topsv1.RolloutProgressing, Status: metav1.ConditionFalse, Message: summary(d)}
+	usedUp := usedUpByFailed(d)
 	switch {
 	case in.Blocked != nil:
 		c.Reason, c.Message = in.Blocked.Reason, in.Blocked.Message
@@ -172,8 +173,8 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason = reasonPaused
 	case awaitsRequests(d):
 		c.Reason = reasonAwaitingRequests
-	case usedUpByFailed(d) != "":
-		c.Reason, c.Message = reasonNodesFailed, usedUpByFailed(d)+"; "+c.Message
+	case usedUp != "":
+		c.Reason, c.Message = reasonNodesFailed, usedUp+"; "+c.Message
 	case len(d.Waiting) > 0:
 		c.Reason, c.Message = string(waiting(d).Reason), waiting(d).Message+"; "+c.Message
 	default:

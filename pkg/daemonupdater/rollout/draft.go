@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
 // draft is a decision in the making: what its steps read, and what more than one of them writes.
@@ -50,9 +52,7 @@ func draftOf(in *Input, f *Fleet) *draft {
 
 // recheckIn requests another decision after the given time at the latest.
 func (d *draft) recheckIn(after time.Duration) {
-	if after > 0 && (d.recheck == 0 || after < d.recheck) {
-		d.recheck = after
-	}
+	d.recheck = retry.Sooner(d.recheck, after)
 }
 
 // slotOf returns a slot for a node that is started now.

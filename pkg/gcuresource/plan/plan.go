@@ -10,6 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
 // Plan is what to do for a gr that is not being deleted.
@@ -33,7 +34,7 @@ func (p *Plan) Applies() bool {
 // component failed.
 func (p *Plan) Recheck(failureRetry time.Duration) time.Duration {
 	if slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Failure != nil }) {
-		return state.Sooner(p.Wait, failureRetry)
+		return retry.Sooner(p.Wait, failureRetry)
 	}
 	return p.Wait
 }
@@ -76,7 +77,7 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 				before += ", which no node runs yet"
 			}
 		}
-		plan.Wait = state.Sooner(plan.Wait, step.Health.Wait)
+		plan.Wait = retry.Sooner(plan.Wait, step.Health.Wait)
 		plan.Steps = append(plan.Steps, step)
 	}
 	return plan

@@ -155,11 +155,3 @@ func selectorText(selector map[string]string) string {
 	slices.Sort(terms)
 	return "node selector " + strings.Join(terms, ",")
 }
-
-// Sooner returns the shorter of two waits, where 0 means none.
-func Sooner(a, b time.Duration) time.Duration {
-	if a == 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
-}

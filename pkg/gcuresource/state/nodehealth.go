@@ -11,6 +11,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
 // assessNodes counts the Ready nodes that a component belongs on, by the state of its pods there,
@@ -51,7 +52,7 @@ type nodePods struct {
 func (h *Health) podsOf(ds *appsv1.DaemonSet, pods []*corev1.Pod, target string, now time.Time) (p nodePods) {
 	for _, pod := range pods {
 		ok, wait := daemonset.Availability(pod, ds.Spec.MinReadySeconds, now)
-		h.Wait = Sooner(h.Wait, wait)
+		h.Wait = retry.Sooner(h.Wait, wait)
 		current := h.target == nil && daemonset.RevisionHash(pod) == target
 		p.available = p.available || ok
 		p.updated = p.updated || (ok && current)

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
 // orderTime is how long an operation for a restart may take to be ordered and granted. Without one
@@ -34,7 +35,7 @@ func AwaitedRestarts(toolkit *Component, nodes *NodeIndex, now time.Time) (names
 		case host.restart == underWay:
 			names = append(names, nodes.list[i].Name)
 		case host.restart == notOrdered && fresh:
-			names, wait = append(names, nodes.list[i].Name), Sooner(wait, left)
+			names, wait = append(names, nodes.list[i].Name), retry.Sooner(wait, left)
 		}
 	}
 	return names, wait

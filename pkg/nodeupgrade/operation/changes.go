@@ -9,6 +9,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -37,10 +38,7 @@ func (c *changes) task(t upgradeplan.Task) *topsv1.OperationTask {
 
 // at requeues at t, unless an earlier time is already set.
 func (c *changes) at(t time.Time) {
-	in := max(t.Sub(c.f.Now), time.Second)
-	if c.after == 0 || in < c.after {
-		c.after = in
-	}
+	c.after = retry.Sooner(c.after, max(t.Sub(c.f.Now), time.Second))
 }
 
 // soon requeues as soon as the record is stored.
