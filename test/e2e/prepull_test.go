@@ -29,7 +29,7 @@ func TestABadImageCostsNoNodeItsPod(t *testing.T) {
 	f.setImage(ctx, "app:bad")
 	newest := f.newestRevision(ctx)
 	r := f.reaches(ctx, "waiting for the image", func(st *topsv1.DaemonRolloutStatus) bool {
-		return st.Targets[0].Hash == newest && st.Pending == stageNodes && reasonOf(st, topsv1.RolloutProgressing) == topsv1.ReasonPrepullFailed
+		return len(st.Targets) == 1 && st.Targets[0].Hash == newest && st.Pending == stageNodes && reasonOf(st, topsv1.RolloutProgressing) == topsv1.ReasonPrepullFailed
 	})
 	if r.Status.Touched != 0 || len(r.Status.InFlight) != 0 || r.Status.NotPrepulledNodes != 0 || !maps.Equal(before, f.uids(ctx)) {
 		t.Errorf("nodes were touched: %+v", r.Status)
