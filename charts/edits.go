@@ -8,6 +8,9 @@ import (
 // image is how config/ names the operator's image.
 const image = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator:dev"
 
+// webhook is the condition of config/webhook. A release of an earlier chart, upgraded with --reuse-values, has no such value.
+const webhook = "(.Values.admissionWebhook).enabled"
+
 // folders are the parts of the chart.
 var folders = []folder{
 	{name: "crd", when: ".Values.crds.install", edits: map[string][]edit{
@@ -23,6 +26,7 @@ var folders = []folder{
 	{name: "node-agent", when: ".Values.nodeAgent.enabled", edits: map[string][]edit{"daemonset.yaml": daemonSet}},
 	{name: "rest-api", when: `and .Values.restAPI.enabled (eq .Values.restAPI.auth "none")`},
 	{name: "gate", when: "(.Values.gate).enabled"},
+	{name: "webhook", when: webhook},
 	{name: "volcano", when: ".Values.volcano.rights"},
 }
 
@@ -67,6 +71,9 @@ var deployment = append([]edit{
             {{- if (.Values.gate).enabled }}
             - --gate
             {{- end }}
+            {{- if ` + webhook + ` }}
+            - --webhook-bind-address=:9443
+            {{- end }}
             {{- if not .Values.restAPI.enabled }}
             - --upgrade-api-bind-address=0
             {{- else if eq .Values.restAPI.auth "none" }}
@@ -90,7 +97,15 @@ var deployment = append([]edit{
           ports:
             - name: metrics
 `},
-	only(".Values.restAPI.enabled", "            - name: upgrade-api\n              containerPort: 32765\n"),
+	{old: "            - name: upgrade-api\n              containerPort: 32765\n", new: `            {{- if .Values.restAPI.enabled }}
+            - name: upgrade-api
+              containerPort: 32765
+            {{- end }}
+            {{- if ` + webhook + ` }}
+            - name: webhook
+              containerPort: 9443
+            {{- end }}
+`},
 	instead("resources", 10, `          resources:
             requests:
               cpu: 100m
@@ -160,6 +175,9 @@ var networkPolicy = []edit{
 	{old: "        - port: upgrade-api\n", new: `        {{- if .Values.restAPI.enabled }}
         - port: upgrade-api
         {{- end }}
+        {{- if ` + webhook + ` }}
+        - port: webhook
+        {{- end }}
   {{- if .Values.networkPolicy.limitEgress }}
   egress:
     - ports: # DNS
@@ -182,12 +200,6 @@ var upgradeAPIService = []edit{
       {{- end }}
 {{- end }}
 `},
-}
-
-// only makes a block depend on a condition.
-func only(condition, block string) edit {
-	indent := block[:len(block)-len(strings.TrimLeft(block, " "))]
-	return edit{old: block, new: indent + "{{- if " + condition + " }}\n" + block + indent + "{{- end }}\n"}
 }
 
 // instead lets a value of the same name take the place of a field.

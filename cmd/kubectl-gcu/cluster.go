@@ -84,6 +84,9 @@ func (c connection) connect() (*cluster, error) {
 // policyDenied is in the errors of admission policies, which say themselves what is missing.
 const policyDenied = "ValidatingAdmissionPolicy"
 
+// webhookDenied is in the errors of admission webhooks, which say themselves why.
+const webhookDenied = "denied the request"
+
 // explain adds to an error of the API server which right is missing, or that the operator is
 // not installed. verb was tried in namespace, "" for all.
 func explain(err error, verb, namespace string) error {
@@ -93,7 +96,7 @@ func explain(err error, verb, namespace string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	if strings.Contains(err.Error(), policyDenied) {
+	if strings.Contains(err.Error(), policyDenied) || strings.Contains(err.Error(), webhookDenied) {
 		return &failure{exitForbidden, err}
 	}
 	what, where, flag := "this", "cluster-wide", "-A"

@@ -16,6 +16,7 @@ func TestARefusalOfAPolicyIsNotAMissingRightToPatch(t *testing.T) {
 	for cause, canI := range map[string]bool{
 		`User "u" cannot patch resource "gcuresources"`:                                                 true,
 		"ValidatingAdmissionPolicy 'gcu-people' with binding 'x' denied request: … missing verb resume": false,
+		`admission webhook "versions" denied the request: the allowed path is …`:                        false,
 	} {
 		err := explain(apierrors.NewForbidden(resource, "gr", errors.New(cause)), "patch", "")
 		if code := exitCode(t.Context(), err); code != exitForbidden {

@@ -221,7 +221,7 @@ func checkVersions(ctx context.Context, out terminal, cl *cluster, live, next *u
 	answer, err := cl.asker().UnderVersions(ctx, *q)
 	switch {
 	case apierrors.IsForbidden(err):
-		fmt.Fprintln(out.ErrOut, "the versions are not checked, which the operator does on each node:", err)
+		fmt.Fprintln(out.ErrOut, preview.NotChecked+":", err)
 		return nil
 	case err != nil:
 		return explain(err, "list", "")
@@ -230,8 +230,8 @@ func checkVersions(ctx context.Context, out terminal, cl *cluster, live, next *u
 	case answer.Refused() != "":
 		return refused("gr %s: %s", live.GetName(), answer.Refused())
 	}
-	if waiting := answer.NotAllowed(); len(waiting) > 0 {
-		out.say("not allowed by the UpgradePolicy %s", preview.WhyNotAllowed(waiting))
+	if waiting := answer.Waiting(); waiting != "" {
+		out.say("%s", waiting)
 	}
 	return nil
 }

@@ -21,6 +21,13 @@ import (
 // getCertificate is tls.Config.GetCertificate.
 type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
+// servedWith returns the TLS options of controller-runtime's servers; a nil certificate is that of their directory.
+func servedWith(certificate getCertificate) []func(*tls.Config) {
+	return []func(*tls.Config){func(c *tls.Config) {
+		c.MinVersion, c.NextProtos, c.GetCertificate = tls.VersionTLS12, []string{"http/1.1"}, certificate
+	}}
+}
+
 // metricsOptions are the flags of the metrics.
 type metricsOptions struct {
 	addr    string
@@ -55,13 +62,9 @@ func (o metricsOptions) server(scheme *runtime.Scheme, audiences []string, certi
 		if _, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key")); err != nil {
 			return options, fmt.Errorf("reading the certificate of the metrics: %w", err)
 		}
+		certificate = nil
 	}
-	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion, c.NextProtos = tls.VersionTLS12, []string{"http/1.1"}
-		if o.certDir == "" {
-			c.GetCertificate = certificate
-		}
-	}}
+	options.TLSOpts = servedWith(certificate)
 	options.FilterProvider = func(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 		asks, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme})
 		if err != nil {

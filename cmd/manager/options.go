@@ -55,6 +55,7 @@ type options struct {
 	logDir     string
 	logging    logging.Options
 	upgradeAPI upgradeAPIOptions
+	webhook    webhookOptions
 	notify     notifyOptions
 }
 
@@ -85,6 +86,7 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.logDir, "log-dir", defaultLogDir, "`directory` of the rotating log file "+logFile+", which survives the manager; empty: standard error only")
 	o.logging.BindFlags(flags)
 	o.upgradeAPI.bindFlags(flags)
+	o.webhook.bindFlags(flags)
 	o.notify.bindFlags(flags)
 }
 
@@ -163,7 +165,7 @@ func (o options) validate() error {
 	if err := o.upgradeAPI.validate(); err != nil {
 		return err
 	}
-	if err := o.notify.validate(); err != nil {
+	if err := errors.Join(o.webhook.validate(), o.notify.validate()); err != nil {
 		return err
 	}
 	return o.logging.Validate()

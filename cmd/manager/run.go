@@ -97,9 +97,11 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 	if o.upgradeAPI.on() {
 		apiLog = logging.New(stderr, o.apiLoggingOptions())
 	}
-	if err := addUpgradeAPI(mgr, o, certificates.GetCertificate, apiLog); err != nil {
+	turns := inquiry.NewTurns()
+	if err := addUpgradeAPI(mgr, o, certificates.GetCertificate, turns, apiLog); err != nil {
 		return fmt.Errorf("adding the REST API: %w", err)
 	}
+	o.webhook.add(mgr, askerOf(mgr, mgr.GetAPIReader(), o), turns)
 	warnIfUnbounded(ctx, mgr.GetClient(), o.namespace, log)
 	log.Info("Starting the manager", "version", version, "namespace", o.namespace, "leaderElection", o.leaderElect)
 	if err := mgr.Start(ctx); err != nil {
@@ -118,6 +120,7 @@ func newManager(config *rest.Config, o options, certificate getCertificate) (ctr
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		WebhookServer:                 o.webhook.server(certificate),
 		Scheme:                        scheme,
 		Cache:                         cache.Options{DefaultTransform: transform.Trim()},
 		Metrics:                       served,

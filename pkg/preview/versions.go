@@ -7,9 +7,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// NotAllowed returns the nodes that wait because the policy does not allow the versions that they would
+// NotChecked says that the versions of an upgrade could not be checked, before the reason.
+const NotChecked = "the versions are not checked, which the operator does on each node"
+
+// notAllowed returns the nodes that wait because the policy does not allow the versions that they would
 // get, by name.
-func (r *Rollout) NotAllowed() (list []LeftNode) {
+func (r *Rollout) notAllowed() (list []LeftNode) {
 	for _, n := range r.Left {
 		if n.Reason == string(rollout.ReasonVersionNotAllowed) {
 			list = append(list, n)
@@ -21,7 +24,7 @@ func (r *Rollout) NotAllowed() (list []LeftNode) {
 // Refused returns why an upgrade is refused, "" if it is not: the policy does not allow its versions on
 // any reachable node that it is about. If it allows them on some, the others wait.
 func (r *Rollout) Refused() string {
-	refused := r.NotAllowed()
+	refused := r.notAllowed()
 	if len(refused) == 0 || len(r.Nodes) > 0 {
 		return ""
 	}
@@ -32,10 +35,20 @@ func (r *Rollout) Refused() string {
 			return ""
 		}
 	}
-	return "the UpgradePolicy does not allow these versions: " + WhyNotAllowed(refused)
+	return "the UpgradePolicy does not allow these versions: " + whyNotAllowed(refused)
 }
 
-// WhyNotAllowed says why nodes wait, by the example of the first.
-func WhyNotAllowed(nodes []LeftNode) string {
+// Waiting says on which nodes the policy does not allow the versions of an upgrade that is not refused, ""
+// if it allows them on all.
+func (r *Rollout) Waiting() string {
+	waiting := r.notAllowed()
+	if len(waiting) == 0 || r.Refused() != "" {
+		return ""
+	}
+	return "not allowed by the UpgradePolicy " + whyNotAllowed(waiting)
+}
+
+// whyNotAllowed says why nodes wait, by the example of the first.
+func whyNotAllowed(nodes []LeftNode) string {
 	return fmt.Sprintf("on %s, as on %s: %s", message.Count(len(nodes), "node"), nodes[0].Name, nodes[0].Message)
 }

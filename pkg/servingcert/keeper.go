@@ -28,7 +28,7 @@ import (
 const Name = "gcu-operator-ca"
 
 const (
-	// checkEvery is how often the CA is read again, retryAfter after an error.
+	// checkEvery is how often the CA is read again, retryAfter after an error, and with a Webhook.
 	checkEvery, retryAfter = time.Hour, time.Minute
 	// attempts is how often a write is repeated because another manager wrote.
 	attempts = 3
@@ -43,8 +43,11 @@ type Keeper struct {
 	Namespace string
 	// Names are the DNS names and IP addresses of this replica; empty ones are ignored.
 	Names []string
-	Clock clock.WithTicker
-	Log   logr.Logger
+	// Webhook is the ValidatingWebhookConfiguration that is given the CA, again within retryAfter when a tool took it
+	// away; "" for none.
+	Webhook string
+	Clock   clock.WithTicker
+	Log     logr.Logger
 
 	serving atomic.Pointer[tls.Certificate]
 }
@@ -64,7 +67,7 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 func (k *Keeper) Start(ctx context.Context) error {
 	for {
 		wait := retryAfter
-		if k.Refresh(ctx) {
+		if k.Refresh(ctx) && k.Webhook == "" {
 			wait = checkEvery
 		}
 		timer := k.Clock.NewTimer(wait)
@@ -103,7 +106,11 @@ func (k *Keeper) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.serve(ca), k.publish(ctx, ca))
+	public, err := ca.public()
+	if err != nil {
+		return err
+	}
+	return errors.Join(k.serve(ca), k.publish(ctx, public), giveToWebhook(ctx, k.Client, k.Webhook, public, k.Log))
 }
 
 // serve makes a serving certificate of a CA, unless there is one.
@@ -179,13 +186,9 @@ func (k *Keeper) create(ctx context.Context) (*authority, error) {
 }
 
 // publish writes the CA into the ConfigMap.
-func (k *Keeper) publish(ctx context.Context, ca *authority) error {
-	public, err := ca.public()
-	if err != nil {
-		return err
-	}
+func (k *Keeper) publish(ctx context.Context, public []byte) error {
 	published := &corev1.ConfigMap{}
-	err = k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: Name}, published)
+	err := k.Client.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: Name}, published)
 	switch {
 	case apierrors.IsNotFound(err):
 		k.Log.Info("Publishing the CA")

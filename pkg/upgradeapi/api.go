@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;create;patch;delete
@@ -56,6 +58,8 @@ type Options struct {
 	Requests *prometheus.CounterVec
 	// Planner predicts upgrades and checks their limits; nil disables both.
 	Planner Planner
+	// Turns are taken by what the Planner does, also elsewhere in the process; nil means those of this API.
+	Turns inquiry.Turns
 }
 
 // API serves the REST API. Use New.
@@ -65,8 +69,6 @@ type API struct {
 	cache      *objectCache
 	deletions  *deletions
 	middleware *middleware
-	// planning is held while a plan is computed.
-	planning chan struct{}
 }
 
 // New returns an API.
@@ -75,8 +77,10 @@ func New(o Options) *API {
 	if o.Rates == (Rates{}) {
 		o.Rates = DefaultRates
 	}
+	if o.Turns == nil {
+		o.Turns = inquiry.NewTurns()
+	}
 	a := &API{Options: o, cluster: &cluster{o.Client, o.Namespace, o.Impersonator}, cache: newObjectCache(o.Cache, o.Clock)}
-	a.planning = make(chan struct{}, 1)
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
 	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts,

@@ -8,6 +8,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
@@ -39,8 +40,8 @@ type resolver struct {
 	blueprintsOnly bool
 	// planner checks limits; nil accepts all.
 	planner Planner
-	// planning is held while a plan is computed.
-	planning chan struct{}
+	// planning is taken while a plan is computed.
+	planning inquiry.Turns
 }
 
 // resolve returns a gr that may be changed, and its desired state.
@@ -78,10 +79,8 @@ func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upg
 // turn waits until this request may compute a plan, one at a time: it is expensive for a large fleet. release must
 // be called when it is done.
 func (r *resolver) turn(ctx context.Context) (release func(), err error) {
-	select {
-	case r.planning <- struct{}{}:
-		return func() { <-r.planning }, nil
-	case <-ctx.Done():
+	if release, err = r.planning.Take(ctx); err != nil {
 		return nil, apierrors.NewTimeoutError("too many plans at the same time: send the request again", 1)
 	}
+	return release, nil
 }

@@ -169,7 +169,7 @@ func (s *Server) InstallShipped() error {
 			return err
 		}
 	}
-	return nil
+	return s.createFiles("webhook/rights.yaml") // there is no Service that the API server could reach
 }
 
 // filesOf returns the files that the kustomization of a folder lists, relative to the folder config.

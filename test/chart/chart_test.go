@@ -145,6 +145,7 @@ func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {
 		{"everything", "", []string{"config/default"}},
 		{"with the rights of volcano", "volcano: {rights: true}", []string{"config/default", "config/volcano"}},
 		{"with the gate", "gate: {enabled: true}", []string{"config/default", "config/gate"}},
+		{"with the webhook", "admissionWebhook: {enabled: true}", []string{"test/chart/testdata/webhook"}},
 		{"without authentication", "restAPI: {auth: none}", []string{"config/default", "config/rest-api"}},
 		{"without admission policies", "admissionPolicies: {enabled: false}", []string{"config/crd", "config/rbac", "config/manager", "config/node-agent"}},
 	} {

@@ -62,6 +62,16 @@ func TestBesideYurthubTheAgentHasAnotherPort(t *testing.T) {
 	}
 }
 
+// TestTheWebhookIsServed renders the flag and the port of the kustomization in docs/install.md.
+func TestTheWebhookIsServed(t *testing.T) {
+	got := rendered(t, "webhook")
+	for _, want := range []string{"        - --webhook-bind-address=:9443\n", "        - containerPort: 9443\n          name: webhook\n", "    - port: webhook\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("not rendered:\n%s", want)
+		}
+	}
+}
+
 // TestTheGateIsAskedFor renders the kustomization in docs/install.md.
 func TestTheGateIsAskedFor(t *testing.T) {
 	const want = "      - args:\n        - --leader-elect\n        - --gate\n"

@@ -72,15 +72,20 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 // UnderVersions predicts an upgrade if its policy says which versions are allowed; nil if it says
 // nothing. Without such a policy only that is read.
 func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
-	name, err := daemonset.PolicyName(component.Carried(q.Wanted))
-	if err != nil {
-		return nil, nil // the rollout is blocked by it
-	}
-	policy, err := access.Policy(ctx, a.Reader, name)
-	if err != nil || policy == nil || policy.Spec.Versions == nil {
+	if has, err := a.HasVersions(ctx, q.Wanted); err != nil || !has {
 		return nil, err
 	}
 	return a.Ask(ctx, q)
+}
+
+// HasVersions reports whether the policy of a gr says which versions are allowed. Only that is read.
+func (a Asker) HasVersions(ctx context.Context, wanted *topsv1.GcuResource) (bool, error) {
+	name, err := daemonset.PolicyName(component.Carried(wanted))
+	if err != nil {
+		return false, nil // the rollout is blocked by it
+	}
+	policy, err := access.Policy(ctx, a.Reader, name)
+	return policy != nil && policy.Spec.Versions != nil, err
 }
 
 // inForce returns the present gr as it is deployed, which is not its own spec while that is rejected; and

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/topsops/gcu-operator/pkg/admission"
+	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
+)
+
+const (
+	// webhookService is the Service of the webhook, webhookConfiguration what the API server knows of it
+	// (config/webhook).
+	webhookService       = "gcu-operator-webhook"
+	webhookConfiguration = "gcu-operator-versions"
+)
+
+// webhookOptions are the flags of the webhook.
+type webhookOptions struct{ addr string }
+
+// on reports whether the webhook is served.
+func (o webhookOptions) on() bool { return o.addr != "0" }
+
+func (o *webhookOptions) bindFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.addr, "webhook-bind-address", "0", "with config/webhook: `address` at which the API server asks whether the UpgradePolicy allows the versions of a changed GcuResource, such as :9443; 0 serves none")
+}
+
+func (o webhookOptions) validate() error {
+	if _, _, err := o.hostPort(); err != nil && o.on() {
+		return fmt.Errorf("--webhook-bind-address %q is not an address with a port, such as :9443: 0 turns the webhook off", o.addr)
+	}
+	return nil
+}
+
+func (o webhookOptions) hostPort() (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(o.addr)
+	if err != nil {
+		return "", 0, err
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err == nil && number == 0 { // controller-runtime would take another
+		err = strconv.ErrRange
+	}
+	return host, int(number), err
+}
+
+// server returns controller-runtime's server, which the manager starts on every replica; nil if it is off.
+func (o webhookOptions) server(certificate getCertificate) webhook.Server {
+	host, port, err := o.hostPort()
+	if err != nil { // off, as validated
+		return nil
+	}
+	return webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: servedWith(certificate)})
+}
+
+// add adds the webhook to a manager that has the server, unless it is off.
+func (o webhookOptions) add(mgr ctrl.Manager, asker inquiry.Asker, turns inquiry.Turns) {
+	if !o.on() {
+		return
+	}
+	versions := &admission.Versions{Asker: asker, Reader: mgr.GetCache(), Turns: turns, Patience: admission.Patience}
+	mgr.GetWebhookServer().Register(admission.Path, versions.Handler())
+}

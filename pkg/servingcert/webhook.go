@@ -1,0 +1,39 @@
+package servingcert
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// giveToWebhook writes the CA into a webhook configuration, unless that has no name: config/webhook has it, with the
+// right.
+func giveToWebhook(ctx context.Context, c client.Client, name string, public []byte, log logr.Logger) error {
+	if name == "" {
+		return nil
+	}
+	configuration := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {
+		return fmt.Errorf("reading the webhook configuration, which is in config/webhook: %w", err)
+	}
+	before, due := configuration.DeepCopy(), false
+	for i := range configuration.Webhooks {
+		config := &configuration.Webhooks[i].ClientConfig
+		due = due || !bytes.Equal(config.CABundle, public)
+		config.CABundle = public
+	}
+	if !due {
+		return nil
+	}
+	log.Info("Giving the CA to the webhook", "ValidatingWebhookConfiguration", name)
+	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, configuration, patch); err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("giving the CA to the webhook: %w", err)
+	}
+	return nil
+}
