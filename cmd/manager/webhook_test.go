@@ -1,12 +1,44 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/topsops/gcu-operator/pkg/admission"
 )
+
+// What the API server is told about the webhook is what the manager serves.
+func TestTheAPIServerIsToldWhatIsServed(t *testing.T) {
+	read := func(file string, into any) {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join("..", "..", "config", "webhook", file))
+		check(t, err)
+		check(t, yaml.UnmarshalStrict(text, into))
+	}
+	var configuration admissionv1.ValidatingWebhookConfiguration
+	var service corev1.Service
+	read("configuration.yaml", &configuration)
+	read("service.yaml", &service)
+	webhook := configuration.Webhooks[0]
+	want := admissionv1.ServiceReference{Namespace: "kube-system", Name: webhookService, Path: ptr.To(admission.Path), Port: &service.Spec.Ports[0].Port}
+	if configuration.Name != webhookConfiguration || service.Name != webhookService || !reflect.DeepEqual(*webhook.ClientConfig.Service, want) {
+		t.Errorf("the API server calls %+v", webhook.ClientConfig.Service)
+	}
+	if timeout := time.Duration(*webhook.TimeoutSeconds) * time.Second; timeout < admission.Patience+time.Second || *webhook.FailurePolicy != admissionv1.Ignore {
+		t.Errorf("within %s there is no answer, which is to %s", timeout, *webhook.FailurePolicy)
+	}
+}
 
 func TestWebhookFlags(t *testing.T) {
 	for address, wrong := range map[string]bool{"0": false, ":9443": false, "127.0.0.1:9443": false, "[::1]:9443": false, "": true, "9443": true, ":0": true, ":99999": true, ":web": true} {

@@ -88,6 +88,10 @@ func TestApplyIsRefusedWithThePathThatThePolicyAllows(t *testing.T) {
 		t.Errorf("the plugin leaves it to the API server: %s", said)
 	}
 
+	if out, err := apply("1.6.1", "--dry-run=server", "--field-manager=gcu-upgrade-manager"); err != nil {
+		t.Errorf("what the REST API has checked is checked again: %v %s", err, out)
+	}
+
 	operator, err := s.ServiceAccountKubeconfig(ctx, harness.ManagerAccount, "")
 	if err != nil {
 		t.Fatal(err)
