@@ -234,12 +234,15 @@ func (s *site) manager() string {
 }
 
 // isRunning returns nil if all components run, as the gr says.
-func (s *site) isRunning() error {
+func (s *site) isRunning() error { return s.shows("6/6") }
+
+// shows returns nil if the gr says that so many components run.
+func (s *site) shows(ready string) error {
 	var gr topsv1.GcuResource
 	if err := s.Client.Get(s.ctx, client.ObjectKey{Name: grName}, &gr); err != nil {
 		return err
 	}
-	if gr.Status.ObservedGeneration != gr.Generation || gr.Status.ReadyResource != "6/6" || gr.Status.Phase != topsv1.PhaseRunning {
+	if gr.Status.ObservedGeneration != gr.Generation || gr.Status.ReadyResource != ready || gr.Status.Phase != topsv1.PhaseRunning {
 		return fmt.Errorf("%s %s of generation %d, it has %d", gr.Status.ReadyResource, gr.Status.Phase, gr.Status.ObservedGeneration, gr.Generation)
 	}
 	return nil
@@ -276,6 +279,7 @@ func (s *site) isGone() error {
 func (s *site) run(args ...string) {
 	s.t.Helper()
 	command := exec.CommandContext(s.ctx, s.helm, append(args, "--namespace=kube-system", "--timeout=4m")...)
+	command.Dir = s.Project.Root
 	home := s.t.TempDir()
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	begin := time.Now()
