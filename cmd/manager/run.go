@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/apiclock"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	rolloutmetrics "github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
@@ -72,6 +73,8 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 	}
 	config.QPS = -1 // every controller limits its own parallelism
 	config.UserAgent = "gcu-operator/" + version
+	there := &apiclock.Clock{Now: time.Now}
+	config.Wrap(there.Around)
 	certificates, err := newCertificates(config, o, log)
 	if err != nil {
 		return err
@@ -90,7 +93,7 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 			return fmt.Errorf("adding the certificates: %w", err)
 		}
 	}
-	if err := addControllers(mgr, o); err != nil {
+	if err := addControllers(mgr, o, there.Ahead); err != nil {
 		return err
 	}
 	apiLog := log
@@ -149,7 +152,8 @@ func newManager(config *rest.Config, o options, certificate getCertificate) (ctr
 	return withPlainEvents{mgr}, nil
 }
 
-func addControllers(mgr ctrl.Manager, o options) error {
+// addControllers adds the controllers; ahead is daemonset.StateTimes.Ahead.
+func addControllers(mgr ctrl.Manager, o options, ahead func(time.Time) time.Duration) error {
 	if err := (&gcuresource.Reconciler{Namespace: o.namespace}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller gcuresource: %w", err)
 	}
@@ -160,7 +164,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	agents.Register(metrics.Registry, mgr.GetCache(), mgr.Elected(), time.Now)
 	commonversion.Version = version
 	metrics.Registry.MustRegister(versioncollector.NewCollector("gcu_operator"))
-	if err := addNodeUpgrade(mgr, o.namespace); err != nil {
+	if err := addNodeUpgrade(mgr, o.namespace, ahead); err != nil {
 		return fmt.Errorf("adding controller nodeupgrade: %w", err)
 	}
 	if err := (&policystatus.Reporter{Client: mgr.GetClient()}).SetupWithManager(mgr); err != nil {
@@ -190,10 +194,11 @@ func addControllers(mgr ctrl.Manager, o options) error {
 		Book:      upgradeplan.DefaultBook(),
 		Deadlines: rollout.DefaultDeadlines,
 		Clock:     time.Now,
+		Ahead:     ahead,
 	}).SetupWithManager(mgr)
 }
 
-func addNodeUpgrade(mgr ctrl.Manager, namespace string) error {
+func addNodeUpgrade(mgr ctrl.Manager, namespace string, ahead func(time.Time) time.Duration) error {
 	machine, err := operation.New(upgradeplan.DefaultBook())
 	if err != nil {
 		return err
@@ -211,5 +216,6 @@ func addNodeUpgrade(mgr ctrl.Manager, namespace string) error {
 		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
 		Metrics:   nodeupgrade.NewMetrics(metrics.Registry),
 		Clock:     time.Now,
+		Ahead:     ahead,
 	}).SetupWithManager(mgr)
 }

@@ -22,6 +22,10 @@ func IsAhead(recorded, now time.Time) bool { return recorded.After(now.Add(forei
 // wrote. A changed time is a new state, which begins when it is first seen. The zero value has
 // seen nothing; a nil one trusts every clock.
 type StateTimes struct {
+	// Ahead, if set, returns how far the reader's clock, which is at now, is ahead of that of the API server. By that clock, which
+	// kubelets share more or less, it is judged how old a state is that was not seen to begin.
+	Ahead func(now time.Time) time.Duration
+
 	mu   sync.Mutex
 	seen map[string]*stateTime
 	// forgotten is when it last forgot what is not asked for any more.
@@ -39,20 +43,29 @@ type stateTime struct {
 const stateTimeTTL = time.Hour
 
 // Since returns since when the state named by key lasts, whose begin is written down: since it was
-// first seen, but, unless it was seen to begin, at most MaxSkew later than written, and not later than now.
+// first seen, but, unless it was seen to begin, at most MaxSkew later than written, and not later than now. A reader whose
+// clock is Ahead allows for it.
 func (s *StateTimes) Since(key string, written, now time.Time) time.Time {
 	if s == nil {
 		return written
 	}
 	known := s.look(key, written, now)
 	since := known.first
-	if bound := written.Add(MaxSkew); bound.Before(since) && !known.begun {
-		since = bound
+	if bound := written.Add(MaxSkew + s.ahead(now)); bound.Before(since) && !known.begun {
+		since = now.Add(bound.Sub(now)) // with a reading of the monotonic clock, by which nothing jumps
 	}
 	if now.Before(since) {
 		since = now
 	}
 	return since
+}
+
+// ahead returns how far the reader's clock is ahead of that of the API server, 0 if it is behind or nothing is known.
+func (s *StateTimes) ahead(now time.Time) time.Duration {
+	if s == nil || s.Ahead == nil {
+		return 0
+	}
+	return max(0, s.Ahead(now))
 }
 
 // look returns what is known of a state that is seen now.
@@ -136,7 +149,7 @@ func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now 
 		s.lacks(key, now)
 		return time.Time{}, time.Time{}
 	}
-	if now.Sub(created) >= stateTimeTTL && !s.isNew(key, now) {
+	if now.Sub(created)-s.ahead(now) >= stateTimeTTL && !s.isNew(key, now) {
 		return time.Time{}, time.Time{}
 	}
 	ready := time.Duration(minReadySeconds) * time.Second

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -111,5 +112,45 @@ func TestAPodThatBecomesReadyIsNewByWhateverClock(t *testing.T) {
 		if since, _ := seen.AvailableSince(pod, 30, epoch.Add(20*time.Second+stateTimeTTL)); skew < 0 && !since.IsZero() {
 			t.Errorf("%s off: still new after an hour", skew)
 		}
+	}
+}
+
+// The time is kept, and compared with later ones.
+func TestWhatLastedWhenItWasFirstSeenDoesNotJumpWithTheClock(t *testing.T) {
+	var seen StateTimes
+	now := time.Now()
+	if since := seen.Since("x", now.Add(-time.Hour).Round(0), now); !strings.Contains(since.String(), "m=") {
+		t.Errorf("since %s, without a reading of the monotonic clock", since)
+	}
+}
+
+// A reader whose clock is ahead of that of the API server did not see the pod before. Nothing about it is older than by that clock.
+func TestAReaderThatIsAheadDoesNotTakeWhatItDidNotSeeBeginForOld(t *testing.T) {
+	const minReady = 30
+	for name, tt := range map[string]struct {
+		ahead time.Duration
+		age   time.Duration // since the pod became Ready, a minute after its creation
+		since time.Duration // the time since which it is Ready at the latest: it started within usualStart and MaxSkew
+	}{
+		"just Ready, right clock":             {0, 5 * time.Second, 0},
+		"just Ready, ahead":                   {3 * time.Hour, 5 * time.Second, 0},
+		"just Ready, behind":                  {-3 * time.Hour, 5 * time.Second, 0},
+		"Ready for half an hour, right clock": {0, 30 * time.Minute, 21*time.Minute - MaxSkew},
+		"Ready for half an hour, ahead":       {3 * time.Hour, 30 * time.Minute, 21*time.Minute - MaxSkew},
+		"Ready for half an hour, behind":      {-3 * time.Hour, 30 * time.Minute, 0}, // the API server may be the one that is off
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := StateTimes{Ahead: func(time.Time) time.Duration { return tt.ahead }}
+			ready := epoch.Add(-tt.ahead - tt.age)
+			pod := podWith(podReady(corev1.ConditionTrue, 0))
+			pod.CreationTimestamp = metav1.NewTime(ready.Add(-time.Minute))
+			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(ready)
+			if ok, _ := seen.Availability(pod, minReady, epoch); ok != (tt.since > 0) {
+				t.Errorf("available: %t", ok)
+			}
+			if since, _ := seen.AvailableSince(pod, minReady, epoch); !since.Equal(epoch.Add(minReady*time.Second - tt.since)) {
+				t.Errorf("available since %s", since.Sub(epoch))
+			}
+		})
 	}
 }

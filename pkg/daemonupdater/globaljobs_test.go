@@ -120,7 +120,7 @@ func TestAPlanDoesItsTasksBeforeAndAfterTheNodes(t *testing.T) {
 		t.Errorf("it waits for %s", got)
 	}
 	c.wantTasks("undo undo undo", "backup")
-	c.reconciler.groupStates = newGroupStates() // the manager dies, and another one takes over
+	c.reconciler.groupStates = newGroupStates(nil) // the manager dies, and another one takes over
 	c.pass()
 	c.wantTasks("undo undo undo", "backup")
 	if got := c.reconciler.watches().OfJob(t.Context(), c.taskJobs()["backup"]); !cmp.Equal(got, []observed.Group{observed.GroupOf(c.driver)}) {

@@ -34,8 +34,8 @@ type fleetReader struct {
 	attempts *deletion.AllAttempts
 }
 
-// refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the
-// key changed.
+// refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the fleet
+// was made for something else, or the clock was set back.
 func (r fleetReader) refresh(ctx context.Context, p *pass.Pass, changed []string) (err error) {
 	p.Fleet = r.fleets[p.Group]
 	if !p.Fleet.IsFor(p.State, &p.In) {
@@ -44,6 +44,7 @@ func (r fleetReader) refresh(ctx context.Context, p *pass.Pass, changed []string
 		}
 		return err
 	}
+	p.Fleet.PassedAt = p.In.Now.Round(0) // drops the reading of the monotonic clock, by which nothing jumps
 	for _, name := range changed {
 		if err := r.readNode(ctx, p, name); err != nil {
 			return err

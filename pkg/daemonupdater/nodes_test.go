@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,5 +79,35 @@ func TestNodesOfAPassThatFailedAreReadInTheNext(t *testing.T) {
 				t.Errorf("%d nodes are skipped, want the one that went offline", got)
 			}
 		})
+	}
+}
+
+// TestANodeIsRetriedThoughTheClockIsSetBack: the operation that was in vain ended by the clock before, which is in the future
+// now, and no event of the node says so.
+func TestANodeIsRetriedThoughTheClockIsSetBack(t *testing.T) {
+	c := newCluster(t, ofTheFleet)
+	for _, name := range []string{"b", "c"} {
+		for _, object := range []client.Object{fixture.Node(name), fixture.PodOn(c.driver, name, fixture.OldHash)} {
+			if err := c.api.Delete(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.mustReconcile()
+	c.show(c.upgrade(), func(op *topsv1.OperationStatus) { op.Phase, op.Reason = topsv1.OperationDeferred, "PodsNotEvicted" })
+	ended := c.upgrade().Spec.Operation.ID
+	c.now = c.now.Add(time.Minute)
+	for range 2 {
+		c.mustReconcile()
+	}
+	if id := c.upgrade().Spec.Operation.ID; id != ended {
+		t.Fatalf("operation %s follows at once, want the node deferred", id)
+	}
+	c.now = c.now.Add(-3 * time.Hour)
+	if _, err := c.reconciler.Reconcile(t.Context(), observed.GroupOf(c.driver)); err != nil {
+		t.Fatal(err)
+	}
+	if c.upgrade().Spec.Operation.ID == ended {
+		t.Error("the node is not retried")
 	}
 }

@@ -67,6 +67,8 @@ type Reconciler struct {
 	Deadlines rollout.Deadlines
 	// Clock returns the time.
 	Clock func() time.Time
+	// Ahead is daemonset.StateTimes.Ahead; nil: nothing is known.
+	Ahead func(now time.Time) time.Duration
 
 	groupStates
 }
@@ -84,9 +86,10 @@ type groupStates struct {
 	stateTimes daemonset.StateTimes
 }
 
-func newGroupStates() groupStates {
+// newGroupStates returns them empty; ahead is Reconciler.Ahead.
+func newGroupStates(ahead func(time.Time) time.Duration) groupStates {
 	return groupStates{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*pass.Fleet{},
-		had: map[observed.Group]gating.LastRevisions{}}
+		had: map[observed.Group]gating.LastRevisions{}, stateTimes: daemonset.StateTimes{Ahead: ahead}}
 }
 
 func (m *groupStates) forget(g observed.Group) {

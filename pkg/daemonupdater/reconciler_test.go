@@ -93,7 +93,7 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	c.reconciler = &Reconciler{
 		Client: interceptor.NewClient(store, c.faults()), Live: store, Recorder: c.recorder, Namespace: "gcu-system",
 		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
-		Clock: func() time.Time { return c.now }, groupStates: newGroupStates(),
+		Clock: func() time.Time { return c.now }, groupStates: newGroupStates(nil),
 	}
 	return c
 }

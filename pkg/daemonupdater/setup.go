@@ -22,7 +22,7 @@ import (
 // SetupWithManager adds the controller with its watches, and the cache indexes it needs: pods and
 // ControllerRevisions by the UID of their controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.groupStates = newGroupStates()
+	r.groupStates = newGroupStates(r.Ahead)
 	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), object, controllerUID, indexByController); err != nil {
 			return fmt.Errorf("indexing %T by controller: %w", object, err)

@@ -5,10 +5,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // Clocks that are hours from each other. What a process remembers it compares by the monotonic clock, which does not
@@ -18,6 +20,7 @@ import (
 // boots starts a manager whose clock is that far ahead.
 func (m *simManager) boots(skew time.Duration) {
 	m.jump(skew)
+	m.leap = 0 // a process that starts has seen no jump, which would excuse it
 	m.restart()
 }
 
@@ -65,6 +68,26 @@ func TestAWaveDoesNotSoakWhileNoManagerWorks(t *testing.T) {
 		s.works(s.b, 20*time.Minute)
 		if n := s.updated(); n != 1 {
 			s.violate("%d nodes are updated, and the wave soaks", n)
+		}
+		s.worksUntil(s.b, "every node is updated", 20*time.Minute, s.arrived)
+	})
+}
+
+// TestAManagerThatStartsAheadDoesNotTakeANewPodForAvailable: its budget would have a second node down.
+func TestAManagerThatStartsAheadDoesNotTakeANewPodForAvailable(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		simapi.Edit(s.api, s.g.sets[0], func(ds *appsv1.DaemonSet) { ds.Spec.MinReadySeconds = 30 })
+		s.gets(0, "good-1")
+		s.worksUntil(s.a, "a node is in flight", 5*time.Minute, func() bool { return len(s.rolloutOf(s.g.id).Status.InFlight) > 0 })
+		node := s.inFlight(1)
+		s.waits("the new pod is Ready", func() bool {
+			pod := s.podOf(0, node)
+			return pod != nil && simPodReady(pod) && strings.HasPrefix(pod.Spec.Containers[0].Image, "good-1")
+		})
+		s.b.boots(3 * time.Hour)
+		s.works(s.b, 10*time.Second)
+		if s.inFlight(1) != node {
+			s.violate("%s gave its slot back, and its pod is not available", node)
 		}
 		s.worksUntil(s.b, "every node is updated", 20*time.Minute, s.arrived)
 	})

@@ -195,6 +195,9 @@ func (m *simManager) clock() time.Time {
 // now is the time by the clock of the manager.
 func (m *simManager) now() time.Time { return m.w.now.Add(m.skew) }
 
+// ahead is what its process knows of its clock: that of the API server is right.
+func (m *simManager) ahead(time.Time) time.Duration { return m.skew }
+
 // simRecorder drops events; their content is tested elsewhere.
 type simRecorder struct{}
 
@@ -208,7 +211,7 @@ func (m *simManager) restart() {
 	m.r = &Reconciler{
 		Client: &simClient{m: m}, Live: &simLive{m: m}, Recorder: simRecorder{}, Namespace: "gcu-system",
 		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
-		Gate: m.w.gateMode, Clock: m.clock, groupStates: newGroupStates(),
+		Gate: m.w.gateMode, Clock: m.clock, groupStates: newGroupStates(m.ahead),
 	}
 	m.seen = newSimSeen()
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()

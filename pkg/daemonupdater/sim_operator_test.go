@@ -76,7 +76,7 @@ func (m *simManager) newOperator() simOperator {
 	}
 	registry := prometheus.NewRegistry()
 	cached, live := &simOperatorClient{m: m}, &simOperatorClient{m: m, live: true}
-	r := nodeupgrade.New(nodeupgrade.Options{Client: cached, Live: live, Namespace: "gcu-system", Machine: simMachineOf, Recorder: simRecorder{}, Clock: m.now,
+	r := nodeupgrade.New(nodeupgrade.Options{Client: cached, Live: live, Namespace: "gcu-system", Machine: simMachineOf, Recorder: simRecorder{}, Clock: m.now, Ahead: m.ahead,
 		Metrics: nodeupgrade.NewMetrics(registry),
 		Drainer: drain.Drainer{Live: live, Evictor: live, Metrics: drain.NewMetrics(registry),
 			Self: eviction.Self{NamespacedName: client.ObjectKey{Namespace: "gcu-system", Name: m.name}}}})

@@ -18,7 +18,7 @@ import (
 // In a third of the seeds, clocks are wrong by minutes: those of hosts, by which kubelets and node agents
 // write times, and that of the second manager; and they jump, as after a step of NTP or when a
 // virtual machine is resumed, that of the first manager as well. In two thirds of these, a manager starts from time to time
-// with a clock that is hours behind, or no more (bootWrong). The world, the API server and the controllers of
+// with a clock that is hours off, or no more (bootWrong). The world, the API server and the controllers of
 // Kubernetes have the true time, and the checks are about it. Only what managers record and
 // compare among themselves is checked by their own clocks: windows.
 
@@ -44,7 +44,7 @@ func (w *simWorld) drawSkew() time.Duration {
 
 // jump lets the clock of a host or of a manager jump.
 func (w *simWorld) jump() {
-	if w.skews == nil || w.skews.IntN(25) > 0 {
+	if w.skews == nil || w.skews.IntN(12) > 0 {
 		return
 	}
 	if i := w.skews.IntN(len(w.hosts) + 2*len(w.managers)); i < len(w.hosts) {
@@ -55,16 +55,15 @@ func (w *simWorld) jump() {
 	w.bootWrong()
 }
 
-// simMaxBehind is how far the clock of a manager is at most behind the true time when it starts.
-const simMaxBehind = 4 * time.Hour
+// simMaxOff is how far the clock of a manager is at most from the true time when it starts.
+const simMaxOff = 4 * time.Hour
 
-// bootWrong starts an idle manager, in one of three jumps, with a clock that may be hours from the one before, behind the
-// true time. One that is hours ahead takes what began before it looked for old (docs/architecture.md, Clocks): explicit
-// schedules have it. Not in a seed with backups: what they take back, a node agent tells from what such a clock wrote by times alone.
+// bootWrong starts an idle manager, in every other jump, with a clock that may be hours from the true time. Not in a seed with
+// backups: what they take back, a node agent tells from what such a clock wrote by times alone.
 func (w *simWorld) bootWrong() {
 	m := w.managers[w.skews.IntN(len(w.managers))]
-	if w.skews.IntN(3) == 0 && m.pass == nil && m.operator.idle() && w.accidents == nil {
-		m.boots(-time.Duration(w.skews.Int64N(int64(simMaxBehind))))
+	if w.skews.IntN(2) == 0 && m.pass == nil && m.operator.idle() && w.accidents == nil {
+		m.boots(time.Duration(w.skews.Int64N(int64(2*simMaxOff))) - simMaxOff)
 	}
 }
 

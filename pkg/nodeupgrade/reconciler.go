@@ -26,7 +26,7 @@ import (
 // lookAgain is the requeue interval after a conflict.
 const lookAgain = 200 * time.Millisecond
 
-// Options configures a Reconciler. All fields must be set.
+// Options configures a Reconciler. All fields but Ahead must be set.
 type Options struct {
 	// Client reads from the manager's cache and writes.
 	Client client.Client
@@ -44,6 +44,8 @@ type Options struct {
 	Metrics *Metrics
 	// Clock returns the current time.
 	Clock func() time.Time
+	// Ahead is daemonset.StateTimes.Ahead; nil: nothing is known.
+	Ahead func(now time.Time) time.Duration
 }
 
 // Reconciler carries out the operation of one node per reconcile, in steps.
@@ -64,7 +66,7 @@ func New(o Options) *Reconciler {
 	refused := &denials{nodes: map[string]map[types.UID]denied{}}
 	return &Reconciler{
 		cache: o.Client, machine: o.Machine, evictions: emptied,
-		observer: observer{cache: o.Client, live: o.Live, ownership: ownership.Reader{Reader: o.Client, Live: o.Live, Namespace: o.Namespace}, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{}, attended: &attendance{nodes: map[string]attended{}}, denials: refused, clock: o.Clock},
+		observer: observer{cache: o.Client, live: o.Live, ownership: ownership.Reader{Reader: o.Client, Live: o.Live, Namespace: o.Namespace}, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{Ahead: o.Ahead}, attended: &attendance{nodes: map[string]attended{}}, denials: refused, clock: o.Clock},
 		records:  recordWriter{client: o.Client, recorder: o.Recorder, metrics: o.Metrics},
 		effects:  effects{cordoner: cordoner, taints: taints, evictions: emptied, denials: refused, pods: podreplace.Replacer{Client: o.Client, Live: o.Live}},
 		sweeper:  sweeper{cache: o.Client, live: o.Live, cordoner: cordoner, taints: taints},

@@ -12,6 +12,7 @@ type mutant struct {
 // Folders.
 const (
 	updater   = "pkg/daemonupdater"
+	apiClock  = "pkg/apiclock"
 	budget    = "pkg/agentbudget"
 	sets      = "pkg/daemonset"
 	pods      = "pkg/podreplace"

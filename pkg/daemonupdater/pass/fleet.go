@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -26,6 +27,8 @@ type Fleet struct {
 	// AwaitsHeartbeats: nodes wait for others to leave probation.
 	AwaitsHeartbeats bool
 
+	// PassedAt is when the last pass over the nodes was, by the wall clock.
+	PassedAt time.Time
 	// leasesRead is when Leases of nodes were last read, and renewed when they were renewed, by the clocks of their kubelets.
 	leasesRead time.Time
 	renewed    map[string]time.Time
@@ -40,7 +43,7 @@ type Fleet struct {
 // NewFleet returns the fleet of a group: nodes is everything read of them, by name.
 // attempts are those of the process, and had is which revisions the nodes had, nil without the gate.
 func NewFleet(s *observed.State, in *rollout.Input, had gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
-	f := &Fleet{Fleet: rollout.NewFleet(in), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
+	f := &Fleet{Fleet: rollout.NewFleet(in), PassedAt: in.Now.Round(0), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
 		had: had, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
@@ -49,9 +52,10 @@ func NewFleet(s *observed.State, in *rollout.Input, had gating.LastRevisions, at
 	return f
 }
 
-// IsFor reports whether a fleet, nil for none, was made for what a pass read: then only nodes of events differ.
+// IsFor reports whether a fleet, nil for none, was made for what a pass read: then only nodes of events differ. Not if the clock
+// was set back: what recorded times say of the nodes has changed then.
 func (f *Fleet) IsFor(s *observed.State, in *rollout.Input) bool {
-	return f != nil && f.key == s.CacheKey(in)
+	return f != nil && f.key == s.CacheKey(in) && !daemonset.IsAhead(f.PassedAt, in.Now)
 }
 
 // Update updates a node from what was read of it.
