@@ -117,7 +117,7 @@ define suite
 endef
 
 .PHONY: test
-test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real control plane included
+test: control-plane $(GOTESTSUM) ## Run all tests, the end-to-end ones on a real control plane included (KUBERNETES=1.37.1 is its version)
 	$(call suite,test)
 
 .PHONY: test-nodes

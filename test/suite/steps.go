@@ -121,6 +121,10 @@ func longSteps(packages []string, targets []target) []step {
 		{name: "release", lane: idle, argv: []string{"make", "release", "VERSION=v0.0.0-test", "CHECK=1"},
 			shows: "a release made twice has the same sums"},
 	}
+	for _, version := range kubernetes {
+		steps = append(steps, step{name: "kubernetes-" + version, lane: busy, argv: []string{"make", "test", "KUBERNETES=" + version, "STEPS=e2e,packages"},
+			shows: "stories and packages on Kubernetes " + version})
+	}
 	for _, s := range simulations {
 		steps = append(steps, step{name: "sim-" + s.name, lane: busy, test: []string{"-timeout=0", "-run=^" + s.test + "$", s.pkg},
 			env: []string{"SEEDS=100000", "FRESH=0"}, shows: "100 000 seeds of the simulation of " + s.name})
@@ -129,6 +133,10 @@ func longSteps(packages []string, targets []target) []step {
 		shows: "mutations of the pure packages that no test catches: a list for review"})
 	return append(steps, fuzzSteps(idle, targets, 10*time.Minute)...)
 }
+
+// kubernetes are the versions of the control plane besides the one of every run: the oldest that the operator
+// supports and the newest (test/cluster/internal/assets/kubernetes).
+var kubernetes = []string{"1.30.14", "1.37.1"}
 
 // outages matches the test of outages of the control plane.
 const outages = "^TestOutages$"

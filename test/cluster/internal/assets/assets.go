@@ -25,30 +25,26 @@ type Assets struct {
 	// KubernetesVersion is the version of the control plane, such as "v1.36.3".
 	KubernetesVersion string
 
-	files fs.FS
+	modules []fs.FS
 }
 
-// Locate returns the folder for the module in files, whether or not it is built.
+// Locate returns the folder for the programs of modules (Versions), whether or not it is built.
 // cacheRoot is the parent folder of all versions, by default gcu-operator-testcluster
 // in the user's cache folder.
-func Locate(files fs.FS, cacheRoot string) (Assets, error) {
+func Locate(modules []fs.FS, cacheRoot string) (Assets, error) {
 	root, err := resolveCacheRoot(cacheRoot)
 	if err != nil {
 		return Assets{}, err
 	}
-	goMod, err := fs.ReadFile(files, modFile)
-	if err != nil {
-		return Assets{}, fmt.Errorf("reading the embedded %s: %w", modFile, err)
-	}
-	version, err := moduleVersion(string(goMod), kubernetesModule)
+	version, _, err := versionIn(modules, binary{module: kubernetesModule})
 	if err != nil {
 		return Assets{}, err
 	}
-	key, err := cacheKey(files, version)
+	key, err := cacheKey(modules, version)
 	if err != nil {
 		return Assets{}, err
 	}
-	return Assets{Dir: filepath.Join(root, key), KubernetesVersion: version, files: files}, nil
+	return Assets{Dir: filepath.Join(root, key), KubernetesVersion: version, modules: modules}, nil
 }
 
 func resolveCacheRoot(root string) (string, error) {

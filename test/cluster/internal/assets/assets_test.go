@@ -3,6 +3,7 @@ package assets
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,7 +50,7 @@ func TestLocateNamesTheFolderByTheInputsOfTheBuild(t *testing.T) {
 	root := t.TempDir()
 	locate := func(files fstest.MapFS) string {
 		t.Helper()
-		a, err := Locate(files, root)
+		a, err := Locate([]fs.FS{files}, root)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,8 +71,42 @@ func TestLocateNamesTheFolderByTheInputsOfTheBuild(t *testing.T) {
 	}
 }
 
+// Another version of Kubernetes comes from its own module, everything else from that of the default one.
+func TestAnotherVersionOfKubernetes(t *testing.T) {
+	ours, err := Versions("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := Locate(ours, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same, err := Versions(known.KubernetesVersion); err != nil || len(same) != 1 {
+		t.Errorf("the default version by its name has %d modules, %v", len(same), err)
+	}
+	for _, version := range []string{"1.30.14", "v1.37.1"} {
+		modules, err := Versions(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := Locate(modules, t.TempDir())
+		if err != nil || strings.TrimPrefix(other.KubernetesVersion, "v") != strings.TrimPrefix(version, "v") || filepath.Base(other.Dir) == filepath.Base(known.Dir) {
+			t.Errorf("Kubernetes %s is %s in %s, %v", version, other.KubernetesVersion, other.Dir, err)
+		}
+		for _, b := range binaries {
+			got, module, err := versionIn(modules, b)
+			if kube := b.module == kubernetesModule; err != nil || kube != (module == 0) || kube != (got == other.KubernetesVersion) {
+				t.Errorf("%s %s is built from module %d, %v", b.name, got, module, err)
+			}
+		}
+	}
+	if _, err := Versions("1.5.0"); err == nil || !strings.Contains(err.Error(), known.KubernetesVersion) || !strings.Contains(err.Error(), "v1.37.1") {
+		t.Errorf("a version that is not here: %v", err)
+	}
+}
+
 func TestMissingIgnoresHalfBuiltBinaries(t *testing.T) {
-	a, err := Locate(module(goMod, "package main"), t.TempDir())
+	a, err := Locate([]fs.FS{module(goMod, "package main")}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -42,8 +43,10 @@ func (a Assets) build(ctx context.Context, out *progress.Printer) error {
 	}
 	// A leftover source folder is harmless.
 	defer func() { _ = os.RemoveAll(source) }()
-	if err := writeModule(a.files, source); err != nil {
-		return err
+	for i, module := range a.modules {
+		if err := writeModule(module, folderOf(source, i)); err != nil {
+			return err
+		}
 	}
 	out.Printf("building the control plane into %s; a cold build takes about ten minutes", a.Dir)
 	for i, b := range missing {
@@ -53,6 +56,9 @@ func (a Assets) build(ctx context.Context, out *progress.Printer) error {
 	}
 	return nil
 }
+
+// folderOf returns the folder of a module.
+func folderOf(source string, module int) string { return filepath.Join(source, strconv.Itoa(module)) }
 
 func (a Assets) removePartial() error {
 	left, err := filepath.Glob(filepath.Join(a.Dir, partialPrefix+"*"))
@@ -68,18 +74,14 @@ func (a Assets) removePartial() error {
 }
 
 func (a Assets) buildOne(ctx context.Context, source string, b binary, out *progress.Printer, count string) error {
-	goMod, err := fs.ReadFile(a.files, modFile)
-	if err != nil {
-		return fmt.Errorf("reading the embedded %s: %w", modFile, err)
-	}
-	version, err := moduleVersion(string(goMod), b.module)
+	version, module, err := versionIn(a.modules, b)
 	if err != nil {
 		return err
 	}
 	out.Printf("building %s %s (%s) ...", b.name, version, count)
 	start := time.Now()
 	partial := a.Path(partialPrefix + b.name)
-	if err := goBuild(ctx, source, b.pkg, partial, buildFlags(a.KubernetesVersion)); err != nil {
+	if err := goBuild(ctx, folderOf(source, module), b.pkg, partial, buildFlags(a.KubernetesVersion)); err != nil {
 		return errors.Join(fmt.Errorf("building %s: %w", b.name, err), removeIfThere(partial))
 	}
 	if err := os.Rename(partial, a.Path(b.name)); err != nil {

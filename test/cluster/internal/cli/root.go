@@ -2,6 +2,8 @@
 package cli
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"github.com/topsops/gcu-operator/test/cluster/internal/assets"
@@ -9,7 +11,7 @@ import (
 )
 
 // root holds the flags that all commands share.
-type root struct{ cacheDir string }
+type root struct{ cacheDir, kubernetes string }
 
 // New returns the command line.
 func New() *cobra.Command {
@@ -33,6 +35,8 @@ with their own containerd. Nodes can be taken offline and brought back.`,
 	}
 	cmd.PersistentFlags().StringVar(&r.cacheDir, "cache-dir", "",
 		"folder for the built control plane (default: gcu-operator-testcluster in the user's cache folder)")
+	cmd.PersistentFlags().StringVar(&r.kubernetes, "kubernetes", os.Getenv("KUBERNETES"),
+		"version of Kubernetes, such as 1.37.1 (default: $KUBERNETES, else that of control-plane.mod)")
 	cmd.AddCommand(
 		r.buildCommand(), r.assetsCommand(), r.kubectlPathCommand(), r.installCommand(),
 		r.upCommand(), r.downCommand(), r.statusCommand(),
@@ -43,7 +47,13 @@ with their own containerd. Nodes can be taken offline and brought back.`,
 	return cmd
 }
 
-func (r *root) locate() (assets.Assets, error) { return assets.Locate(assets.ControlPlane, r.cacheDir) }
+func (r *root) locate() (assets.Assets, error) {
+	modules, err := assets.Versions(r.kubernetes)
+	if err != nil {
+		return assets.Assets{}, err
+	}
+	return assets.Locate(modules, r.cacheDir)
+}
 
 // steps returns a printer for progress on the error stream; the output stream contains only
 // the result of a command.
