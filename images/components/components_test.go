@@ -32,6 +32,7 @@ func vendorPackage(t *testing.T, files map[string]string) string {
 
 const theirs = `{"repo": "old.example/enflame", "driver": {"build": "false", "name": "gcu-driver"}, "exporter": {"build": true, "port": 9400}}`
 
+// Contract 87.
 func TestTheVendorsScriptBuildsWhatIsAskedFor(t *testing.T) {
 	folder := vendorPackage(t, map[string]string{config: theirs, "driver/enflame-x86_64.run": ""})
 	var out bytes.Buffer

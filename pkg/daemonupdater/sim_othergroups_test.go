@@ -64,6 +64,7 @@ func (w *simWorld) isPrepared(g *simGroup) bool {
 	})
 }
 
+// Contract 97.
 func TestANodeThatAnotherGroupKeepsOutOfServiceStopsNothingElse(t *testing.T) {
 	twoGrs(t, func(w *simWorld, first, second *simGroup) {
 		w.gets(first, "noload-1", 0)

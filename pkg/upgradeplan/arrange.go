@@ -22,19 +22,19 @@ func Plan(book LogicBook, nodes []Node, size int) (Mission, error) {
 	for _, t := range tasks {
 		busy[t.Host] = true
 	}
-	batches, err := Batches(book, slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return !busy[n.Name] }), size)
+	batches, err := batchesOf(book, slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return !busy[n.Name] }), size)
 	if err != nil {
 		return nil, err
 	}
 	return r.arrange(tasks, batches)
 }
 
-// Batches divides the nodes, by name, into the batches in which they are upgraded. Waves
+// batchesOf divides the nodes, by name, into the batches in which they are upgraded. Waves
 // follow each other, control plane nodes are placed within their wave by the book, and
 // neither shares a batch with others; otherwise the given order is kept. A batch has at most
 // size nodes, such as max-unavailable as a number of nodes; 0 means no limit. A negative size
 // is an error.
-func Batches(book LogicBook, nodes []Node, size int) ([][]string, error) {
+func batchesOf(book LogicBook, nodes []Node, size int) ([][]string, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("the size of a batch is %d: it may be 0, for no limit, or more", size)
 	}
@@ -67,7 +67,7 @@ func (b LogicBook) turn(n Node) int {
 }
 
 // Arrange puts tasks into the order of the book: on each host by steps, over the fleet batch
-// by batch, with jobs by groupBy. Batches are names of hosts, from Batches or in an order
+// by batch, with jobs by groupBy. Batches are names of hosts, in an order
 // given by a person; arranging the tasks of a mission again re-batches it (contract statement
 // 93).
 //

@@ -28,7 +28,7 @@ func TestBatches(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Batches(LogicBook{ControlPlane: c.place}, nodes, c.size)
+			got, err := batchesOf(LogicBook{ControlPlane: c.place}, nodes, c.size)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +37,7 @@ func TestBatches(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Batches(LogicBook{}, nodes, -1); err == nil {
+	if _, err := batchesOf(LogicBook{}, nodes, -1); err == nil {
 		t.Error("a negative size is accepted")
 	}
 }

@@ -77,15 +77,8 @@ func BenchmarkPrint10000Nodes(b *testing.B) {
 	printed := map[string]func() int{
 		"table":   func() int { return len(Table(m, nil)) },
 		"mermaid": func() int { return len(Mermaid(m, nil)) },
-		"json": func() int {
-			text, err := JSON(m)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return len(text)
-		},
 	}
-	for _, name := range []string{"table", "mermaid", "json"} {
+	for _, name := range []string{"table", "mermaid"} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

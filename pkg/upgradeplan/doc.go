@@ -21,12 +21,12 @@
 //	          ▼                                            │
 //	      Arrange ◄────────────────────────────────────────┤ in which order, as which jobs
 //	          │ ▲                                          │
-//	          │ └── Batches: waves, control plane, size ◄──┘
+//	          │ └── batches: waves, control plane, size ◄──┘
 //	          ▼
 //	      Mission ──► Cut ──► Mission ──► Arrange, to re-batch it
 //	          │                  │
 //	          ▼                  ▼
-//	Table, JSON, Mermaid     Job.Progress: what may run now
+//	Table, Mermaid           Job.Progress: what may run now
 //
 // Only the LogicBook defines an order. It lists actions (how their tasks become jobs, and how they
 // are undone), targets (which actions they need for which changes, and how disruptive a

@@ -1,42 +1,11 @@
 package upgradeplan
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 )
-
-// JSON returns the mission as nested arrays of host_target_action, one job per line, to be
-// read, edited and diffed. encoding/json can read it back. The error is for a task with an
-// invalid name.
-func JSON(m Mission) ([]byte, error) {
-	var out bytes.Buffer
-	out.WriteString("[")
-	for i, batch := range m {
-		out.WriteString(separator(i) + "\n  [")
-		for j, job := range batch {
-			line, err := json.Marshal(job)
-			if err != nil {
-				return nil, fmt.Errorf("writing batch %d: %w", i+1, err)
-			}
-			out.WriteString(separator(j) + "\n    ")
-			out.Write(line)
-		}
-		out.WriteString("\n  ]")
-	}
-	out.WriteString("\n]\n")
-	return out.Bytes(), nil
-}
-
-func separator(i int) string {
-	if i == 0 {
-		return ""
-	}
-	return ","
-}
 
 // Table returns the mission as text: a line for each stage of each kind of job, with its
 // nodes. Nodes with equal jobs form one group, and consecutive batches with the same groups

@@ -287,7 +287,7 @@ func TestThePlanOfFewerComponentsIsPartOfThePlanOfAll(t *testing.T) {
 func TestAPlanIsReadBackFromItsJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawPlan(t).plan(t)
-		text, err := JSON(m)
+		text, err := json.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}

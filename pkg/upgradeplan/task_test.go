@@ -54,7 +54,7 @@ func TestATaskThatCouldNotBeReadBackIsNotWritten(t *testing.T) {
 	if text, err := json.Marshal(Mission{{{{{"n_1", "driver", "replace"}}}}}); err == nil {
 		t.Errorf("written as %s", text)
 	}
-	if text, err := JSON(Mission{{{{{"n1", "", "replace"}}}}}); err == nil {
+	if text, err := json.Marshal(Mission{{{{{"n1", "", "replace"}}}}}); err == nil {
 		t.Errorf("written as %s", text)
 	}
 }

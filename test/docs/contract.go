@@ -17,8 +17,6 @@ const statements = 100
 
 // withoutTest are the statements without a test, with the reason.
 var withoutTest = map[int]string{
-	85: "none of the guide's scripts: [what is used instead](../migrate.md#from-the-scripts-of-the-gcu-operator-guide)",
-	87: "none of the guide's scripts: [what is used instead](../migrate.md#from-the-scripts-of-the-gcu-operator-guide)",
 	88: "none of the guide's scripts: [what is used instead](../migrate.md#from-the-scripts-of-the-gcu-operator-guide)",
 }
 

@@ -46,7 +46,7 @@ var groups = []group{
 		{"a driver that cuts its node's network is rolled back before it reaches another node", (*stage).cuttingDriver, nil},
 		{"a driver is replaced under training pods once their PodDisruptionBudget allows it; a node goes offline during its drain, and the manager is killed", (*stage).driverUnderTraining, nil},
 		{"a person at a node upgrades it with curl", (*stage).otaUpgrade, nil},
-		{"gr and operator are removed completely", (*stage).uninstall, nil},
+		{"contract 85: gr and operator are removed completely", (*stage).uninstall, nil},
 	}},
 	{"power", true, []story{
 		{"nodes that lose power during any task resume after boot", (*stage).powerLossEverywhere, nil},

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // Record is a stored plan with its result.
@@ -34,7 +33,7 @@ type Record struct {
 func RecordOf(gr *topsv1.GcuResource, p *topsv1.UpgradePlan, nodes bool) Record {
 	r := Record{Name: p.Name, Created: p.CreationTimestamp, Revision: p.Spec.Revision, InForce: gr.Annotations[topsv1.AnnotationUpgradePlan] == p.Name,
 		Time: p.Status.Time, Done: p.Status.Done, Fail: p.Status.Fail, Undo: p.Status.Undo, Failed: append(failedTasks(&p.Status), p.Status.Failed...)}
-	if plan, err := Read(p, upgradeplan.DefaultBook()); err != nil {
+	if plan, err := Recall(p); err != nil {
 		r.Problem = err.Error()
 	} else if nodes {
 		r.Nodes = plan.Results()

@@ -13,6 +13,14 @@ import (
 
 // Read checks an UpgradePlan against the rules. The error joins what is wrong, each with the rule.
 func Read(object *topsv1.UpgradePlan, book upgradeplan.LogicBook) (*Plan, error) {
+	return read(object, &book)
+}
+
+// Recall reads an UpgradePlan that was checked when it was stored, for its result: a later logic book may have other
+// rules. The error says why it cannot be read.
+func Recall(object *topsv1.UpgradePlan) (*Plan, error) { return read(object, nil) }
+
+func read(object *topsv1.UpgradePlan, book *upgradeplan.LogicBook) (*Plan, error) {
 	r := reader{Plan: &Plan{Object: object, jobs: map[string]*job{}, nodes: map[string]place{}}, book: book}
 	if object.Spec.GcuResource == "" || object.Spec.Revision == "" {
 		r.fault("spec.gcuResource and spec.revision say what the plan is for: both are required")
@@ -46,7 +54,8 @@ const rest = "rest"
 
 type reader struct {
 	*Plan
-	book   upgradeplan.LogicBook
+	// book has the rules of jobs; nil if they are not checked.
+	book   *upgradeplan.LogicBook
 	faults []error
 }
 
@@ -97,7 +106,7 @@ func (r *reader) job(from *topsv1.PlannedJob) {
 		var pairs []pair
 		for _, text := range stage {
 			t, err := upgradeplan.ParseTask("host_" + text)
-			if err != nil || !slices.ContainsFunc(r.book.Steps, func(s upgradeplan.Step) bool { return s.Action == t.Action }) {
+			if err != nil || !r.isKnown(t.Action) {
 				r.fault("job %s: %q is not a task of the form target_action, such as driver_replace", j.name, text)
 				return
 			}
@@ -112,7 +121,13 @@ func (r *reader) job(from *topsv1.PlannedJob) {
 		}
 		j.stages = append(j.stages, pairs)
 	}
-	r.keepsRules(j)
+	if r.book != nil {
+		r.keepsRules(j)
+	}
+}
+
+func (r *reader) isKnown(action string) bool {
+	return r.book == nil || slices.ContainsFunc(r.book.Steps, func(s upgradeplan.Step) bool { return s.Action == action })
 }
 
 // keepsRules compares a job with what the book does for its components.
@@ -125,7 +140,7 @@ func (r *reader) keepsRules(j *job) {
 		r.fault("job %s: it removes %s and does not replace it", j.name, j.removes[i])
 		return
 	}
-	whole, err := upgradeplan.Plan(r.book, []upgradeplan.Node{{Name: host, Deployed: j.components, Changed: j.components, Removed: j.removes}}, 1)
+	whole, err := upgradeplan.Plan(*r.book, []upgradeplan.Node{{Name: host, Deployed: j.components, Changed: j.components, Removed: j.removes}}, 1)
 	if err != nil {
 		r.fault("job %s: %w", j.name, err)
 		return

@@ -1,6 +1,7 @@
 package planfile
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,5 +74,23 @@ func TestAPlanIsForOneGr(t *testing.T) {
 	}
 	if err := p.For("other"); err == nil || err.Error() != "the plan is for gr fleet, not other" {
 		t.Error(err)
+	}
+}
+
+// Contract 93: a result is read after months, when an operator has other rules.
+func TestAResultIsReadUnderLaterRules(t *testing.T) {
+	o := object(t, fleet(2, always("driver")), 5, 0)
+	o.Spec.Jobs[0].Stages = append(o.Spec.Jobs[0].Stages, []string{"node_record"}) // an action that the book has no longer, and the order of then
+	o.Status = topsv1.UpgradePlanStatus{Time: &metav1.Time{}, ObservedGeneration: o.Generation, Done: 2}
+	if _, err := Read(o, upgradeplan.DefaultBook()); err == nil {
+		t.Fatal("the plan can be run")
+	}
+	r := RecordOf(&topsv1.GcuResource{}, o, true)
+	if r.Problem != "" || len(r.Nodes) != 2 || !slices.ContainsFunc(r.Nodes[0].Tasks.Done, func(task string) bool { return strings.HasSuffix(task, "_node_record") }) {
+		t.Errorf("the result is %+v", r)
+	}
+	o.Spec.Batches = nil
+	if r := RecordOf(&topsv1.GcuResource{}, o, true); !strings.Contains(r.Problem, "0 batches") {
+		t.Errorf("the problem is %q", r.Problem)
 	}
 }
