@@ -11,16 +11,25 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// ForFile returns the question whose answer a plan file is made of, or compared with: every wave is
-// approved, and no plan is followed.
+// ForFile returns the question whose answer a plan file is made of: every wave is approved, and no plan is
+// followed.
 func ForFile(present, wanted *topsv1.GcuResource) Question {
 	wanted = wanted.DeepCopy()
 	delete(wanted.Annotations, topsv1.AnnotationUpgradePlan)
 	return Question{Present: present, Wanted: wanted, Approved: true}
+}
+
+// ForPlan returns the question whose answer a plan is compared with: it is followed, and all of it approved.
+func ForPlan(plan *planfile.Plan, present, wanted *topsv1.GcuResource) Question {
+	q := ForFile(present, wanted)
+	q.Plan = plan
+	metav1.SetMetaDataAnnotation(&q.Wanted.ObjectMeta, topsv1.AnnotationUpgradePlan, plan.Object.Name)
+	return q
 }
 
 // File returns the answer to a question of ForFile as a plan to be stored in a file, named after the time. wrong
@@ -77,13 +86,18 @@ func (q *Question) RevisionsOf(plan *planfile.Plan) (wrong string, err error) {
 	return "", nil
 }
 
-// Refuses returns why a plan cannot be run, "" if it can: which tasks do not fit what the nodes need, and why.
+// Refuses returns why the plan of a question of ForPlan cannot be run, "" if it can: on which of its nodes the
+// policy does not allow it, or which tasks do not fit what the nodes need, and why.
 func (p *Preview) Refuses(plan *planfile.Plan) string {
 	if p.Blocked != "" {
 		return "nothing can be upgraded: " + p.Blocked
 	}
-	if why := p.Refused(); why != "" {
-		return why
+	if refused := p.notAllowed(); len(refused) > 0 { // the other nodes are left out
+		var names []string
+		for _, n := range refused {
+			names = append(names, n.Name)
+		}
+		return fmt.Sprintf("the UpgradePolicy does not allow the plan on %s, as on %s: %s: remove from the plan what it does not allow", message.Names(names), names[0], refused[0].Message)
 	}
 	if err := plan.Check(p.Planned, upgradeplan.DefaultBook()); err != nil {
 		return fmt.Sprintf("the cluster is no longer what the plan is for:\n%v\nwrite another plan, or remove these nodes from it", err)

@@ -2,6 +2,7 @@ package preview
 
 import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 // Question is an upgrade to predict.
@@ -11,6 +12,8 @@ type Question struct {
 	Present, Wanted *topsv1.GcuResource
 	// Approved treats every wave as approved.
 	Approved bool
+	// Plan is followed as if it were stored, if the annotations of Wanted name it.
+	Plan *planfile.Plan
 }
 
 // Preview is what an upgrade will do if nothing fails.

@@ -38,6 +38,8 @@ type Rollout struct {
 	// these.
 	Planned      map[string]upgradeplan.Node `json:"-"`
 	UsualSeconds int64                       `json:"-"`
+	// Allowed is how many nodes have, or get, a component that the policy does not allow on others.
+	Allowed int `json:"-"`
 }
 
 // Node is what happens on a node.
@@ -65,6 +67,8 @@ type LeftNode struct {
 	Name    string `json:"name"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
+	// Already: it is not upgraded for the same reason without the change.
+	Already bool `json:"-"`
 }
 
 // Nothing returns a rollout without nodes, blocked for a reason or, with "", because there
@@ -111,6 +115,7 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 		words := strings.ReplaceAll(v.Message, " "+in.Revision+"/", " wave ")
 		r.Left = append(r.Left, LeftNode{Name: v.Node, Reason: string(v.Reason), Message: words})
 	}
+	r.countAllowed(&in)
 	r.UsualSeconds, r.Planned = int64(in.Ledger.Usual/time.Second), make(map[string]upgradeplan.Node, len(in.Nodes))
 	for i := range in.Nodes {
 		r.Planned[in.Nodes[i].Name] = s.OperationPlan(&in, book, &in.Nodes[i])

@@ -2,6 +2,7 @@ package preview
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -21,11 +22,39 @@ func (r *Rollout) notAllowed() (list []LeftNode) {
 	return list
 }
 
+// countAllowed sets Allowed. A node that runs other components only does not count: it says nothing about
+// the versions.
+func (r *Rollout) countAllowed(in *rollout.Input) {
+	left, refused := map[string]bool{}, map[string]bool{}
+	for _, n := range r.Left {
+		left[n.Name] = true
+	}
+	for _, n := range r.notAllowed() {
+		for _, why := range rollout.Refusals(in, nodeNamed(in, n.Name)) {
+			refused[why.Component] = true
+		}
+	}
+	for i := range in.Nodes {
+		runs := slices.ContainsFunc(in.Nodes[i].Pods, func(p rollout.Pod) bool { return refused[in.Members[p.Member].Component] })
+		if runs && !left[in.Nodes[i].Name] {
+			r.Allowed++
+		}
+	}
+}
+
+// Without marks the nodes that are not upgraded without the change either: before is the prediction of that.
+func (r *Rollout) Without(before *Rollout) {
+	for i := range r.Left {
+		r.Left[i].Already = slices.Contains(before.Left, r.Left[i])
+	}
+}
+
 // Refused returns why an upgrade is refused, "" if it is not: the policy does not allow its versions on
-// any reachable node that it is about. If it allows them on some, the others wait.
+// any reachable node that it is about. If it allows them on some, the others wait; and what nodes wait for
+// already refuses no change of something else.
 func (r *Rollout) Refused() string {
-	refused := r.notAllowed()
-	if len(refused) == 0 || len(r.Nodes) > 0 {
+	refused := slices.DeleteFunc(r.notAllowed(), func(n LeftNode) bool { return n.Already })
+	if len(refused) == 0 || r.Allowed > 0 {
 		return ""
 	}
 	for _, n := range r.Left {

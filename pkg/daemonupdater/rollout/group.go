@@ -63,14 +63,24 @@ func (g *group) toReplace(node *Node, pod *Pod) bool {
 // Then no pod of the node is replaced by a newer one, not even one that is allowed by itself: whether
 // the rest fits depends on all of them.
 func whyNotAllowed(g *group, node *Node) string {
-	if g.policy.Versions == nil {
-		return ""
-	}
 	var says []string
-	for _, r := range g.policy.Versions.Refuse(versionsOf(g, node)) {
+	for _, r := range refusalsOf(g, node) {
 		says = append(says, r.String())
 	}
 	return strings.Join(says, "; ")
+}
+
+// Refusals returns why the policy does not allow the versions that a node would get, nil if it does.
+func Refusals(in *Input, node *Node) []versions.Refusal {
+	g := groupOf(in)
+	return refusalsOf(&g, node)
+}
+
+func refusalsOf(g *group, node *Node) []versions.Refusal {
+	if g.policy.Versions == nil {
+		return nil
+	}
+	return g.policy.Versions.Refuse(versionsOf(g, node))
 }
 
 // versionsOf returns the versions that a node has, and those that it gets: under OTA what is requested

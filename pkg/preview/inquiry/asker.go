@@ -33,8 +33,23 @@ type Asker struct {
 	Clock func() time.Time
 }
 
-// Ask predicts an upgrade. It returns an error if something could not be read or planned.
+// Ask predicts an upgrade. It returns an error if something could not be read or planned. Before the versions
+// of an upgrade are refused it is asked whether they are without the change too.
 func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, error) {
+	answer, err := a.predict(ctx, q)
+	if err != nil || answer.Refused() == "" {
+		return answer, err
+	}
+	q.Wanted = q.Present
+	before, err := a.predict(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	answer.Without(&before.Rollout)
+	return answer, nil
+}
+
+func (a Asker) predict(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	group := observed.Group{Kind: observed.KindGcuResource, Name: q.Wanted.Name}
 	members, err := a.members(ctx, group, q.Present)
 	if err != nil {
@@ -57,7 +72,11 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if err != nil {
 		return nil, err
 	}
-	s := &observed.State{Group: group, Members: differs.Foresee(members, component.Carried(q.Wanted))}
+	annotations, err := foreseen(q.Wanted)
+	if err != nil {
+		return nil, err
+	}
+	s := &observed.State{Group: group, Members: differs.Foresee(members, annotations), Plan: observed.Plan{Read: q.Plan}}
 	if s.OperatorNode, err = operatorNode(ctx, a.Live, a.Namespace); err != nil {
 		return nil, err
 	}
@@ -67,6 +86,17 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	}
 	answer.Components, answer.Rollout = differs.Counted(outlook, cut), *outlook
 	return answer, nil
+}
+
+// foreseen returns the annotations that the DaemonSets of a gr get. A plan is for one revision.
+func foreseen(wanted *topsv1.GcuResource) (map[string]string, error) {
+	annotations := component.Carried(wanted)
+	if annotations[topsv1.AnnotationUpgradePlan] == "" {
+		return annotations, nil
+	}
+	var err error
+	annotations[topsv1.AnnotationRevision], err = revision.Name(wanted)
+	return annotations, err
 }
 
 // UnderVersions predicts an upgrade if its policy says which versions are allowed; nil if it says

@@ -28,14 +28,14 @@ func (a Asker) PlanFile(ctx context.Context, present, wanted *topsv1.GcuResource
 // CheckPlan compares a plan with the cluster; wanted is what the plan makes of the present gr. wrong is why the
 // plan cannot be run, "" if it can.
 func (a Asker) CheckPlan(ctx context.Context, plan *planfile.Plan, present, wanted *topsv1.GcuResource) (wrong string, err error) {
-	q := preview.ForFile(present, wanted)
+	q := preview.ForPlan(plan, present, wanted)
 	if wrong, err = q.RevisionsOf(plan); err != nil || wrong != "" {
 		return wrong, err
 	}
 	if wrong, err = a.refusesGlobal(ctx, plan); err != nil || wrong != "" {
 		return wrong, err
 	}
-	answer, err := a.Ask(ctx, q)
+	answer, err := a.predict(ctx, q) // a node that waits already does not belong in a plan either
 	if err != nil {
 		return "", err
 	}

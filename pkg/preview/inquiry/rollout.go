@@ -69,7 +69,7 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	return outlook, nil
 }
 
-// readRollout reads the DaemonRollout of a group, and its policy.
+// readRollout reads the DaemonRollout of a group, its policy, and its plan unless that is given.
 func (r rolloutReader) readRollout(ctx context.Context, s *observed.State, book *upgradeplan.LogicBook) error {
 	var found topsv1.DaemonRollout
 	key := s.Group.RolloutKey(r.Namespace)
@@ -80,6 +80,9 @@ func (r rolloutReader) readRollout(ctx context.Context, s *observed.State, book 
 	var err error
 	if s.Policy, err = access.Policy(ctx, r, s.PolicyName()); err != nil {
 		return err
+	}
+	if s.Plan.Read != nil {
+		return nil
 	}
 	s.Plan, err = access.Plan(ctx, r, observed.PlanName(s), book)
 	return err
