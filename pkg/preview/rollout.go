@@ -123,6 +123,37 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 	return r, r.describe(s, &in, book, outlook.Steps, nodes)
 }
 
+// countAllowed sets Allowed. A node that runs other components only does not count: it says nothing about
+// the versions.
+func (r *Rollout) countAllowed(in *rollout.Input) {
+	left, refused := map[string]bool{}, map[string]bool{}
+	for _, n := range r.Left {
+		left[n.Name] = true
+	}
+	for _, n := range r.notAllowed() {
+		for _, why := range rollout.Refusals(in, nodeNamed(in, n.Name)) {
+			refused[why.Component] = true
+		}
+	}
+	for i := range in.Nodes {
+		runs := slices.ContainsFunc(in.Nodes[i].Pods, func(p rollout.Pod) bool { return refused[in.Members[p.Member].Component] })
+		if runs && !left[in.Nodes[i].Name] {
+			r.Allowed++
+		}
+	}
+}
+
+// notAllowed returns the nodes that wait because the policy does not allow the versions that they would
+// get, by name.
+func (r *Rollout) notAllowed() (list []LeftNode) {
+	for _, n := range r.Left {
+		if n.Reason == string(rollout.ReasonVersionNotAllowed) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
 // Offline returns the names of the nodes that are not upgraded because they are offline.
 func (r *Rollout) Offline() (names []string) {
 	for _, n := range r.Left {

@@ -11,37 +11,6 @@ import (
 // NotChecked says that the versions of an upgrade could not be checked, before the reason.
 const NotChecked = "the versions are not checked, which the operator does on each node"
 
-// notAllowed returns the nodes that wait because the policy does not allow the versions that they would
-// get, by name.
-func (r *Rollout) notAllowed() (list []LeftNode) {
-	for _, n := range r.Left {
-		if n.Reason == string(rollout.ReasonVersionNotAllowed) {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
-// countAllowed sets Allowed. A node that runs other components only does not count: it says nothing about
-// the versions.
-func (r *Rollout) countAllowed(in *rollout.Input) {
-	left, refused := map[string]bool{}, map[string]bool{}
-	for _, n := range r.Left {
-		left[n.Name] = true
-	}
-	for _, n := range r.notAllowed() {
-		for _, why := range rollout.Refusals(in, nodeNamed(in, n.Name)) {
-			refused[why.Component] = true
-		}
-	}
-	for i := range in.Nodes {
-		runs := slices.ContainsFunc(in.Nodes[i].Pods, func(p rollout.Pod) bool { return refused[in.Members[p.Member].Component] })
-		if runs && !left[in.Nodes[i].Name] {
-			r.Allowed++
-		}
-	}
-}
-
 // Without marks the nodes that are not upgraded without the change either: before is the prediction of that.
 func (r *Rollout) Without(before *Rollout) {
 	for i := range r.Left {
