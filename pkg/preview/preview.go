@@ -14,6 +14,8 @@ type Question struct {
 	Approved bool
 	// Plan is followed as if it were stored, if the annotations of Wanted name it.
 	Plan *planfile.Plan
+	// WithoutEvictions leaves out which pods leave the nodes, for which all pods of the cluster are read.
+	WithoutEvictions bool
 }
 
 // Preview is what an upgrade will do if nothing fails.

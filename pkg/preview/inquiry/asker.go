@@ -80,7 +80,7 @@ func (a Asker) predict(ctx context.Context, q preview.Question) (*preview.Previe
 	if s.OperatorNode, err = operatorNode(ctx, a.Live, a.Namespace); err != nil {
 		return nil, err
 	}
-	outlook, err := rolloutReader{a.ownership()}.rollout(ctx, s, a.Clock(), q.Approved)
+	outlook, err := rolloutReader{a.ownership()}.rollout(ctx, s, a.Clock(), &q)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,10 @@ func foreseen(wanted *topsv1.GcuResource) (map[string]string, error) {
 	return annotations, err
 }
 
-// UnderVersions predicts an upgrade if its policy says which versions are allowed; nil if it says
-// nothing. Without such a policy only that is read.
+// UnderVersions predicts an upgrade, without evictions, if its policy says which versions are allowed; nil if it
+// says nothing. Without such a policy only that is read.
 func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
+	q.WithoutEvictions = true
 	if has, err := a.HasVersions(ctx, q.Wanted); err != nil || !has {
 		return nil, err
 	}

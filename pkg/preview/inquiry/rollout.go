@@ -29,7 +29,7 @@ import (
 type rolloutReader struct{ ownership.Reader }
 
 // rollout predicts the rollout of a group with the given members.
-func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.Time, approved bool) (*preview.Rollout, error) {
+func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.Time, q *preview.Question) (*preview.Rollout, error) {
 	if len(s.Members) == 0 {
 		return preview.Nothing(""), nil
 	}
@@ -45,9 +45,9 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err != nil {
 		return nil, err
 	}
-	outlook, err := preview.RolloutOf(s, in, nodes, &book, approved)
-	if err != nil {
-		return nil, err
+	outlook, err := preview.RolloutOf(s, in, nodes, &book, q.Approved)
+	if err != nil || q.WithoutEvictions {
+		return outlook, err
 	}
 	sets, err := r.DaemonSets(ctx, r)
 	if err != nil {
