@@ -1,5 +1,6 @@
 // Package connections bounds the open connections of a server so that clients that only connect, or send
 // slowly, keep no others out: the node's endpoint (package ota) and the REST API (package upgradeapi) use it.
+// Bodies bounds what they send: to the REST API and the webhook (package admission).
 package connections
 
 import (

@@ -2,12 +2,12 @@ package upgradeapi
 
 import (
 	"context"
-	"net"
 	"net/http"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/topsops/gcu-operator/pkg/connections"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
@@ -28,7 +28,7 @@ func (a *admission) userOf(ctx context.Context, r *http.Request, reads bool) (au
 	token := bearerToken(r)
 	user, known := a.access.Known(token)
 	if !known {
-		if !a.strangers.allow(addressOf(r), false) {
+		if !a.strangers.allow(connections.AddressOf(r), false) {
 			return user, tooMany()
 		}
 		if token == "" {
@@ -47,13 +47,4 @@ func (a *admission) userOf(ctx context.Context, r *http.Request, reads bool) (au
 
 func tooMany() error {
 	return request.Refuse(http.StatusTooManyRequests, "too many requests: wait a second")
-}
-
-// addressOf returns the address of a caller, without the port.
-func addressOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }

@@ -1,7 +1,6 @@
 package upgradeapi
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,53 +9,29 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-func TestBodiesAreBoundedOfOneAndOfAll(t *testing.T) {
-	b := &bodies{}
-	read := func(caller string) (func(), error) {
-		r := httptest.NewRequest(http.MethodPut, "/", strings.NewReader(strings.Repeat("x", request.MaxBytes)))
-		_, done, err := b.read(httptest.NewRecorder(), r, caller)
-		return done, err
-	}
-	refused := func(err error, status int) bool {
-		got, _ := failure(err)
-		return err != nil && got == status
-	}
-	var all []func()
-	for i := range maxBodies / maxBodiesOfOne {
-		for range maxBodiesOfOne / request.MaxBytes {
-			done, err := read(fmt.Sprint("caller-", i))
-			if err != nil {
-				t.Fatalf("caller %d: %v", i, err)
+func TestWhoseBodiesHaveNoRoomIsTold(t *testing.T) {
+	for _, test := range []struct {
+		caller string
+		size   int
+		want   int
+	}{{"first", 1, http.StatusTooManyRequests}, {"another", 1, http.StatusServiceUnavailable}, {"another", request.MaxBytes + 1, http.StatusRequestEntityTooLarge}} {
+		bodies := newBodies()
+		read := func(caller string, size int) error {
+			r := httptest.NewRequest(http.MethodPut, "/", strings.NewReader(strings.Repeat("x", size)))
+			_, _, err := readBody(bodies, httptest.NewRecorder(), r, caller)
+			return err
+		}
+		for i := range bodies.OfOne / request.MaxBytes {
+			if err := read("first", request.MaxBytes); err != nil {
+				t.Fatalf("body %d: %v", i, err)
 			}
-			all = append(all, done)
 		}
-	}
-	if _, err := read("caller-0"); !refused(err, http.StatusTooManyRequests) {
-		t.Errorf("one more of the first: %v", err)
-	}
-	if _, err := read("another"); !refused(err, http.StatusServiceUnavailable) {
-		t.Errorf("one of another: %v", err)
-	}
-	for _, done := range all {
-		done()
-	}
-	for range maxBodies/request.MaxBytes + 1 {
-		done, err := read("another")
-		if err != nil {
-			t.Fatalf("room is not given back: %v", err)
+		if test.want == http.StatusServiceUnavailable {
+			bodies.All = bodies.OfOne
 		}
-		done()
-	}
-	if b.total != 0 || len(b.of) != 0 {
-		t.Errorf("%d bytes of %v are left", b.total, b.of)
-	}
-}
-
-func TestAGetHasNoBody(t *testing.T) {
-	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		r := httptest.NewRequest(method, "/", strings.NewReader("{}"))
-		if body, _, err := (&bodies{}).read(httptest.NewRecorder(), r, "caller"); len(body) != 0 || err != nil {
-			t.Errorf("%s: %q, %v", method, body, err)
+		err := read(test.caller, test.size)
+		if got, _ := failure(err); err == nil || got != test.want {
+			t.Errorf("%s, %d bytes: %v", test.caller, test.size, err)
 		}
 	}
 }

@@ -50,7 +50,7 @@ type middleware struct {
 	anonymous string
 	// hosts reports whether a Host header names this API; nil accepts all.
 	hosts  func(host string) bool
-	bodies bodies
+	bodies *connections.Bodies
 	// cache is notified of writes.
 	cache *objectCache
 	log   logr.Logger
@@ -73,7 +73,7 @@ func (m *middleware) begin(w http.ResponseWriter, r *http.Request, operation str
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}
-	return &entry{operation: operation, route: routeOf(r), request: id, method: r.Method, path: r.URL.RequestURI(), name: part(r, "name"), remote: addressOf(r),
+	return &entry{operation: operation, route: routeOf(r), request: id, method: r.Method, path: r.URL.RequestURI(), name: part(r, "name"), remote: connections.AddressOf(r),
 		agent: r.UserAgent(), begun: m.clock.Now()}
 }
 
@@ -172,7 +172,7 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 	if err := authorize(ctx, m.access, c, onGr(e.verb, c.name)); err != nil {
 		return nil, err
 	}
-	body, done, err := m.bodies.read(w, r, entry.caller())
+	body, done, err := readBody(m.bodies, w, r, entry.caller())
 	if err != nil {
 		return nil, err
 	}
