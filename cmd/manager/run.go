@@ -100,11 +100,12 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 	if o.upgradeAPI.on() {
 		apiLog = logging.New(stderr, o.apiLoggingOptions())
 	}
-	turns := inquiry.NewTurns()
-	if err := addUpgradeAPI(mgr, o, certificates.GetCertificate, turns, apiLog); err != nil {
+	if err := addUpgradeAPI(mgr, o, certificates.GetCertificate, apiLog); err != nil {
 		return fmt.Errorf("adding the REST API: %w", err)
 	}
-	o.webhook.add(mgr, askerOf(mgr, mgr.GetAPIReader(), o), turns)
+	if err := o.webhook.add(ctx, mgr, askerOf(mgr, mgr.GetAPIReader(), o)); err != nil {
+		return fmt.Errorf("adding the webhook: %w", err)
+	}
 	warnIfUnbounded(ctx, mgr.GetClient(), o.namespace, log)
 	log.Info("Starting the manager", "version", version, "namespace", o.namespace, "leaderElection", o.leaderElect)
 	if err := mgr.Start(ctx); err != nil {

@@ -21,7 +21,7 @@ import (
 
 // addUpgradeAPI adds the REST API, unless it is off, and the Recreator, which completes
 // accepted upgrades even if the API is off now.
-func addUpgradeAPI(mgr ctrl.Manager, o options, certificate getCertificate, turns inquiry.Turns, log logr.Logger) error {
+func addUpgradeAPI(mgr ctrl.Manager, o options, certificate getCertificate, log logr.Logger) error {
 	// Without a cache: callers read their own writes.
 	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -45,7 +45,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, certificate getCertificate, turn
 	planner := planner{askerOf(mgr, live, o)}
 	secure := o.upgradeAPI.auth == authToken
 	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{}, Requests: upgradeapi.NewRequestMetric(metrics.Registry),
-		Planner: planner, Turns: turns, Access: access, Impersonator: impersonator, Hosts: foreign.Hosts(netip.IPv6Unspecified(), o.apiHosts()...)}
+		Planner: planner, Access: access, Impersonator: impersonator, Hosts: foreign.Hosts(netip.IPv6Unspecified(), o.apiHosts()...)}
 	if !secure {
 		options.Anonymous = o.upgradeAPI.anonymous
 	}

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/admission"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
@@ -59,10 +63,18 @@ func (o webhookOptions) server(certificate getCertificate) webhook.Server {
 }
 
 // add adds the webhook to a manager that has the server, unless it is off.
-func (o webhookOptions) add(mgr ctrl.Manager, asker inquiry.Asker, turns inquiry.Turns) {
+func (o webhookOptions) add(ctx context.Context, mgr ctrl.Manager, asker inquiry.Asker) error {
 	if !o.on() {
-		return
+		return nil
 	}
-	versions := &admission.Versions{Asker: asker, Reader: mgr.GetCache(), Turns: turns, Patience: admission.Patience}
-	mgr.GetWebhookServer().Register(admission.Path, versions.Handler())
+	for _, kind := range inquiry.Cached() { // a manager that does not lead reads few of them itself
+		if _, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("reading %T: %w", kind, err)
+		}
+	}
+	versions := &admission.Versions{Asker: asker, Reader: mgr.GetCache(), Turns: inquiry.NewTurns(),
+		Account: "system:serviceaccount:" + asker.Namespace + ":" + topsv1.ManagedBy, Now: time.Now, Patience: admission.Patience}
+	server := mgr.GetWebhookServer()
+	server.Register(admission.Path, versions.Handler())
+	return mgr.AddReadyzCheck("webhook", server.StartedChecker())
 }

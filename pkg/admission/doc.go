@@ -4,11 +4,15 @@
 //	kubectl apply ─► API server ─► Versions.Handle ─► the prediction that plan and PUT are checked with
 //	                     │                                │
 //	                     │     refused, with the path  ◄──┤ on no reachable node
-//	                     ◄─    allowed, with a warning ◄──┤ on some nodes, or it could not be checked
+//	                     ◄─    allowed, with a warning ◄──┤ on some nodes, it could not be checked, or on none in a dry run
 //	                           allowed               ◄────┘ on all
 //
 // Which changes are asked about is in config/webhook: not those of the operator, which may go back to any spec.
 // The rollout looks at each node again, so whatever goes wrong here allows the change: it never keeps an
-// administrator from writing. The port authenticates nobody; who does not know the UID of a gr learns
-// nothing, and costs nothing.
+// administrator from writing.
+//
+// The port authenticates nobody. Who does not know the UID of a gr learns nothing, and costs what its bodies take,
+// which is bounded (port.go). A UID is no secret to those who may read objects or events of the gr: who knows it learns what
+// the API server would, and keeps the only turn busy, so that changes are allowed without being checked. Plans and PUT
+// of the REST API have a turn of their own.
 package admission

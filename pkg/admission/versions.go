@@ -4,24 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
-// Path is where Versions is served (config/webhook/configuration.yaml).
-const Path = "/admission/v1/versions"
-
-// Patience is how long a request waits for its turn. The rest of the timeoutSeconds of the configuration is
-// for the prediction: half a second for 10 000 nodes.
+// Patience bounds an answer: the wait for a turn, what is read, and that the prediction is not begun later. It takes
+// half a second for 10 000 nodes, which the timeoutSeconds of the configuration leave room for.
 const Patience = 3 * time.Second
 
 // Asker predicts upgrades: an inquiry.Asker.
@@ -37,27 +35,35 @@ type Versions struct {
 	Asker Asker
 	// Reader reads grs from the cache.
 	Reader client.Reader
-	// Turns are those of everything that predicts in this process.
+	// Turns are those of the webhook alone: who keeps it busy keeps no plan of others waiting.
 	Turns inquiry.Turns
-	// Patience is how long to wait for a turn, and for what is read.
+	// Account is the user name of the operator, whose changes are not looked at; config/webhook names it too.
+	Account string
+	// Now returns the time.
+	Now func() time.Time
+	// Patience is the constant, or less for a test.
 	Patience time.Duration
 }
 
-// Handle implements admission.Handler.
-func (v *Versions) Handle(ctx context.Context, request admission.Request) (response admission.Response) {
+// Handle answers the API server. It refuses nothing that is only tried: a tool that tries all that it will apply may
+// try a gr before the policy that allows it is there.
+func (v *Versions) Handle(ctx context.Context, c *change) (response admission.Response) {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(logging.GcuResource(c.Name, c.OldObject.Metadata.UID)...))
 	defer func() {
-		if r := recover(); r != nil { // controller-runtime would refuse the request
+		if r := recover(); r != nil { // net/http would close the connection, and log it as an error of its own
 			response = notChecked(ctx, fmt.Errorf("internal error: %v", r))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, v.Patience)
 	defer cancel()
-	answer, err := v.foresee(ctx, &request)
+	answer, err := v.foresee(ctx, c)
 	switch {
 	case err != nil:
 		return notChecked(ctx, err)
 	case answer == nil:
 		return admission.Allowed("")
+	case answer.Refused() != "" && c.DryRun:
+		return admission.Allowed("").WithWarnings(WouldBeRefused + answer.Refused())
 	case answer.Refused() != "":
 		return admission.Denied(answer.Refused())
 	case answer.Waiting() != "":
@@ -66,44 +72,69 @@ func (v *Versions) Handle(ctx context.Context, request admission.Request) (respo
 	return admission.Allowed("")
 }
 
+// WouldBeRefused begins the warning of a dry run that would be refused otherwise.
+const WouldBeRefused = "without --dry-run this is refused: "
+
 func notChecked(ctx context.Context, err error) admission.Response {
 	log.FromContext(ctx).Error(err, "Allowing a change of a GcuResource whose versions are not checked")
 	return admission.Allowed("").WithWarnings(fmt.Sprintf("%s: %v", preview.NotChecked, err))
 }
 
 // foresee predicts what a change does; nil if its versions do not matter.
-func (v *Versions) foresee(ctx context.Context, request *admission.Request) (*preview.Preview, error) {
-	q := preview.Question{Present: &topsv1.GcuResource{}, Wanted: &topsv1.GcuResource{}, Approved: true}
-	for _, side := range []struct {
-		raw  []byte
-		into *topsv1.GcuResource
-	}{{request.OldObject.Raw, q.Present}, {request.Object.Raw, q.Wanted}} {
-		if err := json.Unmarshal(side.raw, side.into); err != nil {
-			return nil, fmt.Errorf("reading the GcuResource: %w", err)
-		}
+func (v *Versions) foresee(ctx context.Context, c *change) (*preview.Preview, error) {
+	if c.UserInfo.Username == v.Account {
+		return nil, nil
 	}
-	if is, err := v.isStored(ctx, q.Present); err != nil || !is {
+	present, err := v.stored(ctx, c)
+	if err != nil || present == nil {
 		return nil, err
 	}
-	if has, err := v.Asker.HasVersions(ctx, q.Wanted); err != nil || !has {
+	if len(c.Object) > maxObject {
+		return nil, fmt.Errorf("the GcuResource is larger than %d KiB", maxObject>>10)
+	}
+	if has, err := v.hasVersions(ctx, c, present.Name); err != nil || !has {
 		return nil, err
 	}
 	release, err := v.Turns.Take(ctx)
 	if err != nil {
-		return nil, apierrors.NewTimeoutError("too many plans at the same time", 1)
+		return nil, apierrors.NewTimeoutError("too many changes at the same time", 1)
 	}
 	defer release()
+	q := preview.Question{Present: present, Wanted: &topsv1.GcuResource{}, Approved: true, WithoutEvictions: true}
+	if err := json.Unmarshal(c.Object, q.Wanted); err != nil {
+		return nil, unreadable(err)
+	}
 	return v.Asker.Ask(ctx, q)
 }
 
-// isStored reports whether a gr is stored, under its UID: the API server is not the only one that can reach this.
-func (v *Versions) isStored(ctx context.Context, gr *topsv1.GcuResource) (bool, error) {
-	var stored topsv1.GcuResource
-	if err := v.Reader.Get(ctx, client.ObjectKey{Name: gr.Name}, &stored); err != nil {
-		return false, client.IgnoreNotFound(err)
+// hasVersions reports whether the policy of the changed gr says which versions are allowed, if it has that name.
+func (v *Versions) hasVersions(ctx context.Context, c *change, name string) (bool, error) {
+	var wanted struct {
+		Metadata struct {
+			Name        string            `json:"name"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
 	}
-	return stored.UID == gr.UID, nil
+	if err := json.Unmarshal(c.Object, &wanted); err != nil {
+		return false, unreadable(err)
+	}
+	if wanted.Metadata.Name != name {
+		return false, nil
+	}
+	return v.Asker.HasVersions(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: wanted.Metadata.Annotations}})
 }
 
-// Handler returns what is served at Path.
-func (v *Versions) Handler() http.Handler { return &admission.Webhook{Handler: v} }
+func unreadable(err error) error { return fmt.Errorf("reading the GcuResource: %w", err) }
+
+// stored returns the gr that a change is about, as it is stored, if the request has its UID: the API server is not the
+// only one that can reach this. Otherwise nil.
+func (v *Versions) stored(ctx context.Context, c *change) (*topsv1.GcuResource, error) {
+	var gr topsv1.GcuResource
+	if err := v.Reader.Get(ctx, client.ObjectKey{Name: c.Name}, &gr); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if gr.UID != c.OldObject.Metadata.UID {
+		return nil, nil
+	}
+	return &gr, nil
+}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -49,28 +50,53 @@ func gr(uid types.UID, version string) *topsv1.GcuResource {
 	return &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr", UID: uid}, Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: version}}}
 }
 
-// served answers a change as the API server asks about it.
-func served(t *testing.T, v *Versions, before, after *topsv1.GcuResource) *admissionv1.AdmissionResponse {
+// about is an AdmissionReview of a change, as the API server sends it; edit changes the request.
+func about(t *testing.T, before, after *topsv1.GcuResource, edit func(*admissionv1.AdmissionRequest)) string {
 	t.Helper()
 	review := admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
-		Request: &admissionv1.AdmissionRequest{UID: "request", Operation: admissionv1.Update}}
+		Request: &admissionv1.AdmissionRequest{UID: "request", Operation: admissionv1.Update, Name: "gr"}}
 	for o, into := range map[*topsv1.GcuResource]*runtime.RawExtension{before: &review.Request.OldObject, after: &review.Request.Object} {
 		raw, err := json.Marshal(o)
 		check(t, err)
 		into.Raw = raw
 	}
+	if edit != nil {
+		edit(review.Request)
+	}
 	body, err := json.Marshal(review)
 	check(t, err)
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, strings.NewReader(string(body)))
+	return string(body)
+}
+
+// post sends a body to the webhook.
+func post(t *testing.T, handler http.Handler, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
-	v.Handler().ServeHTTP(recorder, request)
+	handler.ServeHTTP(recorder, request)
+	return recorder
+}
+
+// served answers a review.
+func served(t *testing.T, v *Versions, body string) *admissionv1.AdmissionResponse {
+	t.Helper()
+	recorder := post(t, v.Handler(), body)
 	var answered admissionv1.AdmissionReview
 	check(t, json.Unmarshal(recorder.Body.Bytes(), &answered))
-	if answered.Response == nil || answered.Response.UID != "request" {
+	if answered.Response == nil || answered.Response.UID != "request" || answered.Kind != "AdmissionReview" || answered.APIVersion != "admission.k8s.io/v1" {
 		t.Fatalf("no answer to the request: %s", recorder.Body)
 	}
 	return answered.Response
+}
+
+// versionsFor returns what looks at changes of the gr that is stored.
+func versionsFor(t *testing.T, asker Asker, reads interceptor.Funcs) *Versions {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	check(t, topsv1.AddToScheme(scheme))
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(reads).WithObjects(gr("uid", "1.4.0")).Build()
+	return &Versions{Asker: asker, Reader: stored, Turns: inquiry.NewTurns(), Account: "system:serviceaccount:ns:operator", Now: time.Now, Patience: time.Minute}
 }
 
 func check(t *testing.T, err error) {
@@ -90,7 +116,8 @@ func TestWhichChangesAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		asker   foretold
-		uid     types.UID
+		edit    func(before, after *topsv1.GcuResource)
+		request func(*admissionv1.AdmissionRequest)
 		taken   bool
 		reads   interceptor.Funcs
 		refused string
@@ -102,34 +129,38 @@ func TestWhichChangesAreRefused(t *testing.T) {
 			warns: "not allowed by the UpgradePolicy " + why},
 		{name: "contract 97: all may", asks: true},
 		{name: "the policy says nothing about versions", asker: foretold{unlimited: true, answer: notAllowed}, taken: true},
-		{name: "who does not know the UID asks", asker: foretold{answer: notAllowed}, uid: "guessed", taken: true},
+		{name: "who does not know the UID asks", asker: foretold{answer: notAllowed}, edit: func(before, _ *topsv1.GcuResource) { before.UID = "guessed" }, taken: true},
+		{name: "who knows the UID asks for another gr", asker: foretold{answer: notAllowed}, edit: func(_, after *topsv1.GcuResource) { after.Name = "another" }, taken: true},
+		{name: "who knows the UID names another gr", asker: foretold{answer: notAllowed}, request: func(r *admissionv1.AdmissionRequest) { r.Name = "another" }, taken: true},
+		{name: "who knows the UID invents what is stored", edit: func(before, _ *topsv1.GcuResource) { before.Spec.Driver.Version = "9" }, asks: true},
+		{name: "the operator goes back", asker: foretold{answer: notAllowed}, taken: true,
+			request: func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "system:serviceaccount:ns:operator" }},
+		{name: "a tool tries all before it applies the policy", asker: foretold{answer: notAllowed}, request: func(r *admissionv1.AdmissionRequest) { r.DryRun = ptr.To(true) }, asks: true,
+			warns: "without --dry-run this is refused: the UpgradePolicy does not allow these versions: " + why},
 		{name: "the versions cannot be read", asker: foretold{err: errors.New("no answer")}, asks: true, warns: preview.NotChecked + ": no answer"},
 		{name: "the cache is not there yet", reads: broken, warns: preview.NotChecked + ": no cache"},
-		{name: "other plans take all the time", asker: foretold{answer: notAllowed}, taken: true, warns: preview.NotChecked + ": Timeout: too many plans at the same time"},
+		{name: "other plans take all the time", asker: foretold{answer: notAllowed}, taken: true, warns: preview.NotChecked + ": Timeout: too many changes at the same time"},
 		{name: "a fault of the program", asker: foretold{panics: true}, asks: true, warns: preview.NotChecked + ": internal error"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			check(t, topsv1.AddToScheme(scheme))
-			stored := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(test.reads).WithObjects(gr("uid", "1.4.0")).Build()
-			v := &Versions{Asker: &test.asker, Reader: stored, Turns: inquiry.NewTurns(), Patience: time.Minute}
+			v := versionsFor(t, &test.asker, test.reads)
 			if test.taken {
 				v.Patience = 10 * time.Millisecond
 				_, err := v.Turns.Take(t.Context())
 				check(t, err)
 			}
 			before, after := gr("uid", "1.4.0"), gr("uid", "1.6.0")
-			if test.uid != "" {
-				before.UID = test.uid
+			if test.edit != nil {
+				test.edit(before, after)
 			}
-			got := served(t, v, before, after)
+			got := served(t, v, about(t, before, after, test.request))
 			if got.Allowed != (test.refused == "") || !got.Allowed && (got.Result.Message != test.refused || got.Result.Code != http.StatusForbidden) {
 				t.Errorf("allowed is %t: %+v, want %q", got.Allowed, got.Result, test.refused)
 			}
 			if said := strings.Join(got.Warnings, "; "); !strings.HasPrefix(said, test.warns) || (said == "") != (test.warns == "") {
 				t.Errorf("the warning is %q, want %q", said, test.warns)
 			}
-			if q := test.asker.asked; (q != nil) != test.asks || test.asks && (!q.Approved || q.Present.Spec.Driver.Version != "1.4.0" || q.Wanted.Spec.Driver.Version != "1.6.0") {
+			if q := test.asker.asked; (q != nil) != test.asks || test.asks && (!q.Approved || !q.WithoutEvictions || q.Present.Spec.Driver.Version != "1.4.0" || q.Wanted.Spec.Driver.Version != "1.6.0") {
 				t.Errorf("asked %+v", q)
 			}
 			if !test.taken {
@@ -144,13 +175,18 @@ func TestWhichChangesAreRefused(t *testing.T) {
 
 // Reading a change that is no gr is the fault of the API server, not of the administrator.
 func TestWhatCannotBeReadIsAllowed(t *testing.T) {
-	v := &Versions{Asker: &foretold{}, Turns: inquiry.NewTurns(), Patience: time.Minute}
-	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"request","object":{"spec":1},"oldObject":{"spec":1}}}`
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, strings.NewReader(review))
-	request.Header.Set("Content-Type", "application/json")
-	recorder := httptest.NewRecorder()
-	v.Handler().ServeHTTP(recorder, request)
-	if !strings.Contains(recorder.Body.String(), `"allowed":true`) {
-		t.Errorf("answered %s", recorder.Body)
+	v := versionsFor(t, &foretold{}, interceptor.Funcs{})
+	for body, warning := range map[string]string{
+		`{"request":{"uid":"request","name":"gr","object":{"metadata":{"name":"gr"},"spec":1},"oldObject":{"metadata":{"uid":"uid"}}}}`: preview.NotChecked + ": reading the GcuResource: ",
+		`{"request":{"uid":"request","name":"gr","object":{"spec":1},"oldObject":{"spec":1}}}`:                                          "",
+	} {
+		if got := served(t, v, body); !got.Allowed || !strings.HasPrefix(strings.Join(got.Warnings, ";"), warning) {
+			t.Errorf("%s: answered %+v", body, got)
+		}
+	}
+	for _, body := range []string{"", "{", "{}", "[]", `{"request":null}`} {
+		if got := post(t, v.Handler(), body); got.Code != http.StatusBadRequest {
+			t.Errorf("%q: answered %d %s", body, got.Code, got.Body)
+		}
 	}
 }

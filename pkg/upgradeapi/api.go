@@ -58,8 +58,6 @@ type Options struct {
 	Requests *prometheus.CounterVec
 	// Planner predicts upgrades and checks their limits; nil disables both.
 	Planner Planner
-	// Turns are taken by what the Planner does, also elsewhere in the process; nil means those of this API.
-	Turns inquiry.Turns
 }
 
 // API serves the REST API. Use New.
@@ -69,6 +67,8 @@ type API struct {
 	cache      *objectCache
 	deletions  *deletions
 	middleware *middleware
+	// planning is taken while a plan is computed.
+	planning inquiry.Turns
 }
 
 // New returns an API.
@@ -77,13 +77,11 @@ func New(o Options) *API {
 	if o.Rates == (Rates{}) {
 		o.Rates = DefaultRates
 	}
-	if o.Turns == nil {
-		o.Turns = inquiry.NewTurns()
-	}
 	a := &API{Options: o, cluster: &cluster{o.Client, o.Namespace, o.Impersonator}, cache: newObjectCache(o.Cache, o.Clock)}
+	a.planning = inquiry.NewTurns()
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
-	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts,
+	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts, bodies: newBodies(),
 		cache: a.cache, log: o.Log, clock: o.Clock, requests: o.Requests}
 	return a
 }
