@@ -3,7 +3,7 @@
 //
 //	Secret gcu-operator-ca      the CA and its key: created by the first manager, read by the others
 //	ConfigMap gcu-operator-ca   ca.crt, for curl and Prometheus
-//	ValidatingWebhookConfiguration gcu-operator-versions   caBundle, for the API server (config/webhook)
+//	ValidatingWebhookConfiguration gcu-operator-versions   caBundle, for the API server (config/webhook), if the manager may write it
 //	in memory                   each replica's own certificate, of its names and addresses
 //
 // A certificate in memory lasts 90 days and is made anew when 30 are left; the CA lasts ten years, and in the

@@ -50,6 +50,8 @@ type Keeper struct {
 	Log     logr.Logger
 
 	serving atomic.Pointer[tls.Certificate]
+	// forbidden is true while the manager may not write the Webhook.
+	forbidden bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
@@ -110,7 +112,7 @@ func (k *Keeper) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.serve(ca), k.publish(ctx, public), giveToWebhook(ctx, k.Client, k.Webhook, public, k.Log))
+	return errors.Join(k.serve(ca), k.publish(ctx, public), k.giveToWebhook(ctx, public))
 }
 
 // serve makes a serving certificate of a CA, unless there is one.
@@ -206,6 +208,23 @@ func (k *Keeper) publish(ctx context.Context, public []byte) error {
 	if err != nil {
 		return fmt.Errorf("publishing the CA: %w", err)
 	}
+	return nil
+}
+
+// giveToWebhook writes the CA into the Webhook. Without the right, an administrator writes it, which it says once.
+func (k *Keeper) giveToWebhook(ctx context.Context, public []byte) error {
+	if k.Webhook == "" {
+		return nil
+	}
+	err := giveTo(ctx, k.Client, k.Webhook, public, k.Log)
+	if !apierrors.IsForbidden(err) {
+		k.forbidden = false
+		return err
+	}
+	if !k.forbidden {
+		k.Log.Info("An administrator has to give the CA to the webhook", "ValidatingWebhookConfiguration", k.Webhook, "ConfigMap", klog.KRef(k.Namespace, Name), "reason", err.Error())
+	}
+	k.forbidden = true
 	return nil
 }
 

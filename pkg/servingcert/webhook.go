@@ -11,12 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// giveToWebhook writes the CA into a webhook configuration, unless that has no name: config/webhook has it, with the
-// right.
-func giveToWebhook(ctx context.Context, c client.Client, name string, public []byte, log logr.Logger) error {
-	if name == "" {
-		return nil
-	}
+// giveTo writes the CA into a webhook configuration: config/webhook has it, with the right. Without the right it returns
+// a Forbidden error.
+func giveTo(ctx context.Context, c client.Client, name string, public []byte, log logr.Logger) error {
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {
 		return fmt.Errorf("reading the webhook configuration, which is in config/webhook: %w", err)
@@ -30,10 +27,10 @@ func giveToWebhook(ctx context.Context, c client.Client, name string, public []b
 	if !due {
 		return nil
 	}
-	log.Info("Giving the CA to the webhook", "ValidatingWebhookConfiguration", name)
 	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Patch(ctx, configuration, patch); err != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("giving the CA to the webhook: %w", err)
 	}
+	log.Info("Gave the CA to the webhook", "ValidatingWebhookConfiguration", name)
 	return nil
 }
