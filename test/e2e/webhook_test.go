@@ -89,8 +89,8 @@ func TestApplyIsRefusedWithThePathThatThePolicyAllows(t *testing.T) {
 		t.Errorf("the plugin leaves it to the API server: %s", said)
 	}
 
-	if out, err := apply("1.6.1", "--dry-run=server", "--field-manager=gcu-upgrade-manager"); err != nil {
-		t.Errorf("what the REST API has checked is checked again: %v %s", err, out)
+	if out, err := apply("1.6.1", "--field-manager=gcu-upgrade-manager"); err == nil {
+		t.Errorf("who takes the name of the REST API is not asked: %s", out)
 	}
 
 	operator, err := s.ServiceAccountKubeconfig(ctx, harness.ManagerAccount, "")
@@ -98,6 +98,9 @@ func TestApplyIsRefusedWithThePathThatThePolicyAllows(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.kubectl(ctx, t, "--kubeconfig", operator, "patch", "gr", d.name, "--type=merge", "-p", `{"spec":{"gfd":{"version":"1.6.1"}}}`)
+	if out := s.kubectl(ctx, t, "annotate", "gr", d.name, "example.com/changes=metadata"); strings.Contains(out, "versions") {
+		t.Errorf("a change of metadata is asked about: %s", out)
+	}
 	if out, err := apply("1.5.0"); err != nil || strings.Contains(out, "versions") {
 		t.Errorf("the path is refused: %v %s", err, out)
 	}
