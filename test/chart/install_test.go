@@ -189,11 +189,8 @@ func (s *site) rollout() topsv1.DaemonRolloutStatus {
 // badVersion rolls out a version whose pods crash, and mends it.
 func (s *site) badVersion() {
 	s.t.Helper()
-	end, err := s.Crash(s.ctx, "v4")
-	defer func() { check(s.t, end()) }()
-	check(s.t, err)
 	f := s.follow()
-	s.set(exporter, "v4")
+	s.set(exporter, "v4"+harness.CrashingSuffix)
 	f.finish(kstatus.FailedStatus)
 	s.isSeenAs(kstatus.FailedStatus)
 	f = s.follow()

@@ -173,6 +173,9 @@ func checkBehaviours(t *testing.T, r *running) {
 		template := podTemplate(map[string]string{"testcluster/behaviour": behaviour})
 		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 		pod.Name = behaviour
+		if behaviour == "crash-loop" { // by its image
+			pod.Labels, pod.Spec.Containers[0].Image = nil, "app:v2-crashes"
+		}
 		if _, err := r.client.CoreV1().Pods("default").Create(t.Context(), pod, create); err != nil {
 			t.Fatal(err)
 		}

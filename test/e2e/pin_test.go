@@ -102,7 +102,7 @@ func TestADriverThatFailsGoesBackAloneByAnOperation(t *testing.T) {
 	s.startAgents(ctx, t)
 	policy := soon()
 	policy.Failure = &topsv1.FailurePolicy{Action: topsv1.FailureRollbackNode, Threshold: ptr.To(intstr.FromInt32(1))}
-	bad := s.crashing(ctx, t)
+	bad := s.crashing()
 	d := s.newDrivers(ctx, t, "driver-back", policy)
 	d.training(ctx, 3, 2)
 	d.upgrade(ctx, bad)

@@ -76,20 +76,7 @@ func TestABadVersionOfADaemonSetIsRolledBackAutomatically(t *testing.T) {
 }
 
 // crashing returns a version of the story whose pods crash-loop.
-func (s *stage) crashing(ctx context.Context, t *testing.T) (version string) {
-	t.Helper()
-	version = s.name("crashes")
-	end, err := s.Crash(ctx, version)
-	t.Cleanup(func() {
-		if err := end(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return version
-}
+func (s *stage) crashing() string { return s.name("bad") + harness.CrashingSuffix }
 
 // shows waits until is returns true for a gr, and returns it.
 func (s *stage) shows(ctx context.Context, t *testing.T, name, what string, is func(*topsv1.GcuResource) bool) *topsv1.GcuResource {
@@ -189,7 +176,7 @@ func TestABadVersionOfAGcuResourceIsRolledBackAutomatically(t *testing.T) {
 	s, ctx := enter(t)
 	s.startAgents(ctx, t)
 	name, driver, gfd := s.name("gr-back"), s.name("gr-back")+"-driver", s.name("gr-back")+"-gfd"
-	annotations, bad := s.goesBack(ctx, t), s.crashing(ctx, t)
+	annotations, bad := s.goesBack(ctx, t), s.crashing()
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
 		Spec: topsv1.GcuResourceSpec{Driver: s.component(driver, "v1"), GFD: s.component(gfd, "v1")}}
 	s.create(ctx, t, gr)

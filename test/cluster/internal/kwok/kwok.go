@@ -30,6 +30,8 @@ const (
 	BehaviourNeverReady = "never-ready"
 	// BehaviourCrashLoop is a pod whose containers crash again and again.
 	BehaviourCrashLoop = "crash-loop"
+	// CrashingSuffix is the end of an image that makes a pod without that label do so.
+	CrashingSuffix = "-crashes"
 
 	// ReadyDelayAnnotation on a pod is the time until it is Ready, such as "5s",
 	// instead of Timing's; then without jitter, unless ReadyDelayMaxAnnotation is set.
@@ -65,6 +67,7 @@ func Config(t Timing) ([]byte, error) {
 		"Behaviour":     BehaviourLabel,
 		"NeverReady":    BehaviourNeverReady,
 		"CrashLoop":     BehaviourCrashLoop,
+		"Crashes":       CrashingSuffix,
 		"DelayKey":      ReadyDelayAnnotation,
 		"DelayMaxKey":   ReadyDelayMaxAnnotation,
 	})

@@ -1,0 +1,9 @@
+package harness
+
+// What the test cluster does with a pod on a simulated node (test/cluster/README.md).
+const (
+	// BehaviourLabel is the label of the pod that says it.
+	BehaviourLabel = "testcluster/behaviour"
+	// CrashingSuffix is the end of the version of an image that crash-loops.
+	CrashingSuffix = "-crashes"
+)
