@@ -204,7 +204,8 @@ type Wave struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="size must be a number of at least 1 or a percentage from 1% to 100%"
+	// +kubebuilder:validation:Pattern=`^([1-9][0-9]?|100)%$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 1",message="size must be a number of at least 1 or a percentage from 1% to 100%"
 	Size *intstr.IntOrString `json:"size,omitempty"`
 	// soakSeconds is how long the wave must have been complete before the next
 	// one starts. Default 0.
