@@ -110,6 +110,8 @@ type Differences struct {
 	Templates map[string]Template
 	// Gone are the components whose DaemonSets would be deleted at once.
 	Gone []string
+	// New are the DaemonSets that do not exist yet.
+	New []observed.Member
 	// atOnce: the gr has no strategy.
 	atOnce bool
 }
@@ -158,6 +160,7 @@ func Compare(present, wanted *topsv1.GcuResource, members []observed.Member, spe
 	}
 	sortComponents(c.components)
 	slices.Sort(c.Gone)
+	slices.SortFunc(c.New, func(a, b observed.Member) int { return cmp.Compare(a.Component(), b.Component()) })
 	return c, nil
 }
 
@@ -167,9 +170,11 @@ func (c *Differences) perNode(wanted *topsv1.GcuResource, r *component.Rendered,
 	switch {
 	case !exists:
 		c.add(r.Name, Deploy)
+		c.New = append(c.New, observed.Member{DaemonSet: r.PerNode})
 		return nil
 	case d.daemonSet.Namespace != r.PerNode.Namespace || d.daemonSet.Name != r.PerNode.Name:
 		c.leave(r.Name, d, Rename, Redeploy)
+		c.New = append(c.New, observed.Member{DaemonSet: r.PerNode})
 		return nil
 	}
 	template := r.PerNode.Spec.Template

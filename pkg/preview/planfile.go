@@ -99,6 +99,9 @@ func (p *Preview) Refuses(plan *planfile.Plan) string {
 		}
 		return fmt.Sprintf("the UpgradePolicy does not allow the plan on %s, as on %s: %s: remove from the plan what it does not allow", message.Names(names), names[0], refused[0].Message)
 	}
+	if why := p.Refused(); why != "" { // what is new goes to nodes that are not in the plan too
+		return why
+	}
 	if err := plan.Check(p.Planned, upgradeplan.DefaultBook()); err != nil {
 		return fmt.Sprintf("the cluster is no longer what the plan is for:\n%v\nwrite another plan, or remove these nodes from it", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
 // Rollout is what happens node by node if nothing fails.
@@ -40,6 +41,9 @@ type Rollout struct {
 	UsualSeconds int64                       `json:"-"`
 	// Allowed is how many nodes have, or get, a component that the policy does not allow on others.
 	Allowed int `json:"-"`
+	// Unfit are the Ready nodes on which a component that is new does not fit, and Fit is how many others get it.
+	Unfit []LeftNode `json:"-"`
+	Fit   int        `json:"-"`
 }
 
 // Node is what happens on a node.
@@ -96,15 +100,21 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 		in.Policy.ApproveAll()
 	}
 	zones := observed.Zones{}
+	var getNew []rollout.Node
 	for _, of := range nodes {
 		if of.Object == nil {
 			continue
 		}
-		if n := s.RolloutNode(of, in.Revision, zones, in.Now); len(n.Pods) > 0 {
+		n := s.RolloutNode(of, in.Revision, zones, in.Now)
+		if len(n.Pods) > 0 {
 			in.Nodes = append(in.Nodes, n)
 		}
+		if len(n.New) > 0 && n.Ready {
+			getNew = append(getNew, n)
+		}
 	}
-	slices.SortFunc(in.Nodes, func(a, b rollout.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(in.Nodes, byName)
+	slices.SortFunc(getNew, byName)
 	outlook := rollout.Preview(in)
 	r := Nothing("")
 	r.Total = len(in.Nodes)
@@ -116,6 +126,7 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 		r.Left = append(r.Left, LeftNode{Name: v.Node, Reason: string(v.Reason), Message: words})
 	}
 	r.countAllowed(&in)
+	r.fitNew(&in, getNew)
 	r.UsualSeconds, r.Planned = int64(in.Ledger.Usual/time.Second), make(map[string]upgradeplan.Node, len(in.Nodes))
 	for i := range in.Nodes {
 		r.Planned[in.Nodes[i].Name] = s.OperationPlan(&in, book, &in.Nodes[i])
@@ -136,12 +147,40 @@ func (r *Rollout) countAllowed(in *rollout.Input) {
 		}
 	}
 	for i := range in.Nodes {
-		runs := slices.ContainsFunc(in.Nodes[i].Pods, func(p rollout.Pod) bool { return refused[in.Members[p.Member].Component] })
-		if runs && !left[in.Nodes[i].Name] {
+		if runs(in, &in.Nodes[i], refused) && !left[in.Nodes[i].Name] {
 			r.Allowed++
 		}
 	}
 }
+
+// fitNew sets Unfit and Fit of the nodes that get something new.
+func (r *Rollout) fitNew(in *rollout.Input, nodes []rollout.Node) {
+	refused, unfit := map[string]bool{}, map[string]bool{}
+	for i := range nodes {
+		var says []string
+		for _, why := range rollout.Unfit(in, &nodes[i]) {
+			refused[why.Component] = true
+			says = append(says, why.String())
+		}
+		if name := nodes[i].Name; len(says) > 0 {
+			unfit[name] = true
+			r.Unfit = append(r.Unfit, LeftNode{Name: name, Reason: string(rollout.ReasonVersionNotAllowed), Message: strings.Join(says, "; ")})
+		}
+	}
+	for i := range nodes {
+		if runs(in, &nodes[i], refused) && !unfit[nodes[i].Name] {
+			r.Fit++
+		}
+	}
+}
+
+// runs reports whether a node has, or gets, one of some components.
+func runs(in *rollout.Input, n *rollout.Node, components map[string]bool) bool {
+	return slices.ContainsFunc(n.Pods, func(p rollout.Pod) bool { return components[in.Members[p.Member].Component] }) ||
+		slices.ContainsFunc(n.New, func(c versions.Component) bool { return components[c.Name] })
+}
+
+func byName(a, b rollout.Node) int { return cmp.Compare(a.Name, b.Name) }
 
 // notAllowed returns the nodes that wait because the policy does not allow the versions that they would
 // get, by name.

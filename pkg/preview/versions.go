@@ -11,10 +11,13 @@ import (
 // NotChecked says that the versions of an upgrade could not be checked, before the reason.
 const NotChecked = "the versions are not checked, which the operator does on each node"
 
-// Without marks the nodes that are not upgraded without the change either: before is the prediction of that.
+// Without marks the nodes that wait without the change too: before is the prediction of that.
 func (r *Rollout) Without(before *Rollout) {
 	for i := range r.Left {
 		r.Left[i].Already = slices.Contains(before.Left, r.Left[i])
+	}
+	for i := range r.Unfit {
+		r.Unfit[i].Already = slices.Contains(before.Unfit, r.Unfit[i])
 	}
 }
 
@@ -22,28 +25,47 @@ func (r *Rollout) Without(before *Rollout) {
 // any reachable node that it is about. If it allows them on some, the others wait; and what nodes wait for
 // already refuses no change of something else.
 func (r *Rollout) Refused() string {
-	refused := slices.DeleteFunc(r.notAllowed(), func(n LeftNode) bool { return n.Already })
-	if len(refused) == 0 || r.Allowed > 0 {
+	refused := caused(r.notAllowed())
+	if r.Allowed > 0 || r.othersWait() {
+		refused = nil
+	}
+	if r.Fit == 0 && len(refused) == 0 {
+		refused = caused(r.Unfit)
+	}
+	if len(refused) == 0 {
 		return ""
 	}
-	for _, n := range r.Left {
+	return "the UpgradePolicy does not allow these versions: " + whyNotAllowed(refused)
+}
+
+// caused returns the nodes that do not wait already.
+func caused(nodes []LeftNode) []LeftNode {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n LeftNode) bool { return n.Already })
+}
+
+// othersWait reports whether reachable nodes that the upgrade is about wait for something else than a version.
+func (r *Rollout) othersWait() bool {
+	return slices.ContainsFunc(r.Left, func(n LeftNode) bool {
 		switch rollout.Reason(n.Reason) {
 		case rollout.ReasonVersionNotAllowed, rollout.ReasonNodeOffline, rollout.ReasonLeftOut:
-		default:
-			return ""
+			return false
 		}
-	}
-	return "the UpgradePolicy does not allow these versions: " + whyNotAllowed(refused)
+		return true
+	})
 }
 
 // Waiting says on which nodes the policy does not allow the versions of an upgrade that is not refused, ""
 // if it allows them on all.
 func (r *Rollout) Waiting() string {
 	waiting := r.notAllowed()
-	if len(waiting) == 0 || r.Refused() != "" {
-		return ""
+	switch {
+	case r.Refused() != "":
+	case len(waiting) > 0:
+		return "not allowed by the UpgradePolicy " + whyNotAllowed(waiting)
+	case len(r.Unfit) > 0:
+		return "deployed at once, though not allowed by the UpgradePolicy " + whyNotAllowed(r.Unfit)
 	}
-	return "not allowed by the UpgradePolicy " + whyNotAllowed(waiting)
+	return ""
 }
 
 // whyNotAllowed says why nodes wait, by the example of the first.

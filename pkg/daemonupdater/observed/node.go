@@ -13,6 +13,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
 // Node is what was read of one node; each part may be missing.
@@ -106,6 +107,11 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 			p.Pull = pullOf(s, i, pod, node.Name, of.Upgrade, now)
 		}
 		n.Pods = append(n.Pods, p)
+	}
+	for _, m := range s.New {
+		if daemonset.ShouldRun(m.DaemonSet, node).Create {
+			n.New = append(n.New, versions.Component{Name: m.Component(), Gets: m.version()})
+		}
 	}
 	s.Plan.describe(&n, s.Members)
 	s.describeRivals(&n, of, running)

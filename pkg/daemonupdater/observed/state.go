@@ -25,6 +25,8 @@ type State struct {
 	Group Group
 	// Members in the order of replacement.
 	Members []Member
+	// New are those that do not exist yet in a preview.
+	New []Member
 	// Policy that the settings name, nil if there is none.
 	Policy *topsv1.UpgradePolicy
 	// Plan that the settings name.

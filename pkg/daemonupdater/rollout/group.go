@@ -96,6 +96,9 @@ func versionsOf(g *group, node *Node) *versions.Node {
 		c.Changes = c.Changes || getsNewer(g, node, pod, withoutRequest) || heavy && m.Along && g.isOutdated(pod)
 		addVersions(c, m.Image, pod)
 	}
+	for _, c := range node.New {
+		componentOf(n, c.Name).Gets = c.Gets
+	}
 	for i := range n.Components {
 		if c := &n.Components[i]; !c.Changes && c.Has != "" {
 			c.Gets = c.Has

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
 // Input is everything a decision depends on.
@@ -106,6 +107,9 @@ type Node struct {
 	// Pods has one element per member that should run on the node, in member order; a node without
 	// any is not in the group.
 	Pods []Pod
+	// New are the components, with what they get, that a change that is previewed deploys on the node at
+	// once. Only Policy.Versions needs them.
+	New []versions.Component
 	// Job is the operation on the node that has not ended, or that keeps it cordoned; nil if
 	// there is none. Ended are the ended operations of any group, newest last.
 	Job   *Job

@@ -64,6 +64,11 @@ func TestNoNodeGetsVersionsThatThePolicyDoesNotAllow(t *testing.T) {
 	pinned.Ledger.Pins = []Pin{{Node: "a", Member: "kube-system/driver", Revision: oldHash, From: newHash, Failed: true}}
 	light := upgradeTo("1.6.2", "1.6.0", p, having("a", "1.4.0", "1.5.0"))
 	light.Members[0].Heavy, light.Members[1].Heavy = false, false
+	added := upgradeTo("1.6.2", "1.6.0", p, having("a", "1.5.0", "1.6.0"))
+	added.Nodes[0].Pods[1].Revision = newHash
+	unfit := upgradeTo("1.5.0", "1.2.0", p, having("a", "1.4.0", "1.2.0"))
+	unfit.Nodes[0].Pods[1].Revision = newHash
+	unfit.Policy.Versions, _ = versions.Of(&topsv1.VersionPolicy{Fit: []topsv1.VersionFit{{Component: "toolkit", Version: ">=1.6.0"}, {Component: "toolkit", Kernel: ">=99.0.0"}}})
 	along := upgradeTo("1.5.2", "1.6.0", p, having("a", "1.4.0", "1.5.0"))
 	along.Members = append(along.Members, Member{Key: "kube-system/exporter", Target: newHash, Component: "exporter", Image: "latest", Along: true, LeftOut: true})
 	along.Nodes[0].Pods = append(along.Nodes[0].Pods, Pod{Member: 2, Name: "a-2", UID: "a-2", Revision: oldHash, Image: "1.0.0", Available: true})
@@ -94,6 +99,8 @@ func TestNoNodeGetsVersionsThatThePolicyDoesNotAllow(t *testing.T) {
 		{"nor under a slot that was given before", light.slots(slotOf(light.Nodes[0], time.Minute)), said{States: statesOf("a", "held/VersionNotAllowed")}, nil},
 		{"a node that goes back alone is not refused", pinned, said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"what is replaced along with the driver counts, though it is left out", along, said{States: statesOf("a", "held/VersionNotAllowed")}, nil},
+		{"what was deployed at once is there for what requires it", added, said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
+		{"what was deployed at once and does not fit holds nothing that no rule names with it", unfit, said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"without a policy every node goes on", upgradeTo("1.6.2", "1.5.0", Policy{}, having("a", "1.4.0", "latest")),
 			said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
 	} {

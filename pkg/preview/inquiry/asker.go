@@ -40,7 +40,7 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if err != nil || answer.Refused() == "" {
 		return answer, err
 	}
-	q.Wanted = q.Present
+	q.Wanted, q.WithoutEvictions = q.Present, true
 	before, err := a.predict(ctx, q)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (a Asker) predict(ctx context.Context, q preview.Question) (*preview.Previe
 	if err != nil {
 		return nil, err
 	}
-	s := &observed.State{Group: group, Members: differs.Foresee(members, annotations), Plan: observed.Plan{Read: q.Plan}}
+	s := &observed.State{Group: group, Members: differs.Foresee(members, annotations), New: differs.New, Plan: observed.Plan{Read: q.Plan}}
 	if s.OperatorNode, err = operatorNode(ctx, a.Live, a.Namespace); err != nil {
 		return nil, err
 	}

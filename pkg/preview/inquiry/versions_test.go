@@ -218,3 +218,50 @@ func TestAPlanIsRefusedForItsOwnNodesAndComponents(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatAChangeAddsHasToFit(t *testing.T) {
+	toolkit := func(version string) func(*topsv1.GcuResource) {
+		return func(g *topsv1.GcuResource) { g.Spec.Toolkit = &topsv1.BaseFields{Version: version} }
+	}
+	requires := func(driver, toolkit string) topsv1.VersionPolicy {
+		return topsv1.VersionPolicy{Fit: []topsv1.VersionFit{{Component: "driver", Version: topsv1.VersionRange(driver), Components: []topsv1.ComponentVersion{{Component: "toolkit", Version: topsv1.VersionRange(toolkit)}}}}}
+	}
+	onS60 := topsv1.VersionPolicy{Fit: []topsv1.VersionFit{{Component: "toolkit", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"card": "s60"}}}}}
+	const refused = "the UpgradePolicy does not allow these versions: on 2 nodes, as on a: "
+	for _, tt := range []struct {
+		name           string
+		policy         topsv1.VersionPolicy
+		card           string
+		wanted         *topsv1.GcuResource
+		refused, waits string
+		nodes          int
+	}{
+		{"what the newer driver requires is new", requires(">=1.6.0", ">=1.6.0"), "", withDriver("1.6.0", toolkit("1.6.0")), "", "", 2},
+		{"it is new, and too old", requires(">=1.6.0", ">=1.6.0"), "", withDriver("1.6.0", toolkit("1.2.0")),
+			refused + "driver 1.5.0 > 1.6.0: it requires toolkit >=1.6.0, and the node gets or has 1.2.0 (versions.fit[0])", "", 0},
+		{"the driver that is there does not fit what is new", requires(">=1.5.0", ">=1.6.0"), "", withDriver("1.5.0", toolkit("1.2.0")),
+			refused + "driver 1.5.0 > 1.5.0: it requires toolkit >=1.6.0, and the node gets or has 1.2.0 (versions.fit[0])", "", 0},
+		{"what is new does not fit the nodes", onS60, "", withDriver("1.5.0", toolkit("1.2.0")), refused + "toolkit no version > 1.2.0: it requires node labels card=s60 (versions.fit[0])", "", 0},
+		{"it fits one of them", onS60, "s60", withDriver("1.5.0", toolkit("1.2.0")), "",
+			"deployed at once, though not allowed by the UpgradePolicy on 1 node, as on b: toolkit no version > 1.2.0: it requires node labels card=s60 (versions.fit[0])", 0},
+		{"the driver gets another name, and is too new", minorByMinor, "", withDriver("1.7.0", func(g *topsv1.GcuResource) { g.Spec.Driver.Name = "mine" }),
+			refused + "driver 1.5.0 > 1.7.0: no step allows it, and no steps lead there (versions.steps)", "", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			present := withDriver("1.5.0", nil)
+			a := versionsSite(t, tt.policy, present, nil, map[string]string{"a": "1.5.0", "b": "1.5.0"})
+			var node corev1.Node
+			if err := a.Reader.Get(t.Context(), client.ObjectKey{Name: "a"}, &node); err != nil {
+				t.Fatal(err)
+			}
+			node.Labels["card"] = tt.card
+			if err := a.Reader.(client.Client).Update(t.Context(), &node); err != nil {
+				t.Fatal(err)
+			}
+			got := ask(t, a, present, tt.wanted)
+			if got.Refused() != tt.refused || got.Waiting() != tt.waits || len(got.Nodes) != tt.nodes {
+				t.Errorf("%d nodes, refused %q, waiting %q; want %d, %q, %q", len(got.Nodes), got.Refused(), got.Waiting(), tt.nodes, tt.refused, tt.waits)
+			}
+		})
+	}
+}
