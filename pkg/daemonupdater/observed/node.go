@@ -108,15 +108,21 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		}
 		n.Pods = append(n.Pods, p)
 	}
-	for _, m := range s.New {
-		if daemonset.ShouldRun(m.DaemonSet, node).Create {
-			n.New = append(n.New, versions.Component{Name: m.Component(), Gets: m.version()})
-		}
-	}
+	n.New = newOn(s.New, node)
 	s.Plan.describe(&n, s.Members)
 	s.describeRivals(&n, of, running)
 	s.describeProof(&n, node, of.Pods, of.Upgrade, now)
 	return n
+}
+
+// newOn returns the components of new members that a node gets.
+func newOn(members []Member, node *corev1.Node) (list []versions.Component) {
+	for _, m := range members {
+		if daemonset.ShouldRun(m.DaemonSet, node).Create {
+			list = append(list, versions.Component{Name: m.Component(), Gets: m.version()})
+		}
+	}
+	return list
 }
 
 // Pod converts a pod of the member with the given index; a nil pod is missing.

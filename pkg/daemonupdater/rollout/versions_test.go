@@ -138,3 +138,28 @@ func TestAPreviewSaysWhichNodesGetNoVersion(t *testing.T) {
 		t.Errorf("left %v", out.Left)
 	}
 }
+
+// What a previewed change adds counts for what requires it, and has to fit itself.
+func TestWhatIsNewOnANodeHasToFit(t *testing.T) {
+	driverOnly := func(driver string, toolkit string) Input {
+		n := nodeOf("a", oldHash)
+		n.Kernel, n.Pods[0].Image, n.New = "5.15.0", "1.5.0", []versions.Component{{Name: "toolkit", Gets: toolkit}}
+		in := upgradeTo(driver, "", stepwise(t), n)
+		in.Members = in.Members[:1]
+		return in
+	}
+	for _, test := range []struct {
+		name            string
+		in              Input
+		refused, misfit bool
+	}{
+		{"the driver has what it requires", driverOnly("1.6.0", "1.6.0"), false, false},
+		{"what is new is too old", driverOnly("1.6.0", "1.2.0"), true, true},
+		{"no step is about it", driverOnly("1.7.0", "1.6.0"), true, false},
+	} {
+		node := &test.in.Nodes[0]
+		if refused, misfit := len(Refusals(&test.in, node)) > 0, len(Unfit(&test.in, node)) > 0; refused != test.refused || misfit != test.misfit {
+			t.Errorf("%s: refused is %t, unfit %t", test.name, refused, misfit)
+		}
+	}
+}
