@@ -131,6 +131,7 @@ func (s *State) bringUp(ctx context.Context, a assets.Assets, o Options, out *pr
 	plane, err := controlplane.New(controlplane.Config{
 		Layout:                 s.layout,
 		Binary:                 a.Path,
+		KubernetesVersion:      a.KubernetesVersion,
 		NodeMonitorGracePeriod: o.NodeMonitorGracePeriod,
 		NodeLeaseDuration:      o.leaseDuration(),
 		ControllerManagerQPS:   o.ControllerManagerQPS,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/topsops/gcu-operator/test/cluster/internal/kwok"
@@ -77,6 +78,9 @@ func apiServerArgs(c Config, p ports) []string {
 		"--service-account-signing-key-file=" + l.data(accountKeyFile),
 		"--allow-privileged=true",
 		"--profiling=false",
+	}
+	if strings.HasPrefix(c.KubernetesVersion, "v1.30.") {
+		args = append(args, "--feature-gates=ServiceAccountTokenNodeBinding=true") // on by default from 1.31 on: testcluster kubeconfig --node
 	}
 	if c.RealNodes == nil {
 		// The kubernetes Service may not point to a loopback address.

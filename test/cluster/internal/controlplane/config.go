@@ -35,6 +35,8 @@ type Config struct {
 	Layout Layout
 	// Binary returns the path of a program, such as "etcd".
 	Binary func(name string) string
+	// KubernetesVersion is that of the programs, such as "v1.36.3".
+	KubernetesVersion string
 	// NodeMonitorGracePeriod is how long a node's lease may be stale before the
 	// node becomes NotReady.
 	NodeMonitorGracePeriod time.Duration
