@@ -56,7 +56,12 @@ func (s *stage) complete(namespace, name string) {
 	job := &batchv1.Job{}
 	s.has(job, namespace, name)
 	job.Status = finished(metav1.Now())
-	s.must(s.Status().Update(context.Background(), job))
+	err := s.Status().Update(context.Background(), job)
+	if apierrors.IsInvalid(err) { // before Kubernetes 1.32
+		job.Status.Conditions = job.Status.Conditions[1:]
+		err = s.Status().Update(context.Background(), job)
+	}
+	s.must(err)
 }
 
 // finished returns the status of a completed Job.

@@ -133,7 +133,11 @@ func (g *globalStory) ends(name string, expects, ends batchv1.JobConditionType) 
 		if ends == batchv1.JobComplete && kind == ends {
 			job.Status.CompletionTime = &now
 		}
-		check(g.t, g.admin.Status().Update(g.t.Context(), job))
+		err := g.admin.Status().Update(g.t.Context(), job)
+		if kind == batchv1.JobSuccessCriteriaMet && apierrors.IsInvalid(err) { // before Kubernetes 1.32
+			job.Status.Conditions, err = nil, nil
+		}
+		check(g.t, err)
 	}
 	return job
 }
