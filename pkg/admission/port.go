@@ -40,6 +40,11 @@ func (v *Versions) Handler() http.Handler {
 
 // ServeHTTP implements http.Handler.
 func (p *port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Connection", "close") // what it may still send is not waited for
+		http.Error(w, "only POST is answered", http.StatusMethodNotAllowed)
+		return
+	}
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(p.Now().Add(p.receive)) // a recorder of a test has none
 	body, done, err := p.bodies.Read(w, r, connections.AddressOf(r))

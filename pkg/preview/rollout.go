@@ -39,7 +39,7 @@ type Rollout struct {
 	// these.
 	Planned      map[string]upgradeplan.Node `json:"-"`
 	UsualSeconds int64                       `json:"-"`
-	// Allowed is how many nodes have, or get, a component that the policy does not allow on others.
+	// Allowed is how many reachable nodes have, get, or wait for, a component that the policy does not allow on others.
 	Allowed int `json:"-"`
 	// Unfit are the Ready nodes on which a component that is new does not fit, and Fit is how many others get it.
 	Unfit []LeftNode `json:"-"`
@@ -135,11 +135,11 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 }
 
 // countAllowed sets Allowed. A node that runs other components only does not count: it says nothing about
-// the versions.
+// the versions. One that waits for something else counts by the versions that it would get.
 func (r *Rollout) countAllowed(in *rollout.Input) {
-	left, refused := map[string]bool{}, map[string]bool{}
+	waits, refused := map[string]rollout.Reason{}, map[string]bool{}
 	for _, n := range r.Left {
-		left[n.Name] = true
+		waits[n.Name] = rollout.Reason(n.Reason)
 	}
 	for _, n := range r.notAllowed() {
 		for _, why := range rollout.Refusals(in, nodeNamed(in, n.Name)) {
@@ -147,7 +147,12 @@ func (r *Rollout) countAllowed(in *rollout.Input) {
 		}
 	}
 	for i := range in.Nodes {
-		if runs(in, &in.Nodes[i], refused) && !left[in.Nodes[i].Name] {
+		n := &in.Nodes[i]
+		switch waits[n.Name] {
+		case rollout.ReasonVersionNotAllowed, rollout.ReasonNodeOffline, rollout.ReasonLeftOut, rollout.ReasonPinned:
+			continue
+		}
+		if runs(in, n, refused) && len(rollout.Refusals(in, n)) == 0 {
 			r.Allowed++
 		}
 	}

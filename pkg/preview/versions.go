@@ -3,8 +3,8 @@ package preview
 import (
 	"fmt"
 	"slices"
+	"strings"
 
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
@@ -13,11 +13,14 @@ const NotChecked = "the versions are not checked, which the operator does on eac
 
 // Without marks the nodes that wait without the change too: before is the prediction of that.
 func (r *Rollout) Without(before *Rollout) {
-	for i := range r.Left {
-		r.Left[i].Already = slices.Contains(before.Left, r.Left[i])
-	}
-	for i := range r.Unfit {
-		r.Unfit[i].Already = slices.Contains(before.Unfit, r.Unfit[i])
+	for after, before := range map[*[]LeftNode][]LeftNode{&r.Left: before.Left, &r.Unfit: before.Unfit} {
+		waited := make(map[LeftNode]bool, len(before))
+		for _, n := range before {
+			waited[n] = true
+		}
+		for i := range *after {
+			(*after)[i].Already = waited[(*after)[i]]
+		}
 	}
 }
 
@@ -26,7 +29,7 @@ func (r *Rollout) Without(before *Rollout) {
 // already refuses no change of something else.
 func (r *Rollout) Refused() string {
 	refused := caused(r.notAllowed())
-	if r.Allowed > 0 || r.othersWait() {
+	if r.Allowed > 0 {
 		refused = nil
 	}
 	if r.Fit == 0 && len(refused) == 0 {
@@ -43,29 +46,20 @@ func caused(nodes []LeftNode) []LeftNode {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n LeftNode) bool { return n.Already })
 }
 
-// othersWait reports whether reachable nodes that the upgrade is about wait for something else than a version.
-func (r *Rollout) othersWait() bool {
-	return slices.ContainsFunc(r.Left, func(n LeftNode) bool {
-		switch rollout.Reason(n.Reason) {
-		case rollout.ReasonVersionNotAllowed, rollout.ReasonNodeOffline, rollout.ReasonLeftOut:
-			return false
-		}
-		return true
-	})
-}
-
 // Waiting says on which nodes the policy does not allow the versions of an upgrade that is not refused, ""
 // if it allows them on all.
 func (r *Rollout) Waiting() string {
-	waiting := r.notAllowed()
-	switch {
-	case r.Refused() != "":
-	case len(waiting) > 0:
-		return "not allowed by the UpgradePolicy " + whyNotAllowed(waiting)
-	case len(r.Unfit) > 0:
-		return "deployed at once, though not allowed by the UpgradePolicy " + whyNotAllowed(r.Unfit)
+	if r.Refused() != "" {
+		return ""
 	}
-	return ""
+	var says []string
+	if waiting := r.notAllowed(); len(waiting) > 0 {
+		says = append(says, "not allowed by the UpgradePolicy "+whyNotAllowed(waiting))
+	}
+	if len(r.Unfit) > 0 {
+		says = append(says, "deployed at once, though not allowed by the UpgradePolicy "+whyNotAllowed(r.Unfit))
+	}
+	return strings.Join(says, "; ")
 }
 
 // whyNotAllowed says why nodes wait, by the example of the first.

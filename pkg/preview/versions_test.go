@@ -26,7 +26,7 @@ func TestWhichUpgradesAreRefused(t *testing.T) {
 		{"contract 97: nor those that are left out or offline", Rollout{Left: left("LeftOut", "NodeOffline", "VersionNotAllowed")}, refused},
 		{"contract 97: a single node that is too far behind does not hold up the others", Rollout{Allowed: 1, Left: left("VersionNotAllowed")}, ""},
 		{"contract 97: what nodes wait for already refuses no other change", Rollout{Left: already}, ""},
-		{"others wait for something else", Rollout{Left: left("VersionNotAllowed", "Paused")}, ""},
+		{"contract 97: nor does a node that waits for something else", Rollout{Left: left("VersionNotAllowed", "Unavailable")}, refused},
 		{"all are offline", Rollout{Left: left("NodeOffline")}, ""},
 		{"nothing to do", Rollout{}, ""},
 	} {

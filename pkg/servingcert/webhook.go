@@ -28,7 +28,11 @@ func giveTo(ctx context.Context, c client.Client, name string, public []byte, lo
 		return nil
 	}
 	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Patch(ctx, configuration, patch); err != nil && !apierrors.IsConflict(err) {
+	err := c.Patch(ctx, configuration, patch)
+	if apierrors.IsConflict(err) {
+		return nil // the next time
+	}
+	if err != nil {
 		return fmt.Errorf("giving the CA to the webhook: %w", err)
 	}
 	log.Info("Gave the CA to the webhook", "ValidatingWebhookConfiguration", name)

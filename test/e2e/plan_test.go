@@ -30,6 +30,8 @@ type mission struct {
 // A person writes the plan of an upgrade, cuts it, moves nodes between batches, has it checked,
 // and runs it batch by batch. One node is offline, and one fails. The result is {done, fail, undo}
 // until both are back, and then {done}.
+//
+// Contract 93 and 96.
 func TestAPersonRunsAnUpgradeByAPlan(t *testing.T) {
 	s, ctx := enterOwn(t, "planned", planNodes, true)
 	name := s.name("mission")

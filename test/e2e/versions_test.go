@@ -12,7 +12,9 @@ import (
 )
 
 // A version that the policy does not let follow the one before is refused, and reaches no node when a tool sets it
-// all the same. The fleet goes the path that the refusal names. Contract 97.
+// all the same. The fleet goes the path that the refusal names.
+//
+// Contract 97.
 func TestAFleetGoesThePathThatItsPolicyAllows(t *testing.T) {
 	s, ctx := enter(t)
 	s.policy(ctx, t, "path", topsv1.UpgradePolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(3)), Versions: &topsv1.VersionPolicy{

@@ -54,7 +54,9 @@ func (s *stage) replica(ctx context.Context, t *testing.T, label map[string]stri
 }
 
 // kubectl apply of versions that the policy does not allow is refused with the path that it allows, by every replica of the manager. A
-// manager that is down refuses nothing, and the operator itself may write what it has to. Contract 97.
+// manager that is down refuses nothing, and the operator itself may write what it has to.
+//
+// Contract 97.
 func TestApplyIsRefusedWithThePathThatThePolicyAllows(t *testing.T) {
 	s, ctx := enter(t)
 	s.policy(ctx, t, "apply", topsv1.UpgradePolicySpec{Versions: &topsv1.VersionPolicy{

@@ -152,7 +152,9 @@ func (g *globalStory) podIsKept() {
 
 // TestAPlanRunsOnlyWhatWasMadeForPlans: with the rights of the manager and under the shipped policies, a plan runs no
 // template that is not labelled for it, and none with the ServiceAccount of the manager; what it runs is in order,
-// holds the nodes, and runs again when a Job that failed is deleted. Contract 91.
+// holds the nodes, and runs again when a Job that failed is deleted.
+//
+// Contract 91.
 func TestAPlanRunsOnlyWhatWasMadeForPlans(t *testing.T) {
 	s := cluster(t)
 	g := newGlobalStory(t, s)

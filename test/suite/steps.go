@@ -112,6 +112,8 @@ func longSteps(packages []string, targets []target) []step {
 		harnessStep(inFull...),
 		{name: "nodes", lane: busy, test: []string{"-timeout=2h", nodesPackage}, env: slices.Concat(onNodes, inFull),
 			shows: "all stories on real kubelets; power loss during every task"},
+		{name: "kind", lane: busy, argv: []string{"test/kind/hooks/testcluster"},
+			shows: "the stories for any cluster, on real kubelets"},
 		{name: "browser", lane: busy, dir: "test/browser", test: []string{"-timeout=20m", "-v", "."}, env: inFull,
 			shows: "the page of the dashboard in Chromium, with 5000 nodes too, and without its API server"},
 		{name: "fresh-machine", lane: busy, argv: []string{"test/fresh-machine/run"},

@@ -1,6 +1,7 @@
 package inquiry
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,6 +151,22 @@ func TestANodeWithoutTheComponentSaysNothingOfIt(t *testing.T) {
 		if answer.Refused() == "" {
 			t.Errorf("with an exporter that is %s on a, it is not refused: left are %v", name, answer.Left)
 		}
+	}
+	var pods corev1.PodList
+	if err := c.List(t.Context(), &pods); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Spec.NodeName == "a" {
+			pod.Status.Conditions[0].Status = corev1.ConditionFalse
+			if err := c.Status().Update(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	answer := ask(t, a, present, withDriver("1.6.0", onB))
+	if answer.Refused() == "" || !slices.ContainsFunc(answer.Left, func(n preview.LeftNode) bool { return n.Name == "a" }) {
+		t.Errorf("with an exporter on a that is not available, it is not refused: left are %v", answer.Left)
 	}
 }
 
