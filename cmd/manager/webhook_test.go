@@ -18,7 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/admission"
 )
 
-// What the API server is told about the webhook is what the manager serves.
+// config/webhook has the names and the path that the manager serves, and leaves time for an answer.
 func TestTheAPIServerIsToldWhatIsServed(t *testing.T) {
 	read := func(file string, into any) {
 		t.Helper()

@@ -11,8 +11,8 @@
 // The rollout looks at each node again, so whatever goes wrong here allows the change: it never keeps an
 // administrator from writing.
 //
-// The port authenticates nobody. Who does not know the UID of a gr learns nothing, and costs what its bodies take,
-// which is bounded (port.go). A UID is no secret to those who may read objects or events of the gr: who knows it learns what
-// the API server would, and keeps the only turn busy, so that changes are allowed without being checked. Plans and PUT
-// of the REST API have a turn of their own.
+// The port does not authenticate its callers. A caller that does not know the UID of a gr learns nothing, and costs only the
+// memory of its bodies, which is bounded (port.go). Those who may read objects or events of the gr know its UID: such a
+// caller learns what the API server would, and can keep the only turn busy, so that changes are allowed without being
+// checked. Plans and PUT of the REST API have a turn of their own.
 package admission

@@ -58,7 +58,7 @@ func TestTheWebhookHasTheCA(t *testing.T) {
 	check(t, <-ended)
 }
 
-// Where the manager may not change webhook configurations, an administrator gives the CA, and is told so once.
+// Without the right to change webhook configurations, an administrator writes the CA, and the log says so once.
 func TestAnAdministratorMayGiveTheCA(t *testing.T) {
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "validatingwebhookconfigurations"}, "versions", errors.New("no right"))
 	for _, verb := range []string{"get", "patch"} {

@@ -48,7 +48,7 @@ func newCache(t *testing.T) cache.Cache {
 	return c
 }
 
-// unset is what API servers before Kubernetes 1.34 send of a template, and nobody reads.
+// unset is a field without a meaning that API servers before Kubernetes 1.34 send in a template.
 var unset = regexp.MustCompile(`(?m)^ *"creationTimestamp": null,\n`)
 
 func TestTheCacheShowsWhatTheAPIServerSends(t *testing.T) {
