@@ -95,6 +95,13 @@ func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOpe
 			w.violate("CEL: the API server refuses this change of operation %s", now.ID)
 		}
 	}
+	if before != nil && before.ID != now.ID && !w.ops.known[before.ID].ended && !w.hasSlot(u.Name, now.ID, w.ops.known[now.ID].group) {
+		renamed := before.DeepCopy()
+		renamed.ID = now.ID
+		if equality.Semantic.DeepEqual(renamed, now) {
+			w.violate("operation %s of %s begins again as %s, though it is the same", before.ID, u.Name, now.ID)
+		}
+	}
 	op := w.ops.known[now.ID]
 	if !now.Granted || op.granted {
 		return

@@ -205,7 +205,7 @@ func OfOtherNode(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange) b
 
 // NextOperation returns what a change makes of the operation in a NodeUpgrade: next, the amended operation of its
 // spec; or makeNew if a new operation is needed; or neither if the operation has ended or is as
-// done already, or if another one has the node.
+// done already, or if another one has the node, be it one of this group that is asked for by now.
 func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) (next *topsv1.NodeOperation, makeNew bool) {
 	if hasEnded(upgrade, change.Operation) && (!change.Abort || !keepsCordoned(upgrade, change.Operation)) {
 		return nil, false
@@ -217,16 +217,23 @@ func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange,
 		return nil, false // it was withdrawn from the spec and is being aborted
 	}
 	job, disturbed := jobOf(upgrade, own)
-	if job != nil && (isOthers(upgrade, job, own) && !replaced(upgrade, change, disturbed) || disturbed && !job.KeptCordoned) {
+	prepares := !change.Grant && !change.Abort // from a cache that may not show yet what is asked for
+	keeps := isOthers(upgrade, job, own) || prepares && isAsked(upgrade)
+	if job != nil && (keeps && !replaced(upgrade, change, disturbed) || disturbed && !job.KeptCordoned) {
 		return nil, false
 	}
 	return nil, true
 }
 
+// isAsked reports whether an operation is asked for that has not ended.
+func isAsked(upgrade *topsv1.NodeUpgrade) bool {
+	asked := upgrade.Spec.Operation
+	return asked != nil && !hasEnded(upgrade, asked.ID)
+}
+
 // isOthers reports whether an operation of another group has the node, or is asked for.
 func isOthers(upgrade *topsv1.NodeUpgrade, job *rollout.Job, own string) bool {
-	asked := upgrade.Spec.Operation
-	return !job.Ours || asked != nil && asked.Rollout != own && !hasEnded(upgrade, asked.ID)
+	return job != nil && (!job.Ours || isAsked(upgrade) && upgrade.Spec.Operation.Rollout != own)
 }
 
 // replaced reports whether the operation that is asked for is the one that a change replaces, and

@@ -143,6 +143,7 @@ func TestNextOperation(t *testing.T) {
 	}
 	grant := &rollout.OperationChange{Node: "a", Operation: "x", Grant: true}
 	abort := &rollout.OperationChange{Node: "a", Operation: "x", Grant: true, Abort: true}
+	prepare := &rollout.OperationChange{Node: "a", Operation: "x"}
 	replace := &rollout.OperationChange{Node: "a", Operation: "x", Instead: "y"}
 	theirs := shown("y", topsv1.OperationRunning)
 	theirs.Rollout = "gcu-system/other"
@@ -179,6 +180,9 @@ func TestNextOperation(t *testing.T) {
 		{name: "one that another group replaced is not made again", asked: askedFor("y", "gcu-system/other", false), shown: shown("x", topsv1.OperationRunning), order: grant, want: nothing},
 		{name: "another of ours is granted", asked: askedFor("y", own, true), order: grant, want: nothing},
 		{name: "another of ours is not granted", asked: askedFor("y", own, false), order: grant, want: makeNew},
+		{name: "another of ours is there that the cache did not show", asked: askedFor("y", own, false), order: prepare, want: nothing},
+		{name: "another of ours is stale", asked: askedFor("y", own, false), order: replace, want: makeNew},
+		{name: "another of ours has ended", asked: askedFor("y", own, true), history: []topsv1.OperationRecord{ended("y", topsv1.OperationAborted, "")}, order: prepare, want: makeNew},
 		{name: "another of ours holds the node", asked: askedFor("x", own, true), shown: held,
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, order: &rollout.OperationChange{Node: "a", Operation: "z", Grant: true}, want: makeNew},
 	}

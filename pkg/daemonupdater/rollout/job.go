@@ -98,7 +98,8 @@ type OperationChange struct {
 	// Operation is its id. If it does not exist it is created, for all members of the group that
 	// have to be replaced on the node.
 	Operation string
-	// Instead is the operation of another group that it replaces, "" for none.
+	// Instead is the operation that it replaces, "" for none: one of another group, or one that was prepared here and
+	// is stale.
 	Instead string
 	// Grant lets it touch the node, Abort aborts it.
 	Grant, Abort bool

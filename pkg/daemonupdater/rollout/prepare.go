@@ -79,7 +79,7 @@ func (p *preparation) order(n *fleetNode, full Reason) bool {
 		return false
 	}
 	change := OperationChange{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)}
-	if others {
+	if n.Job != nil {
 		change.Instead = n.Job.ID
 	}
 	p.changes = append(p.changes, change)
