@@ -18,7 +18,7 @@ var ofOtherGroups = []mutant{
 	{"grant-over-others", "an operation replaces another group's", updater, "NextOperation",
 		"$theirs && !$replaced || $disturbed && !$Held", "$disturbed && !$Held"},
 	{"prepared-again", "an operation that the cache does not show yet is prepared once more", updater, "NextOperation",
-		"$others || $prepares && $asked", "$others"},
+		"!$change.Grant && !$change.Abort", "false"},
 	{"granted-replaced", "an operation that was granted meanwhile is replaced by another group's", updater, "replaced",
 		"$same && !$disturbed", "$same"},
 	{"busy-for-good", "a group that does not grant its operations keeps their nodes from others", updater, "facts.phaseOf",
