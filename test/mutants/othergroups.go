@@ -16,7 +16,7 @@ var ofOtherGroups = []mutant{
 	{"two-groups-one-node", "a node with another group's operation is started", updater, "facts.phaseOf",
 		"$Job.$isOfAnotherGroup() && $working", "false"},
 	{"grant-over-others", "an operation replaces another group's", updater, "NextOperation",
-		"$theirs && !$replaced || $disturbed && !$Held", "$disturbed && !$Held"},
+		"$theirs && !$replaced || $disturbed && !$Held", "$theirs && false || $disturbed && !$Held"},
 	{"prepared-again", "an operation that the cache does not show yet is prepared once more", updater, "NextOperation",
 		"!$change.Grant && !$change.Abort", "false"},
 	{"granted-replaced", "an operation that was granted meanwhile is replaced by another group's", updater, "replaced",
