@@ -23,6 +23,6 @@ func TestStory(t *testing.T) {
 	if err := scenario.Tell(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s.kubectl(ctx, t, "delete", "-f", "examples/gcu-resource-driver.json", "-f", "test/story/upgrade-policy.yaml", "--timeout=2m")
+	s.kubectl(ctx, t, "delete", "-f", "examples/gcu-resource-driver.json", "-f", "test/story/upgrade-policy.yaml", "-f", "test/story/training.yaml", "--timeout=2m")
 	s.nothingLeft(ctx, t)
 }

@@ -65,6 +65,14 @@ func (n *Narrator) progress(elapsed time.Duration, done, total int, counts strin
 	n.barShown = true
 }
 
+// step prints that something ended, and what is said about it.
+func (n *Narrator) step(elapsed time.Duration, what, message string) {
+	if message != "" {
+		what += ": " + message
+	}
+	n.printf("    %s  %s\n", clock(elapsed), what)
+}
+
 // printf overwrites a progress bar on the last line.
 func (n *Narrator) printf(format string, args ...any) {
 	if n.barShown {

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/harness"
@@ -31,6 +28,7 @@ const (
 	policyName = "demo"
 	nameLabel  = "app.kubernetes.io/name"
 	otaNode    = "node-0007"
+	training   = "test/story/training.yaml"
 	// driverBefore is the driver version that is loaded on the simulated hosts.
 	driverBefore = "1.0.0"
 
@@ -46,6 +44,9 @@ type Story struct {
 	observer *harness.Observer
 	manager  *harness.Process
 	agents   *harness.Agents
+	// trained is the pod of the training before the upgrade, and requested when that was asked for.
+	trained   string
+	requested time.Time
 }
 
 // New returns the story for a running cluster with Nodes nodes.
@@ -82,6 +83,7 @@ func (s *Story) Tell(ctx context.Context) error {
 		{"annotate", s.annotate},
 		{"upgrade while nodes are offline", s.upgradePastOffline},
 		{"bring the nodes back", s.bringBack},
+		{"start a training", s.startTraining},
 		{"switch to OTA", s.switchToOTA},
 		{"upgrade one node", s.upgradeOneNode},
 		{"check the metrics", s.metrics},
@@ -174,9 +176,9 @@ func (s *Story) annotate(ctx context.Context) error {
 	return s.follow(ctx, func(r *topsv1.DaemonRollout) bool { return r.Status.Updated == Nodes })
 }
 
-func (s *Story) setDriver(ctx context.Context, version string) error {
-	patch := fmt.Sprintf(`{"spec":{"driver":{"version":%q}}}`, version)
-	return s.show(ctx, "patch", "gr", grName, "--type=merge", "-p", patch)
+// change changes fields of the spec of the gr, given as JSON.
+func (s *Story) change(ctx context.Context, fields string) error {
+	return s.show(ctx, "patch", "gr", grName, "--type=merge", "-p", `{"spec":`+fields+`}`)
 }
 
 func (s *Story) upgradePastOffline(ctx context.Context) error {
@@ -195,7 +197,7 @@ func (s *Story) upgradePastOffline(ctx context.Context) error {
 	}
 	s.observer.Reset()
 	s.narrator.chapter("A new driver version: 17 nodes can be upgraded, 3 are offline")
-	if err := s.setDriver(ctx, "1.1.0"); err != nil {
+	if err := s.change(ctx, `{"driver":{"version":"1.1.0"}}`); err != nil {
 		return err
 	}
 	target, err := s.driverTarget(ctx, before)
@@ -260,99 +262,6 @@ func (s *Story) bringBack(ctx context.Context) error {
 	return s.show(ctx, "get", "gr")
 }
 
-func (s *Story) switchToOTA(ctx context.Context) error {
-	s.narrator.chapter("Strategy OTA: from now on a node is upgraded only on request")
-	if err := s.show(ctx, "annotate", "--overwrite", "gr", grName, topsv1.AnnotationUpdateStrategy+"=OTA"); err != nil {
-		return err
-	}
-	before, err := s.driverTarget(ctx, "")
-	if err != nil {
-		return err
-	}
-	s.observer.Reset()
-	if err := s.setDriver(ctx, "1.2.0"); err != nil {
-		return err
-	}
-	if _, err := s.driverTarget(ctx, before); err != nil {
-		return err
-	}
-	ctx2, cancel := context.WithTimeout(ctx, chapterTimeout)
-	defer cancel()
-	err = harness.Eventually(ctx2, func() error {
-		pods, err := s.driverPods(ctx2)
-		if err != nil {
-			return err
-		}
-		waiting := 0
-		for _, pod := range pods {
-			if needUpgrade(&pod) == corev1.ConditionTrue {
-				waiting++
-			}
-		}
-		if waiting != Nodes {
-			return fmt.Errorf("%d of %d driver pods have %s=True", waiting, Nodes, topsv1.PodNeedUpgrade)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	s.narrator.says("all %d driver pods have the condition %s=True, and none was replaced", Nodes, topsv1.PodNeedUpgrade)
-	return s.show(ctx, "get", "pods", "-n", namespace, "-l", nameLabel+"="+driverName, "--field-selector", "spec.nodeName="+otaNode, "-o",
-		`custom-columns=NODE:.spec.nodeName,POD:.metadata.name,NEED-UPGRADE:.status.conditions[?(@.type=="PodNeedUpgrade")].status,MESSAGE:.status.conditions[?(@.type=="PodNeedUpgrade")].message`)
-}
-
-func (s *Story) upgradeOneNode(ctx context.Context) error {
-	s.narrator.chapter("Request an upgrade on %s from its node agent, with curl", otaNode)
-	pods, err := s.driverPods(ctx)
-	if err != nil {
-		return err
-	}
-	target, err := s.driverTarget(ctx, "")
-	if err != nil {
-		return err
-	}
-	url := fmt.Sprintf("%s/openyurt.io/v1/namespaces/%s/pods/%s/upgrade", s.agents.Of(otaNode).URL, namespace, pods[otaNode].Name)
-	answer, err := exec.CommandContext(ctx, "curl", "-sS", "--fail-with-body", "-X", "POST", url).CombinedOutput()
-	s.narrator.command("curl -X POST "+url, string(answer))
-	if err != nil {
-		return fmt.Errorf("calling the node agent: %w", err)
-	}
-	// One node is updated, and all others wait for a request.
-	err = s.follow(ctx, func(r *topsv1.DaemonRollout) bool {
-		return r.Status.Updated == 1 && r.Status.InFlightNodes == 0 && r.Status.HeldNodes == Nodes-1
-	})
-	if err != nil {
-		return err
-	}
-	if err := s.onlyOne(ctx, target); err != nil {
-		return err
-	}
-	s.narrator.says("only %s runs the new driver, the other %d nodes were not touched", otaNode, Nodes-1)
-	if err := s.withinBudget(); err != nil {
-		return err
-	}
-	return s.show(ctx, "get", "nu")
-}
-
-// onlyOne fails unless only the requesting node has the new driver, and no pod was
-// deleted on any other node.
-func (s *Story) onlyOne(ctx context.Context, target string) error {
-	pods, err := s.driverPods(ctx)
-	if err != nil {
-		return err
-	}
-	if nodes := nodesAt(pods, target); len(nodes) != 1 || nodes[0] != otaNode {
-		return fmt.Errorf("nodes with the new driver are %v, expected only %s", nodes, otaNode)
-	}
-	for pod, node := range s.observer.Deleted() {
-		if node != otaNode {
-			return fmt.Errorf("pod %s was deleted on %s without a request", pod, node)
-		}
-	}
-	return nil
-}
-
 func (s *Story) metrics(ctx context.Context) error {
 	s.narrator.chapter("The metrics of the manager")
 	output, err := exec.CommandContext(ctx, "curl", "-sS", "--fail", s.manager.URL+"/metrics").Output()
@@ -375,9 +284,11 @@ func (s *Story) metrics(ctx context.Context) error {
 			return fmt.Errorf("the metrics lack %s", want)
 		}
 	}
-	replaced := `gcu_node_upgrade_tasks_total{action="replace",result="success",target="driver"} ` + strconv.Itoa(Nodes+1)
-	if !slices.Contains(lines, replaced+"\n") {
-		return fmt.Errorf("the metrics lack %s, one per upgraded node", replaced)
+	for target, operations := range map[string]int{"driver": Nodes + 1, "toolkit": 1} {
+		replaced := fmt.Sprintf(`gcu_node_upgrade_tasks_total{action="replace",result="success",target=%q} %d`, target, operations)
+		if !slices.Contains(lines, replaced+"\n") {
+			return fmt.Errorf("the metrics lack %s, one per upgraded node", replaced)
+		}
 	}
 	return nil
 }
