@@ -185,10 +185,15 @@ func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdic
 	return verdict.State != rollout.InFlight || !begun
 }
 
-// requestedSince reports whether a request is newer than those known when the node failed.
+// requestedSince reports whether a request is newer than those known when the node failed. None is in the pass in which it
+// failed: by its time, one of a node whose clock is ahead would be newer than any failure.
 func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest) bool {
 	i := slices.IndexFunc(a.Decision.Ledger.Failures, func(f rollout.Failure) bool { return f.Node == node })
-	return i >= 0 && observed.RequestedAt(request, a.Input.Now).After(a.Decision.Ledger.Failures[i].Requested)
+	if i < 0 {
+		return false
+	}
+	failed := &a.Decision.Ledger.Failures[i]
+	return !failed.Since.Equal(a.Input.Now) && observed.RequestedAt(request, a.Input.Now).After(failed.Requested)
 }
 
 // podOn returns the pod of a member on a node, nil if the member does not run there.

@@ -97,7 +97,9 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 		{"fails with its node though the clock of the node is ahead", change(otaInput(successor(fixture.PlannedBroken("a", fixture.NewHash))), failed(3*time.Minute, time.Minute)),
 			"Failed CrashLooping: it crash-loops"},
 		{"does not fail with a failure from before it was asked though the clock of the node is behind",
-			change(otaInput(fixture.PlannedBroken("a", fixture.OldHash)), failed(0, time.Hour)), "Waiting CrashLooping: it crash-loops"},
+			change(otaInput(fixture.PlannedBroken("a", fixture.OldHash)), failed(time.Second, time.Hour)), "Waiting CrashLooping: it crash-loops"},
+		{"fails with its node though by the clock of the node, which is hours ahead, it is still to be asked",
+			change(otaInput(fixture.PlannedBroken("a", fixture.OldHash)), failed(0, time.Hour)), "Failed CrashLooping: it crash-loops"},
 		{"waits, left out, though another component of its node awaits its own request", change(otaInput(outdatedBeside(asking(fixture.Planned("a", fixture.OldHash)))), func(in *rollout.Input) {
 			in.Members[0].LeftOut = true
 			in.Members = append(in.Members, rollout.Member{Key: "kube-system/exporter", Target: fixture.NewHash})
