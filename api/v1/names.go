@@ -39,7 +39,8 @@ const (
 	// on once, and only by the operation that is running when it is set. While none is at work,
 	// undo:NODE_TARGET_replace brings the revision before back to the node, and keeps it there until
 	// retry:NODE_TARGET_replace or another target; TARGET is a component, the name of a DaemonSet, or
-	// NAMESPACE.NAME. status.tasks has the answer.
+	// NAMESPACE.NAME. A NOTE that begins with from=HASH, and a blank, says which revision the node is to leave: if
+	// another one is the newest when it is read, it is refused. status.tasks has the answer.
 	AnnotationTaskOverride = "topsops.enflame.com/task-override"
 
 	// AnnotationHold, on a NodeUpgrade, is an administrator's hold: the node is excluded

@@ -51,10 +51,15 @@ func ask(ctx context.Context, out terminal, cl *cluster, node, verb, task string
 // askNode writes the annotation that brings the revision before back to a node, or ends that, and
 // creates the NodeUpgrade if necessary. It returns its value.
 func askNode(ctx context.Context, cl *cluster, node, verb, task string) (value string, err error) {
-	if err := checkAsk(ctx, cl, node, task); err != nil {
+	newest, err := checkAsk(ctx, cl, node, task)
+	if err != nil {
 		return "", err
 	}
-	value = verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)
+	note := time.Now().UTC().Format(time.RFC3339Nano)
+	value = verb + ":" + task + ":" + note
+	if verb == observed.VerbUndo {
+		value = observed.UndoValue(task, newest, note)
+	}
 	err = change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
 		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationTaskOverride, value)
 		return true, nil
@@ -65,16 +70,17 @@ func askNode(ctx context.Context, cl *cluster, node, verb, task string) (value s
 	return value, err
 }
 
-// checkAsk returns a refusal unless the target of a task is one DaemonSet that is upgraded behind the gate.
-func checkAsk(ctx context.Context, cl *cluster, node, task string) error {
+// checkAsk returns the newest revision of the target of a task, or a refusal unless that is one DaemonSet that is
+// upgraded behind the gate.
+func checkAsk(ctx context.Context, cl *cluster, node, task string) (newest string, err error) {
 	target := strings.TrimSuffix(strings.TrimPrefix(task, node+"_"), "_replace")
 	var sets appsv1.DaemonSetList
 	if err := cl.all(ctx, "", &sets); err != nil {
-		return err
+		return "", err
 	}
 	var rollouts topsv1.DaemonRolloutList
 	if err := cl.all(ctx, "", &rollouts); err != nil {
-		return err
+		return "", err
 	}
 	var found []string
 	gated := false
@@ -86,7 +92,7 @@ func checkAsk(ctx context.Context, cl *cluster, node, task string) error {
 		for k := range rollouts.Items {
 			for _, t := range rollouts.Items[k].Status.Targets {
 				if t.DaemonSet == ds.Namespace+"/"+ds.Name {
-					found = append(found, ds.Namespace+"."+ds.Name)
+					found, newest = append(found, ds.Namespace+"."+ds.Name), t.Hash
 					gated = meta.IsStatusConditionTrue(rollouts.Items[k].Status.Conditions, topsv1.RolloutGated)
 				}
 			}
@@ -94,13 +100,13 @@ func checkAsk(ctx context.Context, cl *cluster, node, task string) error {
 	}
 	switch {
 	case len(found) == 0:
-		return refused("there is no operation on node %s, and %s is no component or DaemonSet that the operator upgrades", node, target)
+		return "", refused("there is no operation on node %s, and %s is no component or DaemonSet that the operator upgrades", node, target)
 	case len(found) > 1:
-		return refused("%s is one of %s: name it in full", target, message.Names(found))
+		return "", refused("%s is one of %s: name it in full", target, message.Names(found))
 	case !gated:
-		return refused("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36): %s", pinning.Instead)
+		return "", refused("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36): %s", pinning.Instead)
 	}
-	return nil
+	return newest, nil
 }
 
 // awaitAsk waits until what was asked of a node is answered.

@@ -43,7 +43,7 @@ func TestANodeIsBroughtBackOnlyWhereTheGateKeepsItThere(t *testing.T) {
 	made := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "undo-1"}}
 	s.read(made)
 	t.Cleanup(func() { _ = s.Delete(t.Context(), made) })
-	if value := made.Annotations[topsv1.AnnotationTaskOverride]; !strings.HasPrefix(value, "undo:undo-1_back-gated_replace:20") {
+	if value := made.Annotations[topsv1.AnnotationTaskOverride]; !strings.HasPrefix(value, "undo:undo-1_back-gated_replace:from=new 20") {
 		t.Errorf("annotation is %q", value)
 	}
 	s.says(s.gcu("task", "undo", "undo-1", "default.back-twice_replace"), exitOK)

@@ -83,7 +83,8 @@ func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOpe
 		w.violate("CEL: the API server refuses operation %s, which has no tasks", now.ID)
 	}
 	name := strings.TrimPrefix(now.Rollout, "gcu-system/")
-	if w.ops.known[now.ID] == nil {
+	isNew := w.ops.known[now.ID] == nil
+	if isNew {
 		w.ops.known[now.ID] = &simOp{group: observed.Group{Kind: observed.KindGcuResource, Name: name}, node: u.Name}
 		w.say("operation %s of %s is made, granted=%v: %v", now.ID, u.Name, now.Granted, now.Job)
 		w.checkCreatedWithoutRequest(u, now, w.opGroup(now.ID))
@@ -95,7 +96,7 @@ func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOpe
 			w.violate("CEL: the API server refuses this change of operation %s", now.ID)
 		}
 	}
-	if before != nil && before.ID != now.ID && !w.ops.known[before.ID].ended && !w.hasSlot(u.Name, now.ID, w.ops.known[now.ID].group) {
+	if isNew && before != nil && !w.ops.known[before.ID].ended && !w.hasSlot(u.Name, now.ID, w.ops.known[now.ID].group) {
 		renamed := before.DeepCopy()
 		renamed.ID = now.ID
 		if equality.Semantic.DeepEqual(renamed, now) {

@@ -69,9 +69,27 @@ func (w *simWorld) override(node, verb, set string) {
 	}
 	w.say("a person asks %s to %s %s", node, verb, set)
 	w.retried[node] = w.retried[node] || verb == "retry"
+	value := fmt.Sprintf("%s:%s_%s_replace:%d", verb, node, set, w.api.Counter)
+	if newest := w.targetOf(set); verb == observed.VerbUndo && newest != "" {
+		value = observed.UndoValue(node+"_"+set+"_replace", newest, fmt.Sprint(w.api.Counter)) // as kubectl gcu does
+	}
 	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
-		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, fmt.Sprintf("%s:%s_%s_replace:%d", verb, node, set, w.api.Counter))
+		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, value)
 	})
+}
+
+// targetOf returns the newest revision of a DaemonSet by the status of its rollout, "" if there is none.
+func (w *simWorld) targetOf(set string) string {
+	for _, g := range w.groups {
+		if r := w.rolloutOf(g.id); r != nil {
+			for _, t := range r.Status.Targets {
+				if t.DaemonSet == simNamespace+"/"+set {
+					return t.Hash
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // backAlone lets a policy bring nodes back that fail.

@@ -25,8 +25,9 @@ type Ask struct {
 	Verb string
 	// Target is a component, the name of a DaemonSet, or namespace.name; "" with UID.
 	Target string
-	// UID of the DaemonSet, and From, the revision that the node is to leave, of what was asked for at the node; "" otherwise.
-	UID  types.UID
+	// UID of the DaemonSet, of what was asked for at the node; "" otherwise.
+	UID types.UID
+	// From is the revision that the node is to leave, "" if it is whichever is the newest when the ask is read.
 	From string
 	// Withdrawn: it is not to be begun.
 	Withdrawn bool
@@ -52,7 +53,26 @@ func AskOf(upgrade *topsv1.NodeUpgrade) *Ask {
 	if parts[0] == VerbRetry && HasLiveOperation(upgrade) {
 		return nil
 	}
-	return &Ask{ID: AskID(value), Verb: parts[0], Target: task[1]}
+	return &Ask{ID: AskID(value), Verb: parts[0], Target: task[1], From: toLeave(strings.Join(parts[2:], ""))}
+}
+
+// fromMark begins the note of a value of annotation task-override that says which revision the node is to leave.
+const fromMark = "from="
+
+// toLeave returns the revision that a node is to leave by a note, "" if that does not say.
+func toLeave(note string) string {
+	from, says := strings.CutPrefix(note, fromMark)
+	if !says {
+		return ""
+	}
+	revision, _, _ := strings.Cut(from, " ")
+	return revision
+}
+
+// UndoValue returns the value of annotation task-override that has a node leave a revision of a task's target; a note
+// makes it another one than the last.
+func UndoValue(task, revision, note string) string {
+	return VerbUndo + ":" + task + ":" + fromMark + revision + " " + note
 }
 
 // AskOfRequest returns what a request asks for that is a rollback. One that does not say what is to be left leaves nothing.

@@ -216,13 +216,18 @@ func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange,
 	if shown := upgrade.Status.Operation; change.Abort && shown != nil && shown.ID == change.Operation {
 		return nil, false // it was withdrawn from the spec and is being aborted
 	}
+	return nil, !isTaken(upgrade, change, own)
+}
+
+// isTaken reports whether a node has an operation that a change may not replace.
+func isTaken(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) bool {
 	job, disturbed := jobOf(upgrade, own)
+	if job == nil {
+		return false
+	}
 	prepares := !change.Grant && !change.Abort // from a cache that may not show yet what is asked for
 	keeps := isOthers(upgrade, job, own) || prepares && isAsked(upgrade)
-	if job != nil && (keeps && !replaced(upgrade, change, disturbed) || disturbed && !job.KeptCordoned) {
-		return nil, false
-	}
-	return nil, true
+	return keeps && !replaced(upgrade, change, disturbed) || disturbed && !job.KeptCordoned
 }
 
 // isAsked reports whether an operation is asked for that has not ended.
@@ -233,7 +238,7 @@ func isAsked(upgrade *topsv1.NodeUpgrade) bool {
 
 // isOthers reports whether an operation of another group has the node, or is asked for.
 func isOthers(upgrade *topsv1.NodeUpgrade, job *rollout.Job, own string) bool {
-	return job != nil && (!job.Ours || isAsked(upgrade) && upgrade.Spec.Operation.Rollout != own)
+	return !job.Ours || isAsked(upgrade) && upgrade.Spec.Operation.Rollout != own
 }
 
 // replaced reports whether the operation that is asked for is the one that a change replaces, and

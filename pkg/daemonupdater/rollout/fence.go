@@ -74,8 +74,8 @@ func setPod(slot *Slot, n *fleetNode, pod *Pod, now time.Time) {
 // isOlder reports whether the version seen of a pod is older than the one a slot names.
 func isOlder(seen, named string) bool { return seen != named && !daemonset.Newer(seen, named) }
 
-// Reversed is a slot that names a newer version of a pod than the one seen: the one seen is stale, or
-// the version named went with a backup of etcd that was restored.
+// Reversed is a slot that names a newer version of a pod than the one seen, or the same version of another pod, which was
+// given out twice: the one seen is stale, or the version named went with a backup of etcd that was restored.
 type Reversed struct {
 	*Slot
 	Seen *Pod
@@ -89,7 +89,7 @@ func (f *Fleet) Reversed(slots []Slot, before time.Time) (reversed []Reversed) {
 		if n == nil || !slot.Since.Before(before) {
 			continue
 		}
-		if pod := namedPod(slot, n); pod != nil && isOlder(pod.Version, slot.PodVersion) {
+		if pod := namedPod(slot, n); pod != nil && (isOlder(pod.Version, slot.PodVersion) || pod.UID != slot.Pod && pod.Version == slot.PodVersion) {
 			reversed = append(reversed, Reversed{slot, pod})
 		}
 	}

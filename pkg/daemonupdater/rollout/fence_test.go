@@ -142,3 +142,30 @@ func TestAGroupWithoutAStrategyGivesItsSlotsBackFenced(t *testing.T) {
 		t.Errorf("fence %v, slots %v; want neither", d.Fence, d.Ledger.Slots)
 	}
 }
+
+// A version that a restored backup took back is given out again, to another pod perhaps.
+func TestASlotIsReversedByWhatItCannotNameAnyMore(t *testing.T) {
+	slot := naming(nodeOf("a", oldHash), "100")
+	another := func(version string) Node {
+		return withPod(inVersion(nodeOf("a", oldHash), version), func(p *Pod) { p.UID = "another" })
+	}
+	for _, tt := range []struct {
+		name string
+		node Node
+		want bool
+	}{
+		{"an older version of its pod", inVersion(nodeOf("a", oldHash), "99"), true},
+		{"not the version it names", inVersion(nodeOf("a", oldHash), "100"), false},
+		{"an older version of another pod", another("99"), true},
+		{"the same version of another pod", another("100"), true},
+		{"not a newer version", another("101"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := inputOf(1, tt.node)
+			reversed := NewFleet(&in).Reversed([]Slot{slot}, epoch)
+			if got := len(reversed) == 1; got != tt.want {
+				t.Errorf("reversed: %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
