@@ -44,7 +44,7 @@ var ofRequests = []mutant{
 	{"invented-daemonsets", "every invented DaemonSet costs a pass", updater, "Groups.AskedFor",
 		"observed.Group{Kind: observed.KindNode, Name: $u.Name}", "observed.Group{Kind: observed.KindDaemonSet, Name: request.DaemonSet.Name}"},
 	{"undone-whatever", "a node goes back from another version than the one that a person wanted it to leave", updater, "toLeave",
-		"!$says", "true"},
+		"!$says", "$says || !$says"},
 	{"request-from-the-future", "a request of the future comes after all that follow", updater, "RequestedAt",
 		"$r.RequestTime.After($now)", "false"},
 	{"forged-member", "a DaemonSet with another UID as its owner ends the rollout of a gr", updater, "Group.DaemonSets",
