@@ -32,7 +32,7 @@ type simAccount struct {
 	started    map[string]simStarted
 	lost, skew time.Duration
 	// completed is when a wave, or a part of a plan, was complete.
-	completed map[string]simStarted
+	completed map[string]simCompletion
 	// down: nodes that were available until a manager deleted one of their pods, until the
 	// deleted pods are replaced and available, or the node counts as failed.
 	down map[string]*simDown
@@ -46,7 +46,7 @@ type simDown struct {
 
 func (w *simWorld) account(g observed.Group) *simAccount {
 	if w.accounts[g] == nil {
-		w.accounts[g] = &simAccount{limit: map[string]int{}, pools: map[string]simPool{}, down: map[string]*simDown{}, started: map[string]simStarted{}, completed: map[string]simStarted{}}
+		w.accounts[g] = &simAccount{limit: map[string]int{}, pools: map[string]simPool{}, down: map[string]*simDown{}, started: map[string]simStarted{}, completed: map[string]simCompletion{}}
 	}
 	return w.accounts[g]
 }

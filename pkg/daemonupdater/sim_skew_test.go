@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -160,17 +161,37 @@ func (a *simAccount) noteCompleted(pass *simPass, before, after *topsv1.DaemonRo
 		case wave.CompletedTime == nil:
 			delete(a.completed, wave.Name)
 		case !same || simCompleted(before, wave.Name) == nil:
-			a.completed[wave.Name] = simStarted{pass.at.Sub(fixture.Epoch), a.lost}
+			a.completed[wave.Name] = simCompletion{simStarted{pass.at.Sub(fixture.Epoch), a.lost}, pass.soakOf(wave.Name)}
 		}
 	}
 }
 
+// simCompletion is when a wave was complete, and for how long it was to soak then, in seconds.
+type simCompletion struct {
+	simStarted
+	soak int32
+}
+
+// soakOf returns for how long the wave of a part, or a wave, soaks by the policy that a pass saw, 0 if it does not.
+func (p *simPass) soakOf(part string) (seconds int32) {
+	name, _, _ := strings.Cut(part, "/")
+	if p.policy != nil {
+		for _, wave := range p.policy.Spec.Waves {
+			if wave.Name == name {
+				seconds = wave.SoakSeconds
+			}
+		}
+	}
+	return seconds
+}
+
 // soaked returns for how long a wave has soaked by the true time, and the time that changes of the clock add, and reports
-// whether that is long enough. It is if nothing is known of the wave.
+// whether that is long enough. It is if nothing is known of the wave, or if it is to soak for longer than when it became
+// complete: the clock may have jumped since the soak was over.
 func (a *simAccount) soaked(pass *simPass, wave string, seconds int32) (since time.Duration, enough bool) {
 	done, known := a.completed[wave]
 	since = pass.at.Sub(fixture.Epoch) - done.at + a.lost - done.lost
-	return since, !known || since+2*time.Second >= time.Duration(seconds)*time.Second
+	return since, !known || done.soak < seconds || since+2*time.Second >= time.Duration(seconds)*time.Second
 }
 
 // deadlines returns those of the policy that a pass saw.
