@@ -67,12 +67,16 @@ func (w *simWorld) override(node, verb, set string) {
 	if verb == "retry" && observed.HasLiveOperation(u) {
 		return
 	}
+	value := fmt.Sprintf("%s:%s_%s_replace:%d", verb, node, set, w.api.Counter)
+	if verb == observed.VerbUndo {
+		newest := w.targetOf(set)
+		if newest == "" {
+			return // kubectl gcu refuses that
+		}
+		value = observed.UndoValue(node+"_"+set+"_replace", newest, fmt.Sprint(w.api.Counter))
+	}
 	w.say("a person asks %s to %s %s", node, verb, set)
 	w.retried[node] = w.retried[node] || verb == "retry"
-	value := fmt.Sprintf("%s:%s_%s_replace:%d", verb, node, set, w.api.Counter)
-	if newest := w.targetOf(set); verb == observed.VerbUndo && newest != "" {
-		value = observed.UndoValue(node+"_"+set+"_replace", newest, fmt.Sprint(w.api.Counter)) // as kubectl gcu does
-	}
 	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
 		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, value)
 	})
