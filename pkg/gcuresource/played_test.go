@@ -55,13 +55,19 @@ func (s *stage) complete(namespace, name string) {
 	s.t.Helper()
 	job := &batchv1.Job{}
 	s.has(job, namespace, name)
-	job.Status = finished(metav1.Now())
-	err := s.Status().Update(context.Background(), job)
+	s.must(finish(s, job, metav1.Now()))
+}
+
+// finish has a Job complete.
+func finish(c client.Client, job *batchv1.Job, now metav1.Time) error {
+	before := job.DeepCopy()
+	job.Status = finished(now)
+	err := c.Status().Patch(context.Background(), job, client.MergeFrom(before))
 	if apierrors.IsInvalid(err) { // before Kubernetes 1.32
 		job.Status.Conditions = job.Status.Conditions[1:]
-		err = s.Status().Update(context.Background(), job)
+		err = c.Status().Patch(context.Background(), job, client.MergeFrom(before))
 	}
-	s.must(err)
+	return err
 }
 
 // finished returns the status of a completed Job.
