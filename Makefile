@@ -95,8 +95,8 @@ component-images: ## Build the images of the components with the vendor's packag
 	@go run ./images/components $(if $(REPOSITORY),-repository='$(REPOSITORY)') $(if $(DRIVER),-driver='$(DRIVER)') $(if $(OVERWRITE),-overwrite='$(OVERWRITE)') $(FROM)
 
 .PHONY: undeploy
-undeploy: ## Remove the grs, then the operator and its CRDs
-	kubectl delete gr --all
+undeploy: ## Remove the grs, then the operator and its CRDs, or what is left of them
+	@crd="$$(kubectl get crd gcuresources.topsops.enflame.com --ignore-not-found --output=name)"; test -z "$$crd" || kubectl delete gr --all
 	kubectl delete --ignore-not-found -k config/default
 
 .PHONY: demo

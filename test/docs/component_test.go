@@ -164,3 +164,38 @@ func TestMakeDeployHasTheOptionsOfTheGuidesScript(t *testing.T) {
 		t.Errorf("RESTART_DOCKER=no: %v\n%s", err, out)
 	}
 }
+
+// TestMakeUndeployRemovesWhatIsLeft runs it with a kubectl that records what it is called with.
+func TestMakeUndeployRemovesWhatIsLeft(t *testing.T) {
+	const crd, grs, operator = "get crd gcuresources.topsops.enflame.com --ignore-not-found --output=name", "delete gr --all", "delete --ignore-not-found -k config/default"
+	for _, tt := range []struct {
+		name, answer string
+		want         []string
+		fails        bool
+	}{
+		{"contract 85: the grs go before the operator", "echo crd/gcuresources.topsops.enflame.com", []string{crd, grs, operator}, false},
+		{"contract 85: the operator goes too where the CRDs are gone already", "exit 0", []string{crd, operator}, false},
+		{"nothing is removed while the API server does not answer", "exit 1", []string{crd}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			programs := t.TempDir()
+			calls := filepath.Join(programs, "calls")
+			script := "#!/bin/sh\necho \"$*\" >>" + calls + "\ntest \"$1\" != get || " + tt.answer + "\n"
+			if err := os.WriteFile(filepath.Join(programs, "kubectl"), []byte(script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			command := exec.Command("make", "undeploy")
+			command.Dir, command.Env = root, append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+			if out, err := command.CombinedOutput(); (err != nil) != tt.fails {
+				t.Errorf("%v\n%s", err, out)
+			}
+			called, err := os.ReadFile(calls)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Split(strings.TrimSpace(string(called)), "\n"); !slices.Equal(got, tt.want) {
+				t.Errorf("kubectl is called with %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -2,6 +2,9 @@ package nodes
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,10 +89,22 @@ func (s *stage) measuresCards(node string) {
 	}
 }
 
-// uninstall removes the gr and the operator.
+// undeploy removes the grs and the operator, like somebody who has the sources.
+func (s *stage) undeploy() {
+	s.t.Helper()
+	kubectl := s.KubectlCommand(s.ctx)
+	command := exec.CommandContext(s.ctx, "make", "undeploy")
+	command.Dir, command.Env = kubectl.Dir, append(kubectl.Env, "PATH="+filepath.Dir(kubectl.Path)+":"+os.Getenv("PATH"))
+	if output, err := command.CombinedOutput(); err != nil {
+		s.t.Fatalf("make undeploy: %v: %s", err, output)
+	}
+}
+
+// uninstall removes the gr and the operator; a second time there is nothing to remove.
 func (s *stage) uninstall() {
 	s.cleared()
-	s.kubectl("delete", "-k", "config/default", "--wait=true")
+	s.undeploy()
+	s.undeploy()
 	s.eventually("no pod is left", func() error {
 		var pods corev1.PodList
 		if err := s.Client.List(s.ctx, &pods); err != nil || len(pods.Items) == 0 {
