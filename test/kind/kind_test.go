@@ -36,7 +36,7 @@ type stage struct {
 	*harness.Cluster
 	t   *testing.T
 	ctx context.Context
-	// nodes are the schedulable nodes; away is one of them that runs no manager.
+	// nodes are the schedulable nodes; away is the one of them that stories take offline.
 	nodes []string
 	away  string
 }
@@ -54,8 +54,8 @@ func TestStories(t *testing.T) {
 		name string
 		tell func(*stage)
 	}{
-		{"OpenYurt's first example: nodes that are offline are skipped, and upgraded when they return", (*stage).rolling},
-		{"OpenYurt's second example: a person at a node upgrades a pod with curl", (*stage).ota},
+		{"contract 99: OpenYurt's first example: nodes that are offline are skipped, and upgraded when they return", (*stage).rolling},
+		{"contract 100: OpenYurt's second example: a person at a node upgrades a pod with curl", (*stage).ota},
 		{"the default gr becomes 5/5, is upgraded while a node is offline, and is removed", (*stage).resource},
 	} {
 		ok := t.Run(story.name, func(t *testing.T) {
@@ -114,17 +114,9 @@ func (s *stage) install() {
 	var nodes corev1.NodeList
 	check(s.t, s.Client.List(s.ctx, &nodes))
 	manager := s.podsOf(system, "app.kubernetes.io/name", "gcu-operator")[0].Spec.NodeName
-	for _, node := range nodes.Items {
-		if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
-			continue
-		}
-		s.nodes = append(s.nodes, node.Name)
-		if node.Name != manager {
-			s.away = node.Name
-		}
-	}
+	s.nodes, s.away = place(nodes.Items, manager)
 	if len(s.nodes) < 2 || s.away == "" {
-		s.t.Fatalf("the stories need two schedulable nodes, there are %v", s.nodes)
+		s.t.Fatalf("the stories need two schedulable nodes, one of them without control plane and manager, which runs on %s; there are %v", manager, s.nodes)
 	}
 }
 

@@ -4,6 +4,7 @@ package kind
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -50,24 +51,34 @@ func (s *stage) nginx(example string) func(what string, images map[string]string
 // rolling is the first example of OpenYurt's document.
 func (s *stage) rolling() {
 	run := s.nginx("examples/openyurt/nginx-rolling.yaml")
-	s.disconnect()
+	reconnect := s.disconnect()
 	s.kubectl("set", "image", "daemonset/nginx-daemonset", "nginx="+newer)
 	run("all other nodes are upgraded", s.everywhere(newer, older, s.away))
-	s.reconnect()
+	reconnect()
 	run("the node is upgraded when it returns", s.everywhere(newer, ""))
 }
 
-func (s *stage) disconnect() {
+// disconnect takes a node offline, and returns what brings it back. A story that fails before, or is interrupted, brings
+// it back at its end: only then, because docker does not connect a node that is connected.
+func (s *stage) disconnect() (reconnect func()) {
 	s.t.Helper()
+	off := true
+	on := func(ctx context.Context) {
+		s.t.Helper()
+		_, err := s.NodesOn(ctx, s.away)
+		check(s.t, err)
+		off = false
+	}
+	s.t.Cleanup(func() {
+		if off {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), patience)
+			defer cancel()
+			on(ctx)
+		}
+	})
 	_, err := s.NodesOff(s.ctx, s.away)
 	check(s.t, err)
-	s.t.Cleanup(func() { s.reconnect() }) // also when the story fails
-}
-
-func (s *stage) reconnect() {
-	s.t.Helper()
-	_, err := s.NodesOn(s.ctx, s.away)
-	check(s.t, err)
+	return func() { s.t.Helper(); on(s.ctx) }
 }
 
 // ota is the second example, which needs a node agent on the node: those run where cards are.
@@ -120,14 +131,14 @@ func (s *stage) resource() {
 	image := s.podsOf(system, nameLabel, exporterSet)[0].Spec.Containers[0].Image
 	next := strings.TrimSuffix(image, "latest") + "2.0.0"
 
-	s.disconnect()
+	reconnect := s.disconnect()
 	s.kubectl("patch", "gr", grName, "--type=merge", `--patch={"spec":{"exporter":{"version":"2.0.0"}}}`)
 	upgraded := func(what string, images map[string]string) {
 		s.t.Helper()
 		s.eventually(what, func() error { return s.runOn(system, nameLabel, exporterSet, images) })
 	}
 	upgraded("the exporters of all other nodes are upgraded", s.everywhere(next, image, s.away))
-	s.reconnect()
+	reconnect()
 	upgraded("the exporter of the node is upgraded when it returns", s.everywhere(next, ""))
 
 	s.kubectl("delete", "gr", grName, "--wait=true")
