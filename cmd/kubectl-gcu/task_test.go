@@ -7,6 +7,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
+// Contract 96.
 func TestTaskIsRequestedOnceAndOnlyIfTheOperationHasIt(t *testing.T) {
 	s := newSite(t)
 	u := s.upgrade("task-1", nil)

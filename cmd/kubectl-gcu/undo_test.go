@@ -25,6 +25,7 @@ func (s *site) upgraded(namespace, name string, gated metav1.ConditionStatus) {
 			Conditions: []metav1.Condition{{Type: topsv1.RolloutGated, Status: gated, Reason: "Test", LastTransitionTime: metav1.Now()}}}})
 }
 
+// Contract 96.
 func TestANodeIsBroughtBackOnlyWhereTheGateKeepsItThere(t *testing.T) {
 	s := newSite(t)
 	s.upgraded("default", "back-gated", metav1.ConditionTrue)

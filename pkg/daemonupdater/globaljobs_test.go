@@ -113,7 +113,7 @@ func (c *cluster) wantTasks(results string, jobs ...string) {
 	}
 }
 
-// Contract 91.
+// Contract 91 and 95.
 func TestAPlanDoesItsTasksBeforeAndAfterTheNodes(t *testing.T) {
 	c := withGlobalTasks(t)
 	if got := c.pass(); got != "AwaitingGlobalTask" {

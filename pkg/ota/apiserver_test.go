@@ -51,6 +51,7 @@ func TestPostShowsTheRequestInTheNodeUpgrade(t *testing.T) {
 	}
 }
 
+// Contract 100.
 func TestPodsListsOnlyThisNode(t *testing.T) {
 	s := newSite(t, sharedPlane(t), "pods")
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pods-other"}}

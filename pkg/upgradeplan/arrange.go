@@ -86,21 +86,12 @@ func (r *rules) arrange(tasks []Task, batches [][]string) (Mission, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []*queue
-	for _, group := range queues {
-		all = append(all, group...)
-	}
 	var m Mission
-	for _, section := range r.sections() {
-		groups := queues
-		if r.steps[section.from].fleet {
-			groups = [][]*queue{all}
-		}
-		for _, group := range groups {
-			for _, run := range r.runs(section) {
-				if b := r.batch(group, run); len(b) > 0 {
-					m = append(m, b)
-				}
+	runs := r.runs()
+	for _, group := range queues {
+		for _, run := range runs {
+			if b := r.batch(group, run); len(b) > 0 {
+				m = append(m, b)
 			}
 		}
 	}
@@ -112,7 +103,7 @@ func (r *rules) batch(group []*queue, run span) Batch {
 	var b Batch
 	for _, q := range group {
 		job := q.take(run.to)
-		if r.steps[run.from].byTask {
+		if r.byTask[run.from] {
 			for _, stage := range job {
 				for i := range stage {
 					b = append(b, Job{stage[i : i+1 : i+1]})

@@ -23,7 +23,7 @@ func TestBatches(t *testing.T) {
 		{"without a limit there is a batch for each wave", Any, 0, [][]string{{"canary"}, {"w1", "w2", "w3", "c1", "c2"}}},
 		{"no place is any place", "", 0, [][]string{{"canary"}, {"w1", "w2", "w3", "c1", "c2"}}},
 		{"a batch has at most size nodes", Any, 2, [][]string{{"canary"}, {"w1", "w2"}, {"w3", "c1"}, {"c2"}}},
-		{"the control plane first has batches of its own within its wave", First, 2, [][]string{{"canary"}, {"c1", "c2"}, {"w1", "w2"}, {"w3"}}},
+		{"contract 98: the control plane first has batches of its own within its wave", First, 2, [][]string{{"canary"}, {"c1", "c2"}, {"w1", "w2"}, {"w3"}}},
 		{"the control plane last has batches of its own within its wave", Last, 2, [][]string{{"canary"}, {"w1", "w2"}, {"w3"}, {"c1", "c2"}}},
 	}
 	for _, c := range cases {
@@ -53,29 +53,6 @@ func TestStepsInARowThatAreGroupedByHostAreOneJob(t *testing.T) {
 		"B: dispatch X > check X > stop X > uprpm X > start X",
 	}}
 	if diff := cmp.Diff(want, outline(mustPlan(t, book, exampleNodes, 0))); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// Dispatch and check everywhere, then plane by plane, then commit everywhere
-// (contract statement 95).
-// Contract 95.
-func TestFleetActionsAreDoneEverywhereBeforeTheNextStep(t *testing.T) {
-	book := LogicBook{
-		Actions: []Action{{Name: "dispatch", Fleet: true}, {Name: "check", Fleet: true}, {Name: "up"}, {Name: "commit", Fleet: true, GroupBy: GroupByTask}},
-		Targets: []Target{{Name: "X", Disruption: ReplacePod, Needs: []Need{{Actions: []string{"dispatch", "check", "up", "commit"}}}}},
-		Steps:   []Step{{Action: "dispatch"}, {Action: "check"}, {Action: "up"}, {Action: "commit"}},
-	}
-	nodes := []Node{{Name: "data", Wave: 3}, {Name: "network", Wave: 2}, {Name: "management", Wave: 1}}
-	for i := range nodes {
-		nodes[i].Deployed, nodes[i].Changed = []string{"X"}, []string{"X"}
-	}
-	want := [][]string{
-		{"management: dispatch X > check X", "network: dispatch X > check X", "data: dispatch X > check X"},
-		{"management: up X"}, {"network: up X"}, {"data: up X"},
-		{"management: commit X", "network: commit X", "data: commit X"},
-	}
-	if diff := cmp.Diff(want, outline(mustPlan(t, book, nodes, 1))); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -26,10 +26,6 @@ type Action struct {
 	Name string `json:"name"`
 	// GroupBy is how its tasks become jobs (decision D23). Default Host.
 	GroupBy GroupBy `json:"groupBy,omitempty"`
-	// Fleet actions are completed on all nodes before the next step begins on any: batches,
-	// waves and roles do not divide them. For example, a plan is dispatched and checked
-	// everywhere, upgraded plane by plane, and committed everywhere (contract statement 95).
-	Fleet bool `json:"fleet,omitempty"`
 	// OfWhatStays actions prepare or check what is on the node afterwards: a component that is removed
 	// does not make them necessary.
 	OfWhatStays bool `json:"ofWhatStays,omitempty"`

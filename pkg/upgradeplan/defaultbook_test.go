@@ -22,6 +22,7 @@ func TestTheDefaultBookIsANewCopyEachTime(t *testing.T) {
 }
 
 // The path of design section 4, and what remains of it for smaller changes.
+// Contract 95 and 98.
 func TestTheJobOfANodeByTheDefaultBook(t *testing.T) {
 	all := []string{TargetGFD, TargetNFD, TargetExporter, TargetDevicePlugin, TargetToolkit, TargetDriver}
 	cases := []struct {

@@ -45,7 +45,7 @@ func drawBook(t *rapid.T) LogicBook {
 	book := LogicBook{ControlPlane: rapid.SampledFrom([]Place{"", Any, First, Last}).Draw(t, "place")}
 	var actions []string
 	for i := range rapid.IntRange(1, 4).Draw(t, "actions") {
-		a := Action{Name: fmt.Sprint("a", i), Fleet: rapid.IntRange(0, 4).Draw(t, "fleet") == 0}
+		a := Action{Name: fmt.Sprint("a", i)}
 		a.GroupBy = rapid.SampledFrom([]GroupBy{"", GroupByHost, GroupByTask}).Draw(t, "groupBy")
 		book.Actions = append(book.Actions, a)
 		actions = append(actions, a.Name)

@@ -137,22 +137,16 @@ func TestAHostHasOneJobInABatchUnlessItIsGroupedByTask(t *testing.T) {
 	})
 }
 
+// Contract 95 and 98.
 func TestWavesRolesAndTheSizeOfABatchHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawPlan(t)
 		m := d.plan(t)
-		fleet := map[string]bool{}
-		for _, a := range d.book.Actions {
-			fleet[a.Name] = a.Fleet
-		}
 		nodes := map[string]Node{}
 		for _, n := range d.nodes {
 			nodes[n.Name] = n
 		}
 		for i, batch := range m {
-			if fleet[batch[0][0][0].Action] {
-				continue
-			}
 			hosts := map[string]bool{}
 			for _, job := range batch {
 				hosts[job.Host()] = true
@@ -164,35 +158,12 @@ func TestWavesRolesAndTheSizeOfABatchHold(t *testing.T) {
 		at := positions(m)
 		for a, atA := range at {
 			for b, atB := range at {
-				if fleet[a.Action] || fleet[b.Action] || !samePart(d.book, fleet, a, b) {
-					continue
-				}
 				if comesFirst(d.book.ControlPlane, nodes[a.Host], nodes[b.Host]) && atA[0] >= atB[0] {
 					t.Fatalf("%s is in batch %d, %s in batch %d", a, atA[0]+1, b, atB[0]+1)
 				}
 			}
 		}
 	})
-}
-
-// samePart reports whether no fleet step is between the two tasks: all nodes pass a fleet
-// step together.
-func samePart(book LogicBook, fleet map[string]bool, a, b Task) bool {
-	var i, j int
-	for n, s := range book.expandSteps() {
-		if s.Action == a.Action && slices.Contains(s.Targets, a.Target) {
-			i = n
-		}
-		if s.Action == b.Action && slices.Contains(s.Targets, b.Target) {
-			j = n
-		}
-	}
-	for _, s := range book.Steps[min(i, j) : max(i, j)+1] {
-		if fleet[s.Action] {
-			return false
-		}
-	}
-	return true
 }
 
 func comesFirst(place Place, a, b Node) bool {

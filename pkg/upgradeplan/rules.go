@@ -4,17 +4,13 @@ import "fmt"
 
 // rules is a validated book prepared for lookups. It is read-only.
 type rules struct {
-	steps   []rule
+	// byTask holds, for each step, whether its tasks are jobs of their own.
+	byTask  []bool
 	targets []target
 	// index of a target by its name.
 	index map[string]int
 	// places of all needed pairs.
 	places map[pair]place
-}
-
-// rule is the properties of a step used by Arrange.
-type rule struct {
-	byTask, fleet bool
 }
 
 // place of a task on its host: the step, and the position within its stage.
@@ -65,7 +61,7 @@ func newRules(b LogicBook) (*rules, error) {
 	}
 	for i, s := range b.expandSteps() {
 		a := actions[s.Action]
-		r.steps = append(r.steps, rule{byTask: a.GroupBy == GroupByTask, fleet: a.Fleet})
+		r.byTask = append(r.byTask, a.GroupBy == GroupByTask)
 		for j, name := range s.Targets {
 			r.places[pair{name, s.Action}] = place{step: i, position: j}
 			t := r.index[name]
@@ -96,27 +92,17 @@ func (r *rules) conditionsOf(t Target, action string) []condition {
 // span is a half-open range of steps.
 type span struct{ from, to int }
 
-// spans divides steps into the longest spans in which all neighbours belong together.
-func (r *rules) spans(within span, together func(a, b rule) bool) []span {
+// runs returns the spans of steps that make one batch: consecutive steps grouped by host, or one step grouped by
+// task.
+func (r *rules) runs() []span {
 	var all []span
-	for from := within.from; from < within.to; {
+	for from := 0; from < len(r.byTask); {
 		to := from + 1
-		for to < within.to && together(r.steps[to-1], r.steps[to]) {
+		for to < len(r.byTask) && !r.byTask[to-1] && !r.byTask[to] {
 			to++
 		}
 		all = append(all, span{from, to})
 		from = to
 	}
 	return all
-}
-
-// sections returns the spans that run fleet-wide, or batch by batch.
-func (r *rules) sections() []span {
-	return r.spans(span{0, len(r.steps)}, func(a, b rule) bool { return a.fleet == b.fleet })
-}
-
-// runs returns the spans of a section that make one batch: consecutive steps grouped by host,
-// or one step grouped by task.
-func (r *rules) runs(section span) []span {
-	return r.spans(section, func(a, b rule) bool { return !a.byTask && !b.byTask })
 }

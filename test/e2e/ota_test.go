@@ -74,6 +74,7 @@ func postOnce(ctx context.Context, url string) (int, string, error) {
 
 // Invalid requests are rejected; a valid one waits while the rollout is paused, and
 // then runs.
+// Contract 100.
 func TestARequestOfANodeWaitsRunsAndIsAnswered(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "ota", ota())

@@ -17,6 +17,7 @@ import (
 
 // Nothing starts before the policy exists; then the first wave is upgraded, the second
 // waits for approval, and the rest follows.
+// Contract 95.
 func TestWavesFollowOneAnotherAndAManualOneWaitsForAPerson(t *testing.T) {
 	s, ctx := enter(t)
 	canary := s.nodes[1]

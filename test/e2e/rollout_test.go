@@ -54,6 +54,7 @@ func (f *fixture) hasEvents(ctx context.Context, reasons ...string) {
 	})
 }
 
+// Contract 99.
 func TestTheKeysOfOpenYurtMeanTheSame(t *testing.T) {
 	s, ctx := enter(t)
 	f := newDaemonSet(ctx, t, s, "openyurt", map[string]string{

@@ -9,6 +9,7 @@ import (
 )
 
 // TestStory runs the demo's story, and checks that everything it deployed is removed.
+// Contract 99.
 func TestStory(t *testing.T) {
 	s, ctx := enterAlone(t)
 	scenario := demo.New(s.Cluster, demo.NewNarrator(os.Stderr, false))

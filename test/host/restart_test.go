@@ -20,6 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
+// Contract 86.
 func TestTheRuntimeIsRestartedOnceWhereverTheAgentIsKilled(t *testing.T) {
 	for _, engine := range []task.Engine{task.Docker, task.Containerd} {
 		t.Run(string(engine), func(t *testing.T) {

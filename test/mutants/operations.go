@@ -18,8 +18,6 @@ var ofOperations = []mutant{
 		"$GroupBy == $GroupByTask", "$GroupBy != GroupByHost"},
 	{"steps-in-one-stage", "tasks of two steps run together", tasks, "queue.take",
 		"$places[$to].$step == $places[$from].$step", "$places[$to].$step <= $places[$from].$step+1"},
-	{"fleet-steps-divided", "a batch continues before all others have passed a fleet-wide step", tasks, "rules.arrange",
-		"if $steps[$from].$fleet { $*then }", "if $steps[$from].$fleet && len(m) < 0 { $*then }"},
 	{"plan-without-waves", "a plan ignores waves", tasks, "batchesOf",
 		"cmp.Or(cmp.Compare($aWave, $bWave), cmp.Compare($turn($a), $turn($b)))", "cmp.Compare($turn($a), $turn($b))"},
 	{"waves-share-a-batch", "the end of a wave and the start of the next share a batch", tasks, "batchesOf",

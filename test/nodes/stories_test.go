@@ -45,7 +45,7 @@ var groups = []group{
 		{"a gr with a driver runs: its cards are offered, labelled and measured", (*stage).grWithDriver, nil},
 		{"a driver that cuts its node's network is rolled back before it reaches another node", (*stage).cuttingDriver, nil},
 		{"a driver is replaced under training pods once their PodDisruptionBudget allows it; a node goes offline during its drain, and the manager is killed", (*stage).driverUnderTraining, nil},
-		{"a person at a node upgrades it with curl", (*stage).otaUpgrade, nil},
+		{"contract 100: a person at a node upgrades it with curl", (*stage).otaUpgrade, nil},
 		{"contract 85: gr and operator are removed completely", (*stage).uninstall, nil},
 	}},
 	{"power", true, []story{
@@ -66,7 +66,7 @@ var groups = []group{
 	}},
 	{"gate", true, []story{
 		{"driver pods that are deleted by hand come back as they were, on a paused, a held and an upgraded node, also while the manager is killed", (*stage).gatedHold, nil},
-		{"one node goes back to the driver before, alone, by kubectl gcu and by the person at it, and gets the newest again", (*stage).gatedUndo, nil},
+		{"contract 96: one node goes back to the driver before, alone, by kubectl gcu and by the person at it, and gets the newest again", (*stage).gatedUndo, nil},
 		{"a driver pod under OTA comes back as it was, and a node that joins again gets the version before", (*stage).gatedOTA, nil},
 		{"driver pods come back as they were while a rollout is halted", (*stage).gatedHalt, nil},
 		{"a pod that a kubelet under disk pressure evicts comes back as it was", (*stage).gatedEviction, nil},

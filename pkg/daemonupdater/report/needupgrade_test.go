@@ -44,6 +44,7 @@ func markInput(strategy daemonset.Strategy) *rollout.Input {
 	return &rollout.Input{Now: fixture.Epoch.Add(400 * time.Millisecond), Settings: daemonset.Settings{Strategy: strategy}, Members: []rollout.Member{{Target: fixture.NewHash}}}
 }
 
+// Contract 100.
 func TestNeedUpgradePatch(t *testing.T) {
 	ready := fixture.PodOn(fixture.DaemonSet("driver"), "a", fixture.OldHash).Status.Conditions[0]
 	gate := corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue, LastTransitionTime: fixture.Ago(time.Hour)}

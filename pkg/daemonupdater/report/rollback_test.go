@@ -151,6 +151,7 @@ func TestStoredRevisionLooksForTheDaemonSetsOwnRevisions(t *testing.T) {
 	}
 }
 
+// Contract 98.
 func TestKnownGood(t *testing.T) {
 	before := fixture.GoodAt("r1", fixture.OldHash)
 	now := &topsv1.KnownGoodRevision{Revision: "r2", Since: fixture.Ago(0), Targets: []topsv1.RevisionTarget{{DaemonSet: "kube-system/driver", Hash: fixture.NewHash}}}

@@ -130,7 +130,7 @@ func TestPlan(t *testing.T) {
 				States: map[string]string{"a": "in-flight/Replacing", "b": "held/LeftOut"}},
 		},
 		{
-			name: "skips a node that was offline before it was touched, at no cost",
+			name: "contract 99: skips a node that was offline before it was touched, at no cost",
 			in:   inputOf(1, offline(a), b),
 			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
 				States: map[string]string{"a": "skipped/NodeOffline", "b": "in-flight/Replacing"}},

@@ -146,7 +146,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 				States: map[string]string{"a": "pending/BudgetExhausted", "b": "in-flight/Replacing"}},
 		},
 		{
-			name: "control plane nodes go first where the policy says so",
+			name: "contract 95 and 98: control plane nodes go first, as they do unless the policy says otherwise",
 			in:   inputOf(1, a, controlPlane(b)).withPolicy(Policy{ControlPlane: ControlPlaneFirst}),
 			want: said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"},
 				States: map[string]string{"a": "pending/BudgetExhausted", "b": "in-flight/Replacing"}},

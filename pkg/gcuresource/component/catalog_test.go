@@ -231,6 +231,26 @@ func TestGcushareFollowsItsFields(t *testing.T) {
 			t.Errorf("node selector (-want +got):\n%s", diff)
 		}
 	})
+	t.Run("both log to the public path on the host, D19", func(t *testing.T) {
+		const path = "/var/log/enflame/gcushare"
+		pods := []corev1.PodSpec{plugin}
+		for _, d := range rendered["gcushareScheduler"].Objects {
+			if d.Ref.GroupVersionKind == DeploymentKind {
+				pods = append(pods, podOf(t, d))
+			}
+		}
+		if len(pods) != 2 {
+			t.Fatalf("there are %d pods", len(pods))
+		}
+		for _, pod := range pods {
+			volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil && v.HostPath.Path == path })
+			if volume < 0 || !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.Name == pod.Volumes[volume].Name && m.MountPath == path && !m.ReadOnly
+			}) {
+				t.Errorf("%s has volumes %v, mounted at %v", pod.Containers[0].Name, pod.Volumes, pod.Containers[0].VolumeMounts)
+			}
+		}
+	})
 	t.Run("the scheduler is on the control plane unless a node selector says where", func(t *testing.T) {
 		affinity := func(s topsv1.GcuResourceSpec) *corev1.Affinity {
 			for _, d := range render(t, newGR(s))["gcushareScheduler"].Objects {
