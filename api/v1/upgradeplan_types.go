@@ -229,9 +229,14 @@ type FailedNode struct {
 	// node by name.
 	Node string `json:"node"`
 	// task that failed, as host_target_action; empty if the node failed for another reason. The
-	// tasks before it are done, those after it are not.
+	// tasks before it are done, those after it are not; where a job only replaces pods, done says
+	// which are.
 	// +optional
 	Task string `json:"task,omitempty"`
+	// done are the components whose pods are replaced nevertheless, if no operation failed.
+	// +optional
+	// +listType=atomic
+	Done []string `json:"done,omitempty"`
 	// message says why.
 	// +optional
 	Message string `json:"message,omitempty"`

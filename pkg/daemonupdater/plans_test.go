@@ -5,11 +5,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -39,5 +41,18 @@ func TestReconcileFollowsThePlanAndWritesItsResult(t *testing.T) {
 	}
 	if got := stored.Status; got.Undo != 2 || !cmp.Equal(got.Undone, []string{"b", "absent"}) || got.ObservedGeneration != 1 {
 		t.Errorf("the result is %+v", got)
+	}
+	crashes := fixture.PodOn(c.driver, "b", fixture.NewHash)
+	crashes.CreationTimestamp, crashes.Status.Conditions = metav1.NewTime(c.now), nil
+	crashes.UID, crashes.Status.ContainerStatuses = "uid-new", []corev1.ContainerStatus{{Name: "main", RestartCount: 5,
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+	c.create(crashes)
+	c.now = c.now.Add(reporter.PlanInterval)
+	c.mustReconcile()
+	if err := c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &stored); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored.Status; got.Fail != 1 || len(got.Failed) != 1 || got.Failed[0].Task != "b_exporter_replace" {
+		t.Errorf("the result is %+v, and the pod of b crash-loops", got)
 	}
 }

@@ -2,6 +2,7 @@ package observed
 
 import (
 	"fmt"
+	"slices"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -92,11 +93,44 @@ func (p *Plan) cut(mission upgradeplan.Mission) upgradeplan.Mission {
 	return upgradeplan.Cut(mission, kept)
 }
 
-// FailedTask returns the task with which the operation of a node at a revision failed, "" if none
-// did.
+// FailedNode returns with which task of the plan in force a node failed: that of its last operation at a revision, whose
+// NodeUpgrade may be nil, or else the replacement of the pod that the decision blames; then also which are replaced.
+func (p *Plan) FailedNode(members []Member, d *rollout.Decision, node, revision string, upgrade *topsv1.NodeUpgrade) topsv1.FailedNode {
+	failed := topsv1.FailedNode{Node: node, Task: FailedTask(upgrade, revision)}
+	if failed.Task != "" {
+		return failed
+	}
+	blamed, left := d.Blame(node)
+	var undone []string
+	for _, m := range members {
+		component := m.Component()
+		switch {
+		case !p.inForce.HasComponent(node, component):
+		case m.Key() == blamed:
+			failed.Task = upgradeplan.Task{Host: node, Target: component, Action: upgradeplan.ActionReplace}.String()
+			undone = append(undone, component)
+		case slices.Contains(left, m.Key()):
+			undone = append(undone, component)
+		default:
+			failed.Done = append(failed.Done, component)
+		}
+	}
+	failed.Done = slices.DeleteFunc(failed.Done, func(c string) bool { return slices.Contains(undone, c) })
+	return failed
+}
+
+// FailedTask returns the task with which the last operation of a node at a revision failed, "" if none
+// did. The NodeUpgrade may be nil.
 func FailedTask(upgrade *topsv1.NodeUpgrade, revision string) string {
-	for i := len(upgrade.Status.History) - 1; i >= 0; i-- {
-		if r := &upgrade.Status.History[i]; r.Revision == revision && len(r.Result.Fail) > 0 {
+	if upgrade == nil {
+		return ""
+	}
+	for _, r := range slices.Backward(upgrade.Status.History) {
+		switch {
+		case r.Revision != revision:
+		case r.Phase == topsv1.OperationDone:
+			return ""
+		case len(r.Result.Fail) > 0:
 			return r.Result.Fail[0]
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -133,13 +135,79 @@ func TestARollbackNeedsNoPlan(t *testing.T) {
 
 func TestTheFailedTaskIsThatOfTheLastOperationAtTheRevision(t *testing.T) {
 	u := &topsv1.NodeUpgrade{}
-	for _, r := range [][2]string{{"1", "n_driver_replace"}, {"1", "n_driver_verify"}, {"2", "n_node_soak"}} {
-		u.Status.History = append(u.Status.History, topsv1.OperationRecord{Revision: r[0], Result: topsv1.OperationResult{Fail: []string{r[1]}}})
+	for _, r := range [][3]string{{"1", "n_driver_replace"}, {"1", "n_driver_verify"}, {"2", "n_node_soak"}, {"4", "n_driver_verify"}, {"4"}} {
+		record := topsv1.OperationRecord{Revision: r[0], Phase: topsv1.OperationDone}
+		if r[1] != "" {
+			record.Phase, record.Result.Fail = topsv1.OperationFailed, []string{r[1]}
+		}
+		u.Status.History = append(u.Status.History, record)
 	}
-	if got := FailedTask(u, "1"); got != "n_driver_verify" {
-		t.Errorf("failed at %q", got)
+	for revision, want := range map[string]string{"1": "n_driver_verify", "2": "n_node_soak", "3": "", "4": ""} {
+		if got := FailedTask(u, revision); got != want {
+			t.Errorf("failed at %q at revision %s, want %q", got, revision, want)
+		}
 	}
-	if got := FailedTask(u, "3"); got != "" {
-		t.Errorf("failed at %q at another revision", got)
+	if got := FailedTask(nil, "1"); got != "" {
+		t.Errorf("failed at %q without a NodeUpgrade", got)
+	}
+}
+
+// A node whose pods are just replaced has no operation: what the failure blames is the failed task, and the pods say what is done.
+func TestTheFailedTaskOfANodeWithoutAnOperation(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// replaced are the components whose pods are new, and blamed those that the failure names.
+		replaced, blamed []string
+		history          string
+		task             string
+		done             []string
+	}{
+		{"the first pod crash-loops", []string{"exporter"}, []string{"exporter"}, "", "a_exporter_replace", nil},
+		{"the second one does", []string{"exporter", "gfd"}, []string{"gfd"}, "", "a_gfd_replace", []string{"exporter"}},
+		{"the node went offline when both were there", []string{"exporter", "gfd"}, []string{"exporter"}, "", "a_exporter_replace", []string{"gfd"}},
+		{"any may have failed it, and the second one is left", []string{"exporter"}, []string{"exporter", "gfd"}, "", "a_gfd_replace", []string{"exporter"}},
+		{"what the plan leaves out failed it", []string{"exporter"}, []string{"driver"}, "", "", []string{"exporter"}},
+		{"an operation failed", []string{"exporter"}, []string{"exporter"}, "a_driver_verify", "a_driver_verify", nil},
+		{"nothing is known of it", nil, nil, "", "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plan := planFor(t, func(p *topsv1.UpgradePlan) {
+				p.Spec.Jobs[0].Stages = []topsv1.PlannedStage{{"exporter_replace", "gfd_replace"}}
+			})
+			w := following(plan, func(s *seen) {
+				m := memberWith(fixture.Annotate(fixture.ComponentOf("gfd"), topsv1.AnnotationUpgradePlan, "mission"))
+				m.DaemonSet.Annotations[topsv1.AnnotationRevision] = "fleet-2"
+				m.pods = append(m.pods, fixture.PodOn(m.DaemonSet, "a", fixture.OldHash))
+				s.members = append(s.members, m)
+				for _, m := range s.members {
+					if slices.Contains(tt.replaced, m.Component()) {
+						m.pods[0] = fixture.PodOn(m.DaemonSet, "a", fixture.NewHash)
+						if isLast := m.Component() == tt.replaced[len(tt.replaced)-1]; isLast && slices.Equal(tt.blamed, []string{m.Component()}) {
+							m.pods[0].Status.Conditions = nil
+						}
+					}
+				}
+			})
+			in := inputFrom(w)
+			failure := rollout.Failure{Node: "a", UID: "uid-a", Reason: rollout.ReasonCrashLooping}
+			for _, m := range w.Members {
+				if slices.Contains(tt.blamed, m.Component()) {
+					failure.Targets = append(failure.Targets, rollout.Target{Member: m.Key(), Revision: fixture.NewHash})
+				}
+			}
+			in.Ledger = rollout.Ledger{Revision: in.Revision, Failures: []rollout.Failure{failure}}
+			d := w.fleet.Plan(in)
+			if v, _ := d.Verdict("a"); v.State != rollout.Failed {
+				t.Fatalf("node a is %s", v.State)
+			}
+			var upgrade *topsv1.NodeUpgrade
+			if tt.history != "" {
+				upgrade = &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: []topsv1.OperationRecord{{Revision: in.Revision, Result: topsv1.OperationResult{Fail: []string{tt.history}}}}}}
+			}
+			want := topsv1.FailedNode{Node: "a", Task: tt.task, Done: tt.done}
+			if diff := cmp.Diff(want, w.Plan.FailedNode(w.Members, &d, "a", in.Revision, upgrade), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("failed node (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

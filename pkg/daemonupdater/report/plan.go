@@ -32,8 +32,9 @@ func isDoneOn(v *rollout.Verdict) bool {
 	return v.State == rollout.Updated || v.Reason == rollout.ReasonLeftOut
 }
 
-// PlanResult returns the result of a plan so far, without that of tasks that belong to no node.
-func PlanResult(p *planfile.Plan, d *rollout.Decision, failedTask func(node string) string, now metav1.Time) topsv1.UpgradePlanStatus {
+// PlanResult returns the result of a plan so far, without that of tasks that belong to no node. failed says with which task a
+// node failed.
+func PlanResult(p *planfile.Plan, d *rollout.Decision, failed func(node string) topsv1.FailedNode, now metav1.Time) topsv1.UpgradePlanStatus {
 	result := topsv1.UpgradePlanStatus{ObservedGeneration: p.Object.Generation, Time: &now}
 	bytes := 0
 	for name := range p.All() {
@@ -43,7 +44,9 @@ func PlanResult(p *planfile.Plan, d *rollout.Decision, failedTask func(node stri
 			result.Done++
 		case known && v.State == rollout.Failed:
 			if result.Fail++; len(result.Failed) < mostFailed {
-				result.Failed = append(result.Failed, topsv1.FailedNode{Node: name, Task: failedTask(name), Message: v.Message})
+				f := failed(name)
+				f.Message = v.Message
+				result.Failed = append(result.Failed, f)
 			}
 		default:
 			result.Undo++

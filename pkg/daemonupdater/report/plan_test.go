@@ -14,8 +14,10 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-// The result is {done, fail, undo} (contract statement 93): an offline node, one that waits and one
-// that is gone are undo; one of which only the rest is outdated is done.
+// The result is {done, fail, undo}, per task as well: an offline node, one that waits and one that is gone are undo; one of which
+// only the rest is outdated is done.
+//
+// Contract 93.
 func TestTheResultOfAPlan(t *testing.T) {
 	plan, err := planfile.Read(&topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", Generation: 2}, Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
 		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
@@ -23,24 +25,41 @@ func TestTheResultOfAPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	exporter := memberWith(fixture.Annotate(fixture.ComponentOf("exporter"), topsv1.AnnotationUpgradePlan, "mission"))
+	exporter.DaemonSet.Annotations[topsv1.AnnotationRevision] = "fleet-2"
+	w := worldOf([]memberAndPods{exporter})
+	w.Plan.Read = plan
+	if blocked := inputFrom(w).Blocked; blocked != nil {
+		t.Fatal(blocked)
+	}
 	rest := fixture.Planned("rest", fixture.OldHash)
 	rest.Pods[0].LeftOut = true
 	fails := fixture.PlannedBroken("fails", fixture.NewHash)
 	in := rollout.Input{Now: fixture.Epoch, Settings: daemonset.Settings{Strategy: daemonset.AdvancedRollingUpdate}, Revision: "r", Deadlines: rollout.DefaultDeadlines,
-		Members: []rollout.Member{{Key: "kube-system/exporter", Target: fixture.NewHash}}, Nodes: []rollout.Node{fixture.Planned("done", fixture.NewHash), fails,
+		Members: []rollout.Member{{Key: exporter.Key(), Target: fixture.NewHash}}, Nodes: []rollout.Node{fixture.Planned("done", fixture.NewHash), fails,
 			fixture.PlannedOffline("off", fixture.OldHash), rest, fixture.Planned("waits", fixture.OldHash)},
 		Ledger: rollout.Ledger{Revision: "r", Failures: []rollout.Failure{{Node: "fails", UID: fails.UID, Reason: "CrashLooping", Message: "main crash-loops",
-			Targets: []rollout.Target{{Member: "kube-system/exporter", Revision: fixture.NewHash}}}}}}
+			Targets: []rollout.Target{{Member: exporter.Key(), Revision: fixture.NewHash}}}}}}
 	d := rollout.Plan(in)
 	if PlanIsThrough(plan, &d) {
 		t.Error("the plan is through, with a node that waits and one that failed")
 	}
 	now := metav1.NewTime(fixture.Epoch)
-	got := PlanResult(plan, &d, func(node string) string { return node + "_exporter_replace" }, now)
+	got := PlanResult(plan, &d, func(node string) topsv1.FailedNode { return w.Plan.FailedNode(w.Members, &d, node, in.Revision, nil) }, now)
 	want := topsv1.UpgradePlanStatus{ObservedGeneration: 2, Time: &now, Done: 2, Fail: 1, Undo: 3, Undone: []string{"off", "waits", "gone"},
 		Failed: []topsv1.FailedNode{{Node: "fails", Task: "fails_exporter_replace", Message: "main crash-loops"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	plan.Object.Status = got
+	tasks := map[string]topsv1.OperationResult{}
+	for _, r := range plan.Results() {
+		tasks[r.Node] = r.Tasks
+	}
+	if diff := cmp.Diff(map[string]topsv1.OperationResult{"done": {Done: []string{"done_exporter_replace"}}, "rest": {Done: []string{"rest_exporter_replace"}},
+		"fails": {Fail: []string{"fails_exporter_replace"}}, "off": {Undo: []string{"off_exporter_replace"}}, "waits": {Undo: []string{"waits_exporter_replace"}},
+		"gone": {Undo: []string{"gone_exporter_replace"}}}, tasks); diff != "" {
+		t.Errorf("results of tasks (-want +got):\n%s", diff)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 )
@@ -33,12 +32,12 @@ func (r Reporter) PlanResult(ctx context.Context, p *pass.Pass) (again time.Dura
 		}
 	}
 	next := plan.Object.DeepCopy()
-	next.Status = report.PlanResult(plan, &p.Decision, func(node string) string {
-		var upgrade topsv1.NodeUpgrade
-		if r.Get(ctx, client.ObjectKey{Name: node}, &upgrade, client.UnsafeDisableDeepCopy) != nil {
-			return "" // the node is gone
+	next.Status = report.PlanResult(plan, &p.Decision, func(node string) topsv1.FailedNode {
+		upgrade := &topsv1.NodeUpgrade{}
+		if r.Get(ctx, client.ObjectKey{Name: node}, upgrade, client.UnsafeDisableDeepCopy) != nil {
+			upgrade = nil // the node is gone, or had no operation
 		}
-		return observed.FailedTask(&upgrade, p.In.Revision)
+		return p.Plan.FailedNode(p.Members, &p.Decision, node, p.In.Revision, upgrade)
 	}, metav1.NewTime(p.In.Now))
 	next.Status.Tasks = p.Globals
 	if before.Time = next.Status.Time; equality.Semantic.DeepEqual(before, &next.Status) {

@@ -1,6 +1,9 @@
 package rollout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Decision is what to do now, and the reason for each node.
 type Decision struct {
@@ -88,6 +91,29 @@ func (d *Decision) Verdict(node string) (Verdict, bool) {
 		return d.explanation.verdict(n), true
 	}
 	return Verdict{}, false
+}
+
+// Blame returns the key of the member with which a node failed, "" if that is not known, and the keys of the members that
+// are left to do there. Of several that may have failed it, it is the first that is left.
+func (d *Decision) Blame(node string) (blamed string, left []string) {
+	n := d.fleet.nodes.byName[node]
+	if n == nil || n.failure == nil {
+		return "", nil
+	}
+	for i := range n.group.members {
+		key := n.group.members[i].Key
+		isLeft := slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+			return pod.Member == i && (pod.isAbsent() || !pod.Available || n.group.isOutdated(&pod))
+		})
+		may := slices.ContainsFunc(n.failure.Targets, func(t Target) bool { return t.Member == key })
+		if may && blamed == "" && (isLeft || len(n.failure.Targets) == 1) {
+			blamed = key
+		}
+		if isLeft {
+			left = append(left, key)
+		}
+	}
+	return blamed, left
 }
 
 // Skipped returns the verdicts on skipped nodes, sorted by name, at most the given number.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -309,6 +310,42 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// Pods of a light job are replaced in another order than that of its stages.
+func TestTheResultOfTheTasksOfAFailedNode(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		job    []string
+		failed topsv1.FailedNode
+		want   topsv1.OperationResult
+	}{
+		{"contract 93: a pod crash-loops, and another one was replaced before", []string{"devicePlugin", "exporter"}, topsv1.FailedNode{Task: "n-1_exporter_replace", Done: []string{"devicePlugin"}},
+			topsv1.OperationResult{Done: []string{"n-1_devicePlugin_replace"}, Fail: []string{"n-1_exporter_replace"}}},
+		{"contract 93: that of a later stage came first", []string{"devicePlugin", "exporter"}, topsv1.FailedNode{Task: "n-1_exporter_replace"},
+			topsv1.OperationResult{Fail: []string{"n-1_exporter_replace"}, Undo: []string{"n-1_devicePlugin_replace"}}},
+		{"contract 93: another task failed than those of the plan", []string{"devicePlugin", "exporter"}, topsv1.FailedNode{Done: []string{"exporter"}},
+			topsv1.OperationResult{Done: []string{"n-1_exporter_replace"}, Undo: []string{"n-1_devicePlugin_replace"}}},
+		{"contract 93: it is a task that its job does not have", []string{"driver"}, topsv1.FailedNode{Task: "n-1_gfd_replace"},
+			topsv1.OperationResult{Undo: []string{"n-1_driver_prepull", "n-1_node_precheck", "n-1_node_cordon", "n-1_node_evict",
+				"n-1_driver_replace", "n-1_driver_verify", "n-1_devicePlugin_replace", "n-1_allocatable_verify", "n-1_exporter_replace", "n-1_node_soak", "n-1_node_uncordon"}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := object(t, fleet(1, always(tt.job...)), 1, 0)
+			now := metav1.Now()
+			tt.failed.Node = "n-1"
+			o.Status = topsv1.UpgradePlanStatus{Time: &now, Fail: 1, Failed: []topsv1.FailedNode{tt.failed}}
+			p, err := Read(o, upgradeplan.DefaultBook())
+			if err != nil {
+				t.Fatal(err)
+			}
+			sorted := cmpopts.SortSlices(func(a, b string) bool { return a < b })
+			if diff := cmp.Diff(tt.want, p.Results()[0].Tasks, sorted); diff != "" {
+				t.Errorf("tasks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Contract 93.
 func TestTheResultOfEachNodeAndTask(t *testing.T) {
 	o := object(t, fleet(5, always("driver")), 5, 0)
 	now := metav1.Now()

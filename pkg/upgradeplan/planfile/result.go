@@ -1,7 +1,10 @@
 package planfile
 
 import (
+	"slices"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // Outcome is the result of a node (contract statement 93).
@@ -30,9 +33,9 @@ func (p *Plan) Results() []NodeResult {
 	if status.Time == nil || status.ObservedGeneration != p.Object.Generation {
 		return nil
 	}
-	failed, undone := map[string]string{}, map[string]bool{}
-	for _, f := range status.Failed {
-		failed[f.Node] = f.Task
+	failed, undone := map[string]*topsv1.FailedNode{}, map[string]bool{}
+	for i := range status.Failed {
+		failed[status.Failed[i].Node] = &status.Failed[i]
 	}
 	for _, name := range status.Undone {
 		undone[name] = true
@@ -45,10 +48,9 @@ func (p *Plan) Results() []NodeResult {
 	results := p.globalResult(nil, BeforeNodes, p.Object.Spec.Before)
 	place := 0
 	for name := range p.All() {
-		task, fails := failed[name]
 		r := NodeResult{Node: name, Batch: p.Object.Spec.Batches[p.nodes[name].batch].Name, Result: Done}
 		switch {
-		case fails:
+		case failed[name] != nil:
 			r.Result = Fail
 		case undone[name]:
 			r.Result = Undo
@@ -56,7 +58,7 @@ func (p *Plan) Results() []NodeResult {
 			r.Result = Unknown
 		}
 		place++
-		r.Tasks = p.nodes[name].job.result(name, r.Result, task)
+		r.Tasks = p.nodes[name].job.result(name, r.Result, failed[name])
 		results = append(results, r)
 	}
 	return p.globalResult(results, AfterNodes, p.Object.Spec.After)
@@ -74,18 +76,22 @@ func (p *Plan) last(of map[string]bool) int {
 	return last
 }
 
-// result divides the tasks of a node: those of the stages before the failed task are done.
-func (j *job) result(node string, outcome Outcome, failed string) (r topsv1.OperationResult) {
-	past := outcome == Done || outcome == Fail && failed != ""
+// result divides the tasks of a node, with its failure, nil for none: those of the stages before the failed task are done. The
+// pods of a light job are replaced in an order of their own, so its failure says which are.
+func (j *job) result(node string, outcome Outcome, failure *topsv1.FailedNode) (r topsv1.OperationResult) {
+	if failure == nil {
+		failure = &topsv1.FailedNode{}
+	}
+	light := outcome == Fail && j.isLight()
+	isFailed := func(t upgradeplan.Task) bool { return t.String() == failure.Task }
+	past := outcome == Done || outcome == Fail && slices.ContainsFunc(slices.Collect(j.on(node).All()), isFailed)
 	for _, stage := range j.on(node) {
-		for _, t := range stage {
-			past = past && t.String() != failed
-		}
+		past = past && !slices.ContainsFunc(stage, isFailed)
 		for _, t := range stage {
 			switch name := t.String(); {
-			case name == failed:
+			case isFailed(t):
 				r.Fail = append(r.Fail, name)
-			case past:
+			case past && !light, light && slices.Contains(failure.Done, t.Target):
 				r.Done = append(r.Done, name)
 			default:
 				r.Undo = append(r.Undo, name)
@@ -93,6 +99,13 @@ func (j *job) result(node string, outcome Outcome, failed string) (r topsv1.Oper
 		}
 	}
 	return r
+}
+
+// isLight reports whether it does nothing but replace pods.
+func (j *job) isLight() bool {
+	return !slices.ContainsFunc(j.stages, func(s []pair) bool {
+		return slices.ContainsFunc(s, func(t pair) bool { return t.action != upgradeplan.ActionReplace })
+	})
 }
 
 // globalResult adds the results of tasks of the cluster to those of nodes, if there are any: as the result of a
