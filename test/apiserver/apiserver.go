@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -154,13 +155,19 @@ func (s *Server) install() error {
 	return s.createFiles(accounts...)
 }
 
-// InstallShipped creates the CRDs and everything in the folders of roles and of admission policies, and the
-// user of a REST API without authentication. The API server enforces the policies a little later.
+// InstallShipped creates the CRDs and everything in the folders of roles and of admission policies, the gate if it ServesGate,
+// and the user of a REST API without authentication. The API server enforces the policies a little later.
 func (s *Server) InstallShipped() error {
 	if err := s.InstallCRDs(); err != nil {
 		return err
 	}
-	for _, folder := range []string{"rbac", "admission", "rest-api", "gate"} {
+	folders := []string{"rbac", "admission", "rest-api"}
+	if gate, err := s.ServesGate(); err != nil {
+		return err
+	} else if gate {
+		folders = append(folders, "gate")
+	}
+	for _, folder := range folders {
 		files, err := filesOf(folder)
 		if err != nil {
 			return err
@@ -170,6 +177,19 @@ func (s *Server) InstallShipped() error {
 		}
 	}
 	return s.createFiles("webhook/rights.yaml") // there is no Service that the API server could reach
+}
+
+// ServesGate reports whether the API server has what the gate needs: it does from Kubernetes 1.36 on.
+func (s *Server) ServesGate() (bool, error) {
+	c, err := client.New(s.admin, client.Options{Scheme: s.Scheme})
+	if err != nil {
+		return false, err
+	}
+	_, err = c.RESTMapper().RESTMapping(schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}, "v1")
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // filesOf returns the files that the kustomization of a folder lists, relative to the folder config.

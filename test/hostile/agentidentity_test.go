@@ -109,6 +109,7 @@ func (p *plane) agentInPod(t *testing.T, node *corev1.Node) *rest.Config {
 // agents outside pods.
 func (p *plane) agentOfNode(t *testing.T, node *corev1.Node) *rest.Config {
 	t.Helper()
+	since136(t, p.Server, "a token bound to a Node") // it needs 1.31: the next earlier version that is tested is 1.30
 	return p.account(t, agentAccount, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 }
 

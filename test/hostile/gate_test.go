@@ -17,6 +17,7 @@ import (
 // With config/gate the manager has the rights to create and patch pods.
 func TestTheTokenOfTheManagerCreatesAndReleasesPodsOfTheGateOnly(t *testing.T) {
 	s := cluster(t)
+	since136(t, s, "the gate")
 	admin, manager := s.Client(t, apiserver.Admin), s.Client(t, apiserver.Operator)
 	ctx := t.Context()
 	optedIn, proxy := daemonSet("gate-opted-in", ""), daemonSet("gate-kube-proxy", "")

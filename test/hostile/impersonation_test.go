@@ -34,6 +34,7 @@ func managerConfig(t *testing.T, s *apiserver.Server) *rest.Config {
 // API server itself, and the manager impersonates nobody for anything else.
 func TestTheRESTAPIActsAsItsCaller(t *testing.T) {
 	s := cluster(t)
+	since136(t, s, "constrained impersonation")
 	admin, config := s.Client(t, apiserver.Admin), managerConfig(t, s)
 	check(t, admin.Create(t.Context(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "of-callers"}}))
 	for name, verbs := range map[string][]string{"updates-only": {"get", "update"}, "writes": {"get", "update", "patch"}} {

@@ -23,6 +23,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/apiserver"
+	"github.com/topsops/gcu-operator/test/need"
 )
 
 // patience is how long a test waits for what must happen.
@@ -50,6 +51,16 @@ func cluster(t *testing.T) *apiserver.Server {
 	})
 	awaitPolicies(t, s)
 	return s
+}
+
+// since136 skips what needs Kubernetes 1.36, as the gate does, on an earlier one.
+func since136(t *testing.T, s *apiserver.Server, what string) {
+	t.Helper()
+	serves, err := s.ServesGate()
+	check(t, err)
+	if !serves {
+		need.Skip(t, what+", which needs Kubernetes 1.36 or later")
+	}
 }
 
 // awaitRoles waits once until the API server knows the shipped roles.
