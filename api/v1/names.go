@@ -25,8 +25,9 @@ const (
 	AnnotationUpgradePlan = "topsops.enflame.com/upgrade-plan"
 
 	// AnnotationApprovedWaves, on a DaemonRollout, lists the waves a person
-	// approved, comma-separated, each as revision/wave: an approval holds for one
-	// revision.
+	// approved, comma-separated, each as revision/wave, or revision/plan/batch@version
+	// for a batch of a plan, as messages say: an approval holds for one revision, and that of
+	// a batch for one version of the plan.
 	AnnotationApprovedWaves = "topsops.enflame.com/approved-waves"
 
 	// AnnotationResume, on a DaemonRollout, resumes a halted rollout: a new value,

@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ func (w *simWorld) checkBatch(pass *simPass, after *topsv1.DaemonRollout, name s
 	}
 	for i, part := range after.Status.Waves[:of+1] {
 		wave, own := pass.waveOfPart(part.Name), i == of
-		if b := pass.batchOfPart(part.Name); b != nil && b.Approval == topsv1.ApprovalManual && !simApproved(after, after.Status.Revision+"/"+part.Name) {
+		if b := pass.batchOfPart(part.Name); b != nil && b.Approval == topsv1.ApprovalManual && !w.isApproved(pass, after, part.Name) {
 			w.violate("plan: %s of batch %d starts, and %s is not approved", name, batch, part.Name)
 		}
 		if wave != nil && wave.Approval == topsv1.ApprovalManual && !simApproved(after, after.Status.Revision+"/"+wave.Name) {
@@ -40,6 +41,13 @@ func (w *simWorld) checkBatch(pass *simPass, after *topsv1.DaemonRollout, name s
 			}
 		}
 	}
+}
+
+// isApproved reports whether a person approved a batch of the plan that a pass saw, at its generation, and the rollout
+// has that.
+func (w *simWorld) isApproved(pass *simPass, r *topsv1.DaemonRollout, part string) bool {
+	plan := fmt.Sprintf("plan=%s %s/%d", pass.plan.Name, pass.plan.UID, pass.plan.Generation)
+	return w.approvals[simApproval{r.Status.Revision, part, plan}] && simApproved(r, simBatchEntry(r, part))
 }
 
 // isPlanned reports whether the plan that a pass saw has a node of a wave: else the wave does not soak.

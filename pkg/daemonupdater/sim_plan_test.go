@@ -10,6 +10,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 	"github.com/topsops/gcu-operator/test/simapi"
@@ -174,12 +175,21 @@ func (w *simWorld) approveBatch(g *simGroup) {
 			if !strings.HasSuffix(progress.Name, plan.Name+"/"+b.Name) {
 				continue
 			}
-			if entry := r.Status.Revision + "/" + progress.Name; b.Approval == topsv1.ApprovalManual && !simApproved(r, entry) {
+			if entry := simBatchEntry(r, progress.Name); b.Approval == topsv1.ApprovalManual && !simApproved(r, entry) {
+				w.approvals[simApproval{r.Status.Revision, progress.Name, r.Status.LimitedTo}] = true
 				w.annotateRollout(r, topsv1.AnnotationApprovedWaves, r.Annotations[topsv1.AnnotationApprovedWaves]+","+entry)
 				return
 			}
 		}
 	}
+}
+
+// simApproval is the approval of a batch by a person: of a part of a plan, as the plan was then.
+type simApproval struct{ revision, part, plan string }
+
+// simBatchEntry returns what a person approves of the part of a plan that a rollout waits with.
+func simBatchEntry(r *topsv1.DaemonRollout, part string) string {
+	return r.Status.Revision + "/" + rollout.BatchApproval(part, r.Status.LimitedTo)
 }
 
 // settlePlans has some grs go to their last version by a plan of all nodes and components.

@@ -90,6 +90,8 @@ type simWorld struct {
 	plansCut   int // deaths of managers in the middle of a plan
 	// partsOfWaves counts the parts of plans that became complete under a policy with waves.
 	partsOfWaves int
+	// approvals of batches that persons gave.
+	approvals map[simApproval]bool
 	// ahead counts the pulls of light changes by how they ended.
 	ahead map[string]int
 	ops   *simOps // in a seed with operations
@@ -118,7 +120,7 @@ type simPlanned struct {
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), controller: newSimController(seed), simCRDs: newSimCRDs(seed), plans: newSimPlans(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
-		seen: map[simapi.Key]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{}, ahead: map[string]int{},
+		seen: map[simapi.Key]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{}, ahead: map[string]int{}, approvals: map[simApproval]bool{},
 	}
 	w.api = simapi.New(w.clock)
 	w.api.Changed = w.settleNode

@@ -16,7 +16,7 @@ var ofCallers = []mutant{
 	{"approved-ahead", "a wave is approved before it waits", plugin, "Approve",
 		"$waves[$i].$State != $WaveAwaitsApproval", "$waves[$i].$State == WaveComplete"},
 	{"approvals-forgotten", "an approval replaces earlier ones", plugin, "Approve",
-		"append($approvals($dro), $approval($dro, $wave))", "append([]string{}, $approval($dro, $wave))"},
+		"append($approvals($dro), $entry)", "append([]string{}, $entry)"},
 	{"back-to-the-present", "a rollback restores the current spec", plugin, "FindRevision",
 		`$wish == "" && !$Present`, `$wish == ""`},
 	{"offline-pending", "an offline node counts as waiting", plugin, "watch.node",

@@ -1,5 +1,10 @@
 package rollout
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 // A plan divides every wave into its batches, and a last part for the nodes that are in none of
 // them, which are left out. Each part is followed as a wave: it starts when those before it are
 // complete. So the gates of the waves hold for a plan as well: the approval of a wave for all of
@@ -46,8 +51,8 @@ func (p *Policy) batchOf(part int) *Batch {
 	return nil
 }
 
-// partName returns the name of a part in the ledger and in approvals: WAVE without a plan,
-// PLAN/BATCH without waves, else WAVE/PLAN/BATCH.
+// partName returns the name of a part in the ledger: WAVE without a plan, PLAN/BATCH without waves,
+// else WAVE/PLAN/BATCH.
 func (p *Policy) partName(part int) string {
 	wave, _ := p.waveOf(part)
 	if p.Plan == "" {
@@ -62,6 +67,17 @@ func (p *Policy) partName(part int) string {
 		name = p.waveName(wave) + "/" + name
 	}
 	return name
+}
+
+// planInForce returns what the progress of the batches of the plan refers to, as the ledger stores it.
+func (p *Policy) planInForce() string { return "plan=" + p.PlanVersion }
+
+// BatchApproval returns what an approval names for a part of a rollout that is a batch of a plan. limit is
+// what the ledger has as Limit: the plan as it was when it was approved, so that an approval is not of what
+// is moved into the batch later.
+func BatchApproval(part, limit string) string {
+	sum := sha256.Sum256([]byte(limit))
+	return part + "@" + hex.EncodeToString(sum[:5])
 }
 
 // recordedParts returns the progress of the parts that the ledger records.
@@ -83,6 +99,6 @@ func (p *Policy) ApproveAll() {
 	p.Approved = map[string]bool{}
 	for i := range p.partCount() {
 		wave, _ := p.waveOf(i)
-		p.Approved[p.waveName(wave)], p.Approved[p.partName(i)] = true, true
+		p.Approved[p.waveName(wave)], p.Approved[BatchApproval(p.partName(i), p.planInForce())] = true, true
 	}
 }

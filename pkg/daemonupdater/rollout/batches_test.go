@@ -161,7 +161,7 @@ func TestTheWavesOfAPolicyHoldForAPlan(t *testing.T) {
 	if got, _ := run(in); !cmp.Equal(got, [][]string{{"c"}}) {
 		t.Errorf("started %v with the approval of the wave, and not of the batch", got)
 	}
-	in.Policy.Approved["canary/plan/2"] = true
+	in.Policy.Approved[BatchApproval("canary/plan/2", "plan=plan/1")] = true
 	if got, _ := run(in); !cmp.Equal(got, [][]string{{"c"}, {"a"}, {"b"}}) {
 		t.Errorf("started %v with both approvals", got)
 	}
@@ -194,5 +194,27 @@ func TestTheProgressOfBatchesBelongsToThePlan(t *testing.T) {
 	other.Ledger.Slots = nil
 	if d := Plan(other); !cmp.Equal(d.Started, []string{"b"}) {
 		t.Errorf("%v are started; want batch 1 of the other plan", d.Started)
+	}
+}
+
+// S15: an approval is of a batch of the plan as it was then. What is moved into the batch later awaits another one.
+func TestAnApprovalOfABatchIsForThePlanAsItWas(t *testing.T) {
+	in := planned([]string{"1!", "2!"}, inBatch(nodeOf("a", newHash), 0), inBatch(nodeOf("b", oldHash), 1))
+	approved := Plan(in).Unapproved
+	in.Policy.Approved = map[string]bool{approved: true}
+	if next := Plan(in).Unapproved; !strings.HasPrefix(approved, "plan/1") || !strings.HasPrefix(next, "plan/2") {
+		t.Fatalf("%q is approved, and %q has to be next", approved, next)
+	}
+	for _, version := range []string{"plan/2", "other uid/1"} {
+		edited := planned([]string{"1!", "2!"}, inBatch(nodeOf("a", newHash), 0), inBatch(nodeOf("b", oldHash), 0))
+		edited.Policy.Approved, edited.Policy.PlanVersion = in.Policy.Approved, version
+		d := Plan(edited)
+		if v, _ := d.Verdict("b"); len(d.Started) > 0 || v.Reason != ReasonAwaitingApproval || !strings.Contains(v.Message, "r2/"+d.Unapproved) {
+			t.Errorf("with %s, %v are started, b is %s: %s", version, d.Started, v.Reason, v.Message)
+		}
+		edited.Policy.Approved[d.Unapproved] = true
+		if d := Plan(edited); !cmp.Equal(d.Started, []string{"b"}) {
+			t.Errorf("with %s approved, %v are started", version, d.Started)
+		}
 	}
 }

@@ -26,7 +26,7 @@ type Policy struct {
 	// Window, when set, limits when nodes are started.
 	Window *Window
 	// Approved holds the manual waves, and batches of the plan, that a person approved for this
-	// revision.
+	// revision; a batch as BatchApproval names it.
 	Approved map[string]bool
 	// Plan is the name of the plan in force, "" for none, and Batches are its batches, in order
 	// (batches.go).

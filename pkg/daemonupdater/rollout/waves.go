@@ -97,7 +97,7 @@ func completedBefore(in *Input, wave string) time.Time {
 // ledger stores it.
 func limitOf(in *Input) string {
 	if in.Policy.Plan != "" {
-		return "plan=" + in.Policy.PlanVersion
+		return in.Policy.planInForce()
 	}
 	return remembered(in.Settings.Only)
 }
@@ -167,7 +167,7 @@ func approvalMissing(d *draft, part int) (name, why string) {
 		name = p.Waves[wave].Name
 		return name, fmt.Sprintf("wave %s awaits approval as %s/%s", name, d.in.Revision, name)
 	}
-	if b, name := p.batchOf(part), p.partName(part); b != nil && b.Manual && d.fleet.waves[part].nodes > 0 && !p.Approved[name] {
+	if b, name := p.batchOf(part), BatchApproval(p.partName(part), p.planInForce()); b != nil && b.Manual && d.fleet.waves[part].nodes > 0 && !p.Approved[name] {
 		return name, fmt.Sprintf("batch %s awaits approval as %s/%s", b.Name, d.in.Revision, name)
 	}
 	return "", ""

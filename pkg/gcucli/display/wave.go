@@ -38,8 +38,8 @@ type Wave struct {
 	// Manual is true if it needs an approval, Approved if it has one.
 	Manual   bool `json:"manual"`
 	Approved bool `json:"approved"`
-	// awaits is what has to be approved: the wave, or its batch of a plan.
-	awaits string
+	// awaits is the name of what has to be approved: the wave, or its batch of a plan; entry is its approval.
+	awaits, entry string
 	// Until is the end of its soak.
 	Until *metav1.Time `json:"until,omitempty"`
 }
@@ -50,10 +50,10 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 	list, reached := []Wave{}, true
 	for _, st := range dro.Status.Waves {
 		w := Wave{Name: st.Name, Total: st.Total, Updated: st.Updated, State: WaveNotReached}
-		gates, soak := gatesOf(st.Name, policy, plan)
-		missing := slices.DeleteFunc(slices.Clone(gates), func(gate string) bool { return slices.Contains(approvals(dro), approval(dro, gate)) })
+		gates, soak := gatesOf(st.Name, dro.Status.LimitedTo, policy, plan)
+		missing := slices.DeleteFunc(slices.Clone(gates), func(g gate) bool { return slices.Contains(approvals(dro), approval(dro, g.approval)) })
 		if w.Manual, w.Approved = len(gates) > 0, len(gates) > 0 && len(missing) == 0; len(missing) > 0 {
-			w.awaits = missing[0]
+			w.awaits, w.entry = missing[0].name, approval(dro, missing[0].approval)
 		}
 		switch {
 		case !reached:
@@ -73,19 +73,27 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 	return list
 }
 
-// gatesOf returns which approvals a part of a rollout needs, and how long it soaks.
-func gatesOf(part string, policy *topsv1.UpgradePolicy, plan *topsv1.UpgradePlan) (gates []string, soak time.Duration) {
+// gate is a wave, or a batch of a plan, that needs an approval.
+type gate struct {
+	name string
+	// approval is what an approval names.
+	approval string
+}
+
+// gatesOf returns which approvals a part of a rollout needs, and how long it soaks. limit is what the
+// progress of the rollout refers to.
+func gatesOf(part, limit string, policy *topsv1.UpgradePolicy, plan *topsv1.UpgradePlan) (gates []gate, soak time.Duration) {
 	name, batch := partsOf(part, plan)
 	if wave := waveNamed(policy, name); wave != nil {
 		if wave.Approval == topsv1.ApprovalManual {
-			gates = append(gates, name)
+			gates = append(gates, gate{name, name})
 		}
 		if batch == "" || batch == rollout.RestWave { // its last part
 			soak = time.Duration(wave.SoakSeconds) * time.Second
 		}
 	}
 	if plan != nil && slices.ContainsFunc(plan.Spec.Batches, func(b topsv1.PlannedBatch) bool { return b.Name == batch && b.Approval == topsv1.ApprovalManual }) {
-		gates = append(gates, part)
+		gates = append(gates, gate{part, rollout.BatchApproval(part, limit)})
 	}
 	return gates, soak
 }
@@ -128,6 +136,7 @@ func approvals(dro *topsv1.DaemonRollout) []string {
 	return list
 }
 
+// approval returns the approval of a wave, or of what BatchApproval names, at the present revision.
 func approval(dro *topsv1.DaemonRollout, wave string) string {
 	return dro.Status.Revision + "/" + wave
 }
@@ -148,7 +157,7 @@ func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (annotation s
 	case waves[i].State != WaveAwaitsApproval:
 		return "", false, fmt.Errorf("wave %s does not wait for an approval, it is %s; %s", wave, waves[i].State, WhichWait(waves))
 	}
-	return strings.Join(append(approvals(dro), approval(dro, waves[i].awaits)), ","), false, nil
+	return strings.Join(append(approvals(dro), waves[i].entry), ","), false, nil
 }
 
 // WhichWait describes which waves wait for an approval.

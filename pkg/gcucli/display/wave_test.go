@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
 func TestApprove(t *testing.T) {
@@ -59,18 +60,22 @@ func TestBatchesOfAPlanAreApprovedLikeWaves(t *testing.T) {
 		{Name: "one"}, {Name: "two", Approval: topsv1.ApprovalManual}}}}
 	policy := &topsv1.UpgradePolicy{Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "main", Approval: topsv1.ApprovalManual, SoakSeconds: 600}}}}
 	done := ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+	two := func(part string) string { return rollout.BatchApproval(part, "plan=plan uid/2") }
 	for _, tt := range []struct {
 		name, wave, given, want string
 		policy                  *topsv1.UpgradePolicy
 		waves                   []topsv1.WaveStatus
 	}{
-		{"a batch", "two", "", "r/plan/two", nil, []topsv1.WaveStatus{{Name: "plan/one", CompletedTime: done}, {Name: "plan/two"}, {Name: "plan/rest"}}},
+		{"a batch", "two", "", "r/" + two("plan/two"), nil, []topsv1.WaveStatus{{Name: "plan/one", CompletedTime: done}, {Name: "plan/two"}, {Name: "plan/rest"}}},
+		{"a batch of a plan that was edited since", "two", "r/plan/two,r/" + rollout.BatchApproval("plan/two", "plan=plan uid/1"),
+			"r/plan/two,r/" + rollout.BatchApproval("plan/two", "plan=plan uid/1") + ",r/" + two("plan/two"), nil,
+			[]topsv1.WaveStatus{{Name: "plan/one", CompletedTime: done}, {Name: "plan/two"}, {Name: "plan/rest"}}},
 		{"a wave with batches", "main", "", "r/main", policy, []topsv1.WaveStatus{{Name: "main/plan/one"}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}},
-		{"a batch of an approved wave, before the soak", "two", "r/main", "r/main,r/main/plan/two", policy,
+		{"a batch of an approved wave, before the soak", "two", "r/main", "r/main,r/" + two("main/plan/two"), policy,
 			[]topsv1.WaveStatus{{Name: "main/plan/one", CompletedTime: done}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dro := &topsv1.DaemonRollout{Status: topsv1.DaemonRolloutStatus{Revision: "r", Waves: tt.waves}}
+			dro := &topsv1.DaemonRollout{Status: topsv1.DaemonRolloutStatus{Revision: "r", LimitedTo: "plan=plan uid/2", Waves: tt.waves}}
 			dro.Annotations = map[string]string{topsv1.AnnotationApprovedWaves: tt.given}
 			got, _, err := Approve(dro, WavesOf(dro, tt.policy, plan, now), tt.wave)
 			if err != nil || got != tt.want {
