@@ -17,30 +17,31 @@ const (
 
 // PlanIsThrough reports whether nothing is left to do on the nodes of a plan that can be reached: each is
 // done, offline or gone.
-func PlanIsThrough(p *planfile.Plan, d *rollout.Decision) bool {
+func PlanIsThrough(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) bool {
 	for name := range p.All() {
 		v, known := d.Verdict(name)
-		if known && !isDoneOn(&v) && v.State != rollout.Skipped {
+		if known && !isDoneOn(in, &v) && v.State != rollout.Skipped {
 			return false
 		}
 	}
 	return true
 }
 
-// isDoneOn reports whether a node is updated, or all that is left to do on it is not in the plan.
-func isDoneOn(v *rollout.Verdict) bool {
-	return v.State == rollout.Updated || v.Reason == rollout.ReasonLeftOut
+// isDoneOn reports whether a node is updated, or all that is left to do on it is not in the plan. Under a limit
+// besides the plan, which may leave out what is in it, it has to be updated.
+func isDoneOn(in *rollout.Input, v *rollout.Verdict) bool {
+	return v.State == rollout.Updated || v.Reason == rollout.ReasonLeftOut && in.Settings.Only == ""
 }
 
 // PlanResult returns the result of a plan so far, without that of tasks that belong to no node. failed says with which task a
 // node failed.
-func PlanResult(p *planfile.Plan, d *rollout.Decision, failed func(node string) topsv1.FailedNode, now metav1.Time) topsv1.UpgradePlanStatus {
+func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed func(node string) topsv1.FailedNode, now metav1.Time) topsv1.UpgradePlanStatus {
 	result := topsv1.UpgradePlanStatus{ObservedGeneration: p.Object.Generation, Time: &now}
 	bytes := 0
 	for name := range p.All() {
 		v, known := d.Verdict(name)
 		switch {
-		case known && isDoneOn(&v):
+		case known && isDoneOn(in, &v):
 			result.Done++
 		case known && v.State == rollout.Failed:
 			if result.Fail++; len(result.Failed) < mostFailed {

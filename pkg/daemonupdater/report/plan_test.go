@@ -41,11 +41,11 @@ func TestTheResultOfAPlan(t *testing.T) {
 		Ledger: rollout.Ledger{Revision: "r", Failures: []rollout.Failure{{Node: "fails", UID: fails.UID, Reason: "CrashLooping", Message: "main crash-loops",
 			Targets: []rollout.Target{{Member: exporter.Key(), Revision: fixture.NewHash}}}}}}
 	d := rollout.Plan(in)
-	if PlanIsThrough(plan, &d) {
+	if PlanIsThrough(plan, &in, &d) {
 		t.Error("the plan is through, with a node that waits and one that failed")
 	}
 	now := metav1.NewTime(fixture.Epoch)
-	got := PlanResult(plan, &d, func(node string) topsv1.FailedNode { return w.Plan.FailedNode(w.Members, &d, node, in.Revision, nil) }, now)
+	got := PlanResult(plan, &in, &d, func(node string) topsv1.FailedNode { return w.Plan.FailedNode(w.Members, &d, node, in.Revision, nil) }, now)
 	want := topsv1.UpgradePlanStatus{ObservedGeneration: 2, Time: &now, Done: 2, Fail: 1, Undo: 3, Undone: []string{"off", "waits", "gone"},
 		Failed: []topsv1.FailedNode{{Node: "fails", Task: "fails_exporter_replace", Message: "main crash-loops"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -67,16 +67,21 @@ func TestTheResultOfAPlan(t *testing.T) {
 func TestWhenTheNodesOfAPlanAreDone(t *testing.T) {
 	rest := fixture.Planned("rest", fixture.OldHash)
 	rest.Pods[0].LeftOut = true
+	limited := fixture.Planned("limited", fixture.OldHash)
+	limited.LeftOut = true
 	for _, tt := range []struct {
 		name string
 		node rollout.Node
+		only string
 		want bool
 	}{
-		{"updated", fixture.Planned("updated", fixture.NewHash), true},
-		{"offline", fixture.PlannedOffline("offline", fixture.OldHash), true},
-		{"what the plan leaves out", rest, true},
-		{"gone", fixture.Planned("another", fixture.OldHash), true},
-		{"outdated", fixture.Planned("outdated", fixture.OldHash), false},
+		{"updated", fixture.Planned("updated", fixture.NewHash), "", true},
+		{"updated, under a limit", fixture.Planned("updated", fixture.NewHash), "nodes=other", true},
+		{"offline", fixture.PlannedOffline("offline", fixture.OldHash), "", true},
+		{"what the plan leaves out", rest, "", true},
+		{"what a limit leaves out of the plan", limited, "nodes=other", false},
+		{"gone", fixture.Planned("another", fixture.OldHash), "", true},
+		{"outdated", fixture.Planned("outdated", fixture.OldHash), "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			name := tt.node.Name
@@ -89,8 +94,10 @@ func TestWhenTheNodesOfAPlanAreDone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := rollout.Plan(inputWith(tt.node))
-			if got := PlanIsThrough(plan, &d); got != tt.want {
+			in := inputWith(tt.node)
+			in.Settings.Only = tt.only
+			d := rollout.Plan(in)
+			if got := PlanIsThrough(plan, &in, &d); got != tt.want {
 				t.Errorf("through: %v", got)
 			}
 		})

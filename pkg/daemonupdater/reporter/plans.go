@@ -32,7 +32,7 @@ func (r Reporter) PlanResult(ctx context.Context, p *pass.Pass) (again time.Dura
 		}
 	}
 	next := plan.Object.DeepCopy()
-	next.Status = report.PlanResult(plan, &p.Decision, func(node string) topsv1.FailedNode {
+	next.Status = report.PlanResult(plan, &p.In, &p.Decision, func(node string) topsv1.FailedNode {
 		upgrade := &topsv1.NodeUpgrade{}
 		if r.Get(ctx, client.ObjectKey{Name: node}, upgrade, client.UnsafeDisableDeepCopy) != nil {
 			upgrade = nil // the node is gone, or had no operation
