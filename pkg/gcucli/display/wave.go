@@ -145,9 +145,9 @@ func approval(dro *topsv1.DaemonRollout, wave string) string {
 // of the rollout, in addition to existing approvals. already is true if that changes
 // nothing. The error states why the wave does not wait for an approval.
 func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (annotation string, already bool, err error) {
-	i := slices.IndexFunc(waves, func(w Wave) bool { return w.awaits == wave && w.State == WaveAwaitsApproval })
+	i := slices.IndexFunc(waves, func(w Wave) bool { return w.State == WaveAwaitsApproval && isNamed(w.awaits, wave) })
 	if i < 0 {
-		i = slices.IndexFunc(waves, func(w Wave) bool { return w.Name == wave || strings.HasSuffix(w.Name, "/"+wave) })
+		i = slices.IndexFunc(waves, func(w Wave) bool { return isNamed(w.Name, wave) })
 	}
 	switch {
 	case i < 0:
@@ -159,6 +159,9 @@ func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (annotation s
 	}
 	return strings.Join(append(approvals(dro), waves[i].entry), ","), false, nil
 }
+
+// isNamed reports whether a name is that of a wave, or of a part of a plan, in full or without what is before the batch.
+func isNamed(name, given string) bool { return name == given || strings.HasSuffix(name, "/"+given) }
 
 // WhichWait describes which waves wait for an approval.
 func WhichWait(waves []Wave) string {

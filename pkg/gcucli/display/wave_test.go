@@ -70,6 +70,8 @@ func TestBatchesOfAPlanAreApprovedLikeWaves(t *testing.T) {
 		{"a batch of a plan that was edited since", "two", "r/plan/two,r/" + rollout.BatchApproval("plan/two", "plan=plan uid/1"),
 			"r/plan/two,r/" + rollout.BatchApproval("plan/two", "plan=plan uid/1") + ",r/" + two("plan/two"), nil,
 			[]topsv1.WaveStatus{{Name: "plan/one", CompletedTime: done}, {Name: "plan/two"}, {Name: "plan/rest"}}},
+		{"a batch that waits in a later wave", "two", "r/" + two("main/plan/two"), "r/" + two("main/plan/two") + ",r/" + two("rest/plan/two"), nil,
+			[]topsv1.WaveStatus{{Name: "main/plan/two", CompletedTime: done}, {Name: "main/plan/rest", CompletedTime: done}, {Name: "rest/plan/two"}, {Name: "rest/plan/rest"}}},
 		{"a wave with batches", "main", "", "r/main", policy, []topsv1.WaveStatus{{Name: "main/plan/one"}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}},
 		{"a batch of an approved wave, before the soak", "two", "r/main", "r/main,r/" + two("main/plan/two"), policy,
 			[]topsv1.WaveStatus{{Name: "main/plan/one", CompletedTime: done}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}},
