@@ -92,7 +92,7 @@ func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string,
 		if err != nil {
 			return nil, "", 0, err
 		}
-		generation, err = upgradeSpec(ctx, c.terminal, cl, wanted)
+		generation, err = upgradeSpec(ctx, c.terminal, cl, wanted, 0)
 		return cl, wanted.GetName(), generation, err
 	}
 	if file != "" || l.given() {
@@ -115,35 +115,39 @@ func runPlan(ctx context.Context, c *cli, args []string, file string, step bool)
 	}
 	c.say("UpgradePlan %s is written: %s, batches: %d", p.Object.Name, message.Count(p.Nodes(), "node"), len(p.Object.Spec.Batches))
 	setAnnotation(p.wanted, topsv1.AnnotationUpgradePlan, p.Object.Name)
-	if generation, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted); err == nil && step {
+	if generation, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted, p.live.Generation); err == nil && step {
 		c.say("each batch waits for kubectl gcu approve %s BATCH", p.live.Name)
 	}
 	return p, generation, err
 }
 
-// upgradeSpec writes the wanted spec and returns the resulting generation.
-func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured) (generation int64, err error) {
+// upgradeSpec writes the wanted spec and returns the resulting generation. checked is the generation for
+// which it was checked already; 0 for none: then it is for the first one that is read.
+func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured, checked int64) (generation int64, err error) {
 	name := wanted.GetName()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
-	var judged int64
+	announced := false
 	for range 10 {
 		if err := cl.read(ctx, "", name, live); apierrors.IsNotFound(err) {
 			return 0, refused("there is no gr %s to upgrade: kubectl create -f deploys a new one", name)
 		} else if err != nil {
 			return 0, err
 		}
-		if judged == 0 {
+		if checked == 0 {
+			checked = live.GetGeneration()
+		}
+		if live.GetGeneration() != checked {
+			return 0, refused("the spec of gr %s was changed concurrently: nothing was written; review it and try again", name)
+		}
+		if !announced {
 			if err := announce(ctx, out, cl, live, wanted); apierrors.IsConflict(err) {
 				continue
 			} else if err != nil {
 				return live.GetGeneration(), ignoreUnchanged(err)
 			}
-			judged = live.GetGeneration()
+			announced = true
 			setAnnotation(wanted, topsv1.AnnotationAskedBy, cl.signature(ctx, askedby.Upgrade, time.Now()))
-		}
-		if live.GetGeneration() != judged {
-			return 0, refused("the spec of gr %s was changed concurrently: nothing was written; review it and try again", name)
 		}
 		next, err := writeSpec(ctx, cl, live, wanted)
 		if !apierrors.IsConflict(err) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -161,12 +162,42 @@ func TestUpgradeRefusesWhenTheSpecChangesInTheSameMoment(t *testing.T) {
 	}})
 	out := terminal{genericiooptions.NewTestIOStreamsDiscard()}
 	wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "raced"}, "spec": map[string]any{}}}
-	_, err = upgradeSpec(t.Context(), out, &cluster{Client: raced, namespace: operatorNamespace}, wanted)
+	_, err = upgradeSpec(t.Context(), out, &cluster{Client: raced, namespace: operatorNamespace}, wanted, 0)
 	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "was changed concurrently") {
 		t.Errorf("exit code %d, %v", code, err)
 	}
 	s.read(gr)
 	if gr.Spec.Driver == nil || gr.Spec.Driver.Version != "7" {
 		t.Errorf("what somebody else wrote is gone: %+v", gr.Spec)
+	}
+}
+
+// unchangeable serves one gr of a generation, and fails when something is written.
+type unchangeable struct {
+	client.WithWatch
+	generation int64
+}
+
+func (c unchangeable) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	o.SetName(key.Name)
+	o.SetGeneration(c.generation)
+	return nil
+}
+
+func (c unchangeable) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return errors.New("it is written")
+}
+
+// Another client changes the spec after a plan was compared with it, and before the upgrade reads it again.
+func TestUpgradeRefusesASpecThatIsNotTheOneThatWasChecked(t *testing.T) {
+	for _, tt := range []struct {
+		checked int64
+		want    string
+	}{{6, "was changed concurrently"}, {7, "it is written"}, {0, "it is written"}} {
+		wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "raced"}, "spec": map[string]any{}}}
+		_, err := upgradeSpec(t.Context(), terminal{genericiooptions.NewTestIOStreamsDiscard()}, &cluster{Client: unchangeable{generation: 7}, namespace: operatorNamespace}, wanted, tt.checked)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("checked %d, at generation 7: %v, want %q", tt.checked, err, tt.want)
+		}
 	}
 }
