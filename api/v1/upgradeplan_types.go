@@ -194,7 +194,7 @@ type UpgradePlanStatus struct {
 	// have their turn yet, are held, or are in progress.
 	// +optional
 	Undo int32 `json:"undo"`
-	// failed are the nodes that failed, in the order of the plan.
+	// failed are the nodes that failed, in the order of the plan; at most 128 KiB of them.
 	// +optional
 	// +listType=atomic
 	Failed []FailedNode `json:"failed,omitempty"`

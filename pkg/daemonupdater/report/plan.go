@@ -1,18 +1,23 @@
 package report
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// mostUndone is how many bytes the names of undone nodes take at most in a result, and mostFailed how
-// many failed nodes it has: with the plan, it is one object.
+// A result is bounded: with the plan, which may have 1 MiB, it is one object of etcd, which takes 1.5 MiB. mostUndone is
+// how many bytes the names of undone nodes take at most, mostFailed what is said of failed nodes, and mostMessage the
+// message of one of them.
 const (
-	mostUndone = 256 << 10
-	mostFailed = 1000
+	mostUndone  = 256 << 10
+	mostFailed  = 128 << 10
+	mostMessage = 256
 )
 
 // PlanIsThrough reports whether nothing is left to do on the nodes of a plan that can be reached: each is
@@ -37,21 +42,22 @@ func isDoneOn(in *rollout.Input, v *rollout.Verdict) bool {
 // node failed.
 func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed func(node string) topsv1.FailedNode, now metav1.Time) topsv1.UpgradePlanStatus {
 	result := topsv1.UpgradePlanStatus{ObservedGeneration: p.Object.Generation, Time: &now}
-	bytes := 0
+	undone, said := 0, 0 // bytes
 	for name := range p.All() {
 		v, known := d.Verdict(name)
 		switch {
 		case known && isDoneOn(in, &v):
 			result.Done++
 		case known && v.State == rollout.Failed:
-			if result.Fail++; len(result.Failed) < mostFailed {
-				f := failed(name)
-				f.Message = v.Message
+			result.Fail++
+			f := failed(name)
+			f.Message = message.Short(v.Message, mostMessage)
+			if said += len(f.Node) + len(f.Task) + len(strings.Join(f.Done, ",")) + len(f.Message); said <= mostFailed {
 				result.Failed = append(result.Failed, f)
 			}
 		default:
 			result.Undo++
-			if bytes += len(name); bytes <= mostUndone {
+			if undone += len(name); undone <= mostUndone {
 				result.Undone = append(result.Undone, name)
 			}
 		}

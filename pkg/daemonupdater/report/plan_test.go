@@ -1,7 +1,11 @@
 package report
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,5 +118,32 @@ func TestWhenTheNodesOfAPlanAreDone(t *testing.T) {
 		if words[topsv1.RolloutComplete] != "False/Incomplete" || words[topsv1.RolloutProgressing] != "False/"+reason || stalled != (reason == topsv1.ReasonGlobalTaskFailed) {
 			t.Errorf("conditions %v", words)
 		}
+	}
+}
+
+// With the plan, a result is one object of etcd, which takes 1.5 MiB.
+func TestTheResultOfAPlanIsBounded(t *testing.T) {
+	in := inputWith()
+	spec := topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2", Jobs: []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}}}
+	var names []string
+	for i := range 2000 {
+		n := fixture.PlannedBroken(fmt.Sprintf("node-%04d-%s", i, strings.Repeat("x", 243)), fixture.NewHash)
+		names, in.Nodes = append(names, n.Name), append(in.Nodes, n)
+		in.Ledger.Failures = append(in.Ledger.Failures, rollout.Failure{Node: n.Name, UID: n.UID, Reason: "CrashLooping", Message: strings.Repeat("ä", 2000),
+			Targets: []rollout.Target{{Member: in.Members[0].Key, Revision: fixture.NewHash}}})
+	}
+	in.Ledger.Revision = in.Revision
+	spec.Batches = []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: names}}}}
+	plan, err := planfile.Read(&topsv1.UpgradePlan{Spec: spec}, upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := rollout.Plan(in)
+	result := PlanResult(plan, &in, &d, func(node string) topsv1.FailedNode {
+		return topsv1.FailedNode{Node: node, Task: node + "_exporter_replace", Done: []string{"driver"}}
+	}, metav1.NewTime(fixture.Epoch))
+	text, err := json.Marshal(result)
+	if err != nil || result.Fail != 2000 || len(result.Failed) < 100 || len(text) > 300<<10 || !utf8.ValidString(result.Failed[0].Message) {
+		t.Errorf("%v: %d nodes failed, the result has %d of them in %d bytes", err, result.Fail, len(result.Failed), len(text))
 	}
 }

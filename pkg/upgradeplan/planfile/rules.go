@@ -182,7 +182,7 @@ func (r *reader) keepsOrder(j *job, whole upgradeplan.Mission) {
 		for _, s := range stagesOf(slices.Concat(order...)) {
 			stages = append(stages, "["+strings.Join(s, ", ")+"]")
 		}
-		r.fault("job %s: the order of the tasks on a node is that of the logic book: %s. Nodes and batches may be reordered", j.name, strings.Join(stages, " "))
+		r.fault("job %s: the order of the tasks on a node is that of the logic book: %s. Batches may be reordered, and nodes moved to others; the order of nodes within a batch has no effect", j.name, strings.Join(stages, " "))
 	}
 }
 
