@@ -127,7 +127,7 @@ test-nodes: control-plane images $(GOTESTSUM) ## Tell stories on real nodes: kub
 # A KUBECONFIG of the environment is not used: it may be that of a cluster in production.
 .PHONY: test-kind
 test-kind: images ## Tell short stories on a new kind cluster, or on KUBECONFIG=FILE with LOAD=, DISCONNECT=, RECONNECT=, ON_NODE= (test/kind/README.md)
-	KUBECONFIG="$(if $(findstring command,$(origin KUBECONFIG)),$(KUBECONFIG))" KUBECTL="$(KUBECTL)" LOAD="$(LOAD)" DISCONNECT="$(DISCONNECT)" RECONNECT="$(RECONNECT)" ON_NODE="$(ON_NODE)" \
+	KUBECONFIG="$(if $(findstring command,$(origin KUBECONFIG)),$(KUBECONFIG))" KUBECTL="$(KUBECTL)" LOAD="$(LOAD)" DISCONNECT="$(DISCONNECT)" RECONNECT="$(RECONNECT)" ON_NODE="$(ON_NODE)" OPERATOR="$(OPERATOR)" \
 		go test -tags=kind -count=1 -timeout=1h -v $(if $(RUN),-run '$(RUN)') ./test/kind
 
 .PHONY: helm

@@ -3,6 +3,7 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -104,11 +105,12 @@ func run(ctx context.Context, t *testing.T, argv ...string) {
 // install installs the operator, and removes it at the end of the test.
 func (s *stage) install() {
 	s.t.Helper()
-	s.kubectl("apply", "--server-side", "-k", "test/kind/operator")
+	operator := cmp.Or(os.Getenv("OPERATOR"), "test/kind/operator")
+	s.kubectl("apply", "--server-side", "-k", operator)
 	s.t.Cleanup(func() {
 		removed := *s
 		removed.ctx = context.WithoutCancel(s.ctx)
-		removed.kubectl("delete", "-k", "test/kind/operator", "--ignore-not-found", "--wait=true")
+		removed.kubectl("delete", "-k", operator, "--ignore-not-found", "--wait=true")
 	})
 	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=5m")
 	var nodes corev1.NodeList
