@@ -178,10 +178,21 @@ func (w *simWorld) approveBatch(g *simGroup) {
 			if entry := simBatchEntry(r, progress.Name); b.Approval == topsv1.ApprovalManual && !simApproved(r, entry) {
 				w.approvals[simApproval{r.Status.Revision, progress.Name, r.Status.LimitedTo}] = true
 				w.annotateRollout(r, topsv1.AnnotationApprovedWaves, r.Annotations[topsv1.AnnotationApprovedWaves]+","+entry)
+				if !w.calm && w.plans.IntN(3) == 0 {
+					w.swapBatches(g, plan, i)
+				}
 				return
 			}
 		}
 	}
+}
+
+// swapBatches edits a plan: another batch and the one that was just approved swap their nodes.
+func (w *simWorld) swapBatches(g *simGroup, plan *topsv1.UpgradePlan, approved int) {
+	spec := plan.DeepCopy().Spec
+	of, with := &spec.Batches[approved], &spec.Batches[w.plans.IntN(len(spec.Batches))]
+	of.Jobs, with.Jobs = with.Jobs, of.Jobs
+	w.writePlan(g, spec)
 }
 
 // simApproval is the approval of a batch by a person: of a part of a plan, as the plan was then.
