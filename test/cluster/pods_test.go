@@ -169,12 +169,17 @@ func checkAnnotatedDelay(t *testing.T, r *running) {
 }
 
 func checkBehaviours(t *testing.T, r *running) {
-	for _, behaviour := range []string{"never-ready", "crash-loop"} {
+	for _, behaviour := range []string{"never-ready", "crash-loop", "crash-there", "spared"} {
 		template := podTemplate(map[string]string{"testcluster/behaviour": behaviour})
 		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 		pod.Name = behaviour
-		if behaviour == "crash-loop" { // by its image
+		switch pod.Spec.Containers[0].Image = "app:v2-crashes-on-" + liveNode; behaviour {
+		case "crash-loop": // by its image
 			pod.Labels, pod.Spec.Containers[0].Image = nil, "app:v2-crashes"
+		case "crash-there":
+			pod.Labels, pod.Spec.NodeName = nil, liveNode
+		case "spared":
+			pod.Labels, pod.Spec.NodeName = nil, "node-0001"
 		}
 		if _, err := r.client.CoreV1().Pods("default").Create(t.Context(), pod, create); err != nil {
 			t.Fatal(err)
@@ -188,7 +193,9 @@ func checkBehaviours(t *testing.T, r *running) {
 	}
 	// Two restarts take longer than becoming Ready.
 	eventually(t, r.crashed("crash-loop", 2))
-	for _, name := range []string{"never-ready", "crash-loop"} {
+	eventually(t, r.crashed("crash-there", 2))
+	eventually(t, r.podReady("spared", corev1.ConditionTrue))
+	for _, name := range []string{"never-ready", "crash-loop", "crash-there"} {
 		pod, err := r.client.CoreV1().Pods("default").Get(t.Context(), name, get)
 		if err != nil {
 			t.Fatal(err)

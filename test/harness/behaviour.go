@@ -7,3 +7,6 @@ const (
 	// CrashingSuffix is the end of the version of an image that crash-loops.
 	CrashingSuffix = "-crashes"
 )
+
+// CrashingOn returns the end of the version of an image that crash-loops on one node only.
+func CrashingOn(node string) string { return CrashingSuffix + "-on-" + node }

@@ -42,7 +42,8 @@ with apt-get. Images come from "testcluster load-image" only.
 A label on a pod (or a pod template) makes it behave badly:
   ` + kwok.BehaviourLabel + `: ` + kwok.BehaviourNeverReady + `   runs, but never becomes Ready
   ` + kwok.BehaviourLabel + `: ` + kwok.BehaviourCrashLoop + `    its containers crash again and again,
-                                     as with an image that ends in ` + kwok.CrashingSuffix + `
+                                     as with an image that ends in ` + kwok.CrashingSuffix + `,
+                                     or on one node only in ` + kwok.CrashingSuffix + `-on-NODE
 
 Annotations on a pod change how long it takes to become Ready:
   ` + kwok.ReadyDelayAnnotation + `: 10s       this long

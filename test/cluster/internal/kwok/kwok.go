@@ -30,7 +30,8 @@ const (
 	BehaviourNeverReady = "never-ready"
 	// BehaviourCrashLoop is a pod whose containers crash again and again.
 	BehaviourCrashLoop = "crash-loop"
-	// CrashingSuffix is the end of an image that makes a pod without that label do so.
+	// CrashingSuffix is the end of an image that makes a pod without that label do so; before "-on-" and the
+	// name of a node, on that node only.
 	CrashingSuffix = "-crashes"
 
 	// ReadyDelayAnnotation on a pod is the time until it is Ready, such as "5s",
