@@ -165,6 +165,8 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	switch {
 	case pass.blind && w.wereLost[simLost{pass.group, node}]:
 	case !w.isOwned(pod): // its DaemonSet was created again since: the garbage collector deletes it
+	case stored != nil && daemonset.AwaitsUpgrade(pod) && slices.ContainsFunc(simSlots(stored), func(s topsv1.NodeSlot) bool { return s.Node == node }):
+		// Nothing runs in it, and the slot of its node names what was restored beside it by now.
 	case stored == nil || !slices.ContainsFunc(simSlots(stored), names):
 		w.violate("ledger: pod %s is deleted and no slot names it", pod.Name)
 	case slices.ContainsFunc(stored.Status.Queued, names):

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +80,55 @@ func (w *simWorld) override(node, verb, set string) {
 	w.retried[node] = w.retried[node] || verb == "retry"
 	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
 		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, value)
+	})
+}
+
+// goesBackByOperation has a person bring one node, once all have arrived, back by an operation, and then free it: the
+// other disturbances seldom let such an operation end. It reports whether nothing went wrong.
+func (w *simWorld) goesBackByOperation() bool {
+	if w.gate == nil || w.ops == nil || w.guarded()+w.stuck != "" {
+		return true
+	}
+	set := simPick(w.rng, "driver", "toolkit")
+	key := simapi.Named(simSets, simNamespace, set)
+	node := w.hosts[w.gate.IntN(len(w.hosts))].name
+	if pod := w.podOn(key, node); pod == nil || !w.wereGood(key) {
+		return true
+	}
+	before := w.backByOperation
+	w.override(node, observed.VerbUndo, set)
+	answered := func() bool {
+		u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: node})
+		if u == nil || observed.AskOf(u) == nil {
+			return true
+		}
+		id := observed.AskOf(u).ID
+		return slices.ContainsFunc(u.Status.Tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == id && t.State.Final() })
+	}
+	return w.until("L1: a node goes back by an operation, or that is refused", 3*time.Hour, func() bool { return w.backByOperation > before || answered() }) &&
+		w.until("L1: the node has no operation", time.Hour, func() bool {
+			u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: node})
+			return u == nil || !observed.HasLiveOperation(u)
+		}) && w.isFreed(node, set)
+}
+
+// isFreed has a person free a node, until it is at the target again.
+func (w *simWorld) isFreed(node, set string) bool {
+	return w.until("L1: a node that was brought back is freed", 4*time.Hour, func() bool {
+		if w.arrived() {
+			return true
+		}
+		w.override(node, observed.VerbRetry, set)
+		return false
+	})
+}
+
+// wereGood reports whether no revision that is kept of a DaemonSet is a bad one.
+func (w *simWorld) wereGood(set simapi.Key) bool {
+	ds := simapi.Get[*appsv1.DaemonSet](w.api, set)
+	return ds != nil && !slices.ContainsFunc(w.revisionsOf(ds), func(r *appsv1.ControllerRevision) bool {
+		template, err := daemonset.TemplateOf(r)
+		return err != nil || !strings.HasPrefix(template.Spec.Containers[0].Image, "good")
 	})
 }
 

@@ -94,7 +94,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 			continue
 		}
 		p := m.Pod(i, pod, s.StateTimes, now)
-		gone := pod == nil || daemonset.HasLeft(pod) // its successor may have gone later
+		gone := pod == nil || daemonset.HasLeft(pod) || daemonset.AwaitsUpgrade(pod) // another one may have been there since it was created
 		if missing := s.StateTimes.MissingSince(string(m.DaemonSet.UID)+" "+string(node.UID), gone, now); gone {
 			p.NotReadySince = missing
 		}
