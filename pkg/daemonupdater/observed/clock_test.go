@@ -43,23 +43,31 @@ func TestAMissingPodIsMissingSinceItIsSeenToBe(t *testing.T) {
 	}
 }
 
-// TestAPodThatHasLeftIsMissingSinceItsSuccessorWent: it is kept by a finalizer, and says nothing of later pods.
-func TestAPodThatHasLeftIsMissingSinceItsSuccessorWent(t *testing.T) {
+// TestAPodThatRunsNothingIsMissingSinceAnotherOneWent: one that has left is kept by a finalizer, one that waits at the gate may
+// be older than what was restored beside it; neither says anything of other pods.
+func TestAPodThatRunsNothingIsMissingSinceAnotherOneWent(t *testing.T) {
 	ds := fixture.DaemonSet("driver")
-	left := fixture.PodOn(ds, "a", fixture.OldHash)
 	at := fixture.Ago(time.Hour)
+	left := fixture.PodOn(ds, "a", fixture.OldHash)
 	left.DeletionTimestamp, left.Status.Phase = &at, corev1.PodFailed
-	successor := fixture.PodOn(ds, "a", fixture.NewHash)
-	o := worldOf([]memberAndPods{memberWith(ds)})
-	o.StateTimes = &daemonset.StateTimes{}
-	since := func(now time.Time, pods ...*corev1.Pod) time.Time {
-		n := o.RolloutNode(&Node{Object: fixture.Node("a"), Pods: [][]*corev1.Pod{pods}}, "r", Zones{}, now)
-		return n.Pods[0].NotReadySince
-	}
-	if got := since(fixture.Epoch, left, successor); !got.IsZero() {
-		t.Errorf("not Ready since %s, though its successor is", got)
-	}
-	if got := since(fixture.Epoch.Add(time.Minute), left); !got.Equal(fixture.Epoch.Add(time.Minute)) {
-		t.Errorf("not Ready since %s, want now", got)
+	gated := fixture.PodOn(ds, "a", fixture.OldHash)
+	gated.CreationTimestamp, gated.Spec.NodeName, gated.Status = at, "", corev1.PodStatus{}
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateAwaitingUpgrade}}
+	for name, idle := range map[string]*corev1.Pod{"it has left": left, "it waits at the gate": gated} {
+		t.Run(name, func(t *testing.T) {
+			another := fixture.PodOn(ds, "a", fixture.NewHash)
+			o := worldOf([]memberAndPods{memberWith(ds)})
+			o.StateTimes = &daemonset.StateTimes{}
+			since := func(now time.Time, pods ...*corev1.Pod) time.Time {
+				n := o.RolloutNode(&Node{Object: fixture.Node("a"), Pods: [][]*corev1.Pod{pods}}, "r", Zones{}, now)
+				return n.Pods[0].NotReadySince
+			}
+			if got := since(fixture.Epoch, idle, another); !got.IsZero() {
+				t.Errorf("not Ready since %s, though another one is", got)
+			}
+			if got := since(fixture.Epoch.Add(time.Minute), idle); !got.Equal(fixture.Epoch.Add(time.Minute)) {
+				t.Errorf("not Ready since %s, want now", got)
+			}
+		})
 	}
 }
