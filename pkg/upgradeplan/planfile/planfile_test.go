@@ -365,6 +365,30 @@ func TestTheResultOfEachNodeAndTask(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
+	// The lists are cut one by one, in the order of the plan: only before the end of each that is cut, who is not named is done.
+	for _, tt := range []struct {
+		name, failed, undone string
+		fail, undo           int32
+		want                 string
+	}{
+		{"all are named", "n-2", "n-3", 1, 1, "done fail undo done done"},
+		{"failed ones are not named, though all undone ones are", "n-2", "n-5", 2, 1, "done fail unknown unknown undo"},
+		{"no failed one is named", "", "n-5", 1, 1, "unknown unknown unknown unknown undo"},
+		{"both are cut, undone ones earlier", "n-4", "n-1", 2, 2, "undo unknown unknown fail unknown"},
+		{"both are cut, failed ones earlier", "n-1", "n-4", 2, 2, "fail unknown unknown undo unknown"},
+	} {
+		o.Status.Fail, o.Status.Failed, o.Status.Undo, o.Status.Undone = tt.fail, nil, tt.undo, []string{tt.undone}
+		if tt.failed != "" {
+			o.Status.Failed = []topsv1.FailedNode{{Node: tt.failed}}
+		}
+		var got []string
+		for _, r := range p.Results() {
+			got = append(got, string(r.Result))
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: results %v, want %s", tt.name, got, tt.want)
+		}
+	}
 	if o.Generation = 3; p.Results() != nil {
 		t.Error("a plan that was edited since has the result of the one before")
 	}

@@ -40,10 +40,12 @@ func (p *Plan) Results() []NodeResult {
 	for _, name := range status.Undone {
 		undone[name] = true
 	}
-	named := len(undone) == int(status.Undo) && len(failed) == int(status.Fail)
-	known := -1 // the place of the last node that is named
-	if !named {
-		known = p.last(undone)
+	known := p.Nodes() // up to which place a node that is not named is done
+	if len(failed) < int(status.Fail) {
+		known = last(p, failed)
+	}
+	if len(undone) < int(status.Undo) {
+		known = min(known, last(p, undone))
 	}
 	results := p.globalResult(nil, BeforeNodes, p.Object.Spec.Before)
 	place := 0
@@ -54,7 +56,7 @@ func (p *Plan) Results() []NodeResult {
 			r.Result = Fail
 		case undone[name]:
 			r.Result = Undo
-		case !named && place > known:
+		case place > known:
 			r.Result = Unknown
 		}
 		place++
@@ -64,11 +66,12 @@ func (p *Plan) Results() []NodeResult {
 	return p.globalResult(results, AfterNodes, p.Object.Spec.After)
 }
 
-// last returns the place in the plan of the last of some nodes.
-func (p *Plan) last(of map[string]bool) int {
+// last returns the place in the plan of the last of the nodes that a shortened list names, -1 for none: the list is in
+// the order of the plan, so those that it lacks come after.
+func last[T any](p *Plan, of map[string]T) int {
 	last, place := -1, 0
 	for name := range p.All() {
-		if of[name] {
+		if _, is := of[name]; is {
 			last = place
 		}
 		place++
