@@ -153,14 +153,33 @@ func (r *recorder) pause(in rollout.Input) {
 func (r *recorder) approvals(in rollout.Input, d rollout.Decision) {
 	last := r.last(topsv1.RecordAwaitingApproval, topsv1.RecordApproved)
 	awaited := last != nil && last.Event == topsv1.RecordAwaitingApproval && last.Revision == r.after.Revision
-	if awaited && in.Policy.Approved[last.Subject] {
+	given := func() bool {
+		for name, is := range in.Policy.Approved {
+			if is && shortApproval(name) == last.Subject {
+				return true
+			}
+		}
+		return false
+	}
+	if awaited && given() {
 		r.add(entry{event: topsv1.RecordApproved, subject: last.Subject, verbs: []string{askedby.Approve}})
 	}
 	i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingApproval })
-	said := awaited && last.Subject == message.Short(d.Unapproved, maxSubject)
+	awaits := shortApproval(d.Unapproved)
+	said := awaited && last.Subject == awaits
 	if i >= 0 && d.Unapproved != "" && !said {
-		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: d.Unapproved, message: d.Waiting[i].Message, nodes: int32(d.Waiting[i].Nodes)})
+		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: awaits, message: d.Waiting[i].Message, nodes: int32(d.Waiting[i].Nodes)})
 	}
+}
+
+// shortApproval returns what an approval names as a subject: one that is too long lacks what is in its middle, because its
+// end has the batch, and the version of the plan.
+func shortApproval(name string) string {
+	const cut, end = "…", maxSubject / 2
+	if len(name) <= maxSubject {
+		return name
+	}
+	return name[:maxSubject-end-len(cut)] + cut + name[len(name)-end:]
 }
 
 // waves records which waves were completed. Those of another revision, limit or plan are others.

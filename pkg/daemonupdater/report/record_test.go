@@ -157,6 +157,25 @@ func TestTheRecordHasApprovals(t *testing.T) {
 	equal(t, "the wave at another revision", d.pass(toward("r3", in)), "Started 2", "AwaitingApproval main 2")
 }
 
+// The name of a batch may not fit: it is shortened so that its approval is found, and none of an earlier version of the plan.
+func TestTheRecordHasTheApprovalOfALongName(t *testing.T) {
+	d := newDiary()
+	in := inputWith(fixture.Planned("a", fixture.OldHash), fixture.Planned("b", fixture.OldHash))
+	batch := strings.Repeat("b", 50)
+	in.Policy = rollout.Policy{Plan: strings.Repeat("p", 100), PlanVersion: "uid/2", Batches: []rollout.Batch{{Name: batch, Manual: true}}, Approved: map[string]bool{}}
+	part := in.Policy.Plan + "/" + batch
+	approved, earlier := rollout.BatchApproval(part, "plan=uid/2"), rollout.BatchApproval(part, "plan=uid/1")
+	short := strings.Repeat("p", 61) + "…" + approved[len(approved)-64:]
+	equal(t, "a batch", d.pass(in)[1:], "AwaitingApproval "+short+" 2")
+	in.Policy.Approved = map[string]bool{earlier: true, "main": true}
+	equal(t, "an approval of the plan before it was edited", d.pass(in))
+	in.Policy.Approved = map[string]bool{earlier: true, approved: true}
+	equal(t, "its approval", d.pass(in), "Approved "+short)
+	in.Policy.PlanVersion = "uid/3"
+	again := rollout.BatchApproval(part, "plan=uid/3")
+	equal(t, "the plan is edited", d.pass(in)[1:], "AwaitingApproval "+strings.Repeat("p", 61)+"…"+again[len(again)-64:]+" 2")
+}
+
 func TestTheRecordHasHoldsFailuresAndHalts(t *testing.T) {
 	d := newDiary()
 	held := fixture.Planned("c", fixture.OldHash)
