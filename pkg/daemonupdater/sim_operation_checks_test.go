@@ -16,6 +16,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/fixture"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
@@ -252,8 +253,12 @@ func (w *simWorld) isGranted(id string) bool {
 // it a slot again: the node is out of service already. A group whose settings are wrong writes no slots.
 func (w *simWorld) justResumed(id string) bool {
 	op := w.ops.known[id]
-	if op != nil && !op.resumed.IsZero() && meta.IsStatusConditionFalse(w.rolloutOf(op.group).Status.Conditions, topsv1.RolloutAccepted) {
-		op.resumed = w.now
+	if op != nil && !op.resumed.IsZero() {
+		status := &w.rolloutOf(op.group).Status
+		blocked := func(n topsv1.WaitingNote) bool { return n.Reason == string(rollout.ReasonBlocked) }
+		if meta.IsStatusConditionFalse(status.Conditions, topsv1.RolloutAccepted) || slices.ContainsFunc(status.Waiting, blocked) {
+			op.resumed = w.now
+		}
 	}
 	return op != nil && !op.resumed.IsZero() && w.attended(op.resumed) < 2*time.Minute
 }
