@@ -181,7 +181,7 @@ type DaemonRolloutStatus struct {
 	// +optional
 	ETASeconds int32 `json:"etaSeconds,omitempty"`
 	// limitedTo is the limit of the upgrade, from annotation upgrade-only, shortened when
-	// it is long; plan= and the plan in force, with its UID and generation; empty for no limit.
+	// it is long; plan= and the plan in force, with its UID and generation, before such a limit; empty for no limit.
 	// status.waves refers to this limit.
 	// +optional
 	LimitedTo string `json:"limitedTo,omitempty"`

@@ -18,6 +18,8 @@ var ofPlans = []mutant{
 		"!$last || $of == $rest", "!$last && $of < 0 || $of == $rest"},
 	{"plan-progress-shared", "a batch counts as complete because one of another plan was, and as approved", updater, "Policy.planInForce",
 		`return "plan=" + $version`, `return "plan="`},
+	{"plan-limited-forever", "batches that a limit left out are complete when it is gone", updater, "limitOf",
+		"return $in.Policy.planInForce() + planLimited + $only", "return $in.Policy.planInForce()"},
 	{"plan-approved-forever", "an approval of a batch is also of what is moved into it later", updater, "BatchApproval",
 		"[]byte($limit)", "[]byte(\"plan\")"},
 	{"plan-all-components", "components that the plan leaves out are upgraded", updater, "Plan.describe",

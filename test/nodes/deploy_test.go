@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +95,7 @@ func (s *stage) undeploy() {
 	s.t.Helper()
 	kubectl := s.KubectlCommand(s.ctx)
 	command := exec.CommandContext(s.ctx, "make", "undeploy")
-	command.Dir, command.Env = kubectl.Dir, append(kubectl.Env, "PATH="+filepath.Dir(kubectl.Path)+":"+os.Getenv("PATH"))
+	command.Dir, command.Env = kubectl.Dir, slices.Concat(kubectl.Env, []string{"PATH=" + filepath.Dir(kubectl.Path) + ":" + os.Getenv("PATH")})
 	if output, err := command.CombinedOutput(); err != nil {
 		s.t.Fatalf("make undeploy: %v: %s", err, output)
 	}

@@ -3,6 +3,7 @@ package rollout
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // A plan divides every wave into its batches, and a last part for the nodes that are in none of
@@ -74,9 +75,10 @@ func (p *Policy) planInForce() string { return "plan=" + p.PlanVersion }
 
 // BatchApproval returns what an approval names for a part of a rollout that is a batch of a plan. limit is
 // what the ledger has as Limit: the plan as it was when it was approved, so that an approval is not of what
-// is moved into the batch later.
+// is moved into the batch later. A limit beside the plan changes nothing.
 func BatchApproval(part, limit string) string {
-	sum := sha256.Sum256([]byte(limit))
+	plan, _, _ := strings.Cut(limit, planLimited)
+	sum := sha256.Sum256([]byte(plan))
 	return part + "@" + hex.EncodeToString(sum[:5])
 }
 

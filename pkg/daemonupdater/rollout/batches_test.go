@@ -197,6 +197,30 @@ func TestTheProgressOfBatchesBelongsToThePlan(t *testing.T) {
 	}
 }
 
+// A limit beside a plan leaves nodes out for a while: their batches are not complete when it is gone.
+func TestABatchIsNotCompleteOnceALimitThatLeftItOutIsGone(t *testing.T) {
+	limited := func(n Node) Node { n.LeftOut = true; return n }
+	a := func(hash string) Node { return inBatch(nodeOf("a", hash), 0) }
+	b, c := inBatch(nodeOf("b", oldHash), 1), inBatch(nodeOf("c", oldHash), 2)
+	in := planned([]string{"1", "2!", "3"}, a(newHash), limited(b), limited(c))
+	in.Settings.Only = "nodes=a"
+	ledger := Plan(in).Ledger
+	free := planned([]string{"1", "2!", "3"}, a(newHash), b, c)
+	free.Ledger = ledger
+	d := Plan(free)
+	if len(d.Started) > 0 || !strings.HasPrefix(d.Unapproved, "plan/2@") {
+		t.Errorf("%v are started without the limit, %q awaits an approval; want batch 2", d.Started, d.Unapproved)
+	}
+	approval := d.Unapproved
+	if BatchApproval("plan/2", ledger.Limit) != approval {
+		t.Errorf("with the limit batch 2 is approved as %q, without it as %q", BatchApproval("plan/2", ledger.Limit), approval)
+	}
+	free.Policy.Approved = map[string]bool{approval: true}
+	if d := Plan(free); !cmp.Equal(d.Started, []string{"b"}) {
+		t.Errorf("%v are started; want batch 2 before batch 3", d.Started)
+	}
+}
+
 // S15: an approval is of a batch of the plan as it was then. What is moved into the batch later awaits another one.
 func TestAnApprovalOfABatchIsForThePlanAsItWas(t *testing.T) {
 	in := planned([]string{"1!", "2!"}, inBatch(nodeOf("a", newHash), 0), inBatch(nodeOf("b", oldHash), 1))

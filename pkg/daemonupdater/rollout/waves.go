@@ -93,14 +93,21 @@ func completedBefore(in *Input, wave string) time.Time {
 	return time.Time{}
 }
 
-// limitOf returns what the progress of waves refers to: the plan in force, or the limit as the
-// ledger stores it.
+// limitOf returns what the progress of waves refers to: the plan in force, and the limit as the
+// ledger stores it. Of what a limit leaves out, a batch may be complete only as long as the limit is there.
 func limitOf(in *Input) string {
-	if in.Policy.Plan != "" {
+	only := remembered(in.Settings.Only)
+	switch {
+	case in.Policy.Plan == "":
+		return only
+	case only == "":
 		return in.Policy.planInForce()
 	}
-	return remembered(in.Settings.Only)
+	return in.Policy.planInForce() + planLimited + only
 }
+
+// planLimited joins the plan in force and a limit beside it.
+const planLimited = " upgrade-only="
 
 // maxLimit is the length up to which a limit is stored unchanged: it may name thousands of nodes.
 const maxLimit = 256
