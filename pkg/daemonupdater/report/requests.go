@@ -133,7 +133,7 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	verdict, _ := a.Decision.Verdict(node) // the node exists, since it has a pod of the member
 	state = topsv1.TaskWaiting
 	switch {
-	case verdict.State == rollout.Failed && !a.requestedSince(node, request):
+	case verdict.State == rollout.Failed && !a.requestedSince(node, request, shown):
 		state = topsv1.TaskFailed
 	case same && !pod.Terminating && a.isOvertaken(request, member, &verdict, shown):
 		return topsv1.TaskFailed, reasonRevisionChanged, fmt.Sprintf("revision %s was requested, but %s is the newest now: repeat the request",
@@ -185,15 +185,12 @@ func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdic
 	return verdict.State != rollout.InFlight || !begun
 }
 
-// requestedSince reports whether a request is newer than those known when the node failed. None is in the pass in which it
-// failed: by its time, one of a node whose clock is ahead would be newer than any failure.
-func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest) bool {
+// requestedSince reports whether a request is newer than those known when the node failed. One that runs is not: by its
+// time, that of a node whose clock is ahead would be newer than any failure.
+func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) bool {
 	i := slices.IndexFunc(a.Decision.Ledger.Failures, func(f rollout.Failure) bool { return f.Node == node })
-	if i < 0 {
-		return false
-	}
-	failed := &a.Decision.Ledger.Failures[i]
-	return !failed.Since.Equal(a.Input.Now) && observed.RequestedAt(request, a.Input.Now).After(failed.Requested)
+	runs := shown != nil && shown.State == topsv1.TaskRunning
+	return i >= 0 && !runs && observed.RequestedAt(request, a.Input.Now).After(a.Decision.Ledger.Failures[i].Requested)
 }
 
 // podOn returns the pod of a member on a node, nil if the member does not run there.

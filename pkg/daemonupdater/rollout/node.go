@@ -70,9 +70,10 @@ func (n *fleetNode) isStartable() bool {
 	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.hasRequestAfter(n.failure.Requested)
 }
 
-// hasRequestAfter reports whether a request is newer than another time of the node's clock.
+// hasRequestAfter reports whether a request that does not run yet is newer than another time of the node's clock, which
+// may have been ahead.
 func (n *fleetNode) hasRequestAfter(at time.Time) bool {
-	return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return n.group.isAsked(&pod) && pod.Request.Time.After(at) })
+	return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return n.group.isAsked(&pod) && !pod.Request.Running && pod.Request.Time.After(at) })
 }
 
 // isAgreed reports whether the work left on a candidate is agreed to, or needs no request: under OTA a
