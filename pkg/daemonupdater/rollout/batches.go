@@ -77,8 +77,8 @@ func (p *Policy) planInForce() string { return "plan=" + p.PlanVersion }
 // what the ledger has as Limit: the plan as it was when it was approved, so that an approval is not of what
 // is moved into the batch later. A limit beside the plan changes nothing.
 func BatchApproval(part, limit string) string {
-	plan, _, _ := strings.Cut(limit, planLimited)
-	sum := sha256.Sum256([]byte(plan))
+	limit, _, _ = strings.Cut(limit, planLimited)
+	sum := sha256.Sum256([]byte(limit))
 	return part + "@" + hex.EncodeToString(sum[:5])
 }
 
