@@ -73,6 +73,9 @@ func (p *Policy) partName(part int) string {
 // planInForce returns what the progress of the batches of the plan refers to, as the ledger stores it.
 func (p *Policy) planInForce() string { return "plan=" + p.PlanVersion }
 
+// planLimited joins the plan in force and a limit beside it, in what the ledger stores.
+const planLimited = " upgrade-only="
+
 // BatchApproval returns what an approval names for a part of a rollout that is a batch of a plan. limit is
 // what the ledger has as Limit: the plan as it was when it was approved, so that an approval is not of what
 // is moved into the batch later. A limit beside the plan changes nothing.

@@ -106,9 +106,6 @@ func limitOf(in *Input) string {
 	return in.Policy.planInForce() + planLimited + only
 }
 
-// planLimited joins the plan in force and a limit beside it.
-const planLimited = " upgrade-only="
-
 // maxLimit is the length up to which a limit is stored unchanged: it may name thousands of nodes.
 const maxLimit = 256
 
