@@ -91,24 +91,24 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave stri
 	if dro, err := cl.rollout(ctx, name); err != nil || dro == nil {
 		return orRefused(err, "gr %s has no rollout", name)
 	}
-	var already bool
+	var approval display.Approval
 	var revision string
 	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
-		value, is, err := display.Approve(dro, display.WavesOf(dro, g.policy, g.plan, time.Now()), wave)
-		if err != nil {
+		var err error
+		if approval, err = display.Approve(dro, display.WavesOf(dro, g.policy, g.plan, time.Now()), wave); err != nil {
 			return false, refused("gr %s: %w", name, err)
 		}
-		already, revision = is, dro.Status.Revision
-		metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationApprovedWaves, value)
-		return !already, nil
+		revision = dro.Status.Revision
+		metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationApprovedWaves, approval.Annotation)
+		return !approval.Already, nil
 	})
 	switch {
 	case err != nil:
 		return err
-	case already:
-		out.say("wave %s of gr %s is approved for revision %s already", wave, name, revision)
+	case approval.Already:
+		out.say("wave %s of gr %s is approved for revision %s already", approval.Name, name, revision)
 	default:
-		out.say("wave %s of gr %s is approved for revision %s", wave, name, revision)
+		out.say("wave %s of gr %s is approved for revision %s", approval.Name, name, revision)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
 )
 
 func TestApproveAWave(t *testing.T) {
@@ -30,4 +31,30 @@ func TestApproveAWave(t *testing.T) {
 		t.Errorf("annotation is %q", got)
 	}
 	onlyOursWrote(t, dro, topsv1.AnnotationApprovedWaves)
+}
+
+// Who names a batch approves no wave, and reads what was approved. A wave is all of its batches.
+func TestApproveABatch(t *testing.T) {
+	s := newSite(t)
+	s.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "batched-policy"}, Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
+		{Name: "main", Selector: &metav1.LabelSelector{}, Approval: topsv1.ApprovalManual}}}})
+	s.create(&topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "batched-plan"}, Spec: topsv1.UpgradePlanSpec{GcuResource: "batched", Revision: "r1",
+		Jobs:    []topsv1.PlannedJob{{Name: "j", Stages: []topsv1.PlannedStage{{"driver_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "one", Approval: topsv1.ApprovalManual, Jobs: []topsv1.PlannedNodes{{Job: "j", Nodes: []string{"batched-1"}}}}}}})
+	s.gr("batched", topsv1.AnnotationUpgradePolicy, "batched-policy", topsv1.AnnotationUpgradePlan, "batched-plan")
+	dro := s.rollout("batched", topsv1.DaemonRolloutStatus{Revision: "r1", Waves: []topsv1.WaveStatus{
+		{Name: "main/batched-plan/one", Total: 4, Updated: 1}, {Name: "main/batched-plan/rest", Total: 2}, {Name: "rest/batched-plan/rest", Total: 9}}})
+	s.says(s.gcu("approve", "batched", "one"), exitRefused, "main/batched-plan/one waits for the approval of wave main: approve that first")
+	if s.read(dro); dro.Annotations[topsv1.AnnotationApprovedWaves] != "" {
+		t.Errorf("approved is %q", dro.Annotations[topsv1.AnnotationApprovedWaves])
+	}
+	source := &source{live: clusterOf(t, s)}
+	for target, want := range map[string]int{"main": 5, "main/batched-plan/one": 3} {
+		would, err := source.foresee(t.Context(), dashboard.Action{Verb: dashboard.Approve, GR: "batched", Target: target})
+		if err != nil || would.Nodes == nil || *would.Nodes != want {
+			t.Errorf("approving %s is about %+v, %v", target, would, err)
+		}
+	}
+	s.says(s.gcu("approve", "batched", "main"), exitOK, "wave main of gr batched is approved for revision r1")
+	s.says(s.gcu("approve", "batched", "one"), exitOK, "wave main/batched-plan/one of gr batched is approved for revision r1")
 }

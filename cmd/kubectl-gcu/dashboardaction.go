@@ -151,9 +151,11 @@ func (s *source) foresee(ctx context.Context, a dashboard.Action) (would dashboa
 	}
 	would.Revision = dro.Status.Revision
 	for _, w := range dro.Status.Waves {
-		if w.Name == a.Target || strings.HasSuffix(w.Name, "/"+a.Target) {
-			waits := int(w.Total - w.Updated)
-			would.Nodes = &waits
+		if w.Name == a.Target || strings.HasPrefix(w.Name, a.Target+"/") { // a wave has all its batches of a plan
+			if would.Nodes == nil {
+				would.Nodes = new(int)
+			}
+			*would.Nodes += int(w.Total - w.Updated)
 		}
 	}
 	would.Images, err = component.Images(gr)

@@ -105,7 +105,7 @@ func rolling() Resource {
 		Nodes: []display.Node{{Name: "n1", State: "updated"}, {Name: "n2", State: "failed", Reason: "OperationFailed", Stuck: true,
 			Operation: &display.Operation{Task: "n2_driver_verify", Reason: "VerifyFailed", KeptCordoned: true}}, {Name: "n3", State: "held", Reason: "NodeHeld"}, {Name: "n4", State: "pending"}},
 		Zones: map[string]string{"n1": "zone-a", "n2": "zone-b", "n3": "zone-b"},
-		Waves: []display.Wave{{Name: "canary", State: display.WaveComplete, Total: 1, Updated: 1}, {Name: "main", State: display.WaveAwaitsApproval, Total: 3}},
+		Waves: []display.Wave{{Name: "canary", State: display.WaveComplete, Total: 1, Updated: 1}, {Name: "main", State: display.WaveAwaitsApproval, Awaits: "main/b", Total: 3}},
 	}
 }
 
@@ -187,7 +187,7 @@ func TestThePageShowsTheFleet(t *testing.T) {
 	f := &fleet{resources: []Resource{rolling()}}
 	b := serve(t, f)
 	_, page := b.get("/")
-	for _, want := range []string{"zone-a", "zone-b", "no zone", `class="cell failed stuck"`, `aria-label="n2: failed (OperationFailed), stuck">X!<`, `role="img" aria-label="1 updated, 2 pending, 1 failed"`, `href="#after-my-gr"`, `data-verb="approve" data-gr="my-gr" data-target="main"`,
+	for _, want := range []string{"zone-a", "zone-b", "no zone", `class="cell failed stuck"`, `aria-label="n2: failed (OperationFailed), stuck">X!<`, `role="img" aria-label="1 updated, 2 pending, 1 failed"`, `href="#after-my-gr"`, `data-verb="approve" data-gr="my-gr" data-target="main/b"`,
 		`<aside id="detail" aria-labelledby="node-name"`, `<dialog id="ask" aria-labelledby="ask-title">`, `<h2 id="ask-title">`, `<progress aria-hidden="true"`,
 		`data-verb="pause"`, `data-verb="resume"`, "1 of 4 updated · 1 unavailable, at most 2 · time left: 90m", `<td lang="en">1 of 2 unavailable</td><td lang="en">repair n2</td>`, "&lt;script&gt;"} {
 		if !strings.Contains(page, want) {

@@ -78,7 +78,7 @@ type Action struct {
 	Verb Verb
 	// GR is the gr of pause, resume, approve and rollback.
 	GR string
-	// Target is the wave of approve, the node of hold and release, and the task of retry, which begins
+	// Target is what waits for approve (display.Wave.Awaits), the node of hold and release, and the task of retry, which begins
 	// with the name of its node; empty for the others.
 	Target string
 	// Seen is that of Would, for Do.

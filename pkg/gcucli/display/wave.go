@@ -38,8 +38,10 @@ type Wave struct {
 	// Manual is true if it needs an approval, Approved if it has one.
 	Manual   bool `json:"manual"`
 	Approved bool `json:"approved"`
-	// awaits is the name of what has to be approved: the wave, or its batch of a plan; entry is its approval.
-	awaits, entry string
+	// Awaits is the name of what has to be approved next: the wave, or its batch of a plan; "" for nothing.
+	Awaits string `json:"-"`
+	// entry is its approval.
+	entry string
 	// Until is the end of its soak.
 	Until *metav1.Time `json:"until,omitempty"`
 }
@@ -53,7 +55,7 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 		gates, soak := gatesOf(st.Name, dro.Status.LimitedTo, policy, plan)
 		missing := slices.DeleteFunc(slices.Clone(gates), func(g gate) bool { return slices.Contains(approvals(dro), approval(dro, g.approval)) })
 		if w.Manual, w.Approved = len(gates) > 0, len(gates) > 0 && len(missing) == 0; len(missing) > 0 {
-			w.awaits, w.entry = missing[0].name, approval(dro, missing[0].approval)
+			w.Awaits, w.entry = missing[0].name, approval(dro, missing[0].approval)
 		}
 		switch {
 		case !reached:
@@ -141,23 +143,32 @@ func approval(dro *topsv1.DaemonRollout, wave string) string {
 	return dro.Status.Revision + "/" + wave
 }
 
-// Approve returns the value of the annotation with a wave approved at the present revision
-// of the rollout, in addition to existing approvals. already is true if that changes
-// nothing. The error states why the wave does not wait for an approval.
-func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (annotation string, already bool, err error) {
-	i := slices.IndexFunc(waves, func(w Wave) bool { return w.State == WaveAwaitsApproval && isNamed(w.awaits, wave) })
-	if i < 0 {
-		i = slices.IndexFunc(waves, func(w Wave) bool { return isNamed(w.Name, wave) })
+// Approval is what Approve approves.
+type Approval struct {
+	// Name of the wave, or of the part of a plan.
+	Name string
+	// Annotation is the value with it, in addition to existing approvals.
+	Annotation string
+	// Already is true if that changes nothing.
+	Already bool
+}
+
+// Approve approves a wave, or a batch of a plan, at the present revision of the rollout. The error states why what is named
+// does not wait for an approval, or which one comes first: nothing but what is named is approved.
+func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (Approval, error) {
+	if i := slices.IndexFunc(waves, func(w Wave) bool { return w.State == WaveAwaitsApproval && isNamed(w.Awaits, wave) }); i >= 0 {
+		return Approval{Name: waves[i].Awaits, Annotation: strings.Join(append(approvals(dro), waves[i].entry), ",")}, nil
 	}
+	i := slices.IndexFunc(waves, func(w Wave) bool { return isNamed(w.Name, wave) })
 	switch {
 	case i < 0:
-		return "", false, fmt.Errorf("the rollout has no wave %q; %s", wave, WhichWait(waves))
+		return Approval{}, fmt.Errorf("the rollout has no wave %q; %s", wave, WhichWait(waves))
 	case waves[i].Approved:
-		return dro.Annotations[topsv1.AnnotationApprovedWaves], true, nil
-	case waves[i].State != WaveAwaitsApproval:
-		return "", false, fmt.Errorf("wave %s does not wait for an approval, it is %s; %s", wave, waves[i].State, WhichWait(waves))
+		return Approval{waves[i].Name, dro.Annotations[topsv1.AnnotationApprovedWaves], true}, nil
+	case waves[i].State == WaveAwaitsApproval:
+		return Approval{}, fmt.Errorf("%s waits for the approval of wave %s: approve that first", waves[i].Name, waves[i].Awaits)
 	}
-	return strings.Join(append(approvals(dro), waves[i].entry), ","), false, nil
+	return Approval{}, fmt.Errorf("wave %s does not wait for an approval, it is %s; %s", wave, waves[i].State, WhichWait(waves))
 }
 
 // isNamed reports whether a name is that of a wave, or of a part of a plan, in full or without what is before the batch.
@@ -167,7 +178,7 @@ func isNamed(name, given string) bool { return name == given || strings.HasSuffi
 func WhichWait(waves []Wave) string {
 	for _, w := range waves {
 		if w.State == WaveAwaitsApproval {
-			return fmt.Sprintf("wave %s waits", w.awaits)
+			return fmt.Sprintf("wave %s waits", w.Awaits)
 		}
 	}
 	return "no wave waits"

@@ -1,6 +1,7 @@
 package display
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,15 +41,15 @@ func TestApprove(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(f)
 			}
-			got, already, err := Approve(f.Rollout, WavesOf(f.Rollout, f.Policy, nil, now), tt.wave)
+			got, err := Approve(f.Rollout, WavesOf(f.Rollout, f.Policy, nil, now), tt.wave)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("error %v, want %q", err, tt.err)
 				}
 				return
 			}
-			if err != nil || got != tt.want || already != tt.already {
-				t.Errorf("got %q, %v, %v, want %q, %v", got, already, err, tt.want, tt.already)
+			if err != nil || got != (Approval{"main", tt.want, tt.already}) {
+				t.Errorf("got %+v, %v, want %q, %v", got, err, tt.want, tt.already)
 			}
 		})
 	}
@@ -65,24 +66,40 @@ func TestBatchesOfAPlanAreApprovedLikeWaves(t *testing.T) {
 		name, wave, given, want string
 		policy                  *topsv1.UpgradePolicy
 		waves                   []topsv1.WaveStatus
+		approved                string
 	}{
-		{"a batch", "two", "", "r/" + two("plan/two"), nil, []topsv1.WaveStatus{{Name: "plan/one", CompletedTime: done}, {Name: "plan/two"}, {Name: "plan/rest"}}},
+		{"a batch", "two", "", "r/" + two("plan/two"), nil, []topsv1.WaveStatus{{Name: "plan/one", CompletedTime: done}, {Name: "plan/two"}, {Name: "plan/rest"}}, "plan/two"},
 		{"a batch of a plan that was edited since", "two", "r/plan/two,r/" + rollout.BatchApproval("plan/two", "plan=plan uid/1"),
 			"r/plan/two,r/" + rollout.BatchApproval("plan/two", "plan=plan uid/1") + ",r/" + two("plan/two"), nil,
-			[]topsv1.WaveStatus{{Name: "plan/one", CompletedTime: done}, {Name: "plan/two"}, {Name: "plan/rest"}}},
+			[]topsv1.WaveStatus{{Name: "plan/one", CompletedTime: done}, {Name: "plan/two"}, {Name: "plan/rest"}}, "plan/two"},
 		{"a batch that waits in a later wave", "two", "r/" + two("main/plan/two"), "r/" + two("main/plan/two") + ",r/" + two("rest/plan/two"), nil,
-			[]topsv1.WaveStatus{{Name: "main/plan/two", CompletedTime: done}, {Name: "main/plan/rest", CompletedTime: done}, {Name: "rest/plan/two"}, {Name: "rest/plan/rest"}}},
-		{"a wave with batches", "main", "", "r/main", policy, []topsv1.WaveStatus{{Name: "main/plan/one"}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}},
+			[]topsv1.WaveStatus{{Name: "main/plan/two", CompletedTime: done}, {Name: "main/plan/rest", CompletedTime: done}, {Name: "rest/plan/two"}, {Name: "rest/plan/rest"}}, "rest/plan/two"},
+		{"a wave with batches", "main", "", "r/main", policy, []topsv1.WaveStatus{{Name: "main/plan/one"}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}, "main"},
 		{"a batch of an approved wave, before the soak", "two", "r/main", "r/main,r/" + two("main/plan/two"), policy,
-			[]topsv1.WaveStatus{{Name: "main/plan/one", CompletedTime: done}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}},
+			[]topsv1.WaveStatus{{Name: "main/plan/one", CompletedTime: done}, {Name: "main/plan/two"}, {Name: "main/plan/rest"}}, "main/plan/two"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dro := &topsv1.DaemonRollout{Status: topsv1.DaemonRolloutStatus{Revision: "r", LimitedTo: "plan=plan uid/2", Waves: tt.waves}}
 			dro.Annotations = map[string]string{topsv1.AnnotationApprovedWaves: tt.given}
-			got, _, err := Approve(dro, WavesOf(dro, tt.policy, plan, now), tt.wave)
-			if err != nil || got != tt.want {
-				t.Errorf("approved is %q, %v; want %q", got, err, tt.want)
+			got, err := Approve(dro, WavesOf(dro, tt.policy, plan, now), tt.wave)
+			if err != nil || got != (Approval{tt.approved, tt.want, false}) {
+				t.Errorf("approved is %+v, %v; want %s with %q", got, err, tt.approved, tt.want)
 			}
 		})
+	}
+	// Who names a batch does not approve the whole wave that is before it, which waits too.
+	for _, batch := range []string{"one", "two", "main/plan/two"} {
+		dro := &topsv1.DaemonRollout{Status: topsv1.DaemonRolloutStatus{Revision: "r", LimitedTo: "plan=plan uid/2",
+			Waves: []topsv1.WaveStatus{{Name: "main/plan/two"}, {Name: "main/plan/one"}, {Name: "main/plan/rest"}}}}
+		if batch == "one" {
+			slices.Reverse(dro.Status.Waves[:2])
+		}
+		waves := WavesOf(dro, policy, plan, now)
+		if got, err := Approve(dro, waves, batch); err == nil || !strings.Contains(err.Error(), "waits for the approval of wave main: approve that first") {
+			t.Errorf("batch %s: approved is %+v, %v", batch, got, err)
+		}
+		if waves[0].Awaits != "main" || waves[1].Awaits != "" && waves[1].State == WaveAwaitsApproval {
+			t.Errorf("what waits is %+v", waves)
+		}
 	}
 }
