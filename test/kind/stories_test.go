@@ -123,7 +123,7 @@ func (s *stage) resource() {
 		s.giveCards(node)
 	}
 	s.kubectl("apply", "-f", "examples/gcu-resource.yaml")
-	s.t.Cleanup(func() { s.kubectl("delete", "gr", "--all", "--ignore-not-found", "--wait=true") }) // also when the story fails
+	s.t.Cleanup(func() { s.kubectl("delete", "gr", grName, "--ignore-not-found", "--wait=true") }) // also when the story fails
 	s.kubectl("annotate", "gr", grName, topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable+"=100%")
 	s.kubectl("wait", "gr/"+grName, "--for=jsonpath={.status.readyResource}=5/5", "--timeout=10m")
 	s.kubectl("wait", "dro/"+grName, "--namespace="+system, "--for=condition=Complete", "--timeout=10m") // a node that goes offline in an operation keeps its slot
