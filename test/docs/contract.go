@@ -58,7 +58,7 @@ func testsOfContract(root string) ([]shown, error) {
 					if err != nil {
 						return err
 					}
-					found = append(found, shown{number, filepath.ToSlash(file), match[2]})
+					found = append(found, shown{number, filepath.ToSlash(file), strings.TrimRight(match[2], ": ")}) // a variable may follow
 				}
 			}
 			return nil
