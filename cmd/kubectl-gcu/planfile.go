@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
@@ -43,6 +44,8 @@ type plannedUpgrade struct {
 	// wanted is the gr that it makes; live is the present one.
 	wanted *unstructured.Unstructured
 	live   *topsv1.GcuResource
+	// step makes each batch wait for an approval.
+	step bool
 }
 
 // checkPlan reads a plan and compares it with the cluster. It writes nothing.
@@ -79,7 +82,7 @@ func checkPlan(ctx context.Context, c *cli, args []string, file string) (*planne
 	case wrong != "":
 		return nil, refused("%s: %s", file, wrong)
 	}
-	return &plannedUpgrade{plan, cl, wanted, q.Present}, nil
+	return &plannedUpgrade{Plan: plan, cl: cl, wanted: wanted, live: q.Present}, nil
 }
 
 // text describes a plan.
@@ -87,8 +90,8 @@ func (p *plannedUpgrade) text() string {
 	return upgradeplan.Table(p.Mission(), p.About) + p.GlobalText()
 }
 
-// store writes the plan, to be followed once the gr names it.
-func (p *plannedUpgrade) store(ctx context.Context, step bool) error {
+// store writes the plan, to be followed once the gr names it, and says so.
+func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
 	present := &topsv1.UpgradePlan{}
 	err := p.cl.Get(ctx, client.ObjectKeyFromObject(p.Object), present)
 	isNew := apierrors.IsNotFound(err)
@@ -98,12 +101,17 @@ func (p *plannedUpgrade) store(ctx context.Context, step bool) error {
 	case err != nil:
 		return explain(err, "get", "")
 	}
-	next, err := p.Stored(present, p.live, step)
+	next, err := p.Stored(present, p.live, p.step)
 	if err != nil {
 		return refused("%w", err)
 	}
 	if isNew {
-		return explain(p.cl.Create(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "create", "")
+		err = explain(p.cl.Create(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "create", "")
+	} else {
+		err = explain(p.cl.Update(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "update", "")
 	}
-	return explain(p.cl.Update(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "update", "")
+	if err == nil {
+		out.say("UpgradePlan %s is written: %s, batches: %d", p.Object.Name, message.Count(p.Nodes(), "node"), len(p.Object.Spec.Batches))
+	}
+	return err
 }

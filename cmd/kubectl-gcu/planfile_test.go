@@ -17,6 +17,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,6 +61,19 @@ func (s *site) cronJob(name, account string) *batchv1.CronJob {
 	return cron
 }
 
+// annotate writes an annotation of a gr, "" removes it.
+func (s *site) annotate(gr *topsv1.GcuResource, key, value string) {
+	s.t.Helper()
+	s.read(gr)
+	metav1.SetMetaDataAnnotation(&gr.ObjectMeta, key, value)
+	if value == "" {
+		delete(gr.Annotations, key)
+	}
+	if err := s.Update(s.t.Context(), gr); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 	s := newSite(t)
 	gr := s.plannable("mission")
@@ -100,7 +114,15 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 		t.Error("a plan that is refused is followed")
 	}
 
+	// What is refused after the plan was checked writes no plan either.
 	plan.Spec.Batches = plan.Spec.Batches[:2]
+	s.annotate(gr, topsv1.AnnotationRollbackTo, "mission-0")
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan)), exitRefused, "a rollback of gr mission to mission-0 is requested already")
+	if err := s.Get(t.Context(), client.ObjectKey{Name: plan.Name}, &topsv1.UpgradePlan{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a refused upgrade wrote its plan: %v", err)
+	}
+	s.annotate(gr, topsv1.AnnotationRollbackTo, "")
+
 	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan), "--step"), exitOK, "UpgradePlan "+plan.Name+" is written: 2 nodes, batches: 2", "driver.version: 1.0 -> 1.1",
 		"following UpgradePlan "+plan.Name, "each batch waits for kubectl gcu approve mission BATCH")
 	stored := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}}

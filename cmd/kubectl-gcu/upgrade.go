@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
-	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
@@ -92,7 +92,7 @@ func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string,
 		if err != nil {
 			return nil, "", 0, err
 		}
-		generation, err = upgradeSpec(ctx, c.terminal, cl, wanted, 0)
+		generation, err = upgradeSpec(ctx, c.terminal, cl, wanted, nil)
 		return cl, wanted.GetName(), generation, err
 	}
 	if file != "" || l.given() {
@@ -110,23 +110,24 @@ func runPlan(ctx context.Context, c *cli, args []string, file string, step bool)
 	if p, err = checkPlan(ctx, c, args, file); err != nil {
 		return nil, 0, err
 	}
-	if err := p.store(ctx, step); err != nil {
-		return nil, 0, err
-	}
-	c.say("UpgradePlan %s is written: %s, batches: %d", p.Object.Name, message.Count(p.Nodes(), "node"), len(p.Object.Spec.Batches))
+	p.step = step
 	setAnnotation(p.wanted, topsv1.AnnotationUpgradePlan, p.Object.Name)
-	if generation, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted, p.live.Generation); err == nil && step {
+	if generation, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted, p); err == nil && step {
 		c.say("each batch waits for kubectl gcu approve %s BATCH", p.live.Name)
 	}
 	return p, generation, err
 }
 
-// upgradeSpec writes the wanted spec and returns the resulting generation. checked is the generation for
-// which it was checked already; 0 for none: then it is for the first one that is read.
-func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured, checked int64) (generation int64, err error) {
+// upgradeSpec writes the wanted spec and returns the resulting generation. p is the plan that it follows, nil for none: it
+// was checked for its generation of the gr, and is stored when all else was. Without one the first generation that is read is checked.
+func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured, p *plannedUpgrade) (generation int64, err error) {
 	name := wanted.GetName()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
+	var checked int64
+	if p != nil {
+		checked = p.live.Generation
+	}
 	announced := false
 	for range 10 {
 		if err := cl.read(ctx, "", name, live); apierrors.IsNotFound(err) {
@@ -138,12 +139,17 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 			checked = live.GetGeneration()
 		}
 		if live.GetGeneration() != checked {
-			return 0, refused("the spec of gr %s was changed concurrently: nothing was written; review it and try again", name)
+			return 0, refused("the spec of gr %s was changed concurrently: this upgrade does not begin; review it and try again", name)
 		}
 		if !announced {
-			if err := announce(ctx, out, cl, live, wanted); apierrors.IsConflict(err) {
+			err := announce(ctx, out, cl, live, wanted, p)
+			if apierrors.IsConflict(err) {
 				continue
-			} else if err != nil {
+			}
+			if p != nil && ignoreUnchanged(err) == nil {
+				err = cmp.Or(p.store(ctx, out), err)
+			}
+			if err != nil {
 				return live.GetGeneration(), ignoreUnchanged(err)
 			}
 			announced = true
@@ -157,7 +163,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 			return next.GetGeneration(), err
 		}
 	}
-	return 0, fmt.Errorf("gr %s keeps changing: nothing was written, try again", name)
+	return 0, fmt.Errorf("gr %s keeps changing: this upgrade does not begin, try again", name)
 }
 
 // errUnchanged means that there is nothing to do.
@@ -170,8 +176,8 @@ func ignoreUnchanged(err error) error {
 	return err
 }
 
-// announce checks that a gr may be upgraded and prints the changes.
-func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured) error {
+// announce checks that a gr may be upgraded, following a plan if that is not nil, and prints the changes.
+func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured, p *plannedUpgrade) error {
 	name := live.GetName()
 	if uid := wanted.GetUID(); uid != "" && uid != live.GetUID() {
 		return refused("the file is of another gr %s, with uid %s; the present one has %s", name, uid, live.GetUID())
@@ -196,7 +202,7 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 		out.say("gr %s has this spec already%s", name, limitedAs(only))
 		return errUnchanged
 	}
-	if err := checkVersions(ctx, out, cl, live, next); err != nil {
+	if err := checkVersions(ctx, out, cl, live, next, p); err != nil {
 		return err
 	}
 	out.say("gr %s:", name)
@@ -216,12 +222,14 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 
 // checkVersions refuses an upgrade to versions that the policy of the gr allows on no node, and prints
 // on which nodes they are not allowed otherwise. The operator looks again at every node.
-func checkVersions(ctx context.Context, out terminal, cl *cluster, live, next *unstructured.Unstructured) error {
+func checkVersions(ctx context.Context, out terminal, cl *cluster, live, next *unstructured.Unstructured, p *plannedUpgrade) error {
 	q, err := questionOf(live, next)
 	if err != nil {
 		return err
 	}
-	q.Approved = true
+	if q.Approved = true; p != nil {
+		q.Plan = p.Plan // it is not stored yet
+	}
 	answer, err := cl.asker().UnderVersions(ctx, *q)
 	switch {
 	case apierrors.IsForbidden(err):

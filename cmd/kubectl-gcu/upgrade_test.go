@@ -162,7 +162,7 @@ func TestUpgradeRefusesWhenTheSpecChangesInTheSameMoment(t *testing.T) {
 	}})
 	out := terminal{genericiooptions.NewTestIOStreamsDiscard()}
 	wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "raced"}, "spec": map[string]any{}}}
-	_, err = upgradeSpec(t.Context(), out, &cluster{Client: raced, namespace: operatorNamespace}, wanted, 0)
+	_, err = upgradeSpec(t.Context(), out, &cluster{Client: raced, namespace: operatorNamespace}, wanted, nil)
 	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "was changed concurrently") {
 		t.Errorf("exit code %d, %v", code, err)
 	}
@@ -195,7 +195,12 @@ func TestUpgradeRefusesASpecThatIsNotTheOneThatWasChecked(t *testing.T) {
 		want    string
 	}{{6, "was changed concurrently"}, {7, "it is written"}, {0, "it is written"}} {
 		wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "raced"}, "spec": map[string]any{}}}
-		_, err := upgradeSpec(t.Context(), terminal{genericiooptions.NewTestIOStreamsDiscard()}, &cluster{Client: unchangeable{generation: 7}, namespace: operatorNamespace}, wanted, tt.checked)
+		cl := &cluster{Client: unchangeable{generation: 7}, namespace: operatorNamespace}
+		var p *plannedUpgrade
+		if tt.checked != 0 {
+			p = &plannedUpgrade{cl: cl, live: &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Generation: tt.checked}}}
+		}
+		_, err := upgradeSpec(t.Context(), terminal{genericiooptions.NewTestIOStreamsDiscard()}, cl, wanted, p)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("checked %d, at generation 7: %v, want %q", tt.checked, err, tt.want)
 		}
