@@ -6,31 +6,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
 // place returns the nodes that the pods of the stories run on, and the last of them that can lose its link:
-// it runs neither the control plane nor the manager. Away is empty if there is none.
+// it runs neither the control plane, which has no taint with k3s, nor the manager. Away is empty if there is none.
 func place(nodes []corev1.Node, manager string) (schedulable []string, away string) {
 	for _, node := range nodes {
 		if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
 			continue
 		}
 		schedulable = append(schedulable, node.Name)
-		if node.Name != manager && !isControlPlane(&node) {
+		if node.Name != manager && !observed.IsControlPlane(&node) {
 			away = node.Name
 		}
 	}
 	return schedulable, away
-}
-
-// isControlPlane goes by the label of Kubernetes and the one before: the control plane of k3s has no taint.
-func isControlPlane(node *corev1.Node) bool {
-	for _, label := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
-		if _, labelled := node.Labels[label]; labelled {
-			return true
-		}
-	}
-	return false
 }
 
 func TestANodeOfTheControlPlaneOrOfTheManagerIsNeverTakenOffline(t *testing.T) {

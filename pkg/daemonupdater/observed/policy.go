@@ -122,8 +122,8 @@ func waveOf(spec *topsv1.Wave) (rollout.Wave, error) {
 	return w, nil
 }
 
-// isControlPlane reports whether a node is one of the control plane.
-func isControlPlane(node *corev1.Node) bool {
+// IsControlPlane reports whether a node is one of the control plane, by the current label or the old one.
+func IsControlPlane(node *corev1.Node) bool {
 	return slices.ContainsFunc(controlPlaneLabels, func(label string) bool {
 		_, ok := node.Labels[label]
 		return ok
