@@ -85,10 +85,10 @@ func (j *job) result(node string, outcome Outcome, failure *topsv1.FailedNode) (
 	if failure == nil {
 		failure = &topsv1.FailedNode{}
 	}
-	light := outcome == Fail && j.isLight()
+	stages, light := j.on(node), outcome == Fail && j.isLight()
 	isFailed := func(t upgradeplan.Task) bool { return t.String() == failure.Task }
-	past := outcome == Done || outcome == Fail && slices.ContainsFunc(slices.Collect(j.on(node).All()), isFailed)
-	for _, stage := range j.on(node) {
+	past := outcome == Done || outcome == Fail && slices.ContainsFunc(slices.Collect(stages.All()), isFailed)
+	for _, stage := range stages {
 		past = past && !slices.ContainsFunc(stage, isFailed)
 		for _, t := range stage {
 			switch name := t.String(); {
