@@ -67,7 +67,7 @@ func TestContractWords(t *testing.T) {
 
 func TestContractRuntime(t *testing.T) {
 	for _, name := range []string{"devicePlugin", "gfd"} {
-		t.Run("contract 60: a pod that fails is told with the likely cause: "+name, func(t *testing.T) {
+		t.Run("contract 60: a failing pod is reported with its likely cause: "+name, func(t *testing.T) {
 			obs := world.New(t, world.NewGR(topsv1.GcuResourceSpec{DevicePlugin: &topsv1.BaseFields{}, GFD: &topsv1.BaseFields{}}), 2)
 			obs.Run("devicePlugin", "gfd")
 			obs.Broken(name, "node-2", "CrashLoopBackOff")
