@@ -39,7 +39,7 @@ func report(w io.Writer, outcomes []outcome, took time.Duration) {
 		for _, f := range sum.failures {
 			fmt.Fprintln(w, f)
 			for _, line := range f.output {
-				fmt.Fprintf(w, "           %.200s\n", strings.TrimSpace(line))
+				fmt.Fprintf(w, "           %.400s\n", strings.TrimSpace(line))
 			}
 		}
 	}

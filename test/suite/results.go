@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -47,12 +48,18 @@ type results struct {
 // failure is a failed test, or a package that failed without one.
 type failure struct {
 	timed
-	// output are its last lines, without those of its subtests.
+	// output are the last lines that it logged, or that it printed if it logged nothing,
+	// without those of its subtests.
 	output []string
 }
 
 // shownLines is the number of lines of a failure.
-const shownLines = 6
+const shownLines = 12
+
+// logged matches the first line of what a test logged. Continuation lines are indented by continued.
+var logged = regexp.MustCompile(`^ +\w+\.go:\d+: `)
+
+const continued = "        "
 
 // read reads the output of go test -json. A line that is not an event is an error.
 func read(in io.Reader) (results, error) {
@@ -81,7 +88,7 @@ func read(in io.Reader) (results, error) {
 func (r *results) add(e event, output []string) {
 	t := timed{Package: e.Package, Test: e.Test, Took: time.Duration(e.Elapsed * float64(time.Second))}
 	if e.Action == "fail" && !slices.ContainsFunc(r.failures, t.within) {
-		r.failures = append(r.failures, failure{t, output[max(0, len(output)-shownLines):]})
+		r.failures = append(r.failures, failure{t, last(output)})
 	}
 	if e.Test == "" { // a package
 		return
@@ -97,6 +104,22 @@ func (r *results) add(e event, output []string) {
 		return
 	}
 	r.tests = append(r.tests, t)
+}
+
+// last returns the lines to show of what a failed test printed. A program that another test
+// runs at the same time may have printed between them.
+func last(output []string) []string {
+	var said []string
+	inside := false
+	for _, line := range output {
+		if inside = logged.MatchString(line) || inside && strings.HasPrefix(line, continued); inside {
+			said = append(said, line)
+		}
+	}
+	if said == nil {
+		said = output
+	}
+	return said[max(0, len(said)-shownLines):]
 }
 
 // within reports whether f is a subtest of t, or a test of t if t is a package.

@@ -36,6 +36,9 @@ func TestSlowestListsSubtestsInsteadOfTheirTest(t *testing.T) {
 func TestFailuresAreSubtestsWithTheirLastLines(t *testing.T) {
 	const failing = `{"Action":"output","Package":"b","Test":"TestA/one","Output":"=== RUN   TestA/one\n"}
 {"Action":"output","Package":"b","Test":"TestA/one","Output":"    a_test.go:1: two pods, want 3\n"}
+{"Action":"output","Package":"b","Test":"TestA/one","Output":"        of which one is Ready\n"}
+{"Action":"output","Package":"b","Test":"TestA/one","Output":"a program of another test\n"}
+{"Action":"output","Package":"b","Test":"TestA/one","Output":"        prints this\n"}
 {"Action":"output","Package":"b","Test":"TestA","Output":"--- FAIL: TestA (0.00s)\n"}
 {"Action":"fail","Package":"b","Test":"TestA/one"}
 {"Action":"fail","Package":"b","Test":"TestA"}
@@ -49,7 +52,7 @@ func TestFailuresAreSubtestsWithTheirLastLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []failure{
-		{timed{Package: "b", Test: "TestA/one"}, []string{"    a_test.go:1: two pods, want 3"}},
+		{timed{Package: "b", Test: "TestA/one"}, []string{"    a_test.go:1: two pods, want 3", "        of which one is Ready"}},
 		{timed{Package: "c"}, []string{"panic: oops"}},
 	}
 	if diff := cmp.Diff(want, r.failures, cmp.AllowUnexported(failure{})); diff != "" {
