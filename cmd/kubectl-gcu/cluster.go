@@ -136,12 +136,16 @@ func namesOf[T any, P object[T]](objects []T) []string {
 	return names
 }
 
+// patience is how often and when something is tried again that failed because the operator wrote in between.
+func patience() wait.Backoff {
+	return wait.Backoff{Steps: 10, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2}
+}
+
 // change gets an object, lets edit modify it, and patches the difference with its
 // resourceVersion as precondition; on a conflict it starts over. edit returns false if there
 // is nothing to change. The patch says who asked.
 func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name string, edit func(P) (bool, error)) error {
-	patience := wait.Backoff{Steps: 10, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2}
-	return retry.RetryOnConflict(patience, func() error {
+	return retry.RetryOnConflict(patience(), func() error {
 		o := P(new(T))
 		if err := c.read(ctx, namespace, name, o); err != nil {
 			return err

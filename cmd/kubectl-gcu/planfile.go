@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -90,8 +91,17 @@ func (p *plannedUpgrade) text() string {
 	return upgradeplan.Table(p.Mission(), p.About) + p.GlobalText()
 }
 
-// store writes the plan, to be followed once the gr names it, and says so.
+// store writes the plan, to be followed once the gr names it, and says so. It starts over when the operator
+// writes to the stored one meanwhile.
 func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
+	err := retry.RetryOnConflict(patience(), func() error { return p.write(ctx) })
+	if err == nil {
+		out.say("UpgradePlan %s is written: %s, batches: %d", p.Object.Name, message.Count(p.Nodes(), "node"), len(p.Object.Spec.Batches))
+	}
+	return err
+}
+
+func (p *plannedUpgrade) write(ctx context.Context) error {
 	present := &topsv1.UpgradePlan{}
 	err := p.cl.Get(ctx, client.ObjectKeyFromObject(p.Object), present)
 	isNew := apierrors.IsNotFound(err)
@@ -106,12 +116,7 @@ func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
 		return refused("%w", err)
 	}
 	if isNew {
-		err = explain(p.cl.Create(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "create", "")
-	} else {
-		err = explain(p.cl.Update(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "update", "")
+		return explain(p.cl.Create(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "create", "")
 	}
-	if err == nil {
-		out.say("UpgradePlan %s is written: %s, batches: %d", p.Object.Name, message.Count(p.Nodes(), "node"), len(p.Object.Spec.Batches))
-	}
-	return err
+	return explain(p.cl.Update(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "update", "")
 }

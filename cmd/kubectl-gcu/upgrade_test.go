@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,6 +170,54 @@ func TestUpgradeRefusesWhenTheSpecChangesInTheSameMoment(t *testing.T) {
 	s.read(gr)
 	if gr.Spec.Driver == nil || gr.Spec.Driver.Version != "7" {
 		t.Errorf("what somebody else wrote is gone: %+v", gr.Spec)
+	}
+}
+
+// The operator writes a status after an object was read and before it is written.
+func TestAStatusThatIsWrittenInTheSameMomentStopsNothing(t *testing.T) {
+	s := newSite(t)
+	gr := s.plannable("reported")
+	plan := s.planOf(grFile("reported", "1.1"))
+	checked, err := readPlan(nil, s.fileOf(plan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.create(plan.DeepCopy())
+	direct, err := client.NewWithWatch(s.config, client.Options{Scheme: s.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes := 0
+	write := func(o client.Object) {
+		if s.read(o); o.GetName() == "reported" {
+			o.(*topsv1.GcuResource).Status.ReadyResource = strconv.Itoa(writes) + "/9"
+		} else {
+			o.(*topsv1.UpgradePlan).Status.Undo = int32(writes) + 1
+		}
+		if writes++; writes%2 == 1 { // each is tried again once
+			if err := s.Status().Update(t.Context(), o); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	raced := interceptor.NewClient(direct, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		write(&topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}})
+		return c.Patch(ctx, o, p, options...)
+	}, Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+		write(&topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}})
+		return c.Update(ctx, o, options...)
+	}})
+	out, cl := terminal{genericiooptions.NewTestIOStreamsDiscard()}, &cluster{Client: raced, namespace: operatorNamespace}
+	wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "reported"}, "spec": map[string]any{}}}
+	if _, err := compareWith(t.Context(), out, cl, wanted); err != nil {
+		t.Errorf("comparing: %v", err)
+	}
+	s.read(gr)
+	if err := (&plannedUpgrade{Plan: checked, cl: cl, live: gr}).store(t.Context(), out); err != nil {
+		t.Errorf("storing the plan: %v", err)
+	}
+	if writes != 4 {
+		t.Errorf("%d writes were tried, want 4", writes)
 	}
 }
 

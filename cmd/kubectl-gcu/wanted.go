@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -69,18 +70,23 @@ func writeSpec(ctx context.Context, cl *cluster, live, wanted *unstructured.Unst
 	return next, explain(cl.Patch(ctx, next, patch, options...), "patch", "")
 }
 
-// compareWith reads the present gr, and returns what the wanted one makes of it.
-func compareWith(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured) (*preview.Question, error) {
+// compareWith reads the present gr, and returns what the wanted one makes of it. It starts over when the gr
+// changes meanwhile.
+func compareWith(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured) (q *preview.Question, err error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
-	if err := cl.read(ctx, "", wanted.GetName(), live); err != nil {
-		return nil, err
-	}
-	next, err := dryRun(ctx, out, cl, live, wanted)
-	if err != nil {
-		return nil, err
-	}
-	return questionOf(live, next)
+	err = retry.RetryOnConflict(patience(), func() error {
+		if err := cl.read(ctx, "", wanted.GetName(), live); err != nil {
+			return err
+		}
+		next, err := dryRun(ctx, out, cl, live, wanted)
+		if err != nil {
+			return err
+		}
+		q, err = questionOf(live, next)
+		return err
+	})
+	return q, err
 }
 
 // questionOf returns what happens when a gr becomes the next one.

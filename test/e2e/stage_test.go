@@ -58,6 +58,8 @@ type controlPlane struct {
 	manager *harness.Process
 	// address is its REST address, blueprints and logs are its folders.
 	address, blueprints, logs string
+	// like is a node as no story has changed it.
+	like corev1.Node
 	// free are the unused stages.
 	free chan string
 }
@@ -108,7 +110,7 @@ func (c *controlPlane) up(ctx context.Context) error {
 }
 
 func (c *controlPlane) prepareCrowd(ctx context.Context) error {
-	err := errors.Join(c.cluster.Install(ctx), c.assignStages(ctx, stages))
+	err := errors.Join(c.cluster.Install(ctx), c.assignStages(ctx, stages), c.cluster.Client.Get(ctx, client.ObjectKey{Name: nodeName(0)}, &c.like))
 	if err != nil {
 		return err
 	}
@@ -241,10 +243,7 @@ func enterOwn(t *testing.T, name string, nodes int, withGCUs bool) (*stage, cont
 	crowd.start(t)
 	s := &stage{Cluster: crowd.cluster, plane: crowd, manager: crowd.manager, id: strconv.FormatInt(lastID.Add(1), 10)}
 	s.label = s.name(name)
-	var like corev1.Node
-	if err := s.Client.Get(ctx, client.ObjectKey{Name: nodeName(0)}, &like); err != nil {
-		t.Fatal(err)
-	}
+	like := crowd.like.DeepCopy()
 	if !withGCUs {
 		delete(like.Labels, gcuLabel)
 	}
