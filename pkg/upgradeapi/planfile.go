@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -118,8 +119,12 @@ func (p *planFiles) check(ctx context.Context, c call, plan *planfile.Plan, pres
 	return err
 }
 
-// store writes the UpgradePlan with the rights of the caller.
+// store writes the UpgradePlan with the rights of the caller. It starts over when the operator reports on it meanwhile.
 func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, gr *topsv1.GcuResource) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return p.put(ctx, c, plan, gr) })
+}
+
+func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, gr *topsv1.GcuResource) error {
 	present := &topsv1.UpgradePlan{}
 	err := p.Get(ctx, client.ObjectKeyFromObject(plan.Object), present)
 	verb := "update"

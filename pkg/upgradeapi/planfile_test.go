@@ -16,6 +16,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -176,6 +177,37 @@ func (d *testServer) plan(name string) *topsv1.UpgradePlan {
 	}
 	d.must(err)
 	return plan
+}
+
+// overtaken is a client whose first patch of each plan comes after one of its status by another client.
+type overtaken struct {
+	client.Client
+	other client.Client
+	done  map[string]bool
+}
+
+func (o *overtaken) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if plan, is := object.(*topsv1.UpgradePlan); is && !o.done[plan.Name] {
+		o.done[plan.Name] = true
+		raw := client.RawPatch(types.MergePatchType, []byte(`{"status":{"undo":9}}`))
+		if err := o.other.Status().Patch(ctx, &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}}, raw); err != nil {
+			return err
+		}
+	}
+	return o.Client.Patch(ctx, object, patch, options...)
+}
+
+func TestAPlanIsWrittenAgainWhenItsResultIsReportedMeanwhile(t *testing.T) {
+	d := newTestServer(t, planning(t), func(o *Options) {
+		o.Client = &overtaken{o.Client, apiserver.Shared(t).Client(t, apiserver.Admin), map[string]bool{}}
+	})
+	d.planned("overtaken")
+	plan := d.planFile("overtaken", "2.0.0")
+	d.succeeds(http.MethodPut, "/gum/v1/gr/overtaken/plan", d.textOf(plan))
+	d.succeeds(http.MethodPut, "/gum/v1/gr/overtaken/plan?step=true", d.textOf(plan))
+	if stored := d.plan(plan.Name); stored.Spec.Batches[1].Approval != topsv1.ApprovalManual || stored.Status.Undo != 9 {
+		t.Errorf("it is %+v, with result %+v", stored.Spec.Batches, stored.Status)
+	}
 }
 
 // What kubectl gcu upgrade --plan refuses is refused, in the same words, and nothing is stored.
