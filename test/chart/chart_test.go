@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -19,6 +20,9 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -182,7 +186,7 @@ var sets = map[string]string{
 	"deploy":        "gcuResource: {deploy: true}",
 	"deploy-driver": "gcuResource: {deploy: true, name: mine, driver: {notDeploy: false}, annotations: {topsops.enflame.com/update-strategy: OTA}, spec: {gfd: {notDeploy: true}}}",
 	"mirror": "global: {registry: 'mirror.example.com:5000', imagePullSecrets: [{name: all}]}\nimagePullSecrets: [{name: pull}]\n" +
-		"image: {tag: v1.2.3, digest: 'sha256:1111111111111111111111111111111111111111111111111111111111111111', pullPolicy: Always}\ngcuResource: {deploy: true}",
+		"image: {tag: v1.2.3, digest: 'sha256:1111111111111111111111111111111111111111111111111111111111111111', pullPolicy: Always}\ngcuResource: {deploy: true, spec: {gfd: {repository: own.example.com/gcu}}}",
 	"proxy":    "proxy: {http: 'http://proxy:3128', https: 'http://proxy:3128', noProxy: '10.96.0.1,.svc'}",
 	"replicas": "replicaCount: 2\nautoscaling: {enabled: true, minReplicas: 2, maxReplicas: 3}",
 	"placed": "nodeSelector: {zone: a}\ntolerations: [{key: infra, operator: Exists}]\naffinity: {podAntiAffinity: {}}\nresources: {limits: {memory: 1Gi}}\n" +
@@ -217,6 +221,29 @@ func TestGoldenFiles(t *testing.T) {
 			}
 			compare(t, filepath.Join("testdata", name+".yaml"), text.String())
 		})
+	}
+}
+
+// TestTheMirrorHasAllImagesOfTheDefaultResource: but those of a component that names its repository.
+func TestTheMirrorHasAllImagesOfTheDefaultResource(t *testing.T) {
+	const all = "gcuResource: {deploy: true, driver: {notDeploy: false}, spec: {nightingale: {notDeploy: false}, gcusharePlugin: {notDeploy: false}, gcushareScheduler: {notDeploy: false}, volcano: {notDeploy: false}%s}}\n"
+	images := func(values string) []string {
+		var gr topsv1.GcuResource
+		created := byName(t, render(t, values))["ConfigMap kube-system/gcu-operator-default-resource"]
+		check(t, json.Unmarshal([]byte(created["data"].(map[string]any)["gcu-resource.json"].(string)), &gr))
+		found, err := component.Images(&gr)
+		check(t, err)
+		return found
+	}
+	want := images(fmt.Sprintf(all, ""))
+	for i := range want {
+		want[i] = strings.Replace(want[i], "artifact.enflame.cn/", "mirror:5000/", 1)
+	}
+	if diff := cmp.Diff(want, images(fmt.Sprintf(all, "")+"global: {registry: 'mirror:5000'}")); diff != "" {
+		t.Error(diff)
+	}
+	if got := images(fmt.Sprintf(all, ", gfd: {repository: own/path}") + "global: {registry: 'mirror:5000'}"); !slices.Contains(got, "own/path/gcu-gfd:latest") {
+		t.Errorf("own/path/gcu-gfd is not in %v", got)
 	}
 }
 
