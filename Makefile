@@ -58,8 +58,8 @@ images: build image-programs ## Make the images of the operator and of the stand
 
 # What nfpm needs is not served everywhere (docs/releasing.md): without it there is no deb and no rpm.
 .PHONY: release
-release: ## Make everything that the page of a release holds, in bin/release (VERSION=v1.2.3; KEY=file signs; CHECK=1 makes it twice and compares)
-	@go run ./release --version '$(VERSION)' --output $(BIN)/release $(if $(wildcard $(NFPM)),--nfpm $(NFPM)) $(if $(KEY),--key '$(KEY)') $(if $(CHECK),--check)
+release: ## Make everything that the page of a release holds, in bin/release (VERSION=v1.2.3; KEY=file signs; CHECK=1 makes it twice and compares; DIRTY=1 takes what is not committed too)
+	@go run ./release --version '$(VERSION)' --output $(BIN)/release $(if $(wildcard $(NFPM)),--nfpm $(NFPM)) $(if $(KEY),--key '$(KEY)') $(if $(CHECK),--check) $(if $(DIRTY),--dirty)
 
 .PHONY: fetch
 fetch: ## Get what make release needs from the network

@@ -1,7 +1,7 @@
 // Release makes everything that the page of a release holds, without a network once make fetch
 // has run, and the same files each time it is run for a commit:
 //
-//	release --version v1.2.3 --output DIR [--nfpm PROGRAM] [--key FILE] [--check]
+//	release --version v1.2.3 --output DIR [--nfpm PROGRAM] [--key FILE] [--check] [--dirty]
 //
 // It is run in the root of the project (make release).
 package main
@@ -30,6 +30,8 @@ type release struct {
 	// nfpm makes packages; "" if there is none.
 	nfpm string
 	key  string
+	// dirty accepts changes that are not committed.
+	dirty bool
 	// built is the time of the commit, which all files have.
 	built time.Time
 	// image is repository, tag and digest of the operator.
@@ -46,6 +48,7 @@ func main() {
 	flags.StringVar(&r.output, "output", "", "`folder` for the files, which is emptied first")
 	flags.StringVar(&r.nfpm, "nfpm", "", "`program` that makes packages; empty: no deb and no rpm")
 	again := flags.Bool("check", false, "make everything a second time, and compare the sums")
+	flags.BoolVar(&r.dirty, "dirty", false, "accept changes that are not committed; for trying")
 	flags.StringVar(&r.key, "key", "", "`file` with a private ECDSA key in PEM, to sign the checksums; empty: not signed")
 	_ = flags.Parse(os.Args[1:]) // ends the program
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -66,6 +69,9 @@ func (r *release) run(ctx context.Context) (err error) {
 	}
 	if r.output == "" {
 		return errors.New("--output is required")
+	}
+	if err := r.isCommitted(ctx); err != nil {
+		return err
 	}
 	if r.built, err = commitTime(ctx); err != nil {
 		return err
@@ -124,15 +130,6 @@ func (r *release) compare(ctx context.Context) (err error) {
 	}
 	fmt.Println("made twice: the sums are the same")
 	return nil
-}
-
-// commitTime returns the time of the commit that is checked out.
-func commitTime(ctx context.Context) (time.Time, error) {
-	out, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%cI").Output()
-	if err != nil {
-		return time.Time{}, fmt.Errorf("reading the time of the commit with git: %w", err)
-	}
-	return time.Parse(time.RFC3339, strings.TrimSpace(string(out)))
 }
 
 // call runs a program with more environment, and returns what it printed.
