@@ -15,6 +15,9 @@ import (
 // platform is a system and an architecture, in Go's names.
 type platform struct{ os, arch string }
 
+// programs are what is compiled.
+var programs = []string{"manager", "node-agent", "kubectl-gcu"}
+
 // platforms of a program.
 var platforms = map[string][]platform{
 	"manager":     onLinux,
@@ -35,7 +38,7 @@ func (r *release) program(name string, p platform) string {
 // compile compiles all programs. They are the same on every machine: Go writes no time and, with
 // -trimpath, no folder into them.
 func (r *release) compile(ctx context.Context) error {
-	for _, name := range []string{"manager", "node-agent", "kubectl-gcu"} {
+	for _, name := range programs {
 		for _, p := range platforms[name] {
 			_, err := call(ctx, []string{"GOOS=" + p.os, "GOARCH=" + p.arch, "CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false",
 				"-ldflags=-s -w -X main.version="+r.version, "-o", r.program(name, p), "./cmd/"+name)

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"debug/buildinfo"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"runtime/debug"
-	"strings"
 )
 
 // document lists what is in a program, as SPDX 2.3.
@@ -34,6 +32,8 @@ type spdxPackage struct {
 	Version          string     `json:"versionInfo,omitempty"`
 	DownloadLocation string     `json:"downloadLocation"`
 	FilesAnalyzed    bool       `json:"filesAnalyzed"`
+	SourceInfo       string     `json:"sourceInfo,omitempty"`
+	FileName         string     `json:"packageFileName,omitempty"`
 	Checksums        []checksum `json:"checksums,omitempty"`
 	ExternalRefs     []external `json:"externalRefs,omitempty"`
 }
@@ -60,20 +60,23 @@ const (
 	programID  = "SPDXRef-program"
 )
 
-// contents writes what modules each program for Linux was made of: the list that Go writes into it.
+// contents writes what modules each program was made of: the list that Go writes into it.
 func (r *release) contents(context.Context) error {
-	for _, name := range []string{"manager", "node-agent", "kubectl-gcu"} {
-		for _, p := range onLinux {
-			info, err := buildinfo.ReadFile(r.program(name, p))
+	for _, name := range programs {
+		for _, p := range platforms[name] {
+			path := r.program(name, p)
+			info, err := buildinfo.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			sum, err := sumOf(path)
 			if err != nil {
 				return err
 			}
 			title := archiveName(name, r.version, p)
-			list, err := r.bill(name, title, info)
-			if err != nil {
-				return err
-			}
-			text, err := json.MarshalIndent(list, "", " ")
+			program := spdxPackage{SPDXID: programID, Name: name, Version: r.version, DownloadLocation: "NOASSERTION",
+				FileName: filepath.Base(path), Checksums: []checksum{{"SHA256", sum}}}
+			text, err := json.MarshalIndent(r.bill(title, program, info), "", " ")
 			if err != nil {
 				return err
 			}
@@ -85,13 +88,14 @@ func (r *release) contents(context.Context) error {
 	return nil
 }
 
-// bill lists the modules of a program, and the Go that compiled it.
-func (r *release) bill(name, title string, info *debug.BuildInfo) (*document, error) {
+// bill lists a program, its modules, and the Go that compiled it. The sum that Go has of a module is that of a
+// list of its files: it is given as Go writes it, as no algorithm of SPDX.
+func (r *release) bill(title string, program spdxPackage, info *debug.BuildInfo) *document {
 	list := &document{
 		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: documentID, Name: title,
 		DocumentNamespace: "https://github.com/topsops/gcu-operator/spdx/" + title,
 		CreationInfo:      creation{r.built.UTC().Format("2006-01-02T15:04:05Z"), []string{"Tool: gcu-operator-release"}},
-		Packages:          []spdxPackage{{SPDXID: programID, Name: name, Version: r.version, DownloadLocation: "NOASSERTION"}},
+		Packages:          []spdxPackage{program},
 		Relationships:     []relationship{{documentID, "DESCRIBES", programID}},
 	}
 	modules := append([]*debug.Module{{Path: "stdlib", Version: info.GoVersion}}, info.Deps...)
@@ -101,15 +105,11 @@ func (r *release) bill(name, title string, info *debug.BuildInfo) (*document, er
 		}
 		p := spdxPackage{SPDXID: fmt.Sprintf("SPDXRef-module-%d", i), Name: m.Path, Version: m.Version, DownloadLocation: "NOASSERTION",
 			ExternalRefs: []external{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + m.Path + "@" + m.Version}}}
-		if encoded, is := strings.CutPrefix(m.Sum, "h1:"); is {
-			sum, err := base64.StdEncoding.DecodeString(encoded)
-			if err != nil {
-				return nil, fmt.Errorf("the sum of %s: %w", m.Path, err)
-			}
-			p.Checksums = []checksum{{"SHA256", hex.EncodeToString(sum)}}
+		if m.Sum != "" {
+			p.SourceInfo = "go.sum " + m.Sum
 		}
 		list.Packages = append(list.Packages, p)
 		list.Relationships = append(list.Relationships, relationship{programID, "DEPENDS_ON", p.SPDXID})
 	}
-	return list, nil
+	return list
 }

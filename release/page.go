@@ -28,8 +28,11 @@ func (r *release) write(name string, content []byte) error {
 	return os.WriteFile(r.file(name), content, 0o644) //nolint:gosec // G306: for everybody to read
 }
 
-func (r *release) sum(name string) (string, error) {
-	content, err := os.ReadFile(r.file(name))
+// sum returns the SHA-256 of a file of the release.
+func (r *release) sum(name string) (string, error) { return sumOf(r.file(name)) }
+
+func sumOf(path string) (string, error) {
+	content, err := os.ReadFile(path)
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:]), err
 }

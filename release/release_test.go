@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -173,26 +174,45 @@ func TestTheBillListsEveryModuleWithItsSum(t *testing.T) {
 		{Path: "example.com/a", Version: "v1.0.0", Sum: "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="},
 		{Path: "example.com/b", Version: "v2.0.0", Replace: &debug.Module{Path: "example.com/c", Version: "v3.0.0"}},
 	}}
-	got, err := r.bill("manager", "manager_v1.2.3_linux_amd64", info)
-	check(t, err)
+	got := r.bill("manager_v1.2.3_linux_amd64", spdxPackage{Name: "manager", Version: "v1.2.3"}, info)
 	var lines []string
 	for _, p := range got.Packages {
-		line := p.Name + " " + p.Version
-		for _, sum := range p.Checksums {
-			line += " " + sum.Value
+		if len(p.Checksums) > 0 {
+			t.Errorf("%s has %v: Go's sum of a module is not the SHA-256 of a file", p.Name, p.Checksums)
 		}
-		lines = append(lines, line)
+		lines = append(lines, strings.TrimSpace(p.Name+" "+p.Version+" "+p.SourceInfo))
 	}
-	want := []string{"manager v1.2.3", "stdlib go1.26.0", "example.com/a v1.0.0 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "example.com/c v3.0.0"}
+	want := []string{"manager v1.2.3", "stdlib go1.26.0", "example.com/a v1.0.0 go.sum h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", "example.com/c v3.0.0"}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Error(diff)
 	}
 	if got.CreationInfo.Created != "2026-11-24T00:02:03Z" || len(got.Relationships) != 4 {
 		t.Errorf("created %s, %d relationships", got.CreationInfo.Created, len(got.Relationships))
 	}
-	info.Deps[0].Sum = "h1:?"
-	if _, err := r.bill("manager", "manager", info); err == nil {
-		t.Error("a sum that is none was taken")
+}
+
+func TestEveryProgramHasABillWithItsSum(t *testing.T) {
+	r := made(t).withPrograms(t)
+	self, err := os.Executable() // a program of Go
+	check(t, err)
+	want, err := sumOf(self)
+	check(t, err)
+	for name, on := range platforms {
+		for _, p := range on {
+			check(t, errors.Join(os.Remove(r.program(name, p)), os.Symlink(self, r.program(name, p))))
+		}
+	}
+	check(t, r.contents(t.Context()))
+	for name, on := range platforms {
+		for _, p := range on {
+			text, err := os.ReadFile(r.file(archiveName(name, r.version, p) + ".spdx.json"))
+			check(t, err)
+			var list document
+			check(t, json.Unmarshal(text, &list))
+			if file := list.Packages[0]; file.FileName != filepath.Base(r.program(name, p)) || file.Checksums[0] != (checksum{"SHA256", want}) {
+				t.Errorf("%s on %v: %v", name, p, file)
+			}
+		}
 	}
 }
 
