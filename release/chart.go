@@ -13,12 +13,13 @@ import (
 // chartFolder is the chart, of which the release makes a package.
 const chartFolder = "charts/gcu-operator"
 
-// chart packs the chart with the version of the release, and the image by its digest.
+// chart packs the chart with the version of the release, and notes its image there, which templates run by its digest.
 func (r *release) chart(context.Context) error {
-	_, digest, _ := strings.Cut(r.image, "@")
 	replaced := map[string][][2]string{
-		"Chart.yaml":  {{"version: 0.0.0-dev\nappVersion: dev\n", fmt.Sprintf("version: %s\nappVersion: %s\n", strings.TrimPrefix(r.version, "v"), r.version)}},
-		"values.yaml": {{"\n  digest: \"\"\n", "\n  digest: " + digest + "\n"}},
+		"Chart.yaml": {
+			{"version: 0.0.0-dev\nappVersion: dev\n", fmt.Sprintf("version: %s\nappVersion: %s\n", strings.TrimPrefix(r.version, "v"), r.version)},
+			{"\nannotations:\n", "\nannotations:\n  topsops.enflame.com/image: " + r.image + "\n"},
+		},
 	}
 	var items []item
 	err := filepath.WalkDir(chartFolder, func(path string, entry fs.DirEntry, err error) error {

@@ -237,9 +237,14 @@ func TestTheChartHasTheVersionAndTheDigest(t *testing.T) {
 		check(t, err)
 		content[header.Name] = string(text)
 	}
-	for name, want := range map[string]string{"Chart.yaml": "version: 1.2.3\nappVersion: v1.2.3\n", "values.yaml": "digest: " + digest, "templates/_helpers.tpl": "gcu-operator.image"} {
-		if !strings.Contains(content["gcu-operator/"+name], want) {
-			t.Errorf("%s does not have %q:\n%s", name, want, content["gcu-operator/"+name])
+	for _, want := range [][2]string{
+		{"Chart.yaml", "version: 1.2.3\nappVersion: v1.2.3\n"},
+		{"Chart.yaml", "topsops.enflame.com/image: " + r.image + "\n"},
+		{"templates/_helpers.tpl", `index .Chart.Annotations "topsops.enflame.com/image"`},
+		{"values.yaml", "digest: \"\"\n"},
+	} {
+		if !strings.Contains(content["gcu-operator/"+want[0]], want[1]) {
+			t.Errorf("%s does not have %q:\n%s", want[0], want[1], content["gcu-operator/"+want[0]])
 		}
 	}
 }

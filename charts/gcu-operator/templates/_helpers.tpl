@@ -7,12 +7,17 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* The operator's image. */ -}}
+{{- /* The operator's image. That of a release, with its digest, is an annotation of the chart: a value would stay over an
+upgrade with --reuse-values. */ -}}
 {{- define "gcu-operator.image" -}}
-{{- $repository := printf "%s/%s" .Values.image.repository .Values.image.name -}}
-{{- include "gcu-operator.mirrored" (dict "registry" .Values.global.registry "image" $repository) -}}
-:{{ .Values.image.tag | default .Chart.AppVersion }}
-{{- with .Values.image.digest }}@{{ . }}{{ end -}}
+{{- $image := printf "%s/%s:%s" .Values.image.repository .Values.image.name (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- $released := index .Chart.Annotations "topsops.enflame.com/image" | default "" -}}
+{{- if and (not .Values.image.digest) (hasPrefix (print $image "@") $released) -}}
+{{- $image = $released -}}
+{{- else if ne (.Values.image.digest | default "none") "none" -}}
+{{- $image = print $image "@" .Values.image.digest -}}
+{{- end -}}
+{{- include "gcu-operator.mirrored" (dict "registry" .Values.global.registry "image" $image) -}}
 {{- end -}}
 
 {{- define "gcu-operator.imagePullSecrets" -}}
