@@ -41,13 +41,18 @@ func (r *release) compile(ctx context.Context) error {
 	for _, name := range programs {
 		for _, p := range platforms[name] {
 			_, err := call(ctx, []string{"GOOS=" + p.os, "GOARCH=" + p.arch, "CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false",
-				"-ldflags=-s -w -X main.version="+r.version, "-o", r.program(name, p), "./cmd/"+name)
+				r.flags(), "-o", r.program(name, p), "./cmd/"+name)
 			if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// flags write the version into a program, and into kubectl-gcu the tag of the image.
+func (r *release) flags() string {
+	return "-ldflags=-s -w -X main.version=" + r.version + " -X main.operatorTag=" + r.version
 }
 
 // images packs the operator's images, and notes what they are called.

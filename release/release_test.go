@@ -131,6 +131,18 @@ func TestTheChecksumsAreThoseOfAllFilesAndAreSigned(t *testing.T) {
 	}
 }
 
+func TestThePluginOfAReleaseListsItsImage(t *testing.T) {
+	r := made(t)
+	plugin := filepath.Join(r.work, "kubectl-gcu")
+	_, err := call(t.Context(), nil, "go", "build", r.flags(), "-o", plugin, "./cmd/kubectl-gcu")
+	check(t, err)
+	out, err := call(t.Context(), nil, plugin, "images", "-f", "examples/gcu-resource.json")
+	check(t, err)
+	if !strings.Contains(string(out), "/gcu-operator:v1.2.3\n") {
+		t.Errorf("no image of v1.2.3 in\n%s", out)
+	}
+}
+
 func TestASecondReleaseOfACommitIsTheSame(t *testing.T) {
 	var sums []string
 	for range 2 {

@@ -18,6 +18,10 @@ import (
 // operatorRepository is the name of the operator's image in config/.
 const operatorRepository = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator"
 
+// operatorTag is the tag of the operator's image in the manifests that come with this plugin: of
+// a checkout that of config/; a release sets its own with -ldflags "-X main.operatorTag=v1.2.3".
+var operatorTag = "dev"
+
 // imageList is what a cluster pulls.
 type imageList struct {
 	// Images are sorted.
@@ -34,7 +38,8 @@ func imagesCommand(c *cli) *cobra.Command {
 		Short: "Lists all images that the operator and the components of grs run",
 		Long: `Lists all images that the operator and the components of grs run, one a line, to copy
 them to where there is no network. With -f FILE it asks no cluster: it lists those of
-the gr in the file, and the operator's image of the version of this plugin.`,
+the gr in the file, and the operator's image of the release of this plugin: tag dev if
+it was built from a checkout, as in its chart.`,
 		Example: `  # Into an archive, and on a machine that reaches the mirror
   kubectl gcu images -f gr.json > images.txt
   xargs -n1 docker pull < images.txt && xargs docker save -o images.tar < images.txt
@@ -68,7 +73,7 @@ func (c *cli) images(ctx context.Context, file string) (imageList, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, &gr); err != nil {
 		return imageList{}, usageError("reading %s: %w", file, err)
 	}
-	return listImages([]topsv1.GcuResource{gr}, []string{operatorRepository + ":" + version})
+	return listImages([]topsv1.GcuResource{gr}, []string{operatorRepository + ":" + operatorTag})
 }
 
 func (c *cli) imagesOfCluster(ctx context.Context) (imageList, error) {

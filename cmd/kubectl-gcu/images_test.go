@@ -11,9 +11,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestImagesOfAFileNeedNoCluster lists those of the default gr.
+// TestImagesOfAFileNeedNoCluster lists those of the default gr, with the operator's image that the manifests of a checkout run, whatever git describe says.
 func TestImagesOfAFileNeedNoCluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "missing"))
+	defer func(before string) { version = before }(version)
+	version = "v1.2.3-4-g5c0ecfc"
 	var out bytes.Buffer
 	root := newRoot(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: os.Stderr})
 	root.SetArgs([]string{"images", "-f", filepath.Join("..", "..", "examples", "gcu-resource.json")})
@@ -33,7 +35,7 @@ func TestThePluginKnowsTheOperatorsImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "image: "+operatorRepository+":") {
-		t.Errorf("config/manager does not run %s", operatorRepository)
+	if !strings.Contains(string(text), "image: "+operatorRepository+":"+operatorTag+"\n") {
+		t.Errorf("config/manager does not run %s:%s", operatorRepository, operatorTag)
 	}
 }

@@ -127,7 +127,7 @@ func (s *site) installDrivers() {
 func (s *site) setDesk() {
 	s.t.Helper()
 	folder := s.t.TempDir()
-	plugin := exec.CommandContext(s.ctx, "go", "build", "-ldflags=-X main.version=dev", "-o", filepath.Join(folder, "kubectl-gcu"), "./cmd/kubectl-gcu") // the version of the chart
+	plugin := exec.CommandContext(s.ctx, "go", "build", "-o", filepath.Join(folder, "kubectl-gcu"), "./cmd/kubectl-gcu")
 	plugin.Dir = s.Project.Root
 	output, err := plugin.CombinedOutput()
 	if err != nil {
