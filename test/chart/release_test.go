@@ -13,7 +13,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	kubefake "helm.sh/helm/v3/pkg/kube/fake"
 	"helm.sh/helm/v3/pkg/storage"
-	"helm.sh/helm/v3/pkg/storage/driver"
+	memory "helm.sh/helm/v3/pkg/storage/driver"
 )
 
 // digest is that of the image of a release.
@@ -89,6 +89,6 @@ func TestAnUpgradeRunsTheImageOfItsChart(t *testing.T) {
 func cluster() *action.Configuration {
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
-	return &action.Configuration{Releases: storage.Init(driver.NewMemory()), KubeClient: &kubefake.PrintingKubeClient{Out: io.Discard},
+	return &action.Configuration{Releases: storage.Init(memory.NewMemory()), KubeClient: &kubefake.PrintingKubeClient{Out: io.Discard},
 		Capabilities: capabilities, Log: func(string, ...any) {}}
 }
