@@ -21,11 +21,14 @@ var programs = []string{"manager", "node-agent", "kubectl-gcu"}
 // platforms of a program.
 var platforms = map[string][]platform{
 	"manager":     onLinux,
-	"node-agent":  onLinux,
-	"kubectl-gcu": append([]platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}, onLinux...),
+	"node-agent":  everywhere, // elsewhere than on Linux the client alone
+	"kubectl-gcu": everywhere,
 }
 
-var onLinux = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
+var (
+	onLinux    = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
+	everywhere = append([]platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}, onLinux...)
+)
 
 // program returns the path of a compiled program.
 func (r *release) program(name string, p platform) string {

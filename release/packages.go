@@ -73,7 +73,7 @@ func (r *release) packages(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, p := range platforms["node-agent"] {
+	for _, p := range onLinux {
 		environment := []string{"VERSION=" + r.version, "ARCH=" + p.arch, "PROGRAM=" + r.program("node-agent", p), "COMPLETION=" + completion,
 			"SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.built.Unix(), 10)}
 		for _, packager := range []string{"deb", "rpm"} {

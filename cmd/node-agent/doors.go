@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -10,6 +12,7 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/foreign"
 	"github.com/topsops/gcu-operator/pkg/ota/guard"
+	"github.com/topsops/gcu-operator/pkg/ota/proof"
 )
 
 // openDoors opens the OTA endpoint: TCP, and the socket if configured. inUse returns the
@@ -44,7 +47,7 @@ func openTCP(s settings, log logr.Logger) (guard.Door, error) {
 		if err != nil {
 			return guard.Door{}, fmt.Errorf("reading --ota-token-file: %w", err)
 		}
-		door.Caller, door.Prove = guard.Bearer(token), guard.Prover(token)
+		door.Caller, door.Prove = guard.Bearer(token), proof.Prover(token)
 	}
 	if s.tlsCertFile != "" {
 		if _, err := tls.LoadX509KeyPair(s.tlsCertFile, s.tlsKeyFile); err != nil {

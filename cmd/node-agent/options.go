@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -19,7 +21,6 @@ const (
 
 const (
 	defaultBindAddress    = "127.0.0.1:10267"
-	defaultSocket         = "/run/gcu-node-agent/ota.sock"
 	defaultStateDir       = "/var/lib/gcu-node-agent"
 	tokenFileName         = "ota-token" // in the state directory
 	defaultSpread         = 30 * time.Second

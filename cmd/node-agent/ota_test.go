@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/ota/guard"
+	"github.com/topsops/gcu-operator/pkg/ota/proof"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
@@ -33,7 +33,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	path := r.Method + " " + r.URL.Path
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		w.Header().Set(guard.ProofHeader, guard.Proof("secret", r.Header.Get(guard.ChallengeHeader), local.String()))
+		w.Header().Set(proof.Header, proof.Of("secret", r.Header.Get(proof.ChallengeHeader), local.String()))
 	}
 	a.asked = append(a.asked, path+" "+r.Header.Get("Authorization")+r.Header.Get("Idempotency-Key"))
 	answers := a.answers[path]

@@ -26,6 +26,9 @@ type client struct {
 	token string
 }
 
+// defaultSocket is where the agent of a node listens.
+const defaultSocket = "/run/gcu-node-agent/ota.sock"
+
 // connection holds the flags to reach the agent.
 type connection struct {
 	socket    string

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/topsops/gcu-operator/pkg/ota/guard"
+	"github.com/topsops/gcu-operator/pkg/ota/proof"
 )
 
 // verifier opens connections to an agent that is called without TLS, and checks that the agent
@@ -47,7 +47,7 @@ func (v *verifier) check(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	request.Header.Set(guard.ChallengeHeader, challenge)
+	request.Header.Set(proof.ChallengeHeader, challenge)
 	if err := conn.SetDeadline(time.Now().Add(verifyTimeout)); err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func (v *verifier) check(ctx context.Context, conn net.Conn) error {
 		return &impostor{v.base, err.Error()}
 	}
 	_ = response.Body.Close() // reads the rest of it
-	want := guard.Proof(v.token, challenge, conn.RemoteAddr().String())
-	if !hmac.Equal([]byte(response.Header.Get(guard.ProofHeader)), []byte(want)) {
+	want := proof.Of(v.token, challenge, conn.RemoteAddr().String())
+	if !hmac.Equal([]byte(response.Header.Get(proof.Header)), []byte(want)) {
 		return &impostor{v.base, "it answers " + response.Status + " and does not have the token of --token-file"}
 	}
 	if reader.Buffered() > 0 || response.Close {

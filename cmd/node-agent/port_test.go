@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/topsops/gcu-operator/pkg/ota/guard"
+	"github.com/topsops/gcu-operator/pkg/ota/proof"
 )
 
 // thief listens on the port of an agent and keeps the tokens that it is shown.
@@ -40,7 +40,7 @@ func (th *thief) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	forwarded.Header = r.Header
 	if response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(forwarded); err == nil {
 		_ = response.Body.Close()
-		w.Header().Set(guard.ProofHeader, response.Header.Get(guard.ProofHeader))
+		w.Header().Set(proof.Header, response.Header.Get(proof.Header))
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -22,9 +24,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
-
-// version is set by the build: -ldflags "-X main.version=v1.2.3".
-var version = "dev"
 
 // serve runs the endpoint and the loops behind it until ctx is done.
 func serve(ctx context.Context, s settings, stderr io.Writer) error {

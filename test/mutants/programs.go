@@ -3,10 +3,10 @@ package main
 // ofPrograms are defects in the programs themselves: their flags and what they start.
 var ofPrograms = []mutant{
 	{"token-not-asked-for", "--ota-auth=token lets everyone on the node in", programs, "openTCP",
-		"$door.Caller, $door.Prove = guard.Bearer($token), guard.Prover($token)", "$door.Prove = guard.Prover($token)"},
+		"$door.Caller, $door.Prove = guard.Bearer($token), proof.Prover($token)", "$door.Prove = proof.Prover($token)"},
 	{"port-stops-agent", "a process on the agent's port stops the agent", agent, "ListenTCP",
 		"case errors.Is($err, syscall.EADDRINUSE): $*then", `case errors.Is($err, syscall.EADDRINUSE) && address == "": $*then`},
-	{"proof-passed-on", "a process on another address passes the challenge on to the agent", agent, "Proof",
+	{"proof-passed-on", "a process on another address passes the challenge on to the agent", agent, "Of",
 		`"gcu-node-agent\n" + $address + "\n" + $challenge`, `"gcu-node-agent\n" + $challenge`},
 	{"token-shown-first", "the token is sent without a proof of who answers", programs, "verifier.check",
 		"!hmac.Equal([]byte($got), []byte($want))", `$want == "" && !hmac.Equal([]byte($got), nil)`},

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/topsops/gcu-operator/pkg/ota/guard"
+	"github.com/topsops/gcu-operator/pkg/ota/proof"
 )
 
 const (
@@ -57,7 +57,7 @@ func (s *stage) servesBesideImpostor(node, pid string) {
 		s.t.Errorf("the client says of the impostor: %s%v", output, err)
 	}
 	saw := strings.ToLower(s.on(node, "cat", impostorSaw))
-	if !strings.Contains(saw, strings.ToLower(guard.ChallengeHeader)) || strings.Contains(saw, "authorization") {
+	if !strings.Contains(saw, strings.ToLower(proof.ChallengeHeader)) || strings.Contains(saw, "authorization") {
 		s.t.Errorf("the impostor read %q, want a challenge and no token", saw)
 	}
 	s.on(node, "kill", pid)

@@ -21,5 +21,5 @@
 // still get through. The socket and TCP have separate limits.
 //
 // Anyone on the node may listen on the agent's port before it does: the socket serves anyway,
-// the agent waits for its port (Port), and a client asks for a Proof before it shows the token.
+// the agent waits for its port (Port), and a client asks for a proof (package proof) before it shows the token.
 package guard

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/topsops/gcu-operator/pkg/ota/proof"
 )
 
 // TestAPortThatIsTakenIsServedOnceItIsFree also closes a listener that still waits.
@@ -69,29 +71,29 @@ func until(t *testing.T, what string, holds func() bool) {
 // TestAProofIsForTheAddressThatWasCalled: a process on another address cannot pass a challenge
 // on, and without authentication there is nothing to prove.
 func TestAProofIsForTheAddressThatWasCalled(t *testing.T) {
-	prove := func(d Door, challenge string) (proof, address string) {
+	prove := func(d Door, challenge string) (shown, address string) {
 		address = serve(t, d, hello)
 		request, err := http.NewRequest(http.MethodGet, "http://"+address+"/healthz", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		request.Header.Set(ChallengeHeader, challenge)
+		request.Header.Set(proof.ChallengeHeader, challenge)
 		response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = response.Body.Close() }()
-		return response.Header.Get(ProofHeader), address
+		return response.Header.Get(proof.Header), address
 	}
-	door := Door{Caller: Bearer(testToken), Prove: Prover(testToken)}
-	proof, address := prove(door, "c")
-	if proof != Proof(testToken, "c", address) || proof == Proof(testToken, "c", "127.0.0.1:1") || proof == Proof(testToken, "d", address) || proof == Proof("other", "c", address) {
-		t.Errorf("proof %q", proof)
+	door := Door{Caller: Bearer(testToken), Prove: proof.Prover(testToken)}
+	shown, address := prove(door, "c")
+	if shown != proof.Of(testToken, "c", address) || shown == proof.Of(testToken, "c", "127.0.0.1:1") || shown == proof.Of(testToken, "d", address) || shown == proof.Of("other", "c", address) {
+		t.Errorf("proof %q", shown)
 	}
-	if proof, _ := prove(door, ""); proof != "" {
-		t.Errorf("proof %q without a challenge", proof)
+	if shown, _ := prove(door, ""); shown != "" {
+		t.Errorf("proof %q without a challenge", shown)
 	}
-	if proof, _ := prove(Door{Caller: Anybody}, "c"); proof != "" {
-		t.Errorf("proof %q without a token", proof)
+	if shown, _ := prove(Door{Caller: Anybody}, "c"); shown != "" {
+		t.Errorf("proof %q without a token", shown)
 	}
 }

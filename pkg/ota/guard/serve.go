@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/connections"
+	"github.com/topsops/gcu-operator/pkg/ota/proof"
 )
 
 const (
@@ -173,10 +174,10 @@ func (d Door) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial 
 
 // prove answers the challenge of a request.
 func (d Door) prove(w http.ResponseWriter, r *http.Request) {
-	challenge := r.Header.Get(ChallengeHeader)
+	challenge := r.Header.Get(proof.ChallengeHeader)
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if d.Prove != nil && ok && challenge != "" && len(challenge) <= maxChallenge {
-		w.Header().Set(ProofHeader, d.Prove(challenge, local.String()))
+	if d.Prove != nil && ok && challenge != "" && len(challenge) <= proof.MaxChallenge {
+		w.Header().Set(proof.Header, d.Prove(challenge, local.String()))
 	}
 }
 
