@@ -107,7 +107,7 @@ func (p *simPass) waveOfPart(part string) *topsv1.Wave {
 // checkBatches checks that a part of a plan, a batch or the nodes of one in a wave, becomes complete only after those
 // before it, and if its reachable nodes, and those that were touched, have what the plan gives them.
 func (w *simWorld) checkBatches(pass *simPass, before, after *topsv1.DaemonRollout) {
-	if pass.planName() == "" || pass.plan == nil || simUndoes(after) || pass.planWrong() != "" || pass.policyWrong() != "" || after.Status.Strategy == "RestartsOnly" {
+	if pass.planName() == "" || pass.plan == nil || pass.undoes(after) || pass.planWrong() != "" || pass.policyWrong() != "" || after.Status.Strategy == "RestartsOnly" {
 		return
 	}
 	waves := pass.planWaves()

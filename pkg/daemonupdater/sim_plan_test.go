@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -252,9 +253,12 @@ func (p *simPass) planName() string {
 	return p.sets[0].Annotations[topsv1.AnnotationUpgradePlan]
 }
 
-// simUndoes reports whether a rollout goes back to a good revision, for which no plan is needed.
-func simUndoes(r *topsv1.DaemonRollout) bool {
-	return r.Status.Rollback != nil && r.Status.Rollback.To == r.Status.Revision
+// undoes reports whether a pass saw a good spec of a gr in place of the one that a rollout rejected: no plan is needed for it.
+func (p *simPass) undoes(r *topsv1.DaemonRollout) bool {
+	rb := r.Status.Rollback
+	return rb != nil && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+		return ds.Annotations[topsv1.AnnotationRejectedRevision] != rb.RejectedRevision
+	})
 }
 
 // planned returns the batch of a node in the plan that a pass saw and the tasks of its job, -1 if it has none.
@@ -277,7 +281,7 @@ func (p *simPass) cutsPlan() bool {
 		return false
 	}
 	r := p.w.rolloutOf(p.group)
-	return r != nil && !simUndoes(r) && len(r.Status.InFlight) > 0
+	return r != nil && !p.undoes(r) && len(r.Status.InFlight) > 0
 }
 
 // planWrong returns why nothing may start by the plan that a pass saw, "" if it may.
@@ -297,7 +301,7 @@ func (p *simPass) planWrong() string {
 // another reason than the upgrade.
 func (w *simWorld) checkPlanned(pass *simPass, pod *corev1.Pod, back bool) {
 	stored := w.rolloutOf(pass.group)
-	if pass.planName() == "" || back || stored == nil || simUndoes(stored) || pass.blind {
+	if pass.planName() == "" || back || stored == nil || pass.undoes(stored) || pass.blind {
 		return
 	}
 	if wrong := pass.planWrong(); wrong != "" {
@@ -313,7 +317,7 @@ func (w *simWorld) checkPlanned(pass *simPass, pod *corev1.Pod, back bool) {
 
 // checkPlanStarts checks that nodes start only by the plan in force: in the turn of their batch, which is approved.
 func (w *simWorld) checkPlanStarts(pass *simPass, after *topsv1.DaemonRollout, started []string) {
-	if pass.planName() == "" || simUndoes(after) || after.Status.Strategy == "RestartsOnly" {
+	if pass.planName() == "" || pass.undoes(after) || after.Status.Strategy == "RestartsOnly" {
 		return
 	}
 	if wrong := pass.planWrong(); wrong != "" {

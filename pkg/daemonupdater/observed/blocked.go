@@ -66,6 +66,13 @@ func ReplacesRejected(rb *topsv1.RolloutRollback, members []Member) bool {
 	return namesRejected(rb, topsv1.AnnotationRejectedRevision, members)
 }
 
+// isDeployedInPlace reports whether all DaemonSets of a gr that stay do so.
+func isDeployedInPlace(rb *topsv1.RolloutRollback, members []Member) bool {
+	return ReplacesRejected(rb, members) && !slices.ContainsFunc(members, func(m Member) bool {
+		return !daemonset.IsLeaving(m.DaemonSet) && m.DaemonSet.Annotations[topsv1.AnnotationRejectedRevision] != rb.RejectedRevision
+	})
+}
+
 // namesRejected reports whether an annotation of a DaemonSet names the rejected revision. DaemonSets that
 // leave may have that of an earlier spec.
 func namesRejected(rb *topsv1.RolloutRollback, annotation string, members []Member) bool {

@@ -128,7 +128,8 @@ func TestAnOperationOfTheLedgerThatHasNothingToReplaceIsMadeToEnd(t *testing.T) 
 
 func TestAnOperationOfARollbackIsMarked(t *testing.T) {
 	o, in := fleetAt(map[string]string{"driver": fixture.OldHash})
-	o.Rollout.Status.Rollback = &topsv1.RolloutRollback{From: "bad", To: in.Revision}
+	o.Rollout.Status.Rollback = &topsv1.RolloutRollback{From: "bad", RejectedRevision: "fleet-2"}
+	fixture.Annotate(o.Members[0].DaemonSet, topsv1.AnnotationRejectedRevision, "fleet-2")
 	if got, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op"); err != nil || got.Purpose != topsv1.PurposeRollback {
 		t.Errorf("purpose is %v, %v", got, err)
 	}

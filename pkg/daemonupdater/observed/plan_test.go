@@ -8,9 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
@@ -125,11 +128,43 @@ func TestAPlanThatCannotBeFollowedBlocks(t *testing.T) {
 	}
 }
 
+// A DaemonSet that the rejected spec added leaves, and is a member until it is gone: the targets are not those of before.
 func TestARollbackNeedsNoPlan(t *testing.T) {
-	w := following(planFor(t, func(p *topsv1.UpgradePlan) { p.Spec.Revision = "fleet-1" }), nil)
-	w.Rollout.Status.Rollback = &topsv1.RolloutRollback{To: inputFrom(w).Revision}
-	if in := inputFrom(w); in.Blocked != nil || in.Policy.Plan != "" {
-		t.Errorf("blocked by %+v, plan %q", in.Blocked, in.Policy.Plan)
+	for name, tt := range map[string]struct {
+		edit func(driver, exporter *appsv1.DaemonSet)
+		want string
+	}{
+		"of all components": {func(_, _ *appsv1.DaemonSet) {}, ""},
+		"of a spec that added one": {func(_, exporter *appsv1.DaemonSet) {
+			exporter.Annotations[topsv1.AnnotationRevision], exporter.Annotations[topsv1.AnnotationRejectedRevision] = "fleet-2", ""
+			exporter.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
+		}, ""},
+		"but another spec does, on some DaemonSets so far": {func(_, exporter *appsv1.DaemonSet) {
+			exporter.Annotations[topsv1.AnnotationRevision], exporter.Annotations[topsv1.AnnotationRejectedRevision] = "fleet-3", ""
+		}, daemonset.ReasonPlanOutdated},
+		"but a person's own way back does": {func(driver, exporter *appsv1.DaemonSet) {
+			delete(driver.Annotations, topsv1.AnnotationRejectedRevision)
+			delete(exporter.Annotations, topsv1.AnnotationRejectedRevision)
+		}, daemonset.ReasonPlanOutdated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := following(planFor(t, nil), func(s *seen) {
+				for _, m := range s.members {
+					m.DaemonSet.Annotations[topsv1.AnnotationRevision] = "fleet-1"
+					m.DaemonSet.Annotations[topsv1.AnnotationRejectedRevision] = "fleet-2"
+				}
+				tt.edit(s.members[0].DaemonSet, s.members[1].DaemonSet)
+			})
+			w.Rollout.Status.Rollback = &topsv1.RolloutRollback{From: "r2", To: "r1", RejectedRevision: "fleet-2", GcuResourceRevision: "fleet-1"}
+			got := ""
+			in := inputFrom(w)
+			if in.Blocked != nil {
+				got = in.Blocked.Reason
+			}
+			if got != tt.want || in.Policy.Plan != "" {
+				t.Errorf("blocked by %+v, plan %q; want %q", in.Blocked, in.Policy.Plan, tt.want)
+			}
+		})
 	}
 }
 

@@ -173,9 +173,13 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	return in
 }
 
-// purpose returns Rollback while the group returns to its last known good revision.
+// purpose returns Rollback while the group returns to its last known good revision: a gr while every DaemonSet that
+// stays is deployed in place of the rejected spec, which may have added others, that leave.
 func (s *State) purpose(in *rollout.Input) topsv1.OperationPurpose {
-	if rb := s.Rollout.Status.Rollback; rb != nil && rb.To == in.Revision {
+	rb := s.Rollout.Status.Rollback
+	switch {
+	case rb == nil:
+	case s.Group.Kind != KindGcuResource && rb.To == in.Revision, s.Group.Kind == KindGcuResource && isDeployedInPlace(rb, s.Members):
 		return topsv1.PurposeRollback
 	}
 	return topsv1.PurposeUpgrade

@@ -64,7 +64,8 @@ func TestAnAutomaticRollbackMayLeadToAnyVersion(t *testing.T) {
 	if v.Reason != rollout.ReasonVersionNotAllowed {
 		t.Fatalf("verdict %+v before the rollback", v)
 	}
-	w.Rollout.Status.Rollback = &topsv1.RolloutRollback{To: inputFrom(w).Revision}
+	w.Rollout.Status.Rollback = &topsv1.RolloutRollback{RejectedRevision: "fleet-2"}
+	fixture.Annotate(w.Members[0].DaemonSet, topsv1.AnnotationRejectedRevision, "fleet-2")
 	in := inputFrom(w)
 	if in.Policy.Versions != nil {
 		t.Error("the versions of a rollback are checked")
