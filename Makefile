@@ -85,8 +85,10 @@ install: ## Install the CRDs only
 .PHONY: deploy
 deploy: ## Deploy the operator (IMG=registry.example.com/gcu-operator:v1 names its image; RESTART_DOCKER=false leaves restarts of docker and containerd to you)
 	@case '$(RESTART_DOCKER)' in ''|true|false) ;; *) echo "make deploy: RESTART_DOCKER is true or false, not $(RESTART_DOCKER)" >&2; exit 2 ;; esac
+	@image='$(IMG)'; case "$${image##*/}" in *@*|*:) false ;; ?*:*) ;; *) test -z "$$image" ;; esac || \
+		{ echo "make deploy: IMG is a name with a tag, such as registry.example.com/gcu-operator:v1, not $$image" >&2; exit 2; }
 	@mkdir -p $(BIN)/deploy
-	@image='$(IMG)'; sed $(if $(IMG),-e "s|newName: .*|newName: $${image%:*}|" -e "s|newTag: .*|newTag: $${image##*:}|",'/^images:/,$$d') examples/own-image/kustomization.yaml >$(BIN)/deploy/kustomization.yaml
+	@image='$(IMG)'; sed $(if $(IMG),-e "s|newName: .*|newName: $${image%:*}|" -e "s|newTag: .*|newTag: \"$${image##*:}\"|",'/^images:/,$$d') examples/own-image/kustomization.yaml >$(BIN)/deploy/kustomization.yaml
 	@test -z '$(RESTART_DOCKER)' || echo 'patches: [{target: {kind: DaemonSet, name: gcu-node-agent}, patch: "- {op: add, path: /spec/template/spec/containers/0/args, value: [\"--restart-docker=$(RESTART_DOCKER)\"]}"}]' >>$(BIN)/deploy/kustomization.yaml
 	kubectl apply --server-side -k $(OVERLAY)
 

@@ -43,7 +43,7 @@ var deployment = append([]edit{
       {{- with .Values.nodeSelector }}
       nodeSelector: {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- if gt (int .Values.replicaCount) 1 }}
+      {{- if gt (int (include "gcu-operator.replicas" .)) 1 }}
       topologySpreadConstraints:
         - maxSkew: 1
           topologyKey: kubernetes.io/hostname

@@ -224,6 +224,22 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
+// TestTwoReplicasHaveABudgetAndSpread: with autoscaling its maximum says how many there may be, not replicaCount.
+func TestTwoReplicasHaveABudgetAndSpread(t *testing.T) {
+	for values, want := range map[string]bool{
+		"":                             false,
+		"replicaCount: 2":              true,
+		"autoscaling: {enabled: true}": true,
+		"replicaCount: 2\nautoscaling: {enabled: true, maxReplicas: 1}": false,
+	} {
+		objects := byName(t, render(t, values))
+		pod := objects["Deployment kube-system/gcu-operator"]["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+		if budget, spread := objects["PodDisruptionBudget kube-system/gcu-operator"] != nil, pod["topologySpreadConstraints"] != nil; budget != want || spread != want {
+			t.Errorf("%q: a budget %v, spread %v, want %v", values, budget, spread, want)
+		}
+	}
+}
+
 // TestTheMirrorHasAllImagesOfTheDefaultResource: but those of a component that names its repository.
 func TestTheMirrorHasAllImagesOfTheDefaultResource(t *testing.T) {
 	const all = "gcuResource: {deploy: true, driver: {notDeploy: false}, spec: {nightingale: {notDeploy: false}, gcusharePlugin: {notDeploy: false}, gcushareScheduler: {notDeploy: false}, volcano: {notDeploy: false}%s}}\n"

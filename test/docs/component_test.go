@@ -147,6 +147,7 @@ func TestMakeDeployHasTheOptionsOfTheGuidesScript(t *testing.T) {
 	}{
 		{nil, ours, ""},
 		{[]string{"IMG=" + other}, other, ""},
+		{[]string{"IMG=gcu-operator:20261127"}, "gcu-operator:20261127", ""},
 		{[]string{"RESTART_DOCKER=false"}, ours, "--restart-docker=false"},
 		{[]string{"IMG=" + other, "RESTART_DOCKER=true"}, other, "--restart-docker=true"},
 	} {
@@ -160,8 +161,15 @@ func TestMakeDeployHasTheOptionsOfTheGuidesScript(t *testing.T) {
 			}
 		})
 	}
-	if out, err := deploy("RESTART_DOCKER=no"); err == nil || !strings.Contains(out, "RESTART_DOCKER is true or false, not no") {
-		t.Errorf("RESTART_DOCKER=no: %v\n%s", err, out)
+	for variable, want := range map[string]string{
+		"RESTART_DOCKER=no":                  "RESTART_DOCKER is true or false, not no",
+		"IMG=registry.example.com:5000/gcu":  "IMG is a name with a tag",
+		"IMG=gcu:":                           "IMG is a name with a tag",
+		"IMG=example.com/gcu:v1@sha256:0123": "IMG is a name with a tag",
+	} {
+		if out, err := deploy(variable); err == nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %v\n%.500s", variable, err, out)
+		}
 	}
 }
 

@@ -20,6 +20,11 @@ upgrade with --reuse-values. */ -}}
 {{- include "gcu-operator.mirrored" (dict "registry" .Values.global.registry "image" $image) -}}
 {{- end -}}
 
+{{- /* How many managers there may be. */ -}}
+{{- define "gcu-operator.replicas" -}}
+{{- ternary .Values.autoscaling.maxReplicas .Values.replicaCount .Values.autoscaling.enabled -}}
+{{- end -}}
+
 {{- define "gcu-operator.imagePullSecrets" -}}
 {{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
