@@ -73,7 +73,7 @@ func (r *release) notes(context.Context) error {
 	if r.key != "" {
 		verify = "Verify it with the public key: cosign verify-blob --key cosign.pub --insecure-ignore-tlog --signature " + signatureFile + " " + checksumFile + "\n"
 	}
-	return r.write("notes.md", []byte(section+"\n## Image\n\n`"+r.image+"`\n\n`sha256sum -c "+checksumFile+"` checks what you have. "+verify))
+	return r.write("notes.md", []byte(section+"\n## Image\n\n`"+r.image+"`\n\n`sha256sum --ignore-missing -c "+checksumFile+"` checks what you have. "+verify))
 }
 
 // changes returns the section of a version in a text in the form of Keep a Changelog, or that of

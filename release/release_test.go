@@ -14,6 +14,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -125,6 +126,7 @@ func TestTheChecksumsAreThoseOfAllFilesAndAreSigned(t *testing.T) {
 	if !ecdsa.VerifyASN1(&private.PublicKey, sum[:], signature) {
 		t.Error("the signature is not one of the checksums")
 	}
+	runs(t, r.output, &private.PublicKey)
 	check(t, os.WriteFile(r.key, []byte("no key"), 0o600))
 	if err := r.checksums(t.Context()); err == nil || !strings.Contains(err.Error(), "not in PEM") {
 		t.Errorf("a file that is no key: %v", err)
@@ -140,6 +142,28 @@ func TestThePluginOfAReleaseListsItsImage(t *testing.T) {
 	check(t, err)
 	if !strings.Contains(string(out), "/gcu-operator:v1.2.3\n") {
 		t.Errorf("no image of v1.2.3 in\n%s", out)
+	}
+}
+
+// runs runs what docs/install.md says to verify a release, in its folder.
+func runs(t *testing.T, folder string, key *ecdsa.PublicKey) {
+	t.Helper()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Log("openssl is missing: the commands of docs/install.md are not run")
+		return
+	}
+	der, err := x509.MarshalPKIXPublicKey(key)
+	check(t, err)
+	check(t, os.WriteFile(filepath.Join(folder, "cosign.pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600))
+	text, err := os.ReadFile("docs/install.md")
+	check(t, err)
+	_, commands, _ := strings.Cut(string(text), "```sh\nsha256sum")
+	commands, _, found := strings.Cut(commands, "```")
+	check(t, os.Remove(filepath.Join(folder, "b"))) // not downloaded
+	shell := exec.CommandContext(t.Context(), "bash", "-ec", "sha256sum"+commands)
+	shell.Dir = folder
+	if output, err := shell.CombinedOutput(); err != nil || !found || !strings.Contains(string(output), "a: OK\nVerified OK") {
+		t.Errorf("%v\n%s", err, output)
 	}
 }
 
