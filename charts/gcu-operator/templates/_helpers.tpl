@@ -48,8 +48,43 @@ helm.sh/hook-weight: {{ .weight | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
-{{- /* A Job that runs the manager's program once: .root, .name, .hooks, .args, .file. */ -}}
+{{- /* A Job that runs the manager's program once: .root, .name, .hooks, .verbs, .args, .file. Its account is there only while
+it runs, and has .verbs on grs. */ -}}
 {{- define "gcu-operator.job" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: kube-system
+  annotations:
+    {{- include "gcu-operator.hook" (dict "hooks" .hooks "weight" -2) | nindent 4 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ .name }}
+  annotations:
+    {{- include "gcu-operator.hook" (dict "hooks" .hooks "weight" -2) | nindent 4 }}
+rules:
+  - apiGroups: [topsops.enflame.com]
+    resources: [gcuresources]
+    verbs: {{ toJson .verbs }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ .name }}
+  annotations:
+    {{- include "gcu-operator.hook" (dict "hooks" .hooks "weight" -1) | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .name }}
+    namespace: kube-system
+---
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -67,7 +102,7 @@ spec:
       labels:
         app.kubernetes.io/name: gcu-operator-hooks
     spec:
-      serviceAccountName: gcu-operator-hooks
+      serviceAccountName: {{ .name }}
       restartPolicy: Never
       {{- include "gcu-operator.imagePullSecrets" .root | nindent 6 }}
       securityContext:

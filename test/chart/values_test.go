@@ -1,0 +1,77 @@
+package chart
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+)
+
+// TestTwoReplicasHaveABudgetAndSpread: with autoscaling its maximum says how many there may be, not replicaCount.
+func TestTwoReplicasHaveABudgetAndSpread(t *testing.T) {
+	for values, want := range map[string]bool{
+		"":                             false,
+		"replicaCount: 2":              true,
+		"autoscaling: {enabled: true}": true,
+		"replicaCount: 2\nautoscaling: {enabled: true, maxReplicas: 1}": false,
+	} {
+		objects := byName(t, render(t, values))
+		pod := objects["Deployment kube-system/gcu-operator"]["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+		if budget, spread := objects["PodDisruptionBudget kube-system/gcu-operator"] != nil, pod["topologySpreadConstraints"] != nil; budget != want || spread != want {
+			t.Errorf("%q: a budget %v, spread %v, want %v", values, budget, spread, want)
+		}
+	}
+}
+
+// TestEachHookHasAnAccountOfItsOwn: Argo CD 3.3 takes objects that are hooks of a sync and of a deletion for one of them only.
+func TestEachHookHasAnAccountOfItsOwn(t *testing.T) {
+	objects := byName(t, render(t, "gcuResource: {deploy: true}"))
+	when := func(o object) any {
+		return o["metadata"].(map[string]any)["annotations"].(map[string]any)["helm.sh/hook"]
+	}
+	for name, want := range map[string]struct {
+		hooks string
+		verbs []any
+	}{"create": {"post-install,post-upgrade", []any{"create"}}, "remove": {"pre-delete", []any{"list", "delete"}}} {
+		name = "gcu-operator-" + name
+		for _, kind := range []string{"Job kube-system", "ServiceAccount kube-system", "ClusterRole ", "ClusterRoleBinding "} {
+			if o := objects[kind+"/"+name]; o == nil || when(o) != want.hooks {
+				t.Errorf("%s/%s is not a hook %s: %v", kind, name, want.hooks, o)
+			}
+		}
+		if role := objects["ClusterRole /"+name]; role != nil {
+			if diff := cmp.Diff(want.verbs, role["rules"].([]any)[0].(map[string]any)["verbs"]); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+	}
+}
+
+// TestTheMirrorHasAllImagesOfTheDefaultResource: but those of a component that names its repository.
+func TestTheMirrorHasAllImagesOfTheDefaultResource(t *testing.T) {
+	const all = "gcuResource: {deploy: true, driver: {notDeploy: false}, spec: {nightingale: {notDeploy: false}, gcusharePlugin: {notDeploy: false}, gcushareScheduler: {notDeploy: false}, volcano: {notDeploy: false}%s}}\n"
+	images := func(values string) []string {
+		var gr topsv1.GcuResource
+		created := byName(t, render(t, values))["ConfigMap kube-system/gcu-operator-default-resource"]
+		check(t, json.Unmarshal([]byte(created["data"].(map[string]any)["gcu-resource.json"].(string)), &gr))
+		found, err := component.Images(&gr)
+		check(t, err)
+		return found
+	}
+	want := images(fmt.Sprintf(all, ""))
+	for i := range want {
+		want[i] = strings.Replace(want[i], "artifact.enflame.cn/", "mirror:5000/", 1)
+	}
+	if diff := cmp.Diff(want, images(fmt.Sprintf(all, "")+"global: {registry: 'mirror:5000'}")); diff != "" {
+		t.Error(diff)
+	}
+	if got := images(fmt.Sprintf(all, ", gfd: {repository: own/path}") + "global: {registry: 'mirror:5000'}"); !slices.Contains(got, "own/path/gcu-gfd:latest") {
+		t.Errorf("own/path/gcu-gfd is not in %v", got)
+	}
+}
