@@ -25,19 +25,22 @@ func followWaves(d *draft) waveProgress {
 	parts := make([]WaveProgress, d.in.Policy.partCount())
 	d.ledger.Limit = limitOf(d.in)
 	unfinished := unfinishedInWaves(d.fleet)
-	updated, passed := 0, true
+	updated, testable, passed := 0, 0, true
 	for i := range parts {
 		state, c := &parts[i], &d.fleet.waves[i]
 		state.Name = d.in.Policy.partName(i)
 		state.Completed = completedBefore(d.in, state.Name)
 		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
 		state.Total, state.Updated = c.nodes, c.byPhase[phaseUpdated]
-		updated += state.Updated
-		untestable := c.nodes == c.byPhase[phaseExcluded] // no node takes part that could prove the version
-		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (updated > 0 || untestable) {
+		updated, testable = updated+state.Updated, testable+c.nodes-c.byPhase[phaseExcluded]
+		_, last := d.in.Policy.waveOf(i)
+		// A wave proves the version, unless no node of it takes part that could; a batch of a plan need not.
+		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (updated > 0 || testable == 0 || !last && reachesBatches(d)) {
 			state.Completed = d.in.Now
 		}
-		passed = passed && !state.Completed.IsZero()
+		if passed = passed && !state.Completed.IsZero(); last {
+			testable = 0
+		}
 	}
 	d.ledger.Waves = recordedParts(&d.in.Policy, parts)
 	return reachWave(d, parts)
@@ -77,6 +80,18 @@ func unfinishedInWaves(f *Fleet) []int {
 		}
 	}
 	return unfinished
+}
+
+// reachesBatches reports whether some node of a batch is updated, or can be reached: while none is, the control plane may
+// be cut off, and batches of offline nodes are not passed.
+func reachesBatches(d *draft) bool {
+	for i := range d.fleet.waves {
+		c := &d.fleet.waves[i]
+		if _, last := d.in.Policy.waveOf(i); !last && (c.byPhase[phaseUpdated] > 0 || c.unfinished() > c.byPhase[phaseJustOffline]) {
+			return true
+		}
+	}
+	return false
 }
 
 // completedBefore returns when a wave was completed at this revision by an upgrade with this
@@ -133,6 +148,9 @@ func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 		if state.Completed.IsZero() {
 			w.reason = ReasonWaveNotReached
 			w.why = fmt.Sprintf("waits for wave %s, %d of whose %d nodes are updated", state.Name, state.Updated, state.Total)
+			if wave, _ := d.in.Policy.waveOf(w.reached); state.Total == 0 { // the last part of one that a plan divides
+				w.why = fmt.Sprintf("waits until a node of wave %s is updated: all of them are offline, or passed over", d.in.Policy.waveName(wave))
+			}
 			return w
 		}
 		soak := d.in.Policy.soakAfter(w.reached)
