@@ -193,7 +193,7 @@ func (w *simWorld) restore(b *simBackup) {
 		}
 	}
 	for _, m := range w.managers {
-		m.healthyAt = nil // of a time that is taken back
+		m.healthyAt, m.restored = nil, w.now // of a time that is taken back
 		if m.pass != nil {
 			m.pass.blind = true // it read what is lost
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -15,23 +17,9 @@ import (
 // checkBatch checks what comes before the batch of a node, as the ledger has it: the batches before in its wave, all of
 // the waves before, and approvals. The soak of a wave follows its last part.
 func (w *simWorld) checkBatch(pass *simPass, after *topsv1.DaemonRollout, name string, batch int) {
-	waves := pass.planWaves()
-	of := slices.IndexFunc(after.Status.Waves, func(s topsv1.WaveStatus) bool { return s.Name == pass.partOf(waves, name) })
-	if of < 0 {
-		w.violate("plan: %s of batch %d starts, and the ledger does not have its part of the plan", name, batch)
-		return
-	}
-	for i, part := range after.Status.Waves[:of+1] {
-		wave, own := pass.waveOfPart(part.Name), i == of
-		if b := pass.batchOfPart(part.Name); b != nil && b.Approval == topsv1.ApprovalManual && !w.isApproved(pass, after, part.Name) {
-			w.violate("plan: %s of batch %d starts, and %s is not approved", name, batch, part.Name)
-		}
-		if wave != nil && wave.Approval == topsv1.ApprovalManual && !simApproved(after, after.Status.Revision+"/"+wave.Name) {
-			w.violate("plan: %s of batch %d starts, and wave %s is not approved", name, batch, wave.Name)
-		}
-		if own {
-			continue
-		}
+	waves, of := w.checkApprovals(pass, after, name, batch)
+	for i, part := range after.Status.Waves[:of] {
+		wave := pass.waveOfPart(part.Name)
 		if part.CompletedTime == nil {
 			w.violate("plan: %s of batch %d starts, and %s is not complete", name, batch, part.Name)
 		}
@@ -41,6 +29,36 @@ func (w *simWorld) checkBatch(pass *simPass, after *topsv1.DaemonRollout, name s
 			}
 		}
 	}
+}
+
+// checkApprovals checks that the parts of a plan up to that of a node are approved, and returns the waves, and the place of
+// its part. That part may be one without a node that needs an approval: the node is in it.
+func (w *simWorld) checkApprovals(pass *simPass, after *topsv1.DaemonRollout, name string, batch int) (waves map[string]int, of int) {
+	waves = pass.planWaves()
+	of = slices.IndexFunc(after.Status.Waves, func(s topsv1.WaveStatus) bool { return s.Name == pass.partOf(waves, name) })
+	if of < 0 {
+		w.violate("plan: %s of batch %d starts, and the ledger does not have its part of the plan", name, batch)
+		return waves, 0
+	}
+	for _, part := range after.Status.Waves[:of+1] {
+		if b := pass.batchOfPart(part.Name); b != nil && b.Approval == topsv1.ApprovalManual && !w.isApproved(pass, after, part.Name) {
+			w.violate("plan: %s of batch %d starts, and %s is not approved", name, batch, part.Name)
+		}
+		if wave := pass.waveOfPart(part.Name); wave != nil && wave.Approval == topsv1.ApprovalManual && !simApproved(after, after.Status.Revision+"/"+wave.Name) {
+			w.violate("plan: %s of batch %d starts, and wave %s is not approved", name, batch, wave.Name)
+		}
+	}
+	return waves, of
+}
+
+// untouched reports whether the pass saw all pods of a node that is not in service, and none of them at its target or going.
+func (p *simPass) untouched(after *topsv1.DaemonRollout, node string) bool {
+	return !p.seen.disturbed(node) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+		pod := p.pod(ds, node)
+		return p.belongs(ds, node) && (pod == nil || pod.DeletionTimestamp != nil || slices.ContainsFunc(after.Status.Targets, func(t topsv1.RevisionTarget) bool {
+			return t.DaemonSet == ds.Namespace+"/"+ds.Name && t.Hash == daemonset.RevisionHash(pod)
+		}))
+	})
 }
 
 // isApproved reports whether a person approved a batch of the plan that a pass saw, at its generation, and the rollout

@@ -20,7 +20,7 @@ import (
 // boots starts a manager whose clock is that far ahead.
 func (m *simManager) boots(skew time.Duration) {
 	m.jump(skew)
-	m.leap = 0 // a process that starts has seen no jump, which would excuse it
+	m.leap, m.leaps = 0, nil // a process that starts has seen no jump, which would excuse it
 	m.restart()
 }
 

@@ -43,10 +43,13 @@ type simManager struct {
 	name string
 	// skew is how far its clock is ahead, since it jumped by leap.
 	skew, leap time.Duration
-	jumped     time.Time
-	r          *Reconciler
-	view       *simapi.View
-	rng        *rand.Rand // of the cache, which advances in the goroutine of the reconcile
+	// leaps are the jumps of its clock, by when they were, and restored is when etcd was restored.
+	leaps    map[time.Time]time.Duration
+	restored time.Time
+	jumped   time.Time
+	r        *Reconciler
+	view     *simapi.View
+	rng      *rand.Rand // of the cache, which advances in the goroutine of the reconcile
 
 	events  []func() // of the cache, not passed to the queue yet
 	ready   map[observed.Group]bool

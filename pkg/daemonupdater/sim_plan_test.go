@@ -331,6 +331,8 @@ func (w *simWorld) checkPlanStarts(pass *simPass, after *topsv1.DaemonRollout, s
 			w.violate("plan: %s starts, and is not in the plan", name)
 		} else if settings.Strategy != daemonset.OTA && (pass.healthy(name) || pass.wasHealthy(name)) {
 			w.checkBatch(pass, after, name, batch)
+		} else if settings.Strategy != daemonset.OTA && pass.untouched(after, name) {
+			w.checkApprovals(pass, after, name, batch)
 		}
 	}
 }

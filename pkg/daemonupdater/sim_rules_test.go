@@ -106,7 +106,7 @@ func (p *simPass) noteHealthy() {
 		p.m.healthyAt = map[simLost]time.Time{}
 	}
 	for _, name := range p.fleet() {
-		if p.healthy(name) {
+		if p.healthy(name) && p.at.Sub(p.m.restored) >= rollout.DefaultDeadlines.Unavailable { // else its cache may be of before
 			p.m.healthyAt[simLost{p.group, name}] = p.at
 		}
 	}
@@ -287,10 +287,13 @@ func (w *simWorld) checkPool(g *simGroup, a *simAccount, node string) {
 
 // checkRest checks returnedSeconds.
 func (w *simWorld) checkRest(pass *simPass, name string) {
-	ago := pass.readyFor(name)
-	if pass.at.Sub(pass.m.jumped) < ago { // a manager does not know that its clock jumped ahead
-		ago += max(0, pass.m.leap)
+	ago, leapt := pass.readyFor(name), time.Duration(0)
+	for at, by := range pass.m.leaps { // a manager does not know that its clock jumped ahead
+		if pass.at.Sub(at) < ago {
+			leapt += by
+		}
 	}
+	ago += max(0, leapt)
 	if least := pass.policy.Spec.ReturnedSeconds; least != nil && ago < time.Duration(*least)*time.Second {
 		w.violate("returned: %s starts %s after it returned, %d s are asked for", name, ago, *least)
 	}

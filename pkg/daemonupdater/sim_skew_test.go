@@ -89,6 +89,10 @@ func (h *simHost) jump(w *simWorld, skew time.Duration) {
 // jump sets the clock of a manager, which is skew ahead then.
 func (m *simManager) jump(skew time.Duration) {
 	m.w.say("the clock of %s jumps by %s", m.name, skew-m.skew)
+	if m.leaps == nil {
+		m.leaps = map[time.Time]time.Duration{}
+	}
+	m.leaps[m.w.now] += skew - m.skew
 	m.skew, m.leap, m.jumped = skew, skew-m.skew, m.w.now
 }
 

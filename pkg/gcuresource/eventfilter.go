@@ -91,23 +91,16 @@ func rejects(e event.UpdateEvent) bool {
 	return !isRollout || !is || !equality.Semantic.DeepEqual(before.Status.Rollback, after.Status.Rollback)
 }
 
-// rolloutChanged reports whether a rollout became halted or resumed, or rejected a revision, or its
-// reason or targets changed while halted, the only part of a rollout that a gr shows; or whether it is at work: what has left
-// is removed while it is not.
+// rolloutChanged reports whether a rollout rejected a revision, or what a gr shows of a rollout changed: also the targets, if
+// it shows something of them.
 func rolloutChanged(e event.UpdateEvent) bool {
 	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)
 	after, is := e.ObjectNew.(*topsv1.DaemonRollout)
 	if !isRollout || !is {
 		return true
 	}
-	if (before.Status.InFlightNodes > 0) != (after.Status.InFlightNodes > 0) || rejects(e) {
-		return true
-	}
-	was, now := status.HaltOf(before), status.HaltOf(after)
-	if was == nil || now == nil {
-		return was != now
-	}
-	return *was != *now || !slices.Equal(before.Status.Targets, after.Status.Targets)
+	was, now := status.RolloutOf(before), status.RolloutOf(after)
+	return rejects(e) || !equality.Semantic.DeepEqual(was, now) || now != state.Rollout{} && !slices.Equal(before.Status.Targets, after.Status.Targets)
 }
 
 // installed passes the roles and bindings of components, as they are shipped.

@@ -64,6 +64,10 @@ func TestOnlyWhatConcernsCardsWakesTheGr(t *testing.T) {
 	}
 }
 
+func unfinished(r *topsv1.DaemonRollout) {
+	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: topsv1.ConditionReconciling, Status: metav1.ConditionTrue})
+}
+
 func TestAHaltWakesTheGr(t *testing.T) {
 	tests := []struct {
 		name          string
@@ -78,6 +82,8 @@ func TestAHaltWakesTheGr(t *testing.T) {
 		{"a spec is rejected", world.Halted(world.GoesOn), world.Halted(world.GoesOn, func(r *topsv1.DaemonRollout) {
 			r.Status.Rollback = &topsv1.RolloutRollback{RejectedRevision: "b"}
 		}), true},
+		{"the last node is finished", world.Halted(world.GoesOn, unfinished), world.Halted(world.GoesOn), true},
+		{"a node is finished and others are not", world.Halted(world.GoesOn, unfinished), world.Halted(world.GoesOn, unfinished, func(r *topsv1.DaemonRollout) { r.Status.Updated++ }), false},
 		{"it is taken back", world.Halted(), world.Halted(world.RollsBack), true},
 	}
 	for _, tt := range tests {

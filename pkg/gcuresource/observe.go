@@ -239,6 +239,6 @@ func (r stateReader) readRollout(ctx context.Context, obs *state.Observation) er
 	if err != nil {
 		return err
 	}
-	obs.Halt, obs.InFlight = status.Halt(obs, rollout), rollout.Status.InFlightNodes
+	obs.Rollout = status.RolloutOfNewestSpec(rollout, obs)
 	return nil
 }

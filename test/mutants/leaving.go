@@ -7,7 +7,7 @@ var ofLeaving = []mutant{
 	{"removed-under-wrong-settings", "wrong settings remove a component at once", deploys, "leftoversOf",
 		"$err == nil && $strategy == $none", "$err != nil || $strategy == $none"},
 	{"removed-in-flight", "a DaemonSet goes while an operation is about it", deploys, "leftoversOf",
-		"$left($o) && $flight == 0", "$left($o)"},
+		"$left($o) && !$rollout.InFlight", "$left($o)"},
 	{"removed-by-an-old-cache", "a manager that was suspended deletes a DaemonSet that the spec includes again, with its pods on all nodes", deploys, "asSeen",
 		"ds.Version = $version", ""},
 	{"removed-by-an-old-list-of-pods", "a DaemonSet whose newest pods the cache does not show is deleted with them", deploys, "podReader.readLeftovers",

@@ -12,6 +12,8 @@ var ofPlans = []mutant{
 		"return $wave*$p.parts() + $n.Batch", "return $wave * $p.parts()"},
 	{"plan-steps-unapproved", "a batch starts without its approval", updater, "approvalMissing",
 		"$b != nil && $b.Manual && $nodes > 0 && !$approved", "$nodes < 0 && $approved"},
+	{"plan-empties-unapproved", "a node whose pod does not work is emptied before its batch is approved", updater, "gate.lacksApproval",
+		`$i <= $part && $plan != ""`, "false"},
 	{"plan-opens-waves", "a plan starts a wave without its approval", updater, "approvalMissing",
 		"$p.Waves[$wave].Manual", "$p.Waves[$wave].Manual && $p.Plan == \"\""},
 	{"plan-soaks-between", "a wave soaks after each of its batches", updater, "Policy.soakAfter",

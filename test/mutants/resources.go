@@ -6,7 +6,11 @@ var ofResources = []mutant{
 	{"paused-looks-done", "a paused or halted upgrade looks done to Flux and Helm", "pkg/gcuresource/status", "left",
 		"$u.open && $u.reason != ReasonWaitingForNodes", "false"},
 	{"halt-looks-done", "a halted rollout is waited for", "pkg/gcuresource/status", "stalledBy",
-		"settingsFailure($err), $obs.Halt, $rest", "settingsFailure($err), $rest"},
+		"settingsFailure($err), $obs.Rollout.Stalled, $rest", "settingsFailure($err), $rest"},
+	{"finishing-looks-done", "a gr looks done while its last node is verified or restarts its runtime", "pkg/gcuresource/status", "summarize",
+		"$obs.Rollout.Unfinished", "false"},
+	{"stale-stall", "a stall of an earlier spec stops the newest one", "pkg/gcuresource/status", "RolloutOfNewestSpec",
+		"!meta.IsStatusConditionFalse($conditions, $accepted)", "false"},
 	{"summary-stays", "a finished gr keeps the condition for kstatus", "pkg/gcuresource/status", "summarize",
 		"return withoutSummary($status.Conditions)", "return $status.Conditions"},
 	// A rejected spec.
@@ -27,7 +31,7 @@ var ofResources = []mutant{
 	{"labels-of-a-rejected-spec", "labels of nodes follow a rejected spec", deploys, "NodeLabeler.Reconcile",
 		"$grs.Items[$i] = *$as", "_ = $as"},
 	{"rejection-looks-done", "a rejected spec looks deployed to Flux and Helm", "pkg/gcuresource/status", "stalledBy",
-		"$obs.Halt, $obs.Rejected, $rest", "$obs.Halt, $rest"},
+		"$obs.Rollout.Stalled, $obs.Rejected, $rest", "$obs.Rollout.Stalled, $rest"},
 	{"rejection-unseen", "nothing wakes the gr up when its spec is rejected", deploys, "rolloutChanged",
 		"rejects($e)", "false"},
 	// The objects of a spec.
@@ -97,6 +101,6 @@ var ofResources = []mutant{
 		"len($nodes) == 0", "true"},
 
 	// Halts.
-	{"failed-nodes-in-progress", "a gr whose failed nodes use up the budget is in progress for ever", deploys, "HaltOf",
+	{"failed-nodes-in-progress", "a gr whose failed nodes use up the budget is in progress for ever", "pkg/gcuresource/status", "haltOf",
 		"$c != nil && $c.Reason == topsv1.ReasonNodesFailed", "$c != nil && $c.Reason == \"\""},
 }

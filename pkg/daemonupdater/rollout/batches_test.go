@@ -116,6 +116,10 @@ func TestBatchesOfAPlanFollowEachOther(t *testing.T) {
 			nil, []Reason{ReasonNodeOffline, ReasonWaveNotReached}},
 		{"a batch without an approval waits, and what follows it", planned([]string{"1", "2!", "3"}, inBatch(a, 0), inBatch(b, 1), inBatch(c, 2)),
 			[][]string{{"a"}}, []Reason{ReasonAwaitingApproval, ReasonAwaitingApproval}},
+		{"a node that does not work is not emptied without a yes", planned([]string{"1", "2", "3!", "4"}, inBatch(a, 0), inBatch(broken(nodeOf("b", oldHash)), 3), inBatch(c, 2)),
+			[][]string{{"a"}}, []Reason{ReasonAwaitingApproval, ReasonAwaitingApproval}},
+		{"and goes first while the batches before it only have to be done", planned([]string{"1", "2", "3!"}, inBatch(a, 0), inBatch(broken(nodeOf("b", oldHash)), 1), inBatch(c, 2)),
+			[][]string{{"a", "b"}}, []Reason{ReasonAwaitingApproval}},
 		{"an empty batch asks for no approval", planned([]string{"1", "2!", "3"}, inBatch(a, 0), inBatch(c, 2)), [][]string{{"a"}, {"c"}}, nil},
 		{"a budget holds within a batch", func() Input {
 			in := planned([]string{"1", "2"}, inBatch(a, 0), inBatch(b, 0), inBatch(c, 0), inBatch(d, 1))

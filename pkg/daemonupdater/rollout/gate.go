@@ -27,12 +27,12 @@ func (g *gate) isClosedTo(l *lane) bool { return g.stops() || g.halted != "" && 
 
 // hold returns why policy keeps the candidates of a lane from starting now. Waves only hold
 // healthy nodes: a node that is already unavailable uses up the budget anyway, so a version that
-// may repair it goes there first.
+// may repair it goes there first; but under a plan not without a required approval.
 func (g *gate) hold(l *lane) (Reason, string) {
 	if g.in.Settings.Strategy == daemonset.OTA || l.pinned {
 		return "", ""
 	}
-	if l.urgency == healthy && l.wave > g.waves.reached {
+	if l.wave > g.waves.reached && (l.urgency == healthy || l.urgency == unavailableAlready && g.lacksApproval(l.wave)) {
 		return g.waves.reason, g.waves.why
 	}
 	if why, again := g.outsideWindow(l); why != "" {
@@ -40,6 +40,16 @@ func (g *gate) hold(l *lane) (Reason, string) {
 		return ReasonOutsideWindow, why
 	}
 	return "", ""
+}
+
+// lacksApproval reports whether a person has to approve a part of the plan in force, or one before it.
+func (g *gate) lacksApproval(part int) bool {
+	for i := g.waves.reached + 1; i <= part && g.in.Policy.Plan != ""; i++ {
+		if name, _ := approvalMissing(g.draft, i); name != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // outsideWindow returns why the maintenance window keeps the nodes of a lane from starting now,

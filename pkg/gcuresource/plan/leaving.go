@@ -30,7 +30,7 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 		switch {
 		case o.DaemonSet == nil || o.Deleting:
 			others = append(others, o)
-		case atOnce && !daemonset.IsLeaving(o.DaemonSet) || hasLeft(o) && obs.InFlight == 0:
+		case atOnce && !daemonset.IsLeaving(o.DaemonSet) || hasLeft(o) && !obs.Rollout.InFlight:
 			l.gone = append(l.gone, asSeen(o))
 		default:
 			l.leaving = append(l.leaving, o)

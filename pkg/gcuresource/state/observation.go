@@ -58,14 +58,23 @@ type Observation struct {
 	Changed []string
 	// ReconcileFailure is a lasting failure that is not a component's own; nil if there is none.
 	ReconcileFailure *Failure
-	// Halt says why the rollout of the gr is halted until a person acts; nil if it is not. InFlight is
-	// how many nodes it has in flight.
-	Halt     *Failure
-	InFlight int32
+	// Rollout is what the gr shows of its rollout.
+	Rollout Rollout
 	// Cache is what the previous pass left, CachedNodes its entry for Nodes; nil if nothing is
 	// cached. Hosts are then from it too.
 	Cache       *Cache
 	CachedNodes *CachedNodes
+}
+
+// Rollout is what a gr shows of its rollout.
+type Rollout struct {
+	// Halt says that failed nodes halt it until a person acts, Stalled why nothing of it goes on until then, which may be for
+	// another reason. They are nil otherwise.
+	Halt, Stalled *Failure
+	// Unfinished is true while it has work to do, though the newest pods may run on all nodes.
+	Unfinished bool
+	// InFlight reports whether nodes are in flight.
+	InFlight bool
 }
 
 // Rival is a workload of another gr.

@@ -107,7 +107,7 @@ func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResou
 		messages = append(messages, f.Message)
 		c.Reason = f.Reason
 	}
-	if f := obs.Halt; f != nil {
+	if f := obs.Rollout.Halt; f != nil {
 		messages = append(messages, f.Message)
 		c.Reason = f.Reason
 	}

@@ -18,8 +18,11 @@ func summarize(obs *state.Observation, decided plan.Plan, status *topsv1.GcuReso
 	if f := stalledBy(obs, decided); f != nil {
 		return withSummary(status.Conditions, topsv1.ConditionStalled, f.Reason, f.Message, now)
 	}
-	if c := progressing(decided, status, u); c.Status == metav1.ConditionTrue || left(decided, status, u) {
+	switch c := progressing(decided, status, u); {
+	case c.Status == metav1.ConditionTrue || left(decided, status, u):
 		return withSummary(status.Conditions, topsv1.ConditionReconciling, c.Reason, c.Message, now)
+	case obs.Rollout.Unfinished:
+		return withSummary(status.Conditions, topsv1.ConditionReconciling, ReasonUpgrading, "the rollout is not finished: kubectl gcu status says what is left", now)
 	}
 	return withoutSummary(status.Conditions)
 }
@@ -38,7 +41,7 @@ func stalledBy(obs *state.Observation, decided plan.Plan) *state.Failure {
 		}
 	}
 	_, err := component.SettingsOf(obs.Resource)
-	for _, f := range []*state.Failure{settingsFailure(err), obs.Halt, obs.Rejected, obs.Rollback} {
+	for _, f := range []*state.Failure{settingsFailure(err), obs.Rollout.Stalled, obs.Rejected, obs.Rollback} {
 		if f != nil {
 			return f
 		}

@@ -51,8 +51,12 @@ func TestWhatIsLeftToDoIsReconcilingOrStalled(t *testing.T) {
 		{"under OTA every node has been offered the revision", ota, upgrading, ""},
 		{"a halted rollout waits for a person", rolling, func(o *world.World) {
 			upgrading(o)
-			o.Halt = &state.Failure{Reason: ReasonHalted, Message: "2 nodes failed"}
+			o.Rollout.Stalled = &state.Failure{Reason: ReasonHalted, Message: "2 nodes failed"}
 		}, "Stalled Halted"},
+		{"the last node has the newest pods, and is verified or restarts its runtime", rolling, func(o *world.World) {
+			o.Run("driver")
+			o.Rollout.Unfinished = true
+		}, "Reconciling Upgrading"},
 		{"a revision that cannot be restored waits for a person", rolling, func(o *world.World) {
 			o.Run("driver")
 			o.Rollback = &state.Failure{Reason: revision.ReasonUnknownRevision, Message: "there is none"}

@@ -8,7 +8,7 @@
 //	conditions.go       Ready, Progressing and Degraded
 //	gitops.go           Reconciling and Stalled, for tools that follow kstatus
 //	upgrade.go          how many pods have the newest templates
-//	rollouthalt.go      why the rollout is halted
+//	rollout.go      why the rollout is halted
 //	events.go           which changes of a status cause events
 package status
 

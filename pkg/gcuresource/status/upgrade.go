@@ -87,8 +87,8 @@ func upgradeOf(obs *state.Observation, steps []plan.Step) upgrade {
 	if onNodes { // Kubernetes replaces the others on its own
 		u.reason, u.message = upgradeWords(settings, err)
 	}
-	if obs.Halt != nil && u.reason == ReasonUpgrading {
-		u.reason, u.message = obs.Halt.Reason, "; halted: "+obs.Halt.Message
+	if obs.Rollout.Halt != nil && u.reason == ReasonUpgrading {
+		u.reason, u.message = obs.Rollout.Halt.Reason, "; halted: "+obs.Rollout.Halt.Message
 	}
 	u.message = fmt.Sprintf("%d of %d pods at the newest revision%s", u.updated, u.total, u.message)
 	if u.action == topsv1.ActionRollback {

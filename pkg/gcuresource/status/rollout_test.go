@@ -3,10 +3,13 @@ package status
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/test/world"
 )
 
@@ -28,10 +31,63 @@ func TestHaltsThatWaitForAPerson(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if f := HaltOf(tt.rollout); (f != nil) != tt.want || f != nil && f.Message != world.WhyHalted {
+			if f := RolloutOf(tt.rollout).Halt; (f != nil) != tt.want || f != nil && f.Message != world.WhyHalted {
 				t.Errorf("it says %+v, want one: %t", f, tt.want)
 			}
 		})
+	}
+}
+
+// What GitOps tools see of a gr is what they see of its rollout.
+func TestAGrShowsWhatItsRolloutWaitsFor(t *testing.T) {
+	const stalled, reconciling = topsv1.ConditionStalled, topsv1.ConditionReconciling
+	for name, tt := range map[string]struct {
+		kind, reason string
+		change       func(*topsv1.DaemonRollout)
+		want         state.Rollout
+	}{
+		"pinned nodes":                         {stalled, topsv1.ReasonNodesPinned, nil, state.Rollout{Stalled: why(topsv1.ReasonNodesPinned)}},
+		"an image that cannot be pulled":       {stalled, topsv1.ReasonPrepullFailed, nil, state.Rollout{Stalled: why(topsv1.ReasonPrepullFailed)}},
+		"a rollback by the policy":             {stalled, topsv1.ReasonHalted, world.RollsBack, state.Rollout{}},
+		"a policy that may be applied next":    {stalled, daemonset.ReasonPolicyNotFound, nil, state.Rollout{}},
+		"a node whose operation goes on":       {reconciling, "RollingOut", inFlight, state.Rollout{Unfinished: true, InFlight: true}},
+		"a task after the nodes":               {reconciling, topsv1.ReasonAwaitingGlobalTask, nil, state.Rollout{Unfinished: true}},
+		"under OTA a person at work on a node": {reconciling, "RollingOut", func(r *topsv1.DaemonRollout) { inFlight(r); r.Status.Strategy = "OTA" }, state.Rollout{InFlight: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rollout := world.Halted(func(r *topsv1.DaemonRollout) {
+				r.Status.Conditions = []metav1.Condition{{Type: tt.kind, Status: metav1.ConditionTrue, Reason: tt.reason, Message: world.WhyHalted}}
+			})
+			if tt.change != nil {
+				tt.change(rollout)
+			}
+			if diff := cmp.Diff(tt.want, RolloutOf(rollout)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func why(reason string) *state.Failure {
+	return &state.Failure{Reason: reason, Message: world.WhyHalted}
+}
+
+func inFlight(rollout *topsv1.DaemonRollout) { rollout.Status.InFlightNodes = 1 }
+
+// What is wrong with the settings of a rollout does not depend on the spec.
+func TestARefusedRolloutIsStalledWhateverItsSpec(t *testing.T) {
+	obs := world.New(t, world.NewGR(world.DriverAt("v2")), 1)
+	obs.Run("driver")
+	rollout := world.Halted(inFlight, func(r *topsv1.DaemonRollout) {
+		r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: topsv1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "InvalidPolicy", Message: world.WhyHalted},
+			metav1.Condition{Type: topsv1.RolloutAccepted, Status: metav1.ConditionFalse}, metav1.Condition{Type: topsv1.ConditionReconciling, Status: metav1.ConditionTrue})
+	})
+	if diff := cmp.Diff(state.Rollout{Stalled: why("InvalidPolicy"), InFlight: true}, RolloutOfNewestSpec(rollout, obs.Observation)); diff != "" {
+		t.Error(diff)
+	}
+	rollout.Status.Conditions[2].Status = metav1.ConditionTrue
+	if diff := cmp.Diff(state.Rollout{InFlight: true}, RolloutOfNewestSpec(rollout, obs.Observation)); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -72,7 +128,7 @@ func TestAHaltIsAboutOneSpec(t *testing.T) {
 // resumes.
 func TestAGrReportsItsHalt(t *testing.T) {
 	obs := restored(t)
-	obs.Halt = HaltOf(world.Halted())
+	obs.Rollout = RolloutOf(world.Halted())
 	got := next(obs)
 	if c := world.Action(got, "rollback"); c.Status != "rollbacking" || c.Reason != ReasonHalted {
 		t.Errorf("rollback %+v", c)
@@ -88,7 +144,7 @@ func TestAGrReportsItsHalt(t *testing.T) {
 	if told := Events(&topsv1.GcuResourceStatus{Phase: got.Phase}, &got); len(told) != 0 {
 		t.Errorf("events %+v, which the rollout sends", told)
 	}
-	obs.Resource.Status, obs.Halt = got, nil
+	obs.Resource.Status, obs.Rollout = got, state.Rollout{}
 	if s := world.Standard(next(obs), ConditionDegraded); s != "False AsExpected: nothing is wrong" {
 		t.Errorf("when it goes on: Degraded %q", s)
 	}

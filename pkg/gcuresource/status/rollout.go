@@ -1,0 +1,87 @@
+package status
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+)
+
+// ReasonHalted means that nodes failed, and that no other node starts until a person acts.
+const ReasonHalted = topsv1.ReasonHalted
+
+// RolloutOf returns what a gr shows of its rollout: nothing of one that does not belong to a gr. While the policy answers a
+// halt with a rollback, no person has to. Under OTA a gr has finished when every node was offered the newest
+// revision: it does not wait for the nodes whose persons took it.
+func RolloutOf(rollout *topsv1.DaemonRollout) state.Rollout {
+	if rollout.Spec.TargetRef.Kind != topsv1.GcuResourceKind {
+		return state.Rollout{}
+	}
+	conditions := rollout.Status.Conditions
+	shown := state.Rollout{InFlight: rollout.Status.InFlightNodes > 0,
+		Unfinished: rollout.Status.Strategy != string(daemonset.OTA) && meta.IsStatusConditionTrue(conditions, topsv1.ConditionReconciling)}
+	if rollout.Status.RollingBack() {
+		return shown
+	}
+	if c := meta.FindStatusCondition(conditions, topsv1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && !isAwaited(c.Reason) {
+		shown.Stalled = &state.Failure{Reason: c.Reason, Message: c.Message}
+	}
+	shown.Halt = haltOf(conditions)
+	return shown
+}
+
+// isAwaited reports whether a rollout waits for an object that is applied together with the gr, in any order.
+func isAwaited(reason string) bool {
+	return reason == daemonset.ReasonPolicyNotFound || reason == daemonset.ReasonPlanNotFound
+}
+
+// haltOf returns why a rollout is halted, also by fewer failed nodes than halt one, which use up the
+// budget or are all that is left; nil if it is not.
+func haltOf(conditions []metav1.Condition) *state.Failure {
+	if c := meta.FindStatusCondition(conditions, topsv1.RolloutHalted); c != nil && c.Status == metav1.ConditionTrue {
+		return &state.Failure{Reason: ReasonHalted, Message: c.Message}
+	}
+	if c := meta.FindStatusCondition(conditions, topsv1.RolloutProgressing); c != nil && c.Reason == topsv1.ReasonNodesFailed {
+		return &state.Failure{Reason: ReasonHalted, Message: c.Message}
+	}
+	return nil
+}
+
+// RolloutOfNewestSpec returns what an observed gr shows of its rollout: of one that concerns another spec than the newest,
+// only whether it is at work, and that it is refused, which does not depend on the spec.
+func RolloutOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) state.Rollout {
+	shown := RolloutOf(rollout)
+	if isOfNewestSpec(rollout, obs) {
+		return shown
+	}
+	if !meta.IsStatusConditionFalse(rollout.Status.Conditions, topsv1.RolloutAccepted) {
+		shown.Stalled = nil
+	}
+	return state.Rollout{Stalled: shown.Stalled, InFlight: shown.InFlight}
+}
+
+// isOfNewestSpec reports whether a rollout is about the newest spec: failures of an abandoned
+// version say nothing about the next one.
+func isOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) bool {
+	spec, err := revision.Name(obs.Resource)
+	if err != nil {
+		return false
+	}
+	for i := range obs.Components {
+		c := &obs.Components[i]
+		if c.DaemonSet == nil {
+			continue
+		}
+		newest, err := daemonset.TargetRevision(c.DaemonSet, c.Revisions)
+		target := topsv1.RevisionTarget{DaemonSet: c.DaemonSet.Namespace + "/" + c.DaemonSet.Name, Hash: newest}
+		if err != nil || c.DaemonSet.Annotations[topsv1.AnnotationRevision] != spec || !slices.Contains(rollout.Status.Targets, target) {
+			return false
+		}
+	}
+	return true
+}
