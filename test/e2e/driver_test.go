@@ -153,6 +153,24 @@ func soon() topsv1.UpgradePolicySpec {
 	return topsv1.UpgradePolicySpec{Validation: &topsv1.ValidationPolicy{SoakSeconds: 1}}
 }
 
+// isCurrentWhenDone waits until a gr is current for tools that follow kstatus, as they wait for it, and fails if its rollout is
+// not complete then: the last node has its newest pods before it is verified and given back.
+func (d *drivers) isCurrentWhenDone(ctx context.Context) {
+	d.t.Helper()
+	d.shows(ctx, d.t, d.name, "current", func(gr *topsv1.GcuResource) bool {
+		return gr.Status.ObservedGeneration == gr.Generation && !slices.ContainsFunc(gr.Status.Conditions, func(c topsv1.ActionCondition) bool {
+			return c.Type == topsv1.ConditionReconciling || c.Type == topsv1.ConditionStalled
+		})
+	})
+	var r topsv1.DaemonRollout
+	if err := d.Client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: d.name}, &r); err != nil {
+		d.t.Fatal(err)
+	}
+	if !complete(&r.Status) {
+		d.t.Errorf("the gr is current while its rollout is %+v", r.Status)
+	}
+}
+
 // Pods that use GCUs are evicted from each node, then the driver is replaced, and then
 // all pods that use the device. A node cordoned by a person stays cordoned.
 func TestADriverIsUpgradedOnEmptiedNodes(t *testing.T) {
@@ -165,6 +183,7 @@ func TestADriverIsUpgradedOnEmptiedNodes(t *testing.T) {
 	s.kubectl(ctx, t, "cordon", foreign)
 	t.Cleanup(func() { s.kubectl(context.WithoutCancel(ctx), t, "uncordon", foreign) })
 	d.upgrade(ctx, "v2")
+	d.isCurrentWhenDone(ctx)
 	d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool {
 		return complete(r) && r.Updated == stageNodes && r.Total == stageNodes
 	})
