@@ -327,11 +327,13 @@ func (w *simWorld) checkPlanStarts(pass *simPass, after *topsv1.DaemonRollout, s
 	settings, _ := daemonset.SettingsOf(pass.sets[0])
 	for _, name := range started {
 		batch, _ := pass.planned(name)
-		if batch < 0 {
+		switch {
+		case batch < 0:
 			w.violate("plan: %s starts, and is not in the plan", name)
-		} else if settings.Strategy != daemonset.OTA && (pass.healthy(name) || pass.wasHealthy(name)) {
+		case settings.Strategy == daemonset.OTA:
+		case pass.healthy(name) || pass.wasHealthy(name):
 			w.checkBatch(pass, after, name, batch)
-		} else if settings.Strategy != daemonset.OTA && pass.untouched(after, name) {
+		case pass.untouched(after, name):
 			w.checkApprovals(pass, after, name, batch)
 		}
 	}
