@@ -143,7 +143,7 @@ OLDER := dc75ffb34efac1db8ce31b7cb79e51ec34423373
 .PHONY: older
 older: # Programs, image and chart of an earlier version, in bin/older
 	@test "$$(cat $(BIN)/older/commit 2>/dev/null)" = $(OLDER) || { tree=$$(mktemp -d) && trap "rm -rf $$tree" EXIT && \
-		git archive $(OLDER) | tar -x -C $$tree && $(MAKE) -C $$tree images BIN=$$tree/bin VERSION=before && rm -rf $(BIN)/older && mkdir -p $(BIN)/older && \
+		git archive $(OLDER) | tar -x -C $$tree && $(MAKE) -C $$tree images BIN=$$tree/bin VERSION=v0.9.0 && rm -rf $(BIN)/older && mkdir -p $(BIN)/older && \
 		cp -r $$tree/bin/node-agent $$tree/charts/gcu-operator $$tree/bin/images/operator.tar $(BIN)/older/ && echo $(OLDER) >$(BIN)/older/commit; }
 
 .PHONY: test-install

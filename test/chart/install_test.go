@@ -16,6 +16,8 @@ import (
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,6 +39,8 @@ const (
 	policy   = "short-soak"
 	// componentLabel is on the pods of all components.
 	componentLabel = "topsops.enflame.com/component"
+	// older is the version of the first one.
+	older = "v0.9.0"
 	// olderPrograms is the folder with the programs of the first version.
 	olderPrograms = "bin/older"
 	// patience is for one step.
@@ -88,7 +92,7 @@ func newSite(t *testing.T) *site {
 	})
 	// Both images have one name: the earlier one gets that of its version.
 	check(t, cluster.LoadImages(t.Context(), os.Stderr, project.Path("bin", "older", "operator.tar")))
-	_, err = cluster.OnNode(t.Context(), host, nil, "ctr", "--namespace=k8s.io", "images", "tag", image+":dev", image+":before")
+	_, err = cluster.OnNode(t.Context(), host, nil, "ctr", "--namespace=k8s.io", "images", "tag", image+":dev", image+":"+older)
 	check(t, err)
 	check(t, cluster.LoadImages(t.Context(), os.Stderr, project.Path("bin", "images", "operator.tar"), project.Path("bin", "images", "standins.tar")))
 	s := &site{Cluster: cluster, t: t, ctx: t.Context(), now: project.Path("charts", "gcu-operator"), before: project.Path("bin", "older", "gcu-operator")}
@@ -108,7 +112,7 @@ func (s *site) nodes() []string {
 // and up again during rollouts of the second.
 func (s *site) tell(first, second string) {
 	s.t.Setenv("PROGRAMS", olderPrograms)
-	s.run("install", "gcu-operator", s.before, "--wait", "--set=gcuResource.deploy=true,gcuResource.driver.notDeploy=false,image.tag=before",
+	s.run("install", "gcu-operator", s.before, "--wait", "--set=gcuResource.deploy=true,gcuResource.driver.notDeploy=false,image.tag="+older,
 		"--set-string=gcuResource.annotations.topsops\\.enflame\\.com/update-strategy=AdvancedRollingUpdate",
 		"--set-string=gcuResource.annotations.topsops\\.enflame\\.com/upgrade-policy="+policy, "--set-string=nodeSelector.kubernetes\\.io/hostname="+host)
 	var err error
@@ -126,6 +130,8 @@ func (s *site) tell(first, second string) {
 	s.kubectl("get", "upgradeplans") // the first version had none
 	s.inTheMiddleOfARollout(second, "v2", olderPrograms, "rollback", "gcu-operator", "1")
 	s.inTheMiddleOfARollout(second, "v3", "bin", upgrade...)
+	s.inQuietTimes(olderPrograms, "rollback", "gcu-operator", "1")
+	s.inQuietTimes("bin", upgrade...)
 	s.badVersion()
 
 	s.run("uninstall", "gcu-operator")
@@ -147,6 +153,7 @@ func (s *site) inTheMiddleOfARollout(component, version, programs string, helm .
 		}
 		return nil
 	})
+	s.keep(component)
 	s.run(helm...)
 	s.t.Setenv("PROGRAMS", programs)
 	check(s.t, s.agents.Restart(s.Cluster))
@@ -171,6 +178,58 @@ func (s *site) inTheMiddleOfARollout(component, version, programs string, helm .
 	if most := s.observer.Most(); most > 1 {
 		s.t.Errorf("%d nodes were unavailable at once", most)
 	}
+}
+
+// inQuietTimes has helm change the operator, and restarts the node agents, while no node is in flight: once the
+// other manager has applied all components, no pod of any was replaced or restarted, and none is due to be.
+func (s *site) inQuietTimes(programs string, helm ...string) {
+	s.t.Helper()
+	revisions := func() string {
+		return s.kubectl("get", "controllerrevisions", "-n", "kube-system", "-l", componentLabel, "-o", "name")
+	}
+	pods, due, manager, led := s.pods(), revisions(), s.manager(), s.lease()
+	s.run(helm...)
+	s.eventually("another manager leads", func() error {
+		if holder := s.lease().HolderIdentity; holder == nil || *holder == "" || *holder == *led.HolderIdentity {
+			return errors.New("none does")
+		}
+		return nil
+	})
+	s.t.Logf("the manager before was told to end at %s, the other leads since %s", s.kubectl("get", "events", "-n", "kube-system", "-o", "jsonpath={.items[*].lastTimestamp}",
+		"--field-selector=reason=Killing,involvedObject.name="+strings.TrimPrefix(strings.TrimSpace(manager), "pod/")), s.lease().AcquireTime)
+	s.t.Setenv("PROGRAMS", programs)
+	check(s.t, s.agents.Restart(s.Cluster))
+	s.kubectl("delete", "service", "-n", "kube-system", exporter)
+	s.eventually("the manager has applied the components", func() error {
+		_, err := s.Kubectl(s.ctx, "get", "service", "-n", "kube-system", exporter)
+		return errors.Join(err, s.isRunning())
+	})
+	if diff := cmp.Diff(pods, s.pods()); diff != "" {
+		s.t.Errorf("pods of components were replaced or restarted by helm %s:\n%s", helm[0], diff)
+	}
+	if diff := cmp.Diff(due, revisions()); diff != "" {
+		s.t.Errorf("pods of components are to be replaced by helm %s:\n%s", helm[0], diff)
+	}
+}
+
+// lease returns who leads.
+func (s *site) lease() coordinationv1.LeaseSpec {
+	s.t.Helper()
+	var lease coordinationv1.Lease
+	check(s.t, s.Client.Get(s.ctx, client.ObjectKey{Namespace: "kube-system", Name: "gcu-operator.topsops.enflame.com"}, &lease))
+	return lease.Spec
+}
+
+// keep writes what the manager has stored, while programs of the first version run, into the folder STORED:
+// the fixtures in test/stored/testdata.
+func (s *site) keep(component string) {
+	s.t.Helper()
+	folder := os.Getenv("STORED")
+	if folder == "" || os.Getenv("PROGRAMS") != olderPrograms {
+		return
+	}
+	text := s.kubectl("get", "gr,dro,nu,upgradepolicies,controllerrevisions", "--all-namespaces", "--output=yaml")
+	check(s.t, os.WriteFile(filepath.Join(folder, component+".yaml"), []byte(text), 0o600))
 }
 
 // set changes the version of a component of the gr.
@@ -212,7 +271,7 @@ func (s *site) isSeenAs(want kstatus.Status) {
 	}
 }
 
-// pods returns the UIDs of the pods of components by their names.
+// pods returns the UIDs of the pods of components, with how often their containers were restarted, by their names.
 func (s *site) pods() map[string]string {
 	s.t.Helper()
 	var list corev1.PodList
@@ -220,6 +279,9 @@ func (s *site) pods() map[string]string {
 	found := map[string]string{}
 	for _, pod := range list.Items {
 		found[pod.Name] = string(pod.UID)
+		for _, c := range pod.Status.ContainerStatuses {
+			found[pod.Name] += fmt.Sprintf(" %s %d", c.Name, c.RestartCount)
+		}
 	}
 	return found
 }
