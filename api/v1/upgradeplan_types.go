@@ -82,8 +82,8 @@ type UpgradePlanSpec struct {
 	// +listMapKey=task
 	// +kubebuilder:validation:MaxItems=20
 	Before []GlobalTask `json:"before,omitempty"`
-	// after are the global tasks that are done, one after the other, once every reachable node of
-	// the plan is done. Default none.
+	// after are the global tasks that are done, one after the other, once every batch had its turn
+	// and every reachable node of the plan is done, at least one. Default none.
 	// +optional
 	// +listType=map
 	// +listMapKey=task

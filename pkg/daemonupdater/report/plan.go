@@ -20,16 +20,22 @@ const (
 	mostMessage = 256
 )
 
-// PlanIsThrough reports whether nothing is left to do on the nodes of a plan that can be reached: each is
-// done, offline or gone.
+// PlanIsThrough reports whether nothing is left to do on the nodes of a plan: each is done or gone. Nodes that are offline are
+// passed over once every batch had its turn, if some node is done and reachable: else the control plane may be cut off.
 func PlanIsThrough(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) bool {
+	done, left := false, false
 	for name := range p.All() {
-		v, known := d.Verdict(name)
-		if known && !isDoneOn(in, &v) && v.State != rollout.Skipped {
+		switch v, known := d.Verdict(name); {
+		case !known:
+		case isDoneOn(in, &v):
+			done = done || d.Reaches(name)
+		case v.State == rollout.Skipped:
+			left = true
+		default:
 			return false
 		}
 	}
-	return true
+	return !left || done && d.AllReached
 }
 
 // isDoneOn reports whether a node is updated, or all that is left to do on it is not in the plan. Under a limit

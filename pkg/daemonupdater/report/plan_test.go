@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,7 +82,7 @@ func TestWhenTheNodesOfAPlanAreDone(t *testing.T) {
 	}{
 		{"updated", fixture.Planned("updated", fixture.NewHash), "", true},
 		{"updated, under a limit", fixture.Planned("updated", fixture.NewHash), "nodes=other", true},
-		{"offline", fixture.PlannedOffline("offline", fixture.OldHash), "", true},
+		{"offline, and none is done", fixture.PlannedOffline("offline", fixture.OldHash), "", false},
 		{"what the plan leaves out", rest, "", true},
 		{"what a limit leaves out of the plan", limited, "nodes=other", false},
 		{"gone", fixture.Planned("another", fixture.OldHash), "", true},
@@ -118,6 +119,45 @@ func TestWhenTheNodesOfAPlanAreDone(t *testing.T) {
 		if words[topsv1.RolloutComplete] != "False/Incomplete" || words[topsv1.RolloutProgressing] != "False/"+reason || stalled != (reason == topsv1.ReasonGlobalTaskFailed) {
 			t.Errorf("conditions %v", words)
 		}
+	}
+}
+
+// Of what is not done, only batches that had their turn are passed over: nodes that are offline or went back alone.
+func TestWhatComesAfterTheNodesWaitsForEveryBatch(t *testing.T) {
+	plan, err := planfile.Read(&topsv1.UpgradePlan{Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
+		Jobs: []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"a"}}}},
+			{Name: "two", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"b"}}}}}}}, upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, off := fixture.Planned, fixture.PlannedOffline
+	rest := ready("a", fixture.OldHash)
+	rest.Pods[0].LeftOut = true
+	for name, tt := range map[string]struct {
+		a, b     rollout.Node
+		manual   bool
+		strategy daemonset.Strategy
+		want     bool
+	}{
+		"the second one is offline":                     {ready("a", fixture.NewHash), off("b", fixture.OldHash), false, daemonset.AdvancedRollingUpdate, true},
+		"so is the first one":                           {off("a", fixture.OldHash), ready("b", fixture.NewHash), false, daemonset.AdvancedRollingUpdate, true},
+		"the second one is offline and awaits approval": {ready("a", fixture.NewHash), off("b", fixture.OldHash), true, daemonset.AdvancedRollingUpdate, false},
+		"persons at the nodes start it":                 {ready("a", fixture.NewHash), off("b", fixture.OldHash), true, daemonset.OTA, true},
+		"it was done without its turn":                  {ready("a", fixture.NewHash), ready("b", fixture.NewHash), true, daemonset.AdvancedRollingUpdate, true},
+		"the first one has what the plan gives it":      {rest, off("b", fixture.OldHash), false, daemonset.AdvancedRollingUpdate, true},
+		"none is reached, one is done":                  {off("a", fixture.NewHash), off("b", fixture.OldHash), false, daemonset.AdvancedRollingUpdate, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.b.Batch, tt.a.Pods[0].Created = 1, fixture.Epoch.Add(-time.Hour) // it did not take the node offline
+			in := inputWith(tt.a, tt.b)
+			in.Settings.Strategy, in.Policy.Plan = tt.strategy, "mission"
+			in.Policy.Batches = []rollout.Batch{{Name: "one"}, {Name: "two", Manual: tt.manual}}
+			d := rollout.Plan(in)
+			if got := PlanIsThrough(plan, &in, &d); got != tt.want {
+				t.Errorf("through: %v", got)
+			}
+		})
 	}
 }
 

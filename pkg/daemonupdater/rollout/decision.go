@@ -37,6 +37,8 @@ type Decision struct {
 	Waiting []Waiting
 	// Unapproved is the wave or batch that has to be approved next, as an approval names it, "" for none.
 	Unapproved string
+	// AllReached: no wave or batch comes any more.
+	AllReached bool
 	// Advanced names the nodes whose state time has changed, which no event reports.
 	Advanced []string
 	// Limit is the number of nodes that may be unavailable.
@@ -91,6 +93,12 @@ func (d *Decision) Verdict(node string) (Verdict, bool) {
 		return d.explanation.verdict(n), true
 	}
 	return Verdict{}, false
+}
+
+// Reaches reports whether a node is Ready.
+func (d *Decision) Reaches(node string) bool {
+	n := d.fleet.nodes.byName[node]
+	return n != nil && n.Ready
 }
 
 // Blame returns the key of the member with which a node failed, "" if that is not known, and the keys of the members that

@@ -3,6 +3,8 @@ package rollout
 import (
 	"cmp"
 	"slices"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Plan decides which nodes start now, what every node in flight does next, and why every other
@@ -45,6 +47,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
 	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullLasts = deletions, changes, prepared.prepulls, prepared.lasts
 	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, waves.approval
+	decision.AllReached = in.Settings.Strategy == daemonset.OTA || waves.reached >= in.Policy.lastUpgraded()
 	return decision
 }
 

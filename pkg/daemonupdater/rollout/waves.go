@@ -82,12 +82,12 @@ func unfinishedInWaves(f *Fleet) []int {
 	return unfinished
 }
 
-// reachesBatches reports whether some node of a batch is updated, or can be reached: while none is, the control plane may
+// reachesBatches reports whether some node of a batch has what the plan gives it, or can be reached: while none is, the control plane may
 // be cut off, and batches of offline nodes are not passed.
 func reachesBatches(d *draft) bool {
 	for i := range d.fleet.waves {
 		c := &d.fleet.waves[i]
-		if _, last := d.in.Policy.waveOf(i); !last && (c.byPhase[phaseUpdated] > 0 || c.unfinished() > c.byPhase[phaseJustOffline]) {
+		if _, last := d.in.Policy.waveOf(i); !last && (c.byPhase[phaseUpdated]+c.byPhase[phaseExcluded] > c.leftOut || c.unfinished() > c.byPhase[phaseJustOffline]) {
 			return true
 		}
 	}
