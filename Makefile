@@ -147,8 +147,8 @@ older: # Programs, image and chart of an earlier version, in bin/older
 		cp -r $$tree/bin/node-agent $$tree/charts/gcu-operator $$tree/bin/images/operator.tar $(BIN)/older/ && echo $(OLDER) >$(BIN)/older/commit; }
 
 .PHONY: test-install
-test-install: control-plane images helm older ## Install the first version, upgrade, roll back and uninstall it with Helm 3 and 4 on a test cluster, and install it on nodes without a network (root, Linux)
-	go test -C test/chart -count=1 -timeout=30m -tags=install -v -run="^TestInstall$$|^TestWithoutANetwork$$" .
+test-install: control-plane images helm older ## Install as the README says, upgrade, roll back and uninstall with Helm 3 and 4 on a test cluster, and install on nodes without a network (root, Linux)
+	go test -C test/chart -count=1 -timeout=30m -tags=install -v -run="^TestTheREADMEInstalls|^TestInstall$$|^TestWithoutANetwork$$" .
 
 .PHONY: screenshots
 screenshots: control-plane ## Take the pictures of the docs again, in Chromium

@@ -43,8 +43,17 @@ func TestGitOpsToolsSeeWhatIsTrue(t *testing.T) {
 		}, kstatus.InProgressStatus, "Suspended", ""},
 		{"it is halted", "AdvancedRollingUpdate", func(o *world.World) {
 			upgrading(o)
-			o.Halt = &state.Failure{Reason: status.ReasonHalted, Message: "2 nodes failed"}
+			why := &state.Failure{Reason: status.ReasonHalted, Message: "2 nodes failed"}
+			o.Rollout = state.Rollout{Halt: why, Stalled: why}
 		}, kstatus.FailedStatus, "Degraded", kstatus.FailedStatus},
+		{"the last node has the newest pods, and is being verified", "AdvancedRollingUpdate", func(o *world.World) {
+			o.Run("driver")
+			o.Rollout.Unfinished = true
+		}, kstatus.InProgressStatus, "Progressing", ""},
+		{"nodes are pinned to the version of before", "AdvancedRollingUpdate", func(o *world.World) {
+			upgrading(o)
+			o.Rollout.Stalled = &state.Failure{Reason: topsv1.ReasonNodesPinned, Message: "1 node is pinned"}
+		}, kstatus.FailedStatus, "Degraded", ""},
 		{"nodes wait for the person at each", "OTA", upgrading, kstatus.CurrentStatus, "Healthy", kstatus.InProgressStatus},
 		{"a node is offline", "AdvancedRollingUpdate", func(o *world.World) { o.Run("driver"); o.Off("node-1") }, kstatus.CurrentStatus, "Healthy", ""},
 	} {

@@ -116,6 +116,8 @@ func longSteps(packages []string, targets []target) []step {
 			shows: "the stories for any cluster, on real kubelets"},
 		{name: "browser", lane: busy, dir: "test/browser", test: []string{"-timeout=20m", "-v", "."}, env: inFull,
 			shows: "the page of the dashboard in Chromium, with 5000 nodes too, and without its API server"},
+		{name: "install", lane: busy, argv: []string{"make", "test-install"},
+			shows: "the chart with Helm 3 and 4, from the first version and back, and without a network"},
 		{name: "fresh-machine", lane: busy, argv: []string{"test/fresh-machine/run"},
 			shows: "the README's commands in a root file system that has only Go, make, git and curl"},
 		{name: "mutants", lane: busy, argv: []string{"go", "run", "./test/mutants"},
