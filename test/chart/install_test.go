@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -37,8 +38,8 @@ const (
 	driver   = "enflame-gcu-driver"
 	image    = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator"
 	policy   = "short-soak"
-	// componentLabel is on the pods of all components.
-	componentLabel = "topsops.enflame.com/component"
+	// componentPods selects the pods of all components.
+	componentPods = "app.kubernetes.io/name in (enflame-node-feature-discovery,enflame-gcu-driver,enflame-gcu-docker-plugin,enflame-gcu-k8s-plugin,enflame-gcu-exporter,enflame-gcu-feature-discovery)"
 	// older is the version of the first one.
 	older = "v0.9.0"
 	// olderPrograms is the folder with the programs of the first version.
@@ -122,7 +123,7 @@ func (s *site) tell(first, second string) {
 	s.eventually("the gr shows 6/6 Running", s.isRunning)
 	check(s.t, client.IgnoreAlreadyExists(s.Client.Create(s.ctx, &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: policy},
 		Spec: topsv1.UpgradePolicySpec{Validation: &topsv1.ValidationPolicy{SoakSeconds: 1}}})))
-	s.observer, err = harness.Observe(s.ctx, s.Cluster, componentLabel)
+	s.observer, err = harness.Observe(s.ctx, s.Cluster, componentPods)
 	check(s.t, err)
 
 	upgrade := []string{"upgrade", "gcu-operator", s.now, "--reuse-values", "--set=image.tag=dev"}
@@ -185,7 +186,7 @@ func (s *site) inTheMiddleOfARollout(component, version, programs string, helm .
 func (s *site) inQuietTimes(programs string, helm ...string) {
 	s.t.Helper()
 	revisions := func() string {
-		return s.kubectl("get", "controllerrevisions", "-n", "kube-system", "-l", componentLabel, "-o", "name")
+		return s.kubectl("get", "controllerrevisions", "-n", "kube-system", "-l", componentPods, "-o", "name")
 	}
 	pods, due, manager, led := s.pods(), revisions(), s.manager(), s.lease()
 	s.run(helm...)
@@ -275,7 +276,12 @@ func (s *site) isSeenAs(want kstatus.Status) {
 func (s *site) pods() map[string]string {
 	s.t.Helper()
 	var list corev1.PodList
-	check(s.t, s.Client.List(s.ctx, &list, client.InNamespace("kube-system"), client.HasLabels{componentLabel}))
+	selector, err := labels.Parse(componentPods)
+	check(s.t, err)
+	check(s.t, s.Client.List(s.ctx, &list, client.InNamespace("kube-system"), client.MatchingLabelsSelector{Selector: selector}))
+	if least := 6 * gcuNodes; len(list.Items) < least {
+		s.t.Fatalf("%d pods of components, want at least %d", len(list.Items), least)
+	}
 	found := map[string]string{}
 	for _, pod := range list.Items {
 		found[pod.Name] = string(pod.UID)
