@@ -119,7 +119,7 @@ func (p *Plan) FailedNode(members []Member, d *rollout.Decision, node, revision 
 	return failed
 }
 
-// FailedTask returns the task with which the last operation of a node at a revision failed, "" if none
+// FailedTask returns the task with which the last upgrade by an operation of a node at a revision failed, "" if none
 // did. The NodeUpgrade may be nil.
 func FailedTask(upgrade *topsv1.NodeUpgrade, revision string) string {
 	if upgrade == nil {
@@ -127,7 +127,7 @@ func FailedTask(upgrade *topsv1.NodeUpgrade, revision string) string {
 	}
 	for _, r := range slices.Backward(upgrade.Status.History) {
 		switch {
-		case r.Revision != revision:
+		case r.Revision != revision, r.Purpose == topsv1.PurposeRollback: // the node went back alone
 		case r.Phase == topsv1.OperationDone:
 			return ""
 		case len(r.Result.Fail) > 0:

@@ -177,6 +177,7 @@ func TestTheFailedTaskIsThatOfTheLastOperationAtTheRevision(t *testing.T) {
 		}
 		u.Status.History = append(u.Status.History, record)
 	}
+	u.Status.History = append(u.Status.History, topsv1.OperationRecord{Revision: "2", Purpose: topsv1.PurposeRollback, Phase: topsv1.OperationDone})
 	for revision, want := range map[string]string{"1": "n_driver_verify", "2": "n_node_soak", "3": "", "4": ""} {
 		if got := FailedTask(u, revision); got != want {
 			t.Errorf("failed at %q at revision %s, want %q", got, revision, want)

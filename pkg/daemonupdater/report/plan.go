@@ -20,8 +20,8 @@ const (
 	mostMessage = 256
 )
 
-// PlanIsThrough reports whether nothing is left to do on the nodes of a plan: each is done or gone. Nodes that are offline are
-// passed over once every batch had its turn, if some node is done and reachable: else the control plane may be cut off.
+// PlanIsThrough reports whether nothing is left to do on the nodes of a plan: each is done or gone. Nodes that are offline, or went back
+// alone, are passed over once every batch had its turn, if some node is done and reachable: else the control plane may be cut off.
 func PlanIsThrough(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) bool {
 	done, left := false, false
 	for name := range p.All() {
@@ -29,7 +29,7 @@ func PlanIsThrough(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) boo
 		case !known:
 		case isDoneOn(in, &v):
 			done = done || d.Reaches(name)
-		case v.State == rollout.Skipped:
+		case v.State == rollout.Skipped, v.State == rollout.Pinned:
 			left = true
 		default:
 			return false
@@ -47,13 +47,20 @@ func isDoneOn(in *rollout.Input, v *rollout.Verdict) bool {
 // PlanResult returns the result of a plan so far, without that of tasks that belong to no node. failed says with which task a
 // node failed.
 func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed func(node string) topsv1.FailedNode, now metav1.Time) topsv1.UpgradePlanStatus {
+	wentBack := map[string]string{} // alone: what is said of its pin, by the name of a node that failed
+	for _, pin := range d.Ledger.Pins {
+		if pin.Failed {
+			wentBack[pin.Node] = pin.Message
+		}
+	}
 	result := topsv1.UpgradePlanStatus{ObservedGeneration: p.Object.Generation, Time: &now}
 	undone, said := 0, 0 // bytes
 	for name := range p.All() {
 		v, known := d.Verdict(name)
+		if back := wentBack[name]; back != "" && v.State != rollout.Failed {
+			v.State, v.Message = rollout.Failed, back
+		}
 		switch {
-		case known && isDoneOn(in, &v):
-			result.Done++
 		case known && v.State == rollout.Failed:
 			result.Fail++
 			f := failed(name)
@@ -61,6 +68,8 @@ func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed
 			if said += len(f.Node) + len(f.Task) + len(strings.Join(f.Done, ",")) + len(f.Message); said <= mostFailed {
 				result.Failed = append(result.Failed, f)
 			}
+		case known && isDoneOn(in, &v):
+			result.Done++
 		default:
 			result.Undo++
 			if undone += len(name); undone <= mostUndone {

@@ -161,6 +161,37 @@ func TestWhatComesAfterTheNodesWaitsForEveryBatch(t *testing.T) {
 	}
 }
 
+// failure.action RollbackNode: the failure becomes a pin, and the node stays one that failed until a person resumes.
+func TestANodeThatWentBackAloneFailedItsPlan(t *testing.T) {
+	plan, err := planfile.Read(&topsv1.UpgradePlan{Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
+		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"a", "b", "c"}}}}}}}, upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exporter := memberWith(fixture.ComponentOf("exporter"))
+	pin := rollout.Pin{UID: "uid-b", Member: exporter.Key(), Revision: fixture.OldHash, From: fixture.NewHash, Reason: "CrashLooping", Failed: true, Message: "kept (CrashLooping)"}
+	undone := pin
+	pin.Node, undone.Node, undone.UID, undone.Failed = "b", "c", "uid-c", false
+	returning := fixture.Planned("b", fixture.NewHash)
+	for name, b := range map[string]rollout.Node{"is back": fixture.Planned("b", fixture.OldHash), "goes back": returning} {
+		t.Run("it "+name, func(t *testing.T) {
+			in := inputWith(fixture.Planned("a", fixture.NewHash), b, fixture.Planned("c", fixture.OldHash))
+			in.Members[0].Key, in.Ledger.Pins = exporter.Key(), []rollout.Pin{pin, undone}
+			in.Policy.Plan, in.Policy.Batches = "mission", []rollout.Batch{{Name: "one"}}
+			d := rollout.Plan(in)
+			blamed, _ := d.Blame("b")
+			if got := PlanResult(plan, &in, &d, func(node string) topsv1.FailedNode { return topsv1.FailedNode{Node: node, Task: blamed} }, metav1.Time{}); !cmp.Equal(got.Failed,
+				[]topsv1.FailedNode{{Node: "b", Task: exporter.Key(), Message: "kept (CrashLooping)"}}) || got.Done != 1 || got.Fail != 1 || !cmp.Equal(got.Undone, []string{"c"}) {
+				t.Errorf("result %+v", got)
+			}
+			if got := PlanIsThrough(plan, &in, &d); got != (name == "is back") {
+				t.Errorf("through: %v", got)
+			}
+		})
+	}
+}
+
 // With the plan, a result is one object of etcd, which takes 1.5 MiB.
 func TestTheResultOfAPlanIsBounded(t *testing.T) {
 	in := inputWith()

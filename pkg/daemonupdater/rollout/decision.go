@@ -102,19 +102,23 @@ func (d *Decision) Reaches(node string) bool {
 }
 
 // Blame returns the key of the member with which a node failed, "" if that is not known, and the keys of the members that
-// are left to do there. Of several that may have failed it, it is the first that is left.
+// are left to do there. Of several that may have failed it, it is the first that is left. A node that went back alone is
+// blamed on what it went back with.
 func (d *Decision) Blame(node string) (blamed string, left []string) {
 	n := d.fleet.nodes.byName[node]
-	if n == nil || n.failure == nil {
+	if n == nil {
+		return "", nil
+	}
+	suspects := suspectsOf(n)
+	if n.failure == nil && len(suspects) == 0 {
 		return "", nil
 	}
 	for i := range n.group.members {
 		key := n.group.members[i].Key
 		isLeft := slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-			return pod.Member == i && (pod.isAbsent() || !pod.Available || n.group.isOutdated(&pod))
+			return pod.Member == i && (pod.isAbsent() || !pod.Available || pod.Pin != "" || n.group.isOutdated(&pod))
 		})
-		may := slices.ContainsFunc(n.failure.Targets, func(t Target) bool { return t.Member == key })
-		if may && blamed == "" && (isLeft || len(n.failure.Targets) == 1) {
+		if slices.Contains(suspects, key) && blamed == "" && (isLeft || len(suspects) == 1) {
 			blamed = key
 		}
 		if isLeft {

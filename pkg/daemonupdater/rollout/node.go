@@ -321,6 +321,22 @@ func pinMessage(n *fleetNode) string {
 	return ""
 }
 
+// suspectsOf returns the keys of the members that may have failed a node.
+func suspectsOf(n *fleetNode) (keys []string) {
+	if n.failure != nil {
+		for _, t := range n.failure.Targets {
+			keys = append(keys, t.Member)
+		}
+		return keys
+	}
+	for i := range n.pins {
+		if pin := &n.pins[i]; pin.Failed && pin.Holds(n.Machine) {
+			keys = append(keys, pin.Member)
+		}
+	}
+	return keys
+}
+
 // whyNotPulled says why the images of a node are not there. It names no time, so that it stays the same.
 func whyNotPulled(n *fleetNode) string {
 	for i := range n.Pods {
