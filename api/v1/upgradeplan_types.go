@@ -184,6 +184,10 @@ type UpgradePlanStatus struct {
 	// time of the result.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
+	// rolledBackTime is when an automatic rollback took back what the plan did; the rest is as it was
+	// before. Default not rolled back.
+	// +optional
+	RolledBackTime *metav1.Time `json:"rolledBackTime,omitempty"`
 	// done nodes have done all their tasks.
 	// +optional
 	Done int32 `json:"done"`

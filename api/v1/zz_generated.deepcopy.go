@@ -1839,6 +1839,10 @@ func (in *UpgradePlanStatus) DeepCopyInto(out *UpgradePlanStatus) {
 		in, out := &in.Time, &out.Time
 		*out = (*in).DeepCopy()
 	}
+	if in.RolledBackTime != nil {
+		in, out := &in.RolledBackTime, &out.RolledBackTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Failed != nil {
 		in, out := &in.Failed, &out.Failed
 		*out = make([]FailedNode, len(*in))

@@ -22,7 +22,8 @@ available. GR may be omitted when there is only one.
 
 With --plan it lists the plans (kubectl gcu upgrade --plan) instead, newest first, with
 the number of nodes that are done, failed and not done (undo: offline, held, in progress,
-or not reached). -o wide adds a line per node, -o json the result of each task.`,
+or not reached). Those of a plan that was rolled back are as they were before. -o wide
+adds a line per node, -o json the result of each task.`,
 		Example: `  # What changed, and when?
   kubectl gcu history
 

@@ -19,6 +19,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
@@ -290,6 +291,43 @@ func (c *haltedCluster) inPlace(is bool) {
 		ds.Annotations[topsv1.AnnotationRevision], ds.Annotations[topsv1.AnnotationRejectedRevision] = "fleet-1", "fleet-2"
 	}
 	c.update(ds)
+}
+
+// What a plan did is not there any more once it was rolled back, and its result says so, also after months.
+func TestTheResultOfAPlanSaysThatItWasRolledBack(t *testing.T) {
+	c := newHaltedFleet(t, func(gr *topsv1.GcuResource) {})
+	plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", Generation: 1}, Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
+		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"a", "b"}}}}}}}
+	plan.Status.Done = 2
+	c.create(plan)
+	ds := c.live()
+	fixture.Annotate(ds, topsv1.AnnotationUpgradePlan, "mission").Labels[topsv1.LabelComponent] = "exporter"
+	c.update(ds)
+	rolledBack := func() *metav1.Time {
+		c.now = c.now.Add(reporter.PlanInterval)
+		c.mustReconcile()
+		var stored topsv1.UpgradePlan
+		c.must(c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &stored))
+		return stored.Status.RolledBackTime
+	}
+	if at := rolledBack(); at != nil || c.ledger().Rollback == nil {
+		t.Fatalf("rolled back at %v, rollback %+v", at, c.ledger().Rollback)
+	}
+	c.inPlace(true)
+	c.observes(fixture.OldHash, 3)
+	if at := rolledBack(); !at.Equal(&c.ledger().Rollback.Time) {
+		t.Errorf("rolled back at %v", at)
+	}
+	dro := c.stored()
+	metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationResume, "now")
+	c.update(dro)
+	rolledBack()
+	c.inPlace(false)
+	c.observes(fixture.NewHash, 4)
+	if at := rolledBack(); at != nil {
+		t.Errorf("it is in force again, and rolled back at %v", at)
+	}
 }
 
 func TestAHaltedGcuResourceIsRolledBack(t *testing.T) {

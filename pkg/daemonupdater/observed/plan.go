@@ -18,17 +18,30 @@ type Plan struct {
 	Invalid error
 	// inForce is what the group follows, nil for none.
 	inForce *planfile.Plan
+	// rolledBack is what an automatic rollback took back, nil for none.
+	rolledBack *planfile.Plan
 }
 
 // InForce returns the plan that the group follows, nil for none. It is known once State.Input was
 // called.
 func (p *Plan) InForce() *planfile.Plan { return p.inForce }
 
+// RolledBack returns the plan whose revision an automatic rollback took back, nil for none. It is known
+// once State.Input was called.
+func (p *Plan) RolledBack() *planfile.Plan { return p.rolledBack }
+
+// undo takes back what the plan did that the settings name.
+func (p *Plan) undo(rb *topsv1.RolloutRollback, g Group) {
+	if p.inForce, p.rolledBack = nil, nil; p.Read != nil && p.Read.Object.Spec.Revision == rb.RejectedRevision && p.Read.Object.Spec.GcuResource == g.Name {
+		p.rolledBack = p.Read
+	}
+}
+
 // apply refines the input by the plan that the settings name, with the approvals of the rollout. A
 // plan that is missing, invalid, or for something else blocks the group; it never counts as no plan.
 func (p *Plan) apply(in *rollout.Input, g Group, members []Member, approved string) {
 	name := in.Settings.Plan
-	if p.inForce = nil; name == "" || in.Blocked != nil {
+	if p.inForce, p.rolledBack = nil, nil; name == "" || in.Blocked != nil {
 		return
 	}
 	if in.Blocked = p.problem(name, g, members); in.Blocked != nil {

@@ -164,10 +164,10 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 		in.Blocked = rejected(s.Rollout, s.Group.Kind, in.Revision, s.Members)
 	}
 	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
-	if s.purpose(&in) == topsv1.PurposeRollback { // a way back is always allowed
+	if s.purpose(&in) == topsv1.PurposeRollback { // a way back is always allowed, and goes wherever the revision went that failed
 		in.Policy.Versions = nil
-	}
-	if s.purpose(&in) != topsv1.PurposeRollback { // that goes wherever the revision went that failed
+		s.Plan.undo(s.Rollout.Status.Rollback, s.Group)
+	} else {
 		s.Plan.apply(&in, s.Group, s.Members, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
 	}
 	return in

@@ -19,8 +19,13 @@ import (
 const PlanInterval = 10 * time.Second
 
 // PlanResult writes the result of the plan in force if it has changed, and returns when to do so if that
-// is not yet due.
+// is not yet due. That of a plan which was rolled back only gets a note of it.
 func (r Reporter) PlanResult(ctx context.Context, p *pass.Pass) (again time.Duration, err error) {
+	if undone := p.Plan.RolledBack(); undone != nil && undone.Object.Status.RolledBackTime == nil {
+		next := undone.Object.DeepCopy()
+		next.Status.RolledBackTime = &p.Rollout.Status.Rollback.Time
+		return 0, r.write(ctx, next)
+	}
 	plan := p.Plan.InForce()
 	if plan == nil || p.In.Blocked != nil && !p.AwaitsGlobal {
 		return 0, nil
@@ -43,8 +48,12 @@ func (r Reporter) PlanResult(ctx context.Context, p *pass.Pass) (again time.Dura
 	if before.Time = next.Status.Time; equality.Semantic.DeepEqual(before, &next.Status) {
 		return 0, nil
 	}
-	if err := r.Status().Update(ctx, next); err != nil {
-		return 0, fmt.Errorf("writing the result of UpgradePlan %s: %w", next.Name, err)
+	return 0, r.write(ctx, next)
+}
+
+func (r Reporter) write(ctx context.Context, plan *topsv1.UpgradePlan) error {
+	if err := r.Status().Update(ctx, plan); err != nil {
+		return fmt.Errorf("writing the result of UpgradePlan %s: %w", plan.Name, err)
 	}
-	return 0, nil
+	return nil
 }

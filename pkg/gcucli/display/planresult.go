@@ -29,6 +29,8 @@ func planNote(r *planfile.Record) string {
 	switch {
 	case r.Problem != "":
 		return r.Problem
+	case r.RolledBack != nil:
+		return "rolled back"
 	case r.InForce:
 		return "in force"
 	case r.Time == nil:

@@ -17,6 +17,8 @@ type Record struct {
 	Revision string `json:"revision"`
 	// InForce is true for the plan that the gr follows.
 	InForce bool `json:"inForce"`
+	// RolledBack is when an automatic rollback took back what it did; absent if none did.
+	RolledBack *metav1.Time `json:"rolledBack,omitempty"`
 	// Time of the result; absent before there is one.
 	Time   *metav1.Time        `json:"time,omitempty"`
 	Done   int32               `json:"done"`
@@ -31,8 +33,9 @@ type Record struct {
 
 // RecordOf returns a stored plan for a gr with its result, and those of its nodes if they are asked for.
 func RecordOf(gr *topsv1.GcuResource, p *topsv1.UpgradePlan, nodes bool) Record {
-	r := Record{Name: p.Name, Created: p.CreationTimestamp, Revision: p.Spec.Revision, InForce: gr.Annotations[topsv1.AnnotationUpgradePlan] == p.Name,
-		Time: p.Status.Time, Done: p.Status.Done, Fail: p.Status.Fail, Undo: p.Status.Undo, Failed: append(failedTasks(&p.Status), p.Status.Failed...)}
+	r := Record{Name: p.Name, Created: p.CreationTimestamp, Revision: p.Spec.Revision, RolledBack: p.Status.RolledBackTime,
+		InForce: gr.Annotations[topsv1.AnnotationUpgradePlan] == p.Name && p.Status.RolledBackTime == nil,
+		Time:    p.Status.Time, Done: p.Status.Done, Fail: p.Status.Fail, Undo: p.Status.Undo, Failed: append(failedTasks(&p.Status), p.Status.Failed...)}
 	if plan, err := Recall(p); err != nil {
 		r.Problem = err.Error()
 	} else if nodes {
