@@ -98,7 +98,8 @@ component-images: ## Build the images of the components with the vendor's packag
 
 .PHONY: undeploy
 undeploy: ## Remove the grs, then the operator and its CRDs, or what is left of them
-	@crd="$$(kubectl get crd gcuresources.topsops.enflame.com --ignore-not-found --output=name)"; test -z "$$crd" || kubectl delete gr --all
+	@crd="$$(kubectl get crd gcuresources.topsops.enflame.com --ignore-not-found --output=name)"; test -z "$$crd" || kubectl delete gr --all --timeout=10m || \
+		{ echo "grs are left, which only the operator can remove: if it does not run, make deploy brings it back; then run this again" >&2; exit 1; }
 	kubectl delete --ignore-not-found -k config/default
 
 .PHONY: demo
