@@ -175,7 +175,7 @@ func TestMakeDeployHasTheOptionsOfTheGuidesScript(t *testing.T) {
 
 // TestMakeUndeployRemovesWhatIsLeft runs it with a kubectl that records what it is called with.
 func TestMakeUndeployRemovesWhatIsLeft(t *testing.T) {
-	const crd, grs, operator = "get crd gcuresources.topsops.enflame.com --ignore-not-found --output=name", "delete gr --all", "delete --ignore-not-found -k config/default"
+	const crd, grs, operator = "get crd gcuresources.topsops.enflame.com --ignore-not-found --output=name", "delete gr --all --timeout=10m", "delete --ignore-not-found -k config/default"
 	for _, tt := range []struct {
 		name, answer string
 		want         []string
