@@ -86,7 +86,7 @@ func TestNodesWithNothingToDoTakeNoPlaceInABatch(t *testing.T) {
 // the framework's example of a cut that changes the order.
 func TestACutIsRebatchedOnRequest(t *testing.T) {
 	nodes := fleetOf(4, TargetExporter, TargetNFD)
-	cut := Cut(mustPlan(t, DefaultBook(), nodes, 2), Selection{Targets: []string{TargetExporter}})
+	cut := Cut(mustPlan(t, DefaultBook(), nodes, 2), func(t Task) bool { return t.Target == TargetExporter })
 	if diff := cmp.Diff([][]string{{"n00001: replace exporter", "n00002: replace exporter"}, {"n00003: replace exporter", "n00004: replace exporter"}}, outline(cut)); diff != "" {
 		t.Error(diff)
 	}

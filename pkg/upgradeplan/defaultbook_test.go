@@ -134,10 +134,7 @@ func TestNoDifferenceIsNoPlan(t *testing.T) {
 
 func TestNarrowKeepsTheCordonAndTheRestartsOfWhatIsLeft(t *testing.T) {
 	nodes := fleetOf(3, TargetDriver, TargetToolkit, TargetNFD)
-	narrow := Narrow(nodes, Selection{
-		Instances: []Instance{{"n00002", TargetDriver}, {"n00003", TargetNFD}},
-		Actions:   []string{ActionReplace},
-	})
+	narrow := []Node{Narrow(nodes[0], nil), Narrow(nodes[1], []string{TargetDriver}), Narrow(nodes[2], []string{TargetNFD})}
 	want := [][]string{{
 		"n00002: precheck node > prepull driver > cordon node > evict node > replace driver > verify driver > " +
 			"replace devicePlugin > verify allocatable > replace exporter, replace gfd > soak node > uncordon node",

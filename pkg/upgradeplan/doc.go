@@ -48,8 +48,7 @@
 //
 // There are two different ways. Narrow selects components before the plan is made: narrowed
 // to a driver, the plan still has the cordon and the eviction that a driver needs. Cut
-// literally takes tasks out of a plan: for a part of it (only the prechecks and prepulls,
-// only the first wave), for a single task, and for plans edited by hand.
+// literally takes tasks out of a plan, such as those that a plan edited by hand leaves out.
 //
 // # Running a plan
 //

@@ -90,38 +90,20 @@ func (d draw) plan(t *rapid.T) Mission {
 	return m
 }
 
-func drawSelection(t *rapid.T, m Mission, name string) Selection {
-	var s Selection
+// drawKept draws which tasks of a mission are kept: those of some hosts, targets, or targets on hosts, and some actions.
+func drawKept(t *rapid.T, m Mission) func(Task) bool {
 	tasks := tasksOf(m)
-	if len(tasks) == 0 {
-		return s
-	}
-	some := func(of string) []Task {
-		return rapid.SliceOfN(rapid.SampledFrom(tasks), 0, len(tasks)).Draw(t, name+of)
-	}
-	if rapid.Bool().Draw(t, name+"by host") {
-		s.Hosts = []string{}
-		for _, task := range some("hosts") {
-			s.Hosts = append(s.Hosts, task.Host)
+	some := func(by string, of func(Task) string) func(Task) bool {
+		if len(tasks) == 0 || rapid.Bool().Draw(t, "any "+by) {
+			return func(Task) bool { return true }
 		}
-	}
-	if rapid.Bool().Draw(t, name+"by target") {
-		s.Targets = []string{}
-		for _, task := range some("targets") {
-			s.Targets = append(s.Targets, task.Target)
+		var kept []string
+		for _, task := range rapid.SliceOfN(rapid.SampledFrom(tasks), 0, len(tasks)).Draw(t, by) {
+			kept = append(kept, of(task))
 		}
+		return func(task Task) bool { return slices.Contains(kept, of(task)) }
 	}
-	if rapid.Bool().Draw(t, name+"by instance") {
-		s.Instances = []Instance{}
-		for _, task := range some("instances") {
-			s.Instances = append(s.Instances, Instance{task.Host, task.Target})
-		}
-	}
-	if rapid.Bool().Draw(t, name+"by action") {
-		s.Actions = []string{}
-		for _, task := range some("actions") {
-			s.Actions = append(s.Actions, task.Action)
-		}
-	}
-	return s
+	host, target := some("host", func(t Task) string { return t.Host }), some("target", func(t Task) string { return t.Target })
+	instance, action := some("instance", func(t Task) string { return t.Host + " " + t.Target }), some("action", func(t Task) string { return t.Action })
+	return func(task Task) bool { return host(task) && target(task) && instance(task) && action(task) }
 }

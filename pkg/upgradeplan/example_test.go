@@ -20,9 +20,8 @@ var (
 		{Name: "A", Deployed: []string{"X", "Y", "Z"}, Changed: []string{"X", "Y"}},
 		{Name: "B", Deployed: []string{"X"}, Changed: []string{"X"}},
 	}
-	exampleCut = Selection{
-		Instances: []Instance{{"A", "Y"}, {"B", "X"}},
-		Actions:   []string{"stop", "uprpm", "start"},
+	exampleCut = func(t Task) bool {
+		return (t.Host == "A" && t.Target == "Y" || t.Host == "B" && t.Target == "X") && slices.Contains([]string{"stop", "uprpm", "start"}, t.Action)
 	}
 )
 

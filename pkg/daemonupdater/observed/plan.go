@@ -97,13 +97,7 @@ func (p *Plan) cut(mission upgradeplan.Mission) upgradeplan.Mission {
 	if p.inForce == nil {
 		return mission
 	}
-	var kept upgradeplan.Selection
-	for t := range mission.All() {
-		if !p.inForce.Leaves(t) {
-			kept.Tasks = append(kept.Tasks, t)
-		}
-	}
-	return upgradeplan.Cut(mission, kept)
+	return upgradeplan.Cut(mission, func(t upgradeplan.Task) bool { return !p.inForce.Leaves(t) })
 }
 
 // FailedNode returns with which task of the plan in force a node failed: that of its last operation at a revision, whose

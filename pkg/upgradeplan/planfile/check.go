@@ -37,7 +37,7 @@ func (j *job) check(name string, nodes map[string]upgradeplan.Node, book upgrade
 			faults = append(faults, fmt.Errorf("%s_%s_%s: the component no longer runs on the node", name, c, upgradeplan.ActionReplace))
 		}
 	}
-	needed, err := upgradeplan.Generate(book, upgradeplan.Narrow([]upgradeplan.Node{node}, upgradeplan.Selection{Targets: j.components}))
+	needed, err := upgradeplan.Generate(book, []upgradeplan.Node{upgradeplan.Narrow(node, j.components)})
 	if err != nil {
 		return append(faults, err)
 	}

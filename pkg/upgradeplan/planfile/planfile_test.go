@@ -144,7 +144,7 @@ func TestALargerFileIsRefused(t *testing.T) {
 	}
 }
 
-// Contract 96.
+// Contract 93 and 96: a plan is cut by host, component, component of a host, and action.
 func TestWhatAPersonMayChange(t *testing.T) {
 	tests := []struct {
 		name string
@@ -158,6 +158,7 @@ func TestWhatAPersonMayChange(t *testing.T) {
 		{"batches change their order", func(s *topsv1.UpgradePlanSpec) { slices.Reverse(s.Batches) }},
 		{"a batch is removed", func(s *topsv1.UpgradePlanSpec) { s.Batches = s.Batches[:1] }},
 		{"a batch awaits approval", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Approval = topsv1.ApprovalManual }},
+		{"a component is left out", func(s *topsv1.UpgradePlanSpec) { s.Jobs[0].Stages = []topsv1.PlannedStage{{"exporter_replace"}} }},
 		{"prepulls and the soak are left out", func(s *topsv1.UpgradePlanSpec) { drop(s, "driver_prepull", "node_soak") }},
 		{"tasks of a stage change their order", func(s *topsv1.UpgradePlanSpec) {
 			for _, stage := range s.Jobs[0].Stages {

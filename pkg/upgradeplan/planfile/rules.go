@@ -172,11 +172,8 @@ func (r *reader) keepsOrder(j *job, whole upgradeplan.Mission) {
 			}
 		}
 	}
-	var kept upgradeplan.Selection
-	for t := range j.on(host).All() {
-		kept.Tasks = append(kept.Tasks, t)
-	}
-	order := slices.Concat(upgradeplan.Cut(whole, kept)...)
+	kept := slices.Collect(j.on(host).All())
+	order := slices.Concat(upgradeplan.Cut(whole, func(t upgradeplan.Task) bool { return slices.Contains(kept, t) })...)
 	if len(order) != 1 || !slices.EqualFunc(order[0], j.on(host), sameTasks) {
 		var stages []string
 		for _, s := range stagesOf(slices.Concat(order...)) {
