@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -60,6 +61,10 @@ func (s *State) CacheKey(in *rollout.Input) string {
 	if s.Policy != nil {
 		spec, _ := json.Marshal(s.Policy.Spec) // a restored backup of etcd gives generations out twice
 		fmt.Fprintf(&b, " %s/%s", s.Policy.UID, spec)
+	}
+	if plan := s.Plan.inForce; plan != nil {
+		spec, _ := json.Marshal([]any{plan.Object.Spec.Jobs, plan.Object.Spec.Batches})
+		fmt.Fprintf(&b, " %x", sha256.Sum256(spec))
 	}
 	fmt.Fprintf(&b, " %q %t", in.Policy.PlanVersion, in.Policy.Versions != nil)
 	return b.String()

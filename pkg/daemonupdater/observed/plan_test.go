@@ -85,6 +85,19 @@ func TestAPlanSaysWhichNodesAndComponentsAreUpgraded(t *testing.T) {
 	}
 }
 
+// A restored backup of etcd gives generations out twice: nodes that are kept are not those of another content.
+func TestNodesAreNotKeptThatWereReadByAnotherPlan(t *testing.T) {
+	key := func(edit func(*topsv1.UpgradePlan)) string {
+		w := following(planFor(t, edit), nil)
+		in := inputFrom(w)
+		return w.CacheKey(&in)
+	}
+	same := key(nil)
+	if key(nil) != same || key(func(p *topsv1.UpgradePlan) { p.Spec.Batches[0].Jobs[0].Nodes = []string{"c"} }) == same {
+		t.Errorf("the key of a plan with other nodes is %s as well, or that of the same is another", same)
+	}
+}
+
 func TestAnOperationHasTheTasksOfItsPlan(t *testing.T) {
 	w := following(planFor(t, nil), nil)
 	in := inputFrom(w)
