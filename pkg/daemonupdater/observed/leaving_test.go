@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -76,6 +77,31 @@ func TestAnOperationOnARenamedComponentHasOneTargetForIt(t *testing.T) {
 	}
 	if !slices.ContainsFunc(got.Job, func(s topsv1.JobStage) bool { return slices.Contains(s, "a_driver_verify") }) {
 		t.Errorf("the driver under its new name is not verified: %v", got.Job)
+	}
+}
+
+// The file of a plan, which is written before what is new exists, has the tasks that are run once it does.
+func TestAPreviewPlansWhatIsNewAsItIsRun(t *testing.T) {
+	old, young := renamed()
+	added := fixture.ComponentOf("devicePlugin")
+	was := memberWith(old, fixture.PodOn(old, "a", fixture.OldHash))
+	tasks := func(o *world) []upgradeplan.Task {
+		in := inputFrom(o)
+		got, err := upgradeplan.Generate(testBook, []upgradeplan.Node{o.OperationPlan(&in, &testBook, o.fleet.Node("a"))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	run := tasks(worldOf([]memberAndPods{was, memberWith(young, waiting(fixture.PodOn(young, "a", fixture.NewHash), false)),
+		memberWith(added, fixture.PodOn(added, "a", fixture.NewHash))}, fixture.Node("a")))
+	before := worldOf([]memberAndPods{was}, fixture.Node("a"))
+	n := *before.fleet.Node("a")
+	n.New = newOn([]Member{{DaemonSet: young}, {DaemonSet: added}}, fixture.Node("a"))
+	in := inputFrom(before)
+	before.fleet.Set(n, in.Now)
+	if diff := cmp.Diff(run, tasks(before)); diff != "" || !slices.Contains(run, upgradeplan.Task{Host: "a", Target: "driver", Action: upgradeplan.ActionVerify}) {
+		t.Errorf("tasks (-run +previewed):\n%s", diff)
 	}
 }
 

@@ -86,6 +86,11 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.LogicBook, no
 			stays = append(stays, component)
 		}
 	}
+	for _, c := range node.New { // in a preview: it is there when the plan is run
+		if book.Disruption([]string{c.Name}, false) != "" {
+			plan.Deployed, stays = append(plan.Deployed, c.Name), append(stays, c.Name)
+		}
+	}
 	plan.Changed = unique(plan.Changed) // a component with a new name appears twice
 	plan.Removed = slices.DeleteFunc(slices.Clone(plan.Changed), func(c string) bool { return slices.Contains(stays, c) })
 	return plan

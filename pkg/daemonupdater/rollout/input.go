@@ -108,7 +108,7 @@ type Node struct {
 	// any is not in the group.
 	Pods []Pod
 	// New are the components, with what they get, that a change that is previewed deploys on the node at
-	// once. Only Policy.Versions needs them.
+	// once. Only Policy.Versions and the plan of the preview need them.
 	New []versions.Component
 	// Job is the operation on the node that has not ended, or that keeps it cordoned; nil if
 	// there is none. Ended are the ended operations of any group, newest last.
