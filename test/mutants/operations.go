@@ -30,8 +30,6 @@ var ofOperations = []mutant{
 		"if $taken { $*then }", "if $taken && i < 0 { $*then }"},
 	{"cut-keeps-empty-stages", "a cut has stages without tasks", tasks, "cutJob",
 		"len($s) > 0", "len($s) >= 0"},
-	{"empty-selects-all", "an empty selection selects everything", tasks, "newSet",
-		"$values == nil", "len($values) == 0"},
 	{"failed-task-passed", "a failed task does not block later tasks", tasks, "Job.Progress",
 		"case $Failed: $list = append($list, $t)", "case $Failed: continue"},
 	{"label-hides", "nodes with different labels are printed as one group", tasks, "groupsOf",

@@ -9,7 +9,7 @@ var ofVersions = []mutant{
 	{"versions-hold-wave", "a node that may not get its versions holds up its wave", updater, "nodeCounts.unfinished",
 		"$left -= c.byPhase[$p]", "if $p != phaseVersionNotAllowed { $left -= c.byPhase[$p] }"},
 	{"versions-stop-rollback", "the versions of a policy keep a rollback from starting", updater, "State.Input",
-		"if $purpose == topsv1.PurposeRollback { $*then }", "if false { $*then }"},
+		"$in.Policy.Versions = nil; $undo", "$undo"},
 	{"versions-back-up", "a step that is taken back leads to newer versions", tasks, "step.leads",
 		"to.LT(from) && $rest", "$rest"},
 	{"versions-unknown-allowed", "a version that cannot be compared counts as the lowest", tasks, "Policy.refuseStep",
