@@ -26,6 +26,9 @@ func planCommand(c *cli) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeResources(c.connection),
 		RunE: runE(func(ctx context.Context, args []string) error {
+			if check != "" && (file != "" || approved || l.given() || o.format != formatTable) {
+				return usageError("a plan says all of what is upgraded: --check excludes -f, -o, --approved, --nodes, --components and --all")
+			}
 			if check != "" {
 				return checkOnly(ctx, c, args, check)
 			}

@@ -45,6 +45,8 @@ type plannedUpgrade struct {
 	// wanted is the gr that it makes; live is the present one.
 	wanted *unstructured.Unstructured
 	live   *topsv1.GcuResource
+	// checked is the stored plan of its name when it was checked, nil for none.
+	checked *topsv1.UpgradePlan
 	// step makes each batch wait for an approval.
 	step bool
 }
@@ -72,6 +74,10 @@ func checkPlan(ctx context.Context, c *cli, args []string, file string) (*planne
 		return nil, refused("%s: spec.wanted: %w", file, err)
 	}
 	wanted.Object["spec"] = content
+	p := &plannedUpgrade{Plan: plan, cl: cl, wanted: wanted}
+	if p.checked, err = p.stored(ctx); err != nil {
+		return nil, err
+	}
 	q, err := compareWith(ctx, c.terminal, cl, wanted)
 	if err != nil {
 		return nil, err
@@ -83,7 +89,18 @@ func checkPlan(ctx context.Context, c *cli, args []string, file string) (*planne
 	case wrong != "":
 		return nil, refused("%s: %s", file, wrong)
 	}
-	return &plannedUpgrade{Plan: plan, cl: cl, wanted: wanted, live: q.Present}, nil
+	p.live = q.Present
+	return p, nil
+}
+
+// stored returns the stored plan of the same name, nil if there is none.
+func (p *plannedUpgrade) stored(ctx context.Context) (*topsv1.UpgradePlan, error) {
+	present := &topsv1.UpgradePlan{}
+	err := p.cl.Get(ctx, client.ObjectKeyFromObject(p.Object), present)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return present, explain(err, "get", "")
 }
 
 // text describes a plan.
@@ -102,20 +119,15 @@ func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
 }
 
 func (p *plannedUpgrade) write(ctx context.Context) error {
-	present := &topsv1.UpgradePlan{}
-	err := p.cl.Get(ctx, client.ObjectKeyFromObject(p.Object), present)
-	isNew := apierrors.IsNotFound(err)
-	switch {
-	case isNew:
-		present = nil
-	case err != nil:
-		return explain(err, "get", "")
+	present, err := p.stored(ctx)
+	if err != nil {
+		return err
 	}
-	next, err := p.Stored(present, p.live, p.step)
+	next, err := p.Stored(present, p.checked, p.live, p.step)
 	if err != nil {
 		return refused("%w", err)
 	}
-	if isNew {
+	if present == nil {
 		return explain(p.cl.Create(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "create", "")
 	}
 	return explain(p.cl.Update(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "update", "")

@@ -85,6 +85,9 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 	file := s.fileOf(plan)
 	s.says(s.gcu("plan", "--check", file), exitOK, "is a plan for gr mission that can be run", "batches: 3, nodes: 3, at most at once: 1", "evict node")
 	s.says(s.gcu("upgrade", "--plan", file, "--nodes", "mission-1"), exitUsage, "--plan excludes")
+	for _, flags := range [][]string{{"-o", "json"}, {"--nodes", "mission-1"}, {"--approved"}} {
+		s.says(s.gcu(append([]string{"plan", "--check", file}, flags...)...), exitUsage, "--check excludes")
+	}
 	s.says(s.gcu("upgrade", "mission", "--step", "--all"), exitUsage, "--step is for --plan")
 	s.says(s.gcu("upgrade", "other", "--plan", file), exitRefused, "is for gr mission, not other")
 

@@ -216,6 +216,10 @@ func TestAStatusThatIsWrittenInTheSameMomentStopsNothing(t *testing.T) {
 	if err := (&plannedUpgrade{Plan: checked, cl: cl, live: gr}).store(t.Context(), out); err != nil {
 		t.Errorf("storing the plan: %v", err)
 	}
+	err = (&plannedUpgrade{Plan: checked, cl: cl, live: gr, step: true}).store(t.Context(), out)
+	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "was written by somebody else") {
+		t.Errorf("a plan that was not there when it was checked is replaced: %d, %v", code, err)
+	}
 	if writes != 4 {
 		t.Errorf("%d writes were tried, want 4", writes)
 	}

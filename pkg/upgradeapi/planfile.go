@@ -89,10 +89,14 @@ func (p *planFiles) run(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	checked, err := p.stored(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
 	if err := p.check(ctx, c, plan, present, desired); err != nil {
 		return nil, err
 	}
-	if err := p.store(ctx, c, plan, present); err != nil {
+	if err := p.store(ctx, c, plan, checked, present); err != nil {
 		return nil, err
 	}
 	return p.upgrades.inPlace(ctx, c, present, desired)
@@ -119,25 +123,38 @@ func (p *planFiles) check(ctx context.Context, c call, plan *planfile.Plan, pres
 	return err
 }
 
-// store writes the UpgradePlan with the rights of the caller. It starts over when the operator reports on it meanwhile.
-func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, gr *topsv1.GcuResource) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return p.put(ctx, c, plan, gr) })
-}
-
-func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, gr *topsv1.GcuResource) error {
+// stored returns the stored plan with the name of a plan, nil if there is none.
+func (p *planFiles) stored(ctx context.Context, plan *planfile.Plan) (*topsv1.UpgradePlan, error) {
 	present := &topsv1.UpgradePlan{}
 	err := p.Get(ctx, client.ObjectKeyFromObject(plan.Object), present)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading UpgradePlan %s: %w", plan.Object.Name, err)
+	}
+	return present, nil
+}
+
+// store writes the UpgradePlan with the rights of the caller. It starts over when the operator reports on it meanwhile, and
+// refuses when somebody else wrote it since the plan was checked.
+func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked *topsv1.UpgradePlan, gr *topsv1.GcuResource) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return p.put(ctx, c, plan, checked, gr) })
+}
+
+func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, checked *topsv1.UpgradePlan, gr *topsv1.GcuResource) error {
+	present, err := p.stored(ctx, plan)
+	if err != nil {
+		return err
+	}
 	verb := "update"
-	switch {
-	case apierrors.IsNotFound(err):
-		present, verb = nil, "create"
-	case err != nil:
-		return fmt.Errorf("reading UpgradePlan %s: %w", plan.Object.Name, err)
+	if present == nil {
+		verb = "create"
 	}
 	if err := authorize(ctx, p.access, c, onPlan(verb, plan.Object.Name)); err != nil {
 		return err
 	}
-	next, err := plan.Stored(present, gr, c.flag)
+	next, err := plan.Stored(present, checked, gr, c.flag)
 	if err != nil {
 		return request.Conflict("%s", err.Error())
 	}

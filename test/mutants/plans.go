@@ -14,6 +14,8 @@ var ofPlans = []mutant{
 		"$b != nil && $b.Manual && $nodes > 0 && !$approved", "$nodes < 0 && $approved"},
 	{"plan-empties-unapproved", "a node whose pod does not work is emptied before its batch is approved", updater, "gate.lacksApproval",
 		`$i <= $part && $plan != ""`, "false"},
+	{"plan-overwritten", "a plan that somebody else wrote in the same moment is replaced, with its approvals", "pkg/upgradeplan/planfile", "Plan.Stored",
+		"$checked == nil || $checked.UID != $uid || $checked.Generation != $g", "false"},
 	{"plan-opens-waves", "a plan starts a wave without its approval", updater, "approvalMissing",
 		"$p.Waves[$wave].Manual", "$p.Waves[$wave].Manual && $p.Plan == \"\""},
 	{"plan-soaks-between", "a wave soaks after each of its batches", updater, "Policy.soakAfter",

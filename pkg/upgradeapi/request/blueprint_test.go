@@ -1,7 +1,6 @@
 package request
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,8 +120,10 @@ func FuzzBlueprint(f *testing.F) {
 			if made.Name != "strict" || made.Namespace != "" || made.UID != "" || made.Finalizers != nil || made.OwnerReferences != nil {
 				t.Errorf("created would be %+v", made.ObjectMeta)
 			}
-			if bytes.Contains(data, []byte(topsv1.AnnotationRollbackTo)) && metav1.HasAnnotation(made.ObjectMeta, topsv1.AnnotationRollbackTo) {
-				t.Error("a rollback is taken over")
+			for _, key := range []string{topsv1.AnnotationRollbackTo, topsv1.AnnotationUpgradePlan, topsv1.AnnotationUpgradeOnly} {
+				if metav1.HasAnnotation(made.ObjectMeta, key) {
+					t.Errorf("%s is taken over", key)
+				}
 			}
 		}
 	})

@@ -94,7 +94,8 @@ func (d *Desired) Recreated(present *topsv1.GcuResource) *topsv1.GcuResource {
 		ObjectMeta: metav1.ObjectMeta{Name: d.Blueprint.Name, Labels: maps.Clone(from.Labels), Annotations: maps.Clone(from.Annotations)},
 		Spec:       *d.Blueprint.Spec.DeepCopy(),
 	}
-	for _, key := range []string{topsv1.AnnotationRollbackTo, topsv1.AnnotationRolledBackTo, topsv1.AnnotationRecreation} {
+	for _, key := range []string{topsv1.AnnotationRollbackTo, topsv1.AnnotationRolledBackTo, topsv1.AnnotationRecreation,
+		topsv1.AnnotationUpgradeOnly, topsv1.AnnotationUpgradePlan} { // a plan belongs to the gr that is deleted
 		delete(gr.Annotations, key)
 	}
 	return gr

@@ -44,3 +44,15 @@ func TestAnUpgradeInPlaceKeepsWhatIsNoPartOfIt(t *testing.T) {
 		}
 	}
 }
+
+// A gr that is created again follows no plan, which belongs to the gr that is deleted, and has no limit.
+func TestARecreatedGrIsUpgradedWhole(t *testing.T) {
+	present := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gpu", Annotations: map[string]string{
+		topsv1.AnnotationUpgradePlan: "plan", topsv1.AnnotationUpgradeOnly: "nodes=a", topsv1.AnnotationUpdateStrategy: "OTA"}}}
+	for _, whole := range []bool{false, true} {
+		made := (&Desired{Blueprint: present.DeepCopy(), whole: whole}).Recreated(present)
+		if diff := cmp.Diff(map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}, made.Annotations); diff != "" {
+			t.Errorf("of a whole blueprint: %t (-want +got):\n%s", whole, diff)
+		}
+	}
+}

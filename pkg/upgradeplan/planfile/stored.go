@@ -3,6 +3,7 @@ package planfile
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,9 +20,10 @@ func (p *Plan) For(gr string) error {
 }
 
 // Stored returns the object to be stored before the gr follows it: present, the one with the name of the
-// plan, with its content, or a new one if present is nil. With step, each batch awaits an approval. The
-// error says why present may not be replaced.
-func (p *Plan) Stored(present *topsv1.UpgradePlan, gr *topsv1.GcuResource, step bool) (*topsv1.UpgradePlan, error) {
+// plan, with its content, or a new one if present is nil. With step, each batch awaits an approval. checked is the one that
+// was there when the plan was checked, nil for none. The error says why present may not be replaced: also by what was checked
+// before, or is a copy of what was stored before, somebody else wrote it, unless it has this content.
+func (p *Plan) Stored(present, checked *topsv1.UpgradePlan, gr *topsv1.GcuResource, step bool) (*topsv1.UpgradePlan, error) {
 	next := &topsv1.UpgradePlan{}
 	if present != nil {
 		next = present.DeepCopy()
@@ -39,6 +41,15 @@ func (p *Plan) Stored(present *topsv1.UpgradePlan, gr *topsv1.GcuResource, step 
 		if step {
 			next.Spec.Batches[i].Approval = topsv1.ApprovalManual
 		}
+	}
+	if present == nil || equality.Semantic.DeepEqual(present.Spec, next.Spec) {
+		return next, nil
+	}
+	switch from := p.Object.Generation; {
+	case checked == nil || checked.UID != present.UID || checked.Generation != present.Generation:
+		return nil, fmt.Errorf("UpgradePlan %s was written by somebody else since this plan was checked: compare them, and try again", present.Name)
+	case from != 0 && from != present.Generation:
+		return nil, fmt.Errorf("the plan is a copy of generation %d of UpgradePlan %s, which has %d now: compare them, and edit that one", from, present.Name, present.Generation)
 	}
 	return next, nil
 }

@@ -20,9 +20,19 @@ func TestWhatIsStoredOfAFile(t *testing.T) {
 		return &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "plan", UID: "plan-uid", ResourceVersion: "7", Finalizers: []string{"kept"}},
 			Spec: topsv1.UpgradePlanSpec{GcuResource: of}, Status: topsv1.UpgradePlanStatus{Time: ended}}
 	}
+	later := func() *topsv1.UpgradePlan {
+		p := present("fleet", nil)
+		p.Generation = 3
+		return p
+	}
+	same := later()
+	same.Spec = object(t, fleet(2, always("driver")), 1, 0).Spec
 	for _, tt := range []struct {
 		name    string
 		present *topsv1.UpgradePlan
+		// since: somebody else wrote it since the plan was checked. copied is the generation in the file.
+		since   bool
+		copied  int64
 		follows string
 		step    bool
 		wrong   string
@@ -33,15 +43,24 @@ func TestWhatIsStoredOfAFile(t *testing.T) {
 		{name: "in place of the one in force", present: present("fleet", &now), follows: "plan"},
 		{name: "in place of one that has ended", present: present("fleet", &now), follows: "other", wrong: "has ended, and keeps its result: give the plan another metadata.name"},
 		{name: "in place of that of another gr", present: present("other", nil), wrong: "UpgradePlan plan is for gr other: give the plan another metadata.name"},
+		{name: "in place of one that somebody else wrote since", present: later(), since: true, wrong: "was written by somebody else since this plan was checked"},
+		{name: "the same as somebody else wrote since", present: same, since: true, copied: 2},
+		{name: "edited by kubectl get", present: later(), copied: 3},
+		{name: "an old copy", present: later(), copied: 2, wrong: "copy of generation 2 of UpgradePlan plan, which has 3 now"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := object(t, fleet(2, always("driver")), 1, 0)
 			file.UID, file.ResourceVersion, file.Status.Time = "of the file", "1", &now
+			file.Generation = tt.copied
 			p, err := Parse([]byte(text(t, file)), upgradeplan.DefaultBook())
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := p.Stored(tt.present, gr(tt.follows), tt.step)
+			checked := tt.present
+			if tt.since {
+				checked = nil
+			}
+			got, err := p.Stored(tt.present, checked, gr(tt.follows), tt.step)
 			if tt.wrong != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wrong) {
 					t.Errorf("got %v, want %q", err, tt.wrong)
