@@ -3,6 +3,7 @@ package observed
 import (
 	appsv1 "k8s.io/api/apps/v1"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
@@ -35,6 +36,21 @@ func (m Member) version() string {
 		return ""
 	}
 	return daemonset.Version(&m.DaemonSet.Spec.Template.Spec)
+}
+
+// earlierVersions returns the versions of the revisions that are kept, by hash; nil if the policy has no rules about
+// versions, or if the member leaves.
+func (m Member) earlierVersions(policy *topsv1.UpgradePolicy) map[string]string {
+	if policy == nil || policy.Spec.Versions == nil || daemonset.IsLeaving(m.DaemonSet) {
+		return nil
+	}
+	known := map[string]string{}
+	for _, r := range m.Revisions {
+		if template, err := daemonset.TemplateOf(r); err == nil {
+			known[daemonset.RevisionHash(r)] = daemonset.Version(&template.Spec)
+		}
+	}
+	return known
 }
 
 // SameTarget reports whether the newest revision of a DaemonSet, read live, is still the observed

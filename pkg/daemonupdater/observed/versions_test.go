@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,5 +73,31 @@ func TestAnAutomaticRollbackMayLeadToAnyVersion(t *testing.T) {
 	}
 	if w.CacheKey(&in) == key {
 		t.Error("nodes are kept that were judged by the versions of the policy")
+	}
+}
+
+// A node that goes back alone, and is out of service, gets nothing with it that does not fit beside what it goes back to.
+func TestAnOperationThatBringsANodeBackWithholdsWhatDoesNotFit(t *testing.T) {
+	driver, toolkit := fixture.UnderPolicy(fixture.ComponentOf("driver")), fixture.UnderPolicy(fixture.ComponentOf("toolkit"))
+	driver.Spec.Template.Spec.Containers, toolkit.Spec.Template.Spec.Containers = container("r/driver:1.6.2"), container("r/toolkit:1.6.0")
+	pods := []*corev1.Pod{fixture.PodOn(driver, "a", fixture.NewHash), fixture.PodOn(toolkit, "a", fixture.OldHash)}
+	pods[0].Spec.Containers, pods[1].Spec.Containers = container("r/driver:1.6.2"), container("r/toolkit:1.5.0")
+	members := []memberAndPods{memberWith(driver, pods[0]), memberWith(toolkit, pods[1])}
+	members[0].Revisions[0].Data = templateWith("r/driver:1.5.0")
+	policy := fixture.PolicyWith(topsv1.UpgradePolicySpec{Versions: &topsv1.VersionPolicy{Fit: []topsv1.VersionFit{
+		{Component: "toolkit", Version: ">=1.6.0", Components: []topsv1.ComponentVersion{{Component: "driver", Version: ">=1.6.0"}}}}}})
+	w := seen{members: members, nodes: []*corev1.Node{fixture.Node("a")}, policy: policy}.observe()
+	for _, back := range []bool{false, true} {
+		if back {
+			w.Rollout.Status.Pinned = []topsv1.NodePin{{Node: "a", DaemonSet: w.Members[0].Key(), Hash: fixture.OldHash, From: fixture.NewHash}}
+		}
+		in := inputFrom(w)
+		n := *w.fleet.Node("a")
+		n.Job = &rollout.Job{ID: "before", Ours: true, Granted: true, KeptCordoned: true}
+		in.Nodes = []rollout.Node{n}
+		plan := w.OperationPlan(&in, &testBook, rollout.NewFleet(&in).Node("a"))
+		if replaced := slices.Contains(plan.Changed, "toolkit"); replaced == back || !slices.Contains(plan.Changed, "driver") {
+			t.Errorf("back is %t: the operation changes %v", back, plan.Changed)
+		}
 	}
 }

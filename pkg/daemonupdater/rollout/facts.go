@@ -269,7 +269,7 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 	switch {
 	case f.noSuccessor:
 		return phaseNoSuccessor
-	case f.notAllowed != "":
+	case f.notAllowed != "" && !f.goesBack(g, node):
 		return phaseVersionNotAllowed
 	case !f.replaceable && leavesRestOut(g, node):
 		return phaseOfRest(g, node)
@@ -283,6 +283,12 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 		return phaseKeptCordoned // its taint keeps successors off the node: an operation has to come first
 	}
 	return phaseCandidate
+}
+
+// goesBack reports whether the node goes back alone, or is back and out of service, which no version keeps it from.
+func (f *facts) goesBack(g *group, node *Node) bool {
+	return f.pinned && (f.returnsByOperation(g, node) ||
+		slices.ContainsFunc(node.Pods, func(pod Pod) bool { return pod.Pin != "" && isDue(g, node, &pod) }))
 }
 
 // whyNotRequested returns the phase of a node for which nobody has asked.

@@ -25,11 +25,17 @@ func groupOf(in *Input) group {
 	return group{strategy: in.Settings.Strategy, members: in.Members, policy: in.Policy, deadlines: in.Deadlines}
 }
 
-// ToReplace reports whether a pod of a node is outdated and may be replaced under the given
-// input, and IsDue whether it may be replaced, or verified by an operation.
+// ToReplace reports whether a pod of a node is outdated and may be replaced under the given input, IsDue whether it
+// may be replaced, or verified by an operation, and IsWithheld whether the policy keeps it from the newest version.
 func ToReplace(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return g.toReplace(node, pod)
+}
+
+// IsWithheld is documented with ToReplace.
+func IsWithheld(in *Input, node *Node, pod *Pod) bool {
+	g := groupOf(in)
+	return isWithheld(&g, node, pod)
 }
 
 // IsDue is documented with ToReplace.
@@ -56,7 +62,11 @@ func OnlyIdle(in *Input, node *Node) bool {
 
 // toReplace reports whether a pod of a node is outdated and may be replaced.
 func (g *group) toReplace(node *Node, pod *Pod) bool {
-	return pod.NoSuccessor == "" && g.wants(node, pod) && (!g.isOutdated(pod) || pod.Pin != "" || whyNotAllowed(g, node) == "")
+	return pod.NoSuccessor == "" && g.wants(node, pod) && !isWithheld(g, node, pod)
+}
+
+func isWithheld(g *group, node *Node, pod *Pod) bool {
+	return g.isOutdated(pod) && pod.Pin == "" && whyNotAllowed(g, node) != ""
 }
 
 // whyNotAllowed returns why the policy does not allow the versions that a node would get, "" if it does.
@@ -94,7 +104,7 @@ func versionsOf(g *group, node *Node) *versions.Node {
 		m := &g.members[pod.Member]
 		c := componentOf(n, m.Component)
 		c.Changes = c.Changes || getsNewer(g, node, pod, withoutRequest) || heavy && m.Along && g.isOutdated(pod)
-		addVersions(c, m.Image, pod)
+		addVersions(c, m, pod)
 	}
 	for _, c := range node.New {
 		componentOf(n, c.Name).Gets = c.Gets
@@ -114,12 +124,15 @@ func getsNewer(g *group, node *Node, pod *Pod, all bool) bool {
 }
 
 // addVersions adds to a component the image that one of its DaemonSets, which leaves without one, gives
-// its pods, and that of its pod. Of two DaemonSets, the pod of the one that leaves runs.
-func addVersions(c *versions.Component, image string, pod *Pod) {
-	if image != "" {
-		c.Gets = image
+// its pods, and that of its pod. Of two DaemonSets, the pod of the one that leaves runs. What goes back alone
+// counts as back.
+func addVersions(c *versions.Component, m *Member, pod *Pod) {
+	if m.Image != "" {
+		c.Gets = m.Image
 	}
-	if !pod.isAbsent() && !pod.isAside() && (c.Has == "" || image == "") {
+	if back := m.Earlier[pod.Pin]; back != "" {
+		c.Has, c.Gets = back, back
+	} else if !pod.isAbsent() && !pod.isAside() && (c.Has == "" || m.Image == "") {
 		c.Has = pod.Image
 	}
 }

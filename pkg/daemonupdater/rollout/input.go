@@ -70,9 +70,10 @@ type Member struct {
 	// LeftOut: the upgrade is limited to other members.
 	LeftOut bool
 	// Component is its key in the gr, and Image the version that the image of its new pods has, ""
-	// if it leaves. Only Policy.Versions needs them.
+	// if it leaves; Earlier has that of its earlier revisions, by hash. Only Policy.Versions needs them.
 	Component string
 	Image     string
+	Earlier   map[string]string
 }
 
 // Node is one node as observed.

@@ -163,3 +163,41 @@ func TestWhatIsNewOnANodeHasToFit(t *testing.T) {
 		}
 	}
 }
+
+// backWith is a group in which node a goes back alone to driver 1.5.0, with a toolkit that the rules do not allow there.
+func backWith(t *testing.T, rules topsv1.VersionPolicy, a Node) Input {
+	t.Helper()
+	p, err := versions.Of(&rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := upgradeTo("1.6.2", "1.6.0", Policy{Versions: p}, a).backHeavy("a")
+	in.Nodes[0].Pods[0].Revision, in.Members[0].Earlier = newHash, map[string]string{oldHash: "1.5.0"}
+	return in
+}
+
+func TestANodeGoesBackThoughAnotherComponentMayNotGetItsVersion(t *testing.T) {
+	steps := topsv1.VersionPolicy{Steps: []topsv1.VersionStep{{Component: "toolkit", From: "1.5.x", To: "1.6.x"}}}
+	light := backWith(t, steps, broken(having("a", "1.6.2", "1.4.0")))
+	light.Members[0].Heavy, light.Members[1].Heavy = false, false
+	decides(t, light, said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}, nil)
+	light.Nodes[0].Pods[0].Revision, light.Nodes[0].Pods[0].Available = oldHash, true
+	decides(t, light, said{States: statesOf("a", "held/VersionNotAllowed")}, nil)
+	kept := withJob(having("a", "1.5.0", "1.4.0"), &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Targets: map[string]string{"kube-system/driver": oldHash}})
+	out := backWith(t, steps, kept)
+	out.Nodes[0].Pods[0].Revision = oldHash
+	if d := Plan(out); len(d.Started) != 1 {
+		t.Errorf("started %v: the node is back, and stays out of service", d.Started)
+	}
+}
+
+func TestWhatGoesBackCountsWithTheVersionThatItGoesBackTo(t *testing.T) {
+	fit := topsv1.VersionPolicy{Fit: []topsv1.VersionFit{{Component: "toolkit", Version: ">=1.6.0", Components: []topsv1.ComponentVersion{{Component: "driver", Version: ">=1.6.0"}}}}}
+	for _, n := range []Node{having("a", "1.6.2", "1.5.0"), missing(having("a", "", "1.5.0"))} {
+		in := backWith(t, fit, n)
+		f := NewFleet(&in)
+		if a := f.Node("a"); len(Refusals(&in, a)) == 0 || ToReplace(&in, a, &a.Pods[1]) {
+			t.Errorf("toolkit 1.6.0 is replaced beside driver 1.5.0: %+v", a.Pods)
+		}
+	}
+}
