@@ -7,14 +7,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Images returns the images of a pod without duplicates, those of init containers first.
-func Images(spec *corev1.PodSpec) []string {
-	var images []string
+// Images returns the images of a pod without duplicates, those of init containers first, those of volumes last.
+func Images(spec *corev1.PodSpec) (images []string) {
+	add := func(image string) {
+		if image != "" && !slices.Contains(images, image) {
+			images = append(images, image)
+		}
+	}
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			if image := containers[i].Image; !slices.Contains(images, image) {
-				images = append(images, image)
-			}
+			add(containers[i].Image)
+		}
+	}
+	for _, v := range spec.Volumes {
+		if v.Image != nil {
+			add(v.Image.Reference)
 		}
 	}
 	return images
