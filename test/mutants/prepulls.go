@@ -4,6 +4,8 @@ package main
 var ofPrepulls = []mutant{
 	{"bad-image-costs-a-pod", "a node loses its pod for an image that cannot be pulled", updater, "PullState.isAwaited",
 		"$s >= PullAsked", "$s > PullFailed"},
+	{"renamed-not-pulled", "a component that gets another name costs nodes their pods for a bad image", updater, "nextOf",
+		"daemonset.AreRivals($m, $l)", "false"},
 	{"silent-agent-awaited", "a node waits for ever for images that its agent never pulls", updater, "Pull.at",
 		"return PullLeft, time.Time{}", "return p.State, time.Time{}"},
 	{"broken-node-awaits-images", "a node that is unavailable already waits for images before it is repaired", updater, "group.factsOf",

@@ -35,26 +35,43 @@ const (
 	present = 24 * time.Hour
 )
 
-// pulledMembers returns what is pulled for the members: nothing without strategy AdvancedRollingUpdate, because
-// the person at the node pulls under OTA, and if the policy says Never.
+// pulledMembers returns what is pulled for the members; of those that leave it is what takes over from them.
 func pulledMembers(s *State) []pulledMember {
 	if s.pulls.read {
 		return s.pulls.members
 	}
 	s.pulls = prepulls{read: true, members: make([]pulledMember, len(s.Members))}
 	settings, blocked := s.settingsInForce()
-	never := s.Policy != nil && s.Policy.Spec.Prepull == topsv1.PrepullNever
-	if blocked != nil || settings.Strategy != daemonset.AdvancedRollingUpdate || never {
+	if blocked != nil || settings.Strategy != daemonset.AdvancedRollingUpdate && settings.Strategy != daemonset.OTA {
 		return s.pulls.members
 	}
-	for i, m := range s.Members {
-		target, err := m.Target()
-		if err != nil || daemonset.IsLeaving(m.DaemonSet) {
+	s.pulls.left = settings.Strategy == daemonset.OTA || s.Policy != nil && s.Policy.Spec.Prepull == topsv1.PrepullNever
+	for i := range s.Members {
+		next := nextOf(s, i)
+		if next == nil {
 			continue
 		}
-		s.pulls.members[i] = pulledMember{target, daemonset.Images(&m.DaemonSet.Spec.Template.Spec), map[string][]string{}}
+		if target, err := next.Target(); err == nil {
+			s.pulls.members[i] = pulledMember{next.DaemonSet.UID, target, daemonset.Images(&next.DaemonSet.Spec.Template.Spec), map[string][]string{}}
+		}
 	}
 	return s.pulls.members
+}
+
+// nextOf returns the member whose images a node needs when it loses the pod of a member: that itself or, if it
+// leaves, the one that takes over from it; nil for none.
+func nextOf(s *State, member int) *Member {
+	leaves := s.Members[member].DaemonSet
+	if !daemonset.IsLeaving(leaves) {
+		return &s.Members[member]
+	}
+	i := slices.IndexFunc(s.Members, func(m Member) bool {
+		return !daemonset.IsLeaving(m.DaemonSet) && daemonset.AreRivals(m.DaemonSet, leaves)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &s.Members[i]
 }
 
 // pullOf returns how far the images are that the successor of a pod of a member needs and the revision of the
@@ -63,19 +80,25 @@ func pulledMembers(s *State) []pulledMember {
 func pullOf(s *State, member int, pod *corev1.Pod, node string, upgrade *topsv1.NodeUpgrade, now time.Time) rollout.Pull {
 	m := &pulledMembers(s)[member]
 	revision := daemonset.RevisionHash(pod)
-	if m.target == "" || revision == m.target {
+	if m.target == "" || revision == m.target || daemonset.IsPlaceholder(pod) {
 		return rollout.Pull{}
 	}
 	before := imagesBefore(s, member, revision)
 	changed := before != nil && len(pod.Spec.Containers) > 0 && !slices.Contains(before, pod.Spec.Containers[0].Image)
 	switch {
-	case !changed && !slices.ContainsFunc(m.images, func(image string) bool { return !slices.Contains(before, image) }):
+	case !changed && !slices.ContainsFunc(m.images, func(image string) bool { return !slices.Contains(before, image) }), s.pulls.left && hasImages(pod):
 		return rollout.Pull{}
-	case changed || len(m.images) > maxImages || !slices.Contains(AgentOf(upgrade).Capabilities, upgradeplan.PrepullLight):
+	case s.pulls.left || changed || len(m.images) > maxImages || !slices.Contains(AgentOf(upgrade).Capabilities, upgradeplan.PrepullLight):
 		return rollout.Pull{State: rollout.PullLeft}
 	}
-	_, pull := askedFor(upgrade, node, s.Members[member].DaemonSet.UID, m.target, now)
+	_, pull := askedFor(upgrade, node, m.daemonSet, m.target, now)
 	return pull
+}
+
+// hasImages reports whether a person had the images of the newest revision of a pod pulled under OTA.
+func hasImages(pod *corev1.Pod) bool {
+	c := daemonset.ImageReady(pod)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // askedFor returns the pull of a revision of a DaemonSet that the agent of a node was asked for, and how far it is; nil,
@@ -157,12 +180,15 @@ func imagesBefore(s *State, member int, revision string) []string {
 func NextPrepulls(s *State, upgrade *topsv1.NodeUpgrade, members []int, now time.Time) (next []topsv1.Prepull, changed bool, err error) {
 	next = slices.Clone(upgrade.Spec.Prepulls)
 	for _, member := range members {
-		m := s.Members[member]
+		m := nextOf(s, member)
+		if m == nil {
+			continue
+		}
 		target, err := m.Target()
 		if err != nil {
 			continue
 		}
-		p := newPrepull(&m, target, now)
+		p := newPrepull(m, target, now)
 		asked, pull := askedFor(upgrade, upgrade.Name, m.DaemonSet.UID, target, now)
 		if !pull.IsDue(now) {
 			continue // the cache is stale

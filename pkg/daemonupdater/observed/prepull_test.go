@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,6 +62,11 @@ func pullOn(m memberAndPods, u *topsv1.NodeUpgrade, policy *topsv1.UpgradePolicy
 	return s.observe().fleet.Node("a").Pods[0].Pull
 }
 
+func underOTA(ds *appsv1.DaemonSet) {
+	fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, string(daemonset.OTA))
+	delete(ds.Annotations, topsv1.AnnotationMaxUnavailable)
+}
+
 func TestWhereImagesArePulledBeforeALightChange(t *testing.T) {
 	policyOf := func(mode topsv1.PrepullMode) *topsv1.UpgradePolicy {
 		return &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: topsv1.UpgradePolicySpec{Prepull: mode}}
@@ -73,7 +79,10 @@ func TestWhereImagesArePulledBeforeALightChange(t *testing.T) {
 	}{
 		{"where the agent can", func(*memberAndPods, *topsv1.NodeUpgrade) {}, nil, rollout.PullWanted},
 		{"with a policy", func(*memberAndPods, *topsv1.NodeUpgrade) {}, policyOf(topsv1.PrepullAuto), rollout.PullWanted},
-		{"not if the policy says so", func(*memberAndPods, *topsv1.NodeUpgrade) {}, policyOf(topsv1.PrepullNever), rollout.PullNone},
+		{"not if the policy says so", func(*memberAndPods, *topsv1.NodeUpgrade) {}, policyOf(topsv1.PrepullNever), rollout.PullLeft},
+		{"not if the pod has them, whatever the policy says", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
+			m.DaemonSet.Spec.Template.Spec.Containers = container("r/exporter:1")
+		}, policyOf(topsv1.PrepullNever), rollout.PullNone},
 		{"not by an agent that cannot", func(_ *memberAndPods, u *topsv1.NodeUpgrade) { u.Status.Agent.Capabilities = []string{"prepull"} }, nil, rollout.PullLeft},
 		{"not where there is none", func(_ *memberAndPods, u *topsv1.NodeUpgrade) { u.Status.Agent = nil }, nil, rollout.PullLeft},
 		{"where the pod's revision is not kept", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
@@ -88,9 +97,10 @@ func TestWhereImagesArePulledBeforeALightChange(t *testing.T) {
 		{"not where a webhook changes the images", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
 			m.pods[0].Spec.Containers = container("mirror/r/exporter:1")
 		}, nil, rollout.PullLeft},
-		{"not under OTA", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
-			fixture.Annotate(m.DaemonSet, topsv1.AnnotationUpdateStrategy, string(daemonset.OTA))
-			delete(m.DaemonSet.Annotations, topsv1.AnnotationMaxUnavailable)
+		{"not under OTA", func(m *memberAndPods, _ *topsv1.NodeUpgrade) { underOTA(m.DaemonSet) }, nil, rollout.PullLeft},
+		{"under OTA a person had them pulled", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
+			underOTA(m.DaemonSet)
+			m.pods[0].Status.Conditions = append(m.pods[0].Status.Conditions, corev1.PodCondition{Type: topsv1.PodImageReady, Status: corev1.ConditionTrue})
 		}, nil, rollout.PullNone},
 		{"more images than a pull may have", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
 			for i := range 17 {
@@ -266,5 +276,34 @@ func TestASlowPullIsLeftToTheKubeletInTheEnd(t *testing.T) {
 	u := asking(time.Minute, 50, fixture.NewHash, said(50, topsv1.HostTaskFailed, "PullTimedOut"))
 	if pull := pullOn(imageChange(), u, nil); pull.State != rollout.PullLeft {
 		t.Errorf("after 50 times 15 minutes: %+v", pull)
+	}
+}
+
+// Of a component that gets another name, the pod of the DaemonSet that leaves is deleted, and what the one that takes over
+// from it needs is pulled first.
+func TestARenamedComponentHasItsImagesPulledFirst(t *testing.T) {
+	former := imageChange()
+	leaving(former.DaemonSet)
+	next := fixture.DaemonSet("exporter-next")
+	next.Spec.Template.Spec.Containers = container("r/exporter:2")
+	fixture.Annotate(next, topsv1.AnnotationSuccessorOf, former.Key()+";hash")
+	u := withAgent()
+	s := seen{members: []memberAndPods{former, memberWith(next, waiting(fixture.PodOn(next, "a", fixture.NewHash), false))},
+		nodes: []*corev1.Node{fixture.Node("a")}, upgrades: []*topsv1.NodeUpgrade{u}}
+	w := s.observe()
+	if pull := w.fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullWanted {
+		t.Fatalf("%+v: its pod is deleted for an image that may be bad", pull)
+	}
+	asked, changed, err := NextPrepulls(w.State, u, []int{0}, fixture.Epoch)
+	if err != nil || !changed || asked[0].DaemonSet.UID != next.UID || cmp.Diff([]string{"r/exporter:2"}, asked[0].Images) != "" {
+		t.Fatalf("asked for %+v, %v", asked, err)
+	}
+	u.Spec.Prepulls = asked
+	if pull := s.observe().fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullAsked {
+		t.Errorf("%+v after it was asked for", pull)
+	}
+	former.pods[0] = waiting(fixture.PodOn(former.DaemonSet, "a", fixture.NewHash), true)
+	if pull := s.observe().fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullNone {
+		t.Errorf("%+v for a placeholder", pull)
 	}
 }

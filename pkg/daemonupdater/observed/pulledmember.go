@@ -1,15 +1,20 @@
 package observed
 
+import "k8s.io/apimachinery/pkg/types"
+
 // prepulls are what is pulled for the members of a group, by their index, read once for all nodes.
 type prepulls struct {
-	read    bool
+	read bool
+	// left: to the kubelet, or to the person at the node under OTA.
+	left    bool
 	members []pulledMember
 }
 
-// pulledMember is what is pulled for a member; target is "" for nothing.
+// pulledMember is what is pulled for a member, the newest revision of a DaemonSet; target is "" for nothing.
 type pulledMember struct {
-	target string
-	images []string
+	daemonSet types.UID
+	target    string
+	images    []string
 	// before are the images of earlier revisions, by hash, as far as they were needed.
 	before map[string][]string
 }
