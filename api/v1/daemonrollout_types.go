@@ -145,7 +145,8 @@ type DaemonRolloutStatus struct {
 	// +optional
 	PinnedNodes int32 `json:"pinnedNodes,omitempty"`
 	// notPrepulledNodes are nodes left to do that are started without their images, which the kubelet pulls:
-	// the node agent cannot pull them, there is none, or it did not answer in time.
+	// the node agent cannot pull them, there is none, it did not answer in time, or prepull is Never; under OTA, those
+	// that are requested without.
 	// +optional
 	NotPrepulledNodes int32 `json:"notPrepulledNodes,omitempty"`
 	// unavailable nodes count against maxUnavailable now.
