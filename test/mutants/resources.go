@@ -10,7 +10,7 @@ var ofResources = []mutant{
 	{"finishing-looks-done", "a gr looks done while its last node is verified or restarts its runtime", "pkg/gcuresource/status", "summarize",
 		"$obs.Rollout.Unfinished", "false"},
 	{"stale-stall", "a stall of an earlier spec stops the newest one", "pkg/gcuresource/status", "RolloutOfNewestSpec",
-		"!meta.IsStatusConditionFalse($conditions, $accepted)", "false"},
+		"isOfNewestSpec($rollout, $obs)", "true"},
 	{"summary-stays", "a finished gr keeps the condition for kstatus", "pkg/gcuresource/status", "summarize",
 		"return withoutSummary($status.Conditions)", "return $status.Conditions"},
 	// A rejected spec.

@@ -23,9 +23,6 @@ func (p *Policy) parts() int {
 // partCount is the number of parts of all waves.
 func (p *Policy) partCount() int { return (len(p.Waves) + 1) * p.parts() }
 
-// lastUpgraded is the index of the last part that is upgraded.
-func (p *Policy) lastUpgraded() int { return p.partCount() - min(p.parts(), 2) }
-
 // partOf returns the index of the part of a node in a wave.
 func (p *Policy) partOf(wave int, n *Node) int {
 	if p.Plan == "" {

@@ -118,6 +118,11 @@ func TestBatchesOfAPlanFollowEachOther(t *testing.T) {
 			[][]string{{"a"}}, []Reason{ReasonAwaitingApproval, ReasonAwaitingApproval}},
 		{"a node that does not work is not emptied without a yes", planned([]string{"1", "2", "3!", "4"}, inBatch(a, 0), inBatch(broken(nodeOf("b", oldHash)), 3), inBatch(c, 2)),
 			[][]string{{"a"}}, []Reason{ReasonAwaitingApproval, ReasonAwaitingApproval}},
+		{"also if it uses up the budget", func() Input {
+			in := planned([]string{"1", "2!"}, inBatch(a, 0), inBatch(broken(nodeOf("b", oldHash)), 1))
+			in.Settings.MaxUnavailable.IntVal = 1
+			return in
+		}(), nil, []Reason{ReasonBudgetExhausted, ReasonAwaitingApproval}},
 		{"and goes first while the batches before it only have to be done", planned([]string{"1", "2", "3!"}, inBatch(a, 0), inBatch(broken(nodeOf("b", oldHash)), 1), inBatch(c, 2)),
 			[][]string{{"a", "b"}}, []Reason{ReasonAwaitingApproval}},
 		{"an empty batch asks for no approval", planned([]string{"1", "2!", "3"}, inBatch(a, 0), inBatch(c, 2)), [][]string{{"a"}, {"c"}}, nil},

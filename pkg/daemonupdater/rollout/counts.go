@@ -7,6 +7,8 @@ type nodeCounts struct {
 	inFlight, charged int
 	// leftOut counts the nodes excluded because the upgrade is limited to other nodes.
 	leftOut int
+	// testable counts the others that are not excluded: they could prove a version.
+	testable int
 	// outdated counts the nodes with something left to do on a pod.
 	outdated int
 	// behind counts the nodes with a pod that is not at its target.
@@ -20,8 +22,11 @@ type nodeCounts struct {
 func (c *nodeCounts) add(n *fleetNode, times int) {
 	c.nodes += times
 	c.byPhase[n.phase] += times
-	if n.LeftOut {
+	switch {
+	case n.LeftOut:
 		c.leftOut += times
+	case n.phase != phaseExcluded:
+		c.testable += times
 	}
 	if n.outdated {
 		c.outdated += times

@@ -32,8 +32,14 @@ func (g *gate) hold(l *lane) (Reason, string) {
 	if g.in.Settings.Strategy == daemonset.OTA || l.pinned {
 		return "", ""
 	}
-	if l.wave > g.waves.reached && (l.urgency == healthy || l.urgency == unavailableAlready && g.lacksApproval(l.wave)) {
+	switch {
+	case l.wave <= g.waves.reached:
+	case l.urgency == healthy:
 		return g.waves.reason, g.waves.why
+	case l.urgency == unavailableAlready:
+		if why := g.approvalMissing(l.wave); why != "" {
+			return ReasonAwaitingApproval, why
+		}
 	}
 	if why, again := g.outsideWindow(l); why != "" {
 		g.recheckIn(again)
@@ -42,14 +48,13 @@ func (g *gate) hold(l *lane) (Reason, string) {
 	return "", ""
 }
 
-// lacksApproval reports whether a person has to approve a part of the plan in force, or one before it.
-func (g *gate) lacksApproval(part int) bool {
-	for i := g.waves.reached + 1; i <= part && g.in.Policy.Plan != ""; i++ {
-		if name, _ := approvalMissing(g.draft, i); name != "" {
-			return true
-		}
+// approvalMissing says which approval a part of the plan in force lacks, or the first of those before it that are not
+// reached; "" if none does.
+func (g *gate) approvalMissing(part int) (why string) {
+	for i := g.waves.reached + 1; i <= part && why == "" && g.in.Policy.Plan != ""; i++ {
+		_, why = approvalMissing(g.draft, i)
 	}
-	return false
+	return why
 }
 
 // outsideWindow returns why the maintenance window keeps the nodes of a lane from starting now,

@@ -47,7 +47,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
 	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullLasts = deletions, changes, prepared.prepulls, prepared.lasts
 	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, waves.approval
-	decision.AllReached = in.Settings.Strategy == daemonset.OTA || waves.reached >= in.Policy.lastUpgraded()
+	decision.AllReached = in.Settings.Strategy == daemonset.OTA || waves.reached >= lastUpgraded(d)
 	return decision
 }
 

@@ -32,7 +32,7 @@ func followWaves(d *draft) waveProgress {
 		state.Completed = completedBefore(d.in, state.Name)
 		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
 		state.Total, state.Updated = c.nodes, c.byPhase[phaseUpdated]
-		updated, testable = updated+state.Updated, testable+c.nodes-c.byPhase[phaseExcluded]
+		updated, testable = updated+state.Updated, testable+c.testable
 		_, last := d.in.Policy.waveOf(i)
 		// A wave proves the version, unless no node of it takes part that could; a batch of a plan need not.
 		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (updated > 0 || testable == 0 || !last && reachesBatches(d)) {
@@ -92,6 +92,16 @@ func reachesBatches(d *draft) bool {
 		}
 	}
 	return false
+}
+
+// lastUpgraded is the index of the last part that has nodes of the plan in force, 0 for none.
+func lastUpgraded(d *draft) int {
+	for i := len(d.fleet.waves) - 1; i > 0; i-- {
+		if c := &d.fleet.waves[i]; c.nodes > c.leftOut {
+			return i
+		}
+	}
+	return 0
 }
 
 // completedBefore returns when a wave was completed at this revision by an upgrade with this

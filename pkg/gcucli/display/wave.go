@@ -58,6 +58,8 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 			w.Awaits, w.entry = missing[0].name, approval(dro, missing[0].approval)
 		}
 		switch {
+		case !reached && w.Awaits != "" && awaited(dro, w.entry): // a node of it that does not work would go first
+			w.State = WaveAwaitsApproval
 		case !reached:
 		case w.Manual && !w.Approved:
 			w.State = WaveAwaitsApproval
@@ -73,6 +75,13 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 		list = append(list, w)
 	}
 	return list
+}
+
+// awaited reports whether nodes of a rollout wait for an approval.
+func awaited(dro *topsv1.DaemonRollout, entry string) bool {
+	return slices.ContainsFunc(dro.Status.Waiting, func(w topsv1.WaitingNote) bool {
+		return w.Reason == string(rollout.ReasonAwaitingApproval) && strings.HasSuffix(w.Message, " as "+entry)
+	})
 }
 
 // gate is a wave, or a batch of a plan, that needs an approval.

@@ -29,10 +29,14 @@ func TestApprove(t *testing.T) {
 		{name: "not one that needs none", wave: "canary", err: "wave canary does not wait for an approval, it is Complete; wave main waits"},
 		{name: "not one that does not exist", wave: "second", err: `the rollout has no wave "second"; wave main waits`},
 		{name: "not ahead, before the wave before is complete", wave: "main", err: "it is NotReached; no wave waits", edit: func(f *fixture) {
+			f.Rollout.Status.Waves[0].CompletedTime, f.Rollout.Status.Waiting = nil, nil
+		}},
+		{name: "ahead, if a node of it waits for that already", wave: "main", want: "old/main,bbb/main", edit: func(f *fixture) {
 			f.Rollout.Status.Waves[0].CompletedTime = nil
+			f.Rollout.Status.Waiting = []topsv1.WaitingNote{{Reason: "AwaitingApproval", Nodes: 1, Message: "wave main awaits approval as bbb/main"}}
 		}},
 		{name: "not ahead, while the wave before soaks", wave: "main", err: "it is NotReached; no wave waits", edit: func(f *fixture) {
-			f.Rollout.Status.Waves[0].CompletedTime = ptr.To(metav1.NewTime(now.Add(-9 * time.Minute)))
+			f.Rollout.Status.Waves[0].CompletedTime, f.Rollout.Status.Waiting = ptr.To(metav1.NewTime(now.Add(-9*time.Minute))), nil
 		}},
 	}
 	for _, tt := range tests {

@@ -37,7 +37,7 @@ func RolloutOf(rollout *topsv1.DaemonRollout) state.Rollout {
 
 // isAwaited reports whether a rollout waits for an object that is applied together with the gr, in any order.
 func isAwaited(reason string) bool {
-	return reason == daemonset.ReasonPolicyNotFound || reason == daemonset.ReasonPlanNotFound
+	return reason == daemonset.ReasonPolicyNotFound || reason == daemonset.ReasonPlanNotFound || reason == daemonset.ReasonPlanOutdated
 }
 
 // haltOf returns why a rollout is halted, also by fewer failed nodes than halt one, which use up the
@@ -53,16 +53,13 @@ func haltOf(conditions []metav1.Condition) *state.Failure {
 }
 
 // RolloutOfNewestSpec returns what an observed gr shows of its rollout: of one that concerns another spec than the newest,
-// only whether it is at work, and that it is refused, which does not depend on the spec.
+// only whether it is at work.
 func RolloutOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) state.Rollout {
 	shown := RolloutOf(rollout)
 	if isOfNewestSpec(rollout, obs) {
 		return shown
 	}
-	if !meta.IsStatusConditionFalse(rollout.Status.Conditions, topsv1.RolloutAccepted) {
-		shown.Stalled = nil
-	}
-	return state.Rollout{Stalled: shown.Stalled, InFlight: shown.InFlight}
+	return state.Rollout{InFlight: shown.InFlight}
 }
 
 // isOfNewestSpec reports whether a rollout is about the newest spec: failures of an abandoned
