@@ -282,3 +282,29 @@ func TestAnApprovalOfABatchIsForThePlanAsItWas(t *testing.T) {
 		}
 	}
 }
+
+// The plan has nothing to do with a node of the first wave that is offline: it holds up none of the plan.
+func TestAWaveOfWhichThePlanLeavesAllOutIsPassed(t *testing.T) {
+	a := leftOutOf(inBatch(offline(canary(nodeOf("a", oldHash))), 1))
+	got, _ := run(underWaves(planned([]string{"1"}, a, inBatch(nodeOf("b", oldHash), 0)), false, 0))
+	if diff := cmp.Diff([][]string{{"b"}}, got); diff != "" {
+		t.Errorf("started (-want +got):\n%s", diff)
+	}
+}
+
+// A wave that awaits approval is not waited for if the plan has no node of it.
+func TestAllIsReachedWhenTheLastNodesOfThePlanAre(t *testing.T) {
+	for name, tt := range map[string]struct {
+		last Node
+		want bool
+	}{
+		"which are in the first wave": {leftOutOf(inBatch(nodeOf("c", oldHash), 1)), true},
+		"which are not":               {inBatch(nodeOf("c", oldHash), 0), false},
+	} {
+		in := underWaves(planned([]string{"1"}, inBatch(canary(nodeOf("a", newHash)), 0), inBatch(canary(offline(nodeOf("b", oldHash))), 0), tt.last), false, 0)
+		in.Policy.Waves = append(in.Policy.Waves, Wave{Name: "main", Selector: labels.Everything(), Manual: true})
+		if got := Plan(in).AllReached; got != tt.want {
+			t.Errorf("%s: all is reached: %v", name, got)
+		}
+	}
+}
