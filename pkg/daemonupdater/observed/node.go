@@ -109,7 +109,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 			running = append(running, m.DaemonSet)
 		}
 		if pod != nil {
-			p.Pull = pullOf(s, i, pod, node.Name, of.Upgrade, now)
+			p.Pull = pullOf(s, i, pod, node, of.Upgrade, now)
 		}
 		n.Pods = append(n.Pods, p)
 	}

@@ -74,13 +74,19 @@ func nextOf(s *State, member int) *Member {
 	return &s.Members[i]
 }
 
+// isFollowed reports whether a node gets a pod in place of that of a member, which may leave.
+func isFollowed(s *State, member int, node *corev1.Node) bool {
+	next := nextOf(s, member)
+	return next != nil && (next == &s.Members[member] || daemonset.ShouldRun(next.DaemonSet, node).Create)
+}
+
 // pullOf returns how far the images are that the successor of a pod of a member needs and the revision of the
 // pod does not name. A webhook that changes images does so for the successor too: then only the kubelet knows
 // what to pull. The manager's cache has only the first container of a pod, which is enough to see it.
-func pullOf(s *State, member int, pod *corev1.Pod, node string, upgrade *topsv1.NodeUpgrade, now time.Time) rollout.Pull {
+func pullOf(s *State, member int, pod *corev1.Pod, node *corev1.Node, upgrade *topsv1.NodeUpgrade, now time.Time) rollout.Pull {
 	m := &pulledMembers(s)[member]
 	revision := daemonset.RevisionHash(pod)
-	if m.target == "" || revision == m.target || daemonset.IsPlaceholder(pod) {
+	if m.target == "" || revision == m.target || daemonset.IsPlaceholder(pod) || !isFollowed(s, member, node) {
 		return rollout.Pull{}
 	}
 	before := imagesBefore(s, member, revision)
@@ -91,7 +97,7 @@ func pullOf(s *State, member int, pod *corev1.Pod, node string, upgrade *topsv1.
 	case s.pulls.left || changed || len(m.images) > maxImages || !slices.Contains(AgentOf(upgrade).Capabilities, upgradeplan.PrepullLight):
 		return rollout.Pull{State: rollout.PullLeft}
 	}
-	_, pull := askedFor(upgrade, node, m.daemonSet, m.target, now)
+	_, pull := askedFor(upgrade, node.Name, m.daemonSet, m.target, now)
 	return pull
 }
 

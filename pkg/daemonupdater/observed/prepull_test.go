@@ -302,6 +302,11 @@ func TestARenamedComponentHasItsImagesPulledFirst(t *testing.T) {
 	if pull := s.observe().fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullAsked {
 		t.Errorf("%+v after it was asked for", pull)
 	}
+	next.Spec.Template.Spec.NodeSelector = map[string]string{"site": "another"}
+	if pull := s.observe().fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullNone {
+		t.Errorf("%+v on a node that the successor does not run on", pull)
+	}
+	next.Spec.Template.Spec.NodeSelector = nil
 	former.pods[0] = waiting(fixture.PodOn(former.DaemonSet, "a", fixture.NewHash), true)
 	if pull := s.observe().fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullNone {
 		t.Errorf("%+v for a placeholder", pull)
