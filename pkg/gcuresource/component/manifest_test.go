@@ -238,6 +238,7 @@ func TestDaemonSetsHaveTheirPlaces(t *testing.T) {
 
 // TestAToolkitIsReady runs the readiness probe on roots laid out like those of hosts.
 func TestAToolkitIsReady(t *testing.T) {
+	const rke2 = "/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.d/enflame.toml"
 	const k3s, microk8s = "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/enflame.toml", "/var/snap/microk8s/current/args/containerd-template.toml"
 	for name, test := range map[string]struct {
 		file, env string
@@ -248,6 +249,7 @@ func TestAToolkitIsReady(t *testing.T) {
 		"a drop-in of containerd":        {"etc/containerd/conf.d/99-enflame.toml", "", true},
 		"another file":                   {"etc/containerd/readme", "", false},
 		"k3s":                            {"host" + k3s, k3s, true},
+		"RKE2":                           {"host" + rke2, rke2, true},
 		"MicroK8s":                       {"host" + microk8s, microk8s, true},
 		"k3s that is not yet configured": {"host" + k3s + ".new", k3s, false},
 	} {
