@@ -13,7 +13,7 @@ var ofPlans = []mutant{
 	{"plan-steps-unapproved", "a batch starts without its approval", updater, "approvalMissing",
 		"$b != nil && $b.Manual && $nodes > 0 && !$approved", "$nodes < 0 && $approved"},
 	{"plan-empties-unapproved", "a node whose pod does not work is emptied before its batch is approved", updater, "gate.approvalMissing",
-		`$i <= $part && $why == "" && $plan != ""`, "false"},
+		`$i <= $part && $name == "" && $plan != ""`, "false"},
 	{"plan-overwritten", "a plan that somebody else wrote in the same moment is replaced, with its approvals", "pkg/upgradeplan/planfile", "Plan.Stored",
 		"$checked == nil || $checked.UID != $uid || $checked.Generation != $g", "false"},
 	{"plan-opens-waves", "a plan starts a wave without its approval", updater, "approvalMissing",

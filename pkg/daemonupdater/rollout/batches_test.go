@@ -292,6 +292,14 @@ func TestAWaveOfWhichThePlanLeavesAllOutIsPassed(t *testing.T) {
 	}
 }
 
+func TestAnApprovalThatIsWantedAheadIsNamed(t *testing.T) {
+	in := planned([]string{"1", "2!"}, inBatch(nodeOf("a", oldHash), 0), inBatch(broken(nodeOf("b", oldHash)), 1))
+	in.Settings.MaxUnavailable.IntVal = 1
+	if got, want := Plan(in).Unapproved, BatchApproval(in.Policy.partName(1), in.Policy.planInForce()); got != want {
+		t.Errorf("to be approved is %q, want %q", got, want)
+	}
+}
+
 // A wave that awaits approval is not waited for if the plan has no node of it.
 func TestAllIsReachedWhenTheLastNodesOfThePlanAre(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -300,6 +308,7 @@ func TestAllIsReachedWhenTheLastNodesOfThePlanAre(t *testing.T) {
 	}{
 		"which are in the first wave": {leftOutOf(inBatch(nodeOf("c", oldHash), 1)), true},
 		"which are not":               {inBatch(nodeOf("c", oldHash), 0), false},
+		"which a limit leaves out":    {leftOutOf(inBatch(offline(nodeOf("c", oldHash)), 0)), false},
 	} {
 		in := underWaves(planned([]string{"1"}, inBatch(canary(nodeOf("a", newHash)), 0), inBatch(canary(offline(nodeOf("b", oldHash))), 0), tt.last), false, 0)
 		in.Policy.Waves = append(in.Policy.Waves, Wave{Name: "main", Selector: labels.Everything(), Manual: true})

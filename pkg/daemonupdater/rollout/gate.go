@@ -14,6 +14,8 @@ type gate struct {
 	// halted is why no more nodes start, "" when the rollout is not halted.
 	halted string
 	waves  waveProgress
+	// ahead is what has to be approved for a node that would go before those that come first, "" for nothing.
+	ahead string
 }
 
 // isClosed reports whether nothing starts, except that nodes go back in a halt.
@@ -37,7 +39,8 @@ func (g *gate) hold(l *lane) (Reason, string) {
 	case l.urgency == healthy:
 		return g.waves.reason, g.waves.why
 	case l.urgency == unavailableAlready:
-		if why := g.approvalMissing(l.wave); why != "" {
+		if name, why := g.approvalMissing(l.wave); name != "" {
+			g.ahead = name
 			return ReasonAwaitingApproval, why
 		}
 	}
@@ -48,13 +51,13 @@ func (g *gate) hold(l *lane) (Reason, string) {
 	return "", ""
 }
 
-// approvalMissing says which approval a part of the plan in force lacks, or the first of those before it that are not
-// reached; "" if none does.
-func (g *gate) approvalMissing(part int) (why string) {
-	for i := g.waves.reached + 1; i <= part && why == "" && g.in.Policy.Plan != ""; i++ {
-		_, why = approvalMissing(g.draft, i)
+// approvalMissing returns which approval a part of the plan in force lacks, or the first of those before it that are not
+// reached, and the explanation; "" if none does.
+func (g *gate) approvalMissing(part int) (name, why string) {
+	for i := g.waves.reached + 1; i <= part && name == "" && g.in.Policy.Plan != ""; i++ {
+		name, why = approvalMissing(g.draft, i)
 	}
-	return why
+	return name, why
 }
 
 // outsideWindow returns why the maintenance window keeps the nodes of a lane from starting now,

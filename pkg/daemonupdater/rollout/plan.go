@@ -30,7 +30,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	// Start nodes.
 	halted := haltOf(&in.Policy, &d.ledger, d.unrecorded)
 	waves := followWaves(d)
-	start := startNodes(&gate{d, halted, waves}, budgets)
+	start := startNodes(&gate{draft: d, halted: halted, waves: waves}, budgets)
 
 	// Act on the nodes that have slots, and prepare those that get one next.
 	deletions := nextDeletions(d, budgets.limit)
@@ -46,8 +46,8 @@ func (f *Fleet) Plan(in Input) Decision {
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
 	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullLasts = deletions, changes, prepared.prepulls, prepared.lasts
-	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, waves.approval
-	decision.AllReached = in.Settings.Strategy == daemonset.OTA || waves.reached >= lastUpgraded(d)
+	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, cmp.Or(waves.approval, start.gate.ahead)
+	decision.AllReached = in.Settings.Strategy == daemonset.OTA || waves.reached >= lastPlanned(d)
 	return decision
 }
 

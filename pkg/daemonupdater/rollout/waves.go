@@ -94,10 +94,10 @@ func reachesBatches(d *draft) bool {
 	return false
 }
 
-// lastUpgraded is the index of the last part that has nodes of the plan in force, 0 for none.
-func lastUpgraded(d *draft) int {
+// lastPlanned is the index of the last part with nodes of the plan in force, also of those that a limit leaves out; 0 for none.
+func lastPlanned(d *draft) int {
 	for i := len(d.fleet.waves) - 1; i > 0; i-- {
-		if c := &d.fleet.waves[i]; c.nodes > c.leftOut {
+		if _, last := d.in.Policy.waveOf(i); !last && d.fleet.waves[i].nodes > 0 {
 			return i
 		}
 	}

@@ -23,13 +23,16 @@ func RolloutOf(rollout *topsv1.DaemonRollout) state.Rollout {
 		return state.Rollout{}
 	}
 	conditions := rollout.Status.Conditions
-	shown := state.Rollout{InFlight: rollout.Status.InFlightNodes > 0,
-		Unfinished: rollout.Status.Strategy != string(daemonset.OTA) && meta.IsStatusConditionTrue(conditions, topsv1.ConditionReconciling)}
+	stalled := meta.FindStatusCondition(conditions, topsv1.ConditionStalled)
+	awaited := stalled != nil && isAwaited(stalled.Reason)
+	left := meta.IsStatusConditionTrue(conditions, topsv1.ConditionReconciling) ||
+		awaited && rollout.Status.Pending+rollout.Status.HeldNodes+rollout.Status.InFlightNodes > 0
+	shown := state.Rollout{InFlight: rollout.Status.InFlightNodes > 0, Unfinished: left && rollout.Status.Strategy != string(daemonset.OTA)}
 	if rollout.Status.RollingBack() {
 		return shown
 	}
-	if c := meta.FindStatusCondition(conditions, topsv1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && !isAwaited(c.Reason) {
-		shown.Stalled = &state.Failure{Reason: c.Reason, Message: c.Message}
+	if stalled != nil && stalled.Status == metav1.ConditionTrue && !awaited {
+		shown.Stalled = &state.Failure{Reason: stalled.Reason, Message: stalled.Message}
 	}
 	shown.Halt = haltOf(conditions)
 	return shown

@@ -51,6 +51,7 @@ func TestAGrShowsWhatItsRolloutWaitsFor(t *testing.T) {
 		"a rollback by the policy":             {stalled, topsv1.ReasonHalted, world.RollsBack, state.Rollout{}},
 		"a policy that may be applied next":    {stalled, daemonset.ReasonPolicyNotFound, nil, state.Rollout{}},
 		"a plan that is applied before its gr": {stalled, daemonset.ReasonPlanOutdated, nil, state.Rollout{}},
+		"with nodes to be done":                {stalled, daemonset.ReasonPlanOutdated, func(r *topsv1.DaemonRollout) { r.Status.HeldNodes = 1 }, state.Rollout{Unfinished: true}},
 		"a node whose operation goes on":       {reconciling, "RollingOut", inFlight, state.Rollout{Unfinished: true, InFlight: true}},
 		"a task after the nodes":               {reconciling, topsv1.ReasonAwaitingGlobalTask, nil, state.Rollout{Unfinished: true}},
 		"under OTA a person at work on a node": {reconciling, "RollingOut", func(r *topsv1.DaemonRollout) { inFlight(r); r.Status.Strategy = "OTA" }, state.Rollout{InFlight: true}},
