@@ -66,7 +66,6 @@ type site struct {
 // TestInstall: the operator is installed as its first version, upgraded and rolled back while nodes are in
 // flight, and uninstalled. What one program upgrades by a light change, the other does by operations.
 func TestInstall(t *testing.T) {
-	log.SetLogger(logr.Discard())
 	s := newSite(t)
 	for helm, components := range map[string][2]string{"helm3": {exporter, driver}, "helm4": {driver, exporter}} {
 		t.Run(helm, func(t *testing.T) {
@@ -80,6 +79,7 @@ func TestInstall(t *testing.T) {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
+	log.SetLogger(logr.Discard())
 	project, err := harness.FindProject()
 	check(t, err)
 	dir, err := os.MkdirTemp("", "gcu-install-")

@@ -7,15 +7,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // TestTheREADMEInstallsWithOneCommand: on a fresh cluster, the README's command installs the operator and deploys a gr.
 // The image has another name here, and the manager is kept off the simulated nodes, on which nothing runs.
 func TestTheREADMEInstallsWithOneCommand(t *testing.T) {
-	log.SetLogger(logr.Discard())
 	s := newSite(t)
 	s.helm = s.Project.Path("bin", "helm4")
 	readme, err := os.ReadFile(s.Project.Path("README.md"))

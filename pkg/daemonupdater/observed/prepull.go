@@ -52,7 +52,7 @@ func pulledMembers(s *State) []pulledMember {
 			continue
 		}
 		if target, err := next.Target(); err == nil {
-			s.pulls.members[i] = pulledMember{next.DaemonSet.UID, target, daemonset.Images(&next.DaemonSet.Spec.Template.Spec), map[string][]string{}}
+			s.pulls.members[i] = pulledMember{next.DaemonSet, target, daemonset.Images(&next.DaemonSet.Spec.Template.Spec), map[string][]string{}}
 		}
 	}
 	return s.pulls.members
@@ -74,20 +74,17 @@ func nextOf(s *State, member int) *Member {
 	return &s.Members[i]
 }
 
-// isFollowed reports whether a node gets a pod in place of that of a member, which may leave.
-func isFollowed(s *State, member int, node *corev1.Node) bool {
-	next := nextOf(s, member)
-	return next != nil && (next == &s.Members[member] || daemonset.ShouldRun(next.DaemonSet, node).Create)
-}
-
 // pullOf returns how far the images are that the successor of a pod of a member needs and the revision of the
 // pod does not name. A webhook that changes images does so for the successor too: then only the kubelet knows
 // what to pull. The manager's cache has only the first container of a pod, which is enough to see it.
 func pullOf(s *State, member int, pod *corev1.Pod, node *corev1.Node, upgrade *topsv1.NodeUpgrade, now time.Time) rollout.Pull {
 	m := &pulledMembers(s)[member]
 	revision := daemonset.RevisionHash(pod)
-	if m.target == "" || revision == m.target || daemonset.IsPlaceholder(pod) || !isFollowed(s, member, node) {
+	if m.target == "" || revision == m.target || daemonset.IsPlaceholder(pod) {
 		return rollout.Pull{}
+	}
+	if m.next != s.Members[member].DaemonSet && !daemonset.ShouldRun(m.next, node).Create {
+		return rollout.Pull{} // the node gets no pod in place of this one
 	}
 	before := imagesBefore(s, member, revision)
 	changed := before != nil && len(pod.Spec.Containers) > 0 && !slices.Contains(before, pod.Spec.Containers[0].Image)
@@ -97,7 +94,7 @@ func pullOf(s *State, member int, pod *corev1.Pod, node *corev1.Node, upgrade *t
 	case s.pulls.left || changed || len(m.images) > maxImages || !slices.Contains(AgentOf(upgrade).Capabilities, upgradeplan.PrepullLight):
 		return rollout.Pull{State: rollout.PullLeft}
 	}
-	_, pull := askedFor(upgrade, node.Name, m.daemonSet, m.target, now)
+	_, pull := askedFor(upgrade, node.Name, m.next.UID, m.target, now)
 	return pull
 }
 

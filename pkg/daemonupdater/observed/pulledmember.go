@@ -1,6 +1,6 @@
 package observed
 
-import "k8s.io/apimachinery/pkg/types"
+import appsv1 "k8s.io/api/apps/v1"
 
 // prepulls are what is pulled for the members of a group, by their index, read once for all nodes.
 type prepulls struct {
@@ -10,11 +10,11 @@ type prepulls struct {
 	members []pulledMember
 }
 
-// pulledMember is what is pulled for a member, the newest revision of a DaemonSet; target is "" for nothing.
+// pulledMember is what is pulled for a member, the newest revision of the DaemonSet that is next; target is "" for nothing.
 type pulledMember struct {
-	daemonSet types.UID
-	target    string
-	images    []string
+	next   *appsv1.DaemonSet
+	target string
+	images []string
 	// before are the images of earlier revisions, by hash, as far as they were needed.
 	before map[string][]string
 }

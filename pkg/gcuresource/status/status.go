@@ -8,7 +8,7 @@
 //	conditions.go       Ready, Progressing and Degraded
 //	gitops.go           Reconciling and Stalled, for tools that follow kstatus
 //	upgrade.go          how many pods have the newest templates
-//	rollout.go      why the rollout is halted
+//	rollout.go          what a gr shows of its rollout
 //	events.go           which changes of a status cause events
 package status
 
