@@ -126,6 +126,7 @@ func newManager(config *rest.Config, o options, certificate getCertificate) (ctr
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		WebhookServer:                 o.webhook.server(certificate),
 		Scheme:                        scheme,
+		NewClient:                     newClient,
 		Cache:                         cache.Options{DefaultTransform: transform.Trim()},
 		Metrics:                       served,
 		HealthProbeBindAddress:        o.probeAddr,

@@ -30,4 +30,6 @@ var ofPrograms = []mutant{
 		"strings.Contains($err.Error(), policyDenied)", "strings.Contains($err.Error(), policyDenied+policyDenied)"},
 	{"exit-0-though-withdrawn", "a script takes an operation that was withdrawn for done", programs, "watch",
 		"$last.State != $wanted", "$last.State == request.Failed"},
+	{"deletion-without-preconditions", "the manager deletes a pod whatever it has become since", "cmd/manager", "withPlainDeletions.Delete",
+		"*$as.AsDeleteOptions()", "*(&client.DeleteOptions{}).AsDeleteOptions()"},
 }
