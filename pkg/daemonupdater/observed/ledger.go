@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 		state.Completed = timeOf(w.CompletedTime)
 		ledger.Waves = append(ledger.Waves, state)
 	}
+	ledger.Slots = slices.Grow(ledger.Slots, len(status.InFlight)+len(status.Queued))
 	for i := range status.InFlight {
 		ledger.Slots = append(ledger.Slots, slotOf(&status.InFlight[i], false))
 	}

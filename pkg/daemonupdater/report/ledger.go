@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,8 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 		state.CompletedTime = timeOrNil(w.Completed)
 		status.Waves = append(status.Waves, state)
 	}
+	inFlight := ledger.InFlight()
+	status.InFlight, status.Queued = slices.Grow(status.InFlight, inFlight), slices.Grow(status.Queued, len(ledger.Slots)-inFlight)
 	for i := range ledger.Slots {
 		list := &status.InFlight
 		if ledger.Slots[i].Queued {

@@ -40,6 +40,7 @@ const (
 // Status turns a decision into the status to store. Conditions of previous keep their transition
 // time if their status is unchanged.
 func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.Input, d rollout.Decision) topsv1.DaemonRolloutStatus {
+	previous.InFlight, previous.Queued = nil, nil // made anew, and the largest part
 	status := *previous.DeepCopy()
 	storeLedger(&status, d.Ledger)
 	for i := range status.InFlight {

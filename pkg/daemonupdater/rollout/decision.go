@@ -95,6 +95,12 @@ func (d *Decision) Verdict(node string) (Verdict, bool) {
 	return Verdict{}, false
 }
 
+// IsInFlight reports whether a node is in flight. Unlike Verdict it writes no message, and so may be asked of every slot.
+func (d *Decision) IsInFlight(node string) bool {
+	n := d.fleet.nodes.byName[node]
+	return n != nil && n.slot != nil
+}
+
 // Reaches reports whether a node is Ready.
 func (d *Decision) Reaches(node string) bool {
 	n := d.fleet.nodes.byName[node]

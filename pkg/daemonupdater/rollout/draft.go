@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,7 +47,7 @@ func draftOf(in *Input, f *Fleet) *draft {
 		*t = earlier(*t, in.Now) // the clock may have gone back
 	}
 	d.ledger.Revision, d.ledger.Resumed = in.Revision, in.Resume
-	d.ledger.Slots, d.ledger.Failures = nil, nil
+	d.ledger.Slots, d.ledger.Failures = slices.Grow([]Slot(nil), len(in.Ledger.Slots)), nil
 	return d
 }
 
