@@ -16,6 +16,7 @@ const (
 	bodiesCase  = "bodies"
 	agentCase   = "agent"
 	hostileCase = "hostile"
+	leaderCase  = "leader"
 )
 
 // race is a case in which we and RollingUpdate do the same rollout.
@@ -105,7 +106,7 @@ func caseNames() []string {
 	for _, r := range races {
 		names = append(names, r.name)
 	}
-	return append(names, churnCase, quietCase, planCase, grCase, apiCase, bodiesCase, agentCase, hostileCase)
+	return append(names, churnCase, quietCase, planCase, grCase, apiCase, bodiesCase, agentCase, hostileCase, leaderCase)
 }
 
 // titleOf returns the title of a case, "" if it does not exist.
@@ -125,6 +126,8 @@ func titleOf(name string) string {
 		return "the REST API while a viewer sends slow GETs with large bodies"
 	case hostileCase:
 		return "1000 nodes at 10 %: calm, and while the token of one of them writes ten times a second"
+	case leaderCase:
+		return "200 nodes, budget 10: the leader ends during the rollout, in four ways"
 	case agentCase:
 		return "one node agent: idle for a minute, then 50 OTA requests one after the other"
 	}

@@ -140,6 +140,8 @@ func runCase(ctx context.Context, project harness.Project, name string, o option
 		return measureBodies(ctx, project, r, progress)
 	case hostileCase:
 		return measureHostile(ctx, project, o, r, progress)
+	case leaderCase:
+		return measureLeader(ctx, project, o, r, progress)
 	case agentCase:
 		return measureAgent(ctx, project, o, r, progress)
 	}

@@ -23,6 +23,8 @@ type report struct {
 	agent    *agentUse
 	attacked *attacked
 	bodies   *slowBodies
+	// successions are those of the leader.
+	successions []*succession
 }
 
 // print writes the tables.

@@ -71,7 +71,7 @@ func (r *report) verdicts() []verdict {
 			verdict{fmt.Sprintf("gr: a pass over an unchanged one takes under %s of CPU", maxPass), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())), f.perPass() < maxPass},
 			verdict{fmt.Sprintf("gr: manager at most %s", megabytes(maxMemory)), megabytes(f.used.peak) + " at its peak", f.used.peak <= maxMemory})
 	}
-	return slices.Concat(list, apiVerdicts(r.api), r.bodies.verdicts(), judgeAgent(r.agent))
+	return slices.Concat(list, apiVerdicts(r.api), r.bodies.verdicts(), judgeAgent(r.agent), judgeSuccessions(r.successions))
 }
 
 // judgeAgent returns the verdicts for the node agent; nil if it was not measured.
