@@ -330,6 +330,37 @@ func TestTheResultOfAPlanSaysThatItWasRolledBack(t *testing.T) {
 	}
 }
 
+// The failures that halt a rollout, and roll it back, are in the result of its plan, also when it was just written
+// and another node is in flight.
+func TestTheResultOfAPlanThatIsRolledBackKeepsTheFailures(t *testing.T) {
+	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
+	at := metav1.NewTime(c.now.Add(-reporter.PlanInterval / 3))
+	plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", Generation: 1}, Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
+		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"a", "b", "c"}}}}}}}
+	plan.Status = topsv1.UpgradePlanStatus{ObservedGeneration: 1, Time: &at, Undo: 3, Undone: []string{"a", "b", "c"}}
+	c.create(plan)
+	c.must(c.api.Delete(t.Context(), fixture.PodOn(c.driver, "c", fixture.OldHash)))
+	dro := c.stored()
+	dro.Status.InFlight = []topsv1.NodeSlot{{Node: "c", UID: "uid-c", Since: metav1.NewTime(c.now), Revision: dro.Status.Revision}}
+	c.must(c.api.Status().Update(t.Context(), dro))
+	ds := c.live()
+	fixture.Annotate(ds, topsv1.AnnotationUpgradePlan, "mission").Labels[topsv1.LabelComponent] = "exporter"
+	c.update(ds)
+	c.mustReconcile()
+	if c.ledger().Rollback == nil {
+		t.Fatal("it is not rolled back")
+	}
+	c.inPlace(true)
+	c.observes(fixture.OldHash, 3)
+	c.mustReconcile()
+	var stored topsv1.UpgradePlan
+	c.must(c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &stored))
+	if stored.Status.RolledBackTime == nil || stored.Status.Fail != 2 || stored.Status.Undo != 1 {
+		t.Errorf("done %d, fail %d, undo %d, rolled back at %v", stored.Status.Done, stored.Status.Fail, stored.Status.Undo, stored.Status.RolledBackTime)
+	}
+}
+
 func TestAHaltedGcuResourceIsRolledBack(t *testing.T) {
 	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
 	c.mustReconcile()

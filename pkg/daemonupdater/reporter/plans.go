@@ -15,7 +15,8 @@ import (
 )
 
 // PlanInterval is the minimum time between two writes of the result of a plan while nodes are in
-// flight: the object may have 1 MiB.
+// flight: the object may have 1 MiB. That of a halted rollout is written at once, because a rollback
+// leaves it as it is.
 const PlanInterval = 10 * time.Second
 
 // PlanResult writes the result of the plan in force if it has changed, and returns when to do so if that
@@ -32,7 +33,7 @@ func (r Reporter) PlanResult(ctx context.Context, p *pass.Pass) (again time.Dura
 	}
 	before := plan.Object.Status.DeepCopy()
 	if before.Time != nil && before.ObservedGeneration == plan.Object.Generation {
-		if elapsed := p.In.Now.Sub(before.Time.Time); p.Decision.InFlight > 0 && elapsed >= 0 && elapsed < PlanInterval {
+		if elapsed := p.In.Now.Sub(before.Time.Time); p.Decision.InFlight > 0 && p.Decision.Halted == "" && elapsed >= 0 && elapsed < PlanInterval {
 			return PlanInterval - elapsed, nil
 		}
 	}
