@@ -26,8 +26,8 @@ func newClient(config *rest.Config, options client.Options) (client.Client, erro
 	return withPlainDeletions{general, core}, nil
 }
 
-// withPlainDeletions is a client that does not read the pods in the answers to their deletions. The general client
-// decodes each, encodes it again and decodes that, for nobody: a tenth of the CPU time of a rollout.
+// withPlainDeletions is a client that ignores the pods in the responses to their deletions. The general client
+// decodes each, encodes it as JSON and decodes it again, which was a tenth of the CPU time of a rollout.
 type withPlainDeletions struct {
 	client.Client
 	core corev1client.PodsGetter

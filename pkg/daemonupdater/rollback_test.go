@@ -293,12 +293,17 @@ func (c *haltedCluster) inPlace(is bool) {
 	c.update(ds)
 }
 
+// mission returns a plan that replaces the exporter of nodes.
+func mission(nodes ...string) *topsv1.UpgradePlan {
+	return &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", Generation: 1}, Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
+		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: nodes}}}}}}
+}
+
 // What a plan did is not there any more once it was rolled back, and its result says so, also after months.
 func TestTheResultOfAPlanSaysThatItWasRolledBack(t *testing.T) {
 	c := newHaltedFleet(t, func(gr *topsv1.GcuResource) {})
-	plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", Generation: 1}, Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
-		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
-		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"a", "b"}}}}}}}
+	plan := mission("a", "b")
 	plan.Status.Done = 2
 	c.create(plan)
 	ds := c.live()
@@ -335,9 +340,7 @@ func TestTheResultOfAPlanSaysThatItWasRolledBack(t *testing.T) {
 func TestTheResultOfAPlanThatIsRolledBackKeepsTheFailures(t *testing.T) {
 	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
 	at := metav1.NewTime(c.now.Add(-reporter.PlanInterval / 3))
-	plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", Generation: 1}, Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
-		Jobs:    []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
-		Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"a", "b", "c"}}}}}}}
+	plan := mission("a", "b", "c")
 	plan.Status = topsv1.UpgradePlanStatus{ObservedGeneration: 1, Time: &at, Undo: 3, Undone: []string{"a", "b", "c"}}
 	c.create(plan)
 	c.must(c.api.Delete(t.Context(), fixture.PodOn(c.driver, "c", fixture.OldHash)))

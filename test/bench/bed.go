@@ -53,13 +53,13 @@ type bed struct {
 	unwatch context.CancelFunc
 }
 
-// newBed starts everything. The caller must stop the bed, even after an error.
-func newBed(ctx context.Context, project harness.Project, c race, progress io.Writer) (*bed, error) {
+// newBed starts everything, and deploys DaemonSets. The caller must stop the bed, even after an error.
+func newBed(ctx context.Context, project harness.Project, c race, progress io.Writer, names ...string) (*bed, error) {
 	b, err := startBed(ctx, project, c, progress)
 	if err != nil {
 		return b, err
 	}
-	return b, b.deploy(ctx, ours, theirs)
+	return b, b.deploy(ctx, names...)
 }
 
 // startBed starts everything except the DaemonSets.

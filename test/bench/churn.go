@@ -53,7 +53,7 @@ func measureChurn(ctx context.Context, project harness.Project, o options, r *re
 }
 
 func (c *churn) measureFlapping(ctx context.Context, project harness.Project, progress io.Writer) (err error) {
-	b, err := newBed(ctx, project, c.race, progress)
+	b, err := newBed(ctx, project, c.race, progress, ours, theirs)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *churn) measureFlapping(ctx context.Context, project harness.Project, pr
 }
 
 func (c *churn) measureLimit(ctx context.Context, project harness.Project, progress io.Writer) (err error) {
-	b, err := newBed(ctx, project, limitRace(c.race), progress)
+	b, err := newBed(ctx, project, limitRace(c.race), progress, ours, theirs)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err

@@ -41,12 +41,9 @@ type attacked struct {
 // upgrade of another pod of the same DaemonSet.
 func measureHostile(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	c := raceNamed("1000").shrunk(o.shrink)
-	b, err := startBed(ctx, project, c, progress)
+	b, err := newBed(ctx, project, c, progress, ours)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
-		return err
-	}
-	if err := b.deploy(ctx, ours); err != nil {
 		return err
 	}
 	a := &attacked{nodes: c.nodes}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/topsops/gcu-operator/test/harness"
@@ -40,12 +39,9 @@ func (s *succession) String() string {
 // measureLeader rolls a DaemonSet several times, and each time ends the leader in another way.
 func measureLeader(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	c := race{nodes: 200, count: 10, qps: 200, burst: 400, minStart: shortStart, maxStart: longStart}.shrunk(o.shrink)
-	b, err := startBed(ctx, project, c, progress)
+	b, err := newBed(ctx, project, c, progress, ours)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
-		return err
-	}
-	if err := b.deploy(ctx, ours); err != nil {
 		return err
 	}
 	kill := func(p *harness.Process) error { p.Kill(); return nil }
@@ -78,10 +74,8 @@ func (b *bed) succeed(ctx context.Context, s *succession) error {
 		}
 	}
 	f := b.fleets[ours]
-	b.version[ours]++
-	version := strconv.Itoa(b.version[ours])
-	reached := f.begin(version, b.race.nodes)
-	if err := b.setVersion(ctx, ours, version); err != nil {
+	reached, err := b.begin(ctx, ours)
+	if err != nil {
 		return err
 	}
 	for f.result().updated < b.race.nodes/10 {

@@ -38,7 +38,7 @@ func measureRace(ctx context.Context, project harness.Project, c race, repetitio
 	if err != nil {
 		return err
 	}
-	b, err := newBed(ctx, project, c, progress)
+	b, err := newBed(ctx, project, c, progress, ours, theirs)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -93,10 +93,8 @@ func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll,
 	if err != nil {
 		return roll{}, err
 	}
-	b.version[name]++
-	version := strconv.Itoa(b.version[name])
-	reached := b.fleets[name].begin(version, b.race.reachable())
-	if err := b.setVersion(ctx, name, version); err != nil {
+	reached, err := b.begin(ctx, name)
+	if err != nil {
 		return roll{}, err
 	}
 	var r roll
@@ -114,6 +112,14 @@ func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll,
 	after, err := b.usage(ctx)
 	r.used = after.since(before)
 	return r, err
+}
+
+// begin starts a rollout to the next version. The channel is closed when every reachable node has it.
+func (b *bed) begin(ctx context.Context, name string) (reached <-chan struct{}, err error) {
+	b.version[name]++
+	version := strconv.Itoa(b.version[name])
+	reached = b.fleets[name].begin(version, b.race.reachable())
+	return reached, b.setVersion(ctx, name, version)
 }
 
 // leaveAlone stops the manager before a rollout of RollingUpdate that is timed alone, and starts

@@ -113,7 +113,7 @@ func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []Po
 		n.unchecked[name] = true
 	}
 	for i := range in.Ledger.Slots {
-		if !d.IsInFlight(in.Ledger.Slots[i].Node) {
+		if !d.HasSlot(in.Ledger.Slots[i].Node) {
 			n.unchecked[in.Ledger.Slots[i].Node] = true // it gave its slot back
 		}
 	}

@@ -95,8 +95,9 @@ func (d *Decision) Verdict(node string) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// IsInFlight reports whether a node is in flight. Unlike Verdict it writes no message, and so may be asked of every slot.
-func (d *Decision) IsInFlight(node string) bool {
+// HasSlot reports whether a node has a slot, so that its Verdict is InFlight. It writes no message, and so may be
+// asked of every slot.
+func (d *Decision) HasSlot(node string) bool {
 	n := d.fleet.nodes.byName[node]
 	return n != nil && n.slot != nil
 }
