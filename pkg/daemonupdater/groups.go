@@ -3,6 +3,8 @@ package daemonupdater
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,7 +17,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/ownership"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -112,4 +116,62 @@ func (r groupReader) revisions(ctx context.Context, m observed.Member) ([]*appsv
 		return nil, fmt.Errorf("listing ControllerRevisions of DaemonSet %s: %w", m.Key(), err)
 	}
 	return observed.ByName(revisions.Items), nil
+}
+
+// confirmMembersGone confirms live that the DaemonSets which left the group under slots that are given back are not in
+// it: the cache may have shown that one was deleted, and not yet that it was created again and adopted its pods. It
+// returns podreplace.ErrChanged if one may be back.
+func (r groupReader) confirmMembersGone(ctx context.Context, p *pass.Pass) error {
+	left := leftUnderSlots(p)
+	for _, key := range left {
+		var live, cached appsv1.DaemonSet
+		if err := r.Live.Get(ctx, key, &live); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("looking for DaemonSet %s: %w", key, err)
+		}
+		if err := r.Get(ctx, key, &cached); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("getting DaemonSet %s: %w", key, err)
+		}
+		if cached.ResourceVersion != live.ResourceVersion {
+			return fmt.Errorf("DaemonSet %s: %w", key, podreplace.ErrChanged)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	gr, err := r.GcuResource(ctx, p.Group)
+	if err != nil {
+		return err
+	}
+	members, err := r.members(ctx, p.Group, &gr) // the cache may have moved since the pass began
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if slices.Contains(left, client.ObjectKeyFromObject(m.DaemonSet)) {
+			return fmt.Errorf("DaemonSet %s: %w", m.Key(), podreplace.ErrChanged)
+		}
+	}
+	return nil
+}
+
+// leftUnderSlots returns the DaemonSets of slots that are given back which are not in the group any more.
+func leftUnderSlots(p *pass.Pass) (left []client.ObjectKey) {
+	members := make(map[string]bool, len(p.Members))
+	for i := range p.Members {
+		members[p.Members[i].Key()] = true
+	}
+	for i := range p.In.Ledger.Slots {
+		slot := &p.In.Ledger.Slots[i]
+		kept := func(s rollout.Slot) bool { return s.Node == slot.Node && s.UID == slot.UID }
+		for _, member := range slot.Members {
+			if members[member] || slices.ContainsFunc(p.Decision.Ledger.Slots, kept) {
+				continue
+			}
+			namespace, name, _ := strings.Cut(member, "/")
+			if key := (client.ObjectKey{Namespace: namespace, Name: name}); !slices.Contains(left, key) {
+				left = append(left, key)
+			}
+		}
+	}
+	return left
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,13 +109,10 @@ func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) 
 	return observed.ByName(list.Items), nil
 }
 
-// confirmGone confirms live that the nodes of unseen slots are no longer in the group. It returns
+// confirmNodesGone confirms live that the nodes of unseen slots are no longer in the group. It returns
 // podreplace.ErrChanged if the fleet is stale: the manager that gave such a slot may be about to
 // delete a pod for it.
-func (r fleetReader) confirmGone(ctx context.Context, p *pass.Pass) error {
-	if err := r.confirmMembersGone(ctx, p); err != nil {
-		return err
-	}
+func (r fleetReader) confirmNodesGone(ctx context.Context, p *pass.Pass) error {
 	left := map[string]*corev1.Node{}
 	for i := range p.Decision.Unseen {
 		if err := r.confirmNodeGone(ctx, p, &p.Decision.Unseen[i], left); err != nil {
@@ -128,48 +123,6 @@ func (r fleetReader) confirmGone(ctx context.Context, p *pass.Pass) error {
 		return nil
 	}
 	return r.confirmNoPods(ctx, p, left)
-}
-
-// confirmMembersGone confirms live that the DaemonSets which left the group under slots that are given back are not in
-// it: the cache may show that one was deleted, and not yet that it was created again and adopted its pods.
-func (r fleetReader) confirmMembersGone(ctx context.Context, p *pass.Pass) error {
-	for _, key := range leftUnderSlots(p) {
-		var live, cached appsv1.DaemonSet
-		if err := r.Live.Get(ctx, key, &live); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("looking for DaemonSet %s: %w", key, err)
-		}
-		if err := r.Get(ctx, key, &cached); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("getting DaemonSet %s: %w", key, err)
-		}
-		if cached.ResourceVersion != live.ResourceVersion {
-			return fmt.Errorf("DaemonSet %s: %w", key, podreplace.ErrChanged)
-		}
-	}
-	return nil
-}
-
-// leftUnderSlots returns the DaemonSets of slots that are given back which are not in the group any more.
-func leftUnderSlots(p *pass.Pass) (left []client.ObjectKey) {
-	members := make(map[string]bool, len(p.Members))
-	for i := range p.Members {
-		members[p.Members[i].Key()] = true
-	}
-	for i := range p.In.Ledger.Slots {
-		slot := &p.In.Ledger.Slots[i]
-		kept := func(s rollout.Slot) bool { return s.Node == slot.Node && s.UID == slot.UID }
-		for _, member := range slot.Members {
-			if members[member] || slices.ContainsFunc(p.Decision.Ledger.Slots, kept) {
-				continue
-			}
-			namespace, name, _ := strings.Cut(member, "/")
-			if key := (client.ObjectKey{Namespace: namespace, Name: name}); !slices.Contains(left, key) {
-				left = append(left, key)
-			}
-		}
-	}
-	return left
 }
 
 // confirmNodeGone adds the node of a slot to left if it exists and left the group.

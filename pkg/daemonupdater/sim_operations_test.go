@@ -230,7 +230,7 @@ func (w *simWorld) disturbOperations() {
 			w.deleteGr(g)
 		}
 	case 12, 13:
-		if u != nil && (u.Status.Operation == nil || u.Status.Operation.Phase.Final()) && h.up && !w.goesOn(m) {
+		if u != nil && (u.Status.Operation == nil || u.Status.Operation.Phase.Final()) && h.up && !w.goesOn(m) && !w.hasRestartedUnderSlot(h) {
 			w.say("host %s: somebody changes the runtime back", h.name)
 			m.runtime = "runc"
 			w.reportsSoon(h)

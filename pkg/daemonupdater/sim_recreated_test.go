@@ -4,11 +4,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
 
 // A DaemonSet that is deleted and created again under its name may adopt the pods of the former one. A
@@ -36,6 +38,53 @@ func TestAQueuedNodeIsNotStartedBecauseItsPodsSeemGoneWithTheirFormerDaemonSet(t
 		}
 		s.a.sees()
 		s.a.passes(s.g.id)
+	})
+}
+
+// The cache shows that it was created again while a pass is about to give a slot back.
+func TestASlotIsKeptWhenItsDaemonSetIsCreatedAgainDuringThePass(t *testing.T) {
+	schedule(t, []string{"driver", "plugin"}, func(s *simSchedule) {
+		s.goesBy(10 * time.Minute)
+		s.gets(0, "hang-1")
+		node := s.begins()
+		old := simapi.Get[*appsv1.DaemonSet](s.api, s.g.sets[0])
+		s.gone = map[simapi.Key]*appsv1.DaemonSet{s.g.sets[0]: old}
+		s.api.Remove(s.g.sets[0])
+		s.orphan(old.UID)
+		s.a.sees()
+		s.recreateMissing()
+		s.a.begin(s.g.id)
+		s.a.sees()
+		s.a.drive()
+		if s.inFlight(1) != node {
+			s.violate("the slot of %s is given back", node)
+		}
+		s.goesBy(time.Minute)
+		s.a.sees()
+		s.a.passes(s.g.id)
+		s.noneFailed("after it was created again")
+	})
+}
+
+// The rollout of the former DaemonSet is about to be collected, and with it each slot in it: a manager that slept would
+// delete the pod of a slot that nobody knows any more.
+func TestNoNodeStartsInTheRolloutOfAFormerDaemonSet(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.goesBy(10 * time.Minute)
+		s.recreateSet(s.g.sets[0], false)
+		for _, h := range s.hosts {
+			for _, pod := range s.podsOn(s.g.sets[0], h.name) {
+				s.api.Remove(simapi.KeyOf(pod)) // as the garbage collector does
+			}
+		}
+		s.waits("the new DaemonSet has its pods", s.arrived)
+		s.goesBy(10 * time.Minute)
+		s.gets(0, "good-1")
+		s.a.sees()
+		s.a.passes(s.g.id)
+		s.inFlight(0)
+		s.collectRollout(s.rolloutOf(s.g.id))
+		s.arrives(s.a)
 	})
 }
 

@@ -158,6 +158,16 @@ func (s simSeen) noCards(pod *corev1.Pod, ds *appsv1.DaemonSet) bool {
 	return u != nil && node != nil && operation.OffersNone(u, node, upgradeplan.TargetDevicePlugin, &pod.Spec) && operation.StartedWithoutCards(u, daemonset.Component(ds), pod)
 }
 
+// hasRestartedUnderSlot reports whether a slot names an operation for which the runtime of a host was restarted: if its
+// NodeUpgrade is deleted, the operation is made again under its id, which is no reason for another restart. It fails
+// then if somebody changed the runtime back, and says so; a person has to restart it.
+func (w *simWorld) hasRestartedUnderSlot(h *simHost) bool {
+	return slices.ContainsFunc(w.groups, func(g *simGroup) bool {
+		r := w.rolloutOf(g.id)
+		return r != nil && slices.ContainsFunc(simSlots(r), func(s topsv1.NodeSlot) bool { return s.Node == h.name && h.machine.restarts[s.Operation] > 0 })
+	})
+}
+
 // restartsWithoutStrategy sets runtimes back once the gr has no strategy: they are restarted, under
 // the default budget, and the rollout goes when they are.
 func (w *simWorld) restartsWithoutStrategy() bool {

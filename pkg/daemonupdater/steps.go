@@ -47,11 +47,20 @@ func (s *steps) refresh(ctx context.Context, p *pass.Pass, changed []string) err
 	return s.fleets.refresh(ctx, p, changed)
 }
 
+// confirmGone confirms live that what left the group under slots that are given back is not in it. It returns
+// podreplace.ErrChanged if the caches are stale.
+func (s *steps) confirmGone(ctx context.Context, p *pass.Pass) error {
+	if err := s.groups.confirmMembersGone(ctx, p); err != nil {
+		return err
+	}
+	return s.fleets.confirmNodesGone(ctx, p)
+}
+
 // carryOut stores the ledger, then acts, then reports. Meanwhile it rechecks the DaemonSets that
 // are about to lose pods. It returns when the next pass is due for a status that was not urgent
 // or for unfinished reports; 0 for none.
 func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration, err error) {
-	if err := s.fleets.confirmGone(ctx, p); err != nil {
+	if err := s.confirmGone(ctx, p); err != nil {
 		return 0, err
 	}
 	rollback, err := s.rollbacks.decide(ctx, p)
@@ -93,7 +102,7 @@ func (s *steps) report(ctx context.Context, p *pass.Pass) (again time.Duration, 
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and
 // nodes, rules out pending deletions, then deletes the rollout. It reports whether that is done.
 func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration, released bool, err error) {
-	err = errors.Join(s.fleets.confirmGone(ctx, p), s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.guard(ctx, p))
+	err = errors.Join(s.confirmGone(ctx, p), s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.guard(ctx, p))
 	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
 		return again, false, errors.Join(err, failed)
 	}

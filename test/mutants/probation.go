@@ -22,7 +22,7 @@ var ofProbation = []mutant{
 		"$d.ledger.Touched, $d.ledger.Started = $in.Ledger.InFlight(), 0", "$d.ledger.Touched = $in.Ledger.InFlight()"},
 	{"probation-by-kubelet-clock", "probation ends by the clock of the kubelet", sets, "StateTimes.AvailableSince",
 		"if $s == nil { return $written, $written }", "if !$written.IsZero() { return $written, $written }"},
-	{"gone-by-cache", "a node whose new pod is not in the cache has left the group", updater, "fleetReader.confirmGone",
+	{"gone-by-cache", "a node whose new pod is not in the cache has left the group", updater, "fleetReader.confirmNodesGone",
 		"return $r.confirmNoPods($ctx, $p, $left)", "return nil"},
 	{"flaps-are-skipped", "a node is skipped as soon as it is offline", updater, "facts.skipped",
 		"$settled.After($now)", "$settled.IsZero()"},

@@ -3,6 +3,7 @@ package gating
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -165,7 +166,7 @@ func TestMemory(t *testing.T) {
 	ds, other, n := fixture.DaemonSet("driver"), fixture.DaemonSet("plugin"), node("n1")
 	running := func(hash string) []*corev1.Pod {
 		pod := gated(ds, "n1", hash)
-		pod.Spec.SchedulingGates, pod.Spec.NodeName = nil, "n1"
+		pod.Spec.SchedulingGates, pod.Spec.NodeName, pod.CreationTimestamp = nil, "n1", fixture.Ago(time.Minute)
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		return []*corev1.Pod{pod}
 	}
@@ -195,6 +196,11 @@ func TestMemory(t *testing.T) {
 	again.UID = "another"
 	if got := m.Of(ds, again) + m.Of(other, n) + m.Of(ds, node("n2")); got != "" {
 		t.Errorf("it knows %q", got)
+	}
+	again.CreationTimestamp = fixture.Ago(0)
+	m.Note(ds, again, running("of the node before")) // a cache of pods may be older than that of nodes
+	if got := m.Of(ds, again); got != "" {
+		t.Errorf("a node that is created again had %q", got)
 	}
 	for i, hash := range []string{"older", "new", "new"} {
 		m.Note(ds, node(string(rune('a'+i))), running(hash))

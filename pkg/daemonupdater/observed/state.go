@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -137,7 +138,7 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	in := rollout.Input{Now: now, Deadlines: deadlines, Ending: s.Ending, Ledger: Ledger(&s.Rollout.Status)}
 	in.Settings, in.Blocked = s.settingsInForce()
 	if in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
-		in.Blocked = s.NameTaken()
+		in.Blocked = cmp.Or(s.NameTaken(), ofFormerOwner(s.Rollout, s.Members[0].DaemonSet))
 	}
 	cut := s.cut()
 	if missing := s.withoutMember(cut); missing != "" && in.Blocked == nil {
@@ -265,18 +266,34 @@ func (s *State) NameTaken() *rollout.Blocked {
 		s.TakenBy.Namespace, s.TakenBy.Name, other.Kind, other.Name, s.Group.Kind, s.Group.Name)}
 }
 
-// NewRollout returns the DaemonRollout of a group that has none yet.
-func (s *State) NewRollout(key types.NamespacedName) *topsv1.DaemonRollout {
-	owner := metav1.NewControllerRef(s.Members[0].DaemonSet, appsv1.SchemeGroupVersion.WithKind(KindDaemonSet))
-	if ref := daemonset.GcuResourceOwner(s.Members[0].DaemonSet); ref != nil {
+// ofFormerOwner blocks a group while its rollout is that of a former owner with the same name, which the garbage collector
+// deletes, and with it each slot in it; nil if it is not. A rollout that was orphaned stays.
+func ofFormerOwner(r *topsv1.DaemonRollout, ds *appsv1.DaemonSet) *rollout.Blocked {
+	former, owner := metav1.GetControllerOfNoCopy(r), ownerOf(ds)
+	if former == nil || former.UID == owner.UID {
+		return nil
+	}
+	return &rollout.Blocked{Reason: reasonRevisionPending, Message: fmt.Sprintf(
+		"%s %s was created again: waiting until the garbage collector has deleted the DaemonRollout of the former one", owner.Kind, owner.Name)}
+}
+
+// ownerOf returns who owns the rollout of a DaemonSet: its gr, or the DaemonSet itself.
+func ownerOf(ds *appsv1.DaemonSet) *metav1.OwnerReference {
+	owner := metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind(KindDaemonSet))
+	if ref := daemonset.GcuResourceOwner(ds); ref != nil {
 		owner = ref.DeepCopy()
 	}
 	owner.BlockOwnerDeletion = nil
+	return owner
+}
+
+// NewRollout returns the DaemonRollout of a group that has none yet.
+func (s *State) NewRollout(key types.NamespacedName) *topsv1.DaemonRollout {
 	return &topsv1.DaemonRollout{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: key.Name,
 			Labels:          map[string]string{topsv1.LabelManagedBy: topsv1.ManagedBy},
-			OwnerReferences: []metav1.OwnerReference{*owner},
+			OwnerReferences: []metav1.OwnerReference{*ownerOf(s.Members[0].DaemonSet)},
 		},
 		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: s.Group.Kind, Name: s.Group.Name}},
 	}
