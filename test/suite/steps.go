@@ -78,7 +78,7 @@ func testSteps(packages []string, targets []target) []step {
 		chartStep,
 		{name: "browser", lane: busy, dir: "test/browser", test: []string{"-timeout=10m", "-skip=" + longPages, "."},
 			shows: "the page of the dashboard in Chromium"},
-	}, fuzzSteps(busy, targets, 10*time.Second)...)
+	}, fuzzSteps(targets, 10*time.Second)...)
 }
 
 // chartStep tests the chart. Its module has helm and kustomize.
@@ -135,7 +135,7 @@ func longSteps(packages []string, targets []target) []step {
 	}
 	steps = append(steps, step{name: "gremlins", lane: busy, argv: []string{"test/gremlins/run"},
 		shows: "mutations of the pure packages that no test catches: a list for review"})
-	return append(steps, fuzzSteps(idle, targets, 10*time.Minute)...)
+	return append(steps, fuzzSteps(targets, 10*time.Minute)...)
 }
 
 // kubernetes are the versions of the control plane besides the one of every run: the oldest that the operator
@@ -179,10 +179,10 @@ const fuzzingOnly = "-run=^$"
 
 // fuzzSteps fuzz each target for a time, starting from the inputs in go's cache that
 // earlier runs found.
-func fuzzSteps(l lane, targets []target, each time.Duration) []step {
+func fuzzSteps(targets []target, each time.Duration) []step {
 	steps := make([]step, len(targets))
 	for i, t := range targets {
-		steps[i] = step{name: fmt.Sprintf("fuzz-%s-%s", path.Base(t.pkg), t.name), lane: l,
+		steps[i] = step{name: fmt.Sprintf("fuzz-%s-%s", path.Base(t.pkg), t.name), lane: idle,
 			test:  []string{fuzzingOnly, "-fuzz=^" + t.name + "$", "-fuzztime=" + each.String(), "-fuzzminimizetime=1s", "-parallel=1", t.pkg},
 			shows: fmt.Sprintf("%s of %s, for %s", t.name, t.pkg, each)}
 	}
