@@ -53,18 +53,20 @@ func (s *Story) switchToOTA(ctx context.Context) error {
 	ctx2, cancel := context.WithTimeout(ctx, chapterTimeout)
 	defer cancel()
 	err = harness.Eventually(ctx2, func() error {
-		pods, err := s.driverPods(ctx2)
-		if err != nil {
-			return err
-		}
-		waiting := 0
-		for _, pod := range pods {
-			if needUpgrade(&pod) == corev1.ConditionTrue {
-				waiting++
+		for _, name := range []string{driverName, toolkitName} { // one follows the other
+			pods, err := s.podsOf(ctx2, name)
+			if err != nil {
+				return err
 			}
-		}
-		if waiting != Nodes {
-			return fmt.Errorf("%d of %d driver pods have %s=True", waiting, Nodes, topsv1.PodNeedUpgrade)
+			waiting := 0
+			for _, pod := range pods {
+				if needUpgrade(&pod) == corev1.ConditionTrue {
+					waiting++
+				}
+			}
+			if waiting != Nodes {
+				return fmt.Errorf("%d of %d pods of %s have %s=True", waiting, Nodes, name, topsv1.PodNeedUpgrade)
+			}
 		}
 		return nil
 	})

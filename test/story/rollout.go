@@ -72,8 +72,13 @@ func (s *Story) driverTarget(ctx context.Context, before string) (string, error)
 
 // driverPods returns the driver's pod of every node.
 func (s *Story) driverPods(ctx context.Context) (map[string]corev1.Pod, error) {
+	return s.podsOf(ctx, driverName)
+}
+
+// podsOf returns the pod of a DaemonSet on every node.
+func (s *Story) podsOf(ctx context.Context, daemonSet string) (map[string]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := s.cluster.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{nameLabel: driverName}); err != nil {
+	if err := s.cluster.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{nameLabel: daemonSet}); err != nil {
 		return nil, err
 	}
 	byNode := map[string]corev1.Pod{}

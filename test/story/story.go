@@ -20,15 +20,16 @@ const (
 	// maxUnavailable is 10% of them, the default.
 	maxUnavailable = 2
 
-	namespace  = "kube-system"
-	grName     = "enflame-gcu-resource"
-	driverName = "enflame-gcu-driver"
-	blueprint  = "examples/gcu-resource-driver.json"
-	policy     = "test/story/upgrade-policy.yaml"
-	policyName = "demo"
-	nameLabel  = "app.kubernetes.io/name"
-	otaNode    = "node-0007"
-	training   = "test/story/training.yaml"
+	namespace   = "kube-system"
+	grName      = "enflame-gcu-resource"
+	driverName  = "enflame-gcu-driver"
+	toolkitName = "enflame-gcu-docker-plugin"
+	blueprint   = "examples/gcu-resource-driver.json"
+	policy      = "test/story/upgrade-policy.yaml"
+	policyName  = "demo"
+	nameLabel   = "app.kubernetes.io/name"
+	otaNode     = "node-0007"
+	training    = "test/story/training.yaml"
 	// driverBefore is the driver version that is loaded on the simulated hosts.
 	driverBefore = "1.0.0"
 
