@@ -67,6 +67,15 @@ func TestEveryCommandHasHelpThatReadsWell(t *testing.T) {
 }
 
 // Commands in examples and advice exist.
+func TestTheVersionIsAFlagToo(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	root := newRoot(streams)
+	root.SetArgs([]string{"--version"})
+	if err := root.Execute(); err != nil || out.String() != "kubectl gcu version dev\n" {
+		t.Errorf("it says %q, %v", out.String(), err)
+	}
+}
+
 func TestExamplesAreCommandsThatThereAre(t *testing.T) {
 	known := map[string]bool{}
 	for _, c := range commands(t) {

@@ -84,3 +84,13 @@ func TestLogDir(t *testing.T) {
 		})
 	}
 }
+
+func TestTheVersionIsAFlag(t *testing.T) {
+	var out strings.Builder
+	command := newCommand()
+	command.SetOut(&out)
+	command.SetArgs([]string{"--version"})
+	if err := command.Execute(); err != nil || out.String() != "manager version dev\n" {
+		t.Errorf("it says %q, %v", out.String(), err)
+	}
+}

@@ -317,7 +317,8 @@ func (s *site) shows(ready string) error {
 func (s *site) isGone() error {
 	s.t.Helper()
 	left := s.kubectl("get", "all,sa,role,rolebinding,clusterrole,clusterrolebinding,crd,configmap,secret,lease,pdb,networkpolicy,gr,dro,nu,"+
-		"validatingadmissionpolicy,validatingadmissionpolicybinding", "--all-namespaces", "--output=name")
+		"validatingadmissionpolicy,validatingadmissionpolicybinding,mutatingadmissionpolicy,mutatingadmissionpolicybinding,"+
+		"validatingwebhookconfiguration,mutatingwebhookconfiguration", "--all-namespaces", "--output=name")
 	var names []string
 	for name := range strings.Lines(left) {
 		name = strings.TrimSpace(name)

@@ -113,7 +113,8 @@ func (s *stage) uninstall() {
 		}
 		return fmt.Errorf("there are %d pods", len(pods.Items))
 	})
-	left := s.kubectl("get", "all,sa,role,rolebinding,clusterrole,clusterrolebinding,crd,validatingadmissionpolicy,validatingadmissionpolicybinding",
+	left := s.kubectl("get", "all,sa,role,rolebinding,clusterrole,clusterrolebinding,crd,validatingadmissionpolicy,validatingadmissionpolicybinding,"+
+		"mutatingadmissionpolicy,mutatingadmissionpolicybinding,validatingwebhookconfiguration,mutatingwebhookconfiguration",
 		"--all-namespaces", "--output=name")
 	for name := range strings.Lines(left) {
 		// nfd's CRD is kept (contract decision D16).
