@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -55,4 +56,40 @@ func TestReconcileFollowsThePlanAndWritesItsResult(t *testing.T) {
 	if got := stored.Status; got.Fail != 1 || len(got.Failed) != 1 || got.Failed[0].Task != "b_exporter_replace" {
 		t.Errorf("the result is %+v, and the pod of b crash-loops", got)
 	}
+}
+
+// Contract 93: a manager that starts after the node was decommissioned knows of it by the result alone.
+func TestANodeThatIsDecommissionedStaysDone(t *testing.T) {
+	c := newCluster(t, followsPlan)
+	c.create(mission("a", "b", "c"))
+	drop := func(objects ...client.Object) {
+		t.Helper()
+		for _, object := range objects {
+			if err := c.api.Delete(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantDone := func() {
+		t.Helper()
+		for range 2 {
+			c.now = c.now.Add(time.Hour)
+			c.mustReconcile()
+		}
+		var stored topsv1.UpgradePlan
+		if err := c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &stored); err != nil {
+			t.Fatal(err)
+		}
+		if stored.Status.Done != 3 || stored.Status.Undo != 0 {
+			t.Errorf("the result is %+v", stored.Status)
+		}
+	}
+	for _, node := range []string{"a", "b", "c"} {
+		drop(fixture.PodOn(c.driver, node, fixture.OldHash))
+		c.create(fixture.PodOn(c.driver, node, fixture.NewHash))
+	}
+	wantDone()
+	drop(fixture.PodOn(c.driver, "b", fixture.NewHash), fixture.Node("b"))
+	c.startsAnew()
+	wantDone()
 }

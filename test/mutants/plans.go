@@ -16,6 +16,8 @@ var ofPlans = []mutant{
 		`$i <= $part && $name == "" && $plan != ""`, "false"},
 	{"plan-overwritten", "a plan that somebody else wrote in the same moment is replaced, with its approvals", "pkg/upgradeplan/planfile", "Plan.Stored",
 		"$checked == nil || $checked.UID != $uid || $checked.Generation != $g", "false"},
+	{"plan-result-lost-with-node", "a node of a plan is done no longer when it is decommissioned", updater, "PlanResult",
+		"!$known && $recorded()[$name] == planfile.Done", "!$known && $recorded()[$name] == planfile.Unknown"},
 	{"plan-opens-waves", "a plan starts a wave without its approval", updater, "approvalMissing",
 		"$p.Waves[$wave].Manual", "$p.Waves[$wave].Manual && $p.Plan == \"\""},
 	{"plan-soaks-between", "a wave soaks after each of its batches", updater, "Policy.soakAfter",

@@ -2,6 +2,7 @@ package report
 
 import (
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -45,7 +46,7 @@ func isDoneOn(in *rollout.Input, v *rollout.Verdict) bool {
 }
 
 // PlanResult returns the result of a plan so far, without that of tasks that belong to no node. failed says with which task a
-// node failed.
+// node failed. A node that is gone stays done if the stored result of the plan has it so.
 func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed func(node string) topsv1.FailedNode, now metav1.Time) topsv1.UpgradePlanStatus {
 	wentBack := map[string]string{} // alone: what is said of its pin, by the name of a node that failed
 	for _, pin := range d.Ledger.Pins {
@@ -54,6 +55,7 @@ func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed
 		}
 	}
 	result := topsv1.UpgradePlanStatus{ObservedGeneration: p.Object.Generation, Time: &now}
+	recorded := sync.OnceValue(p.Outcomes)
 	undone, said := 0, 0 // bytes
 	for name := range p.All() {
 		v, known := d.Verdict(name)
@@ -68,7 +70,7 @@ func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed
 			if said += len(f.Node) + len(f.Task) + len(strings.Join(f.Done, ",")) + len(f.Message); said <= mostFailed {
 				result.Failed = append(result.Failed, f)
 			}
-		case known && isDoneOn(in, &v):
+		case known && isDoneOn(in, &v), !known && recorded()[name] == planfile.Done:
 			result.Done++
 		default:
 			result.Undo++

@@ -192,6 +192,39 @@ func TestANodeThatWentBackAloneFailedItsPlan(t *testing.T) {
 	}
 }
 
+// A result is read after months, when nodes of the plan may be decommissioned: what is recorded of one stays, for the plan as it is.
+//
+// Contract 93.
+func TestANodeThatWasDoneStaysDoneWhenItIsGone(t *testing.T) {
+	in := inputWith(fixture.Planned("stays", fixture.NewHash), fixture.Planned("outdated", fixture.OldHash))
+	d := rollout.Plan(in)
+	for _, tt := range []struct {
+		name   string
+		before topsv1.UpgradePlanStatus
+		undone []string
+	}{
+		{"of a node that was done and is gone", topsv1.UpgradePlanStatus{ObservedGeneration: 2, Time: &metav1.Time{}, Done: 3, Undo: 1, Undone: []string{"undone"}}, []string{"outdated", "undone"}},
+		{"of the plan before it was edited", topsv1.UpgradePlanStatus{ObservedGeneration: 1, Time: &metav1.Time{}, Done: 4}, []string{"outdated", "gone", "undone"}},
+		{"without one", topsv1.UpgradePlanStatus{}, []string{"outdated", "gone", "undone"}},
+		{"of a node that failed and is gone", topsv1.UpgradePlanStatus{ObservedGeneration: 2, Time: &metav1.Time{}, Done: 2, Fail: 1, Undo: 1,
+			Failed: []topsv1.FailedNode{{Node: "gone"}}, Undone: []string{"undone"}}, []string{"outdated", "gone", "undone"}},
+		{"with more names than fit", topsv1.UpgradePlanStatus{ObservedGeneration: 2, Time: &metav1.Time{}, Done: 2, Undo: 2}, []string{"outdated", "gone", "undone"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plan, err := planfile.Read(&topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission", Generation: 2}, Status: tt.before, Spec: topsv1.UpgradePlanSpec{
+				GcuResource: "fleet", Revision: "fleet-2", Jobs: []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},
+				Batches: []topsv1.PlannedBatch{{Name: "one", Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"stays", "outdated", "gone", "undone"}}}}}}}, upgradeplan.DefaultBook())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := PlanResult(plan, &in, &d, nil, metav1.Time{})
+			if !cmp.Equal(got.Undone, tt.undone) || int(got.Done) != 4-len(tt.undone) || int(got.Undo) != len(tt.undone) || got.Fail != 0 {
+				t.Errorf("done %d, fail %d, undo %d: %v, want %v", got.Done, got.Fail, got.Undo, got.Undone, tt.undone)
+			}
+		})
+	}
+}
+
 // With the plan, a result is one object of etcd, which takes 1.5 MiB.
 func TestTheResultOfAPlanIsBounded(t *testing.T) {
 	in := inputWith()

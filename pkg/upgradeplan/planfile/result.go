@@ -29,14 +29,27 @@ type NodeResult struct {
 // Results returns the stored results of the nodes, in the order of the plan, and before and after them
 // those of the tasks of the cluster. It returns nil without one for the present plan.
 func (p *Plan) Results() []NodeResult {
+	outcomes := p.Outcomes()
+	if outcomes == nil {
+		return nil
+	}
+	failed := p.failures()
+	results := p.globalResult(nil, BeforeNodes, p.Object.Spec.Before)
+	for name := range p.All() {
+		at := p.nodes[name]
+		results = append(results, NodeResult{Node: name, Batch: p.Object.Spec.Batches[at.batch].Name, Result: outcomes[name],
+			Tasks: at.job.result(name, outcomes[name], failed[name])})
+	}
+	return p.globalResult(results, AfterNodes, p.Object.Spec.After)
+}
+
+// Outcomes returns the stored results of the nodes by name, nil without one for the present plan.
+func (p *Plan) Outcomes() map[string]Outcome {
 	status := &p.Object.Status
 	if status.Time == nil || status.ObservedGeneration != p.Object.Generation {
 		return nil
 	}
-	failed, undone := map[string]*topsv1.FailedNode{}, map[string]bool{}
-	for i := range status.Failed {
-		failed[status.Failed[i].Node] = &status.Failed[i]
-	}
+	failed, undone := p.failures(), map[string]bool{}
 	for _, name := range status.Undone {
 		undone[name] = true
 	}
@@ -47,23 +60,30 @@ func (p *Plan) Results() []NodeResult {
 	if len(undone) < int(status.Undo) {
 		known = min(known, last(p, undone))
 	}
-	results := p.globalResult(nil, BeforeNodes, p.Object.Spec.Before)
-	place := 0
+	outcomes := make(map[string]Outcome, p.Nodes())
 	for name := range p.All() {
-		r := NodeResult{Node: name, Batch: p.Object.Spec.Batches[p.nodes[name].batch].Name, Result: Done}
 		switch {
 		case failed[name] != nil:
-			r.Result = Fail
+			outcomes[name] = Fail
 		case undone[name]:
-			r.Result = Undo
-		case place > known:
-			r.Result = Unknown
+			outcomes[name] = Undo
+		case len(outcomes) > known:
+			outcomes[name] = Unknown
+		default:
+			outcomes[name] = Done
 		}
-		place++
-		r.Tasks = p.nodes[name].job.result(name, r.Result, failed[name])
-		results = append(results, r)
 	}
-	return p.globalResult(results, AfterNodes, p.Object.Spec.After)
+	return outcomes
+}
+
+// failures returns the stored failures of nodes by name.
+func (p *Plan) failures() map[string]*topsv1.FailedNode {
+	failed := map[string]*topsv1.FailedNode{}
+	for i := range p.Object.Status.Failed {
+		f := &p.Object.Status.Failed[i]
+		failed[f.Node] = f
+	}
+	return failed
 }
 
 // last returns the place in the plan of the last of the nodes that a shortened list names, -1 for none: the list is in
