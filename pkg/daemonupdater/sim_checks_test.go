@@ -248,7 +248,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 		if !slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.Since.Equal(&s.Since) }) {
 			a.started[s.Node] = simStarted{pass.at.Sub(fixture.Epoch), a.lost}
 		}
-		if slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.UID == s.UID }) {
+		if slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && (o.UID == s.UID || o.UID == "") }) {
 			continue
 		}
 		if w.isGranted(s.Operation) {

@@ -136,3 +136,21 @@ func TestNoPodIsDeletedUnderASlotThatAnOlderCRDCutsShort(t *testing.T) {
 		})
 	}
 }
+
+// Somebody writes the rollout meanwhile: then the field stays lost.
+func TestASlotThatAnOlderCRDTookTheNodesUIDFromIsKept(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.goesBy(10 * time.Minute)
+		s.gets(0, "hang-1")
+		node := s.begins()
+		s.olderCRDs(simapi.Schema{simRollouts: {"status.inFlight[].uid"}})
+		s.annotateRollout(s.rolloutOf(s.g.id), topsv1.AnnotationResume, "word")
+		s.newerCRDs()
+		s.a.restart()
+		s.a.sees()
+		s.a.passes(s.g.id)
+		if s.inFlight(1) != node || s.failed() || s.rolloutOf(s.g.id).Status.InFlight[0].UID == "" {
+			s.violate("the slot of %s is not as it was: %s", node, s.describe())
+		}
+	})
+}

@@ -67,13 +67,13 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	}
 	if asked != nil {
 		disturbed = asked.Granted
-		job = &rollout.Job{ID: asked.ID, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
+		job = &rollout.Job{ID: asked.ID, Revision: asked.Revision, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
 			Message: fmt.Sprintf("operation %s is about to start", asked.ID)}
 	}
 	if shown != nil {
 		disturbed = disturbed || shown.Granted || shown.Held
 		if job == nil || job.ID != shown.ID {
-			job = &rollout.Job{ID: shown.ID, Ours: shown.Rollout == own}
+			job = &rollout.Job{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
 		}
 		job.Granted, job.KeptCordoned, job.InUse = job.Granted || shown.Granted, shown.Held, shown.InUse
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning

@@ -10,6 +10,8 @@ import (
 // Job is the observed state of one operation on a node.
 type Job struct {
 	ID string
+	// Revision of the group that it was made for.
+	Revision string
 	// Ours: it belongs to this group.
 	Ours bool
 	// Targets by member key, members of other groups left out.

@@ -10,9 +10,9 @@ type nodeIndex struct {
 }
 
 // lookup returns the node of a name, nil if there is none or if the name now belongs to another
-// Node object than uid.
+// Node object than uid; "" is any, because an older CRD dropped it.
 func (i *nodeIndex) lookup(name string, uid types.UID) *fleetNode {
-	if n := i.byName[name]; n != nil && n.UID == uid {
+	if n := i.byName[name]; n != nil && (n.UID == uid || uid == "") {
 		return n
 	}
 	return nil

@@ -361,3 +361,19 @@ func TestASlotDoesNotWaitForAnEndInTheFuture(t *testing.T) {
 		}
 	}
 }
+
+// A person has an operation go on that failed, and the group has gone back to another revision since: it is aborted, and
+// that says nothing of that revision, also when only the history tells of it.
+func TestTheEndOfAnOperationThatWentOnForAnotherRevisionFailsNoNode(t *testing.T) {
+	a := granted(heavyNode("a"))
+	a.Job.Targets["kube-system/driver"], a.Job.Revision = oldHash, "before"
+	first := Plan(heavyInput(1, a))
+	if len(first.Ledger.Slots) != 1 || first.Ledger.Slots[0].Operation != a.Job.ID || first.Ledger.Slots[0].Revision != "before" {
+		t.Fatalf("slots %+v", first.Ledger.Slots)
+	}
+	in := heavyInput(1, withEnd(heavyNode("a"), ReasonOperationAborted))
+	in.Ledger = first.Ledger
+	if got := Plan(in).Ledger.Failures; len(got) > 0 {
+		t.Errorf("failures %+v", got)
+	}
+}

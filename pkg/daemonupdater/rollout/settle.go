@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -22,6 +23,9 @@ func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
 	s := settlement{draft: d}
 	for _, slot := range d.in.Ledger.Slots {
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
+		if n != nil {
+			slot.UID = n.UID
+		}
 		slot.skipIdleTime(d.in, readySinceOf(n))
 		switch {
 		case n == nil && d.fleet.operatesOutside(&slot):
@@ -55,7 +59,10 @@ func (s *settlement) adopt() {
 		slot := s.slotOf(n, turn)
 		slot.Operation, slot.Members = n.Job.ID, slices.Sorted(maps.Keys(n.Job.Targets))
 		slot.restart(s.in.Now, n.Pods)
-		s.ledger.Started++
+		if slot.Revision = cmp.Or(n.Job.Revision, s.in.Revision); slot.Revision == s.in.Revision {
+			s.ledger.Started++
+		}
+		s.retargetOperation(&slot, n)
 		s.fleet.nodes.record(n, &slot, nil)
 		s.keep(&slot)
 	}
