@@ -131,7 +131,7 @@ func checkOnly(ctx context.Context, c *cli, args []string, file string) error {
 	if err != nil {
 		return err
 	}
-	c.say("%s is a plan for gr %s that can be run", file, p.live.Name)
+	c.say("%s is a plan for gr %s that can be run", file, p.checked.Gr.Name)
 	_, err = fmt.Fprint(c.Out, p.text())
 	return err
 }

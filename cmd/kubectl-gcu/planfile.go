@@ -42,11 +42,10 @@ func readPlan(in io.Reader, file string) (*planfile.Plan, error) {
 type plannedUpgrade struct {
 	*planfile.Plan
 	cl *cluster
-	// wanted is the gr that it makes; live is the present one.
+	// wanted is the gr that it makes.
 	wanted *unstructured.Unstructured
-	live   *topsv1.GcuResource
-	// checked is the stored plan of its name when it was checked, nil for none.
-	checked *topsv1.UpgradePlan
+	// checked is what was present when it was checked.
+	checked planfile.Present
 	// step makes each batch wait for an approval.
 	step bool
 }
@@ -75,7 +74,7 @@ func checkPlan(ctx context.Context, c *cli, args []string, file string) (*planne
 	}
 	wanted.Object["spec"] = content
 	p := &plannedUpgrade{Plan: plan, cl: cl, wanted: wanted}
-	if p.checked, err = p.stored(ctx); err != nil {
+	if p.checked.Stored, err = p.stored(ctx); err != nil {
 		return nil, err
 	}
 	q, err := compareWith(ctx, c.terminal, cl, wanted)
@@ -89,7 +88,7 @@ func checkPlan(ctx context.Context, c *cli, args []string, file string) (*planne
 	case wrong != "":
 		return nil, refused("%s: %s", file, wrong)
 	}
-	p.live = q.Present
+	p.checked.Gr = q.Present
 	return p, nil
 }
 
@@ -123,7 +122,11 @@ func (p *plannedUpgrade) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next, err := p.Stored(present, p.checked, p.live, p.step)
+	gr := &topsv1.GcuResource{} // read last: another upgrade ends the plan
+	if err := p.cl.Get(ctx, client.ObjectKeyFromObject(p.checked.Gr), gr); err != nil {
+		return explain(err, "get", "")
+	}
+	next, err := p.Stored(planfile.Present{Gr: gr, Stored: present}, p.checked, p.step)
 	if err != nil {
 		return refused("%w", err)
 	}

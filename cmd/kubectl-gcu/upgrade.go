@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 func upgradeCommand(c *cli) *cobra.Command {
@@ -102,7 +104,7 @@ func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string,
 	if err != nil {
 		return nil, "", 0, err
 	}
-	return p.cl, p.live.Name, generation, nil
+	return p.cl, p.checked.Gr.Name, generation, nil
 }
 
 // runPlan makes a gr follow the plan in a file.
@@ -113,20 +115,20 @@ func runPlan(ctx context.Context, c *cli, args []string, file string, step bool)
 	p.step = step
 	setAnnotation(p.wanted, topsv1.AnnotationUpgradePlan, p.Object.Name)
 	if generation, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted, p); err == nil && step {
-		c.say("each batch waits for kubectl gcu approve %s BATCH", p.live.Name)
+		c.say("each batch waits for kubectl gcu approve %s BATCH", p.checked.Gr.Name)
 	}
 	return p, generation, err
 }
 
 // upgradeSpec writes the wanted spec and returns the resulting generation. p is the plan that it follows, nil for none: it
-// was checked for its generation of the gr, and is stored when all else was. Without one the first generation that is read is checked.
+// was checked for a gr as it was, and is stored when all else was. Without one the gr that is read first is checked.
 func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured, p *plannedUpgrade) (generation int64, err error) {
 	name := wanted.GetName()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
-	var checked int64
+	var checked metav1.Object
 	if p != nil {
-		checked = p.live.Generation
+		checked = p.checked.Gr
 	}
 	announced := false
 	for range 10 {
@@ -135,11 +137,11 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 		} else if err != nil {
 			return 0, err
 		}
-		if checked == 0 {
-			checked = live.GetGeneration()
+		if checked == nil {
+			checked = live.DeepCopy()
 		}
-		if live.GetGeneration() != checked {
-			return 0, refused("the spec of gr %s was changed concurrently: this upgrade does not begin; review it and try again", name)
+		if !planfile.Unchanged(checked, live) {
+			return 0, refused("the spec of gr %s, or the plan that it follows, was changed concurrently: this upgrade does not begin; review it and try again", name)
 		}
 		if !announced {
 			err := announce(ctx, out, cl, live, wanted, p)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 func TestUpgrade(t *testing.T) {
@@ -213,10 +214,10 @@ func TestAStatusThatIsWrittenInTheSameMomentStopsNothing(t *testing.T) {
 		t.Errorf("comparing: %v", err)
 	}
 	s.read(gr)
-	if err := (&plannedUpgrade{Plan: checked, cl: cl, live: gr}).store(t.Context(), out); err != nil {
+	if err := (&plannedUpgrade{Plan: checked, cl: cl, checked: planfile.Present{Gr: gr}}).store(t.Context(), out); err != nil {
 		t.Errorf("storing the plan: %v", err)
 	}
-	err = (&plannedUpgrade{Plan: checked, cl: cl, live: gr, step: true}).store(t.Context(), out)
+	err = (&plannedUpgrade{Plan: checked, cl: cl, checked: planfile.Present{Gr: gr}, step: true}).store(t.Context(), out)
 	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "was written by somebody else") {
 		t.Errorf("a plan that was not there when it was checked is replaced: %d, %v", code, err)
 	}
@@ -241,17 +242,39 @@ func (c unchangeable) Patch(context.Context, client.Object, client.Patch, ...cli
 	return errors.New("it is written")
 }
 
+// following returns a gr of a generation that follows a plan, "" for none.
+func following(generation int64, plan string) *topsv1.GcuResource {
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "raced", Generation: generation}}
+	if plan != "" {
+		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradePlan, plan)
+	}
+	return gr
+}
+
+// Another client ends the plan, with upgrade --all, after its successor was compared with the cluster: the generation of the gr
+// stays. Its result would be lost.
+func TestAPlanThatWasEndedSinceItWasCheckedIsNotReplaced(t *testing.T) {
+	cl := &cluster{Client: unchangeable{generation: 7}, namespace: operatorNamespace}
+	p := &plannedUpgrade{Plan: &planfile.Plan{Object: &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission"}}}, cl: cl,
+		checked: planfile.Present{Gr: following(7, "mission")}}
+	err := p.store(t.Context(), terminal{genericiooptions.NewTestIOStreamsDiscard()})
+	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "gr raced was changed since this plan was checked") {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+}
+
 // Another client changes the spec after a plan was compared with it, and before the upgrade reads it again.
 func TestUpgradeRefusesASpecThatIsNotTheOneThatWasChecked(t *testing.T) {
 	for _, tt := range []struct {
 		checked int64
+		follows string
 		want    string
-	}{{6, "was changed concurrently"}, {7, "it is written"}, {0, "it is written"}} {
+	}{{6, "", "was changed concurrently"}, {7, "mission", "was changed concurrently"}, {7, "", "it is written"}, {0, "", "it is written"}} {
 		wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "raced"}, "spec": map[string]any{}}}
 		cl := &cluster{Client: unchangeable{generation: 7}, namespace: operatorNamespace}
 		var p *plannedUpgrade
 		if tt.checked != 0 {
-			p = &plannedUpgrade{cl: cl, live: &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Generation: tt.checked}}}
+			p = &plannedUpgrade{cl: cl, checked: planfile.Present{Gr: following(tt.checked, tt.follows)}}
 		}
 		_, err := upgradeSpec(t.Context(), terminal{genericiooptions.NewTestIOStreamsDiscard()}, cl, wanted, p)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {

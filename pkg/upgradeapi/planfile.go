@@ -85,21 +85,17 @@ func (p *planFiles) run(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	present, err := p.present(ctx, c.name)
+	checked, err := p.now(ctx, c, plan)
 	if err != nil {
 		return nil, err
 	}
-	checked, err := p.stored(ctx, plan)
-	if err != nil {
+	if err := p.check(ctx, c, plan, checked.Gr, desired); err != nil {
 		return nil, err
 	}
-	if err := p.check(ctx, c, plan, present, desired); err != nil {
+	if err := p.store(ctx, c, plan, checked); err != nil {
 		return nil, err
 	}
-	if err := p.store(ctx, c, plan, checked, present); err != nil {
-		return nil, err
-	}
-	return p.upgrades.inPlace(ctx, c, present, desired)
+	return p.upgrades.inPlace(ctx, c, checked.Gr, desired)
 }
 
 // check returns an error unless a plan fits the cluster.
@@ -123,38 +119,37 @@ func (p *planFiles) check(ctx context.Context, c call, plan *planfile.Plan, pres
 	return err
 }
 
-// stored returns the stored plan with the name of a plan, nil if there is none.
-func (p *planFiles) stored(ctx context.Context, plan *planfile.Plan) (*topsv1.UpgradePlan, error) {
-	present := &topsv1.UpgradePlan{}
-	err := p.Get(ctx, client.ObjectKeyFromObject(plan.Object), present)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+// now returns what is present of a plan and its gr, which is read last.
+func (p *planFiles) now(ctx context.Context, c call, plan *planfile.Plan) (now planfile.Present, err error) {
+	now.Stored = &topsv1.UpgradePlan{}
+	if err = p.Get(ctx, client.ObjectKeyFromObject(plan.Object), now.Stored); apierrors.IsNotFound(err) {
+		now.Stored = nil
+	} else if err != nil {
+		return now, fmt.Errorf("reading UpgradePlan %s: %w", plan.Object.Name, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading UpgradePlan %s: %w", plan.Object.Name, err)
-	}
-	return present, nil
+	now.Gr, err = p.present(ctx, c.name)
+	return now, err
 }
 
 // store writes the UpgradePlan with the rights of the caller. It starts over when the operator reports on it meanwhile, and
-// refuses when somebody else wrote it since the plan was checked.
-func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked *topsv1.UpgradePlan, gr *topsv1.GcuResource) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return p.put(ctx, c, plan, checked, gr) })
+// refuses when somebody else wrote it, or ended it, since the plan was checked.
+func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Present) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return p.put(ctx, c, plan, checked) })
 }
 
-func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, checked *topsv1.UpgradePlan, gr *topsv1.GcuResource) error {
-	present, err := p.stored(ctx, plan)
+func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Present) error {
+	now, err := p.now(ctx, c, plan)
 	if err != nil {
 		return err
 	}
 	verb := "update"
-	if present == nil {
+	if now.Stored == nil {
 		verb = "create"
 	}
 	if err := authorize(ctx, p.access, c, onPlan(verb, plan.Object.Name)); err != nil {
 		return err
 	}
-	next, err := plan.Stored(present, checked, gr, c.flag)
+	next, err := plan.Stored(now, checked, c.flag)
 	if err != nil {
 		return request.Conflict("%s", err.Error())
 	}
@@ -163,8 +158,8 @@ func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, checke
 		return err
 	}
 	log.FromContext(ctx).Info("Storing UpgradePlan", "UpgradePlan", next.Name, "nodes", plan.Nodes(), "batches", len(next.Spec.Batches), "dryRun", c.dryRun)
-	if present == nil {
+	if now.Stored == nil {
 		return writer.Create(ctx, next, c.createOptions()...)
 	}
-	return writer.Patch(ctx, next, locked(present), c.patchOptions()...)
+	return writer.Patch(ctx, next, locked(now.Stored), c.patchOptions()...)
 }

@@ -341,6 +341,27 @@ func TestWhoMayHaveAPlanRun(t *testing.T) {
 	}
 }
 
+// ending is a planner that another client overtakes: it ends the plan, as PUT {"all": true} does, while the next one is checked.
+type ending struct {
+	judging
+	of *fakeCluster
+}
+
+func (e ending) CheckPlan(context.Context, *planfile.Plan, *topsv1.GcuResource, *topsv1.GcuResource) (string, error) {
+	e.of.annotations = nil
+	return "", nil
+}
+
+func TestAPlanThatWasEndedWhileItWasCheckedIsNotReplaced(t *testing.T) {
+	s := &fakeCluster{annotations: map[string]string{topsv1.AnnotationUpgradePlan: "plan-of-gr"},
+		plan: &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "plan-of-gr", ResourceVersion: "7"}, Spec: topsv1.UpgradePlanSpec{GcuResource: "gr"}}}
+	r := httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr/plan", strings.NewReader(smallPlan("gr")))
+	w, _ := answerOf(s, r, func(o *Options) { o.Planner = ending{of: s} })
+	if e := envelopeIn(t, w); w.Code != http.StatusConflict || !strings.Contains(e.Error, "gr gr was changed since this plan was checked") || s.stored != 0 {
+		t.Errorf("%d %s after %v", w.Code, w.Body, s.asked)
+	}
+}
+
 // The manager dies at any write of a plan: the gr follows all of it or nothing, and the same request completes it.
 //
 // Contract 96.

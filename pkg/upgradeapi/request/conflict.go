@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 // Changeable returns an error unless a gr may be changed: it is not being deleted.
@@ -23,9 +24,9 @@ func Replaceable(gr *topsv1.GcuResource) error {
 	return nil
 }
 
-// Unchanged returns an error if the spec of a gr has changed since before was read.
+// Unchanged returns an error if the spec of a gr, or the plan that it follows, has changed since before was read.
 func Unchanged(before, now *topsv1.GcuResource) error {
-	if now.UID != before.UID || now.Generation != before.Generation {
+	if !planfile.Unchanged(before, now) {
 		return Conflict("GcuResource %s was changed concurrently: review it and send the request again", now.Name)
 	}
 	return nil

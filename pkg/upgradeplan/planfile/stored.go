@@ -19,39 +19,70 @@ func (p *Plan) For(gr string) error {
 	return nil
 }
 
-// Stored returns the object to be stored before the gr follows it: present, the one with the name of the
-// plan, with its content, or a new one if present is nil. With step, each batch awaits an approval. checked is the one that
-// was there when the plan was checked, nil for none. The error says why present may not be replaced: also by what was checked
-// before, or is a copy of what was stored before, somebody else wrote it, unless it has this content.
-func (p *Plan) Stored(present, checked *topsv1.UpgradePlan, gr *topsv1.GcuResource, step bool) (*topsv1.UpgradePlan, error) {
+// Present is what a plan is about to change: the gr, and the stored plan with the name of the plan, nil for none.
+type Present struct {
+	Gr     *topsv1.GcuResource
+	Stored *topsv1.UpgradePlan
+}
+
+// Unchanged reports whether a gr still has the spec, and follows the plan, that it had before.
+func Unchanged(before, now metav1.Object) bool {
+	follows := before.GetAnnotations()[topsv1.AnnotationUpgradePlan]
+	return now.GetUID() == before.GetUID() && now.GetGeneration() == before.GetGeneration() && now.GetAnnotations()[topsv1.AnnotationUpgradePlan] == follows
+}
+
+// Stored returns the object to be stored before the gr follows it: the present one with the content of the plan, or a new
+// one. With step, each batch awaits an approval. checked is what was present when the plan was checked. The error says why
+// the present one may not be replaced: the gr was upgraded since, which may have ended it, or somebody else wrote it since the
+// plan was checked or copied, unless it has this content.
+func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, error) {
+	if !Unchanged(checked.Gr, now.Gr) {
+		return nil, fmt.Errorf("gr %s was changed since this plan was checked: review it, and try again", now.Gr.Name)
+	}
 	next := &topsv1.UpgradePlan{}
-	if present != nil {
-		next = present.DeepCopy()
-		switch {
-		case present.Spec.GcuResource != gr.Name:
-			return nil, fmt.Errorf("UpgradePlan %s is for gr %s: give the plan another metadata.name", present.Name, present.Spec.GcuResource)
-		case gr.Annotations[topsv1.AnnotationUpgradePlan] != present.Name && present.Status.Time != nil:
-			return nil, fmt.Errorf("UpgradePlan %s has ended, and keeps its result: give the plan another metadata.name", present.Name)
-		}
+	if now.Stored != nil {
+		next = now.Stored.DeepCopy()
 	}
 	from := p.Object.DeepCopy()
 	next.TypeMeta, next.Name, next.Labels, next.Annotations, next.Spec = from.TypeMeta, from.Name, from.Labels, from.Annotations, from.Spec
-	next.OwnerReferences = []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: gr.Name, UID: gr.UID}}
+	next.OwnerReferences = []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: now.Gr.Name, UID: now.Gr.UID}}
 	for i := range next.Spec.Batches {
 		if step {
 			next.Spec.Batches[i].Approval = topsv1.ApprovalManual
 		}
 	}
-	if present == nil || equality.Semantic.DeepEqual(present.Spec, next.Spec) {
+	if now.Stored == nil {
 		return next, nil
 	}
-	switch from := p.Object.Generation; {
-	case checked == nil || checked.UID != present.UID || checked.Generation != present.Generation:
-		return nil, fmt.Errorf("UpgradePlan %s was written by somebody else since this plan was checked: compare them, and try again", present.Name)
-	case from != 0 && from != present.Generation:
-		return nil, fmt.Errorf("the plan is a copy of generation %d of UpgradePlan %s, which has %d now: compare them, and edit that one", from, present.Name, present.Generation)
+	if err := now.free(); err != nil || equality.Semantic.DeepEqual(now.Stored.Spec, next.Spec) {
+		return next, err
 	}
-	return next, nil
+	return next, p.replaces(now.Stored, checked.Stored)
+}
+
+// free returns an error if the name of the stored plan is taken: by that of another gr, or for a result.
+func (now Present) free() error {
+	switch plan := now.Stored; {
+	case plan.Spec.GcuResource != now.Gr.Name:
+		return fmt.Errorf("UpgradePlan %s is for gr %s: give the plan another metadata.name", plan.Name, plan.Spec.GcuResource)
+	case now.Gr.Annotations[topsv1.AnnotationUpgradePlan] != plan.Name && plan.Status.Time != nil:
+		return fmt.Errorf("UpgradePlan %s has ended, and keeps its result: give the plan another metadata.name", plan.Name)
+	}
+	return nil
+}
+
+// replaces returns an error if somebody else wrote the stored plan since this one was checked, when checked was stored, or
+// copied.
+func (p *Plan) replaces(stored, checked *topsv1.UpgradePlan) error {
+	switch from := p.Object; {
+	case checked == nil || checked.UID != stored.UID || checked.Generation != stored.Generation:
+		return fmt.Errorf("UpgradePlan %s was written by somebody else since this plan was checked: compare them, and try again", stored.Name)
+	case from.UID != "" && from.UID != stored.UID:
+		return fmt.Errorf("the plan is a copy of another UpgradePlan, with uid %s; %s has %s: compare them, and edit that one", from.UID, stored.Name, stored.UID)
+	case from.Generation != 0 && from.Generation != stored.Generation:
+		return fmt.Errorf("the plan is a copy of generation %d of UpgradePlan %s, which has %d now: compare them, and edit that one", from.Generation, stored.Name, stored.Generation)
+	}
+	return nil
 }
 
 // Content returns a plan as the content of a file: without a status. It returns an error if it cannot be

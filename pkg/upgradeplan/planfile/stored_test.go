@@ -1,11 +1,13 @@
 package planfile
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -27,12 +29,17 @@ func TestWhatIsStoredOfAFile(t *testing.T) {
 	}
 	same := later()
 	same.Spec = object(t, fleet(2, always("driver")), 1, 0).Spec
+	edited, recreated := gr(""), gr("")
+	edited.Generation, recreated.UID = 1, "another"
 	for _, tt := range []struct {
 		name    string
 		present *topsv1.UpgradePlan
 		// since: somebody else wrote it since the plan was checked. copied is the generation in the file.
-		since   bool
-		copied  int64
+		since  bool
+		copied int64
+		// of is the UID in the file, of the stored plan if empty. checked is the gr when the plan was checked, nil for the present one.
+		of      types.UID
+		checked *topsv1.GcuResource
 		follows string
 		step    bool
 		wrong   string
@@ -46,21 +53,29 @@ func TestWhatIsStoredOfAFile(t *testing.T) {
 		{name: "in place of one that somebody else wrote since", present: later(), since: true, wrong: "was written by somebody else since this plan was checked"},
 		{name: "the same as somebody else wrote since", present: same, since: true, copied: 2},
 		{name: "edited by kubectl get", present: later(), copied: 3},
+		{name: "edited by kubectl get, of one that was deleted and created again", present: later(), copied: 3, of: "uid-of-the-deleted",
+			wrong: "a copy of another UpgradePlan, with uid uid-of-the-deleted; plan has plan-uid: compare them, and edit that one"},
+		{name: "a copy of a plan that was deleted", of: "uid-of-the-deleted", copied: 3},
+		{name: "in place of one that has ended since", present: present("fleet", &now), checked: gr("plan"), wrong: "gr fleet was changed since this plan was checked"},
+		{name: "of a gr that follows another since", checked: gr("other"), wrong: "gr fleet was changed since this plan was checked"},
+		{name: "of a gr that has another spec since", checked: edited, wrong: "gr fleet was changed since this plan was checked"},
+		{name: "of a gr that was created again since", checked: recreated, wrong: "gr fleet was changed since this plan was checked"},
 		{name: "an old copy", present: later(), copied: 2, wrong: "copy of generation 2 of UpgradePlan plan, which has 3 now"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := object(t, fleet(2, always("driver")), 1, 0)
-			file.UID, file.ResourceVersion, file.Status.Time = "of the file", "1", &now
-			file.Generation = tt.copied
+			file.ResourceVersion, file.Status.Time = "1", &now
+			file.Generation, file.UID = tt.copied, cmp.Or(tt.of, "plan-uid")
 			p, err := Parse([]byte(text(t, file)), upgradeplan.DefaultBook())
 			if err != nil {
 				t.Fatal(err)
 			}
-			checked := tt.present
+			present := Present{Gr: gr(tt.follows), Stored: tt.present}
+			checked := Present{Gr: cmp.Or(tt.checked, present.Gr), Stored: tt.present}
 			if tt.since {
-				checked = nil
+				checked.Stored = nil
 			}
-			got, err := p.Stored(tt.present, checked, gr(tt.follows), tt.step)
+			got, err := p.Stored(present, checked, tt.step)
 			if tt.wrong != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wrong) {
 					t.Errorf("got %v, want %q", err, tt.wrong)
