@@ -109,7 +109,8 @@ func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) 
 	return observed.ByName(list.Items), nil
 }
 
-// confirmNodesGone confirms live that the nodes of unseen slots are no longer in the group. It returns
+// confirmNodesGone confirms live that the nodes of unseen slots are no longer in the group, and that operations which are
+// not made any more are not there. It returns
 // podreplace.ErrChanged if the fleet is stale: the manager that gave such a slot may be about to
 // delete a pod for it.
 func (r fleetReader) confirmNodesGone(ctx context.Context, p *pass.Pass) error {
@@ -119,10 +120,27 @@ func (r fleetReader) confirmNodesGone(ctx context.Context, p *pass.Pass) error {
 			return err
 		}
 	}
+	for i := range p.Decision.Unmade {
+		if err := r.confirmUnmade(ctx, &p.Decision.Unmade[i]); err != nil {
+			return err
+		}
+	}
 	if len(left) == 0 {
 		return nil
 	}
 	return r.confirmNoPods(ctx, p, left)
+}
+
+// confirmUnmade confirms live that the operation of a slot is not on its node.
+func (r fleetReader) confirmUnmade(ctx context.Context, slot *rollout.Slot) error {
+	var live topsv1.NodeUpgrade
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: slot.Node}, &live); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking for the operation of node %s: %w", slot.Node, err)
+	}
+	if op := live.Spec.Operation; op != nil && op.ID == slot.Operation {
+		return fmt.Errorf("the operation of node %s is not seen yet: %w", slot.Node, podreplace.ErrChanged)
+	}
+	return nil
 }
 
 // confirmNodeGone adds the node of a slot to left if it exists and left the group.

@@ -29,6 +29,9 @@ type Decision struct {
 	// or its name belongs to another Node object. Confirm this with a live read before storing
 	// Ledger: the cache may be stale.
 	Unseen []Slot
+	// Unmade lists the slots of Input.Ledger that Ledger drops because their operation is not on its node, and would be made
+	// under OTA for targets that came since. A live read has to confirm that it is not there.
+	Unmade []Slot
 	// AwaitsHeartbeats: nodes wait for others to leave probation, for which their Leases are read.
 	AwaitsHeartbeats bool
 	// Counts sums up the verdicts.

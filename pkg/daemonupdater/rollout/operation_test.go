@@ -377,3 +377,22 @@ func TestTheEndOfAnOperationThatWentOnForAnotherRevisionFailsNoNode(t *testing.T
 		t.Errorf("failures %+v", got)
 	}
 }
+
+// A node got its slot before the strategy became OTA. Its operation is not made for what came later: nobody asked for that.
+func TestAnOperationIsNotMadeUnderOTAForATargetThatCameLater(t *testing.T) {
+	a := heavyNode("a")
+	in := heavyInput(1, a).slots(operating(a))
+	in.Settings.Strategy = daemonset.OTA
+	if d := Plan(in); len(d.Ledger.Slots) != 1 || len(d.Operations) != 1 || !d.Operations[0].Grant {
+		t.Errorf("slots %+v, operations %+v: it goes on for the targets it was started for", d.Ledger.Slots, d.Operations)
+	}
+	in.Ledger.Slots[0].Revision = "r1"
+	d := Plan(in)
+	if len(d.Ledger.Slots) != 0 || len(d.Operations) != 0 || len(d.Unmade) != 1 || d.Unmade[0].Operation != "op-a" {
+		t.Errorf("slots %+v, operations %+v, not made %+v", d.Ledger.Slots, d.Operations, d.Unmade)
+	}
+	in.Nodes[0] = granted(a)
+	if d := Plan(in); len(d.Ledger.Slots) != 1 || len(d.Unmade) != 0 {
+		t.Errorf("slots %+v, not made %+v: the operation is at work", d.Ledger.Slots, d.Unmade)
+	}
+}

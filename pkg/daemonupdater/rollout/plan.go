@@ -23,7 +23,7 @@ func (f *Fleet) Plan(in Input) Decision {
 		return decisionOf(d, budgetsOf(d), explanation{blocked: in.Blocked})
 	}
 	// Settle what earlier decisions started.
-	unseen, finished := settleSlots(d)
+	settled := settleSlots(d)
 	settleFailures(d)
 	budgets := budgetsOf(d)
 
@@ -44,7 +44,7 @@ func (f *Fleet) Plan(in Input) Decision {
 
 	decision := decisionOf(d, budgets, explanation{
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
-	decision.Started, decision.Finished, decision.Unseen = start.names, finished, unseen
+	decision.Started, decision.Finished, decision.Unseen, decision.Unmade = start.names, settled.finished, settled.unseen, settled.unmade
 	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullLasts = deletions, changes, prepared.prepulls, prepared.lasts
 	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, cmp.Or(waves.approval, start.gate.ahead)
 	decision.AllReached = in.Settings.Strategy == daemonset.OTA || waves.reached >= lastPlanned(d)

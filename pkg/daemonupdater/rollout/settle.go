@@ -12,15 +12,15 @@ import (
 // settlement keeps each slot of the ledger, gives it back, or fails its node.
 type settlement struct {
 	*draft
-	// unseen are slots given back because their nodes are not seen; finished is how long nodes
-	// took that reached the target.
-	unseen   []Slot
-	finished []time.Duration
+	// unseen are slots given back because their nodes are not seen, unmade because their operations are not made; finished
+	// is how long nodes took that reached the target.
+	unseen, unmade []Slot
+	finished       []time.Duration
 }
 
 // settleSlots settles the slots of earlier decisions.
-func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
-	s := settlement{draft: d}
+func settleSlots(d *draft) *settlement {
+	s := &settlement{draft: d}
 	for _, slot := range d.in.Ledger.Slots {
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
 		if n != nil {
@@ -42,7 +42,7 @@ func settleSlots(d *draft) (unseen []Slot, finished []time.Duration) {
 		}
 	}
 	s.adopt()
-	return s.unseen, s.finished
+	return s
 }
 
 // adopt gives a slot to each node on which an operation is at work without one: a person had it go on
@@ -188,6 +188,9 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	case end == nil && n.yields():
 		s.unstart(&slot)
 		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
+	case end == nil && s.isMoot(&slot, n):
+		s.unmade = append(s.unmade, slot)
+		s.fleet.nodes.record(n, nil, nil)
 	case end == nil:
 		s.retargetOperation(&slot, n)
 		s.keep(&slot)
@@ -196,6 +199,13 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	default:
 		s.settleNotDone(&slot, n, end)
 	}
+}
+
+// isMoot reports whether the operation of a slot would be made now, under OTA, for targets that came after its node was
+// started: nobody asked for them.
+func (s *settlement) isMoot(slot *Slot, n *fleetNode) bool {
+	isMade := n.Job != nil && n.Job.ID == slot.Operation
+	return s.in.Settings.Strategy == daemonset.OTA && slot.Revision != s.in.Revision && !isMade
 }
 
 // retargetOperation brings the slot of a running operation to a new revision that changes nothing
