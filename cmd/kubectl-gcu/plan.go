@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
@@ -64,7 +66,8 @@ the output equals the response of GET /gum/v1/gr/GR/plan. A plan to versions tha
 UpgradePolicy allows on no node is refused, and the message names the allowed path.
 
 With -o yaml the output is the plan as a file: jobs of stages of tasks, and batches of
-nodes that have them, with every wave treated as approved. Edit it: remove nodes, or a
+nodes that have them, with every wave treated as approved. Nodes in flight are not in
+it; an annotation of the plan names them. Edit it: remove nodes, or a
 component with all its tasks; move nodes to other batches; order, merge and divide
 batches; leave out prepulls and soaks. --check FILE says whether it can still be run, or
 which rule it breaks, and which tasks no longer fit the cluster.
@@ -117,6 +120,9 @@ func writePlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o 
 		return explain(err, "list", "")
 	case wrong != "":
 		return refused("%s", wrong)
+	}
+	if missing := plan.Annotations[topsv1.AnnotationInFlight]; missing != "" {
+		fmt.Fprintln(c.ErrOut, plaintext.Line(missing))
 	}
 	content, err := planfile.Content(plan)
 	if err != nil {

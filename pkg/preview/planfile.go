@@ -32,8 +32,8 @@ func ForPlan(plan *planfile.Plan, present, wanted *topsv1.GcuResource) Question 
 	return q
 }
 
-// File returns the answer to a question of ForFile as a plan to be stored in a file, named after the time. wrong
-// is why there is none, "" if there is one.
+// File returns the answer to a question of ForFile as a plan to be stored in a file, named after the time. It lacks the nodes in
+// flight, whose operation is under way, and has an annotation that names them. wrong is why there is none, "" if there is one.
 func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wrong string, err error) {
 	if p.Blocked != "" {
 		return nil, "there is nothing to plan: " + p.Blocked, nil
@@ -41,7 +41,14 @@ func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wr
 	if why := p.Refused(); why != "" {
 		return nil, why, nil
 	}
+	inFlight := ""
+	if n := len(p.InFlight); n > 0 {
+		inFlight = fmt.Sprintf("%s in flight: %s", message.Count(n, "node"), message.Names(p.InFlight))
+	}
 	if len(p.Nodes) == 0 && len(p.Offline()) == 0 {
+		if inFlight != "" {
+			return nil, fmt.Sprintf("gr %s has %s; no other node can be planned: wait for it, and write the plan then", q.Wanted.Name, inFlight), nil
+		}
 		return nil, fmt.Sprintf("there is nothing to plan: no node of gr %s is upgraded", q.Wanted.Name), nil
 	}
 	spec, err := planfile.Of(upgradeplan.DefaultBook(), p.Plan, p.Planned, p.Offline(), int32(p.UsualSeconds))
@@ -61,6 +68,9 @@ func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wr
 	}
 	spec.Wanted = &runtime.RawExtension{Raw: raw}
 	plan = &topsv1.UpgradePlan{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: planfile.Kind}, Spec: spec}
+	if inFlight != "" {
+		plan.Annotations = map[string]string{topsv1.AnnotationInFlight: "not in this plan: " + inFlight}
+	}
 	plan.Name = strings.ToLower(q.Wanted.Name + "-" + now.UTC().Format("20060102-150405"))
 	return plan, "", nil
 }
