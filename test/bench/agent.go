@@ -92,7 +92,7 @@ func measureAgent(ctx context.Context, project harness.Project, o options, r *re
 	if _, a.peak, err = memoryOf(agent.PID()); err != nil {
 		return err
 	}
-	r.agent = a
+	r.results = append(r.results, a)
 	b.say("POST to deletion: median %.0f ms, p99 %.0f ms", milliseconds(quantile(a.deleted, 50)), milliseconds(quantile(a.deleted, 99)))
 	return nil
 }
@@ -320,4 +320,24 @@ func awaitDeletion(ctx context.Context, gone <-chan deletion, uid types.UID) (ti
 // quantile returns the given percentile; sorted must not be empty.
 func quantile[T cmp.Ordered](sorted []T, percent int) T {
 	return sorted[(len(sorted)*percent+99)/100-1]
+}
+
+func (a *agentUse) tables(out io.Writer) {
+	fmt.Fprintf(out, "\nOne node agent; %d requests, one after the other:\n\n", len(a.deleted))
+	t := table{{"idle CPU", "idle memory", "peak", "writes while idle", "POST to answer, median", "p99", "POST to deletion, median", "p99", "machine busy before"}}
+	t.add(fmt.Sprintf("%.1f mCPU", a.milliCPU()), megabytes(a.rss), megabytes(a.peak), fmt.Sprint(a.writes),
+		fmt.Sprintf("%.0f ms", milliseconds(quantile(a.answered, 50))), fmt.Sprintf("%.0f ms", milliseconds(quantile(a.answered, 99))),
+		fmt.Sprintf("%.0f ms", milliseconds(quantile(a.deleted, 50))), fmt.Sprintf("%.0f ms", milliseconds(quantile(a.deleted, 99))),
+		fmt.Sprintf("%.0f %%", 100*a.busy))
+	t.print(out)
+}
+
+func (a *agentUse) verdicts() []verdict {
+	median := quantile(a.deleted, 50)
+	return []verdict{
+		{fmt.Sprintf("agent: idle at most %s resident", megabytes(maxAgentMemory)), fmt.Sprintf("%s, %s at its peak", megabytes(a.rss), megabytes(a.peak)), a.rss <= maxAgentMemory},
+		{fmt.Sprintf("agent: idle at most %.0f mCPU", maxAgentCPU), fmt.Sprintf("%.1f mCPU, %d writes in %s", a.milliCPU(), a.writes, a.idle), a.milliCPU() <= maxAgentCPU},
+		{fmt.Sprintf("agent: POST to the pod's deletion at most %s at the median", maxToDeletion),
+			fmt.Sprintf("%.0f ms; p99 %.0f ms", milliseconds(median), milliseconds(quantile(a.deleted, 99))), median <= maxToDeletion},
+	}
 }

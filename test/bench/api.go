@@ -92,7 +92,7 @@ func measureAPI(ctx context.Context, project harness.Project, o options, r *repo
 		return err
 	}
 	load.used = after.since(before)
-	r.api = load
+	r.results = append(r.results, load)
 	for _, s := range slices.Concat(load.gets[:], load.puts[:]) {
 		if s.failed > 0 {
 			return fmt.Errorf("%d of %d requests failed, the first one: %s", s.failed, s.sent, s.firstFailure)
@@ -152,12 +152,24 @@ func (b *bed) serveAPI(ctx context.Context) (address string, stop func() error, 
 	return address, stop, err
 }
 
-// apiVerdicts compares the results with the targets. The baseline for slow clients is
-// the same clients on another port, because in production they run on other machines.
-func apiVerdicts(l *apiLoad) []verdict {
-	if l == nil {
-		return nil
+func (l *apiLoad) tables(out io.Writer) {
+	fmt.Fprintf(out, "\nThe REST API, mode none; the manager used %.1f s of CPU and %s at its peak:\n\n", l.used.cpu.Seconds(), megabytes(l.used.peak))
+	t := table{{"requests", "company", "sent", "answered per second", "median", "p99", "p99 of a round"}}
+	for in := range companies {
+		for _, row := range []struct {
+			what string
+			s    served
+		}{{"GET", l.gets[in]}, {"PUT, dry run", l.puts[in]}} {
+			t.add(row.what, in.String(), fmt.Sprint(row.s.sent), fmt.Sprintf("%.1f", row.s.perSecond), fmt.Sprintf("%.1f ms", milliseconds(row.s.median)),
+				fmt.Sprintf("%.1f ms", milliseconds(row.s.p99)), fmt.Sprintf("%.1f ms", milliseconds(row.s.typical())))
+		}
 	}
+	t.print(out)
+}
+
+// verdicts compares the results with the targets. The baseline for slow clients is
+// the same clients on another port, because in production they run on other machines.
+func (l *apiLoad) verdicts() []verdict {
 	const enough = 0.99 // of the requested rate
 	gets, puts := &l.gets[noSlowClients], &l.puts[noSlowClients]
 	without, with := &l.gets[onOtherPort], &l.gets[onManager]

@@ -42,7 +42,7 @@ type slowBodies struct {
 
 // measureBodies measures a viewer's calls of the REST API, over TLS and with tokens, while another viewer sends
 // slow GETs with bodies.
-func measureBodies(ctx context.Context, project harness.Project, r *report, progress io.Writer) (err error) {
+func measureBodies(ctx context.Context, project harness.Project, _ options, r *report, progress io.Writer) (err error) {
 	c := raceNamed("1000")
 	c.nodes = bodyNodes
 	b, err := startBed(ctx, project, c, progress)
@@ -73,7 +73,7 @@ func measureBodies(ctx context.Context, project harness.Project, r *report, prog
 	if s.used, err = b.gauge.read(ctx); err != nil {
 		return fmt.Errorf("reading the manager's usage after the slow requests: %w", err)
 	}
-	r.bodies = s
+	r.results = append(r.results, s)
 	return ctx.Err()
 }
 
@@ -180,9 +180,9 @@ func (p *bodyPool) stop() int {
 	return int(p.sent.Load())
 }
 
-// verdicts returns the verdict of the case; nil if it was not measured.
+// verdicts returns the verdict of the case; nil if nothing was answered.
 func (s *slowBodies) verdicts() []verdict {
-	if s == nil || len(s.calls.took) == 0 {
+	if len(s.calls.took) == 0 {
 		return nil
 	}
 	worst := s.calls.took[len(s.calls.took)-1]

@@ -1,23 +1,38 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
+
+	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// The cases that are not races.
-const (
-	quietCase   = "quiet"
-	churnCase   = "churn"
-	planCase    = "plan"
-	grCase      = "gr"
-	apiCase     = "api"
-	bodiesCase  = "bodies"
-	agentCase   = "agent"
-	hostileCase = "hostile"
-	leaderCase  = "leader"
-)
+// benchCase is a case.
+type benchCase struct {
+	name, title string
+	measure     func(context.Context, harness.Project, options, *report, io.Writer) error
+}
+
+// cases returns all cases in run order: the races, then the others.
+func cases() (list []benchCase) {
+	for _, c := range races {
+		list = append(list, benchCase{c.name, c.title, c.measure})
+	}
+	return append(list,
+		benchCase{"churn", "1000 nodes at 10 %: calm, with 5 % of them flapping, and on a control plane at its limit", measureChurn},
+		benchCase{"groups", "220 rollouts at once on 1000 nodes, and one with as many pods", measureGroups},
+		benchCase{"quiet", "1000 nodes, nothing happens for a minute", measureQuiet},
+		benchCase{"plan", "the planner alone, for 10 000 nodes (Go benchmarks)", measurePlan},
+		benchCase{"gr", "an unchanged GcuResource on 1000 nodes, reconciled repeatedly", measureGr},
+		benchCase{"api", "the REST API under load, alone and with 1000 slow clients", measureAPI},
+		benchCase{"bodies", "the REST API while a viewer sends slow GETs with large bodies", measureBodies},
+		benchCase{"agent", "one node agent: idle for a minute, then 50 OTA requests one after the other", measureAgent},
+		benchCase{"hostile", "1000 nodes at 10 %: calm, and while the token of one of them writes ten times a second", measureHostile},
+		benchCase{"leader", "200 nodes, budget 10: the leader ends during the rollout, in four ways", measureLeader})
+}
 
 // race is a case in which we and RollingUpdate do the same rollout.
 type race struct {
@@ -98,40 +113,6 @@ var races = []race{
 		name: "restart", title: "200 nodes, budget 10, pods take 3 to 8 s to start",
 		nodes: 200, count: 10, qps: 200, burst: 400, minStart: 3 * time.Second, maxStart: 8 * time.Second, maxOverBound: 1.05,
 	},
-}
-
-// caseNames returns all cases in run order.
-func caseNames() []string {
-	var names []string
-	for _, r := range races {
-		names = append(names, r.name)
-	}
-	return append(names, churnCase, quietCase, planCase, grCase, apiCase, bodiesCase, agentCase, hostileCase, leaderCase)
-}
-
-// titleOf returns the title of a case, "" if it does not exist.
-func titleOf(name string) string {
-	switch name {
-	case quietCase:
-		return "1000 nodes, nothing happens for a minute"
-	case churnCase:
-		return "1000 nodes at 10 %: calm, with 5 % of them flapping, and on a control plane at its limit"
-	case planCase:
-		return "the planner alone, for 10 000 nodes (Go benchmarks)"
-	case grCase:
-		return "an unchanged GcuResource on 1000 nodes, reconciled repeatedly"
-	case apiCase:
-		return "the REST API under load, alone and with 1000 slow clients"
-	case bodiesCase:
-		return "the REST API while a viewer sends slow GETs with large bodies"
-	case hostileCase:
-		return "1000 nodes at 10 %: calm, and while the token of one of them writes ten times a second"
-	case leaderCase:
-		return "200 nodes, budget 10: the leader ends during the rollout, in four ways"
-	case agentCase:
-		return "one node agent: idle for a minute, then 50 OTA requests one after the other"
-	}
-	return raceNamed(name).title
 }
 
 func raceNamed(name string) race {

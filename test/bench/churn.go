@@ -48,8 +48,9 @@ func limitRace(calm race) race {
 // measureChurn measures all rollouts of the case.
 func measureChurn(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) error {
 	calm := raceNamed("proven").shrunk(o.shrink)
-	r.churn = &churn{race: calm, flapping: map[string]roll{}, limit: map[string]roll{}}
-	return errors.Join(r.churn.measureFlapping(ctx, project, progress), r.churn.measureLimit(ctx, project, progress))
+	c := &churn{race: calm, flapping: map[string]roll{}, limit: map[string]roll{}}
+	r.results = append(r.results, c)
+	return errors.Join(c.measureFlapping(ctx, project, progress), c.measureLimit(ctx, project, progress))
 }
 
 func (c *churn) measureFlapping(ctx context.Context, project harness.Project, progress io.Writer) (err error) {
@@ -127,13 +128,9 @@ func (b *bed) flapOnce(ctx context.Context, node string) error {
 	return nil
 }
 
-// verdicts returns the verdicts for both kinds of churn; nil if they were not measured.
+// verdicts returns the verdicts for both kinds of churn, as far as they were measured.
 func (c *churn) verdicts() []verdict {
-	if c == nil {
-		return nil
-	}
-	list := append(c.judge("churn, 5 % flapping", c.flapping), c.judge("churn, control plane at its limit", c.limit)...)
-	return list
+	return append(c.judge("churn, 5 % flapping", c.flapping), c.judge("churn, control plane at its limit", c.limit)...)
 }
 
 func (c *churn) judge(name string, rolls map[string]roll) []verdict {

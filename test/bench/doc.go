@@ -1,7 +1,7 @@
 // Bench measures the speed of rollouts on test clusters, side by side with
 // Kubernetes' own RollingUpdate in the same run on the same cluster.
 //
-//	bench [--cases 1000,qps,offline,restart,quiet,plan,gr,api,agent] [--repetitions 4]
+//	bench [--cases 1000,groups] [--repetitions 4]
 //
 // Each case starts a cluster, a manager with the rights of its ServiceAccount, and two
 // DaemonSets that differ only in their update strategy. They are rolled one after the

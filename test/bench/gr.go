@@ -75,7 +75,7 @@ func measureGr(ctx context.Context, project harness.Project, o options, r *repor
 	if err := b.force(ctx, f); err != nil {
 		return err
 	}
-	r.gr = f
+	r.results = append(r.results, f)
 	b.say("%d passes: %.2f ms of CPU each, %d writes; memory %s, %s at its peak", f.passes, milliseconds(f.perPass()), f.writes(),
 		megabytes(f.used.rss), megabytes(f.used.peak))
 	return nil
@@ -115,4 +115,20 @@ func (b *bed) force(ctx context.Context, f *unchanged) error {
 		err = fmt.Errorf("only %d passes for %d touches", f.passes, touches)
 	}
 	return err
+}
+
+func (f *unchanged) tables(out io.Writer) {
+	fmt.Fprint(out, "\nA GcuResource with five components, unchanged:\n\n")
+	t := table{{"nodes", "deployed in", "passes", "CPU per pass, all controllers", "writes", "requests", "memory", "peak"}}
+	t.add(fmt.Sprint(f.nodes), fmt.Sprintf("%.0f s", f.deployed.Seconds()), fmt.Sprint(f.passes), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())),
+		fmt.Sprint(f.writes()), methods(f.used), megabytes(f.used.rss), megabytes(f.used.peak))
+	t.print(out)
+}
+
+func (f *unchanged) verdicts() []verdict {
+	return []verdict{
+		{"gr: a pass over an unchanged one writes nothing", fmt.Sprintf("%d writes in %d passes at %d nodes", f.writes(), f.passes, f.nodes), f.writes() == 0},
+		{fmt.Sprintf("gr: a pass over an unchanged one takes under %s of CPU", maxPass), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())), f.perPass() < maxPass},
+		{fmt.Sprintf("gr: manager at most %s", megabytes(maxMemory)), megabytes(f.used.peak) + " at its peak", f.used.peak <= maxMemory},
+	}
 }

@@ -61,7 +61,7 @@ func measureHostile(ctx context.Context, project harness.Project, o options, r *
 	}
 	a.perSecond = float64(a.writes) / time.Since(began).Seconds()
 	b.say("disturbed     %s; %d writes of one node", a.disturbed, a.writes)
-	r.attacked = a
+	r.results = append(r.results, a)
 	return err
 }
 
@@ -120,11 +120,7 @@ func (b *bed) attack(ctx context.Context) (stop func() (int, error), err error) 
 	}, nil
 }
 
-// verdicts returns the verdicts of the case; nil if it was not measured.
 func (a *attacked) verdicts() []verdict {
-	if a == nil {
-		return nil
-	}
 	slower := a.disturbed.done.Seconds() / a.calm.done.Seconds()
 	return []verdict{{fmt.Sprintf("hostile: with the token of one node at 10 writes a second, %d nodes are done within %.0f times the calm time", a.nodes, maxHostileTime),
 		fmt.Sprintf("%s, calm %s: %.2f; %d writes, %.1f per second; %.1f CPU s, calm %.1f", a.disturbed.time(), a.calm.time(), slower, a.writes, a.perSecond, a.disturbed.used.cpu.Seconds(), a.calm.used.cpu.Seconds()),

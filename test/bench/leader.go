@@ -59,7 +59,7 @@ func measureLeader(ctx context.Context, project harness.Project, o options, r *r
 		if s.most > c.budget() || s.deleted != c.nodes {
 			return fmt.Errorf("%s: %d pods were deleted, at most %d nodes down; want %d and %d", s, s.deleted, s.most, c.nodes, c.budget())
 		}
-		r.successions = append(r.successions, s)
+		r.results = append(r.results, s)
 	}
 	return nil
 }
@@ -111,12 +111,7 @@ func longestPause(outages []harness.Outage) time.Duration {
 	return longest
 }
 
-// judgeSuccessions returns the verdicts for all of them.
-func judgeSuccessions(list []*succession) []verdict {
-	var verdicts []verdict
-	for _, s := range list {
-		verdicts = append(verdicts, verdict{fmt.Sprintf("leader: %s: under %s without a decision", s, maxPause),
-			fmt.Sprintf("%.1f s; done in %.1f s, %d pods deleted, at most %d down", s.pause.Seconds(), s.done.Seconds(), s.deleted, s.most), s.pause < maxPause})
-	}
-	return verdicts
+func (s *succession) verdicts() []verdict {
+	return []verdict{{fmt.Sprintf("leader: %s: under %s without a decision", s, maxPause),
+		fmt.Sprintf("%.1f s; done in %.1f s, %d pods deleted, at most %d down", s.pause.Seconds(), s.done.Seconds(), s.deleted, s.most), s.pause < maxPause}}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +21,7 @@ import (
 
 // options are the flags as given.
 type options struct {
-	cases       []string
+	cases       []benchCase
 	repetitions int
 	shrink      int
 }
@@ -75,8 +76,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprint(stderr, help)
-			for _, name := range caseNames() {
-				fmt.Fprintf(stderr, "  %-8s %s\n", name, titleOf(name))
+			for _, c := range cases() {
+				fmt.Fprintf(stderr, "  %-8s %s\n", c.name, c.title)
 			}
 			fmt.Fprint(stderr, "\nFlags:\n")
 			flags.SetOutput(stderr)
@@ -90,14 +91,20 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.repetitions < 1 || o.shrink < 1 {
 		return o, errors.New("--repetitions and --shrink must be at least 1")
 	}
-	o.cases = caseNames()
-	if names != "" {
-		o.cases = strings.Split(names, ",")
+	if names == "" {
+		o.cases = cases()
+		return o, nil
 	}
-	for _, name := range o.cases {
-		if titleOf(name) == "" {
-			return o, fmt.Errorf("there is no case %q; there are %s", name, strings.Join(caseNames(), ", "))
+	var known []string
+	for _, c := range cases() {
+		known = append(known, c.name)
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.Index(known, name)
+		if i < 0 {
+			return o, fmt.Errorf("there is no case %q; there are %s", name, strings.Join(known, ", "))
 		}
+		o.cases = append(o.cases, cases()[i])
 	}
 	return o, nil
 }
@@ -111,10 +118,10 @@ func bench(ctx context.Context, o options, out, progress io.Writer) error {
 	}
 	report := &report{machine: machine(), began: time.Now()}
 	var errs []error
-	for _, name := range o.cases {
-		fmt.Fprintf(progress, "\n%s: %s\n", name, titleOf(name))
-		if err := runCase(ctx, project, name, o, report, progress); err != nil {
-			errs = append(errs, fmt.Errorf("case %s: %w", name, err))
+	for _, c := range o.cases {
+		fmt.Fprintf(progress, "\n%s: %s\n", c.name, c.title)
+		if err := c.measure(ctx, project, o, report, progress); err != nil {
+			errs = append(errs, fmt.Errorf("case %s: %w", c.name, err))
 		}
 		if ctx.Err() != nil {
 			break
@@ -122,28 +129,4 @@ func bench(ctx context.Context, o options, out, progress io.Writer) error {
 	}
 	report.print(out)
 	return errors.Join(errs...)
-}
-
-func runCase(ctx context.Context, project harness.Project, name string, o options, r *report, progress io.Writer) error {
-	switch name {
-	case churnCase:
-		return measureChurn(ctx, project, o, r, progress)
-	case planCase:
-		return measurePlan(ctx, project, r)
-	case quietCase:
-		return measureQuiet(ctx, project, o, r, progress)
-	case grCase:
-		return measureGr(ctx, project, o, r, progress)
-	case apiCase:
-		return measureAPI(ctx, project, o, r, progress)
-	case bodiesCase:
-		return measureBodies(ctx, project, r, progress)
-	case hostileCase:
-		return measureHostile(ctx, project, o, r, progress)
-	case leaderCase:
-		return measureLeader(ctx, project, o, r, progress)
-	case agentCase:
-		return measureAgent(ctx, project, o, r, progress)
-	}
-	return measureRace(ctx, project, raceNamed(name).shrunk(o.shrink), o.repetitions, r, progress)
 }

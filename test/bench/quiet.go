@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -19,7 +20,7 @@ type idleUsage struct {
 }
 
 // other returns the number of requests except renewals of the lease.
-func (s idleUsage) other() int {
+func (s *idleUsage) other() int {
 	n := -s.used.renewals
 	for _, count := range s.used.requests {
 		n += count
@@ -52,7 +53,13 @@ func measureQuiet(ctx context.Context, project harness.Project, o options, r *re
 	if err != nil {
 		return err
 	}
-	r.quiet = &idleUsage{nodes: b.race.nodes, used: after.since(before)}
-	b.say("requests %v, of which %d renew the lease; %.2f CPU s", r.quiet.used.requests, r.quiet.used.renewals, r.quiet.used.cpu.Seconds())
+	q := &idleUsage{nodes: b.race.nodes, used: after.since(before)}
+	r.results = append(r.results, q)
+	b.say("requests %v, of which %d renew the lease; %.2f CPU s", q.used.requests, q.used.renewals, q.used.cpu.Seconds())
 	return nil
+}
+
+func (s *idleUsage) verdicts() []verdict {
+	return []verdict{{"quiet: no requests except for the lease",
+		fmt.Sprintf("%d in %s at %d nodes (%s), %.2f CPU s", s.other(), quietTime, s.nodes, methods(s.used), s.used.cpu.Seconds()), s.other() == 0}}
 }

@@ -12,20 +12,17 @@ import (
 
 // report contains all results.
 type report struct {
-	machine  string
-	began    time.Time
-	pairs    []pair
-	churn    *churn
-	quiet    *idleUsage
-	plan     []planTime
-	gr       *unchanged
-	api      *apiLoad
-	agent    *agentUse
-	attacked *attacked
-	bodies   *slowBodies
-	// successions are those of the leader.
-	successions []*succession
+	machine string
+	began   time.Time
+	pairs   []pair
+	results []result
 }
+
+// result is that of a case which is not a race.
+type result interface{ verdicts() []verdict }
+
+// tabled is a result of which tables say more than its verdicts.
+type tabled interface{ tables(out io.Writer) }
 
 // print writes the tables.
 func (r *report) print(out io.Writer) {
@@ -36,47 +33,16 @@ func (r *report) print(out io.Writer) {
 		fmt.Fprint(out, "\nResources used by our manager:\n\n")
 		r.printUsage(out)
 	}
-	if len(r.plan) > 0 {
-		fmt.Fprintf(out, "\nOne decision of the planner (median of %d):\n\n", planRuns)
-		t := table{{"fleet", "nodes", "time", "allocated"}}
-		for _, p := range r.plan {
-			t.add(strings.ReplaceAll(p.state, "_", " "), fmt.Sprint(p.nodes), p.took.Round(time.Microsecond).String(), fmt.Sprintf("%.1f MB", float64(p.bytes)/1e6))
+	list := judgeRaces(r.pairs)
+	for _, result := range r.results {
+		if t, ok := result.(tabled); ok {
+			t.tables(out)
 		}
-		t.print(out)
-	}
-	if f := r.gr; f != nil {
-		fmt.Fprint(out, "\nA GcuResource with five components, unchanged:\n\n")
-		t := table{{"nodes", "deployed in", "passes", "CPU per pass, all controllers", "writes", "requests", "memory", "peak"}}
-		t.add(fmt.Sprint(f.nodes), fmt.Sprintf("%.0f s", f.deployed.Seconds()), fmt.Sprint(f.passes), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())),
-			fmt.Sprint(f.writes()), methods(f.used), megabytes(f.used.rss), megabytes(f.used.peak))
-		t.print(out)
-	}
-	if l := r.api; l != nil {
-		fmt.Fprintf(out, "\nThe REST API, mode none; the manager used %.1f s of CPU and %s at its peak:\n\n", l.used.cpu.Seconds(), megabytes(l.used.peak))
-		t := table{{"requests", "company", "sent", "answered per second", "median", "p99", "p99 of a round"}}
-		for in := range companies {
-			for _, row := range []struct {
-				what string
-				s    served
-			}{{"GET", l.gets[in]}, {"PUT, dry run", l.puts[in]}} {
-				t.add(row.what, in.String(), fmt.Sprint(row.s.sent), fmt.Sprintf("%.1f", row.s.perSecond), fmt.Sprintf("%.1f ms", milliseconds(row.s.median)),
-					fmt.Sprintf("%.1f ms", milliseconds(row.s.p99)), fmt.Sprintf("%.1f ms", milliseconds(row.s.typical())))
-			}
-		}
-		t.print(out)
-	}
-	if a := r.agent; a != nil {
-		fmt.Fprintf(out, "\nOne node agent; %d requests, one after the other:\n\n", len(a.deleted))
-		t := table{{"idle CPU", "idle memory", "peak", "writes while idle", "POST to answer, median", "p99", "POST to deletion, median", "p99", "machine busy before"}}
-		t.add(fmt.Sprintf("%.1f mCPU", a.milliCPU()), megabytes(a.rss), megabytes(a.peak), fmt.Sprint(a.writes),
-			fmt.Sprintf("%.0f ms", milliseconds(quantile(a.answered, 50))), fmt.Sprintf("%.0f ms", milliseconds(quantile(a.answered, 99))),
-			fmt.Sprintf("%.0f ms", milliseconds(quantile(a.deleted, 50))), fmt.Sprintf("%.0f ms", milliseconds(quantile(a.deleted, 99))),
-			fmt.Sprintf("%.0f %%", 100*a.busy))
-		t.print(out)
+		list = append(list, result.verdicts()...)
 	}
 	fmt.Fprint(out, "\nTargets:\n\n")
 	t := table{{"target", "measured", "verdict"}}
-	for _, v := range r.verdicts() {
+	for _, v := range list {
 		t.add(v.target, v.measured, v.word())
 	}
 	t.print(out)

@@ -32,8 +32,9 @@ type pair struct {
 	busy float64
 }
 
-// measureRace runs a race on its own cluster.
-func measureRace(ctx context.Context, project harness.Project, c race, repetitions int, r *report, progress io.Writer) (err error) {
+// measure runs a race on its own cluster.
+func (c race) measure(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
+	c = c.shrunk(o.shrink)
 	busy, err := busyNow(ctx)
 	if err != nil {
 		return err
@@ -43,6 +44,7 @@ func measureRace(ctx context.Context, project harness.Project, c race, repetitio
 	if err != nil {
 		return err
 	}
+	repetitions := o.repetitions
 	if c.once {
 		repetitions = 1
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -43,12 +42,11 @@ func (v verdict) word() string {
 	return "not met"
 }
 
-// verdicts returns the verdict for every measured target.
-func (r *report) verdicts() []verdict {
-	var list []verdict
+// judgeRaces returns the verdicts for all races, in their order.
+func judgeRaces(measured []pair) (list []verdict) {
 	for _, c := range races {
 		var pairs []pair
-		for _, p := range r.pairs {
+		for _, p := range measured {
 			if p.race.name == c.name {
 				pairs = append(pairs, p)
 			}
@@ -57,35 +55,7 @@ func (r *report) verdicts() []verdict {
 			list = append(list, judgeRace(pairs)...)
 		}
 	}
-	list = append(list, r.churn.verdicts()...)
-	list = append(list, r.attacked.verdicts()...)
-	if r.quiet != nil {
-		n := r.quiet.other()
-		list = append(list, verdict{"quiet: no requests except for the lease",
-			fmt.Sprintf("%d in %s at %d nodes (%s), %.2f CPU s", n, quietTime, r.quiet.nodes, methods(r.quiet.used), r.quiet.used.cpu.Seconds()), n == 0})
-	}
-	list = append(list, judgePlan(r.plan)...)
-	if f := r.gr; f != nil {
-		list = append(list,
-			verdict{"gr: a pass over an unchanged one writes nothing", fmt.Sprintf("%d writes in %d passes at %d nodes", f.writes(), f.passes, f.nodes), f.writes() == 0},
-			verdict{fmt.Sprintf("gr: a pass over an unchanged one takes under %s of CPU", maxPass), fmt.Sprintf("%.2f ms", milliseconds(f.perPass())), f.perPass() < maxPass},
-			verdict{fmt.Sprintf("gr: manager at most %s", megabytes(maxMemory)), megabytes(f.used.peak) + " at its peak", f.used.peak <= maxMemory})
-	}
-	return slices.Concat(list, apiVerdicts(r.api), r.bodies.verdicts(), judgeAgent(r.agent), judgeSuccessions(r.successions))
-}
-
-// judgeAgent returns the verdicts for the node agent; nil if it was not measured.
-func judgeAgent(a *agentUse) []verdict {
-	if a == nil {
-		return nil
-	}
-	median := quantile(a.deleted, 50)
-	return []verdict{
-		{fmt.Sprintf("agent: idle at most %s resident", megabytes(maxAgentMemory)), fmt.Sprintf("%s, %s at its peak", megabytes(a.rss), megabytes(a.peak)), a.rss <= maxAgentMemory},
-		{fmt.Sprintf("agent: idle at most %.0f mCPU", maxAgentCPU), fmt.Sprintf("%.1f mCPU, %d writes in %s", a.milliCPU(), a.writes, a.idle), a.milliCPU() <= maxAgentCPU},
-		{fmt.Sprintf("agent: POST to the pod's deletion at most %s at the median", maxToDeletion),
-			fmt.Sprintf("%.0f ms; p99 %.0f ms", milliseconds(median), milliseconds(quantile(a.deleted, 99))), median <= maxToDeletion},
-	}
+	return list
 }
 
 // judgeRace returns the verdicts for all repetitions of a case: the mean for times, the
@@ -143,31 +113,4 @@ func judgeRace(pairs []pair) []verdict {
 		verdict{fmt.Sprintf("%s: at most %.1f deletes per replaced pod", c.name, maxDeletes), fmt.Sprintf("%.2f", deletes), deletes <= maxDeletes},
 		verdict{fmt.Sprintf("%s: at most %.1f other writes per replaced pod", c.name, maxOtherWrites), fmt.Sprintf("%.2f", writes) + passedOver, writes <= maxOtherWrites},
 		verdict{fmt.Sprintf("%s: manager at most %s", c.name, megabytes(c.maxMemory())), megabytes(peak) + " at its peak", peak <= c.maxMemory()})
-}
-
-// fixedBudget is the name of the benchmark of one node's event with a fixed budget:
-// with a percentage the nodes in flight would grow with the fleet.
-const fixedBudget = "budget_50"
-
-// judgePlan returns the verdicts for the planner.
-func judgePlan(times []planTime) []verdict {
-	var worst time.Duration
-	one := map[int]time.Duration{}
-	for _, p := range times {
-		if p.nodes == 10000 {
-			worst = max(worst, p.took)
-		}
-		if p.state == fixedBudget {
-			one[p.nodes] = p.took
-		}
-	}
-	if worst == 0 || one[1000] == 0 {
-		return nil
-	}
-	growth := float64(one[10000]) / float64(one[1000])
-	return []verdict{
-		{"plan: 10 000 nodes in at most 10 ms", fmt.Sprintf("%.1f ms at worst", milliseconds(worst)), worst <= maxPlan},
-		{"plan: one node's event costs no work proportional to the fleet",
-			fmt.Sprintf("%s at 1000 nodes, %s at 10 000", one[1000], one[10000]), growth <= maxGrowth},
-	}
 }

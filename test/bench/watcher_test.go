@@ -77,8 +77,8 @@ BenchmarkPlan/first/1000_nodes-2   753   1000 ns/op   615224 B/op   1354 allocs/
 BenchmarkPlan/first/1000_nodes-2   753   2000.5 ns/op   615224 B/op   1354 allocs/op
 BenchmarkEvent/budget_50/10000_nodes-2   753   9 ns/op   7 B/op   1354 allocs/op
 PASS`
-	want := []planTime{{"first", 1000, 2000, 615224}, {"budget_50", 10000, 9, 7}}
-	if diff := cmp.Diff(want, planTimes(output), cmp.AllowUnexported(planTime{})); diff != "" {
+	want := planTimes{{"first", 1000, 2000, 615224}, {"budget_50", 10000, 9, 7}}
+	if diff := cmp.Diff(want, planTimesIn(output), cmp.AllowUnexported(planTime{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
