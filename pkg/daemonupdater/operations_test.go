@@ -15,9 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -386,5 +388,23 @@ func TestANodeUpgradeOfAFormerNodeDefersItsNode(t *testing.T) {
 	}
 	if u := c.upgrade(); u == nil || u.Name == first.Name {
 		t.Errorf("prepared is %v, want another node", u)
+	}
+}
+
+func TestASlotWhoseOperationTheCacheDoesNotShowIsNotGivenBack(t *testing.T) {
+	c := preparedCluster(t)
+	u := c.upgrade()
+	r := fleetReader{Cluster: access.Cluster{Live: c.api}}
+	slot := rollout.Slot{Node: u.Name, Operation: u.Spec.Operation.ID}
+	if err := r.confirmUnmade(t.Context(), &slot); !errors.Is(err, podreplace.ErrChanged) {
+		t.Errorf("with its operation on the node: %v", err)
+	}
+	slot.Operation = "another"
+	if err := r.confirmUnmade(t.Context(), &slot); err != nil {
+		t.Errorf("with another one: %v", err)
+	}
+	slot.Node = "without-one"
+	if err := r.confirmUnmade(t.Context(), &slot); err != nil {
+		t.Errorf("without any: %v", err)
 	}
 }
