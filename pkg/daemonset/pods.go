@@ -6,8 +6,8 @@ import (
 )
 
 // PodOf returns the pod that counts among a DaemonSet's pods on one node, or nil. A
-// terminating pod counts before its successor while its containers may run; one whose
-// containers have ended, kept only by a finalizer, counts last, because the DaemonSet
+// terminating pod counts before its successor while its containers may run, but not before an older pod, beside which
+// it was one too many; one whose containers have ended, kept only by a finalizer, counts last, because the DaemonSet
 // controller does not wait for it. One that awaits an upgrade counts after others that live, and among others
 // the oldest counts: those are the ones that the DaemonSet controller keeps.
 func PodOf(pods []*corev1.Pod) *corev1.Pod {
@@ -26,6 +26,8 @@ func before(a, b *corev1.Pod) bool {
 		return rank(a) < rank(b)
 	case !a.CreationTimestamp.Equal(&b.CreationTimestamp):
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	case (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil):
+		return a.DeletionTimestamp != nil
 	}
 	return a.UID < b.UID
 }
@@ -37,12 +39,10 @@ func HasLeft(pod *corev1.Pod) bool {
 
 func rank(pod *corev1.Pod) int {
 	switch {
-	case pod.DeletionTimestamp == nil && AwaitsUpgrade(pod):
-		return 2
-	case pod.DeletionTimestamp == nil:
-		return 1
 	case HasLeft(pod):
-		return 3
+		return 2
+	case pod.DeletionTimestamp == nil && AwaitsUpgrade(pod):
+		return 1
 	}
 	return 0
 }

@@ -27,7 +27,9 @@ func TestPodOf(t *testing.T) {
 		{"there may be none", nil, ""},
 		{"the oldest counts", []*corev1.Pod{pod("b", 2, false, corev1.PodRunning), pod("a", 1, false, corev1.PodRunning)}, "a"},
 		{"of the same age the first by UID counts", []*corev1.Pod{pod("b", 1, false, corev1.PodRunning), pod("a", 1, false, corev1.PodRunning)}, "a"},
-		{"a terminating pod counts before its successor", []*corev1.Pod{pod("new", 2, false, corev1.PodPending), pod("old", 3, true, corev1.PodRunning)}, "old"},
+		{"a terminating pod counts before its successor", []*corev1.Pod{pod("new", 3, false, corev1.PodPending), pod("old", 2, true, corev1.PodRunning)}, "old"},
+		{"also one of the same second", []*corev1.Pod{pod("new", 2, false, corev1.PodPending), pod("old", 2, true, corev1.PodRunning)}, "old"},
+		{"but not before an older one, beside which it was one too many", []*corev1.Pod{pod("surplus", 3, true, corev1.PodRunning), pod("kept", 2, false, corev1.PodRunning)}, "kept"},
 		{"a pod that has ended and is kept by a finalizer counts after it", []*corev1.Pod{pod("old", 1, true, corev1.PodFailed), pod("new", 2, false, corev1.PodRunning)}, "new"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
