@@ -71,7 +71,8 @@ regardless of the limit: kubectl gcu plan shows this beforehand.
 with its tasks, inside budget, waves and windows. All else waits. The plan is stored as
 an UpgradePlan, which keeps the result (kubectl gcu history --plan). It is refused if it
 breaks a rule, or if its tasks no longer fit the cluster. With --step each batch waits
-for an approval. Any other upgrade of the gr ends the plan.
+for an approval; with strategy OTA, under which none does, it is refused. Any other
+upgrade of the gr ends the plan.
 
 With --wait it returns when every reachable node within the limit is updated (exit
 code 0), or when the rollout halts, is rolled back or times out (exit code 3).`

@@ -229,12 +229,14 @@ func TestAStatusThatIsWrittenInTheSameMomentStopsNothing(t *testing.T) {
 // unchangeable serves one gr of a generation, and fails when something is written.
 type unchangeable struct {
 	client.WithWatch
-	generation int64
+	generation  int64
+	annotations map[string]string
 }
 
 func (c unchangeable) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	o.SetName(key.Name)
 	o.SetGeneration(c.generation)
+	o.SetAnnotations(c.annotations)
 	return nil
 }
 
@@ -249,6 +251,18 @@ func following(generation int64, plan string) *topsv1.GcuResource {
 		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradePlan, plan)
 	}
 	return gr
+}
+
+func TestUnderOTAAPlanIsNotRunStepByStep(t *testing.T) {
+	gr := following(7, "")
+	metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpdateStrategy, "OTA")
+	cl := &cluster{Client: unchangeable{generation: 7, annotations: gr.Annotations}, namespace: operatorNamespace}
+	p := &plannedUpgrade{Plan: &planfile.Plan{Object: &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission"},
+		Spec: topsv1.UpgradePlanSpec{Batches: []topsv1.PlannedBatch{{Name: "one"}}}}}, cl: cl, checked: planfile.Present{Gr: gr}, step: true}
+	err := p.store(t.Context(), terminal{genericiooptions.NewTestIOStreamsDiscard()})
+	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "gr raced has strategy OTA") {
+		t.Errorf("exit code %d, %v", code, err)
+	}
 }
 
 // Another client ends the plan, with upgrade --all, after its successor was compared with the cluster: the generation of the gr

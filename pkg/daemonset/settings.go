@@ -94,6 +94,12 @@ func IsControlled(ds *appsv1.DaemonSet) bool {
 	return key != ""
 }
 
+// IsOTA reports whether annotations set strategy OTA.
+func IsOTA(annotations map[string]string) bool {
+	_, value := strategy(annotations)
+	return strings.EqualFold(value, string(OTA))
+}
+
 func strategy(annotations map[string]string) (key, value string) {
 	return lookup(annotations, topsv1.AnnotationUpdateStrategy, topsv1.OpenYurtAnnotationUpdateStrategy)
 }

@@ -341,6 +341,14 @@ func TestWhoMayHaveAPlanRun(t *testing.T) {
 	}
 }
 
+func TestUnderOTAAPlanIsNotRunStepByStep(t *testing.T) {
+	s := &fakeCluster{annotations: map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}}
+	w, _ := answerOf(s, httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr/plan?step=true", strings.NewReader(smallPlan("gr"))), fits)
+	if e := envelopeIn(t, w); w.Code != http.StatusConflict || !strings.Contains(e.Error, "gr gr has strategy OTA") || s.stored != 0 {
+		t.Errorf("%d %s after %v", w.Code, w.Body, s.asked)
+	}
+}
+
 // ending is a planner that another client overtakes: it ends the plan, as PUT {"all": true} does, while the next one is checked.
 type ending struct {
 	judging

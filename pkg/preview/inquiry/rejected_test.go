@@ -70,10 +70,14 @@ func TestThePreviewOfARejectedSpec(t *testing.T) {
 	}
 }
 
-// A rollout that is left of an earlier gr of that name rejects nothing.
+// A rollout that is left of an earlier gr of that name rejects nothing; until it is deleted no node is upgraded, and the preview says so.
 func TestTheRejectionOfAnEarlierGcuResourceIsOver(t *testing.T) {
-	got, nodes := become(t, rejecting(t, "uid-earlier"), gr(nil), bad())
-	if diff := cmp.Diff(map[string]preview.Change{"exporter": preview.Upgrade, "volcano": preview.Update}, got); diff != "" || len(nodes) != 2 {
+	a := rejecting(t, "uid-earlier")
+	got, nodes := become(t, a, gr(nil), bad())
+	if diff := cmp.Diff(map[string]preview.Change{"exporter": preview.Upgrade, "volcano": preview.Update}, got); diff != "" || len(nodes) != 0 {
 		t.Errorf("nodes %v, components (-want +got):\n%s", nodes, diff)
+	}
+	if blocked := ask(t, a, gr(nil), bad()).Blocked; !strings.Contains(blocked, "waiting until the garbage collector has deleted the DaemonRollout of the former one") {
+		t.Errorf("nothing is upgraded: %q", blocked)
 	}
 }

@@ -2,6 +2,7 @@ package planfile
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // For returns an error unless the plan is for the gr of this name.
@@ -32,8 +34,8 @@ func Unchanged(before, now metav1.Object) bool {
 }
 
 // Stored returns the object to be stored before the gr follows it: the present one with the content of the plan, or a new
-// one. With step, each batch awaits an approval. checked is what was present when the plan was checked. The error says why
-// the present one may not be replaced: the gr was upgraded since, which may have ended it, or somebody else wrote it since the
+// one. With step, each batch awaits an approval. checked is what was present when the plan was checked. The error says that batches
+// would await an approval under OTA, or why the present one may not be replaced: the gr was upgraded since, which may have ended it, or somebody else wrote it since the
 // plan was checked or copied, unless it has this content.
 func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, error) {
 	if !Unchanged(checked.Gr, now.Gr) {
@@ -51,13 +53,24 @@ func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, err
 			next.Spec.Batches[i].Approval = topsv1.ApprovalManual
 		}
 	}
-	if now.Stored == nil {
-		return next, nil
+	if err := awaitable(now.Gr, next); err != nil || now.Stored == nil {
+		return next, err
 	}
 	if err := now.free(); err != nil || equality.Semantic.DeepEqual(now.Stored.Spec, next.Spec) {
 		return next, err
 	}
 	return next, p.replaces(now.Stored, checked.Stored)
+}
+
+// awaitable returns an error if a batch of a plan awaits an approval though its gr has strategy OTA, under which a request is the
+// approval of its node, whatever the batch.
+func awaitable(gr *topsv1.GcuResource, plan *topsv1.UpgradePlan) error {
+	manual := slices.IndexFunc(plan.Spec.Batches, func(b topsv1.PlannedBatch) bool { return b.Approval == topsv1.ApprovalManual })
+	if manual < 0 || !daemonset.IsOTA(gr.Annotations) {
+		return nil
+	}
+	return fmt.Errorf("batch %s would await an approval, but gr %s has strategy OTA, under which each node waits for its own request and no batch stops it: run the plan without step, and without approval: Manual in its batches, or set annotation %s to AdvancedRollingUpdate first",
+		plan.Spec.Batches[manual].Name, gr.Name, topsv1.AnnotationUpdateStrategy)
 }
 
 // free returns an error if the name of the stored plan is taken: by that of another gr, or for a result.

@@ -133,3 +133,34 @@ func TestAResultIsReadUnderLaterRules(t *testing.T) {
 		t.Errorf("the problem is %q", r.Problem)
 	}
 }
+
+// Under OTA a request starts its node at once, so a step that no batch takes is not promised.
+//
+// Contract 96.
+func TestUnderOTANoBatchAwaitsAnApproval(t *testing.T) {
+	byFile := object(t, fleet(2, always("driver")), 1, 0)
+	byFile.Spec.Batches[1].Approval = topsv1.ApprovalManual
+	for _, tt := range []struct {
+		name, key, strategy string
+		plan                *topsv1.UpgradePlan
+		step                bool
+		wrong               string
+	}{
+		{"step by step", topsv1.AnnotationUpdateStrategy, "OTA", object(t, fleet(2, always("driver")), 1, 0), true, "batch batch-1 would await an approval"},
+		{"step by step, by OpenYurt's key", topsv1.OpenYurtAnnotationUpdateStrategy, "ota", object(t, fleet(2, always("driver")), 1, 0), true, "gr fleet has strategy OTA"},
+		{"by the file", topsv1.AnnotationUpdateStrategy, "OTA", byFile, false, "batch batch-2 would await an approval"},
+		{"without an approval", topsv1.AnnotationUpdateStrategy, "OTA", object(t, fleet(2, always("driver")), 1, 0), false, ""},
+		{"not under OTA", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate", byFile, true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := Read(tt.plan, upgradeplan.DefaultBook())
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := Present{Gr: &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Annotations: map[string]string{tt.key: tt.strategy}}}}
+			if _, err := p.Stored(now, now, tt.step); tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)) {
+				t.Errorf("got %v, want %q", err, tt.wrong)
+			}
+		})
+	}
+}
