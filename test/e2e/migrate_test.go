@@ -21,14 +21,17 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/freeport"
+	"github.com/topsops/gcu-operator/test/guide"
 )
 
 // migration are the commands of a section of docs/migrate.md, one for each block of code.
 type migration struct {
 	*stage
-	t      *testing.T
-	dir    string
-	blocks []string
+	t *testing.T
+	// dir is for files, and for programs that are found before all others; in is where the commands run.
+	dir, in string
+	blocks  []string
 }
 
 // migrates reads the commands of a section.
@@ -44,6 +47,7 @@ func (s *stage) migrates(t *testing.T, section string) *migration {
 	}
 	text, _, _ = strings.Cut(text, "\n## ")
 	m := &migration{stage: s, t: t, dir: t.TempDir()}
+	m.in = m.dir
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		m.blocks = append(m.blocks, block[1])
 	}
@@ -60,8 +64,8 @@ func (m *migration) run(ctx context.Context, block int, namespace, name string) 
 	}
 	kubectl := m.KubectlCommand(ctx)
 	shell := exec.CommandContext(ctx, "sh", "-ec", strings.NewReplacer("NAMESPACE", namespace, "NAME", name).Replace(m.blocks[block]))
-	shell.Env = slices.Concat(kubectl.Env, []string{"KUBECACHEDIR=" + m.dir, "PATH=" + strings.Join([]string{filepath.Dir(plugin), filepath.Dir(kubectl.Path), os.Getenv("PATH")}, ":")})
-	shell.Dir = m.dir
+	shell.Env = slices.Concat(kubectl.Env, []string{"KUBECACHEDIR=" + m.dir, "PATH=" + strings.Join([]string{m.dir, filepath.Dir(plugin), filepath.Dir(kubectl.Path), os.Getenv("PATH")}, ":")})
+	shell.Dir = m.in
 	var said bytes.Buffer
 	shell.Stdout, shell.Stderr = &said, &said
 	if err := shell.Run(); err != nil {
@@ -179,4 +183,74 @@ func TestAGcuResourceOfTheNewerOperatorIsImported(t *testing.T) {
 	if got.Spec.Exporter == nil || got.Spec.Exporter.Version != "v2" || len(s.podsOf(ctx, t, name+"-exporter")) != stageNodes {
 		t.Errorf("the exporter is %+v", got.Spec.Exporter)
 	}
+}
+
+// The release of gcu-upgrade-manager has the port of the REST API. Once it is removed, ours answers as its guide says; the
+// software that is deployed, and that it upgraded, stays as it is.
+func TestTheRESTAPITakesThePlaceOfGCUUpgradeManager(t *testing.T) {
+	s, ctx := enterAlone(t)
+	if err := s.Install(ctx); err != nil {
+		t.Fatal(err)
+	}
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := &controlPlane{address: address, blueprints: t.TempDir()}
+	s.startManager(ctx, t, "--upgrade-api-bind-address", address, "--upgrade-api-auth=none", "--blueprint-dir", api.blueprints, "--upgrade-api-log-dir", t.TempDir())
+	const name = "enflame-gcu-resource"
+	gr := func(version string) *topsv1.GcuResource {
+		return &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.GcuResourceSpec{
+			Exporter: &topsv1.BaseFields{Version: version, NodeSelector: s.selector()},
+			Driver:   &topsv1.BaseFields{Repository: "artifact.enflame.cn/galaxy_docker_hub/gcu", NodeSelector: s.selector()}}}
+	}
+	s.create(ctx, t, gr("v1"))
+	s.shows(ctx, t, name, "Running", func(gr *topsv1.GcuResource) bool { return gr.Status.ReadyResource == "2/2" })
+	before := s.podsOf(ctx, t, "enflame-gcu-exporter")
+	theirs := s.releaseOfUpgradeManager(ctx, t)
+
+	m := s.migrates(t, "From gcu-upgrade-manager")
+	m.in = s.Project.Root
+	uninstall := "#!/bin/sh\ntest \"$*\" = \"uninstall gcu-upgrade-manager --namespace kube-system\"\nexec kubectl delete --namespace kube-system deployment/" + theirs + " service/" + theirs + "\n"
+	if err := os.WriteFile(filepath.Join(m.dir, "helm"), []byte(uninstall), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Kubectl(ctx, "apply", "--server-side", "--dry-run=server", "-k", "examples/rest-api"); err == nil || !strings.Contains(err.Error(), "provided port is already allocated") {
+		t.Errorf("beside the release before: %v", err)
+	}
+	t.Cleanup(func() {
+		s.kubectl(context.WithoutCancel(ctx), t, "delete", "--namespace=kube-system", "--ignore-not-found", "deployment/gcu-operator", "daemonset/gcu-node-agent", "service/gcu-upgrade-manager",
+			"service/gcu-operator-metrics", "networkpolicy/gcu-operator")
+		s.kubectl(context.WithoutCancel(ctx), t, "label", "node", s.nodes[0], "node-restriction.kubernetes.io/gcu-upgrade-manager-")
+	})
+	if said := m.run(ctx, 0, "kube-system", s.nodes[0]); !strings.Contains(said, theirs) {
+		t.Errorf("the release before is not shown: %s", said)
+	}
+	if said := m.run(ctx, 1, "kube-system", s.nodes[0]); !strings.Contains(said, "32765:32765/TCP") {
+		t.Errorf("the Service of the REST API is\n%s", said)
+	}
+	api.run(ctx, t, guide.List)
+	api.run(ctx, t, guide.Get)
+	api.run(ctx, t, guide.Driver)
+	if left := survivors(before, s.podsOf(ctx, t, "enflame-gcu-exporter")); left != len(before) {
+		t.Errorf("%d of %d pods are left", left, len(before))
+	}
+	api.blueprint(t, gr("v2"))
+	api.run(ctx, t, guide.Put)
+	s.shows(ctx, t, name, "upgraded", func(gr *topsv1.GcuResource) bool {
+		return gr.Spec.Exporter.Version == "v2" && action(gr, topsv1.ActionUpgrade) == "success/success"
+	})
+}
+
+// releaseOfUpgradeManager stands in for what its chart deploys, and returns its name.
+func (s *stage) releaseOfUpgradeManager(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	const name = "gcu-upgrade-manager-chart"
+	labels := map[string]string{"app": name}
+	meta := metav1.ObjectMeta{Namespace: "kube-system", Name: name}
+	s.create(ctx, t, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: name}}}}}})
+	s.create(ctx, t, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: labels,
+		Ports: []corev1.ServicePort{{Port: 32765, NodePort: 32765}}}})
+	return name
 }
