@@ -239,3 +239,23 @@ func TestNoChangeOfANodeIsLostWhenAJobCannotBeRead(t *testing.T) {
 		t.Errorf("%d nodes, want those that are left", total)
 	}
 }
+
+func TestTheTasksAfterTheNodesAwaitANodeThatComesBack(t *testing.T) {
+	c := withGlobalTasks(t)
+	c.pass()
+	c.ends("backup", batchv1.JobComplete)
+	c.pass()
+	for _, object := range []client.Object{fixture.PodOn(c.driver, "b", fixture.OldHash), fixture.Node("b")} {
+		if err := c.api.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.ends("images", batchv1.JobComplete)
+	c.reconciler.groupStates = newGroupStates(nil)
+	c.pass()
+	if c.taskJobs()["check"] != nil {
+		var plan topsv1.UpgradePlan
+		_ = c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &plan)
+		t.Errorf("the task after the nodes runs: done %d, undo %d of the plan", plan.Status.Done, plan.Status.Undo)
+	}
+}

@@ -21,13 +21,16 @@ const (
 	mostMessage = 256
 )
 
-// PlanIsThrough reports whether nothing is left to do on the nodes of a plan: each is done or gone. Nodes that are offline, or went back
-// alone, are passed over once every batch had its turn, if some node is done and reachable: else the control plane may be cut off.
+// PlanIsThrough reports whether nothing is left to do on the nodes of a plan: each is done, also if it is gone since. Nodes that are
+// offline, went back alone, or are gone and may come back, are passed over once every batch had its turn, if some node is done and
+// reachable: else the control plane may be cut off.
 func PlanIsThrough(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) bool {
 	done, left := false, false
+	recorded := sync.OnceValue(p.Outcomes)
 	for name := range p.All() {
 		switch v, known := d.Verdict(name); {
 		case !known:
+			left = left || recorded()[name] != planfile.Done
 		case isDoneOn(in, &v):
 			done = done || d.Reaches(name)
 		case v.State == rollout.Skipped, v.State == rollout.Pinned:

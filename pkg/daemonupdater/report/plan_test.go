@@ -85,7 +85,7 @@ func TestWhenTheNodesOfAPlanAreDone(t *testing.T) {
 		{"offline, and none is done", fixture.PlannedOffline("offline", fixture.OldHash), "", false},
 		{"what the plan leaves out", rest, "", true},
 		{"what a limit leaves out of the plan", limited, "nodes=other", false},
-		{"gone", fixture.Planned("another", fixture.OldHash), "", true},
+		{"gone, and none is done", fixture.Planned("another", fixture.OldHash), "", false},
 		{"outdated", fixture.Planned("outdated", fixture.OldHash), "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -94,7 +94,7 @@ type gate struct {
 // gatesOf returns which approvals a part of a rollout needs, and how long it soaks. limit is what the
 // progress of the rollout refers to.
 func gatesOf(part, limit string, policy *topsv1.UpgradePolicy, plan *topsv1.UpgradePlan) (gates []gate, soak time.Duration) {
-	name, batch := partsOf(part, plan)
+	name, batch := partsOf(part, policy, plan)
 	if wave := waveNamed(policy, name); wave != nil {
 		if wave.Approval == topsv1.ApprovalManual {
 			gates = append(gates, gate{name, name})
@@ -122,12 +122,13 @@ func waveNamed(policy *topsv1.UpgradePolicy, name string) *topsv1.Wave {
 	return nil
 }
 
-// partsOf splits the name of a part of a rollout into its wave and its batch, "" for none.
-func partsOf(name string, plan *topsv1.UpgradePlan) (wave, batch string) {
+// partsOf splits the name of a part of a rollout into its wave, if its policy has some, and its batch, "" for none. A plan
+// may have the name of a wave.
+func partsOf(name string, policy *topsv1.UpgradePolicy, plan *topsv1.UpgradePlan) (wave, batch string) {
 	if plan == nil {
 		return name, ""
 	}
-	if batch, is := strings.CutPrefix(name, plan.Name+"/"); is {
+	if batch, is := strings.CutPrefix(name, plan.Name+"/"); is && (policy == nil || len(policy.Spec.Waves) == 0) {
 		return "", batch
 	}
 	if wave, batch, is := strings.Cut(name, "/"+plan.Name+"/"); is {

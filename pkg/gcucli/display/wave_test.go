@@ -107,3 +107,23 @@ func TestBatchesOfAPlanAreApprovedLikeWaves(t *testing.T) {
 		}
 	}
 }
+
+// A plan with the name of a wave: its manual batch can be approved.
+func TestAPlanMayHaveTheNameOfAWave(t *testing.T) {
+	for _, name := range []string{"plan", "main", "rest"} {
+		plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.UpgradePlanSpec{Batches: []topsv1.PlannedBatch{{Name: "one", Approval: topsv1.ApprovalManual}}}}
+		policy := &topsv1.UpgradePolicy{Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "main", Approval: topsv1.ApprovalManual}}}}
+		wave := "main"
+		if name == "rest" {
+			wave = "rest"
+		}
+		dro := &topsv1.DaemonRollout{}
+		dro.Status.Revision, dro.Status.LimitedTo = "r2", "plan="+name+" uid/1"
+		dro.Status.Waves = []topsv1.WaveStatus{{Name: wave + "/" + name + "/one", Total: 1}, {Name: wave + "/" + name + "/rest"}}
+		waves := WavesOf(dro, policy, plan, time.Now())
+		if waves[0].State != WaveAwaitsApproval || !waves[0].Manual {
+			_, err := Approve(dro, waves, "one")
+			t.Errorf("plan %s: its batch is shown as %s; approve says: %v", name, waves[0].State, err)
+		}
+	}
+}
