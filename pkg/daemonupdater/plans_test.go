@@ -1,14 +1,18 @@
 package daemonupdater
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -92,4 +96,43 @@ func TestANodeThatIsDecommissionedStaysDone(t *testing.T) {
 	drop(fixture.PodOn(c.driver, "b", fixture.NewHash), fixture.Node("b"))
 	c.startsAnew()
 	wantDone()
+}
+
+// One write of the result fails in the pass that would roll back: the result comes first.
+func TestTheFailuresOfARolledBackPlanSurviveAFailedWrite(t *testing.T) {
+	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
+	at := metav1.NewTime(c.now.Add(-reporter.PlanInterval))
+	plan := mission("a", "b", "c")
+	plan.Status = topsv1.UpgradePlanStatus{ObservedGeneration: 1, Time: &at, Undo: 3, Undone: []string{"a", "b", "c"}}
+	c.create(plan)
+	ds := c.live()
+	fixture.Annotate(ds, topsv1.AnnotationUpgradePlan, "mission").Labels[topsv1.LabelComponent] = "exporter"
+	c.update(ds)
+	fails := 1
+	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, w client.Client, sub string, object client.Object, opts ...client.SubResourceUpdateOption) error {
+			if _, is := object.(*topsv1.UpgradePlan); is && fails > 0 {
+				fails--
+				return apierrors.NewConflict(schema.GroupResource{Resource: "upgradeplans"}, object.GetName(), nil)
+			}
+			return w.SubResource(sub).Update(ctx, object, opts...)
+		}})
+	if _, err := c.reconcile(); err != nil || fails != 0 || c.ledger().Rollback != nil {
+		t.Fatalf("rolled back without the result, which was not written: %v", err)
+	}
+	for range 3 {
+		c.now = c.now.Add(reporter.PlanInterval)
+		if _, err := c.reconcile(); err != nil {
+			t.Error(err)
+		}
+	}
+	c.inPlace(true)
+	c.observes(fixture.OldHash, 3)
+	c.now = c.now.Add(reporter.PlanInterval)
+	c.mustReconcile()
+	var stored topsv1.UpgradePlan
+	c.must(c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &stored))
+	if stored.Status.RolledBackTime == nil || stored.Status.Fail != 2 {
+		t.Errorf("done %d, fail %d, undo %d, rolled back at %v", stored.Status.Done, stored.Status.Fail, stored.Status.Undo, stored.Status.RolledBackTime)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -66,6 +67,11 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 	rollback, err := s.rollbacks.decide(ctx, p)
 	if err != nil {
 		return 0, err
+	}
+	if rollback.To != nil { // from the next pass on no plan is in force, and its result stays as it is
+		if _, err := s.reports.PlanResult(ctx, p); apierrors.IsConflict(err) {
+			return 0, err // other errors do not keep the fleet at a version that fails
+		}
 	}
 	due := s.pods.due(p.Decision.Delete, p.In.Now)
 	var unchanged map[int]bool

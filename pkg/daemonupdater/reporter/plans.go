@@ -49,7 +49,11 @@ func (r Reporter) PlanResult(ctx context.Context, p *pass.Pass) (again time.Dura
 	if before.Time = next.Status.Time; equality.Semantic.DeepEqual(before, &next.Status) {
 		return 0, nil
 	}
-	return 0, r.write(ctx, next)
+	if err := r.write(ctx, next); err != nil {
+		return 0, err
+	}
+	plan.Object = next
+	return 0, nil
 }
 
 func (r Reporter) write(ctx context.Context, plan *topsv1.UpgradePlan) error {
