@@ -8,7 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 func approveCommand(c *cli) *cobra.Command {
@@ -94,6 +96,9 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave stri
 	var approval display.Approval
 	var revision string
 	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
+		if g.plan != nil && rollout.FollowsAnother(dro.Status.LimitedTo, planfile.Version(g.plan)) {
+			return false, refused("gr %s: its rollout follows another version of plan %s than the present one: look at the plan, and approve once the rollout follows it", name, g.plan.Name)
+		}
 		var err error
 		if approval, err = display.Approve(dro, display.WavesOf(dro, g.policy, g.plan, time.Now()), wave); err != nil {
 			return false, refused("gr %s: %w", name, err)

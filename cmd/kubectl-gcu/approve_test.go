@@ -57,4 +57,10 @@ func TestApproveABatch(t *testing.T) {
 	}
 	s.says(s.gcu("approve", "batched", "main"), exitOK, "wave main of gr batched is approved for revision r1")
 	s.says(s.gcu("approve", "batched", "one"), exitOK, "wave main/batched-plan/one of gr batched is approved for revision r1")
+	s.read(dro)
+	dro.Status.LimitedTo = "plan=batched-plan another/2" // somebody edited it since it was read
+	if err := s.Status().Update(t.Context(), dro); err != nil {
+		t.Fatal(err)
+	}
+	s.says(s.gcu("approve", "batched", "one"), exitRefused, "its rollout follows another version of plan batched-plan")
 }

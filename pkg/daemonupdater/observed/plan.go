@@ -48,7 +48,7 @@ func (p *Plan) apply(in *rollout.Input, g Group, members []Member, approved stri
 		return
 	}
 	object := p.Read.Object
-	p.inForce, in.Policy.Plan, in.Policy.PlanVersion = p.Read, name, fmt.Sprintf("%s %s/%d", name, object.UID, object.Generation)
+	p.inForce, in.Policy.Plan, in.Policy.PlanVersion = p.Read, name, planfile.Version(object)
 	for _, b := range object.Spec.Batches {
 		in.Policy.Batches = append(in.Policy.Batches, rollout.Batch{Name: b.Name, Manual: b.Approval == topsv1.ApprovalManual})
 	}

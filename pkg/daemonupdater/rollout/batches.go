@@ -76,6 +76,14 @@ func (p *Policy) planInForce() string { return "plan=" + p.PlanVersion }
 // planLimited joins the plan in force and a limit beside it, in what the ledger stores.
 const planLimited = " upgrade-only="
 
+// FollowsAnother reports whether a rollout whose ledger has limit as Limit follows a plan, and not the one with this version, as
+// Policy.PlanVersion has it.
+func FollowsAnother(limit, version string) bool {
+	limit, _, _ = strings.Cut(limit, planLimited)
+	follows := Policy{PlanVersion: version}
+	return strings.HasPrefix(limit, (&Policy{}).planInForce()) && limit != follows.planInForce()
+}
+
 // BatchApproval returns what an approval names for a part of a rollout that is a batch of a plan. limit is
 // what the ledger has as Limit: the plan as it was when it was approved, so that an approval is not of what
 // is moved into the batch later. A limit beside the plan changes nothing.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
@@ -53,6 +54,9 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 	for _, st := range dro.Status.Waves {
 		w := Wave{Name: st.Name, Total: st.Total, Updated: st.Updated, State: WaveNotReached}
 		gates, soak := gatesOf(st.Name, dro.Status.LimitedTo, policy, plan)
+		if dro.Status.Strategy == string(daemonset.OTA) {
+			gates = nil // only a request starts a node, and it needs no approval
+		}
 		missing := slices.DeleteFunc(slices.Clone(gates), func(g gate) bool { return slices.Contains(approvals(dro), approval(dro, g.approval)) })
 		if w.Manual, w.Approved = len(gates) > 0, len(gates) > 0 && len(missing) == 0; len(missing) > 0 {
 			w.Awaits, w.entry = missing[0].name, approval(dro, missing[0].approval)
@@ -163,10 +167,12 @@ type Approval struct {
 	Already bool
 }
 
-// Approve approves a wave, or a batch of a plan, at the present revision of the rollout. The error states why what is named
-// does not wait for an approval, or which one comes first: nothing but what is named is approved.
+// Approve approves a wave, or a batch of a plan, at the present revision of the rollout. A batch may be named with its version,
+// as messages do. The error states why what is named does not wait for an approval, or which one comes first: nothing but what is named is approved.
 func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (Approval, error) {
-	if i := slices.IndexFunc(waves, func(w Wave) bool { return w.State == WaveAwaitsApproval && isNamed(w.Awaits, wave) }); i >= 0 {
+	if i := slices.IndexFunc(waves, func(w Wave) bool {
+		return w.State == WaveAwaitsApproval && (isNamed(w.Awaits, wave) || w.entry == approval(dro, wave))
+	}); i >= 0 {
 		return Approval{Name: waves[i].Awaits, Annotation: strings.Join(append(approvals(dro), waves[i].entry), ",")}, nil
 	}
 	i := slices.IndexFunc(waves, func(w Wave) bool { return isNamed(w.Name, wave) })

@@ -127,3 +127,28 @@ func TestAPlanMayHaveTheNameOfAWave(t *testing.T) {
 		}
 	}
 }
+
+// Under OTA no batch waits for an approval.
+func TestUnderOTANoBatchAwaitsAnApproval(t *testing.T) {
+	plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "plan", UID: "uid", Generation: 1}, Spec: topsv1.UpgradePlanSpec{Batches: []topsv1.PlannedBatch{{Name: "one", Approval: topsv1.ApprovalManual}}}}
+	dro := &topsv1.DaemonRollout{}
+	dro.Status.Strategy, dro.Status.Revision, dro.Status.LimitedTo = "OTA", "r2", "plan=plan uid/1"
+	dro.Status.Waves = []topsv1.WaveStatus{{Name: "plan/one", Total: 100}}
+	if w := WavesOf(dro, nil, plan, time.Now()); w[0].State == WaveAwaitsApproval {
+		t.Errorf("shown as %s", w[0].State)
+	}
+}
+
+// Messages name a batch with the version of its plan, which guards against one that was edited since.
+func TestABatchIsApprovedByItsNameWithAVersion(t *testing.T) {
+	plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "plan", UID: "uid", Generation: 1}, Spec: topsv1.UpgradePlanSpec{Batches: []topsv1.PlannedBatch{{Name: "one", Approval: topsv1.ApprovalManual}}}}
+	dro := &topsv1.DaemonRollout{}
+	dro.Status.Revision, dro.Status.LimitedTo = "r2", "plan=plan uid/1"
+	dro.Status.Waves = []topsv1.WaveStatus{{Name: "plan/one", Total: 100}}
+	if _, err := Approve(dro, WavesOf(dro, nil, plan, time.Now()), rollout.BatchApproval("plan/one", "plan=plan uid/1")); err != nil {
+		t.Error(err)
+	}
+	if _, err := Approve(dro, WavesOf(dro, nil, plan, time.Now()), rollout.BatchApproval("plan/one", "plan=plan uid/2")); err == nil {
+		t.Error("another version of the plan is approved")
+	}
+}

@@ -109,3 +109,8 @@ func Content(plan *topsv1.UpgradePlan) (map[string]any, error) {
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	return content, nil
 }
+
+// Version names a stored plan as it is: another generation, or another plan of its name, has another one.
+func Version(plan *topsv1.UpgradePlan) string {
+	return fmt.Sprintf("%s %s/%d", plan.Name, plan.UID, plan.Generation)
+}
