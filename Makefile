@@ -170,7 +170,7 @@ test-unit: ## Run the tests that need no cluster
 SIMULATIONS := ./pkg/daemonupdater ./pkg/nodeupgrade ./pkg/nodeupgrade/operation ./pkg/gcuresource
 
 .PHONY: sim
-sim: ## Play all simulations (SEEDS=n, FRESH=1m; SEED=k OF=rollouts plays one again and prints it)
+sim: ## Play all simulations (SEEDS=n or n-m, FRESH=1m; SEED=k OF=rollouts plays one again and prints it)
 	@go test -v -count=1 -timeout 0 -run '^TestSimulation' $(SIMULATIONS)
 
 .PHONY: mutants

@@ -7,7 +7,7 @@
 // selects the seeds:
 //
 //	SEED   runs only this seed, and prints its history
-//	SEEDS  is the number of fixed seeds, 1 to SEEDS
+//	SEEDS  is the number of fixed seeds, 1 to SEEDS, or their range, as in 5001-20000
 //	FRESH  is how long fresh seeds are run after those, as in 9s; 0 for none
 //	OF     runs only the simulation with this name
 package simseeds
@@ -85,10 +85,10 @@ func (s Simulation) Test(t *testing.T) {
 		}
 		return
 	}
-	q := &queue{fixed: o.fixed, base: freshBase + rand.Uint64N(freshBases), fresh: o.fresh, now: time.Now, reached: map[string]int{}}
+	q := &queue{given: o.after, fixed: o.fixed, base: freshBase + rand.Uint64N(freshBases), fresh: o.fresh, now: time.Now, reached: map[string]int{}}
 	// A simulation creates mostly short-lived garbage: collect it less often.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	fmt.Printf("simulation of %s: %d fixed seeds, then for %s fresh ones from %d\n", s.Name, o.fixed, o.fresh, q.base)
+	fmt.Printf("simulation of %s: %d fixed seeds, then for %s fresh ones from %d\n", s.Name, o.fixed-o.after, o.fresh, q.base)
 	s.playAll(t, q)
 	if t.Failed() {
 		return
@@ -99,7 +99,7 @@ func (s Simulation) Test(t *testing.T) {
 		}
 	}
 	fmt.Printf("simulation of %s: %d seeds, %d of them fresh, %d steps, reached %v, 0 violations\n",
-		s.Name, q.played, max(0, q.played-o.fixed), q.steps, q.reached)
+		s.Name, q.played, max(0, q.played-(o.fixed-o.after)), q.steps, q.reached)
 }
 
 // playAll runs the seeds of a queue on all CPUs until one fails.
@@ -140,7 +140,8 @@ func (s Simulation) command(seed uint64) string {
 // options select the seeds to run.
 type options struct {
 	seed  uint64 // 0: all
-	fixed int
+	after int    // the first fixed seed is the one after this
+	fixed int    // the last fixed seed
 	fresh time.Duration
 	of    string
 }
@@ -164,8 +165,8 @@ func optionsOf(getenv func(string) string, s Simulation, short bool) (options, e
 		}
 	}
 	if text := getenv("SEEDS"); text != "" {
-		if o.fixed, err = strconv.Atoi(text); err != nil || o.fixed < 0 {
-			return o, fmt.Errorf("invalid SEEDS=%s: must be a number of seeds", text)
+		if o.after, o.fixed, err = seedRange(text); err != nil {
+			return o, err
 		}
 	}
 	if text := getenv("FRESH"); text != "" {
@@ -176,15 +177,30 @@ func optionsOf(getenv func(string) string, s Simulation, short bool) (options, e
 	return o, nil
 }
 
+// seedRange parses SEEDS: "9" are the seeds 1 to 9, "5-9" the seeds 5 to 9. It returns the number
+// before the first seed, and the last seed.
+func seedRange(text string) (after, last int, err error) {
+	first, end, isRange := strings.Cut(text, "-")
+	if !isRange {
+		first, end = "1", text
+	}
+	from, err := strconv.ParseUint(first, 10, 31)
+	to, errTo := strconv.ParseUint(end, 10, 31)
+	if err != nil || errTo != nil || from == 0 || isRange && from > to {
+		return 0, 0, fmt.Errorf("invalid SEEDS=%s: must be a number of seeds such as 9, or a range such as 5-9", text)
+	}
+	return int(from) - 1, int(to), nil
+}
+
 // queue hands out seeds and adds up their results. All shards share it.
 type queue struct {
-	fixed int
+	fixed int    // the last fixed seed
 	base  uint64 // the first fresh seed
 	fresh time.Duration
 	now   func() time.Time
 
 	mu      sync.Mutex
-	given   int
+	given   int       // the last seed that was handed out, without fresh ones
 	until   time.Time // end of the fresh seeds, set with the first one
 	failed  bool
 	played  int
@@ -220,7 +236,7 @@ func (q *queue) add(run Run) {
 	for what, n := range run.Reached {
 		q.reached[what] += n
 	}
-	if q.played%10_000 == 0 {
+	if q.played%1000 == 0 {
 		fmt.Printf("%d seeds were run\n", q.played)
 	}
 }

@@ -101,6 +101,9 @@ func TestOptionsOf(t *testing.T) {
 		{name: "400 fixed seeds, and fresh ones", want: options{fixed: 400, fresh: freshTime}},
 		{name: "few and no fresh ones with -short", short: true, want: options{fixed: 20}},
 		{name: "a given number, with -short too", env: environment{"SEEDS": "9", "FRESH": "1m"}, short: true, want: options{fixed: 9, fresh: time.Minute}},
+		{name: "a range", env: environment{"SEEDS": "5-9", "FRESH": "0"}, want: options{after: 4, fixed: 9}},
+		{name: "a range that ends before it starts", env: environment{"SEEDS": "9-5"}, err: "invalid SEEDS=9-5"},
+		{name: "a range from 0", env: environment{"SEEDS": "0-5"}, err: "invalid SEEDS=0-5"},
 		{name: "fresh ones only", env: environment{"SEEDS": "0"}, want: options{fresh: freshTime}},
 		{name: "no fresh ones", env: environment{"FRESH": "0"}, want: options{fixed: 400}},
 		{name: "one seed of one simulation", env: environment{"SEED": "104", "OF": "node"}, want: options{seed: 104, fixed: 400, fresh: freshTime, of: "node"}},
@@ -126,7 +129,7 @@ func TestOptionsOf(t *testing.T) {
 func TestEverySeedIsHandedOutOnce(t *testing.T) {
 	var mu sync.Mutex
 	now, times := time.Unix(0, 0), map[uint64]int{}
-	q := &queue{fixed: 50, base: 1000, fresh: 10 * time.Second, reached: map[string]int{}, now: func() time.Time {
+	q := &queue{given: 20, fixed: 50, base: 1000, fresh: 10 * time.Second, reached: map[string]int{}, now: func() time.Time {
 		now = now.Add(time.Second)
 		return now
 	}}
@@ -143,7 +146,7 @@ func TestEverySeedIsHandedOutOnce(t *testing.T) {
 	shards.Wait()
 	want := map[uint64]int{}
 	for seed := range uint64(60) {
-		if want[seed+1] = 1; seed >= 50 {
+		if want[seed+1] = 1; seed < 20 || seed >= 50 {
 			delete(want, seed+1)
 			want[950+seed] = 1
 		}
