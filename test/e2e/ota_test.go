@@ -107,6 +107,7 @@ func TestARequestOfANodeWaitsRunsAndIsAnswered(t *testing.T) {
 	s.taskReaches(ctx, f, own.Spec.NodeName, topsv1.TaskWaiting, "Paused")
 	f.undisturbed(ctx, before)
 	s.pullsAhead(ctx, f, agent.URL, own)
+	s.keep(ctx, t, "ota.yaml", nil)
 	s.withdraws(ctx, f, agent.URL, own.Spec.NodeName)
 	var posts sync.WaitGroup
 	for range 50 {

@@ -115,6 +115,7 @@ func TestADriverThatFailsGoesBackAloneByAnOperation(t *testing.T) {
 		return true
 	})
 	d.givenBack(ctx)
+	s.keep(ctx, t, "halted.yaml", nil)
 	for node, pod := range d.podsByNode(ctx, "app.kubernetes.io/name", d.name+"-driver") {
 		if image := pod.Spec.Containers[0].Image; !hasTag(image, "v1") {
 			t.Errorf("the driver of %s has image %s", node, image)

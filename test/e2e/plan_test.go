@@ -125,6 +125,7 @@ func (m *mission) run(ctx context.Context, plan *topsv1.UpgradePlan, off, cut, f
 	m.result(ctx, plan, func(r *topsv1.UpgradePlanStatus) bool {
 		return r.Done == 37 && r.Fail == 1 && r.Undo == 1 && len(r.Failed) == 1 && r.Failed[0].Node == fails && slices.Equal(r.Undone, []string{off})
 	})
+	m.keep(ctx, m.t, "plan.yaml", nil)
 	m.gcu(ctx, m.t, m.Kubeconfig, 0, []string{plan.Name, "in force", fails + "_gfd_replace failed", "undo: " + off}, "history", m.name, "--plan")
 	m.told(ctx, plan, off, fails)
 	m.gcu(ctx, m.t, m.Kubeconfig, 0, []string{"LeftOut", cut}, "nodes", m.name, "--state", "held")

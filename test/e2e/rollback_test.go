@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,6 +200,14 @@ func TestABadVersionOfAGcuResourceIsRolledBackAutomatically(t *testing.T) {
 		return wanted
 	}
 	gives, applied := s.tool(ctx, t, at(bad))
+	s.keep(ctx, t, "operating.yaml", func() error {
+		if !slices.ContainsFunc(s.upgrades(ctx, t), func(u topsv1.NodeUpgrade) bool {
+			return u.Status.Operation != nil && u.Status.Operation.Task == u.Name+"_driver_replace" && len(u.AskedOfHost()) > 0
+		}) {
+			return errors.New("no driver is being replaced")
+		}
+		return nil
+	})
 	s.shows(ctx, t, name, "rolling back", func(gr *topsv1.GcuResource) bool {
 		return gr.Status.Phase == topsv1.PhaseRollbacking && strings.HasPrefix(action(gr, topsv1.ActionRollback), topsv1.PhaseRollbacking+"/")
 	})
@@ -207,6 +216,7 @@ func TestABadVersionOfAGcuResourceIsRolledBackAutomatically(t *testing.T) {
 			meta.IsStatusConditionTrue(rollout().Conditions, topsv1.RolloutComplete) && gr.Status.ObservedGeneration == gr.Generation
 	}
 	got := s.shows(ctx, t, name, "back", isBack)
+	s.keep(ctx, t, "rolled-back.yaml", nil)
 	if got.Spec.Driver.Version != bad || action(got, topsv1.ActionUpgrade) != "failed/RolledBack" || action(got, topsv1.ConditionStalled) != "True/RevisionRejected" {
 		t.Errorf("version %s, conditions %+v, want the version of the tool, stalled", got.Spec.Driver.Version, got.Status.Conditions)
 	}
