@@ -329,14 +329,14 @@ func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout)
 		}
 		if !slices.ContainsFunc(simSlots(after), func(n topsv1.NodeSlot) bool { return n.Node == s.Node && n.UID == s.UID }) {
 			w.say("%s gives its slot of %s back", s.Node, after.Name)
-			w.excuseRelapse(pass, s.Node)
 			w.excuseDropped(pass, &s)
 		}
+		w.excuseRelapse(pass, s.Node)
 	}
 }
 
-// excuseRelapse removes a node from the account if it gives its slot back because the pass saw
-// every new pod there Ready for long enough. A pod may have lost that within minReadySeconds, too
+// excuseRelapse removes a node with a slot from the account if the pass saw every new pod there Ready for long enough: it gives its slot
+// back, or keeps it for a later version, and is not counted as down. A pod may have lost that within minReadySeconds, too
 // late for the cache to show: no controller can know, and without minReadySeconds the node would
 // already be settled. Nor does a manager know that its clock has just jumped over minReadySeconds.
 func (w *simWorld) excuseRelapse(pass *simPass, node string) {
