@@ -56,6 +56,11 @@ func TestTheResultOfAPlan(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
+	in.Blocked = &rollout.Blocked{Reason: topsv1.ReasonAwaitingGlobalTask, Message: "upg-server_database_backup"}
+	blocked := rollout.Plan(in)
+	if got := PlanResult(plan, &in, &blocked, func(string) topsv1.FailedNode { return want.Failed[0] }, now); !cmp.Equal(got, want) {
+		t.Errorf("while a task before the nodes is awaited: %s", cmp.Diff(want, got))
+	}
 	plan.Object.Status = got
 	tasks := map[string]topsv1.OperationResult{}
 	for _, r := range plan.Results() {

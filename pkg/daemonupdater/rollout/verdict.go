@@ -53,7 +53,7 @@ func (e *explanation) verdict(n *fleetNode) Verdict {
 
 // waitsFor returns why a Ready node with work left is not being upgraded.
 func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
-	if e.blocked != nil {
+	if e.blocked != nil && n.phase != phaseExcluded { // what is left out is not for the end of the block either
 		return ReasonBlocked, e.blocked.Message
 	}
 	if reason, message := whyExcluded(n); reason != "" {
