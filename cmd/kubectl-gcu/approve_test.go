@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,6 +9,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 func TestApproveAWave(t *testing.T) {
@@ -38,9 +40,10 @@ func TestApproveABatch(t *testing.T) {
 	s := newSite(t)
 	s.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "batched-policy"}, Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
 		{Name: "main", Selector: &metav1.LabelSelector{}, Approval: topsv1.ApprovalManual}}}})
-	s.create(&topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "batched-plan"}, Spec: topsv1.UpgradePlanSpec{GcuResource: "batched", Revision: "r1",
+	plan := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "batched-plan"}, Spec: topsv1.UpgradePlanSpec{GcuResource: "batched", Revision: "r1",
 		Jobs:    []topsv1.PlannedJob{{Name: "j", Stages: []topsv1.PlannedStage{{"driver_replace"}}}},
-		Batches: []topsv1.PlannedBatch{{Name: "one", Approval: topsv1.ApprovalManual, Jobs: []topsv1.PlannedNodes{{Job: "j", Nodes: []string{"batched-1"}}}}}}})
+		Batches: []topsv1.PlannedBatch{{Name: "one", Approval: topsv1.ApprovalManual, Jobs: []topsv1.PlannedNodes{{Job: "j", Nodes: []string{"batched-1"}}}}}}}
+	s.create(plan)
 	s.gr("batched", topsv1.AnnotationUpgradePolicy, "batched-policy", topsv1.AnnotationUpgradePlan, "batched-plan")
 	dro := s.rollout("batched", topsv1.DaemonRolloutStatus{Revision: "r1", Waves: []topsv1.WaveStatus{
 		{Name: "main/batched-plan/one", Total: 4, Updated: 1}, {Name: "main/batched-plan/rest", Total: 2}, {Name: "rest/batched-plan/rest", Total: 9}}})
@@ -56,6 +59,20 @@ func TestApproveABatch(t *testing.T) {
 		}
 	}
 	s.says(s.gcu("approve", "batched", "main"), exitOK, "wave main of gr batched is approved for revision r1")
+	button := dashboard.Action{Verb: dashboard.Approve, GR: "batched", Target: "one"}
+	would, err := source.Would(t.Context(), button)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.read(dro)
+	dro.Status.LimitedTo = "plan=" + planfile.Version(plan) // it follows the plan as it is, which was edited since
+	if err := s.Status().Update(t.Context(), dro); err != nil {
+		t.Fatal(err)
+	}
+	button.Seen = would.Seen
+	if said, err := source.Do(t.Context(), button); err == nil || !strings.Contains(err.Error(), "dro batched has changed since you were shown") {
+		t.Errorf("a button approves a batch of a plan that was edited since: %s, %v", said, err)
+	}
 	s.says(s.gcu("approve", "batched", "one"), exitOK, "wave main/batched-plan/one of gr batched is approved for revision r1")
 	s.read(dro)
 	dro.Status.LimitedTo = "plan=batched-plan another/2" // somebody edited it since it was read

@@ -118,7 +118,7 @@ func markOf(o client.Object) (kind, mark string, err error) {
 	case *topsv1.DaemonRollout:
 		kind = "dro"
 		annotations(topsv1.AnnotationResume)
-		facts = append(facts, o.Status.Revision, halted(o), o.Status.FailedNodes, o.Status.Rollback)
+		facts = append(facts, o.Status.Revision, o.Status.LimitedTo, halted(o), o.Status.FailedNodes, o.Status.Rollback)
 	case *topsv1.NodeUpgrade:
 		kind = "nu"
 		annotations(topsv1.AnnotationHold, topsv1.AnnotationTaskOverride)
