@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -46,6 +47,8 @@ type plannedUpgrade struct {
 	wanted *unstructured.Unstructured
 	// checked is what was present when it was checked.
 	checked planfile.Present
+	// asStored is the plan as it was stored, nil before that.
+	asStored *topsv1.UpgradePlan
 	// step makes each batch wait for an approval.
 	step bool
 }
@@ -117,21 +120,47 @@ func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
 	return err
 }
 
+// now returns what is present of the plan and its gr, which is read last: another upgrade ends the plan.
+func (p *plannedUpgrade) now(ctx context.Context) (now planfile.Present, err error) {
+	if now.Stored, err = p.stored(ctx); err != nil {
+		return now, err
+	}
+	now.Gr = &topsv1.GcuResource{}
+	return now, explain(p.cl.Get(ctx, client.ObjectKeyFromObject(p.checked.Gr), now.Gr), "get", "")
+}
+
+// followed returns the error of writing the gr, or what it follows now if somebody else wrote it or its plan at the same time.
+func (p *plannedUpgrade) followed(ctx context.Context, err error) error {
+	if p.asStored == nil {
+		return err
+	}
+	now, unread := p.now(ctx)
+	if unread != nil {
+		return err
+	}
+	overtaken := planfile.Overtaken(now, p.asStored, err)
+	if overtaken != nil && err == nil {
+		return refused("%w", overtaken)
+	}
+	return cmp.Or(overtaken, err)
+}
+
 func (p *plannedUpgrade) write(ctx context.Context) error {
-	present, err := p.stored(ctx)
+	now, err := p.now(ctx)
 	if err != nil {
 		return err
 	}
-	gr := &topsv1.GcuResource{} // read last: another upgrade ends the plan
-	if err := p.cl.Get(ctx, client.ObjectKeyFromObject(p.checked.Gr), gr); err != nil {
-		return explain(err, "get", "")
-	}
-	next, err := p.Stored(planfile.Present{Gr: gr, Stored: present}, p.checked, p.step)
+	next, err := p.Stored(now, p.checked, p.step)
 	if err != nil {
 		return refused("%w", err)
 	}
-	if present == nil {
-		return explain(p.cl.Create(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "create", "")
+	if now.Stored == nil {
+		err = explain(p.cl.Create(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "create", "")
+	} else {
+		err = explain(p.cl.Update(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "update", "")
 	}
-	return explain(p.cl.Update(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "update", "")
+	if err == nil {
+		p.asStored = next
+	}
+	return err
 }

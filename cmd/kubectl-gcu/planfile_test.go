@@ -169,6 +169,8 @@ type cutOff struct {
 	// last is the write, sent is true if it gets through.
 	last int
 	sent bool
+	// before is called before each write; nil does nothing.
+	before func(write int)
 
 	mutex  sync.Mutex
 	writes int
@@ -182,7 +184,11 @@ func (c *cutOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.writes++
 	}
 	dead, at := c.writes > c.last, writes && c.writes == c.last
+	number := c.writes
 	c.mutex.Unlock()
+	if writes && c.before != nil {
+		c.before(number)
+	}
 	if at && c.sent {
 		c.next.ServeHTTP(httptest.NewRecorder(), r)
 	}
@@ -211,6 +217,28 @@ func (s *site) through(c *cutOff) *site {
 	other := *s
 	other.kubeconfig = apiserver.KubeconfigOf(s.t, &rest.Config{Host: proxy.URL})
 	return &other
+}
+
+// Somebody else stores a plan of the same name after this one is stored, and before the gr follows it.
+func TestAPlanThatSomebodyElseWritesMeanwhileIsNotTakenForOurs(t *testing.T) {
+	s := newSite(t)
+	gr := s.plannable("doubled")
+	plan := s.planOf(grFile("doubled", "1.1"))
+	stored := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}}
+	other := &cutOff{last: 99, before: func(write int) {
+		if write != 2 {
+			return
+		}
+		s.read(stored)
+		stored.Spec.Batches = stored.Spec.Batches[:1]
+		if err := s.Update(t.Context(), stored); err != nil {
+			t.Error(err)
+		}
+	}}
+	s.says(s.through(other).gcu("upgrade", "--plan", s.fileOf(plan)), exitRefused, "gr doubled follows UpgradePlan "+plan.Name+", but somebody else wrote that while the gr was written")
+	if s.read(gr); gr.Annotations[topsv1.AnnotationUpgradePlan] != plan.Name || len(stored.Spec.Batches) != 1 {
+		t.Errorf("it follows %v, %+v", gr.Annotations, stored.Spec.Batches)
+	}
 }
 
 // The plugin is killed at any write: the gr follows all of the plan or nothing, and the same command completes it.

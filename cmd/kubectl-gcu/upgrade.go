@@ -115,7 +115,8 @@ func runPlan(ctx context.Context, c *cli, args []string, file string, step bool)
 	}
 	p.step = step
 	setAnnotation(p.wanted, topsv1.AnnotationUpgradePlan, p.Object.Name)
-	if generation, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted, p); err == nil && step {
+	generation, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted, p)
+	if err = p.followed(ctx, err); err == nil && step {
 		c.say("each batch waits for kubectl gcu approve %s BATCH", p.checked.Gr.Name)
 	}
 	return p, generation, err

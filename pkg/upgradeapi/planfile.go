@@ -92,10 +92,27 @@ func (p *planFiles) run(ctx context.Context, c call) (any, error) {
 	if err := p.check(ctx, c, plan, checked.Gr, desired); err != nil {
 		return nil, err
 	}
-	if err := p.store(ctx, c, plan, checked); err != nil {
+	stored, err := p.store(ctx, c, plan, checked)
+	if err != nil {
 		return nil, err
 	}
-	return p.upgrades.inPlace(ctx, c, checked.Gr, desired)
+	result, err := p.upgrades.inPlace(ctx, c, checked.Gr, desired)
+	if c.dryRun {
+		return result, err
+	}
+	return result, p.followed(ctx, c, plan, stored, err)
+}
+
+// followed returns the error of writing the gr, or what it follows now if somebody else wrote it or its plan at the same time.
+func (p *planFiles) followed(ctx context.Context, c call, plan *planfile.Plan, stored *topsv1.UpgradePlan, err error) error {
+	now, unread := p.now(ctx, c, plan)
+	if unread != nil {
+		return err
+	}
+	if overtaken := planfile.Overtaken(now, stored, err); overtaken != nil {
+		return request.Conflict("%s", overtaken)
+	}
+	return err
 }
 
 // check returns an error unless a plan fits the cluster.
@@ -131,35 +148,38 @@ func (p *planFiles) now(ctx context.Context, c call, plan *planfile.Plan) (now p
 	return now, err
 }
 
-// store writes the UpgradePlan with the rights of the caller. It starts over when the operator reports on it meanwhile, and
+// store writes the UpgradePlan with the rights of the caller, and returns it. It starts over when the operator reports on it meanwhile, and
 // refuses when somebody else wrote it, or ended it, since the plan was checked.
-func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Present) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return p.put(ctx, c, plan, checked) })
+func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Present) (stored *topsv1.UpgradePlan, err error) {
+	return stored, retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		stored, err = p.put(ctx, c, plan, checked)
+		return err
+	})
 }
 
-func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Present) error {
+func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Present) (*topsv1.UpgradePlan, error) {
 	now, err := p.now(ctx, c, plan)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	verb := "update"
 	if now.Stored == nil {
 		verb = "create"
 	}
 	if err := authorize(ctx, p.access, c, onPlan(verb, plan.Object.Name)); err != nil {
-		return err
+		return nil, err
 	}
 	next, err := plan.Stored(now, checked, c.flag)
 	if err != nil {
-		return request.Conflict("%s", err.Error())
+		return nil, request.Conflict("%s", err.Error())
 	}
 	ctx, writer, err := p.writer(ctx, c.user)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	log.FromContext(ctx).Info("Storing UpgradePlan", "UpgradePlan", next.Name, "nodes", plan.Nodes(), "batches", len(next.Spec.Batches), "dryRun", c.dryRun)
 	if now.Stored == nil {
-		return writer.Create(ctx, next, c.createOptions()...)
+		return next, writer.Create(ctx, next, c.createOptions()...)
 	}
-	return writer.Patch(ctx, next, locked(now.Stored), c.patchOptions()...)
+	return next, writer.Patch(ctx, next, locked(now.Stored), c.patchOptions()...)
 }

@@ -3,6 +3,7 @@ package upgradeapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -367,6 +368,52 @@ func TestAPlanThatWasEndedWhileItWasCheckedIsNotReplaced(t *testing.T) {
 	w, _ := answerOf(s, r, func(o *Options) { o.Planner = ending{of: s} })
 	if e := envelopeIn(t, w); w.Code != http.StatusConflict || !strings.Contains(e.Error, "gr gr was changed since this plan was checked") || s.stored != 0 {
 		t.Errorf("%d %s after %v", w.Code, w.Body, s.asked)
+	}
+}
+
+// beside is a client that another one overtakes before its first patch of a gr.
+type beside struct {
+	client.Client
+	first func(context.Context, client.Client) error
+}
+
+func (b *beside) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if _, is := object.(*topsv1.GcuResource); is && b.first != nil && len((&client.PatchOptions{}).ApplyOptions(options).DryRun) == 0 {
+		first := b.first
+		if b.first = nil; first(ctx, b.Client) != nil {
+			return errors.New("the other client failed")
+		}
+	}
+	return b.Client.Patch(ctx, object, patch, options...)
+}
+
+// Two clients store different plans under one name before either has the gr follow it: each is told whose is followed.
+func TestTwoPlansOfOneNameAtOnce(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := topsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for says, first := range map[string]func(context.Context, client.Client) error{
+		"somebody else wrote that while the gr was written": func(ctx context.Context, c client.Client) error {
+			plan := &topsv1.UpgradePlan{}
+			err := c.Get(ctx, client.ObjectKey{Name: "plan-of-gr"}, plan)
+			plan.Generation++ // as an API server does
+			return errors.Join(err, c.Update(ctx, plan))
+		},
+		"which is your plan: this request got through, or somebody else's did": func(ctx context.Context, c client.Client) error {
+			gr := &topsv1.GcuResource{}
+			err := c.Get(ctx, client.ObjectKey{Name: "gr"}, gr)
+			gr.Annotations, gr.Spec.Driver.Version = map[string]string{topsv1.AnnotationUpgradePlan: "plan-of-gr"}, "2"
+			return errors.Join(err, c.Update(ctx, gr))
+		},
+	} {
+		c := &beside{first: first, Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(&topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr", UID: "uid-1"},
+			Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "1"}}}).Build()}
+		api, w := New(Options{Client: c, Namespace: namespace, Clock: clock.RealClock{}, Log: logr.Discard(), Planner: judging{}}), httptest.NewRecorder()
+		api.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr/plan", strings.NewReader(smallPlan("gr"))))
+		if got := envelopeIn(t, w); w.Code != http.StatusConflict || !strings.Contains(got.Error, says) {
+			t.Errorf("%d %+v, want %q", w.Code, got, says)
+		}
 	}
 }
 

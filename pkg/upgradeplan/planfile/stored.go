@@ -62,6 +62,20 @@ func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, err
 	return next, p.replaces(now.Stored, checked.Stored)
 }
 
+// Overtaken returns an error that says what a gr follows if that is not what the result of writing it, err, says: because somebody else
+// wrote the gr or its plan meanwhile. It wraps err, and is nil otherwise. stored is the plan as it was stored before, and now what is
+// present since.
+func Overtaken(now Present, stored *topsv1.UpgradePlan, err error) error {
+	isStored := now.Stored != nil && Version(now.Stored) == Version(stored)
+	switch follows := now.Gr.Annotations[topsv1.AnnotationUpgradePlan] == stored.Name; {
+	case err == nil && follows && !isStored:
+		return fmt.Errorf("gr %s follows UpgradePlan %s, but somebody else wrote that while the gr was written: it is not your plan any more; give yours another metadata.name, and run it again", now.Gr.Name, stored.Name)
+	case err != nil && follows && isStored:
+		return fmt.Errorf("%w; but gr %s follows UpgradePlan %s, which is your plan: this request got through, or somebody else's did", err, now.Gr.Name, stored.Name)
+	}
+	return nil
+}
+
 // awaitable returns an error if a batch of a plan awaits an approval though its gr has strategy OTA, under which a request is the
 // approval of its node, whatever the batch.
 func awaitable(gr *topsv1.GcuResource, plan *topsv1.UpgradePlan) error {

@@ -2,6 +2,7 @@ package planfile
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,36 @@ func TestWhatIsStoredOfAFile(t *testing.T) {
 				t.Errorf("a new one has the identity or the result of the file: %+v", got)
 			}
 		})
+	}
+}
+
+// Two people store different plans under one name before either has the gr follow it: each is told whose plan it follows.
+func TestWhoseOfTwoPlansOfANameIsFollowed(t *testing.T) {
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Annotations: map[string]string{topsv1.AnnotationUpgradePlan: "plan"}}}
+	stored := func(uid types.UID, generation int64) *topsv1.UpgradePlan {
+		return &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "plan", UID: uid, Generation: generation}}
+	}
+	conflict, mine := errors.New("conflict"), stored("a", 1)
+	for name, tt := range map[string]struct {
+		gr  *topsv1.GcuResource
+		now *topsv1.UpgradePlan
+		err error
+		// says is "" if nobody else wrote.
+		says string
+	}{
+		"mine":                               {gr, mine, nil, ""},
+		"that of another, written over mine": {gr, stored("a", 2), nil, "follows UpgradePlan plan, but somebody else wrote that"},
+		"that of another, created again":     {gr, stored("b", 1), nil, "follows UpgradePlan plan, but somebody else wrote that"},
+		"one that is gone":                   {gr, nil, nil, "follows UpgradePlan plan, but somebody else wrote that"},
+		"another upgrade came later":         {&topsv1.GcuResource{}, stored("a", 2), nil, ""},
+		"mine, by another request":           {gr, mine, conflict, "conflict; but gr fleet follows UpgradePlan plan, which is your plan"},
+		"another upgrade came first":         {&topsv1.GcuResource{}, mine, conflict, ""},
+		"that of another, and not by me":     {gr, stored("a", 2), conflict, ""},
+	} {
+		switch got := Overtaken(Present{Gr: tt.gr, Stored: tt.now}, mine, tt.err); {
+		case (got == nil) != (tt.says == ""), got != nil && !strings.Contains(got.Error(), tt.says):
+			t.Errorf("%s: %v, want %q", name, got, tt.says)
+		}
 	}
 }
 
