@@ -289,7 +289,7 @@ func TestAnOperationWakesItsGroupWhateverBecameOfIt(t *testing.T) {
 		if groups := c.reconciler.watches().AskedFor(context.Background(), u); !slices.Contains(groups, group) {
 			t.Errorf("it wakes %v, want %s among them", groups, group)
 		}
-		if changed := c.reconciler.changed.Take(group); !slices.Contains(changed, "a") {
+		if changed, _ := c.reconciler.changed.Take(group); !slices.Contains(changed, "a") {
 			t.Errorf("nodes %v are read again, want a", changed)
 		}
 	}

@@ -103,7 +103,10 @@ func (m *groupStates) forget(g observed.Group) {
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
 func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Result, error) {
 	steps := r.steps()
-	changed := r.changed.Take(g) // before reading: later events are for the next pass
+	changed, all := r.changed.Take(g) // before reading: later events are for the next pass
+	if all {
+		delete(r.fleets, g)
+	}
 	p, err := steps.groups.read(ctx, g, r.Clock())
 	if err != nil {
 		delete(r.fleets, g) // the nodes taken above were not read again

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
@@ -132,5 +133,29 @@ func TestANodeWhoseNewPodIsNotInTheCacheHasNotLeftTheGroup(t *testing.T) {
 			s.violate("%s has lost its slot", node)
 		}
 		s.arrives(s.a)
+	})
+}
+
+// A group is none for a moment without a pass, in which no event of a node is about it: its nodes are read again after.
+func TestANodeThatIsTaintedWhileItsGroupHasNoStrategyIsNotStarted(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.annotate(s.g, topsv1.AnnotationPaused, "true")
+		s.gets(0, "good-1")
+		s.works(s.a, time.Minute)
+		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, "")
+		s.a.sees()
+		for _, h := range s.hosts {
+			simapi.Edit(s.api, simNodeKey(h.name), func(n *corev1.Node) {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/repair", Effect: corev1.TaintEffectNoSchedule})
+			})
+		}
+		s.a.sees()
+		s.annotate(s.g, topsv1.AnnotationUpdateStrategy, string(daemonset.AdvancedRollingUpdate))
+		s.annotate(s.g, topsv1.AnnotationPaused, "false")
+		s.a.sees()
+		s.a.passes(s.g.id)
+		if n := len(s.rolloutOf(s.g.id).Status.InFlight); n > 0 {
+			s.violate("%d nodes are started on which no pod would be made again", n)
+		}
 	})
 }

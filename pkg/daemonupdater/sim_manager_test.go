@@ -308,9 +308,6 @@ func (m *simManager) enqueue() {
 func (m *simManager) handle(kind string, e simapi.Event) {
 	watches := m.r.watches()
 	maps := map[string]func(context.Context, client.Object) []observed.Group{
-		simSets: func(_ context.Context, o client.Object) []observed.Group {
-			return []observed.Group{observed.GroupOf(o.(*appsv1.DaemonSet))}
-		},
 		simPods: watches.OfPod, simRevisions: watches.OfController, simNodes: watches.OnNode,
 		simUpgrades: watches.AskedFor, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy, simPlans: watches.UnderPlan, simGrs: watch.OfGcuResource,
 	}
@@ -318,16 +315,17 @@ func (m *simManager) handle(kind string, e simapi.Event) {
 	if passes != nil && e.Before != nil && e.After != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.Before, ObjectNew: e.After}) {
 		return
 	}
+	if kind == simSets {
+		for _, g := range watches.OfDaemonSet(e.Before, e.After) {
+			m.ready[g] = true
+		}
+		return
+	}
 	for _, object := range []client.Object{e.Before, e.After} {
 		if object == nil {
 			continue
 		}
 		for _, g := range maps[kind](context.Background(), object) {
-			m.ready[g] = true
-		}
-	}
-	if kind == simSets && e.After == nil {
-		for _, g := range watch.Own(context.Background(), e.Before) {
 			m.ready[g] = true
 		}
 	}

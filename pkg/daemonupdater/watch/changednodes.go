@@ -12,7 +12,7 @@ import (
 // concurrent use.
 type ChangedNodes struct {
 	mu    sync.Mutex
-	names map[observed.Group]map[string]bool
+	names map[observed.Group]map[string]bool // nil: any may have changed
 }
 
 // Add records an event about a node.
@@ -22,17 +22,31 @@ func (c *ChangedNodes) Add(g observed.Group, node string) {
 	if c.names == nil {
 		c.names = map[observed.Group]map[string]bool{}
 	}
-	if c.names[g] == nil {
-		c.names[g] = map[string]bool{}
+	names, found := c.names[g]
+	if !found {
+		names = map[string]bool{}
+		c.names[g] = names
 	}
-	c.names[g][node] = true
+	if names != nil {
+		names[node] = true
+	}
 }
 
-// Take returns and clears the nodes of a group, sorted.
-func (c *ChangedNodes) Take(g observed.Group) []string {
+// AddAll records that no event of a node may have been recorded since the last pass.
+func (c *ChangedNodes) AddAll(g observed.Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	names := slices.Sorted(maps.Keys(c.names[g]))
+	if c.names == nil {
+		c.names = map[observed.Group]map[string]bool{}
+	}
+	c.names[g] = nil
+}
+
+// Take returns and clears the nodes of a group, sorted, and reports whether any may have changed.
+func (c *ChangedNodes) Take(g observed.Group) (nodes []string, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names, found := c.names[g]
 	delete(c.names, g)
-	return names
+	return slices.Sorted(maps.Keys(names)), found && names == nil
 }

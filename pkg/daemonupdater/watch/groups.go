@@ -178,10 +178,22 @@ func (w Groups) addOwner(groups map[observed.Group]bool, rollout string) {
 	}
 }
 
-// Own returns a DaemonSet as a group of its own: after its deletion, requests for it are answered
-// there, also if it belonged to another group.
-func Own(_ context.Context, object client.Object) []observed.Group {
-	return []observed.Group{{Kind: observed.KindDaemonSet, Namespace: object.GetNamespace(), Name: object.GetName()}}
+// OfDaemonSet returns the groups of a DaemonSet that is created, if before is nil, changed, or deleted, if after is nil. If it
+// leaves a group, or that has no strategy any more, no event of a node is about the group, and all its nodes are read again when it is back. A
+// deleted one is a group of its own too: requests for it are answered there, also if it belonged to another group.
+func (w Groups) OfDaemonSet(before, after client.Object) (groups []observed.Group) {
+	was, existed := before.(*appsv1.DaemonSet)
+	is, exists := after.(*appsv1.DaemonSet)
+	if existed {
+		groups = append(groups, observed.GroupOf(was))
+		if !exists || !dependsOnNodes(is) || observed.GroupOf(is) != groups[0] {
+			w.Changed.AddAll(groups[0])
+		}
+	}
+	if exists {
+		return append(groups, observed.GroupOf(is))
+	}
+	return append(groups, observed.Group{Kind: observed.KindDaemonSet, Namespace: was.Namespace, Name: was.Name})
 }
 
 // OfGcuResource returns the group of a GcuResource.

@@ -33,10 +33,7 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 		b = b.WatchesRawSource(source.TypedFunc[observed.Group](w.wake))
 	}
 	return b.
-		Watches(&appsv1.DaemonSet{}, enqueue(func(_ context.Context, object client.Object) []observed.Group {
-			return []observed.Group{observed.GroupOf(object.(*appsv1.DaemonSet))}
-		}), builder.WithPredicates(DaemonSetChanged())).
-		Watches(&appsv1.DaemonSet{}, enqueue(Own), builder.WithPredicates(onlyDeletion())).
+		Watches(&appsv1.DaemonSet{}, w.ofDaemonSet(), builder.WithPredicates(DaemonSetChanged())).
 		Watches(&corev1.Pod{}, enqueueSoon(w.OfPod)).
 		Watches(&appsv1.ControllerRevision{}, enqueue(w.OfController)).
 		Watches(&corev1.Node{}, enqueue(w.OnNode), builder.WithPredicates(NodeChanged())).
@@ -49,7 +46,7 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 }
 
 // wake enqueues the groups of Woken until ctx is done.
-func (w Groups) wake(ctx context.Context, q workqueue.TypedRateLimitingInterface[observed.Group]) error {
+func (w Groups) wake(ctx context.Context, q queue) error {
 	go func() {
 		for {
 			select {
@@ -72,6 +69,22 @@ func enqueue(groups func(context.Context, client.Object) []observed.Group) handl
 	return handler.TypedEnqueueRequestsFromMapFunc(groups)
 }
 
+type queue = workqueue.TypedRateLimitingInterface[observed.Group]
+
+// ofDaemonSet enqueues what OfDaemonSet returns.
+func (w Groups) ofDaemonSet() handler.TypedEventHandler[client.Object, observed.Group] {
+	add := func(q queue, before, after client.Object) {
+		for _, g := range w.OfDaemonSet(before, after) {
+			q.Add(g)
+		}
+	}
+	return handler.TypedFuncs[client.Object, observed.Group]{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, nil, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, e.Object, nil) },
+	}
+}
+
 // A pass waits for more pod events: every replaced pod has several, and many pods change at once.
 // Only a pod that became Ready frees the budget for another node; the other events matter for
 // reports only, so they may wait longer.
@@ -82,7 +95,6 @@ const (
 
 // enqueueSoon is enqueue with a delay for pod events.
 func enqueueSoon(groups func(context.Context, client.Object) []observed.Group) handler.TypedEventHandler[client.Object, observed.Group] {
-	type queue = workqueue.TypedRateLimitingInterface[observed.Group]
 	add := func(ctx context.Context, q queue, soon time.Duration, objects ...client.Object) {
 		for _, object := range objects {
 			for _, g := range groups(ctx, object) {
@@ -150,14 +162,6 @@ func DeletionBegan() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
 		},
-	}
-}
-
-func onlyDeletion() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 

@@ -92,6 +92,45 @@ func TestNodeChanged(t *testing.T) {
 	})
 }
 
+// While a group has no DaemonSet, or no strategy, it is not among the groups of a node that changes.
+func TestTheNodesOfAGroupThatWasNoneAreReadAgain(t *testing.T) {
+	with := func(strategy, gr string) *appsv1.DaemonSet {
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ds"}}
+		if strategy != "" {
+			ds.Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: strategy}
+		}
+		if gr != "" {
+			ds.OwnerReferences = []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: gr, Controller: ptr.To(true)}}
+		}
+		return ds
+	}
+	rolled := with("AdvancedRollingUpdate", "")
+	alone := observed.GroupOf(rolled)
+	for name, tt := range map[string]struct {
+		before, after client.Object
+		groups        []observed.Group
+		all           bool
+	}{
+		"created":                   {nil, rolled, []observed.Group{alone}, false},
+		"changed":                   {rolled, with("OTA", ""), []observed.Group{alone, alone}, false},
+		"its strategy is taken":     {rolled, with("", ""), []observed.Group{alone, alone}, true},
+		"its strategy is back":      {with("", ""), rolled, []observed.Group{alone, alone}, false},
+		"it moves to another group": {rolled, with("OTA", "fleet"), []observed.Group{alone, {Kind: observed.KindGcuResource, Name: "fleet"}}, true},
+		"deleted":                   {rolled, nil, []observed.Group{alone, alone}, true},
+		"deleted, of a gr":          {with("OTA", "fleet"), nil, []observed.Group{{Kind: observed.KindGcuResource, Name: "fleet"}, alone}, true},
+	} {
+		w := Groups{Changed: &ChangedNodes{}}
+		groups := w.OfDaemonSet(tt.before, tt.after)
+		w.Changed.Add(groups[0], "a")
+		if names, all := w.Changed.Take(groups[0]); !cmp.Equal(groups, tt.groups) || all != tt.all || !all && !cmp.Equal(names, []string{"a"}) {
+			t.Errorf("%s: groups %v, nodes %v, all %v", name, groups, names, all)
+		}
+		if names, all := w.Changed.Take(groups[0]); len(names) > 0 || all {
+			t.Errorf("%s: nodes %v, all %v are left", name, names, all)
+		}
+	}
+}
+
 func TestDaemonSetChanged(t *testing.T) {
 	tests := []struct {
 		name   string
