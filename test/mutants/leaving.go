@@ -50,4 +50,6 @@ var ofLeaving = []mutant{
 		"$r.cache, $r.ownership.Reader = $r.live, $r.live", "$r.cache = $r.live"},
 	{"leftover-not-fenced", "a pod that outlived its Node object is deleted late, on the node that has the name then", updater, "fleetReader.confirmNodeGone",
 		"return r.fenceLeftover($ctx, $p, $slot)", "return nil"},
+	{"absent-group-unread", "a node that was tainted while its group had no strategy is started after", updater, "Groups.OfDaemonSet",
+		"$w.Changed.AddAll($g)", ""},
 }
