@@ -137,6 +137,9 @@ func checkOnly(ctx context.Context, c *cli, args []string, file string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := p.Stored(p.checked, p.checked, false); err != nil {
+		return refused("%s: %w", file, err)
+	}
 	c.say("%s is a plan for gr %s that can be run", file, p.checked.Gr.Name)
 	_, err = fmt.Fprint(c.Out, p.text())
 	return err

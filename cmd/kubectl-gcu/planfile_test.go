@@ -103,6 +103,11 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 	stale := plan.DeepCopy()
 	stale.Spec.From = "mission-0"
 	s.says(s.gcu("plan", "--check", s.fileOf(stale)), exitRefused, "was changed since the plan was written")
+	manual := plan.DeepCopy()
+	manual.Spec.Batches[0].Approval = topsv1.ApprovalManual
+	s.annotate(gr, topsv1.AnnotationUpdateStrategy, "OTA")
+	s.says(s.gcu("plan", "--check", s.fileOf(manual)), exitRefused, "gr mission has strategy OTA, under which each node waits for its own request")
+	s.annotate(gr, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
 	global := plan.DeepCopy()
 	global.Spec.Before = []topsv1.GlobalTask{{Task: "database_backup", CronJob: "mission-backup"}}
 	s.says(s.gcu("upgrade", "--plan", s.fileOf(global)), exitRefused, "there is no CronJob kube-system/mission-backup: create it, or remove the task from the plan")
