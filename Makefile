@@ -56,16 +56,16 @@ images: build image-programs ## Make the images of the operator and of the stand
 	go build -ldflags '-s -w' -o $(BIN)/images/programs/standin/ ./test/standin ./test/standin/enflame-container-runtime
 	go run ./images --programs $(BIN)/images/programs --output $(BIN)/images --version $(VERSION)
 
-# What nfpm needs is not served everywhere (docs/releasing.md): without it there is no deb and no rpm.
+# What nfpm needs is not served everywhere (docs/releasing.md). Nothing is downloaded.
 .PHONY: release
-release: ## Make everything that the page of a release holds, in bin/release (VERSION=v1.2.3; KEY=file signs; CHECK=1 makes it twice and compares; DIRTY=1 takes what is not committed too)
-	@go run ./release --version '$(VERSION)' --output $(BIN)/release $(if $(wildcard $(NFPM)),--nfpm $(NFPM)) $(if $(KEY),--key '$(KEY)') $(if $(CHECK),--check) $(if $(DIRTY),--dirty)
+release: ## Make everything that the page of a release holds, in bin/release (VERSION=v1.2.3; KEY=file signs; CHECK=1 makes it twice and compares; DIRTY=1 takes what is not committed too; PACKAGES=no makes no deb and no rpm)
+	@GOPROXY=off go run ./release --version '$(VERSION)' --output $(BIN)/release --nfpm $(if $(filter no,$(PACKAGES)),none,$(NFPM)) $(if $(KEY),--key '$(KEY)') $(if $(CHECK),--check) $(if $(DIRTY),--dirty)
 
 .PHONY: fetch
 fetch: ## Get what make release needs from the network
 	go mod download
 	@mkdir -p $(TOOLS) && { GOBIN=$(TOOLS)/nfpm.new go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION) && mv $(TOOLS)/nfpm.new/nfpm $(NFPM) && rmdir $(TOOLS)/nfpm.new || \
-		echo "make fetch: there is no nfpm $(NFPM_VERSION), so make release makes no deb and no rpm"; }
+		{ echo "make fetch: there is no nfpm $(NFPM_VERSION): make release PACKAGES=no makes no deb and no rpm" >&2; exit 1; }; }
 
 .PHONY: rootfs
 rootfs: image-programs # What is in the operator's image, for images/Dockerfile

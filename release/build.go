@@ -18,6 +18,9 @@ type platform struct{ os, arch string }
 // programs are what is compiled.
 var programs = []string{"manager", "node-agent", "kubectl-gcu"}
 
+// archived are those that people put into their PATH.
+var archived = []string{"kubectl-gcu", "node-agent"}
+
 // platforms of a program.
 var platforms = map[string][]platform{
 	"manager":     onLinux,
@@ -43,7 +46,7 @@ func (r *release) program(name string, p platform) string {
 func (r *release) compile(ctx context.Context) error {
 	for _, name := range programs {
 		for _, p := range platforms[name] {
-			_, err := call(ctx, []string{"GOOS=" + p.os, "GOARCH=" + p.arch, "CGO_ENABLED=0"}, "go", "build", "-trimpath", "-buildvcs=false",
+			_, err := r.golang(ctx, []string{"GOOS=" + p.os, "GOARCH=" + p.arch, "CGO_ENABLED=0"}, "build", "-trimpath", "-buildvcs=false",
 				r.flags(), "-o", r.program(name, p), "./cmd/"+name)
 			if err != nil {
 				return err
@@ -60,7 +63,7 @@ func (r *release) flags() string {
 
 // images packs the operator's images, and notes what they are called.
 func (r *release) images(ctx context.Context) error {
-	out, err := call(ctx, nil, "go", "run", "./images", "--programs", filepath.Join(r.work, "linux"), "--release", r.output, "--version", r.version)
+	out, err := r.golang(ctx, nil, "run", "./images", "--programs", filepath.Join(r.work, "linux"), "--release", r.output, "--version", r.version)
 	r.image = strings.TrimSpace(string(out))
 	return err
 }
@@ -72,23 +75,23 @@ type item struct {
 	mode    int64
 }
 
-// archives packs the programs that people put into their PATH.
+// archives packs the programs of archived.
 func (r *release) archives(context.Context) error {
-	for _, name := range []string{"kubectl-gcu", "node-agent"} {
+	for _, name := range archived {
 		for _, p := range platforms[name] {
 			items, err := r.items(name, p)
 			if err != nil {
 				return err
 			}
-			pack, ending := r.tarball, ".tar.gz"
+			pack := r.tarball
 			if p.os == "windows" {
-				pack, ending = r.zip, ".zip"
+				pack = r.zip
 			}
 			content, err := pack(items)
 			if err != nil {
 				return err
 			}
-			if err := os.WriteFile(r.file(archiveName(name, r.version, p)+ending), content, 0o644); err != nil { //nolint:gosec // G306: for everybody to read
+			if err := r.write(r.archive(name, p), content); err != nil {
 				return err
 			}
 		}
@@ -98,6 +101,14 @@ func (r *release) archives(context.Context) error {
 
 func archiveName(name, version string, p platform) string {
 	return fmt.Sprintf("%s_%s_%s_%s", name, version, p.os, p.arch)
+}
+
+// archive returns the name of the file of a program for a platform.
+func (r *release) archive(name string, p platform) string {
+	if p.os == "windows" {
+		return archiveName(name, r.version, p) + ".zip"
+	}
+	return archiveName(name, r.version, p) + ".tar.gz"
 }
 
 // items returns the program with its licence, and what completes kubectl's plugin.

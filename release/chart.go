@@ -50,5 +50,9 @@ func (r *release) chart(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.write("gcu-operator-"+strings.TrimPrefix(r.version, "v")+".tgz", packed)
+	return r.write(r.chartFile(), packed)
+}
+
+func (r *release) chartFile() string {
+	return "gcu-operator-" + strings.TrimPrefix(r.version, "v") + ".tgz"
 }

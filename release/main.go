@@ -1,7 +1,7 @@
 // Release makes everything that the page of a release holds, without a network once make fetch
 // has run, and the same files each time it is run for a commit:
 //
-//	release --version v1.2.3 --output DIR [--nfpm PROGRAM] [--key FILE] [--check] [--dirty]
+//	release --version v1.2.3 --output DIR --nfpm PROGRAM [--key FILE] [--check] [--dirty]
 //
 // It is run in the root of the project (make release).
 package main
@@ -27,9 +27,11 @@ type release struct {
 	output  string
 	// work is a folder that is removed.
 	work string
-	// nfpm makes packages; "" if there is none.
+	// nfpm makes packages; none: they are left out.
 	nfpm string
 	key  string
+	// cache is GOCACHE; "" for that of the environment.
+	cache string
 	// dirty accepts changes that are not committed.
 	dirty bool
 	// built is the time of the commit, which all files have.
@@ -46,7 +48,7 @@ func main() {
 	r := release{}
 	flags.StringVar(&r.version, "version", "", "`version`, such as v1.2.3")
 	flags.StringVar(&r.output, "output", "", "`folder` for the files, which is emptied first")
-	flags.StringVar(&r.nfpm, "nfpm", "", "`program` that makes packages; empty: no deb and no rpm")
+	flags.StringVar(&r.nfpm, "nfpm", "", "`program` that makes packages; none: no deb and no rpm")
 	again := flags.Bool("check", false, "make everything a second time, and compare the sums")
 	flags.BoolVar(&r.dirty, "dirty", false, "accept changes that are not committed; for trying")
 	flags.StringVar(&r.key, "key", "", "`file` with a private ECDSA key in PEM, to sign the checksums; empty: not signed")
@@ -69,6 +71,9 @@ func (r *release) run(ctx context.Context) (err error) {
 	}
 	if r.output == "" {
 		return errors.New("--output is required")
+	}
+	if err := r.hasPackager(); err != nil {
+		return err
 	}
 	if err := r.isCommitted(ctx); err != nil {
 		return err
@@ -96,6 +101,7 @@ func (r *release) run(ctx context.Context) (err error) {
 		{"lists of what is in the programs", r.contents},
 		{"krew's manifest", r.krew},
 		{"notes", r.notes},
+		{"the list of files", r.isComplete},
 		{"checksums", r.checksums},
 	}
 	for i, s := range steps {
@@ -107,7 +113,8 @@ func (r *release) run(ctx context.Context) (err error) {
 	return r.list()
 }
 
-// compare makes the release again, in another folder, and compares the sums. Signatures are not among them.
+// compare makes the release again, in another folder and with another cache of what is compiled, and compares names and
+// sums. Signatures are not among them.
 func (r *release) compare(ctx context.Context) (err error) {
 	before, err := os.ReadFile(r.file(checksumFile))
 	if err != nil {
@@ -118,6 +125,10 @@ func (r *release) compare(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(second.output)) }()
+	if second.cache, err = os.MkdirTemp("", "release-cache"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(second.cache)) }()
 	if err := second.run(ctx); err != nil {
 		return err
 	}
@@ -130,6 +141,14 @@ func (r *release) compare(ctx context.Context) (err error) {
 	}
 	fmt.Println("made twice: the sums are the same")
 	return nil
+}
+
+// golang is call of the go command.
+func (r *release) golang(ctx context.Context, environment []string, args ...string) ([]byte, error) {
+	if r.cache != "" {
+		environment = append(environment, "GOCACHE="+r.cache)
+	}
+	return call(ctx, environment, "go", args...)
 }
 
 // call runs a program with more environment, and returns what it printed.

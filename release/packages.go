@@ -54,10 +54,27 @@ func (r *release) manifests(context.Context) error {
 	return r.write("install.yaml", text)
 }
 
+// none is what --nfpm is to leave the packages out.
+const none = "none"
+
+// packagers are the kinds of packages.
+var packagers = []string{"deb", "rpm"}
+
+// hasPackager returns an error if packages are to be made, and what makes them is missing.
+func (r *release) hasPackager() error {
+	if r.nfpm == none {
+		return nil
+	}
+	if _, err := os.Stat(r.nfpm); err != nil {
+		return fmt.Errorf("deb and rpm cannot be made without nfpm: make fetch compiles it, PACKAGES=no leaves them out: %w", err)
+	}
+	return nil
+}
+
 // packages makes deb and rpm of the node agent: the commands of the person at the node.
 func (r *release) packages(ctx context.Context) error {
-	if r.nfpm == "" {
-		fmt.Println("      not made: there is no nfpm")
+	if r.nfpm == none {
+		fmt.Println("      not made, as asked for")
 		return nil
 	}
 	completion := filepath.Join(r.work, "completion")
@@ -65,7 +82,7 @@ func (r *release) packages(ctx context.Context) error {
 		return err
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		text, err := call(ctx, nil, "go", "run", "./cmd/node-agent", "completion", shell)
+		text, err := r.golang(ctx, nil, "run", "./cmd/node-agent", "completion", shell)
 		if err != nil {
 			return err
 		}
@@ -76,7 +93,7 @@ func (r *release) packages(ctx context.Context) error {
 	for _, p := range onLinux {
 		environment := []string{"VERSION=" + r.version, "ARCH=" + p.arch, "PROGRAM=" + r.program("node-agent", p), "COMPLETION=" + completion,
 			"SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.built.Unix(), 10)}
-		for _, packager := range []string{"deb", "rpm"} {
+		for _, packager := range packagers {
 			target := r.file(archiveName("node-agent", r.version, p) + "." + packager)
 			if _, err := call(ctx, environment, r.nfpm, "package", "--config", "release/nfpm.yaml", "--packager", packager, "--target", target); err != nil {
 				return err

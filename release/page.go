@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -99,6 +100,40 @@ func (r *release) names() ([]string, error) {
 		names = append(names, e.Name())
 	}
 	return names, err
+}
+
+// expected returns the names of the files that a release has besides checksums, in their order.
+func (r *release) expected() []string {
+	names := []string{"install.yaml", "gcu.yaml", "notes.md", r.chartFile(), "gcu-operator_" + r.version + "_image_oci.tar"}
+	for _, p := range platforms["manager"] {
+		names = append(names, archiveName("gcu-operator", r.version+"_image", p)+".tar")
+	}
+	for _, name := range programs {
+		for _, p := range platforms[name] {
+			names = append(names, archiveName(name, r.version, p)+".spdx.json")
+			if slices.Contains(archived, name) {
+				names = append(names, r.archive(name, p))
+			}
+		}
+	}
+	for _, p := range onLinux {
+		for _, packager := range packagers {
+			if r.nfpm != none {
+				names = append(names, archiveName("node-agent", r.version, p)+"."+packager)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isComplete returns an error unless the files are those of a release.
+func (r *release) isComplete(context.Context) error {
+	names, err := r.names()
+	if want := r.expected(); err == nil && !slices.Equal(names, want) {
+		err = fmt.Errorf("there are the files %q, and a release has %q", names, want)
+	}
+	return err
 }
 
 // checksums writes the sums of all files, and signs them if there is a key.
