@@ -10,13 +10,16 @@ type nodeIndex struct {
 }
 
 // lookup returns the node of a name, nil if there is none or if the name now belongs to another
-// Node object than uid; "" is any, because an older CRD dropped it.
+// Node object than the one in the ledger.
 func (i *nodeIndex) lookup(name string, uid types.UID) *fleetNode {
-	if n := i.byName[name]; n != nil && (n.UID == uid || uid == "") {
+	if n := i.byName[name]; n != nil && n.isOf(uid) {
 		return n
 	}
 	return nil
 }
+
+// isOf reports whether the node is the one that the ledger has by a UID: "" is any, because an older CRD dropped it.
+func (n *Node) isOf(uid types.UID) bool { return n.UID == uid || uid == "" }
 
 // record records the slot and the failure of a node.
 func (i *nodeIndex) record(n *fleetNode, slot *Slot, failure *Failure) {

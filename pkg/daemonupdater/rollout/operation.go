@@ -36,7 +36,7 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 // operatesOutside reports whether the operation of a slot is still on a node that left the group.
 func (f *Fleet) operatesOutside(slot *Slot) bool {
 	n, ok := f.outside[slot.Node]
-	return ok && (n.UID == slot.UID || slot.UID == "") && slot.Operation != "" && n.Job.ID == slot.Operation
+	return ok && n.isOf(slot.UID) && slot.Operation != "" && n.Job.ID == slot.Operation
 }
 
 // withdrawals aborts operations that have no slot, and are no longer needed on their nodes or in
