@@ -27,7 +27,7 @@ var ofPlans = []mutant{
 	{"plan-soaks-between", "a wave soaks after each of its batches", updater, "Policy.soakAfter",
 		"!$last || $of == $rest", "!$last && $of < 0 || $of == $rest"},
 	{"plan-progress-shared", "a batch counts as complete because one of another plan was, and as approved", updater, "Policy.planInForce",
-		`return "plan=" + $version`, `return "plan="`},
+		"return followsPlan + $version", "return followsPlan"},
 	{"plan-limited-forever", "batches that a limit left out are complete when it is gone", updater, "limitOf",
 		"return $in.Policy.planInForce() + planLimited + $only", "return $in.Policy.planInForce()"},
 	{"plan-approved-forever", "an approval of a batch is also of what is moved into it later", updater, "BatchApproval",

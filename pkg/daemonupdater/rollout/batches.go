@@ -70,18 +70,22 @@ func (p *Policy) partName(part int) string {
 	return name
 }
 
-// planInForce returns what the progress of the batches of the plan refers to, as the ledger stores it.
-func (p *Policy) planInForce() string { return "plan=" + p.PlanVersion }
+const (
+	// followsPlan begins what the ledger stores while a plan is in force.
+	followsPlan = "plan="
+	// planLimited joins the plan in force and a limit beside it.
+	planLimited = " upgrade-only="
+)
 
-// planLimited joins the plan in force and a limit beside it, in what the ledger stores.
-const planLimited = " upgrade-only="
+// planInForce returns what the progress of the batches of the plan refers to, as the ledger stores it.
+func (p *Policy) planInForce() string { return followsPlan + p.PlanVersion }
 
 // FollowsAnother reports whether a rollout whose ledger has limit as Limit follows a plan, and not the one with this version, as
 // Policy.PlanVersion has it.
 func FollowsAnother(limit, version string) bool {
 	limit, _, _ = strings.Cut(limit, planLimited)
-	follows := Policy{PlanVersion: version}
-	return strings.HasPrefix(limit, (&Policy{}).planInForce()) && limit != follows.planInForce()
+	follows, is := strings.CutPrefix(limit, followsPlan)
+	return is && follows != version
 }
 
 // BatchApproval returns what an approval names for a part of a rollout that is a batch of a plan. limit is
