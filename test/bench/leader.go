@@ -78,10 +78,8 @@ func (b *bed) succeed(ctx context.Context, s *succession) error {
 	if err != nil {
 		return err
 	}
-	for f.result().updated < b.race.nodes/10 {
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
+	if err := b.eventually(ctx, rollTimeout, func() (bool, error) { return f.result().updated >= b.race.nodes/10, nil }); err != nil {
+		return err
 	}
 	if s.end != nil {
 		if err := s.end(b.manager); err != nil {

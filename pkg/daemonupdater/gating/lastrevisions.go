@@ -25,8 +25,8 @@ type lastHash struct {
 }
 
 // Note records the revision of the pod that a node has of a DaemonSet: of one that is not ready only if none
-// was, so that a node gets no revision back that never worked on it. Pods that are not bound never ran, and one that is older than the Node ran on another one of its
-// name.
+// was, so that a node gets no revision back that never worked on it. Pods that are not bound never ran, and one that is
+// older than the Node ran on another one of its name.
 func (m LastRevisions) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
 	pod := daemonset.PodOf(pods)
 	if pod == nil || pod.Spec.NodeName == "" || pod.CreationTimestamp.Before(&node.CreationTimestamp) {
