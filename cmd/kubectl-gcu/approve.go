@@ -101,7 +101,7 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave stri
 		}
 		var err error
 		if approval, err = display.Approve(dro, display.WavesOf(dro, g.policy, g.plan, time.Now()), wave); err != nil {
-			return false, refused("gr %s: %w", name, err)
+			return false, refused("gr %s: %w%s", name, err, g.soon(dro))
 		}
 		revision = dro.Status.Revision
 		metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationApprovedWaves, approval.Annotation)
@@ -116,6 +116,14 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave stri
 		out.say("wave %s of gr %s is approved for revision %s", approval.Name, name, revision)
 	}
 	return nil
+}
+
+// soon says that the rollout does not follow the plan yet, which it does in a moment; "" if it does.
+func (g gates) soon(dro *topsv1.DaemonRollout) string {
+	if g.plan == nil || rollout.Follows(dro.Status.LimitedTo, planfile.Version(g.plan)) {
+		return ""
+	}
+	return "; the rollout does not follow plan " + g.plan.Name + " yet: repeat the command in a moment"
 }
 
 // orRefused returns err, or a refusal if it is nil.

@@ -47,6 +47,7 @@ func TestApproveABatch(t *testing.T) {
 	s.gr("batched", topsv1.AnnotationUpgradePolicy, "batched-policy", topsv1.AnnotationUpgradePlan, "batched-plan")
 	dro := s.rollout("batched", topsv1.DaemonRolloutStatus{Revision: "r1", Waves: []topsv1.WaveStatus{
 		{Name: "main/batched-plan/one", Total: 4, Updated: 1}, {Name: "main/batched-plan/rest", Total: 2}, {Name: "rest/batched-plan/rest", Total: 9}}})
+	s.says(s.gcu("approve", "batched", "two"), exitRefused, `no wave "two"`, "does not follow plan batched-plan yet: repeat the command in a moment")
 	s.says(s.gcu("approve", "batched", "one"), exitRefused, "main/batched-plan/one waits for the approval of wave main: approve that first")
 	if s.read(dro); dro.Annotations[topsv1.AnnotationApprovedWaves] != "" {
 		t.Errorf("approved is %q", dro.Annotations[topsv1.AnnotationApprovedWaves])

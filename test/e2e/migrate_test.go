@@ -1,14 +1,8 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,72 +19,23 @@ import (
 	"github.com/topsops/gcu-operator/test/guide"
 )
 
-// migration are the commands of a section of docs/migrate.md, one for each block of code.
-type migration struct {
-	*stage
-	t *testing.T
-	// dir is for files, and for programs that are found before all others; in is where the commands run.
-	dir, in string
-	blocks  []string
-}
-
-// migrates reads the commands of a section.
-func (s *stage) migrates(t *testing.T, section string) *migration {
-	t.Helper()
-	page, err := os.ReadFile(s.Project.Path("docs", "migrate.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
-	if !found {
-		t.Fatalf("docs/migrate.md has no section %q", section)
-	}
-	text, _, _ = strings.Cut(text, "\n## ")
-	m := &migration{stage: s, t: t, dir: t.TempDir()}
-	m.in = m.dir
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
-		m.blocks = append(m.blocks, block[1])
-	}
-	return m
-}
-
-// run runs the commands of a block in a shell, with names in the place of NAMESPACE and NAME, and returns what
-// they print.
-func (m *migration) run(ctx context.Context, block int, namespace, name string) string {
-	m.t.Helper()
-	plugin, err := m.Project.Program("kubectl-gcu")
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	kubectl := m.KubectlCommand(ctx)
-	shell := exec.CommandContext(ctx, "sh", "-ec", strings.NewReplacer("NAMESPACE", namespace, "NAME", name).Replace(m.blocks[block]))
-	shell.Env = slices.Concat(kubectl.Env, []string{"KUBECACHEDIR=" + m.dir, "PATH=" + strings.Join([]string{m.dir, filepath.Dir(plugin), filepath.Dir(kubectl.Path), os.Getenv("PATH")}, ":")})
-	shell.Dir = m.in
-	var said bytes.Buffer
-	shell.Stdout, shell.Stderr = &said, &said
-	if err := shell.Run(); err != nil {
-		m.t.Fatalf("%v\n%s\n%s", err, m.blocks[block], said.String())
-	}
-	return said.String()
-}
-
 // Kubernetes hands a DaemonSet over and takes it back; only a changed template replaces pods.
 func TestARollingUpdateDaemonSetIsHandedOverWithoutARestart(t *testing.T) {
 	s, ctx := enter(t)
-	m := s.migrates(t, "From a RollingUpdate DaemonSet")
 	f := newDaemonSet(ctx, t, s, "rolled", nil, func(ds *appsv1.DaemonSet) {
 		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
 			RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: ptr.To(intstr.FromInt32(1))}}
 	})
+	c := s.pageOf(t, "docs/migrate.md", "From a RollingUpdate DaemonSet", map[string]string{"NAMESPACE": "default", "NAME": f.name})
 	before, o := f.uids(ctx), f.observe(ctx)
-	m.run(ctx, 0, "default", f.name)
+	c.block(ctx)
 	f.complete(ctx, "app:1", stageNodes)
 	f.undisturbed(ctx, before)
 	f.setImage(ctx, "app:2")
 	f.complete(ctx, "app:2", stageNodes)
 	atMost(t, o, 2)
 	before = f.uids(ctx)
-	m.run(ctx, 1, "default", f.name)
+	c.block(ctx)
 	f.eventually(ctx, func() error {
 		ds, err := f.get(ctx)
 		if err == nil && (ds.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || ds.Status.ObservedGeneration != ds.Generation ||
@@ -108,8 +53,8 @@ func TestARollingUpdateDaemonSetIsHandedOverWithoutARestart(t *testing.T) {
 // and a request of a node is carried out, whoever's the annotations are.
 func TestADaemonSetOfOpenYurtIsHandedOverWithoutARestart(t *testing.T) {
 	s, ctx := enter(t)
-	m := s.migrates(t, "From OpenYurt's daemon pod updater")
 	f := newDaemonSet(ctx, t, s, "yurt", nil)
+	c := s.pageOf(t, "docs/migrate.md", "From OpenYurt's daemon pod updater", map[string]string{"NAMESPACE": "default", "NAME": f.name})
 	f.setImage(ctx, "app:2")
 	f.newestRevision(ctx)
 	pods, err := f.pods(ctx)
@@ -128,7 +73,7 @@ func TestADaemonSetOfOpenYurtIsHandedOverWithoutARestart(t *testing.T) {
 	})
 	f.allHave(ctx, corev1.ConditionTrue)
 	f.undisturbed(ctx, before)
-	m.run(ctx, 0, "default", f.name)
+	c.block(ctx)
 	ds, err := f.get(ctx)
 	if _, theirs := ds.Annotations[topsv1.OpenYurtAnnotationUpdateStrategy]; err != nil || theirs || ds.Annotations[topsv1.AnnotationUpdateStrategy] != "OTA" {
 		t.Errorf("annotations %v, %v", ds.Annotations, err)
@@ -152,7 +97,6 @@ func TestADaemonSetOfOpenYurtIsHandedOverWithoutARestart(t *testing.T) {
 // The gr of the newer operator becomes ours; what is not taken over is printed.
 func TestAGcuResourceOfTheNewerOperatorIsImported(t *testing.T) {
 	s, ctx := enter(t)
-	m := s.migrates(t, "From gcu-operator 2.x")
 	const crd = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gcuresources.topscloud.enflame.com"}, "spec": {
 		"group": "topscloud.enflame.com", "scope": "Namespaced", "names": {"kind": "GcuResource", "plural": "gcuresources"}, "versions": [{"name": "v1", "served": true,
 		"storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`
@@ -163,6 +107,7 @@ func TestAGcuResourceOfTheNewerOperatorIsImported(t *testing.T) {
 	s.create(ctx, t, object)
 	s.kubectl(ctx, t, "wait", "--for=condition=Established", "crd/gcuresources.topscloud.enflame.com", "--timeout=60s")
 	name := s.name("newer")
+	c := s.pageOf(t, "docs/migrate.md", "From gcu-operator 2.x", map[string]string{"NAME": name})
 	component := func(short, image string) map[string]any {
 		return map[string]any{"name": name + "-" + short, "image": image, "version": "v2", "nodeSelector": map[string]any{stageLabel: s.label}}
 	}
@@ -173,12 +118,12 @@ func TestAGcuResourceOfTheNewerOperatorIsImported(t *testing.T) {
 	theirs.SetName(name)
 	s.eventually(ctx, t, func() error { return s.Client.Create(ctx, theirs.DeepCopy()) })
 
-	if said := m.run(ctx, 0, "kube-system", name); !strings.Contains(said, "lost: spec.nodeExporter") {
+	if said := c.block(ctx); !strings.Contains(said, "lost: spec.nodeExporter") {
 		t.Errorf("what is lost is not printed: %s", said)
 	}
 	ours := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	t.Cleanup(func() { s.remove(context.WithoutCancel(ctx), t, ours) })
-	m.run(ctx, 1, "kube-system", name)
+	c.block(ctx)
 	got := s.shows(ctx, t, name, "Running", func(gr *topsv1.GcuResource) bool { return gr.Status.ReadyResource == "2/2" })
 	if got.Spec.Exporter == nil || got.Spec.Exporter.Version != "v2" || len(s.podsOf(ctx, t, name+"-exporter")) != stageNodes {
 		t.Errorf("the exporter is %+v", got.Spec.Exporter)
@@ -209,12 +154,9 @@ func TestTheRESTAPITakesThePlaceOfGCUUpgradeManager(t *testing.T) {
 	before := s.podsOf(ctx, t, "enflame-gcu-exporter")
 	theirs := s.releaseOfUpgradeManager(ctx, t)
 
-	m := s.migrates(t, "From gcu-upgrade-manager")
-	m.in = s.Project.Root
-	uninstall := "#!/bin/sh\ntest \"$*\" = \"uninstall gcu-upgrade-manager --namespace kube-system\"\nexec kubectl delete --namespace kube-system deployment/" + theirs + " service/" + theirs + "\n"
-	if err := os.WriteFile(filepath.Join(m.dir, "helm"), []byte(uninstall), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	c := s.pageOf(t, "docs/migrate.md", "From gcu-upgrade-manager", map[string]string{"NAME": s.nodes[0]})
+	c.in = s.Project.Root
+	c.program("helm", "test \"$*\" = \"uninstall gcu-upgrade-manager --namespace kube-system\"\nexec kubectl delete --namespace kube-system deployment/"+theirs+" service/"+theirs)
 	if _, err := s.Kubectl(ctx, "apply", "--server-side", "--dry-run=server", "-k", "examples/rest-api"); err == nil || !strings.Contains(err.Error(), "provided port is already allocated") {
 		t.Errorf("beside the release before: %v", err)
 	}
@@ -223,10 +165,10 @@ func TestTheRESTAPITakesThePlaceOfGCUUpgradeManager(t *testing.T) {
 			"service/gcu-operator-metrics", "networkpolicy/gcu-operator")
 		s.kubectl(context.WithoutCancel(ctx), t, "label", "node", s.nodes[0], "node-restriction.kubernetes.io/gcu-upgrade-manager-")
 	})
-	if said := m.run(ctx, 0, "kube-system", s.nodes[0]); !strings.Contains(said, theirs) {
+	if said := c.block(ctx); !strings.Contains(said, theirs) {
 		t.Errorf("the release before is not shown: %s", said)
 	}
-	if said := m.run(ctx, 1, "kube-system", s.nodes[0]); !strings.Contains(said, "32765:32765/TCP") {
+	if said := c.block(ctx); !strings.Contains(said, "32765:32765/TCP") {
 		t.Errorf("the Service of the REST API is\n%s", said)
 	}
 	api.run(ctx, t, guide.List)

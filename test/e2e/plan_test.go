@@ -75,18 +75,25 @@ func (m *mission) write(file string, object any) {
 // plan writes the plan: four batches of the reachable nodes, and one of the offline node.
 func (m *mission) plan(ctx context.Context, gr *topsv1.GcuResource) *topsv1.UpgradePlan {
 	m.t.Helper()
-	spec := filepath.Join(m.t.TempDir(), "gr.yaml")
-	m.write(spec, gr)
-	plan := &topsv1.UpgradePlan{}
-	if err := yaml.UnmarshalStrict([]byte(m.gcu(ctx, m.t, m.Kubeconfig, 0, nil, "plan", "-f", spec, "-o", "yaml")), plan); err != nil {
-		m.t.Fatal(err)
-	}
+	plan := m.planOf(ctx, gr)
 	var sizes []int
 	for _, b := range plan.Spec.Batches {
 		sizes = append(sizes, len(b.Jobs[0].Nodes))
 	}
 	if !slices.Equal(sizes, []int{10, 10, 10, 9, 1}) || plan.Spec.Batches[4].Name != "offline" || len(plan.Spec.Jobs) != 1 {
 		m.t.Fatalf("the plan has batches of %v nodes, and jobs %+v", sizes, plan.Spec.Jobs)
+	}
+	return plan
+}
+
+// planOf writes the plan of a spec.
+func (m *mission) planOf(ctx context.Context, gr *topsv1.GcuResource) *topsv1.UpgradePlan {
+	m.t.Helper()
+	spec := filepath.Join(m.t.TempDir(), "gr.yaml")
+	m.write(spec, gr)
+	plan := &topsv1.UpgradePlan{}
+	if err := yaml.UnmarshalStrict([]byte(m.gcu(ctx, m.t, m.Kubeconfig, 0, nil, "plan", "-f", spec, "-o", "yaml")), plan); err != nil {
+		m.t.Fatal(err)
 	}
 	return plan
 }

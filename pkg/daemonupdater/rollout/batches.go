@@ -83,9 +83,13 @@ func (p *Policy) planInForce() string { return followsPlan + p.PlanVersion }
 // FollowsAnother reports whether a rollout whose ledger has limit as Limit follows a plan, and not the one with this version, as
 // Policy.PlanVersion has it.
 func FollowsAnother(limit, version string) bool {
+	return strings.HasPrefix(limit, followsPlan) && !Follows(limit, version)
+}
+
+// Follows reports whether a rollout whose ledger has limit as Limit follows the plan with this version.
+func Follows(limit, version string) bool {
 	limit, _, _ = strings.Cut(limit, planLimited)
-	follows, is := strings.CutPrefix(limit, followsPlan)
-	return is && follows != version
+	return limit == followsPlan+version
 }
 
 // BatchApproval returns what an approval names for a part of a rollout that is a batch of a plan. limit is
