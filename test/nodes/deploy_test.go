@@ -90,22 +90,22 @@ func (s *stage) measuresCards(node string) {
 	}
 }
 
-// undeploy removes the grs and the operator, like somebody who has the sources.
-func (s *stage) undeploy() {
+// make runs a target of the Makefile on the cluster, like somebody who has the sources.
+func (s *stage) make(target string) {
 	s.t.Helper()
 	kubectl := s.KubectlCommand(s.ctx)
-	command := exec.CommandContext(s.ctx, "make", "undeploy")
+	command := exec.CommandContext(s.ctx, "make", target)
 	command.Dir, command.Env = kubectl.Dir, slices.Concat(kubectl.Env, []string{"PATH=" + filepath.Dir(kubectl.Path) + ":" + os.Getenv("PATH")})
 	if output, err := command.CombinedOutput(); err != nil {
-		s.t.Fatalf("make undeploy: %v: %s", err, output)
+		s.t.Fatalf("make %s: %v: %s", target, err, output)
 	}
 }
 
 // uninstall removes the gr and the operator; a second time there is nothing to remove.
 func (s *stage) uninstall() {
 	s.cleared()
-	s.undeploy()
-	s.undeploy()
+	s.make("undeploy")
+	s.make("undeploy")
 	s.eventually("no pod is left", func() error {
 		var pods corev1.PodList
 		if err := s.Client.List(s.ctx, &pods); err != nil || len(pods.Items) == 0 {

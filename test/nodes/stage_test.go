@@ -177,12 +177,14 @@ func (s *stage) isRunning(want string) error {
 	return nil
 }
 
-// install installs the operator like a user.
+// install installs the operator like a user who has the sources, and then lets its node agents see which processes have a card open.
 func (s *stage) install() {
 	s.t.Helper()
 	for _, node := range victims {
 		s.kubectl("cordon", node)
 	}
+	s.make("install")
+	s.make("deploy")
 	s.kubectl("apply", "--server-side", "-k", "test/nodes/testdata/operator")
 	s.letAgentsRestartEngines()
 	s.kubectl("rollout", "status", "deployment/gcu-operator", "--namespace="+system, "--timeout=2m")
