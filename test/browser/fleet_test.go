@@ -85,11 +85,11 @@ func newFleet(t *testing.T, c client.Client, name string, nodes int) *fleet {
 	_ = group.Wait()
 	f.rollout = &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "GcuResource", Name: name}},
-		Status: topsv1.DaemonRolloutStatus{Strategy: "AdvancedRollingUpdate", Revision: revision, Total: int32(nodes), Updated: int32(f.updated()), //nolint:gosec // few nodes
-			HeldNodes: int32(nodes - f.updated()), Waiting: []topsv1.WaitingNote{{Reason: "AwaitingApproval", Nodes: int32(nodes - f.updated()), Message: "wave main waits for an approval"}}, //nolint:gosec // few nodes
-			Waves: []topsv1.WaveStatus{{Name: "canary", Total: int32(f.updated()), Updated: int32(f.updated()), CompletedTime: ptr.To(metav1.Now())}, //nolint:gosec // few nodes
-				{Name: "main", Total: int32(nodes - f.updated())}, {Name: "rest"}}, //nolint:gosec // few nodes
-			MaxUnavailable: int32(nodes/10 + 1), //nolint:gosec // few nodes
+		Status: topsv1.DaemonRolloutStatus{Strategy: "AdvancedRollingUpdate", Revision: revision, Total: int32(nodes), Updated: int32(f.updated()),
+			HeldNodes: int32(nodes - f.updated()), Waiting: []topsv1.WaitingNote{{Reason: "AwaitingApproval", Nodes: int32(nodes - f.updated()), Message: "wave main waits for an approval"}},
+			Waves: []topsv1.WaveStatus{{Name: "canary", Total: int32(f.updated()), Updated: int32(f.updated()), CompletedTime: ptr.To(metav1.Now())},
+				{Name: "main", Total: int32(nodes - f.updated())}, {Name: "rest"}},
+			MaxUnavailable: int32(nodes/10 + 1),
 			Conditions:     []metav1.Condition{{Type: topsv1.RolloutProgressing, Status: metav1.ConditionTrue, Reason: "AwaitingApproval", Message: "wave main waits for an approval", LastTransitionTime: metav1.Now()}}}}
 	f.create(f.rollout)
 	return f
