@@ -37,15 +37,10 @@ var exceptions = []exception{
 	{"docs/install.md", "Without a network", "", helmStory},
 	{"docs/install.md", "Roles of people", "", later},
 	{"docs/install.md", "GCUs in nodes of the control plane", "", later},
-	{"docs/install.md", "The gate", "", later},
 	{"docs/install.md", "Node agent rights", "", later},
 	{"docs/install.md", "Pull secrets", "", later},
 	{"docs/install.md", "Remove it", "", later},
 	{"docs/upgrade.md", "Tasks before and after the nodes", "kubectl logs", "simulated nodes run no containers, so there are no logs"},
-	{"docs/upgrade.md", "One node back, alone", "", later},
-	{"docs/edge-node.md", "OTA: upgrades requested on the node", "", later},
-	{"docs/edge-node.md", "OpenYurt's paths", "", later},
-	{"docs/edge-node.md", "The node agent", "", later},
 }
 
 // covers returns whether a command is the exception.
