@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -53,7 +54,7 @@ func main() {
 	flags.BoolVar(&r.dirty, "dirty", false, "accept changes that are not committed; for trying")
 	flags.StringVar(&r.key, "key", "", "`file` with a private ECDSA key in PEM, to sign the checksums; empty: not signed")
 	_ = flags.Parse(os.Args[1:]) // ends the program
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := r.run(ctx)
 	if err == nil && *again {
 		err = r.compare(ctx)
