@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -16,14 +14,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -32,6 +25,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/test/stored"
 )
 
 // moment is what an earlier build stored, with the nodes and pods of that time.
@@ -47,45 +41,22 @@ type moment struct {
 // momentOf reads a file of test/stored/testdata.
 func momentOf(t *testing.T, file string) *moment {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "test", "stored", "testdata", file))
+	builder, at, err := stored.Cluster(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list unstructured.UnstructuredList
-	if err := yaml.Unmarshal(text, &list); err != nil {
-		t.Fatal(err)
-	}
-	m := &moment{}
-	if m.time, err = time.Parse(time.RFC3339, list.Object["time"].(string)); err != nil {
-		t.Fatal(err)
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, topsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	objects := make([]client.Object, len(list.Items))
-	for i := range list.Items {
-		object, err := scheme.New(list.Items[i].GroupVersionKind())
-		if err == nil {
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, object)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects[i] = object.(client.Object)
-		if objects[i].GetDeletionTimestamp() != nil { // without a finalizer it would be gone
-			objects[i].SetFinalizers([]string{"test/terminating"})
-		}
-		if ds, is := object.(*appsv1.DaemonSet); is && !slices.Contains(m.groups, observed.GroupOf(ds)) {
-			m.groups = append(m.groups, observed.GroupOf(ds))
-		}
-	}
-	m.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&topsv1.DaemonRollout{}, &topsv1.NodeUpgrade{}, &topsv1.UpgradePlan{}, &corev1.Pod{}).
-		WithIndex(&corev1.Pod{}, controllerUID, indexByController).
+	m := &moment{time: at}
+	m.api = builder.WithIndex(&corev1.Pod{}, controllerUID, indexByController).
 		WithIndex(&appsv1.ControllerRevision{}, controllerUID, indexByController).Build()
+	var sets appsv1.DaemonSetList
+	if err := m.api.List(t.Context(), &sets); err != nil {
+		t.Fatal(err)
+	}
+	for i := range sets.Items {
+		if g := observed.GroupOf(&sets.Items[i]); !slices.Contains(m.groups, g) {
+			m.groups = append(m.groups, g)
+		}
+	}
 	return m
 }
 
