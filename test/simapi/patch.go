@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -59,11 +60,12 @@ func (a *API) Patch(object client.Object, kind types.PatchType, data []byte, par
 	return a.storePart(stored, after, object, part, manager)
 }
 
-// mergePart is a merge patch of the spec or the status alone.
+// mergePart is a merge patch of the spec or the status alone. It refuses one that leaves an operation without its id, which the CRD requires:
+// one of changes to a record that a restored backup took back, at a resourceVersion that is given out again.
 func (a *API) mergePart(stored client.Object, patch []byte, answer client.Object, part string) error {
 	next := Copy(stored)
-	field := reflect.ValueOf(next).Elem().FieldByName(part)
-	before, err := json.Marshal(field.Interface())
+	value := reflect.ValueOf(next).Elem().FieldByName(part)
+	before, err := json.Marshal(value.Interface())
 	if err != nil {
 		return err
 	}
@@ -78,18 +80,21 @@ func (a *API) mergePart(stored client.Object, patch []byte, answer client.Object
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	decoded := reflect.New(field.Type())
+	decoded := reflect.New(value.Type())
 	if err := json.Unmarshal(after, decoded.Interface()); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	if equality.Semantic.DeepEqual(field.Interface(), decoded.Elem().Interface()) {
+	if equality.Semantic.DeepEqual(value.Interface(), decoded.Elem().Interface()) {
 		Into(answer, next)
 		return nil
 	}
 	if part == Spec {
 		next.SetGeneration(next.GetGeneration() + 1)
 	}
-	field.Set(decoded.Elem())
+	value.Set(decoded.Elem())
+	if u, is := next.(*topsv1.NodeUpgrade); is && u.Status.Operation != nil && u.Status.Operation.ID == "" {
+		return apierrors.NewInvalid(topsv1.GroupVersion.WithKind("NodeUpgrade").GroupKind(), u.Name, field.ErrorList{field.Required(field.NewPath("status", "operation", "id"), "")})
+	}
 	if next, err = a.admit(next); err != nil {
 		return err
 	}
