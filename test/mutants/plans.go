@@ -54,6 +54,8 @@ var ofPlans = []mutant{
 		"!$last && reachesBatches($d)", "reachesBatches($d)"},
 	{"plan-order-lost", "no batch waits for another after the control plane was cut off", updater, "followWaves",
 		"!$last && reachesBatches($d)", "!$last"},
+	{"plan-order-lost-later", "no batch waits for another after the control plane was cut off from a node that is done, too", updater, "reachesBatches",
+		"$c.done > 0", "$c.byPhase[phaseUpdated] > 0"},
 	{"plan-soaks-never", "under a plan no wave soaks", updater, "Policy.soakAfter",
 		"!$last || $of == $rest", "!$last || p.Plan != \"\" || $of == $rest"},
 	{"plan-rest-undone", "a node counts as undone because of what is not in the plan", updater, "isDoneOn",

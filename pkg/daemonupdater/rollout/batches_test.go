@@ -170,6 +170,26 @@ func TestNoBatchIsCompleteWhileNoNodeIsReached(t *testing.T) {
 	}
 }
 
+// Nor is it while a node is done that went offline with the others.
+func TestNoBatchIsCompleteWhileNoDoneNodeIsReached(t *testing.T) {
+	for name, x := range map[string]Node{"before": nodeOf("x", newHash), "by us": nodeOf("x", newHash)} {
+		all := func(is func(Node) Node) []Node {
+			return []Node{inBatch(is(x), 0), inBatch(is(nodeOf("a", oldHash)), 1), inBatch(is(nodeOf("b", oldHash)), 2)}
+		}
+		in := planned([]string{"1", "2", "3"}, all(offline)...)
+		if name == "by us" {
+			in.Nodes, in.Settings.Paused = all(func(n Node) Node { return n }), true
+			in.Ledger, in.Settings.Paused = Plan(in).Ledger, false
+			in.Nodes = all(offline)
+		}
+		in.Ledger = Plan(in).Ledger
+		in.Nodes = all(func(n Node) Node { return n })
+		if d := Plan(in); !cmp.Equal(d.Started, []string{"a"}) {
+			t.Errorf("done %s: %v are started when all are back, want batch 2", name, d.Started)
+		}
+	}
+}
+
 // underWaves adds a wave of the nodes with a label, and what is to be approved and soaked of it.
 func underWaves(in Input, manual bool, soak time.Duration) Input {
 	in.Policy.Waves = []Wave{{Name: "canary", Selector: labels.SelectorFromSet(labels.Set{"wave": "canary"}), Manual: manual, Soak: soak}}

@@ -9,6 +9,8 @@ type nodeCounts struct {
 	leftOut int
 	// testable counts the others that are not excluded: they could prove a version.
 	testable int
+	// done counts the Ready nodes that have what the upgrade gives them.
+	done int
 	// outdated counts the nodes with something left to do on a pod.
 	outdated int
 	// behind counts the nodes with a pod that is not at its target.
@@ -27,6 +29,9 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 		c.leftOut += times
 	case n.phase != phaseExcluded:
 		c.testable += times
+	}
+	if n.Ready && !n.LeftOut && (n.phase == phaseUpdated || n.phase == phaseExcluded) {
+		c.done += times
 	}
 	if n.outdated {
 		c.outdated += times

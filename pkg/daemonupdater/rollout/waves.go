@@ -35,7 +35,7 @@ func followWaves(d *draft) waveProgress {
 		updated, testable = updated+state.Updated, testable+c.testable
 		_, last := d.in.Policy.waveOf(i)
 		// A wave proves the version, unless no node of it takes part that could; a batch of a plan need not.
-		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (updated > 0 || testable == 0 || !last && reachesBatches(d)) {
+		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (testable == 0 || last && updated > 0 || !last && reachesBatches(d)) {
 			state.Completed = d.in.Now
 		}
 		if passed = passed && !state.Completed.IsZero(); last {
@@ -82,12 +82,12 @@ func unfinishedInWaves(f *Fleet) []int {
 	return unfinished
 }
 
-// reachesBatches reports whether some node of a batch has what the plan gives it, or can be reached: while none is, the control plane may
-// be cut off, and batches of offline nodes are not passed.
+// reachesBatches reports whether some node of a batch can be reached, and has what the plan gives it or is to get it: while none is, the
+// control plane may be cut off, and batches of offline nodes are not passed.
 func reachesBatches(d *draft) bool {
 	for i := range d.fleet.waves {
 		c := &d.fleet.waves[i]
-		if _, last := d.in.Policy.waveOf(i); !last && (c.byPhase[phaseUpdated]+c.byPhase[phaseExcluded] > c.leftOut || c.unfinished() > c.byPhase[phaseJustOffline]) {
+		if _, last := d.in.Policy.waveOf(i); !last && (c.done > 0 || c.unfinished() > c.byPhase[phaseJustOffline]) {
 			return true
 		}
 	}
