@@ -4,7 +4,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/topsops/gcu-operator/test/handbook"
 )
@@ -48,5 +51,26 @@ func TestWhatIsNotRunIsOnThePages(t *testing.T) {
 	}
 	for _, e := range unused {
 		t.Errorf("test/handbook/notrun.go has an exception for %s, which is on no page", e)
+	}
+}
+
+// TestTheSoftwareIsDeployedByTheSameCommands: those of docs/install.md are not run because those of the README are.
+func TestTheSoftwareIsDeployedByTheSameCommands(t *testing.T) {
+	of := func(page, title string) (commands []string) {
+		sections, err := handbook.Read(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range sections {
+			for _, c := range slices.Concat(s.Blocks...) {
+				if s.Title == title && strings.HasPrefix(c.Text, "kubectl") {
+					commands = append(commands, comment.ReplaceAllString(c.Text, ""))
+				}
+			}
+		}
+		return commands
+	}
+	if diff := cmp.Diff(of("README.md", "Install"), of("docs/install.md", "Deploy the GCU software")); diff != "" {
+		t.Errorf("commands (-README +docs/install.md):\n%s", diff)
 	}
 }

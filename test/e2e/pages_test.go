@@ -94,6 +94,8 @@ func (c *commands) shell(ctx context.Context, text string) string {
 	shell.Dir = c.in
 	var said bytes.Buffer
 	shell.Stdout, shell.Stderr = &said, &said
+	begin := time.Now()
+	defer func() { c.t.Logf("%5.1fs %s", time.Since(begin).Seconds(), text) }()
 	if err := shell.Run(); err != nil {
 		c.t.Fatalf("%v\n%s\n%s", err, text, said.String())
 	}
