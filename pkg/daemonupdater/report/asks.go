@@ -50,7 +50,8 @@ func (a *Answers) askState(ask *pinning.Ask) (state topsv1.TaskState, reason, me
 	if refusal, refused := a.Refused[ask.Key()]; refused {
 		return topsv1.TaskFailed, refusal.Reason, refusal.Message
 	}
-	pinned := slices.ContainsFunc(a.Decision.Ledger.Pins, func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key })
+	pin := slices.IndexFunc(a.Decision.Ledger.Pins, func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key })
+	pinned := pin >= 0
 	verdict, _ := a.Decision.Verdict(ask.Node)
 	switch {
 	case a.Input.Blocked != nil:
@@ -62,7 +63,7 @@ func (a *Answers) askState(ask *pinning.Ask) (state topsv1.TaskState, reason, me
 	case !pinned:
 		return topsv1.TaskWaiting, string(verdict.Reason), verdict.Message
 	case verdict.State == rollout.Pinned:
-		return topsv1.TaskDone, reasonUndone, verdict.Message
+		return topsv1.TaskDone, reasonUndone, a.Decision.Ledger.Pins[pin].Message // that of the node may be about another component
 	case verdict.State == rollout.Failed:
 		return topsv1.TaskFailed, string(verdict.Reason), verdict.Message
 	}

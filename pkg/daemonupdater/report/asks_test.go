@@ -18,6 +18,14 @@ func TestAnAskOfANodeIsAnswered(t *testing.T) {
 		in.Ledger.Pins = []rollout.Pin{{Node: "a", Member: "kube-system/driver", Revision: fixture.OldHash, From: fixture.NewHash,
 			Reason: rollout.ReasonUndone, Message: "kept"}}
 	}
+	pinnedWithAnother := func(in *rollout.Input) {
+		pinned(in)
+		in.Members = append(in.Members, rollout.Member{Key: "kube-system/a", Target: fixture.NewHash})
+		in.Nodes[0].Pods = append(in.Nodes[0].Pods, rollout.Pod{Member: 1, Name: "g-a", UID: "gfd-a", Revision: fixture.OldHash, Available: true})
+		other := in.Ledger.Pins[0]
+		other.Member, other.Message = "kube-system/a", "the other is kept"
+		in.Ledger.Pins = append([]rollout.Pin{other}, in.Ledger.Pins...)
+	}
 	for _, tt := range []struct {
 		name, verb string
 		in         rollout.Input
@@ -28,6 +36,7 @@ func TestAnAskOfANodeIsAnswered(t *testing.T) {
 		{"waits while the rollout is blocked", "undo", change(inputWith(fixture.Planned("a", fixture.NewHash)), blockedInput("InvalidPaused")), nil, "Waiting InvalidPaused: because of InvalidPaused"},
 		{"runs while the node goes back", "undo", change(inputWith(fixture.Planned("a", fixture.NewHash)), pinned), nil, "Running Replacing: replacing pod p-a of kube-system/driver"},
 		{"is done when the node is back", "undo", change(inputWith(fixture.Planned("a", fixture.OldHash)), pinned), nil, "Done Undone: kept"},
+		{"is done with what is said of its own component", "undo", change(inputWith(fixture.Planned("a", fixture.OldHash)), pinnedWithAnother), nil, "Done Undone: kept"},
 		{"a retry is done at once", "retry", inputWith(fixture.Planned("a", fixture.NewHash)), nil, "Done Freed: node a gets the target of kube-system/driver like any other"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
