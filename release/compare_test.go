@@ -26,7 +26,7 @@ func TestASecondReleaseIsCompiledAnewAndCompared(t *testing.T) {
 	program, notes, temporary := filepath.Join(folder, "program"), filepath.Join(folder, "notes"), filepath.Join(folder, "tmp")
 	check(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte("package main\nfunc main() {}\n"), 0o600))
 	check(t, exec.CommandContext(t.Context(), "go", "build", "-o", program, filepath.Join(folder, "main.go")).Run())
-	check(t, os.WriteFile(filepath.Join(folder, "go"), []byte(standIn), 0o700)) //nolint:gosec // G306: it is run
+	check(t, os.WriteFile(filepath.Join(folder, "go"), []byte(standIn), 0o700))
 	check(t, os.Mkdir(temporary, 0o700))
 	for name, value := range map[string]string{"PATH": folder + ":" + os.Getenv("PATH"), "PROGRAM": program, "NOTES": notes, "TMPDIR": temporary, "GOCACHE": "first"} {
 		t.Setenv(name, value)
