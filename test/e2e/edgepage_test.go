@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -81,69 +83,77 @@ func (f *fixture) imageReady(ctx context.Context, pod *corev1.Pod) {
 	})
 }
 
-// On a node a person upgrades everything, takes it back, and holds the node. Then one component of other nodes goes back, and
-// forth again on one of them; and the gate goes.
-func TestThePagesBringOneNodeBackAlone(t *testing.T) {
-	s, ctx := withGate(t)
-	s.startManager(ctx, t, "--gate")
-	s.startAgents(ctx, t)
-	name := s.name("page-node")
-	driver := name + "-driver"
-	d := s.newHeavy(ctx, t, "page-node", soon(), "2/2", topsv1.GcuResourceSpec{Driver: s.component(driver, "v1"), GFD: s.component(name, "v1")})
-	s.kubectl(ctx, t, "annotate", "--overwrite", "gr", name, topsv1.AnnotationUpdateStrategy+"=OTA", topsv1.AnnotationMaxUnavailable+"=3")
-	d.reaches(ctx, "known to be good", func(r *topsv1.DaemonRolloutStatus) bool {
-		return complete(r) && r.Strategy == "OTA" && r.LastKnownGood != nil && len(r.Settled) == 2
-	})
-	s.kubectl(ctx, t, "patch", "gr", name, "--type=merge", "-p", `{"spec":{"driver":{"version":"v2"},"gfd":{"version":"v2"}}}`)
-	d.reaches(ctx, "awaiting requests", func(r *topsv1.DaemonRolloutStatus) bool {
-		return r.HeldNodes == stageNodes && reasonOf(r, topsv1.RolloutProgressing) == topsv1.ReasonAwaitingRequests
-	})
-
-	node := s.nodes[0]
+// On a node a person upgrades everything, withdraws the next request, and holds the node.
+func TestThePageUpgradesAndHoldsANode(t *testing.T) {
+	s, ctx := enter(t)
+	f := newDaemonSet(ctx, t, s, "page-node", ota())
+	f.setImage(ctx, "app:2")
+	f.allHave(ctx, corev1.ConditionTrue)
+	node, before := s.nodes[3], f.uids(ctx)
+	s.startAgents(ctx, t, node)
+	own := f.podOn(ctx, node)
 	c := s.pageOf(t, "docs/edge-node.md", "OTA: upgrades requested on the node", nil)
 	c.at(node)
-	c.says(c.next(ctx), "driver", "v1", "v2")
+	c.says(c.next(ctx), f.name, "1         2           yes        OTA")
 	c.next(ctx)
-	d.is(ctx, node, driver, "v2")
-	d.is(ctx, node, name, "v2")
+	f.comesBack(ctx, node, "app:2", own)
+	delete(before, own.UID)
+	f.undisturbed(ctx, before)
+
+	own = f.podOn(ctx, node)
+	f.change(ctx, func(ds *appsv1.DaemonSet) {
+		ds.Annotations[topsv1.AnnotationPaused] = "true"
+		ds.Spec.Template.Spec.Containers[0].Image = "app:3"
+	})
+	f.allHave(ctx, corev1.ConditionTrue)
+	if code, text := post(ctx, t, s.agents.Of(node).URL+"/v1/upgrade"); code != http.StatusAccepted {
+		t.Fatalf("the request is answered with %d %s", code, text)
+	}
+	s.taskReaches(ctx, f, node, topsv1.TaskWaiting, "Paused")
 	c.next(ctx)
-	d.is(ctx, node, driver, "v1")
-	d.is(ctx, node, name, "v1")
+	s.taskReaches(ctx, f, node, topsv1.TaskWithdrawn, "Withdrawn")
+	f.change(ctx, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationPaused) })
+
 	c.next(ctx)
 	var u topsv1.NodeUpgrade
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: node}, &u); err != nil || u.Status.Agent == nil || u.Status.Agent.Hold == nil || u.Status.Agent.Hold.Message != "surgery" {
 		t.Errorf("%s is not held: %v, %+v", node, err, u.Status.Agent)
 	}
-	c.shell(ctx, "node-agent ota release")
-	d.givenBack(ctx)
-	s.backAlone(ctx, d)
+	f.undisturbed(ctx, map[types.UID]bool{own.UID: true})
 }
 
-// backAlone: the rest of the nodes are upgraded, and two of them brought back.
-func (s *stage) backAlone(ctx context.Context, d *drivers) {
-	t := d.t
-	t.Helper()
-	driver, first, second, third := d.name+"-driver", s.nodes[0], s.nodes[1], s.nodes[2]
-	s.kubectl(ctx, t, "annotate", "--overwrite", "gr", d.name, topsv1.AnnotationUpdateStrategy+"=AdvancedRollingUpdate")
-	pinned := func(nodes ...string) {
+// One component of two nodes goes back, and on one of them forth again; then the gate goes.
+func TestThePagesBringOneNodeBackAlone(t *testing.T) {
+	s, ctx := withGate(t)
+	s.startManager(ctx, t, "--gate")
+	first, second := s.nodes[0], s.nodes[1]
+	s.startAgents(ctx, t)
+	name, driver := s.name("page-node"), s.name("page-node")+"-driver"
+	d := s.newHeavy(ctx, t, "page-node", soon(), "1/1", topsv1.GcuResourceSpec{Driver: s.component(driver, "v1")})
+	s.kubectl(ctx, t, "annotate", "--overwrite", "gr", name, topsv1.AnnotationMaxUnavailable+"=6")
+	d.reaches(ctx, "known to be good", func(r *topsv1.DaemonRolloutStatus) bool {
+		return complete(r) && r.LastKnownGood != nil && len(r.Settled) == 1
+	})
+	d.upgrade(ctx, "v2")
+	pinned := func(nodes int) {
 		t.Helper()
-		d.reaches(ctx, fmt.Sprintf("at v2 but for %v", nodes), func(r *topsv1.DaemonRolloutStatus) bool {
-			return int(r.Updated) == stageNodes-len(nodes) && int(r.PinnedNodes) == len(nodes) && r.InFlightNodes == 0
+		d.reaches(ctx, fmt.Sprintf("at v2 but for %d nodes", nodes), func(r *topsv1.DaemonRolloutStatus) bool {
+			return int(r.Updated) == stageNodes-nodes && int(r.PinnedNodes) == nodes && r.InFlightNodes == 0
 		})
 	}
-	pinned(first)
-	c := s.pageOf(t, "docs/upgrade.md", "One node back, alone", map[string]string{"NODE": second})
+	pinned(0)
+	c := s.pageOf(t, "docs/upgrade.md", "One node back, alone", map[string]string{"NODE": first})
+	c.next(ctx)
+	d.is(ctx, first, driver, "v1")
+	c.at(second)
 	c.next(ctx)
 	d.is(ctx, second, driver, "v1")
-	c.at(third)
+	pinned(2)
+	c.says(c.next(ctx), first, second)
+	c.says(c.next(ctx), name, "PINNED")
 	c.next(ctx)
-	d.is(ctx, third, driver, "v1")
-	pinned(first, second, third)
-	c.says(c.next(ctx), first, second, third)
-	c.says(c.next(ctx), d.name, "PINNED")
-	c.next(ctx)
-	d.is(ctx, second, driver, "v2")
-	pinned(first, third)
+	d.is(ctx, first, driver, "v2")
+	pinned(1)
 	d.givenBack(ctx)
 
 	c = s.pageOf(t, "docs/install.md", "The gate", nil)

@@ -20,23 +20,12 @@ import (
 	"github.com/topsops/gcu-operator/test/harness"
 )
 
-// first is a cluster on which a person follows the README, from the objects of the operator to their removal.
-type first struct {
-	*drivers
-	gr *topsv1.GcuResource
-}
-
 // The manifests are those that are shipped. The manager runs beside the cluster, because no program runs in its pods.
-func TestThePagesInstallUpgradeAndRemove(t *testing.T) {
+func TestThePagesInstallAndRemove(t *testing.T) {
 	s, ctx := enterAlone(t)
 	if err := s.Install(ctx); err != nil {
 		t.Fatal(err)
 	}
-	const others = stageLabel + "!=1"
-	s.kubectl(ctx, t, "label", "nodes", "--selector="+others, gcuLabel+"-")
-	t.Cleanup(func() {
-		s.kubectl(context.WithoutCancel(ctx), t, "label", "nodes", "--overwrite", "--selector="+others, gcuLabel+"=true")
-	})
 	c := s.pageOf(t, "docs/install.md", "Node agent rights", nil)
 	c.in = s.Project.Root
 	c.block(ctx)
@@ -60,8 +49,6 @@ func TestThePagesInstallUpgradeAndRemove(t *testing.T) {
 	c.next(ctx)
 	c.next(ctx)
 	c.says(c.next(ctx), "enflame-gcu-resource", "5/5")
-	f := &first{drivers: &drivers{stage: s, t: t, name: "enflame-gcu-resource"}}
-	f.upgrades(ctx)
 
 	c = s.pageOf(t, "docs/install.md", "Remove it", nil)
 	c.in = s.Project.Root
@@ -82,41 +69,45 @@ func TestThePagesInstallUpgradeAndRemove(t *testing.T) {
 	}
 }
 
-// upgrades follows the section about the first upgrade: to 1.1.0, to 1.2.0, and back.
-func (f *first) upgrades(ctx context.Context) {
-	f.t.Helper()
-	const exporter = "enflame-gcu-exporter"
-	observer, err := harness.Observe(ctx, f.Cluster, "app.kubernetes.io/name="+exporter)
+// To v2, to v3, and back.
+func TestThePageHasTheCommandsOfAFirstUpgrade(t *testing.T) {
+	s, ctx := enter(t)
+	name := s.name("page-first")
+	gr := &topsv1.GcuResource{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.GcuResourceSpec{GFD: s.component(name, "1.0.0")}}
+	s.create(ctx, t, gr.DeepCopy())
+	s.shows(ctx, t, name, "deployed", func(gr *topsv1.GcuResource) bool { return gr.Status.Phase == topsv1.PhaseRunning })
+	observer, err := harness.Observe(ctx, s.Cluster, "app.kubernetes.io/name="+name)
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
-	c := f.pageOf(f.t, "README.md", "First upgrade", map[string]string{"kubectl get dro -A -w": "timeout 3 kubectl get dro -A -w || test $? = 124"})
+	d := &drivers{stage: s, t: t, name: name}
+	c := s.pageOf(t, "README.md", "First upgrade", map[string]string{"enflame-gcu-resource": name, "exporter": "gfd",
+		"kubectl get dro -A -w": endless("kubectl get dro -A -w", name) + "kill $!", "kubectl gcu rollback": "kubectl gcu rollback " + name})
 	c.next(ctx)
 	c.next(ctx)
 	c.next(ctx)
-	c.says(c.next(ctx), f.name, "AdvancedRollingUpdate")
-	f.has(ctx, exporter, "1.1.0")
-	atMost(f.t, observer, 2)
+	c.says(c.next(ctx), name, "AdvancedRollingUpdate")
+	d.has(ctx, "1.1.0")
 
-	f.gr = f.shows(ctx, f.t, f.name, "at 1.1.0", func(gr *topsv1.GcuResource) bool { return gr.Spec.Exporter.Version == "1.1.0" })
-	wanted := &topsv1.GcuResource{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind}, ObjectMeta: metav1.ObjectMeta{Name: f.name}, Spec: f.gr.Spec}
-	wanted.Spec.Exporter.Version = "1.2.0"
-	(&mission{drivers: f.drivers}).write(filepath.Join(c.dir, "gr.yaml"), wanted)
-	c.says(c.next(ctx), "1.2.0", f.nodes[0], fmt.Sprint(stageNodes, " nodes"))
+	gr.Spec.GFD.Version = "1.2.0"
+	(&mission{drivers: d}).write(filepath.Join(c.dir, "gr.yaml"), gr)
+	c.says(c.next(ctx), "1.2.0", s.nodes[0], fmt.Sprint(stageNodes, " nodes"))
 	c.next(ctx)
-	f.hasVersion(ctx, exporter, "1.2.0")
-	c.says(c.next(ctx), "exporter.version: 1.2.0 -> 1.1.0")
-	f.has(ctx, exporter, "1.1.0")
+	d.hasVersion(ctx, name, "1.2.0")
+	c.says(c.next(ctx), "gfd.version: 1.2.0 -> 1.1.0")
+	d.has(ctx, "1.1.0")
+	atMost(t, observer, 2)
 }
 
-// has waits until the rollout is complete with a version of the exporter on all nodes.
-func (f *first) has(ctx context.Context, exporter, version string) {
-	f.t.Helper()
-	f.shows(ctx, f.t, f.name, "at "+version, func(gr *topsv1.GcuResource) bool {
-		return gr.Spec.Exporter.Version == version && gr.Status.ObservedGeneration == gr.Generation && gr.Status.Phase == topsv1.PhaseRunning
+// has waits until all nodes have a version of gfd.
+func (d *drivers) has(ctx context.Context, version string) {
+	d.t.Helper()
+	d.shows(ctx, d.t, d.name, "at "+version, func(gr *topsv1.GcuResource) bool {
+		return gr.Spec.GFD.Version == version && gr.Status.ObservedGeneration == gr.Generation && gr.Status.Phase == topsv1.PhaseRunning
 	})
-	f.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == r.Total })
-	f.hasVersion(ctx, exporter, version)
+	d.reaches(ctx, "complete", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == stageNodes })
+	d.hasVersion(ctx, d.name, version)
 }
 
 // A version fails on two nodes: the section says why the upgrade is stuck.
@@ -133,9 +124,9 @@ func TestThePageSaysWhyAnUpgradeIsStuck(t *testing.T) {
 		return len(failed) == 2 && meta.IsStatusConditionTrue(r.Conditions, topsv1.RolloutHalted)
 	})
 	c := s.pageOf(t, "README.md", "Why is it stuck?", map[string]string{"enflame-gcu-resource": m.name, "kubectl gcu nodes": "kubectl gcu nodes " + m.name,
-		"kubectl gcu dashboard": "timeout 3 kubectl gcu dashboard || test $? = 124"})
+		"kubectl gcu dashboard": endless("kubectl gcu dashboard", "http:") + `curl -sSL --fail --cookie '' "$(grep -o 'http://[^ ]*' printed)"; kill $! `})
 	c.says(c.next(ctx), append(failed, m.name, "Stopped (Halted)")...)
-	c.says(c.next(ctx), "http://127.0.0.1:")
+	c.says(c.next(ctx), "http://127.0.0.1:", "<html", m.name)
 	c.says(c.next(ctx), append(failed, "failed")...)
 	c.says(c.next(ctx), "Degraded", m.name)
 }

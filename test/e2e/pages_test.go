@@ -112,6 +112,11 @@ func (c *commands) says(said string, words ...string) {
 	}
 }
 
+// endless returns what runs in the place of a command that does not end: it prints what that has printed once there is a word in it.
+func endless(command, word string) string {
+	return command + " >printed 2>&1 & until grep -q " + word + " printed; do sleep 0.1; done; cat printed; "
+}
+
 // program puts a shell script in the place of a program.
 func (c *commands) program(name, script string) {
 	c.t.Helper()
