@@ -126,7 +126,7 @@ func TestThePageSaysWhyAnUpgradeIsStuck(t *testing.T) {
 	c := s.pageOf(t, "README.md", "Why is it stuck?", map[string]string{"enflame-gcu-resource": m.name, "kubectl gcu nodes": "kubectl gcu nodes " + m.name,
 		"kubectl gcu dashboard": endless("kubectl gcu dashboard", "http:") + `curl -sSL --fail --cookie '' "$(grep -o 'http://[^ ]*' printed)"; kill $! `})
 	c.says(c.next(ctx), append(failed, m.name, "Stopped (Halted)")...)
-	c.says(c.next(ctx), "http://127.0.0.1:", "<html", m.name)
+	c.says(c.next(ctx), "http://127.0.0.1:", "<title>GCU fleet</title>")
 	c.says(c.next(ctx), append(failed, "failed")...)
 	c.says(c.next(ctx), "Degraded", m.name)
 }
