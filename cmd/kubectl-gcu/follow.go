@@ -66,9 +66,9 @@ func next(ctx context.Context, changed <-chan struct{}) bool {
 
 // follow prints the progress of a gr until it is done, and returns an error if it stops or
 // times out. enough, if not nil, may end it earlier; unlike, if not nil, may end it with an
-// error.
+// error, and says what is waited for, if not "", while the status is of before.
 func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout time.Duration,
-	enough func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error), unlike func(*topsv1.GcuResource) error) error {
+	enough func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error), unlike func(context.Context, *topsv1.GcuResource) (unseen string, err error)) error {
 	t := &progress{terminal: out, bar: out.onTerminal()}
 	defer t.end()
 	ctx, cancel := context.WithCancel(ctx)
@@ -79,8 +79,8 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 			return false, "", err
 		}
 		if unlike != nil {
-			if err := unlike(gr); err != nil {
-				return false, "", err
+			if unseen, err := unlike(ctx, gr); err != nil || unseen != "" {
+				return false, unseen, err
 			}
 		}
 		dro, err := cl.rollout(ctx, name)

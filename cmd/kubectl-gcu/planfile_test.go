@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -222,6 +223,31 @@ func (s *site) through(c *cutOff) *site {
 	other := *s
 	other.kubeconfig = apiserver.KubeconfigOf(s.t, &rest.Config{Host: proxy.URL})
 	return &other
+}
+
+// A status of before the plan was edited ends no wait: here of a task that failed, and was removed from the plan.
+func TestAWaitForAPlanDoesNotEndByTheStatusOfBefore(t *testing.T) {
+	s := newSite(t)
+	gr := s.plannable("edited")
+	plan := s.planOf(grFile("edited", "1.1"))
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan)), exitOK)
+	s.read(gr)
+	gr.Status.ObservedGeneration, gr.Status.Phase = gr.Generation, topsv1.PhaseRunning
+	if err := s.Status().Update(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	s.rollout("edited", topsv1.DaemonRolloutStatus{Revision: "r", Conditions: []metav1.Condition{{Type: topsv1.RolloutProgressing, Status: metav1.ConditionFalse,
+		Reason: topsv1.ReasonGlobalTaskFailed, Message: "upg-server_nodes_check: its Job failed", LastTransitionTime: metav1.Now()}}})
+	plan.Spec.Batches = plan.Spec.Batches[:2]
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan), "--wait", "--timeout", "2s"), exitNotYet, "and follows UpgradePlan "+plan.Name,
+		"timed out after 2s: the operator has not reported on UpgradePlan "+plan.Name+" yet")
+	stored := &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}}
+	s.read(stored)
+	stored.Status = topsv1.UpgradePlanStatus{ObservedGeneration: stored.Generation, Time: ptr.To(metav1.Now())}
+	if err := s.Status().Update(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan), "--wait", "--timeout", "1m"), exitNotYet, "GlobalTaskFailed: upg-server_nodes_check: its Job failed")
 }
 
 // Somebody else stores a plan of the same name after this one is stored, and before the gr follows it.

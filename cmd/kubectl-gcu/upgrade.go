@@ -38,11 +38,11 @@ func upgradeCommand(c *cli) *cobra.Command {
 			if plan == "" && step {
 				return usageError("--step is for --plan")
 			}
-			cl, name, generation, err := startUpgrade(ctx, c, args, file, plan, step, &l)
+			cl, asked, err := startUpgrade(ctx, c, args, file, plan, step, &l)
 			if err != nil || !wait {
 				return err
 			}
-			return awaitSpec(ctx, c.terminal, cl, name, generation, timeout)
+			return awaitUpgrade(ctx, c.terminal, cl, asked, timeout)
 		}),
 	}
 	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr, YAML or JSON; - reads the input")
@@ -88,24 +88,33 @@ code 0), or when the rollout halts, is rolled back or times out (exit code 3).`
   kubectl gcu upgrade my-gr --all --wait`
 )
 
-// startUpgrade writes the gr that is wanted by the flags, or by a plan, and returns its generation.
-func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string, step bool, l *limit) (cl *cluster, name string, generation int64, err error) {
+// askedUpgrade is an upgrade that was written.
+type askedUpgrade struct {
+	name       string
+	generation int64
+	// plan is the one that is followed, as it was stored, nil for none.
+	plan *topsv1.UpgradePlan
+}
+
+// startUpgrade writes the gr that is wanted by the flags, or by a plan.
+func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string, step bool, l *limit) (cl *cluster, asked askedUpgrade, err error) {
 	if plan == "" {
 		cl, wanted, err := readWanted(ctx, c, args, file, l)
 		if err != nil {
-			return nil, "", 0, err
+			return nil, asked, err
 		}
-		generation, err = upgradeSpec(ctx, c.terminal, cl, wanted, nil)
-		return cl, wanted.GetName(), generation, err
+		asked.name = wanted.GetName()
+		asked.generation, err = upgradeSpec(ctx, c.terminal, cl, wanted, nil)
+		return cl, asked, err
 	}
 	if file != "" || l.given() {
-		return nil, "", 0, usageError("a plan says all of what is upgraded: --plan excludes -f, --nodes, --components and --all")
+		return nil, asked, usageError("a plan says all of what is upgraded: --plan excludes -f, --nodes, --components and --all")
 	}
 	p, generation, err := runPlan(ctx, c, args, plan, step)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, asked, err
 	}
-	return p.cl, p.checked.Gr.Name, generation, nil
+	return p.cl, askedUpgrade{p.checked.Gr.Name, generation, p.asStored}, nil
 }
 
 // runPlan makes a gr follow the plan in a file.
@@ -203,7 +212,7 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 	was, only := live.GetAnnotations()[topsv1.AnnotationUpgradeOnly], next.GetAnnotations()[topsv1.AnnotationUpgradeOnly]
 	before, plan := live.GetAnnotations()[topsv1.AnnotationUpgradePlan], next.GetAnnotations()[topsv1.AnnotationUpgradePlan]
 	if len(changes) == 0 && was == only && before == plan {
-		out.say("gr %s has this spec already%s", name, limitedAs(only))
+		out.say("gr %s has this spec already%s", name, limitedAs(only, plan))
 		return errUnchanged
 	}
 	if err := checkVersions(ctx, out, cl, live, next, p); err != nil {
@@ -262,11 +271,14 @@ func announcePlan(out terminal, before, plan string) {
 	}
 }
 
-func limitedAs(only string) string {
-	if only == "" {
-		return ", and is not limited"
+func limitedAs(only, plan string) string {
+	switch {
+	case plan != "":
+		return ", and follows UpgradePlan " + plan
+	case only != "":
+		return ", limited to " + display.LimitText(only)
 	}
-	return ", limited to " + display.LimitText(only)
+	return ", and is not limited"
 }
 
 func changesOf(from, to *unstructured.Unstructured) ([]display.Change, error) {
@@ -279,24 +291,38 @@ func changesOf(from, to *unstructured.Unstructured) ([]display.Change, error) {
 	return display.ChangesOf(&specs[0].Spec, &specs[1].Spec)
 }
 
-// awaitSpec follows a gr until every reachable node within the limit has the spec of a
-// generation.
-func awaitSpec(ctx context.Context, out terminal, cl *cluster, name string, generation int64, timeout time.Duration) error {
+// awaitUpgrade follows a gr until every reachable node within the limit, or the plan, has what was asked for.
+func awaitUpgrade(ctx context.Context, out terminal, cl *cluster, asked askedUpgrade, timeout time.Duration) error {
 	limited := func(ctx context.Context, gr *topsv1.GcuResource, s *display.Status) (bool, error) {
 		if s.Outcome.Reason != string(rollout.ReasonLeftOut) {
 			return false, nil
 		}
 		return limitReached(ctx, out, cl, gr)
 	}
-	return follow(ctx, out, cl, name, timeout, limited, func(gr *topsv1.GcuResource) error {
-		if gr.Generation == generation {
-			return nil
+	written := time.Now()
+	return follow(ctx, out, cl, asked.name, timeout, limited, func(ctx context.Context, gr *topsv1.GcuResource) (string, error) {
+		switch to := gr.Annotations[topsv1.AnnotationRolledBackTo]; {
+		case gr.Generation != asked.generation && to != "":
+			return "", notYet("gr %s was rolled back to %s; kubectl gcu status %s says why", asked.name, to, asked.name)
+		case gr.Generation != asked.generation:
+			return "", notYet("the spec of gr %s was changed again by another client", asked.name)
+		case asked.plan == nil || time.Since(written) > lookAtLeast: // a rollout that cannot begin has no result of the plan
+			return "", nil
 		}
-		if to := gr.Annotations[topsv1.AnnotationRolledBackTo]; to != "" {
-			return notYet("gr %s was rolled back to %s; kubectl gcu status %s says why", name, to, name)
-		}
-		return notYet("the spec of gr %s was changed again by another client", name)
+		return unseenPlan(ctx, cl, asked.plan)
 	})
+}
+
+// unseenPlan says that the operator has not reported on a plan as it was stored, so that the status is of what was before; "" if it has.
+func unseenPlan(ctx context.Context, cl *cluster, stored *topsv1.UpgradePlan) (string, error) {
+	now := &topsv1.UpgradePlan{}
+	if err := cl.read(ctx, "", stored.Name, now); client.IgnoreNotFound(err) != nil {
+		return "", err
+	}
+	if now.UID == stored.UID && now.Status.ObservedGeneration < stored.Generation {
+		return fmt.Sprintf("the operator has not reported on UpgradePlan %s yet", stored.Name), nil
+	}
+	return "", nil
 }
 
 // limitReached reports whether the upgrade is complete within its limit. The status of the

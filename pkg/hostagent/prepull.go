@@ -45,7 +45,7 @@ func (u puller) prepull(ctx context.Context, request task.Request, r task.Record
 			return r.Result, context.Cause(ctx)
 		case err != nil && (limit.Err() != nil || status.Code(err) == codes.DeadlineExceeded): // the runtime may notice first
 			return u.records.end(r, topsv1.HostTaskFailed, task.ReasonPullTimedOut, noted(request, fmt.Sprintf("pulling %s: not done after %s: %v", image, request.Timeout(), err)))
-		case reason == task.ReasonPullFailed && (request.Prepull.LeaveToKubelet || request.Prepull.LeaveUnauthorized && isUnauthorized(err)):
+		case reason == task.ReasonPullFailed && (request.Prepull.LeaveToKubelet || request.Prepull.LeaveUnauthorized && isUnauthorized(err, image)):
 			left += fmt.Sprintf("; image %s is not pulled in advance: the kubelet pulls it when the pod starts: %v", image, err)
 			continue
 		case err != nil:
@@ -106,12 +106,20 @@ func pull(ctx context.Context, client engine, image string, p task.Prepull) (id 
 	return "", task.ReasonPullFailed, errors.Join(refused...)
 }
 
-// isUnauthorized reports whether a registry wants other credentials, by the words that docker and containerd pass on. They
-// say so of a repository that does not exist too, if the registry does not tell.
-func isUnauthorized(err error) bool {
+// isUnauthorized reports whether a registry wants other credentials than each of those that were tried, by the words that docker and
+// containerd pass on beside the name of the image. They say so of a repository that does not exist too, if the registry does not tell.
+func isUnauthorized(err error, image string) bool {
+	if all, tried := err.(interface{ Unwrap() []error }); tried { //nolint:errorlint // of the credentials that were tried
+		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !isUnauthorized(err, image) })
+	}
 	said := strings.ToLower(err.Error())
-	return slices.ContainsFunc([]string{"unauthorized", "authorization", "authentication", "access denied", "access to the resource is denied", "403 forbidden"},
-		func(word string) bool { return strings.Contains(said, word) })
+	if reference, err := name.ParseReference(image); err == nil {
+		for _, named := range []string{image, reference.Context().Name(), reference.Context().RepositoryStr(), reference.Context().RegistryStr()} {
+			said = strings.ReplaceAll(said, strings.ToLower(named), "")
+		}
+	}
+	return slices.ContainsFunc([]string{"unauthorized", "authorization failed", "authentication required", "no basic auth credentials", "access denied", "access to the resource is denied",
+		"403 forbidden"}, func(words string) bool { return strings.Contains(said, words) })
 }
 
 func pick(condition bool, yes, no task.Reason) task.Reason {

@@ -26,6 +26,8 @@ const (
 	// begin one of images that are known to be missing: it gives up itself after 15 minutes.
 	answerDeadline = 2 * time.Minute
 	pullDeadline   = 17 * time.Minute
+	// failedPullKept is how long it is kept at least that a pull failed.
+	failedPullKept = 24 * time.Hour
 	// firstRepull is the time from one pull to the next after it failed; it doubles, up to lastRepull.
 	firstRepull = time.Minute
 	lastRepull  = 16 * time.Minute
@@ -179,7 +181,7 @@ func imagesBefore(s *State, member int, revision string) []string {
 
 // NextPrepulls returns the prepulls of a NodeUpgrade with those added of some members that are to be asked for, or
 // again; changed is whether there are any. The pulls of DaemonSets that others ask for stay, unless there are too many: then
-// the oldest make room that have ended, by their deadline. The error says that there is no room.
+// the oldest make room that have ended, by their deadline, but for a day not those that failed. The error says that there is no room.
 func NextPrepulls(s *State, upgrade *topsv1.NodeUpgrade, members []int, now time.Time) (next []topsv1.Prepull, changed bool, err error) {
 	next = slices.Clone(upgrade.Spec.Prepulls)
 	for _, member := range members {
@@ -202,12 +204,20 @@ func NextPrepulls(s *State, upgrade *topsv1.NodeUpgrade, members []int, now time
 		next, changed = append(slices.DeleteFunc(next, func(o topsv1.Prepull) bool { return o.DaemonSet.UID == p.DaemonSet.UID }), p), true
 	}
 	for len(next) > maxPrepulls {
-		if now.Sub(next[0].Time.Time) < pullDeadline {
+		oldest := slices.IndexFunc(next, func(p topsv1.Prepull) bool { return mayGo(&p, upgrade, now) })
+		if oldest < 0 {
 			return nil, false, fmt.Errorf("%d DaemonSets have images pulled already", maxPrepulls)
 		}
-		next = next[1:]
+		next = slices.Delete(next, oldest, oldest+1)
 	}
 	return next, changed, nil
+}
+
+// mayGo reports whether a prepull makes room for others: it has ended, and it is not, or not since long, what says that an image is bad.
+func mayGo(p *topsv1.Prepull, upgrade *topsv1.NodeUpgrade, now time.Time) bool {
+	since := now.Sub(p.Time.Time)
+	r := upgrade.Status.Host.Result(p.ID, upgradeplan.PullTask(upgrade.Name).String())
+	return since >= pullDeadline && (r == nil || r.State != topsv1.HostTaskFailed || since >= failedPullKept)
 }
 
 // newPrepull asks for the images of the newest revision of a member.

@@ -3,6 +3,7 @@ package observed
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -310,5 +312,34 @@ func TestARenamedComponentHasItsImagesPulledFirst(t *testing.T) {
 	former.pods[0] = waiting(fixture.PodOn(former.DaemonSet, "a", fixture.NewHash), true)
 	if pull := s.observe().fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullNone {
 		t.Errorf("%+v for a placeholder", pull)
+	}
+}
+
+// Nor does it, for a day, when other DaemonSets ask for room: the oldest pulls that did not fail make it.
+func TestAPullThatFailedMakesNoRoom(t *testing.T) {
+	for since, want := range map[time.Duration]string{20 * time.Minute: "other-0", 25 * time.Hour: ""} {
+		u := asking(since, 5, fixture.NewHash, said(5, topsv1.HostTaskFailed, "PullFailed"))
+		bad := u.Spec.Prepulls[0].ID
+		for i := range maxPrepulls - 1 {
+			u.Spec.Prepulls = append(u.Spec.Prepulls, topsv1.Prepull{ID: fmt.Sprint("other-", i), Time: fixture.Ago(19 * time.Minute), DaemonSet: topsv1.NamespacedRef{UID: types.UID(fmt.Sprint("other-", i))}})
+		}
+		ds := fixture.DaemonSet("gfd")
+		ds.Spec.Template.Spec.Containers = container("r/gfd:2")
+		pod := fixture.PodOn(ds, "a", fixture.OldHash)
+		pod.Spec.Containers = []corev1.Container{{Image: "r/gfd:1"}}
+		m := memberWith(ds, pod)
+		m.Revisions[0].Data = templateWith("r/gfd:1")
+		w := seen{members: []memberAndPods{m}, nodes: []*corev1.Node{fixture.Node("a")}, upgrades: []*topsv1.NodeUpgrade{u}}.observe()
+		next, changed, err := NextPrepulls(w.State, u, []int{0}, fixture.Epoch)
+		if err != nil || !changed || len(next) != maxPrepulls {
+			t.Fatal(next, changed, err)
+		}
+		gone := want
+		if gone == "" {
+			gone = bad
+		}
+		if slices.ContainsFunc(next, func(p topsv1.Prepull) bool { return p.ID == gone }) {
+			t.Errorf("since %s: %s is not the one that makes room", since, gone)
+		}
 	}
 }

@@ -115,19 +115,29 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		o := outcomeOf(Stopped, c)
 		return &o
 	}
-	return stoppedByReason(progressing(dro))
+	return stoppedByReason(dro)
 }
 
-// stoppedByReason returns what stops a rollout by the reason of its condition Progressing, nil if nothing does.
-func stoppedByReason(c *metav1.Condition) *Outcome {
-	if c == nil || !slices.Contains([]string{topsv1.ReasonGlobalTaskFailed, topsv1.ReasonNodesFailed, topsv1.ReasonNodesPinned}, c.Reason) {
+// stoppedByReason returns what stops a rollout by the reason of its condition Progressing, nil if nothing does. An image that cannot be
+// pulled stops it once it is Stalled.
+func stoppedByReason(dro *topsv1.DaemonRollout) *Outcome {
+	c := progressing(dro)
+	if c == nil {
 		return nil
 	}
 	o := outcomeOf(Stopped, c)
-	if o.Reason != topsv1.ReasonGlobalTaskFailed {
+	switch c.Reason {
+	case topsv1.ReasonGlobalTaskFailed:
+		return &o
+	case topsv1.ReasonPrepullFailed:
+		if meta.IsStatusConditionTrue(dro.Status.Conditions, topsv1.ConditionStalled) {
+			return &o
+		}
+	case topsv1.ReasonNodesFailed, topsv1.ReasonNodesPinned:
 		o.Reason = topsv1.ReasonHalted // the advice is the same
+		return &o
 	}
-	return &o
+	return nil
 }
 
 // begins reports whether an upgrade of the gr is in progress according to the operator: a

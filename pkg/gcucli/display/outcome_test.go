@@ -62,6 +62,14 @@ func TestOutcome(t *testing.T) {
 		{"a task after the nodes that failed", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
 			condition(dro, "Progressing", "False", "GlobalTaskFailed")
 		}, Stopped, "GlobalTaskFailed"},
+		{"an image cannot be pulled, for long", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
+			condition(dro, "Progressing", "False", "PrepullFailed")
+			condition(dro, "Stalled", "True", "PrepullFailed")
+		}, Stopped, "PrepullFailed"},
+		{"an image cannot be pulled, since a moment", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
+			condition(dro, "Complete", "False", "Incomplete")
+			condition(dro, "Progressing", "False", "PrepullFailed")
+		}, Working, "PrepullFailed"},
 		{"a failure", func(gr *topsv1.GcuResource, _ *topsv1.DaemonRollout) { degraded(gr, "ComponentConflict") }, Stopped, "ComponentConflict"},
 		{"an API server that fails for a while", func(gr *topsv1.GcuResource, _ *topsv1.DaemonRollout) { degraded(gr, "ReconcileFailed") }, Done, ""},
 	}

@@ -18,6 +18,8 @@ type Desired struct {
 	Cut     *daemonset.Cut
 	// whole: the blueprint is a gr with metadata, not only a spec.
 	whole bool
+	// plan is the name of the plan to follow, "" for none.
+	plan string
 }
 
 // Blueprint returns the blueprint or the spec of the upgrade as a gr, nil if it has neither;
@@ -70,6 +72,9 @@ func (d *Desired) InPlace(present *topsv1.GcuResource) *topsv1.GcuResource {
 	if d.Blueprint != nil {
 		gr = upgraded(present, d.Blueprint)
 	}
+	if d.plan != "" {
+		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradePlan, d.plan)
+	}
 	if d.Limited {
 		delete(gr.Annotations, topsv1.AnnotationUpgradePlan)
 	}
@@ -103,7 +108,7 @@ func (d *Desired) Recreated(present *topsv1.GcuResource) *topsv1.GcuResource {
 
 // upgraded returns a gr with the spec and the upgrade annotations of a blueprint. Without a
 // strategy it gets AdvancedRollingUpdate, so that nodes are upgraded (contract section 2.10,
-// D8). The limit and the plan of an earlier upgrade are removed.
+// D8). The limit of an earlier upgrade is removed, and the plan: also one that a blueprint names, which may be the output of kubectl get.
 func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 	gr := present.DeepCopy()
 	gr.Spec = *blueprint.Spec.DeepCopy()
@@ -114,10 +119,9 @@ func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 			annotations[key] = value
 		}
 	}
-	for _, key := range []string{topsv1.AnnotationUpgradeOnly, topsv1.AnnotationUpgradePlan} {
-		if _, given := blueprint.Annotations[key]; !given {
-			delete(annotations, key)
-		}
+	delete(annotations, topsv1.AnnotationUpgradePlan)
+	if _, given := blueprint.Annotations[topsv1.AnnotationUpgradeOnly]; !given {
+		delete(annotations, topsv1.AnnotationUpgradeOnly)
 	}
 	_, ours := annotations[topsv1.AnnotationUpdateStrategy]
 	_, openYurts := annotations[topsv1.OpenYurtAnnotationUpdateStrategy]

@@ -24,6 +24,8 @@ func TestAnUpgradeInPlaceKeepsWhatIsNoPartOfIt(t *testing.T) {
 			map[string]string{topsv1.AnnotationPaused: "true", "note": "x", topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"}},
 		{"a plan and a limit end", map[string]string{topsv1.AnnotationUpgradePlan: "mission", topsv1.AnnotationUpgradeOnly: "nodes=a"}, nil,
 			map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"}},
+		{"a blueprint that was read while a plan was followed follows none", map[string]string{topsv1.AnnotationUpgradePlan: "mission"}, map[string]string{topsv1.AnnotationUpgradePlan: "mission"},
+			map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate"}},
 		{"the blueprint's settings win, its other annotations are not taken", map[string]string{topsv1.AnnotationMaxUnavailable: "1"},
 			map[string]string{topsv1.AnnotationMaxUnavailable: "2", topsv1.AnnotationUpdateStrategy: "OTA", "note": "x", topsv1.AnnotationRollbackTo: "previous"},
 			map[string]string{topsv1.AnnotationMaxUnavailable: "2", topsv1.AnnotationUpdateStrategy: "OTA"}},

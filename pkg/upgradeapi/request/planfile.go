@@ -19,9 +19,9 @@ func ReadPlan(body []byte, gr string) (*planfile.Plan, *Desired, error) {
 	if err != nil {
 		return nil, nil, BadRequest("%.10000s", err.Error())
 	}
-	blueprint := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: gr, Annotations: map[string]string{topsv1.AnnotationUpgradePlan: plan.Object.Name}}}
+	blueprint := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: gr}}
 	if err := strictyaml.UnmarshalJSON(plan.Object.Spec.Wanted.Raw, &blueprint.Spec); err != nil {
 		return nil, nil, BadRequest("spec.wanted: %v", err)
 	}
-	return plan, &Desired{Blueprint: blueprint, whole: true}, nil
+	return plan, &Desired{Blueprint: blueprint, whole: true, plan: plan.Object.Name}, nil
 }
