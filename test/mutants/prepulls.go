@@ -44,4 +44,6 @@ var ofPrepulls = []mutant{
 		"($reason == ReasonBudgetExhausted || $pool) && $none", "false"},
 	{"pool-of-failed-nodes", "a rollout whose failed nodes use up the budget of their pool is in progress for ever", updater, "usedUpByFailed",
 		"$w.Reason == rollout.ReasonPoolExhausted", "false"},
+	{"bad-image-forgotten", "that an image is bad is forgotten when other DaemonSets ask for images, and the node is started with it", updater, "mayGo",
+		"$r.State != topsv1.HostTaskFailed || $old", "$r.State != \"\""},
 }
