@@ -45,5 +45,5 @@ var ofPrepulls = []mutant{
 	{"pool-of-failed-nodes", "a rollout whose failed nodes use up the budget of their pool is in progress for ever", updater, "usedUpByFailed",
 		"$w.Reason == rollout.ReasonPoolExhausted", "false"},
 	{"bad-image-forgotten", "that an image is bad is forgotten when other DaemonSets ask for images, and the node is started with it", updater, "mayGo",
-		"$r.State != topsv1.HostTaskFailed || $old", "$r.State != \"\""},
+		"$r == nil || $r.State != topsv1.HostTaskFailed || $old", "$r == nil || $r.State != \"\" || $old"},
 }
