@@ -221,7 +221,7 @@ func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
 	set := simapi.Named(simSets, pod.Namespace, owner.Name)
 	first := simPodNames(set, node)[0]
 	w.restored[first] = append(w.restored[first], simapi.KeyOf(pod))
-	if w.answers(pass) {
+	if w.answers(pass) && pass.m.sawReady[simSpot{owner.UID, node}] != daemonset.RevisionHash(pod) { // no manager knows of a pod that it never saw ready
 		w.checkGate(pod, "a manager creates it")
 	}
 	w.runs(pod)

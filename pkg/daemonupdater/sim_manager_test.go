@@ -62,6 +62,8 @@ type simManager struct {
 	// rogueUntil: it has lost the lease, but does not notice until then.
 	rogueUntil time.Time
 
+	// sawReady are the revisions of the pods that it last saw ready since it was started, by their place.
+	sawReady map[simSpot]string
 	// healthyAt is when a pass over a group last saw a node healthy.
 	healthyAt map[simLost]time.Time
 
@@ -184,6 +186,9 @@ func (m *simManager) sawPods(list *corev1.PodList, index string) {
 	for i := range list.Items {
 		spot := simSpot{types.UID(set), daemonset.NodeName(&list.Items[i])}
 		m.seen.pods[spot] = simCounting(m.seen.pods[spot], &list.Items[i])
+		if simPodReady(&list.Items[i]) {
+			m.sawReady[spot] = daemonset.RevisionHash(&list.Items[i])
+		}
 	}
 }
 
@@ -216,7 +221,7 @@ func (m *simManager) restart() {
 		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
 		Gate: m.w.gateMode, Clock: m.clock, groupStates: newGroupStates(m.ahead),
 	}
-	m.seen = newSimSeen()
+	m.seen, m.sawReady = newSimSeen(), map[simSpot]string{}
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
 	m.view, m.events, m.pass, m.rogueUntil = simapi.NewView(m.w.api, simIndexers, transform.Trim()), nil, nil, time.Time{}
 	m.operator, m.frozen = m.newOperator(), time.Time{}
