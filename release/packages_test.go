@@ -23,11 +23,14 @@ func TestWithoutWhatMakesPackagesThereIsNoRelease(t *testing.T) {
 
 func TestAReleaseHasAllFilesAndNoOthers(t *testing.T) {
 	r := made(t)
-	for nfpm, want := range map[string]int{none: 29, "nfpm": 33} {
-		r.nfpm = nfpm
+	for _, tt := range []struct {
+		nfpm string
+		want int
+	}{{none, 29}, {"nfpm", 33}} { // in this order: the files are those of before and more
+		r.nfpm = tt.nfpm
 		names := r.expected()
-		if len(names) != want {
-			t.Errorf("nfpm %s: %d files, want %d: %q", nfpm, len(names), want, names)
+		if len(names) != tt.want {
+			t.Errorf("nfpm %s: %d files, want %d: %q", tt.nfpm, len(names), tt.want, names)
 		}
 		for _, name := range names {
 			check(t, r.write(name, nil))
