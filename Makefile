@@ -64,8 +64,8 @@ release: ## Make everything that the page of a release holds, in bin/release (VE
 .PHONY: fetch
 fetch: ## Get what make release needs from the network
 	go mod download
-	@mkdir -p $(TOOLS) && { GOBIN=$(TOOLS)/nfpm.new go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION) && mv $(TOOLS)/nfpm.new/nfpm $(NFPM) && rmdir $(TOOLS)/nfpm.new || \
-		{ echo "make fetch: there is no nfpm $(NFPM_VERSION): make release PACKAGES=no makes no deb and no rpm" >&2; exit 1; }; }
+	@$(MAKE) --no-print-directory $(NFPM) || \
+		{ echo "make fetch: there is no nfpm $(NFPM_VERSION): make release PACKAGES=no makes no deb and no rpm" >&2; exit 1; }
 
 .PHONY: rootfs
 rootfs: image-programs # What is in the operator's image, for images/Dockerfile
@@ -148,7 +148,7 @@ older: # Programs, image and chart of an earlier version, in bin/older
 		cp -r $$tree/bin/node-agent $$tree/charts/gcu-operator $$tree/bin/images/operator.tar $(BIN)/older/ && echo $(OLDER) >$(BIN)/older/commit; }
 
 .PHONY: test-install
-test-install: control-plane images helm older fetch ## Install as the README says, upgrade, roll back and uninstall with Helm 3 and 4 on a test cluster, and install on nodes without a network; install deb and rpm (root, Linux)
+test-install: control-plane images helm older $(NFPM) ## Install as the README says, upgrade, roll back and uninstall with Helm 3 and 4 on a test cluster, and install on nodes without a network; install deb and rpm (root, Linux)
 	NFPM=$(NFPM) go test -count=1 -tags=install -v -run='^TestThePackagesAreInstalled$$' ./release
 	go test -C test/chart -count=1 -timeout=30m -tags=install -v -run="^TestTheREADMEInstalls|^TestInstall$$|^TestWithoutANetwork$$" .
 
@@ -232,6 +232,9 @@ $(GOLANGCI_LINT):
 
 $(GOTESTSUM):
 	$(call go-install,gotest.tools/gotestsum,$(GOTESTSUM_VERSION),$@)
+
+$(NFPM):
+	$(call go-install,github.com/goreleaser/nfpm/v2/cmd/nfpm,$(NFPM_VERSION),$@)
 
 $(GREMLINS):
 	$(call go-install,github.com/go-gremlins/gremlins/cmd/gremlins,$(GREMLINS_VERSION),$@)

@@ -46,7 +46,7 @@ func (r *release) program(name string, p platform) string {
 func (r *release) compile(ctx context.Context) error {
 	for _, name := range programs {
 		for _, p := range platforms[name] {
-			_, err := r.golang(ctx, []string{"GOOS=" + p.os, "GOARCH=" + p.arch, "CGO_ENABLED=0"}, "build", "-trimpath", "-buildvcs=false",
+			_, err := golang(ctx, r.cache, []string{"GOOS=" + p.os, "GOARCH=" + p.arch, "CGO_ENABLED=0"}, "build", "-trimpath", "-buildvcs=false",
 				r.flags(), "-o", r.program(name, p), "./cmd/"+name)
 			if err != nil {
 				return err
@@ -63,7 +63,7 @@ func (r *release) flags() string {
 
 // images packs the operator's images, and notes what they are called.
 func (r *release) images(ctx context.Context) error {
-	out, err := r.golang(ctx, nil, "run", "./images", "--programs", filepath.Join(r.work, "linux"), "--release", r.output, "--version", r.version)
+	out, err := golang(ctx, r.cache, nil, "run", "./images", "--programs", filepath.Join(r.work, "linux"), "--release", r.output, "--version", r.version)
 	r.image = strings.TrimSpace(string(out))
 	return err
 }
@@ -91,7 +91,7 @@ func (r *release) archives(context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := r.write(r.archive(name, p), content); err != nil {
+			if err := r.write(archive(name, r.version, p), content); err != nil {
 				return err
 			}
 		}
@@ -104,11 +104,11 @@ func archiveName(name, version string, p platform) string {
 }
 
 // archive returns the name of the file of a program for a platform.
-func (r *release) archive(name string, p platform) string {
+func archive(name, version string, p platform) string {
 	if p.os == "windows" {
-		return archiveName(name, r.version, p) + ".zip"
+		return archiveName(name, version, p) + ".zip"
 	}
-	return archiveName(name, r.version, p) + ".tar.gz"
+	return archiveName(name, version, p) + ".tar.gz"
 }
 
 // items returns the program with its licence, and what completes kubectl's plugin.

@@ -50,9 +50,9 @@ func (r *release) chart(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.write(r.chartFile(), packed)
+	return r.write(chartFile(r.version), packed)
 }
 
-func (r *release) chartFile() string {
-	return "gcu-operator-" + strings.TrimPrefix(r.version, "v") + ".tgz"
+func chartFile(version string) string {
+	return "gcu-operator-" + strings.TrimPrefix(version, "v") + ".tgz"
 }

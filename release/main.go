@@ -73,7 +73,7 @@ func (r *release) run(ctx context.Context) (err error) {
 	if r.output == "" {
 		return errors.New("--output is required")
 	}
-	if err := r.hasPackager(); err != nil {
+	if err := hasPackager(r.nfpm); err != nil {
 		return err
 	}
 	if err := r.isCommitted(ctx); err != nil {
@@ -144,10 +144,10 @@ func (r *release) compare(ctx context.Context) (err error) {
 	return nil
 }
 
-// golang is call of the go command.
-func (r *release) golang(ctx context.Context, environment []string, args ...string) ([]byte, error) {
-	if r.cache != "" {
-		environment = append(environment, "GOCACHE="+r.cache)
+// golang is call of the go command; cache is its GOCACHE, "" for that of the environment.
+func golang(ctx context.Context, cache string, environment []string, args ...string) ([]byte, error) {
+	if cache != "" {
+		environment = append(environment, "GOCACHE="+cache)
 	}
 	return call(ctx, environment, "go", args...)
 }

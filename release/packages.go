@@ -61,11 +61,11 @@ const none = "none"
 var packagers = []string{"deb", "rpm"}
 
 // hasPackager returns an error if packages are to be made, and what makes them is missing.
-func (r *release) hasPackager() error {
-	if r.nfpm == none {
+func hasPackager(nfpm string) error {
+	if nfpm == none {
 		return nil
 	}
-	if _, err := os.Stat(r.nfpm); err != nil {
+	if _, err := os.Stat(nfpm); err != nil {
 		return fmt.Errorf("deb and rpm cannot be made without nfpm: make fetch compiles it, PACKAGES=no leaves them out: %w", err)
 	}
 	return nil
@@ -82,7 +82,7 @@ func (r *release) packages(ctx context.Context) error {
 		return err
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		text, err := r.golang(ctx, nil, "run", "./cmd/node-agent", "completion", shell)
+		text, err := golang(ctx, r.cache, nil, "run", "./cmd/node-agent", "completion", shell)
 		if err != nil {
 			return err
 		}

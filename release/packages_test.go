@@ -28,7 +28,7 @@ func TestAReleaseHasAllFilesAndNoOthers(t *testing.T) {
 		want int
 	}{{none, 29}, {"nfpm", 33}} { // in this order: the files are those of before and more
 		r.nfpm = tt.nfpm
-		names := r.expected()
+		names := expected(r.version, tt.nfpm != none)
 		if len(names) != tt.want {
 			t.Errorf("nfpm %s: %d files, want %d: %q", tt.nfpm, len(names), tt.want, names)
 		}

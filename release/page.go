@@ -102,24 +102,24 @@ func (r *release) names() ([]string, error) {
 	return names, err
 }
 
-// expected returns the names of the files that a release has besides checksums, in their order.
-func (r *release) expected() []string {
-	names := []string{"install.yaml", "gcu.yaml", "notes.md", r.chartFile(), "gcu-operator_" + r.version + "_image_oci.tar"}
+// expected returns the names of the files that a version has besides checksums, in their order, with packages or without.
+func expected(version string, packaged bool) []string {
+	names := []string{"install.yaml", "gcu.yaml", "notes.md", chartFile(version), "gcu-operator_" + version + "_image_oci.tar"}
 	for _, p := range platforms["manager"] {
-		names = append(names, archiveName("gcu-operator", r.version+"_image", p)+".tar")
+		names = append(names, archiveName("gcu-operator", version+"_image", p)+".tar")
 	}
 	for _, name := range programs {
 		for _, p := range platforms[name] {
-			names = append(names, archiveName(name, r.version, p)+".spdx.json")
+			names = append(names, archiveName(name, version, p)+".spdx.json")
 			if slices.Contains(archived, name) {
-				names = append(names, r.archive(name, p))
+				names = append(names, archive(name, version, p))
 			}
 		}
 	}
 	for _, p := range onLinux {
 		for _, packager := range packagers {
-			if r.nfpm != none {
-				names = append(names, archiveName("node-agent", r.version, p)+"."+packager)
+			if packaged {
+				names = append(names, archiveName("node-agent", version, p)+"."+packager)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func (r *release) expected() []string {
 // isComplete returns an error unless the files are those of a release.
 func (r *release) isComplete(context.Context) error {
 	names, err := r.names()
-	if want := r.expected(); err == nil && !slices.Equal(names, want) {
+	if want := expected(r.version, r.nfpm != none); err == nil && !slices.Equal(names, want) {
 		err = fmt.Errorf("there are the files %q, and a release has %q", names, want)
 	}
 	return err

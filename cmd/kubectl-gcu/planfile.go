@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 
@@ -143,6 +144,15 @@ func (p *plannedUpgrade) followed(ctx context.Context, err error) error {
 		return refused("%w", overtaken)
 	}
 	return cmp.Or(overtaken, err)
+}
+
+// unseen returns a message while the operator has not reported on the plan as it was stored, so that the status is older; "" if it has.
+func (p *plannedUpgrade) unseen(ctx context.Context) (string, error) {
+	now, err := p.stored(ctx)
+	if err != nil || now == nil || now.UID != p.asStored.UID || now.Status.ObservedGeneration >= p.asStored.Generation {
+		return "", err
+	}
+	return fmt.Sprintf("the operator has not reported on UpgradePlan %s yet", now.Name), nil
 }
 
 func (p *plannedUpgrade) write(ctx context.Context) error {

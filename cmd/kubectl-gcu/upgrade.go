@@ -92,8 +92,8 @@ code 0), or when the rollout halts, is rolled back or times out (exit code 3).`
 type askedUpgrade struct {
 	name       string
 	generation int64
-	// plan is the one that is followed, as it was stored, nil for none.
-	plan *topsv1.UpgradePlan
+	// plan is the one that is followed, nil for none.
+	plan *plannedUpgrade
 }
 
 // startUpgrade writes the gr that is wanted by the flags, or by a plan.
@@ -114,7 +114,7 @@ func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string,
 	if err != nil {
 		return nil, asked, err
 	}
-	return p.cl, askedUpgrade{p.checked.Gr.Name, generation, p.asStored}, nil
+	return p.cl, askedUpgrade{p.checked.Gr.Name, generation, p}, nil
 }
 
 // runPlan makes a gr follow the plan in a file.
@@ -309,20 +309,8 @@ func awaitUpgrade(ctx context.Context, out terminal, cl *cluster, asked askedUpg
 		case asked.plan == nil || time.Since(written) > lookAtLeast: // a rollout that cannot begin has no result of the plan
 			return "", nil
 		}
-		return unseenPlan(ctx, cl, asked.plan)
+		return asked.plan.unseen(ctx)
 	})
-}
-
-// unseenPlan says that the operator has not reported on a plan as it was stored, so that the status is of what was before; "" if it has.
-func unseenPlan(ctx context.Context, cl *cluster, stored *topsv1.UpgradePlan) (string, error) {
-	now := &topsv1.UpgradePlan{}
-	if err := cl.read(ctx, "", stored.Name, now); client.IgnoreNotFound(err) != nil {
-		return "", err
-	}
-	if now.UID == stored.UID && now.Status.ObservedGeneration < stored.Generation {
-		return fmt.Sprintf("the operator has not reported on UpgradePlan %s yet", stored.Name), nil
-	}
-	return "", nil
 }
 
 // limitReached reports whether the upgrade is complete within its limit. The status of the

@@ -387,7 +387,7 @@ func (b *beside) Patch(ctx context.Context, object client.Object, patch client.P
 	return b.Client.Patch(ctx, object, patch, options...)
 }
 
-// Two clients store different plans under one name before either has the gr follow it: each is told whose is followed.
+// Two clients store different plans with the same name at the same time. Each is told which plan the gr follows.
 func TestTwoPlansOfOneNameAtOnce(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := topsv1.AddToScheme(scheme); err != nil {

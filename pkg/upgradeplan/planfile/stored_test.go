@@ -99,7 +99,7 @@ func TestWhatIsStoredOfAFile(t *testing.T) {
 	}
 }
 
-// Two people store different plans under one name before either has the gr follow it: each is told whose plan it follows.
+// Two people store different plans with the same name at the same time. Each is told which plan the gr follows.
 func TestWhoseOfTwoPlansOfANameIsFollowed(t *testing.T) {
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Annotations: map[string]string{topsv1.AnnotationUpgradePlan: "plan"}}}
 	stored := func(uid types.UID, generation int64) *topsv1.UpgradePlan {
@@ -110,7 +110,7 @@ func TestWhoseOfTwoPlansOfANameIsFollowed(t *testing.T) {
 		gr  *topsv1.GcuResource
 		now *topsv1.UpgradePlan
 		err error
-		// says is "" if nobody else wrote.
+		// says is part of the error, empty if there is none.
 		says string
 	}{
 		"mine":                               {gr, mine, nil, ""},
