@@ -1,7 +1,6 @@
 package daemonupdater
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -67,28 +65,6 @@ func (m *moment) wrote(verb string, object client.Object, content []byte) {
 	m.writes = append(m.writes, fmt.Sprintf("%s %T %s %s", verb, object, object.GetName(), content))
 }
 
-// noting notes all writes but those of a status, and makes them.
-func (m *moment) noting() client.Client {
-	return interceptor.NewClient(m.api, interceptor.Funcs{
-		Create: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.CreateOption) error {
-			m.wrote("create", object, nil)
-			return w.Create(ctx, object, opts...)
-		},
-		Delete: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
-			m.wrote("delete", object, nil)
-			return w.Delete(ctx, object, opts...)
-		},
-		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			content, err := patch.Data(object)
-			m.wrote("patch", object, content)
-			if err != nil {
-				return err
-			}
-			return w.Patch(ctx, object, patch, opts...)
-		},
-	})
-}
-
 // statuses returns the statuses of rollouts and of plans, without what changes with time.
 func (m *moment) statuses(t *testing.T) (all []any) {
 	t.Helper()
@@ -135,7 +111,7 @@ func TestAnotherManagerDecidesWhatWasDecided(t *testing.T) {
 	} {
 		t.Run(tt.file, func(t *testing.T) {
 			m := momentOf(t, tt.file)
-			r := &Reconciler{Client: m.noting(), Live: m.api, Recorder: events.NewFakeRecorder(100), Namespace: "kube-system",
+			r := &Reconciler{Client: stored.Noting(m.api, m.wrote), Live: m.api, Recorder: events.NewFakeRecorder(100), Namespace: "kube-system",
 				Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
 				Gate: func() gating.Mode { return tt.gate }, Clock: func() time.Time { return m.time }, groupStates: newGroupStates(nil)}
 			before := m.statuses(t)

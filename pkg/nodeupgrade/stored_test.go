@@ -1,8 +1,6 @@
 package nodeupgrade
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain"
@@ -52,16 +49,7 @@ func TestAnotherManagerGoesOnWithAnOperation(t *testing.T) {
 	}
 	api := builder.WithIndex(&corev1.Pod{}, nodeOfPod, indexByNode).Build()
 	var writes []string
-	noting := interceptor.NewClient(api, interceptor.Funcs{
-		Delete: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
-			writes = append(writes, fmt.Sprintf("delete %s", object.GetName()))
-			return w.Delete(ctx, object, opts...)
-		},
-		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			writes = append(writes, fmt.Sprintf("patch %s", object.GetName()))
-			return w.Patch(ctx, object, patch, opts...)
-		},
-	})
+	noting := stored.Noting(api, func(verb string, object client.Object, _ []byte) { writes = append(writes, verb+" "+object.GetName()) })
 	machine, err := operation.New(upgradeplan.DefaultBook())
 	if err != nil {
 		t.Fatal(err)

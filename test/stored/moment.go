@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -62,4 +64,26 @@ func Cluster(file string) (*fake.ClientBuilder, time.Time, error) {
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&topsv1.DaemonRollout{}, &topsv1.NodeUpgrade{}, &topsv1.UpgradePlan{}), stored, nil
+}
+
+// Noting returns a client that makes all writes, and before those that are not of a status calls note. content is that of a patch.
+func Noting(api client.WithWatch, note func(verb string, object client.Object, content []byte)) client.Client {
+	return interceptor.NewClient(api, interceptor.Funcs{
+		Create: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+			note("create", object, nil)
+			return w.Create(ctx, object, opts...)
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
+			note("delete", object, nil)
+			return w.Delete(ctx, object, opts...)
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			content, err := patch.Data(object)
+			note("patch", object, content)
+			if err != nil {
+				return err
+			}
+			return w.Patch(ctx, object, patch, opts...)
+		},
+	})
 }
