@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,6 +61,21 @@ func (c *commands) block(ctx context.Context) string {
 func (c *commands) next(ctx context.Context) string {
 	c.t.Helper()
 	return c.shell(ctx, c.take(1))
+}
+
+// shows repeats the next command until what it prints has all words: one of several controllers has yet to tell.
+func (c *commands) shows(ctx context.Context, words ...string) {
+	c.t.Helper()
+	command := c.take(1)
+	c.eventually(ctx, c.t, func() error {
+		said := c.shell(ctx, command)
+		for _, w := range words {
+			if !strings.Contains(said, w) {
+				return fmt.Errorf("%q is not in what %s prints:\n%s", w, command, said)
+			}
+		}
+		return nil
+	})
 }
 
 // take removes the next n commands of a block, or those that are left of it.

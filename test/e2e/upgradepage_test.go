@@ -146,8 +146,8 @@ func TestThePageApprovesAWaveShowsVersionsAndRollsBack(t *testing.T) {
 	d.reaches(ctx, "approved", updated)
 
 	c = s.pageOf(t, "docs/upgrade.md", "Versions that fit together", map[string]string{"my-gr": d.name})
-	c.says(c.next(ctx), "gfd            v2                6")
-	c.says(c.next(ctx), append(slices.Clone(s.nodes), "v2")...)
+	c.shows(ctx, "gfd            v2                6")
+	c.shows(ctx, append(slices.Clone(s.nodes), "v2")...)
 
 	s.editPolicy(ctx, t, "paged", func(spec *topsv1.UpgradePolicySpec) { spec.Waves = nil })
 	c = s.pageOf(t, "docs/upgrade.md", "Rollback", map[string]string{"enflame-gcu-resource": d.name})
@@ -183,10 +183,10 @@ func TestThePageWritesAndRunsAPlanWithGlobalTasks(t *testing.T) {
 	c.says(c.next(ctx), "can be run", "nodes: 6")
 	c.says(c.next(ctx), "is written: 6 nodes, batches: 2")
 	m.awaits(ctx, "batch-1", 0)
-	c.says(c.next(ctx), "batch-1 waits")
+	c.shows(ctx, "batch-1 waits")
 	c.says(c.next(ctx), "is approved")
 	m.awaits(ctx, "batch-2", 3)
-	c.says(c.next(ctx), "in force", "batch-1   done     2", "batch-2   undo     0      2")
+	c.shows(ctx, "in force", "batch-1   done     2", "batch-2   undo     0      2")
 	m.approve(ctx, "batch-2", 3)
 	m.reaches(ctx, "at v2", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == stageNodes })
 	m.hasVersion(ctx, m.name, "v2")
@@ -213,7 +213,7 @@ func (m *mission) globalTasks(ctx context.Context, gr *topsv1.GcuResource) {
 		names["JOB"] = job
 	}
 	c := m.pageOf(m.t, "docs/upgrade.md", "Tasks before and after the nodes", names)
-	c.says(c.next(ctx), "GlobalTaskFailed", names["JOB"])
+	c.shows(ctx, "GlobalTaskFailed", names["JOB"])
 	mended := backup.DeepCopy()
 	mended.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Image = "backup:1"
 	mended.Spec.JobTemplate.Spec.ActiveDeadlineSeconds = nil
@@ -222,7 +222,7 @@ func (m *mission) globalTasks(ctx context.Context, gr *topsv1.GcuResource) {
 	}
 	c.next(ctx)
 	m.reaches(ctx, "at v3", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == stageNodes })
-	c.says(c.next(ctx), "upg-server   before    done     1", "upg-server   after     done     1")
+	c.shows(ctx, "upg-server   before    done     1", "upg-server   after     done     1")
 	if jobs := slices.Sorted(maps.Keys(m.jobs(ctx))); len(jobs) != 2 {
 		m.t.Errorf("the Jobs of the plan are %v", jobs)
 	}
