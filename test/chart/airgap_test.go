@@ -12,12 +12,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -41,9 +43,9 @@ var nodes = []string{"real-1", "real-2", desk}
 // guide is the section "Without a network" of docs/install.md: its commands, and the one for a node in its text.
 type guide struct{ save, push, install, load string }
 
-// TestWithoutANetwork runs the commands of docs/install.md on nodes that have no images and reach nothing but the API server,
-// and then a mirror too. The registries are docker's, of Debian. The archive comes first: a kubelet that has pulled an
-// image does not take it under another name for one that was loaded.
+// TestWithoutANetwork runs the commands of docs/install.md on nodes that have no images and reach nothing but the API server and each
+// other, and then a mirror too: what else they, or their pods, send is rejected and counted, and nothing is. The registries are docker's, of
+// Debian. The archive comes first: a kubelet that has pulled an image does not take it under another name for one that was loaded.
 func TestWithoutANetwork(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	check(t, install.Programs(t.Context(), "docker-registry"))
@@ -185,10 +187,57 @@ func (s *site) serve(name, address, more string) {
 	})
 }
 
-// leaveNetwork ends the registry of the images, and leaves the archive alone on the desk.
+// leaveNetwork ends the registry of the images, leaves the archive alone on the desk, and closes the network of each node but for the
+// addresses of the cluster: packets to others, from the node and from its pods, are rejected and counted.
 func (s *site) leaveNetwork() {
 	s.t.Helper()
 	s.on(desk, nil, "sh", "-ec", "pkill -f '[o]utside.yml'; docker rmi -f $(docker images -q)")
+	var inside []string
+	var list corev1.NodeList
+	check(s.t, s.Client.List(s.ctx, &list))
+	for i := range list.Items {
+		for _, a := range list.Items[i].Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				inside = append(inside, a.Address)
+			}
+		}
+	}
+	var slice discoveryv1.EndpointSlice
+	check(s.t, s.Client.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "kubernetes"}, &slice))
+	for i := range slice.Endpoints {
+		inside = append(inside, slice.Endpoints[i].Addresses...)
+	}
+	rules := `iptables -N OUTSIDE
+pods=$(ip route | awk '$1 != "default" && $2 == "via" { print $1 }')
+for address in ` + strings.Join(inside, " ") + ` $pods; do iptables -A OUTSIDE -d $address -j RETURN; done
+iptables -A OUTSIDE -j REJECT
+iptables -I OUTPUT -o eth0 -j OUTSIDE
+iptables -I FORWARD -o eth0 -j OUTSIDE`
+	for _, node := range nodes {
+		s.on(node, nil, "sh", "-ec", rules)
+	}
+	s.reachNothingElse(0)
+	for _, node := range nodes {
+		if output, err := s.OnNode(s.ctx, node, nil, "curl", "--silent", "--show-error", "--max-time", "5", "http://192.0.2.1/"); err == nil {
+			s.t.Errorf("%s reaches 192.0.2.1: %s", node, output)
+		}
+	}
+	s.reachNothingElse(1)
+	for _, node := range nodes {
+		s.on(node, nil, "iptables", "-Z", "OUTSIDE")
+	}
+}
+
+// reachNothingElse fails unless so many packets of each node, and of its pods, were rejected.
+func (s *site) reachNothingElse(want int) {
+	s.t.Helper()
+	for _, node := range nodes {
+		counted := s.on(node, nil, "iptables", "-L", "OUTSIDE", "-v", "-n", "-x")
+		rejected := regexp.MustCompile(`(?m)^ *(\d+) +\d+ +REJECT `).FindStringSubmatch(counted)
+		if rejected == nil || rejected[1] != strconv.Itoa(want) {
+			s.t.Errorf("%s: want %d rejected packets, got\n%s", node, want, counted)
+		}
+	}
 }
 
 // readGuide reads the commands from docs/install.md.
@@ -226,6 +275,7 @@ func (s *site) deploys(command, registry string) {
 			}
 		}
 	}
+	s.reachNothingElse(0)
 	s.t.Logf("%6.1fs until 5/5 Running, with %d pods", time.Since(begin).Seconds(), len(pods.Items))
 	s.run("uninstall", "gcu-operator")
 	s.eventually("all pods are gone", func() error {

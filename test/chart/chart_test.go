@@ -282,8 +282,10 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"{gate: {enabled: true}, admissionPolicies: {enabled: false}}": "/admissionPolicies/enabled",
 		"gcuResource: {driver: {version: 1}}":                          "additional properties 'version' not allowed",
 	} {
-		if _, err := tryRender(t, values); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", values, err, want)
+		for helm, render := range map[string]func(*testing.T, string) ([]object, error){"Helm 3": tryRender, "Helm 4": tryRender4} {
+			if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %s: got %v, want %q", helm, values, err, want)
+			}
 		}
 	}
 }
