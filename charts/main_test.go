@@ -67,3 +67,15 @@ func TestAnEditThatDoesNotFitIsAnError(t *testing.T) {
 		})
 	}
 }
+
+func TestThePageShowsADefaultAsInValues(t *testing.T) {
+	got, err := page([]byte("# a\na: [443, 6443]\n# b\nb:\n  - 443\n  - 6443\n# c\nc: []\n# d\nd: {}\n# e\ne: \"\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ = strings.Cut(got, "|---|---|---|\n")
+	want := "| `a` | `[443, 6443]` | a |\n| `b` | `[443, 6443]` | b |\n| `c` | `[]` | c |\n| `d` | `{}` | d |\n| `e` | `\"\"` | e |\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

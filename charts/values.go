@@ -42,18 +42,14 @@ func rows(b *strings.Builder, prefix string, mapping *yaml.Node) error {
 		if comment == "" {
 			return fmt.Errorf("values.yaml does not say what %s is: write a comment above it", name)
 		}
+		if value.Kind == yaml.SequenceNode {
+			value.Style = yaml.FlowStyle // in one line
+		}
 		text, err := yaml.Marshal(value)
 		if err != nil {
 			return err
 		}
-		shown := strings.TrimSpace(string(text))
-		if value.Kind == yaml.SequenceNode {
-			shown = strings.ReplaceAll(strings.TrimPrefix(shown, "- "), "\n- ", ", ")
-			if len(value.Content) > 0 {
-				shown = "[" + shown + "]"
-			}
-		}
-		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", name, shown, strings.ReplaceAll(comment, "|", "\\|"))
+		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", name, strings.TrimSpace(string(text)), strings.ReplaceAll(comment, "|", "\\|"))
 	}
 	return nil
 }
