@@ -146,10 +146,7 @@ var daemonSet = append([]edit{
 	{old: "      serviceAccountName: gcu-node-agent\n", new: `      serviceAccountName: gcu-node-agent
       {{- include "gcu-operator.imagePullSecrets" . | nindent 6 }}
 `},
-	{old: `        enflame.com/gcu.present: "true"` + "\n", new: `        enflame.com/gcu.present: "true"
-        {{- with .Values.nodeAgent.nodeSelector }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+	{old: "      nodeSelector:\n        enflame.com/gcu.present: \"true\"\n", new: `      nodeSelector: {{- include "gcu-operator.with" (list .Values.nodeAgent.nodeSelector (dict "enflame.com/gcu.present" "true")) | nindent 8 }}
 `},
 	{old: "          command: [/usr/bin/node-agent]\n", new: `          command: [/usr/bin/node-agent]
           {{- with .Values.nodeAgent.args }}

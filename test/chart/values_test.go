@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -73,5 +74,29 @@ func TestTheMirrorHasAllImagesOfTheDefaultResource(t *testing.T) {
 	}
 	if got := images(fmt.Sprintf(all, ", gfd: {repository: own/path}") + "global: {registry: 'mirror:5000'}"); !slices.Contains(got, "own/path/gcu-gfd:latest") {
 		t.Errorf("own/path/gcu-gfd is not in %v", got)
+	}
+}
+
+// TestAUsersValueOfAKeyThatTheChartHasWins: it is there once. The parser of this test refuses a key that is there twice, as
+// kustomize does.
+func TestAUsersValueOfAKeyThatTheChartHasWins(t *testing.T) {
+	objects := byName(t, render(t, `
+metrics:
+  serviceMonitor: {enabled: true, labels: {app.kubernetes.io/name: mine}}
+  podMonitor: {enabled: true, labels: {app.kubernetes.io/name: mine}}
+  prometheusRule: {enabled: true, labels: {app.kubernetes.io/name: mine}}
+  dashboards: {enabled: true, labels: {app.kubernetes.io/name: mine, grafana_dashboard: mine}}
+nodeAgent: {nodeSelector: {enflame.com/gcu.present: mine}}
+`))
+	for name, keys := range map[string][]string{
+		"ServiceMonitor kube-system/gcu-operator":       {"metadata", "labels", "app.kubernetes.io/name"},
+		"PodMonitor kube-system/gcu-operator":           {"metadata", "labels", "app.kubernetes.io/name"},
+		"PrometheusRule kube-system/gcu-operator":       {"metadata", "labels", "app.kubernetes.io/name"},
+		"ConfigMap kube-system/gcu-operator-dashboards": {"metadata", "labels", "grafana_dashboard"},
+		"DaemonSet kube-system/gcu-node-agent":          {"spec", "template", "spec", "nodeSelector", "enflame.com/gcu.present"},
+	} {
+		if got, _, err := unstructured.NestedString(objects[name], keys...); err != nil || got != "mine" {
+			t.Errorf("%s has %q, %v", name, got, err)
+		}
 	}
 }

@@ -25,6 +25,15 @@ upgrade with --reuse-values. */ -}}
 {{- ternary .Values.autoscaling.maxReplicas .Values.replicaCount .Values.autoscaling.enabled -}}
 {{- end -}}
 
+{{- /* A map of a user with the keys of the chart that it lacks: (list USER CHART). */ -}}
+{{- define "gcu-operator.with" -}}
+{{- $all := index . 1 -}}
+{{- range $key, $value := index . 0 -}}
+{{- $_ := set $all $key $value -}}
+{{- end -}}
+{{- toYaml $all -}}
+{{- end -}}
+
 {{- define "gcu-operator.imagePullSecrets" -}}
 {{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
