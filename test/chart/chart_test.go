@@ -3,6 +3,7 @@ package chart
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -220,20 +221,15 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// TestMonitoringIsThatOfTheManifests: rules and dashboards are those of config/monitoring, although they contain
-// braces.
+// TestMonitoringIsThatOfTheManifests: with the default values the monitoring parts are those of config/monitoring, rules and
+// dashboards too, although they contain braces.
 func TestMonitoringIsThatOfTheManifests(t *testing.T) {
-	rendered := byName(t, render(t, "metrics: {prometheusRule: {enabled: true}, dashboards: {enabled: true, labels: {a: b}}}"))
-	for _, o := range kustomized(t, "config/monitoring") {
-		if o["kind"] == "PrometheusRule" {
-			if diff := cmp.Diff(o["spec"], rendered[o.name()]["spec"]); diff != "" {
-				t.Errorf("%s: %s", o.name(), diff)
-			}
-		}
-	}
-	dashboards := kustomized(t, "config/monitoring/dashboards")[0]
-	if diff := cmp.Diff(dashboards["data"], rendered[dashboards.name()]["data"]); diff != "" {
-		t.Errorf("%s: %s", dashboards.name(), diff)
+	without := byName(t, render(t, ""))
+	got := byName(t, render(t, "metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}"))
+	maps.DeleteFunc(got, func(name string, _ object) bool { return without[name] != nil })
+	want := byName(t, append(kustomized(t, "config/monitoring"), kustomized(t, "config/monitoring/dashboards")...))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("config/ (-) and the chart (+) differ:\n%s", diff)
 	}
 }
 
