@@ -46,6 +46,10 @@ func TestEachHookHasAnAccountOfItsOwn(t *testing.T) {
 				t.Errorf("%s/%s is not a hook %s: %v", kind, name, want.hooks, o)
 			}
 		}
+		// A Job that failed is not deleted by helm, which removes the other objects.
+		if ttl := objects["Job kube-system/"+name]["spec"].(map[string]any)["ttlSecondsAfterFinished"]; ttl != 24*60*60 {
+			t.Errorf("%s is there for %v s after it failed, want a day", name, ttl)
+		}
 		if role := objects["ClusterRole /"+name]; role != nil {
 			if diff := cmp.Diff(want.verbs, role["rules"].([]any)[0].(map[string]any)["verbs"]); diff != "" {
 				t.Errorf("%s: %s", name, diff)

@@ -106,6 +106,8 @@ metadata:
 spec:
   backoffLimit: 3
   activeDeadlineSeconds: {{ .root.Values.hooks.timeoutSeconds }}
+  # helm deletes it, unless it failed.
+  ttlSecondsAfterFinished: 86400
   template:
     metadata:
       labels:
