@@ -94,13 +94,14 @@ deploy: ## Deploy the operator (IMG=registry.example.com/gcu-operator:v1 names i
 
 .PHONY: component-images
 component-images: ## Build the images of the components with the vendor's package: FROM=its component-images [REPOSITORY=registry.example.com/gcu] [DRIVER=true] [OVERWRITE=yes|no]
-	@go run ./images/components $(if $(REPOSITORY),-repository='$(REPOSITORY)') $(if $(DRIVER),-driver='$(DRIVER)') $(if $(OVERWRITE),-overwrite='$(OVERWRITE)') $(FROM)
+	@go run ./images/components $(if $(REPOSITORY),-repository='$(REPOSITORY)') $(if $(DRIVER),-driver='$(DRIVER)') $(if $(OVERWRITE),-overwrite='$(OVERWRITE)') $(if $(FROM),'$(subst ','\'',$(FROM))')
 
 .PHONY: undeploy
 undeploy: ## Remove the grs, then the operator and its CRDs, or what is left of them
 	@crd="$$(kubectl get crd gcuresources.topsops.enflame.com --ignore-not-found --output=name)"; test -z "$$crd" || kubectl delete gr --all --timeout=10m || \
 		{ echo "grs are left, which only the operator can remove: if it does not run, make deploy brings it back; then run this again" >&2; exit 1; }
 	kubectl delete --ignore-not-found -k config/default
+	kubectl delete --ignore-not-found -n kube-system secret,configmap gcu-operator-ca
 
 .PHONY: demo
 demo: control-plane ## Tell the whole story on a test cluster (KEEP=1 leaves it up, RECORD=FILE records it)

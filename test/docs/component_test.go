@@ -176,13 +176,14 @@ func TestMakeDeployHasTheOptionsOfTheGuidesScript(t *testing.T) {
 // TestMakeUndeployRemovesWhatIsLeft runs it with a kubectl that records what it is called with.
 func TestMakeUndeployRemovesWhatIsLeft(t *testing.T) {
 	const crd, grs, operator = "get crd gcuresources.topsops.enflame.com --ignore-not-found --output=name", "delete gr --all --timeout=10m", "delete --ignore-not-found -k config/default"
+	const ca = "delete --ignore-not-found -n kube-system secret,configmap gcu-operator-ca" // the manager made them
 	for _, tt := range []struct {
 		name, answer string
 		want         []string
 		fails        bool
 	}{
-		{"contract 85: the grs go before the operator", "echo crd/gcuresources.topsops.enflame.com", []string{crd, grs, operator}, false},
-		{"contract 85: the operator goes too where the CRDs are gone already", "exit 0", []string{crd, operator}, false},
+		{"contract 85: the grs go before the operator", "echo crd/gcuresources.topsops.enflame.com", []string{crd, grs, operator, ca}, false},
+		{"contract 85: the operator goes too where the CRDs are gone already", "exit 0", []string{crd, operator, ca}, false},
 		{"nothing is removed while the API server does not answer", "exit 1", []string{crd}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,5 +206,20 @@ func TestMakeUndeployRemovesWhatIsLeft(t *testing.T) {
 				t.Errorf("kubectl is called with %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestMakeComponentImagesTakesAnyFolder runs it with a go that shows what it is called with.
+func TestMakeComponentImagesTakesAnyFolder(t *testing.T) {
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "go"), []byte("#!/bin/sh\nprintf '<%s>' \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]string{"": "", "/tmp/images": "</tmp/images>", "/tmp/the, vendor's  $package": "</tmp/the, vendor's  $package>"} {
+		command := exec.Command("make", "--silent", "component-images", "FROM="+strings.ReplaceAll(from, "$", "$$"))
+		command.Dir, command.Env = root, append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+		if out, err := command.CombinedOutput(); err != nil || string(out) != "<run><./images/components>"+want {
+			t.Errorf("%q: %v, go is called with %s", from, err, out)
+		}
 	}
 }
