@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -20,20 +19,20 @@ import (
 // according to the configuration files. named is false when they set none: they are absent,
 // or the daemon's flags may set it.
 func (h host) configuredDefault(e task.Engine) (runtime string, named bool, err error) {
-	root, err := os.OpenRoot(h.root)
-	if err != nil {
-		return "", false, fmt.Errorf("opening the host root: %w", err)
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	if e == task.Docker {
-		return dockerDefault(root.FS(), h.paths.DockerConfig)
-	}
-	at := h.containerd()
-	next, err := templateDefault(root.FS(), at.templates)
+	files, err := openHost(h.root)
 	if err != nil {
 		return "", false, err
 	}
-	return containerdDefault(root.FS(), at.config, next)
+	defer func() { err = errors.Join(err, files.close()) }()
+	if e == task.Docker {
+		return dockerDefault(files, h.paths.DockerConfig)
+	}
+	at := h.containerd()
+	next, err := templateDefault(files, at.templates)
+	if err != nil {
+		return "", false, err
+	}
+	return containerdDefault(files, at.config, next)
 }
 
 // dockerDefault reads daemon.json.

@@ -37,9 +37,9 @@ func New(o Options) (*Executor, error) {
 // servicesOf returns the service manager for the engines of the host, nil when there is none.
 func servicesOf(o Options) (h host, manager ServiceManager) {
 	h = host{root: o.HostRoot, paths: o.Paths, units: o.Units}
-	systemd := Systemd{Bus: h.path(h.paths.SystemBus), Units: h.unitsOf}
+	systemd := Systemd{Bus: func() (string, error) { return resolve(h.root, h.paths.SystemBus) }, Units: h.unitsOf}
 	// /run/systemd/system exists when systemd is the init system.
-	runs := exists(h.path("run/systemd/system"))
+	runs := h.exists("run/systemd/system")
 	if runs {
 		h.services = systemd.MainPID
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -32,7 +31,7 @@ func (h host) facts(ctx context.Context, wanted task.Engine) (task.Facts, error)
 			files.Missing = append(files.Missing, what+": "+err.Error())
 		}
 	}
-	holders, err := processes{proc: h.path("proc")}.holders()
+	holders, err := h.proc().holders()
 	note("processes that have a device open", err)
 	if err == nil {
 		files.Holders = &holders
@@ -42,7 +41,7 @@ func (h host) facts(ctx context.Context, wanted task.Engine) (task.Facts, error)
 	if err == nil {
 		status.Instance, err = h.instanceOf(ctx, status.Engine)
 		note("instance of "+string(status.Engine), err)
-		status.Started, err = processes{proc: h.path("proc")}.began(status.Instance)
+		status.Started, err = h.proc().began(status.Instance)
 		note("start of "+string(status.Engine), err)
 		facts.Runtime = &status.RuntimeFacts
 		free, err := freeDisk(h.root, status.imageStore)
@@ -70,12 +69,12 @@ func (h host) running(ctx context.Context, wanted task.Engine) (engineStatus, er
 
 // readHostFacts reads the facts in files below a host root.
 func readHostFacts(hostRoot string) task.HostFacts {
-	root, err := os.OpenRoot(hostRoot)
+	host, err := openHost(hostRoot)
 	if err != nil {
-		return task.HostFacts{Missing: []string{fmt.Sprintf("host root: %v", err)}}
+		return task.HostFacts{Missing: []string{err.Error()}}
 	}
-	defer func() { _ = root.Close() }() // opened read-only
-	return hostFactsOf(root.FS())
+	defer func() { _ = host.close() }() // opened read-only
+	return hostFactsOf(host)
 }
 
 func hostFactsOf(host fs.FS) task.HostFacts {
@@ -103,12 +102,12 @@ func freeDisk(hostRoot, directory string) (bytes int64, err error) {
 	if directory == "" {
 		return 0, errors.New("the engine does not report where it stores images")
 	}
-	root, err := os.OpenRoot(hostRoot)
+	host, err := openHost(hostRoot)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = root.Close() }()
-	opened, err := root.Open(strings.TrimPrefix(directory, "/"))
+	defer func() { _ = host.close() }()
+	opened, err := host.open(strings.TrimPrefix(directory, "/"))
 	if err != nil {
 		return 0, err
 	}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
-	"strings"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
@@ -26,8 +23,7 @@ type host struct {
 	services mainPIDs
 }
 
-// Paths on the host, relative to its root, without symbolic links that leave the host root
-// (/run, not /var/run).
+// Paths on the host, relative to its root. Symbolic links in them are those of the host.
 type Paths struct {
 	DockerSocket     string // default run/docker.sock
 	DockerConfig     string // default etc/docker/daemon.json
@@ -54,8 +50,15 @@ func (p Paths) withDefaults() Paths {
 	return p
 }
 
-// path returns the path of a host file in this process's file system.
-func (h host) path(relative string) string { return filepath.Join(h.root, relative) }
+// exists reports whether a path exists on the host, at the end of its links.
+func (h host) exists(relative string) bool {
+	path, err := resolve(h.root, relative)
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(path)
+	return err == nil
+}
 
 // containerd returns the containerd of the host: the one of a distribution whose configuration
 // and the directory of whose socket are there, else the packaged one; with what Paths says of
@@ -66,7 +69,7 @@ func (h host) containerd() containerd {
 		if h.paths.ContainerdSocket != "" && h.paths.ContainerdSocket != d.socket {
 			continue
 		}
-		if exists(h.path(path.Dir(d.socket))) && exists(h.path(d.config)) {
+		if h.exists(path.Dir(d.socket)) && h.exists(d.config) {
 			found = d
 			break
 		}
@@ -91,12 +94,12 @@ func (h host) unitsOf(e task.Engine) []string {
 	return []string{string(e) + ".service"}
 }
 
-// socket returns the socket of an engine.
+// socket returns the socket of an engine, relative to the host root.
 func (h host) socket(e task.Engine) string {
 	if e == task.Docker {
-		return h.path(h.paths.DockerSocket)
+		return h.paths.DockerSocket
 	}
-	return h.path(h.containerd().socket)
+	return h.containerd().socket
 }
 
 // config returns the configuration file of an engine, relative to the host root.
@@ -107,18 +110,16 @@ func (h host) config(e task.Engine) string {
 	return h.containerd().config
 }
 
-// exists reports whether a path exists; symbolic links are not followed.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // connect returns a client of an engine. It does not wait for a response.
 func (h host) connect(e task.Engine) (engine, error) {
-	if e == task.Docker {
-		return newDocker(h.socket(task.Docker))
+	socket, err := resolve(h.root, h.socket(e))
+	if err != nil {
+		return nil, err
 	}
-	return newCRI(h.socket(task.Containerd))
+	if e == task.Docker {
+		return newDocker(socket)
+	}
+	return newCRI(socket)
 }
 
 // candidates is the input for the choice of the engine.
@@ -148,7 +149,7 @@ func (h host) detect(ctx context.Context, wanted task.Engine) (task.Engine, erro
 		return wanted, nil
 	}
 	return choose(candidates{
-		criDockerd: exists(h.path(h.paths.CRIDockerdSocket)),
+		criDockerd: h.exists(h.paths.CRIDockerdSocket),
 		containerd: h.probe(ctx, task.Containerd),
 		docker:     h.probe(ctx, task.Docker),
 	})
@@ -161,8 +162,8 @@ func (h host) probe(ctx context.Context, e task.Engine) error {
 
 // ask connects to an engine and returns its status.
 func (h host) ask(ctx context.Context, e task.Engine) (engineStatus, error) {
-	if _, err := os.Stat(h.socket(e)); errors.Is(err, fs.ErrNotExist) {
-		return engineStatus{}, fmt.Errorf("there is no %s", strings.TrimPrefix(h.socket(e), h.root))
+	if socket := h.socket(e); !h.exists(socket) {
+		return engineStatus{}, fmt.Errorf("there is no /%s", socket)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -121,6 +121,9 @@ func peer(connection *net.UnixConn) (int, error) {
 	return int(credentials.Pid), nil
 }
 
+// proc is the host's /proc, which is no link.
+func (h host) proc() processes { return processes{proc: filepath.Join(h.root, "proc")} }
+
 // serviceManagerPID listens on the sockets of socket-activated services (docker.socket of
 // Debian).
 const serviceManagerPID = 1
@@ -130,7 +133,11 @@ const serviceManagerPID = 1
 func (h host) instanceOf(ctx context.Context, e task.Engine) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	pid, err := listener(ctx, h.socket(e))
+	socket, err := resolve(h.root, h.socket(e))
+	if err != nil {
+		return "", err
+	}
+	pid, err := listener(ctx, socket)
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +146,7 @@ func (h host) instanceOf(ctx context.Context, e task.Engine) (string, error) {
 		if h.services == nil {
 			return "", errors.New("process 1 listens for the daemon, and is not systemd")
 		}
-		table = processes{proc: h.path("proc")}
+		table = h.proc()
 		if pid, err = h.services(ctx, e); err != nil {
 			return "", err
 		}

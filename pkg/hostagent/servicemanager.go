@@ -27,8 +27,8 @@ type ServiceManager interface {
 
 // Systemd restarts units through D-Bus.
 type Systemd struct {
-	// Bus is the socket of the system bus.
-	Bus string
+	// Bus returns the socket of the system bus.
+	Bus func() (string, error)
 	// Units returns the units that may run an engine, at least one.
 	Units func(task.Engine) []string
 }
@@ -72,9 +72,13 @@ func unitThatRuns(units []string, properties []map[string]any) (string, error) {
 
 // connect returns a new connection: the bus itself may be restarted.
 func (s Systemd) connect(ctx context.Context) (*dbus.Conn, error) {
+	socket, err := s.Bus()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to systemd: %w", err)
+	}
 	connection, err := dbus.NewConnection(func() (*godbus.Conn, error) {
 		// Authentication by uid needs no user database.
-		return godbus.Connect("unix:path="+s.Bus, godbus.WithContext(ctx), godbus.WithAuth(godbus.AuthExternal(strconv.Itoa(os.Getuid()))))
+		return godbus.Connect("unix:path="+socket, godbus.WithContext(ctx), godbus.WithAuth(godbus.AuthExternal(strconv.Itoa(os.Getuid()))))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to systemd: %w", err)

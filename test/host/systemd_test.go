@@ -135,7 +135,7 @@ func TestSystemdRestartsTheRuntime(t *testing.T) {
 		t.Errorf("result %+v, want the unit that is not there", got)
 	}
 
-	manager := hostagent.Systemd{Bus: filepath.Join(d.Root, "run/dbus/system_bus_socket"), Units: func(task.Engine) []string { return []string{"k3s.service", "containerd.service"} }}
+	manager := hostagent.Systemd{Bus: func() (string, error) { return filepath.Join(d.Root, "run/dbus/system_bus_socket"), nil }, Units: func(task.Engine) []string { return []string{"k3s.service", "containerd.service"} }}
 	pids, err := d.started()
 	check(t, err)
 	if pid, err := manager.MainPID(t.Context(), task.Containerd); err != nil || pid != pids[0] {
