@@ -91,8 +91,8 @@ func rejects(e event.UpdateEvent) bool {
 	return !isRollout || !is || !equality.Semantic.DeepEqual(before.Status.Rollback, after.Status.Rollback)
 }
 
-// rolloutChanged reports whether a rollout rejected a revision, or what a gr shows of a rollout changed: also the targets, if
-// it shows something of them.
+// rolloutChanged reports whether a rollout rejected a revision, or what a gr shows of a rollout changed: also the targets, which say
+// whether it is about the newest spec.
 func rolloutChanged(e event.UpdateEvent) bool {
 	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)
 	after, is := e.ObjectNew.(*topsv1.DaemonRollout)
@@ -100,7 +100,7 @@ func rolloutChanged(e event.UpdateEvent) bool {
 		return true
 	}
 	was, now := status.RolloutOf(before), status.RolloutOf(after)
-	return rejects(e) || !equality.Semantic.DeepEqual(was, now) || now != state.Rollout{} && !slices.Equal(before.Status.Targets, after.Status.Targets)
+	return rejects(e) || !equality.Semantic.DeepEqual(was, now) || !slices.Equal(before.Status.Targets, after.Status.Targets)
 }
 
 // installed passes the roles and bindings of components, as they are shipped.

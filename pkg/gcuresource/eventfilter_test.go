@@ -78,6 +78,7 @@ func TestAHaltWakesTheGr(t *testing.T) {
 		{"it goes on", world.Halted(), world.Halted(world.GoesOn), true},
 		{"for another reason", world.Halted(), world.Halted(func(r *topsv1.DaemonRollout) { r.Status.Conditions[0].Message = "2 of 2" }), true},
 		{"of another spec", world.Halted(), world.Halted(func(r *topsv1.DaemonRollout) { r.Status.Targets = []topsv1.RevisionTarget{{Hash: "next"}} }), true},
+		{"of another spec, with nothing to do", &topsv1.DaemonRollout{}, &topsv1.DaemonRollout{Status: topsv1.DaemonRolloutStatus{Targets: []topsv1.RevisionTarget{{Hash: "next"}}}}, true},
 		{"a node moved on", world.Halted(), world.Halted(func(r *topsv1.DaemonRollout) { r.Status.Updated++ }), false},
 		{"a spec is rejected", world.Halted(world.GoesOn), world.Halted(world.GoesOn, func(r *topsv1.DaemonRollout) {
 			r.Status.Rollback = &topsv1.RolloutRollback{RejectedRevision: "b"}

@@ -50,13 +50,13 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 		}
 		obs.Components = append(obs.Components, c)
 	}
-	if err := readRevisions(ctx, r.Reader, obs); err != nil {
-		return nil, err
-	}
 	if obs.Owned, err = r.readOwned(ctx, gr); err != nil {
 		return nil, err
 	}
 	if err := (podReader{r.Reader, r.APIReader, r.cache}).readLeftovers(ctx, obs); err != nil {
+		return nil, err
+	}
+	if err := readRevisions(ctx, r.Reader, obs); err != nil {
 		return nil, err
 	}
 	if err := r.readFleet(ctx, obs); err != nil {
@@ -117,20 +117,31 @@ func (r stateReader) readObject(ctx context.Context, ref component.Ref) (client.
 	return o, from.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o, client.UnsafeDisableDeepCopy)
 }
 
-// readRevisions reads the ControllerRevisions of each DaemonSet that exists.
+// readRevisions reads the ControllerRevisions of each DaemonSet that exists, also of those that leave their nodes.
 func readRevisions(ctx context.Context, from client.Reader, obs *state.Observation) error {
-	for i := range obs.Components {
-		c := &obs.Components[i]
-		if c.DaemonSet == nil {
-			continue
-		}
+	read := func(of component.Ref, revisions *[]*appsv1.ControllerRevision) error {
 		var list appsv1.ControllerRevisionList
-		if err := from.List(ctx, &list, inWorkload(c.DaemonSetRef())...); err != nil {
-			return fmt.Errorf("listing revisions of %s: %w", c.DaemonSetRef(), err)
+		if err := from.List(ctx, &list, inWorkload(of)...); err != nil {
+			return fmt.Errorf("listing revisions of %s: %w", of, err)
 		}
-		c.Revisions = nil
-		for j := range list.Items {
-			c.Revisions = append(c.Revisions, &list.Items[j])
+		*revisions = nil
+		for i := range list.Items {
+			*revisions = append(*revisions, &list.Items[i])
+		}
+		return nil
+	}
+	for i := range obs.Components {
+		if c := &obs.Components[i]; c.DaemonSet != nil {
+			if err := read(c.DaemonSetRef(), &c.Revisions); err != nil {
+				return err
+			}
+		}
+	}
+	for _, i := range obs.Leftovers() {
+		if o := &obs.Owned[i]; o.DaemonSet != nil {
+			if err := read(o.Ref, &o.Revisions); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -185,6 +186,74 @@ func TestADaemonSetThatChangedMeanwhileIsNotDeleted(t *testing.T) {
 			if err := s.api.Get(t.Context(), m.of, &appsv1.DaemonSet{}); !apierrors.IsNotFound(err) {
 				t.Errorf("once it is read again, and still not included, it stays: %v", err)
 			}
+		})
+	}
+}
+
+// finishes makes the rollout of the gr one that has finished at the newest templates of its DaemonSets.
+func (s *scene) finishes(ctx context.Context, rollout *topsv1.DaemonRollout) error {
+	var sets appsv1.DaemonSetList
+	var revisions appsv1.ControllerRevisionList
+	if err := errors.Join(s.api.List(ctx, &sets), s.api.List(ctx, &revisions)); err != nil {
+		return err
+	}
+	before := rollout.DeepCopy()
+	rollout.Status.Targets = nil
+	for i := range sets.Items {
+		ds := &sets.Items[i]
+		if metav1.GetControllerOf(ds) == nil {
+			continue // of nobody
+		}
+		var its []*appsv1.ControllerRevision
+		for j := range revisions.Items {
+			if metav1.IsControlledBy(&revisions.Items[j], ds) {
+				its = append(its, &revisions.Items[j])
+			}
+		}
+		hash, err := daemonset.TargetRevision(ds, its)
+		if err != nil {
+			return err
+		}
+		rollout.Status.Targets = append(rollout.Status.Targets, topsv1.RevisionTarget{DaemonSet: ds.Namespace + "/" + ds.Name, Hash: hash})
+	}
+	return s.api.Status().Patch(ctx, rollout, client.MergeFrom(before))
+}
+
+// A tool that waits for a gr must not see a finished one before its rollout has seen what leaves; under OTA a person at a node decides.
+func TestAGrIsNotFinishedBeforeItsRolloutSeesADaemonSetLeave(t *testing.T) {
+	for strategy, want := range map[string]bool{"AdvancedRollingUpdate": true, "OTA": false} {
+		t.Run(strategy, func(t *testing.T) {
+			s := inMemory(t)
+			annotate := func(s *scene) error {
+				return s.edit(func(gr *topsv1.GcuResource) { gr.Annotations[topsv1.AnnotationUpdateStrategy] = strategy })
+			}
+			rollout := &topsv1.DaemonRollout{Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: topsv1.GcuResourceKind, Name: hero}}}
+			rollout.Namespace, rollout.Name = "kube-system", hero
+			if err := errors.Join((story{"", []func(*scene) error{deployAll, annotate}}).play(s), s.goOn(nil), s.api.Create(t.Context(), rollout), s.finishes(t.Context(), rollout)); err != nil {
+				t.Fatal(err)
+			}
+			reconciling := func(when string, want bool) {
+				t.Helper()
+				var gr topsv1.GcuResource
+				if err := errors.Join(s.turn(), s.rest.daemonSets(), s.api.Get(t.Context(), client.ObjectKey{Name: hero}, &gr)); err != nil {
+					t.Fatal(err)
+				}
+				if got := slices.ContainsFunc(gr.Status.Conditions, func(c topsv1.ActionCondition) bool { return c.Type == topsv1.ConditionReconciling }); got != want || gr.Status.ObservedGeneration != gr.Generation {
+					t.Errorf("%s: Reconciling %t, generation %d, observed %d: %+v", when, got, gr.Generation, gr.Status.ObservedGeneration, gr.Status.Conditions)
+				}
+			}
+			s.rest.oneByOne, s.rest.upgrades = true, "none"
+			reconciling("deployed", false)
+			if err := s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Exporter = nil }); err != nil {
+				t.Fatal(err)
+			}
+			for range 4 {
+				reconciling("removed", want)
+			}
+			if err := s.finishes(t.Context(), rollout); err != nil {
+				t.Fatal(err)
+			}
+			reconciling("seen by the rollout, which has nothing to do", false)
 		})
 	}
 }

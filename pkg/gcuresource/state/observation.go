@@ -118,9 +118,10 @@ type Owned struct {
 	// Deleting is true once its deletion was requested.
 	Deleting bool
 	// DaemonSet is the object if it is one, nil otherwise. If the spec no longer requests it, Nodes
-	// are those with a pod of it that is not a placeholder, sorted.
+	// are those with a pod of it that is not a placeholder, sorted, and Revisions are as in Component.
 	DaemonSet *appsv1.DaemonSet
 	Nodes     []string
+	Revisions []*appsv1.ControllerRevision
 }
 
 // Leftovers returns the indexes in Owned of the objects that the spec no longer requests.

@@ -3,11 +3,13 @@ package status
 import (
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
@@ -56,32 +58,45 @@ func haltOf(conditions []metav1.Condition) *state.Failure {
 }
 
 // RolloutOfNewestSpec returns what an observed gr shows of its rollout: of one that concerns another spec than the newest,
-// only whether it is at work.
+// only whether it is at work. The newest is unfinished then if DaemonSets leave their nodes: no component tells of that.
 func RolloutOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) state.Rollout {
 	shown := RolloutOf(rollout)
 	if isOfNewestSpec(rollout, obs) {
 		return shown
 	}
-	return state.Rollout{InFlight: shown.InFlight}
+	settings, err := component.SettingsOf(obs.Resource)
+	return state.Rollout{InFlight: shown.InFlight, Unfinished: len(leaving(obs)) > 0 && (err != nil || settings.Strategy != daemonset.OTA)}
 }
 
-// isOfNewestSpec reports whether a rollout is about the newest spec: failures of an abandoned
+// leaving returns the DaemonSets that the spec no longer requests and that are not being deleted.
+func leaving(obs *state.Observation) []*state.Owned {
+	var found []*state.Owned
+	for _, i := range obs.Leftovers() {
+		if o := &obs.Owned[i]; o.DaemonSet != nil && !o.Deleting {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// isOfNewestSpec reports whether a rollout is about the newest spec, and what leaves because of it: failures of an abandoned
 // version say nothing about the next one.
 func isOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) bool {
 	spec, err := revision.Name(obs.Resource)
 	if err != nil {
 		return false
 	}
+	is := func(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision) bool {
+		newest, err := daemonset.TargetRevision(ds, revisions)
+		return err == nil && slices.Contains(rollout.Status.Targets, topsv1.RevisionTarget{DaemonSet: ds.Namespace + "/" + ds.Name, Hash: newest})
+	}
 	for i := range obs.Components {
 		c := &obs.Components[i]
-		if c.DaemonSet == nil {
-			continue
-		}
-		newest, err := daemonset.TargetRevision(c.DaemonSet, c.Revisions)
-		target := topsv1.RevisionTarget{DaemonSet: c.DaemonSet.Namespace + "/" + c.DaemonSet.Name, Hash: newest}
-		if err != nil || c.DaemonSet.Annotations[topsv1.AnnotationRevision] != spec || !slices.Contains(rollout.Status.Targets, target) {
+		if c.DaemonSet != nil && (c.DaemonSet.Annotations[topsv1.AnnotationRevision] != spec || !is(c.DaemonSet, c.Revisions)) {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(leaving(obs), func(o *state.Owned) bool {
+		return !daemonset.IsLeaving(o.DaemonSet) || !is(o.DaemonSet, o.Revisions)
+	})
 }
