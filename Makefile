@@ -149,9 +149,9 @@ older: # Programs, image and chart of an earlier version, in bin/older
 		cp -r $$tree/bin/node-agent $$tree/charts/gcu-operator $$tree/bin/images/operator.tar $(BIN)/older/ && echo $(OLDER) >$(BIN)/older/commit; }
 
 .PHONY: test-install
-test-install: control-plane images helm older $(NFPM) ## Install as the README says, upgrade, roll back and uninstall with Helm 3 and 4 on a test cluster, and install on nodes without a network; install deb and rpm (root, Linux)
+test-install: control-plane images helm older $(NFPM) ## Install as the README says and over kustomize, upgrade, roll back and uninstall with Helm 3 and 4 on a test cluster, and install on nodes without a network; install deb and rpm (root, Linux)
 	NFPM=$(NFPM) go test -count=1 -tags=install -v -run='^TestThePackagesAreInstalled$$' ./release
-	go test -C test/chart -count=1 -timeout=30m -tags=install -v -run="^TestTheREADMEInstalls|^TestInstall$$|^TestWithoutANetwork$$" .
+	go test -C test/chart -count=1 -timeout=30m -tags=install -v -run="^TestTheREADMEInstalls|^TestHelmTakesOver|^TestInstall$$|^TestWithoutANetwork$$" .
 
 .PHONY: screenshots
 screenshots: control-plane ## Take the pictures of the docs again, in Chromium
