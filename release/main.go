@@ -96,6 +96,7 @@ func (r *release) run(ctx context.Context) (err error) {
 		{"programs", r.compile},
 		{"images", r.images},
 		{"install.yaml", r.manifests},
+		{"scripts for a mirror", r.scripts},
 		{"chart", r.chart},
 		{"archives", r.archives},
 		{"deb and rpm of the node agent", r.packages},

@@ -54,6 +54,23 @@ func (r *release) manifests(context.Context) error {
 	return r.write("install.yaml", text)
 }
 
+// mirroring are the scripts in config/airgap for nodes without a network.
+var mirroring = []string{"save-images.sh", "load-images.sh"}
+
+// scripts copies the scripts for nodes without a network.
+func (r *release) scripts(context.Context) error {
+	for _, name := range mirroring {
+		text, err := os.ReadFile(filepath.Join("config", "airgap", name))
+		if err != nil {
+			return err
+		}
+		if err := r.write(name, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // none is what --nfpm is to leave the packages out.
 const none = "none"
 

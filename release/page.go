@@ -104,7 +104,7 @@ func (r *release) names() ([]string, error) {
 
 // expected returns the names of the files that a version has besides checksums, in their order, with packages or without.
 func expected(version string, packaged bool) []string {
-	names := []string{"install.yaml", "gcu.yaml", "notes.md", chartFile(version), "gcu-operator_" + version + "_image_oci.tar"}
+	names := append([]string{"install.yaml", "gcu.yaml", "notes.md", chartFile(version), "gcu-operator_" + version + "_image_oci.tar"}, mirroring...)
 	for _, p := range platforms["manager"] {
 		names = append(names, archiveName("gcu-operator", version+"_image", p)+".tar")
 	}

@@ -136,7 +136,7 @@ func (s *site) setDesk() {
 		s.t.Fatalf("%v: %s", err, output)
 	}
 	kubectl := s.KubectlCommand(s.ctx).Path
-	packed, err := exec.CommandContext(s.ctx, "tar", "-c", "-C", folder, "kubectl-gcu", "-C", filepath.Dir(kubectl), filepath.Base(kubectl), "-C", s.Project.Root, "examples").Output()
+	packed, err := exec.CommandContext(s.ctx, "tar", "-c", "-C", folder, "kubectl-gcu", "-C", filepath.Dir(kubectl), filepath.Base(kubectl), "-C", s.Project.Root, "examples", "config/airgap").Output()
 	check(s.t, err)
 	s.on(desk, bytes.NewReader(packed), "sh", "-ec", "mkdir -p "+work+" && tar -x -C "+work)
 	s.serve("outside", "127.0.0.1:80", "")
