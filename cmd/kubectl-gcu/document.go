@@ -1,18 +1,20 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"os"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/topscloud"
 )
 
-// readDocument reads a file with exactly one object; - means standard input.
+// readDocument reads a file with exactly one object and no field twice; - means standard input.
 func readDocument(in io.Reader, file string) (*unstructured.Unstructured, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -23,11 +25,14 @@ func readDocument(in io.Reader, file string) (*unstructured.Unstructured, error)
 		in = f
 	}
 	var found *unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(in, 4096); ; {
-		var content map[string]any
-		err := decoder.Decode(&content)
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(in)); ; {
+		text, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			break
+		}
+		var content map[string]any
+		if err == nil {
+			err = yaml.UnmarshalStrict(text, &content)
 		}
 		if err != nil {
 			return nil, usageError("reading %s: %w", file, err)

@@ -17,7 +17,8 @@ func importCommand(c *cli) *cobra.Command {
 		Short: "Converts a GcuResource of topscloud.enflame.com",
 		Long: `Converts a GcuResource of the newer operator, whose API group is
 topscloud.enflame.com, into one of topsops.enflame.com, and prints it. What cannot be
-converted, and what has a different default here, is reported on standard error.
+converted, what the API server will refuse, and what has a different default here, is
+reported on standard error.
 Nothing is written to the cluster. FILE may be - for standard input.
 
 The API of the newer operator is not published: review the result before you use

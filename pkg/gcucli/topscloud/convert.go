@@ -1,7 +1,6 @@
 package topscloud
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/strictyaml"
 )
 
 // Group is the API group of the newer operator.
@@ -56,8 +56,9 @@ func (n Note) String() string {
 
 // conversion is a conversion in progress.
 type conversion struct {
-	spec  map[string]any
-	notes []Note
+	spec   map[string]any
+	schema *schema
+	notes  []Note
 }
 
 // Convert converts a GcuResource of Group, as decoded from JSON or YAML. out is our object,
@@ -73,7 +74,11 @@ func Convert(in map[string]any) (out map[string]any, notes []Note, err error) {
 	case group != Group || in["kind"] != topsv1.GcuResourceKind:
 		return nil, nil, fmt.Errorf("it is a %v of %q, not a %s of %s", in["kind"], version, topsv1.GcuResourceKind, Group)
 	}
-	c := &conversion{spec: map[string]any{}}
+	ours, err := specSchema()
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &conversion{spec: map[string]any{}, schema: ours}
 	meta, err := c.metadata(in)
 	if err != nil {
 		return nil, nil, err
@@ -146,6 +151,8 @@ func (c *conversion) component(key string, value any) error {
 		return nil
 	}
 	c.spec[name] = kept
+	ours := c.schema.Properties[name]
+	refused(field, &ours, kept, c.note)
 	if fields, is := kept.(map[string]any); is && fields["notDeploy"] != true {
 		c.defaults(field, name, fields)
 	}
@@ -172,7 +179,7 @@ func (c *conversion) keep(field string, path []string, value any) (any, bool) {
 	return kept, true
 }
 
-// known returns an error unless our types have this value at a path of the spec.
+// known returns an error unless our types have this value at a path of the spec, in this spelling.
 func known(path []string, value any) error {
 	for _, key := range slices.Backward(path) {
 		value = map[string]any{key: value}
@@ -181,9 +188,7 @@ func known(path []string, value any) error {
 	if err != nil {
 		return err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	return decoder.Decode(&topsv1.GcuResourceSpec{})
+	return strictyaml.UnmarshalJSON(data, &topsv1.GcuResourceSpec{})
 }
 
 // reason shortens an error of known.

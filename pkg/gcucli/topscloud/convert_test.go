@@ -3,6 +3,7 @@ package topscloud
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,47 @@ func TestConvertRefuses(t *testing.T) {
 		}
 		if _, _, err := Convert(object); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", in, err, want)
+		}
+	}
+}
+
+// A field that the API server does not have is lost, and one that it refuses is noted: whoever creates
+// the result gets what was converted.
+func TestConvertNotesWhatTheAPIServerDoesNotTake(t *testing.T) {
+	const mysql = "spec.nightingale.mysql-pv"
+	for in, want := range map[string]string{
+		`{Driver: {version: "2"}}`:                                      "lost: spec.Driver: this operator has no such component",
+		`{driver: {Image: x}}`:                                          "lost: spec.driver.Image: this operator has no such field",
+		`{gcuSharePlugin: {}}`:                                          "lost: spec.gcuSharePlugin: this operator has no such component",
+		`{gcusharePlugin: {memoryunit: "1", version: a}}`:               "lost: spec.gcusharePlugin.memoryunit: this operator has no such field",
+		`{nfd: {name: a, master: {Image: x}}}`:                          "lost: spec.nfd.master.Image: this operator has no such field",
+		`{driver: {imagePullPolicy: always, version: a}}`:               `note: spec.driver.imagePullPolicy: is "always", which the API server refuses: it is one of Always, IfNotPresent, Never`,
+		`{gcuExporter: {imagePullPolicy: never, version: a}}`:           `note: spec.gcuExporter.imagePullPolicy: is "never", which the API server refuses: it is one of Always, IfNotPresent, Never`,
+		`{gcusharePlugin: {memoryUnit: "5", version: a}}`:               `note: spec.gcusharePlugin.memoryUnit: is "5", which the API server refuses: it is one of 1, 0.1, 0.01, 0.001`,
+		`{gcusharePlugin: {gcushareNodes: [""], version: a}}`:           `note: spec.gcusharePlugin.gcushareNodes[0]: is "", which the API server refuses: it has to have a value`,
+		`{driver: {name: A_B, version: a}}`:                             `note: spec.driver.name: is "A_B", which the API server refuses: it has to match ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`,
+		`{driver: {env: [{value: a}], version: a}}`:                     "note: spec.driver.env[0].name: is missing: the API server refuses spec.driver.env[0] without it",
+		`{nightingale: {mysql-pv: {name: x}}}`:                          "note: " + mysql + ".hostpath: is missing: the API server refuses " + mysql + " without it",
+		`{nightingale: {mysql-pv: {name: x, hostpath: data}}}`:          "note: " + mysql + `.hostpath: is "data", which the API server refuses: it has to match ^/`,
+		`{driver: {name: ` + strings.Repeat("a", 64) + `, version: a}}`: `note: spec.driver.name: is "` + strings.Repeat("a", 64) + `", which the API server refuses: it has to have at most 63 characters`,
+	} {
+		var spec map[string]any
+		if err := yaml.Unmarshal([]byte(in), &spec); err != nil {
+			t.Fatal(err)
+		}
+		out, notes, err := Convert(map[string]any{"apiVersion": Group + "/v1", "kind": "GcuResource", "metadata": map[string]any{"name": "a"}, "spec": spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, n := range notes {
+			if !strings.HasSuffix(n.Field, ".version") {
+				got = append(got, n.String())
+			}
+		}
+		got = slices.DeleteFunc(got, func(n string) bool { return strings.HasSuffix(n, "is exporter here") })
+		if len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %q, want %q; result %v", in, got, want, out)
 		}
 	}
 }

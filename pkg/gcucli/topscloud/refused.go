@@ -1,0 +1,85 @@
+package topscloud
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/topsops/gcu-operator/config/crd"
+)
+
+// schema is what the API server requires of a value.
+type schema = apiextensionsv1.JSONSchemaProps
+
+// specSchema returns the schema of our spec. An error is a bug in this program.
+func specSchema() (*schema, error) {
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(crd.GcuResources, &definition); err != nil {
+		return nil, fmt.Errorf("decoding the CustomResourceDefinition of this program: %w", err)
+	}
+	for _, v := range definition.Spec.Versions {
+		if spec, is := v.Schema.OpenAPIV3Schema.Properties["spec"]; v.Storage && is {
+			return &spec, nil
+		}
+	}
+	return nil, errors.New("the CustomResourceDefinition of this program has no spec")
+}
+
+// refused calls note for each text below a value that the API server refuses, and for what it
+// misses. Names and types are those of our types.
+func refused(field string, of *schema, value any, note func(field, message string)) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range of.Required {
+			if value[key] == nil && of.Properties[key].Default == nil {
+				note(field+"."+key, "is missing: the API server refuses "+field+" without it")
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			property, is := of.Properties[key]
+			if !is && of.AdditionalProperties != nil && of.AdditionalProperties.Schema != nil {
+				property = *of.AdditionalProperties.Schema
+			}
+			refused(field+"."+key, &property, value[key], note)
+		}
+	case []any:
+		for i := range value {
+			if of.Items != nil {
+				refused(fmt.Sprintf("%s[%d]", field, i), of.Items.Schema, value[i], note)
+			}
+		}
+	case string:
+		if why := unfit(of, value); why != "" {
+			note(field, fmt.Sprintf("is %q, which the API server refuses: it %s", value, why))
+		}
+	}
+}
+
+// unfit says what a text has to be, "" if it is.
+func unfit(of *schema, text string) string {
+	var allowed []string
+	for _, choice := range of.Enum {
+		var one string
+		if json.Unmarshal(choice.Raw, &one) == nil {
+			allowed = append(allowed, one)
+		}
+	}
+	switch pattern, err := regexp.Compile(of.Pattern); {
+	case len(allowed) > 0 && !slices.Contains(allowed, text):
+		return "is one of " + strings.Join(allowed, ", ")
+	case err == nil && !pattern.MatchString(text):
+		return "has to match " + of.Pattern
+	case of.MinLength != nil && int64(len(text)) < *of.MinLength:
+		return "has to have a value"
+	case of.MaxLength != nil && int64(len([]rune(text))) > *of.MaxLength:
+		return fmt.Sprintf("has to have at most %d characters", *of.MaxLength)
+	}
+	return ""
+}
