@@ -4,6 +4,7 @@
 //	examples/gcu-resource.json --------> charts/gcu-operator/files
 //	config/monitoring -----------------> charts/gcu-operator/files: rules and dashboards
 //	charts/gcu-operator/values.yaml ---> docs/reference/chart.md
+//	charts/values.schema.json ---------> charts/gcu-operator/values.schema.json, with the spec of config/crd
 //
 // An edit (edits.go) replaces a piece of text of a manifest with a template; a piece that is
 // not there as often as the edit says is an error. What only the chart has, such as hooks, is written by
@@ -114,7 +115,10 @@ func generate(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files["docs/reference/chart.md"], err = page(values)
+	if files["docs/reference/chart.md"], err = page(values); err != nil {
+		return nil, err
+	}
+	files[chart+"/values.schema.json"], err = schema(root)
 	return files, err
 }
 

@@ -266,26 +266,6 @@ func TestHelmLint(t *testing.T) {
 	}
 }
 
-func TestWrongValuesAreRefused(t *testing.T) {
-	for values, want := range map[string]string{
-		"notifications: {url: 'https://example.com'}": "notifications.url needs notifications.secretName",
-		"replicas: 2":                      "additional properties 'replicas' not allowed",
-		"image: {tag: latest}":             "/image/tag",
-		"image: {digest: abc}":             "/image/digest",
-		"restAPI: {auth: basic}":           "/restAPI/auth",
-		"gcuResource: {deploy: 'yes'}":     "/gcuResource/deploy",
-		"global: {registry: 'a registry'}": "/global/registry",
-		"{gate: {enabled: true}, admissionPolicies: {enabled: false}}": "/admissionPolicies/enabled",
-		"gcuResource: {driver: {version: 1}}":                          "additional properties 'version' not allowed",
-	} {
-		for helm, render := range map[string]func(*testing.T, string) ([]object, error){"Helm 3": tryRender, "Helm 4": tryRender4} {
-			if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s, %s: got %v, want %q", helm, values, err, want)
-			}
-		}
-	}
-}
-
 // TestValuesOfAnEarlierVersionMayBeReused: with helm upgrade --reuse-values the defaults are those of the release that is
 // upgraded, which lacks the values that came since: testdata/first-values.yaml are those of the first version.
 func TestValuesOfAnEarlierVersionMayBeReused(t *testing.T) {
@@ -299,39 +279,6 @@ func TestValuesOfAnEarlierVersionMayBeReused(t *testing.T) {
 	check(t, err)
 	if got, want := len(objects), len(render(t, "")); got != want {
 		t.Errorf("%d objects, want %d as by default", got, want)
-	}
-}
-
-// TestTheSchemaHasEveryValue: what is in values.yaml only would be refused.
-func TestTheSchemaHasEveryValue(t *testing.T) {
-	loaded, err := loader.Load(chartPath)
-	check(t, err)
-	var schema map[string]any
-	check(t, yaml.Unmarshal(loaded.Schema, &schema))
-	equalKeys(t, "", loaded.Values, schema)
-}
-
-// equalKeys compares the keys of values with the properties of their schema.
-func equalKeys(t *testing.T, path string, values map[string]any, schema map[string]any) {
-	t.Helper()
-	properties, _ := schema["properties"].(map[string]any)
-	if properties == nil {
-		return // any
-	}
-	for key := range properties {
-		if _, found := values[key]; !found {
-			t.Errorf("the schema has %s%s, and values.yaml has not", path, key)
-		}
-	}
-	for key, value := range values {
-		property, found := properties[key].(map[string]any)
-		if !found {
-			t.Errorf("values.yaml has %s%s, and the schema has not", path, key)
-			continue
-		}
-		if below, ok := value.(map[string]any); ok {
-			equalKeys(t, path+key+".", below, property)
-		}
 	}
 }
 
