@@ -133,7 +133,7 @@ func (s *site) tell(first, second string) {
 	s.inTheMiddleOfARollout(second, "v3", "bin", upgrade...)
 	s.inQuietTimes(olderPrograms, "rollback", "gcu-operator", "1")
 	s.inQuietTimes("bin", upgrade...)
-	s.badVersion()
+	s.isFollowed()
 
 	s.run("uninstall", "gcu-operator")
 	s.eventually("what is left is what docs/install.md says", s.isGone) // the pod of the manager takes a while to end
@@ -246,17 +246,27 @@ func (s *site) rollout() topsv1.DaemonRolloutStatus {
 	return dro.Status
 }
 
-// badVersion rolls out a version whose pods crash, and mends it.
-func (s *site) badVersion() {
+// isFollowed rolls out a version whose pods crash, mends it, upgrades the driver, and removes the exporter, as tools see it.
+func (s *site) isFollowed() {
 	s.t.Helper()
-	f := s.follow()
-	s.set(exporter, "v4"+harness.CrashingSuffix)
-	f.finish(kstatus.FailedStatus)
-	s.isSeenAs(kstatus.FailedStatus)
-	f = s.follow()
-	s.set(exporter, "v5")
-	f.finish(kstatus.CurrentStatus)
-	s.isSeenAs(kstatus.CurrentStatus)
+	for _, step := range []struct {
+		component, version string
+		want               kstatus.Status
+	}{
+		{exporter, "v4" + harness.CrashingSuffix, kstatus.FailedStatus},
+		{exporter, "v5", kstatus.CurrentStatus},
+		{driver, "v4", kstatus.CurrentStatus},
+		{exporter, "", kstatus.CurrentStatus},
+	} {
+		f := s.follow(step.component)
+		if step.version == "" {
+			s.kubectl("patch", "gr", grName, "--type=merge", "-p", fmt.Sprintf(`{"spec":{%q:null}}`, fields[step.component]))
+		} else {
+			s.set(step.component, step.version)
+		}
+		f.finish(step.want)
+		s.isSeenAs(step.want)
+	}
 }
 
 // isSeenAs: Flux and Helm 4 see the gr so.
@@ -279,7 +289,7 @@ func (s *site) pods() map[string]string {
 	selector, err := labels.Parse(componentPods)
 	check(s.t, err)
 	check(s.t, s.Client.List(s.ctx, &list, client.InNamespace("kube-system"), client.MatchingLabelsSelector{Selector: selector}))
-	if least := 6 * gcuNodes; len(list.Items) < least {
+	if least := 5 * gcuNodes; len(list.Items) < least {
 		s.t.Fatalf("%d pods of components, want at least %d", len(list.Items), least)
 	}
 	found := map[string]string{}

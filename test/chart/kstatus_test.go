@@ -23,7 +23,7 @@ var kinds = []string{topsv1.GcuResourceKind, "DaemonRollout"}
 // follower looks at every state of the gr and of its DaemonRollout during one rollout, as Flux and Helm 4 do.
 type follower struct {
 	*site
-	// revisions are those of the objects before the rollout, and pods those that it replaces.
+	// revisions are those of the objects before the rollout, and pods those that it replaces or removes.
 	revisions map[string]string
 	pods      map[string]string
 	stop      func()
@@ -33,12 +33,12 @@ type follower struct {
 	seen map[string]int
 }
 
-// follow starts a follower for a rollout that begins thereafter.
-func (s *site) follow() *follower {
+// follow starts a follower for a rollout of a component that begins thereafter.
+func (s *site) follow(component string) *follower {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
 	f := &follower{site: s, revisions: map[string]string{}, seen: map[string]int{}, pods: s.pods()}
-	maps.DeleteFunc(f.pods, func(name, _ string) bool { return !strings.HasPrefix(name, exporter+"-") })
+	maps.DeleteFunc(f.pods, func(name, _ string) bool { return !strings.HasPrefix(name, component+"-") })
 	watching, err := client.NewWithWatch(s.Config, client.Options{})
 	check(s.t, err)
 	var all sync.WaitGroup
