@@ -46,6 +46,9 @@ func TestEachHookHasAnAccountOfItsOwn(t *testing.T) {
 				t.Errorf("%s/%s is not a hook %s: %v", kind, name, want.hooks, o)
 			}
 		}
+		if log := objects["Job kube-system/"+name]["metadata"].(map[string]any)["annotations"].(map[string]any)["helm.sh/hook-output-log-policy"]; log != "hook-failed" {
+			t.Errorf("%s: helm prints its log with %v, want hook-failed", name, log)
+		}
 		// A Job that failed is not deleted by helm, which removes the other objects.
 		if ttl := objects["Job kube-system/"+name]["spec"].(map[string]any)["ttlSecondsAfterFinished"]; ttl != 24*60*60 {
 			t.Errorf("%s is there for %v s after it failed, want a day", name, ttl)

@@ -103,6 +103,7 @@ metadata:
     app.kubernetes.io/name: gcu-operator-hooks
   annotations:
     {{- include "gcu-operator.hook" (dict "hooks" .hooks "weight" 0) | nindent 4 }}
+    helm.sh/hook-output-log-policy: hook-failed
 spec:
   backoffLimit: 3
   activeDeadlineSeconds: {{ .root.Values.hooks.timeoutSeconds }}
