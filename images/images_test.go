@@ -42,13 +42,13 @@ func programs(t *testing.T, names ...string) string {
 	return dir
 }
 
-// builtIn are the manifests.
-var builtIn = filepath.Join("..", manifests)
+// root is that of the project.
+const root = ".."
 
 // Contract 89 and 90.
 func TestTheImageOfTheOperatorHasThePrograms(t *testing.T) {
 	dir := programs(t, "manager", "node-agent")
-	files, err := operatorFiles(dir, builtIn)
+	files, err := operatorFiles(dir, root)
 	check(t, err)
 	path := filepath.Join(t.TempDir(), "operator.tar")
 	check(t, write(path, "arm64", files, []image{operatorImage(operatorTag, "v1.2.3")}))
@@ -80,7 +80,8 @@ func TestTheImageOfTheOperatorHasThePrograms(t *testing.T) {
 		modes[header.Name] = header.Mode
 	}
 	// Contract statements 11, 89.
-	want := map[string]int64{"usr/bin/manager": 0o755, "usr/bin/node-agent": 0o755, "bin/": 0, "opt/gcu-operator/driver.yaml": 0o644, "opt/gcu-operator/nfd.yaml": 0o644}
+	want := map[string]int64{"usr/bin/manager": 0o755, "usr/bin/node-agent": 0o755, "bin/": 0, "opt/gcu-operator/driver.yaml": 0o644, "opt/gcu-operator/nfd.yaml": 0o644,
+		"licenses/LICENSE": 0o644, "licenses/NOTICE": 0o644}
 	got := map[string]int64{}
 	for name := range want {
 		got[name] = modes[name]
@@ -94,7 +95,7 @@ func TestTheSameFilesMakeTheSameImage(t *testing.T) {
 	var made [][]byte
 	for range 2 {
 		dir := programs(t, "manager", "node-agent")
-		files, err := operatorFiles(dir, builtIn)
+		files, err := operatorFiles(dir, root)
 		check(t, err)
 		path := filepath.Join(t.TempDir(), "operator.tar")
 		check(t, write(path, "arm64", files, []image{operatorImage(operatorTag, "v1")}))
@@ -148,12 +149,12 @@ func TestAReleaseHasOneImageForAllArchitectures(t *testing.T) {
 
 func TestTheRootOfTheDockerfileHasTheSameFiles(t *testing.T) {
 	dir := programs(t, "manager", "node-agent")
-	files, err := operatorFiles(dir, builtIn)
+	files, err := operatorFiles(dir, root)
 	check(t, err)
-	root := t.TempDir()
-	check(t, files.unpack(root))
+	unpacked := t.TempDir()
+	check(t, files.unpack(unpacked))
 	for _, f := range files {
-		info, err := os.Lstat(filepath.Join(root, f.path))
+		info, err := os.Lstat(filepath.Join(unpacked, f.path))
 		check(t, err)
 		if f.link == "" && info.Mode() != f.mode {
 			t.Errorf("%s has mode %s", f.path, info.Mode())
@@ -226,7 +227,7 @@ func TestNoTwoImagesHaveOneName(t *testing.T) {
 
 func TestMissingProgramsAreReported(t *testing.T) {
 	dir := programs(t, "manager")
-	if _, err := operatorFiles(dir, builtIn); err == nil || !strings.Contains(err.Error(), "make images") {
+	if _, err := operatorFiles(dir, root); err == nil || !strings.Contains(err.Error(), "make images") {
 		t.Errorf("without a node agent: %v", err)
 	}
 	if _, err := operatorFiles(dir, dir); err == nil {

@@ -45,11 +45,11 @@ func main() {
 	}
 }
 
-// manifests are the built-in ones, from the root of the project.
+// manifests are the built-in ones, from the root of the project, in which all of this runs.
 var manifests = filepath.Join("pkg", "gcuresource", "component", "manifests")
 
 func unpackOperator(programs, rootfs string) error {
-	files, err := operatorFiles(programs, manifests)
+	files, err := operatorFiles(programs, ".")
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func unpackOperator(programs, rootfs string) error {
 
 // writeArchives writes the images for this machine's architecture.
 func writeArchives(programs, output, version string) error {
-	files, err := operatorFiles(programs, manifests)
+	files, err := operatorFiles(programs, ".")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func writeRelease(programs, output, version string) error {
 	files := map[string]fileSet{}
 	for _, architecture := range architectures {
 		var err error
-		if files[architecture], err = operatorFiles(filepath.Join(programs, architecture), manifests); err != nil {
+		if files[architecture], err = operatorFiles(filepath.Join(programs, architecture), "."); err != nil {
 			return err
 		}
 		path := filepath.Join(output, "gcu-operator_"+version+"_image_linux_"+architecture+".tar")

@@ -20,21 +20,25 @@ const searchPath = "PATH=/usr/bin:/bin"
 // nonroot is the user of the manager, as config/manager says it.
 const nonroot = "65532"
 
-// operatorFiles are the manager, the node agent, and the built-in manifests to be
-// read (contract statements 11, 89).
-func operatorFiles(programs, manifests string) (fileSet, error) {
+// operatorFiles are the manager, the node agent, the built-in manifests to be read (contract statements 11, 89), and the
+// licence. Root is that of the project.
+func operatorFiles(programs, root string) (fileSet, error) {
 	files := fileSet{
 		{path: "/usr/bin/manager", source: filepath.Join(programs, "manager"), mode: 0o755},
 		{path: "/usr/bin/node-agent", source: filepath.Join(programs, "node-agent"), mode: 0o755},
 		{path: "/etc/passwd", text: "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:" + nonroot + ":" + nonroot + ":nonroot:/:/sbin/nologin\n", mode: 0o644},
 		{path: "/etc/group", text: "root:x:0:\nnonroot:x:" + nonroot + ":\n", mode: 0o644},
 	}
-	found, err := filepath.Glob(filepath.Join(manifests, "*.yaml"))
+	for _, name := range []string{"LICENSE", "NOTICE"} {
+		files = append(files, file{path: "/licenses/" + name, source: filepath.Join(root, name), mode: 0o644})
+	}
+	folder := filepath.Join(root, manifests)
+	found, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no manifests in %s: run this in the root of the project", manifests)
+		return nil, fmt.Errorf("no manifests in %s: run this in the root of the project", folder)
 	}
 	for _, manifest := range found {
 		files = append(files, file{path: "/opt/gcu-operator/" + filepath.Base(manifest), source: manifest, mode: 0o644})

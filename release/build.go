@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -113,24 +114,37 @@ func archive(name, version string, p platform) string {
 
 // items returns the program with its licence, and what completes kubectl's plugin.
 func (r *release) items(name string, p platform) ([]item, error) {
-	program := r.program(name, p)
-	sources := []struct {
-		path string
-		mode int64
-	}{{program, 0o755}, {"LICENSE", 0o644}, {"NOTICE", 0o644}}
-	if name == "kubectl-gcu" && p.os != "windows" {
-		sources = append(sources, struct {
-			path string
-			mode int64
-		}{"cmd/kubectl-gcu/kubectl_complete-gcu", 0o755})
+	program, err := read(0o755, r.program(name, p))
+	if err != nil {
+		return nil, err
 	}
-	items := make([]item, len(sources))
-	for i, s := range sources {
-		content, err := os.ReadFile(s.path)
+	licence, err := read(0o644, licence...)
+	if err != nil {
+		return nil, err
+	}
+	items := slices.Concat(program, licence)
+	if name == "kubectl-gcu" && p.os != "windows" {
+		completion, err := read(0o755, "cmd/kubectl-gcu/kubectl_complete-gcu")
 		if err != nil {
 			return nil, err
 		}
-		items[i] = item{filepath.Base(s.path), content, s.mode}
+		items = append(items, completion...)
+	}
+	return items, nil
+}
+
+// licence is what goes with every copy of the programs and of the chart.
+var licence = []string{"LICENSE", "NOTICE"}
+
+// read returns files by their names without folders.
+func read(mode int64, paths ...string) ([]item, error) {
+	items := make([]item, len(paths))
+	for i, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		items[i] = item{filepath.Base(path), content, mode}
 	}
 	return items, nil
 }

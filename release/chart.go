@@ -13,7 +13,8 @@ import (
 // chartFolder is the chart, of which the release makes a package.
 const chartFolder = "charts/gcu-operator"
 
-// chart packs the chart with the version of the release, and notes its image there, which templates run by its digest.
+// chart packs the chart with the version of the release, notes its image there, which templates run by its
+// digest, and adds the licence.
 func (r *release) chart(context.Context) error {
 	replaced := map[string][][2]string{
 		"Chart.yaml": {
@@ -45,6 +46,13 @@ func (r *release) chart(context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	licence, err := read(0o644, licence...)
+	if err != nil {
+		return err
+	}
+	for _, file := range licence {
+		items = append(items, item{"gcu-operator/" + file.name, file.content, file.mode})
 	}
 	packed, err := r.tarball(items)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestThePackagesAreInstalled(t *testing.T) {
 			if !strings.Contains(string(said), "v1.2.3") {
 				t.Errorf("node-agent --version says %s", said)
 			}
-			for _, file := range []string{"bash-completion/completions/node-agent", "zsh/site-functions/_node-agent", "fish/vendor_completions.d/node-agent.fish", "doc/node-agent/copyright"} {
+			for _, file := range []string{"bash-completion/completions/node-agent", "zsh/site-functions/_node-agent", "fish/vendor_completions.d/node-agent.fish", "doc/node-agent/copyright", "doc/node-agent/NOTICE"} {
 				if info, err := os.Stat(filepath.Join(root, "usr/share", file)); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o644 {
 					t.Errorf("%s: %v %v", file, info, err)
 				}

@@ -80,6 +80,29 @@ func TestTheNotesAreTheSectionOfTheVersion(t *testing.T) {
 	}
 }
 
+func TestAnArchiveHasTheProgramAndTheLicence(t *testing.T) {
+	r := made(t).withPrograms(t)
+	for _, c := range []struct {
+		program string
+		on      platform
+		want    []string
+	}{
+		{"node-agent", platform{"linux", "arm64"}, []string{"node-agent", "LICENSE", "NOTICE"}},
+		{"kubectl-gcu", platform{"darwin", "arm64"}, []string{"kubectl-gcu", "LICENSE", "NOTICE", "kubectl_complete-gcu"}},
+		{"kubectl-gcu", platform{"windows", "amd64"}, []string{"kubectl-gcu.exe", "LICENSE", "NOTICE"}},
+	} {
+		items, err := r.items(c.program, c.on)
+		check(t, err)
+		var names []string
+		for _, i := range items {
+			names = append(names, i.name)
+		}
+		if diff := cmp.Diff(c.want, names); diff != "" {
+			t.Errorf("%s on %v: %s", c.program, c.on, diff)
+		}
+	}
+}
+
 func TestKrewGetsTheSumsOfTheArchives(t *testing.T) {
 	r := made(t).withPrograms(t)
 	check(t, r.archives(t.Context()))
@@ -278,6 +301,8 @@ func TestTheChartHasTheVersionAndTheDigest(t *testing.T) {
 		{"Chart.yaml", "topsops.enflame.com/image: " + r.image + "\n"},
 		{"templates/_helpers.tpl", `index .Chart.Annotations "topsops.enflame.com/image"`},
 		{"values.yaml", "digest: \"\"\n"},
+		{"LICENSE", "Apache License\n"},
+		{"NOTICE", "The Volcano Authors"},
 	} {
 		if !strings.Contains(content["gcu-operator/"+want[0]], want[1]) {
 			t.Errorf("%s does not have %q:\n%s", want[0], want[1], content["gcu-operator/"+want[0]])
