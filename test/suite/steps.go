@@ -126,8 +126,8 @@ func longSteps(packages []string, targets []target) []step {
 			shows: "a release made twice, without a network, has the same files"},
 	}
 	for _, version := range kubernetes {
-		steps = append(steps, step{name: "kubernetes-" + version, lane: busy, argv: []string{"make", "test", "KUBERNETES=" + version, "STEPS=e2e"},
-			shows: "stories on simulated nodes, on Kubernetes " + version})
+		steps = append(steps, step{name: "kubernetes-" + version, lane: busy, argv: []string{"make", "test", "KUBERNETES=" + version, "STEPS=e2e,race,packages"},
+			shows: "the packages with an API server, and stories on simulated nodes, on Kubernetes " + version})
 	}
 	for _, s := range simulations {
 		steps = append(steps, step{name: "sim-" + s.name, lane: busy, test: []string{"-timeout=0", "-run=^" + s.test + "$", s.pkg},
