@@ -41,7 +41,7 @@ func BenchmarkRender(b *testing.B) {
 	gr := world.NewGR(heroSpec())
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := (&lastPass{}).render(gr); err != nil {
+		if _, err := (&lastPasses{}).of(gr.Name).render(gr, component.Cluster{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/distribution"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
@@ -59,11 +60,11 @@ func podReadySince(pod *corev1.Pod) metav1.Time {
 }
 
 // nodeChanged reports whether an update of a node can change a decision: which components belong
-// there, whether it counts, and whether it offers cards.
+// there, whether it counts, whether it offers cards, and whose containerd it has.
 func nodeChanged(e event.UpdateEvent) bool {
 	before, okBefore := e.ObjectOld.(*corev1.Node)
 	after, okAfter := e.ObjectNew.(*corev1.Node)
-	return !okBefore || !okAfter || daemonset.NodeChanged(before, after) || !maps.Equal(offered(before), offered(after))
+	return !okBefore || !okAfter || daemonset.NodeChanged(before, after) || !maps.Equal(offered(before), offered(after)) || distribution.Brings(before) != distribution.Brings(after)
 }
 
 // offered returns the extended resources of which a node has any.

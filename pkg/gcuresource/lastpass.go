@@ -32,7 +32,7 @@ func (l *lastPasses) of(gr string) *lastPass {
 		l.byName = map[string]*lastPass{}
 	}
 	if l.byName[gr] == nil {
-		l.byName[gr] = &lastPass{applied: map[types.UID]state.Applied{}, cache: state.NewCache()}
+		l.byName[gr] = &lastPass{applied: map[types.UID]state.Applied{}, rendered: map[component.Cluster]rendering{}, cache: state.NewCache()}
 	}
 	return l.byName[gr]
 }
@@ -53,13 +53,13 @@ type lastPass struct {
 	version string
 	// failingSince is when passes began to fail; zero if the last one did not.
 	failingSince time.Time
-	// rendered holds the components of the gr.
-	rendered rendering
+	// rendered holds the components of the gr, by what they take from the cluster.
+	rendered map[component.Cluster]rendering
 	// cache holds what was read and assessed.
 	cache *state.Cache
 }
 
-// rendering is the result of component.Render for a gr.
+// rendering is the result of component.RenderIn for a gr.
 type rendering struct {
 	uid         types.UID
 	generation  int64
@@ -67,10 +67,10 @@ type rendering struct {
 	components  []component.Rendered
 }
 
-// render returns the components of a gr, which callers must not change. They are cached until its
-// spec or its carried annotations change.
-func (l *lastPass) render(gr *topsv1.GcuResource) ([]component.Rendered, error) {
-	known, annotations := &l.rendered, component.Carried(gr)
+// render returns the components of a gr in a cluster, which callers must not change. They are cached until
+// its spec or its carried annotations change.
+func (l *lastPass) render(gr *topsv1.GcuResource, cluster component.Cluster) ([]component.Rendered, error) {
+	known, annotations := l.rendered[cluster], component.Carried(gr)
 	if known.uid == gr.UID && known.generation == gr.Generation && maps.Equal(known.annotations, annotations) {
 		return known.components, nil
 	}
@@ -78,11 +78,11 @@ func (l *lastPass) render(gr *topsv1.GcuResource) ([]component.Rendered, error) 
 	if err != nil {
 		return nil, err
 	}
-	components, err := component.Render(gr, name)
+	components, err := component.RenderIn(cluster, gr, name)
 	if err != nil {
 		return nil, err
 	}
-	l.rendered = rendering{gr.UID, gr.Generation, annotations, components}
+	l.rendered[cluster] = rendering{gr.UID, gr.Generation, annotations, components}
 	return components, nil
 }
 

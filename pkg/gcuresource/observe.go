@@ -35,13 +35,16 @@ type stateReader struct {
 
 // observe reads the state of a gr.
 func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *lastPass) (*state.Observation, error) {
-	rendered, err := last.render(gr)
-	if err != nil {
-		return nil, err
-	}
 	obs := &state.Observation{Resource: gr, Applied: last.applied}
 	if r.cache.pods != nil {
 		obs.Cache = last.cache
+	}
+	if err := r.readFleet(ctx, obs); err != nil {
+		return nil, err
+	}
+	rendered, err := r.render(ctx, obs, last)
+	if err != nil {
+		return nil, err
 	}
 	for i := range rendered {
 		c := state.Component{Rendered: rendered[i]}
@@ -59,9 +62,6 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 	if err := readRevisions(ctx, r.Reader, obs); err != nil {
 		return nil, err
 	}
-	if err := r.readFleet(ctx, obs); err != nil {
-		return nil, err
-	}
 	if obs.Hosts, err = r.readHosts(ctx, obs.Cache); err != nil {
 		return nil, err
 	}
@@ -72,6 +72,27 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 		return nil, err
 	}
 	return obs, r.readRollout(ctx, obs)
+}
+
+// render returns the components of a gr, rendered for its nodes.
+func (r stateReader) render(ctx context.Context, obs *state.Observation, last *lastPass) ([]component.Rendered, error) {
+	rendered, err := last.render(obs.Resource, component.Cluster{})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(rendered, func(c component.Rendered) bool { return c.Name == component.Toolkit })
+	if i < 0 {
+		return rendered, nil
+	}
+	wanted, live := rendered[i].PerNode, &appsv1.DaemonSet{}
+	err = r.Get(ctx, client.ObjectKeyFromObject(wanted), live, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading DaemonSet %s: %w", wanted.Name, err)
+	}
+	if err != nil || !daemonset.IsOf(live, obs.Resource) {
+		live = nil
+	}
+	return last.render(obs.Resource, component.ClusterOf(live, wanted, obs.Nodes))
 }
 
 // readComponent reads the objects and the pods of a component.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,11 +29,11 @@ func (h host) configuredDefault(e task.Engine) (runtime string, named bool, err 
 		return dockerDefault(files, h.paths.DockerConfig)
 	}
 	at := h.containerd()
-	next, err := templateDefault(files, at.templates)
+	next, err := templateDefault(files, at.Templates)
 	if err != nil {
 		return "", false, err
 	}
-	return containerdDefault(files, at.config, next)
+	return containerdDefault(files, at.Config, next)
 }
 
 // dockerDefault reads daemon.json.
@@ -139,4 +140,27 @@ func parseContainerd(data []byte) (containerdFile, error) {
 		}
 	}
 	return parsed, nil
+}
+
+// defaultInTemplate matches the default runtime in a template, which is no TOML. What the
+// template itself fills in is none.
+var defaultInTemplate = regexp.MustCompile(`(?m)^\s*default_runtime_name\s*=\s*["']([\w.-]+)["']`)
+
+// templateDefault returns the default runtime that the first template that exists names, ""
+// if it names none.
+func templateDefault(host fs.FS, templates []string) (runtime string, err error) {
+	for _, file := range templates {
+		data, err := fs.ReadFile(host, file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading the template of the configuration of containerd: %w", err)
+		}
+		if match := defaultInTemplate.FindSubmatch(data); match != nil {
+			return string(match[1]), nil
+		}
+		return "", nil
+	}
+	return "", nil
 }

@@ -51,9 +51,8 @@
 //	pullsecret.go           the credentials for an image
 //	facts.go                the state of the node
 //	holders.go              the processes that have a device of the accelerator open
-//	host.go, engine.go, docker.go, cri.go    the container engines behind their sockets
+//	host.go, engine.go, docker.go, cri.go    the container engines behind their sockets (pkg/distribution)
 //	hostfiles.go            files of the host, with its symbolic links
-//	distribution.go         which containerd the host has
 //	configured.go, instance.go               configuration files; process identity from /proc
 //	servicemanager.go, command.go            systemd, or a command of the administrator
 package hostagent

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/topsops/gcu-operator/pkg/distribution"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
@@ -207,23 +208,24 @@ func TestCardsAreCountedInAnyFileSystem(t *testing.T) {
 }
 
 func TestTheContainerdOfTheHost(t *testing.T) {
+	packaged := distribution.Packaged()
 	const ranchers = "run/k3s/containerd/containerd.sock"
 	for name, test := range map[string]struct {
 		files []string
 		paths Paths
 		units map[task.Engine]string
-		want  containerd
+		want  distribution.Containerd
 	}{
 		"of packages": {nil, Paths{}, nil, packaged},
 		"k3s": {[]string{ranchers, "var/lib/rancher/k3s/agent/etc/containerd/config.toml"}, Paths{}, nil,
-			containerd{socket: ranchers, config: "var/lib/rancher/k3s/agent/etc/containerd/config.toml", units: []string{"k3s.service", "k3s-agent.service"}}},
+			distribution.Containerd{Socket: ranchers, Config: "var/lib/rancher/k3s/agent/etc/containerd/config.toml", Units: []string{"k3s.service", "k3s-agent.service"}}},
 		"RKE2 while its containerd restarts": {[]string{"run/k3s/containerd/x", "var/lib/rancher/rke2/agent/etc/containerd/config.toml"}, Paths{}, nil,
-			containerd{socket: ranchers, config: "var/lib/rancher/rke2/agent/etc/containerd/config.toml", units: []string{"rke2-server.service", "rke2-agent.service"}}},
+			distribution.Containerd{Socket: ranchers, Config: "var/lib/rancher/rke2/agent/etc/containerd/config.toml", Units: []string{"rke2-server.service", "rke2-agent.service"}}},
 		"MicroK8s": {[]string{"var/snap/microk8s/common/run/containerd.sock", "var/snap/microk8s/current/args/containerd.toml"}, Paths{}, nil,
-			containerd{socket: "var/snap/microk8s/common/run/containerd.sock", config: "var/snap/microk8s/current/args/containerd.toml", units: []string{"snap.microk8s.daemon-containerd.service"}}},
-		"k3s beside the one that the kubelet uses": {[]string{ranchers, "var/lib/rancher/k3s/agent/etc/containerd/config.toml"}, Paths{ContainerdSocket: packaged.socket}, nil, packaged},
+			distribution.Containerd{Socket: "var/snap/microk8s/common/run/containerd.sock", Config: "var/snap/microk8s/current/args/containerd.toml", Units: []string{"snap.microk8s.daemon-containerd.service"}}},
+		"k3s beside the one that the kubelet uses": {[]string{ranchers, "var/lib/rancher/k3s/agent/etc/containerd/config.toml"}, Paths{ContainerdSocket: packaged.Socket}, nil, packaged},
 		"another, as the flags say": {nil, Paths{ContainerdSocket: "run/k0s/containerd.sock", ContainerdConfig: "etc/k0s/containerd.toml"}, map[task.Engine]string{task.Containerd: "k0sworker.service"},
-			containerd{socket: "run/k0s/containerd.sock", config: "etc/k0s/containerd.toml", units: []string{"k0sworker.service"}}},
+			distribution.Containerd{Socket: "run/k0s/containerd.sock", Config: "etc/k0s/containerd.toml", Units: []string{"k0sworker.service"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{}
@@ -232,8 +234,8 @@ func TestTheContainerdOfTheHost(t *testing.T) {
 			}
 			h := host{root: fakeHost(t, files), paths: test.paths.withDefaults(), units: test.units}
 			got := h.containerd()
-			got.units, got.templates, test.want.templates = h.unitsOf(task.Containerd), nil, nil
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(containerd{})); diff != "" {
+			got.Units, got.Templates, got.DropIns = h.unitsOf(task.Containerd), nil, nil
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("containerd (-want +got):\n%s", diff)
 			}
 		})

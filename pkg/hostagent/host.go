@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 
+	"github.com/topsops/gcu-operator/pkg/distribution"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
@@ -63,22 +64,22 @@ func (h host) exists(relative string) bool {
 // containerd returns the containerd of the host: the one of a distribution whose configuration
 // and the directory of whose socket are there, else the packaged one; with what Paths says of
 // it. The socket itself may be absent while containerd restarts.
-func (h host) containerd() containerd {
-	found := packaged
-	for _, d := range distributions {
-		if h.paths.ContainerdSocket != "" && h.paths.ContainerdSocket != d.socket {
+func (h host) containerd() distribution.Containerd {
+	found := distribution.Packaged()
+	for _, d := range distribution.Containerds() {
+		if h.paths.ContainerdSocket != "" && h.paths.ContainerdSocket != d.Socket {
 			continue
 		}
-		if h.exists(path.Dir(d.socket)) && h.exists(d.config) {
+		if h.exists(path.Dir(d.Socket)) && h.exists(d.Config) {
 			found = d
 			break
 		}
 	}
 	if socket := h.paths.ContainerdSocket; socket != "" {
-		found.socket = socket
+		found.Socket = socket
 	}
 	if config := h.paths.ContainerdConfig; config != "" {
-		found.config, found.templates = config, nil
+		found.Config, found.Templates = config, nil
 	}
 	return found
 }
@@ -89,7 +90,7 @@ func (h host) unitsOf(e task.Engine) []string {
 	case h.units[e] != "":
 		return []string{h.units[e]}
 	case e == task.Containerd:
-		return h.containerd().units
+		return h.containerd().Units
 	}
 	return []string{string(e) + ".service"}
 }
@@ -99,7 +100,7 @@ func (h host) socket(e task.Engine) string {
 	if e == task.Docker {
 		return h.paths.DockerSocket
 	}
-	return h.containerd().socket
+	return h.containerd().Socket
 }
 
 // config returns the configuration file of an engine, relative to the host root.
@@ -107,7 +108,7 @@ func (h host) config(e task.Engine) string {
 	if e == task.Docker {
 		return h.paths.DockerConfig
 	}
-	return h.containerd().config
+	return h.containerd().Config
 }
 
 // connect returns a client of an engine. It does not wait for a response.

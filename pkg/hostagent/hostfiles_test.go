@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topsops/gcu-operator/pkg/distribution"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
@@ -42,9 +43,9 @@ func TestLinksOfTheHost(t *testing.T) {
 			map[string]string{"run/k3s": "/data/run"}, ranchers, "k3s.service"},
 		"the current revision of MicroK8s": {map[string]string{"data/snap/microk8s/common/run/containerd.sock": "", "data/snap/microk8s/7394/args/containerd.toml": toml},
 			map[string]string{"var/snap": "/data/snap", "data/snap/microk8s/current": "7394"}, "var/snap/microk8s/common/run/containerd.sock", "snap.microk8s.daemon-containerd.service"},
-		"containerd of packages": {map[string]string{"data/c/config.toml": toml}, map[string]string{"etc/containerd": "/data/c"}, packaged.socket, "containerd.service"},
+		"containerd of packages": {map[string]string{"data/c/config.toml": toml}, map[string]string{"etc/containerd": "/data/c"}, distribution.Packaged().Socket, "containerd.service"},
 		"a drop-in of containerd": {map[string]string{"data/c/99-enflame.toml": toml, "etc/containerd/config.toml": "imports = [\"/etc/containerd/more/*.toml\"]\n"},
-			map[string]string{"etc/containerd/more": "/data/c"}, packaged.socket, "containerd.service"},
+			map[string]string{"etc/containerd/more": "/data/c"}, distribution.Packaged().Socket, "containerd.service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := host{root: fakeHost(t, test.files), paths: Paths{}.withDefaults()}
@@ -85,7 +86,7 @@ func TestNoLinkLeavesTheHost(t *testing.T) {
 	for _, target := range []string{outside, strings.Repeat("../", 30) + outside[1:], "/proc/1/root" + outside, "/var/lib/rancher", "rancher"} {
 		h := host{root: fakeHost(t, map[string]string{"run/k3s/containerd/containerd.sock": ""}), paths: Paths{}.withDefaults()}
 		link(t, h.root, map[string]string{"var/lib/rancher": target})
-		if got := h.containerd().socket; got != packaged.socket {
+		if got := h.containerd().Socket; got != distribution.Packaged().Socket {
 			t.Errorf("behind a link to %s is %s", target, got)
 		}
 		files, err := openHost(h.root)

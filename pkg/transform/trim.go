@@ -91,7 +91,8 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 }
 
 // trimNode keeps condition Ready, the extended resources, because an operation is reconciled when
-// the accelerator is back, the machine and, for policies of versions, the kernel.
+// the accelerator is back, the machine, for policies of versions the kernel and, for what the toolkit
+// has to configure, the version of the kubelet.
 func trimNode(node *corev1.Node) {
 	var offers corev1.ResourceList
 	for name, quantity := range node.Status.Allocatable {
@@ -106,7 +107,8 @@ func trimNode(node *corev1.Node) {
 	node.Status = corev1.NodeStatus{
 		Conditions:  only(node.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
 		Allocatable: offers,
-		NodeInfo:    corev1.NodeSystemInfo{MachineID: node.Status.NodeInfo.MachineID, KernelVersion: node.Status.NodeInfo.KernelVersion},
+		NodeInfo: corev1.NodeSystemInfo{MachineID: node.Status.NodeInfo.MachineID, KernelVersion: node.Status.NodeInfo.KernelVersion,
+			KubeletVersion: node.Status.NodeInfo.KubeletVersion},
 	}
 }
 

@@ -119,14 +119,14 @@ func TestTrimLeavesWhatControllersReadOfANode(t *testing.T) {
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{
 				{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-			NodeInfo: corev1.NodeSystemInfo{ContainerRuntimeVersion: "containerd://2.1.0", MachineID: "machine-1", KernelVersion: "5.15.0"},
+			NodeInfo: corev1.NodeSystemInfo{ContainerRuntimeVersion: "containerd://2.1.0", MachineID: "machine-1", KernelVersion: "5.15.0", KubeletVersion: "v1.33.1+k3s1"},
 			Allocatable: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("96"), "enflame.com/gcu": resource.MustParse("8")},
 			Images: []corev1.ContainerImage{{Names: []string{"app:1"}}},
 		},
 	}
 	want := node.DeepCopy()
-	want.Status = corev1.NodeStatus{Conditions: want.Status.Conditions[1:], NodeInfo: corev1.NodeSystemInfo{MachineID: "machine-1", KernelVersion: "5.15.0"},
+	want.Status = corev1.NodeStatus{Conditions: want.Status.Conditions[1:], NodeInfo: corev1.NodeSystemInfo{MachineID: "machine-1", KernelVersion: "5.15.0", KubeletVersion: "v1.33.1+k3s1"},
 		Allocatable: corev1.ResourceList{"enflame.com/gcu": resource.MustParse("8")}}
 	if diff := cmp.Diff(want, trimmed(t, node)); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)

@@ -16,7 +16,7 @@ var ofHosts = []mutant{
 	{"holders-of-pods-first", "processes of pods crowd out the one that blocks an upgrade", hosts, "DeviceHoldersOf",
 		"cmp.Compare(len($a.PodUID), len($b.PodUID))", "cmp.Compare(len($b.PodUID), len($a.PodUID))"},
 	{"another-unit-restarted", "while the containerd of k3s restarts, the unit of another one is asked and restarted", hosts, "host.containerd",
-		"$h.exists(path.Dir($d.socket))", "$h.exists(path.Clean($d.socket))"},
+		"$h.exists(path.Dir($d.Socket))", "$h.exists(path.Clean($d.Socket))"},
 	{"links-of-the-agent", "an absolute link of the host leads into the agent's container: docker is restarted in the place of k3s", hosts, "resolve",
 		"return $path, nil", "return filepath.Join(hostRoot, relative, $path[:0]), nil"},
 	{"template-unread", "what k3s will make its configuration from is not read", hosts, "templateDefault",

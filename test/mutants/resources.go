@@ -2,6 +2,14 @@ package main
 
 // ofResources are defects in what a gr deploys, and in what is left of its earlier specs.
 var ofResources = []mutant{
+	// Distributions.
+	{"distribution-comes-and-goes", "toolkits are replaced on every node when the last node of k3s is away, and again when it is back", deploys, "ClusterOf",
+		"$live != nil && strings.Contains($*of)", "$live != nil && strings.Contains($*of) && len(nodes) > 0"},
+	{"server-counts", "a server of k3s without a GCU replaces the toolkits of all other nodes", deploys, "ClusterOf",
+		"distribution.Brings($n) && placing($n).Create", "distribution.Brings($n) && (true || placing($n).Create)"},
+	{"spec-overruled", "where the spec names the file of containerd, others count as well", deploys, "serveDistributions",
+		"namesContainerdConfig($spec)", "$spec == nil"},
+
 	// What GitOps tools see.
 	{"paused-looks-done", "a paused or halted upgrade looks done to Flux and Helm", "pkg/gcuresource/status", "left",
 		"$u.open && $u.reason != ReasonWaitingForNodes", "false"},

@@ -51,7 +51,7 @@ var ofVersions = []mutant{
 	{"versions-uncached", "the cache of a manager does not keep the image of a pod", cached, "trimSpecs",
 		"[]corev1.Container{{Image: $image}}", "[]corev1.Container{{}}"},
 	{"kernel-uncached", "the cache of a manager does not keep the kernel of a node", cached, "trimNode",
-		"corev1.NodeSystemInfo{MachineID: $machine, KernelVersion: $kernel}", "corev1.NodeSystemInfo{MachineID: $machine}"},
+		"corev1.NodeSystemInfo{MachineID: $machine, KernelVersion: $kernel, KubeletVersion: $kubelet}", "corev1.NodeSystemInfo{MachineID: $machine, KubeletVersion: $kubelet}"},
 	{"tasks-uncached", "the cache of a manager does not keep which tasks earlier operations ran", cached, "trimNodeUpgrade",
 		"tasks[$j] = names[$name]", `tasks[$j] = ""`},
 }

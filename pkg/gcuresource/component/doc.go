@@ -19,6 +19,7 @@
 //	catalog.go      the entries
 //	manifest.go     YAML -> objects
 //	fields.go       a function per field of BaseFields
+//	distributions.go what the toolkit needs on nodes of k3s, RKE2 and MicroK8s
 //	patches.go      a function per other field of a spec
 //	render.go       gr -> what is applied
 //	object.go       rules per kind: kept, made once, applied first or last

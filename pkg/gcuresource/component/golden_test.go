@@ -16,7 +16,7 @@ import (
 func TestTheTemplatesAreThoseOfTheVersionBefore(t *testing.T) {
 	const golden = "testdata/templates.json"
 	got := map[string]string{}
-	for _, r := range render(t, newGR(allComponents())) {
+	add := func(r Rendered, suffix string) {
 		for _, d := range r.Objects {
 			if !d.Ref.Workload() {
 				continue
@@ -30,9 +30,13 @@ func TestTheTemplatesAreThoseOfTheVersionBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			sum := sha256.Sum256(encoded)
-			got[d.Ref.String()] = hex.EncodeToString(sum[:])
+			got[d.Ref.String()+suffix] = hex.EncodeToString(sum[:])
 		}
 	}
+	for _, r := range render(t, newGR(allComponents())) {
+		add(r, "")
+	}
+	add(renderIn(t, Cluster{Distributions: true}, newGR(allComponents()))[Toolkit], " with nodes of distributions")
 	if os.Getenv("UPDATE") != "" {
 		encoded, err := json.MarshalIndent(got, "", "  ")
 		if err != nil {

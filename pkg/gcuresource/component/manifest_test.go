@@ -238,27 +238,39 @@ func TestDaemonSetsHaveTheirPlaces(t *testing.T) {
 
 // TestAToolkitIsReady runs the readiness probe on roots laid out like those of hosts.
 func TestAToolkitIsReady(t *testing.T) {
-	const rke2 = "/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.d/enflame.toml"
-	const k3s, microk8s = "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/enflame.toml", "/var/snap/microk8s/current/args/containerd-template.toml"
+	const ranchers = "/var/lib/rancher/"
+	const k3s, rke2, microk8s = ranchers + "k3s/agent/etc/containerd/", ranchers + "rke2/agent/etc/containerd/", "/var/snap/microk8s/current/args/"
+	const named = "/data/k3s/agent/etc/containerd/config-v3.toml.d/enflame.toml"
 	for name, test := range map[string]struct {
 		file, env string
+		cluster   Cluster
 		ready     bool
 	}{
-		"docker":                         {"etc/docker/daemon.json", "", true},
-		"containerd":                     {"etc/containerd/config.toml", "", true},
-		"a drop-in of containerd":        {"etc/containerd/conf.d/99-enflame.toml", "", true},
-		"another file":                   {"etc/containerd/readme", "", false},
-		"k3s":                            {"host" + k3s, k3s, true},
-		"RKE2":                           {"host" + rke2, rke2, true},
-		"MicroK8s":                       {"host" + microk8s, microk8s, true},
-		"k3s that is not yet configured": {"host" + k3s + ".new", k3s, false},
+		"docker":                                      {"etc/docker/daemon.json", "", Cluster{}, true},
+		"containerd":                                  {"etc/containerd/config.toml", "", Cluster{}, true},
+		"a drop-in of containerd":                     {"etc/containerd/conf.d/99-enflame.toml", "", Cluster{}, true},
+		"another file":                                {"etc/containerd/readme", "", Cluster{}, false},
+		"what the spec names":                         {"host" + named, named, Cluster{}, true},
+		"what the spec names, not yet written":        {"host" + named + ".new", named, Cluster{}, false},
+		"what the spec names beside k3s":              {"host" + named, named, Cluster{Distributions: true}, true},
+		"another file of k3s than the spec names":     {"host" + k3s + "config.toml.tmpl", named, Cluster{Distributions: true}, false},
+		"a drop-in of k3s":                            {"host" + k3s + "config-v3.toml.d/enflame.toml", "", Cluster{Distributions: true}, true},
+		"a drop-in of k3s with containerd 1":          {"host" + k3s + "config.toml.d/enflame.toml", "", Cluster{Distributions: true}, true},
+		"a template of k3s":                           {"host" + k3s + "config-v3.toml.tmpl", "", Cluster{Distributions: true}, true},
+		"a template of RKE2":                          {"host" + rke2 + "config.toml.tmpl", "", Cluster{Distributions: true}, true},
+		"a drop-in of RKE2":                           {"host" + rke2 + "config-v3.toml.d/enflame.toml", "", Cluster{Distributions: true}, true},
+		"what RKE2 made of it":                        {"host" + rke2 + "config.toml", "", Cluster{Distributions: true}, true},
+		"the template of MicroK8s":                    {"host" + microk8s + "containerd-template.toml", "", Cluster{Distributions: true}, true},
+		"docker beside nodes of k3s":                  {"etc/docker/daemon.json", "", Cluster{Distributions: true}, true},
+		"a file of k3s that it does not read":         {"host" + k3s + "config-v3.toml.d/enflame.toml.new", "", Cluster{Distributions: true}, false},
+		"k3s in a cluster where no node is one of it": {"host" + k3s + "config-v3.toml.d/enflame.toml", "", Cluster{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			toolkit := &topsv1.BaseFields{}
 			if test.env != "" {
 				toolkit.Env = []corev1.EnvVar{{Name: EnvContainerdConfig, Value: test.env}}
 			}
-			rendered := render(t, newGR(topsv1.GcuResourceSpec{Toolkit: toolkit}))
+			rendered := renderIn(t, test.cluster, newGR(topsv1.GcuResourceSpec{Toolkit: toolkit}))
 			probe := rendered[Toolkit].PerNode.Spec.Template.Spec.Containers[0].ReadinessProbe.Exec.Command
 			root := t.TempDir()
 			for file, content := range map[string]string{"host/usr/bin/enflame-container-runtime": "", test.file: "default_runtime_name = \"enflame\"\n"} {

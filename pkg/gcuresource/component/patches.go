@@ -95,15 +95,19 @@ func patchGcushareScheduler(list objects, spec *topsv1.GcuResourceSpec) {
 	}
 }
 
-// EnvContainerdConfig names the file that an installer writes for containerd, where it is not
-// that of packages (k3s, RKE2, MicroK8s).
+// EnvContainerdConfig names the file that an installer writes for containerd, where it is neither
+// that of packages nor one of pkg/distribution.
 const EnvContainerdConfig = "CONTAINERD_CONFIG"
+
+// namesContainerdConfig reports whether a spec names that file.
+func namesContainerdConfig(spec *topsv1.GcuResourceSpec) bool {
+	return slices.ContainsFunc(spec.Toolkit.Env, func(v corev1.EnvVar) bool { return v.Name == EnvContainerdConfig && v.Value != "" })
+}
 
 // patchToolkit has the readiness probe read the file that the spec names in EnvContainerdConfig,
 // too: the shell of the probe has the same environment.
 func patchToolkit(list objects, spec *topsv1.GcuResourceSpec) {
-	i := slices.IndexFunc(spec.Toolkit.Env, func(v corev1.EnvVar) bool { return v.Name == EnvContainerdConfig })
-	if i < 0 || spec.Toolkit.Env[i].Value == "" {
+	if !namesContainerdConfig(spec) {
 		return
 	}
 	for _, o := range list {

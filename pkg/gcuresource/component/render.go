@@ -60,10 +60,16 @@ func (r *Rendered) Workloads() []Ref {
 	return refs
 }
 
-// Render returns the components that a gr requests, in deployment order. revision is the name of
-// the revision of its spec. The result depends only on the two. An error means that a built-in
-// manifest cannot be decoded or encoded, which is a bug in this program.
+// Render is RenderIn for the zero Cluster. It compares specs as well: what is taken from a cluster is
+// the same for both.
 func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
+	return RenderIn(Cluster{}, gr, revision)
+}
+
+// RenderIn returns the components that a gr requests, in deployment order. revision is the name of
+// the revision of its spec. The result depends only on these. An error means that a built-in
+// manifest cannot be decoded or encoded, which is a bug in this program.
+func RenderIn(cluster Cluster, gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
 	var components []Rendered
 	for i := range catalog {
 		entry := &catalog[i]
@@ -77,6 +83,9 @@ func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
 		}
 		if entry.patch != nil {
 			entry.patch(list, &gr.Spec)
+		}
+		if entry.Name == Toolkit && cluster.Distributions {
+			serveDistributions(list, &gr.Spec)
 		}
 		list.apply(entry.fields(&gr.Spec))
 		for _, pod := range list.pods() {

@@ -38,7 +38,12 @@ func allComponents() topsv1.GcuResourceSpec {
 
 func render(t *testing.T, gr *topsv1.GcuResource) map[string]Rendered {
 	t.Helper()
-	list, err := Render(gr, "gpu-1")
+	return renderIn(t, Cluster{}, gr)
+}
+
+func renderIn(t *testing.T, cluster Cluster, gr *topsv1.GcuResource) map[string]Rendered {
+	t.Helper()
+	list, err := RenderIn(cluster, gr, "gpu-1")
 	if err != nil {
 		t.Fatal(err)
 	}
