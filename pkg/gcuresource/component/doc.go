@@ -14,7 +14,7 @@
 //	  ─ apply (fields.go): BaseFields
 //	  ─ fill (render.go): owner, labels, annotations ─▶ Rendered
 //
-// Render is pure: the same gr always gives the same objects.
+// RenderIn is pure: the same gr in the same Cluster always gives the same objects.
 //
 //	catalog.go      the entries
 //	manifest.go     YAML -> objects
