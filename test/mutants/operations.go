@@ -272,6 +272,8 @@ var ofOperations = []mutant{
 		`$op.Before != nil && ($disturbed() || $nodeLacks($v) == "")`, "$op.Before != nil"},
 	{"precheck-forever", "a precheck blocks a node that was already touched", nodes, "precheck.done",
 		`$disturbed() || $nodeLacks($v) == ""`, `$nodeLacks($v) == ""`},
+	{"lost-tasks", "a node whose record lost its tasks is uncordoned while a restart of its runtime may be pending", nodes, "release",
+		"$restartPending($c) || $fence($c) || $tasksLost($c)", "$restartPending($c) || $fence($c)"},
 	{"restart-unwaited", "a node is uncordoned while a restart of its runtime is pending", nodes, "restartPending",
 		"$deadline := $StartTime.Add(2 * $restart)", "$deadline := $StartTime.Add($restart)"},
 	{"left-restart-waited", "a node stays cordoned for a restart that is left to the administrator", nodes, "restartPending",

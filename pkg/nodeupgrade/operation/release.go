@@ -14,7 +14,7 @@ import (
 // still do to it, then opens the device and uncordons. It needs only the record, so every
 // operation can be released.
 func release(c *changes) {
-	if restartPending(c) || fence(c) {
+	if restartPending(c) || fence(c) || tasksLost(c) {
 		return
 	}
 	if c.f.Node.Taint == c.op.ID {
@@ -47,6 +47,17 @@ func restartPending(c *changes) bool {
 		}
 	}
 	return false
+}
+
+// tasksLost reports whether the record has lost its tasks, to an API server with older CRDs: the agent may then still restart the
+// runtime for as long as in restartPending.
+func tasksLost(c *changes) bool {
+	deadline := latest(recordedAt(c.f, c.op.Since.Time), c.f.WorkedSince).Add(2 * c.limits.restart)
+	if len(c.op.Tasks) > 0 || !c.op.Granted || c.op.Outcome == topsv1.OperationDone || !c.f.Now.Before(deadline) {
+		return false
+	}
+	c.at(deadline)
+	return true
 }
 
 // fence prevents deletions that were decided but not seen to happen, because an interrupted

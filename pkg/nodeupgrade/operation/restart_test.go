@@ -221,3 +221,24 @@ func TestTheLastOperationThatTouchedAComponentIsKept(t *testing.T) {
 		t.Errorf("with evidence of many components: %d, the last is %s", len(c.history), c.history[len(c.history)-1].ID)
 	}
 }
+
+// An API server whose CRDs were replaced by older ones drops the tasks: the agent may then still restart what the aborted operation asked for.
+func TestANodeWhoseRecordLostItsTasksIsReleasedOnceNoRestartCanCome(t *testing.T) {
+	f := reach(t, "node_restart-runtime", toolkitOnly...)
+	f.Wanted.Abort = true
+	f.Record = newMachine(t).Next(f).Record
+	f.Record.Operation.Tasks = nil
+	later(time.Second)(&f)
+	for _, tt := range []struct {
+		after time.Duration
+		want  string
+	}{{0, "Releasing then Aborted node_restart-runtime Aborted"}, {2*420*time.Second - 2*time.Second, "Releasing then Aborted node_restart-runtime Aborted"},
+		{2 * time.Second, "Releasing then Aborted node_restart-runtime Aborted Uncordon"}} {
+		later(tt.after)(&f)
+		d := newMachine(t).Next(f)
+		if got := summaryOf(d); got != tt.want {
+			t.Errorf("after %s more: %s, want %s", tt.after, got, tt.want)
+		}
+		f.Record = d.Record
+	}
+}
