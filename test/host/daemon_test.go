@@ -71,6 +71,12 @@ func startEngine(t *testing.T, engine task.Engine) daemon {
 	check(t, os.WriteFile(d.file(), spec, 0o600))
 	check(t, d.start())
 	check(t, d.await())
+	e, err := hostagent.New(optionsOf(d, t.TempDir()))
+	check(t, err)
+	check(t, poll(30*time.Second, "an answer of "+string(engine), func() bool { // it listens before it is initialized
+		facts, err := e.Facts(t.Context(), engine)
+		return err == nil && facts.Runtime != nil
+	}))
 	return d
 }
 
