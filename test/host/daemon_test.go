@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/test/install"
 	"github.com/topsops/gcu-operator/test/need"
