@@ -46,6 +46,7 @@ func TestTheImagesOfAListAreSavedAndLoaded(t *testing.T) {
 				"tag b.example/two:v2 mirror.example.com/two:v2\npush --quiet mirror.example.com/two:v2\n", "mirror.example.com has 2 images"},
 		{"a.example/lost:v1\n" + list, "load-images.sh", []string{"list of images", "an archive", "mirror.example.com"}, false,
 			"load --quiet -i an archive\ntag a.example/lost:v1 mirror.example.com/lost:v1\n", "[1/3] mirror.example.com/lost:v1"},
+		{list + "@sha256:0123\n", "load-images.sh", []string{"list of images", "an archive", "mirror.example.com"}, false, "", "b.example/two:v2@sha256:0123"},
 		{list, "load-images.sh", []string{"list of images"}, false, "", "usage: load-images.sh LIST ARCHIVE REGISTRY"},
 	} {
 		said, calls, ok := airgap(t, tt.list, tt.script, tt.args...)

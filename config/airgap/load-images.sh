@@ -8,6 +8,11 @@ if [ $# -ne 3 ]; then
 	exit 2
 fi
 list=$1 archive=$2 registry=$3
+if pinned=$(grep '@' "$list"); then
+	echo "load-images.sh: docker does not push images by their digest. Name these by a tag, or copy them with skopeo copy --all:" >&2
+	echo "$pinned" >&2
+	exit 1
+fi
 "${DOCKER:-docker}" load --quiet -i "$archive" >/dev/null
 count=$(grep -c . "$list") || { echo "load-images.sh: no image in $list" >&2; exit 1; }
 n=0

@@ -6,7 +6,9 @@ var ofResources = []mutant{
 	{"distribution-comes-and-goes", "toolkits are replaced on every node when the last node of k3s is away, and again when it is back", deploys, "ClusterOf",
 		"$live != nil && strings.Contains($*of)", "$live != nil && strings.Contains($*of) && len(nodes) > 0"},
 	{"server-counts", "a server of k3s without a GCU replaces the toolkits of all other nodes", deploys, "ClusterOf",
-		"distribution.Brings($n) && placing($n).Create", "distribution.Brings($n) && (true || placing($n).Create)"},
+		"!$runs || placing($n).Create", "true || placing($n).Create || !$runs"},
+	{"label-first", "the first pod on a new node of k3s looks for the files of packages, and nothing replaces it", deploys, "ClusterOf",
+		"!$runs || placing($n).Create", "$runs && placing($n).Create"},
 	{"spec-overruled", "where the spec names the file of containerd, others count as well", deploys, "serveDistributions",
 		"namesContainerdConfig($spec)", "$spec == nil"},
 

@@ -20,14 +20,15 @@ type Cluster struct {
 }
 
 // ClusterOf returns what rendering takes from a cluster with these nodes. live is the DaemonSet of the toolkit
-// there, nil if there is none; wanted is the one that Render returned. Nodes of a distribution that go
-// change nothing: the pods on all other nodes would be replaced for that.
+// there, nil if there is none; wanted is the one that Render returned. While it has no pod any node of a distribution counts: one
+// with a GCU gets its label, and with it its pod, later. Then only those that it selects do, and nodes that go change nothing: the pods
+// on all other nodes would be replaced for that.
 func ClusterOf(live, wanted *appsv1.DaemonSet, nodes []*corev1.Node) Cluster {
 	if live != nil && strings.Contains(readiness(live), distributionFiles()[0]) {
 		return Cluster{Distributions: true}
 	}
-	placing := daemonset.Placing(wanted)
-	return Cluster{Distributions: slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return distribution.Brings(n) && placing(n).Create })}
+	runs, placing := live != nil && live.Status.DesiredNumberScheduled > 0, daemonset.Placing(wanted)
+	return Cluster{Distributions: slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return distribution.Brings(n) && (!runs || placing(n).Create) })}
 }
 
 // readiness returns the script of the readiness probe of a DaemonSet, "" if it has none.

@@ -17,6 +17,8 @@ func TestTheToolkitServesDistributionsWhereTheyRun(t *testing.T) {
 	}
 	gr := newGR(topsv1.GcuResourceSpec{Toolkit: &topsv1.BaseFields{}})
 	ordinary := render(t, gr)[Toolkit].PerNode
+	running := ordinary.DeepCopy()
+	running.Status.DesiredNumberScheduled = 1
 	serving := renderIn(t, Cluster{Distributions: true}, gr)[Toolkit].PerNode
 	gcu := map[string]string{topsv1.LabelGcuPresent: "true"}
 	offline := node("v1.33.1+k3s1", gcu)
@@ -30,8 +32,10 @@ func TestTheToolkitServesDistributionsWhereTheyRun(t *testing.T) {
 		"nodes of kubeadm":                     {nil, []*corev1.Node{node("v1.33.1", gcu)}, false},
 		"a node of k3s":                        {nil, []*corev1.Node{node("v1.33.1", gcu), node("v1.33.1+k3s1", gcu)}, true},
 		"a node of k3s that is offline":        {nil, []*corev1.Node{offline}, true},
-		"a node of RKE2, later":                {ordinary, []*corev1.Node{node("v1.33.1+rke2r1", gcu)}, true},
-		"a server of k3s that has no GCU":      {ordinary, []*corev1.Node{node("v1.33.1+k3s1", nil), node("v1.33.1", gcu)}, false},
+		"a server of k3s, before the others":   {nil, []*corev1.Node{node("v1.33.1+k3s1", nil)}, true},
+		"one of a toolkit without a pod":       {ordinary, []*corev1.Node{node("v1.33.1+k3s1", nil)}, true},
+		"a node of RKE2, later":                {running, []*corev1.Node{node("v1.33.1+rke2r1", gcu)}, true},
+		"a server of k3s that has no GCU":      {running, []*corev1.Node{node("v1.33.1+k3s1", nil), node("v1.33.1", gcu)}, false},
 		"the nodes of k3s are gone":            {serving, nil, true},
 		"the nodes of k3s are ordinary by now": {serving, []*corev1.Node{node("v1.33.1", gcu)}, true},
 		"the probe was removed by hand":        {&appsv1.DaemonSet{}, nil, false},

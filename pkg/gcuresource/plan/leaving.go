@@ -34,7 +34,7 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 			l.gone = append(l.gone, asSeen(o))
 		default:
 			l.leaving = append(l.leaving, o)
-			if !component.Departs(obs.Resource, o.DaemonSet) && successorsExist(obs, o) {
+			if !component.Departs(obs.Resource, o.DaemonSet) && SuccessorsExist(obs, o) {
 				l.departing = append(l.departing, o)
 			}
 		}
@@ -61,9 +61,9 @@ func hasLeft(o *state.Owned) bool {
 	return len(o.Nodes) == 0 && daemonset.IsLeaving(o.DaemonSet) && o.DaemonSet.Status.ObservedGeneration == o.DaemonSet.Generation
 }
 
-// successorsExist reports whether what takes over from a DaemonSet exists: until then it does not
+// SuccessorsExist reports whether what takes over from a DaemonSet exists: until then it does not
 // leave.
-func successorsExist(obs *state.Observation, o *state.Owned) bool {
+func SuccessorsExist(obs *state.Observation, o *state.Owned) bool {
 	return !slices.ContainsFunc(obs.Components, func(c state.Component) bool { return succeeds(&c, o) && c.DaemonSet == nil })
 }
 

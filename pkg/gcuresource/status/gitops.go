@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
@@ -22,9 +23,18 @@ func summarize(obs *state.Observation, decided plan.Plan, status *topsv1.GcuReso
 	case c.Status == metav1.ConditionTrue || left(decided, status, u):
 		return withSummary(status.Conditions, topsv1.ConditionReconciling, c.Reason, c.Message, now)
 	case obs.Rollout.Unfinished:
-		return withSummary(status.Conditions, topsv1.ConditionReconciling, ReasonUpgrading, "the rollout is not finished: kubectl gcu status says what is left", now)
+		reason, message := unfinished(obs)
+		return withSummary(status.Conditions, topsv1.ConditionReconciling, reason, message, now)
 	}
 	return withoutSummary(status.Conditions)
+}
+
+// unfinished returns why a rollout is not finished that nothing else tells of, as a reason and a message.
+func unfinished(obs *state.Observation) (reason, message string) {
+	if settings, err := component.SettingsOf(obs.Resource); err == nil && settings.Strategy == daemonset.NoStrategy {
+		return ReasonNoStrategy, "DaemonSets that the spec no longer includes stay on their nodes without an update-strategy annotation: set " + topsv1.AnnotationUpdateStrategy
+	}
+	return ReasonUpgrading, "the rollout is not finished: kubectl gcu status says what is left"
 }
 
 // left reports whether something is left to do that nothing of this operator makes progress with.

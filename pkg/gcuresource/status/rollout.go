@@ -10,6 +10,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
@@ -79,8 +80,8 @@ func leaving(obs *state.Observation) []*state.Owned {
 	return found
 }
 
-// isOfNewestSpec reports whether a rollout is about the newest spec, and what leaves because of it: failures of an abandoned
-// version say nothing about the next one.
+// isOfNewestSpec reports whether a rollout is about the newest spec, and what leaves because of it, once its successor exists: failures
+// of an abandoned version say nothing about the next one.
 func isOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) bool {
 	spec, err := revision.Name(obs.Resource)
 	if err != nil {
@@ -97,6 +98,6 @@ func isOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) bool 
 		}
 	}
 	return !slices.ContainsFunc(leaving(obs), func(o *state.Owned) bool {
-		return !daemonset.IsLeaving(o.DaemonSet) || !is(o.DaemonSet, o.Revisions)
+		return !is(o.DaemonSet, o.Revisions) || !daemonset.IsLeaving(o.DaemonSet) && plan.SuccessorsExist(obs, o)
 	})
 }

@@ -9,6 +9,8 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/test/world"
 )
@@ -145,5 +147,40 @@ func TestAGrReportsItsHalt(t *testing.T) {
 	obs.Resource.Status, obs.Rollout = got, state.Rollout{}
 	if s := world.Standard(next(obs), ConditionDegraded); s != "False AsExpected: nothing is wrong" {
 		t.Errorf("when it goes on: Degraded %q", s)
+	}
+}
+
+// What the spec no longer includes leaves after its successor is there, which may take long: a halt is shown meanwhile.
+func TestAHaltIsShownWhileASuccessorIsAwaited(t *testing.T) {
+	spec := world.DriverAt("v1")
+	spec.Exporter = &topsv1.BaseFields{Name: "metrics"}
+	gr := world.NewGR(spec)
+	gr.Annotations[topsv1.AnnotationUpdateStrategy] = "AdvancedRollingUpdate"
+	obs := world.New(t, gr, 1)
+	obs.Run("driver")
+	ds := obs.Component("driver").DaemonSet
+	name, err := revision.Name(gr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds.Annotations = map[string]string{topsv1.AnnotationRevision: name}
+	old := ds.DeepCopy()
+	old.Name = "enflame-gcu-exporter"
+	obs.Owned = append(obs.Owned, state.Owned{Ref: component.RefOf(old), Component: "exporter", DaemonSet: old, Revisions: obs.Component("driver").Revisions})
+	rollout := world.Halted(func(r *topsv1.DaemonRollout) {
+		r.Status.Targets = []topsv1.RevisionTarget{{DaemonSet: ds.Namespace + "/" + ds.Name, Hash: "old"}, {DaemonSet: old.Namespace + "/" + old.Name, Hash: "old"}}
+	})
+	if got := RolloutOfNewestSpec(rollout, obs.Observation); got.Halt == nil {
+		t.Errorf("without its successor: %+v", got)
+	}
+	obs.Run("exporter")
+	obs.Component("exporter").DaemonSet.Annotations = ds.Annotations
+	rollout.Status.Targets = append(rollout.Status.Targets, topsv1.RevisionTarget{DaemonSet: ds.Namespace + "/metrics", Hash: "old"})
+	if diff := cmp.Diff(state.Rollout{Unfinished: true}, RolloutOfNewestSpec(rollout, obs.Observation)); diff != "" {
+		t.Errorf("with it, before the other one leaves:\n%s", diff)
+	}
+	delete(gr.Annotations, topsv1.AnnotationUpdateStrategy)
+	if reason, _ := unfinished(obs.Observation); reason != ReasonNoStrategy {
+		t.Errorf("without a strategy it waits for %s", reason)
 	}
 }

@@ -34,12 +34,16 @@ func release(c *changes) {
 func restartPending(c *changes) bool {
 	for i := range c.op.Tasks {
 		t := &c.op.Tasks[i]
-		if t.Attempts == 0 || t.StartTime == nil || !strings.HasSuffix(t.Name, "_"+upgradeplan.ActionRestartRuntime) ||
-			c.op.Outcome == topsv1.OperationDone {
+		result, begun := c.f.Host.Result(c.op.ID, t.Name), t.StartTime
+		if t.Attempts == 0 || begun == nil {
+			if begun = &c.op.Since; result == nil { // else this record was lost, and made anew
+				continue
+			}
+		}
+		if !strings.HasSuffix(t.Name, "_"+upgradeplan.ActionRestartRuntime) || c.op.Outcome == topsv1.OperationDone {
 			continue
 		}
-		result := c.f.Host.Result(c.op.ID, t.Name)
-		deadline := latest(recordedAt(c.f, t.StartTime.Time), c.f.WorkedSince).Add(2 * c.limits.restart)
+		deadline := latest(recordedAt(c.f, begun.Time), c.f.WorkedSince).Add(2 * c.limits.restart)
 		left := result != nil && result.State == topsv1.HostTaskWaiting && c.f.HostSince.After(c.op.Since.Time)
 		if (result == nil || !result.State.Final()) && !left && c.f.Now.Before(deadline) {
 			c.at(deadline)

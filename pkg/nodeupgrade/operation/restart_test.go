@@ -242,3 +242,23 @@ func TestANodeWhoseRecordLostItsTasksIsReleasedOnceNoRestartCanCome(t *testing.T
 		f.Record = d.Record
 	}
 }
+
+// The newer CRDs come back before the operation is aborted: the tasks are recorded anew, and the agent is at work.
+func TestARestartThatOnlyTheAgentKnowsOfIsAwaited(t *testing.T) {
+	f := reach(t, "node_restart-runtime", toolkitOnly...)
+	f.Host.Results = append(f.Host.Results, topsv1.HostTaskResult{Operation: "op", Task: theNode + "_node_restart-runtime", Attempt: 1, State: topsv1.HostTaskRunning})
+	for i := range f.Record.Operation.Tasks {
+		if task := &f.Record.Operation.Tasks[i]; task.Name == theNode+"_node_restart-runtime" {
+			task.Attempts, task.StartTime, task.State = 0, nil, topsv1.OperationTaskPending
+		}
+	}
+	f.Wanted.Abort = true
+	for _, want := range []string{"Releasing then Aborted node_restart-runtime Aborted", "Releasing then Aborted node_restart-runtime Aborted Uncordon"} {
+		d := newMachine(t).Next(f)
+		if got := summaryOf(d); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		f.Record = d.Record
+		later(2 * 420 * time.Second)(&f)
+	}
+}
