@@ -32,7 +32,7 @@ var folders = []folder{
 
 // own are the edits of the operator's image, and of what every pod of it may have.
 var own = []edit{
-	{old: "image: " + image, new: `image: {{ include "gcu-operator.image" . }}`, times: -1},
+	{old: "image: " + image, new: `image: {{ include "gcu-operator.image" . | quote }}`, times: -1},
 	{old: "imagePullPolicy: IfNotPresent", new: "imagePullPolicy: {{ .Values.image.pullPolicy }}", times: -1},
 }
 

@@ -78,19 +78,19 @@ func specOf(path string) (*apiextensionsv1.JSONSchemaProps, error) {
 type definitions map[string]any
 
 // add returns the JSON schema of a field. What JSON schemas do not have is left out: rules in CEL, defaults, and what says
-// how fields are merged. So are descriptions.
+// how fields are merged. So are descriptions. Every field may be null, which leaves out what the example of a gr has.
 func (d definitions) add(field string, from *apiextensionsv1.JSONSchemaProps) map[string]any {
 	to := map[string]any{}
 	if from.XIntOrString {
-		to["type"] = []string{"integer", "string"}
+		to["type"] = []string{"integer", "string", "null"}
 	} else {
-		to["type"] = from.Type
+		to["type"] = []string{from.Type, "null"}
 	}
 	if from.Pattern != "" {
 		to["pattern"] = from.Pattern
 	}
 	if len(from.Enum) > 0 {
-		to["enum"] = from.Enum
+		to["enum"] = append(slices.Clone(from.Enum), apiextensionsv1.JSON{Raw: []byte("null")})
 	}
 	if len(from.Required) > 0 {
 		to["required"] = from.Required

@@ -32,7 +32,7 @@ func released(t *testing.T, version string) *helmchart.Chart {
 // operators returns the images of the operator in manifests, without duplicates.
 func operators(manifests string) []string {
 	var found []string
-	for _, match := range regexp.MustCompile(`image: (\S+/gcu-operator:\S+)\n`).FindAllStringSubmatch(manifests, -1) {
+	for _, match := range regexp.MustCompile(`image: "(\S+/gcu-operator:\S+)"\n`).FindAllStringSubmatch(manifests, -1) {
 		found = append(found, match[1])
 	}
 	slices.Sort(found)
@@ -47,7 +47,9 @@ func TestTheDigestIsThatOfTheReleasedImage(t *testing.T) {
 		"image: {tag: v1.0.0}":            image + "v1.0.0" + digest("v1.0.0"),
 		"image: {tag: v1.0}":              image + "v1.0",
 		"image: {repository: own.test/x}": "own.test/x/gcu-operator:v1.0.0",
-		"global: {registry: mirror.test}": "mirror.test/enflame_docker_images/enflame/gcu-operator:v1.0.0" + digest("v1.0.0"),
+		"image: {repository: '[fd00::1]:5000/x'}":                       "[fd00::1]:5000/x/gcu-operator:v1.0.0",
+		"global: {registry: '[fd00::1]'}":                               "[fd00::1]/enflame_docker_images/enflame/gcu-operator:v1.0.0" + digest("v1.0.0"),
+		"global: {registry: mirror.test}":                               "mirror.test/enflame_docker_images/enflame/gcu-operator:v1.0.0" + digest("v1.0.0"),
 		"global: {registry: mirror.test}\nimage: {digest: none}":        "mirror.test/enflame_docker_images/enflame/gcu-operator:v1.0.0",
 		"image: {repository: own.test, digest: '" + own[1:] + "'}":      "own.test/gcu-operator:v1.0.0" + own,
 		"image: {tag: v2, digest: none}\nhooks: {timeoutSeconds: 60}\n": image + "v2",

@@ -137,7 +137,7 @@ spec:
         {{- end }}
       containers:
         - name: hook
-          image: {{ include "gcu-operator.image" .root }}
+          image: {{ include "gcu-operator.image" .root | quote }}
           imagePullPolicy: {{ .root.Values.image.pullPolicy }}
           command: [/usr/bin/manager]
           args: {{- toYaml .args | nindent 12 }}
