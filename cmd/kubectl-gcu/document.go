@@ -7,11 +7,11 @@ import (
 	"os"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/topscloud"
+	"github.com/topsops/gcu-operator/pkg/strictyaml"
 )
 
 // readDocument reads a file with exactly one object and no field twice; - means standard input.
@@ -25,14 +25,14 @@ func readDocument(in io.Reader, file string) (*unstructured.Unstructured, error)
 		in = f
 	}
 	var found *unstructured.Unstructured
-	for documents := utilyaml.NewYAMLReader(bufio.NewReader(in)); ; {
+	for documents := yaml.NewYAMLReader(bufio.NewReader(in)); ; {
 		text, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		var content map[string]any
 		if err == nil {
-			err = yaml.UnmarshalStrict(text, &content)
+			content, err = strictyaml.Document(text)
 		}
 		if err != nil {
 			return nil, usageError("reading %s: %w", file, err)
