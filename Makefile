@@ -17,6 +17,7 @@ GREMLINS_VERSION := v0.6.0
 GOVULNCHECK_VERSION := v1.9.0
 CRD_REF_DOCS_VERSION := v0.3.0
 NFPM_VERSION := v2.43.0
+SYFT_VERSION := v1.57.1
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 GOTESTSUM := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)
@@ -24,6 +25,7 @@ GREMLINS := $(TOOLS)/gremlins-$(GREMLINS_VERSION)
 GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
 CRD_REF_DOCS := $(TOOLS)/crd-ref-docs-$(CRD_REF_DOCS_VERSION)
 NFPM := $(TOOLS)/nfpm-$(NFPM_VERSION)
+SYFT := $(TOOLS)/syft-$(SYFT_VERSION)
 
 # go-install PATH VERSION FILE
 define go-install
@@ -59,11 +61,12 @@ images: build image-programs ## Make the images of the operator and of the stand
 # What nfpm needs is not served everywhere (docs/releasing.md). Nothing is downloaded.
 .PHONY: release
 release: ## Make everything that the page of a release holds, in bin/release (VERSION=v1.2.3; KEY=file signs; CHECK=1 makes it twice and compares; DIRTY=1 takes what is not committed too; PACKAGES=no makes no deb and no rpm)
-	@GOPROXY=off go run ./release --version '$(VERSION)' --output $(BIN)/release --nfpm $(if $(filter no,$(PACKAGES)),none,$(NFPM)) $(if $(KEY),--key '$(KEY)') $(if $(CHECK),--check) $(if $(DIRTY),--dirty)
+	@GOPROXY=off go run ./release --version '$(VERSION)' --output $(BIN)/release --nfpm $(if $(filter no,$(PACKAGES)),none,$(NFPM)) --syft $(SYFT) $(if $(KEY),--key '$(KEY)') $(if $(CHECK),--check) $(if $(DIRTY),--dirty)
 
 .PHONY: fetch
 fetch: ## Get what make release needs from the network
 	go mod download
+	@$(MAKE) --no-print-directory $(SYFT)
 	@$(MAKE) --no-print-directory $(NFPM) || \
 		{ echo "make fetch: there is no nfpm $(NFPM_VERSION): make release PACKAGES=no makes no deb and no rpm" >&2; exit 1; }
 
@@ -149,8 +152,8 @@ older: # Programs, image and chart of an earlier version, in bin/older
 		cp -r $$tree/bin/node-agent $$tree/charts/gcu-operator $$tree/bin/images/operator.tar $(BIN)/older/ && echo $(OLDER) >$(BIN)/older/commit; }
 
 .PHONY: test-install
-test-install: control-plane images helm older $(NFPM) ## Install as the README says and over kustomize, upgrade, roll back and uninstall with Helm 3 and 4 on a test cluster, and install on nodes without a network; install deb and rpm (root, Linux)
-	NFPM=$(NFPM) go test -count=1 -tags=install -v -run='^TestThePackagesAreInstalled$$' ./release
+test-install: control-plane images helm older $(NFPM) $(SYFT) ## Install as the README says and over kustomize, upgrade, roll back and uninstall with Helm 3 and 4 on a test cluster, and install on nodes without a network; install deb and rpm (root, Linux)
+	NFPM=$(NFPM) SYFT=$(SYFT) go test -count=1 -tags=install -v -run='^TestThePackagesAreInstalled$$|^TestSyftListsTheModules$$' ./release
 	go test -C test/chart -count=1 -timeout=30m -tags=install -v -run="^TestTheREADMEInstalls|^TestHelmTakesOver|^TestInstall$$|^TestWithoutANetwork$$" .
 
 .PHONY: screenshots
@@ -158,7 +161,7 @@ screenshots: control-plane ## Take the pictures of the docs again, in Chromium
 	KUBEBUILDER_ASSETS="$$($(BIN)/testcluster assets)" SCREENSHOTS=$(CURDIR)/docs go test -C test/browser -count=1 -run='TestThePageIsLive|TestAPlanIsDrawn' .
 
 .PHONY: long
-long: control-plane images race-programs $(GOTESTSUM) $(GREMLINS) ## Run everything that takes hours, and print one table (STEPS=mutants,race runs some)
+long: control-plane images race-programs $(GOTESTSUM) $(GREMLINS) $(NFPM) $(SYFT) ## Run everything that takes hours, and print one table (STEPS=mutants,race runs some)
 	$(call suite,long)
 
 .PHONY: race-programs
@@ -236,6 +239,9 @@ $(GOTESTSUM):
 
 $(NFPM):
 	$(call go-install,github.com/goreleaser/nfpm/v2/cmd/nfpm,$(NFPM_VERSION),$@)
+
+$(SYFT):
+	$(call go-install,github.com/anchore/syft/cmd/syft,$(SYFT_VERSION),$@)
 
 $(GREMLINS):
 	$(call go-install,github.com/go-gremlins/gremlins/cmd/gremlins,$(GREMLINS_VERSION),$@)

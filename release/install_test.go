@@ -57,3 +57,38 @@ func TestThePackagesAreInstalled(t *testing.T) {
 		})
 	}
 }
+
+// TestSyftListsTheModules: twice the same, and with the modules of go.mod. SYFT is the program (make test-install).
+func TestSyftListsTheModules(t *testing.T) {
+	r := made(t).withPrograms(t)
+	r.syft = os.Getenv("SYFT")
+	program := filepath.Join(t.TempDir(), "node-agent")
+	_, err := call(t.Context(), nil, "go", "build", "-o", program, "./cmd/node-agent")
+	check(t, err)
+	for name, on := range platforms {
+		for _, p := range on {
+			check(t, os.Remove(r.program(name, p)))
+			check(t, os.Link(program, r.program(name, p)))
+		}
+	}
+	lists := map[string]string{}
+	for range 2 {
+		check(t, r.contents(t.Context()))
+		for name, on := range platforms {
+			for _, p := range on {
+				title := archiveName(name, r.version, p)
+				text, err := os.ReadFile(r.file(title + ".spdx.json"))
+				check(t, err)
+				if lists[title] != "" && lists[title] != string(text) {
+					t.Errorf("the second list of %s is another", title)
+				}
+				lists[title] = string(text)
+				for _, part := range []string{"SPDX-2.3", "pkg:golang/k8s.io/client-go@v", "pkg:golang/stdlib@"} {
+					if !strings.Contains(string(text), part) {
+						t.Errorf("%q is not in the list of %s", part, title)
+					}
+				}
+			}
+		}
+	}
+}

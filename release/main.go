@@ -1,7 +1,7 @@
 // Release makes everything that the page of a release holds, without a network once make fetch
 // has run, and the same files each time it is run for a commit:
 //
-//	release --version v1.2.3 --output DIR --nfpm PROGRAM [--key FILE] [--check] [--dirty]
+//	release --version v1.2.3 --output DIR --nfpm PROGRAM --syft PROGRAM [--key FILE] [--check] [--dirty]
 //
 // It is run in the root of the project (make release).
 package main
@@ -30,6 +30,8 @@ type release struct {
 	work string
 	// nfpm makes packages; none: they are left out.
 	nfpm string
+	// syft lists what is in programs.
+	syft string
 	key  string
 	// cache is GOCACHE; "" for that of the environment.
 	cache string
@@ -50,6 +52,7 @@ func main() {
 	flags.StringVar(&r.version, "version", "", "`version`, such as v1.2.3")
 	flags.StringVar(&r.output, "output", "", "`folder` for the files, which is emptied first")
 	flags.StringVar(&r.nfpm, "nfpm", "", "`program` that makes packages; none: no deb and no rpm")
+	flags.StringVar(&r.syft, "syft", "", "`program` that lists what is in programs")
 	again := flags.Bool("check", false, "make everything a second time, and compare the sums")
 	flags.BoolVar(&r.dirty, "dirty", false, "accept changes that are not committed; for trying")
 	flags.StringVar(&r.key, "key", "", "`file` with a private ECDSA key in PEM, to sign the checksums; empty: not signed")
@@ -73,7 +76,7 @@ func (r *release) run(ctx context.Context) (err error) {
 	if r.output == "" {
 		return errors.New("--output is required")
 	}
-	if err := hasPackager(r.nfpm); err != nil {
+	if err := errors.Join(hasPackager(r.nfpm), hasLister(r.syft)); err != nil {
 		return err
 	}
 	if err := r.isCommitted(ctx); err != nil {

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-func TestWithoutWhatMakesPackagesThereIsNoRelease(t *testing.T) {
+func TestWithoutItsToolsThereIsNoRelease(t *testing.T) {
 	r := made(t)
 	check(t, os.WriteFile(r.file("kept"), nil, 0o600))
 	for _, missing := range []string{"", filepath.Join(r.work, "nfpm")} {
-		r.nfpm = missing
-		if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "make fetch compiles it, PACKAGES=no leaves them out") {
-			t.Errorf("nfpm %q: %v", missing, err)
+		r.nfpm, r.syft = missing, missing
+		if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "make fetch compiles it, PACKAGES=no leaves them out") || !strings.Contains(err.Error(), "without syft: make fetch compiles it") {
+			t.Errorf("nfpm and syft %q: %v", missing, err)
 		}
 	}
 	if _, err := os.Stat(r.file("kept")); err != nil {
