@@ -1,9 +1,28 @@
-// Package crd holds the CustomResourceDefinition of GcuResources for a program that judges one without a cluster.
+// Package crd holds the CustomResourceDefinition of GcuResources for programs that judge one without a cluster.
 package crd
 
-import _ "embed"
+import (
+	_ "embed"
+	"errors"
+	"fmt"
 
-// GcuResources is the CustomResourceDefinition, in YAML.
-//
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
 //go:embed topsops.enflame.com_gcuresources.yaml
-var GcuResources []byte
+var gcuResources []byte
+
+// GcuResourceSpec returns what the API server requires of the spec of a GcuResource. An error is a bug in this program.
+func GcuResourceSpec() (*apiextensionsv1.JSONSchemaProps, error) {
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(gcuResources, &definition); err != nil {
+		return nil, fmt.Errorf("decoding the CustomResourceDefinition of this program: %w", err)
+	}
+	for _, v := range definition.Spec.Versions {
+		if spec, is := v.Schema.OpenAPIV3Schema.Properties["spec"]; v.Storage && is {
+			return &spec, nil
+		}
+	}
+	return nil, errors.New("the CustomResourceDefinition of this program has no spec")
+}

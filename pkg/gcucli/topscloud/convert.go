@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/config/crd"
 	"github.com/topsops/gcu-operator/pkg/strictyaml"
 )
 
@@ -74,7 +75,7 @@ func Convert(in map[string]any) (out map[string]any, notes []Note, err error) {
 	case group != Group || in["kind"] != topsv1.GcuResourceKind:
 		return nil, nil, fmt.Errorf("it is a %v of %q, not a %s of %s", in["kind"], version, topsv1.GcuResourceKind, Group)
 	}
-	ours, err := specSchema()
+	ours, err := crd.GcuResourceSpec()
 	if err != nil {
 		return nil, nil, err
 	}

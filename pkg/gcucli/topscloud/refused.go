@@ -2,7 +2,6 @@ package topscloud
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -10,27 +9,10 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
-
-	"github.com/topsops/gcu-operator/config/crd"
 )
 
 // schema is what the API server requires of a value.
 type schema = apiextensionsv1.JSONSchemaProps
-
-// specSchema returns the schema of our spec. An error is a bug in this program.
-func specSchema() (*schema, error) {
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(crd.GcuResources, &definition); err != nil {
-		return nil, fmt.Errorf("decoding the CustomResourceDefinition of this program: %w", err)
-	}
-	for _, v := range definition.Spec.Versions {
-		if spec, is := v.Schema.OpenAPIV3Schema.Properties["spec"]; v.Storage && is {
-			return &spec, nil
-		}
-	}
-	return nil, errors.New("the CustomResourceDefinition of this program has no spec")
-}
 
 // refused calls note for each text below a value that the API server refuses, and for what it
 // misses. Names and types are those of our types.
