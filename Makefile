@@ -222,7 +222,7 @@ tidy: ## Tidy go.mod and format
 	go mod tidy
 	cd test/chart && go mod tidy
 	cd test/browser && go mod tidy
-	gofmt -w api charts cmd images pkg release test
+	gofmt -w api charts cmd config images pkg release test
 
 .PHONY: clean
 clean: ## Remove what was built here (not the cached control plane)
