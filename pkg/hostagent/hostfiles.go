@@ -33,7 +33,7 @@ var _ fs.FS = hostFiles{}
 func openHost(hostRoot string) (hostFiles, error) {
 	root, err := os.OpenRoot(hostRoot)
 	if err != nil {
-		return hostFiles{}, fmt.Errorf("opening the host root: %w", err)
+		return hostFiles{}, fmt.Errorf("host root: %w", err)
 	}
 	return hostFiles{hostRoot, root}, nil
 }
