@@ -31,7 +31,7 @@ func TestASecondReleaseIsCompiledAnewAndCompared(t *testing.T) {
 	for name, value := range map[string]string{"PATH": folder + ":" + os.Getenv("PATH"), "PROGRAM": program, "NOTES": notes, "TMPDIR": temporary, "GOCACHE": "first"} {
 		t.Setenv(name, value)
 	}
-	r := made(t)
+	r := made(t).withSyft(t)
 	r.nfpm, r.dirty = none, true
 	check(t, r.run(t.Context()))
 	check(t, r.compare(t.Context()))

@@ -226,11 +226,17 @@ func TestInstallNamesTheImageByItsDigest(t *testing.T) {
 	}
 }
 
-func TestTheListsAreThoseOfTheReleaseNotOfTheRun(t *testing.T) {
-	r := made(t).withPrograms(t)
-	r.syft = filepath.Join(r.work, "syft")
-	list := `{"documentNamespace": "https://anchore.com/'$$'", "creationInfo": {"created": "now", "creators": ["Tool: syft"]}, "packages": [{"name": "'"$*"'"}, {}]}`
+// withSyft lets a script that says what it is asked for stand for syft, with another name in each run.
+func (r *release) withSyft(t *testing.T) *release {
+	t.Helper()
+	r.syft = filepath.Join(t.TempDir(), "syft")
+	list := `{"documentNamespace": "https://anchore.com/'$$'", "creationInfo": {"created": "now", "creators": ["Tool: syft"]}, "packages": [{"name": "'"$1 ${2##*/} $3 $4 $5 $6"'"}, {}]}`
 	check(t, os.WriteFile(r.syft, []byte("#!/bin/sh\necho '"+list+"'\n"), 0o700))
+	return r
+}
+
+func TestTheListsAreThoseOfTheReleaseNotOfTheRun(t *testing.T) {
+	r := made(t).withPrograms(t).withSyft(t)
 	check(t, r.contents(t.Context()))
 	for name, on := range platforms {
 		for _, p := range on {
@@ -239,7 +245,7 @@ func TestTheListsAreThoseOfTheReleaseNotOfTheRun(t *testing.T) {
 			check(t, err)
 			want := map[string]any{"documentNamespace": "https://github.com/topsops/gcu-operator/spdx/" + title,
 				"creationInfo": map[string]any{"created": "2026-11-24T00:02:03Z", "creators": []any{"Tool: syft"}},
-				"packages":     []any{map[string]any{"name": "scan file:" + r.program(name, p) + " --quiet --output=spdx-json --source-name=" + title + " --source-version=v1.2.3"}, map[string]any{}}}
+				"packages":     []any{map[string]any{"name": "scan " + filepath.Base(r.program(name, p)) + " --quiet --output=spdx-json --source-name=" + title + " --source-version=v1.2.3"}, map[string]any{}}}
 			var have map[string]any
 			check(t, json.Unmarshal(got, &have))
 			if diff := cmp.Diff(want, have); diff != "" {
