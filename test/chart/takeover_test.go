@@ -58,7 +58,7 @@ func (s *site) applies(tag string) {
 images: [{name: %s, newTag: %s}]
 patches:
   - target: {kind: Deployment, name: gcu-operator}
-    patch: '[{op: add, path: /spec/template/spec/nodeSelector, value: {kubernetes.io/hostname: %s}}]'
+    patch: '[{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": {"kubernetes.io/hostname": %q}}]'
 `, base, image, tag, host), 0o600))
 	s.kubectl("apply", "--server-side", "-k", folder)
 	s.kubectl("rollout", "status", "-n", "kube-system", "deployment/gcu-operator", "--timeout=4m")
