@@ -5,17 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"time"
 )
-
-// hasLister returns an error if what lists the contents is missing.
-func hasLister(syft string) error {
-	if _, err := os.Stat(syft); err != nil {
-		return fmt.Errorf("what is in the programs cannot be listed without syft: make fetch compiles it: %w", err)
-	}
-	return nil
-}
 
 // contents has syft list of what modules each program was made, as SPDX.
 func (r *release) contents(ctx context.Context) error {

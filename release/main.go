@@ -76,7 +76,7 @@ func (r *release) run(ctx context.Context) (err error) {
 	if r.output == "" {
 		return errors.New("--output is required")
 	}
-	if err := errors.Join(hasPackager(r.nfpm), hasLister(r.syft)); err != nil {
+	if err := r.hasTools(); err != nil {
 		return err
 	}
 	if err := r.isCommitted(ctx); err != nil {

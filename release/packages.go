@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -77,15 +78,16 @@ const none = "none"
 // packagers are the kinds of packages.
 var packagers = []string{"deb", "rpm"}
 
-// hasPackager returns an error if packages are to be made, and what makes them is missing.
-func hasPackager(nfpm string) error {
-	if nfpm == none {
-		return nil
+// hasTools returns an error if a program that the release needs is missing.
+func (r *release) hasTools() error {
+	var missing []error
+	if _, err := os.Stat(r.nfpm); err != nil && r.nfpm != none {
+		missing = append(missing, fmt.Errorf("deb and rpm cannot be made without nfpm: make fetch compiles it, PACKAGES=no leaves them out: %w", err))
 	}
-	if _, err := os.Stat(nfpm); err != nil {
-		return fmt.Errorf("deb and rpm cannot be made without nfpm: make fetch compiles it, PACKAGES=no leaves them out: %w", err)
+	if _, err := os.Stat(r.syft); err != nil {
+		missing = append(missing, fmt.Errorf("what is in the programs cannot be listed without syft: make fetch compiles it: %w", err))
 	}
-	return nil
+	return errors.Join(missing...)
 }
 
 // packages makes deb and rpm of the node agent: the commands of the person at the node.

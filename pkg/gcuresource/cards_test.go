@@ -36,13 +36,21 @@ func (s *scene) reports(t *testing.T, node string, changes ...func(*topsv1.NodeU
 // offers lets the kubelet of a node offer cards, and the operator come to rest.
 func (s *scene) offers(t *testing.T, node, cards string) {
 	t.Helper()
+	s.kubeletReports(t, node, func(status *corev1.NodeStatus) {
+		status.Allocatable = corev1.ResourceList{"enflame.com/gcu": resource.MustParse(cards)}
+	})
+}
+
+// kubeletReports lets the kubelet of a node change its status, and the operator come to rest.
+func (s *scene) kubeletReports(t *testing.T, node string, change func(*corev1.NodeStatus)) {
+	t.Helper()
 	ctx := context.Background()
 	n := &corev1.Node{}
 	if err := s.api.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
 		t.Fatal(err)
 	}
 	before := n.DeepCopy()
-	n.Status.Allocatable = corev1.ResourceList{"enflame.com/gcu": resource.MustParse(cards)}
+	change(&n.Status)
 	if err := s.api.Status().Patch(ctx, n, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}

@@ -15,17 +15,7 @@ import (
 // kubelet lets the kubelet of a node report a version, and the operator come to rest.
 func (s *scene) kubelet(t *testing.T, node, version string) {
 	t.Helper()
-	ctx := context.Background()
-	n := &corev1.Node{}
-	if err := s.api.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
-		t.Fatal(err)
-	}
-	before := n.DeepCopy()
-	n.Status.NodeInfo.KubeletVersion = version
-	if err := s.api.Status().Patch(ctx, n, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
-	s.rests(t)
+	s.kubeletReports(t, node, func(status *corev1.NodeStatus) { status.NodeInfo.KubeletVersion = version })
 }
 
 // toolkit returns the generation of the toolkit, and whether its probe reads the files of k3s.

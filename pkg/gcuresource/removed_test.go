@@ -202,7 +202,7 @@ func (s *scene) finishes(ctx context.Context, rollout *topsv1.DaemonRollout) err
 	for i := range sets.Items {
 		ds := &sets.Items[i]
 		if metav1.GetControllerOf(ds) == nil {
-			continue // of nobody
+			continue // it has no owner
 		}
 		var its []*appsv1.ControllerRevision
 		for j := range revisions.Items {

@@ -24,6 +24,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// kubernetes3 is the version of Kubernetes for Helm 3.
+var kubernetes3 = chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
+
 var (
 	root      = filepath.Join("..", "..")
 	chartPath = filepath.Join(root, "charts", "gcu-operator")
@@ -90,7 +93,7 @@ func renderChart(t *testing.T, loaded *helmchart.Chart, values string) ([]object
 	given, err := chartutil.ReadValues([]byte(values))
 	check(t, err)
 	capabilities := chartutil.DefaultCapabilities.Copy()
-	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
+	capabilities.KubeVersion = kubernetes3
 	all, err := chartutil.ToRenderValues(loaded, given, chartutil.ReleaseOptions{Name: "gcu-operator", Namespace: "kube-system", Revision: 1, IsInstall: true}, capabilities)
 	if err != nil {
 		return nil, err
@@ -258,7 +261,7 @@ func TestHelmLint(t *testing.T) {
 	for name, values := range sets {
 		given, err := chartutil.ReadValues([]byte(values))
 		check(t, err)
-		for _, m := range lint.AllWithKubeVersion(chartPath, given, "kube-system", &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}).Messages {
+		for _, m := range lint.AllWithKubeVersion(chartPath, given, "kube-system", &kubernetes3).Messages {
 			if m.Severity > support.InfoSev {
 				t.Errorf("with %s: %s", name, m)
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // kubernetes4 is the version of Kubernetes for Helm 4.
-var kubernetes4 = common.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
+var kubernetes4 = common.KubeVersion{Version: kubernetes3.Version, Major: kubernetes3.Major, Minor: kubernetes3.Minor}
 
 // tryRender4 is tryRender with Helm 4.
 func tryRender4(t *testing.T, values string) ([]object, error) {

@@ -90,7 +90,7 @@ func TestAnUpgradeRunsTheImageOfItsChart(t *testing.T) {
 // cluster is what helm's actions are tried on: one that accepts all.
 func cluster() *action.Configuration {
 	capabilities := chartutil.DefaultCapabilities.Copy()
-	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
+	capabilities.KubeVersion = kubernetes3
 	return &action.Configuration{Releases: storage.Init(memory.NewMemory()), KubeClient: &kubefake.PrintingKubeClient{Out: io.Discard},
 		Capabilities: capabilities, Log: func(string, ...any) {}}
 }

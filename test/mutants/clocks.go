@@ -84,7 +84,7 @@ var ofClocks = []mutant{
 		"recordedAt($f, $at)", "$at"},
 	{"offer-in-the-future", "a precheck waits for cards until its deadline when the clock was set back", nodes, "precheck.attempt",
 		"recordedAt($f, $at)", "$at"},
-	{"restart-jumped", "a node is uncordoned while a restart of its runtime is pending, because the clock jumped", nodes, "restartPending",
+	{"restart-jumped", "a node is uncordoned while a restart of its runtime is pending, because the clock jumped", nodes, "restartEnds",
 		"latest(recordedAt($f, $at), $worked)", "recordedAt($f, $at)"},
 	{"set-back-drops-new", "the node agent forgets what it has just done when its clock was set back", hosts, "Superfluous",
 		"cmp.Compare($a.ahead($now), $b.ahead($now))", "0"},

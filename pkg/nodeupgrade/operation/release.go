@@ -3,6 +3,7 @@ package operation
 import (
 	"slices"
 	"strings"
+	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -28,9 +29,14 @@ func release(c *changes) {
 	finish(c)
 }
 
-// restartPending reports whether the agent may still restart the runtime: it may begin until
-// the deadline, and then take as long again, counted from when this process works, because its clock may have jumped. One that leaves the restart to the administrator, and
-// says so after the operation was over, does not begin.
+// restartEnds is when a restart of the runtime that was recorded at a time has ended: the agent may begin until the deadline, and then take
+// as long again, counted from when this process works, because its clock may have jumped.
+func restartEnds(c *changes, recorded time.Time) time.Time {
+	return latest(recordedAt(c.f, recorded), c.f.WorkedSince).Add(2 * c.limits.restart)
+}
+
+// restartPending reports whether the agent may still restart the runtime (restartEnds). One that leaves the restart to the administrator,
+// and says so after the operation was over, does not begin.
 func restartPending(c *changes) bool {
 	for i := range c.op.Tasks {
 		t := &c.op.Tasks[i]
@@ -43,7 +49,7 @@ func restartPending(c *changes) bool {
 		if !strings.HasSuffix(t.Name, "_"+upgradeplan.ActionRestartRuntime) || c.op.Outcome == topsv1.OperationDone {
 			continue
 		}
-		deadline := latest(recordedAt(c.f, begun.Time), c.f.WorkedSince).Add(2 * c.limits.restart)
+		deadline := restartEnds(c, begun.Time)
 		left := result != nil && result.State == topsv1.HostTaskWaiting && c.f.HostSince.After(c.op.Since.Time)
 		if (result == nil || !result.State.Final()) && !left && c.f.Now.Before(deadline) {
 			c.at(deadline)
@@ -53,10 +59,9 @@ func restartPending(c *changes) bool {
 	return false
 }
 
-// tasksLost reports whether the record has lost its tasks, to an API server with older CRDs: the agent may then still restart the
-// runtime for as long as in restartPending.
+// tasksLost reports whether the record has lost its tasks, to an API server with older CRDs, and the agent may still restart the runtime.
 func tasksLost(c *changes) bool {
-	deadline := latest(recordedAt(c.f, c.op.Since.Time), c.f.WorkedSince).Add(2 * c.limits.restart)
+	deadline := restartEnds(c, c.op.Since.Time)
 	if len(c.op.Tasks) > 0 || !c.op.Granted || c.op.Outcome == topsv1.OperationDone || !c.f.Now.Before(deadline) {
 		return false
 	}
