@@ -24,7 +24,7 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
-		if n == nil || !n.Ready || slot.Queued || slot.Operation != "" && endOf(slot.Operation, n.Ended) == nil || n.Job.isAtWork() {
+		if !mayReplacePods(n, slot) {
 			continue
 		}
 		if n.mayBeAvailable() && turns.beside(slot) >= limit {
@@ -43,6 +43,11 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 		})
 	}
 	return deletions
+}
+
+// mayReplacePods reports whether pods of a node, nil if it is gone, may be deleted under its slot: no operation works there.
+func mayReplacePods(n *fleetNode, slot *Slot) bool {
+	return n != nil && n.Ready && !slot.Queued && (slot.Operation == "" || endOf(slot.Operation, n.Ended) != nil) && !n.Job.isAtWork()
 }
 
 // mayName reports whether a slot may name a pod of its node, nil if it has none: not before another one that it names is gone, and

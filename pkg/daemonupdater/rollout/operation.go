@@ -11,6 +11,7 @@ import "github.com/topsops/gcu-operator/pkg/daemonset"
 // operationChangesOfSlots returns the grants and aborts for operations under slots.
 func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	turns := d.ledger.turns()
+	delayed, isDelayed := firstDelayed(d, turns, limit)
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
@@ -24,13 +25,29 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 		}
 		change.Abort = d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
 		if n.available && turns.before(slot) >= limit && !change.Abort {
-			continue
+			if change.Abort = isDelayed && delayed < slot.Turn && job.awaitsGrant(); !change.Abort {
+				continue
+			}
 		}
 		if job == nil || !job.Granted || change.Abort {
 			changes = append(changes, change)
 		}
 	}
 	return changes
+}
+
+// firstDelayed returns the first turn of a slot whose node has a pod to replace that waits for nodes that were started later,
+// false if there is none. If the limit was lowered meanwhile, their operations may never be granted: they wait for that slot.
+func firstDelayed(d *draft, turns turns, limit int) (turn int64, found bool) {
+	for i := range d.ledger.Slots {
+		slot := &d.ledger.Slots[i]
+		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
+		waits := turns.before(slot) < limit && turns.beside(slot) >= limit
+		if waits && (!found || slot.Turn < turn) && mayReplacePods(n, slot) && n.mayBeAvailable() && n.nextPod() != nil {
+			turn, found = slot.Turn, true
+		}
+	}
+	return turn, found
 }
 
 // operatesOutside reports whether the operation of a slot is still on a node that left the group.

@@ -1,0 +1,43 @@
+package rollout
+
+import (
+	"testing"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// The limit was lowered while two nodes were in flight. The operation of the first has ended, and left a
+// pod that it did not know, whose deletion waits for the second, which was started later; and the grant
+// of the second waits for the first, which was started before.
+func TestAnOperationThatIsNotGrantedMakesWayForANodeThatWasStartedBefore(t *testing.T) {
+	first, second := withDone(nodeOf("a", newHash, oldHash)), prepared(heavyNode("b"))
+	in := heavyInput(1, first, second).slots(operating(first), operating(second))
+	in.Ledger.Slots[0].Turn, in.Ledger.Slots[1].Turn = 1, 2
+	d := decides(t, in, said{Slots: []string{"a", "b"}, States: statesOf("a", "in-flight/Replacing", "b", "in-flight/Operating")}, []string{"b:abort op-b"})
+
+	in.Ledger, in.Nodes[1] = d.Ledger, withEnd(heavyNode("b"), "")
+	decides(t, in, said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing", "b", "pending/Preparing")}, []string{"b:prepare"})
+}
+
+func TestAnOperationThatIsNotGrantedMakesWayForNobodyElse(t *testing.T) {
+	first, second := withDone(nodeOf("a", newHash, oldHash)), prepared(heavyNode("b"))
+	for name, test := range map[string]struct {
+		in   Input
+		want []string
+	}{
+		"there is room for both":              {heavyInput(2, first, second).slots(operating(first), operating(second)), []string{"b:grant op-b"}},
+		"the node before works":               {heavyInput(1, granted(heavyNode("a")), second).slots(operating(first), operating(second)), nil},
+		"the node before has nothing to do":   {heavyInput(1, withPod(withDone(nodeOf("a", newHash, newHash)), func(p *Pod) { p.Available = false }), second).slots(operating(first), operating(second)), nil},
+		"the node before is unavailable":      {heavyInput(1, broken(first), second).slots(operating(first), operating(second)), nil},
+		"it is granted":                       {heavyInput(1, first, granted(heavyNode("b"))).slots(operating(first), operating(second)), nil},
+		"what was asked for is not shown yet": {heavyInput(1, first, heavyNode("b")).slots(operating(first), operating(second)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.in.Ledger.Slots[0].Turn, test.in.Ledger.Slots[1].Turn = 1, 2
+			test.in.Settings.Strategy = daemonset.AdvancedRollingUpdate
+			if got := operationChangesOf(Plan(test.in)); len(got) != len(test.want) || len(got) > 0 && got[0] != test.want[0] {
+				t.Errorf("changes %v, want %v", got, test.want)
+			}
+		})
+	}
+}
