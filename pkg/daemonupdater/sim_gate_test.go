@@ -88,11 +88,18 @@ func (w *simWorld) adopted(from, to types.UID) {
 	}
 }
 
-// rewindGate has nodes have what they had when a backup was made, besides what they had since: a manager may
-// restore either, or what it saw ready before.
+// rewindGate has nodes have what they had when a backup was made, and the pods that are there again, besides what
+// they had since: a manager may restore either, or what it saw ready before.
 func (w *simWorld) rewindGate(ran map[simRan][]string) {
 	for spot, had := range ran {
 		w.ran[spot] = append(slices.Clone(w.ran[spot]), had...)
+	}
+	for _, pod := range w.setPods() {
+		node, owner := simapi.Get[*corev1.Node](w.api, simNodeKey(pod.Spec.NodeName)), simOwner(pod)
+		if w.gate != nil && node != nil && owner != nil {
+			spot := simRan{owner.UID, node.UID} // the pod was being replaced without a gate when the backup was made
+			w.ran[spot] = append(slices.Clone(w.ran[spot]), daemonset.RevisionHash(pod))
+		}
 	}
 	for spot, hash := range w.worked {
 		w.takenBack[spot] = append(w.takenBack[spot], hash)
