@@ -24,8 +24,8 @@ const (
 	// expect it (contract statement 55).
 	defaultLogDir = "/var/log/topscloud/gcu-operator"
 	logFile       = "gcu-operator.log"
-	// The port and the directories of the REST API are fixed by contract statements
-	// 61, 69 and 78.
+	// The REST API has the port and the directories of gcu-upgrade-manager, so that its clients, blueprints
+	// and log collectors find them (contract 61, 69 and 78).
 	defaultAPIAddr      = ":32765"
 	defaultBlueprintDir = "/topsdata/dcp/gcu-upgrade-manager/blueprints"
 	defaultAPILogDir    = "/topsdata/dcp/gcu-upgrade-manager/op-log"

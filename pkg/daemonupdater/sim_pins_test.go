@@ -187,7 +187,7 @@ func isPinnedIn(r *topsv1.DaemonRollout, node string) bool {
 	return slices.ContainsFunc(r.Status.Pinned, func(p topsv1.NodePin) bool { return p.Node == node })
 }
 
-// checkPin is S16: no pod of the revision that a node was pinned away from may run there. It reports whether the pod is
+// checkPin is S17: no pod of the revision that a node was pinned away from may run there. It reports whether the pod is
 // the one that the node is pinned to.
 func (w *simWorld) checkPin(stored *topsv1.DaemonRollout, ds *appsv1.DaemonSet, pod *corev1.Pod, how string) (isIt bool) {
 	pin := simPin(stored, ds, daemonset.NodeName(pod))
@@ -195,7 +195,7 @@ func (w *simWorld) checkPin(stored *topsv1.DaemonRollout, ds *appsv1.DaemonSet, 
 		return false
 	}
 	if daemonset.RevisionHash(pod) == pin.From {
-		w.violate("S16: pod %s of revision %s may run on %s, which is kept at %s: %s", pod.Name, pin.From, pin.Node, pin.Hash, how)
+		w.violate("S17: pod %s of revision %s may run on %s, which is kept at %s: %s", pod.Name, pin.From, pin.Node, pin.Hash, how)
 	}
 	return daemonset.RevisionHash(pod) == pin.Hash
 }
@@ -212,7 +212,7 @@ func (w *simWorld) isBackDelete(pass *simPass, live *appsv1.DaemonSet, target st
 		return false
 	}
 	if daemonset.RevisionHash(pod) == pin.Hash && !pass.blind {
-		w.violate("S16: pod %s is deleted though its node is pinned to its revision %s", pod.Name, pin.Hash)
+		w.violate("S17: pod %s is deleted though its node is pinned to its revision %s", pod.Name, pin.Hash)
 	}
 	return true
 }

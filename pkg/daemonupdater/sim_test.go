@@ -44,7 +44,7 @@ func TestSimulationOfOperations(t *testing.T) {
 }
 
 // TestSimulationOfTheGate plays the same stories with the gate, while pods die by themselves all the
-// time, and persons and policies bring nodes back alone: it checks S15 and S16.
+// time, and persons and policies bring nodes back alone: it checks S15 and S17.
 func TestSimulationOfTheGate(t *testing.T) {
 	klog.SetOutput(io.Discard)
 	stories := []func(*testing.T, uint64) simseeds.Run{

@@ -130,9 +130,9 @@ func (r *runner) do(ctx context.Context, t hostapi.Task, before task.Result) {
 	r.woken.set()
 }
 
-// endWithdrawn ends the pulls that are no longer requested. Nothing else is ended: a restart
+// endUnrequestedPulls ends the pulls that are no longer requested. Nothing else is ended: a restart
 // that has begun cannot be undone, and its result must be reported.
-func (r *runner) endWithdrawn(tasks []hostapi.Task) {
+func (r *runner) endUnrequestedPulls(tasks []hostapi.Task) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for key, of := range r.underWay {

@@ -99,7 +99,7 @@ func (w *Worker) Pass(ctx context.Context) (time.Duration, error) {
 		}
 		return old
 	})
-	w.runner.endWithdrawn(tasks)
+	w.runner.endUnrequestedPulls(tasks)
 	for _, t := range tasks {
 		w.runner.begin(ctx, t)
 	}

@@ -288,7 +288,7 @@ func TestARestartRunsToItsEnd(t *testing.T) {
 	for _, begun := range hostapi.TasksOf(asking("node-a_driver_prepull", "node-a_node_restart-runtime")) {
 		b.runner.underWay[begun.Key()] = attempt{begun, func(error) { ended[begun.Name()] = true }}
 	}
-	b.runner.endWithdrawn(nil)
+	b.runner.endUnrequestedPulls(nil)
 	if !ended["driver_prepull"] || ended["node_restart-runtime"] {
 		t.Errorf("ended: %v", ended)
 	}

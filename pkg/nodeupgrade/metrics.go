@@ -67,7 +67,7 @@ func (m *Metrics) count(before, after operation.Record, host *topsv1.HostReport)
 	}
 }
 
-// task counts a task by its recorded state: the done, fail and undo of contract statement 93.
+// task counts a task by its recorded state: done, failed, or not done (contract 93).
 func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask) {
 	result := outcome.Unfinished
 	switch rec.State {

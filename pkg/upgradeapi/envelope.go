@@ -16,7 +16,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-// Operations in an envelope. Contract statement 66 fixes the first four.
+// Operations in an envelope. List, Get, Upgrade and Delete are those of gcu-upgrade-manager, whose
+// clients compare them (contract 66); the others are ours.
 const (
 	OperationList     = "List"
 	OperationGet      = "Get"

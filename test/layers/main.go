@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ func main() {
 
 func run(out *os.File, arguments []string) error {
 	flags := flag.NewFlagSet("layers", flag.ContinueOnError)
-	check := flags.Bool("check", false, "fail if files of a package use each other in a cycle, or a size exceeds its limit")
+	check := flags.Bool("check", false, "fail if files of a package use each other in a cycle, a size exceeds its limit, or a pod is deleted on a second way")
 	back := flags.String("back", "", "list the uses against the layers of the packages below this `folder`")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -49,7 +50,7 @@ func run(out *os.File, arguments []string) error {
 	all := measure(loaded)
 	switch {
 	case *check:
-		if err := checkAll(all); err != nil {
+		if err := errors.Join(checkAll(all), checkDeletions(loaded)); err != nil {
 			return err
 		}
 		return printRoads(io.Discard, loaded)
@@ -70,7 +71,8 @@ func printRoads(out io.Writer, loaded []*packages.Package) error {
 			return err
 		}
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "\n%s: %d struct types\n  %s\n", r.name, r.distinct(), r.shapes[0])
+		shapes, structs := r.distinct()
+		fmt.Fprintf(w, "\n%s: %d shapes, %d struct types\n  %s\n", r.name, shapes, structs, r.shapes[0])
 		for _, made := range ways {
 			fmt.Fprintf(w, "  %s\tby %s\n", made.to, made.by)
 		}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// maxShapes is how many struct types something passes through on its way, at most:
-// each is a translation that a reader has to follow.
+// maxShapes is how many shapes something passes through on its way, at most: each is a
+// translation that a reader has to follow.
 const maxShapes = 8
 
 // road is what something is turned into on its way, as folder.Type, in order; a struct
@@ -25,8 +25,8 @@ type road struct {
 // way is a function that takes one shape and makes the next.
 type way struct{ from, to, by string }
 
-// roads are the two ways to a deletion: from a POST on a node, and from the event of a
-// pod, a node or a DaemonSet.
+// roads are the ways to a deletion: from a POST on a node, from the event of a pod, a node
+// or a DaemonSet, and from a slot to what an operation does on its node.
 var roads = []road{
 	{"POST /v1/operations to DELETE", []string{
 		"pkg/ota/request.Operation|pkg/ota/request.Wanted|pkg/ota/request.Part", "api/v1.UpgradeRequest", "pkg/ota/request.Request",
@@ -36,6 +36,11 @@ var roads = []road{
 	{"watch event to DELETE", []string{
 		"pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node", "pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot",
 		"pkg/daemonupdater/rollout.Deletion",
+	}},
+	{"slot of an operation to DELETE", []string{
+		"pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.OperationChange", "api/v1.NodeOperation",
+		"pkg/nodeupgrade/operation.Facts|pkg/nodeupgrade/operation.Member|pkg/nodeupgrade/operation.Pod", "pkg/nodeupgrade/operation.snapshot",
+		"pkg/nodeupgrade/operation.changes", "pkg/nodeupgrade/operation.Effect",
 	}},
 }
 
@@ -51,15 +56,17 @@ func measureRoad(r road, loaded []*packages.Package) ([]way, error) {
 		}
 		ways = append(ways, way{r.shapes[i-1], r.shapes[i], by})
 	}
-	if n := r.distinct(); n > maxShapes {
-		return ways, fmt.Errorf("%s: %d struct types, more than %d: merge some", r.name, n, maxShapes)
+	if n, _ := r.distinct(); n > maxShapes {
+		return ways, fmt.Errorf("%s: %d shapes, more than %d: merge some", r.name, n, maxShapes)
 	}
 	return ways, nil
 }
 
-// distinct counts the shapes of a road; one that it comes back to counts once.
-func (r road) distinct() int {
-	return len(slices.Compact(slices.Sorted(slices.Values(r.shapes))))
+// distinct counts the shapes of a road, and their struct types; one that it comes back to
+// counts once.
+func (r road) distinct() (shapes, structs int) {
+	all := slices.Compact(slices.Sorted(slices.Values(r.shapes)))
+	return len(all), len(strings.Split(strings.Join(all, "|"), "|"))
 }
 
 // isOneOf reports whether a type is of a shape.

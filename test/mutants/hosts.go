@@ -40,7 +40,7 @@ var ofHosts = []mutant{
 		"$err != nil && !$interrupted", "$err != nil && !$interrupted && r == nil"},
 	{"restored-operation-done", "an operation of a restored backup is carried out again", hostTasks, "Task.Outdated",
 		"$r.Since.Sub($t.Since) > clockSkew", "$t.Since.Sub($r.Since) > clockSkew"},
-	{"restart-ended", "a restart that has begun is ended with its operation, and its result is lost", hostTasks, "runner.endWithdrawn",
+	{"restart-ended", "a restart that has begun is ended with its operation, and its result is lost", hostTasks, "runner.endUnrequestedPulls",
 		"!$wanted && $action == upgradeplan.ActionPrepull", "!$wanted && ($action == upgradeplan.ActionPrepull || $action == upgradeplan.ActionRestartRuntime)"},
 
 	// What survives the agent.

@@ -54,7 +54,7 @@ var ofRestarts = []mutant{
 		"restarted($s, $t) && $left", "restarted($s, $t)"},
 	{"users-replaced-for-nothing", "pods that started after the restart are replaced", nodes, "startedBefore",
 		"!$Started.After($end)", "!$Started.IsZero()"},
-	{"restart-that-was-none", "pods are replaced although the engine was not restarted", nodes, "tellsRestart",
+	{"restart-that-was-none", "pods are replaced although the engine was not restarted", nodes, "reportsRestart",
 		"succeeded($result) && $result.Reason == topsv1.ReasonRestarted", "succeeded($result)"},
 	{"old-plugin-stays", "a plugin that started before an earlier restart stays", nodes, "verifyAllocatable.attempt",
 		"len($old) > 0 && offersNone($s)", "len($old) > 100 && offersNone($s)"},

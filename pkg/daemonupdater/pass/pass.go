@@ -30,7 +30,7 @@ type Pass struct {
 	Globals      []topsv1.GlobalTaskNote
 	AwaitsGlobal bool
 	Again        time.Duration
-	// Refused are the asks of persons that are not carried out.
+	// Refused are the requests by people that are not carried out.
 	Refused map[pinning.AskKey]pinning.Refusal
 	// AsksWait says why none is decided now, "" if they are.
 	AsksWait string

@@ -31,7 +31,7 @@ type Facts struct {
 	Before func(member int, node string) (hash, why string)
 	// Kept reports whether a revision of a member can still be restored.
 	Kept func(member int, hash string) bool
-	// Asks of persons that are not answered.
+	// Requests by people that are not answered.
 	Asks []Ask
 }
 
@@ -178,7 +178,7 @@ func (f *Facts) isOf(ask Ask) func(rollout.Pin) bool {
 	return func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key }
 }
 
-// free ends the pin of a node, and forgives it what failed with that component alone.
+// free ends the pin of a node, and clears what failed on it with that component alone.
 func (f *Facts) free(n *Next, ask Ask) {
 	if node := f.Node(ask.Node); node != nil && node.Job != nil {
 		n.Refused[ask.Key()] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", ask.Node, node.Job.ID)}

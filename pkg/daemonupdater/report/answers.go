@@ -12,7 +12,7 @@ type Answers struct {
 	Fleet    *rollout.Fleet
 	Input    *rollout.Input
 	Decision *rollout.Decision
-	// Refused are the asks of persons that are not carried out.
+	// Refused are the requests by people that are not carried out.
 	Refused map[pinning.AskKey]pinning.Refusal
 	// AsksWait says why none of them is decided now, "" if they are.
 	AsksWait string

@@ -117,15 +117,16 @@ func versionsOf(g *group, node *Node) *versions.Node {
 	return n
 }
 
-// getsNewer reports whether a pod gets the newest version; all is whether nobody has asked yet, and all
-// that is not left out counts. A pod that goes back alone does not: what a node had may be brought back.
+// getsNewer reports whether a pod is to be replaced by the newest version. With all, nobody has asked yet,
+// and every outdated pod counts unless it is left out; otherwise only what was asked for. A pod that goes
+// back alone does not get a newer one.
 func getsNewer(g *group, node *Node, pod *Pod, all bool) bool {
 	return pod.Pin == "" && g.isOutdated(pod) && (all && !isLeftOut(g, node, pod) || g.wants(node, pod))
 }
 
-// addVersions adds to a component the image that one of its DaemonSets, which leaves without one, gives
-// its pods, and that of its pod. Of two DaemonSets, the pod of the one that leaves runs. What goes back alone
-// counts as back.
+// addVersions adds to a component the image that one of its DaemonSets gives its pods, none if that one
+// leaves, and the image of its pod. Of two DaemonSets, the pod of the one that leaves is what runs. A pod
+// that goes back alone counts as gone back.
 func addVersions(c *versions.Component, m *Member, pod *Pod) {
 	if m.Image != "" {
 		c.Gets = m.Image

@@ -151,7 +151,7 @@ func DecideCordon(n NodeFacts, operation string) NodeChange {
 	case operation == "":
 		return NodeChange{Cordoned: n.Unschedulable, Reason: ReasonNoOperation, Message: "an operation needs an id to cordon a node"}
 	case n.Mark != "" && n.Mark != operation:
-		return heldByOther(n)
+		return cordonedByOther(n)
 	case n.Unschedulable && (n.Mark == "" || n.SetByOther):
 		return NodeChange{Cordoned: true, Reason: ReasonForeignCordon,
 			Message: "the node was cordoned by someone else: it stays cordoned afterwards"}
@@ -176,7 +176,7 @@ func DecideUncordon(n NodeFacts, operation string) NodeChange {
 	case n.Mark == "":
 		return NodeChange{Reason: ReasonNotCordoned, Message: "the node is not cordoned"}
 	case n.Mark != operation:
-		return heldByOther(n)
+		return cordonedByOther(n)
 	case !n.Unschedulable:
 		return NodeChange{Mark: &none, Reason: ReasonNotCordoned,
 			Message: "the node was uncordoned during the operation"}
@@ -187,7 +187,7 @@ func DecideUncordon(n NodeFacts, operation string) NodeChange {
 	return NodeChange{Unschedulable: &no, Mark: &none, Reason: ReasonUncordoned, Message: "the node is uncordoned"}
 }
 
-func heldByOther(n NodeFacts) NodeChange {
+func cordonedByOther(n NodeFacts) NodeChange {
 	return NodeChange{Cordoned: n.Unschedulable, Reason: ReasonHeldByOther,
 		Message: fmt.Sprintf("operation %s has cordoned the node", n.Mark)}
 }

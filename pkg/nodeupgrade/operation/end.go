@@ -33,8 +33,8 @@ func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
 	c.soon()
 }
 
-// releaseHold ends the hold of a failed operation, so that the node is released.
-func releaseHold(c *changes) {
+// endKeptCordoned ends that a failed operation keeps its node cordoned, so that the node is released.
+func endKeptCordoned(c *changes) {
 	c.op.Held, c.op.Outcome = false, c.op.Phase
 	c.phase(topsv1.OperationReleasing)
 }

@@ -41,7 +41,7 @@ func abandon(c *changes, wanted *topsv1.NodeOperation) {
 	switch {
 	case c.op.Phase == topsv1.OperationReleasing:
 	case c.op.Held:
-		releaseHold(c)
+		endKeptCordoned(c)
 	case wanted == nil:
 		end(c, topsv1.OperationAborted, ReasonWithdrawn, "the operation was removed from the spec")
 	default:
@@ -59,7 +59,7 @@ func proceed(c *changes) {
 	if c.wanted.Abort {
 		switch {
 		case c.op.Held:
-			releaseHold(c)
+			endKeptCordoned(c)
 		case !c.op.Granted:
 			end(c, topsv1.OperationAborted, ReasonWithdrawn, "it was withdrawn before it was granted")
 		default:

@@ -47,7 +47,7 @@ func restarted(s *snapshot, t upgradeplan.Task) bool {
 // their DaemonSets may have been created after the operation, or belong to another gr.
 func startedBefore(s *snapshot, t upgradeplan.Task) []*Member {
 	result := s.f.Host.Result(s.op.ID, t.String())
-	if !tellsRestart(result) || result.EndTime == nil {
+	if !reportsRestart(result) || result.EndTime == nil {
 		return nil
 	}
 	var found []*Member
@@ -70,14 +70,14 @@ func follows(pod *Pod, replaced []topsv1.NamedPod) bool {
 	})
 }
 
-// tellsRestart reports whether the agent restarted the engine.
-func tellsRestart(result *topsv1.HostTaskResult) bool {
+// reportsRestart reports whether the agent restarted the engine.
+func reportsRestart(result *topsv1.HostTaskResult) bool {
 	return succeeded(result) && result.Reason == topsv1.ReasonRestarted
 }
 
-// restartedEngine is tellsRestart for any task of the operation.
+// restartedEngine is reportsRestart for any task of the operation.
 func restartedEngine(s *snapshot) bool {
-	return slices.ContainsFunc(s.op.Tasks, func(rec topsv1.OperationTask) bool { return tellsRestart(s.f.Host.Result(s.op.ID, rec.Name)) })
+	return slices.ContainsFunc(s.op.Tasks, func(rec topsv1.OperationTask) bool { return reportsRestart(s.f.Host.Result(s.op.ID, rec.Name)) })
 }
 
 // replacePods records and deletes pods that have no cards.

@@ -8,7 +8,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/strictyaml"
 )
 
-// Modes of an upgrade (contract section 2.10, D8).
+// Modes of an upgrade: in place, where the fleet is rolled node by node, or by deleting the components and
+// creating them again, as gcu-upgrade-manager did (contract section 2.10, D8).
 const (
 	ModeInPlace  = "inPlace"
 	ModeRecreate = "recreate"

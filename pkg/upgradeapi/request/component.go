@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// components are the kinds of statement 64 with the components they mean, and
-// devicePlugin as the name that the gr has for plugin (decision D2).
+// components are the components that a path may name as its kind: driver, toolkit, plugin,
+// exporter and gfd (contract 64), and devicePlugin, as the gr names plugin (decision D2).
 var components = map[string]string{
 	"driver": "driver", "toolkit": "toolkit", "plugin": "devicePlugin", "devicePlugin": "devicePlugin", "exporter": "exporter", "gfd": "gfd",
 }

@@ -34,9 +34,11 @@ func Unchanged(before, now metav1.Object) bool {
 }
 
 // Stored returns the object to be stored before the gr follows it: the present one with the content of the plan, or a new
-// one. With step, each batch awaits an approval. checked is what was present when the plan was checked. The error says that batches
-// would await an approval under OTA, or why the present one may not be replaced: the gr was upgraded since, which may have ended it, or somebody else wrote it since the
-// plan was checked or copied, unless it has this content.
+// one. With step, each batch awaits an approval. checked is what was present when the plan was checked.
+//
+// It returns an error if batches would await an approval under OTA, and if the present object may not be replaced: the gr was
+// upgraded since the check, which may have ended the plan, or somebody else wrote the object since it was checked or copied. An
+// object that already has this content is never refused.
 func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, error) {
 	if !Unchanged(checked.Gr, now.Gr) {
 		return nil, fmt.Errorf("gr %s was changed since this plan was checked: review it, and try again", now.Gr.Name)
@@ -62,9 +64,9 @@ func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, err
 	return next, p.replaces(now.Stored, checked.Stored)
 }
 
-// Overtaken returns an error that says what a gr follows if that is not what the result of writing it, err, says: because somebody else
-// wrote the gr or its plan meanwhile. It wraps err, and is nil otherwise. stored is the plan as it was stored before, and now what is
-// present since.
+// Overtaken returns an error if somebody else wrote the gr or its plan while it was being written, so that the gr does not follow what
+// the result of that write, err, says; it says what the gr follows, and wraps err. Otherwise it returns nil. stored is the plan as it was
+// stored before, and now what is present since.
 func Overtaken(now Present, stored *topsv1.UpgradePlan, err error) error {
 	isStored := now.Stored != nil && Version(now.Stored) == Version(stored)
 	switch follows := now.Gr.Annotations[topsv1.AnnotationUpgradePlan] == stored.Name; {
