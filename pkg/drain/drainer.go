@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -66,15 +68,22 @@ type Drainer struct {
 	Self eviction.Self
 }
 
+// ErrUncordoned means that somebody uncordoned a node since its drain was decided: new pods may come there, which would be
+// evicted as well. Observe, and decide again.
+var ErrUncordoned = errors.New("it is not cordoned any more")
+
 // Pass reads the pods of a node and evicts those that are due by eviction.Decide, one after the
 // other, with their UIDs as precondition. Unless that is one pod alone, each eviction is first a dry
 // run, also of the pods that leave later: if one is refused, no pod is evicted, so that a drain that
 // cannot succeed disturbs no workload. It waits only for the responses. since is when the drain of the node
 // began; attempts are those of the last Result, nil for the first pass. An error means that the pods
-// could not be read, or that ctx ended; failures of single pods are in the Result. A node that does
-// not exist counts as not Ready.
+// could not be read, that the node is not cordoned (ErrUncordoned), or that ctx ended; failures of
+// single pods are in the Result. A node that does not exist counts as not Ready.
 func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
-	facts, err := d.observe(ctx, node, p)
+	facts, cordoned, err := d.observe(ctx, node, p)
+	if err == nil && !cordoned {
+		err = fmt.Errorf("node %s: %w", node, ErrUncordoned)
+	}
 	if err != nil {
 		return eviction.Result{}, err
 	}
@@ -97,7 +106,7 @@ func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attem
 
 // DryRun is a pass whose evictions are all dry runs.
 func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
-	facts, err := d.observe(ctx, node, p)
+	facts, _, err := d.observe(ctx, node, p)
 	if err != nil {
 		return eviction.Result{}, err
 	}
@@ -109,7 +118,7 @@ func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, att
 // Expect is a pass that asks for nothing: a pod to be evicted has the outcome of its last attempt, or
 // is Due. Everything else is as for Pass.
 func (d Drainer) Expect(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
-	facts, err := d.observe(ctx, node, p)
+	facts, _, err := d.observe(ctx, node, p)
 	if err != nil {
 		return eviction.Result{}, err
 	}
@@ -155,24 +164,24 @@ func (d Drainer) list(ctx context.Context, node string) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// observe reads the facts of a pass. An error means that the node or its pods could not be
-// read.
-func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (eviction.Facts, error) {
-	f := eviction.Facts{Self: d.Self}
+// observe reads the facts of a pass, and whether the node is cordoned, or gone. An error means that the
+// node or its pods could not be read.
+func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (f eviction.Facts, cordoned bool, err error) {
+	f.Self = d.Self
 	var n corev1.Node
-	err := d.Live.Get(ctx, client.ObjectKey{Name: node}, &n)
+	err = d.Live.Get(ctx, client.ObjectKey{Name: node}, &n)
 	if client.IgnoreNotFound(err) != nil {
-		return f, fmt.Errorf("reading node %s: %w", node, err)
+		return f, false, fmt.Errorf("reading node %s: %w", node, err)
 	}
-	if err == nil {
+	if cordoned = n.Spec.Unschedulable || apierrors.IsNotFound(err); err == nil {
 		f.NodeReady, _ = daemonset.NodeReady(&n)
 	}
 	pods, err := d.list(ctx, node)
 	if err != nil {
-		return f, err
+		return f, cordoned, err
 	}
 	f.Pods = Pods(ctx, d.Live, node, pods, p, Lookups{})
-	return f, nil
+	return f, cordoned, nil
 }
 
 // leavesLater reports whether a pod that leaves is not evicted yet.

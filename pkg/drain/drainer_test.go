@@ -2,6 +2,8 @@ package drain
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -80,6 +82,7 @@ func (s *stage) allow(b *policyv1.PodDisruptionBudget, disruptions int32) {
 
 func (s *stage) pass(d Drainer, p eviction.Policy, attempts eviction.Attempts, after time.Duration) eviction.Result {
 	s.t.Helper()
+	s.setCordoned("n1", true)
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	r, err := d.Pass(ctx, "n1", p, attempts, start, start.Add(after))
@@ -352,6 +355,26 @@ func TestNoPodIsEvictedFromANodeThatIsNotReady(t *testing.T) {
 	s.kill(s.read("training"))
 	if r := s.pass(s.drainer(), defaultPolicy(t, nil), nil, 0); r.Done() {
 		t.Error("a node that does not answer counts as empty")
+	}
+}
+
+// setCordoned cordons or uncordons a node, if there is one, as a person does.
+func (s *stage) setCordoned(name string, cordoned bool) {
+	s.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned))
+	s.must(client.IgnoreNotFound(s.admin.Patch(s.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)))
+}
+
+func TestNoPodIsEvictedFromANodeThatSomebodyUncordoned(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.run(pod("training"))
+	s.setCordoned("n1", false)
+	if _, err := s.drainer().Pass(t.Context(), "n1", defaultPolicy(t, nil), nil, start, start); !errors.Is(err, ErrUncordoned) {
+		t.Errorf("error %v, want %v", err, ErrUncordoned)
+	}
+	if p := s.read("training"); p.DeletionTimestamp != nil {
+		t.Error("the pod is being deleted")
 	}
 }
 

@@ -2,6 +2,8 @@ package nodeupgrade
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -47,6 +50,9 @@ func (e *evictions) drained(ctx context.Context, f operation.Facts, policy evict
 func (e *evictions) evict(ctx context.Context, f operation.Facts, policy eviction.Policy, effect operation.Effect) error {
 	node := f.Node.Name
 	result, err := e.drainer.Pass(ctx, node, e.policyOf(f, policy, effect.All), e.lastOf(node, effect.Operation), drainBegin(f.Record.Operation, f.Now), f.Now)
+	if errors.Is(err, drain.ErrUncordoned) {
+		return fmt.Errorf("%w: %w", podreplace.ErrChanged, err)
+	}
 	if err != nil {
 		return err
 	}

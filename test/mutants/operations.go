@@ -79,6 +79,8 @@ var ofOperations = []mutant{
 		"$p.own[$ds.UID]", `(p.own[ds.UID] || daemonset.Component(ds) != "")`},
 	{"daemonset-by-name", "a pod stays because another DaemonSet has the name of its own", drain, "look",
 		"$ds.UID != $key.uid", "false"},
+	{"evicts-from-uncordoned", "pods are evicted from a node that somebody uncordoned since the decision", "pkg/drain", "Drainer.Pass",
+		"$err == nil && !$cordoned", "$err == nil && !$cordoned && node == \"\""},
 	{"evicts-on-lost-node", "pods are evicted on a node that is not Ready", drain, "judge",
 		"case !$NodeReady: $*then", "case !$NodeReady && pod.DeletionTimestamp != nil: $*then"},
 	{"data-lost", "an eviction loses an emptyDir that the policy keeps", drain, "blockedBy",
