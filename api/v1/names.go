@@ -23,9 +23,9 @@ const (
 	// AnnotationUpgradePlan names the UpgradePlan that is in force. What is not in it waits. Absent:
 	// none.
 	AnnotationUpgradePlan = "topsops.enflame.com/upgrade-plan"
-	// AnnotationInFlight, on an UpgradePlan, says which nodes were in flight when it was written: they
-	// are not in it. It is for who edits the plan. Absent: none.
-	AnnotationInFlight = "topsops.enflame.com/in-flight"
+	// AnnotationNotPlanned, on an UpgradePlan, says which nodes were in flight, or waited for something,
+	// when it was written: they are not in it. It is for who edits the plan. Absent: none.
+	AnnotationNotPlanned = "topsops.enflame.com/not-planned"
 
 	// AnnotationApprovedWaves, on a DaemonRollout, lists the waves a person
 	// approved, comma-separated, each as revision/wave, or revision/plan/batch@version

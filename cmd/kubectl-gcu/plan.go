@@ -121,7 +121,7 @@ func writePlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o 
 	case wrong != "":
 		return refused("%s", wrong)
 	}
-	if missing := plan.Annotations[topsv1.AnnotationInFlight]; missing != "" {
+	if missing := plan.Annotations[topsv1.AnnotationNotPlanned]; missing != "" {
 		fmt.Fprintln(c.ErrOut, plaintext.Line(missing))
 	}
 	content, err := planfile.Content(plan)

@@ -26,8 +26,8 @@ const Patience = 3 * time.Second
 type Asker interface {
 	// HasVersions reports whether the policy of a gr says which versions are allowed.
 	HasVersions(ctx context.Context, wanted *topsv1.GcuResource) (bool, error)
-	// Ask predicts an upgrade.
-	Ask(ctx context.Context, q preview.Question) (*preview.Preview, error)
+	// AskVersions predicts an upgrade, to see whether its versions are allowed.
+	AskVersions(ctx context.Context, q preview.Question) (*preview.Preview, error)
 }
 
 // Versions refuses changes of a gr whose versions its policy allows on no reachable node.
@@ -100,11 +100,11 @@ func (v *Versions) foresee(ctx context.Context, c *change) (*preview.Preview, er
 		return nil, apierrors.NewTimeoutError("too many changes at the same time", 1)
 	}
 	defer release()
-	q := preview.Question{Present: present, Wanted: &topsv1.GcuResource{}, Approved: true, WithoutEvictions: true}
+	q := preview.Question{Present: present, Wanted: &topsv1.GcuResource{}, Approved: true}
 	if err := json.Unmarshal(c.Object, q.Wanted); err != nil {
 		return nil, unreadable(err)
 	}
-	return v.Asker.Ask(ctx, q)
+	return v.Asker.AskVersions(ctx, q)
 }
 
 // hasVersions reports whether the policy of the changed gr says which versions are allowed, if it has that name.

@@ -37,7 +37,7 @@ func (f *foretold) HasVersions(context.Context, *topsv1.GcuResource) (bool, erro
 	return !f.unlimited, nil
 }
 
-func (f *foretold) Ask(_ context.Context, q preview.Question) (*preview.Preview, error) {
+func (f *foretold) AskVersions(_ context.Context, q preview.Question) (*preview.Preview, error) {
 	f.asked = &q
 	if f.panics {
 		var nothing *preview.Preview
@@ -160,7 +160,7 @@ func TestWhichChangesAreRefused(t *testing.T) {
 			if said := strings.Join(got.Warnings, "; "); !strings.HasPrefix(said, test.warns) || (said == "") != (test.warns == "") {
 				t.Errorf("the warning is %q, want %q", said, test.warns)
 			}
-			if q := test.asker.asked; (q != nil) != test.asks || test.asks && (!q.Approved || !q.WithoutEvictions || q.Present.Spec.Driver.Version != "1.4.0" || q.Wanted.Spec.Driver.Version != "1.6.0") {
+			if q := test.asker.asked; (q != nil) != test.asks || test.asks && (!q.Approved || q.Present.Spec.Driver.Version != "1.4.0" || q.Wanted.Spec.Driver.Version != "1.6.0") {
 				t.Errorf("asked %+v", q)
 			}
 			if !test.taken {

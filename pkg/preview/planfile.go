@@ -3,6 +3,7 @@ package preview
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,17 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// ForFile returns the question whose answer a plan file is made of: every wave is approved, and no plan is
-// followed.
+// ForFile returns the question whose answer a plan file is made of: every wave is approved, no plan is followed,
+// and nothing is paused.
 func ForFile(present, wanted *topsv1.GcuResource) Question {
 	wanted = wanted.DeepCopy()
 	delete(wanted.Annotations, topsv1.AnnotationUpgradePlan)
+	delete(wanted.Annotations, topsv1.AnnotationPaused)
 	return Question{Present: present, Wanted: wanted, Approved: true}
 }
 
@@ -32,8 +35,8 @@ func ForPlan(plan *planfile.Plan, present, wanted *topsv1.GcuResource) Question 
 	return q
 }
 
-// File returns the answer to a question of ForFile as a plan to be stored in a file, named after the time. It lacks the nodes in
-// flight, whose operation is under way, and has an annotation that names them. wrong is why there is none, "" if there is one.
+// File returns the answer to a question of ForFile as a plan to be stored in a file, named after the time. An annotation names the
+// nodes that it lacks, see notPlanned. wrong is why there is no plan, "" if there is one.
 func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wrong string, err error) {
 	if p.Blocked != "" {
 		return nil, "there is nothing to plan: " + p.Blocked, nil
@@ -41,13 +44,10 @@ func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wr
 	if why := p.Refused(); why != "" {
 		return nil, why, nil
 	}
-	inFlight := ""
-	if n := len(p.InFlight); n > 0 {
-		inFlight = fmt.Sprintf("%s in flight: %s", message.Count(n, "node"), message.Names(p.InFlight))
-	}
+	lacks := p.notPlanned()
 	if len(p.Nodes) == 0 && len(p.Offline()) == 0 {
-		if inFlight != "" {
-			return nil, fmt.Sprintf("gr %s has %s; no other node can be planned: wait for it, and write the plan then", q.Wanted.Name, inFlight), nil
+		if lacks != "" {
+			return nil, fmt.Sprintf("no node of gr %s can be planned now: %s", q.Wanted.Name, lacks), nil
 		}
 		return nil, fmt.Sprintf("there is nothing to plan: no node of gr %s is upgraded", q.Wanted.Name), nil
 	}
@@ -68,11 +68,39 @@ func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wr
 	}
 	spec.Wanted = &runtime.RawExtension{Raw: raw}
 	plan = &topsv1.UpgradePlan{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: planfile.Kind}, Spec: spec}
-	if inFlight != "" {
-		plan.Annotations = map[string]string{topsv1.AnnotationInFlight: "not in this plan: " + inFlight}
+	if lacks != "" {
+		plan.Annotations = map[string]string{topsv1.AnnotationNotPlanned: "not in this plan: " + lacks}
 	}
 	plan.Name = strings.ToLower(q.Wanted.Name + "-" + now.UTC().Format("20060102-150405"))
 	return plan, "", nil
+}
+
+// notPlanned says which nodes a plan file lacks though they are not at their targets, "" for none: those in flight, whose
+// operation is under way, and those that wait for something else than to be back.
+func (p *Preview) notPlanned() string {
+	var says []string
+	say := func(nodes []string, why string) {
+		if len(nodes) > 0 {
+			says = append(says, fmt.Sprintf("%s %s: %s", message.Count(len(nodes), "node"), why, message.Names(nodes)))
+		}
+	}
+	say(p.InFlight, "in flight")
+	var reasons []string
+	waiting := map[string][]string{}
+	for _, n := range slices.Concat(p.Left, p.OfflineNotAllowed) {
+		hasTasks := len(p.Planned[n.Name].Changed) > 0 // none where the policy allows nothing
+		if n.Reason == string(rollout.ReasonNodeOffline) || !hasTasks && n.Reason != string(rollout.ReasonVersionNotAllowed) {
+			continue
+		}
+		if waiting[n.Reason] == nil {
+			reasons = append(reasons, n.Reason)
+		}
+		waiting[n.Reason] = append(waiting[n.Reason], n.Name)
+	}
+	for _, reason := range reasons {
+		say(waiting[reason], "waiting ("+reason+")")
+	}
+	return strings.Join(says, "; ")
 }
 
 // RevisionsOf compares the revisions of a plan with those of a question. It returns why the plan cannot be
@@ -102,7 +130,13 @@ func (p *Preview) Refuses(plan *planfile.Plan) string {
 	if p.Blocked != "" {
 		return "nothing can be upgraded: " + p.Blocked
 	}
-	if refused := p.notAllowed(); len(refused) > 0 { // the other nodes are left out
+	refused := p.notAllowed() // the other nodes are left out
+	for _, n := range p.OfflineNotAllowed {
+		if _, has := plan.Batch(n.Name); has {
+			refused = append(refused, n)
+		}
+	}
+	if len(refused) > 0 {
 		var names []string
 		for _, n := range refused {
 			names = append(names, n.Name)

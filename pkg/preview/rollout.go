@@ -39,6 +39,9 @@ type Rollout struct {
 	// these.
 	Planned      map[string]upgradeplan.Node `json:"-"`
 	UsualSeconds int64                       `json:"-"`
+	// OfflineNotAllowed are the offline nodes on which the policy will not allow the versions that they would get when
+	// they are back.
+	OfflineNotAllowed []LeftNode `json:"-"`
 	// Allowed is how many reachable nodes have, get, or wait for, a component that the policy does not allow on others.
 	Allowed int `json:"-"`
 	// Unfit are the Ready nodes on which a component that is new does not fit, and Fit is how many others get it.
@@ -134,7 +137,7 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 	return r, r.describe(s, &in, book, outlook.Steps, nodes)
 }
 
-// countAllowed sets Allowed. A node that runs other components only does not count: it says nothing about
+// countAllowed sets Allowed and OfflineNotAllowed. A node that runs other components only does not count: it says nothing about
 // the versions. One that waits for something else counts by the versions that it would get.
 func (r *Rollout) countAllowed(in *rollout.Input) {
 	waits, refused := map[string]rollout.Reason{}, map[string]bool{}
@@ -149,7 +152,12 @@ func (r *Rollout) countAllowed(in *rollout.Input) {
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
 		switch waits[n.Name] {
-		case rollout.ReasonVersionNotAllowed, rollout.ReasonNodeOffline, rollout.ReasonLeftOut, rollout.ReasonPinned:
+		case rollout.ReasonNodeOffline:
+			if why := describe(rollout.Refusals(in, n)); why != "" {
+				r.OfflineNotAllowed = append(r.OfflineNotAllowed, LeftNode{Name: n.Name, Reason: string(rollout.ReasonVersionNotAllowed), Message: why})
+			}
+			continue
+		case rollout.ReasonVersionNotAllowed, rollout.ReasonLeftOut, rollout.ReasonPinned:
 			continue
 		}
 		if runs(in, n, refused) && len(rollout.Refusals(in, n)) == 0 {
@@ -162,14 +170,13 @@ func (r *Rollout) countAllowed(in *rollout.Input) {
 func (r *Rollout) fitNew(in *rollout.Input, nodes []rollout.Node) {
 	refused, unfit := map[string]bool{}, map[string]bool{}
 	for i := range nodes {
-		var says []string
-		for _, why := range rollout.Unfit(in, &nodes[i]) {
+		unfits := rollout.Unfit(in, &nodes[i])
+		for _, why := range unfits {
 			refused[why.Component] = true
-			says = append(says, why.String())
 		}
-		if name := nodes[i].Name; len(says) > 0 {
+		if name := nodes[i].Name; len(unfits) > 0 {
 			unfit[name] = true
-			r.Unfit = append(r.Unfit, LeftNode{Name: name, Reason: string(rollout.ReasonVersionNotAllowed), Message: strings.Join(says, "; ")})
+			r.Unfit = append(r.Unfit, LeftNode{Name: name, Reason: string(rollout.ReasonVersionNotAllowed), Message: describe(unfits)})
 		}
 	}
 	for i := range nodes {
@@ -177,6 +184,15 @@ func (r *Rollout) fitNew(in *rollout.Input, nodes []rollout.Node) {
 			r.Fit++
 		}
 	}
+}
+
+// describe says why versions are refused, "" if none is.
+func describe(refusals []versions.Refusal) string {
+	var says []string
+	for _, why := range refusals {
+		says = append(says, why.String())
+	}
+	return strings.Join(says, "; ")
 }
 
 // runs reports whether a node has, or gets, one of some components.
@@ -198,10 +214,11 @@ func (r *Rollout) notAllowed() (list []LeftNode) {
 	return list
 }
 
-// Offline returns the names of the nodes that are not upgraded because they are offline.
+// Offline returns the names of the nodes that are not upgraded only because they are offline.
 func (r *Rollout) Offline() (names []string) {
 	for _, n := range r.Left {
-		if n.Reason == string(rollout.ReasonNodeOffline) && len(r.Planned[n.Name].Changed) > 0 {
+		refused := slices.ContainsFunc(r.OfflineNotAllowed, func(o LeftNode) bool { return o.Name == n.Name })
+		if n.Reason == string(rollout.ReasonNodeOffline) && !refused && len(r.Planned[n.Name].Changed) > 0 {
 			names = append(names, n.Name)
 		}
 	}

@@ -103,10 +103,23 @@ func foreseen(wanted *topsv1.GcuResource) (map[string]string, error) {
 // UnderVersions predicts an upgrade, without evictions, if its policy says which versions are allowed; nil if it
 // says nothing. Without such a policy only that is read.
 func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
-	q.WithoutEvictions = true
 	if has, err := a.HasVersions(ctx, q.Wanted); err != nil || !has {
 		return nil, err
 	}
+	return a.AskVersions(ctx, q)
+}
+
+// AskVersions predicts an upgrade, without evictions, to see whether its versions are allowed. A plan under which nothing
+// happens, as one for an earlier revision, does not count: it says nothing about the versions, and taking it away is
+// no change that is looked at.
+func (a Asker) AskVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
+	q.WithoutEvictions = true
+	answer, err := a.Ask(ctx, q)
+	if err != nil || answer.Blocked == "" || q.Wanted.Annotations[topsv1.AnnotationUpgradePlan] == "" {
+		return answer, err
+	}
+	q.Wanted = q.Wanted.DeepCopy()
+	delete(q.Wanted.Annotations, topsv1.AnnotationUpgradePlan)
 	return a.Ask(ctx, q)
 }
 

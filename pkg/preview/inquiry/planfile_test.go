@@ -1,15 +1,20 @@
 package inquiry
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 // A node in flight goes on with what it began, so a plan cannot have it: whoever reads the plan is told.
@@ -31,15 +36,106 @@ func TestAPlanWrittenInMidRolloutNamesTheNodesInFlight(t *testing.T) {
 		t.Fatal(wrong, err)
 	}
 	if b := plan.Spec.Batches; len(b) != 1 || len(b[0].Jobs) != 1 || strings.Join(b[0].Jobs[0].Nodes, ",") != "a" ||
-		plan.Annotations[topsv1.AnnotationInFlight] != "not in this plan: 1 node in flight: b" {
+		plan.Annotations[topsv1.AnnotationNotPlanned] != "not in this plan: 1 node in flight: b" {
 		t.Errorf("the plan is %+v, %v", plan.Spec.Batches, plan.Annotations)
 	}
 	_, wrong, err = a.PlanFile(t.Context(), second, second)
-	if want := "gr fleet has 1 node in flight: b; no other node can be planned: wait for it, and write the plan then"; err != nil || wrong != want {
+	if want := "no node of gr fleet can be planned now: 1 node in flight: b"; err != nil || wrong != want {
 		t.Errorf("got %q, %v, want %q", wrong, err, want)
 	}
 	plan, wrong, err = site(t, first, second).PlanFile(t.Context(), second, third)
 	if err != nil || wrong != "" || len(plan.Annotations) != 0 {
 		t.Errorf("without nodes in flight: %s, %v, %v", wrong, err, plan)
+	}
+}
+
+// Whoever reads a plan is told of each node that it lacks. A pause is over when the plan runs.
+//
+// Contract 91.
+func TestAPlanNamesTheNodesThatWait(t *testing.T) {
+	first, second := gr(nil), gr(func(s *topsv1.GcuResourceSpec) { s.Exporter.Version = "2" })
+	held := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	held.Status.Agent = &topsv1.AgentStatus{Hold: &topsv1.NodeHold{}}
+	for _, test := range []struct {
+		name   string
+		more   []client.Object
+		paused string
+		nodes  string
+		lacks  string
+	}{
+		{"all can be planned", nil, "", "a,b", ""},
+		{"all can be planned while the gr is paused", nil, "true", "a,b", ""},
+		{"one is held", []client.Object{held}, "", "a", "not in this plan: 1 node waiting (NodeHeld): b"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			present, wanted := first.DeepCopy(), second.DeepCopy()
+			if test.paused != "" {
+				present.Annotations[topsv1.AnnotationPaused], wanted.Annotations[topsv1.AnnotationPaused] = test.paused, test.paused
+			}
+			plan, wrong, err := site(t, first, nil, test.more...).PlanFile(t.Context(), present, wanted)
+			if err != nil || wrong != "" {
+				t.Fatal(wrong, err)
+			}
+			var nodes []string
+			for _, b := range plan.Spec.Batches {
+				for _, j := range b.Jobs {
+					nodes = append(nodes, j.Nodes...)
+				}
+			}
+			slices.Sort(nodes)
+			if got := strings.Join(nodes, ","); got != test.nodes || plan.Annotations[topsv1.AnnotationNotPlanned] != test.lacks {
+				t.Errorf("the plan has %q and says %q, want %q and %q", got, plan.Annotations[topsv1.AnnotationNotPlanned], test.nodes, test.lacks)
+			}
+		})
+	}
+}
+
+// A node that is offline, and may not have what the plan brings when it is back, would hold the tasks after the nodes for ever.
+//
+// Contract 97.
+func TestAPlanHasNoOfflineNodeOnWhichItsVersionsAreNotAllowed(t *testing.T) {
+	of := func(version string) *topsv1.GcuResource {
+		g := gr(func(s *topsv1.GcuResourceSpec) { s.Exporter.Version = version })
+		g.Annotations[topsv1.AnnotationUpgradePolicy] = "p"
+		return g
+	}
+	steps := &topsv1.VersionPolicy{Steps: []topsv1.VersionStep{{Component: "exporter", From: "1.5.x", To: "1.6.x"}}}
+	a := site(t, of("1.4.0"), of("1.5.0"), &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: topsv1.UpgradePolicySpec{Versions: steps}})
+	reader := a.Reader.(client.Client)
+	b := &corev1.Node{}
+	if err := reader.Get(t.Context(), client.ObjectKey{Name: "b"}, b); err != nil {
+		t.Fatal(err)
+	}
+	ds := &appsv1.DaemonSet{}
+	if err := reader.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "enflame-gcu-exporter"}, ds); err != nil {
+		t.Fatal(err)
+	}
+	for node, version := range map[string]string{"a": "1.5.0", "b": "1.4.0"} {
+		pod := &corev1.Pod{}
+		if err := reader.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: ds.Name + "-" + node}, pod); err != nil {
+			t.Fatal(err)
+		}
+		pod.Spec.Containers = ds.DeepCopy().Spec.Template.Spec.Containers
+		pod.Spec.Containers[0].Image = "exporter:" + version
+		if err := reader.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Status.Conditions[0].Status, b.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(epoch.Add(-time.Hour))
+	if err := reader.Status().Update(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	plan, wrong, err := a.PlanFile(t.Context(), of("1.5.0"), of("1.6.0"))
+	if err != nil || wrong != "" || len(plan.Spec.Batches) != 1 || plan.Annotations[topsv1.AnnotationNotPlanned] != "not in this plan: 1 node waiting (VersionNotAllowed): b" {
+		t.Fatalf("%s %v: %+v %v", wrong, err, plan.Spec.Batches, plan.Annotations)
+	}
+	plan.Spec.Batches[0].Jobs[0].Nodes = []string{"a", "b"} // by a person
+	read, err := planfile.Read(plan, upgradeplan.DefaultBook())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, err = a.CheckPlan(t.Context(), read, of("1.5.0"), of("1.6.0"))
+	if err != nil || !strings.HasPrefix(wrong, "the UpgradePolicy does not allow the plan on b, as on b: exporter 1.4.0 > 1.6.0") {
+		t.Errorf("%q %v", wrong, err)
 	}
 }
