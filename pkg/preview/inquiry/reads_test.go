@@ -80,3 +80,25 @@ func TestWhatIsReadFromACache(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A gr keeps the name of a plan that ended: under it nothing happens, which says nothing about the versions.
+//
+// Contract 97.
+func TestVersionsAreCheckedUnderAPlanThatIsNoLongerFollowed(t *testing.T) {
+	a, q := withVersions(t)
+	q.Wanted.Annotations[topsv1.AnnotationUpgradePlan] = "gone"
+	if answer, err := a.Ask(t.Context(), q); err != nil || answer.Blocked == "" {
+		t.Fatalf("the plan does not block the upgrade, which this test is about: %+v %v", answer, err)
+	}
+	for name, ask := range map[string]func() (*preview.Preview, error){
+		"by the webhook":            func() (*preview.Preview, error) { return a.AskVersions(t.Context(), q) },
+		"by the plugin or REST API": func() (*preview.Preview, error) { return a.UnderVersions(t.Context(), q) },
+	} {
+		if answer, err := ask(); err != nil || answer.Blocked != "" || len(answer.Nodes)+len(answer.Left) != 2 {
+			t.Errorf("%s: %+v %v", name, answer, err)
+		}
+	}
+	if q.Wanted.Annotations[topsv1.AnnotationUpgradePlan] != "gone" {
+		t.Error("the question was changed")
+	}
+}
