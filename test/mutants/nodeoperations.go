@@ -59,9 +59,9 @@ var ofNodeOperations = []mutant{
 	{"light-under-operation", "pods are deleted while an operation runs on the node", updater, "mayReplacePods",
 		"$others && !$isAtWork()", "$others"},
 	{"each-waits-for-the-other", "a node that was started waits for an operation that waits for it", updater, "operationChangesOfSlots",
-		"$isDelayed && $delayed < $Turn && $awaitsGrant()", "$isDelayed && $delayed > $Turn && $awaitsGrant()"},
+		"$delayed < $Turn && $awaitsGrant()", "$delayed > $Turn && $awaitsGrant()"},
 	{"granted-makes-way", "an operation that is granted is aborted for a node that was started before it", updater, "operationChangesOfSlots",
-		"$isDelayed && $delayed < $Turn && $awaitsGrant()", "$isDelayed && $delayed < $Turn"},
+		"$delayed < $Turn && $awaitsGrant()", "$delayed < $Turn"},
 	{"heavy-and-lost", "a lost node that needs an operation releases its slot", updater, "settlement.settleAtOnce",
 		"$heavy && $Ready && !$absent", "$heavy && !$absent"},
 

@@ -1,6 +1,10 @@
 package rollout
 
-import "github.com/topsops/gcu-operator/pkg/daemonset"
+import (
+	"math"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
 
 // A node with an outdated heavy member is upgraded by an operation (design section 4), which
 // replaces everything outdated on the node, instead of by deleting pods. An operation is prepared
@@ -11,7 +15,7 @@ import "github.com/topsops/gcu-operator/pkg/daemonset"
 // operationChangesOfSlots returns the grants and aborts for operations under slots.
 func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	turns := d.ledger.turns()
-	delayed, isDelayed := firstDelayed(d, turns, limit)
+	delayed := firstDelayed(d, turns, limit)
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
@@ -23,9 +27,9 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 		if job != nil && job.ID != slot.Operation {
 			change.Instead, job = job.othersWaiting(), nil
 		}
-		change.Abort = d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
+		change.Abort = isUnwanted(d, n, job)
 		if n.available && turns.before(slot) >= limit && !change.Abort {
-			if change.Abort = isDelayed && delayed < slot.Turn && job.awaitsGrant(); !change.Abort {
+			if change.Abort = delayed < slot.Turn && job.awaitsGrant(); !change.Abort {
 				continue
 			}
 		}
@@ -36,18 +40,24 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	return changes
 }
 
-// firstDelayed returns the first turn of a slot whose node has a pod to replace that waits for nodes that were started later,
-// false if there is none. If the limit was lowered meanwhile, their operations may never be granted: they wait for that slot.
-func firstDelayed(d *draft, turns turns, limit int) (turn int64, found bool) {
+// isUnwanted reports whether an operation of a node, nil if it is not there, is for what nobody wants any more.
+func isUnwanted(d *draft, n *fleetNode, job *Job) bool {
+	return d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
+}
+
+// firstDelayed returns the first turn of a slot whose node has a pod to replace that waits for nodes that were started later, or
+// the last possible turn. If the limit was lowered meanwhile, their operations may never be granted: they wait for that slot.
+func firstDelayed(d *draft, turns turns, limit int) int64 {
+	first := int64(math.MaxInt64)
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
 		waits := turns.before(slot) < limit && turns.beside(slot) >= limit
-		if waits && (!found || slot.Turn < turn) && mayReplacePods(n, slot) && n.mayBeAvailable() && n.nextPod() != nil {
-			turn, found = slot.Turn, true
+		if waits && slot.Turn < first && mayReplacePods(n, slot) && n.mayBeAvailable() && n.nextPod() != nil {
+			first = slot.Turn
 		}
 	}
-	return turn, found
+	return first
 }
 
 // operatesOutside reports whether the operation of a slot is still on a node that left the group.
