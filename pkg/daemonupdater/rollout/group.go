@@ -117,9 +117,8 @@ func versionsOf(g *group, node *Node) *versions.Node {
 	return n
 }
 
-// getsNewer reports whether a pod is to be replaced by the newest version. With all, nobody has asked yet,
-// and every outdated pod counts unless it is left out; otherwise only what was asked for. A pod that goes
-// back alone does not get a newer one.
+// getsNewer reports whether a pod gets the newest version: with all, every outdated pod that is not left out;
+// otherwise only those with a request. A pod that goes back alone does not.
 func getsNewer(g *group, node *Node, pod *Pod, all bool) bool {
 	return pod.Pin == "" && g.isOutdated(pod) && (all && !isLeftOut(g, node, pod) || g.wants(node, pod))
 }

@@ -40,7 +40,7 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	return changes
 }
 
-// isUnwanted reports whether an operation of a node, nil if it is not there, is for what nobody wants any more.
+// isUnwanted reports whether an operation of a node, nil if there is none, is obsolete: the group has no strategy, or another target.
 func isUnwanted(d *draft, n *fleetNode, job *Job) bool {
 	return d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
 }
@@ -51,9 +51,10 @@ func firstDelayed(d *draft, turns turns, limit int) int64 {
 	first := int64(math.MaxInt64)
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
-		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
-		waits := turns.before(slot) < limit && turns.beside(slot) >= limit
-		if waits && slot.Turn < first && mayReplacePods(n, slot) && n.mayBeAvailable() && n.nextPod() != nil {
+		if slot.Turn >= first || turns.before(slot) >= limit || turns.beside(slot) < limit {
+			continue
+		}
+		if n := d.fleet.nodes.lookup(slot.Node, slot.UID); mayReplacePods(n, slot) && n.mayBeAvailable() && n.nextPod() != nil {
 			first = slot.Turn
 		}
 	}

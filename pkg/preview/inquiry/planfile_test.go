@@ -49,7 +49,7 @@ func TestAPlanWrittenInMidRolloutNamesTheNodesInFlight(t *testing.T) {
 	}
 }
 
-// Whoever reads a plan is told of each node that it lacks. A pause is over when the plan runs.
+// A plan names each node that it lacks. It ignores a pause, which is over when the plan runs.
 //
 // Contract 91.
 func TestAPlanNamesTheNodesThatWait(t *testing.T) {
