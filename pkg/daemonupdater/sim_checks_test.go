@@ -159,8 +159,7 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		}
 	}
 	stored := w.rolloutOf(pass.group)
-	a := w.account(pass.group)
-	a.limit[node] = max(a.limit[node], simLimit(pass)) // the limit may have been raised since the node was given its slot
+	w.mayBeDown(pass, node)
 	names := func(s topsv1.NodeSlot) bool { return s.PodUID == pod.UID }
 	switch {
 	case pass.blind && w.wereLost[simLost{pass.group, node}]:
@@ -172,6 +171,13 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	case slices.ContainsFunc(stored.Status.Queued, names):
 		w.checkQueued(pass, stored, node)
 	}
+}
+
+// mayBeDown records the limit under which a pass takes a node out of service: it may have been raised
+// since the node was given its slot.
+func (w *simWorld) mayBeDown(pass *simPass, node string) {
+	a := w.account(pass.group)
+	a.limit[node] = max(a.limit[node], simLimit(pass))
 }
 
 // checkBudget is S1: a node that was available is not any more, because of us.

@@ -37,13 +37,16 @@ type simOp struct {
 }
 
 // orderByUs is a patch of the spec of a NodeUpgrade by a manager.
-func (w *simWorld) orderByUs(object client.Object, kind types.PatchType, data []byte) error {
+func (w *simWorld) orderByUs(pass *simPass, object client.Object, kind types.PatchType, data []byte) error {
 	if !strings.Contains(string(data), `"resourceVersion"`) {
 		w.violate("S5: an operation of %s is ordered without a precondition", object.GetName())
 	}
 	stored := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.KeyOf(object))
 	if stored == nil {
 		return apierrors.NewNotFound(simapi.Resource(simapi.KeyOf(object)), object.GetName())
+	}
+	if strings.Contains(string(data), `"granted":true`) {
+		w.mayBeDown(pass, object.GetName())
 	}
 	return w.api.Patch(object, kind, data, simapi.Spec, "")
 }

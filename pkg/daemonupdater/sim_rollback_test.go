@@ -126,7 +126,7 @@ func (c *simClient) Patch(_ context.Context, object client.Object, patch client.
 		case simPods:
 			return c.m.w.releaseByUs(pass, object, patch.Type(), data)
 		case simUpgrades:
-			return c.m.w.api.Validated(validation, func() error { return c.m.w.orderByUs(object, patch.Type(), data) })
+			return c.m.w.api.Validated(validation, func() error { return c.m.w.orderByUs(pass, object, patch.Type(), data) })
 		case simGrs:
 			c.m.w.violate("rollback: gr %s is changed: its spec and its annotations are a person's", key.Name)
 			return nil
