@@ -192,6 +192,17 @@ func (w *simWorld) answers(pass *simPass) bool {
 	return !pass.blind && !pass.overtaken && pass.m == w.leader
 }
 
+// sawNoStrategy reports whether the DaemonSet of a pod had no strategy when the pass read it again, and so no gate. A person may
+// have set one while the manager was suspended.
+func (p *simPass) sawNoStrategy(pod *corev1.Pod) bool {
+	live, ok := p.live[simOwner(pod).UID]
+	if !ok {
+		return false
+	}
+	settings, err := daemonset.SettingsOf(live.ds)
+	return err == nil && settings.Strategy == daemonset.NoStrategy
+}
+
 // overtake notes that a manager stored a ledger while another one was in a pass over the group, suspended or killed later.
 func (w *simWorld) overtake(pass *simPass) {
 	for _, m := range w.managers {
@@ -212,7 +223,7 @@ func (w *simWorld) releaseByUs(pass *simPass, object client.Object, kind types.P
 		w.violate("S15: pod %s is patched, and not only released", before.Name)
 	}
 	w.opened++
-	if w.answers(pass) {
+	if w.answers(pass) && !pass.sawNoStrategy(after) {
 		w.checkGate(after, "a manager releases it")
 	}
 	return nil
@@ -228,7 +239,7 @@ func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
 	set := simapi.Named(simSets, pod.Namespace, owner.Name)
 	first := simPodNames(set, node)[0]
 	w.restored[first] = append(w.restored[first], simapi.KeyOf(pod))
-	if w.answers(pass) && pass.m.sawReady[simSpot{owner.UID, node}] != daemonset.RevisionHash(pod) { // no manager knows of a pod that it never saw ready
+	if w.answers(pass) && !pass.sawNoStrategy(pod) && pass.m.sawReady[simSpot{owner.UID, node}] != daemonset.RevisionHash(pod) { // no manager knows of a pod that it never saw ready
 		w.checkGate(pod, "a manager creates it")
 	}
 	w.runs(pod)
