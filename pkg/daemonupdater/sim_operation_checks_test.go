@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +49,22 @@ func (w *simWorld) orderByUs(pass *simPass, object client.Object, kind types.Pat
 	if strings.Contains(string(data), `"granted":true`) {
 		w.mayBeDown(pass, object.GetName())
 	}
-	return w.api.Patch(object, kind, data, simapi.Spec, "")
+	known := maps.Clone(w.ops.known)
+	err := w.api.Patch(object, kind, data, simapi.Spec, "")
+	after := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.KeyOf(object))
+	if before, now := stored.Spec.Operation, after.Spec.Operation; before != nil && now != nil && known[now.ID] == nil && w.answers(pass) {
+		w.checkReplaced(after, before, now)
+	}
+	return err
+}
+
+// checkReplaced checks that a manager replaces an operation only by one that differs: the node would begin again.
+func (w *simWorld) checkReplaced(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOperation) {
+	renamed := before.DeepCopy()
+	renamed.ID = now.ID
+	if !w.ops.known[before.ID].ended && !w.hasSlot(u.Name, now.ID, w.ops.known[now.ID].group) && equality.Semantic.DeepEqual(renamed, now) {
+		w.violate("operation %s of %s begins again as %s, though it is the same", before.ID, u.Name, now.ID)
+	}
 }
 
 // checkUpgrade checks a NodeUpgrade against the one before.
@@ -98,13 +114,6 @@ func (w *simWorld) checkOrder(u *topsv1.NodeUpgrade, before, now *topsv1.NodeOpe
 			equality.Semantic.DeepEqual(before.Targets, now.Targets) && equality.Semantic.DeepEqual(before.Job, now.Job)
 		if !same || before.Abort && !now.Abort || before.Granted && !now.Granted {
 			w.violate("CEL: the API server refuses this change of operation %s", now.ID)
-		}
-	}
-	if isNew && before != nil && !w.ops.known[before.ID].ended && !w.hasSlot(u.Name, now.ID, w.ops.known[now.ID].group) {
-		renamed := before.DeepCopy()
-		renamed.ID = now.ID
-		if equality.Semantic.DeepEqual(renamed, now) {
-			w.violate("operation %s of %s begins again as %s, though it is the same", before.ID, u.Name, now.ID)
 		}
 	}
 	op := w.ops.known[now.ID]
