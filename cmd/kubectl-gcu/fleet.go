@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 )
 
 // readFleet reads the nodes of a gr, with their pods and operations.
@@ -49,15 +48,11 @@ func readFleet(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*displ
 
 // readPods adds the pods and revisions of a DaemonSet.
 func readPods(ctx context.Context, cl *cluster, set *appsv1.DaemonSet, f *display.Fleet) error {
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("reading the selector of DaemonSet %s: %w", set.Name, err)
-	}
 	var pods corev1.PodList
 	var revisions appsv1.ControllerRevisionList
 	for _, l := range []client.ObjectList{&pods, &revisions} {
-		if err := cl.all(ctx, set.Namespace, l, client.MatchingLabelsSelector{Selector: selector}); err != nil {
-			return err
+		if err := ownership.ListSelected(ctx, cl, l, set); err != nil {
+			return explain(err, "list", set.Namespace)
 		}
 	}
 	f.Pods = append(f.Pods, pods.Items...)

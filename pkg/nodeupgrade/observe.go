@@ -233,13 +233,9 @@ func (r observer) newest(ctx context.Context, ds *appsv1.DaemonSet, expected str
 }
 
 func newestOf(ctx context.Context, from client.Reader, ds *appsv1.DaemonSet) (string, error) {
-	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
-	if err != nil {
-		return "", fmt.Errorf("reading the selector of DaemonSet %s: %w", client.ObjectKeyFromObject(ds), err)
-	}
 	var list appsv1.ControllerRevisionList
-	if err := from.List(ctx, &list, client.InNamespace(ds.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("listing ControllerRevisions of DaemonSet %s: %w", client.ObjectKeyFromObject(ds), err)
+	if err := ownership.ListSelected(ctx, from, &list, ds, client.UnsafeDisableDeepCopy); err != nil {
+		return "", err
 	}
 	revisions := make([]*appsv1.ControllerRevision, len(list.Items))
 	for i := range list.Items {

@@ -1,6 +1,6 @@
 // Package ownership reads which DaemonSets are the operator's: a GcuResource (gr) controls them, by UID,
 // and its spec, or a kept one, gives them their namespace and name. Labels and owners alone may be
-// anyone's, where no admission policy bounds them. Package revision decides.
+// anyone's, where no admission policy bounds them. Package revision decides. It also reads what a DaemonSet selects.
 package ownership
 
 import (

@@ -25,6 +25,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
@@ -111,27 +112,15 @@ func (c Cluster) AnyNeedsRestart(ctx context.Context) (bool, error) {
 // LiveRevisions reads the revisions of a DaemonSet live.
 func (c Cluster) LiveRevisions(ctx context.Context, live *appsv1.DaemonSet) ([]*appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
-	err := c.listSelected(ctx, &list, live)
+	err := ownership.ListSelected(ctx, c.Live, &list, live)
 	return observed.ByName(list.Items), err
 }
 
 // LivePods reads the pods that the selector of a DaemonSet selects live, with any controller.
 func (c Cluster) LivePods(ctx context.Context, m observed.Member) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := c.listSelected(ctx, &list, m.DaemonSet)
+	err := ownership.ListSelected(ctx, c.Live, &list, m.DaemonSet)
 	return list.Items, err
-}
-
-// listSelected reads live what the selector of a DaemonSet selects in its namespace.
-func (c Cluster) listSelected(ctx context.Context, list client.ObjectList, ds *appsv1.DaemonSet) error {
-	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("reading the selector of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
-	}
-	if err := c.Live.List(ctx, list, client.InNamespace(ds.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return fmt.Errorf("listing again what DaemonSet %s/%s selects (%T): %w", ds.Namespace, ds.Name, list, err)
-	}
-	return nil
 }
 
 // UnchangedDaemonSet reads a DaemonSet live. It returns podreplace.ErrChanged if it is no longer

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -178,13 +177,9 @@ func (a Asker) members(ctx context.Context, g observed.Group, gr *topsv1.GcuReso
 	}
 	var members []observed.Member
 	for _, ds := range made {
-		selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
-		if err != nil {
-			return nil, fmt.Errorf("reading the selector of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
-		}
 		var list appsv1.ControllerRevisionList
-		if err := a.Reader.List(ctx, &list, client.InNamespace(ds.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing the revisions of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+		if err := ownership.ListSelected(ctx, a.Reader, &list, ds, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
 		}
 		members = append(members, observed.Member{DaemonSet: ds, Revisions: observed.ByName(list.Items)})
 	}
