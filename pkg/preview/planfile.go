@@ -76,7 +76,7 @@ func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wr
 }
 
 // notPlanned says which nodes a plan file lacks though they are not at their targets, "" for none: those in flight, whose
-// operation is under way, and those that wait for something else than to be back.
+// operation is under way, and those that wait for something else than to be back. Of many it names the first.
 func (p *Preview) notPlanned() string {
 	var says []string
 	say := func(nodes []string, why string) {
@@ -85,13 +85,17 @@ func (p *Preview) notPlanned() string {
 		}
 	}
 	say(p.InFlight, "in flight")
+	named := map[string]bool{}
+	for _, name := range p.InFlight {
+		named[name] = true
+	}
 	var reasons []string
 	waiting := map[string][]string{}
-	for _, n := range slices.Concat(p.Left, p.OfflineNotAllowed) {
-		hasTasks := len(p.Planned[n.Name].Changed) > 0 // none where the policy allows nothing
-		if n.Reason == string(rollout.ReasonNodeOffline) || !hasTasks && n.Reason != string(rollout.ReasonVersionNotAllowed) {
+	for _, n := range slices.Concat(p.LaterNotAllowed, p.Left) {
+		if named[n.Name] || !p.isMissing(&n) {
 			continue
 		}
+		named[n.Name] = true
 		if waiting[n.Reason] == nil {
 			reasons = append(reasons, n.Reason)
 		}
@@ -101,6 +105,18 @@ func (p *Preview) notPlanned() string {
 		say(waiting[reason], "waiting ("+reason+")")
 	}
 	return strings.Join(says, "; ")
+}
+
+// isMissing reports whether a plan file should have a node that waits, but does not: it is not at its target. Without tasks it
+// may be there, but for reasons that leave it without any: no version is allowed, nothing may be created, nobody asked, or it is kept back.
+func (p *Preview) isMissing(n *LeftNode) bool {
+	switch rollout.Reason(n.Reason) {
+	case rollout.ReasonNodeOffline, rollout.ReasonLeftOut:
+		return false
+	case rollout.ReasonVersionNotAllowed, rollout.ReasonNoSuccessor, rollout.ReasonAwaitingRequest, rollout.ReasonPinned, rollout.ReasonUndone:
+		return true
+	}
+	return len(p.Planned[n.Name].Changed) > 0
 }
 
 // RevisionsOf compares the revisions of a plan with those of a question. It returns why the plan cannot be
@@ -131,7 +147,7 @@ func (p *Preview) Refuses(plan *planfile.Plan) string {
 		return "nothing can be upgraded: " + p.Blocked
 	}
 	refused := p.notAllowed() // the other nodes are left out
-	for _, n := range p.OfflineNotAllowed {
+	for _, n := range p.LaterNotAllowed {
 		if _, has := plan.Batch(n.Name); has {
 			refused = append(refused, n)
 		}

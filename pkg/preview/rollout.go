@@ -39,9 +39,9 @@ type Rollout struct {
 	// these.
 	Planned      map[string]upgradeplan.Node `json:"-"`
 	UsualSeconds int64                       `json:"-"`
-	// OfflineNotAllowed are the offline nodes on which the policy will not allow the versions that they would get when
-	// they are back.
-	OfflineNotAllowed []LeftNode `json:"-"`
+	// LaterNotAllowed are those of Left that wait for something else now, as to be online, and on which the policy will not
+	// allow the versions that they would get after that.
+	LaterNotAllowed []LeftNode `json:"-"`
 	// Allowed is how many reachable nodes have, get, or wait for, a component that the policy does not allow on others.
 	Allowed int `json:"-"`
 	// Unfit are the Ready nodes on which a component that is new does not fit, and Fit is how many others get it.
@@ -137,7 +137,7 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 	return r, r.describe(s, &in, book, outlook.Steps, nodes)
 }
 
-// countAllowed sets Allowed and OfflineNotAllowed. A node that runs other components only does not count: it says nothing about
+// countAllowed sets Allowed and LaterNotAllowed. A node that runs other components only does not count: it says nothing about
 // the versions. One that waits for something else counts by the versions that it would get.
 func (r *Rollout) countAllowed(in *rollout.Input) {
 	waits, refused := map[string]rollout.Reason{}, map[string]bool{}
@@ -151,16 +151,15 @@ func (r *Rollout) countAllowed(in *rollout.Input) {
 	}
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
-		switch waits[n.Name] {
-		case rollout.ReasonNodeOffline:
-			if why := describe(rollout.Refusals(in, n)); why != "" {
-				r.OfflineNotAllowed = append(r.OfflineNotAllowed, LeftNode{Name: n.Name, Reason: string(rollout.ReasonVersionNotAllowed), Message: why})
-			}
-			continue
+		waitsFor, waitsAtAll := waits[n.Name]
+		switch waitsFor {
 		case rollout.ReasonVersionNotAllowed, rollout.ReasonLeftOut, rollout.ReasonPinned:
 			continue
 		}
-		if runs(in, n, refused) && len(rollout.Refusals(in, n)) == 0 {
+		switch why := describe(rollout.Refusals(in, n)); {
+		case why != "" && waitsAtAll:
+			r.LaterNotAllowed = append(r.LaterNotAllowed, LeftNode{Name: n.Name, Reason: string(rollout.ReasonVersionNotAllowed), Message: why})
+		case why == "" && waitsFor != rollout.ReasonNodeOffline && runs(in, n, refused):
 			r.Allowed++
 		}
 	}
@@ -217,7 +216,7 @@ func (r *Rollout) notAllowed() (list []LeftNode) {
 // Offline returns the names of the nodes that are not upgraded only because they are offline.
 func (r *Rollout) Offline() (names []string) {
 	for _, n := range r.Left {
-		refused := slices.ContainsFunc(r.OfflineNotAllowed, func(o LeftNode) bool { return o.Name == n.Name })
+		refused := slices.ContainsFunc(r.LaterNotAllowed, func(o LeftNode) bool { return o.Name == n.Name })
 		if n.Reason == string(rollout.ReasonNodeOffline) && !refused && len(r.Planned[n.Name].Changed) > 0 {
 			names = append(names, n.Name)
 		}

@@ -342,6 +342,27 @@ func TestWhoMayHaveAPlanRun(t *testing.T) {
 	}
 }
 
+// refusing is a planner for which every plan fits the cluster, and no other upgrade does.
+type refusing struct{ judging }
+
+func (refusing) Refused(context.Context, *topsv1.GcuResource, *topsv1.GcuResource) (string, error) {
+	return "not allowed on the other nodes", nil
+}
+
+// A plan was compared with its own nodes. The versions that it leaves out refuse it neither when it is only tried, nor when the
+// cache does not have it yet.
+//
+// Contract 97.
+func TestAPlanIsCheckedForItsOwnNodesOnly(t *testing.T) {
+	for _, query := range []string{"", "?dryRun=true"} {
+		s := &fakeCluster{}
+		w, _ := answerOf(s, httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr/plan"+query, strings.NewReader(smallPlan("gr"))), func(o *Options) { o.Planner = refusing{} })
+		if w.Code != http.StatusOK {
+			t.Errorf("%q: %d %s after %v", query, w.Code, w.Body, s.asked)
+		}
+	}
+}
+
 func TestUnderOTAAPlanIsNotRunStepByStep(t *testing.T) {
 	s := &fakeCluster{annotations: map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}}
 	w, _ := answerOf(s, httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr/plan?step=true", strings.NewReader(smallPlan("gr"))), fits)

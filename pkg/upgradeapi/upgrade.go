@@ -33,13 +33,16 @@ func (u *upgrades) upgrade(ctx context.Context, c call) (any, error) {
 		return nil, err
 	}
 	if upgrade.Mode != request.ModeRecreate {
+		if err := u.refuse(ctx, gr, desired); err != nil {
+			return nil, err
+		}
 		return u.inPlace(ctx, c, gr, desired)
 	}
 	result, err := u.recreate(ctx, c, gr, desired.Recreated(gr))
 	return ofDryRun(c, result, err)
 }
 
-// inPlace upgrades a gr in place.
+// inPlace upgrades a gr in place, to versions that were checked: by refuse, or for the nodes of a plan.
 func (u *upgrades) inPlace(ctx context.Context, c call, gr *topsv1.GcuResource, desired *request.Desired) (any, error) {
 	result, err := u.replaceSpec(ctx, c, gr, desired)
 	return ofDryRun(c, result, err)
@@ -63,9 +66,6 @@ const maxAttempts = 10
 func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResource, desired *request.Desired) (*topsv1.GcuResource, error) {
 	ctx, writer, err := u.writer(ctx, c.user)
 	if err != nil {
-		return nil, err
-	}
-	if err := u.refuse(ctx, gr, desired); err != nil {
 		return nil, err
 	}
 	for range maxAttempts {

@@ -18,6 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/preview"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // Asker predicts upgrades. It only reads.
@@ -110,16 +111,34 @@ func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.
 
 // AskVersions predicts an upgrade, without evictions, to see whether its versions are allowed. A plan under which nothing
 // happens, as one for an earlier revision, does not count: it says nothing about the versions, and taking it away is
-// no change that is looked at.
+// no change that is looked at. The cache may lack one that was just stored. One that is not there yet is awaited.
 func (a Asker) AskVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	q.WithoutEvictions = true
 	answer, err := a.Ask(ctx, q)
-	if err != nil || answer.Blocked == "" || q.Wanted.Annotations[topsv1.AnnotationUpgradePlan] == "" {
+	name := q.Wanted.Annotations[topsv1.AnnotationUpgradePlan]
+	if err != nil || answer.Blocked == "" || name == "" {
 		return answer, err
 	}
-	q.Wanted = q.Wanted.DeepCopy()
-	delete(q.Wanted.Annotations, topsv1.AnnotationUpgradePlan)
+	if q.Plan == nil {
+		book := upgradeplan.DefaultBook()
+		live, err := access.Plan(ctx, a.Live, name, &book)
+		if err != nil || live.Read == nil && live.Invalid == nil {
+			return answer, err
+		}
+		if q.Plan = live.Read; q.Plan != nil {
+			if answer, err := a.Ask(ctx, q); err != nil || answer.Blocked == "" {
+				return answer, err
+			}
+		}
+	}
+	q.Plan, q.Wanted, q.Present = nil, withoutPlan(q.Wanted), withoutPlan(q.Present)
 	return a.Ask(ctx, q)
+}
+
+func withoutPlan(gr *topsv1.GcuResource) *topsv1.GcuResource {
+	gr = gr.DeepCopy()
+	delete(gr.Annotations, topsv1.AnnotationUpgradePlan)
+	return gr
 }
 
 // HasVersions reports whether the policy of a gr says which versions are allowed. Only that is read.

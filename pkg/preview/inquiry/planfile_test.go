@@ -1,6 +1,7 @@
 package inquiry
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -59,22 +60,36 @@ func TestAPlanNamesTheNodesThatWait(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		more   []client.Object
-		paused string
+		with   map[string]string
+		taint  string
 		nodes  string
 		lacks  string
+		nobody string
 	}{
-		{"all can be planned", nil, "", "a,b", ""},
-		{"all can be planned while the gr is paused", nil, "true", "a,b", ""},
-		{"one is held", []client.Object{held}, "", "a", "not in this plan: 1 node waiting (NodeHeld): b"},
+		{name: "all can be planned", nodes: "a,b"},
+		{name: "all can be planned while the gr is paused", with: map[string]string{topsv1.AnnotationPaused: "true"}, nodes: "a,b"},
+		{name: "one is held", more: []client.Object{held}, nodes: "a", lacks: "not in this plan: 1 node waiting (NodeHeld): b"},
+		{name: "a taint keeps pods off one", taint: "b", nodes: "a", lacks: "not in this plan: 1 node waiting (NoSuccessor): b"},
+		{name: "nobody asked", with: map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}, nobody: "no node of gr fleet can be planned now: 2 nodes waiting (AwaitingRequest): a, b"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			present, wanted := first.DeepCopy(), second.DeepCopy()
-			if test.paused != "" {
-				present.Annotations[topsv1.AnnotationPaused], wanted.Annotations[topsv1.AnnotationPaused] = test.paused, test.paused
+			maps.Copy(present.Annotations, test.with)
+			maps.Copy(wanted.Annotations, test.with)
+			a := site(t, first, nil, test.more...)
+			if test.taint != "" {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: test.taint}}
+				patch := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]}}`))
+				if err := a.Reader.(client.Client).Patch(t.Context(), node, patch); err != nil {
+					t.Fatal(err)
+				}
 			}
-			plan, wrong, err := site(t, first, nil, test.more...).PlanFile(t.Context(), present, wanted)
-			if err != nil || wrong != "" {
+			plan, wrong, err := a.PlanFile(t.Context(), present, wanted)
+			if err != nil || wrong != test.nobody {
 				t.Fatal(wrong, err)
+			}
+			if test.nobody != "" {
+				return
 			}
 			var nodes []string
 			for _, b := range plan.Spec.Batches {
@@ -90,10 +105,24 @@ func TestAPlanNamesTheNodesThatWait(t *testing.T) {
 	}
 }
 
-// A node that is offline, and may not have what the plan brings when it is back, would hold the tasks after the nodes for ever.
+// A node that waits for something else, and may not have what the plan brings after that, would hold the tasks after the nodes for ever.
 //
 // Contract 97.
-func TestAPlanHasNoOfflineNodeOnWhichItsVersionsAreNotAllowed(t *testing.T) {
+func TestAPlanHasNoWaitingNodeOnWhichItsVersionsAreNotAllowed(t *testing.T) {
+	for name, waits := range map[string]func(*corev1.Node){
+		"offline": func(b *corev1.Node) {
+			b.Status.Conditions[0].Status, b.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(epoch.Add(-time.Hour))
+		},
+		"tainted": func(b *corev1.Node) {
+			b.Spec.Taints = []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectNoSchedule}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { leavesOutB(t, waits) })
+	}
+}
+
+func leavesOutB(t *testing.T, waits func(*corev1.Node)) {
+	t.Helper()
 	of := func(version string) *topsv1.GcuResource {
 		g := gr(func(s *topsv1.GcuResourceSpec) { s.Exporter.Version = version })
 		g.Annotations[topsv1.AnnotationUpgradePolicy] = "p"
@@ -121,8 +150,8 @@ func TestAPlanHasNoOfflineNodeOnWhichItsVersionsAreNotAllowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.Status.Conditions[0].Status, b.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(epoch.Add(-time.Hour))
-	if err := reader.Status().Update(t.Context(), b); err != nil {
+	waits(b)
+	if err := reader.Update(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	plan, wrong, err := a.PlanFile(t.Context(), of("1.5.0"), of("1.6.0"))

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
@@ -81,24 +82,81 @@ func TestWhatIsReadFromACache(t *testing.T) {
 	}
 }
 
-// A gr keeps the name of a plan that ended: under it nothing happens, which says nothing about the versions.
+// A gr keeps the name of a plan that ended: under it nothing happens, which says nothing about the versions. Nor does it say
+// what nodes waited for before the change.
 //
 // Contract 97.
 func TestVersionsAreCheckedUnderAPlanThatIsNoLongerFollowed(t *testing.T) {
-	a, q := withVersions(t)
-	q.Wanted.Annotations[topsv1.AnnotationUpgradePlan] = "gone"
-	if answer, err := a.Ask(t.Context(), q); err != nil || answer.Blocked == "" {
-		t.Fatalf("the plan does not block the upgrade, which this test is about: %+v %v", answer, err)
+	followed := func(version string, edit func(*topsv1.GcuResource)) *topsv1.GcuResource {
+		g := withDriver(version, edit)
+		g.Annotations[topsv1.AnnotationUpgradePlan] = "ended"
+		return g
 	}
-	for name, ask := range map[string]func() (*preview.Preview, error){
-		"by the webhook":            func() (*preview.Preview, error) { return a.AskVersions(t.Context(), q) },
-		"by the plugin or REST API": func() (*preview.Preview, error) { return a.UnderVersions(t.Context(), q) },
+	drivers := map[string]string{"a": "1.4.0", "b": "1.4.0"}
+	first, held := followed("1.4.0", nil), followed("1.6.0", nil)
+	a := versionsSite(t, minorByMinor, first, held, drivers)
+	onFirstRevision(t, a)
+	ended, wrong, err := versionsSite(t, minorByMinor, withDriver("1.4.0", nil), nil, drivers).PlanFile(t.Context(), withDriver("1.4.0", nil), withDriver("1.5.0", nil))
+	if err != nil || wrong != "" {
+		t.Fatal(wrong, err)
+	}
+	ended.Name = "ended"
+	if err := a.Reader.(client.Client).Create(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		wanted *topsv1.GcuResource
+		want   string
+	}{
+		{"versions that are not allowed", followed("1.6.1", nil), "the UpgradePolicy does not allow these versions: on 2 nodes, as on a: driver 1.4.0 > 1.6.1"},
+		{"something else", followed("1.6.0", func(g *topsv1.GcuResource) { g.Spec.Exporter.Version = "2" }), ""},
 	} {
-		if answer, err := ask(); err != nil || answer.Blocked != "" || len(answer.Nodes)+len(answer.Left) != 2 {
-			t.Errorf("%s: %+v %v", name, answer, err)
+		q := preview.Question{Present: held, Wanted: tt.wanted, Approved: true}
+		if answer, err := a.Ask(t.Context(), q); err != nil || answer.Blocked == "" {
+			t.Fatalf("the plan does not block the upgrade, which this test is about: %+v %v", answer, err)
+		}
+		for name, ask := range map[string]func() (*preview.Preview, error){
+			"by the webhook":            func() (*preview.Preview, error) { return a.AskVersions(t.Context(), q) },
+			"by the plugin or REST API": func() (*preview.Preview, error) { return a.UnderVersions(t.Context(), q) },
+		} {
+			if answer, err := ask(); err != nil || answer.Blocked != "" || len(answer.Left) != 2 || !strings.HasPrefix(answer.Refused(), tt.want) || tt.want == "" && answer.Refused() != "" {
+				t.Errorf("%s, %s: %+v %v", tt.name, name, answer, err)
+			}
+		}
+		if q.Wanted.Annotations[topsv1.AnnotationUpgradePlan] != "ended" || q.Present.Annotations[topsv1.AnnotationUpgradePlan] != "ended" {
+			t.Error("the question was changed")
 		}
 	}
-	if q.Wanted.Annotations[topsv1.AnnotationUpgradePlan] != "gone" {
-		t.Error("the question was changed")
+}
+
+// A plan without what is not allowed is legitimate, also before the cache has it, or before anybody stored it.
+//
+// Contract 97.
+func TestAPlanThatTheCacheLacksIsNoReasonToRefuse(t *testing.T) {
+	present := withDriver("1.4.0", nil)
+	wanted := withDriver("1.6.0", func(g *topsv1.GcuResource) {
+		g.Spec.Exporter.Version = "2"
+		g.Annotations[topsv1.AnnotationUpgradePlan] = "small"
+	})
+	a := versionsSite(t, minorByMinor, present, nil, map[string]string{"a": "1.4.0", "b": "1.4.0"})
+	q := preview.Question{Present: present, Wanted: wanted, Approved: true}
+	answer, err := a.AskVersions(t.Context(), q)
+	if err != nil || answer.Blocked == "" || answer.Refused() != "" {
+		t.Errorf("a plan that is not there yet: %+v %v", answer, err)
+	}
+	small, wrong, err := a.PlanFile(t.Context(), present, withDriver("1.4.0", func(g *topsv1.GcuResource) { g.Spec.Exporter.Version = "2" }))
+	if err != nil || wrong != "" {
+		t.Fatal(wrong, err)
+	}
+	small.Name = "small"
+	if small.Spec.Revision, err = revision.Name(wanted); err != nil {
+		t.Fatal(err)
+	}
+	stored := versionsSite(t, minorByMinor, present, nil, nil, small)
+	a.Live = stored.Live
+	answer, err = a.AskVersions(t.Context(), q)
+	if err != nil || answer.Blocked != "" || answer.Refused() != "" || len(answer.Nodes) != 2 {
+		t.Errorf("a plan that the cache does not have yet: %+v %v", answer, err)
 	}
 }
