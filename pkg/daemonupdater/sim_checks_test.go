@@ -248,7 +248,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	restarted := 0
 	limit := simLimit(pass)
 	a := w.account(pass.group)
-	a.noteClock(pass)
+	a.noteClock(pass, before)
 	a.noteCompleted(pass, before, after)
 	for _, s := range simSlots(after) {
 		if !slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.Since.Equal(&s.Since) }) {

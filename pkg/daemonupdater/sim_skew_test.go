@@ -148,10 +148,10 @@ func (w *simWorld) startOfOperation(op *topsv1.OperationStatus) time.Time {
 
 // noteClock notes a stored decision. When the clock by which it was made is ahead of that of the
 // decision before, but by no more than an absence, the deadlines lose that time.
-func (a *simAccount) noteClock(pass *simPass) {
+func (a *simAccount) noteClock(pass *simPass, before *topsv1.DaemonRollout) {
 	progress, lost := pass.deadlines()
 	skew := pass.clock.Sub(pass.at)
-	if ahead := skew - a.skew; ahead <= min(2*time.Minute, max(15*time.Second, min(progress, lost)/5)) {
+	if ahead := skew - a.skew; before.Status.LastDecisionTime == nil || ahead <= min(2*time.Minute, max(15*time.Second, min(progress, lost)/5)) {
 		a.lost += max(0, ahead)
 	}
 	a.skew = skew
