@@ -103,7 +103,9 @@ func (h *simHost) clock(w *simWorld) metav1.Time {
 		if h.skews == nil {
 			h.skews = map[int64]time.Duration{}
 		}
-		h.skews[at.Unix()] = h.skew
+		if before, known := h.skews[at.Unix()]; !known || before < h.skew { // a clock that was set back reads the same second again
+			h.skews[at.Unix()] = h.skew
+		}
 	}
 	return at
 }
