@@ -95,7 +95,7 @@ func (w *simWorld) checkMarks(j *simJob, before, now *corev1.Node, was bool) {
 			w.violate("S6: the device of %s is closed for %s while %s is at work", now.Name, id, at)
 		}
 	}
-	if cordoned != "" && cordoned != before.Annotations[topsv1.AnnotationCordonedBy] && was {
+	if cordoned != "" && cordoned != before.Annotations[topsv1.AnnotationCordonedBy] && was && !w.ops.known[cordoned].ended { // else it is a late writer's, see checkStray
 		w.opDown(cordoned, j.node)
 	}
 }
