@@ -168,7 +168,7 @@ func (l *simLive) Get(_ context.Context, key client.ObjectKey, object client.Obj
 		}
 		simapi.Into(object, stored)
 		if ds, ok := stored.(*appsv1.DaemonSet); ok && pass != nil {
-			pass.live[ds.UID] = simLiveSet{ds, l.m.w.newestHash(ds)}
+			pass.live[ds.UID] = l.m.w.liveSet(ds)
 		}
 		return nil
 	})
@@ -179,10 +179,15 @@ func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client
 	k, pass := simapi.Key{Kind: simapi.KindOf(list)}, l.m.pass
 	return l.m.call("list", k, func() error {
 		for uid, seen := range pass.live {
-			pass.live[uid] = simLiveSet{seen.ds, l.m.w.newestHash(seen.ds)}
+			pass.live[uid] = l.m.w.liveSet(seen.ds)
 		}
 		return l.m.w.api.Live(simLiveIndexers).List(list, opts)
 	})
+}
+
+// liveSet returns what is true of a DaemonSet now.
+func (w *simWorld) liveSet(ds *appsv1.DaemonSet) simLiveSet {
+	return simLiveSet{ds, w.newestHash(ds), w.revisionsOf(ds)}
 }
 
 // call parks a request until the world has served it.

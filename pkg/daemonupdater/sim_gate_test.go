@@ -134,7 +134,7 @@ func (w *simWorld) admit(pod *corev1.Pod) *corev1.Pod {
 	key, hash, node := pod.Namespace+"/"+simOwner(pod).Name, daemonset.RevisionHash(pod), daemonset.NodeName(pod)
 	back := stored != nil && slices.ContainsFunc(stored.Status.Pinned, func(p topsv1.NodePin) bool { return p.Node == node && p.DaemonSet == key && p.Hash != hash })
 	if stored == nil || !slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key && (t.Hash != hash || back) }) {
-		w.checkGate(pod, "the policy lets it pass")
+		w.checkGate(pod, "the policy lets it pass", nil)
 		return pod
 	}
 	if report.TargetIn(stored.Status.Targets, key) == hash && !back && simHasSlot(stored, node) && w.gate.IntN(4) > 0 {
@@ -224,7 +224,7 @@ func (w *simWorld) releaseByUs(pass *simPass, object client.Object, kind types.P
 	}
 	w.opened++
 	if w.answers(pass) && !pass.sawNoStrategy(after) {
-		w.checkGate(after, "a manager releases it")
+		w.checkGate(after, "a manager releases it", pass)
 	}
 	return nil
 }
@@ -240,15 +240,15 @@ func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
 	first := simPodNames(set, node)[0]
 	w.restored[first] = append(w.restored[first], simapi.KeyOf(pod))
 	if w.answers(pass) && !pass.sawNoStrategy(pod) && pass.m.sawReady[simSpot{owner.UID, node}] != daemonset.RevisionHash(pod) { // no manager knows of a pod that it never saw ready
-		w.checkGate(pod, "a manager creates it")
+		w.checkGate(pod, "a manager creates it", pass)
 	}
 	w.runs(pod)
 	return nil
 }
 
 // checkGate is S15: a pod that may run now has the revision that its node had or was last ready with, the node has a slot, or it has
-// the last known good revision.
-func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
+// the last known good revision. A manager may have been suspended since: what its pass could see may allow it too. Nil is the policy.
+func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	g := w.groupOfSet(simOwner(pod).Name)
 	node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
 	ds := w.setOf(pod)
@@ -257,12 +257,17 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
 	}
 	stored := w.rolloutOf(g.id)
 	settings, err := daemonset.SettingsOf(ds)
-	key, hash, had := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod), w.ran[simRan{ds.UID, node.UID}]
+	key, hash := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod)
+	had := func(what func(hashes []string) bool) bool {
+		return what(w.ran[simRan{ds.UID, node.UID}]) || pass != nil && what(pass.ran[simRan{ds.UID, node.UID}])
+	}
+	this := func(hashes []string) bool { return slices.Contains(hashes, hash) }
+	none := func(hashes []string) bool { return len(hashes) == 0 }
 	if stored != nil && err == nil && settings.Strategy != daemonset.NoStrategy && slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) && w.checkPin(stored, ds, pod, how) {
 		w.backAlones++
 		return
 	}
-	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || slices.Contains(had, hash) || hash == w.worked[simRan{ds.UID, node.UID}] ||
+	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || had(this) || hash == w.worked[simRan{ds.UID, node.UID}] ||
 		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || simHasSlot(stored, node.Name) ||
 		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
 		return
@@ -272,12 +277,13 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string) {
 		good = report.TargetIn(stored.Status.LastKnownGood.Targets, key)
 	}
 	kept := func(hash string) bool {
-		return slices.ContainsFunc(w.revisionsOf(ds), func(r *appsv1.ControllerRevision) bool { return daemonset.RevisionHash(r) == hash })
+		of := func(r *appsv1.ControllerRevision) bool { return daemonset.RevisionHash(r) == hash }
+		return slices.ContainsFunc(w.revisionsOf(ds), of) && (pass == nil || pass.live[ds.UID].ds == nil || slices.ContainsFunc(pass.live[ds.UID].revisions, of))
 	}
-	if good == "" || len(had) == 0 && w.vague || len(had) == 0 && hash == report.TargetIn(stored.Status.Settled, key) {
+	if good == "" || had(none) && (w.vague || hash == report.TargetIn(stored.Status.Settled, key)) {
 		return // what a node had is not known to a new manager
 	}
 	if hash != good && kept(good) {
-		w.violate("S15: pod %s of revision %s may run on %s, which had %q and was not granted it (good is %q): %s", pod.Name, hash, node.Name, had, good, how)
+		w.violate("S15: pod %s of revision %s may run on %s, which had %q and was not granted it (good is %q): %s", pod.Name, hash, node.Name, w.ran[simRan{ds.UID, node.UID}], good, how)
 	}
 }

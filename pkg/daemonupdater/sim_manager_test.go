@@ -103,12 +103,15 @@ type simPass struct {
 	// plan that the settings name, nil if there is none.
 	plan *topsv1.UpgradePlan
 	live map[types.UID]simLiveSet
+	// ran is that of the world when it began.
+	ran map[simRan][]string
 }
 
-// simLiveSet is a DaemonSet as read live, and the true target at that time.
+// simLiveSet is a DaemonSet as read live, and the true target and revisions at that time.
 type simLiveSet struct {
-	ds     *appsv1.DaemonSet
-	target string
+	ds        *appsv1.DaemonSet
+	target    string
+	revisions []*appsv1.ControllerRevision
 }
 
 // simSeen are nodes and pods as last read from a cache.
@@ -359,7 +362,7 @@ func (m *simManager) due() (observed.Group, bool) {
 
 // begin starts a Reconcile and returns when it waits for its first request.
 func (m *simManager) begin(g observed.Group) {
-	p := &simPass{w: m.w, m: m, group: g, begun: m.now(), blind: m.isBlind(), live: map[types.UID]simLiveSet{}}
+	p := &simPass{w: m.w, m: m, group: g, begun: m.now(), blind: m.isBlind(), ran: maps.Clone(m.w.ran), live: map[types.UID]simLiveSet{}}
 	m.pass = p
 	m.w.passes++
 	go func() {
