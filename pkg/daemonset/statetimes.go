@@ -33,9 +33,10 @@ type StateTimes struct {
 }
 
 // stateTime is a time as written, and when it was first and last seen. begun: the state was seen not to last before.
+// opposite: the state is that it does not last, which another clock may have written with the same second.
 type stateTime struct {
 	written, first, last time.Time
-	begun                bool
+	begun, opposite      bool
 }
 
 // stateTimeTTL is how long a state is remembered after its last use. It exceeds MaxSkew, so
@@ -46,10 +47,15 @@ const stateTimeTTL = time.Hour
 // first seen, but, unless it was seen to begin, at most MaxSkew later than written, and not later than now. A reader whose
 // clock is Ahead allows for it.
 func (s *StateTimes) Since(key string, written, now time.Time) time.Time {
+	return s.since(key, stateTime{written: written}, now)
+}
+
+func (s *StateTimes) since(key string, state stateTime, now time.Time) time.Time {
+	written := state.written
 	if s == nil {
 		return written
 	}
-	known := s.look(key, written, now)
+	known := s.look(key, state, now)
 	since := known.first
 	if bound := written.Add(MaxSkew + s.ahead(now)); bound.Before(since) && !known.begun {
 		since = now.Add(bound.Sub(now)) // with a reading of the monotonic clock, by which nothing jumps
@@ -69,13 +75,13 @@ func (s *StateTimes) ahead(now time.Time) time.Duration {
 }
 
 // look returns what is known of a state that is seen now.
-func (s *StateTimes) look(key string, written, now time.Time) stateTime {
+func (s *StateTimes) look(key string, state stateTime, now time.Time) stateTime {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
 	known := s.seen[key]
-	if known == nil || !known.written.Equal(written) {
-		known = &stateTime{written: written, first: now, begun: known != nil}
+	if known == nil || !known.written.Equal(state.written) || known.opposite != state.opposite {
+		known = &stateTime{written: state.written, opposite: state.opposite, first: now, begun: known != nil}
 		s.seen[key] = known
 	}
 	known.last = now
@@ -85,7 +91,7 @@ func (s *StateTimes) look(key string, written, now time.Time) stateTime {
 // lacks notes that a state does not last now, unless it is known: so it will be seen to begin, whatever is written then.
 func (s *StateTimes) lacks(key string, now time.Time) {
 	if s != nil && s.known(key) == nil {
-		s.look(key, time.Time{}, now)
+		s.look(key, stateTime{}, now)
 	}
 }
 
@@ -172,7 +178,7 @@ func (s *StateTimes) isNew(key string, now time.Time) bool {
 // NodeReady returns whether a node is Ready, and since when.
 func (s *StateTimes) NodeReady(node *corev1.Node, now time.Time) (ready bool, since time.Time) {
 	ready, written := NodeReady(node)
-	return ready, s.Since("node "+string(node.UID), written.Time, now)
+	return ready, s.since("node "+string(node.UID), stateTime{written: written.Time, opposite: !ready}, now)
 }
 
 // NotReadySince returns since when a pod is not Ready, zero if it is Ready.
@@ -192,7 +198,7 @@ func (s *StateTimes) MissingSince(key string, missing bool, now time.Time) time.
 	case s == nil:
 		return time.Time{}
 	case missing:
-		return s.look(key, time.Time{}, now).first
+		return s.look(key, stateTime{}, now).first
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -115,6 +115,21 @@ func TestAPodThatBecomesReadyIsNewByWhateverClock(t *testing.T) {
 	}
 }
 
+// The node controller writes when a node went, and its kubelet when it returned, by a clock that is behind by as long as that took
+// (gate 14727).
+func TestANodeIsReadySinceItReturnedThoughItsClockWritesWhenItWent(t *testing.T) {
+	var seen StateTimes
+	node := &corev1.Node{}
+	node.UID = "node"
+	for i, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionTrue, corev1.ConditionFalse} {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(epoch)}}
+		now := epoch.Add(time.Duration(i) * time.Minute)
+		if ready, since := seen.NodeReady(node, now); ready != (status == corev1.ConditionTrue) || !since.Equal(now) {
+			t.Errorf("%s: ready %v since %s, want %s", status, ready, since, now)
+		}
+	}
+}
+
 // The time is kept, and compared with later ones.
 func TestWhatLastedWhenItWasFirstSeenDoesNotJumpWithTheClock(t *testing.T) {
 	var seen StateTimes

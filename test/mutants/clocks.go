@@ -2,15 +2,15 @@ package main
 
 // ofClocks are times of different clocks that are compared.
 var ofClocks = []mutant{
-	{"kubelet-clock-trusted", "a state lasts since what another clock says", sets, "StateTimes.Since",
+	{"kubelet-clock-trusted", "a state lasts since what another clock says", sets, "StateTimes.since",
 		"if $s == nil { $*then }", `if key != "" { $*then }`},
-	{"restart-makes-new", "a manager that starts takes every state for a new one", sets, "StateTimes.Since",
+	{"restart-makes-new", "a manager that starts takes every state for a new one", sets, "StateTimes.since",
 		"$bound.Before($since) && !$known.begun", "false"},
-	{"begin-unseen", "a state that was seen to begin is as old as another clock says", sets, "StateTimes.Since",
+	{"begin-unseen", "a state that was seen to begin is as old as another clock says", sets, "StateTimes.since",
 		"$bound.Before($since) && !$known.begun", "$bound.Before($since)"},
 	{"old-by-clock", "a pod is old by the clock of the API server, though it was just seen to become Ready", sets, "StateTimes.AvailableSince",
 		"$age >= stateTimeTTL && !$s.isNew($key, $now)", "$age >= stateTimeTTL"},
-	{"ahead-believed", "a manager that starts with a clock that is ahead takes a new state for an old one", sets, "StateTimes.Since",
+	{"ahead-believed", "a manager that starts with a clock that is ahead takes a new state for an old one", sets, "StateTimes.since",
 		"$written.Add(MaxSkew + $s.ahead($now))", "$written.Add(MaxSkew)"},
 	{"old-by-manager", "a new pod is old for a manager whose clock is ahead", sets, "StateTimes.AvailableSince",
 		"$now.Sub($created)-$s.ahead($now)", "$now.Sub($created)"},
@@ -24,6 +24,8 @@ var ofClocks = []mutant{
 		"$same && !daemonset.IsAhead($at, $now)", "$same && (!daemonset.IsAhead($at, $now) || !$now.IsZero())"},
 	{"changes-unseen", "a state that begins again is as old as before", sets, "StateTimes.look",
 		"$known == nil || !$known.written.Equal($written)", "$known == nil"},
+	{"opposite-unseen", "a node that returns was always there, if its clock writes the second in which another one wrote that it was offline", sets, "StateTimes.look",
+		"$known.opposite != $state.opposite", "false"},
 	{"rollout-trusts-kubelets", "minReadySeconds of a rollout count by the clock of the kubelet", updater, "Member.Pod",
 		"$seen.Availability($pod, $least, $now)", "daemonset.Availability($pod, $least, $now)"},
 	{"rollout-trusts-nodes", "a node is Ready since what its kubelet says", updater, "State.RolloutNode",
