@@ -1,5 +1,5 @@
 // Kubectl-gcu is the kubectl plugin: it shows the state of GcuResources and their nodes,
-// explains it, and controls upgrades. This package has flags, reads and writes; package view
+// explains it, and controls upgrades. This package has flags, reads and writes; package display
 // makes the output.
 //
 // There is a file for each command (root.go lists them). Commands share a terminal

@@ -47,8 +47,8 @@ func TestChangesAreSigned(t *testing.T) {
 	gr := s.gr("signed")
 	signed := func(o metav1.Object, verb string) {
 		t.Helper()
-		if act := askedby.Of(o.GetAnnotations()); act.Verb != verb || act.User == "" || act.Time.IsZero() {
-			t.Errorf("%s is signed as %+v", verb, act)
+		if asked := askedby.Of(o.GetAnnotations()); asked.Verb != verb || asked.User == "" || asked.Time.IsZero() {
+			t.Errorf("%s is signed as %+v", verb, asked)
 		}
 	}
 	s.says(s.gcu("pause", "signed"), exitOK)

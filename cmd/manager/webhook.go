@@ -72,7 +72,7 @@ func (o webhookOptions) add(ctx context.Context, mgr ctrl.Manager, asker inquiry
 			return fmt.Errorf("reading %T: %w", kind, err)
 		}
 	}
-	versions := &admission.Versions{Asker: asker, Reader: mgr.GetCache(), Turns: inquiry.NewTurns(),
+	versions := &admission.Versions{Asker: asker, Reader: mgr.GetCache(), Semaphore: inquiry.NewSemaphore(),
 		Account: "system:serviceaccount:" + asker.Namespace + ":" + topsv1.ManagedBy, Now: time.Now, Patience: admission.Patience}
 	server := mgr.GetWebhookServer()
 	server.Register(admission.Path, versions.Handler())

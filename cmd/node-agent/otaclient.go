@@ -161,25 +161,25 @@ const (
 // while the agent does not respond, after one call of lost. The error is that of ctx or of
 // the request.
 func (c *client) follow(ctx context.Context, o response.Operation, show func(response.Operation), lost func(error)) (response.Operation, error) {
-	gone := false
+	reported := false
 	for show(o); !o.State.Final(); {
 		var next response.Operation
 		err := c.do(ctx, http.MethodGet, "/v1/operations/"+o.ID+"?wait="+pollWait.String(), "", nil, &next)
 		if ctx.Err() != nil {
 			return o, ctx.Err()
 		}
-		if _, away := errors.AsType[*unreachable](err); away {
-			if !gone {
+		if _, isUnreachable := errors.AsType[*unreachable](err); isUnreachable {
+			if !reported {
 				lost(err)
 			}
-			gone = true
+			reported = true
 			pause(ctx)
 			continue
 		}
 		if err != nil {
 			return o, err
 		}
-		gone = false
+		reported = false
 		if reflect.DeepEqual(o, next) {
 			pause(ctx) // too many callers wait, so this request did not
 			continue

@@ -49,7 +49,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
-	doors, inUse, err := openDoors(s, log)
+	listeners, inUse, err := openListeners(s, log)
 	if err != nil {
 		return err
 	}
@@ -68,10 +68,10 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 			log.Error(err, "Not watching the NodeUpgrade, reading it from time to time only")
 		}
 	})
-	log.Info("Serving the OTA endpoint", "address", doors[0].Listener.Addr().String(), "auth", s.auth,
+	log.Info("Serving the OTA endpoint", "address", listeners[0].Listener.Addr().String(), "auth", s.auth,
 		"socket", s.socket, "node", s.nodeName, "version", version)
 	handler := endpoint.NewHandler(endpoint.Options{Backend: inbox, AddressInUse: inUse, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: log.WithName("http")})
-	err = endpoint.Serve(ctx, doors, handler, log.WithName("http"))
+	err = endpoint.Serve(ctx, listeners, handler, log.WithName("http"))
 	stop()
 	loops.Wait()
 	log.Info("Stopped")

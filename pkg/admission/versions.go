@@ -35,8 +35,8 @@ type Versions struct {
 	Asker Asker
 	// Reader reads grs from the cache.
 	Reader client.Reader
-	// Turns are those of the webhook alone: who keeps it busy keeps no plan of others waiting.
-	Turns inquiry.Turns
+	// Semaphore is that of the webhook alone: requests that keep it busy do not delay plans.
+	Semaphore inquiry.Semaphore
 	// Account is the user name of the operator, whose changes are not looked at; config/webhook names it too.
 	Account string
 	// Now returns the time.
@@ -95,7 +95,7 @@ func (v *Versions) foresee(ctx context.Context, c *change) (*preview.Preview, er
 	if has, err := v.hasVersions(ctx, c, present.Name); err != nil || !has {
 		return nil, err
 	}
-	release, err := v.Turns.Take(ctx)
+	release, err := v.Semaphore.Acquire(ctx)
 	if err != nil {
 		return nil, apierrors.NewTimeoutError("too many changes at the same time", 1)
 	}

@@ -96,7 +96,7 @@ func versionsFor(t *testing.T, asker Asker, reads interceptor.Funcs) *Versions {
 	scheme := runtime.NewScheme()
 	check(t, topsv1.AddToScheme(scheme))
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(reads).WithObjects(gr("uid", "1.4.0")).Build()
-	return &Versions{Asker: asker, Reader: stored, Turns: inquiry.NewTurns(), Account: "system:serviceaccount:ns:operator", Now: time.Now, Patience: time.Minute}
+	return &Versions{Asker: asker, Reader: stored, Semaphore: inquiry.NewSemaphore(), Account: "system:serviceaccount:ns:operator", Now: time.Now, Patience: time.Minute}
 }
 
 func check(t *testing.T, err error) {
@@ -146,7 +146,7 @@ func TestWhichChangesAreRefused(t *testing.T) {
 			v := versionsFor(t, &test.asker, test.reads)
 			if test.taken {
 				v.Patience = 10 * time.Millisecond
-				_, err := v.Turns.Take(t.Context())
+				_, err := v.Semaphore.Acquire(t.Context())
 				check(t, err)
 			}
 			before, after := gr("uid", "1.4.0"), gr("uid", "1.6.0")
@@ -164,7 +164,7 @@ func TestWhichChangesAreRefused(t *testing.T) {
 				t.Errorf("asked %+v", q)
 			}
 			if !test.taken {
-				release, err := v.Turns.Take(t.Context())
+				release, err := v.Semaphore.Acquire(t.Context())
 				if check(t, err); err == nil {
 					release()
 				}

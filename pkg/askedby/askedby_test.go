@@ -10,7 +10,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestAnActIsReadAsItWasWritten(t *testing.T) {
+func TestAChangeIsReadAsItWasWritten(t *testing.T) {
 	for _, user := range []string{"alice", "system:serviceaccount:ops:ci", "CN=Alice A. Smith,O=ops"} {
 		a := Change{Time: noon, Verb: Approve, User: user}
 		if got := Of(map[string]string{topsv1.AnnotationAskedBy: a.Value()}); got != a {
@@ -19,7 +19,7 @@ func TestAnActIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoActIsNobodys(t *testing.T) {
+func TestWhatIsNoChangeIsNobodys(t *testing.T) {
 	for _, value := range []string{"", "alice", "pause alice", "yesterday pause alice", "2026-03-01T12:00:00Z pause", "2026-03-01T12:00:00Z pause ",
 		"2026-03-01T12:00:00Z pause a\nb", "2026-03-01T12:00:00Z pause " + strings.Repeat("a", maxUser+1)} {
 		if got := Of(map[string]string{topsv1.AnnotationAskedBy: value}); got != (Change{}) {

@@ -49,8 +49,8 @@ func HoldsOf(upgrade *topsv1.NodeUpgrade) []Hold {
 		if since, err := time.Parse(time.RFC3339, first); err == nil {
 			h.Since, h.Message = since, strings.TrimSpace(rest)
 		}
-		if act := askedby.Of(upgrade.Annotations); act.Verb == askedby.Hold && act.Time.Equal(h.Since) {
-			h.User = act.User
+		if asked := askedby.Of(upgrade.Annotations); asked.Verb == askedby.Hold && asked.Time.Equal(h.Since) {
+			h.User = asked.User
 		}
 		holds = append(holds, h)
 	}

@@ -98,7 +98,7 @@ func (r groupReader) members(ctx context.Context, g observed.Group, gr *topsv1.G
 			return nil, fmt.Errorf("listing DaemonSets of GcuResource %s: %w", g, err)
 		}
 	}
-	made, err := ownership.Reader{Reader: r, Live: r.Live, Namespace: r.ledgers.namespace}.Made(ctx, gr, g.DaemonSets(all.Items, gr.UID))
+	made, err := ownership.Reader{Reader: r, Live: r.Live, Namespace: r.ledgers.namespace}.CreatedBy(ctx, gr, g.DaemonSets(all.Items, gr.UID))
 	if err != nil {
 		return nil, err
 	}

@@ -267,7 +267,7 @@ func (w *simWorld) sinceOTA(g *simGroup) {
 // isBlind reports whether a cache still shows something that a restored backup took back.
 func (m *simManager) isBlind() bool {
 	for kind, n := range m.w.seesLoss {
-		if m.view.At[kind] < n {
+		if m.cache.At[kind] < n {
 			return true
 		}
 	}

@@ -47,7 +47,7 @@ type simClient struct {
 // Get reads from the cache.
 func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 	c.m.cacheMoves(simapi.KindOf(object))
-	err := c.m.view.Get(key, object, opts...)
+	err := c.m.cache.Get(key, object, opts...)
 	if pass := c.m.pass; pass != nil {
 		pass.policyGone = pass.policyGone || (err != nil && simapi.KindOf(object) == simPolicies)
 		if simapi.KindOf(object) == simPlans && err != nil {
@@ -68,7 +68,7 @@ func (c *simClient) Get(_ context.Context, key client.ObjectKey, object client.O
 // List reads from the cache, and records for the checks what the pass saw.
 func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	c.m.cacheMoves(simapi.KindOf(list))
-	if err := c.m.view.List(list, opts); err != nil {
+	if err := c.m.cache.List(list, opts); err != nil {
 		return err
 	}
 	c.m.saw(list)

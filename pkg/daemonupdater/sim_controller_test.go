@@ -21,8 +21,8 @@ import (
 // DaemonSet until its list of pods shows what it did last; but it may start again, with lists that
 // are older still, and then it creates a second pod beside one.
 type simController struct {
-	lags *rand.Rand // nil in a seed in which it sees the true state at once
-	view *simapi.View
+	lags  *rand.Rand // nil in a seed in which it sees the true state at once
+	cache *simapi.Cache
 	// expects is how far its list of pods must be until it acts for a DaemonSet, by that.
 	expects map[simapi.Key]int
 	// stalled is until when a watch brings nothing, by kind.
@@ -41,7 +41,7 @@ func newSimController(seed uint64) (c simController) {
 
 // restart starts the controller, which knows nothing yet.
 func (c *simController) restart(api *simapi.API) {
-	c.view, c.expects, c.stalled = simapi.NewView(api, nil, nil), map[simapi.Key]int{}, map[string]time.Time{}
+	c.cache, c.expects, c.stalled = simapi.NewCache(api, nil, nil), map[simapi.Key]int{}, map[string]time.Time{}
 }
 
 // listsAdvance lets the lists of the controller catch up to some degree.
@@ -57,17 +57,17 @@ func (w *simWorld) listsAdvance() {
 		old = c.lags.IntN(60)
 	}
 	for _, kind := range simListed {
-		behind := c.view.Behind(kind)
+		behind := c.cache.Behind(kind)
 		switch {
-		case w.calm || c.view.At[kind] == 0:
-			c.view.Advance(kind, max(behind-old, w.seesLoss[kind])) // an API server that runs since a restore knows nothing older
+		case w.calm || c.cache.At[kind] == 0:
+			c.cache.Advance(kind, max(behind-old, w.seesLoss[kind])) // an API server that runs since a restore knows nothing older
 		case w.now.Before(c.stalled[kind]):
 		case c.lags.IntN(30) == 0:
 			c.stalled[kind] = w.now.Add(time.Duration(5+c.lags.IntN(120)) * time.Second)
 		case c.lags.IntN(3) > 0:
-			c.view.Advance(kind, behind)
+			c.cache.Advance(kind, behind)
 		default:
-			c.view.Advance(kind, c.lags.IntN(behind+1))
+			c.cache.Advance(kind, c.lags.IntN(behind+1))
 		}
 	}
 }
@@ -77,12 +77,12 @@ func (w *simWorld) listed() (map[simapi.Key]client.Object, map[string][]simapi.K
 	if w.controller.lags == nil {
 		return w.api.Objects, w.api.Keys
 	}
-	return w.controller.view.Objects, w.controller.view.Keys
+	return w.controller.cache.Objects, w.controller.cache.Keys
 }
 
 // awaits reports whether the controller does not see yet what it did last for a DaemonSet.
 func (w *simWorld) awaits(set simapi.Key) bool {
-	return w.controller.lags != nil && w.controller.view.At[simPods] < w.controller.expects[set]
+	return w.controller.lags != nil && w.controller.cache.At[simPods] < w.controller.expects[set]
 }
 
 // expect notes that the controller has changed a pod of a DaemonSet.

@@ -48,7 +48,7 @@ type simManager struct {
 	restored time.Time
 	jumped   time.Time
 	r        *Reconciler
-	view     *simapi.View
+	cache    *simapi.Cache
 	rng      *rand.Rand // of the cache, which advances in the goroutine of the reconcile
 
 	events  []func() // of the cache, not passed to the queue yet
@@ -226,14 +226,14 @@ func (m *simManager) restart() {
 	}
 	m.seen, m.sawReady = newSimSeen(), map[simSpot]string{}
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
-	m.view, m.events, m.pass, m.rogueUntil = simapi.NewView(m.w.api, simIndexers, transform.Trim()), nil, nil, time.Time{}
+	m.cache, m.events, m.pass, m.rogueUntil = simapi.NewCache(m.w.api, simIndexers, transform.Trim()), nil, nil, time.Time{}
 	m.operator, m.frozen = m.newOperator(), time.Time{}
 	for _, kind := range simKinds {
-		n := m.view.Behind(kind)
+		n := m.cache.Behind(kind)
 		if !m.w.calm && m.w.knobs.stale > 0 && (n > 0 || kind != simPlans) {
 			n = max(n-m.w.rng.IntN(1+min(n, m.w.knobs.stale)), m.w.seesLoss[kind]) // an API server that runs since a restore knows nothing older
 		}
-		m.note(kind, m.view.Advance(kind, n))
+		m.note(kind, m.cache.Advance(kind, n))
 	}
 }
 
@@ -275,11 +275,11 @@ var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, s
 // sync lets the cache catch up to some degree, and passes the events to the queue.
 func (m *simManager) sync() {
 	for _, kind := range simKinds {
-		n := m.view.Behind(kind)
+		n := m.cache.Behind(kind)
 		if n > 0 && !m.w.calm && m.w.knobs.stale > 0 {
 			n = max(n-m.w.knobs.stale, m.rng.IntN(n+1))
 		}
-		m.note(kind, m.view.Advance(kind, n))
+		m.note(kind, m.cache.Advance(kind, n))
 	}
 	m.enqueue()
 }
@@ -289,8 +289,8 @@ func (m *simManager) cacheMoves(kind string) {
 	if m.pass == nil && m.operator.job == nil || m.w.calm || m.w.knobs.stale == 0 || m.rng.IntN(4) > 0 {
 		return
 	}
-	if n := m.view.Behind(kind); n > 0 {
-		m.note(kind, m.view.Advance(kind, 1+m.rng.IntN(n)))
+	if n := m.cache.Behind(kind); n > 0 {
+		m.note(kind, m.cache.Advance(kind, 1+m.rng.IntN(n)))
 	}
 }
 

@@ -236,10 +236,10 @@ type simOperatorClient struct {
 }
 
 // from returns what a read sees; one past the cache may fail.
-func (c *simOperatorClient) from(kind string) (*simapi.View, error) {
+func (c *simOperatorClient) from(kind string) (*simapi.Cache, error) {
 	if !c.live {
 		c.m.cacheMoves(kind)
-		return c.m.view, nil
+		return c.m.cache, nil
 	}
 	call, w := &simCall{verb: "get", key: simapi.Key{Kind: kind}}, c.m.w
 	if c.m.operator.job.dead {
@@ -256,9 +256,9 @@ func (c *simOperatorClient) from(kind string) (*simapi.View, error) {
 
 // Get reads an object.
 func (c *simOperatorClient) Get(_ context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	view, err := c.from(simapi.KindOf(object))
+	cache, err := c.from(simapi.KindOf(object))
 	if err == nil {
-		err = view.Get(key, object, opts...)
+		err = cache.Get(key, object, opts...)
 	}
 	if j := c.m.operator.job; err == nil && c.live {
 		switch o := object.(type) {
@@ -275,9 +275,9 @@ func (c *simOperatorClient) Get(_ context.Context, key client.ObjectKey, object 
 
 // List reads a list.
 func (c *simOperatorClient) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	view, err := c.from(simapi.KindOf(list))
+	cache, err := c.from(simapi.KindOf(list))
 	if err == nil {
-		err = view.List(list, opts)
+		err = cache.List(list, opts)
 	}
 	if pods, ok := list.(*corev1.PodList); ok && err == nil {
 		for i := range pods.Items {

@@ -71,7 +71,7 @@ func (m *simManager) sees(kinds ...string) {
 	}
 	for _, kind := range simKinds {
 		if len(kinds) == 0 || slices.Contains(kinds, kind) {
-			m.note(kind, m.view.Advance(kind, m.view.Behind(kind)))
+			m.note(kind, m.cache.Advance(kind, m.cache.Behind(kind)))
 		}
 	}
 	m.enqueue()

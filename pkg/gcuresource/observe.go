@@ -68,7 +68,7 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 	if obs.Others, err = r.readOthers(ctx, gr); err != nil {
 		return nil, err
 	}
-	if obs.Rivals, err = (rivalReader{r.Reader, r.namespace}).read(ctx, gr, obs.Others); err != nil {
+	if obs.Excluded, err = (excludedReader{r.Reader, r.namespace}).read(ctx, gr, obs.Others); err != nil {
 		return nil, err
 	}
 	return obs, r.readRollout(ctx, obs)
@@ -174,7 +174,7 @@ func (r stateReader) readDaemonSets(ctx context.Context, gr *topsv1.GcuResource)
 	if err != nil {
 		return nil, err
 	}
-	if sets, err = (ownership.Reader{Reader: r.Reader, Live: r.APIReader, Namespace: r.namespace}).Made(ctx, gr, sets); err != nil {
+	if sets, err = (ownership.Reader{Reader: r.Reader, Live: r.APIReader, Namespace: r.namespace}).CreatedBy(ctx, gr, sets); err != nil {
 		return nil, err
 	}
 	for _, ds := range sets {

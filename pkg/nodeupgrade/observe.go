@@ -55,7 +55,7 @@ type observer struct {
 	machine    *operation.Machine
 	evictions  *evictions
 	stateTimes *daemonset.StateTimes
-	attended   *attendance
+	workTimes  *workTimes
 	denials    *denials
 	clock      func() time.Time
 }
@@ -91,7 +91,7 @@ func (r observer) observe(ctx context.Context, name string) (*observation, error
 		return nil, err
 	}
 	o.facts.Denied = r.denials.of(name)
-	o.facts.WorkedSince = r.attended.since(name, o.facts.Now)
+	o.facts.WorkedSince = r.workTimes.since(name, o.facts.Now)
 	return o, nil
 }
 

@@ -66,7 +66,7 @@ func New(o Options) *Reconciler {
 	refused := &denials{nodes: map[string]map[types.UID]denied{}}
 	return &Reconciler{
 		cache: o.Client, machine: o.Machine, evictions: emptied,
-		observer: observer{cache: o.Client, live: o.Live, ownership: ownership.Reader{Reader: o.Client, Live: o.Live, Namespace: o.Namespace}, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{Ahead: o.Ahead}, attended: &attendance{nodes: map[string]attended{}}, denials: refused, clock: o.Clock},
+		observer: observer{cache: o.Client, live: o.Live, ownership: ownership.Reader{Reader: o.Client, Live: o.Live, Namespace: o.Namespace}, machine: o.Machine, evictions: emptied, stateTimes: &daemonset.StateTimes{Ahead: o.Ahead}, workTimes: &workTimes{nodes: map[string]workTime{}}, denials: refused, clock: o.Clock},
 		records:  recordWriter{client: o.Client, recorder: o.Recorder, metrics: o.Metrics},
 		effects:  effects{cordoner: cordoner, taints: taints, evictions: emptied, denials: refused, pods: podreplace.Replacer{Client: o.Client, Live: o.Live}},
 		sweeper:  sweeper{cache: o.Client, live: o.Live, cordoner: cordoner, taints: taints},
@@ -79,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	idle, err := r.idle(ctx, request.Name)
 	if idle || err != nil {
 		r.evictions.end(request.Name)
-		r.observer.attended.end(request.Name)
+		r.observer.workTimes.end(request.Name)
 		r.observer.denials.end(request.Name)
 		return resultOf(ctx, 0, err)
 	}

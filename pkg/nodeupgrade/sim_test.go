@@ -67,7 +67,7 @@ type simulation struct {
 
 // process is one manager: its cache, and what its work queue holds.
 type process struct {
-	view  *simapi.View
+	cache *simapi.Cache
 	line  *connection
 	r     *Reconciler
 	ready bool
@@ -109,11 +109,11 @@ func tell(t *testing.T, story story, rng *rand.Rand) *simulation {
 func (w *simulation) begin() {
 	w.now, w.patience = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), 3000
 	w.api = simapi.New(func() time.Time { return w.now })
-	live := &simapi.Client{API: w.api, From: func() *simapi.View { return w.api.Live(simIndexers) }}
+	live := &simapi.Client{API: w.api, From: func() *simapi.Cache { return w.api.Live(simIndexers) }}
 	w.plane = &plane{admin: live, connect: func() (cached, past client.WithWatch, evictor drain.Evictor, err error) {
-		view := simapi.NewView(w.api, simIndexers, transform.Trim())
-		w.process = &process{view: view, ready: true}
-		return watched{&simapi.Client{API: w.api, From: func() *simapi.View { return view }}, w}, live, simEvictor{w}, nil
+		cache := simapi.NewCache(w.api, simIndexers, transform.Trim())
+		w.process = &process{cache: cache, ready: true}
+		return watched{&simapi.Client{API: w.api, From: func() *simapi.Cache { return cache }}, w}, live, simEvictor{w}, nil
 	}}
 	w.checks = checks{history: map[string]bool{}, deleted: map[string]int{}}
 	w.set()
@@ -222,11 +222,11 @@ func (w *simulation) maySuspend(n int) {
 func (w *simulation) sync() {
 	var events []func()
 	for _, kind := range simKinds {
-		n := w.view.Behind(kind)
+		n := w.cache.Behind(kind)
 		if n > 0 && w.rng != nil && !w.calm {
 			n = max(n-6, w.rng.IntN(n+1))
 		}
-		for _, e := range w.view.Advance(kind, n) {
+		for _, e := range w.cache.Advance(kind, n) {
 			events = append(events, func() { w.wake(e) })
 		}
 	}

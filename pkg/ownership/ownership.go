@@ -37,12 +37,12 @@ func KeptSpecs(ctx context.Context, from client.Reader, namespace string, gr *to
 	return revision.NewHistory(gr, list.Items)
 }
 
-// Made returns those of the DaemonSets that a gr controls which it made.
-func (r Reader) Made(ctx context.Context, gr *topsv1.GcuResource, controlled []*appsv1.DaemonSet) ([]*appsv1.DaemonSet, error) {
+// CreatedBy returns those of the DaemonSets that a gr controls which it created.
+func (r Reader) CreatedBy(ctx context.Context, gr *topsv1.GcuResource, controlled []*appsv1.DaemonSet) ([]*appsv1.DaemonSet, error) {
 	kept := func(from client.Reader) func() (*revision.History, error) {
 		return func() (*revision.History, error) { return KeptSpecs(ctx, from, r.Namespace, gr) }
 	}
-	return revision.Made(gr, controlled, kept(r.Reader), kept(r.Live))
+	return revision.CreatedBy(gr, controlled, kept(r.Reader), kept(r.Live))
 }
 
 // DaemonSets returns the DaemonSets of components that grs made, as from lists them.
@@ -62,7 +62,7 @@ func (r Reader) DaemonSets(ctx context.Context, from client.Reader) (made []*app
 				controlled = append(controlled, ds)
 			}
 		}
-		ours, err := r.Made(ctx, &grs.Items[i], controlled)
+		ours, err := r.CreatedBy(ctx, &grs.Items[i], controlled)
 		if err != nil {
 			return nil, err
 		}

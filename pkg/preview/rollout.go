@@ -169,7 +169,7 @@ func (r *Rollout) countAllowed(in *rollout.Input) {
 func (r *Rollout) fitNew(in *rollout.Input, nodes []rollout.Node) {
 	refused, unfit := map[string]bool{}, map[string]bool{}
 	for i := range nodes {
-		unfits := rollout.Unfit(in, &nodes[i])
+		unfits := rollout.RefusalsOfNew(in, &nodes[i])
 		for _, why := range unfits {
 			refused[why.Component] = true
 		}

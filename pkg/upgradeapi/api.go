@@ -67,8 +67,8 @@ type API struct {
 	cache      *objectCache
 	deletions  *deletions
 	middleware *middleware
-	// planning is taken while a plan is computed.
-	planning inquiry.Turns
+	// planning is acquired while a plan is computed.
+	planning inquiry.Semaphore
 }
 
 // New returns an API.
@@ -78,7 +78,7 @@ func New(o Options) *API {
 		o.Rates = DefaultRates
 	}
 	a := &API{Options: o, cluster: &cluster{o.Client, o.Namespace, o.Impersonator}, cache: newObjectCache(o.Cache, o.Clock)}
-	a.planning = inquiry.NewTurns()
+	a.planning = inquiry.NewSemaphore()
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
 	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts, bodies: newBodies(),

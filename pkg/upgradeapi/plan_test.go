@@ -57,7 +57,7 @@ func (f foretold) Refused(context.Context, *topsv1.GcuResource, *topsv1.GcuResou
 // TestAnUpgradeWaitsItsTurn: what a PUT has checked costs as much as a plan.
 func TestAnUpgradeWaitsItsTurn(t *testing.T) {
 	gr := &topsv1.GcuResource{}
-	u := &upgrades{resolver: &resolver{planner: foretold{says: &preview.Preview{}}, planning: inquiry.NewTurns()}}
+	u := &upgrades{resolver: &resolver{planner: foretold{says: &preview.Preview{}}, planning: inquiry.NewSemaphore()}}
 	release, err := u.turn(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -40,8 +40,8 @@ type resolver struct {
 	blueprintsOnly bool
 	// planner checks limits; nil accepts all.
 	planner Planner
-	// planning is taken while a plan is computed.
-	planning inquiry.Turns
+	// planning is acquired while a plan is computed.
+	planning inquiry.Semaphore
 }
 
 // resolve returns a gr that may be changed, and its desired state.
@@ -79,7 +79,7 @@ func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upg
 // turn waits until this request may compute a plan, one at a time: it is expensive for a large fleet. release must
 // be called when it is done.
 func (r *resolver) turn(ctx context.Context) (release func(), err error) {
-	if release, err = r.planning.Take(ctx); err != nil {
+	if release, err = r.planning.Acquire(ctx); err != nil {
 		return nil, apierrors.NewTimeoutError("too many plans at the same time: send the request again", 1)
 	}
 	return release, nil

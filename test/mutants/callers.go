@@ -237,9 +237,9 @@ var ofCallers = []mutant{
 	{"any-type", "a body of any content type is accepted", agent, "isJSON",
 		`$kind == "application/json"`, `$kind != ""`},
 	// Access to it.
-	{"rebinding", "requests with other Host headers are accepted (DNS rebinding)", agent, "Door.deny",
+	{"rebinding", "requests with other Host headers are accepted (DNS rebinding)", agent, "Listener.deny",
 		"!$Hosts($r.Host)", `$r.Host == ""`},
-	{"cross-origin", "cross-origin requests are accepted", agent, "Door.deny",
+	{"cross-origin", "cross-origin requests are accepted", agent, "Listener.deny",
 		"if $err := $origin.Check($r); $err != nil { $*then }",
 		"if $err := $origin.Check($r); $err != nil && $r.Method == http.MethodGet { $*then }"},
 	{"everybody-is-root", "any user may use the socket", agent, "Peer",

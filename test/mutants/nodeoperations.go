@@ -5,7 +5,7 @@ var ofNodeOperations = []mutant{
 	{"sweep-conflict", "a node that changes during its sweep is an error", nodes, "Reconciler.Reconcile",
 		"r.observer.denials.end($n); return resultOf(ctx, 0, $err)", "r.observer.denials.end($n); return ctrl.Result{}, $err"},
 	// What is prepared, and in which order.
-	{"paused-in-the-way", "a paused group keeps its prepared operations", updater, "withdrawals",
+	{"paused-in-the-way", "a paused group keeps its prepared operations", updater, "abortsWithoutSlot",
 		"$closed || $n.needsNoOperation() && $rest", "$n.needsNoOperation() && $rest"},
 	{"healthy-ready-first", "a prepared healthy node blocks the preparation of nodes before it", updater, "preparation.competes",
 		"$need == $healthy && $lNeed != $healthy", "false"},

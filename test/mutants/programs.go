@@ -3,7 +3,7 @@ package main
 // ofPrograms are defects in the programs themselves: their flags and what they start.
 var ofPrograms = []mutant{
 	{"token-not-asked-for", "--ota-auth=token lets everyone on the node in", programs, "openTCP",
-		"$door.Caller, $door.Prove = guard.Bearer($token), proof.Prover($token)", "$door.Prove = proof.Prover($token)"},
+		"$listener.Caller, $listener.Prove = guard.Bearer($token), proof.Prover($token)", "$listener.Prove = proof.Prover($token)"},
 	{"port-stops-agent", "a process on the agent's port stops the agent", agent, "ListenTCP",
 		"case errors.Is($err, syscall.EADDRINUSE): $*then", `case errors.Is($err, syscall.EADDRINUSE) && address == "": $*then`},
 	{"proof-passed-on", "a process on another address passes the challenge on to the agent", agent, "Of",

@@ -78,7 +78,7 @@ var ofRestarts = []mutant{
 		"return $g.strategy == daemonset.OTA && $node.NeedsRestart && $free && $current", "_ = $current; return $g.strategy == daemonset.OTA && $node.NeedsRestart && $free"},
 	{"unasked-supersedes", "an operation of another group is replaced by one that nobody asked for", updater, "group.mayBeIdle",
 		"$node.Job.Ours && $node.Job.OnlyIdle && !$node.Job.KeptCordoned", "$node.Job.OnlyIdle && !$node.Job.KeptCordoned"},
-	{"in-use-dropped", "the operation of a node in use is made again and again", updater, "withdrawals",
+	{"in-use-dropped", "the operation of a node in use is made again and again", updater, "abortsWithoutSlot",
 		"$n.needsNoOperation() && !awaitsIdleNode($n)", "$n.needsNoOperation()"},
 	{"asked-for-idle", "an operation that was asked for since touches the node only while it is idle", updater, "group.isStale",
 		"$job.OnlyIdle && $g.isAskedFor($node)", "$job.OnlyIdle && $g.isAskedFor($node) && len(targets) == 0"},

@@ -14,7 +14,7 @@ type Client struct {
 	client.WithWatch
 	API *API
 	// From is what it reads: a cache, or the true state.
-	From func() *View
+	From func() *Cache
 }
 
 // Get reads an object.

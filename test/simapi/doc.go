@@ -2,6 +2,6 @@
 // and every choice is the caller's, so that a seed decides everything.
 //
 //	API     the true state, with resource versions, preconditions, patches and graceful deletion
-//	View    the cache of one process, which lags: per kind it shows the state some changes ago
-//	Client  a client.Client that writes to an API, and reads from a View or the true state
+//	Cache   the cache of one process, which lags: per kind it shows the state some changes ago
+//	Client  a client.Client that writes to an API, and reads from a Cache or the true state
 package simapi

@@ -79,7 +79,7 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.LogicBook, no
 			continue
 		}
 		plan.Deployed = append(plan.Deployed, component)
-		if rollout.IsDue(in, node, pod) || kept && in.Members[pod.Member].Heavy && !rollout.IsWithheld(in, node, pod) {
+		if rollout.IsDue(in, node, pod) || kept && in.Members[pod.Member].Heavy && !rollout.IsDisallowed(in, node, pod) {
 			plan.Changed = append(plan.Changed, component)
 		}
 		if !daemonset.IsLeaving(m.DaemonSet) {

@@ -70,7 +70,7 @@ func (p *Pass) PinFacts(gate gating.Mode) pinning.Facts {
 	f := pinning.Facts{
 		Input: &p.In, PolicyMissing: gate == gating.NotInstalled, RollsBack: pinning.RollsBack(p.Policy), Node: p.Fleet.Node,
 		Gated:  func(i int) bool { return gate == gating.On && gating.IsGateable(p.Members[i].DaemonSet) },
-		Before: func(i int, node string) (string, string) { return pinning.Before(p.history(i, node)) },
+		Before: func(i int, node string) (string, string) { return pinning.EarlierRevision(p.history(i, node)) },
 		Kept: func(i int, hash string) bool {
 			return gating.IsKept(p.Members[i].DaemonSet, p.Members[i].Revisions, hash)
 		},
@@ -86,9 +86,9 @@ func (p *Pass) PinFacts(gate gating.Mode) pinning.Facts {
 }
 
 // history returns what is known of the revisions of a member, for one node.
-func (p *Pass) history(member int, node string) *pinning.History {
+func (p *Pass) history(member int, node string) *pinning.RevisionHistory {
 	m := p.Members[member]
-	h := &pinning.History{DaemonSet: m.DaemonSet, Revisions: m.Revisions, Target: p.In.Members[member].Target,
+	h := &pinning.RevisionHistory{DaemonSet: m.DaemonSet, Revisions: m.Revisions, Target: p.In.Members[member].Target,
 		Had: p.Fleet.had.OfNode(m.DaemonSet, node), Floor: pinning.FloorOf(p.Policy)}
 	if good := p.Rollout.Status.LastKnownGood; good != nil {
 		h.Good, h.Since = report.TargetIn(good.Targets, m.Key()), good.Since.Time

@@ -215,28 +215,28 @@ func TestBefore(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		h    History
+		h    RevisionHistory
 		want string
 		why  string
 	}{
-		{"the one that the node had", History{Had: "a", Good: "b"}, "a", ""},
-		{"the last known good one, if the node had the target", History{Had: "d", Good: "b"}, "b", ""},
-		{"the one before, if the target is the last known good one", History{Had: "d", Good: "d"}, "c", ""},
-		{"one that is kept", History{Had: "trimmed"}, "c", ""},
-		{"none below the floor", History{Had: "a", Floor: at(1)}, "", "rollbackNotBefore"},
-		{"one that is as old as the floor", History{Had: "b", Floor: at(1)}, "b", ""},
-		{"one that became good after the floor", History{Good: "a", Since: fixture.Epoch.Add(5 * time.Hour), Floor: at(2)}, "a", ""},
-		{"none that was good before the floor", History{Good: "c", Since: fixture.Epoch, Floor: at(1)}, "", "rollbackNotBefore"},
+		{"the one that the node had", RevisionHistory{Had: "a", Good: "b"}, "a", ""},
+		{"the last known good one, if the node had the target", RevisionHistory{Had: "d", Good: "b"}, "b", ""},
+		{"the one before, if the target is the last known good one", RevisionHistory{Had: "d", Good: "d"}, "c", ""},
+		{"one that is kept", RevisionHistory{Had: "trimmed"}, "c", ""},
+		{"none below the floor", RevisionHistory{Had: "a", Floor: at(1)}, "", "rollbackNotBefore"},
+		{"one that is as old as the floor", RevisionHistory{Had: "b", Floor: at(1)}, "b", ""},
+		{"one that became good after the floor", RevisionHistory{Good: "a", Since: fixture.Epoch.Add(5 * time.Hour), Floor: at(2)}, "a", ""},
+		{"none that was good before the floor", RevisionHistory{Good: "c", Since: fixture.Epoch, Floor: at(1)}, "", "rollbackNotBefore"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.h.DaemonSet, c.h.Revisions, c.h.Target = ds, history("a", "b", "c", "d"), "d"
-			hash, why := Before(&c.h)
+			hash, why := EarlierRevision(&c.h)
 			if hash != c.want || !strings.Contains(why, c.why) || hash == "" && why == "" {
 				t.Errorf("got %q, %q", hash, why)
 			}
 		})
 	}
-	if hash, why := Before(&History{DaemonSet: ds, Revisions: history("d"), Target: "d"}); hash != "" || !strings.Contains(why, "is kept") {
+	if hash, why := EarlierRevision(&RevisionHistory{DaemonSet: ds, Revisions: history("d"), Target: "d"}); hash != "" || !strings.Contains(why, "is kept") {
 		t.Errorf("a DaemonSet with one revision goes back to %q: %q", hash, why)
 	}
 }

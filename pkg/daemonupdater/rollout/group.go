@@ -26,16 +26,16 @@ func groupOf(in *Input) group {
 }
 
 // ToReplace reports whether a pod of a node is outdated and may be replaced under the given input, IsDue whether it
-// may be replaced, or verified by an operation, and IsWithheld whether the policy keeps it from the newest version.
+// may be replaced, or verified by an operation, and IsDisallowed whether the policy keeps it from the newest version.
 func ToReplace(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return g.toReplace(node, pod)
 }
 
-// IsWithheld is documented with ToReplace.
-func IsWithheld(in *Input, node *Node, pod *Pod) bool {
+// IsDisallowed is documented with ToReplace.
+func IsDisallowed(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
-	return isWithheld(&g, node, pod)
+	return isDisallowed(&g, node, pod)
 }
 
 // IsDue is documented with ToReplace.
@@ -62,10 +62,10 @@ func OnlyIdle(in *Input, node *Node) bool {
 
 // toReplace reports whether a pod of a node is outdated and may be replaced.
 func (g *group) toReplace(node *Node, pod *Pod) bool {
-	return pod.NoSuccessor == "" && g.wants(node, pod) && !isWithheld(g, node, pod)
+	return pod.NoSuccessor == "" && g.wants(node, pod) && !isDisallowed(g, node, pod)
 }
 
-func isWithheld(g *group, node *Node, pod *Pod) bool {
+func isDisallowed(g *group, node *Node, pod *Pod) bool {
 	return g.isOutdated(pod) && pod.Pin == "" && whyNotAllowed(g, node) != ""
 }
 

@@ -67,9 +67,9 @@ func (f *Fleet) operatesOutside(slot *Slot) bool {
 	return ok && n.isOf(slot.UID) && slot.Operation != "" && n.Job.ID == slot.Operation
 }
 
-// withdrawals aborts operations that have no slot, and are no longer needed on their nodes or in
+// abortsWithoutSlot aborts operations that have no slot, and are no longer needed on their nodes or in
 // the way of other groups while this one starts nothing.
-func withdrawals(f *Fleet, g *gate) (changes []OperationChange) {
+func abortsWithoutSlot(f *Fleet, g *gate) (changes []OperationChange) {
 	for _, n := range f.preparing {
 		if n.slot == nil && (g.isClosedTo(&lane{pinned: n.pinned}) || n.needsNoOperation() && !awaitsIdleNode(n)) {
 			changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})

@@ -39,7 +39,7 @@ func (f *Fleet) Plan(in Input) Decision {
 		d.recheckIn(HeartbeatPoll)
 	}
 	prepared := prepare(start, in.Now)
-	changes := slices.Concat(prepared.changes, operationChangesOfSlots(d, budgets.limit), withdrawals(f, start.gate))
+	changes := slices.Concat(prepared.changes, operationChangesOfSlots(d, budgets.limit), abortsWithoutSlot(f, start.gate))
 	slices.SortFunc(changes, func(a, b OperationChange) int { return cmp.Compare(a.Node, b.Node) })
 
 	decision := decisionOf(d, budgets, explanation{

@@ -158,7 +158,7 @@ func TestWhatIsNewOnANodeHasToFit(t *testing.T) {
 		{"no step is about it", driverOnly("1.7.0", "1.6.0"), true, false},
 	} {
 		node := &test.in.Nodes[0]
-		if refused, misfit := len(Refusals(&test.in, node)) > 0, len(Unfit(&test.in, node)) > 0; refused != test.refused || misfit != test.misfit {
+		if refused, misfit := len(Refusals(&test.in, node)) > 0, len(RefusalsOfNew(&test.in, node)) > 0; refused != test.refused || misfit != test.misfit {
 			t.Errorf("%s: refused is %t, unfit %t", test.name, refused, misfit)
 		}
 	}

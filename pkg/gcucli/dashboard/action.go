@@ -22,8 +22,8 @@ type actions struct {
 	resource func(gr string) (Resource, verbs)
 }
 
-// wouldView is what the page says of an action before it is carried out.
-type wouldView struct {
+// confirmation is what the page says of an action before it is carried out.
+type confirmation struct {
 	Words words
 	Facts []fact
 	// Refused is why it would be refused; empty if it would be carried out. Then Seen is that of Would.
@@ -106,12 +106,12 @@ func (s actions) would(w http.ResponseWriter, r *http.Request) {
 	}
 	would, err := s.source.Would(r.Context(), a)
 	resource, _ := s.resource(a.GR)
-	v := wouldView{Words: wordsFor(r), Seen: would.Seen}
+	c := confirmation{Words: wordsFor(r), Seen: would.Seen}
 	if err != nil {
-		v.Refused, v.Seen = err.Error(), ""
+		c.Refused, c.Seen = err.Error(), ""
 	}
-	v.Facts = factsOf(v.Words, &resource, a, &would)
-	render(w, "would", v)
+	c.Facts = factsOf(c.Words, &resource, a, &would)
+	render(w, "would", c)
 }
 
 // do carries out an action, as it was shown.

@@ -71,7 +71,7 @@ func TestAPlanIsDrawnWithItsResults(t *testing.T) {
 	if diff := cmp.Diff(want, drawn(s.Groups)); diff != "" || s.By != byPlan {
 		t.Errorf("by %s, groups (-want +got):\n%s", s.By, diff)
 	}
-	page, err := rendered("main", view{Words: texts["en"], Resources: []section{s}})
+	page, err := rendered("main", pageData{Words: texts["en"], Resources: []section{s}})
 	check(t, err)
 	for _, want := range []string{`<code lang="en">plugin_replace</code> <span class="result done">1 done</span> <span class="result fail">1 failed</span>`, `href="?by=zone&amp;lang=en"`, "not in the plan",
 		"<h4>before the nodes</h4>", "<h4>after the nodes</h4>"} {

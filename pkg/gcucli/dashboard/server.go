@@ -162,24 +162,24 @@ func (s *Server) knows(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
 }
 
-// view returns what the page shows now to a request, and a channel that is closed when that has
+// pageData returns what the page shows now to a request, and a channel that is closed when that has
 // changed.
-func (s *Server) view(r *http.Request) (view, <-chan struct{}) {
+func (s *Server) pageData(r *http.Request) (pageData, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := view{Words: wordsFor(r), By: r.URL.Query().Get("by"), At: clockOf(s.at)}
+	p := pageData{Words: wordsFor(r), By: r.URL.Query().Get("by"), At: clockOf(s.at)}
 	if s.err != nil {
-		v.Error = s.err.Error()
+		p.Error = s.err.Error()
 	}
 	for _, resource := range s.resources {
-		v.Resources = append(v.Resources, sectionOf(resource, s.may, v.By))
+		p.Resources = append(p.Resources, sectionOf(resource, s.may, p.By))
 	}
-	return v, s.next
+	return p, s.next
 }
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
-	v, _ := s.view(r)
-	render(w, "page", v)
+	p, _ := s.pageData(r)
+	render(w, "page", p)
 }
 
 // events sends the page each time it has changed, and the time of the last good reading at least every
@@ -188,12 +188,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control, sent := http.NewResponseController(w), ""
 	for {
-		v, next := s.view(r)
-		page, err := rendered("main", v)
+		p, next := s.pageData(r)
+		page, err := rendered("main", p)
 		if err != nil {
 			return
 		}
-		event := fmt.Sprintf("event: read\ndata: %s\n\n", v.At)
+		event := fmt.Sprintf("event: read\ndata: %s\n\n", p.At)
 		if page != sent {
 			data, err := json.Marshal(page)
 			if err != nil {
@@ -222,13 +222,13 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 		fail(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	v, ok := nodeOf(resource, name, detail, may)
+	n, ok := nodeOf(resource, name, detail, may)
 	if !ok {
 		fail(w, fmt.Sprintf("gr %q has no node %q", gr, name), http.StatusNotFound)
 		return
 	}
-	v.Words = wordsFor(r)
-	render(w, "node", v)
+	n.Words = wordsFor(r)
+	render(w, "node", n)
 }
 
 // resource returns a gr as it was read last, an empty one if there is none of that name, and the verbs that

@@ -319,30 +319,30 @@ func TestALostClusterIsSaid(t *testing.T) {
 	}()
 	t.Cleanup(func() { stop(); <-ended })
 	// shows lets time pass until the page is as wanted.
-	shows := func(what string, is func(view) bool) view {
+	shows := func(what string, is func(pageData) bool) pageData {
 		t.Helper()
 		for ctx.Err() == nil {
-			if v, _ := s.view(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)); is(v) {
+			if v, _ := s.pageData(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)); is(v) {
 				return v
 			}
 			now.Step(time.Second)
 			time.Sleep(time.Millisecond) // lets Run go on
 		}
 		t.Fatalf("the page never shows %s", what)
-		return view{}
+		return pageData{}
 	}
-	shows("the fleet", func(v view) bool { return v.Error == "" && len(v.Resources) == 1 })
+	shows("the fleet", func(v pageData) bool { return v.Error == "" && len(v.Resources) == 1 })
 	f.mu.Lock()
 	f.lost = errors.New("connection refused")
 	f.mu.Unlock()
-	lost := shows("the error", func(v view) bool { return v.Error == "connection refused" })
+	lost := shows("the error", func(v pageData) bool { return v.Error == "connection refused" })
 	if len(lost.Resources) != 1 || lost.At == clockOf(now.Now()) {
 		t.Errorf("without the cluster the page has %d grs, as of %s", len(lost.Resources), lost.At)
 	}
 	f.mu.Lock()
 	f.lost = nil
 	f.mu.Unlock()
-	shows("the fleet again", func(v view) bool { return v.Error == "" && v.At > lost.At })
+	shows("the fleet again", func(v pageData) bool { return v.Error == "" && v.At > lost.At })
 }
 
 // TestASilentServerSendsHeartbeats: nothing is read and nothing changes.

@@ -15,7 +15,7 @@ type Source interface {
 	// Reach asks the cluster itself, which Read does not; its error says why what Read returns is not
 	// up to date.
 	Reach(ctx context.Context) error
-	// Detail returns what only one node's view shows, as of now.
+	// Detail returns what is shown of one node only, as of now.
 	Detail(ctx context.Context, node string) (Detail, error)
 	// Changed receives when something may have changed.
 	Changed() <-chan struct{}

@@ -14,7 +14,7 @@ func failing(obs *state.Observation, c *state.Component, h *state.Health) *state
 	if c.Failure != nil {
 		return c.Failure
 	}
-	if f := rival(obs, c.Name); f != nil {
+	if f := excluded(obs, c.Name); f != nil {
 		return f
 	}
 	if f := duplicate(obs, c); f != nil {
@@ -70,9 +70,9 @@ func notInstalled(c *state.Component) *state.Failure {
 	return nil
 }
 
-// rival returns a Failure if an older gr deploys a component that this one excludes: the older
+// excluded returns a Failure if an older gr deploys a component that this one excludes: the older
 // one has the cards until it is deleted (contract statement 34, components.md section 1.0).
-func rival(obs *state.Observation, name string) *state.Failure {
+func excluded(obs *state.Observation, name string) *state.Failure {
 	for i := range obs.Others {
 		other := &obs.Others[i]
 		if !state.Older(other, obs.Resource) {

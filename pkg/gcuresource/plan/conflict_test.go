@@ -25,11 +25,11 @@ func TestWhatExcludesEachOther(t *testing.T) {
 	whole := topsv1.GcuResourceSpec{Plugin: fields}
 	off := topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{BaseFields: topsv1.BaseFields{NotDeploy: true}}}
 	for _, tc := range []struct {
-		name   string
-		spec   topsv1.GcuResourceSpec
-		others []topsv1.GcuResource
-		rivals []state.Rival
-		want   []string
+		name     string
+		spec     topsv1.GcuResourceSpec
+		others   []topsv1.GcuResource
+		excluded []state.ExcludedWorkload
+		want     []string
 	}{
 		{"contract 34: whole cards are not handed out beside shared ones of an older gr", whole,
 			[]topsv1.GcuResource{another("old", time.Hour, shared)}, nil, []string{"devicePlugin: failed ComponentConflict"}},
@@ -51,14 +51,14 @@ func TestWhatExcludesEachOther(t *testing.T) {
 			[]topsv1.GcuResource{another("old", time.Hour, whole)}, nil, []string{"devicePlugin: DaemonSet (new)"}},
 		{"contract 34: what a younger gr has deployed already is waited for", whole,
 			[]topsv1.GcuResource{another("young", time.Second, shared)},
-			[]state.Rival{{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "x"}, Component: "gcusharePlugin", GcuResource: "young"}},
+			[]state.ExcludedWorkload{{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "x"}, Component: "gcusharePlugin", GcuResource: "young"}},
 			[]string{"devicePlugin: (new) waiting until DaemonSet kube-system/x of GcuResource young is deleted"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			gr := world.NewGR(tc.spec)
 			gr.CreationTimestamp = metav1.NewTime(world.Noon.Add(-time.Minute))
 			obs := world.New(t, gr, 1)
-			obs.Others, obs.Rivals = tc.others, tc.rivals
+			obs.Others, obs.Excluded = tc.others, tc.excluded
 			if tc.others == nil {
 				obs.Owned = []state.Owned{{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "whole"}, Component: "devicePlugin"}}
 			}

@@ -124,7 +124,7 @@ func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, 
 		return "waiting until " + o.Ref.String() + " is deleted"
 	}
 	excludes := component.Find(c.Name).Excludes
-	for _, r := range obs.Rivals {
+	for _, r := range obs.Excluded {
 		if slices.Contains(excludes, r.Component) {
 			return fmt.Sprintf("waiting until %s of GcuResource %s is deleted", r.Ref, r.GcuResource)
 		}

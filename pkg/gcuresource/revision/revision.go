@@ -281,7 +281,7 @@ func (h *History) Specs() map[string]*topsv1.GcuResourceSpec {
 func (h *History) IsFull() bool { return len(h.revisions) > Limit }
 
 // Surplus returns the revisions beyond the limit, except the current one, protected ones, and the newest
-// one that gives a DaemonSet that exists its name: without it, it is unknown whose that is (Made).
+// one that gives a DaemonSet that exists its name: without it, it is unknown whose that is (CreatedBy).
 func (h *History) Surplus(existing []*appsv1.DaemonSet, protected ...string) ([]*appsv1.ControllerRevision, error) {
 	unnamed := map[types.NamespacedName]bool{}
 	for _, ds := range existing {

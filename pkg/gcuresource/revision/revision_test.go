@@ -275,7 +275,7 @@ func TestTheSpecThatNamesADaemonSetStays(t *testing.T) {
 	if diff := cmp.Diff([]string{"2", "0"}, got); diff != "" {
 		t.Errorf("surplus (-want +got):\n%s", diff)
 	}
-	made, err := Made(gr, []*appsv1.DaemonSet{current, left, forged}, func() (*History, error) { return h, nil })
+	made, err := CreatedBy(gr, []*appsv1.DaemonSet{current, left, forged}, func() (*History, error) { return h, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

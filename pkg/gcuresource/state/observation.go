@@ -51,8 +51,8 @@ type Observation struct {
 	Applied map[types.UID]Applied
 	// Others are the other grs, sorted by age, then name.
 	Others []topsv1.GcuResource
-	// Rivals are the workloads of other grs that a requested component of this gr excludes.
-	Rivals []Rival
+	// Excluded are the workloads of other grs that a requested component of this gr excludes.
+	Excluded []ExcludedWorkload
 	// Changed are the components whose pod templates differ from those of the previous spec;
 	// empty once a status describes the current spec.
 	Changed []string
@@ -77,8 +77,8 @@ type Rollout struct {
 	InFlight bool
 }
 
-// Rival is a workload of another gr.
-type Rival struct {
+// ExcludedWorkload is a workload of another gr, of a component that one of this gr excludes.
+type ExcludedWorkload struct {
 	Ref component.Ref
 	// Component is its component.
 	Component string

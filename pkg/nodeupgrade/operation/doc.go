@@ -53,7 +53,7 @@
 // A file uses those below it:
 //
 //	next.go                      the decision
-//	life.go                      accepts, grants, abandons and ends an operation early
+//	lifecycle.go                 accepts, grants, abandons and ends an operation early
 //	run.go, override.go          the current tasks; retry, skip and undo by a person
 //	release.go, end.go           releases the node; records the end
 //	table.go, drained.go         all tasks; whether one still needs the node empty

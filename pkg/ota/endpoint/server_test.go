@@ -42,7 +42,7 @@ func TestServeLetsRequestsFinish(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Anybody}}, handler, testr.New(t))
+		served <- Serve(ctx, []guard.Listener{{Listener: listener, Caller: guard.Anybody}}, handler, testr.New(t))
 	}()
 	answers := make(chan string, 1)
 	go func() {
@@ -84,7 +84,7 @@ func TestALargeBodyIsNotRead(t *testing.T) {
 	served := make(chan error, 1)
 	const token = "0123456789abcdef0123456789abcdef"
 	go func() {
-		served <- Serve(ctx, []guard.Door{{Listener: listener, Caller: guard.Bearer(token)}}, handlerOf(backend), testr.New(t))
+		served <- Serve(ctx, []guard.Listener{{Listener: listener, Caller: guard.Bearer(token)}}, handlerOf(backend), testr.New(t))
 	}()
 	for authorization, want := range map[string]int{"": 401, "Bearer " + token: 413} {
 		body := &counted{left: 10 << 20}

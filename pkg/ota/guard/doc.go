@@ -1,6 +1,6 @@
 // Package guard controls access to the node's endpoint (package ota) and limits how much of
 // it one caller can use. It runs on every edge node, next to untrusted workloads, so each
-// way in is a Door with rules of its own:
+// way in is a Listener with rules of its own:
 //
 //	                          socket                          TCP
 //	who                       root and the members of one     holders of the token; with --ota-auth=none
@@ -10,7 +10,7 @@
 //
 // A request passes these checks in order; the first that fails determines the response:
 //
-//	connection    at most MaxConnections per door: another one waits for room, or evicts
+//	connection    at most MaxConnections per listener: another one waits for room, or evicts
 //	              one that sent no authorized request within 100 ms
 //	Host          421: a foreign name for this address (DNS rebinding)
 //	origin        403: cross-origin requests from browsers

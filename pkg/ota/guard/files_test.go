@@ -147,7 +147,7 @@ func openSocket(t *testing.T, group int) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveDoor(t, clock.RealClock{}, Door{Listener: listener, Caller: Peer(group)}, hello)
+	serveListener(t, clock.RealClock{}, Listener{Listener: listener, Caller: Peer(group)}, hello)
 	return path
 }
 

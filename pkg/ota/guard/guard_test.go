@@ -57,29 +57,29 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// serve serves a door on loopback and returns its address.
-func serve(t *testing.T, d Door, handler http.HandlerFunc) string {
+// serve serves a listener on loopback and returns its address.
+func serve(t *testing.T, l Listener, handler http.HandlerFunc) string {
 	t.Helper()
-	return serveBy(t, clock.RealClock{}, d, handler)
+	return serveBy(t, clock.RealClock{}, l, handler)
 }
 
-func serveBy(t *testing.T, c clock.Clock, d Door, handler http.HandlerFunc) string {
+func serveBy(t *testing.T, c clock.Clock, l Listener, handler http.HandlerFunc) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Listener = listener
-	serveDoor(t, c, d, handler)
+	l.Listener = listener
+	serveListener(t, c, l, handler)
 	return listener.Addr().String()
 }
 
-func serveDoor(t *testing.T, c clock.Clock, d Door, handler http.HandlerFunc) {
+func serveListener(t *testing.T, c clock.Clock, l Listener, handler http.HandlerFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(ctx, Options{Doors: []Door{d}, Handler: handler, DrainTimeout: 5 * time.Second, Clock: c, Log: logr.Discard(),
+		served <- Serve(ctx, Options{Listeners: []Listener{l}, Handler: handler, DrainTimeout: 5 * time.Second, Clock: c, Log: logr.Discard(),
 			Deny: func(w http.ResponseWriter, _ *http.Request, d *Denial) { http.Error(w, d.Message, d.Status) }})
 	}()
 	t.Cleanup(func() {
@@ -113,7 +113,7 @@ func get(t *testing.T, address, method, path string, change func(*http.Request))
 }
 
 func TestWhichRequestsAreAdmitted(t *testing.T) {
-	address := serve(t, Door{Caller: Bearer(testToken), Hosts: foreign.Hosts(netip.MustParseAddr("127.0.0.1"))}, hello)
+	address := serve(t, Listener{Caller: Bearer(testToken), Hosts: foreign.Hosts(netip.MustParseAddr("127.0.0.1"))}, hello)
 	token := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+testToken) }
 	header := func(key, value string) func(*http.Request) {
 		return func(r *http.Request) { token(r); r.Header.Set(key, value) }
@@ -150,7 +150,7 @@ func TestNoAnswerIsForAnotherOrigin(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/pods", nil)
 	r.Header.Set("Origin", "http://evil.example")
-	Options{Handler: http.HandlerFunc(hello), Log: logr.Discard()}.check(Door{Caller: Anybody}).ServeHTTP(w, r)
+	Options{Handler: http.HandlerFunc(hello), Log: logr.Discard()}.check(Listener{Caller: Anybody}).ServeHTTP(w, r)
 	for key := range w.Header() {
 		if strings.HasPrefix(key, "Access-Control-") {
 			t.Errorf("the answer has %s", key)
@@ -159,7 +159,7 @@ func TestNoAnswerIsForAnotherOrigin(t *testing.T) {
 }
 
 func TestAThousandSlowConnectionsDoNotBlockOthers(t *testing.T) {
-	address := serve(t, Door{Caller: Bearer(testToken)}, hello)
+	address := serve(t, Listener{Caller: Bearer(testToken)}, hello)
 	var slow []net.Conn
 	for range 1000 {
 		c, err := net.Dial("tcp", address)
@@ -189,7 +189,7 @@ func TestConnectionsThatAreServedAreLeftAlone(t *testing.T) {
 	var blocking atomic.Bool
 	blocking.Store(true)
 	times := clocktesting.NewFakeClock(time.Unix(0, 0))
-	address := serveBy(t, times, Door{Caller: Bearer(testToken)}, func(w http.ResponseWriter, r *http.Request) {
+	address := serveBy(t, times, Listener{Caller: Bearer(testToken)}, func(w http.ResponseWriter, r *http.Request) {
 		if blocking.Load() {
 			entered <- struct{}{}
 			<-release
@@ -240,7 +240,7 @@ func untilSomebodyWaits(t *testing.T, times *clocktesting.FakeClock) {
 }
 
 func TestALongHeaderIsRefused(t *testing.T) {
-	address := serve(t, Door{Caller: Anybody}, hello)
+	address := serve(t, Listener{Caller: Anybody}, hello)
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestTLS(t *testing.T) {
 	// The certificate of httptest is for example.com and 127.0.0.1.
 	certified := httptest.NewTLSServer(http.NotFoundHandler())
 	defer certified.Close()
-	address := serve(t, Door{Caller: Bearer(testToken), TLS: &tls.Config{Certificates: certified.TLS.Certificates, MinVersion: tls.VersionTLS12}}, hello)
+	address := serve(t, Listener{Caller: Bearer(testToken), TLS: &tls.Config{Certificates: certified.TLS.Certificates, MinVersion: tls.VersionTLS12}}, hello)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func TestAPortThatIsTakenIsServedOnceItIsFree(t *testing.T) {
 	if port.InUse() != address || port.Addr().String() != address {
 		t.Errorf("in use is %q, the address %s, want %s", port.InUse(), port.Addr(), address)
 	}
-	serveDoor(t, clock.RealClock{}, Door{Listener: port, Caller: Anybody}, hello)
+	serveListener(t, clock.RealClock{}, Listener{Listener: port, Caller: Anybody}, hello)
 	until(t, "the listener waits", fake.HasWaiters)
 	fake.Step(portRetry)
 	until(t, "it waits again, as the address is still in use", fake.HasWaiters)
@@ -71,8 +71,8 @@ func until(t *testing.T, what string, holds func() bool) {
 // TestAProofIsForTheAddressThatWasCalled: a process on another address cannot pass a challenge
 // on, and without authentication there is nothing to prove.
 func TestAProofIsForTheAddressThatWasCalled(t *testing.T) {
-	prove := func(d Door, challenge string) (shown, address string) {
-		address = serve(t, d, hello)
+	prove := func(l Listener, challenge string) (shown, address string) {
+		address = serve(t, l, hello)
 		request, err := http.NewRequest(http.MethodGet, "http://"+address+"/healthz", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -85,15 +85,15 @@ func TestAProofIsForTheAddressThatWasCalled(t *testing.T) {
 		defer func() { _ = response.Body.Close() }()
 		return response.Header.Get(proof.Header), address
 	}
-	door := Door{Caller: Bearer(testToken), Prove: proof.Prover(testToken)}
-	shown, address := prove(door, "c")
+	listener := Listener{Caller: Bearer(testToken), Prove: proof.Prover(testToken)}
+	shown, address := prove(listener, "c")
 	if shown != proof.Of(testToken, "c", address) || shown == proof.Of(testToken, "c", "127.0.0.1:1") || shown == proof.Of(testToken, "d", address) || shown == proof.Of("other", "c", address) {
 		t.Errorf("proof %q", shown)
 	}
-	if shown, _ := prove(door, ""); shown != "" {
+	if shown, _ := prove(listener, ""); shown != "" {
 		t.Errorf("proof %q without a challenge", shown)
 	}
-	if shown, _ := prove(Door{Caller: Anybody}, "c"); shown != "" {
+	if shown, _ := prove(Listener{Caller: Anybody}, "c"); shown != "" {
 		t.Errorf("proof %q without a token", shown)
 	}
 }

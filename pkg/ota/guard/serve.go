@@ -28,7 +28,7 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
-// MaxConnections bounds the open connections of one Door.
+// MaxConnections bounds the open connections of one Listener.
 const MaxConnections = 32
 
 // grace is how long a connection may take to send an authorized request before another one
@@ -51,8 +51,8 @@ type Denial struct {
 	Message string
 }
 
-// Door is one way to reach the endpoint.
-type Door struct {
+// Listener is one way to reach the endpoint: where it listens, and the rules for requests there.
+type Listener struct {
 	Listener net.Listener
 	// TLS is the TLS configuration, nil for plain connections.
 	TLS *tls.Config
@@ -66,7 +66,7 @@ type Door struct {
 
 // Options of Serve. All fields are required.
 type Options struct {
-	Doors []Door
+	Listeners []Listener
 	// Handler serves requests that were admitted.
 	Handler http.Handler
 	// Deny writes the response to a rejected request.
@@ -77,29 +77,29 @@ type Options struct {
 	Log          logr.Logger
 }
 
-// Serve serves all doors until ctx is done, lets requests in progress finish, and closes
-// the listeners. It returns nil after such a shutdown, and an error if a door could not be
+// Serve serves all listeners until ctx is done, lets requests in progress finish, and closes
+// them. It returns nil after such a shutdown, and an error if one could not be
 // served or drained.
 func Serve(ctx context.Context, o Options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	failed := make([]error, len(o.Doors))
-	var doors sync.WaitGroup
-	for i, door := range o.Doors {
-		doors.Go(func() {
+	failed := make([]error, len(o.Listeners))
+	var serving sync.WaitGroup
+	for i, listener := range o.Listeners {
+		serving.Go(func() {
 			defer stop()
-			failed[i] = o.serve(ctx, door)
+			failed[i] = o.serve(ctx, listener)
 		})
 	}
-	doors.Wait()
+	serving.Wait()
 	return errors.Join(failed...)
 }
 
-func (o Options) serve(ctx context.Context, d Door) error {
+func (o Options) serve(ctx context.Context, l Listener) error {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // HTTP/1 only: one request at a time per connection
 	server := &http.Server{
-		Handler:           o.check(d),
+		Handler:           o.check(l),
 		ConnContext:       connections.With,
 		Protocols:         &protocols,
 		ReadHeaderTimeout: headerTimeout,
@@ -109,18 +109,18 @@ func (o Options) serve(ctx context.Context, d Door) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(o.Log.V(4)), slog.LevelInfo),
 	}
-	var listener net.Listener = connections.Bound(d.Listener, MaxConnections, grace, o.Clock)
-	if d.TLS != nil {
-		listener = tls.NewListener(listener, d.TLS)
+	var listener net.Listener = connections.Bound(l.Listener, MaxConnections, grace, o.Clock)
+	if l.TLS != nil {
+		listener = tls.NewListener(listener, l.TLS)
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
 	case err := <-served:
-		return fmt.Errorf("serving the OTA endpoint at %s: %w", d.Listener.Addr(), err)
+		return fmt.Errorf("serving the OTA endpoint at %s: %w", l.Listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	o.Log.Info("Draining the OTA endpoint", "door", d.Listener.Addr().String())
+	o.Log.Info("Draining the OTA endpoint", "address", l.Listener.Addr().String())
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.DrainTimeout)
 	defer cancel()
 	err := server.Shutdown(drain)
@@ -128,16 +128,16 @@ func (o Options) serve(ctx context.Context, d Door) error {
 		err = errors.Join(err, serveErr)
 	}
 	if err != nil {
-		return fmt.Errorf("draining the OTA endpoint at %s: %w", d.Listener.Addr(), err)
+		return fmt.Errorf("draining the OTA endpoint at %s: %w", l.Listener.Addr(), err)
 	}
 	return nil
 }
 
-// check passes requests that the door admits to the handler.
-func (o Options) check(d Door) http.Handler {
+// check passes requests that are admitted to the handler.
+func (o Options) check(l Listener) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		denial := d.deny(r, origin)
+		denial := l.deny(r, origin)
 		if denial != nil {
 			o.Log.V(1).Info("Refusing", "status", denial.Status, "reason", denial.Reason, "remote", r.RemoteAddr, "path", r.URL.Path)
 			w.Header().Set("Connection", "close")
@@ -148,7 +148,7 @@ func (o Options) check(d Door) http.Handler {
 			return
 		}
 		if open(r) {
-			d.prove(w, r)
+			l.prove(w, r)
 		} else {
 			defer connections.Serve(r.Context())()
 		}
@@ -156,9 +156,9 @@ func (o Options) check(d Door) http.Handler {
 	})
 }
 
-// deny returns why a request is rejected at the door, or nil if it is admitted.
-func (d Door) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial {
-	if d.Hosts != nil && !d.Hosts(r.Host) {
+// deny returns why a request is rejected before the handler, or nil if it is admitted.
+func (l Listener) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial {
+	if l.Hosts != nil && !l.Hosts(r.Host) {
 		return &Denial{Status: http.StatusMisdirectedRequest, Reason: "MisdirectedRequest",
 			Message: fmt.Sprintf("%.80q is not a name of this endpoint: call localhost, or the address that it is bound to.", r.Host)}
 	}
@@ -169,15 +169,15 @@ func (d Door) deny(r *http.Request, origin *http.CrossOriginProtection) *Denial 
 	if open(r) {
 		return nil
 	}
-	return d.Caller(r)
+	return l.Caller(r)
 }
 
 // prove answers the challenge of a request.
-func (d Door) prove(w http.ResponseWriter, r *http.Request) {
+func (l Listener) prove(w http.ResponseWriter, r *http.Request) {
 	challenge := r.Header.Get(proof.ChallengeHeader)
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if d.Prove != nil && ok && challenge != "" && len(challenge) <= proof.MaxChallenge {
-		w.Header().Set(proof.Header, d.Prove(challenge, local.String()))
+	if l.Prove != nil && ok && challenge != "" && len(challenge) <= proof.MaxChallenge {
+		w.Header().Set(proof.Header, l.Prove(challenge, local.String()))
 	}
 }
 

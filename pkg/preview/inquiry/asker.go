@@ -190,7 +190,7 @@ func (a Asker) members(ctx context.Context, g observed.Group, gr *topsv1.GcuReso
 	if err := a.Reader.List(ctx, &sets, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
 		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", g, err)
 	}
-	made, err := a.ownership().Made(ctx, gr, g.DaemonSets(sets.Items, gr.UID))
+	made, err := a.ownership().CreatedBy(ctx, gr, g.DaemonSets(sets.Items, gr.UID))
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
-// Unfit returns why what is new on a node in a preview does not fit what else the node has or gets, nil if it
+// RefusalsOfNew returns why what is new on a node in a preview does not fit what else the node has or gets, nil if it
 // does. What is new follows nothing, so it is no matter of steps; and a rollout does not hold it.
-func Unfit(in *Input, node *Node) []versions.Refusal {
+func RefusalsOfNew(in *Input, node *Node) []versions.Refusal {
 	if in.Policy.Versions == nil || len(node.New) == 0 {
 		return nil
 	}

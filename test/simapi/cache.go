@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// View is the cache of one process: per kind, the state some changes ago. Kinds are watched
+// Cache is the cache of one process: per kind, the state some changes ago. Kinds are watched
 // independently, so one may lag far behind another.
-type View struct {
+type Cache struct {
 	API *API
 	// At is how many changes were applied, by kind.
 	At      map[string]int
@@ -47,44 +47,44 @@ func (e Event) Concerns(kind client.Object, matters predicate.Predicate) (object
 	return objects
 }
 
-// NewView returns an empty cache with indexes, which keeps of objects what keep leaves of them; nil: all.
-func NewView(api *API, indexers map[string]client.IndexerFunc, keep toolscache.TransformFunc) *View {
-	v := &View{API: api, keep: keep, At: map[string]int{}, Objects: map[Key]client.Object{}, Keys: map[string][]Key{}, indexers: indexers, indexed: map[string]map[Key][]string{}}
+// NewCache returns an empty cache with indexes, which keeps of objects what keep leaves of them; nil: all.
+func NewCache(api *API, indexers map[string]client.IndexerFunc, keep toolscache.TransformFunc) *Cache {
+	c := &Cache{API: api, keep: keep, At: map[string]int{}, Objects: map[Key]client.Object{}, Keys: map[string][]Key{}, indexers: indexers, indexed: map[string]map[Key][]string{}}
 	for field := range indexers {
-		v.indexed[field] = map[Key][]string{}
+		c.indexed[field] = map[Key][]string{}
 	}
-	return v
+	return c
 }
 
 // Live returns the true state, with the fields that a live list can select.
-func (a *API) Live(indexers map[string]client.IndexerFunc) *View {
-	return &View{Objects: a.Objects, Keys: a.Keys, indexers: indexers}
+func (a *API) Live(indexers map[string]client.IndexerFunc) *Cache {
+	return &Cache{Objects: a.Objects, Keys: a.Keys, indexers: indexers}
 }
 
 // Behind returns how many changes of a kind the cache lacks.
-func (v *View) Behind(kind string) int { return len(v.API.Log[kind]) - v.At[kind] }
+func (c *Cache) Behind(kind string) int { return len(c.API.Log[kind]) - c.At[kind] }
 
 // Advance applies n more changes of a kind at once. Intermediate states of an object are dropped,
 // as by an informer that lists again.
-func (v *View) Advance(kind string, n int) []Event {
-	log := v.API.Log[kind]
-	changes := log[v.At[kind]:min(len(log), v.At[kind]+n)]
-	v.At[kind] += len(changes)
+func (c *Cache) Advance(kind string, n int) []Event {
+	log := c.API.Log[kind]
+	changes := log[c.At[kind]:min(len(log), c.At[kind]+n)]
+	c.At[kind] += len(changes)
 	var order []Key
 	before, last := map[Key]client.Object{}, map[Key]client.Object{}
-	for _, c := range changes {
-		if _, seen := last[c.Key]; !seen {
-			order = append(order, c.Key)
-			before[c.Key] = v.Objects[c.Key]
+	for _, change := range changes {
+		if _, seen := last[change.Key]; !seen {
+			order = append(order, change.Key)
+			before[change.Key] = c.Objects[change.Key]
 		}
-		last[c.Key] = c.Object
+		last[change.Key] = change.Object
 	}
 	for _, key := range order {
-		last[key] = v.kept(last[key])
+		last[key] = c.kept(last[key])
 	}
 	var events []Event
 	for _, key := range order {
-		v.set(key, last[key])
+		c.set(key, last[key])
 		e := Event{before[key], last[key]}
 		if e.Before != nil && e.After != nil && e.Before.GetUID() != e.After.GetUID() {
 			events = append(events, Event{Before: e.Before})
@@ -98,39 +98,39 @@ func (v *View) Advance(kind string, n int) []Event {
 }
 
 // kept returns what the cache keeps of an object, nil of one that is gone.
-func (v *View) kept(object client.Object) client.Object {
-	if object == nil || v.keep == nil {
+func (c *Cache) kept(object client.Object) client.Object {
+	if object == nil || c.keep == nil {
 		return object
 	}
-	kept, err := v.keep(object.DeepCopyObject())
+	kept, err := c.keep(object.DeepCopyObject())
 	if err != nil {
 		panic(err)
 	}
 	return kept.(client.Object)
 }
 
-func (v *View) set(key Key, object client.Object) {
-	_, had := v.Objects[key]
-	i, _ := slices.BinarySearchFunc(v.Keys[key.Kind], key, CompareKeys)
+func (c *Cache) set(key Key, object client.Object) {
+	_, had := c.Objects[key]
+	i, _ := slices.BinarySearchFunc(c.Keys[key.Kind], key, CompareKeys)
 	switch {
 	case object == nil && had:
-		delete(v.Objects, key)
-		v.Keys[key.Kind] = slices.Delete(v.Keys[key.Kind], i, i+1)
+		delete(c.Objects, key)
+		c.Keys[key.Kind] = slices.Delete(c.Keys[key.Kind], i, i+1)
 	case object != nil:
-		v.Objects[key] = object
-		for field, values := range v.indexers {
-			v.indexed[field][key] = values(object)
+		c.Objects[key] = object
+		for field, values := range c.indexers {
+			c.indexed[field][key] = values(object)
 		}
 		if !had {
-			v.Keys[key.Kind] = slices.Insert(v.Keys[key.Kind], i, key)
+			c.Keys[key.Kind] = slices.Insert(c.Keys[key.Kind], i, key)
 		}
 	}
 }
 
 // Get returns an object, a deep copy unless an option says otherwise.
-func (v *View) Get(key types.NamespacedName, object client.Object, opts ...client.GetOption) error {
+func (c *Cache) Get(key types.NamespacedName, object client.Object, opts ...client.GetOption) error {
 	k := Named(KindOf(object), key.Namespace, key.Name)
-	stored, ok := v.Objects[k]
+	stored, ok := c.Objects[k]
 	if !ok {
 		return apierrors.NewNotFound(Resource(k), k.Name)
 	}
@@ -148,21 +148,21 @@ func read(dst, src client.Object, shallow *bool) {
 }
 
 // List fills a typed list like Get, by namespace, labels, and an index.
-func (v *View) List(list client.ObjectList, opts []client.ListOption) error {
+func (c *Cache) List(list client.ObjectList, opts []client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(opts)
 	field, value := "", ""
 	if options.FieldSelector != nil {
 		asked := options.FieldSelector.Requirements()[0]
-		if field, value = asked.Field, asked.Value; v.indexers[field] == nil {
+		if field, value = asked.Field, asked.Value; c.indexers[field] == nil {
 			return fmt.Errorf("no index for %s", options.FieldSelector)
 		}
 	}
 	var found []client.Object
-	for _, key := range v.Keys[KindOf(list)] {
-		object := v.Objects[key]
+	for _, key := range c.Keys[KindOf(list)] {
+		object := c.Objects[key]
 		switch {
 		case options.Namespace != "" && key.Namespace != options.Namespace:
-		case field != "" && !slices.Contains(v.valuesOf(field, key), value):
+		case field != "" && !slices.Contains(c.valuesOf(field, key), value):
 		case options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(object.GetLabels())):
 		default:
 			found = append(found, object)
@@ -177,9 +177,9 @@ func (v *View) List(list client.ObjectList, opts []client.ListOption) error {
 }
 
 // valuesOf returns the values of an object in an index.
-func (v *View) valuesOf(field string, key Key) []string {
-	if v.indexed == nil {
-		return v.indexers[field](v.Objects[key])
+func (c *Cache) valuesOf(field string, key Key) []string {
+	if c.indexed == nil {
+		return c.indexers[field](c.Objects[key])
 	}
-	return v.indexed[field][key]
+	return c.indexed[field][key]
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ownership"
 )
 
-// rivalReader finds workloads of other grs.
-type rivalReader struct {
+// excludedReader finds the workloads of other grs that components of a gr exclude.
+type excludedReader struct {
 	client.Reader
 	namespace string // the operator's
 }
 
 // read returns the workloads of other grs that exclude a component of this one.
-func (r rivalReader) read(ctx context.Context, gr *topsv1.GcuResource, others []topsv1.GcuResource) ([]state.Rival, error) {
-	var rivals []state.Rival
+func (r excludedReader) read(ctx context.Context, gr *topsv1.GcuResource, others []topsv1.GcuResource) ([]state.ExcludedWorkload, error) {
+	var found []state.ExcludedWorkload
 	for _, name := range component.Requested(&gr.Spec) {
 		for _, excluded := range component.Find(name).Excludes {
 			workloads, err := r.workloadsOf(ctx, excluded)
@@ -33,22 +33,22 @@ func (r rivalReader) read(ctx context.Context, gr *topsv1.GcuResource, others []
 				return nil, err
 			}
 			for _, o := range workloads {
-				owner, err := r.makerOf(ctx, o, excluded, others)
+				owner, err := r.creatorOf(ctx, o, excluded, others)
 				if err != nil {
 					return nil, err
 				}
 				if owner != nil {
-					rivals = append(rivals, state.Rival{Ref: component.RefOf(o), Component: excluded, GcuResource: owner.Name})
+					found = append(found, state.ExcludedWorkload{Ref: component.RefOf(o), Component: excluded, GcuResource: owner.Name})
 				}
 			}
 		}
 	}
-	slices.SortFunc(rivals, func(a, b state.Rival) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
-	return rivals, nil
+	slices.SortFunc(found, func(a, b state.ExcludedWorkload) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
+	return found, nil
 }
 
 // workloadsOf returns the DaemonSets and Deployments with the label of a component, of any owner.
-func (r rivalReader) workloadsOf(ctx context.Context, name string) (workloads []client.Object, err error) {
+func (r excludedReader) workloadsOf(ctx context.Context, name string) (workloads []client.Object, err error) {
 	for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &appsv1.DeploymentList{}} {
 		if err := r.List(ctx, list, client.MatchingLabels{topsv1.LabelComponent: name}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing workloads of component %s: %w", name, err)
@@ -60,10 +60,10 @@ func (r rivalReader) workloadsOf(ctx context.Context, name string) (workloads []
 	return workloads, nil
 }
 
-// makerOf returns the gr that made a workload of a component, nil if none of these did. It controls the
+// creatorOf returns the gr that created a workload of a component, nil if none of these did. It controls the
 // workload, by UID, and gives it that namespace and name, or a kept spec of it does: labels and owners
 // may be anyone's, where no admission policy bounds them.
-func (r rivalReader) makerOf(ctx context.Context, o client.Object, name string, grs []topsv1.GcuResource) (*topsv1.GcuResource, error) {
+func (r excludedReader) creatorOf(ctx context.Context, o client.Object, name string, grs []topsv1.GcuResource) (*topsv1.GcuResource, error) {
 	owner := daemonset.GcuResourceOwner(o)
 	i := slices.IndexFunc(grs, func(gr topsv1.GcuResource) bool { return owner != nil && gr.UID == owner.UID })
 	if i < 0 {

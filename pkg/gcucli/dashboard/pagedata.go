@@ -21,8 +21,8 @@ type verbs map[Verb]bool
 // Has reports whether a verb is among them.
 func (v verbs) Has(verb string) bool { return v[Verb(verb)] }
 
-// view is what the page shows.
-type view struct {
+// pageData is what the page shows.
+type pageData struct {
 	Words     words
 	Resources []section
 	// By is how the reader wants nodes to be grouped; empty for the default.
@@ -81,8 +81,8 @@ func sectionOf(r Resource, may verbs, by string) section {
 	return s
 }
 
-// nodeView is what is shown of one node.
-type nodeView struct {
+// nodeData is what is shown of one node.
+type nodeData struct {
 	Words  words
 	GR     string
 	Node   display.Node
@@ -96,20 +96,20 @@ type nodeView struct {
 	Held bool
 }
 
-// nodeOf returns the view of a node of a gr; false if the gr has none of that name.
-func nodeOf(r Resource, name string, d Detail, may verbs) (nodeView, bool) {
+// nodeOf returns what is shown of a node of a gr; false if the gr has none of that name.
+func nodeOf(r Resource, name string, d Detail, may verbs) (nodeData, bool) {
 	i := slices.IndexFunc(r.Nodes, func(n display.Node) bool { return n.Name == name })
 	if i < 0 {
-		return nodeView{}, false
+		return nodeData{}, false
 	}
-	v := nodeView{GR: r.Status.Name, Node: r.Nodes[i], Detail: d, May: may, Held: daemonset.OfAdministrator(d.Upgrade) != nil}
+	data := nodeData{GR: r.Status.Name, Node: r.Nodes[i], Detail: d, May: may, Held: daemonset.OfAdministrator(d.Upgrade) != nil}
 	if op := r.Nodes[i].Operation; op != nil && op.KeptCordoned && op.Reason != operation.ReasonSucceeded {
-		v.Failed = op.Task
+		data.Failed = op.Task
 	}
-	v.Requests = requestsOf(d.Upgrade)
-	v.Detail.Events = slices.Clone(d.Events)
-	slices.SortStableFunc(v.Detail.Events, func(a, b Event) int { return cmp.Compare(b.Time, a.Time) })
-	return v, true
+	data.Requests = requestsOf(d.Upgrade)
+	data.Detail.Events = slices.Clone(d.Events)
+	slices.SortStableFunc(data.Detail.Events, func(a, b Event) int { return cmp.Compare(b.Time, a.Time) })
+	return data, true
 }
 
 // request is what was asked for on a node.

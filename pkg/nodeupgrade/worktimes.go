@@ -7,34 +7,34 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// attendance records since when this process works on the operations of nodes: the time before, or
+// workTimes records since when this process works on the operations of nodes: the time before, or
 // in which the API server was away, counts against no deadline.
-type attendance struct {
+type workTimes struct {
 	mu    sync.Mutex
-	nodes map[string]attended
+	nodes map[string]workTime
 }
 
-// attended is when a node was first and last observed.
-type attended struct{ first, last time.Time }
+// workTime is when a node was first and last observed.
+type workTime struct{ first, last time.Time }
 
 // since returns since when a node, which is observed now, has been observed without a longer break. The time is
 // that of the wall clock: it is compared with recorded times, so a clock that jumps is a break as well.
-func (a *attendance) since(node string, now time.Time) time.Time {
+func (t *workTimes) since(node string, now time.Time) time.Time {
 	now = now.Round(0) // drops the reading of the monotonic clock, by which nothing jumps
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	known, ok := a.nodes[node]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known, ok := t.nodes[node]
 	if !ok || now.Sub(known.last).Abs() > operation.LongestBreak {
 		known.first = now
 	}
 	known.last = now
-	a.nodes[node] = known
+	t.nodes[node] = known
 	return known.first
 }
 
 // end forgets a node without an operation.
-func (a *attendance) end(node string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.nodes, node)
+func (t *workTimes) end(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.nodes, node)
 }

@@ -18,7 +18,7 @@ import (
 
 // A workload that excludes a component of a gr keeps it from being created. Only one that another gr
 // made does: a tenant's may carry its labels, its kind of owner, its name, and even its UID.
-func TestARivalIsWhatAnotherGcuResourceMade(t *testing.T) {
+func TestAnExcludedWorkloadIsOneThatAnotherGcuResourceCreated(t *testing.T) {
 	other := topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "uid-other"}}
 	earlier := other
 	earlier.Spec.DevicePlugin = &topsv1.BaseFields{Name: "earlier", Namespace: "apps"}
@@ -47,9 +47,9 @@ func TestARivalIsWhatAnotherGcuResourceMade(t *testing.T) {
 			}
 			store := fakeStore(t, &appsv1.DaemonSet{ObjectMeta: *foreign(tt.change)}, h.New(&earlier, "gcu-system"))
 			gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-mine"}, Spec: topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{}}}
-			rivals, err := rivalReader{Reader: store, namespace: "gcu-system"}.read(t.Context(), gr, []topsv1.GcuResource{other})
-			if err != nil || len(rivals) != tt.want {
-				t.Errorf("rivals %v, error %v; want %d", rivals, err, tt.want)
+			excluded, err := excludedReader{Reader: store, namespace: "gcu-system"}.read(t.Context(), gr, []topsv1.GcuResource{other})
+			if err != nil || len(excluded) != tt.want {
+				t.Errorf("excluded %v, error %v; want %d", excluded, err, tt.want)
 			}
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 )
 
-// History is what is known of the revisions of one DaemonSet.
-type History struct {
+// RevisionHistory is what is known of the revisions of one DaemonSet.
+type RevisionHistory struct {
 	DaemonSet *appsv1.DaemonSet
 	Revisions []*appsv1.ControllerRevision
 	// Target is the hash of the newest one, Had that with which the node was last ready, "" if it is not known.
@@ -25,9 +25,9 @@ type History struct {
 	Floor *time.Time
 }
 
-// Before returns the revision that a node goes back to from the target: the one with which it was last
+// EarlierRevision returns the revision that a node goes back to from the target: the one with which it was last
 // ready, else the last known good one, else the one before the target. Without one, why says so.
-func Before(h *History) (hash, why string) {
+func EarlierRevision(h *RevisionHistory) (hash, why string) {
 	for _, hash := range []string{h.Had, h.Good, h.previous()} {
 		if hash == "" || hash == h.Target || !gating.IsKept(h.DaemonSet, h.Revisions, hash) {
 			continue
@@ -41,7 +41,7 @@ func Before(h *History) (hash, why string) {
 }
 
 // previous returns the revision before the target, "" if there is none.
-func (h *History) previous() (hash string) {
+func (h *RevisionHistory) previous() (hash string) {
 	target := daemonset.RevisionOf(h.Revisions, h.Target)
 	var number int64
 	for _, r := range h.Revisions {
@@ -53,7 +53,7 @@ func (h *History) previous() (hash string) {
 }
 
 // since returns when a revision became good, or at the latest was made.
-func (h *History) since(hash string) time.Time {
+func (h *RevisionHistory) since(hash string) time.Time {
 	if hash == h.Good {
 		return h.Since
 	}
