@@ -125,7 +125,7 @@ type DaemonRolloutStatus struct {
 	// updated nodes have every pod at the target and available.
 	// +optional
 	Updated int32 `json:"updated"`
-	// inFlightNodes hold a slot: they were started and are not finished.
+	// inFlightNodes have a slot: they were started and are not finished.
 	// +optional
 	InFlightNodes int32 `json:"inFlightNodes"`
 	// pending nodes wait for room in a budget, or for their own pods.
@@ -327,13 +327,13 @@ func (s *DaemonRolloutStatus) InPlaceOf(revision string) string {
 
 // NodeSlot is one entry of the ledger.
 type NodeSlot struct {
-	// node that holds the slot.
+	// node that has the slot.
 	Node string `json:"node"`
 	// uid of the Node object when the slot was given.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 	// since is when the node was started or queued, or when the target last changed
-	// while it held the slot.
+	// while it had the slot.
 	Since metav1.Time `json:"since"`
 	// progressTime is since when the progress deadline counts: since the node was started or the
 	// next of its pods was named for deletion, later by the time in which the operator did not

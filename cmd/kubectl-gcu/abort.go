@@ -12,8 +12,8 @@ import (
 func abortCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "abort NODE",
-		Short: "Aborts the operation on a node and uncordons the node",
-		Long: `Aborts the operation on a node: what is in progress is brought to a safe state, and
+		Short: "Abort the operation on a node and uncordon the node",
+		Long: `Abort the operation on a node: what is in progress is brought to a safe state, and
 the node is uncordoned if it was cordoned for the operation. An abort cannot be
 reverted. The node counts as failed until kubectl gcu resume or a new revision.`,
 		Example: `  # Release a node that a failed operation keeps cordoned

@@ -17,8 +17,8 @@ func approveCommand(c *cli) *cobra.Command {
 	var o output
 	command := &cobra.Command{
 		Use:   "approve GR [WAVE]",
-		Short: "Approves a wave that awaits approval; without WAVE lists the waves",
-		Long: `Approves a wave of the UpgradePolicy of a gr, or a batch of its plan. The approval is
+		Short: "Approve a wave that awaits approval; without WAVE, list the waves",
+		Long: `Approve a wave of the UpgradePolicy of a gr, or a batch of its plan. The approval is
 valid for the current revision only, and only a wave that is waiting can be approved.
 Without WAVE it lists the waves and shows which one is waiting.`,
 		Example: `  # Which wave is waiting?

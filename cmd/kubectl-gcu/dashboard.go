@@ -39,8 +39,8 @@ func dashboardCommand(c *cli) *cobra.Command {
 	var port uint16
 	command := &cobra.Command{
 		Use:   "dashboard",
-		Short: "Serves the fleet on one page, on this machine",
-		Long: `Serves a page with the state of all grs: the nodes by zone, what waits for what and what
+		Short: "Serve the fleet on one page, on this machine",
+		Long: `Serve a page with the state of all grs: the nodes by zone, what waits for what and what
 to do, the waves, and for each node its tasks, requests and events. It is updated while
 the cluster changes. Buttons do what kubectl gcu pause, resume, approve, rollback, hold,
 release and task retry do, after asking; those that you may not use are not shown.
@@ -252,7 +252,7 @@ func (s *source) readGates(ctx context.Context, gr *topsv1.GcuResource, fleet *d
 		}
 	}
 	if g.plan != nil && g.plan.Spec.GcuResource == gr.Name {
-		r.Plan, r.Result = g.plan, planfile.RecordOf(gr, g.plan, true)
+		r.Plan, r.Result = g.plan, planfile.ResultOf(gr, g.plan, true)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ func historyCommand(c *cli) *cobra.Command {
 	var plans bool
 	command := &cobra.Command{
 		Use:   "history [GR] [--plan]",
-		Short: "Lists the revisions of a gr and what changed between them",
-		Long: `Lists the last ten revisions of the spec of a gr, newest first: what changed in each,
+		Short: "List the revisions of a gr and what changed between them",
+		Long: `List the last ten revisions of the spec of a gr, newest first: what changed in each,
 which one is current, and which one was the last at which every reachable node was
 available. GR may be omitted when there is only one.
 
@@ -40,8 +40,8 @@ adds a line per node, -o json the result of each task.`,
 				if err := cl.all(ctx, "", &all); err != nil {
 					return err
 				}
-				results := planfile.RecordsOf(gr, all.Items, true)
-				return c.print(o, list[planfile.Record]{results}, func(s display.Style) string { return display.PlansText(results, s) })
+				results := planfile.ResultsOf(gr, all.Items, true)
+				return c.print(o, list[planfile.Result]{results}, func(s display.Style) string { return display.PlansText(results, s) })
 			}
 			history, err := readHistory(ctx, cl, gr)
 			if err != nil {

@@ -25,8 +25,8 @@ func holdCommand(c *cli) *cobra.Command {
 	var message string
 	command := &cobra.Command{
 		Use:   "hold NODE",
-		Short: "Excludes a node from upgrades",
-		Long: `Excludes a node from upgrades until kubectl gcu release NODE: no rollout starts it,
+		Short: "Exclude a node from upgrades",
+		Long: `Exclude a node from upgrades until kubectl gcu release NODE: no rollout starts it,
 and what is already in flight completes. A wave with a held node does not complete.
 
 It is annotation ` + topsv1.AnnotationHold + ` of the NodeUpgrade, which is created
@@ -58,8 +58,8 @@ released where it was set, and the node is upgraded when none is left.`,
 func releaseCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release NODE",
-		Short: "Releases a held node",
-		Long: `Removes the hold that kubectl gcu hold NODE set. A hold that was set on the node stays
+		Short: "Release a held node",
+		Long: `Remove the hold that kubectl gcu hold NODE set. A hold that was set on the node stays
 until it is released there, with node-agent ota release.`,
 		Example:           "  kubectl gcu release node-1",
 		Args:              cobra.ExactArgs(1),

@@ -35,8 +35,8 @@ func imagesCommand(c *cli) *cobra.Command {
 	var file string
 	command := &cobra.Command{
 		Use:   "images",
-		Short: "Lists all images that the operator and the components of grs run",
-		Long: `Lists all images that the operator and the components of grs run, one a line, to copy
+		Short: "List all images that the operator and the components of grs run",
+		Long: `List all images that the operator and the components of grs run, one a line, to copy
 them to where there is no network. With -f FILE it asks no cluster: it lists those of
 the gr in the file, and the operator's image of the release of this plugin: tag dev if
 it was built from a checkout, as in its chart.`,

@@ -14,9 +14,9 @@ func importCommand(c *cli) *cobra.Command {
 	o := output{format: formatYAML}
 	command := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Converts a GcuResource of topscloud.enflame.com",
-		Long: `Converts a GcuResource of the newer operator, whose API group is
-topscloud.enflame.com, into one of topsops.enflame.com, and prints it. What cannot be
+		Short: "Convert a GcuResource of topscloud.enflame.com",
+		Long: `Convert a GcuResource of the newer operator, whose API group is
+topscloud.enflame.com, into one of topsops.enflame.com, and print it. What cannot be
 converted, what the API server will refuse, and what has a different default here, is
 reported on standard error.
 Nothing is written to the cluster. FILE may be - for standard input.

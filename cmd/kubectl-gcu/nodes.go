@@ -20,8 +20,8 @@ func nodesCommand(c *cli) *cobra.Command {
 	var watch bool
 	command := &cobra.Command{
 		Use:   "nodes [GR]",
-		Short: "Lists the nodes of a gr: state, reason, since when, operation",
-		Long: `Lists every node that should run a component of a gr, one line each: its state
+		Short: "List the nodes of a gr: state, reason, since when, operation",
+		Long: `List every node that should run a component of a gr, one line each: its state
 (` + strings.Join(display.States, ", ") + `), why, since when,
 the phase and the task of its operation, and what to do. GR may be omitted when there is
 only one.

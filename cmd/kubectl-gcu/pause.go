@@ -18,8 +18,8 @@ const paused = "true"
 func pauseCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause [GR]",
-		Short: "Pauses a rollout: starts no new node; what is in flight completes",
-		Long: `Sets the annotation ` + topsv1.AnnotationPaused + ` of a gr to "true": no new node is
+		Short: "Pause a rollout: no new node is started, and what is in flight completes",
+		Long: `Set the annotation ` + topsv1.AnnotationPaused + ` of a gr to "true": no new node is
 started, and nodes in flight complete. kubectl gcu resume removes it.`,
 		Example: `  # Pause the only gr
   kubectl gcu pause
@@ -62,8 +62,8 @@ func setPaused(ctx context.Context, cl *cluster, name string, to bool) (changed 
 func resumeCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume [GR]",
-		Short: "Resumes a paused or halted rollout",
-		Long: `Removes the annotation ` + topsv1.AnnotationPaused + ` of a gr. If its rollout halted
+		Short: "Resume a paused or halted rollout",
+		Long: `Remove the annotation ` + topsv1.AnnotationPaused + ` of a gr. If its rollout halted
 because too many nodes failed, the failures are cleared: those nodes are retried, and
 new ones are started. It also clears the failures of a gr that is neither paused nor
 halted. Fix what made the nodes fail first, or the rollout halts again.

@@ -22,7 +22,7 @@ func planCommand(c *cli) *cobra.Command {
 	var l limit
 	command := &cobra.Command{
 		Use:               "plan [GR] [-f FILE] [--nodes …] [--components …] [--check FILE]",
-		Short:             "Shows what an upgrade would do: which nodes, when, and what is disrupted",
+		Short:             "Show what an upgrade would do: which nodes, when, and what is disrupted",
 		Long:              planLong,
 		Example:           planExample,
 		Args:              cobra.MaximumNArgs(1),
@@ -51,7 +51,7 @@ func planCommand(c *cli) *cobra.Command {
 }
 
 const (
-	planLong = `Shows what kubectl gcu upgrade with the same flags would do, without doing it: what
+	planLong = `Show what kubectl gcu upgrade with the same flags would do, without doing it: what
 happens to each component, which nodes are upgraded, in which order and waves, how
 many at once, with which tasks, which pods are evicted and what would block an
 eviction, which nodes are left out and why, and how long it takes at the usual pace.

@@ -150,7 +150,7 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.says(s.gcu("history", "mission", "--plan"), exitOK, plan.Name, "in force", "mission-1_driver_verify failed: another version is loaded", "undo: mission-2")
-	var told struct{ Items []planfile.Record }
+	var told struct{ Items []planfile.Result }
 	if err := json.Unmarshal([]byte(s.says(s.gcu("history", "mission", "--plan", "-o", "json"), exitOK).out), &told); err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ func reportCommand(c *cli) *cobra.Command {
 	var revision, plan, format string
 	command := &cobra.Command{
 		Use:   "report [GR] [--revision REVISION | --plan PLAN]",
-		Short: "Writes the record of an upgrade: who, what, where, when, and what failed",
-		Long: `Writes a report of the latest upgrade of a gr, or of an earlier one: who asked for it,
+		Short: "Write the record of an upgrade: who, what, where, when, and what failed",
+		Long: `Write a report of the latest upgrade of a gr, or of an earlier one: who asked for it,
 approved, paused and held, what ran on which node, when and for how long, and what
 failed. As Markdown, as JSON, or as one page of HTML with a timeline.
 

@@ -15,9 +15,9 @@ func rollbackCommand(c *cli) *cobra.Command {
 	var to string
 	command := &cobra.Command{
 		Use:   "rollback [GR]",
-		Short: "Restores an earlier revision of a gr",
-		Long: `Asks the operator to restore an earlier revision of a gr, by default the previous one,
-and prints what changes. The operator writes the spec, and nodes are rolled back under
+		Short: "Restore an earlier revision of a gr",
+		Long: `Ask the operator to restore an earlier revision of a gr, by default the previous one,
+and print what changes. The operator writes the spec, and nodes are rolled back under
 the same rules as an upgrade: kubectl gcu status shows the progress. Pods that already
 run the earlier version are not restarted.`,
 		Example: `  # Back to the previous revision

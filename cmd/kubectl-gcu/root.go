@@ -6,8 +6,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-const rootHelp = `Shows the state of the GCU software of a cluster, explains it, says what to do, and
-controls its upgrades.
+const rootHelp = `Show the state of the GCU software of a cluster, explain it, say what to do, and
+control its upgrades.
 
 Reading requires get and list on the kinds of topsops.enflame.com and, for single
 nodes, on nodes, pods, daemonsets and controllerrevisions. What you are not allowed
@@ -51,7 +51,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	*c.flags.Namespace = ""
 	root := &cobra.Command{
 		Use:           "kubectl-gcu",
-		Short:         "Shows and controls the GCU software of a cluster",
+		Short:         "Show and control the GCU software of a cluster",
 		Long:          rootHelp,
 		Example:       rootExample,
 		Version:       version,
@@ -75,8 +75,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 func optionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "options",
-		Short:   "Lists the flags of the connection, which every command has",
-		Long:    "Lists the flags of the connection, which every command has. They are those of kubectl.",
+		Short:   "List the flags of the connection, which every command has",
+		Long:    "List the flags of the connection, which every command has. They are those of kubectl.",
 		Example: "  kubectl gcu options",
 		Args:    cobra.NoArgs,
 		Run: func(command *cobra.Command, _ []string) {

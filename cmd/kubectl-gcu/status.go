@@ -21,8 +21,8 @@ func statusCommand(c *cli) *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "status [GR]",
-		Short: "Shows the state of a gr and its rollout, why, and what to do",
-		Long: `Shows the state of a gr: each component, the rollout, its estimated time and
+		Short: "Show the state of a gr and its rollout, why, and what to do",
+		Long: `Show the state of a gr: each component, the rollout, its estimated time and
 maintenance window, what nodes wait for, and which nodes failed, are stuck or were
 skipped, with the reason, since when, and what to do. Without GR it shows all grs.
 

@@ -16,8 +16,8 @@ func bundleCommand(c *cli) *cobra.Command {
 	limits := logLimits{}
 	command := &cobra.Command{
 		Use:   "support-bundle",
-		Short: "Collects diagnostics, without secrets, into a tarball",
-		Long: `Collects diagnostics into a tarball: grs, rollouts, NodeUpgrades,
+		Short: "Collect diagnostics, without secrets, into a tarball",
+		Long: `Collect diagnostics into a tarball: grs, rollouts, NodeUpgrades,
 UpgradePolicies, what the grs deployed, their pods, nodes, events and revisions,
 logs of the operator and of node agents (troubled nodes first), and versions. What you
 are not allowed to read is left out and listed in errors.txt.

@@ -22,14 +22,14 @@ type taskVerb struct {
 }
 
 var taskVerbs = []taskVerb{
-	{"retry", "Retries one task of an operation", `Retries one task of the operation on a node without repeating the tasks before it. An
+	{"retry", "Retry one task of an operation", `Retry one task of the operation on a node without repeating the tasks before it. An
 operation that failed continues from there.
 
 Where no operation is at work, retry of a replace task ends what undo began: the node gets the
 newest revision like any other.`, "driver_verify", topsv1.OperationTaskDone},
-	{"skip", "Skips one task of an operation", `Skips one task of the operation on a node: it counts as done. Cordon and uncordon
+	{"skip", "Skip one task of an operation", `Skip one task of the operation on a node: it counts as done. Cordon and uncordon
 cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationTaskSkipped},
-	{"undo", "Brings one component of one node back to the revision before", `Brings one component of one node back to the revision before, and keeps it there until
+	{"undo", "Bring one component of one node back to the revision before", `Bring one component of one node back to the revision before, and keep it there until
 kubectl gcu task retry of the same task, or until another revision is rolled out. It needs the
 manager's flag --gate. A driver or toolkit goes back by an operation of its own: while another
 one is at work on the node, undo is refused. A node that failed goes back too.
@@ -40,9 +40,9 @@ TARGET is the component, the name of a DaemonSet, or NAMESPACE.NAME.`, "driver_r
 func taskCommand(c *cli) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "task",
-		Short: "Retries, skips or undoes one task on a node",
-		Long: `Retries or skips one task of the operation on a node without affecting the
-others, or brings one component of a node back. kubectl gcu nodes -o wide shows
+		Short: "Retry, skip or undo one task on a node",
+		Long: `Retry or skip one task of the operation on a node without affecting the
+others, or bring one component of a node back. kubectl gcu nodes -o wide shows
 operations, kubectl describe nu NODE all tasks of one.`,
 		Example: `  # The driver was repaired by hand: verify it again
   kubectl gcu task retry node-1 driver_verify`,

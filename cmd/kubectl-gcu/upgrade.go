@@ -29,7 +29,7 @@ func upgradeCommand(c *cli) *cobra.Command {
 	var l limit
 	command := &cobra.Command{
 		Use:               "upgrade [GR] [-f FILE | --plan FILE [--step]] [--nodes …] [--components …]",
-		Short:             "Upgrades a gr to the spec in a file, and prints what changes",
+		Short:             "Upgrade a gr to the spec in a file, and print what changes",
 		Long:              upgradeLong,
 		Example:           upgradeExample,
 		Args:              cobra.MaximumNArgs(1),
@@ -55,7 +55,7 @@ func upgradeCommand(c *cli) *cobra.Command {
 }
 
 const (
-	upgradeLong = `Replaces the spec of an existing gr with that of the gr in a file, and prints what
+	upgradeLong = `Replace the spec of an existing gr with that of the gr in a file, and print what
 changes. Only the spec and the limit of the upgrade are read from the file. A file with
 another gr, by kind, name or uid, is refused, and so are a concurrent change and
 versions that the UpgradePolicy allows on no node.

@@ -39,8 +39,8 @@ func versionCommand(c *cli) *cobra.Command {
 	var clientOnly bool
 	command := &cobra.Command{
 		Use:   "version",
-		Short: "Prints the versions of the plugin, the operator and the node agents",
-		Long: `Prints the version of this plugin and of Kubernetes, the image of the operator, and how
+		Short: "Print the versions of the plugin, the operator and the node agents",
+		Long: `Print the version of this plugin and of Kubernetes, the image of the operator, and how
 many node agents run which version.`,
 		Example: `  kubectl gcu version
 

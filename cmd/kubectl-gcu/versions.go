@@ -14,8 +14,8 @@ func versionsCommand(c *cli) *cobra.Command {
 	var nodes bool
 	command := &cobra.Command{
 		Use:   "versions [GR] [--nodes]",
-		Short: "Counts the versions of components and kernels on the nodes of a gr",
-		Long: `Counts how many nodes run which version of each component of a gr, and which kernel, by
+		Short: "Count the versions of components and kernels on the nodes of a gr",
+		Long: `Count how many nodes run which version of each component of a gr, and which kernel, by
 pool: the label that the UpgradePolicy limits pools by. WANTED is the version that new pods
 get, where it is another one. With --nodes it lists every node instead. GR may be omitted
 when there is only one.`,

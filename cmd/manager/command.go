@@ -21,7 +21,7 @@ func newCommand() *cobra.Command {
 	var o options
 	command := &cobra.Command{
 		Use:           "manager",
-		Short:         "Deploys and upgrades the GCU node software of a cluster",
+		Short:         "Deploy and upgrade the GCU node software of a cluster",
 		Long:          longHelp,
 		Example:       example,
 		Version:       version,

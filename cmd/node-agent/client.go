@@ -12,7 +12,7 @@ const example = `  node-agent ota status --address https://node-1:10267 --token-
 // newCommand returns the client alone.
 func newCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "node-agent", Short: "Calls the node agent of a node", Long: longHelp, Example: example, Version: version,
+		Use: "node-agent", Short: "Call the node agent of a node", Long: longHelp, Example: example, Version: version,
 		Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}

@@ -45,7 +45,7 @@ func newCommand() *cobra.Command {
 	var o options
 	command := &cobra.Command{
 		Use:           "node-agent",
-		Short:         "Does what an upgrade needs on one node, and serves its OTA endpoint",
+		Short:         "Do what an upgrade needs on one node, and serve its OTA endpoint",
 		Long:          longHelp,
 		Example:       example,
 		Version:       version,

@@ -18,7 +18,7 @@
 // A slot of the ledger names the pod that may be deleted, and its resourceVersion. Only that pod
 // at that version is deleted, so a manager that is interrupted between the ledger and the
 // deletion, or that resumes after its lease has expired, stays within the budget. The slot is
-// held until that pod is replaced, or was written to so that the deletion can no longer happen
+// kept until that pod is replaced, or was written to so that the deletion can no longer happen
 // (rollout/fence.go).
 //
 // A rollback is stored with the ledger before a template or a gr is changed, and the ledger is

@@ -44,12 +44,12 @@ func (c *cluster) upgrade() *topsv1.NodeUpgrade {
 	return nil
 }
 
-// orders is the fault of a write to a NodeUpgrade, nil for none and for other objects.
-func (c *cluster) orders(object client.Object) error {
-	if _, ok := object.(*topsv1.NodeUpgrade); !ok || c.onOrder == nil {
+// operationFault is the fault of a write to a NodeUpgrade, nil for none and for other objects.
+func (c *cluster) operationFault(object client.Object) error {
+	if _, ok := object.(*topsv1.NodeUpgrade); !ok || c.onOperationWrite == nil {
 		return nil
 	}
-	return c.onOrder(object.GetName())
+	return c.onOperationWrite(object.GetName())
 }
 
 // show changes the status of the operation of a NodeUpgrade.
@@ -305,7 +305,7 @@ func TestANodeWhoseOperationMayNotBeCreatedIsDeferred(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, ofTheFleet)
 			refused, tried := "", 0
-			c.onOrder = func(node string) error {
+			c.onOperationWrite = func(node string) error {
 				if refused == "" {
 					refused = node
 				}
@@ -325,7 +325,7 @@ func TestANodeWhoseOperationMayNotBeCreatedIsDeferred(t *testing.T) {
 			if err := c.api.Delete(context.Background(), c.upgrade()); err != nil {
 				t.Fatal(err)
 			}
-			c.onOrder = func(string) error { tried++; return refusal }
+			c.onOperationWrite = func(string) error { tried++; return refusal }
 			for range 20 {
 				c.now = c.now.Add(2 * time.Second)
 				_, _ = c.reconcile()
@@ -343,7 +343,7 @@ func TestANodeWhoseOperationMayNotBeCreatedIsDeferred(t *testing.T) {
 // TestARefusedGrantSaysWhy: the node keeps its slot meanwhile, as a late grant may arrive.
 func TestARefusedGrantSaysWhy(t *testing.T) {
 	c, tried := preparedCluster(t), map[string]int{}
-	c.onOrder = func(node string) error {
+	c.onOperationWrite = func(node string) error {
 		tried[node]++
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodeupgrades"}, "", errors.New("policy says no"))
 	}
@@ -362,7 +362,7 @@ func TestARefusedGrantSaysWhy(t *testing.T) {
 	if said := meta.FindStatusCondition(r.Status.Conditions, topsv1.RolloutProgressing).Message; !strings.Contains(said, "policy says no") {
 		t.Errorf("Progressing: %s", said)
 	}
-	c.onOrder = nil
+	c.onOperationWrite = nil
 	for range 3 {
 		c.now = c.now.Add(moveInterval)
 		c.mustReconcile()

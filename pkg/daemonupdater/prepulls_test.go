@@ -113,7 +113,7 @@ func TestAnAgentThatDoesNotAnswerIsWaitedForOnlyShortly(t *testing.T) {
 
 func TestANodeGoesOnIfItsAgentCannotBeAsked(t *testing.T) {
 	c := pullingCluster(t)
-	c.onOrder = func(string) error {
+	c.onOperationWrite = func(string) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodeupgrades"}, "", errors.New("policy says no"))
 	}
 	if next := c.mustReconcile(); next > time.Second || len(c.deletions) != 0 {

@@ -54,7 +54,7 @@ type cluster struct {
 	deletions []string // pod and UID precondition of each requested deletion
 	// faults, by request; nil for none.
 	onCreate, onStatusUpdate error
-	onOrder                  func(node string) error
+	onOperationWrite         func(node string) error
 	onFence                  error
 	fences                   int // refused by onFence
 	onDelete                 func(pod string) error
@@ -129,13 +129,13 @@ func (c *cluster) faults() interceptor.Funcs {
 			if c.onCreate != nil {
 				return c.onCreate
 			}
-			if err := c.orders(object); err != nil {
+			if err := c.operationFault(object); err != nil {
 				return err
 			}
 			return w.Create(ctx, object, opts...)
 		},
 		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := c.orders(object); err != nil {
+			if err := c.operationFault(object); err != nil {
 				return err
 			}
 			return w.Patch(ctx, object, patch, opts...)

@@ -448,7 +448,7 @@ func (w *simWorld) checkAll() {
 		}
 		for _, s := range stored.Status.InFlight {
 			if since := w.startOfSlot(g.id, &s); s.Operation == "" && w.attended(since) > 45*time.Minute {
-				w.violate("L2: node %s of %s holds its slot since %s", s.Node, g.id, since.Sub(fixture.Epoch))
+				w.violate("L2: node %s of %s keeps its slot since %s", s.Node, g.id, since.Sub(fixture.Epoch))
 			}
 		}
 	}

@@ -158,7 +158,7 @@ func TestANodeThatFlapsDoesNotHoldItsSlotForEver(t *testing.T) {
 			flap()
 		}
 		if len(s.failedNodes()) != 1 {
-			s.violate("%s flaps, and holds its slot after %s", node, within)
+			s.violate("%s flaps, and keeps its slot after %s", node, within)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
-// Nodes that leave a group while they hold a slot, and places where Kubernetes makes no
+// Nodes that leave a group while they have a slot, and places where Kubernetes makes no
 // successor of a pod.
 
 func TestANodeThatLeavesTheGroupGivesItsSlotBack(t *testing.T) {
@@ -39,7 +39,7 @@ func TestANodeThatLeavesTheGroupGivesItsSlotBack(t *testing.T) {
 				leave(s, node)
 				s.works(s.a, time.Minute)
 				if r := s.rolloutOf(s.g.id); slices.ContainsFunc(simSlots(r), func(n topsv1.NodeSlot) bool { return n.Node == node }) {
-					s.violate("%s left and holds a slot", node)
+					s.violate("%s left and has a slot", node)
 				}
 				s.works(s.a, 2*rollout.DefaultDeadlines.Lost)
 				if slices.ContainsFunc(s.failedNodes(), func(f topsv1.NodeNote) bool { return f.Node == node }) {
@@ -107,7 +107,7 @@ func TestAPodIsNotDeletedWhereKubernetesMakesNoSuccessor(t *testing.T) {
 		s.noneFailed("with a tainted node")
 		r := s.rolloutOf(s.g.id)
 		if len(r.Status.InFlight) > 0 {
-			s.violate("the tainted node holds a slot")
+			s.violate("the tainted node has a slot")
 		}
 		if !slices.ContainsFunc(r.Status.Waiting, func(w topsv1.WaitingNote) bool { return w.Reason == "NoSuccessor" }) {
 			s.violate("nothing says why the node waits: %v", r.Status.Waiting)

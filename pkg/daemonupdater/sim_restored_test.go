@@ -105,7 +105,7 @@ func TestASlotIsGivenBackThoughItNamesAVersionThatARestoredBackupTookBack(t *tes
 		s.a.seesAllBut(simPods)
 		s.a.passes(s.g.id)
 		s.gets(0, "good-0")
-		s.worksUntil(s.a, "no slot is held", 5*time.Minute, func() bool { return len(simSlots(s.rolloutOf(s.g.id))) == 0 })
+		s.worksUntil(s.a, "no slot is taken", 5*time.Minute, func() bool { return len(simSlots(s.rolloutOf(s.g.id))) == 0 })
 	})
 }
 

@@ -386,11 +386,11 @@ func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name st
 		if wave != waves[name] || simControlPlane(pass.seen.nodes[other]) == master || !pass.healthyFor(other, 2*daemonset.MaxSkew) || pass.atTargets(&after.Status, other) {
 			continue
 		}
-		resting := simForeign(pass.seen.nodes[other], corev1.TaintEffectNoSchedule) ||
+		mustWait := simForeign(pass.seen.nodes[other], corev1.TaintEffectNoSchedule) ||
 			spec.ReturnedSeconds != nil && pass.readyFor(other) < time.Duration(*spec.ReturnedSeconds)*time.Second+2*daemonset.MaxSkew // it was first seen late, by clocks that differ
 		taken := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == other }) ||
 			slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == other })
-		if !resting && !taken {
+		if !mustWait && !taken {
 			w.violate("order: %s starts before %s, control plane nodes are %s", name, other, spec.ControlPlane)
 		}
 	}

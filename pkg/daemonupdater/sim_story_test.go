@@ -123,7 +123,7 @@ func (w *simWorld) finale() {
 		soon = 30 * time.Minute // a runtime that was restarted by hand may have let another operation start
 	}
 	if !w.until("L1: every reachable node gets to the target", 4*time.Hour, w.arrived) || !w.checkRestarted("at last") ||
-		!w.until("L2: no slot is held", time.Hour, func() bool { return w.everyRollout(noSlots) }) || !w.goesBackByOperation() ||
+		!w.until("L2: no slot is taken", time.Hour, func() bool { return w.everyRollout(noSlots) }) || !w.goesBackByOperation() ||
 		!w.until("S10: complete is said", soon, func() bool { return w.everyRollout(complete) }) || !w.plansAreDone() {
 		return
 	}
@@ -153,7 +153,7 @@ func (w *simWorld) beQuiet() {
 			return r != nil && len(r.Status.InFlight) > 0
 		})
 	}
-	if w.ops == nil && !w.until("L2: no slot is held in the quiet", time.Hour, idle) {
+	if w.ops == nil && !w.until("L2: no slot is taken in the quiet", time.Hour, idle) {
 		return
 	}
 	before := w.writes

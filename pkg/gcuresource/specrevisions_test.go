@@ -82,11 +82,11 @@ func (s *stage) isBack(name, version string) {
 	s.t.Helper()
 	s.until("going back to "+version, func() string {
 		gr := s.gr(name)
-		wish, asked := gr.Annotations[topsv1.AnnotationRollbackTo]
+		requested, asked := gr.Annotations[topsv1.AnnotationRollbackTo]
 		if gr.Spec.Exporter.Version == version && !asked {
 			return ""
 		}
-		return gr.Spec.Exporter.Version + ", asked for " + wish
+		return gr.Spec.Exporter.Version + ", asked for " + requested
 	})
 }
 
@@ -200,10 +200,10 @@ func TestAnEarlierSpecIsRestored(t *testing.T) {
 func TestAnUnknownRevisionIsReportedAndNothingIsChanged(t *testing.T) {
 	s := newStage(t, "node-1")
 	gr := s.deployed("unknown")
-	refused := func(wish, reason string) {
+	refused := func(requested, reason string) {
 		t.Helper()
-		s.edit(gr.Name, rollBackTo(wish))
-		s.until("refusing "+wish, func() string {
+		s.edit(gr.Name, rollBackTo(requested))
+		s.until("refusing "+requested, func() string {
 			now := s.gr(gr.Name)
 			if c := world.Action(now.Status, "rollback"); c.Status != "failed" || c.Reason != reason || c.Message == "" {
 				return fmt.Sprintf("%+v", c)
@@ -214,7 +214,7 @@ func TestAnUnknownRevisionIsReportedAndNothingIsChanged(t *testing.T) {
 			return ""
 		})
 		now := s.gr(gr.Name)
-		if now.Annotations[topsv1.AnnotationRollbackTo] != wish || now.Generation != gr.Generation || now.Status.Phase != "Running" {
+		if now.Annotations[topsv1.AnnotationRollbackTo] != requested || now.Generation != gr.Generation || now.Status.Phase != "Running" {
 			t.Errorf("annotations %v, generation %d, phase %s", now.Annotations, now.Generation, now.Status.Phase)
 		}
 	}

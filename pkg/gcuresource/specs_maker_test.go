@@ -143,8 +143,8 @@ func (m specMaker) settings() map[string]string {
 	return settings
 }
 
-// desiredSpec makes the next wish after another one: valid as an update of it if the gr stays.
-func (m specMaker) wish(before desiredSpec, anew bool) desiredSpec {
+// nextSpec returns the spec to write after another one: valid as an update of it if the gr stays.
+func (m specMaker) nextSpec(before desiredSpec, anew bool) desiredSpec {
 	for {
 		next := desiredSpec{m.change(before.Spec), before.Settings}
 		if m.one(5) {

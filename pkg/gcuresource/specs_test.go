@@ -53,7 +53,7 @@ func (m specMaker) specMoves() []specMove {
 		if m.one(2) {
 			move.Dies = 1 + m.IntN(40)
 		}
-		move.desiredSpec = m.wish(last, move.Anew)
+		move.desiredSpec = m.nextSpec(last, move.Anew)
 		last = move.desiredSpec
 		moves = append(moves, move)
 	}
@@ -86,7 +86,7 @@ func (s *scene) prepare() error {
 	return errors.Join(errs...)
 }
 
-// make writes a wish into the gr, which it creates if there is none.
+// make writes a spec into the gr, which it creates if there is none.
 func (s *scene) make(w desiredSpec) error {
 	ctx := context.Background()
 	gr := &topsv1.GcuResource{}
@@ -224,7 +224,7 @@ func (s *scene) runs() (bool, error) {
 	return gr.Status.Phase == topsv1.PhaseRunning, err
 }
 
-// deployedAlone returns a cluster in which only a wish was deployed.
+// deployedAlone returns a cluster in which only one spec was deployed.
 func deployedAlone(t *testing.T, w desiredSpec) (*scene, error) {
 	t.Helper()
 	s := prepared(t)

@@ -60,9 +60,9 @@ type simulation struct {
 	// refused is the component whose pods may not be deleted, "" for none.
 	refused  string
 	refusals int
-	// wish is done once the operation is at the task awaited.
+	// then is called once the operation is at the task awaited.
 	awaited string
-	wish    func()
+	then    func()
 }
 
 // process is one manager: its cache, and what its work queue holds.
@@ -152,7 +152,7 @@ func (w *simulation) step() {
 	if !w.chance(3) {
 		w.world()
 	}
-	w.fulfil()
+	w.runThen()
 	w.sync()
 	if !w.now.Before(w.due) && !w.due.IsZero() {
 		w.ready, w.due = true, time.Time{}
@@ -248,10 +248,10 @@ func (w *simulation) wake(e simapi.Event) {
 }
 
 // at does something as soon as the operation is at a task.
-func (w *simulation) at(task string, wish func()) {
-	w.awaited, w.wish = w.node+"_"+task, wish
+func (w *simulation) at(task string, then func()) {
+	w.awaited, w.then = w.node+"_"+task, then
 	for range w.patience {
-		if w.wish == nil {
+		if w.then == nil {
 			return
 		}
 		w.step()
@@ -259,11 +259,11 @@ func (w *simulation) at(task string, wish func()) {
 	w.t.Fatalf("not reached: %s; it is %+v", task, w.upgrade().Status.Operation)
 }
 
-func (w *simulation) fulfil() {
-	if w.awaited == "" && w.wish != nil {
-		wish := w.wish
-		w.wish = nil
-		wish()
+func (w *simulation) runThen() {
+	if w.awaited == "" && w.then != nil {
+		then := w.then
+		w.then = nil
+		then()
 	}
 }
 

@@ -55,8 +55,8 @@ func (l *latest) change(change func(*state)) {
 	l.changed = make(chan struct{})
 }
 
-// answers returns the responses for all operations, oldest first.
-func (l *latest) answers(s state) []response.Operation {
+// responses returns those for all operations, oldest first.
+func (l *latest) responses(s state) []response.Operation {
 	all := make([]response.Operation, 0, len(s.operations))
 	for _, o := range s.operations {
 		all = append(all, response.OperationOf(o.Follow(s.tasks(), request.Seconds(l.clock.Now())), s.nodeUpgrade))
@@ -67,7 +67,7 @@ func (l *latest) answers(s state) []response.Operation {
 // Operations returns the operations of this node, newest first.
 func (l *latest) Operations() response.Operations {
 	s, _ := l.read()
-	all := l.answers(s)
+	all := l.responses(s)
 	slices.Reverse(all)
 	return response.Operations{Operations: all}
 }
@@ -76,7 +76,7 @@ func (l *latest) Operations() response.Operations {
 // The error is a *Refusal.
 func (l *latest) Operation(id string) (response.Operation, <-chan struct{}, error) {
 	s, changed := l.read()
-	for _, o := range l.answers(s) {
+	for _, o := range l.responses(s) {
 		if o.ID == id {
 			return o, changed, nil
 		}

@@ -134,7 +134,7 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 	for i := range in.Nodes {
 		r.Planned[in.Nodes[i].Name] = s.OperationPlan(&in, book, &in.Nodes[i])
 	}
-	return r, r.describe(s, &in, book, outlook.Steps, nodes)
+	return r, r.describe(s, &in, book, outlook.Starts, nodes)
 }
 
 // countAllowed sets Allowed and LaterNotAllowed. A node that runs other components only does not count: it says nothing about
@@ -225,16 +225,16 @@ func (r *Rollout) Offline() (names []string) {
 }
 
 // describe adds the nodes in the order of their starts, and their tasks.
-func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradeplan.LogicBook, steps []rollout.Step, nodes map[string]*observed.Node) error {
+func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradeplan.LogicBook, starts []rollout.Start, nodes map[string]*observed.Node) error {
 	var plans []upgradeplan.Node
 	var batches [][]string
-	for _, step := range steps {
-		batches = append(batches, step.Nodes)
-		for _, name := range step.Nodes {
+	for _, start := range starts {
+		batches = append(batches, start.Nodes)
+		for _, name := range start.Nodes {
 			plan := r.Planned[name]
 			plans = append(plans, plan)
 			stops := stopsContainers(nodes[name].Upgrade)
-			n := Node{Name: name, Wave: step.Wave, AfterSeconds: int64(step.After / time.Second), Disruption: book.Disruption(plan.Changed, stops)}
+			n := Node{Name: name, Wave: start.Wave, AfterSeconds: int64(start.After / time.Second), Disruption: book.Disruption(plan.Changed, stops)}
 			n.Disruption = cmp.Or(n.Disruption, upgradeplan.ReplacePod)
 			r.Nodes = append(r.Nodes, n)
 		}

@@ -84,7 +84,7 @@
 //	serve.go, bodies.go, envelope.go      what all requests share, and the response
 //	read.go, plan.go, upgrade.go,         the handlers; package request decides what a change
 //	delete.go, rolloutcontrol.go          makes of a gr, and what is refused
-//	planfile.go, planrecord.go            plans as files, by the rules of package planfile, and their results
+//	planfile.go, planresult.go            plans as files, by the rules of package planfile, and their results
 //	resolve.go, query.go, blueprintdir.go the input of an upgrade: the gr, its blueprint, its limit
 //	recreator.go                          completes accepted upgrades, by the steps of package recreation
 //	admission.go, access.go, ratelimit.go authentication, authorization, rate limits

@@ -136,12 +136,12 @@ func (d *testServer) results(path, name string) {
 	stored.Status = topsv1.UpgradePlanStatus{ObservedGeneration: stored.Generation, Time: &now, Fail: 1, Undo: 1, Undone: []string{"mission-2"},
 		Failed: []topsv1.FailedNode{{Node: "mission-1", Task: "mission-1_driver_verify", Message: "another version is loaded"}}}
 	d.must(d.admin.Status().Update(context.Background(), stored))
-	var fleet struct{ Items []planfile.Record }
+	var fleet struct{ Items []planfile.Result }
 	d.content(d.succeeds(http.MethodGet, path+"/results", ""), &fleet)
 	if len(fleet.Items) != 1 || fleet.Items[0].Name != name || !fleet.Items[0].InForce || fleet.Items[0].Fail != 1 || fleet.Items[0].Undo != 1 || fleet.Items[0].Nodes != nil {
 		d.t.Errorf("the plans of the gr are %+v", fleet.Items)
 	}
-	var one planfile.Record
+	var one planfile.Result
 	d.content(d.succeeds(http.MethodGet, path+"/results/"+name, ""), &one)
 	var told []string
 	for _, n := range one.Nodes {

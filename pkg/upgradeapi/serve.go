@@ -105,7 +105,7 @@ func (m *middleware) notAllowed(allowed ...string) http.Handler {
 	})
 }
 
-// refusing answers all callers with an error.
+// refusing rejects all requests with an error.
 func (m *middleware) refusing(why func(*http.Request) error) http.Handler {
 	operations := map[string]string{http.MethodPut: OperationUpgrade, http.MethodDelete: OperationDelete}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +118,7 @@ func (m *middleware) refusing(why func(*http.Request) error) http.Handler {
 		if !m.strangers.allow(entry.remote, true) {
 			err = tooMany()
 		}
-		m.answer(w, entry, nil, err)
+		m.respond(w, entry, nil, err)
 	})
 }
 
@@ -127,7 +127,7 @@ func (m *middleware) document(contentType string, text []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		entry := m.begin(w, r, OperationGet)
 		if !m.strangers.allow(entry.remote, true) {
-			m.answer(w, entry, nil, tooMany())
+			m.respond(w, entry, nil, tooMany())
 			return
 		}
 		m.plain(w, entry, contentType, text)
@@ -145,7 +145,7 @@ func (m *middleware) plain(w http.ResponseWriter, entry *entry, contentType stri
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	entry := m.begin(w, r, e.operation)
 	content, err := m.run(w, r, e, entry)
-	m.answer(w, entry, content, err)
+	m.respond(w, entry, content, err)
 }
 
 // run admits the caller, reads the body and calls the handler. It turns a panic into an
@@ -265,21 +265,21 @@ func part(r *http.Request, name string) string {
 	return escaped
 }
 
-// answer writes the envelope, or the file that a caller asked for as YAML.
-func (m *middleware) answer(w http.ResponseWriter, entry *entry, content any, err error) {
+// respond writes the envelope, or the file that a caller asked for as YAML.
+func (m *middleware) respond(w http.ResponseWriter, entry *entry, content any, err error) {
 	if text, is := content.(yamlFile); is && err == nil {
 		m.plain(w, entry, contentTypeYAML, []byte(text))
 		return
 	}
-	answer, status := envelope{Operation: entry.operation, Result: ResultSuccess, Content: content}, http.StatusOK
+	response, status := envelope{Operation: entry.operation, Result: ResultSuccess, Content: content}, http.StatusOK
 	if err != nil {
-		answer.Result, answer.Content = ResultFailed, nil
-		status, answer.Error = failure(err)
+		response.Result, response.Content = ResultFailed, nil
+		status, response.Error = failure(err)
 	}
-	data, err := answer.encode()
+	data, err := response.encode()
 	if err != nil {
-		status, answer = http.StatusInternalServerError, envelope{Operation: entry.operation, Result: ResultFailed, Error: err.Error()}
-		data, _ = answer.encode() // strings only
+		status, response = http.StatusInternalServerError, envelope{Operation: entry.operation, Result: ResultFailed, Error: err.Error()}
+		data, _ = response.encode() // strings only
 	}
 	switch status {
 	case http.StatusUnauthorized:
@@ -288,7 +288,7 @@ func (m *middleware) answer(w http.ResponseWriter, entry *entry, content any, er
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "application/json")
-	m.logRequest(entry, status, answer.Error)
+	m.logRequest(entry, status, response.Error)
 	m.send(w, entry, status, data)
 }
 

@@ -32,9 +32,9 @@ type Action struct {
 	// Optional actions may be left out of the plan that a person writes. Nothing that keeps a node
 	// or its workloads safe is optional.
 	Optional bool `json:"optional,omitempty"`
-	// UndoOf is the action that undoes this one on the same target. Empty: there is nothing to
-	// undo.
-	Undo string `json:"undo,omitempty"`
+	// Inverse is the action that reverses this one on the same target. Empty: there is nothing
+	// to reverse.
+	Inverse string `json:"undo,omitempty"`
 }
 
 // GroupBy is how tasks become jobs.
@@ -128,15 +128,15 @@ func (b LogicBook) Components() []string {
 // rank is the index of d from the mildest, 0, to the worst; -1 for none.
 func (d Disruption) rank() int { return slices.Index(disruptions, d) }
 
-// UndoOf returns the task that undoes t, and false when there is nothing to undo or the book
+// InverseOf returns the task that reverses t, and false when there is nothing to reverse or the book
 // does not know the action. A whole node is not undone by these tasks but by a new plan to
 // the previous revisions.
-func (b LogicBook) UndoOf(t Task) (Task, bool) {
+func (b LogicBook) InverseOf(t Task) (Task, bool) {
 	i := slices.IndexFunc(b.Actions, func(a Action) bool { return a.Name == t.Action })
-	if i < 0 || b.Actions[i].Undo == "" {
+	if i < 0 || b.Actions[i].Inverse == "" {
 		return Task{}, false
 	}
-	return Task{Host: t.Host, Target: t.Target, Action: b.Actions[i].Undo}, true
+	return Task{Host: t.Host, Target: t.Target, Action: b.Actions[i].Inverse}, true
 }
 
 // Disruption returns the worst disruption of a node by a change of these components, "" when

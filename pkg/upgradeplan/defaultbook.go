@@ -42,9 +42,9 @@ func DefaultBook() LogicBook {
 		Actions: []Action{
 			{Name: ActionPrecheck},
 			{Name: ActionPrepull, OfWhatStays: true, Optional: true},
-			{Name: ActionCordon, Undo: ActionUncordon},
+			{Name: ActionCordon, Inverse: ActionUncordon},
 			{Name: ActionEvict},
-			{Name: ActionReplace, Undo: ActionRestore},
+			{Name: ActionReplace, Inverse: ActionRestore},
 			{Name: ActionRestartRuntime, OfWhatStays: true},
 			{Name: ActionVerify, OfWhatStays: true},
 			{Name: ActionSoak, Optional: true},

@@ -184,7 +184,7 @@ func TestUndoIsTheActionOfTheBookOnTheSameTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, ok := book.UndoOf(task)
+		got, ok := book.InverseOf(task)
 		if ok != (c.want != "") || ok && got.String() != c.want {
 			t.Errorf("undo of %s: got %s, %v, want %q", c.task, got, ok, c.want)
 		}

@@ -54,7 +54,7 @@
 //
 // To run a job, call Job.Progress after each change, with the outcome of every task according
 // to the facts. The package has no state, so a restarted program resumes at the right task.
-// To retry a task, report its outcome as NotDone; to skip it, as Skipped; LogicBook.UndoOf returns
+// To retry a task, report its outcome as NotDone; to skip it, as Skipped; LogicBook.InverseOf returns
 // the task that undoes one. A replace is done when the pod is at the wanted revision,
 // available and, if the driver of the node is replaced too, younger than the driver's pod.
 //

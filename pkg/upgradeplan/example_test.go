@@ -31,9 +31,9 @@ func exampleBook() LogicBook {
 		Actions: []Action{
 			{Name: "dispatch", GroupBy: GroupByTask},
 			{Name: "check", GroupBy: GroupByTask},
-			{Name: "stop", GroupBy: GroupByTask, Undo: "start"},
+			{Name: "stop", GroupBy: GroupByTask, Inverse: "start"},
 			{Name: "uprpm"},
-			{Name: "start", GroupBy: GroupByTask, Undo: "stop"},
+			{Name: "start", GroupBy: GroupByTask, Inverse: "stop"},
 		},
 		Targets: []Target{
 			{Name: "X", Disruption: ReplacePod, Needs: restart},

@@ -45,10 +45,10 @@ func (v *validator) checkActions() {
 		}
 	}
 	for _, a := range v.book.Actions {
-		if _, ok := v.actions[a.Undo]; a.Undo != "" && !ok {
-			v.fault("action %s: its undo %q is not an action", a.Name, a.Undo)
+		if _, ok := v.actions[a.Inverse]; a.Inverse != "" && !ok {
+			v.fault("action %s: its undo %q is not an action", a.Name, a.Inverse)
 		}
-		if a.Undo == a.Name && a.Undo != "" {
+		if a.Inverse == a.Name && a.Inverse != "" {
 			v.fault("action %s undoes itself", a.Name)
 		}
 	}

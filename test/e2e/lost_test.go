@@ -23,17 +23,17 @@ func TestANodeLostAfterItWasTouchedKeepsItsSlot(t *testing.T) {
 	o := f.observe(ctx)
 	f.halfWay(ctx, "app:2", 0, 1)
 	node := f.loseStarted(ctx)
-	f.holdsSlot(ctx, node, 0, "the node is offline and its pod is not Ready")
+	f.hasSlot(ctx, node, 0, "the node is offline and its pod is not Ready")
 	if _, err := s.NodesOn(ctx, node); err != nil {
 		t.Fatal(err)
 	}
-	f.holdsSlot(ctx, node, 0, "the node is Ready and its pod is not")
+	f.hasSlot(ctx, node, 0, "the node is Ready and its pod is not")
 	f.admitOn(ctx, "app:2", node)
 	f.isAt(ctx, "app:2", 1, 1)
 
 	node = f.loseStarted(ctx)
 	f.admitOn(ctx, "app:2", node)
-	f.holdsSlot(ctx, node, 1, "the pod is Ready and its node is not")
+	f.hasSlot(ctx, node, 1, "the pod is Ready and its node is not")
 	if !isReady(f.on(ctx, node)) {
 		t.Fatalf("the pod on %s did not stay Ready, so the test is inconclusive", node)
 	}
@@ -57,8 +57,8 @@ func (f *fixture) loseStarted(ctx context.Context) string {
 	return node
 }
 
-// holdsSlot fails unless node holds the only slot and nothing else is started.
-func (f *fixture) holdsSlot(ctx context.Context, node string, updated int32, while string) {
+// hasSlot fails unless node has the only slot and nothing else is started.
+func (f *fixture) hasSlot(ctx context.Context, node string, updated int32, while string) {
 	f.t.Helper()
 	f.undisturbed(ctx, f.uids(ctx))
 	r, err := f.rollout(ctx)
@@ -66,7 +66,7 @@ func (f *fixture) holdsSlot(ctx context.Context, node string, updated int32, whi
 		f.t.Fatal(err)
 	}
 	if got := r.Status.InFlight; len(got) != 1 || got[0].Node != node || r.Status.Updated != updated || r.Status.SkippedNodes != 0 {
-		f.t.Errorf("while %s: in flight %+v, %d updated, %d skipped; want only %s to hold a slot", while, got, r.Status.Updated, r.Status.SkippedNodes, node)
+		f.t.Errorf("while %s: in flight %+v, %d updated, %d skipped; want only %s to have a slot", while, got, r.Status.Updated, r.Status.SkippedNodes, node)
 	}
 }
 

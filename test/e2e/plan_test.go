@@ -173,7 +173,7 @@ func (m *mission) result(ctx context.Context, plan *topsv1.UpgradePlan, is func(
 // told compares the result that is printed with what is known of the nodes: of the fleet, of each node and of each of its tasks.
 func (m *mission) told(ctx context.Context, plan *topsv1.UpgradePlan, off, fails string) {
 	m.t.Helper()
-	var told struct{ Items []planfile.Record }
+	var told struct{ Items []planfile.Result }
 	if err := json.Unmarshal([]byte(m.gcu(ctx, m.t, m.Kubeconfig, 0, nil, "history", m.name, "--plan", "-o", "json")), &told); err != nil {
 		m.t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func (m *mission) told(ctx context.Context, plan *topsv1.UpgradePlan, off, fails
 			r := planfile.NodeResult{Node: node, Batch: b.Name, Result: planfile.Done, Tasks: topsv1.OperationResult{Done: []string{plugin, gfd}}}
 			switch node {
 			case off:
-				r.Result, r.Tasks = planfile.Undo, topsv1.OperationResult{Undo: []string{plugin, gfd}}
+				r.Result, r.Tasks = planfile.NotDone, topsv1.OperationResult{Undo: []string{plugin, gfd}}
 			case fails:
 				r.Result, r.Tasks = planfile.Fail, topsv1.OperationResult{Done: []string{plugin}, Fail: []string{gfd}}
 			}

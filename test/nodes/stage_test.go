@@ -251,7 +251,7 @@ func (s *stage) deployed() {
 			}
 		}
 		if slots := s.rollout().Status.InFlight; len(slots) > 0 {
-			return fmt.Errorf("%d slots are held", len(slots))
+			return fmt.Errorf("%d slots are taken", len(slots))
 		}
 		return nil
 	})

@@ -30,8 +30,9 @@ func (p *Plan) InForce() *planfile.Plan { return p.inForce }
 // once State.Input was called.
 func (p *Plan) RolledBack() *planfile.Plan { return p.rolledBack }
 
-// undo takes back what the plan did that the settings name.
-func (p *Plan) undo(rb *topsv1.RolloutRollback, g Group) {
+// rollBack takes the plan out of force while an automatic rollback rejects its revision, and remembers it as the one that
+// was rolled back.
+func (p *Plan) rollBack(rb *topsv1.RolloutRollback, g Group) {
 	if p.inForce, p.rolledBack = nil, nil; p.Read != nil && p.Read.Object.Spec.Revision == rb.RejectedRevision && p.Read.Object.Spec.GcuResource == g.Name {
 		p.rolledBack = p.Read
 	}
@@ -108,21 +109,21 @@ func (p *Plan) FailedNode(members []Member, d *rollout.Decision, node, revision 
 		return failed
 	}
 	blamed, left := d.Blame(node)
-	var undone []string
+	var notDone []string
 	for _, m := range members {
 		component := m.Component()
 		switch {
 		case !p.inForce.HasComponent(node, component):
 		case m.Key() == blamed:
 			failed.Task = upgradeplan.Task{Host: node, Target: component, Action: upgradeplan.ActionReplace}.String()
-			undone = append(undone, component)
+			notDone = append(notDone, component)
 		case slices.Contains(left, m.Key()):
-			undone = append(undone, component)
+			notDone = append(notDone, component)
 		default:
 			failed.Done = append(failed.Done, component)
 		}
 	}
-	failed.Done = slices.DeleteFunc(failed.Done, func(c string) bool { return slices.Contains(undone, c) })
+	failed.Done = slices.DeleteFunc(failed.Done, func(c string) bool { return slices.Contains(notDone, c) })
 	return failed
 }
 

@@ -167,7 +167,7 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
 	if s.purpose(&in) == topsv1.PurposeRollback { // a way back is always allowed, and goes wherever the revision went that failed
 		in.Policy.Versions = nil
-		s.Plan.undo(s.Rollout.Status.Rollback, s.Group)
+		s.Plan.rollBack(s.Rollout.Status.Rollback, s.Group)
 	} else {
 		s.Plan.apply(&in, s.Group, s.Members, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// A result is bounded: with the plan, which may have 1 MiB, it is one object of etcd, which takes 1.5 MiB. mostUndone is
-// how many bytes the names of undone nodes take at most, mostFailed what is said of failed nodes, and mostMessage the
+// A result is bounded: with the plan, which may have 1 MiB, it is one object of etcd, which takes 1.5 MiB. mostNotDone is
+// how many bytes the names of nodes that are not done take at most, mostFailed what is said of failed nodes, and mostMessage the
 // message of one of them.
 const (
-	mostUndone  = 256 << 10
+	mostNotDone = 256 << 10
 	mostFailed  = 128 << 10
 	mostMessage = 256
 )
@@ -59,7 +59,7 @@ func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed
 	}
 	result := topsv1.UpgradePlanStatus{ObservedGeneration: p.Object.Generation, Time: &now}
 	recorded := sync.OnceValue(p.Outcomes)
-	undone, said := 0, 0 // bytes
+	notDone, said := 0, 0 // bytes
 	for name := range p.All() {
 		v, known := d.Verdict(name)
 		if back := wentBack[name]; back != "" && v.State != rollout.Failed {
@@ -77,7 +77,7 @@ func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed
 			result.Done++
 		default:
 			result.Undo++
-			if undone += len(name); undone <= mostUndone {
+			if notDone += len(name); notDone <= mostNotDone {
 				result.Undone = append(result.Undone, name)
 			}
 		}

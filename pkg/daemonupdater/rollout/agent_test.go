@@ -31,10 +31,10 @@ func TestANodeWhoseAgentIsTooOldGetsNoOperation(t *testing.T) {
 	light := needing(2, oldAgent(nodeOf("a", newHash, oldHash)))
 	waves := needing(2, a, newAgent(heavyNode("b")), newAgent(nodeOf("c", newHash, newHash))).withPolicy(Policy{Waves: []Wave{{Name: "canary", Size: ptr.To(intstr.FromInt32(2))}, {Name: "rest", Size: ptr.To(intstr.FromString("100%"))}}})
 	for _, test := range []struct {
-		name   string
-		in     Input
-		want   said
-		orders []string
+		name    string
+		in      Input
+		want    said
+		changes []string
 	}{
 		{"others go on", needing(2, a, b),
 			said{States: statesOf("a", "held/AgentTooOld", "b", "pending/Preparing")}, []string{"b:prepare"}},
@@ -54,7 +54,7 @@ func TestANodeWhoseAgentIsTooOldGetsNoOperation(t *testing.T) {
 			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			decides(t, test.in, test.want, test.orders)
+			decides(t, test.in, test.want, test.changes)
 		})
 	}
 	d := Plan(needing(2, a))
@@ -71,6 +71,6 @@ func TestANodeGoesOnWhenItsAgentIsUpgraded(t *testing.T) {
 	in.Now = in.Now.Add(time.Minute)
 	f.Set(newAgent(heavyNode("a")), in.Now)
 	if got := operationChangesOf(f.Plan(in)); len(got) != 1 || got[0] != "a:prepare" {
-		t.Errorf("orders %v", got)
+		t.Errorf("changes %v", got)
 	}
 }

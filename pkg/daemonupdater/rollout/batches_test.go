@@ -34,13 +34,13 @@ func planned(batches []string, nodes ...Node) Input {
 }
 
 // run follows a rollout in which nothing fails, and returns which nodes start together.
-func run(in Input) (steps [][]string, left []Verdict) {
+func run(in Input) (starts [][]string, left []Verdict) {
 	out := Preview(in)
-	for _, s := range out.Steps {
+	for _, s := range out.Starts {
 		slices.Sort(s.Nodes)
-		steps = append(steps, s.Nodes)
+		starts = append(starts, s.Nodes)
 	}
-	return steps, out.Left
+	return starts, out.Left
 }
 
 // Under OTA, a person may ask for a component that the plan leaves out.
@@ -233,7 +233,7 @@ func TestAWaveSoaksAfterItsLastBatch(t *testing.T) {
 	in.Ledger.Usual = time.Minute
 	out := Preview(in)
 	var after []time.Duration
-	for _, s := range out.Steps {
+	for _, s := range out.Starts {
 		after = append(after, s.After)
 	}
 	if diff := cmp.Diff([]time.Duration{0, time.Minute, time.Hour + 2*time.Minute}, after); diff != "" {

@@ -241,7 +241,7 @@ func (g *group) allows(pod *Pod) bool {
 
 // Under OTA everything is asked for, except the restart of the container runtime of a node that is
 // idle: no pod but the operator's own uses a card there, and every pod is at its target. Only an
-// operation can tell: it is prepared unasked (Job.OnlyIdle), looks, and ends before it touches a node
+// operation can tell: it is prepared without a request (Job.OnlyIdle), looks, and ends before it touches a node
 // that is in use. On such a node it is kept, looks again from time to time, and the node awaits its
 // request. Once asked for, the node gets another operation, which is for nodes in use too.
 

@@ -32,10 +32,10 @@ func TestNothingIsStartedOnANodeThatIsHeld(t *testing.T) {
 	two := inputOf(2, inMiddle("a"), nodeOf("b", newHash, newHash))
 	two.Members = []Member{{Key: "kube-system/driver", Target: newHash}, {Key: "kube-system/exporter", Target: newHash}}
 	for _, test := range []struct {
-		name   string
-		in     Input
-		want   said
-		orders []string
+		name    string
+		in      Input
+		want    said
+		changes []string
 	}{
 		{"others start, and the hold says why it does not", inputOf(2, held(a), b),
 			said{Started: []string{"b"}, Delete: []string{"b-0"}, Slots: []string{"b"}, States: statesOf("a", "held/NodeHeld", "b", "in-flight/Replacing")}, nil},
@@ -54,7 +54,7 @@ func TestNothingIsStartedOnANodeThatIsHeld(t *testing.T) {
 			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			decides(t, test.in, test.want, test.orders)
+			decides(t, test.in, test.want, test.changes)
 		})
 	}
 }

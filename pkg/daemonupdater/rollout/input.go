@@ -31,7 +31,7 @@ type Input struct {
 	Ledger Ledger
 	// Policy refines the settings; the zero value is no policy.
 	Policy Policy
-	// Deadlines bound how long a node may hold a slot.
+	// Deadlines bound how long a node may keep a slot.
 	Deadlines Deadlines
 	// Ending: the target is being deleted or gone, so nothing new starts.
 	Ending bool
@@ -234,7 +234,7 @@ type Request struct {
 // isFor reports whether a target is what was asked for.
 func (r *Request) isFor(target string) bool { return r.Revision == "" || r.Revision == target }
 
-// Deadlines bound how long a node may hold a slot.
+// Deadlines bound how long a node may keep a slot.
 type Deadlines struct {
 	// Progress is how long a reachable node may take to become available.
 	Progress time.Duration

@@ -133,7 +133,7 @@ type Slot struct {
 	Pod        types.UID
 	PodVersion string
 	// Members are the keys of the members whose pods were deleted under this slot, the member of
-	// Pod last; the slot is held until all of their pods are available again.
+	// Pod last; the slot is kept until all of their pods are available again.
 	Members []string
 	// Operation is the id of the operation that does all the work under the slot, "" when pods
 	// are just deleted. Members are then the keys of the members it replaces.

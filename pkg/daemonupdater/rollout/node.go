@@ -15,7 +15,7 @@ import (
 type fleetNode struct {
 	Node
 	facts
-	record
+	ledgerEntry
 	group *group
 	hash  uint64
 
@@ -26,9 +26,9 @@ type fleetNode struct {
 	lane *lane
 }
 
-// record is what the current decision records for a node. The slot of a queued node is not in
+// ledgerEntry is what the current decision stores of a node in the ledger. The slot of a queued node is not in
 // flight, so it is not here.
-type record struct {
+type ledgerEntry struct {
 	queued  bool
 	slot    *Slot
 	failure *Failure
@@ -39,7 +39,7 @@ type record struct {
 }
 
 // isEmpty reports whether a node has neither a slot nor a failure and is not queued.
-func (r *record) isEmpty() bool { return r.slot == nil && r.failure == nil && !r.queued }
+func (e *ledgerEntry) isEmpty() bool { return e.slot == nil && e.failure == nil && !e.queued }
 
 // isInFlight reports whether the node is in flight by the ledger or by live facts.
 func (n *fleetNode) isInFlight() bool { return n.slot != nil || n.moving }

@@ -58,10 +58,10 @@ func (i *nodeIndex) recordLedger(l *Ledger) {
 	i.recordFailures(l.Failures)
 }
 
-// clear drops the records of the last decision.
+// clear drops the ledger entries of the last decision.
 func (i *nodeIndex) clear() {
 	for _, n := range i.recorded {
-		n.record = record{}
+		n.ledgerEntry = ledgerEntry{}
 	}
 	i.recorded = i.recorded[:0]
 }

@@ -63,9 +63,9 @@ func operating(n Node) Slot {
 	return s
 }
 
-// operationChangesOf returns the orders of a decision, written as node:what.
+// operationChangesOf returns the operation changes of a decision, written as node:what.
 func operationChangesOf(d Decision) []string {
-	var orders []string
+	var changes []string
 	for _, o := range d.Operations {
 		what := "prepare"
 		switch {
@@ -74,17 +74,17 @@ func operationChangesOf(d Decision) []string {
 		case o.Grant:
 			what = "grant " + o.Operation
 		}
-		orders = append(orders, o.Node+":"+what)
+		changes = append(changes, o.Node+":"+what)
 	}
-	return orders
+	return changes
 }
 
 type operationCase struct {
 	name string
 	in   Input
 	want said
-	// orders of the decision.
-	orders []string
+	// changes of operations by the decision.
+	changes []string
 }
 
 func operationCases() []operationCase {
@@ -241,7 +241,7 @@ func operationCases() []operationCase {
 func TestOperations(t *testing.T) {
 	for _, test := range operationCases() {
 		t.Run(test.name, func(t *testing.T) {
-			decides(t, test.in, test.want, test.orders)
+			decides(t, test.in, test.want, test.changes)
 		})
 	}
 }
@@ -249,7 +249,7 @@ func TestOperations(t *testing.T) {
 func TestTheIDOfAnOperationIsThatOfOneNode(t *testing.T) {
 	d := Plan(heavyInput(2, heavyNode("a"), heavyNode("b")))
 	if len(d.Operations) != 2 || d.Operations[0].Operation == d.Operations[1].Operation {
-		t.Errorf("orders %+v: what is left on a node is known by an id that no other node has (invariant S3)", d.Operations)
+		t.Errorf("changes %+v: what is left on a node is known by an id that no other node has (invariant S3)", d.Operations)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestASlotForAPodThatWasNotDeletedIsGivenBackFencedWhenItsNodeNeedsAnOperati
 	}
 	in.Nodes[0].Pods[1].Version = "6"
 	if d := Plan(in); len(d.Fence) != 0 || len(d.Ledger.Slots) != 0 || len(d.Operations) != 1 {
-		t.Errorf("fence %v, slots %v, orders %v; want the slot back and the node prepared", d.Fence, d.Ledger.Slots, d.Operations)
+		t.Errorf("fence %v, slots %v, changes %v; want the slot back and the node prepared", d.Fence, d.Ledger.Slots, d.Operations)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestAnOperationThatAPersonHasGoOnGetsASlot(t *testing.T) {
 		name     string
 		in       Input
 		want     said
-		orders   []string
+		changes  []string
 		failures int
 	}{
 		{"its failure still counts for the halt", failed,
@@ -307,7 +307,7 @@ func TestAnOperationThatAPersonHasGoOnGetsASlot(t *testing.T) {
 		{"it is aborted without a strategy", off, said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:abort op-a"}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := decides(t, test.in, test.want, test.orders)
+			d := decides(t, test.in, test.want, test.changes)
 			if len(d.Ledger.Failures) != test.failures {
 				t.Errorf("failures %v, want %d", d.Ledger.Failures, test.failures)
 			}
@@ -315,15 +315,15 @@ func TestAnOperationThatAPersonHasGoOnGetsASlot(t *testing.T) {
 	}
 }
 
-// decides plans an input, and checks the decision and its orders.
-func decides(t *testing.T, in Input, want said, orders []string) Decision {
+// decides plans an input, and checks the decision and its operation changes.
+func decides(t *testing.T, in Input, want said, changes []string) Decision {
 	t.Helper()
 	d := Plan(in)
 	if diff := cmp.Diff(want, say(d), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("orders (-want +got):\n%s", diff)
+	if diff := cmp.Diff(changes, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	return d
 }

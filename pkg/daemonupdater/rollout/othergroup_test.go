@@ -29,7 +29,7 @@ func TestAGroupIsNotHeldByAnother(t *testing.T) {
 		name    string
 		in      Input
 		started []string
-		orders  []string
+		changes []string
 	}{
 		{"a light change goes to a node on which another group prepares an operation", inputOf(1, ungranted), []string{"a"}, nil},
 		{"not to one on which it is at work", inputOf(1, atWork), nil, nil},
@@ -44,8 +44,8 @@ func TestAGroupIsNotHeldByAnother(t *testing.T) {
 			if diff := cmp.Diff(tt.started, d.Started); diff != "" {
 				t.Errorf("started (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.orders, operationChangesOf(d)); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tt.changes, operationChangesOf(d)); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
 			}
 		})
 	}

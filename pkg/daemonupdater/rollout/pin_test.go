@@ -145,10 +145,10 @@ func TestADriverGoesBackByAnOperation(t *testing.T) {
 	halted := heavyInput(2, back, broken(nodeOf("c", newHash, newHash))).backHeavy("a", "c").threshold(1)
 	stale := heavyInput(1, granted(at)).backHeavy("a").slots(operating(at))
 	for _, test := range []struct {
-		name   string
-		in     Input
-		want   said
-		orders []string
+		name    string
+		in      Input
+		want    said
+		changes []string
 	}{
 		{"it is prepared", heavyInput(1, at).backHeavy("a"), said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"one that is kept cordoned gets its operation at once", heavyInput(1, failed).backHeavy("a"),
@@ -163,7 +163,7 @@ func TestADriverGoesBackByAnOperation(t *testing.T) {
 		{"it stays where it is", heavyInput(1, nodeOf("a", oldHash, newHash)).backHeavy("a"), said{States: statesOf("a", "pinned/Pinned")}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			decides(t, test.in, test.want, test.orders)
+			decides(t, test.in, test.want, test.changes)
 		})
 	}
 }

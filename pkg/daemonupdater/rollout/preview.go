@@ -11,8 +11,8 @@ import (
 
 // Outlook is the expected course of a rollout if nothing fails.
 type Outlook struct {
-	// Steps are the starts of nodes, in order.
-	Steps []Step
+	// Starts are the starts of nodes, in order.
+	Starts []Start
 	// InFlight names the nodes in flight at the beginning, sorted; they finish.
 	InFlight []string
 	// Left are the verdicts on nodes that do not reach the target, by name.
@@ -24,8 +24,8 @@ type Outlook struct {
 	Took time.Duration
 }
 
-// Step is a set of nodes that start at the same time.
-type Step struct {
+// Start is a set of nodes that start at the same time.
+type Start struct {
 	// After is the time since the beginning of the preview.
 	After time.Duration
 	Nodes []string
@@ -52,7 +52,7 @@ func Preview(in Input) Outlook {
 			break
 		}
 	}
-	out := Outlook{Steps: p.steps, InFlight: p.inFlight, Left: p.left(&d), Limit: d.Limit}
+	out := Outlook{Starts: p.starts, InFlight: p.inFlight, Left: p.left(&d), Limit: d.Limit}
 	if in.Ledger.Usual > 0 {
 		out.Took = p.in.Now.Sub(in.Now)
 	}
@@ -81,12 +81,12 @@ const maxSteps = 100_000
 
 // preview is a simulated cluster that follows decisions.
 type preview struct {
-	in    Input
-	fleet *Fleet
-	pace  time.Duration
-	begin time.Time
-	steps []Step
-	made  int
+	in     Input
+	fleet  *Fleet
+	pace   time.Duration
+	begin  time.Time
+	starts []Start
+	made   int
 
 	inFlight []string
 }
@@ -110,7 +110,7 @@ func (p *preview) note(d *Decision) {
 		byWave[wave] = append(byWave[wave], name)
 	}
 	for _, wave := range waves {
-		p.steps = append(p.steps, Step{After: p.in.Now.Sub(p.begin), Nodes: byWave[wave], Wave: wave})
+		p.starts = append(p.starts, Start{After: p.in.Now.Sub(p.begin), Nodes: byWave[wave], Wave: wave})
 	}
 }
 

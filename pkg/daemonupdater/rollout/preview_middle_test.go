@@ -22,7 +22,7 @@ func TestAPreviewInTheMiddleListsNodesInFlight(t *testing.T) {
 		t.Errorf("in flight %v, want %v", got.InFlight, first.Started)
 	}
 	var follow []string
-	for _, s := range got.Steps {
+	for _, s := range got.Starts {
 		follow = append(follow, s.Nodes...)
 	}
 	slices.Sort(follow)

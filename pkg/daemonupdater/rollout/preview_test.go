@@ -13,16 +13,16 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// stepsOf returns the steps of an outlook, and why the other nodes are left.
-func stepsOf(o Outlook) (steps []string, left map[string]Reason) {
-	for _, s := range o.Steps {
-		steps = append(steps, fmt.Sprint(s.After, " ", s.Wave, s.Nodes))
+// startsOf returns the starts of an outlook, and why the other nodes are left.
+func startsOf(o Outlook) (starts []string, left map[string]Reason) {
+	for _, s := range o.Starts {
+		starts = append(starts, fmt.Sprint(s.After, " ", s.Wave, s.Nodes))
 	}
 	left = map[string]Reason{}
 	for _, v := range o.Left {
 		left[v.Node] = v.Reason
 	}
-	return steps, left
+	return starts, left
 }
 
 func TestPreview(t *testing.T) {
@@ -53,9 +53,9 @@ func TestPreview(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			out := Preview(tt.in)
-			steps, left := stepsOf(out)
-			if diff := cmp.Diff(tt.want, steps); diff != "" {
-				t.Errorf("steps (-want +got):\n%s", diff)
+			starts, left := startsOf(out)
+			if diff := cmp.Diff(tt.want, starts); diff != "" {
+				t.Errorf("starts (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.left, left, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("left (-want +got):\n%s", diff)

@@ -144,7 +144,7 @@ func TestTheNodesThatAreNotPrepulledAreCounted(t *testing.T) {
 }
 
 func TestAPreviewTakesImagesAsPulled(t *testing.T) {
-	if out := Preview(inputOf(1, wanting("a"), failing("b"), asked("c"))); len(out.Left) > 0 || len(out.Steps) != 3 {
+	if out := Preview(inputOf(1, wanting("a"), failing("b"), asked("c"))); len(out.Left) > 0 || len(out.Starts) != 3 {
 		t.Errorf("outlook %+v", out)
 	}
 }

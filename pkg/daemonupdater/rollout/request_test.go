@@ -48,10 +48,10 @@ func TestARequestIsForOneRevisionOfItsOwnDaemonSet(t *testing.T) {
 	waits := said{States: statesOf("a", "held/AwaitingRequest")}
 	starts := said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}
 	for _, tt := range []struct {
-		name   string
-		in     Input
-		want   said
-		orders []string
+		name    string
+		in      Input
+		want    said
+		changes []string
 	}{
 		{"one for the newest starts its node", inputOf(1, askingFor(newHash, false, a)), starts, nil},
 		{"one of an older agent, which names none, starts its node", inputOf(1, askingFor("", false, a)), starts, nil},
@@ -74,8 +74,8 @@ func TestARequestIsForOneRevisionOfItsOwnDaemonSet(t *testing.T) {
 			if diff := cmp.Diff(tt.want, say(d), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("Plan (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.orders, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tt.changes, operationChangesOf(d), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
 			}
 		})
 	}

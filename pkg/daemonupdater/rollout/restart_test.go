@@ -183,8 +183,8 @@ func TestAPluginWithoutCardsIsReplaced(t *testing.T) {
 	if d := Plan(restarting(1, noCards("a")).under(RestartsOnly)); d.IsIdle() {
 		t.Error("restarts without a strategy end before the plugin is replaced")
 	}
-	if out := Preview(restarting(1, noCards("a"))); len(out.Steps) != 1 || len(out.Left) != 0 {
-		t.Errorf("preview: steps %v, left %v", out.Steps, out.Left)
+	if out := Preview(restarting(1, noCards("a"))); len(out.Starts) != 1 || len(out.Left) != 0 {
+		t.Errorf("preview: starts %v, left %v", out.Starts, out.Left)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestADecisionIsIdleWhenNothingIsLeft(t *testing.T) {
 
 func TestAPreviewEndsWithTheRestarts(t *testing.T) {
 	out := Preview(restarting(1, atTargets("a"), unverified(nodeOf("b", newHash, newHash)), byHand(atTargets("c"))))
-	if len(out.Steps) != 2 || len(out.Left) != 1 || out.Left[0].Reason != ReasonLeftToAdministrator {
-		t.Errorf("steps %v, left %v; want two nodes one after the other, and one left", out.Steps, out.Left)
+	if len(out.Starts) != 2 || len(out.Left) != 1 || out.Left[0].Reason != ReasonLeftToAdministrator {
+		t.Errorf("starts %v, left %v; want two nodes one after the other, and one left", out.Starts, out.Left)
 	}
 }

@@ -131,8 +131,8 @@ func TestARenamedComponentHasTheVersionThatLeaves(t *testing.T) {
 
 func TestAPreviewSaysWhichNodesGetNoVersion(t *testing.T) {
 	out := Preview(upgradeTo("1.6.2", "1.6.0", stepwise(t), having("a", "1.5.0", "1.5.0"), having("b", "1.4.0", "1.5.0")))
-	if len(out.Steps) != 1 || len(out.Steps[0].Nodes) != 1 || out.Steps[0].Nodes[0] != "a" {
-		t.Errorf("steps %v", out.Steps)
+	if len(out.Starts) != 1 || len(out.Starts[0].Nodes) != 1 || out.Starts[0].Nodes[0] != "a" {
+		t.Errorf("starts %v", out.Starts)
 	}
 	if len(out.Left) != 1 || out.Left[0].Node != "b" || out.Left[0].Reason != ReasonVersionNotAllowed {
 		t.Errorf("left %v", out.Left)

@@ -34,8 +34,8 @@ type group struct {
 // task is a task of a job, with the number of nodes by its result.
 type task struct {
 	// Name is target_action.
-	Name             string
-	Done, Fail, Undo int
+	Name                string
+	Done, Fail, NotDone int
 }
 
 // cell is a node in the grid. Colour, pattern and letter show its state.
@@ -236,7 +236,7 @@ func tasksOf(stage topsv1.PlannedStage, nodes []string, results map[string]planf
 			case slices.Contains(of.Fail, full):
 				tasks[i].Fail++
 			default:
-				tasks[i].Undo++
+				tasks[i].NotDone++
 			}
 		}
 	}

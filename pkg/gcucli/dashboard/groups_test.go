@@ -23,7 +23,7 @@ func drawn(groups []group) (lines []string) {
 		for _, stage := range g.Stages {
 			line += "["
 			for _, t := range stage {
-				line += t.Name + ":" + string(rune('0'+t.Done)) + string(rune('0'+t.Fail)) + string(rune('0'+t.Undo)) + " "
+				line += t.Name + ":" + string(rune('0'+t.Done)) + string(rune('0'+t.Fail)) + string(rune('0'+t.NotDone)) + " "
 			}
 			line += "]"
 		}
@@ -53,7 +53,7 @@ func TestAPlanIsDrawnWithItsResults(t *testing.T) {
 		Batches: []topsv1.PlannedBatch{{Name: "first", Jobs: []topsv1.PlannedNodes{{Job: "both", Nodes: []string{"n1", "n2"}}}},
 			{Name: "second", Jobs: []topsv1.PlannedNodes{{Job: "both", Nodes: []string{"n3", "gone"}}, {Job: "unknown", Nodes: []string{"n3x"}}}}},
 	}}
-	r.Result = planfile.Record{Nodes: []planfile.NodeResult{
+	r.Result = planfile.Result{Nodes: []planfile.NodeResult{
 		{Node: planfile.GlobalHost, Batch: planfile.BeforeNodes, Tasks: topsv1.OperationResult{Done: []string{"upg-server_database_backup"}, Fail: []string{"upg-server_alerts_silence"}}},
 		{Node: planfile.GlobalHost, Batch: planfile.AfterNodes, Tasks: topsv1.OperationResult{Undo: []string{"upg-server_database_backup"}}},
 		{Node: "n1", Tasks: topsv1.OperationResult{Done: []string{"n1_driver_replace", "n1_plugin_replace", "n1_node_uncordon"}}},

@@ -42,7 +42,7 @@ type Resource struct {
 	Wave map[string]string
 	// Plan is the one in force, and Result its result; nil and empty without one.
 	Plan   *topsv1.UpgradePlan
-	Result planfile.Record
+	Result planfile.Result
 }
 
 // Detail is what is known of a node.

@@ -36,9 +36,9 @@ func TestGoldenHistory(t *testing.T) {
 	}
 	golden.Check(t, "golden/history.txt", HistoryText(history, Style{Now: now}))
 	golden.Check(t, "golden/history.out.yaml", inYAML(t, history))
-	for wish, want := range map[string]string{"": "my-gr-b", "1": "my-gr-a", "my-gr-c": "my-gr-c"} {
-		if r, err := FindRevision(history, wish); err != nil || r.Name != want {
-			t.Errorf("revision %q is %v, %v, want %s", wish, r, err, want)
+	for requested, want := range map[string]string{"": "my-gr-b", "1": "my-gr-a", "my-gr-c": "my-gr-c"} {
+		if r, err := FindRevision(history, requested); err != nil || r.Name != want {
+			t.Errorf("revision %q is %v, %v, want %s", requested, r, err, want)
 		}
 	}
 	if _, err := FindRevision(history, "9"); err == nil || !strings.Contains(err.Error(), "no revision 9 is kept; there are 4 (my-gr-d)") {

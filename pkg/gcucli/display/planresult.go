@@ -11,7 +11,7 @@ import (
 )
 
 // PlansText has a line per plan, what failed in each and, if wide, a line per node.
-func PlansText(results []planfile.Record, s Style) string {
+func PlansText(results []planfile.Result, s Style) string {
 	t := Table{Header: []string{"PLAN", "AGE", "REVISION", "DONE", "FAIL", "UNDO", "NOTE"}}
 	for i := range results {
 		r := &results[i]
@@ -25,7 +25,7 @@ func PlansText(results []planfile.Record, s Style) string {
 	return b.String()
 }
 
-func planNote(r *planfile.Record) string {
+func planNote(r *planfile.Result) string {
 	switch {
 	case r.Problem != "":
 		return r.Problem
@@ -40,13 +40,13 @@ func planNote(r *planfile.Record) string {
 }
 
 // planDetails lists what failed and what is not done.
-func planDetails(b *strings.Builder, r *planfile.Record, s Style) {
+func planDetails(b *strings.Builder, r *planfile.Result, s Style) {
 	for _, f := range r.Failed {
 		fmt.Fprintf(b, "%s: %s failed: %s\n", r.Name, cmp.Or(f.Task, f.Node), f.Message)
 	}
 	var undone []string
 	for _, n := range r.Nodes {
-		if n.Result == planfile.Undo {
+		if n.Result == planfile.NotDone {
 			undone = append(undone, n.Node)
 		}
 	}

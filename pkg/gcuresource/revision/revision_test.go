@@ -78,8 +78,8 @@ func TestARevisionIsNamedByItsSpec(t *testing.T) {
 
 func TestTheRevisionThatIsAskedFor(t *testing.T) {
 	for _, tc := range []struct {
-		name, wish, want, reason string
-		versions                 []string
+		name, requested, want, reason string
+		versions                      []string
 	}{
 		{"previous is the newest but the present one", "previous", "v2", "", []string{"v1", "v2", "v3"}},
 		{"a revision by its name", "v1", "v1", "", []string{"v1", "v2", "v3"}},
@@ -89,11 +89,11 @@ func TestTheRevisionThatIsAskedFor(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, h := historyOf(t, tc.versions...)
-			wish := tc.wish
-			if wish != topsv1.RollbackToPrevious {
-				wish = nameAt(t, tc.wish)
+			requested := tc.requested
+			if requested != topsv1.RollbackToPrevious {
+				requested = nameAt(t, tc.requested)
 			}
-			got, failure := h.Target(wish)
+			got, failure := h.Target(requested)
 			if tc.reason != "" {
 				if got != nil || failure == nil || failure.Reason != tc.reason || failure.Message == "" {
 					t.Errorf("got %v, %+v, want %s", got, failure, tc.reason)

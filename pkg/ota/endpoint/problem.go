@@ -12,7 +12,7 @@ import (
 )
 
 // statuses are the HTTP statuses of the reasons (contract statement 100 and
-// the answers of OpenYurt).
+// the responses of OpenYurt).
 var statuses = map[request.Reason]int{
 	request.ReasonMalformed:        http.StatusBadRequest,
 	request.ReasonPodMissing:       http.StatusNotFound,
@@ -59,7 +59,7 @@ func statusOf(r *http.Request, reason request.Reason) int {
 	return http.StatusInternalServerError
 }
 
-// Deny answers a request that package guard rejects.
+// Deny writes the response to a request that package guard rejects.
 func Deny(w http.ResponseWriter, r *http.Request, d *guard.Denial) {
 	writeProblem(w, r, response.Problem{Title: d.Reason, Status: d.Status, Detail: oneLine(d.Message)})
 }

@@ -150,7 +150,7 @@ func (v v1) hold(w http.ResponseWriter, r *http.Request) {
 		v.refuse(w, r, refusal)
 		return
 	}
-	v.answerHold(w, r)(v.backend.Hold(r.Context(), oneLine(body.Message)))
+	v.writeHold(w, r)(v.backend.Hold(r.Context(), oneLine(body.Message)))
 }
 
 func (v v1) release(w http.ResponseWriter, r *http.Request) {
@@ -158,10 +158,10 @@ func (v v1) release(w http.ResponseWriter, r *http.Request) {
 		v.refuse(w, r, refusal)
 		return
 	}
-	v.answerHold(w, r)(v.backend.Release(r.Context()))
+	v.writeHold(w, r)(v.backend.Release(r.Context()))
 }
 
-func (v v1) answerHold(w http.ResponseWriter, r *http.Request) func(response.Hold, error) {
+func (v v1) writeHold(w http.ResponseWriter, r *http.Request) func(response.Hold, error) {
 	return func(state response.Hold, err error) {
 		if err != nil {
 			v.refuse(w, r, err)

@@ -51,7 +51,7 @@ func (p *Progress) fail(message, note string) {
 func Decide(plan *topsv1.UpgradePlan, tasks []topsv1.GlobalTask, namespace string, jobs map[string]*batchv1.Job) Progress {
 	p := Progress{current: -1}
 	for i := range tasks {
-		note := topsv1.GlobalTaskNote{Task: planfile.GlobalName(&tasks[i]), Job: JobName(plan, &tasks[i]), Result: string(planfile.Undo)}
+		note := topsv1.GlobalTaskNote{Task: planfile.GlobalName(&tasks[i]), Job: JobName(plan, &tasks[i]), Result: string(planfile.NotDone)}
 		job := jobs[note.Job]
 		if p.current < 0 && (IsRecorded(plan, note.Job) || job != nil && metav1.IsControlledBy(job, plan) && condition(job, batchv1.JobComplete) != nil) {
 			note.Result = string(planfile.Done)

@@ -64,7 +64,7 @@ func TestTheResultHasTheTasksOfTheCluster(t *testing.T) {
 	o.Status = topsv1.UpgradePlanStatus{Time: &now, Done: 1, Tasks: []topsv1.GlobalTaskNote{
 		{Task: "upg-server_database_backup", Result: "done"}, {Task: "upg-server_images_list", Result: "done"}, {Task: "upg-server_cluster_check", Result: "fail", Message: "Job failed"}}}
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
-	r := RecordOf(gr, o, true)
+	r := ResultOf(gr, o, true)
 	if diff := cmp.Diff([]topsv1.FailedNode{{Node: "upg-server", Task: "upg-server_cluster_check", Message: "Job failed"}}, r.Failed); diff != "" {
 		t.Error(diff)
 	}
@@ -79,7 +79,7 @@ func TestTheResultHasTheTasksOfTheCluster(t *testing.T) {
 		t.Error(diff)
 	}
 	o.Status.Tasks = o.Status.Tasks[:1]
-	if r = RecordOf(gr, o, true); r.Nodes[0].Result != Undo || len(r.Nodes[0].Tasks.Undo) != 1 || r.Nodes[2].Result != Undo || len(r.Failed) != 0 {
+	if r = ResultOf(gr, o, true); r.Nodes[0].Result != NotDone || len(r.Nodes[0].Tasks.Undo) != 1 || r.Nodes[2].Result != NotDone || len(r.Failed) != 0 {
 		t.Errorf("of one task: %+v", r)
 	}
 }

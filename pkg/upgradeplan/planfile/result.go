@@ -1,169 +1,59 @@
 package planfile
 
 import (
+	"cmp"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Outcome is the result of a node (contract statement 93).
-type Outcome string
-
-// Outcomes of a node. Unknown is that of nodes whose result did not fit into the object.
-const (
-	Done    Outcome = "done"
-	Fail    Outcome = "fail"
-	Undo    Outcome = "undo"
-	Unknown Outcome = "unknown"
-)
-
-// NodeResult is the result of a node, and of each of its tasks.
-type NodeResult struct {
-	Node   string                 `json:"node"`
-	Batch  string                 `json:"batch"`
-	Result Outcome                `json:"result"`
-	Tasks  topsv1.OperationResult `json:"tasks"`
+// Result is a stored plan with its result.
+type Result struct {
+	Name    string      `json:"name"`
+	Created metav1.Time `json:"created"`
+	// Revision is the one that it upgrades to.
+	Revision string `json:"revision"`
+	// InForce is true for the plan that the gr follows.
+	InForce bool `json:"inForce"`
+	// RolledBack is when an automatic rollback took back what it did; absent if none did.
+	RolledBack *metav1.Time `json:"rolledBack,omitempty"`
+	// Time of the result; absent before there is one.
+	Time   *metav1.Time        `json:"time,omitempty"`
+	Done   int32               `json:"done"`
+	Fail   int32               `json:"fail"`
+	Undo   int32               `json:"undo"`
+	Failed []topsv1.FailedNode `json:"failed,omitempty"`
+	// Nodes have the results of nodes and tasks; absent where only those of the fleet are asked for.
+	Nodes []NodeResult `json:"nodes,omitempty"`
+	// Problem is why the plan cannot be read; empty if it can.
+	Problem string `json:"problem,omitempty"`
 }
 
-// Results returns the stored results of the nodes, in the order of the plan, and before and after them
-// those of the tasks of the cluster. It returns nil without one for the present plan.
-func (p *Plan) Results() []NodeResult {
-	outcomes := p.Outcomes()
-	if outcomes == nil {
-		return nil
-	}
-	failed := p.failures()
-	results := p.globalResult(nil, BeforeNodes, p.Object.Spec.Before)
-	for name := range p.All() {
-		at := p.nodes[name]
-		results = append(results, NodeResult{Node: name, Batch: p.Object.Spec.Batches[at.batch].Name, Result: outcomes[name],
-			Tasks: at.job.result(name, outcomes[name], failed[name])})
-	}
-	return p.globalResult(results, AfterNodes, p.Object.Spec.After)
-}
-
-// Outcomes returns the stored results of the nodes by name, nil without one for the present plan.
-func (p *Plan) Outcomes() map[string]Outcome {
-	status := &p.Object.Status
-	if status.Time == nil || status.ObservedGeneration != p.Object.Generation {
-		return nil
-	}
-	failed, undone := p.failures(), map[string]bool{}
-	for _, name := range status.Undone {
-		undone[name] = true
-	}
-	known := p.Nodes() // up to which place a node that is not named is done
-	if len(failed) < int(status.Fail) {
-		known = last(p, failed)
-	}
-	if len(undone) < int(status.Undo) {
-		known = min(known, last(p, undone))
-	}
-	outcomes := make(map[string]Outcome, p.Nodes())
-	for name := range p.All() {
-		switch {
-		case failed[name] != nil:
-			outcomes[name] = Fail
-		case undone[name]:
-			outcomes[name] = Undo
-		case len(outcomes) > known:
-			outcomes[name] = Unknown
-		default:
-			outcomes[name] = Done
-		}
-	}
-	return outcomes
-}
-
-// failures returns the stored failures of nodes by name.
-func (p *Plan) failures() map[string]*topsv1.FailedNode {
-	failed := map[string]*topsv1.FailedNode{}
-	for i := range p.Object.Status.Failed {
-		f := &p.Object.Status.Failed[i]
-		failed[f.Node] = f
-	}
-	return failed
-}
-
-// last returns the place in the plan of the last of the nodes that a shortened list names, -1 for none: the list is in
-// the order of the plan, so those that it lacks come after.
-func last[T any](p *Plan, of map[string]T) int {
-	last, place := -1, 0
-	for name := range p.All() {
-		if _, is := of[name]; is {
-			last = place
-		}
-		place++
-	}
-	return last
-}
-
-// result divides the tasks of a node, with its failure, nil for none: those of the stages before the failed task are done. The
-// pods of a light job are replaced in an order of their own, so its failure says which are.
-func (j *job) result(node string, outcome Outcome, failure *topsv1.FailedNode) (r topsv1.OperationResult) {
-	if failure == nil {
-		failure = &topsv1.FailedNode{}
-	}
-	stages, light := j.on(node), outcome == Fail && j.isLight()
-	isFailed := func(t upgradeplan.Task) bool { return t.String() == failure.Task }
-	past := outcome == Done || outcome == Fail && slices.ContainsFunc(slices.Collect(stages.All()), isFailed)
-	for _, stage := range stages {
-		past = past && !slices.ContainsFunc(stage, isFailed)
-		for _, t := range stage {
-			switch name := t.String(); {
-			case isFailed(t):
-				r.Fail = append(r.Fail, name)
-			case past && !light, light && slices.Contains(failure.Done, t.Target):
-				r.Done = append(r.Done, name)
-			default:
-				r.Undo = append(r.Undo, name)
-			}
-		}
+// ResultOf returns a stored plan for a gr with its result, and those of its nodes if they are asked for.
+func ResultOf(gr *topsv1.GcuResource, p *topsv1.UpgradePlan, nodes bool) Result {
+	r := Result{Name: p.Name, Created: p.CreationTimestamp, Revision: p.Spec.Revision, RolledBack: p.Status.RolledBackTime,
+		InForce: gr.Annotations[topsv1.AnnotationUpgradePlan] == p.Name && p.Status.RolledBackTime == nil,
+		Time:    p.Status.Time, Done: p.Status.Done, Fail: p.Status.Fail, Undo: p.Status.Undo, Failed: append(failedTasks(&p.Status), p.Status.Failed...)}
+	if plan, err := Recall(p); err != nil {
+		r.Problem = err.Error()
+	} else if nodes {
+		r.Nodes = plan.Results()
 	}
 	return r
 }
 
-// isLight reports whether it does nothing but replace pods.
-func (j *job) isLight() bool {
-	return !slices.ContainsFunc(j.stages, func(s []pair) bool {
-		return slices.ContainsFunc(s, func(t pair) bool { return t.action != upgradeplan.ActionReplace })
+// ResultsOf returns the plans for a gr among others, newest first, each as ResultOf does.
+func ResultsOf(gr *topsv1.GcuResource, plans []topsv1.UpgradePlan, nodes bool) []Result {
+	results := []Result{}
+	for i := range plans {
+		if plans[i].Spec.GcuResource == gr.Name {
+			results = append(results, ResultOf(gr, &plans[i], nodes))
+		}
+	}
+	slices.SortFunc(results, func(a, b Result) int {
+		return cmp.Or(b.Created.Compare(a.Created.Time), cmp.Compare(b.Name, a.Name))
 	})
-}
-
-// globalResult adds the results of tasks of the cluster to those of nodes, if there are any: as the result of a
-// host, which is fail if one failed, done if all are, and else undo.
-func (p *Plan) globalResult(results []NodeResult, when string, tasks []topsv1.GlobalTask) []NodeResult {
-	if len(tasks) == 0 {
-		return results
-	}
-	of := map[string]Outcome{}
-	for i := range p.Object.Status.Tasks {
-		of[p.Object.Status.Tasks[i].Task] = Outcome(p.Object.Status.Tasks[i].Result)
-	}
-	r := NodeResult{Node: GlobalHost, Batch: when, Result: Undo}
-	for i := range tasks {
-		switch name := GlobalName(&tasks[i]); of[name] {
-		case Done:
-			r.Tasks.Done = append(r.Tasks.Done, name)
-		case Fail:
-			r.Tasks.Fail, r.Result = append(r.Tasks.Fail, name), Fail
-		default:
-			r.Tasks.Undo = append(r.Tasks.Undo, name)
-		}
-	}
-	if len(r.Tasks.Done) == len(tasks) {
-		r.Result = Done
-	}
-	return append(results, r)
-}
-
-// failedTasks returns the tasks of the cluster that failed, as those of nodes.
-func failedTasks(status *topsv1.UpgradePlanStatus) (failed []topsv1.FailedNode) {
-	for i := range status.Tasks {
-		if n := &status.Tasks[i]; n.Result == string(Fail) {
-			failed = append(failed, topsv1.FailedNode{Node: GlobalHost, Task: n.Task, Message: n.Message})
-		}
-	}
-	return failed
+	return results
 }

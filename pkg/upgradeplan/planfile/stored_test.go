@@ -150,17 +150,17 @@ func TestAResultIsReadUnderLaterRules(t *testing.T) {
 	if _, err := Read(o, upgradeplan.DefaultBook()); err == nil {
 		t.Fatal("the plan can be run")
 	}
-	r := RecordOf(&topsv1.GcuResource{}, o, true)
+	r := ResultOf(&topsv1.GcuResource{}, o, true)
 	if r.Problem != "" || len(r.Nodes) != 2 || !slices.ContainsFunc(r.Nodes[0].Tasks.Done, func(task string) bool { return strings.HasSuffix(task, "_node_record") }) {
 		t.Errorf("the result is %+v", r)
 	}
 	o.Status.RolledBackTime = &metav1.Time{}
 	follows := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{topsv1.AnnotationUpgradePlan: o.Name}}}
-	if r := RecordOf(follows, o, false); r.InForce || r.RolledBack == nil {
+	if r := ResultOf(follows, o, false); r.InForce || r.RolledBack == nil {
 		t.Errorf("of a plan that was rolled back: %+v", r)
 	}
 	o.Spec.Batches = nil
-	if r := RecordOf(&topsv1.GcuResource{}, o, true); !strings.Contains(r.Problem, "0 batches") {
+	if r := ResultOf(&topsv1.GcuResource{}, o, true); !strings.Contains(r.Problem, "0 batches") {
 		t.Errorf("the problem is %q", r.Problem)
 	}
 }

@@ -18,7 +18,7 @@ func New() *cobra.Command {
 	r := &root{}
 	cmd := &cobra.Command{
 		Use:   "testcluster",
-		Short: "A real Kubernetes control plane with simulated and real nodes, on this machine",
+		Short: "Run a real Kubernetes control plane with simulated and real nodes, on this machine",
 		Long: `testcluster starts etcd, kube-apiserver, kube-controller-manager, kube-scheduler
 and kwok on 127.0.0.1, built from Go modules and cached, and creates simulated
 nodes that look like nodes with a GCU. Real nodes, which need root, are kubelets

@@ -11,9 +11,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// planRecords returns the plans for a gr with their results, newest first, without those of nodes: a plan may have
+// planResults returns the plans for a gr with their results, newest first, without those of nodes: a plan may have
 // 10 000 of them.
-func (r *reads) planRecords(ctx context.Context, c call) (any, error) {
+func (r *reads) planResults(ctx context.Context, c call) (any, error) {
 	gr, err := r.resource(ctx, c.name)
 	if err != nil {
 		return nil, err
@@ -22,11 +22,11 @@ func (r *reads) planRecords(ctx context.Context, c call) (any, error) {
 	if err := r.plansFrom(c.name).List(ctx, &plans, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing UpgradePlans: %w", err)
 	}
-	return map[string]any{"items": planfile.RecordsOf(gr, plans.Items, false)}, nil
+	return map[string]any{"items": planfile.ResultsOf(gr, plans.Items, false)}, nil
 }
 
-// planRecord returns a plan for a gr with the results of its nodes and their tasks.
-func (r *reads) planRecord(ctx context.Context, c call) (any, error) {
+// planResult returns a plan for a gr with the results of its nodes and their tasks.
+func (r *reads) planResult(ctx context.Context, c call) (any, error) {
 	gr, err := r.resource(ctx, c.name)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (r *reads) planRecord(ctx context.Context, c call) (any, error) {
 	if plan.Spec.GcuResource != c.name { // there is none, or it is that of another gr
 		return nil, apierrors.NewNotFound(planResource, c.plan)
 	}
-	return planfile.RecordOf(gr, plan, true), nil
+	return planfile.ResultOf(gr, plan, true), nil
 }
 
 // resource returns a gr, as get does.
