@@ -96,9 +96,9 @@ func (w *simWorld) join() {
 	w.addNode(h)
 }
 
-// attended is for how long something has lasted since managers work again: no deadline runs while
+// managedFor is for how long something has lasted since managers work again: no deadline runs while
 // none does.
-func (w *simWorld) attended(since time.Time) time.Duration {
+func (w *simWorld) managedFor(since time.Time) time.Duration {
 	return min(w.now.Sub(since), w.now.Sub(w.away))
 }
 

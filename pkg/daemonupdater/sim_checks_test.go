@@ -447,7 +447,7 @@ func (w *simWorld) checkAll() {
 			continue
 		}
 		for _, s := range stored.Status.InFlight {
-			if since := w.startOfSlot(g.id, &s); s.Operation == "" && w.attended(since) > 45*time.Minute {
+			if since := w.startOfSlot(g.id, &s); s.Operation == "" && w.managedFor(since) > 45*time.Minute {
 				w.violate("L2: node %s of %s keeps its slot since %s", s.Node, g.id, since.Sub(fixture.Epoch))
 			}
 		}

@@ -250,7 +250,7 @@ func (w *simWorld) checkNodes() {
 		if g := w.opGroup(simAtWork(u)); g != nil && op.EndTime == nil && w.rolloutOf(g.id) != nil && !w.hasSlot(h.name, op.ID, g.id) && !w.lost[simLost{g.id, h.name}] && !w.justResumed(op.ID) {
 			w.violate("ledger: operation %s is at work on %s and no slot names it", op.ID, h.name)
 		}
-		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.attended(w.startOfOperation(op)) > 3*time.Hour {
+		if w.calm && op != nil && op.Granted && !op.Phase.Final() && w.managedFor(w.startOfOperation(op)) > 3*time.Hour {
 			w.violate("L2: operation %s of %s is %s since %s", op.ID, h.name, op.Phase, w.startOfOperation(op).Sub(fixture.Epoch))
 		}
 	}
@@ -272,7 +272,7 @@ func (w *simWorld) justResumed(id string) bool {
 			op.resumed = w.now
 		}
 	}
-	return op != nil && !op.resumed.IsZero() && w.attended(op.resumed) < 2*time.Minute
+	return op != nil && !op.resumed.IsZero() && w.managedFor(op.resumed) < 2*time.Minute
 }
 
 // checkStray is S3: a node stays marked for an ended operation only briefly, until the late

@@ -19,7 +19,7 @@ const Most = 100
 type Facts struct {
 	// Input of the plan, with the pins and failures of the ledger as stored.
 	Input *rollout.Input
-	// Gated reports whether the gate keeps pods of a member, by index, from starting unasked.
+	// Gated reports whether the gate keeps pods of a member, by index, from starting before its node is granted it.
 	Gated func(member int) bool
 	// PolicyMissing: config/gate is not installed now. That may be for a moment, and what was pinned stays.
 	PolicyMissing bool

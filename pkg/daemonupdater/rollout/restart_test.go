@@ -177,7 +177,7 @@ func noCardsCases() []operationCase {
 func TestAPluginWithoutCardsIsReplaced(t *testing.T) {
 	for _, test := range noCardsCases() {
 		t.Run(test.name, func(t *testing.T) {
-			decides(t, test.in, test.want, test.orders)
+			decides(t, test.in, test.want, test.changes)
 		})
 	}
 	if d := Plan(restarting(1, noCards("a")).under(RestartsOnly)); d.IsIdle() {
@@ -191,7 +191,7 @@ func TestAPluginWithoutCardsIsReplaced(t *testing.T) {
 func TestRestarts(t *testing.T) {
 	for _, test := range restartCases() {
 		t.Run(test.name, func(t *testing.T) {
-			decides(t, test.in, test.want, test.orders)
+			decides(t, test.in, test.want, test.changes)
 		})
 	}
 }

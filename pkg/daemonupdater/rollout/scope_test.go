@@ -78,7 +78,7 @@ func TestAPreparedOperationIsMadeAnewWhenTheScopeChanged(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, operationChangesOf(Plan(test.in)), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("orders (-want +got):\n%s", diff)
+				t.Errorf("changes (-want +got):\n%s", diff)
 			}
 		})
 	}

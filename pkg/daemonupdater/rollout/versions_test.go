@@ -74,10 +74,10 @@ func TestNoNodeGetsVersionsThatThePolicyDoesNotAllow(t *testing.T) {
 	along.Nodes[0].Pods = append(along.Nodes[0].Pods, Pod{Member: 2, Name: "a-2", UID: "a-2", Revision: oldHash, Image: "1.0.0", Available: true})
 	along.Policy.Versions, _ = versions.Of(&topsv1.VersionPolicy{Steps: []topsv1.VersionStep{{Component: "exporter", From: "1.0.0", To: "1.1.0"}}})
 	for _, test := range []struct {
-		name   string
-		in     Input
-		want   said
-		orders []string
+		name    string
+		in      Input
+		want    said
+		changes []string
 	}{
 		{"contract 97: a node at N-1 goes on, one at N-2 waits", upgradeTo("1.6.2", "1.6.0", p, having("a", "1.5.0", "1.5.0"), having("b", "1.4.0", "1.5.0")),
 			said{States: statesOf("a", "pending/Preparing", "b", "held/VersionNotAllowed")}, []string{"a:prepare"}},
@@ -105,7 +105,7 @@ func TestNoNodeGetsVersionsThatThePolicyDoesNotAllow(t *testing.T) {
 			said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			decides(t, test.in, test.want, test.orders)
+			decides(t, test.in, test.want, test.changes)
 		})
 	}
 	d := Plan(upgradeTo("1.6.2", "1.6.0", p, having("b", "1.4.0", "1.5.0")))

@@ -73,7 +73,7 @@ func TestUnderOTAAnIdleNodeIsRestartedWithoutARequest(t *testing.T) {
 		{"one that was put off gives the slot back", ota(1, withEnd(a(), "")).slots(operating(a())), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			decides(t, test.in, test.want, test.orders)
+			decides(t, test.in, test.want, test.changes)
 		})
 	}
 }

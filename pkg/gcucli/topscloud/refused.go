@@ -38,14 +38,14 @@ func refused(field string, of *schema, value any, note func(field, message strin
 			}
 		}
 	case string:
-		if why := unfit(of, value); why != "" {
+		if why := unmetRequirement(of, value); why != "" {
 			note(field, fmt.Sprintf("is %q, which the API server refuses: it %s", value, why))
 		}
 	}
 }
 
-// unfit says what a text has to be, "" if it is.
-func unfit(of *schema, text string) string {
+// unmetRequirement returns what a text has to be, "" if it is.
+func unmetRequirement(of *schema, text string) string {
 	var allowed []string
 	for _, choice := range of.Enum {
 		var one string
