@@ -68,9 +68,10 @@ UpgradePolicy allows on no node is refused, and the message names the allowed pa
 With -o yaml the output is the plan as a file: jobs of stages of tasks, and batches of
 nodes that have them, with every wave treated as approved. Nodes in flight, and those
 that wait for something else than to be online, are not in it: an annotation of the plan
-names them. Edit it: remove nodes, or a component with all its tasks; move nodes to other batches; order, merge and divide
-batches; leave out prepulls and soaks. --check FILE says whether it can still be run, or
-which rule it breaks, and which tasks no longer fit the cluster.
+names them. Edit it: remove nodes, or a component with all its tasks; move nodes to other
+batches; order, merge and divide batches; leave out prepulls and soaks. --check FILE says
+whether it can still be run, or which rule it breaks, and which tasks no longer fit the
+cluster.
 kubectl gcu upgrade --plan FILE runs it.`
 	planExample = `  # What would this upgrade do?
   kubectl gcu plan -f gr.yaml --approved

@@ -253,7 +253,7 @@ var ofRollouts = []mutant{
 	{"labels-ignored", "a relabelled node stays in its wave", updater, "Fleet.Set",
 		"$old == nil || !maps.Equal($Labels, $nodeLabels)", "$old == nil || !maps.Equal($nodeLabels, $nodeLabels)"},
 	{"marks-stay", "slots of the last decision count in the next one", updater, "nodeIndex.clear",
-		"$n.record = record{}", "$n.listed = false"},
+		"$n.ledgerEntry = ledgerEntry{}", "$n.listed = false"},
 	{"dirty-nodes-not-read", "a node with an event is not read again", updater, "fleetReader.refresh",
 		"for _, $name := range $changed { $*then }", "for _, $name := range $changed[:0] { $*then }"},
 	{"failed-reading-forgotten", "nodes whose reading failed are not read again", updater, "Reconciler.Reconcile",

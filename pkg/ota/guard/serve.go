@@ -120,7 +120,7 @@ func (o Options) serve(ctx context.Context, l Listener) error {
 		return fmt.Errorf("serving the OTA endpoint at %s: %w", l.Listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	o.Log.Info("Draining the OTA endpoint", "address", l.Listener.Addr().String())
+	o.Log.Info("Draining the OTA endpoint", "listener", l.Listener.Addr().String())
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.DrainTimeout)
 	defer cancel()
 	err := server.Shutdown(drain)
