@@ -10,6 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// config is the folder of the manifests, from the root of the project.
+const config = "config"
+
 // folder is a folder of config/ that is part of the chart.
 type folder struct {
 	name string

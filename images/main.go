@@ -45,9 +45,6 @@ func main() {
 	}
 }
 
-// manifests are the built-in ones, from the root of the project, in which all of this runs.
-var manifests = filepath.Join("pkg", "gcuresource", "component", "manifests")
-
 func unpackOperator(programs, rootfs string) error {
 	files, err := operatorFiles(programs, ".")
 	if err != nil {

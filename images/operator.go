@@ -20,6 +20,9 @@ const searchPath = "PATH=/usr/bin:/bin"
 // nonroot is the user of the manager, as config/manager says it.
 const nonroot = "65532"
 
+// manifests are the built-in ones, from the root of the project, in which all of this runs.
+var manifests = filepath.Join("pkg", "gcuresource", "component", "manifests")
+
 // operatorFiles are the manager, the node agent, the built-in manifests to be read (contract statements 11, 89), and the
 // licence. Root is that of the project.
 func operatorFiles(programs, root string) (fileSet, error) {

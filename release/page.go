@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -25,19 +24,6 @@ const (
 	signatureFile = checksumFile + ".sig"
 )
 
-func (r *release) write(name string, content []byte) error {
-	return os.WriteFile(r.file(name), content, 0o644) //nolint:gosec // G306: for everybody to read
-}
-
-// sum returns the SHA-256 of a file of the release.
-func (r *release) sum(name string) (string, error) { return sumOf(r.file(name)) }
-
-func sumOf(path string) (string, error) {
-	content, err := os.ReadFile(path)
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:]), err
-}
-
 // krew fills in .krew.yaml, which is a template in the form of krew's release bot.
 func (r *release) krew(context.Context) error {
 	text, err := os.ReadFile(".krew.yaml")
@@ -46,7 +32,7 @@ func (r *release) krew(context.Context) error {
 	}
 	addURIAndSha := func(uri, _ string) (string, error) {
 		uri = strings.ReplaceAll(uri, "{{ .TagName }}", r.version)
-		sum, err := r.sum(path.Base(uri))
+		sum, err := sumOf(r.file(path.Base(uri)))
 		return "uri: " + uri + "\n      sha256: " + sum, err
 	}
 	parsed, err := template.New(".krew.yaml").Funcs(template.FuncMap{"addURIAndSha": addURIAndSha}).Parse(string(text))
@@ -144,7 +130,7 @@ func (r *release) checksums(context.Context) error {
 	}
 	var sums bytes.Buffer
 	for _, name := range names {
-		sum, err := r.sum(name)
+		sum, err := sumOf(r.file(name))
 		if err != nil {
 			return err
 		}

@@ -114,7 +114,7 @@ func TestKrewGetsTheSumsOfTheArchives(t *testing.T) {
 			ending = ".zip"
 		}
 		archive := archiveName("kubectl-gcu", r.version, p) + ending
-		sum, err := r.sum(archive)
+		sum, err := sumOf(r.file(archive))
 		check(t, err)
 		if want := "/v1.2.3/" + archive + "\n      sha256: " + sum + "\n"; !strings.Contains(string(manifest), want) {
 			t.Errorf("nothing of %s in\n%s", want, manifest)

@@ -43,7 +43,7 @@ func run(out *os.File, arguments []string) error {
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	loaded, err := load("./api/...", "./cmd/...", "./pkg/...")
+	loaded, err := load("./api/...", "./charts/...", "./cmd/...", "./images/...", "./pkg/...", "./release/...")
 	if err != nil {
 		return err
 	}
