@@ -128,12 +128,12 @@ func printBack(out *os.File, all []measured, folder string) {
 func printTable(out *os.File, all []measured) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer func() { _ = w.Flush() }()
-	fmt.Fprintln(w, "PACKAGE\tFILES\tLINES\tUSES\tBACK\tLONGEST FILE\tLONGEST FUNCTION\tMOST METHODS")
+	fmt.Fprintln(w, "PACKAGE\tFILES\tLINES\tUSES\tBACK\tLONGEST FILE\tLONGEST FUNCTION\tMOST METHODS\tWITH FUNCTIONS")
 	var sum struct{ files, lines, uses, back int }
 	for _, p := range all {
 		uses, back := len(p.uses.arrows()), len(p.uses.back())
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%v\t%v\t%v\n", p.folder, p.files, p.lines, uses, back, p.longestFile, p.longestFunction, p.largestType)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%v\t%v\t%v\t%v\n", p.folder, p.files, p.lines, uses, back, p.longestFile, p.longestFunction, p.largestType, p.mostTaken)
 		sum.files, sum.lines, sum.uses, sum.back = sum.files+p.files, sum.lines+p.lines, sum.uses+uses, sum.back+back
 	}
-	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\t\t\t\n", sum.files, sum.lines, sum.uses, sum.back)
+	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\t\t\t\t\n", sum.files, sum.lines, sum.uses, sum.back)
 }

@@ -23,6 +23,8 @@ type measured struct {
 	longestFile     sized
 	longestFunction sized
 	largestType     sized
+	// mostTaken is the type with the most methods and functions that take it first.
+	mostTaken sized
 }
 
 // sized is a name with a size in any unit.
@@ -74,7 +76,7 @@ func measure(loaded []*packages.Package) []measured {
 
 func measureOne(p *packages.Package) measured {
 	m := measured{folder: strings.TrimPrefix(p.PkgPath, module), uses: graph{}}
-	methods := map[string]int{}
+	methods, taking := map[string]int{}, map[string]int{}
 	for _, file := range p.Syntax {
 		if ast.IsGenerated(file) {
 			continue
@@ -91,7 +93,10 @@ func measureOne(p *packages.Package) measured {
 			}
 			m.longestFunction.larger(f.Name.Name, length(p.Fset, f))
 			if f.Recv != nil {
-				methods[receiver(f)]++
+				methods[typeOf(f.Recv)]++
+			}
+			if f.Recv == nil && len(f.Type.Params.List) > 0 {
+				taking[typeOf(f.Type.Params)]++
 			}
 		}
 		m.uses.take(p, file, name)
@@ -101,6 +106,10 @@ func measureOne(p *packages.Package) measured {
 			m.largestType.name = name
 		}
 		m.largestType.larger(name, n)
+		if all := n + taking[name]; all == m.mostTaken.size && name < m.mostTaken.name {
+			m.mostTaken.name = name
+		}
+		m.mostTaken.larger(name, n+taking[name])
 	}
 	return m
 }
@@ -147,17 +156,21 @@ func length(files *token.FileSet, n ast.Node) int {
 	return files.Position(n.End()).Line - files.Position(n.Pos()).Line + 1
 }
 
-// receiver returns the name of a method's receiver type.
-func receiver(f *ast.FuncDecl) string {
-	t := f.Recv.List[0].Type
+// typeOf returns the name of the type of a receiver, or of a first parameter; "" for one of another package, or none that has a name.
+func typeOf(list *ast.FieldList) string {
+	t := list.List[0].Type
 	if star, is := t.(*ast.StarExpr); is {
 		t = star.X
 	}
 	switch t := t.(type) {
 	case *ast.IndexExpr:
-		return t.X.(*ast.Ident).Name
+		if name, is := t.X.(*ast.Ident); is {
+			return name.Name
+		}
 	case *ast.IndexListExpr:
-		return t.X.(*ast.Ident).Name
+		if name, is := t.X.(*ast.Ident); is {
+			return name.Name
+		}
 	case *ast.Ident:
 		return t.Name
 	}

@@ -102,7 +102,7 @@ func makerOf(from, to string, loaded []*packages.Package) string {
 func nameOf(p *packages.Package, f *ast.FuncDecl) string {
 	name := f.Name.Name
 	if f.Recv != nil {
-		name = receiver(f) + "." + name
+		name = typeOf(f.Recv) + "." + name
 	}
 	return strings.TrimPrefix(p.PkgPath, module) + ": " + name
 }
