@@ -86,13 +86,14 @@ func (p *Preview) notPlanned() string {
 	}
 	say(p.InFlight, "in flight")
 	named := map[string]bool{}
-	for _, name := range p.InFlight {
+	for _, name := range slices.Concat(p.InFlight, p.Offline()) { // what is offline is in the file
 		named[name] = true
 	}
 	var reasons []string
 	waiting := map[string][]string{}
 	for _, n := range slices.Concat(p.LaterNotAllowed, p.Left) {
-		if named[n.Name] || !p.isMissing(&n) {
+		isBehind := p.Behind[n.Name] || len(p.Planned[n.Name].Changed) > 0
+		if named[n.Name] || !isBehind || n.Reason == string(rollout.ReasonLeftOut) {
 			continue
 		}
 		named[n.Name] = true
@@ -105,18 +106,6 @@ func (p *Preview) notPlanned() string {
 		say(waiting[reason], "waiting ("+reason+")")
 	}
 	return strings.Join(says, "; ")
-}
-
-// isMissing reports whether a plan file should have a node that waits, but does not: it is not at its target. Without tasks it
-// may be there, but for reasons that leave it without any: no version is allowed, nothing may be created, nobody asked, or it is kept back.
-func (p *Preview) isMissing(n *LeftNode) bool {
-	switch rollout.Reason(n.Reason) {
-	case rollout.ReasonNodeOffline, rollout.ReasonLeftOut:
-		return false
-	case rollout.ReasonVersionNotAllowed, rollout.ReasonNoSuccessor, rollout.ReasonAwaitingRequest, rollout.ReasonPinned, rollout.ReasonUndone:
-		return true
-	}
-	return len(p.Planned[n.Name].Changed) > 0
 }
 
 // RevisionsOf compares the revisions of a plan with those of a question. It returns why the plan cannot be

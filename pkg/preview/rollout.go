@@ -39,6 +39,8 @@ type Rollout struct {
 	// these.
 	Planned      map[string]upgradeplan.Node `json:"-"`
 	UsualSeconds int64                       `json:"-"`
+	// Behind are those of Left, by name, which have a pod that is not at its target, whatever it waits for.
+	Behind map[string]bool `json:"-"`
 	// LaterNotAllowed are those of Left that wait for something else now, as to be online, and on which the policy will not
 	// allow the versions that they would get after that.
 	LaterNotAllowed []LeftNode `json:"-"`
@@ -127,6 +129,11 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 		// revision.
 		words := strings.ReplaceAll(v.Message, " "+in.Revision+"/", " wave ")
 		r.Left = append(r.Left, LeftNode{Name: v.Node, Reason: string(v.Reason), Message: words})
+	}
+	r.Behind = map[string]bool{}
+	for _, left := range r.Left {
+		n := nodeNamed(&in, left.Name)
+		r.Behind[left.Name] = slices.ContainsFunc(n.Pods, func(pod rollout.Pod) bool { return rollout.IsBehind(&in, n, &pod) })
 	}
 	r.countAllowed(&in)
 	r.fitNew(&in, getNew)

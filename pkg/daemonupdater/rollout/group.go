@@ -38,6 +38,12 @@ func IsDisallowed(in *Input, node *Node, pod *Pod) bool {
 	return isDisallowed(&g, node, pod)
 }
 
+// IsBehind reports whether a pod of a node is not at the target of its member, for whatever reason but that it is left out.
+func IsBehind(in *Input, node *Node, pod *Pod) bool {
+	g := groupOf(in)
+	return isBehind(&g, pod) && !isLeftOut(&g, node, pod)
+}
+
 // IsDue is documented with ToReplace.
 func IsDue(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)

@@ -38,6 +38,7 @@ type Start struct {
 // approval, unless the input has it.
 func Preview(in Input) Outlook {
 	in.Nodes, in.Deadlines.Probation = withPrepared(in.Nodes), 0 // every node proves that it lives
+	in.Ledger.Pins = lastingPins(&in)
 	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
 	p.in.Ledger.Slots = slices.Clone(in.Ledger.Slots)
 	if p.pace == 0 {
@@ -57,6 +58,13 @@ func Preview(in Input) Outlook {
 		out.Took = p.in.Now.Sub(in.Now)
 	}
 	return out
+}
+
+// lastingPins returns the pins that do not end with the targets of the input.
+func lastingPins(in *Input) []Pin {
+	return slices.DeleteFunc(slices.Clone(in.Ledger.Pins), func(pin Pin) bool {
+		return slices.ContainsFunc(in.Members, func(m Member) bool { return m.Key == pin.Member && m.Target != pin.From })
+	})
 }
 
 // withPrepared returns the nodes with every operation in preparation already prepared, and all images pulled.
@@ -173,9 +181,12 @@ func (p *preview) finish(d *Decision) bool {
 	return arrived
 }
 
-// arrive replaces a pod by one at its target.
+// arrive replaces a pod by one at its target, or at the revision that it is pinned to.
 func (p *preview) arrive(pod *Pod, now time.Time) {
-	target, image := p.in.Members[pod.Member].Target, p.in.Members[pod.Member].Image
+	target, image := cmp.Or(pod.Pin, p.in.Members[pod.Member].Target), p.in.Members[pod.Member].Image
+	if pod.Pin != "" {
+		image = pod.Image
+	}
 	pod.Available, pod.AvailableAt, pod.Terminating, pod.CrashLooping = true, time.Time{}, false, ""
 	pod.Unverified, pod.OffersNone = false, false
 	if pod.Revision == target && pod.UID != "" && !pod.NoCards {

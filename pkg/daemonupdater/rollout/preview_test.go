@@ -25,6 +25,12 @@ func startsOf(o Outlook) (starts []string, left map[string]Reason) {
 	return starts, left
 }
 
+// pinned is an input with node a kept at the old revision of the first member, from another one.
+func pinned(in Input, from string) Input {
+	in.Ledger.Pins = []Pin{{Node: "a", Member: in.Members[0].Key, Revision: oldHash, From: from, Reason: ReasonUndone}}
+	return in
+}
+
 func TestPreview(t *testing.T) {
 	a, b, c := nodeOf("a", oldHash), nodeOf("b", oldHash), nodeOf("c", oldHash)
 	usual := inputOf(1, a, b)
@@ -35,6 +41,8 @@ func TestPreview(t *testing.T) {
 		{Name: "first", Size: ptr.To(intstr.FromInt32(1))}, {Name: "rest", Size: ptr.To(intstr.FromString("100%")), Manual: true}}})
 	ota := inputOf(3, a, asking(nodeOf("b", oldHash)))
 	ota.Settings.Strategy = daemonset.OTA
+	both := inputOf(1, nodeOf("a", oldHash, oldHash))
+	both.Members = append(both.Members, Member{Key: "kube-system/b", Target: newHash})
 	tests := []struct {
 		name string
 		in   Input
@@ -48,6 +56,9 @@ func TestPreview(t *testing.T) {
 		{"operations are prepared and carried out", heavyInput(1, heavyNode("a"), heavyNode("b")), []string{"0s [a]", "1s [b]"}, nil, 0},
 		{"a wave soaks before the next", waves, []string{"0s first[a]", "1h0m1s rest[b c]"}, nil, 0},
 		{"a wave that needs an approval is the end", manual, []string{"0s first[a]"}, map[string]Reason{"b": ReasonAwaitingApproval}, 0},
+		{"a node that went back stays there", pinned(inputOf(1, nodeOf("a", oldHash), b), newHash), []string{"0s [b]"}, map[string]Reason{"a": ReasonPinned}, 0},
+		{"a node that went back from another target does not", pinned(inputOf(1, nodeOf("a", oldHash), b), "bad"), []string{"0s [a]", "1s [b]"}, nil, 0},
+		{"a node that went back gets what else is new", pinned(both, newHash), []string{"0s [a]"}, map[string]Reason{"a": ReasonPinned}, 0},
 		{"under OTA only who asks", ota, []string{"0s [b]"}, map[string]Reason{"a": ReasonAwaitingRequest}, 0},
 	}
 	for _, tt := range tests {

@@ -43,6 +43,11 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	}
 	q.Wanted, q.WithoutEvictions = q.Present, true
 	before, err := a.predict(ctx, q)
+	if err == nil && before.Blocked != "" && q.Present.Annotations[topsv1.AnnotationUpgradePlan] != "" { // by a plan that ended, for all that is known
+		q.Plan, q.Present = nil, withoutPlan(q.Present)
+		q.Wanted = q.Present
+		before, err = a.predict(ctx, q)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +116,7 @@ func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.
 
 // AskVersions predicts an upgrade, without evictions, to see whether its versions are allowed. A plan under which nothing
 // happens, as one for an earlier revision, does not count: it says nothing about the versions, and taking it away is
-// no change that is looked at. The cache may lack one that was just stored. One that is not there yet is awaited.
+// no change that is looked at. The cache may lack one that was just stored. One that comes with the change, and is not there yet, is awaited.
 func (a Asker) AskVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	q.WithoutEvictions = true
 	answer, err := a.Ask(ctx, q)
@@ -122,7 +127,8 @@ func (a Asker) AskVersions(ctx context.Context, q preview.Question) (*preview.Pr
 	if q.Plan == nil {
 		book := upgradeplan.DefaultBook()
 		live, err := access.Plan(ctx, a.Live, name, &book)
-		if err != nil || live.Read == nil && live.Invalid == nil {
+		isNew := live.Read == nil && live.Invalid == nil && q.Present.Annotations[topsv1.AnnotationUpgradePlan] != name
+		if err != nil || isNew {
 			return answer, err
 		}
 		if q.Plan = live.Read; q.Plan != nil {
@@ -131,7 +137,7 @@ func (a Asker) AskVersions(ctx context.Context, q preview.Question) (*preview.Pr
 			}
 		}
 	}
-	q.Plan, q.Wanted, q.Present = nil, withoutPlan(q.Wanted), withoutPlan(q.Present)
+	q.Plan, q.Wanted = nil, withoutPlan(q.Wanted)
 	return a.Ask(ctx, q)
 }
 

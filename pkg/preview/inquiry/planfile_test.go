@@ -57,11 +57,13 @@ func TestAPlanNamesTheNodesThatWait(t *testing.T) {
 	first, second := gr(nil), gr(func(s *topsv1.GcuResourceSpec) { s.Exporter.Version = "2" })
 	held := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	held.Status.Agent = &topsv1.AgentStatus{Hold: &topsv1.NodeHold{}}
+	ota := map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}
 	for _, test := range []struct {
 		name   string
 		more   []client.Object
 		with   map[string]string
 		taint  string
+		off    string
 		nodes  string
 		lacks  string
 		nobody string
@@ -70,7 +72,11 @@ func TestAPlanNamesTheNodesThatWait(t *testing.T) {
 		{name: "all can be planned while the gr is paused", with: map[string]string{topsv1.AnnotationPaused: "true"}, nodes: "a,b"},
 		{name: "one is held", more: []client.Object{held}, nodes: "a", lacks: "not in this plan: 1 node waiting (NodeHeld): b"},
 		{name: "a taint keeps pods off one", taint: "b", nodes: "a", lacks: "not in this plan: 1 node waiting (NoSuccessor): b"},
-		{name: "nobody asked", with: map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}, nobody: "no node of gr fleet can be planned now: 2 nodes waiting (AwaitingRequest): a, b"},
+		{name: "one is offline", off: "b", nodes: "a,b"},
+		{name: "one is offline and tainted", off: "b", taint: "b", nodes: "a", lacks: "not in this plan: 1 node waiting (NoSuccessor): b"},
+		{name: "nobody asked, and one is offline", with: ota, off: "b", nobody: "no node of gr fleet can be planned now: 2 nodes waiting (AwaitingRequest): a, b"},
+		{name: "nobody asked, and one is held", with: ota, more: []client.Object{held}, nobody: "no node of gr fleet can be planned now: 1 node waiting (AwaitingRequest): a; 1 node waiting (NodeHeld): b"},
+		{name: "nobody asked", with: ota, nobody: "no node of gr fleet can be planned now: 2 nodes waiting (AwaitingRequest): a, b"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			present, wanted := first.DeepCopy(), second.DeepCopy()
@@ -83,6 +89,9 @@ func TestAPlanNamesTheNodesThatWait(t *testing.T) {
 				if err := a.Reader.(client.Client).Patch(t.Context(), node, patch); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if test.off != "" {
+				goesOff(t, a, test.off)
 			}
 			plan, wrong, err := a.PlanFile(t.Context(), present, wanted)
 			if err != nil || wrong != test.nobody {
@@ -166,5 +175,18 @@ func leavesOutB(t *testing.T, waits func(*corev1.Node)) {
 	wrong, err = a.CheckPlan(t.Context(), read, of("1.5.0"), of("1.6.0"))
 	if err != nil || !strings.HasPrefix(wrong, "the UpgradePolicy does not allow the plan on b, as on b: exporter 1.4.0 > 1.6.0") {
 		t.Errorf("%q %v", wrong, err)
+	}
+}
+
+// goesOff makes a node offline since an hour.
+func goesOff(t *testing.T, a Asker, name string) {
+	t.Helper()
+	node := &corev1.Node{}
+	if err := a.Reader.Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(epoch.Add(-time.Hour))
+	if err := a.Reader.(client.Client).Update(t.Context(), node); err != nil {
+		t.Fatal(err)
 	}
 }

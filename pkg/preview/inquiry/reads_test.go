@@ -96,6 +96,8 @@ func TestVersionsAreCheckedUnderAPlanThatIsNoLongerFollowed(t *testing.T) {
 	first, held := followed("1.4.0", nil), followed("1.6.0", nil)
 	a := versionsSite(t, minorByMinor, first, held, drivers)
 	onFirstRevision(t, a)
+	const notAllowed = "the UpgradePolicy does not allow these versions: on 2 nodes, as on a: driver 1.4.0 > 1.6.1"
+	exporter := func(g *topsv1.GcuResource) { g.Spec.Exporter.Version = "2" }
 	ended, wrong, err := versionsSite(t, minorByMinor, withDriver("1.4.0", nil), nil, drivers).PlanFile(t.Context(), withDriver("1.4.0", nil), withDriver("1.5.0", nil))
 	if err != nil || wrong != "" {
 		t.Fatal(wrong, err)
@@ -109,11 +111,14 @@ func TestVersionsAreCheckedUnderAPlanThatIsNoLongerFollowed(t *testing.T) {
 		wanted *topsv1.GcuResource
 		want   string
 	}{
-		{"versions that are not allowed", followed("1.6.1", nil), "the UpgradePolicy does not allow these versions: on 2 nodes, as on a: driver 1.4.0 > 1.6.1"},
-		{"something else", followed("1.6.0", func(g *topsv1.GcuResource) { g.Spec.Exporter.Version = "2" }), ""},
+		{"versions that are not allowed", followed("1.6.1", nil), notAllowed},
+		{"something else", followed("1.6.0", exporter), ""},
+		{"versions that are not allowed, without the plan", withDriver("1.6.1", nil), notAllowed},
+		{"something else, without the plan", withDriver("1.6.0", exporter), ""},
+		{"the plan is no longer named", withDriver("1.6.0", nil), ""},
 	} {
 		q := preview.Question{Present: held, Wanted: tt.wanted, Approved: true}
-		if answer, err := a.Ask(t.Context(), q); err != nil || answer.Blocked == "" {
+		if answer, err := a.Ask(t.Context(), q); err != nil || (answer.Blocked == "") != (tt.wanted.Annotations[topsv1.AnnotationUpgradePlan] == "") {
 			t.Fatalf("the plan does not block the upgrade, which this test is about: %+v %v", answer, err)
 		}
 		for name, ask := range map[string]func() (*preview.Preview, error){
@@ -124,9 +129,15 @@ func TestVersionsAreCheckedUnderAPlanThatIsNoLongerFollowed(t *testing.T) {
 				t.Errorf("%s, %s: %+v %v", tt.name, name, answer, err)
 			}
 		}
-		if q.Wanted.Annotations[topsv1.AnnotationUpgradePlan] != "ended" || q.Present.Annotations[topsv1.AnnotationUpgradePlan] != "ended" {
+		if q.Present.Annotations[topsv1.AnnotationUpgradePlan] != "ended" {
 			t.Error("the question was changed")
 		}
+	}
+	if err := a.Reader.(client.Client).Delete(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := a.AskVersions(t.Context(), preview.Question{Present: held, Wanted: followed("1.6.1", nil), Approved: true}); err != nil || !strings.HasPrefix(answer.Refused(), notAllowed) {
+		t.Errorf("a plan that was deleted: %+v %v", answer, err)
 	}
 }
 
