@@ -192,15 +192,18 @@ func (w *simWorld) answers(pass *simPass) bool {
 	return !pass.blind && !pass.overtaken && pass.m == w.leader
 }
 
-// sawNoStrategy reports whether the DaemonSet of a pod had no strategy when the pass read it again, and so no gate. A person may
+// sawNoStrategy reports whether the DaemonSet of a pod had no strategy when the pass read it, or read it again, and so no gate. A person may
 // have set one while the manager was suspended.
 func (p *simPass) sawNoStrategy(pod *corev1.Pod) bool {
-	live, ok := p.live[simOwner(pod).UID]
-	if !ok {
-		return false
-	}
-	settings, err := daemonset.SettingsOf(live.ds)
-	return err == nil && settings.Strategy == daemonset.NoStrategy
+	uid := simOwner(pod).UID
+	live, again := p.live[uid]
+	return slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+		if again {
+			ds = live.ds
+		}
+		settings, err := daemonset.SettingsOf(ds)
+		return ds.UID == uid && err == nil && settings.Strategy == daemonset.NoStrategy
+	})
 }
 
 // overtake notes that a manager stored a ledger while another one was in a pass over the group, suspended or killed later.
