@@ -89,6 +89,9 @@ func (p *Preview) notPlanned() string {
 	for _, name := range slices.Concat(p.InFlight, p.Offline()) { // what is offline is in the file
 		named[name] = true
 	}
+	for i := range p.Nodes { // a pinned node may be, for something else
+		named[p.Nodes[i].Name] = true
+	}
 	var reasons []string
 	waiting := map[string][]string{}
 	for _, n := range slices.Concat(p.LaterNotAllowed, p.Left) {

@@ -33,7 +33,7 @@ var ofVersions = []mutant{
 	{"versions-plan-awaited", "a change is refused under a plan that is not stored yet", "pkg/preview/inquiry", "Asker.AskVersions",
 		"$err != nil || isNew", "$err != nil"},
 	{"versions-before-ended-plan", "under a plan that ended a change is refused for what nodes wait for already", "pkg/preview/inquiry", "Asker.Ask",
-		"$err == nil && $before.Blocked != \"\"", "false"},
+		"withoutPlan($q.Present)", "$q.Present"},
 	{"plan-lacks-silently", "a plan file does not say that it lacks nodes without tasks", foretold, "Preview.notPlanned",
 		"$p.Behind[$n.Name] || len($p.Planned[$n.Name].Changed) > 0", "len($p.Planned[$n.Name].Changed) > 0"},
 	{"preview-ended-pins", "a preview keeps nodes back that a new target releases", updater, "lastingPins",

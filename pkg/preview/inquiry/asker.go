@@ -41,13 +41,9 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	if err != nil || answer.Refused() == "" {
 		return answer, err
 	}
-	q.Wanted, q.WithoutEvictions = q.Present, true
+	q.Plan, q.Present, q.WithoutEvictions = nil, withoutPlan(q.Present), true // a plan says nothing about the versions
+	q.Wanted = q.Present
 	before, err := a.predict(ctx, q)
-	if err == nil && before.Blocked != "" && q.Present.Annotations[topsv1.AnnotationUpgradePlan] != "" { // by a plan that ended, for all that is known
-		q.Plan, q.Present = nil, withoutPlan(q.Present)
-		q.Wanted = q.Present
-		before, err = a.predict(ctx, q)
-	}
 	if err != nil {
 		return nil, err
 	}

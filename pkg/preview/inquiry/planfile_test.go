@@ -73,8 +73,8 @@ func TestAPlanNamesTheNodesThatWait(t *testing.T) {
 		{name: "one is held", more: []client.Object{held}, nodes: "a", lacks: "not in this plan: 1 node waiting (NodeHeld): b"},
 		{name: "a taint keeps pods off one", taint: "b", nodes: "a", lacks: "not in this plan: 1 node waiting (NoSuccessor): b"},
 		{name: "one is offline", off: "b", nodes: "a,b"},
-		{name: "one is offline and tainted", off: "b", taint: "b", nodes: "a", lacks: "not in this plan: 1 node waiting (NoSuccessor): b"},
-		{name: "nobody asked, and one is offline", with: ota, off: "b", nobody: "no node of gr fleet can be planned now: 2 nodes waiting (AwaitingRequest): a, b"},
+		{name: "one is offline and tainted", off: "b", taint: "b", nodes: "a", lacks: "not in this plan: 1 node waiting (NodeOffline): b"},
+		{name: "nobody asked, and one is offline", with: ota, off: "b", nobody: "no node of gr fleet can be planned now: 1 node waiting (AwaitingRequest): a; 1 node waiting (NodeOffline): b"},
 		{name: "nobody asked, and one is held", with: ota, more: []client.Object{held}, nobody: "no node of gr fleet can be planned now: 1 node waiting (AwaitingRequest): a; 1 node waiting (NodeHeld): b"},
 		{name: "nobody asked", with: ota, nobody: "no node of gr fleet can be planned now: 2 nodes waiting (AwaitingRequest): a, b"},
 	} {
@@ -160,7 +160,12 @@ func leavesOutB(t *testing.T, waits func(*corev1.Node)) {
 		}
 	}
 	waits(b)
+	status := b.DeepCopy()
 	if err := reader.Update(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	status.ResourceVersion = b.ResourceVersion
+	if err := reader.Status().Update(t.Context(), status); err != nil {
 		t.Fatal(err)
 	}
 	plan, wrong, err := a.PlanFile(t.Context(), of("1.5.0"), of("1.6.0"))
@@ -186,7 +191,7 @@ func goesOff(t *testing.T, a Asker, name string) {
 		t.Fatal(err)
 	}
 	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(epoch.Add(-time.Hour))
-	if err := a.Reader.(client.Client).Update(t.Context(), node); err != nil {
+	if err := a.Reader.(client.Client).Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -133,6 +133,13 @@ func TestVersionsAreCheckedUnderAPlanThatIsNoLongerFollowed(t *testing.T) {
 			t.Error("the question was changed")
 		}
 	}
+	inForce(t, a, held, ended)
+	for name, wanted := range map[string]*topsv1.GcuResource{"followed": followed("1.6.0", exporter), "no longer named": withDriver("1.6.0", exporter)} {
+		q := preview.Question{Present: held, Wanted: wanted, Approved: true}
+		if answer, err := a.AskVersions(t.Context(), q); err != nil || answer.Refused() != "" {
+			t.Errorf("something else, and the plan before it was in force, %s: %s %v", name, answer.Refused(), err)
+		}
+	}
 	if err := a.Reader.(client.Client).Delete(t.Context(), ended); err != nil {
 		t.Fatal(err)
 	}
@@ -169,5 +176,21 @@ func TestAPlanThatTheCacheLacksIsNoReasonToRefuse(t *testing.T) {
 	answer, err = a.AskVersions(t.Context(), q)
 	if err != nil || answer.Blocked != "" || answer.Refused() != "" || len(answer.Nodes) != 2 {
 		t.Errorf("a plan that the cache does not have yet: %+v %v", answer, err)
+	}
+}
+
+// inForce makes a stored plan one of the exporter alone, for the revision of a gr.
+func inForce(t *testing.T, a Asker, gr *topsv1.GcuResource, plan *topsv1.UpgradePlan) {
+	t.Helper()
+	var err error
+	if plan.Spec.Revision, err = revision.Name(gr); err != nil {
+		t.Fatal(err)
+	}
+	plan.Spec.Jobs[0].Stages = []topsv1.PlannedStage{{"exporter_replace"}}
+	if err := a.Reader.(client.Client).Update(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := a.AskVersions(t.Context(), preview.Question{Present: gr, Wanted: gr, Approved: true}); err != nil || answer.Blocked != "" {
+		t.Fatalf("the plan is not in force, which this test is about: %+v %v", answer, err)
 	}
 }
