@@ -120,6 +120,7 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 	}
 	slices.SortFunc(in.Nodes, byName)
 	slices.SortFunc(getNew, byName)
+	rollout.KeepPins(&in)
 	outlook := rollout.Preview(in)
 	r := Nothing("")
 	r.Total = len(in.Nodes)

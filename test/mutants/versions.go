@@ -36,7 +36,7 @@ var ofVersions = []mutant{
 		"withoutPlan($q.Present)", "$q.Present"},
 	{"plan-lacks-silently", "a plan file does not say that it lacks nodes without tasks", foretold, "Preview.notPlanned",
 		"$p.Behind[$n.Name] || len($p.Planned[$n.Name].Changed) > 0", "len($p.Planned[$n.Name].Changed) > 0"},
-	{"preview-ended-pins", "a preview keeps nodes back that a new target releases", updater, "lastingPins",
+	{"preview-ended-pins", "a preview keeps nodes back that a new target releases", updater, "KeepPins",
 		"$m.Key == pin.Member && $m.Target != pin.From", "$m.Key == \"\""},
 	{"preview-unpins", "a preview has the pod of a pinned node arrive at the target, again and again", updater, "preview.arrive",
 		"cmp.Or($pod.Pin, $p.in.Members[$pod.Member].Target)", "$p.in.Members[$pod.Member].Target"},

@@ -287,7 +287,11 @@ func (f *Fleet) moveToWave(n *fleetNode, wave int) {
 
 // pinned returns a node with the revisions that it is pinned to in its pods.
 func (f *Fleet) pinned(node Node) Node {
-	pins := f.pins[node.Name]
+	return withPins(node, f.pins[node.Name], f.group.members)
+}
+
+// withPins returns a node with those of its pins that hold for it in its pods.
+func withPins(node Node, pins []Pin, members []Member) Node {
 	if len(pins) == 0 && !slices.ContainsFunc(node.Pods, func(p Pod) bool { return p.Pin != "" }) {
 		return node
 	}
@@ -296,7 +300,7 @@ func (f *Fleet) pinned(node Node) Node {
 		pod := &node.Pods[i]
 		pod.Pin = ""
 		for k := range pins {
-			if pins[k].Member == f.group.keyOf(pod) && pins[k].Holds(node.Machine) {
+			if pins[k].Member == members[pod.Member].Key && pins[k].Holds(node.Machine) {
 				pod.Pin = pins[k].Revision
 			}
 		}

@@ -38,7 +38,7 @@ type Start struct {
 // approval, unless the input has it.
 func Preview(in Input) Outlook {
 	in.Nodes, in.Deadlines.Probation = withPrepared(in.Nodes), 0 // every node proves that it lives
-	in.Ledger.Pins = lastingPins(&in)
+	KeepPins(&in)
 	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
 	p.in.Ledger.Slots = slices.Clone(in.Ledger.Slots)
 	if p.pace == 0 {
@@ -60,11 +60,19 @@ func Preview(in Input) Outlook {
 	return out
 }
 
-// lastingPins returns the pins that do not end with the targets of the input.
-func lastingPins(in *Input) []Pin {
-	return slices.DeleteFunc(slices.Clone(in.Ledger.Pins), func(pin Pin) bool {
+// KeepPins drops the pins of an input that end with its targets, and sets the others in its pods.
+func KeepPins(in *Input) {
+	of := map[string][]Pin{}
+	in.Ledger.Pins = slices.DeleteFunc(slices.Clone(in.Ledger.Pins), func(pin Pin) bool {
 		return slices.ContainsFunc(in.Members, func(m Member) bool { return m.Key == pin.Member && m.Target != pin.From })
 	})
+	for _, pin := range in.Ledger.Pins {
+		of[pin.Node] = append(of[pin.Node], pin)
+	}
+	in.Nodes = slices.Clone(in.Nodes)
+	for i := range in.Nodes {
+		in.Nodes[i] = withPins(in.Nodes[i], of[in.Nodes[i].Name], in.Members)
+	}
 }
 
 // withPrepared returns the nodes with every operation in preparation already prepared, and all images pulled.

@@ -183,6 +183,33 @@ func leavesOutB(t *testing.T, waits func(*corev1.Node)) {
 	}
 }
 
+// A node that went back with one component gets what else is new, and is planned for that only.
+//
+// Contract 91.
+func TestAPlanKeepsANodeAtWhatItWentBackTo(t *testing.T) {
+	first, second := gr(nil), gr(func(s *topsv1.GcuResourceSpec) { s.Exporter.Version = "2" })
+	const exporter = "exporter_prepull" // it is restarted with the driver in any case
+	for _, test := range []struct {
+		from string
+		has  bool
+	}{{"hash-fleet-2", false}, {"hash-of-another-target", true}} {
+		dro := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fleet"}}
+		dro.Spec.TargetRef.Kind, dro.Spec.TargetRef.Name = topsv1.GcuResourceKind, "fleet"
+		dro.Status.Pinned = []topsv1.NodePin{{Node: "b", UID: "b", DaemonSet: namespace + "/enflame-gcu-exporter", Hash: "hash-fleet-1", From: test.from, Reason: "Undone"}}
+		plan, wrong, err := site(t, first, second, dro).PlanFile(t.Context(), second, second)
+		if err != nil || wrong != "" {
+			t.Fatal(wrong, err)
+		}
+		var tasks []string
+		for _, stage := range plan.Spec.Jobs[0].Stages {
+			tasks = append(tasks, stage...)
+		}
+		if b := plan.Spec.Batches; len(b) != 1 || !slices.Equal(b[0].Jobs[0].Nodes, []string{"b"}) || len(plan.Annotations) != 0 || slices.Contains(tasks, exporter) != test.has {
+			t.Errorf("pinned from %s: %+v of %v, %v", test.from, b, tasks, plan.Annotations)
+		}
+	}
+}
+
 // goesOff makes a node offline since an hour.
 func goesOff(t *testing.T, a Asker, name string) {
 	t.Helper()
