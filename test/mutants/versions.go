@@ -31,7 +31,7 @@ var ofVersions = []mutant{
 	{"versions-refused-anew", "a change is refused for what nodes wait for already", "pkg/preview/inquiry", "Asker.Ask",
 		"$answer.Without(&$before.Rollout)", "$before.Without(&$before.Rollout)"},
 	{"versions-plan-awaited", "a change is refused under a plan that is not stored yet", "pkg/preview/inquiry", "Asker.AskVersions",
-		"$err != nil || isNew", "$err != nil"},
+		"$err != nil || isNew", "$err != nil || isNew && name == \"\""},
 	{"versions-before-ended-plan", "under a plan that ended a change is refused for what nodes wait for already", "pkg/preview/inquiry", "Asker.Ask",
 		"withoutPlan($q.Present)", "$q.Present"},
 	{"plan-lacks-silently", "a plan file does not say that it lacks nodes without tasks", foretold, "Preview.notPlanned",
