@@ -1,7 +1,6 @@
 package daemonupdater
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,10 +48,10 @@ func (w *simWorld) orderByUs(pass *simPass, object client.Object, kind types.Pat
 	if strings.Contains(string(data), `"granted":true`) {
 		w.mayBeDown(pass, object.GetName())
 	}
-	known := maps.Clone(w.ops.known)
+	known := len(w.ops.known)
 	err := w.api.Patch(object, kind, data, simapi.Spec, "")
 	after := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.KeyOf(object))
-	if before, now := stored.Spec.Operation, after.Spec.Operation; before != nil && now != nil && known[now.ID] == nil && w.answers(pass) {
+	if before, now := stored.Spec.Operation, after.Spec.Operation; before != nil && now != nil && len(w.ops.known) > known && w.answers(pass) {
 		w.checkReplaced(after, before, now)
 	}
 	return err

@@ -223,9 +223,12 @@ func (r *Rollout) notAllowed() (list []LeftNode) {
 
 // Offline returns the names of the nodes that are not upgraded only because they are offline.
 func (r *Rollout) Offline() (names []string) {
+	refused := map[string]bool{}
+	for _, n := range r.LaterNotAllowed {
+		refused[n.Name] = true
+	}
 	for _, n := range r.Left {
-		refused := slices.ContainsFunc(r.LaterNotAllowed, func(o LeftNode) bool { return o.Name == n.Name })
-		if n.Reason == string(rollout.ReasonNodeOffline) && !refused && len(r.Planned[n.Name].Changed) > 0 {
+		if n.Reason == string(rollout.ReasonNodeOffline) && !refused[n.Name] && len(r.Planned[n.Name].Changed) > 0 {
 			names = append(names, n.Name)
 		}
 	}

@@ -35,10 +35,9 @@ type Start struct {
 
 // Preview simulates a rollout to its end with the decisions of Plan. Every node takes the usual
 // time, nothing fails, and offline nodes stay offline. The preview ends at a wave that needs an
-// approval, unless the input has it.
+// approval, unless the input has it. KeepPins goes before.
 func Preview(in Input) Outlook {
 	in.Nodes, in.Deadlines.Probation = withPrepared(in.Nodes), 0 // every node proves that it lives
-	KeepPins(&in)
 	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
 	p.in.Ledger.Slots = slices.Clone(in.Ledger.Slots)
 	if p.pace == 0 {

@@ -63,6 +63,7 @@ func TestPreview(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			KeepPins(&tt.in)
 			out := Preview(tt.in)
 			starts, left := startsOf(out)
 			if diff := cmp.Diff(tt.want, starts); diff != "" {
