@@ -39,7 +39,7 @@ type BaseFields struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._:/-]*$`
 	Repository string `json:"repository,omitempty"`
 	// version is the image tag, its digest (sha256:…), or both (tag@sha256:…): then the digest
-	// decides. Default latest.
+	// is used. Default latest.
 	// +optional
 	// +kubebuilder:default=latest
 	// +kubebuilder:validation:MaxLength=200
@@ -111,7 +111,7 @@ type NightingaleSpec struct {
 	// +optional
 	Agentd *BaseFields `json:"agentd-deploy,omitempty"`
 	// mysql-deploy configures the database. Its files are on one node: give it a
-	// nodeSelector that matches only that.
+	// nodeSelector that matches only that node.
 	// +optional
 	MySQL *BaseFields `json:"mysql-deploy,omitempty"`
 	// nserver-deploy configures the alerting server.

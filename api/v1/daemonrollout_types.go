@@ -38,9 +38,9 @@ type DaemonRollout struct {
 	Status DaemonRolloutStatus `json:"status,omitempty"`
 }
 
-// BelongsTo reports whether the rollout is that of a GcuResource, or of a DaemonSet in the
-// rollout's namespace. A GcuResource and a DaemonSet in the operator's namespace may have the same
-// name, and so would their rollouts.
+// BelongsTo reports whether the rollout belongs to this GcuResource, or to this DaemonSet in the rollout's
+// namespace. A GcuResource and a DaemonSet in the operator's namespace may have the same name, and then their
+// rollouts have too.
 func (r *DaemonRollout) BelongsTo(kind, name string) bool {
 	return r.Spec.TargetRef == TargetRef{Kind: kind, Name: name}
 }
@@ -74,7 +74,7 @@ type TargetRef struct {
 
 // Condition types of a DaemonRollout.
 const (
-	// RolloutAccepted is True when the settings of the group are understood.
+	// RolloutAccepted is True when the settings of the group are valid.
 	// False stops new work; the message says what to change.
 	RolloutAccepted = "Accepted"
 	// RolloutProgressing is True while nodes are being upgraded or may be
@@ -82,8 +82,9 @@ const (
 	RolloutProgressing = "Progressing"
 	// RolloutHalted is True when too many nodes failed: no new node starts.
 	RolloutHalted = "Halted"
-	// RolloutGated is True when pods that go by themselves wait at the gate, and False when
-	// the gate was asked for and is not available. Without the gate it is absent.
+	// RolloutGated is True when the gate works: a pod that is deleted or evicted outside the rollout comes back
+	// at a new revision only once its node may have it. False when --gate is set and the gate is not available;
+	// absent without --gate.
 	RolloutGated = "Gated"
 	// RolloutPaused is True when the group is annotated as paused.
 	RolloutPaused = "Paused"
@@ -111,10 +112,10 @@ type DaemonRolloutStatus struct {
 	// +listType=atomic
 	Targets []RevisionTarget `json:"targets,omitempty"`
 
-	// settled are the revisions that a pod of a DaemonSet may be created with on any node, one per
-	// DaemonSet: its target since every node had it, or an empty hash as long as a node may have another one.
-	// With the admission policy gcu-operator-gate, a pod of another revision waits at a scheduling gate, unless
-	// its node is in inFlight. The pods of a DaemonSet that is not listed are not gated.
+	// settled lists, per DaemonSet, the revision of which a pod may start on any node: the target, once every
+	// node has had it; an empty hash while a node may still have another one. With the admission policy
+	// gcu-operator-gate, a pod of another revision waits at a scheduling gate unless its node is in inFlight.
+	// Pods of a DaemonSet that is not listed are not gated.
 	// +optional
 	// +listType=atomic
 	Settled []RevisionTarget `json:"settled,omitempty"`
@@ -144,9 +145,9 @@ type DaemonRolloutStatus struct {
 	// pinnedNodes are available at the revisions that status.pinned keeps them at.
 	// +optional
 	PinnedNodes int32 `json:"pinnedNodes,omitempty"`
-	// notPrepulledNodes are nodes left to do that are started without their images, which the kubelet pulls:
-	// the node agent cannot pull them, there is none, it did not answer in time, or prepull is Never; under OTA, those
-	// that are requested without.
+	// notPrepulledNodes are the nodes still to be upgraded whose images are pulled only by the kubelet, when the
+	// new pod starts: there is no node agent, it cannot pull them or did not answer in time, or prepull is Never.
+	// Under OTA, those requested without a pull.
 	// +optional
 	NotPrepulledNodes int32 `json:"notPrepulledNodes,omitempty"`
 	// unavailable nodes count against maxUnavailable now.
@@ -170,8 +171,8 @@ type DaemonRolloutStatus struct {
 	// lastStartTime is when a node was last started.
 	// +optional
 	LastStartTime *metav1.Time `json:"lastStartTime,omitempty"`
-	// lastProgressTime is when a node was last started or finished, the next of its pods was
-	// named for deletion, or its operation ended.
+	// lastProgressTime is when a node was last started or finished, its next pod was
+	// chosen for deletion, or its operation ended.
 	// +optional
 	LastProgressTime *metav1.Time `json:"lastProgressTime,omitempty"`
 	// usualSeconds is how long a node usually takes, measured; 0 when none finished yet.
@@ -181,9 +182,9 @@ type DaemonRolloutStatus struct {
 	// usual pace; 0 when there are none or the pace is not known.
 	// +optional
 	ETASeconds int32 `json:"etaSeconds,omitempty"`
-	// limitedTo is the limit of the upgrade, from annotation upgrade-only, shortened when
-	// it is long; plan= and the plan in force, with its UID and generation, before such a limit; empty for no limit.
-	// status.waves refers to this limit.
+	// limitedTo is the limit of the upgrade, from annotation upgrade-only, shortened when it is long. While a plan
+	// is in force, plan= with its name, UID and generation comes first. Empty: no limit. status.waves refers to
+	// this limit.
 	// +optional
 	LimitedTo string `json:"limitedTo,omitempty"`
 	// waves has the progress of each wave of the policy, in order, by the batches of the plan in
@@ -209,14 +210,14 @@ type DaemonRolloutStatus struct {
 	Queued []NodeSlot `json:"queued,omitempty"`
 	// failed lists the nodes that failed at this revision, sorted by name; those
 	// after the first 20 have no message. Nodes that went offline after they were
-	// upgraded are left out when there is no room for more.
+	// upgraded are omitted when there is no room for more.
 	// +optional
 	// +listType=atomic
 	Failed []NodeNote `json:"failed,omitempty"`
-	// pinned lists the nodes that went back alone, and are kept at an earlier revision of a DaemonSet
+	// pinned lists the nodes that went back alone and are kept at an earlier revision of a DaemonSet
 	// than the target, sorted by name; at most 100. It is part of the ledger. With the admission
-	// policy gcu-operator-gate no pod of another revision starts there. An entry ends with another target, or with
-	// kubectl gcu task retry.
+	// policy gcu-operator-gate no pod of another revision starts there. An entry is removed when the target changes, or
+	// by kubectl gcu task retry.
 	// +optional
 	// +listType=atomic
 	Pinned []NodePin `json:"pinned,omitempty"`
@@ -226,12 +227,13 @@ type DaemonRolloutStatus struct {
 	// +listType=atomic
 	Skipped []NodeNote `json:"skipped,omitempty"`
 
-	// lastDecisionTime is when the operator last decided about the nodes in flight, to about half
-	// a minute; absent when none are and no wave soaks. Time in which it did not is not counted.
+	// lastDecisionTime is when the operator last decided about the nodes in flight, to within about half
+	// a minute; absent when there are none and no wave soaks. Time without decisions does not count towards
+	// deadlines.
 	// +optional
 	LastDecisionTime *metav1.Time `json:"lastDecisionTime,omitempty"`
-	// lastKnownGood is the last revision that every reachable node was available
-	// at, without a failure; absent until there was one.
+	// lastKnownGood is the last revision at which every reachable node was available, without a
+	// failure; absent until there is one.
 	// +optional
 	LastKnownGood *KnownGoodRevision `json:"lastKnownGood,omitempty"`
 	// rollback is the latest rollback by failure.action Rollback of the policy. The
@@ -239,15 +241,15 @@ type DaemonRolloutStatus struct {
 	// target is another revision than these two, or a person resumes the rollout.
 	// +optional
 	Rollback *RolloutRollback `json:"rollback,omitempty"`
-	// record is what happened in this and earlier upgrades, the newest last: at most 40 entries, which
-	// take less than 40 KiB. Of those about waves, holds and failed nodes the oldest go first.
+	// record is what happened in this and earlier upgrades, the newest last: at most 40 entries of
+	// less than 40 KiB in all. The oldest entries about waves, holds and failed nodes are dropped first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	Record []RolloutRecordEntry `json:"record,omitempty"`
 
-	// conditions are Accepted, Progressing, Halted, Paused and Complete; Gated with --gate; and, only
-	// while they are True, Reconciling and Stalled, of which at most one is there.
+	// conditions are Accepted, Progressing, Halted, Paused and Complete; Gated with --gate; and at most one of
+	// Reconciling and Stalled, only while it is True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -303,10 +305,10 @@ type RolloutRollback struct {
 	Message string `json:"message,omitempty"`
 	// time of the decision.
 	Time metav1.Time `json:"time"`
-	// restoredTime is when the revision that it went back to was first the target.
+	// restoredTime is when revision to first became the target again.
 	// +optional
 	RestoredTime *metav1.Time `json:"restoredTime,omitempty"`
-	// completedTime is when every reachable node was first back.
+	// completedTime is when every reachable node was first back at revision to.
 	// +optional
 	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
 }
@@ -335,25 +337,24 @@ type NodeSlot struct {
 	// since is when the node was started or queued, or when the target last changed
 	// while it had the slot.
 	Since metav1.Time `json:"since"`
-	// progressTime is since when the progress deadline counts: since the node was started or the
-	// next of its pods was named for deletion, later by the time in which the operator did not
-	// decide.
+	// progressTime is the start of the progress deadline: when the node was started or its next pod was
+	// chosen for deletion, moved on by any time in which the operator did not decide.
 	// +optional
 	ProgressTime *metav1.Time `json:"progressTime,omitempty"`
-	// idleSeconds is for how long the operator did not decide, or the node was available, since
-	// it was started.
+	// idleSeconds is how long, since the node was started, the operator did not decide or the node was
+	// available.
 	// +optional
 	IdleSeconds int64 `json:"idleSeconds,omitempty"`
 	// newestPodTime is the latest creationTimestamp of a pod that the node had at since: pods
 	// created later were created under the slot.
 	// +optional
 	NewestPodTime *metav1.Time `json:"newestPodTime,omitempty"`
-	// turn orders slots: a healthy node is made unavailable only while fewer slots
-	// than maxUnavailable have earlier turns.
+	// turn orders slots: a healthy node is made unavailable only while fewer than maxUnavailable
+	// slots have earlier turns.
 	// +optional
 	Turn int64 `json:"turn,omitempty"`
-	// step is what the node waits for, in one word: Replacing, PodTerminating,
-	// AwaitingPod, AwaitingAvailable, Operating or NodeLost; empty when it is queued.
+	// step is the reason of a node in flight, such as Replacing, PodTerminating, AwaitingPod, AwaitingAvailable,
+	// Operating, FenceDenied, OperationDenied or NodeLost; empty while it is queued.
 	// +optional
 	Step string `json:"step,omitempty"`
 	// revision of the group the node is being brought to.
@@ -368,9 +369,9 @@ type NodeSlot struct {
 	// when pods are just deleted. The slot is kept until the operation has ended.
 	// +optional
 	Operation string `json:"operation,omitempty"`
-	// daemonSets whose pods were deleted under this slot, namespace/name, that of
-	// podUID last; the slot is kept until all of them are available again. With an
-	// operation, those whose pods it replaces.
+	// daemonSets whose pods were deleted under this slot, as namespace/name, the owner of podUID
+	// last. The slot is kept until all of them are available again. With an operation, the DaemonSets whose
+	// pods it replaces.
 	// +optional
 	// +listType=atomic
 	DaemonSets []string `json:"daemonSets,omitempty"`

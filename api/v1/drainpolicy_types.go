@@ -54,8 +54,8 @@ type DrainPolicy struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
-	// timeoutSeconds is how long it may take to empty a node. After that the node
-	// is uncordoned and tried again later. Default 300.
+	// timeoutSeconds is how long a drain may take. After that the node
+	// is uncordoned, and the drain is retried later. Default 300.
 	// +optional
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1

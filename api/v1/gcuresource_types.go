@@ -60,7 +60,7 @@ type GcuResourceSpec struct {
 	// devicePlugin is the Kubernetes device plugin for whole cards.
 	// +optional
 	DevicePlugin *BaseFields `json:"devicePlugin,omitempty"`
-	// plugin is another name for devicePlugin; setting both is refused.
+	// plugin is another name for devicePlugin; setting both is rejected.
 	// +optional
 	Plugin *BaseFields `json:"plugin,omitempty"`
 	// exporter is the Prometheus exporter of the cards.
@@ -82,7 +82,7 @@ type GcuResourceSpec struct {
 	// +optional
 	Volcano *VolcanoSpec `json:"volcano,omitempty"`
 	// imagePullSecrets name the Secrets with which images are pulled, at most 8, in the namespace
-	// of each component. It is no component. Default: those of the ServiceAccount of the pods.
+	// of each component. It is not a component. Default: those of the ServiceAccount of the pods.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -103,7 +103,7 @@ const (
 	PhaseFailed      = "failed"
 )
 
-// Actions of a condition (contract statement 38).
+// Actions that a condition of a GcuResource names: what the operator does with a component (contract statement 38).
 const (
 	ActionDeploy   = "deploy"
 	ActionDelete   = "delete"
@@ -120,9 +120,8 @@ type GcuResourceStatus struct {
 	// +optional
 	// +listType=atomic
 	ClusterGCUNodes []string `json:"clusterGCUNodes,omitempty"`
-	// conditions has one element per action, the newest last. Before them is Reconciling, with status
-	// True, while there is something left to do, or Stalled, once only a person can go on: tools that follow kstatus read
-	// these.
+	// conditions has one element per action, the newest last. For tools that follow kstatus, they are preceded
+	// by Reconciling, with status True, while there is something left to do, or by Stalled when a user has to act.
 	// +optional
 	// +listType=map
 	// +listMapKey=action
@@ -163,14 +162,14 @@ type ActionCondition struct {
 	// message says what the action waits for and why; "success" when finished.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// progress is the share that is done, in percent; 100 when finished.
+	// progress is the percentage that is done; 100 when finished.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Progress int32 `json:"progress"`
 	// reason is one word for the state; "success" when finished.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// status is deploying, deleting, upgrading, rollbacking, failed or success; True of Reconciling and Stalled.
+	// status is deploying, deleting, upgrading, rollbacking, failed or success; for Reconciling and Stalled it is True.
 	Status string `json:"status"`
 }
 
@@ -185,7 +184,7 @@ type ResourceStatus struct {
 	// +optional
 	// +listType=atomic
 	OwnResources []ResourceInfo `json:"ownResources,omitempty"`
-	// status has the words of phase.
+	// status is one of the values of phase.
 	Status string `json:"status"`
 	// message says what the component waits for or why it failed; empty when it is
 	// Running on every node.

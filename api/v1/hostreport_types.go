@@ -83,7 +83,7 @@ type RuntimeReport struct {
 	// engine is docker or containerd.
 	// +kubebuilder:validation:MaxLength=63
 	Engine string `json:"engine"`
-	// version of it.
+	// version of the engine.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
@@ -91,17 +91,17 @@ type RuntimeReport struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Default string `json:"default,omitempty"`
-	// startTime is when the running daemon began, by the clock of the node; absent when it
+	// startTime is when the running daemon was started, by the clock of the node; absent when that
 	// is not known. A device plugin that is older and offers no card is replaced.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// defaultSince is when default became the default runtime, by the clock of the node; absent
-	// when it is not known, because it was already when the agent first looked. Pods of ours
-	// that use cards and started before have none, and are replaced.
+	// when that is not known because it already was when the agent first looked. Pods of the operator's components
+	// that use cards and started earlier have no card, and are replaced.
 	// +optional
 	DefaultSince *metav1.Time `json:"defaultSince,omitempty"`
 	// restartStopsContainers reports whether a restart stops the containers; absent
-	// when it is not known, which counts as yes.
+	// when that is not known, which counts as yes.
 	// +optional
 	RestartStopsContainers *bool `json:"restartStopsContainers,omitempty"`
 }
@@ -152,21 +152,21 @@ type HostTaskResult struct {
 type HostTaskState string
 
 const (
-	// HostTaskRunning has started.
+	// HostTaskRunning: the task has started.
 	HostTaskRunning HostTaskState = "Running"
-	// HostTaskWaiting waits for someone to act.
+	// HostTaskWaiting: the task waits for someone to act.
 	HostTaskWaiting HostTaskState = "Waiting"
-	// HostTaskDone succeeded.
+	// HostTaskDone: the task succeeded.
 	HostTaskDone HostTaskState = "Done"
-	// HostTaskFailed failed.
+	// HostTaskFailed: the task failed.
 	HostTaskFailed HostTaskState = "Failed"
 )
 
 // Final reports whether the state is final for this attempt.
 func (s HostTaskState) Final() bool { return s == HostTaskDone || s == HostTaskFailed }
 
-// Result returns what the agent reports of a task of an operation; nil when it
-// has reported nothing, and for a nil report.
+// Result returns what the agent reports about a task of an operation; nil if it
+// has reported nothing, or if the report is nil.
 func (r *HostReport) Result(operation, task string) *HostTaskResult {
 	if r == nil {
 		return nil

@@ -23,33 +23,36 @@ const (
 	// AnnotationUpgradePlan names the UpgradePlan that is in force. What is not in it waits. Absent:
 	// none.
 	AnnotationUpgradePlan = "topsops.enflame.com/upgrade-plan"
-	// AnnotationNotPlanned, on an UpgradePlan, says which nodes were in flight, or waited for something,
-	// when it was written: they are not in it. It is for who edits the plan. Absent: none.
+	// AnnotationNotPlanned, on an UpgradePlan, names the nodes that the plan lacks because they were in
+	// flight, or waited for something, when it was written. It is for the person who edits the plan. Absent: none.
 	AnnotationNotPlanned = "topsops.enflame.com/not-planned"
 
 	// AnnotationApprovedWaves, on a DaemonRollout, lists the waves a person
 	// approved, comma-separated, each as revision/wave, or revision/plan/batch@version
-	// for a batch of a plan, as messages say: an approval holds for one revision, and that of
-	// a batch for one version of the plan.
+	// for a batch of a plan. Messages print the value to use. An approval is valid for one revision; the
+	// approval of a batch also only for one version of the plan.
 	AnnotationApprovedWaves = "topsops.enflame.com/approved-waves"
 
 	// AnnotationResume, on a DaemonRollout, resumes a halted rollout: a new value,
 	// such as the date, clears the failure count.
 	AnnotationResume = "topsops.enflame.com/resume"
 
-	// AnnotationTaskOverride, on a NodeUpgrade, retries or skips one task of the running
-	// operation: VERB:TASK, with an optional :NOTE that makes a repeated value a
-	// new one. VERB is retry or skip; TASK is the name of the task. A value is acted
-	// on once, and only by the operation that is running when it is set. While none is at work,
-	// undo:NODE_TARGET_replace brings the revision before back to the node, and keeps it there until
-	// retry:NODE_TARGET_replace or another target; TARGET is a component, the name of a DaemonSet, or
-	// NAMESPACE.NAME. A NOTE that begins with from=HASH, and a blank, says which revision the node is to leave: if
-	// another one is the newest when it is read, it is refused. status.tasks has the answer.
+	// AnnotationTaskOverride, on a NodeUpgrade, acts on one task of the node: VERB:TASK, with an optional
+	// :NOTE that makes a repeated value a new one. VERB is retry, skip or undo; TASK is the name of the task.
+	//
+	// retry and skip are for a task of the running operation. A value is acted on once, and only by the
+	// operation that is running when it is set.
+	//
+	// undo:NODE_TARGET_replace, while no operation runs on the node, brings the node back to the previous
+	// revision and keeps it there until retry:NODE_TARGET_replace or another target. TARGET is a component, the
+	// name of a DaemonSet, or NAMESPACE.NAME. A NOTE that begins with "from=HASH " names the revision that the node
+	// is to leave: if another one is the newest when the value is read, it is rejected. status.tasks has the
+	// answer.
 	AnnotationTaskOverride = "topsops.enflame.com/task-override"
 
 	// AnnotationHold, on a NodeUpgrade, is an administrator's hold: the node is excluded
 	// from upgrades, and what is in flight on it continues. Any value counts; the plugin
-	// writes the time, as RFC 3339, and after a blank a message. A hold made on the node
+	// writes the time in RFC 3339, and a message after a blank. A hold made on the node
 	// itself is in status.agent.hold.
 	AnnotationHold = "topsops.enflame.com/hold"
 
@@ -96,7 +99,7 @@ const (
 	// cordon: a node without it was not cordoned by the operator.
 	AnnotationCordonedBy = "topsops.enflame.com/cordoned-by"
 
-	// TaintDriverUpgrade keeps the DaemonSet pods that use a GCU away from a node
+	// TaintDriverUpgrade keeps DaemonSet pods that use a GCU off a node
 	// while its driver is replaced. Its value is the id of the operation, its effect
 	// NoSchedule.
 	TaintDriverUpgrade = "topsops.enflame.com/driver-upgrade"
@@ -124,34 +127,34 @@ const (
 	AnnotationRejectedRevision = "topsops.enflame.com/rejected-revision"
 
 	// GateRemoved is the scheduling gate of the pods of a DaemonSet that leaves its nodes one by one:
-	// such a pod is a placeholder, in which nothing ever runs.
+	// such a pod is a placeholder and never starts.
 	GateRemoved = "topsops.enflame.com/removed"
 	// GateAwaitingUpgrade is the scheduling gate that the admission policy gcu-operator-gate adds to a new pod
-	// of a controlled DaemonSet whose revision its node was not granted. The operator removes it, or
+	// of a controlled DaemonSet if its node was not granted the pod's revision. The operator removes the gate, or
 	// creates a pod of the revision that the node has.
 	GateAwaitingUpgrade = "topsops.enflame.com/awaiting-upgrade"
-	// AnnotationSuccessorOf is, on a DaemonSet of a gr, the DaemonSets (NAMESPACE/NAME,…) beside whose
-	// pods its own do not run: it was created while these left. After a semicolon it has the hash of
-	// the template that it would have otherwise.
+	// AnnotationSuccessorOf lists, on a DaemonSet of a gr, the DaemonSets (NAMESPACE/NAME,…) that it was created
+	// to succeed while they leave: its pods do not run beside theirs. After a semicolon follows the hash of the
+	// template that it would have otherwise.
 	AnnotationSuccessorOf = "topsops.enflame.com/successor-of"
 
 	// LabelGlobalTask is, with value "true", on the CronJobs whose templates plans may run.
 	LabelGlobalTask = "topsops.enflame.com/global-task"
 
-	// LabelRecreation is on the ConfigMaps in which versions before v1 stored what is a
-	// GcuResourceRecreation now. They are not obeyed: anybody may have written them.
+	// LabelRecreation is on the ConfigMaps in which versions before v1 stored what is now a
+	// GcuResourceRecreation. They are ignored: anyone may have written them.
 	LabelRecreation = "topsops.enflame.com/recreation"
 	// AnnotationRecreation is, on a gr that was created again, the UID of its
 	// GcuResourceRecreation.
 	AnnotationRecreation = "topsops.enflame.com/recreation"
 	// AnnotationLastAuthor on a GcuResource or a DaemonRollout is the user whose request to the REST API
-	// changed it last. Users who may write the object may write the annotation: it proves nothing, the
-	// audit log of the API server does.
+	// changed it last. Users who can write the object can write the annotation, so it is no proof; the audit log
+	// of the API server is.
 	AnnotationLastAuthor = "topsops.enflame.com/last-author"
 
-	// AnnotationAskedBy on a GcuResource, a DaemonRollout or a NodeUpgrade is who asked for the latest change
-	// of what is written by hand there: the time, as RFC 3339, the verb and the name of the user, separated by
-	// blanks. The plugin and the REST API write it in the same request as the change.
+	// AnnotationAskedBy on a GcuResource, a DaemonRollout or a NodeUpgrade records who made the latest change
+	// by hand: the time in RFC 3339, the verb and the name of the user, separated by blanks. The plugin and the
+	// REST API write it in the same request as the change.
 	AnnotationAskedBy = "topsops.enflame.com/asked-by"
 
 	// LabelGcushare marks a node whose cards gcusharePlugin shares. The operator

@@ -9,10 +9,10 @@ import (
 type NodePin struct {
 	// node that is kept.
 	Node string `json:"node"`
-	// uid of the Node object then.
+	// uid of the Node object when it was pinned.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
-	// machineID of the node then: the pin holds for the machine, also with another Node object of
+	// machineID of the node when it was pinned: the pin applies to the machine, also under another Node object of
 	// the same name.
 	// +optional
 	MachineID string `json:"machineID,omitempty"`
@@ -20,7 +20,7 @@ type NodePin struct {
 	DaemonSet string `json:"daemonSet"`
 	// hash is the controller-revision-hash that the node is kept at.
 	Hash string `json:"hash"`
-	// from is that of the target it is kept from: with another target the pin ends.
+	// from is the controller-revision-hash of the target that the node is kept from: the pin ends with another target.
 	From string `json:"from"`
 	// reason is Undone if a person asked for it, or why the node failed.
 	Reason string `json:"reason"`
@@ -29,12 +29,12 @@ type NodePin struct {
 	Message string `json:"message,omitempty"`
 	// since is when it was pinned.
 	Since metav1.Time `json:"since"`
-	// requestedTime is the time of the latest request for an upgrade of the node that was known then, by the
-	// clock of the node: under OTA a later request for from ends the pin.
+	// requestedTime is the time of the latest upgrade request of the node that was known when it was pinned, by the
+	// clock of the node: under OTA, a later request for from ends the pin.
 	// +optional
 	RequestedTime *metav1.Time `json:"requestedTime,omitempty"`
-	// failed is true while the node counts as failed for a halt of the rollout: it failed before it was
-	// pinned, and no person has resumed the rollout since.
+	// failed is true while the node counts towards a halt of the rollout: it failed before it was
+	// pinned, and no one has resumed the rollout since.
 	// +optional
 	Failed bool `json:"failed,omitempty"`
 }
@@ -43,7 +43,7 @@ type NodePin struct {
 type NodeNote struct {
 	// node it is about.
 	Node string `json:"node"`
-	// uid of the Node object, where one existed.
+	// uid of the Node object, if one existed.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
 	// reason in one word.
@@ -53,11 +53,11 @@ type NodeNote struct {
 	Message string `json:"message,omitempty"`
 	// since is when it entered this state.
 	Since metav1.Time `json:"since"`
-	// requestedTime is the time of the latest request of a failed node that was known then, by the
+	// requestedTime is the time of the latest request of a failed node that was known when it failed, by the
 	// clock of the node: only a later request starts it again.
 	// +optional
 	RequestedTime *metav1.Time `json:"requestedTime,omitempty"`
-	// machineID of a node that failed: the failure holds for the machine, also with another Node
+	// machineID of a node that failed: the failure applies to the machine, also under another Node
 	// object of the same name.
 	// +optional
 	MachineID string `json:"machineID,omitempty"`

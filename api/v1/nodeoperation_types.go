@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NodeOperation is one job on the node, with all of its inputs.
+// NodeOperation is one operation on the node, with all of its inputs.
 //
 // +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || (self.nodeUID == oldSelf.nodeUID && self.purpose == oldSelf.purpose && self.targets == oldSelf.targets && self.job == oldSelf.job)",message="an operation's node, purpose, targets and job cannot change: use another id"
 // +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || !(has(oldSelf.abort) && oldSelf.abort) || (has(self.abort) && self.abort)",message="abort cannot be reverted: use another id"
@@ -31,7 +31,7 @@ type NodeOperation struct {
 	// +optional
 	// +kubebuilder:default=Upgrade
 	Purpose OperationPurpose `json:"purpose,omitempty"`
-	// targets are the components of the job, each with its wanted revision.
+	// targets are the components that the operation changes, each with its wanted revision.
 	// +listType=map
 	// +listMapKey=component
 	// +kubebuilder:validation:MinItems=1
@@ -57,16 +57,16 @@ type NodeOperation struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MinFreeDiskBytes int64 `json:"minFreeDiskBytes,omitempty"`
-	// drain says how the node is emptied. Default: as in an UpgradePolicy.
+	// drain says how the node is drained. Default: as in an UpgradePolicy.
 	// +optional
 	Drain *DrainPolicy `json:"drain,omitempty"`
 	// deadlines of the tasks.
 	// +optional
 	Deadlines OperationDeadlines `json:"deadlines,omitempty,omitzero"`
-	// onlyIdle ends the operation, Deferred, before it touches a node of which a pod or a
-	// plain container uses a card, or, if the restart of its runtime stops plain containers,
-	// one that the node agent cannot see may use it; pods of the operator's own components do
-	// not count. It is set under update strategy OTA for an operation without a request.
+	// onlyIdle ends the operation as Deferred, before it touches the node, if a pod or a plain container uses a
+	// card there. If the restart of the runtime stops plain containers, also if one that the node agent cannot
+	// see may use a card. Pods of the operator's own components do not count. It is set under update strategy OTA
+	// for an operation without a request.
 	// +optional
 	OnlyIdle bool `json:"onlyIdle,omitempty"`
 	// granted lets the operation touch the node: the node has its slot. Until then it
@@ -130,8 +130,8 @@ type OperationTarget struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Revision string `json:"revision"`
-	// keptFrom is the newest revision of the DaemonSet when the node goes back alone: the wanted one is an
-	// earlier one, whose pod the operator creates. Empty: the wanted revision is the newest one.
+	// keptFrom is the newest revision of the DaemonSet when the node goes back alone: the wanted revision is then
+	// an earlier one, whose pod the operator creates. Empty: the wanted revision is the newest one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	KeptFrom string `json:"keptFrom,omitempty"`
@@ -152,7 +152,7 @@ type OperationTarget struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	PullSecrets []string `json:"pullSecrets,omitempty"`
 	// leaving are DaemonSets that the component has under other names, or in other namespaces. Their pods
-	// leave the node before.
+	// leave the node first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -169,14 +169,14 @@ type DaemonSetRevision struct {
 	Revision string `json:"revision"`
 }
 
-// All returns the DaemonSets of the component with the wanted revisions of their pods: those that leave,
+// All returns the DaemonSets of the component with the wanted revisions of their pods: first those that are leaving,
 // then its own.
 func (t *OperationTarget) All() []DaemonSetRevision {
 	return append(slices.Clone(t.Leaving), DaemonSetRevision{t.DaemonSet, t.Revision})
 }
 
-// AllNewest is All with the revisions that the DaemonSets must have as their newest ones: another than the
-// wanted one where the node goes back alone.
+// AllNewest is All with the newest revision that each DaemonSet must have, which differs from the wanted one where
+// the node goes back alone.
 func (t *OperationTarget) AllNewest() []DaemonSetRevision {
 	return append(slices.Clone(t.Leaving), DaemonSetRevision{t.DaemonSet, cmp.Or(t.KeptFrom, t.Revision)})
 }
@@ -204,11 +204,11 @@ type OperationDeadlines struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	VerifySeconds int32 `json:"verifySeconds,omitempty"`
-	// soakSeconds all pods must have been available without a restart. Default 60.
+	// soakSeconds for which all pods must have been available without a restart. Default 60.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SoakSeconds int32 `json:"soakSeconds,omitempty"`
-	// lostSeconds a node may be offline. Default 900.
+	// lostSeconds for which a node may be offline. Default 900.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LostSeconds int32 `json:"lostSeconds,omitempty"`
@@ -229,19 +229,19 @@ type OperationDeadlines struct {
 type OperationPhase string
 
 const (
-	// OperationRunning works through the job.
+	// OperationRunning: it works through its job.
 	OperationRunning OperationPhase = "Running"
-	// OperationReleasing uncordons the node; status.operation.outcome follows.
+	// OperationReleasing: it uncordons the node; the phase in status.operation.outcome follows.
 	OperationReleasing OperationPhase = "Releasing"
-	// OperationDone has every task done or skipped.
+	// OperationDone: every task is done or skipped.
 	OperationDone OperationPhase = "Done"
-	// OperationFailed counts against the version.
+	// OperationFailed: it failed, which counts against the version.
 	OperationFailed OperationPhase = "Failed"
-	// OperationDeferred could not be done now, through no fault of the version.
+	// OperationDeferred: it could not be done now, through no fault of the version.
 	OperationDeferred OperationPhase = "Deferred"
-	// OperationAborted was ended by a person, or by a newer target.
+	// OperationAborted: a person or a newer target ended it.
 	OperationAborted OperationPhase = "Aborted"
-	// OperationQuarantined is a rollback that failed. The node stays cordoned until
+	// OperationQuarantined: a rollback failed. The node stays cordoned until
 	// another operation, an abort, or the end of the rollout.
 	OperationQuarantined OperationPhase = "Quarantined"
 )
@@ -275,14 +275,14 @@ type OperationStatus struct {
 	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// task that is the current one; empty when there is none.
+	// task that is running; empty when there is none.
 	// +optional
 	Task string `json:"task,omitempty"`
 	// since is when phase or task last changed.
 	Since metav1.Time `json:"since"`
-	// startTime of the operation; once it is granted, when that was seen.
+	// startTime of the operation; once it is granted, the time when the grant was seen.
 	StartTime metav1.Time `json:"startTime"`
-	// preparedTime is when all that needs no grant was done; absent before.
+	// preparedTime is when everything that needs no grant was done; absent until then.
 	// +optional
 	PreparedTime *metav1.Time `json:"preparedTime,omitempty"`
 	// granted reports whether the grant was seen: from then on the node may be touched.
@@ -291,7 +291,7 @@ type OperationStatus struct {
 	// endTime is when the phase became final.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
-	// touched reports whether the operation changed the node: a pod was named for
+	// touched reports whether the operation changed the node: a pod was chosen for
 	// deletion, or a restart of the runtime was requested.
 	// +optional
 	Touched bool `json:"touched,omitempty"`
@@ -305,8 +305,8 @@ type OperationStatus struct {
 	// runtime stops its containers.
 	// +optional
 	DrainAll bool `json:"drainAll,omitempty"`
-	// inUse reports whether a card of the node was, or may have been, used when an operation
-	// that is onlyIdle last looked. Until it is granted, it waits with that.
+	// inUse reports whether a card of the node was, or may have been, in use when an operation
+	// that is onlyIdle last looked. Until it is granted, such an operation waits in that case.
 	// +optional
 	InUse bool `json:"inUse,omitempty"`
 	// before is the state of the node before it was touched.
@@ -368,10 +368,10 @@ type OperationTask struct {
 	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// startTime of the present attempt.
+	// startTime of the current attempt.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// endTime is when it was observed to be done, or failed.
+	// endTime is when it was observed to be done or failed.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
 	// attempts counts how often it was started.
@@ -385,13 +385,13 @@ type OperationTask struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Users []NamedPod `json:"users,omitempty"`
-	// again is the pod to be replaced although it has the wanted revision, because the
+	// again is a pod that is replaced although it already has the wanted revision, because the
 	// task is retried.
 	// +optional
 	Again types.UID `json:"again,omitempty"`
 }
 
-// NamedPod is a pod in one version.
+// NamedPod is one version of a pod.
 type NamedPod struct {
 	NamespacedRef `json:",inline"`
 	// resourceVersion of the pod, the precondition of the deletion.

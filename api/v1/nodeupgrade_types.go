@@ -4,8 +4,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // NodeUpgrade holds the work on one node and its progress. It has the node's name
 // and is owned by the Node object. There is one operation on a node at a time: the
-// one in spec.operation. A request made on the node is in status.requests, and its
-// answer in status.tasks. Every part has one writer,
+// one in spec.operation. A request made on the node is in status.requests, and the
+// answer to it in status.tasks. Every part has one writer,
 // with a field manager of its own.
 //
 // +kubebuilder:object:root=true
@@ -65,10 +65,10 @@ type Prepull struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$`
 	ID string `json:"id"`
-	// attempt is incremented to have a failed pull repeated.
+	// attempt is incremented to repeat a failed pull.
 	// +kubebuilder:validation:Minimum=1
 	Attempt int32 `json:"attempt"`
-	// time is when this attempt was asked for.
+	// time is when this attempt was requested.
 	Time metav1.Time `json:"time"`
 	// daemonSet whose pod needs the images.
 	DaemonSet NamespacedRef `json:"daemonSet"`
@@ -130,8 +130,8 @@ type NodeUpgradeStatus struct {
 	// applied by the operator.
 	// +optional
 	Operation *OperationStatus `json:"operation,omitempty"`
-	// history has the last 20 operations that ended, the newest last; an older one stays
-	// while it is the last that touched a component, or was done. Applied by the operator.
+	// history has the last 20 operations that ended, the newest last. The last operation that touched a
+	// component, and the last that was done, are kept even if they are older. Applied by the operator.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -142,9 +142,9 @@ type NodeUpgradeStatus struct {
 	Host *HostReport `json:"host,omitempty"`
 }
 
-// AskedOfHost returns the tasks that the operation has begun and not ended, for
-// the node agent to pick those it does; none unless spec and status are about the same
-// operation and it runs. The object is read past any cache before anything is done about it.
+// AskedOfHost returns the tasks of the operation that have begun and not ended; the node agent picks
+// those that it executes. There are none unless spec and status are about the same running operation. The agent
+// reads the object past any cache before it acts.
 func (n *NodeUpgrade) AskedOfHost() []OperationTask {
 	asked, operation := n.Spec.Operation, n.Status.Operation
 	if asked == nil || operation == nil || asked.ID != operation.ID || asked.Abort || operation.Phase != OperationRunning {
@@ -166,23 +166,24 @@ type AgentStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 	// capabilities of the agent, such as prepull and restart-runtime: the kinds of tasks that it
-	// executes. An operation with a task of another kind is not ordered on the node (reason
-	// AgentTooOld), and without prepull-light no images are pulled before pods are replaced without an operation. Absent, for an agent of a version that does not report them: prepull,
-	// restart-runtime, verify-driver and verify-runtime.
+	// executes. An operation with a task of another kind does not start on the node (reason
+	// AgentTooOld). Without prepull-light, no images are pulled before pods are replaced without an operation.
+	// Absent, for an agent of a version that does not report them: prepull, restart-runtime, verify-driver and
+	// verify-runtime.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
 	Capabilities []string `json:"capabilities,omitempty"`
 	// restartsRuntime reports whether the agent restarts the container engine when an operation
-	// asks for it (its option --restart-runtime), or leaves that to an administrator. Absent, for
-	// an agent of a version that does not report it: not known.
+	// requires it (its option --restart-runtime), or leaves that to an administrator. Absent, for
+	// an agent of a version that does not report it: unknown.
 	// +optional
 	RestartsRuntime *bool `json:"restartsRuntime,omitempty"`
 	// startTime of the agent process.
 	// +optional
 	StartTime metav1.Time `json:"startTime,omitempty"`
-	// hold is set while the node is held locally: no rollout starts on it, and what is
+	// hold is set while there is a local hold on the node: no rollout starts on it, and what is
 	// in flight there continues. Default: none.
 	// +optional
 	Hold *NodeHold `json:"hold,omitempty"`
@@ -208,9 +209,9 @@ type UpgradeRequest struct {
 	DaemonSet NamespacedRef `json:"daemonSet"`
 	// pod to be replaced.
 	Pod NamespacedRef `json:"pod"`
-	// revision that is asked for: the hash of the DaemonSet's newest revision at the time of the
+	// revision that is requested: the hash of the DaemonSet's newest revision at the time of the
 	// request. If there is a newer one before the node has started, the task fails with reason
-	// RevisionChanged. Unset, by an older node agent: the newest when the node starts.
+	// RevisionChanged. Older node agents do not set it: then it is the newest when the node starts.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Revision string `json:"revision,omitempty"`
@@ -225,8 +226,8 @@ type UpgradeRequest struct {
 	// and what has started continues. Its task says which of the two it was.
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
-	// rollback asks for the opposite: this node leaves revision for the one before, alone, and is kept there
-	// (docs/adr/0021). The pod may have been replaced by another one of revision since.
+	// rollback requests the opposite: this node alone goes back from revision to the previous one, and is kept there
+	// (docs/adr/0021). The pod may have been replaced by another one of the same revision since.
 	// +optional
 	Rollback bool `json:"rollback,omitempty"`
 }

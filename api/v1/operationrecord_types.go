@@ -24,28 +24,28 @@ type OperationRecord struct {
 	StartTime metav1.Time `json:"startTime"`
 	// endTime of the operation.
 	EndTime metav1.Time `json:"endTime"`
-	// touched reports whether the operation changed the node. Unless it is Done, what it
-	// changed was not verified.
+	// touched reports whether the operation changed the node. Unless the phase is Done, the
+	// changes were not verified.
 	// +optional
 	Touched bool `json:"touched,omitempty"`
-	// restarted reports whether it had the container engine restarted.
+	// restarted reports whether the operation restarted the container engine.
 	// +optional
 	Restarted bool `json:"restarted,omitempty"`
-	// result has every task of the job once; there is only done when all succeeded.
+	// result lists every task of the job once; if all succeeded, only done is set.
 	Result OperationResult `json:"result"`
 }
 
 // OperationResult lists the tasks of a job by their outcome (contract statement 93).
 type OperationResult struct {
-	// done were run and succeeded.
+	// done lists the tasks that succeeded.
 	// +optional
 	// +listType=atomic
 	Done []string `json:"done,omitempty"`
-	// fail were run and failed.
+	// fail lists the tasks that failed.
 	// +optional
 	// +listType=atomic
 	Fail []string `json:"fail,omitempty"`
-	// undo were not run to their end, or were skipped or undone.
+	// undo lists the tasks that did not finish, and those that were skipped or undone.
 	// +optional
 	// +listType=atomic
 	Undo []string `json:"undo,omitempty"`

@@ -15,14 +15,14 @@ const (
 	ReasonNodesPinned = "NodesPinned"
 	// ReasonAwaitingRequests: nodes are upgraded only after a request on them (OTA).
 	ReasonAwaitingRequests = "AwaitingRequests"
-	// ReasonAwaitingGlobalTask: a task of the plan that belongs to no node is not done yet.
+	// ReasonAwaitingGlobalTask: a global task of the plan is not done yet.
 	ReasonAwaitingGlobalTask = "AwaitingGlobalTask"
-	// ReasonGlobalTaskFailed: such a task failed, or cannot start, and waits for a user.
+	// ReasonGlobalTaskFailed: a global task failed or cannot start; a user has to act.
 	ReasonGlobalTaskFailed = "GlobalTaskFailed"
 	// ReasonRollingBack: an earlier revision is being restored.
 	ReasonRollingBack = "RollingBack"
 	// ReasonRevisionRejected: nodes failed at the revision, and an earlier one is deployed in its place
-	// until another comes or a user resumes.
+	// until there is a newer one or a user resumes the rollout.
 	ReasonRevisionRejected = "RevisionRejected"
 	// ReasonRolledBack: an earlier revision was restored.
 	ReasonRolledBack = "RolledBack"
@@ -36,21 +36,21 @@ const (
 	ReasonNodeLost = "NodeLost"
 	// ReasonNoSuccessor: the node accepts no new pod, so the old one is not deleted.
 	ReasonNoSuccessor = "NoSuccessor"
-	// ReasonDeletionDenied: the API server, or a webhook that it calls, refuses to delete a pod.
+	// ReasonDeletionDenied: the API server, or a webhook that it calls, denies the deletion of a pod.
 	ReasonDeletionDenied = "DeletionDenied"
 	// ReasonPrepullFailed: an image cannot be pulled before the node is touched.
 	ReasonPrepullFailed = "PrepullFailed"
 	// ReasonLeftToAdministrator: an administrator has to restart the container runtime.
 	ReasonLeftToAdministrator = "LeftToAdministrator"
-	// ReasonInProgress: it has begun, and nothing blocks it.
+	// ReasonInProgress: work has begun, and nothing blocks it.
 	ReasonInProgress = "InProgress"
 	// ReasonRestarted: the container runtime was restarted.
 	ReasonRestarted = "Restarted"
-	// ReasonRestartFailed: the container runtime was not restarted, or without the wanted result.
+	// ReasonRestartFailed: the container runtime was not restarted, or the restart did not have the wanted result.
 	ReasonRestartFailed = "RestartFailed"
-	// ReasonRevisionChanged: the requested revision is not the newest any more.
+	// ReasonRevisionChanged: the requested revision is no longer the newest.
 	ReasonRevisionChanged = "RevisionChanged"
-	// ReasonUndone: the revision before was brought back because a person asked for it.
+	// ReasonUndone: a person brought back the previous revision.
 	ReasonUndone = "Undone"
 	// ReasonWithdrawn: a request or an operation was canceled before it touched the node.
 	ReasonWithdrawn = "Withdrawn"

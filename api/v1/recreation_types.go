@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GcuResourceRecreation is an upgrade that the REST API accepted: the gr of its name is deleted, and
+// GcuResourceRecreation is an upgrade that the REST API accepted: the gr of the same name is deleted and
 // created again from spec.gcuResource. Only the operator may write it.
 //
 // +kubebuilder:object:root=true
@@ -45,11 +45,11 @@ type GcuResourceRecreationSpec struct {
 	// created is the UID of the new gr; empty until it is created.
 	// +optional
 	Created types.UID `json:"created,omitempty"`
-	// requestID is that of the request.
+	// requestID is the ID of the request.
 	// +optional
 	RequestID string `json:"requestID,omitempty"`
-	// author sent the request. Before each step it is checked that the author may still take it;
-	// empty if the REST API does not authenticate its callers.
+	// author sent the request. Before each step the operator checks that the author may still take it.
+	// Empty if the REST API does not authenticate its callers.
 	// +optional
 	Author authenticationv1.UserInfo `json:"author,omitempty"`
 	// acceptedTime is when the request was accepted.

@@ -8,8 +8,8 @@ import (
 // UpgradePlan is a plan that a person has written, or edited: which nodes of a gr are upgraded, in
 // which batches, with which tasks. It is in force while the annotation
 // topsops.enflame.com/upgrade-plan of the gr names it; nodes and components that are not in it
-// wait. Budgets, the waves of the UpgradePolicy, windows, holds and pauses apply as without it. It
-// stays, with its result, until it is deleted.
+// wait. Budgets, the waves of the UpgradePolicy, windows, holds and pauses still apply. The plan
+// and its result are kept until a user deletes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -41,7 +41,7 @@ type UpgradePlanList struct {
 	Items []UpgradePlan `json:"items"`
 }
 
-// UpgradePlanSpec is what is done.
+// UpgradePlanSpec is the plan: what is done on which nodes, in which order.
 type UpgradePlanSpec struct {
 	// gcuResource is the name of the gr.
 	// +kubebuilder:validation:MinLength=1
@@ -62,13 +62,13 @@ type UpgradePlanSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	Wanted *runtime.RawExtension `json:"wanted,omitempty"`
-	// jobs are what is done on a node; each batch says which nodes have which job.
+	// jobs describe what is done on a node; each batch says which nodes have which job.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	Jobs []PlannedJob `json:"jobs"`
-	// batches are done one after the other: one starts when every reachable node of those before
+	// batches are done one after the other: a batch starts when every reachable node of the batches before
 	// it is done. Within a batch, nodes start as the budget allows.
 	// +listType=map
 	// +listMapKey=name
@@ -82,8 +82,8 @@ type UpgradePlanSpec struct {
 	// +listMapKey=task
 	// +kubebuilder:validation:MaxItems=20
 	Before []GlobalTask `json:"before,omitempty"`
-	// after are the global tasks that are done, one after the other, once every batch had its turn
-	// and every reachable node of the plan is done, at least one. Default none.
+	// after are the global tasks that are done, one after the other, once every batch has had its turn
+	// and every reachable node of the plan, at least one, is done. Default none.
 	// +optional
 	// +listType=map
 	// +listMapKey=task
@@ -91,11 +91,11 @@ type UpgradePlanSpec struct {
 	After []GlobalTask `json:"after,omitempty"`
 }
 
-// GlobalTask is a task of the cluster and not of a node: a Job, made once from the template of a
+// GlobalTask is a task of the cluster, not of a node: a Job that is created once from the template of a
 // CronJob.
 type GlobalTask struct {
-	// task as target_action, such as database_backup: with upg-server before it, the name of the
-	// host of all global tasks, that is the name of the task (host_target_action).
+	// task as target_action, such as database_backup. Prefixed with upg-server, the host of all global tasks, it is
+	// the name of the task (host_target_action).
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?_[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Task string `json:"task"`
@@ -122,7 +122,7 @@ type PlannedJob struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Seconds int32 `json:"seconds,omitempty"`
-	// removes are those of its components of which nothing stays on the node.
+	// removes lists the components of the job that are removed from the node.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -135,21 +135,21 @@ type PlannedJob struct {
 	Stages []PlannedStage `json:"stages"`
 }
 
-// PlannedStage is tasks that run at the same time, each as target_action: with the name of the
-// node before it, that is the name of the task (host_target_action).
+// PlannedStage lists tasks that run at the same time, each as target_action. Prefixed with the name of the node, it
+// is the name of the task (host_target_action).
 //
 // +kubebuilder:validation:MinItems=1
 // +kubebuilder:validation:MaxItems=64
 // +kubebuilder:validation:items:MaxLength=128
 type PlannedStage []string
 
-// PlannedBatch is nodes that are upgraded at the same time.
+// PlannedBatch lists nodes that are upgraded at the same time.
 type PlannedBatch struct {
 	// name of the batch within the plan.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// approval Manual holds the batch until it is approved, as a wave is (kubectl gcu approve).
+	// approval Manual holds the batch until it is approved, like a wave (kubectl gcu approve).
 	// Default Automatic.
 	// +optional
 	// +kubebuilder:default=Automatic
@@ -162,7 +162,7 @@ type PlannedBatch struct {
 	Jobs []PlannedNodes `json:"jobs"`
 }
 
-// PlannedNodes is the nodes of a batch that have the same job.
+// PlannedNodes lists the nodes of a batch that have the same job.
 type PlannedNodes struct {
 	// job is the name of a job of the plan.
 	// +kubebuilder:validation:MaxLength=63
@@ -175,27 +175,27 @@ type PlannedNodes struct {
 	Nodes []string `json:"nodes"`
 }
 
-// UpgradePlanStatus is the result of a plan: of each node done, fail or undo. It is final once
-// another plan, or none, is in force.
+// UpgradePlanStatus is the result of a plan: for each node done, fail or undo. It is final once
+// the plan is no longer in force.
 type UpgradePlanStatus struct {
-	// observedGeneration of the spec that the result is of.
+	// observedGeneration of the spec that the result is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// time of the result.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// rolledBackTime is when an automatic rollback took back what the plan did; the rest is as it was
-	// before. Default not rolled back.
+	// rolledBackTime is when an automatic rollback reverted what the plan did; the rest of the status is from
+	// before the rollback. Absent: not rolled back.
 	// +optional
 	RolledBackTime *metav1.Time `json:"rolledBackTime,omitempty"`
-	// done nodes have done all their tasks.
+	// done is the number of nodes on which every task is done.
 	// +optional
 	Done int32 `json:"done"`
 	// fail is the number of nodes that failed.
 	// +optional
 	Fail int32 `json:"fail"`
-	// undo is the number of nodes of which nothing is known to be done: they were offline, did not
-	// have their turn yet, are held, or are in progress.
+	// undo is the number of nodes that are not known to be done: they were offline, have not
+	// had their turn yet, are held, or are in progress.
 	// +optional
 	Undo int32 `json:"undo"`
 	// failed are the nodes that failed, in the order of the plan; at most 128 KiB of them.
@@ -214,13 +214,13 @@ type UpgradePlanStatus struct {
 	Tasks []GlobalTaskNote `json:"tasks,omitempty"`
 }
 
-// GlobalTaskNote is how far a global task is.
+// GlobalTaskNote is the progress of a global task.
 type GlobalTaskNote struct {
 	// task as host_target_action.
 	Task string `json:"task"`
 	// job is the name of its Job in the namespace of the operator.
 	Job string `json:"job"`
-	// result is done, fail or undo. A task that is done is not done again.
+	// result is done, fail or undo. A task that is done is not run again.
 	// +kubebuilder:validation:Enum=done;fail;undo
 	Result string `json:"result"`
 	// message says why it failed, or what it waits for.
@@ -237,7 +237,7 @@ type FailedNode struct {
 	// which are.
 	// +optional
 	Task string `json:"task,omitempty"`
-	// done are the components whose pods are replaced nevertheless, if no operation failed.
+	// done lists the components whose pods were replaced all the same, unless an operation failed.
 	// +optional
 	// +listType=atomic
 	Done []string `json:"done,omitempty"`

@@ -25,12 +25,12 @@ type UpgradePolicy struct {
 	// spec is the policy.
 	// +optional
 	Spec UpgradePolicySpec `json:"spec,omitempty"`
-	// status says whether the policy is understood, written by the operator.
+	// status says whether the policy is valid, written by the operator.
 	// +optional
 	Status UpgradePolicyStatus `json:"status,omitempty"`
 }
 
-// UpgradePolicyStatus says whether a policy is understood.
+// UpgradePolicyStatus says whether a policy is valid.
 type UpgradePolicyStatus struct {
 	// observedGeneration is the generation of the spec that the conditions are about.
 	// +optional
@@ -97,9 +97,9 @@ type UpgradePolicySpec struct {
 	// +kubebuilder:validation:Minimum=0
 	UnavailableSeconds *int32 `json:"unavailableSeconds,omitempty"`
 	// probationSeconds is how long a node is on probation after its new pods are available,
-	// unless its kubelet renews its Lease before: at most as many nodes are on probation or in
-	// flight as may be unavailable, and one more for each that is off it. It is also how long
-	// after its creation a pod is to blame for its node that goes offline. 0 turns both off.
+	// unless its kubelet renews its Lease earlier. At most as many nodes are on probation or in
+	// flight as may be unavailable, plus one for each node that has passed its probation. A node that goes offline
+	// within this time after a new pod was created counts as a failure of the revision. 0 turns both off.
 	// Default 120.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -110,10 +110,10 @@ type UpgradePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ReturnedSeconds *int32 `json:"returnedSeconds,omitempty"`
-	// prepull says when the images of a change that only replaces pods are pulled before a node loses its
-	// pod. Auto: where the node agent can; a node whose images cannot be pulled keeps its pod, which is
-	// tried again. Never: by the kubelet, when the new pod starts. An operation always pulls its images
-	// itself, and under update strategy OTA the person at the node does. Default Auto.
+	// prepull says whether images are pulled before a node loses its pod, for a change that only replaces
+	// pods. Auto: where the node agent can pull them; a node whose images cannot be pulled keeps its pod, and the
+	// pull is retried. Never: the kubelet pulls them when the new pod starts. An operation always pulls its own
+	// images, and under update strategy OTA the person at the node requests the pull. Default Auto.
 	// +optional
 	// +kubebuilder:default=Auto
 	Prepull PrepullMode `json:"prepull,omitempty"`
@@ -131,7 +131,7 @@ type UpgradePolicySpec struct {
 	// +optional
 	Validation *ValidationPolicy `json:"validation,omitempty"`
 	// versions says which versions may follow each other on a node, and which fit together there.
-	// A node for which an upgrade is not allowed waits (VersionNotAllowed). Default: all are allowed.
+	// A node waits if its upgrade is not allowed (reason VersionNotAllowed). Default: all are allowed.
 	// +optional
 	Versions *VersionPolicy `json:"versions,omitempty"`
 }
@@ -147,7 +147,7 @@ type ValidationPolicy struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	DriverVersion string `json:"driverVersion,omitempty"`
-	// deadlineSeconds within which the checks must succeed, or the node has failed.
+	// deadlineSeconds within which the checks must succeed, or the node counts as failed.
 	// Default 300.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -186,7 +186,7 @@ type PoolPolicy struct {
 	MaxUnavailable intstr.IntOrString `json:"maxUnavailable"`
 }
 
-// Wave is one step of a rollout.
+// Wave is a set of nodes that is upgraded before others.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.selector) != has(self.size)",message="a wave has either a selector or a size"
 // +kubebuilder:validation:XValidation:rule="self.name != 'rest'",message="rest is the name of the nodes that are in no wave"
@@ -241,25 +241,25 @@ type FailurePolicy struct {
 	Threshold *intstr.IntOrString `json:"threshold,omitempty"`
 	// action is Halt, Rollback or RollbackNode. Halt: no new node starts. Rollback: no new node
 	// starts, and the group is rolled back to status.lastKnownGood of its
-	// DaemonRollout; without one it stays halted. RollbackNode: each node that fails goes back alone, at
-	// once, and is kept there (status.pinned); as failed nodes they count for the threshold, which halts.
-	// It needs the manager's flag --gate. Default Halt.
+	// DaemonRollout; without one it stays halted. RollbackNode: each node that fails is rolled back alone, at
+	// once, and kept there (status.pinned); it counts towards the threshold, at which the rollout halts.
+	// This needs the manager's flag --gate. Default Halt.
 	// +optional
 	// +kubebuilder:default=Halt
 	Action FailureAction `json:"action,omitempty"`
 	// minFailedNodes is how many nodes must have failed for a rollback, or all nodes of a
-	// group that has fewer: what one or two nodes report about themselves is no evidence
-	// about a version. With fewer, the group stays halted. A node that failed uses the
-	// budget, so with a smaller budget this number is not reached: set it lower where the
+	// smaller group: what one or two nodes report about themselves is no evidence
+	// about a version. With fewer failures, the group stays halted. A failed node uses the
+	// budget, so a smaller budget never reaches this number: set it lower where the
 	// nodes are trusted. Default 3, regardless of threshold. Only for action Rollback.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MinFailedNodes int32 `json:"minFailedNodes,omitempty"`
 	// rollbackNotBefore keeps a rollback from going back too far, for instance to a version
-	// with a known vulnerability: a last known good revision that became good before this
-	// time is not restored, and the group stays halted; nor is a single node brought back to one that
-	// became good, or was made, before. Default: no limit.
+	// with a known vulnerability. A last known good revision that became good before this time is not restored, and
+	// the group stays halted; nor is a single node brought back to a revision that became good, or was created,
+	// before. Default: no limit.
 	// +optional
 	RollbackNotBefore *metav1.Time `json:"rollbackNotBefore,omitempty"`
 }
@@ -285,7 +285,7 @@ const (
 	FailureHalt FailureAction = "Halt"
 	// FailureRollback starts no new node and goes back to the last known good revision.
 	FailureRollback FailureAction = "Rollback"
-	// FailureRollbackNode starts no new node, and brings each failed node back to the revision before.
+	// FailureRollbackNode rolls back each failed node alone; others go on until the threshold halts the rollout.
 	FailureRollbackNode FailureAction = "RollbackNode"
 )
 

@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // is compared by semantic versioning: 1.6.0-rc.1 is before 1.6.0. Ranges are written as in
 // ">=1.5.0 <1.7.0 || 2.0.x", with all three numbers or x; spaces mean and, || means or.
 type VersionPolicy struct {
-	// steps are the changes of version that are allowed; each may also be taken back, to the older
+	// steps are the changes of version that are allowed; each is also allowed backwards, to the older
 	// version. A component without a step may change from any version to any other. If no step
 	// leads from the version that a node has to the new one, the node waits, and the message names
 	// the steps that lead there. Default: any change is allowed.
@@ -15,7 +15,7 @@ type VersionPolicy struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Steps []VersionStep `json:"steps,omitempty"`
-	// fit says what a version of a component requires of its node. What an upgrade does not change
+	// fit says what a version of a component requires of its node. What an upgrade leaves unchanged
 	// is not checked. Default: everything fits.
 	// +optional
 	// +listType=atomic
@@ -23,13 +23,13 @@ type VersionPolicy struct {
 	Fit []VersionFit `json:"fit,omitempty"`
 }
 
-// VersionStep allows a component to go from one range of versions to another, and back to an older one.
+// VersionStep allows a component to go from one range of versions to another, and back.
 type VersionStep struct {
 	// component of a gr, by its key in the spec.
 	Component NodeComponent `json:"component"`
-	// from is the range of versions before.
+	// from is the range of versions before the change.
 	From VersionRange `json:"from"`
-	// to is the range of versions after.
+	// to is the range of versions after the change.
 	To VersionRange `json:"to"`
 }
 
@@ -39,7 +39,7 @@ type VersionStep struct {
 type VersionFit struct {
 	// component of a gr, by its key in the spec.
 	Component NodeComponent `json:"component"`
-	// version is the range of its versions that the rule is about. Default: all.
+	// version is the range of versions that the rule applies to. Default: all.
 	// +optional
 	Version VersionRange `json:"version,omitempty"`
 	// components that must be on the node in these versions, deployed by the same gr.
