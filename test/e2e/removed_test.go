@@ -93,10 +93,13 @@ func (s *stage) gone(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	s.eventually(ctx, t, func() error {
 		err := s.Client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: name}, &appsv1.DaemonSet{})
-		if apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsNotFound(err):
 			return nil
+		case err != nil:
+			return fmt.Errorf("reading DaemonSet %s: %w", name, err)
 		}
-		return fmt.Errorf("DaemonSet %s is there: %w", name, err)
+		return fmt.Errorf("DaemonSet %s is still there", name)
 	})
 }
 
