@@ -36,7 +36,7 @@ Without WAVE it lists the waves and shows which one is waiting.`,
 			if err != nil {
 				return err
 			}
-			g, err := readGates(ctx, cl, gr)
+			g, err := readApprovalSources(ctx, cl, gr)
 			if err != nil {
 				return err
 			}
@@ -50,14 +50,14 @@ Without WAVE it lists the waves and shows which one is waiting.`,
 	return command
 }
 
-// gates are what may ask for approvals; nil for none.
-type gates struct {
+// approvalSources are the objects of a gr that may require approvals; a missing one is nil.
+type approvalSources struct {
 	policy *topsv1.UpgradePolicy
 	plan   *topsv1.UpgradePlan
 }
 
-// readGates returns the UpgradePolicy and the UpgradePlan that a gr names.
-func readGates(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (g gates, err error) {
+// readApprovalSources returns the UpgradePolicy and the UpgradePlan that a gr names.
+func readApprovalSources(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (g approvalSources, err error) {
 	policy, plan := gr.Annotations[topsv1.AnnotationUpgradePolicy], gr.Annotations[topsv1.AnnotationUpgradePlan]
 	if policy == "" && plan == "" {
 		return g, refused("gr %s names no UpgradePolicy (annotation %s) and no UpgradePlan: it has no waves", gr.Name, topsv1.AnnotationUpgradePolicy)
@@ -75,7 +75,7 @@ func readGates(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (g gate
 	return g, err
 }
 
-func listWaves(ctx context.Context, out terminal, cl *cluster, name string, g gates, o output) error {
+func listWaves(ctx context.Context, out terminal, cl *cluster, name string, g approvalSources, o output) error {
 	dro, err := cl.rollout(ctx, name)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func listWaves(ctx context.Context, out terminal, cl *cluster, name string, g ga
 	})
 }
 
-func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave string, g gates) error {
+func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave string, g approvalSources) error {
 	if dro, err := cl.rollout(ctx, name); err != nil || dro == nil {
 		return orRefused(err, "gr %s has no rollout", name)
 	}
@@ -119,7 +119,7 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave stri
 }
 
 // soon says that the rollout does not follow the plan yet, which it does in a moment; "" if it does.
-func (g gates) soon(dro *topsv1.DaemonRollout) string {
+func (g approvalSources) soon(dro *topsv1.DaemonRollout) string {
 	if g.plan == nil || rollout.Follows(dro.Status.LimitedTo, planfile.Version(g.plan)) {
 		return ""
 	}

@@ -61,7 +61,7 @@ func TestApproveABatch(t *testing.T) {
 	}
 	s.says(s.gcu("approve", "batched", "main"), exitOK, "wave main of gr batched is approved for revision r1")
 	button := dashboard.Action{Verb: dashboard.Approve, GR: "batched", Target: "one"}
-	would, err := source.Would(t.Context(), button)
+	would, err := source.DryRun(t.Context(), button)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,8 +136,8 @@ func namesOf[T any, P object[T]](objects []T) []string {
 	return names
 }
 
-// patience is how often and when something is tried again that failed because the operator wrote in between.
-func patience() wait.Backoff {
+// retryBackoff returns how often and when a write is retried that failed because the operator wrote in between.
+func retryBackoff() wait.Backoff {
 	return wait.Backoff{Steps: 10, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.2}
 }
 
@@ -145,7 +145,7 @@ func patience() wait.Backoff {
 // resourceVersion as precondition; on a conflict it starts over. edit returns false if there
 // is nothing to change. The patch says who asked.
 func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name string, edit func(P) (bool, error)) error {
-	return retry.RetryOnConflict(patience(), func() error {
+	return retry.RetryOnConflict(retryBackoff(), func() error {
 		o := P(new(T))
 		if err := c.read(ctx, namespace, name, o); err != nil {
 			return err

@@ -232,15 +232,15 @@ func (s *source) readResource(ctx context.Context, gr *topsv1.GcuResource) (dash
 	for name, of := range labels {
 		r.Zones[name] = of[corev1.LabelTopologyZone]
 	}
-	return r, s.readGates(ctx, gr, fleet, labels, &r)
+	return r, s.readWaves(ctx, gr, fleet, labels, &r)
 }
 
-// readGates adds the waves, the maintenance window and the plan of a gr. labels are those of its nodes.
-func (s *source) readGates(ctx context.Context, gr *topsv1.GcuResource, fleet *display.Fleet, labels map[string]map[string]string, r *dashboard.Resource) error {
+// readWaves adds the waves, the maintenance window and the plan of a gr. labels are those of its nodes.
+func (s *source) readWaves(ctx context.Context, gr *topsv1.GcuResource, fleet *display.Fleet, labels map[string]map[string]string, r *dashboard.Resource) error {
 	if fleet.Rollout == nil || gr.Annotations[topsv1.AnnotationUpgradePolicy] == "" && gr.Annotations[topsv1.AnnotationUpgradePlan] == "" {
 		return nil
 	}
-	g, err := readGates(ctx, s.cached, gr)
+	g, err := readApprovalSources(ctx, s.cached, gr)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -94,7 +94,7 @@ func TestTheDashboardShowsChangesAndActs(t *testing.T) {
 
 // press does what a button does: it asks what the action would do, and confirms it.
 func press(ctx context.Context, source *source, a dashboard.Action) (string, error) {
-	would, err := source.Would(ctx, a)
+	would, err := source.DryRun(ctx, a)
 	if err != nil {
 		return "", err
 	}
@@ -187,9 +187,9 @@ func TestTheDashboardSaysWhatAButtonWouldDo(t *testing.T) {
 	s.fleet("asked")
 	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "asked"}}
 	s.read(gr)
-	ask := func(a dashboard.Action) dashboard.Would {
+	ask := func(a dashboard.Action) dashboard.DryRun {
 		t.Helper()
-		would, err := source.Would(t.Context(), a)
+		would, err := source.DryRun(t.Context(), a)
 		if err != nil || would.Seen == "" {
 			t.Fatalf("%s: %+v, %v", a.Verb, would, err)
 		}
@@ -249,12 +249,12 @@ func TestTheDashboardSaysWhoRefuses(t *testing.T) {
 	pause := dashboard.Action{Verb: dashboard.Pause, GR: "refused"}
 	asAdmin := &source{live: clusterOf(t, s)}
 	s.eventually("a refusal by admission", func() bool {
-		would, err := asAdmin.Would(t.Context(), pause)
+		would, err := asAdmin.DryRun(t.Context(), pause)
 		return would.Seen == "" && err != nil && strings.Contains(err.Error(), "not on a Friday")
 	})
 	asViewer := &source{live: clusterOf(t, s.as("dashboard-viewer-only",
 		rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}))}
-	if would, err := asViewer.Would(t.Context(), pause); err == nil || would.Seen != "" || !strings.Contains(err.Error(), "missing right: patch gcuresources") {
+	if would, err := asViewer.DryRun(t.Context(), pause); err == nil || would.Seen != "" || !strings.Contains(err.Error(), "missing right: patch gcuresources") {
 		t.Errorf("without the right to patch: %+v, %v", would, err)
 	}
 }

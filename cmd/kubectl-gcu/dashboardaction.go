@@ -42,8 +42,8 @@ func (s *source) May(ctx context.Context, verb dashboard.Verb) bool {
 	return true
 }
 
-// Would implements dashboard.Source.
-func (s *source) Would(ctx context.Context, a dashboard.Action) (dashboard.Would, error) {
+// DryRun implements dashboard.Source.
+func (s *source) DryRun(ctx context.Context, a dashboard.Action) (dashboard.DryRun, error) {
 	seen := sight{Marks: map[string]string{}}
 	dry := *s.live
 	dry.Client, dry.check = client.NewDryRunClient(s.live.Client), seen.note
@@ -134,7 +134,7 @@ func markOf(o client.Object) (kind, mark string, err error) {
 }
 
 // foresee reads what an action is about: the revision of approve and rollback, and the nodes.
-func (s *source) foresee(ctx context.Context, a dashboard.Action) (would dashboard.Would, err error) {
+func (s *source) foresee(ctx context.Context, a dashboard.Action) (would dashboard.DryRun, err error) {
 	if a.Verb != dashboard.Approve && a.Verb != dashboard.Rollback {
 		return would, nil
 	}
@@ -163,7 +163,7 @@ func (s *source) foresee(ctx context.Context, a dashboard.Action) (would dashboa
 }
 
 // foreseeRollback reads what the rollback of a gr leads to.
-func (s *source) foreseeRollback(ctx context.Context, gr *topsv1.GcuResource) (would dashboard.Would, err error) {
+func (s *source) foreseeRollback(ctx context.Context, gr *topsv1.GcuResource) (would dashboard.DryRun, err error) {
 	target, err := restored(ctx, s.live, gr, "")
 	if err != nil {
 		return would, err
@@ -229,7 +229,7 @@ func perform(ctx context.Context, out terminal, cl *cluster, a dashboard.Action,
 		if err != nil {
 			return err
 		}
-		g, err := readGates(ctx, cl, gr)
+		g, err := readApprovalSources(ctx, cl, gr)
 		if err != nil {
 			return err
 		}

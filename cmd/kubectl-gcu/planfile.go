@@ -114,7 +114,7 @@ func (p *plannedUpgrade) text() string {
 // store writes the plan, to be followed once the gr names it, and says so. It starts over when the operator
 // writes to the stored one meanwhile.
 func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
-	err := retry.RetryOnConflict(patience(), func() error { return p.write(ctx) })
+	err := retry.RetryOnConflict(retryBackoff(), func() error { return p.write(ctx) })
 	if err == nil {
 		out.say("UpgradePlan %s is written: %s, batches: %d", p.Object.Name, message.Count(p.Nodes(), "node"), len(p.Object.Spec.Batches))
 	}

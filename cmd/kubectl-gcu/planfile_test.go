@@ -94,13 +94,13 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 
 	broken := plan.DeepCopy()
 	broken.Spec.Jobs[0].Stages = broken.Spec.Jobs[0].Stages[4:]
-	s.says(s.gcu("upgrade", "--plan", s.fileOf(broken)), exitRefused, "node_evict may not be left out: a node is emptied before")
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(broken)), exitRefused, "node_evict may not be left out: the node must be emptied before")
 	moved := plan.DeepCopy()
 	moved.Spec.Batches[0].Jobs[0].Nodes[0] = "mission-9"
-	s.says(s.gcu("plan", "--check", s.fileOf(moved)), exitRefused, "no longer what the plan is for", "node mission-9 does not exist")
+	s.says(s.gcu("plan", "--check", s.fileOf(moved)), exitRefused, "the plan no longer matches the cluster", "node mission-9 does not exist")
 	edited := plan.DeepCopy()
 	edited.Spec.Wanted.Raw = []byte(strings.Replace(string(edited.Spec.Wanted.Raw), "1.1", "1.2", 1))
-	s.says(s.gcu("plan", "--check", s.fileOf(edited)), exitRefused, "for which the plan is: write another plan")
+	s.says(s.gcu("plan", "--check", s.fileOf(edited)), exitRefused, "write another plan")
 	stale := plan.DeepCopy()
 	stale.Spec.From = "mission-0"
 	s.says(s.gcu("plan", "--check", s.fileOf(stale)), exitRefused, "was changed since the plan was written")
@@ -266,7 +266,7 @@ func TestAPlanThatSomebodyElseWritesMeanwhileIsNotTakenForOurs(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	s.says(s.through(other).gcu("upgrade", "--plan", s.fileOf(plan)), exitRefused, "gr doubled follows UpgradePlan "+plan.Name+", but somebody else wrote that while the gr was written")
+	s.says(s.through(other).gcu("upgrade", "--plan", s.fileOf(plan)), exitRefused, "gr doubled follows UpgradePlan "+plan.Name+", but another client changed that meanwhile")
 	if s.read(gr); gr.Annotations[topsv1.AnnotationUpgradePlan] != plan.Name || len(stored.Spec.Batches) != 1 {
 		t.Errorf("it follows %v, %+v", gr.Annotations, stored.Spec.Batches)
 	}

@@ -218,7 +218,7 @@ func TestAStatusThatIsWrittenInTheSameMomentStopsNothing(t *testing.T) {
 		t.Errorf("storing the plan: %v", err)
 	}
 	err = (&plannedUpgrade{Plan: checked, cl: cl, checked: planfile.Present{Gr: gr}, step: true}).store(t.Context(), out)
-	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "was written by somebody else") {
+	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "another client wrote UpgradePlan") {
 		t.Errorf("a plan that was not there when it was checked is replaced: %d, %v", code, err)
 	}
 	if writes != 4 {

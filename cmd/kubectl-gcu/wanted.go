@@ -75,7 +75,7 @@ func writeSpec(ctx context.Context, cl *cluster, live, wanted *unstructured.Unst
 func compareWith(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured) (q *preview.Question, err error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
-	err = retry.RetryOnConflict(patience(), func() error {
+	err = retry.RetryOnConflict(retryBackoff(), func() error {
 		if err := cl.read(ctx, "", wanted.GetName(), live); err != nil {
 			return err
 		}

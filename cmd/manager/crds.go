@@ -64,7 +64,7 @@ func requireFields(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("setting up a discovery client: %w", err)
 	}
 	guard := crdGuard{lacks: func(ctx context.Context) error { return lacksFields(ctx, client) }, every: crdGuardInterval, poll: crdPoll, patience: crdTimeout}
-	if err := guard.settled(ctx); err != nil {
+	if err := guard.awaitFields(ctx); err != nil {
 		return err
 	}
 	return mgr.Add(guard)
@@ -91,7 +91,7 @@ func (g crdGuard) Start(ctx context.Context) error {
 		if !errors.As(g.lacks(ctx), &older) {
 			return false, nil
 		}
-		if err := g.settled(ctx); errors.As(err, &older) {
+		if err := g.awaitFields(ctx); errors.As(err, &older) {
 			return false, err
 		}
 		return false, nil
@@ -102,9 +102,9 @@ func (g crdGuard) Start(ctx context.Context) error {
 	return err
 }
 
-// settled waits briefly until no field is missing. The end of the wait cuts no request off, so that
-// the error says which fields are.
-func (g crdGuard) settled(ctx context.Context) (err error) {
+// awaitFields waits briefly until no field is missing. When the wait ends, a running request is not canceled, so
+// that the error names the missing fields.
+func (g crdGuard) awaitFields(ctx context.Context) (err error) {
 	_ = wait.PollUntilContextTimeout(ctx, g.poll, g.patience, true, func(context.Context) (bool, error) {
 		err = g.lacks(ctx)
 		return err == nil, nil

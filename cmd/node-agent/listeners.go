@@ -39,7 +39,7 @@ func openListeners(s settings, log logr.Logger) (listeners []guard.Listener, inU
 
 // openTCP returns the rules of TCP, without a listener.
 func openTCP(s settings, log logr.Logger) (guard.Listener, error) {
-	listener := guard.Listener{Caller: guard.Anybody, Hosts: foreign.Hosts(s.address.Addr(), s.nodeName)}
+	listener := guard.Listener{Caller: guard.AllowAll, Hosts: foreign.Hosts(s.address.Addr(), s.nodeName)}
 	if s.auth == authNone {
 		log.Info("Anyone on this node has access to the OTA endpoint, because of --ota-auth=none, including workloads on the host network")
 	} else {

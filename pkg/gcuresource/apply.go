@@ -96,7 +96,7 @@ func (a applier) applyStep(ctx context.Context, obs *state.Observation, c *state
 
 // apply applies one object and returns it as it is in the cluster. If the observed object is
 // ours, its UID is a precondition. If none was observed, apply first reads it live, and does not
-// force ownership of fields that someone else has set meanwhile. Objects that are MadeOnce are
+// force ownership of fields that someone else has set meanwhile. Objects that are CreateOnly are
 // created instead, so that an existing one is not changed.
 func (a applier) apply(ctx context.Context, gr *topsv1.GcuResource, c *state.Component, d *component.Desired) (*unstructured.Unstructured, error) {
 	live := c.Live[d.Ref]
@@ -107,7 +107,7 @@ func (a applier) apply(ctx context.Context, gr *topsv1.GcuResource, c *state.Com
 		}
 	}
 	object := d.Object.DeepCopy()
-	if d.Ref.MadeOnce() {
+	if d.Ref.CreateOnly() {
 		return a.createOnce(ctx, object, d.Ref, live)
 	}
 	options := []client.ApplyOption{client.FieldOwner(topsv1.ManagedBy)}
@@ -122,7 +122,7 @@ func (a applier) apply(ctx context.Context, gr *topsv1.GcuResource, c *state.Com
 	return object, nil
 }
 
-// createOnce creates an object that is MadeOnce, unless it exists.
+// createOnce creates an object that is CreateOnly, unless it exists.
 func (a applier) createOnce(ctx context.Context, object *unstructured.Unstructured, ref component.Ref, live *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
 	if live != nil {
 		object.SetUID(live.GetUID())

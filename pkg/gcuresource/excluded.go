@@ -74,7 +74,7 @@ func (r excludedReader) creatorOf(ctx context.Context, o client.Object, name str
 		return nil, err
 	}
 	for _, spec := range slices.AppendSeq([]*topsv1.GcuResourceSpec{&grs[i].Spec}, maps.Values(h.Specs())) {
-		places, err := component.Places(spec, name)
+		places, err := component.WorkloadRefs(spec, name)
 		if err != nil {
 			return nil, err
 		}

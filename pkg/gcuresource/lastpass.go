@@ -70,7 +70,7 @@ type rendering struct {
 // render returns the components of a gr in a cluster, which callers must not change. They are cached until
 // its spec or its carried annotations change.
 func (l *lastPass) render(gr *topsv1.GcuResource, cluster component.Cluster) ([]component.Rendered, error) {
-	known, annotations := l.rendered[cluster], component.Carried(gr)
+	known, annotations := l.rendered[cluster], component.UpgradeAnnotations(gr)
 	if known.uid == gr.UID && known.generation == gr.Generation && maps.Equal(known.annotations, annotations) {
 		return known.components, nil
 	}

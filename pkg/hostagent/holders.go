@@ -61,7 +61,7 @@ func (p processes) holder(pid int) (*task.DeviceHolder, error) {
 		return nil, err
 	}
 	h := &task.DeviceHolder{PID: pid, Device: device}
-	h.Container, h.PodUID = procfs.Where(string(cgroup))
+	h.Container, h.PodUID = procfs.ContainerOf(string(cgroup))
 	h.Command, h.UID, err = procfs.Identity(string(status))
 	return h, err
 }

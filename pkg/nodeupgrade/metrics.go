@@ -20,8 +20,8 @@ type Metrics struct {
 	operations *operations
 }
 
-// NewMetrics registers the metrics of operations. It panics, as client_golang does, when they
-// are already registered. clock returns the time of a scrape.
+// NewMetrics registers the metrics of operations. It panics, as client_golang does, if they
+// are already registered.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		tasks: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -84,7 +84,7 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 		requests = request.Adopt(requests, status.Requests)
 	}
 	r.followOperations(status.Tasks)
-	if err := r.journals.Requests.Keep(request.Trim(request.Settle(requests, status.Tasks))); err != nil {
+	if err := r.journals.Requests.Keep(request.Trim(request.ApplyAnswers(requests, status.Tasks))); err != nil {
 		if r.journals.Incomplete {
 			return nil, fmt.Errorf("taking over the published requests: %w", err)
 		}

@@ -24,10 +24,10 @@ type Change string
 const (
 	// Upgrade: its pods are replaced node by node.
 	Upgrade Change = "Upgrade"
-	// Restart: it is unchanged, but its pods are replaced with those of a component that it
-	// depends on.
+	// Restart: it is unchanged, but its pods are replaced together with the pods of a component that
+	// it depends on.
 	Restart Change = "Restart"
-	// Deploy: it is new and deployed at once, on every node, when the components before it
+	// Deploy: it is new, and deployed at once on every node when the components before it
 	// are running.
 	Deploy Change = "Deploy"
 	// Remove: it was removed from the spec, and its pods leave node by node.
@@ -35,11 +35,11 @@ const (
 	// Rename: its workload gets another name or namespace, and its pods leave node by node, each
 	// before the one under the other name starts.
 	Rename Change = "Rename"
-	// Delete: it was removed from the spec and is deleted at once, on every node: it does not run on
-	// every node, or the gr has no strategy.
+	// Delete: it was removed from the spec and is deleted at once with all its pods, because it is not a
+	// DaemonSet or the gr has no strategy.
 	Delete Change = "Delete"
 	// Redeploy: its workload gets another name or namespace, and the gr has no strategy, so it is
-	// deleted at once and then deployed, on every node.
+	// deleted at once on every node, and then deployed.
 	Redeploy Change = "Redeploy"
 	// Update: its pods do not run on every node; Kubernetes replaces them at once.
 	Update Change = "Update"
@@ -78,7 +78,7 @@ type deployed struct {
 	before map[string]*topsv1.GcuResourceSpec
 }
 
-// deployedOf returns what is deployed of a gr, by component. specs are its kept specs by
+// deployedOf returns the deployed DaemonSets of a gr, by component. specs are its kept specs by
 // the revision name in annotations: the DaemonSet controller copies the annotations of a
 // DaemonSet to each of its revisions.
 func deployedOf(gr *topsv1.GcuResource, members []observed.Member, specs map[string]*topsv1.GcuResourceSpec) map[string]deployed {
@@ -101,7 +101,7 @@ func deployedOf(gr *topsv1.GcuResource, members []observed.Member, specs map[str
 	return there
 }
 
-// Differences are those between a gr and what is deployed of it.
+// Differences are the differences between a gr and what is deployed of it.
 type Differences struct {
 	components []Component
 	// Templates are the changed templates of components, in addition to pods that are
@@ -119,13 +119,13 @@ type Differences struct {
 // Template is a changed pod template of a component.
 type Template struct {
 	Pod corev1.PodTemplateSpec
-	// Revision is the hash of an existing ControllerRevision with this template, or "":
-	// then no pod has it.
+	// Revision is the hash of an existing ControllerRevision with this template; "" if there is none, so
+	// that no pod has it.
 	Revision string
 }
 
-// Compare returns what happens to each component when present becomes wanted. members are
-// what is deployed, and specs the kept specs of the gr by the names of their revisions.
+// Compare returns what happens to each component when present becomes wanted. members are the
+// deployed DaemonSets, and specs the kept specs of the gr by the names of their revisions.
 func Compare(present, wanted *topsv1.GcuResource, members []observed.Member, specs map[string]*topsv1.GcuResourceSpec) (*Differences, error) {
 	there := deployedOf(present, members, specs)
 	was, err := rendered(present, &present.Spec)
@@ -207,7 +207,7 @@ func (c *Differences) elsewhere(is, was *component.Rendered) {
 	}
 }
 
-// leave adds a component whose DaemonSet goes: node by node, or at once without a strategy.
+// leave adds a component whose DaemonSet is removed: node by node, or at once without a strategy.
 func (c *Differences) leave(name string, d deployed, slowly, atOnce Change) {
 	if c.atOnce {
 		c.add(name, atOnce)
@@ -233,8 +233,8 @@ func sortComponents(list []Component) {
 	})
 }
 
-// Counted returns the components with the number of nodes on which a rollout replaces their
-// pods, including components whose pods are replaced without a change of their template.
+// Counted returns the components, each with the number of nodes on which the rollout replaces its
+// pods. Components whose pods are replaced without a change of their template are included.
 func (c *Differences) Counted(outlook *Rollout, cut *daemonset.Cut) []Component {
 	nodes, outdated := map[string]int{}, map[string]bool{}
 	for i := range outlook.Nodes {
@@ -267,8 +267,8 @@ func (c *Differences) Counted(outlook *Rollout, cut *daemonset.Cut) []Component 
 	return list
 }
 
-// Foresee returns the members after the change, with the given upgrade annotations, or with
-// their own if nil.
+// Foresee returns the members as they will be after the change, with the given upgrade annotations,
+// or with their own if these are nil.
 func (c *Differences) Foresee(members []observed.Member, annotations map[string]string) []observed.Member {
 	var next []observed.Member
 	for _, m := range members {
@@ -328,7 +328,7 @@ func templateOf(gr *topsv1.GcuResource, spec *topsv1.GcuResourceSpec, name strin
 func podTemplates(r *component.Rendered) map[component.Ref]any {
 	templates := map[component.Ref]any{}
 	for _, d := range r.Objects {
-		if d.Ref.Workload() && !d.Ref.MadeOnce() {
+		if d.Ref.Workload() && !d.Ref.CreateOnly() {
 			templates[d.Ref], _, _ = unstructured.NestedFieldNoCopy(d.Object.Object, "spec", "template")
 		}
 	}

@@ -14,16 +14,16 @@
 //	              ▼
 //	           Preview
 //
-// What an upgrade does to a component depends on what is deployed. Only a DaemonSet with a
-// changed template is upgraded node by node, under budget, waves and cut. All other changes
-// happen at once, regardless of the limit of the upgrade: a new component is deployed, a
-// removed one is deleted, one with another name or namespace is both, and Kubernetes
-// replaces the pods of a Deployment.
+// What an upgrade does to a component depends on what is deployed. A DaemonSet with a changed
+// template is upgraded node by node, under budget, waves and cut. So is one that is removed or gets
+// another name or namespace, if the gr has a strategy: its pods leave node by node. All other changes
+// happen at once, regardless of the limit of the upgrade: a new component is deployed, without a
+// strategy a removed or renamed one is deleted, and Kubernetes replaces the pods of a Deployment.
 //
-// A template is compared with that of the spec from which the DaemonSet was last made,
-// which its annotation names and the operator keeps. The same holds for each earlier
-// revision of the DaemonSet: going back to one does not replace the pods that still have
-// it.
+// A template is compared with the one rendered from the spec that the DaemonSet was last made from;
+// an annotation of the DaemonSet names that spec, and the operator keeps it. Each earlier revision of
+// the DaemonSet is compared in the same way: going back to one does not replace the pods that still
+// have it.
 //
 // The package is pure. The REST API and kubectl gcu use it through pkg/preview/inquiry.
 package preview

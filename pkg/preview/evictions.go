@@ -18,9 +18,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Drains returns the eviction policies of the nodes that are drained, by name; nil if none
-// is. policy is that of the group, or nil.
-// own are the UIDs of the operator's DaemonSets, further the resources that these offer under names of the user.
+// Drains returns the eviction policies of the nodes that are drained, by name; nil if no node
+// is. policy is the UpgradePolicy of the group, or nil. own are the UIDs of the operator's DaemonSets;
+// further are the resources that these offer under names that the user chose.
 func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own map[types.UID]bool, further []corev1.ResourceName) (map[string]eviction.Policy, error) {
 	var spec *topsv1.DrainPolicy
 	if policy != nil {
@@ -51,19 +51,19 @@ func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own map[types.UID]bool, f
 	return drains, nil
 }
 
-// Evict adds which pods leave the drained nodes and what blocks the others. pods are those
+// Evict adds which pods leave the drained nodes, and what blocks the others. pods are the pods
 // that the drains consider, by node.
 func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]eviction.Pod, budgets []policyv1.PodDisruptionBudget, now time.Time) {
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if policy, drained := drains[n.Name]; drained {
-			n.Evicts, n.Holds = evicted(pods[n.Name], policy, now, budgets)
+			n.Evicts, n.BlockedBy = evicted(pods[n.Name], policy, now, budgets)
 		}
 	}
 }
 
 // evicted returns which pods leave a drained node, and what blocks pods: the policy, or a
-// budget that allows no eviction now.
+// PodDisruptionBudget that allows no eviction now.
 func evicted(pods []eviction.Pod, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
 	r := eviction.Expect(eviction.Facts{NodeReady: true, Pods: pods}, policy, nil, now, now)
 	refused := map[string][]string{}
@@ -91,7 +91,7 @@ func evicted(pods []eviction.Pod, policy eviction.Policy, now time.Time, budgets
 	return leave, strings.Join(parts, "; ")
 }
 
-// refusing returns a budget that does not allow the eviction of a pod now, or "".
+// refusing returns a PodDisruptionBudget that does not allow the eviction of a pod now, or "".
 func refusing(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
 	for i := range budgets {
 		b := &budgets[i]

@@ -18,7 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// ForFile returns the question whose answer a plan file is made of: every wave is approved, no plan is followed,
+// ForFile returns the question whose answer a plan file is made from: every wave is approved, no plan is followed,
 // and nothing is paused.
 func ForFile(present, wanted *topsv1.GcuResource) Question {
 	wanted = wanted.DeepCopy()
@@ -27,7 +27,8 @@ func ForFile(present, wanted *topsv1.GcuResource) Question {
 	return Question{Present: present, Wanted: wanted, Approved: true}
 }
 
-// ForPlan returns the question whose answer a plan is compared with: it is followed, and all of it approved.
+// ForPlan returns the question whose answer a plan is compared with: the plan is followed, and all its batches are
+// approved.
 func ForPlan(plan *planfile.Plan, present, wanted *topsv1.GcuResource) Question {
 	q := ForFile(present, wanted)
 	q.Plan = plan
@@ -35,8 +36,8 @@ func ForPlan(plan *planfile.Plan, present, wanted *topsv1.GcuResource) Question 
 	return q
 }
 
-// File returns the answer to a question of ForFile as a plan to be stored in a file, named after the time. An annotation names the
-// nodes that it lacks, see notPlanned. wrong is why there is no plan, "" if there is one.
+// File returns the answer to a question of ForFile as a plan to be stored in a file, with the time in its name. An annotation
+// names the nodes that it lacks, see notPlanned. wrong is why there is no plan, "" if there is one.
 func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wrong string, err error) {
 	if p.Blocked != "" {
 		return nil, "there is nothing to plan: " + p.Blocked, nil
@@ -75,8 +76,8 @@ func (p *Preview) File(q *Question, now time.Time) (plan *topsv1.UpgradePlan, wr
 	return plan, "", nil
 }
 
-// notPlanned says which nodes a plan file lacks though they are not at their targets, "" for none: those in flight, whose
-// operation is under way, and those that wait for something else than to be back. Of many it names the first.
+// notPlanned returns which nodes a plan file lacks although they are not at their targets, "" for none: nodes in flight,
+// which are being upgraded already, and nodes that wait for something other than to be online. Of many it names the first.
 func (p *Preview) notPlanned() string {
 	var says []string
 	say := func(nodes []string, why string) {
@@ -86,10 +87,10 @@ func (p *Preview) notPlanned() string {
 	}
 	say(p.InFlight, "in flight")
 	named := map[string]bool{}
-	for _, name := range slices.Concat(p.InFlight, p.Offline()) { // what is offline is in the file
+	for _, name := range slices.Concat(p.InFlight, p.Offline()) { // offline nodes are in the file
 		named[name] = true
 	}
-	for i := range p.Nodes { // a pinned node may be, for something else
+	for i := range p.Nodes { // a pinned node may be in the file, for another component
 		named[p.Nodes[i].Name] = true
 	}
 	var reasons []string
@@ -111,8 +112,8 @@ func (p *Preview) notPlanned() string {
 	return strings.Join(says, "; ")
 }
 
-// RevisionsOf compares the revisions of a plan with those of a question. It returns why the plan cannot be
-// run, "" if they fit.
+// RevisionsOf compares the revisions of a plan with those of a question. wrong is why the plan cannot be
+// run, "" if they match.
 func (q *Question) RevisionsOf(plan *planfile.Plan) (wrong string, err error) {
 	spec := &plan.Object.Spec
 	present, err := revision.Name(q.Present)
@@ -125,15 +126,15 @@ func (q *Question) RevisionsOf(plan *planfile.Plan) (wrong string, err error) {
 	}
 	switch {
 	case next != spec.Revision:
-		return fmt.Sprintf("spec.wanted is revision %s, not %s, for which the plan is: write another plan", next, spec.Revision), nil
+		return fmt.Sprintf("spec.wanted is revision %s, but the plan is for %s: write another plan", next, spec.Revision), nil
 	case spec.From != "" && present != spec.From && present != spec.Revision:
 		return fmt.Sprintf("gr %s was changed since the plan was written: it has revision %s, not %s; write another plan", q.Present.Name, present, spec.From), nil
 	}
 	return "", nil
 }
 
-// Refuses returns why the plan of a question of ForPlan cannot be run, "" if it can: on which of its nodes the
-// policy does not allow it, or which tasks do not fit what the nodes need, and why.
+// Refuses returns why a plan cannot be run, "" if it can, from the answer to its question of ForPlan: on which of its
+// nodes the policy does not allow it, or which tasks do not match what the nodes need.
 func (p *Preview) Refuses(plan *planfile.Plan) string {
 	if p.Blocked != "" {
 		return "nothing can be upgraded: " + p.Blocked
@@ -151,11 +152,11 @@ func (p *Preview) Refuses(plan *planfile.Plan) string {
 		}
 		return fmt.Sprintf("the UpgradePolicy does not allow the plan on %s, as on %s: %s: remove from the plan what it does not allow", message.Names(names), names[0], refused[0].Message)
 	}
-	if why := p.Refused(); why != "" { // what is new goes to nodes that are not in the plan too
+	if why := p.Refused(); why != "" { // new components are deployed on nodes outside the plan too
 		return why
 	}
 	if err := plan.Check(p.Planned, upgradeplan.DefaultBook()); err != nil {
-		return fmt.Sprintf("the cluster is no longer what the plan is for:\n%v\nwrite another plan, or remove these nodes from it", err)
+		return fmt.Sprintf("the plan no longer matches the cluster:\n%v\nwrite another plan, or remove these nodes from it", err)
 	}
 	return ""
 }

@@ -14,14 +14,14 @@ type Question struct {
 	Approved bool
 	// Plan is followed as if it were stored, if the annotations of Wanted name it.
 	Plan *planfile.Plan
-	// WithoutEvictions leaves out which pods leave the nodes, for which all pods of the cluster are read.
+	// WithoutEvictions omits which pods are evicted: finding out needs a read of all pods of the cluster.
 	WithoutEvictions bool
 }
 
 // Preview is what an upgrade will do if nothing fails.
 type Preview struct {
 	GcuResource string `json:"gcuResource"`
-	// Only is its limit, as in annotation upgrade-only; "" for none.
+	// Only is the limit of the upgrade, as in annotation upgrade-only; "" for none.
 	Only string `json:"only,omitempty"`
 	// Components that change, in the order of deployment.
 	Components []Component `json:"components"`

@@ -26,27 +26,27 @@ type Rollout struct {
 	Total int `json:"total"`
 	// Nodes that are upgraded, in the order of their starts.
 	Nodes []Node `json:"nodes"`
-	// InFlight are nodes that have been started already, by name; they are not in Nodes.
+	// InFlight are the names of nodes that have been started already, sorted; they are not in Nodes.
 	InFlight []string `json:"inFlight,omitempty"`
-	// Left are the nodes that are not upgraded, and why, by name.
+	// Left are the nodes that are not upgraded, and why, sorted by name.
 	Left []LeftNode `json:"left,omitempty"`
 	// Seconds is its duration at the usual pace; 0 if unknown.
 	Seconds int64 `json:"seconds,omitempty"`
 	// Plan has the tasks, in batches of nodes that start together.
 	Plan upgradeplan.Mission `json:"plan"`
 	// Planned is what the planner knows about every node that runs components of the gr, by
-	// name, and UsualSeconds how long a node usually takes; 0 if unknown. A plan file is made of
+	// name, and UsualSeconds how long a node usually takes; 0 if unknown. A plan file is made from
 	// these.
 	Planned      map[string]upgradeplan.Node `json:"-"`
 	UsualSeconds int64                       `json:"-"`
-	// Behind are those of Left, by name, which have a pod that is not at its target, whatever it waits for.
+	// Behind has the names of those of Left that have a pod which is not at its target, whatever it waits for.
 	Behind map[string]bool `json:"-"`
-	// LaterNotAllowed are those of Left that wait for something else now, as to be online, and on which the policy will not
-	// allow the versions that they would get after that.
+	// LaterNotAllowed are those of Left that now wait for something else, such as to be online, and on which the policy
+	// does not allow the versions that they would get after that.
 	LaterNotAllowed []LeftNode `json:"-"`
-	// Allowed is how many reachable nodes have, get, or wait for, a component that the policy does not allow on others.
+	// Allowed is how many reachable nodes have, get, or wait for a component that the policy does not allow on others.
 	Allowed int `json:"-"`
-	// Unfit are the Ready nodes on which a component that is new does not fit, and Fit is how many others get it.
+	// Unfit are the Ready nodes that a new component does not fit, and Fit is how many others get it.
 	Unfit []LeftNode `json:"-"`
 	Fit   int        `json:"-"`
 }
@@ -63,12 +63,12 @@ type Node struct {
 	Disruption upgradeplan.Disruption `json:"disruption"`
 	// Replaces are the components that get a new pod, in that order.
 	Replaces []string `json:"replaces"`
-	// Upgrades are those of them that are not at their newest revision.
+	// Upgrades are those of Replaces that are not at their newest revision.
 	Upgrades []string `json:"upgrades"`
-	// Evicts are the pods that leave it, as namespace/name, and Holds is what blocks pods
+	// Evicts are the pods that leave it, as namespace/name, and BlockedBy what blocks pods
 	// from leaving.
-	Evicts []string `json:"evicts,omitempty"`
-	Holds  string   `json:"holds,omitempty"`
+	Evicts    []string `json:"evicts,omitempty"`
+	BlockedBy string   `json:"holds,omitempty"`
 }
 
 // LeftNode is a node that is not upgraded.
@@ -76,12 +76,11 @@ type LeftNode struct {
 	Name    string `json:"name"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	// Already: it is not upgraded for the same reason without the change.
+	// Already: even without the change it is not upgraded, for the same reason.
 	Already bool `json:"-"`
 }
 
-// Nothing returns a rollout without nodes, blocked for a reason or, with "", because there
-// is nothing to do.
+// Nothing returns a rollout without nodes: blocked for a reason, or with nothing to do if blocked is "".
 func Nothing(blocked string) *Rollout {
 	return &Rollout{Nodes: []Node{}, Plan: upgradeplan.Mission{}, Blocked: blocked}
 }
@@ -97,9 +96,9 @@ func Blocked(in *rollout.Input) string {
 	return ""
 }
 
-// RolloutOf simulates the rollout of a group from its nodes, by name, with the decisions of
-// the rollout itself. It does not include evictions, which Evict adds. approved treats
-// every wave as approved.
+// RolloutOf simulates the rollout of a group from its nodes, by name, with the decision code of
+// the rollout itself. It does not include evictions, which Evict adds. With approved, every
+// wave counts as approved.
 func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.Node, book *upgradeplan.LogicBook, approved bool) (*Rollout, error) {
 	if approved {
 		in.Policy.ApproveAll()
@@ -145,8 +144,8 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 	return r, r.describe(s, &in, book, outlook.Starts, nodes)
 }
 
-// countAllowed sets Allowed and LaterNotAllowed. A node that runs other components only does not count: it says nothing about
-// the versions. One that waits for something else counts by the versions that it would get.
+// countAllowed sets Allowed and LaterNotAllowed. A node that runs only other components does not count: it says nothing about
+// the versions. One that waits for something else is judged by the versions that it would get.
 func (r *Rollout) countAllowed(in *rollout.Input) {
 	waits, refused := map[string]rollout.Reason{}, map[string]bool{}
 	for _, n := range r.Left {
@@ -173,7 +172,7 @@ func (r *Rollout) countAllowed(in *rollout.Input) {
 	}
 }
 
-// fitNew sets Unfit and Fit of the nodes that get something new.
+// fitNew sets Unfit and Fit from the nodes that get a new component.
 func (r *Rollout) fitNew(in *rollout.Input, nodes []rollout.Node) {
 	refused, unfit := map[string]bool{}, map[string]bool{}
 	for i := range nodes {

@@ -8,10 +8,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// NotChecked says that the versions of an upgrade could not be checked, before the reason.
+// NotChecked says that the versions of an upgrade could not be checked; the reason follows it in a message.
 const NotChecked = "the versions are not checked, which the operator does on each node"
 
-// Without marks the nodes that wait without the change too: before is the prediction of that.
+// Without marks the nodes that wait even without the change: before is the prediction without it.
 func (r *Rollout) Without(before *Rollout) {
 	for after, before := range map[*[]LeftNode][]LeftNode{&r.Left: before.Left, &r.Unfit: before.Unfit} {
 		waited := make(map[LeftNode]bool, len(before))
@@ -24,9 +24,9 @@ func (r *Rollout) Without(before *Rollout) {
 	}
 }
 
-// Refused returns why an upgrade is refused, "" if it is not: the policy does not allow its versions on
-// any reachable node that it is about. If it allows them on some, the others wait; and what nodes wait for
-// already refuses no change of something else.
+// Refused returns why an upgrade is refused, "" if it is not. It is refused if the policy allows its versions on
+// no reachable node that it affects. If the policy allows them on some nodes, the others wait. A reason for which
+// nodes wait already does not refuse a change of something else.
 func (r *Rollout) Refused() string {
 	refused := caused(r.notAllowed())
 	if r.Allowed > 0 {
@@ -46,7 +46,7 @@ func caused(nodes []LeftNode) []LeftNode {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n LeftNode) bool { return n.Already })
 }
 
-// Waiting says on which nodes the policy does not allow the versions of an upgrade that is not refused, ""
+// Waiting returns on which nodes the policy does not allow the versions of an upgrade that is not refused; ""
 // if it allows them on all.
 func (r *Rollout) Waiting() string {
 	if r.Refused() != "" {
@@ -62,7 +62,7 @@ func (r *Rollout) Waiting() string {
 	return strings.Join(says, "; ")
 }
 
-// whyNotAllowed says why nodes wait, by the example of the first.
+// whyNotAllowed describes why nodes wait, with the first one as an example.
 func whyNotAllowed(nodes []LeftNode) string {
 	return fmt.Sprintf("on %s, as on %s: %s", message.Count(len(nodes), "node"), nodes[0].Name, nodes[0].Message)
 }

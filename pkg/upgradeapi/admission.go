@@ -14,12 +14,12 @@ import (
 // admission authenticates callers and limits their requests.
 type admission struct {
 	access Access
-	// users limits those who are authenticated, strangers the others.
-	users, strangers *limits
+	// users limits authenticated callers, each by name; unauthenticated limits the others by address.
+	users, unauthenticated *limits
 }
 
 func newAdmission(access Access, rates Rates, clk clock.PassiveClock) *admission {
-	return &admission{access: access, users: newLimits(rates, clk), strangers: newLimits(rates, clk).together(strangers)}
+	return &admission{access: access, users: newLimits(rates, clk), unauthenticated: newLimits(rates, clk).together(unauthenticatedFactor)}
 }
 
 // userOf returns the user of the bearer token of a request, also if they send too many. Requests with an
@@ -28,7 +28,7 @@ func (a *admission) userOf(ctx context.Context, r *http.Request, reads bool) (au
 	token := bearerToken(r)
 	user, known := a.access.Known(token)
 	if !known {
-		if !a.strangers.allow(connections.AddressOf(r), false) {
+		if !a.unauthenticated.allow(connections.AddressOf(r), false) {
 			return user, tooMany()
 		}
 		if token == "" {

@@ -84,17 +84,17 @@ func (c *cluster) revisions(ctx context.Context, name string) (*unstructured.Uns
 	return c.ownedBy(ctx, name, revisionKind, client.InNamespace(c.namespace), client.MatchingLabels{topsv1.LabelGcuResource: name})
 }
 
-// present returns a gr that may be changed: neither is it being deleted nor recreated.
+// present returns a gr that may be changed: it is neither being deleted nor being recreated.
 func (c *cluster) present(ctx context.Context, name string) (*topsv1.GcuResource, error) {
-	gr, err := c.settled(ctx, name)
+	gr, err := c.notRecreating(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	return gr, request.Changeable(gr)
 }
 
-// settled returns a gr that no upgrade is recreating.
-func (c *cluster) settled(ctx context.Context, name string) (*topsv1.GcuResource, error) {
+// notRecreating returns a gr that no upgrade is recreating.
+func (c *cluster) notRecreating(ctx context.Context, name string) (*topsv1.GcuResource, error) {
 	if err := c.free(ctx, name); err != nil {
 		return nil, err
 	}

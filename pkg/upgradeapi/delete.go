@@ -42,7 +42,7 @@ func (d *deletions) delete(ctx context.Context, c call) (any, error) {
 	awaits := foreground && !c.dryRun
 	asking, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	gr, err := d.settled(asking, c.name)
+	gr, err := d.notRecreating(asking, c.name)
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ func TestAGuardedPathIsNotAskedForWithoutBound(t *testing.T) {
 	for i := range 1000 {
 		get(fmt.Sprintf("[2001:db8::%x]:1", i), "/metrics", fmt.Sprint("guess-", i))
 	}
-	if most := int(2 * strangers * DefaultRates.Writes); asked.tokens > most {
+	if most := int(2 * unauthenticatedFactor * DefaultRates.Writes); asked.tokens > most {
 		t.Errorf("1000 addresses cost %d reviews of tokens, want at most %d", asked.tokens, most)
 	}
 	known := &reviewer{}

@@ -230,13 +230,13 @@ func TestPlansThatAreRefused(t *testing.T) {
 		"an alias":     {"", "x: &x [a]\ny: *x\n", http.StatusBadRequest, "anchors or aliases"},
 		"too large":    {"", strings.Repeat("#", 1<<20+1), http.StatusRequestEntityTooLarge, "larger than 1048576 bytes"},
 		"a rule": {"", d.edited(plan, func(s *topsv1.UpgradePlanSpec) { s.Jobs[0].Stages = s.Jobs[0].Stages[4:] }),
-			http.StatusBadRequest, "node_evict may not be left out: a node is emptied before"},
+			http.StatusBadRequest, "node_evict may not be left out: the node must be emptied before"},
 		"another gr":                         {"", replaced("gcuResource: refusing", "gcuResource: other"), http.StatusBadRequest, "the plan is for gr other, not refusing"},
 		"a misspelt spec":                    {"", strings.Replace(d.textOf(plan), "driver:\n", "drivers:\n", 1), http.StatusBadRequest, `spec.wanted: it is refused: unknown field "drivers"`},
 		"a misspelt dry run":                 {"?dryrun=true", d.textOf(plan), http.StatusBadRequest, "the parameters are step=true and dryRun=true"},
 		"a step that is none":                {"?step=perhaps", d.textOf(plan), http.StatusBadRequest, "step \"perhaps\" is neither true nor false"},
 		"a spec that the API server refuses": {"", replaced("version: 2.0.0", "version: a b"), http.StatusUnprocessableEntity, "spec.driver.version"},
-		"another spec":                       {"", replaced("version: 2.0.0", "version: 2.0.1"), http.StatusConflict, "for which the plan is: write another plan"},
+		"another spec":                       {"", replaced("version: 2.0.0", "version: 2.0.1"), http.StatusConflict, "write another plan"},
 		"a changed gr": {"", d.edited(plan, func(s *topsv1.UpgradePlanSpec) { s.From = "refusing-0" }),
 			http.StatusConflict, "gr refusing was changed since the plan was written"},
 		"a node that is gone": {"", d.edited(plan, func(s *topsv1.UpgradePlanSpec) { s.Batches[0].Jobs[0].Nodes[0] = "refusing-9" }),
@@ -415,13 +415,13 @@ func TestTwoPlansOfOneNameAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, first := range map[string]func(context.Context, client.Client) error{
-		"somebody else wrote that while the gr was written": func(ctx context.Context, c client.Client) error {
+		"another client changed that meanwhile": func(ctx context.Context, c client.Client) error {
 			plan := &topsv1.UpgradePlan{}
 			err := c.Get(ctx, client.ObjectKey{Name: "plan-of-gr"}, plan)
 			plan.Generation++ // as an API server does
 			return errors.Join(err, c.Update(ctx, plan))
 		},
-		"which is your plan: this request got through, or somebody else's did": func(ctx context.Context, c client.Client) error {
+		"which is your plan: this request succeeded, or one of another client did": func(ctx context.Context, c client.Client) error {
 			gr := &topsv1.GcuResource{}
 			err := c.Get(ctx, client.ObjectKey{Name: "gr"}, gr)
 			gr.Annotations, gr.Spec.Driver.Version = map[string]string{topsv1.AnnotationUpgradePlan: "plan-of-gr"}, "2"

@@ -24,9 +24,9 @@ const (
 	// callers is how many callers are remembered; the least recent is dropped.
 	callers   = 4096
 	callerTTL = 10 * time.Minute
-	// strangers is how many times the rates of one caller are for all who are not
-	// authenticated: an attacker may have any number of addresses.
-	strangers = 4
+	// unauthenticatedFactor times the rates of one caller are the rates of all unauthenticated callers together: an
+	// attacker may have any number of addresses.
+	unauthenticatedFactor = 4
 )
 
 // limits limits each caller. It is safe for concurrent use.

@@ -40,15 +40,15 @@ func TestEachCallerIsBounded(t *testing.T) {
 }
 
 func TestAllStrangersTogetherAreBounded(t *testing.T) {
-	l := newLimits(Rates{Reads: 10, Writes: 1}, testingclock.NewFakePassiveClock(time.Now())).together(strangers)
+	l := newLimits(Rates{Reads: 10, Writes: 1}, testingclock.NewFakePassiveClock(time.Now())).together(unauthenticatedFactor)
 	n := 0
 	for i := range 1000 {
 		if l.allow(fmt.Sprint("address-", i), false) {
 			n++
 		}
 	}
-	if n != 2*strangers {
-		t.Errorf("%d of 1000 addresses are let through, want %d", n, 2*strangers)
+	if n != 2*unauthenticatedFactor {
+		t.Errorf("%d of 1000 addresses are let through, want %d", n, 2*unauthenticatedFactor)
 	}
 }
 

@@ -115,7 +115,7 @@ func (m *middleware) refusing(why func(*http.Request) error) http.Handler {
 		}
 		entry := m.begin(w, r, operation)
 		err := why(r)
-		if !m.strangers.allow(entry.remote, true) {
+		if !m.unauthenticated.allow(entry.remote, true) {
 			err = tooMany()
 		}
 		m.respond(w, entry, nil, err)
@@ -126,7 +126,7 @@ func (m *middleware) refusing(why func(*http.Request) error) http.Handler {
 func (m *middleware) document(contentType string, text []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		entry := m.begin(w, r, OperationGet)
-		if !m.strangers.allow(entry.remote, true) {
+		if !m.unauthenticated.allow(entry.remote, true) {
 			m.respond(w, entry, nil, tooMany())
 			return
 		}
@@ -204,7 +204,7 @@ func (m *middleware) panicked(entry *entry, cause any) error {
 // admit authenticates the caller and applies the rate limit.
 func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, entry *entry) (authenticationv1.UserInfo, error) {
 	if m.access == nil || m.anonymous != "" {
-		if !m.strangers.allow(entry.remote, e.reads) {
+		if !m.unauthenticated.allow(entry.remote, e.reads) {
 			return authenticationv1.UserInfo{}, tooMany()
 		}
 		entry.user = m.anonymous

@@ -67,9 +67,8 @@ func (b LogicBook) turn(n Node) int {
 }
 
 // Arrange puts tasks into the order of the book: on each host by steps, over the fleet batch
-// by batch, with jobs by groupBy. Batches are names of hosts, in an order
-// given by a person; arranging the tasks of a mission again re-batches it (contract statement
-// 93).
+// by batch, with jobs by groupBy. Batches are names of hosts, in the order of upgrades;
+// arranging the tasks of a mission again re-batches it (contract statement 93).
 //
 // The error names a task that is duplicated, has no place in the book, or whose host is in no
 // batch, or a host that is in two batches. A host without tasks is left out.

@@ -26,11 +26,11 @@ type Action struct {
 	Name string `json:"name"`
 	// GroupBy is how its tasks become jobs (decision D23). Default Host.
 	GroupBy GroupBy `json:"groupBy,omitempty"`
-	// OfWhatStays actions prepare or check what is on the node afterwards: a component that is removed
+	// OfWhatStays actions prepare or check what stays on the node: a component that is removed
 	// does not make them necessary.
 	OfWhatStays bool `json:"ofWhatStays,omitempty"`
-	// Optional actions may be left out of the plan that a person writes. Nothing that keeps a node
-	// or its workloads safe is optional.
+	// Optional actions may be left out of a plan that a person edits. No action that protects a node
+	// or its workloads is optional.
 	Optional bool `json:"optional,omitempty"`
 	// Inverse is the action that reverses this one on the same target. Empty: there is nothing
 	// to reverse.
@@ -45,7 +45,7 @@ const (
 	// steps grouped by host are stages of the same job.
 	GroupByHost GroupBy = "host"
 	// GroupByTask makes each task a job, and each step a batch: all hosts finish
-	// the step before any begins the next.
+	// the step before any starts the next.
 	GroupByTask GroupBy = "task"
 )
 

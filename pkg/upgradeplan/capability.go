@@ -6,9 +6,9 @@ import "slices"
 // empty.
 type capability struct{ name, target, action string }
 
-// capabilities are all kinds of tasks of the node agent; all other tasks are the operator's. An
-// agent reports their names in status.agent. One that an operation needs and an agent lacks is of
-// a newer version than that agent.
+// capabilities are all kinds of tasks that the node agent runs; the operator runs all others. An agent
+// reports their names in status.agent. If it lacks one that an operation needs, it is older than the
+// operator.
 var capabilities = []capability{
 	{"prepull", "", ActionPrepull},
 	{"restart-runtime", TargetNode, ActionRestartRuntime},

@@ -2,11 +2,11 @@ package upgradeplan
 
 import "slices"
 
-// Cut returns the tasks of a mission that are kept, in its order; stages, jobs and batches that
-// become empty are dropped (contract statement 93). The mission is not modified. A mission
+// Cut returns the tasks of a mission for which keep returns true, in the same order; stages, jobs and
+// batches that become empty are dropped (contract statement 93). The mission is not modified. A mission
 // edited by hand is cut like any other.
 //
-// It is taken literally: cut to a driver, the mission has no cordon and no eviction. To upgrade
+// Nothing is added: cut to the tasks of a driver, the mission has no cordon and no eviction. To upgrade
 // fewer components with everything they need, Narrow the nodes before planning.
 func Cut(m Mission, keep func(Task) bool) (cut Mission) {
 	for _, batch := range m {

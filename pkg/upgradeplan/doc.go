@@ -48,7 +48,7 @@
 //
 // There are two different ways. Narrow selects components before the plan is made: narrowed
 // to a driver, the plan still has the cordon and the eviction that a driver needs. Cut
-// literally takes tasks out of a plan, such as those that a plan edited by hand leaves out.
+// removes exactly the given tasks from a plan, such as those that a plan edited by hand leaves out.
 //
 // # Running a plan
 //

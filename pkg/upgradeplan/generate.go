@@ -13,14 +13,14 @@ type Node struct {
 	Name string `json:"name"`
 	// ControlPlane reports whether it is a control plane node.
 	ControlPlane bool `json:"controlPlane,omitempty"`
-	// Wave of the node: lower ones are complete before higher ones begin.
+	// Wave of the node: lower ones are complete before higher ones start.
 	Wave int `json:"wave,omitempty"`
 	// Deployed are the components that run on the node, in any order.
 	Deployed []string `json:"deployed,omitempty"`
 	// Changed are the deployed components that are not at their wanted revision on this node.
 	// Nodes may go to different revisions (statement 97).
 	Changed []string `json:"changed,omitempty"`
-	// Removed are those of Changed of which nothing stays on the node.
+	// Removed are those of Changed that are removed from the node.
 	Removed []string `json:"removed,omitempty"`
 }
 

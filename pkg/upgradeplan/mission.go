@@ -6,17 +6,17 @@ import (
 	"iter"
 )
 
-// A Mission is a four-dimensional array of tasks (contract statement 92, decision D22), also
-// in JSON. It can be written or edited by hand before and between runs (statement 96);
-// Validate checks it.
+// A mission is all tasks of an upgrade in the order in which they run: batches of jobs of stages of tasks.
+// The name is a term of the contract (statement 92, decision D22); it is a four-dimensional array, also in
+// JSON. It can be written or edited by hand before and between runs (statement 96); Validate checks it.
 type (
-	// Stage is the tasks of one host that run at the same time.
+	// Stage is tasks of one host that run at the same time.
 	Stage []Task
 	// Job is the stages of one host, one after the other: the unit given to a node.
 	Job []Stage
-	// Batch is the jobs that run at the same time.
+	// Batch is jobs that run at the same time.
 	Batch []Job
-	// Mission is batches, one after the other.
+	// Mission is all batches of an upgrade, one after the other.
 	Mission []Batch
 )
 

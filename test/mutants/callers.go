@@ -197,7 +197,7 @@ var ofCallers = []mutant{
 		if $err := $keep($requests); $err == nil && len($requests) == 0 { $*then }`},
 	{"asked-twice", "requests are not idempotent", agent, "Admit",
 		"return $requests[$i], true, nil", "continue"},
-	{"finished-asked-again", "a finished request whose task is gone is submitted again", agent, "Settle",
+	{"finished-asked-again", "a finished request whose task is gone is submitted again", agent, "ApplyAnswers",
 		"case !$Final(): continue", `case !$Final(): r.Outcome = ""`},
 	{"open-forgotten", "an open request is dropped to make room", agent, "Trim",
 		"$excess > 0 && !$Open()", "$excess > 0"},

@@ -145,7 +145,7 @@ func (r *Report) gone() string {
 		}
 	}
 	if missing := int(updated) - len(known); missing > 0 {
-		return fmt.Sprintf("the work on %d of %d nodes: pods that were replaced since tell nothing any more, and a node keeps its last 20 operations", missing, updated)
+		return fmt.Sprintf("the work on %d of %d nodes: pods replaced since then no longer record it, and a node keeps its last 20 operations", missing, updated)
 	}
 	return ""
 }

@@ -26,7 +26,7 @@ type actions struct {
 type confirmation struct {
 	Words words
 	Facts []fact
-	// Refused is why it would be refused; empty if it would be carried out. Then Seen is that of Would.
+	// Refused is why it would be refused; empty if it would be carried out. Then Seen is the one of the DryRun.
 	Refused, Seen string
 }
 
@@ -41,7 +41,7 @@ type fact struct {
 }
 
 // factsOf returns what an action on a gr is about, in words; the gr is as the page shows it.
-func factsOf(w words, r *Resource, a Action, would *Would) []fact {
+func factsOf(w words, r *Resource, a Action, would *DryRun) []fact {
 	var facts []fact
 	add := func(name string, english bool, values ...string) {
 		if values = slices.DeleteFunc(values, func(v string) bool { return v == "" }); len(values) > 0 {
@@ -78,7 +78,7 @@ func factsOf(w words, r *Resource, a Action, would *Would) []fact {
 }
 
 // affected returns the number of the nodes, and some of their names.
-func (w *Would) affected() string {
+func (w *DryRun) affected() string {
 	switch {
 	case w.Nodes == nil:
 		return ""
@@ -104,7 +104,7 @@ func (s actions) would(w http.ResponseWriter, r *http.Request) {
 		fail(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	would, err := s.source.Would(r.Context(), a)
+	would, err := s.source.DryRun(r.Context(), a)
 	resource, _ := s.resource(a.GR)
 	c := confirmation{Words: wordsFor(r), Seen: would.Seen}
 	if err != nil {

@@ -48,13 +48,13 @@ func TestFactsOfARollback(t *testing.T) {
 	r := &Resource{Status: display.Status{Rollout: &display.Rollout{}}}
 	for _, tt := range []struct {
 		name  string
-		would Would
+		would DryRun
 		want  []fact
 	}{
-		{"the nodes that go back", Would{Revision: "r1", Changes: []string{"driver.version: 2 -> 1"}, Nodes: &two, Names: "a, b"}, []fact{
+		{"the nodes that go back", DryRun{Revision: "r1", Changes: []string{"driver.version: 2 -> 1"}, Nodes: &two, Names: "a, b"}, []fact{
 			{"revision", []string{"r1"}, true}, {"changes", []string{"driver.version: 2 -> 1"}, true}, {"nodes-rollback", []string{"2: a, b"}, false}}},
-		{"no node", Would{Revision: "r1", Nodes: &none}, []fact{{"revision", []string{"r1"}, true}, {"nodes-rollback", []string{"0"}, false}}},
-		{"nodes that are not known", Would{Revision: "r1", NotShown: []string{"forbidden"}}, []fact{{"revision", []string{"r1"}, true}, {"unknown", []string{"forbidden"}, true}}},
+		{"no node", DryRun{Revision: "r1", Nodes: &none}, []fact{{"revision", []string{"r1"}, true}, {"nodes-rollback", []string{"0"}, false}}},
+		{"nodes that are not known", DryRun{Revision: "r1", NotShown: []string{"forbidden"}}, []fact{{"revision", []string{"r1"}, true}, {"unknown", []string{"forbidden"}, true}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, factsOf(texts["en"], r, Action{Verb: Rollback}, &tt.would)); diff != "" {

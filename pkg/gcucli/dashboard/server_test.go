@@ -70,9 +70,9 @@ func (f *fleet) Changed() <-chan struct{} { return f.changed }
 
 func (f *fleet) May(_ context.Context, verb Verb) bool { return !slices.Contains(f.denied, verb) }
 
-func (f *fleet) Would(_ context.Context, a Action) (Would, error) {
+func (f *fleet) DryRun(_ context.Context, a Action) (DryRun, error) {
 	waits := 3
-	w := Would{Seen: "r2", Says: "wave main is approved\u202e\n", Revision: "r2", Images: []string{"driver:2"}, Nodes: &waits, Names: "n2, n3, n4"}
+	w := DryRun{Seen: "r2", Says: "wave main is approved\u202e\n", Revision: "r2", Images: []string{"driver:2"}, Nodes: &waits, Names: "n2, n3, n4"}
 	if a.Target == "refused" {
 		return w, errors.New("admission webhook \"no\" denied the request\u202e")
 	}

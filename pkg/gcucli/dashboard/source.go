@@ -21,11 +21,11 @@ type Source interface {
 	Changed() <-chan struct{}
 	// May reports whether the user may carry out a verb.
 	May(ctx context.Context, verb Verb) bool
-	// Would returns what an action would do: the requests of Do with the same rights, as a dry run of the
-	// API server. Its error is why it would be refused; what is known is returned all the same.
-	Would(ctx context.Context, a Action) (Would, error)
-	// Do carries out an action, and returns what it did in the words of kubectl gcu. It refuses it if what
-	// Would has seen has changed.
+	// DryRun returns what an action would do. It sends the requests of Do with the same rights, as a dry run of the
+	// API server. Its error is why the action would be refused; what is known is returned all the same.
+	DryRun(ctx context.Context, a Action) (DryRun, error)
+	// Do carries out an action, and returns what it did in the words of kubectl gcu. It refuses the action if the
+	// state has changed since DryRun.
 	Do(ctx context.Context, a Action) (string, error)
 }
 
@@ -81,13 +81,13 @@ type Action struct {
 	// Target is what waits for approve (display.Wave.Awaits), the node of hold and release, and the task of retry, which begins
 	// with the name of its node; empty for the others.
 	Target string
-	// Seen is that of Would, for Do.
+	// Seen is the one that DryRun returned, for Do.
 	Seen string
 }
 
-// Would is what an action would do. What a verb has not is empty.
-type Would struct {
-	// Seen stands for the state that the answer is about.
+// DryRun is what an action would do. Fields that do not apply to its verb are empty.
+type DryRun struct {
+	// Seen identifies the state that the answer is about.
 	Seen string
 	// Says is what kubectl gcu says when it is done.
 	Says string

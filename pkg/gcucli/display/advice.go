@@ -54,7 +54,7 @@ var advice = map[string]string{
 	string(rollout.ReasonEnding):            nothing,
 	string(rollout.ReasonPinned):            "roll out another revision, or try this one again: kubectl gcu task retry NODE TASK",
 	string(rollout.ReasonNoSuccessor):       "remove the taint that the message names, or give the component a toleration for it",
-	string(rollout.ReasonVersionNotAllowed): "go by the path that the message names, on NODE alone with kubectl gcu upgrade GR -f FILE --nodes NODE, or change spec.versions of the UpgradePolicy",
+	string(rollout.ReasonVersionNotAllowed): "upgrade NODE through the versions named in the message: kubectl gcu upgrade GR -f FILE --nodes NODE; or change spec.versions of the UpgradePolicy",
 	string(rollout.ReasonAgentTooOld):       "upgrade the node agent on NODE: kubectl rollout status -n kube-system daemonset/gcu-node-agent",
 	string(rollout.ReasonWaveNotReached):    nothing,
 	string(rollout.ReasonSoaking):           nothing,

@@ -126,7 +126,7 @@ func TestMessagesForgeNothing(t *testing.T) {
 		Nodes: []Node{{Name: nasty, State: nasty, Message: nasty}}}
 	style := Style{Now: now, Colour: true}
 	texts := map[string]string{"status": s.Text(style), "progress": s.Progress(style, 200), "line": s.Line(), "no rollout": (&Status{Outcome: s.Outcome}).Line(),
-		"plan":   PlanText(&preview.Preview{Rollout: preview.Rollout{Blocked: nasty, Nodes: []preview.Node{{Name: "n", Holds: nasty}}}}, []Change{{Field: "f", From: nasty, To: nasty}}, style),
+		"plan":   PlanText(&preview.Preview{Rollout: preview.Rollout{Blocked: nasty, Nodes: []preview.Node{{Name: "n", BlockedBy: nasty}}}}, []Change{{Field: "f", From: nasty, To: nasty}}, style),
 		"a cell": Table{Header: []string{"A", "B"}, Rows: [][]Cell{{{Text: nasty}, {Text: "b"}}}}.Text(Style{})}
 	for name, text := range texts {
 		if strings.Contains(text, "\x1b[31ma") || strings.ContainsAny(text, "\u009b") || strings.Contains(text, "\nFORGED") || !strings.Contains(text, plain) {

@@ -155,8 +155,8 @@ func evictionsText(p *preview.Preview, s Style) string {
 	var blocked groups
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		if n.Holds != "" {
-			blocked.add(n.Holds, n.Name)
+		if n.BlockedBy != "" {
+			blocked.add(n.BlockedBy, n.Name)
 		}
 		if len(n.Evicts) == 0 {
 			continue
@@ -239,7 +239,7 @@ func nodesText(p *preview.Preview, s Style) string {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		t.Rows = append(t.Rows, []Cell{{Text: n.Name}, {Text: starts(p, n)}, {Text: n.Wave}, {Text: string(n.Disruption)},
-			{Text: strings.Join(n.Replaces, ", ")}, {Text: strings.Join(n.Evicts, ", ")}, {Text: n.Holds}})
+			{Text: strings.Join(n.Replaces, ", ")}, {Text: strings.Join(n.Evicts, ", ")}, {Text: n.BlockedBy}})
 	}
 	return t.Text(s)
 }

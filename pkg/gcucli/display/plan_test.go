@@ -23,7 +23,7 @@ func tenThousand() *preview.Preview {
 				n.Wave = "canary"
 			}
 			if i == 50 && j == 0 {
-				n.Holds = "PodDisruptionBudget default/x allows no eviction now"
+				n.BlockedBy = "PodDisruptionBudget default/x allows no eviction now"
 			}
 			p.Nodes = append(p.Nodes, n)
 			batch = append(batch, upgradeplan.Job{{{Host: name, Target: "node", Action: "cordon"}}, {{Host: name, Target: "driver", Action: "replace"}}})

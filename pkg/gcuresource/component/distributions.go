@@ -12,17 +12,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/distribution"
 )
 
-// Cluster is what rendering takes from the cluster besides the gr. The zero value is one without
+// Cluster is what rendering needs from the cluster in addition to the gr. The zero value is a cluster without
 // nodes of distributions.
 type Cluster struct {
 	// Distributions is true if the toolkit is for nodes of pkg/distribution too.
 	Distributions bool
 }
 
-// ClusterOf returns what rendering takes from a cluster with these nodes. live is the DaemonSet of the toolkit
-// there, nil if there is none; wanted is the one that Render returned. While it has no pod any node of a distribution counts: one
-// with a GCU gets its label, and with it its pod, later. Then only those that it selects do, and nodes that go change nothing: the pods
-// on all other nodes would be replaced for that.
+// ClusterOf returns what rendering needs from a cluster with these nodes. live is the existing DaemonSet of the
+// toolkit, nil if there is none; wanted is the one that Render returned. While live has no pods, every node of a
+// distribution counts, because a node with a GCU gets its label, and with it a pod, only later. After that, only
+// nodes that wanted selects count. Once live is for distributions it stays so, even if their nodes leave: a change
+// of the template would replace the pods on all other nodes.
 func ClusterOf(live, wanted *appsv1.DaemonSet, nodes []*corev1.Node) Cluster {
 	if live != nil && strings.Contains(readiness(live), distributionFiles()[0]) {
 		return Cluster{Distributions: true}

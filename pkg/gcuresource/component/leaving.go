@@ -14,9 +14,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Leaving returns a DaemonSet that a gr no longer requests as it is to be, so that its pods leave
-// their nodes one by one (docs/adr/0014): as it is, but its pods never start, and with the upgrade
-// settings of the gr. revision is the name of the revision of the gr's spec.
+// Leaving returns the desired state of a DaemonSet that a gr no longer requests, so that its pods leave
+// their nodes one by one (docs/adr/0014): it is unchanged, except that its new pods never start and that
+// it has the upgrade settings of the gr. revision is the name of the revision of the gr's spec.
 func Leaving(gr *topsv1.GcuResource, revision string, live *appsv1.DaemonSet) (Desired, error) {
 	ds := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: live.Namespace, Name: live.Name, Labels: live.Labels, OwnerReferences: live.OwnerReferences},
@@ -27,7 +27,7 @@ func Leaving(gr *topsv1.GcuResource, revision string, live *appsv1.DaemonSet) (D
 	for _, key := range append([]string{appsv1.DeprecatedTemplateGeneration}, carried...) {
 		delete(ds.Annotations, key)
 	}
-	maps.Copy(ds.Annotations, Carried(gr))
+	maps.Copy(ds.Annotations, UpgradeAnnotations(gr))
 	ds.Annotations[topsv1.AnnotationRevision] = revision
 	if !daemonset.IsLeaving(ds) {
 		ds.Spec.Template.Spec.SchedulingGates = append(ds.Spec.Template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: topsv1.GateRemoved})
@@ -35,12 +35,12 @@ func Leaving(gr *topsv1.GcuResource, revision string, live *appsv1.DaemonSet) (D
 	return desired(ds)
 }
 
-// Succeeding returns the DaemonSet of a component that takes over from others, which leave, so that
-// no pod of it runs beside one of theirs: the scheduler has it wait. predecessors are their
-// namespace/name, none if they are gone, and live is the DaemonSet as it is, nil before it is
-// created. One that is created without predecessors, or exists without a trace of them, is left as
-// it is; a trace stays until the template changes anyway, because a change of it replaces all pods.
-func Succeeding(d Desired, live *appsv1.DaemonSet, predecessors []string) (Desired, error) {
+// WithAntiAffinity returns the DaemonSet of a component that takes over from leaving DaemonSets, with an
+// anti-affinity to their pods: on each node the scheduler starts its pod only when theirs is gone.
+// predecessors are their namespace/name, none if they are gone; live is the existing DaemonSet, nil before
+// it is created. Without predecessors, d is returned unchanged, unless live has the anti-affinity already:
+// then it is kept until the template changes anyway, because removing it would replace all pods.
+func WithAntiAffinity(d Desired, live *appsv1.DaemonSet, predecessors []string) (Desired, error) {
 	template, _, err := unstructured.NestedMap(d.Object.Object, "spec", "template")
 	if err != nil {
 		return d, fmt.Errorf("reading the template of %s: %w", d.Ref, err)
@@ -70,8 +70,8 @@ func Succeeding(d Desired, live *appsv1.DaemonSet, predecessors []string) (Desir
 	return d, err
 }
 
-// keepApart adds to the template of a DaemonSet that its pods are not scheduled beside those of
-// others.
+// keepApart adds an anti-affinity to the template of a DaemonSet: its pods are not scheduled on a node with
+// pods of the others.
 func keepApart(ds map[string]any, others []string) error {
 	path := []string{"spec", "template", "spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}
 	terms, _, err := unstructured.NestedSlice(ds, path...)
@@ -89,8 +89,8 @@ func keepApart(ds map[string]any, others []string) error {
 	return unstructured.SetNestedSlice(ds, terms, path...)
 }
 
-// Departs reports whether a DaemonSet leaves its nodes, under the upgrade settings of its gr.
-func Departs(gr *topsv1.GcuResource, ds *appsv1.DaemonSet) bool {
+// IsLeavingUnder reports whether a DaemonSet is leaving its nodes and has the present upgrade settings of its gr.
+func IsLeavingUnder(gr *topsv1.GcuResource, ds *appsv1.DaemonSet) bool {
 	for _, key := range carried {
 		if gr.Annotations[key] != ds.Annotations[key] {
 			return false

@@ -34,7 +34,7 @@ func TestADaemonSetDepartsUnderTheSettingsOfItsGr(t *testing.T) {
 		{"not one that stays", &appsv1.DaemonSet{ObjectMeta: leaving(same).ObjectMeta}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Departs(gr, tt.ds); got != tt.want {
+			if got := IsLeavingUnder(gr, tt.ds); got != tt.want {
 				t.Errorf("it departs: %t, want %t", got, tt.want)
 			}
 		})
@@ -48,7 +48,7 @@ func TestASuccessorStaysAsItIsWhenItsPredecessorIsGone(t *testing.T) {
 		"metadata": map[string]any{"name": "new", "annotations": map[string]any{"a": "b"}},
 		"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{}}},
 	}}}
-	first, err := Succeeding(d, nil, []string{"kube-system/old"})
+	first, err := WithAntiAffinity(d, nil, []string{"kube-system/old"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestASuccessorStaysAsItIsWhenItsPredecessorIsGone(t *testing.T) {
 	if live.Annotations[topsv1.AnnotationSuccessorOf] == "" {
 		t.Fatalf("no trace of the predecessor: %+v", first.Object)
 	}
-	then, err := Succeeding(d, live, nil)
+	then, err := WithAntiAffinity(d, live, nil)
 	if err != nil || then.Hash != first.Hash {
 		t.Errorf("another template, of hash %q, %v", then.Hash, err)
 	}

@@ -186,7 +186,7 @@ func TestServicesLeadToTheirPodsWhateverTheyAreCalled(t *testing.T) {
 			}
 		}
 		for _, d := range r.Objects {
-			if label := d.Object.GetLabels()[LabelName]; (d.Ref.MadeOnce() || d.Ref.Webhook()) && strings.HasPrefix(label, "my-") {
+			if label := d.Object.GetLabels()[LabelName]; (d.Ref.CreateOnly() || d.Ref.Webhook()) && strings.HasPrefix(label, "my-") {
 				t.Errorf("%s has the label of %s", d.Ref, label)
 			}
 			if d.Ref.Kind != "Service" {
@@ -206,7 +206,7 @@ func TestServicesLeadToTheirPodsWhateverTheyAreCalled(t *testing.T) {
 	}
 }
 
-// TestDaemonSetsHaveTheirPlaces: DaemonSets, which renders nothing, gives what Places renders.
+// TestDaemonSetsHaveTheirPlaces: DaemonSets, which renders nothing, gives what WorkloadRefs renders.
 func TestDaemonSetsHaveTheirPlaces(t *testing.T) {
 	for name, spec := range map[string]topsv1.GcuResourceSpec{
 		"built-in":     {},
@@ -218,7 +218,7 @@ func TestDaemonSetsHaveTheirPlaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := map[types.NamespacedName]bool{}
 			for i := range catalog {
-				places, err := Places(&spec, catalog[i].Name)
+				places, err := WorkloadRefs(&spec, catalog[i].Name)
 				if err != nil {
 					t.Fatal(err)
 				}

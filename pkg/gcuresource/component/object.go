@@ -60,8 +60,8 @@ func (r Ref) Kept() bool {
 }
 
 // Installed reports whether an object is part of what an administrator installs (config/rbac): the
-// status lists it, but the operator never writes it. Who may write roles and bindings may do
-// everything.
+// status lists it, but the operator never writes it. Whoever may write roles and bindings has full
+// access.
 func (r Ref) Installed() bool { return r.Group == rbacv1.GroupName }
 
 // Shared reports whether an object is created only if missing, and otherwise used as it is:
@@ -69,9 +69,9 @@ func (r Ref) Installed() bool { return r.Group == rbacv1.GroupName }
 // it (contract statement 49).
 func (r Ref) Shared() bool { return r.Kind == "Namespace" || r.Kind == "Secret" }
 
-// MadeOnce reports whether an existing object is never applied again: it is Shared, or a Job,
+// CreateOnly reports whether an existing object is never applied again: it is Shared, or a Job,
 // whose template is immutable.
-func (r Ref) MadeOnce() bool { return r.Shared() || r.Kind == "Job" }
+func (r Ref) CreateOnly() bool { return r.Shared() || r.Kind == "Job" }
 
 // Metadata returns an empty metadata object that Ref identifies.
 func (r Ref) Metadata() *metav1.PartialObjectMetadata {

@@ -104,8 +104,8 @@ func namesContainerdConfig(spec *topsv1.GcuResourceSpec) bool {
 	return slices.ContainsFunc(spec.Toolkit.Env, func(v corev1.EnvVar) bool { return v.Name == EnvContainerdConfig && v.Value != "" })
 }
 
-// patchToolkit has the readiness probe read the file that the spec names in EnvContainerdConfig,
-// too: the shell of the probe has the same environment.
+// patchToolkit makes the readiness probe read the file that the spec names in EnvContainerdConfig:
+// the shell of the probe has the same environment.
 func patchToolkit(list objects, spec *topsv1.GcuResourceSpec) {
 	if !namesContainerdConfig(spec) {
 		return

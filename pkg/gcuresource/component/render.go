@@ -99,9 +99,9 @@ func RenderIn(cluster Cluster, gr *topsv1.GcuResource, revision string) ([]Rende
 	return components, nil
 }
 
-// Places returns the workloads that a spec gives a component, or would give it: notDeploy changes no
-// name. Errors are those of Render.
-func Places(spec *topsv1.GcuResourceSpec, name string) ([]Ref, error) {
+// WorkloadRefs returns the workloads that a component has in a spec, or would have if notDeploy did not disable
+// it. Errors are those of Render.
+func WorkloadRefs(spec *topsv1.GcuResourceSpec, name string) ([]Ref, error) {
 	list, err := manifestOf(name)
 	if err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func Places(spec *topsv1.GcuResourceSpec, name string) ([]Ref, error) {
 	return places, nil
 }
 
-// DaemonSets returns the keys of the DaemonSets that a spec gives its components, or would give them, as
-// Places does, at a fraction of the cost. Errors are those of Render.
+// DaemonSets returns the keys of the DaemonSets among the WorkloadRefs of all components of a spec, at a
+// fraction of the cost. Errors are those of Render.
 func DaemonSets(spec *topsv1.GcuResourceSpec) (map[types.NamespacedName]bool, error) {
 	manifests, err := readManifests()
 	if err != nil {
@@ -195,7 +195,7 @@ func own(gr *topsv1.GcuResource, component string, o object) {
 // annotate copies the upgrade settings of the gr to a DaemonSet: to the object, never to its pod
 // template, where they would create a new revision.
 func annotate(gr *topsv1.GcuResource, order int, ds *appsv1.DaemonSet) {
-	ds.Annotations = Carried(gr)
+	ds.Annotations = UpgradeAnnotations(gr)
 	ds.Annotations[topsv1.AnnotationOrder] = strconv.Itoa(order)
 }
 
@@ -203,8 +203,8 @@ func annotate(gr *topsv1.GcuResource, order int, ds *appsv1.DaemonSet) {
 // DaemonSets.
 var carried = append(slices.Clone(topsv1.UpgradeAnnotations), topsv1.AnnotationRejectedRevision)
 
-// Carried returns the annotations of a gr that are copied to its DaemonSets.
-func Carried(gr *topsv1.GcuResource) map[string]string {
+// UpgradeAnnotations returns the annotations of a gr that are copied to its DaemonSets.
+func UpgradeAnnotations(gr *topsv1.GcuResource) map[string]string {
 	annotations := map[string]string{}
 	for _, key := range carried {
 		if value, ok := gr.Annotations[key]; ok {
@@ -217,7 +217,7 @@ func Carried(gr *topsv1.GcuResource) map[string]string {
 // SettingsOf returns the upgrade settings that a gr passes to its DaemonSets.
 func SettingsOf(gr *topsv1.GcuResource) (daemonset.Settings, error) {
 	return daemonset.SettingsOf(&appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Annotations: Carried(gr)},
+		ObjectMeta: metav1.ObjectMeta{Annotations: UpgradeAnnotations(gr)},
 		Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
 	})
 }

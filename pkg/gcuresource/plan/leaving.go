@@ -8,16 +8,16 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// leftovers is what is to happen to the objects that the spec of a gr no longer requests. Without a
+// leftovers is what happens to the objects that the spec of a gr no longer requests. Without a
 // strategy they are deleted at once, DaemonSets with their pods on all nodes. With one, DaemonSets
-// leave their nodes one by one, under the plan of the rollout (docs/adr/0014).
+// leave their nodes one by one, as the rollout decides (docs/adr/0014).
 type leftovers struct {
 	// gone are the objects that are deleted now.
 	gone []state.Owned
-	// leaving are the DaemonSets that still run on some node, or an operation is about. What their pods
-	// need stays with them.
+	// leaving are the DaemonSets that still run on some node, or that an operation replaces. The objects that
+	// their pods need stay with them.
 	leaving []*state.Owned
-	// departing are those of leaving whose template, or settings, have to be changed.
+	// departing are those of leaving whose template or settings have to be changed.
 	departing []*state.Owned
 }
 
@@ -34,7 +34,7 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 			l.gone = append(l.gone, asSeen(o))
 		default:
 			l.leaving = append(l.leaving, o)
-			if !component.Departs(obs.Resource, o.DaemonSet) && SuccessorsExist(obs, o) {
+			if !component.IsLeavingUnder(obs.Resource, o.DaemonSet) && SuccessorsExist(obs, o) {
 				l.departing = append(l.departing, o)
 			}
 		}
@@ -48,21 +48,21 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 	return l
 }
 
-// asSeen returns a DaemonSet that is deleted only as it was observed: a manager whose cache is old must not
-// delete one that the spec includes again, with its pods on all nodes.
+// asSeen adds the observed resourceVersion as a precondition of the deletion: a manager with a stale cache must
+// not delete a DaemonSet that the spec includes again, with its pods on all nodes.
 func asSeen(o *state.Owned) state.Owned {
 	ds := *o
 	ds.Version = o.DaemonSet.ResourceVersion
 	return ds
 }
 
-// hasLeft reports whether nothing of a DaemonSet runs any more, nor will.
+// hasLeft reports whether no pod of a DaemonSet runs any more, and none will.
 func hasLeft(o *state.Owned) bool {
 	return len(o.Nodes) == 0 && daemonset.IsLeaving(o.DaemonSet) && o.DaemonSet.Status.ObservedGeneration == o.DaemonSet.Generation
 }
 
-// SuccessorsExist reports whether what takes over from a DaemonSet exists: until then it does not
-// leave.
+// SuccessorsExist reports whether the DaemonSets that take over from a DaemonSet exist: until then it does
+// not leave.
 func SuccessorsExist(obs *state.Observation, o *state.Owned) bool {
 	return !slices.ContainsFunc(obs.Components, func(c state.Component) bool { return succeeds(&c, o) && c.DaemonSet == nil })
 }
@@ -85,7 +85,7 @@ func (l *leftovers) predecessorsOf(c *state.Component) []string {
 }
 
 // inTheWayOf returns a workload that has to be gone before a component is created, nil for none: an
-// old one of its own, or of a component that it excludes.
+// old one of the component itself, or one of a component that it excludes.
 func (l *leftovers) inTheWayOf(c *state.Component) *state.Owned {
 	excludes := component.Find(c.Name).Excludes
 	for i := range l.gone {

@@ -100,7 +100,7 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftover
 		live := c.Live[d.Ref]
 		if d.Ref.GroupVersionKind == component.DaemonSetKind && c.PerNode != nil {
 			var err error
-			if d, err = component.Succeeding(d, c.DaemonSet, left.predecessorsOf(c)); err != nil {
+			if d, err = component.WithAntiAffinity(d, c.DaemonSet, left.predecessorsOf(c)); err != nil {
 				s.Failure = state.FailureOf(err)
 				return
 			}

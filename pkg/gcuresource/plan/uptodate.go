@@ -8,13 +8,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// upToDate reports whether an object needs no apply: it exists and is MadeOnce, or the same
+// upToDate reports whether an object needs no apply: it exists and is CreateOnly, or the same
 // content was applied before and the object has not changed since.
 func upToDate(d *component.Desired, live *metav1.PartialObjectMetadata, applied map[types.UID]state.Applied) bool {
 	if live == nil {
 		return false
 	}
-	if d.Ref.MadeOnce() {
+	if d.Ref.CreateOnly() {
 		return true
 	}
 	last, ok := applied[live.UID]

@@ -176,7 +176,7 @@ func templates(gr *topsv1.GcuResource) (map[string]map[component.Ref]any, error)
 	for i := range rendered {
 		of := map[component.Ref]any{}
 		for _, d := range rendered[i].Objects {
-			if d.Ref.Workload() && !d.Ref.MadeOnce() {
+			if d.Ref.Workload() && !d.Ref.CreateOnly() {
 				of[d.Ref], _, _ = unstructured.NestedFieldNoCopy(d.Object.Object, "spec", "template")
 			}
 		}

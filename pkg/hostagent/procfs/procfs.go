@@ -54,11 +54,11 @@ var (
 	engines = map[string]string{"docker": "docker", "cri-containerd": "containerd", "nerdctl": "containerd", "crio": "cri-o", "libpod": "podman"}
 )
 
-// Where returns the container and the pod of a process from /proc/PID/cgroup; "" outside of
-// one. The container is engine://id, or the id when the engine is not known; of nested ones
-// the outermost. The paths may begin anywhere: the kernel shows them from the cgroup of the
+// ContainerOf returns the container and the pod UID of a process from /proc/PID/cgroup; "" outside of
+// one. The container is engine://id, or the id if the engine is not known; of nested containers
+// the outermost. The paths may start at any level: the kernel shows them relative to the cgroup of the
 // reader.
-func Where(cgroup string) (container, podUID string) {
+func ContainerOf(cgroup string) (container, podUID string) {
 	for line := range strings.Lines(cgroup) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 {

@@ -80,7 +80,7 @@ func TestWhere(t *testing.T) {
 		"a short id":               {"0::/docker/3f2a", "", ""},
 		"lines that are no cgroup": {"x\n::\n/docker/" + id, "", ""},
 	} {
-		if container, pod := Where(tc.cgroup); container != tc.container || pod != tc.pod {
+		if container, pod := ContainerOf(tc.cgroup); container != tc.container || pod != tc.pod {
 			t.Errorf("%s: container %q of pod %q, want %q of %q", name, container, pod, tc.container, tc.pod)
 		}
 	}
@@ -116,7 +116,7 @@ func FuzzWhere(f *testing.F) {
 	f.Add("Name:\tx\nUid:\t1\t1\n")
 	f.Add("7f10d0000000-7f10d0001000 rw-s 00010000 00:06 345 /dev/gcu1 (deleted)")
 	f.Fuzz(func(t *testing.T, text string) {
-		container, pod := Where(text)
+		container, pod := ContainerOf(text)
 		command, _, _ := Identity(text)
 		device, _ := Mapped(strings.NewReader(text))
 		for _, told := range []string{container, pod, command, device} {

@@ -156,7 +156,7 @@ type DeviceHolder struct {
 	PID     int
 	Command string
 	UID     int64
-	// Container and PodUID are as in procfs.Where.
+	// Container and PodUID are as in procfs.ContainerOf.
 	Container, PodUID string
 	// Device is the path of one of the devices that it has open.
 	Device string

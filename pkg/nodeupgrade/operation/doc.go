@@ -54,7 +54,7 @@
 //
 //	next.go                      the decision
 //	lifecycle.go                 accepts, grants, abandons and ends an operation early
-//	run.go, override.go          the current tasks; retry, skip and undo by a person
+//	run.go, override.go          the current tasks; retry and skip by a person
 //	release.go, end.go           releases the node; records the end
 //	table.go, drained.go         all tasks; whether one still needs the node empty
 //	precheck.go … soak.go        the tasks

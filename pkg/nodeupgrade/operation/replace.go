@@ -65,7 +65,8 @@ func (replace) retry(c *changes, t upgradeplan.Task) {
 }
 
 // superseded returns a message when the DaemonSet's newest revision is not the one that the operation is for. A
-// task that was skipped or undone, or whose pod is at its target, is never superseded.
+// task that was skipped, or whose pod is at its target, is never superseded; nor is one in state Undone, which only
+// earlier versions recorded.
 func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 	switch s.recorded(t).State {
 	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndone:
@@ -86,7 +87,7 @@ func (r replace) outgoing(c *changes, t upgradeplan.Task) (*Pod, verdict) {
 			return r.outgoingOf(c, t, of)
 		}
 	}
-	return nil, waiting(ReasonInProgress, "the pod of %s is replaced", t.Target)
+	return nil, waiting(ReasonInProgress, "the pods of %s are being replaced", t.Target)
 }
 
 func (r replace) outgoingOf(c *changes, t upgradeplan.Task, of replaced) (*Pod, verdict) {
@@ -141,7 +142,7 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 		if nameUser(rec, pod.NamedPod) {
 			c.onPod(DeletePod, pod.NamedPod)
 		}
-		return waiting(ReasonInProgress, "pod %s is replaced", pod.Name)
+		return waiting(ReasonInProgress, "pod %s is being replaced", pod.Name)
 	}
 	if rec.Pod != nil && !daemonset.Newer(pod.ResourceVersion, rec.Pod.ResourceVersion) && pod.NamedPod != *rec.Pod {
 		return waiting(ReasonInProgress, "pod %s is seen as it was before it was named", pod.Name)
@@ -153,7 +154,7 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	if denied, is := c.f.Denied[pod.UID]; is {
 		return waiting(ReasonDeletionDenied, "the API server refuses to delete pod %s, which is tried again: %s", pod.Name, denied.Message)
 	}
-	return waiting(ReasonInProgress, "pod %s is replaced", pod.Name)
+	return waiting(ReasonInProgress, "pod %s is being replaced", pod.Name)
 }
 
 // outdated reports whether a pod must be replaced: it has another revision, it uses the

@@ -150,7 +150,7 @@ func TestNoAnswerIsForAnotherOrigin(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/pods", nil)
 	r.Header.Set("Origin", "http://evil.example")
-	Options{Handler: http.HandlerFunc(hello), Log: logr.Discard()}.check(Listener{Caller: Anybody}).ServeHTTP(w, r)
+	Options{Handler: http.HandlerFunc(hello), Log: logr.Discard()}.check(Listener{Caller: AllowAll}).ServeHTTP(w, r)
 	for key := range w.Header() {
 		if strings.HasPrefix(key, "Access-Control-") {
 			t.Errorf("the answer has %s", key)
@@ -240,7 +240,7 @@ func untilSomebodyWaits(t *testing.T, times *clocktesting.FakeClock) {
 }
 
 func TestALongHeaderIsRefused(t *testing.T) {
-	address := serve(t, Listener{Caller: Anybody}, hello)
+	address := serve(t, Listener{Caller: AllowAll}, hello)
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)

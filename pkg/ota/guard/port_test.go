@@ -29,7 +29,7 @@ func TestAPortThatIsTakenIsServedOnceItIsFree(t *testing.T) {
 	if port.InUse() != address || port.Addr().String() != address {
 		t.Errorf("in use is %q, the address %s, want %s", port.InUse(), port.Addr(), address)
 	}
-	serveListener(t, clock.RealClock{}, Listener{Listener: port, Caller: Anybody}, hello)
+	serveListener(t, clock.RealClock{}, Listener{Listener: port, Caller: AllowAll}, hello)
 	until(t, "the listener waits", fake.HasWaiters)
 	fake.Step(portRetry)
 	until(t, "it waits again, as the address is still in use", fake.HasWaiters)
@@ -93,7 +93,7 @@ func TestAProofIsForTheAddressThatWasCalled(t *testing.T) {
 	if shown, _ := prove(listener, ""); shown != "" {
 		t.Errorf("proof %q without a challenge", shown)
 	}
-	if shown, _ := prove(Listener{Caller: Anybody}, "c"); shown != "" {
+	if shown, _ := prove(Listener{Caller: AllowAll}, "c"); shown != "" {
 		t.Errorf("proof %q without a token", shown)
 	}
 }

@@ -38,8 +38,8 @@ const grace = 100 * time.Millisecond
 // Caller returns why the sender of a request may not call, or nil if it may.
 type Caller func(r *http.Request) *Denial
 
-// Anybody admits every request.
-func Anybody(*http.Request) *Denial { return nil }
+// AllowAll allows every request.
+func AllowAll(*http.Request) *Denial { return nil }
 
 // Denial is why a request is rejected before it reaches the handler.
 type Denial struct {

@@ -38,7 +38,7 @@ func TestARequestWhoseRevisionChangedIsClosedAndMadeAnewAtOnce(t *testing.T) {
 	if p := operation.Parts[0]; operation.End == nil || p.State != Failed || p.Reason != "RevisionChanged" || p.Message != "ask again" {
 		t.Errorf("operation %+v", operation)
 	}
-	requests := Settle([]Request{earlier}, answered)
+	requests := ApplyAnswers([]Request{earlier}, answered)
 	if len(requests) != 1 || requests[0].Open() {
 		t.Errorf("requests %+v", requests)
 	}

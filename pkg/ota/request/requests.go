@@ -72,10 +72,10 @@ func Admit(requests []Request, tasks []topsv1.UpgradeTask, wanted topsv1.Upgrade
 	return Request{Sequence: nextSequence(requests), UpgradeRequest: wanted}, false, nil
 }
 
-// Settle updates requests from the tasks that answer them: an open request takes the final
+// ApplyAnswers updates requests from the tasks that answer them: an open request takes the final
 // state of its task, and a finished one whose task is gone is dropped. The input is not
-// changed.
-func Settle(requests []Request, tasks []topsv1.UpgradeTask) []Request {
+// modified.
+func ApplyAnswers(requests []Request, tasks []topsv1.UpgradeTask) []Request {
 	settled := make([]Request, 0, len(requests))
 	for _, r := range requests {
 		state := finalState(tasks, r.ID)

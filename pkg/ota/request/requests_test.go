@@ -114,7 +114,7 @@ func TestSettle(t *testing.T) {
 		"a task without request adds nothing":                           {tasks: []topsv1.UpgradeTask{task("ffffffffffffffff", topsv1.TaskDone)}, want: []Request{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, Settle(test.requests, test.tasks)); diff != "" {
+			if diff := cmp.Diff(test.want, ApplyAnswers(test.requests, test.tasks)); diff != "" {
 				t.Errorf("settled (-want +got):\n%s", diff)
 			}
 		})

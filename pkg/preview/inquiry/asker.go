@@ -28,14 +28,14 @@ type Asker struct {
 	// Live reads without a cache what the operator does not cache: other pods, their
 	// budgets, and where the operator runs.
 	Live client.Reader
-	// Namespace is that of the operator.
+	// Namespace is the operator's.
 	Namespace string
 	// Clock returns the time.
 	Clock func() time.Time
 }
 
-// Ask predicts an upgrade. It returns an error if something could not be read or planned. Before the versions
-// of an upgrade are refused it is asked whether they are without the change too.
+// Ask predicts an upgrade. It returns an error if something could not be read or planned. If the policy refuses
+// the versions, Ask also predicts what is left to do without the change: nodes that wait anyway refuse nothing.
 func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	answer, err := a.predict(ctx, q)
 	if err != nil || answer.Refused() == "" {
@@ -90,9 +90,10 @@ func (a Asker) predict(ctx context.Context, q preview.Question) (*preview.Previe
 	return answer, nil
 }
 
-// foreseen returns the annotations that the DaemonSets of a gr get. A plan is for one revision.
+// foreseen returns the annotations that the DaemonSets of a gr get. With a plan they include the revision, because
+// a plan is for one revision.
 func foreseen(wanted *topsv1.GcuResource) (map[string]string, error) {
-	annotations := component.Carried(wanted)
+	annotations := component.UpgradeAnnotations(wanted)
 	if annotations[topsv1.AnnotationUpgradePlan] == "" {
 		return annotations, nil
 	}
@@ -101,8 +102,8 @@ func foreseen(wanted *topsv1.GcuResource) (map[string]string, error) {
 	return annotations, err
 }
 
-// UnderVersions predicts an upgrade, without evictions, if its policy says which versions are allowed; nil if it
-// says nothing. Without such a policy only that is read.
+// UnderVersions predicts an upgrade, without evictions, if its policy has spec.versions; otherwise it returns nil, and
+// reads nothing but the policy.
 func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	if has, err := a.HasVersions(ctx, q.Wanted); err != nil || !has {
 		return nil, err
@@ -111,8 +112,9 @@ func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.
 }
 
 // AskVersions predicts an upgrade, without evictions, to see whether its versions are allowed. A plan under which nothing
-// happens, as one for an earlier revision, does not count: it says nothing about the versions, and taking it away is
-// no change that is looked at. The cache may lack one that was just stored. One that comes with the change, and is not there yet, is awaited.
+// happens, such as one for an earlier revision, is ignored: it says nothing about the versions, and later removing it is
+// a change that nothing checks. A plan that the cache lacks is read from the API server. If the change itself names a plan that
+// does not exist yet, the answer stays Blocked until it does.
 func (a Asker) AskVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	q.WithoutEvictions = true
 	answer, err := a.Ask(ctx, q)
@@ -143,9 +145,9 @@ func withoutPlan(gr *topsv1.GcuResource) *topsv1.GcuResource {
 	return gr
 }
 
-// HasVersions reports whether the policy of a gr says which versions are allowed. Only that is read.
+// HasVersions reports whether the policy of a gr has spec.versions. It reads nothing but the policy.
 func (a Asker) HasVersions(ctx context.Context, wanted *topsv1.GcuResource) (bool, error) {
-	name, err := daemonset.PolicyName(component.Carried(wanted))
+	name, err := daemonset.PolicyName(component.UpgradeAnnotations(wanted))
 	if err != nil {
 		return false, nil // the rollout is blocked by it
 	}
@@ -153,8 +155,8 @@ func (a Asker) HasVersions(ctx context.Context, wanted *topsv1.GcuResource) (boo
 	return policy != nil && policy.Spec.Versions != nil, err
 }
 
-// inForce returns the present gr as it is deployed, which is not its own spec while that is rejected; and
-// why nothing would happen if the wanted spec is rejected, "" otherwise.
+// inForce returns the present gr with the spec that is deployed, which is an earlier one while its own is rejected.
+// blocked is why nothing would happen if the wanted spec is rejected, "" otherwise.
 func (a Asker) inForce(ctx context.Context, kept *revision.History, q *preview.Question) (present *topsv1.GcuResource, blocked string, err error) {
 	var rollout topsv1.DaemonRollout
 	key := client.ObjectKey{Namespace: a.Namespace, Name: q.Present.Name}
@@ -172,7 +174,7 @@ func (a Asker) inForce(ctx context.Context, kept *revision.History, q *preview.Q
 		return nil, "", err
 	}
 	if good := rollout.Status.InPlaceOf(wanted); good != "" && daemonset.IsOf(&rollout, q.Present) {
-		blocked = fmt.Sprintf("revision %s is rejected, and %s deployed in its place, until another spec comes or the rollout is resumed", wanted, good)
+		blocked = fmt.Sprintf("revision %s is rejected, %s is deployed in its place until the spec changes or the rollout is resumed", wanted, good)
 	}
 	return present, blocked, nil
 }
@@ -181,7 +183,7 @@ func (a Asker) ownership() ownership.Reader {
 	return ownership.Reader{Reader: a.Reader, Live: a.Live, Namespace: a.Namespace}
 }
 
-// CheckCut is the function CheckCut with the Asker's Reader.
+// CheckCut calls the function CheckCut with the Asker's Reader.
 func (a Asker) CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (*daemonset.Cut, string, error) {
 	return CheckCut(ctx, a.Reader, gr, cut)
 }

@@ -8,8 +8,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Cached returns an object of each kind that an Asker reads by its Reader, so that a cache has them before the first
-// question.
+// Cached returns an object of each kind that an Asker reads through its Reader, so that a cache can be filled before
+// the first question.
 func Cached() []client.Object {
 	return []client.Object{&topsv1.GcuResource{}, &topsv1.UpgradePolicy{}, &topsv1.UpgradePlan{}, &topsv1.DaemonRollout{}, &topsv1.NodeUpgrade{},
 		&appsv1.DaemonSet{}, &appsv1.ControllerRevision{}, &corev1.Node{}, &corev1.Pod{}}

@@ -21,11 +21,10 @@ import (
 // gr and on each of its DaemonSets.
 const maxCut = 128 << 10
 
-// CheckCut validates the nodes and components that an upgrade of a gr should be limited to.
-// wrong is why the cut is invalid, or "": for example, a node does not exist, or a
-// component is not in the gr or does not run on every node. It returns the cut with
-// component names as in the spec, and without duplicates. The error is about reading the
-// cluster.
+// CheckCut validates the nodes and components to which an upgrade of a gr is to be limited. It returns
+// the cut with component names as in the spec, and without duplicates. wrong is why the cut is
+// invalid, "" if it is valid: for example, a node does not exist, or a component is not in the gr or
+// does not run on every node. The error is about reading the cluster.
 func CheckCut(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, cut *daemonset.Cut) (checked *daemonset.Cut, wrong string, err error) {
 	checked = &daemonset.Cut{}
 	rolled := perNode(gr)
@@ -65,7 +64,7 @@ func once(names []string) []string {
 	})
 }
 
-// fewNodes is up to how many nodes are read one by one.
+// fewNodes is the largest number of nodes that are read one by one; more are listed.
 const fewNodes = 20
 
 func missingNodes(ctx context.Context, r client.Reader, names []string) ([]string, error) {

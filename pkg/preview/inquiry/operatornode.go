@@ -16,9 +16,8 @@ import (
 // LeaseName is the Lease of the active manager, in its namespace.
 const LeaseName = "gcu-operator.topsops.enflame.com"
 
-// operatorNode returns the node of the active manager, or "" if unknown: it comes last in
-// its wave. Of several managers the holder of the Lease counts; not every user may read
-// that.
+// operatorNode returns the node of the active manager, which comes last in its wave; "" if unknown. Of
+// several managers the active one holds the Lease, which not every user may read.
 func operatorNode(ctx context.Context, live client.Reader, namespace string) (string, error) {
 	var pods corev1.PodList
 	err := live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": topsv1.ManagedBy})

@@ -25,8 +25,8 @@ func (a Asker) PlanFile(ctx context.Context, present, wanted *topsv1.GcuResource
 	return answer.File(&q, a.Clock())
 }
 
-// CheckPlan compares a plan with the cluster; wanted is what the plan makes of the present gr. wrong is why the
-// plan cannot be run, "" if it can.
+// CheckPlan compares a plan with the cluster; wanted is the gr as the plan changes it. wrong is why the plan
+// cannot be run, "" if it can.
 func (a Asker) CheckPlan(ctx context.Context, plan *planfile.Plan, present, wanted *topsv1.GcuResource) (wrong string, err error) {
 	q := preview.ForPlan(plan, present, wanted)
 	if wrong, err = q.RevisionsOf(plan); err != nil || wrong != "" {
@@ -42,7 +42,7 @@ func (a Asker) CheckPlan(ctx context.Context, plan *planfile.Plan, present, want
 	return answer.Refuses(plan), nil
 }
 
-// refusesGlobal returns why tasks of a plan that belong to no node cannot be run, "" if they can.
+// refusesGlobal returns why the global tasks of a plan cannot be run, "" if they can.
 func (a Asker) refusesGlobal(ctx context.Context, plan *planfile.Plan) (wrong string, err error) {
 	for _, name := range plan.CronJobs() {
 		cron := &batchv1.CronJob{}

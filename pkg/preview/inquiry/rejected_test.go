@@ -46,7 +46,7 @@ func TestThePreviewOfARejectedSpec(t *testing.T) {
 		nodes   []string
 		blocked string
 	}{
-		{"that of the gr: nothing happens", bad(), changes{}, nil, "is rejected, and fleet-1 deployed in its place"},
+		{"that of the gr: nothing happens", bad(), changes{}, nil, "is rejected, fleet-1 is deployed in its place"},
 		{"back to what is deployed: nothing happens", gr(nil), changes{}, nil, ""},
 		{"another version of the exporter; volcano as it is deployed", gr(func(s *topsv1.GcuResourceSpec) { s.Exporter.Version = "3" }),
 			changes{"exporter": preview.Upgrade}, both, ""},

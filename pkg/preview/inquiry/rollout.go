@@ -69,7 +69,7 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	return outlook, nil
 }
 
-// readRollout reads the DaemonRollout of a group, its policy, and its plan unless that is given.
+// readRollout reads the DaemonRollout of a group, its policy, and its plan unless the state has one.
 func (r rolloutReader) readRollout(ctx context.Context, s *observed.State, book *upgradeplan.LogicBook) error {
 	var found topsv1.DaemonRollout
 	key := s.Group.RolloutKey(r.Namespace)

@@ -219,7 +219,7 @@ func TestAPreviewReportsWhatBlocksADrain(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := got.Nodes[1]
-			if n.Name != "b" || n.Disruption != tt.disruption || !slices.Equal(n.Evicts, tt.evicts) || !strings.Contains(n.Holds, tt.holds) || (n.Holds == "") != (tt.holds == "") {
+			if n.Name != "b" || n.Disruption != tt.disruption || !slices.Equal(n.Evicts, tt.evicts) || !strings.Contains(n.BlockedBy, tt.holds) || (n.BlockedBy == "") != (tt.holds == "") {
 				t.Errorf("node %+v; want %s, evicted %v, held up by %q", n, tt.disruption, tt.evicts, tt.holds)
 			}
 		})

@@ -2,14 +2,14 @@
 // (contract statement 91): those before the nodes, such as a copy of a database, and those after
 // them, such as a check of the whole cluster.
 //
-//	UpgradePlan ──► GlobalTask ──► CronJob with the opt-in label ──► Job, made once, owned by the plan
+//	UpgradePlan ──► GlobalTask ──► CronJob with the opt-in label ──► Job, created once, owned by the plan
 //
-// A plan names templates that an administrator has made for this: who may write a plan runs nothing
-// else with them, and with no other ServiceAccount. The Job is the memory of a task until the status
-// of the plan has its result. Its name follows from the plan and the task, so that a manager that
-// dies in between, or a second one, makes no other.
+// A plan names templates that an administrator has created for this purpose: a user who may write a plan can
+// run nothing else, and with no other ServiceAccount. The Job holds the state of a task until the status
+// of the plan has its result. Its name is derived from the plan and the task, so that neither a restarted
+// manager nor a second one creates another Job.
 //
-//	Decide   results, Jobs ──► Progress    what is made next, or awaited     decide.go
+//	Decide   results, Jobs ──► Progress    what is created next, or awaited  decide.go
 //	Refusal  CronJob ──► why it may not be run                               template.go
 //	JobOf    CronJob ──► Job
 //

@@ -13,12 +13,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// AccountPrefix begins the names of the ServiceAccounts of global tasks: admission policy
+// AccountPrefix is the prefix of the names of ServiceAccounts of global tasks: the admission policy
 // gcu-operator-workloads (config/admission) lets the manager use no others for a plan.
 const AccountPrefix = "gcu-task-"
 
-// Refusal returns why the template of a CronJob may not be run for a plan, "" if it may. The CronJob
-// is nil if there is none of that name.
+// Refusal returns why the template of a CronJob may not be run for a plan, "" if it may. cron is nil
+// if there is none of that name.
 func Refusal(namespace, name string, cron *batchv1.CronJob) string {
 	if cron == nil {
 		return fmt.Sprintf("there is no CronJob %s/%s: create it, or remove the task from the plan", namespace, name)
@@ -34,15 +34,15 @@ func Refusal(namespace, name string, cron *batchv1.CronJob) string {
 	return ""
 }
 
-// JobName returns the name of the Job of a task. It is another one for another revision, another
-// template or a plan that was created again: that is another task.
+// JobName returns the name of the Job of a task. It differs for another revision, another template or a
+// plan that was created again, because that is another task.
 func JobName(plan *topsv1.UpgradePlan, task *topsv1.GlobalTask) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(plan.UID), plan.Spec.Revision, task.Task, task.CronJob}, "\n")))
 	return planfile.GlobalHost + "-" + strings.ReplaceAll(task.Task, "_", "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
 // JobOf returns the Job of a task, made from the template of its CronJob. It is deleted with the
-// plan, and not before by itself: it is not made again while it is there.
+// plan and has no TTL: while it exists, the task is not run again.
 func JobOf(plan *topsv1.UpgradePlan, task *topsv1.GlobalTask, cron *batchv1.CronJob) *batchv1.Job {
 	template := cron.Spec.JobTemplate.DeepCopy()
 	job := &batchv1.Job{Spec: template.Spec, ObjectMeta: metav1.ObjectMeta{

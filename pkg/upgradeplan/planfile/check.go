@@ -8,9 +8,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Check compares a plan with what the nodes need now, by name: all that run components of the gr,
-// whatever has to be done there. It returns nil if the plan can be run: tasks that are done already
-// do not matter. Otherwise the error lists the tasks that do not fit, and why.
+// Check compares a plan with what the nodes need now. nodes has every node that runs components of the gr,
+// by name, whether or not it needs an upgrade. Check returns nil if the plan can be run: tasks that are done
+// already do not matter. Otherwise the error lists the tasks that do not match, and why.
 func (p *Plan) Check(nodes map[string]upgradeplan.Node, book upgradeplan.LogicBook) error {
 	var faults []error
 	for _, batch := range p.Object.Spec.Batches {
@@ -43,7 +43,7 @@ func (j *job) check(name string, nodes map[string]upgradeplan.Node, book upgrade
 	}
 	for _, t := range needed {
 		if p := (pair{t.Target, t.Action}); !j.has(p) && !slices.Contains(j.leaves, p) {
-			faults = append(faults, fmt.Errorf("%s is needed now, and is not in %s", t, j.name))
+			faults = append(faults, fmt.Errorf("%s is needed now, but is not in %s", t, j.name))
 		}
 	}
 	return faults

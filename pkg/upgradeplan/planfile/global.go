@@ -9,19 +9,19 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// GlobalHost is the host of the tasks of the cluster (contract statement 91).
+// GlobalHost is the host of global tasks (contract statement 91).
 const GlobalHost = "upg-server"
 
-// Names of the tasks of the cluster that are done before the nodes and after them, as those of batches.
+// Names of the groups of global tasks before the nodes and after them; they are used like names of batches.
 const (
 	BeforeNodes = "before"
 	AfterNodes  = "after"
 )
 
-// GlobalName returns the name of a task of the cluster, as host_target_action.
+// GlobalName returns the name of a global task, as host_target_action.
 func GlobalName(t *topsv1.GlobalTask) string { return GlobalHost + "_" + t.Task }
 
-// globalTasks returns the tasks of the cluster in their order, each with when it is done.
+// globalTasks returns the global tasks in order, each with BeforeNodes or AfterNodes.
 func globalTasks(spec *topsv1.UpgradePlanSpec) iter.Seq2[string, *topsv1.GlobalTask] {
 	return func(yield func(string, *topsv1.GlobalTask) bool) {
 		for i := range spec.Before {
@@ -37,7 +37,7 @@ func globalTasks(spec *topsv1.UpgradePlanSpec) iter.Seq2[string, *topsv1.GlobalT
 	}
 }
 
-// CronJobs returns the names of the CronJobs of the tasks of the cluster, sorted.
+// CronJobs returns the names of the CronJobs of the global tasks, sorted.
 func (p *Plan) CronJobs() []string {
 	var names []string
 	for _, t := range globalTasks(&p.Object.Spec) {
@@ -47,7 +47,7 @@ func (p *Plan) CronJobs() []string {
 	return slices.Compact(names)
 }
 
-// GlobalText describes the tasks of the cluster, a line for each; "" without any.
+// GlobalText describes the global tasks, a line for each; "" without any.
 func (p *Plan) GlobalText() string {
 	var b strings.Builder
 	for when, t := range globalTasks(&p.Object.Spec) {

@@ -10,7 +10,7 @@ import (
 // Outcome is the result of a node (contract statement 93).
 type Outcome string
 
-// Outcomes of a node. Unknown is that of nodes whose result did not fit into the object.
+// Outcomes of a node. Unknown: its result did not fit into the object.
 const (
 	Done    Outcome = "done"
 	Fail    Outcome = "fail"
@@ -26,8 +26,8 @@ type NodeResult struct {
 	Tasks  topsv1.OperationResult `json:"tasks"`
 }
 
-// Results returns the stored results of the nodes, in the order of the plan, and before and after them
-// those of the tasks of the cluster. It returns nil without one for the present plan.
+// Results returns the stored results of the nodes, in the order of the plan, with the results of the global
+// tasks before and after them. It returns nil if there is no result for the present generation of the plan.
 func (p *Plan) Results() []NodeResult {
 	outcomes := p.Outcomes()
 	if outcomes == nil {
@@ -43,7 +43,7 @@ func (p *Plan) Results() []NodeResult {
 	return p.globalResult(results, AfterNodes, p.Object.Spec.After)
 }
 
-// Outcomes returns the stored results of the nodes by name, nil without one for the present plan.
+// Outcomes returns the stored results of the nodes by name; nil if there is no result for the present generation.
 func (p *Plan) Outcomes() map[string]Outcome {
 	status := &p.Object.Status
 	if status.Time == nil || status.ObservedGeneration != p.Object.Generation {
@@ -53,7 +53,7 @@ func (p *Plan) Outcomes() map[string]Outcome {
 	for _, name := range status.Undone {
 		notDone[name] = true
 	}
-	known := p.Nodes() // up to which place a node that is not named is done
+	known := p.Nodes() // up to this position a node that no list names is done
 	if len(failed) < int(status.Fail) {
 		known = last(p, failed)
 	}
@@ -86,8 +86,8 @@ func (p *Plan) failures() map[string]*topsv1.FailedNode {
 	return failed
 }
 
-// last returns the place in the plan of the last of the nodes that a shortened list names, -1 for none: the list is in
-// the order of the plan, so those that it lacks come after.
+// last returns the position in the plan of the last node that a shortened list names, -1 for none: the list is in
+// the order of the plan, so the nodes that it lacks come after that one.
 func last[T any](p *Plan, of map[string]T) int {
 	last, place := -1, 0
 	for name := range p.All() {
@@ -99,8 +99,8 @@ func last[T any](p *Plan, of map[string]T) int {
 	return last
 }
 
-// result divides the tasks of a node, with its failure, nil for none: those of the stages before the failed task are done. The
-// pods of a light job are replaced in an order of their own, so its failure says which are.
+// result divides the tasks of a node into done, failed and not done. failure is nil for none; the tasks of the stages before
+// the failed task are done. The pods of a light job are replaced in an order of their own, so its failure lists the done ones.
 func (j *job) result(node string, outcome Outcome, failure *topsv1.FailedNode) (r topsv1.OperationResult) {
 	if failure == nil {
 		failure = &topsv1.FailedNode{}
@@ -124,15 +124,15 @@ func (j *job) result(node string, outcome Outcome, failure *topsv1.FailedNode) (
 	return r
 }
 
-// isLight reports whether it does nothing but replace pods.
+// isLight reports whether the job only replaces pods.
 func (j *job) isLight() bool {
 	return !slices.ContainsFunc(j.stages, func(s []pair) bool {
 		return slices.ContainsFunc(s, func(t pair) bool { return t.action != upgradeplan.ActionReplace })
 	})
 }
 
-// globalResult adds the results of tasks of the cluster to those of nodes, if there are any: as the result of a
-// host, which is fail if one failed, done if all are, and else undo.
+// globalResult adds the results of global tasks, if there are any, to those of nodes: as the result of one
+// host, which is fail if a task failed, done if all are done, and otherwise undo.
 func (p *Plan) globalResult(results []NodeResult, when string, tasks []topsv1.GlobalTask) []NodeResult {
 	if len(tasks) == 0 {
 		return results
@@ -158,7 +158,7 @@ func (p *Plan) globalResult(results []NodeResult, when string, tasks []topsv1.Gl
 	return append(results, r)
 }
 
-// failedTasks returns the tasks of the cluster that failed, as those of nodes.
+// failedTasks returns the global tasks that failed, in the form of failed nodes.
 func failedTasks(status *topsv1.UpgradePlanStatus) (failed []topsv1.FailedNode) {
 	for i := range status.Tasks {
 		if n := &status.Tasks[i]; n.Result == string(Fail) {

@@ -17,17 +17,17 @@ const MaxBytes = 1 << 20
 const Kind = "UpgradePlan"
 
 // Parse reads a file, YAML or JSON, with one UpgradePlan, and checks it against the rules. The
-// error says what is wrong, and which rule says so.
+// error says what is wrong, and which rule it breaks.
 func Parse(text []byte, book upgradeplan.LogicBook) (*Plan, error) {
 	if len(text) > MaxBytes {
 		return nil, fmt.Errorf("the plan has %d bytes, and at most %d are accepted: plan fewer nodes at a time", len(text), MaxBytes)
 	}
 	object := &topsv1.UpgradePlan{}
 	if err := strictyaml.Unmarshal(text, object); err != nil {
-		return nil, fmt.Errorf("it is not a plan: %w", err)
+		return nil, fmt.Errorf("the file is not a plan: %w", err)
 	}
 	if object.APIVersion != topsv1.GroupVersion.String() || object.Kind != Kind {
-		return nil, fmt.Errorf("it holds a %q of %q, not an %s of %s", object.Kind, object.APIVersion, Kind, topsv1.GroupVersion)
+		return nil, fmt.Errorf("the file has a %q of %q, not an %s of %s", object.Kind, object.APIVersion, Kind, topsv1.GroupVersion)
 	}
 	if object.Name == "" || object.Spec.Wanted == nil {
 		return nil, errors.New("metadata.name and spec.wanted are required")

@@ -43,7 +43,7 @@ func (p *Plan) Leaves(t upgradeplan.Task) bool {
 	return ok && slices.Contains(at.job.leaves, pair{t.Target, t.Action})
 }
 
-// Mission returns what is done on the nodes as a mission, with a task per host.
+// Mission returns the tasks of the nodes as a mission.
 func (p *Plan) Mission() upgradeplan.Mission {
 	var m upgradeplan.Mission
 	for _, batch := range p.Object.Spec.Batches {
@@ -71,7 +71,7 @@ type pair struct{ target, action string }
 type job struct {
 	name   string
 	stages [][]pair
-	// components that it replaces, and those of them of which nothing stays.
+	// components that it replaces, and those of them that it removes from the node.
 	components, removes []string
 	// leaves are the optional tasks that it leaves out.
 	leaves []pair

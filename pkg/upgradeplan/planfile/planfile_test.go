@@ -200,10 +200,10 @@ func TestARefusalNamesTheRule(t *testing.T) {
 		edit func(*topsv1.UpgradePlanSpec)
 		want string
 	}{
-		{"the cordon", func(s *topsv1.UpgradePlanSpec) { drop(s, "node_cordon") }, "node_cordon may not be left out: a node is emptied before"},
-		{"the eviction", func(s *topsv1.UpgradePlanSpec) { drop(s, "node_evict") }, "node_evict may not be left out: a node is emptied before"},
-		{"a verification", func(s *topsv1.UpgradePlanSpec) { drop(s, "driver_verify") }, "driver_verify may not be left out: a node is checked before and after"},
-		{"the uncordon", func(s *topsv1.UpgradePlanSpec) { drop(s, "node_uncordon") }, "a node that is cordoned is returned. Only prepull and soak may, or a component"},
+		{"the cordon", func(s *topsv1.UpgradePlanSpec) { drop(s, "node_cordon") }, "node_cordon may not be left out: the node must be emptied before"},
+		{"the eviction", func(s *topsv1.UpgradePlanSpec) { drop(s, "node_evict") }, "node_evict may not be left out: the node must be emptied before"},
+		{"a verification", func(s *topsv1.UpgradePlanSpec) { drop(s, "driver_verify") }, "driver_verify may not be left out: the node must be checked before and after"},
+		{"the uncordon", func(s *topsv1.UpgradePlanSpec) { drop(s, "node_uncordon") }, "a node that is cordoned must be uncordoned again. You may leave out prepull and soak, or a component"},
 		{"a component that the others need", func(s *topsv1.UpgradePlanSpec) { drop(s, "driver_replace", "driver_verify", "driver_prepull") }, "node_precheck belongs to no component that the job replaces"},
 		{"everything that is replaced", func(s *topsv1.UpgradePlanSpec) { drop(s, "driver_replace", "devicePlugin_replace", "exporter_replace") }, "replaces nothing"},
 		{"the order on a node", func(s *topsv1.UpgradePlanSpec) { slices.Reverse(s.Jobs[0].Stages) }, "that of the logic book: [node_precheck] [driver_prepull"},
@@ -211,7 +211,7 @@ func TestARefusalNamesTheRule(t *testing.T) {
 		{"a node twice", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs[0].Nodes[0] = "n-1" }, "node n-1 is in batch batch-1 and in batch batch-2"},
 		{"a job that is not there", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs[0].Job = "other" }, `there is no job "other"`},
 		{"an empty batch", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs = nil }, "batch batch-2 has no jobs: remove it"},
-		{"a name twice", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Name = "batch-1" }, "each batch has a name of its own"},
+		{"a name twice", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Name = "batch-1" }, "each batch needs a name of its own"},
 		{"no revision", func(s *topsv1.UpgradePlanSpec) { s.Revision = "" }, "both are required"},
 		{"no spec of the gr", func(s *topsv1.UpgradePlanSpec) { s.Wanted = nil }, "metadata.name and spec.wanted are required"},
 		{"no batch", func(s *topsv1.UpgradePlanSpec) { s.Batches = nil }, "it has 0 batches"},
@@ -260,7 +260,7 @@ func TestAPlanIsRefusedWhenTheWorldMoved(t *testing.T) {
 			"n-1_devicePlugin_replace: the component no longer runs on the node"},
 		{"another component uses the device", func(n map[string]upgradeplan.Node) {
 			set(n, "n-1", []string{"driver"}, "driver", "devicePlugin", "exporter", "gfd")
-		}, "n-1_gfd_replace is needed now, and is not in job-1"},
+		}, "n-1_gfd_replace is needed now, but is not in job-1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

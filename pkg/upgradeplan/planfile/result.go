@@ -17,7 +17,7 @@ type Result struct {
 	Revision string `json:"revision"`
 	// InForce is true for the plan that the gr follows.
 	InForce bool `json:"inForce"`
-	// RolledBack is when an automatic rollback took back what it did; absent if none did.
+	// RolledBack is when an automatic rollback reversed the plan; absent if none did.
 	RolledBack *metav1.Time `json:"rolledBack,omitempty"`
 	// Time of the result; absent before there is one.
 	Time   *metav1.Time        `json:"time,omitempty"`
@@ -25,13 +25,13 @@ type Result struct {
 	Fail   int32               `json:"fail"`
 	Undo   int32               `json:"undo"`
 	Failed []topsv1.FailedNode `json:"failed,omitempty"`
-	// Nodes have the results of nodes and tasks; absent where only those of the fleet are asked for.
+	// Nodes have the results of nodes and tasks; absent unless they were requested.
 	Nodes []NodeResult `json:"nodes,omitempty"`
 	// Problem is why the plan cannot be read; empty if it can.
 	Problem string `json:"problem,omitempty"`
 }
 
-// ResultOf returns a stored plan for a gr with its result, and those of its nodes if they are asked for.
+// ResultOf returns a stored plan for a gr with its result; with nodes also the results of its nodes.
 func ResultOf(gr *topsv1.GcuResource, p *topsv1.UpgradePlan, nodes bool) Result {
 	r := Result{Name: p.Name, Created: p.CreationTimestamp, Revision: p.Spec.Revision, RolledBack: p.Status.RolledBackTime,
 		InForce: gr.Annotations[topsv1.AnnotationUpgradePlan] == p.Name && p.Status.RolledBackTime == nil,
@@ -44,7 +44,7 @@ func ResultOf(gr *topsv1.GcuResource, p *topsv1.UpgradePlan, nodes bool) Result 
 	return r
 }
 
-// ResultsOf returns the plans for a gr among others, newest first, each as ResultOf does.
+// ResultsOf returns the results (ResultOf) of those plans that are for a gr, newest first.
 func ResultsOf(gr *topsv1.GcuResource, plans []topsv1.UpgradePlan, nodes bool) []Result {
 	results := []Result{}
 	for i := range plans {

@@ -11,19 +11,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Read checks an UpgradePlan against the rules. The error joins what is wrong, each with the rule.
+// Read checks an UpgradePlan against the rules. The error joins all faults, each with its rule.
 func Read(object *topsv1.UpgradePlan, book upgradeplan.LogicBook) (*Plan, error) {
 	return read(object, &book)
 }
 
-// Recall reads an UpgradePlan that was checked when it was stored, for its result: a later logic book may have other
-// rules. The error says why it cannot be read.
+// Recall reads an UpgradePlan for its result, without the rules of jobs: it was checked when it was stored, and a later
+// logic book may have other rules. The error says why it cannot be read.
 func Recall(object *topsv1.UpgradePlan) (*Plan, error) { return read(object, nil) }
 
 func read(object *topsv1.UpgradePlan, book *upgradeplan.LogicBook) (*Plan, error) {
 	r := reader{Plan: &Plan{Object: object, jobs: map[string]*job{}, nodes: map[string]place{}}, book: book}
 	if object.Spec.GcuResource == "" || object.Spec.Revision == "" {
-		r.fault("spec.gcuResource and spec.revision say what the plan is for: both are required")
+		r.fault("spec.gcuResource and spec.revision are required: they say what the plan is for")
 	}
 	for i := range object.Spec.Jobs {
 		r.job(&object.Spec.Jobs[i])
@@ -35,7 +35,7 @@ func read(object *topsv1.UpgradePlan, book *upgradeplan.LogicBook) (*Plan, error
 	for i := range object.Spec.Batches {
 		b := &object.Spec.Batches[i]
 		if b.Name == "" || b.Name == rest || names[b.Name] {
-			r.fault("batch %d has the name %q: each batch has a name of its own, and rest is that of the nodes in no batch", i+1, b.Name)
+			r.fault("batch %d has the name %q: each batch needs a name of its own, and rest is reserved for the nodes in no batch", i+1, b.Name)
 		}
 		if names[b.Name] = true; b.Approval != "" && b.Approval != topsv1.ApprovalAutomatic && b.Approval != topsv1.ApprovalManual {
 			r.fault("batch %s: approval %q is neither Automatic nor Manual", b.Name, b.Approval)
@@ -49,7 +49,7 @@ func read(object *topsv1.UpgradePlan, book *upgradeplan.LogicBook) (*Plan, error
 	return r.Plan, nil
 }
 
-// rest is the name of the nodes that are in no batch.
+// rest is the reserved batch name of the nodes that are in no batch.
 const rest = "rest"
 
 type reader struct {
@@ -59,7 +59,7 @@ type reader struct {
 	faults []error
 }
 
-// mostFaults bounds how many faults are reported: a fleet may have as many as nodes.
+// mostFaults bounds how many faults are reported: a large plan may have one for each node.
 const mostFaults = 20
 
 func (r *reader) fault(format string, args ...any) {
@@ -133,11 +133,11 @@ func (r *reader) isKnown(action string) bool {
 // keepsRules compares a job with what the book does for its components.
 func (r *reader) keepsRules(j *job) {
 	if len(j.components) == 0 {
-		r.fault("job %s replaces nothing: a job that only prepares or verifies is not run; remove its nodes instead", j.name)
+		r.fault("job %s replaces nothing: a job that only prepares or verifies is not allowed; remove its nodes instead", j.name)
 		return
 	}
 	if i := slices.IndexFunc(j.removes, func(c string) bool { return !slices.Contains(j.components, c) }); i >= 0 {
-		r.fault("job %s: it removes %s and does not replace it", j.name, j.removes[i])
+		r.fault("job %s: removes names %s, which the job does not replace", j.name, j.removes[i])
 		return
 	}
 	whole, err := upgradeplan.Plan(*r.book, []upgradeplan.Node{{Name: host, Deployed: j.components, Changed: j.components, Removed: j.removes}}, 1)
@@ -151,7 +151,7 @@ func (r *reader) keepsRules(j *job) {
 		case r.isOptional(p.action):
 			j.leaves = append(j.leaves, p)
 		default:
-			r.fault("job %s: %s may not be left out: %s. Only %s may, or a component with all its tasks",
+			r.fault("job %s: %s may not be left out: %s. You may leave out %s, or a component with all its tasks",
 				j.name, taskOf(t), r.why(j, p), strings.Join(r.optional(), " and "))
 		}
 	}
@@ -161,7 +161,7 @@ func (r *reader) keepsRules(j *job) {
 // host stands for any host.
 const host = "host"
 
-// keepsOrder compares the order of a job with that of the book. Whole is the job with nothing left
+// keepsOrder compares the order of a job with the one of the book. whole is the job with nothing left
 // out.
 func (r *reader) keepsOrder(j *job, whole upgradeplan.Mission) {
 	for _, stage := range j.stages {
@@ -179,7 +179,7 @@ func (r *reader) keepsOrder(j *job, whole upgradeplan.Mission) {
 		for _, s := range stagesOf(slices.Concat(order...)) {
 			stages = append(stages, "["+strings.Join(s, ", ")+"]")
 		}
-		r.fault("job %s: the order of the tasks on a node is that of the logic book: %s. Batches may be reordered, and nodes moved to others; the order of nodes within a batch has no effect", j.name, strings.Join(stages, " "))
+		r.fault("job %s: the tasks on a node must have the order of the logic book: %s. You may reorder batches, and move nodes to other batches; the order of nodes within a batch has no effect", j.name, strings.Join(stages, " "))
 	}
 }
 
@@ -200,20 +200,20 @@ func (r *reader) optional() (names []string) {
 	return names
 }
 
-// why returns the reason for which a task may not be left out.
+// why returns why a task may not be left out.
 func (r *reader) why(j *job, p pair) string {
 	switch p.action {
 	case upgradeplan.ActionCordon, upgradeplan.ActionEvict:
-		return "a node is emptied before what its pods depend on is changed (" + strings.Join(j.components, ", ") + ")"
+		return "the node must be emptied before a component that its pods depend on is changed (" + strings.Join(j.components, ", ") + ")"
 	case upgradeplan.ActionVerify, upgradeplan.ActionPrecheck:
-		return "a node is checked before and after such a change (" + strings.Join(j.components, ", ") + ")"
+		return "the node must be checked before and after such a change (" + strings.Join(j.components, ", ") + ")"
 	case upgradeplan.ActionUncordon:
-		return "a node that is cordoned is returned"
+		return "a node that is cordoned must be uncordoned again"
 	}
 	return "the change of " + strings.Join(j.components, ", ") + " needs it"
 }
 
-// maxGlobal is how many tasks of the cluster a plan has at most before the nodes, and after them.
+// maxGlobal is how many global tasks a plan may have before the nodes, and as many after them.
 const maxGlobal = 20
 
 var (
@@ -221,13 +221,13 @@ var (
 	objectName = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
 )
 
-// global checks the tasks of the cluster.
+// global checks the global tasks.
 func (r *reader) global() {
 	names := map[string]bool{}
 	for _, t := range globalTasks(&r.Object.Spec) {
 		switch {
 		case len(t.Task) > 40 || !globalTask.MatchString(t.Task):
-			r.fault("global task %q is not of the form target_action, such as database_backup, with at most 40 small letters, digits and hyphens", t.Task)
+			r.fault("global task %q is not of the form target_action, such as database_backup, with at most 40 lower case letters, digits and hyphens", t.Task)
 		case names[t.Task]:
 			r.fault("global task %s appears twice: give the second one another target or action", t.Task)
 		case len(t.CronJob) > 52 || !objectName.MatchString(t.CronJob):
@@ -239,6 +239,6 @@ func (r *reader) global() {
 		r.fault("it has %d global tasks in one list: at most %d are accepted", most, maxGlobal)
 	}
 	if _, is := r.nodes[GlobalHost]; is && len(names) > 0 {
-		r.fault("node %s has the name of the host of global tasks: plan it without any", GlobalHost)
+		r.fault("node %s has the name that stands for the host of global tasks: plan this node without global tasks", GlobalHost)
 	}
 }

@@ -21,13 +21,13 @@ func (p *Plan) For(gr string) error {
 	return nil
 }
 
-// Present is what a plan is about to change: the gr, and the stored plan with the name of the plan, nil for none.
+// Present is what a plan is about to change: the gr, and the stored UpgradePlan of the same name, nil for none.
 type Present struct {
 	Gr     *topsv1.GcuResource
 	Stored *topsv1.UpgradePlan
 }
 
-// Unchanged reports whether a gr still has the spec, and follows the plan, that it had before.
+// Unchanged reports whether a gr still has the spec that it had before, and still follows the same plan.
 func Unchanged(before, now metav1.Object) bool {
 	follows := before.GetAnnotations()[topsv1.AnnotationUpgradePlan]
 	return now.GetUID() == before.GetUID() && now.GetGeneration() == before.GetGeneration() && now.GetAnnotations()[topsv1.AnnotationUpgradePlan] == follows
@@ -36,9 +36,9 @@ func Unchanged(before, now metav1.Object) bool {
 // Stored returns the object to be stored before the gr follows it: the present one with the content of the plan, or a new
 // one. With step, each batch awaits an approval. checked is what was present when the plan was checked.
 //
-// It returns an error if batches would await an approval under OTA, and if the present object may not be replaced: the gr was
-// upgraded since the check, which may have ended the plan, or somebody else wrote the object since it was checked or copied. An
-// object that already has this content is never refused.
+// It returns an error if batches would await an approval under OTA, or if the present object may not be replaced. That is
+// so if the gr was upgraded since the check, which may have ended the plan, or if another client wrote the object since it
+// was checked or copied. An object that already has this content is never refused.
 func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, error) {
 	if !Unchanged(checked.Gr, now.Gr) {
 		return nil, fmt.Errorf("gr %s was changed since this plan was checked: review it, and try again", now.Gr.Name)
@@ -64,22 +64,22 @@ func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, err
 	return next, p.replaces(now.Stored, checked.Stored)
 }
 
-// Overtaken returns an error if somebody else wrote the gr or its plan while it was being written, so that the gr does not follow what
-// the result of that write, err, says; it says what the gr follows, and wraps err. Otherwise it returns nil. stored is the plan as it was
-// stored before, and now what is present since.
+// Overtaken returns an error if another client wrote the gr or its plan during a write of the gr, so that the result of that
+// write, err, does not say what the gr follows now. The error does, and wraps err. Otherwise Overtaken returns nil. stored is
+// the plan as it was stored before the write, and now what is present after it.
 func Overtaken(now Present, stored *topsv1.UpgradePlan, err error) error {
 	isStored := now.Stored != nil && Version(now.Stored) == Version(stored)
 	switch follows := now.Gr.Annotations[topsv1.AnnotationUpgradePlan] == stored.Name; {
 	case err == nil && follows && !isStored:
-		return fmt.Errorf("gr %s follows UpgradePlan %s, but somebody else wrote that while the gr was written: it is not your plan any more; give yours another metadata.name, and run it again", now.Gr.Name, stored.Name)
+		return fmt.Errorf("gr %s follows UpgradePlan %s, but another client changed that meanwhile: it is no longer your plan; give yours another metadata.name, and run it again", now.Gr.Name, stored.Name)
 	case err != nil && follows && isStored:
-		return fmt.Errorf("%w; but gr %s follows UpgradePlan %s, which is your plan: this request got through, or somebody else's did", err, now.Gr.Name, stored.Name)
+		return fmt.Errorf("%w; but gr %s follows UpgradePlan %s, which is your plan: this request succeeded, or one of another client did", err, now.Gr.Name, stored.Name)
 	}
 	return nil
 }
 
-// awaitable returns an error if a batch of a plan awaits an approval though its gr has strategy OTA, under which a request is the
-// approval of its node, whatever the batch.
+// awaitable returns an error if a batch of a plan awaits an approval although its gr has strategy OTA: there a request
+// is the approval of its node, whatever the batch.
 func awaitable(gr *topsv1.GcuResource, plan *topsv1.UpgradePlan) error {
 	manual := slices.IndexFunc(plan.Spec.Batches, func(b topsv1.PlannedBatch) bool { return b.Approval == topsv1.ApprovalManual })
 	if manual < 0 || !daemonset.IsOTA(gr.Annotations) {
@@ -89,7 +89,8 @@ func awaitable(gr *topsv1.GcuResource, plan *topsv1.UpgradePlan) error {
 		plan.Spec.Batches[manual].Name, gr.Name, topsv1.AnnotationUpdateStrategy)
 }
 
-// free returns an error if the name of the stored plan is taken: by that of another gr, or for a result.
+// free returns an error if the name of the stored plan is taken: by a plan for another gr, or by an ended plan that
+// keeps its result.
 func (now Present) free() error {
 	switch plan := now.Stored; {
 	case plan.Spec.GcuResource != now.Gr.Name:
@@ -100,12 +101,12 @@ func (now Present) free() error {
 	return nil
 }
 
-// replaces returns an error if somebody else wrote the stored plan since this one was checked, when checked was stored, or
-// copied.
+// replaces returns an error if another client wrote the stored plan after this one was checked or copied. checked is what was
+// stored at the check.
 func (p *Plan) replaces(stored, checked *topsv1.UpgradePlan) error {
 	switch from := p.Object; {
 	case checked == nil || checked.UID != stored.UID || checked.Generation != stored.Generation:
-		return fmt.Errorf("UpgradePlan %s was written by somebody else since this plan was checked: compare them, and try again", stored.Name)
+		return fmt.Errorf("another client wrote UpgradePlan %s since this plan was checked: compare them, and try again", stored.Name)
 	case from.UID != "" && from.UID != stored.UID:
 		return fmt.Errorf("the plan is a copy of another UpgradePlan, with uid %s; %s has %s: compare them, and edit that one", from.UID, stored.Name, stored.UID)
 	case from.Generation != 0 && from.Generation != stored.Generation:
@@ -126,7 +127,7 @@ func Content(plan *topsv1.UpgradePlan) (map[string]any, error) {
 	return content, nil
 }
 
-// Version names a stored plan as it is: another generation, or another plan of its name, has another one.
+// Version identifies the content of a stored plan by its name, UID and generation.
 func Version(plan *topsv1.UpgradePlan) string {
 	return fmt.Sprintf("%s %s/%d", plan.Name, plan.UID, plan.Generation)
 }

@@ -51,7 +51,7 @@ func TestWhatIsStoredOfAFile(t *testing.T) {
 		{name: "in place of the one in force", present: present("fleet", &now), follows: "plan"},
 		{name: "in place of one that has ended", present: present("fleet", &now), follows: "other", wrong: "has ended, and keeps its result: give the plan another metadata.name"},
 		{name: "in place of that of another gr", present: present("other", nil), wrong: "UpgradePlan plan is for gr other: give the plan another metadata.name"},
-		{name: "in place of one that somebody else wrote since", present: later(), since: true, wrong: "was written by somebody else since this plan was checked"},
+		{name: "in place of one that somebody else wrote since", present: later(), since: true, wrong: "another client wrote UpgradePlan plan since this plan was checked"},
 		{name: "the same as somebody else wrote since", present: same, since: true, copied: 2},
 		{name: "edited by kubectl get", present: later(), copied: 3},
 		{name: "edited by kubectl get, of one that was deleted and created again", present: later(), copied: 3, of: "uid-of-the-deleted",
@@ -114,9 +114,9 @@ func TestWhoseOfTwoPlansOfANameIsFollowed(t *testing.T) {
 		says string
 	}{
 		"mine":                               {gr, mine, nil, ""},
-		"that of another, written over mine": {gr, stored("a", 2), nil, "follows UpgradePlan plan, but somebody else wrote that"},
-		"that of another, created again":     {gr, stored("b", 1), nil, "follows UpgradePlan plan, but somebody else wrote that"},
-		"one that is gone":                   {gr, nil, nil, "follows UpgradePlan plan, but somebody else wrote that"},
+		"that of another, written over mine": {gr, stored("a", 2), nil, "follows UpgradePlan plan, but another client changed that"},
+		"that of another, created again":     {gr, stored("b", 1), nil, "follows UpgradePlan plan, but another client changed that"},
+		"one that is gone":                   {gr, nil, nil, "follows UpgradePlan plan, but another client changed that"},
 		"another upgrade came later":         {&topsv1.GcuResource{}, stored("a", 2), nil, ""},
 		"mine, by another request":           {gr, mine, conflict, "conflict; but gr fleet follows UpgradePlan plan, which is your plan"},
 		"another upgrade came first":         {&topsv1.GcuResource{}, mine, conflict, ""},

@@ -10,15 +10,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// MaxBatches is how many batches a plan has at most. Of merges consecutive ones into that many.
+// MaxBatches is how many batches a plan may have. Of merges consecutive ones to stay within it.
 const MaxBatches = 100
 
 // OfflineBatch is the name of the batch of the nodes that were offline when a plan was written.
 const OfflineBatch = "offline"
 
-// Of returns the jobs and batches of a mission. nodes are those that it was made from, by name, and
+// Of returns the jobs and batches of a mission. nodes are the nodes that it was made from, by name, and
 // seconds is how long one usually takes. offline are the names of further nodes, which get the
-// last batch: they are upgraded when they return. The error is for nodes that the book cannot plan.
+// last batch: they are upgraded when they return. It returns an error for nodes that the book cannot plan.
 func Of(book upgradeplan.LogicBook, mission upgradeplan.Mission, nodes map[string]upgradeplan.Node, offline []string, seconds int32) (topsv1.UpgradePlanSpec, error) {
 	w := writer{nodes: nodes, seconds: seconds, byShape: map[string]string{}}
 	together := max(1, (len(mission)+MaxBatches-2)/(MaxBatches-1)) // and one for the offline nodes

@@ -12,9 +12,8 @@ func isStep(steps []step, from, to semver.Version) bool {
 	return slices.ContainsFunc(steps, func(s step) bool { return s.leads(from, to) != nil })
 }
 
-// leads returns the range that a step from one version leads to, nil if it does not lead to the other
-// one. It leads back too, but not back to a newer version: from ">=1.4.0" to "1.5.x" does not
-// allow 1.5.0 > 2.0.0.
+// leads returns the range of the step that contains to, nil if the step does not lead there. A step may be
+// taken backwards, but not to a newer version: from ">=1.4.0" to "1.5.x" does not allow 1.5.0 > 2.0.0.
 func (s *step) leads(from, to semver.Version) *versionRange {
 	switch {
 	case s.from.contains(from) && s.to.contains(to):
@@ -25,9 +24,9 @@ func (s *step) leads(from, to semver.Version) *versionRange {
 	return nil
 }
 
-// shortest returns the versions of the shortest way by steps, found breadth first over the versions
-// that the steps name, lower versions first; nil if there is none. It leads only up, or only down:
-// nobody upgrades a driver by way of an older one.
+// shortest returns the versions of the shortest path by steps, found breadth first over the versions
+// that the steps name, lower versions first; nil if there is none. It leads only up, or only down: an
+// upgrade of a driver does not go through an older version.
 func shortest(steps []step, from, to semver.Version) []semver.Version {
 	var ranges []versionRange
 	for _, s := range steps {
@@ -54,7 +53,7 @@ func shortest(steps []step, from, to semver.Version) []semver.Version {
 	return nil
 }
 
-// wayBack returns the way from the first place to the second.
+// wayBack returns the path from the first place to the second, from the recorded predecessors.
 func wayBack(places []semver.Version, came []int) []semver.Version {
 	way := []semver.Version{places[1]}
 	for at := came[1]; ; at = came[at] {
@@ -67,8 +66,8 @@ func wayBack(places []semver.Version, came []int) []semver.Version {
 	return way
 }
 
-// describe returns the range by which the first step that leads to a version reaches it, with the
-// version as an example unless the range is just that.
+// describe returns the range of the first step that leads to a version, with the version as an example
+// unless the range is that version alone.
 func describe(steps []step, from, v semver.Version) string {
 	for i := range steps {
 		if r := steps[i].leads(from, v); r != nil && r.text != v.String() {

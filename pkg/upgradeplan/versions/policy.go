@@ -9,7 +9,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Policy is a spec.versions that was understood. It remembers the paths that it found, so it is not
+// Policy is a parsed spec.versions. It caches the paths that it found, so it is not
 // safe for concurrent use. A nil Policy allows everything.
 type Policy struct {
 	steps []step
@@ -20,20 +20,20 @@ type Policy struct {
 // change is a change of the version of a component.
 type change struct{ component, from, to string }
 
-// step is one of steps.
+// step is an entry of versions.steps.
 type step struct {
 	component string
 	from, to  versionRange
 }
 
-// fit is one of fit; index is its place there.
+// fit is an entry of versions.fit; index is its position there.
 type fit struct {
 	index      int
 	component  string
 	version    versionRange
 	components []requirement
 	kernel     versionRange
-	// nodes is nil for any node, nodeSelector its text.
+	// nodes selects the nodes, nil for any; nodeSelector is its text.
 	nodes        labels.Selector
 	nodeSelector string
 }
@@ -44,8 +44,7 @@ type requirement struct {
 	version   versionRange
 }
 
-// Of returns the policy of a spec, nil for nil. The error says which range or selector is not
-// understood.
+// Of parses a spec; nil gives nil. The error names the range or selector that is invalid.
 func Of(spec *topsv1.VersionPolicy) (*Policy, error) {
 	if spec == nil {
 		return nil, nil

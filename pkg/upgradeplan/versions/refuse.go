@@ -11,8 +11,8 @@ import (
 // Component is a component on a node.
 type Component struct {
 	Name string
-	// Has is its version there, "" if it does not run there; Gets that which it has afterwards, ""
-	// if it goes. A component that does not change has what it gets.
+	// Has is its present version, "" if it does not run on the node; Gets is its version after the upgrade, ""
+	// if it is removed. For a component that does not change both are equal.
 	Has, Gets string
 	// Changes: its pod is replaced.
 	Changes bool
@@ -25,7 +25,7 @@ type Node struct {
 	Components []Component
 }
 
-// component returns a component of a node, nil if it does not have it afterwards.
+// component returns a component that a node has after the upgrade, or that changes; nil for none.
 func (n *Node) component(name string) *Component {
 	for i := range n.Components {
 		if c := &n.Components[i]; c.Name == name && (c.Gets != "" || c.Changes) {
@@ -35,7 +35,7 @@ func (n *Node) component(name string) *Component {
 	return nil
 }
 
-// Refusal is why a node may not get what it is to get.
+// Refusal is why a node may not get the wanted versions.
 type Refusal struct {
 	// Rule is the field of the policy that refuses it.
 	Rule string
@@ -43,8 +43,8 @@ type Refusal struct {
 	Component, From, To string
 	// Cause says why.
 	Cause string
-	// Path are the versions through which the steps lead from the version before to that after,
-	// both included, up only or down only; nil if none do, or if the rule is not about steps.
+	// Path is the versions through which allowed steps lead from From to To, both included, up only or
+	// down only; nil if none do, or if the rule is not about steps.
 	Path []string
 }
 
@@ -57,8 +57,8 @@ func (r Refusal) String() string {
 	return says
 }
 
-// Refuse returns why a node may not get what it is to get, in the order of the rules; nil if it may. A
-// rule is asked only if a component that it names changes.
+// Refuse returns why a node may not get the wanted versions, in the order of the rules; nil if it may. A
+// rule applies only if a component that it names changes.
 func (p *Policy) Refuse(n *Node) []Refusal {
 	if p == nil {
 		return nil
@@ -111,8 +111,8 @@ func (p *Policy) stepsOf(component string) (list []step) {
 	return list
 }
 
-// path returns the shortest way of a change by steps, nil if there is none. What is between is each
-// a range of a step with a version as an example: which versions there are in it is not known.
+// path returns the shortest path of a change by steps, nil if there is none. Each version in between is
+// described as the range of a step with a version as an example, because it is not known which versions exist.
 func (p *Policy) path(of change, from, to semver.Version) []string {
 	if known, is := p.paths[of]; is {
 		return known
@@ -170,7 +170,7 @@ func (f *fit) concerns(n *Node, c *Component) bool {
 	return false
 }
 
-// lacks returns what a node lacks of what the rule requires, "" for nothing.
+// lacks returns which requirement of the rule a node does not meet, "" for none.
 func (f *fit) lacks(n *Node) string {
 	for _, r := range f.components {
 		if why := r.lacks(n.component(r.component)); why != "" {
@@ -190,7 +190,7 @@ func (f *fit) lacks(n *Node) string {
 	return ""
 }
 
-// lacks returns why a component, nil if the node does not have it, is not what is required.
+// lacks returns why a component does not meet the requirement, "" if it does; c is nil if the node does not have it.
 func (r *requirement) lacks(c *Component) string {
 	if c == nil || c.Gets == "" {
 		return fmt.Sprintf("it requires %s %s, which the gr does not deploy on the node", r.component, r.version.text)

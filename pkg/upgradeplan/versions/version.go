@@ -16,7 +16,7 @@ func parse(tag string) (semver.Version, bool) {
 	return v, err == nil
 }
 
-// parseKernel parses the numbers of a kernel's version: what follows them is no semantic version.
+// parseKernel parses the numbers of a kernel version: with what follows them it is not a semantic version.
 func parseKernel(kernel string) (semver.Version, bool) {
 	end := strings.IndexAny(kernel, "-+_")
 	if end < 0 {
@@ -50,7 +50,7 @@ func rangeOf(field, text string) (versionRange, error) {
 var literal = regexp.MustCompile(`\d+\.(\d+|[xX*])(\.(\d+|[xX*]))?(-[0-9A-Za-z.-]+)?`)
 
 // named returns the versions that ranges name, and the next ones above and below, sorted and
-// without duplicates: if several ranges have a version in common, they have one of these.
+// without duplicates: if several ranges have a version in common, they have one of these in common.
 func named(ranges []versionRange) []semver.Version {
 	var list []semver.Version
 	for _, r := range ranges {
@@ -64,7 +64,7 @@ func named(ranges []versionRange) []semver.Version {
 	return slices.CompactFunc(list, semver.Version.EQ)
 }
 
-// after returns the next version above one, before one of those below.
+// after returns the next version above v; before returns one below it.
 func after(v semver.Version) semver.Version {
 	if len(v.Pre) == 0 {
 		v.Patch++
