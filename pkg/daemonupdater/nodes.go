@@ -120,8 +120,8 @@ func (r fleetReader) confirmNodesGone(ctx context.Context, p *pass.Pass) error {
 			return err
 		}
 	}
-	for i := range p.Decision.Unmade {
-		if err := r.confirmUnmade(ctx, &p.Decision.Unmade[i]); err != nil {
+	for i := range p.Decision.WithoutOperation {
+		if err := r.confirmNoOperation(ctx, &p.Decision.WithoutOperation[i]); err != nil {
 			return err
 		}
 	}
@@ -131,8 +131,8 @@ func (r fleetReader) confirmNodesGone(ctx context.Context, p *pass.Pass) error {
 	return r.confirmNoPods(ctx, p, left)
 }
 
-// confirmUnmade confirms live that the operation of a slot is not on its node.
-func (r fleetReader) confirmUnmade(ctx context.Context, slot *rollout.Slot) error {
+// confirmNoOperation confirms live that the operation of a slot is not on its node.
+func (r fleetReader) confirmNoOperation(ctx context.Context, slot *rollout.Slot) error {
 	var live topsv1.NodeUpgrade
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: slot.Node}, &live); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for the operation of node %s: %w", slot.Node, err)

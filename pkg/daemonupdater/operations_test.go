@@ -396,15 +396,15 @@ func TestASlotWhoseOperationTheCacheDoesNotShowIsNotGivenBack(t *testing.T) {
 	u := c.upgrade()
 	r := fleetReader{Cluster: access.Cluster{Live: c.api}}
 	slot := rollout.Slot{Node: u.Name, Operation: u.Spec.Operation.ID}
-	if err := r.confirmUnmade(t.Context(), &slot); !errors.Is(err, podreplace.ErrChanged) {
+	if err := r.confirmNoOperation(t.Context(), &slot); !errors.Is(err, podreplace.ErrChanged) {
 		t.Errorf("with its operation on the node: %v", err)
 	}
 	slot.Operation = "another"
-	if err := r.confirmUnmade(t.Context(), &slot); err != nil {
+	if err := r.confirmNoOperation(t.Context(), &slot); err != nil {
 		t.Errorf("with another one: %v", err)
 	}
 	slot.Node = "without-one"
-	if err := r.confirmUnmade(t.Context(), &slot); err != nil {
+	if err := r.confirmNoOperation(t.Context(), &slot); err != nil {
 		t.Errorf("without any: %v", err)
 	}
 }

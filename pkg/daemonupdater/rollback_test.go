@@ -251,7 +251,7 @@ func TestAGoodRevisionThatIsNotKeptStaysHalted(t *testing.T) {
 	c.must(c.api.Delete(context.Background(), fixture.RevisionsOf(c.driver, fixture.OldHash)[0]))
 	c.mustReconcile()
 	status := c.ledger()
-	if !strings.HasSuffix(fixture.MessageOf(*status, topsv1.RolloutHalted), "; not rolled back: old, the last known good revision, is not kept any more") ||
+	if !strings.HasSuffix(fixture.MessageOf(*status, topsv1.RolloutHalted), "; not rolled back: old, the last known good revision, is no longer stored") ||
 		status.Rollback != nil || len(c.patched) != 0 {
 		t.Errorf("%q, %+v, patched %v", fixture.MessageOf(*status, topsv1.RolloutHalted), status.Rollback, c.patched)
 	}
@@ -417,7 +417,7 @@ func TestAGcuResourceIsNotRolledBackToASpecThatIsNotKept(t *testing.T) {
 	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
 	c.must(c.api.Delete(context.Background(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1"}}))
 	c.mustReconcile()
-	if m := fixture.MessageOf(*c.ledger(), topsv1.RolloutHalted); c.ledger().Rollback != nil || !strings.HasSuffix(m, "fleet-1, the last known good revision, is not kept any more") {
+	if m := fixture.MessageOf(*c.ledger(), topsv1.RolloutHalted); c.ledger().Rollback != nil || !strings.HasSuffix(m, "fleet-1, the last known good revision, is no longer stored") {
 		t.Errorf("%+v, says %q", c.ledger().Rollback, m)
 	}
 }

@@ -118,7 +118,7 @@ func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration,
 	if left, err := s.nodes.Cancel(ctx, p.OperationKey()); err != nil || left {
 		return retryStaleCache, false, err
 	}
-	log.FromContext(ctx).Info("Deleting DaemonRollout, its target has no update strategy any more", "rollout", p.Group.String())
+	log.FromContext(ctx).Info("Deleting DaemonRollout, its target no longer has an update strategy", "rollout", p.Group.String())
 	as := client.Preconditions{UID: &p.Rollout.UID, ResourceVersion: &p.Rollout.ResourceVersion} // it may have slots by now
 	if err := s.ledgers.Delete(ctx, p.Rollout, as); client.IgnoreNotFound(err) != nil {
 		return 0, false, fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(p.Rollout), err)

@@ -11,7 +11,7 @@ var ofOtherGroups = []mutant{
 		"$f.unavailable && !$held", "f.unavailable"},
 	{"taken-down-forgotten", "a node that this group took down gives its slot back to another group's operation", updater, "fleetNode.yields",
 		"$n.Ready && $busy && ($serves || $kept)", "$n.Ready && $busy"},
-	{"others-blamed", "a node fails while another group works on it", updater, "settlement.keepUntilDeadline",
+	{"others-blamed", "a node fails while another group works on it", updater, "slotReview.keepUntilDeadline",
 		"!$n.Ready || !$n.$isBusy()", "true"},
 	{"two-groups-one-node", "a node with another group's operation is started", updater, "facts.phaseOf",
 		"$Job.$isOfAnotherGroup() && $working", "false"},

@@ -11,7 +11,7 @@ var ofPrepulls = []mutant{
 	{"broken-node-awaits-images", "a node that is unavailable already waits for images before it is repaired", updater, "group.factsOf",
 		"$f.heavy || $f.pinned || $f.unready || $node.Disturbed", "$f.heavy || $f.pinned || $node.Disturbed"},
 	{"bad-image-asked-everywhere", "every node agent is asked for an image that none can pull", updater, "Fleet.isImageDoubtful",
-		"$failed >= doubtful", "$failed >= 1<<30"},
+		"$failed >= maxFailedPulls", "$failed >= 1<<30"},
 	{"some-without-images-stop-all", "twenty nodes that reach no registry stop a rollout of which others run the image", updater, "Fleet.isImageDoubtful",
 		"$all.byPhase[phaseUpdated] == 0", "$all.byPhase[phaseUpdated] >= 0"},
 	{"agentless-asked-on", "agents that leave images to the kubelet are asked all at once, whatever the budget", updater, "preparation.roomFor",

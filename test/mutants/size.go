@@ -3,7 +3,7 @@ package main
 // ofSizes are rollouts whose ledger becomes too large to be stored.
 var ofSizes = []mutant{
 	{"ledger-unlimited", "the ledger of a rollout may become too large to be stored", updater, "budgetsOf",
-		"min($limit, mostInFlight(d))", "$limit"},
+		"min($limit, maxInFlight(d))", "$limit"},
 	{"ledger-failures-free", "failed nodes take no room in the ledger", updater, "bytesForSlots",
 		"left -= $size", "left -= 0 * $size"},
 	{"unrecorded-forgiven", "nodes that the ledger has no room for do not count for a halt", updater, "haltOf",

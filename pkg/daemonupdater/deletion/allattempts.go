@@ -25,8 +25,8 @@ func (a *AllAttempts) all() [4]*Attempts {
 // Show shows the denied requests of a group about a node in what is decided on. A denied pull is shown by
 // observed.LeavePulls.
 func (a *AllAttempts) Show(g observed.Group, n *rollout.Node) {
-	n.Denied, n.Unfenced, n.Unordered = a.Deletions.DenialOf(g, n), a.Fences.DenialOf(g, n), a.Operations.DenialOf(g, n)
-	if refused := n.Unordered; refused != nil && refused.Retry.After(n.Retry) {
+	n.DeniedDeletion, n.DeniedFence, n.DeniedOperation = a.Deletions.DenialOf(g, n), a.Fences.DenialOf(g, n), a.Operations.DenialOf(g, n)
+	if refused := n.DeniedOperation; refused != nil && refused.Retry.After(n.Retry) {
 		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written, which is tried again: "+refused.Message
 	}
 }

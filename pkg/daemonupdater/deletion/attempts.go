@@ -69,7 +69,7 @@ func (a *Attempts) Deleted(g observed.Group, node string, pod types.UID, now tim
 
 // Denied records that the deletion of a pod was denied.
 func (a *Attempts) Denied(g observed.Group, node string, pod types.UID, why error, now time.Time) {
-	next := attempt{group: g, node: node, denied: &rollout.Denial{Pod: pod, Since: now, Message: why.Error()}}
+	next := attempt{group: g, node: node, denied: &rollout.Denial{Object: pod, Since: now, Message: why.Error()}}
 	a.mu.Lock()
 	if last, ok := a.pods[pod]; ok && last.denied != nil {
 		next.denied.Since, next.wait = last.denied.Since, last.wait

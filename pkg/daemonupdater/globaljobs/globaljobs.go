@@ -55,7 +55,7 @@ func (r Runner) Before(ctx context.Context, p *pass.Pass) error {
 // Until they are, the rollout is not complete.
 func (r Runner) After(ctx context.Context, p *pass.Pass) error {
 	plan := p.Plan.InForce()
-	if plan == nil || p.In.Blocked != nil || len(plan.Object.Spec.After) == 0 || !report.PlanIsThrough(plan, &p.In, &p.Decision) {
+	if plan == nil || p.In.Blocked != nil || len(plan.Object.Spec.After) == 0 || !report.PlanIsComplete(plan, &p.In, &p.Decision) {
 		return nil
 	}
 	progress, err := r.run(ctx, p, plan.Object, plan.Object.Spec.After)

@@ -13,8 +13,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// decision is what the metrics show of the last decision about a group. It shares nothing with it:
-// a decision is valid only until the next one.
+// decision is what the metrics show of the last decision about a group. It shares no memory with it,
+// because a decision is valid only until the next one.
 type decision struct {
 	strategy, revision string
 	counts             rollout.Counts
@@ -23,15 +23,15 @@ type decision struct {
 	waiting            []rollout.Waiting
 	waves              []rollout.WaveProgress
 	conditions         map[string]bool
-	// haltedFor is the reason of most failures; empty when not halted.
+	// haltedFor is the most common reason of the failures; "" if the rollout is not halted.
 	haltedFor rollout.Reason
 	// rejected is true while a revision that was rolled back is remembered.
 	rejected bool
-	// oldestStart is when the node in flight longest was started, zero if none is.
+	// oldestStart is the earliest start of a node in flight, zero if there is none.
 	oldestStart time.Time
-	// progress is when a node was last started or finished, or went on in between; zero if none did.
+	// progress is when a node was last started or finished, or made progress in between; zero if none did.
 	progress time.Time
-	// offlineSince is since when the skipped node is offline that has been so longest, zero if none is.
+	// offlineSince is when the longest current outage of a skipped node began, zero if no node is skipped.
 	offlineSince time.Time
 }
 
@@ -59,8 +59,8 @@ func decisionOf(in rollout.Input, d *rollout.Decision) decision {
 	return shown
 }
 
-// mostCommon returns the most common reason of failures; of equally common ones, that of the
-// first node.
+// mostCommon returns the most common reason of failures. If several are equally common, it returns the one that
+// reached that number first.
 func mostCommon(failures []rollout.Failure) rollout.Reason {
 	count := map[rollout.Reason]int{}
 	var most rollout.Reason
@@ -94,14 +94,14 @@ func newDecisions() *decisions {
 		maxUnavailable: desc("max_unavailable", "Nodes of a rollout group that may be unavailable at once."),
 		unavailable:    desc("unavailable", "Nodes of a rollout group that count against max-unavailable now."),
 		waiting:        desc("waiting_nodes", "Nodes of a rollout group that are pending or held, by what they wait for.", "reason"),
-		halted:         desc("halted", "1 when too many nodes failed, for the reason most of them have, and no new node is started; absent when not.", "reason"),
-		rejected:       desc("revision_rejected", "1 after a rollback by failure.action of a policy, until another revision comes or the rollout is resumed; else 0."),
-		eta:            desc("eta_seconds", "Time the started and pending nodes of a rollout group take at the usual pace; absent when not known."),
-		oldestStart:    desc("oldest_start_timestamp_seconds", "When the node that is in flight longest was started; absent when none is in flight."),
-		progress: desc("last_progress_timestamp_seconds", "When a node was last started or finished, the next of its pods was due to be deleted, or a task of its operation ended; "+
-			"absent when none was."),
-		offlineSince:  desc("oldest_offline_timestamp_seconds", "Since when the node is offline that was skipped and has been offline longest, and has an old revision; absent when none is skipped."),
-		info:          desc("info", "1, with the strategy of a rollout group and the revision that its nodes are brought to.", "strategy", "revision"),
+		halted:         desc("halted", "1 while the rollout is halted because too many nodes failed, with the most common reason of the failures; absent otherwise.", "reason"),
+		rejected:       desc("revision_rejected", "1 after a rollback by failure.action of a policy, until there is another revision or the rollout is resumed; else 0."),
+		eta:            desc("eta_seconds", "Estimated seconds until the started and pending nodes of a rollout group finish; absent when not known."),
+		oldestStart:    desc("oldest_start_timestamp_seconds", "Earliest start of a node in flight, as a Unix timestamp; absent when none is in flight."),
+		progress: desc("last_progress_timestamp_seconds", "Last time that a node was started or finished, another of its pods was due to be deleted, or a task of its operation ended, "+
+			"as a Unix timestamp; absent when there is none."),
+		offlineSince:  desc("oldest_offline_timestamp_seconds", "Start of the longest current outage among skipped outdated nodes, as a Unix timestamp; absent when none is skipped."),
+		info:          desc("info", "1, with the strategy of a rollout group and the revision to which its nodes are upgraded.", "strategy", "revision"),
 		condition:     desc("condition", "1 when a condition of the DaemonRollout is true, else 0: Accepted, Complete, Halted or Paused.", "condition"),
 		wave:          desc("wave_nodes", "Nodes of a wave of the policy of a rollout group.", "wave"),
 		updatedInWave: desc("wave_updated_nodes", "Nodes of a wave of the policy of a rollout group that are updated.", "wave"),
@@ -109,7 +109,7 @@ func newDecisions() *decisions {
 	}
 }
 
-// set shows a decision.
+// set replaces the decision about a group.
 func (c *decisions) set(g observed.Group, d decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

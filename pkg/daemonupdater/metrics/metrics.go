@@ -1,7 +1,7 @@
 // Package metrics defines the metrics of rollouts. Gauges are collected from the last decision of
-// each group, all at once; counters grow with the effects that were carried out. Labels are the
-// group, closed lists such as states and reasons, the waves of its policy and its revision, never a
-// node or a pod.
+// each group, all at once; counters are increased when effects are carried out. Labels are the group,
+// closed lists such as states and reasons, the waves of its policy and its revision, never a node or
+// a pod.
 package metrics
 
 import (
@@ -49,7 +49,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600},
 		}, []string{"rollout"}),
 		gate: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gcu_gate_available",
-			Help: "1 if the policy of the gate is installed, 0 if it is not, or not served, although the gate was asked for with --gate."}, nil),
+			Help: "1 if the admission policy of the gate is installed and served, 0 if it is not although --gate is set."}, nil),
 	}
 	registerer.MustRegister(m.decisions, m.podsDeleted, m.failures, m.rollbacks, m.nodeDuration, m.requestWait, m.gate)
 	return m
@@ -59,7 +59,7 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"rollout"}, labels...))
 }
 
-// Gate shows whether the gate is available. It is not called where it was not asked for.
+// Gate shows whether the gate is available. It is not called without --gate.
 func (m *Metrics) Gate(available bool) {
 	value := 0.0
 	if available {
@@ -78,16 +78,16 @@ func (m *Metrics) Granted(g observed.Group, waited time.Duration) {
 	m.requestWait.WithLabelValues(g.String()).Observe(waited.Seconds())
 }
 
-// Show shows the decision of a pass over a group, and whether a revision is rejected.
+// Show shows the decision about a group, and whether a revision is rejected.
 func (m *Metrics) Show(g observed.Group, in rollout.Input, d rollout.Decision, rejected bool) {
 	shown := decisionOf(in, &d)
 	shown.rejected = rejected
 	m.decisions.set(g, shown)
-	m.begin(g.String())
+	m.initSeries(g.String())
 }
 
-// begin makes the series of a group: increase() and rate() need the zero before the first.
-func (m *Metrics) begin(group string) {
+// initSeries creates the series of a group: increase() and rate() need a zero before the first event.
+func (m *Metrics) initSeries(group string) {
 	m.rollbacks.WithLabelValues(group)
 	m.nodeDuration.WithLabelValues(group)
 	m.requestWait.WithLabelValues(group)
@@ -102,7 +102,7 @@ func (m *Metrics) begin(group string) {
 // RolledBack counts a rollback of a group.
 func (m *Metrics) RolledBack(g observed.Group) { m.rollbacks.WithLabelValues(g.String()).Inc() }
 
-// Count adds what is new in a stored decision: nodes that finished, and nodes that failed.
+// Count counts what is new in a stored decision: nodes that finished, and nodes that failed.
 func (m *Metrics) Count(g observed.Group, before rollout.Ledger, d rollout.Decision) {
 	for _, took := range d.Finished {
 		m.nodeDuration.WithLabelValues(g.String()).Observe(took.Seconds())

@@ -69,7 +69,7 @@ gcu_rollout_condition{condition="Accepted",rollout="default/driver"} 1
 gcu_rollout_condition{condition="Complete",rollout="default/driver"} 0
 gcu_rollout_condition{condition="Halted",rollout="default/driver"} 1
 gcu_rollout_condition{condition="Paused",rollout="default/driver"} 1
-# HELP gcu_rollout_eta_seconds Time the started and pending nodes of a rollout group take at the usual pace; absent when not known.
+# HELP gcu_rollout_eta_seconds Estimated seconds until the started and pending nodes of a rollout group finish; absent when not known.
 # TYPE gcu_rollout_eta_seconds gauge
 gcu_rollout_eta_seconds{rollout="default/driver"} 60
 # HELP gcu_rollout_failures_total Nodes that failed after they were started.
@@ -80,13 +80,13 @@ gcu_rollout_failures_total{reason="OperationAborted",rollout="default/driver"} 0
 gcu_rollout_failures_total{reason="OperationFailed",rollout="default/driver"} 0
 gcu_rollout_failures_total{reason="ProgressDeadlineExceeded",rollout="default/driver"} 0
 gcu_rollout_failures_total{reason="Quarantined",rollout="default/driver"} 0
-# HELP gcu_rollout_halted 1 when too many nodes failed, for the reason most of them have, and no new node is started; absent when not.
+# HELP gcu_rollout_halted 1 while the rollout is halted because too many nodes failed, with the most common reason of the failures; absent otherwise.
 # TYPE gcu_rollout_halted gauge
 gcu_rollout_halted{reason="CrashLooping",rollout="default/driver"} 1
-# HELP gcu_rollout_info 1, with the strategy of a rollout group and the revision that its nodes are brought to.
+# HELP gcu_rollout_info 1, with the strategy of a rollout group and the revision to which its nodes are upgraded.
 # TYPE gcu_rollout_info gauge
 gcu_rollout_info{revision="r1",rollout="default/driver",strategy="OTA"} 1
-# HELP gcu_rollout_last_progress_timestamp_seconds When a node was last started or finished, the next of its pods was due to be deleted, or a task of its operation ended; absent when none was.
+# HELP gcu_rollout_last_progress_timestamp_seconds Last time that a node was started or finished, another of its pods was due to be deleted, or a task of its operation ended, as a Unix timestamp; absent when there is none.
 # TYPE gcu_rollout_last_progress_timestamp_seconds gauge
 gcu_rollout_last_progress_timestamp_seconds{rollout="default/driver"} 1.76722566e+09
 # HELP gcu_rollout_max_unavailable Nodes of a rollout group that may be unavailable at once.
@@ -101,13 +101,13 @@ gcu_rollout_nodes{rollout="default/driver",state="pending"} 1
 gcu_rollout_nodes{rollout="default/driver",state="pinned"} 0
 gcu_rollout_nodes{rollout="default/driver",state="skipped"} 1
 gcu_rollout_nodes{rollout="default/driver",state="updated"} 2
-# HELP gcu_rollout_oldest_offline_timestamp_seconds Since when the node is offline that was skipped and has been offline longest, and has an old revision; absent when none is skipped.
+# HELP gcu_rollout_oldest_offline_timestamp_seconds Start of the longest current outage among skipped outdated nodes, as a Unix timestamp; absent when none is skipped.
 # TYPE gcu_rollout_oldest_offline_timestamp_seconds gauge
 gcu_rollout_oldest_offline_timestamp_seconds{rollout="default/driver"} 1.767222e+09
-# HELP gcu_rollout_oldest_start_timestamp_seconds When the node that is in flight longest was started; absent when none is in flight.
+# HELP gcu_rollout_oldest_start_timestamp_seconds Earliest start of a node in flight, as a Unix timestamp; absent when none is in flight.
 # TYPE gcu_rollout_oldest_start_timestamp_seconds gauge
 gcu_rollout_oldest_start_timestamp_seconds{rollout="default/driver"} 1.7672256e+09
-# HELP gcu_rollout_revision_rejected 1 after a rollback by failure.action of a policy, until another revision comes or the rollout is resumed; else 0.
+# HELP gcu_rollout_revision_rejected 1 after a rollback by failure.action of a policy, until there is another revision or the rollout is resumed; else 0.
 # TYPE gcu_rollout_revision_rejected gauge
 gcu_rollout_revision_rejected{rollout="default/driver"} 1
 # HELP gcu_rollout_rollbacks_total Rollbacks to the last known good revision by failure.action of a policy.
@@ -181,7 +181,7 @@ func TestGate(t *testing.T) {
 	}
 	m.Gate(true)
 	m.Gate(false)
-	want := "# HELP gcu_gate_available 1 if the policy of the gate is installed, 0 if it is not, or not served, although the gate was asked for with --gate.\n# TYPE gcu_gate_available gauge\ngcu_gate_available 0\n"
+	want := "# HELP gcu_gate_available 1 if the admission policy of the gate is installed and served, 0 if it is not although --gate is set.\n# TYPE gcu_gate_available gauge\ngcu_gate_available 0\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "gcu_gate_available"); err != nil {
 		t.Error(err)
 	}

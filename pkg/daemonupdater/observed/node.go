@@ -87,7 +87,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	n.Ready, n.ReadySince = s.StateTimes.NodeReady(node, now)
 	n.Requested, n.Agent = lastRequest(of.Upgrade, now), AgentOf(of.Upgrade)
 	describeOperations(&n, of.Upgrade, s.OperationKey(), revision, now)
-	describePolicy(n.Job, of.Upgrade, s.Policy)
+	describePolicy(n.Operation, of.Upgrade, s.Policy)
 	var running []*appsv1.DaemonSet
 	for i, m := range s.Members {
 		placement := daemonset.ShouldRun(m.DaemonSet, node)

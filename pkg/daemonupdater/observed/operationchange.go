@@ -69,7 +69,7 @@ func withTarget(targets []topsv1.OperationTarget, t topsv1.OperationTarget, leav
 // does not know are left out: their pods are replaced like any other pod.
 func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.LogicBook, node *rollout.Node) upgradeplan.Node {
 	plan := upgradeplan.Node{Name: node.Name, ControlPlane: node.ControlPlane}
-	kept := node.Job != nil && node.Job.KeptCordoned
+	kept := node.Operation != nil && node.Operation.KeptCordoned
 	var stays []string
 	for i := range node.Pods {
 		pod := &node.Pods[i]
@@ -192,7 +192,7 @@ func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 
 // describePolicy adds to an operation that was asked for whether it would be another one under the
 // present policy.
-func describePolicy(job *rollout.Job, upgrade *topsv1.NodeUpgrade, policy *topsv1.UpgradePolicy) {
+func describePolicy(job *rollout.Operation, upgrade *topsv1.NodeUpgrade, policy *topsv1.UpgradePolicy) {
 	if job == nil || upgrade.Spec.Operation == nil || job.ID != upgrade.Spec.Operation.ID {
 		return
 	}
@@ -242,7 +242,7 @@ func isAsked(upgrade *topsv1.NodeUpgrade) bool {
 }
 
 // isOthers reports whether an operation of another group has the node, or is asked for.
-func isOthers(upgrade *topsv1.NodeUpgrade, job *rollout.Job, own string) bool {
+func isOthers(upgrade *topsv1.NodeUpgrade, job *rollout.Operation, own string) bool {
 	return !job.Ours || isAsked(upgrade) && upgrade.Spec.Operation.Rollout != own
 }
 

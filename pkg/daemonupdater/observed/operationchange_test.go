@@ -89,8 +89,8 @@ func TestAnOperationIsSeenToFollowAPolicyThatWasEditedSince(t *testing.T) {
 			}
 			o.Policy = tt.next
 			n := o.RolloutNode(&Node{Object: fixture.Node("a"), Upgrade: &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}}, in.Revision, Zones{}, in.Now)
-			if n.Job == nil || n.Job.OldPolicy != tt.want {
-				t.Errorf("job %+v, want OldPolicy %t", n.Job, tt.want)
+			if n.Operation == nil || n.Operation.OldPolicy != tt.want {
+				t.Errorf("job %+v, want OldPolicy %t", n.Operation, tt.want)
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func TestANodeThatIsHeldIsVerifiedThoughItIsAtItsTargets(t *testing.T) {
 	} {
 		o, in := fleetAt(tt.revisions)
 		n := o.fleet.Node("a")
-		n.Job = &rollout.Job{ID: "before", Ours: true, Granted: true, KeptCordoned: true}
+		n.Operation = &rollout.Operation{ID: "before", Ours: true, Granted: true, KeptCordoned: true}
 		got, err := o.NewOperation(&in, testBook, n, "op")
 		if err != nil || len(got.Targets) == 0 {
 			t.Fatalf("operation %+v, %v: an operation is needed to give the node back (invariant S3)", got, err)
@@ -229,7 +229,7 @@ func TestTheOperationOfAPinnedNodeBringsTheRevisionBefore(t *testing.T) {
 	if got.Purpose != topsv1.PurposeRollback || got.DriverVersion != "" {
 		t.Errorf("purpose %s, driver version %q: the policy names that of the newest revision", got.Purpose, got.DriverVersion)
 	}
-	job := rollout.Job{}
+	job := rollout.Operation{}
 	upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: got}}
 	if j, _ := jobOf(upgrade, own); j != nil {
 		job = *j

@@ -19,7 +19,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 		return
 	}
 	n.Holds = daemonset.HoldsOf(upgrade)
-	n.Job, n.Disturbed = jobOf(upgrade, own)
+	n.Operation, n.Disturbed = jobOf(upgrade, own)
 	for i := range upgrade.Status.History {
 		if !hasEnded(upgrade, upgrade.Status.History[i].ID) {
 			continue
@@ -57,7 +57,7 @@ func AgentOf(upgrade *topsv1.NodeUpgrade) rollout.Agent {
 
 // jobOf returns the operation that has not ended, or that keeps the node cordoned, and reports
 // whether one may have the node out of service.
-func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed bool) {
+func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Operation, disturbed bool) {
 	asked, shown := upgrade.Spec.Operation, upgrade.Status.Operation
 	if asked != nil && hasEnded(upgrade, asked.ID) && !keepsCordoned(upgrade, asked.ID) {
 		asked = nil
@@ -67,13 +67,13 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Job, disturbed
 	}
 	if asked != nil {
 		disturbed = asked.Granted
-		job = &rollout.Job{ID: asked.ID, Revision: asked.Revision, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
+		job = &rollout.Operation{ID: asked.ID, Revision: asked.Revision, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
 			Message: fmt.Sprintf("operation %s is about to start", asked.ID)}
 	}
 	if shown != nil {
 		disturbed = disturbed || shown.Granted || shown.Held
 		if job == nil || job.ID != shown.ID {
-			job = &rollout.Job{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
+			job = &rollout.Operation{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
 		}
 		job.Granted, job.KeptCordoned, job.InUse = job.Granted || shown.Granted, shown.Held, shown.InUse
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
@@ -119,7 +119,7 @@ func isStalled(upgrade *topsv1.NodeUpgrade, shown *topsv1.OperationStatus) bool 
 
 // waitsSince returns since when an operation waits for its grant or has a problem, zero if it does
 // not.
-func waitsSince(job *rollout.Job, shown *topsv1.OperationStatus) time.Time {
+func waitsSince(job *rollout.Operation, shown *topsv1.OperationStatus) time.Time {
 	switch {
 	case job.Prepared:
 		return shown.PreparedTime.Time

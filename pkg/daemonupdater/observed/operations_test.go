@@ -53,35 +53,35 @@ func TestOperationsBecomeJobs(t *testing.T) {
 		shown     *topsv1.OperationStatus
 		host      *topsv1.HostReport
 		history   []topsv1.OperationRecord
-		want      *rollout.Job
+		want      *rollout.Operation
 		disturbed bool
 	}{
 		{name: "nothing"},
 		{name: "asked for and not begun", asked: operating("x", own),
-			want: &rollout.Job{ID: "x", Ours: true, Message: "operation x is about to start"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Message: "operation x is about to start"}},
 		{name: "granted and not seen yet disturbs already", asked: grantedOp, disturbed: true,
-			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Message: "operation x is about to start"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Message: "operation x is about to start"}},
 		{name: "prepared", asked: operating("x", own), shown: preparedStatus,
-			want: &rollout.Job{ID: "x", Ours: true, Prepared: true, WaitsSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Prepared: true, WaitsSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "not prepared, because something is amiss", asked: operating("x", own), shown: stalledStatus,
-			want: &rollout.Job{ID: "x", Ours: true, Stalled: true, WaitsSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Stalled: true, WaitsSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "not prepared, because the node agent cannot do its part", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
-			host: hostAt("NotRecorded"), want: &rollout.Job{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
+			host: hostAt("NotRecorded"), want: &rollout.Operation{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "being prepared", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
-			host: hostAt("InProgress"), want: &rollout.Job{ID: "x", Ours: true, Message: "a_driver_replace: pod x is replaced"}},
+			host: hostAt("InProgress"), want: &rollout.Operation{ID: "x", Ours: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "a task has ended, and another after it", asked: grantedOp, shown: steppedStatus, disturbed: true,
-			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Stepped: now.Time, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Stepped: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "another group's", asked: operating("x", "gcu-system/other"),
-			want: &rollout.Job{ID: "x", Message: "operation x is about to start"}},
+			want: &rollout.Operation{ID: "x", Message: "operation x is about to start"}},
 		{name: "ended", asked: grantedOp, shown: shown("x", topsv1.OperationDone), history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},
 		{name: "ended, as the history says", asked: grantedOp,
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},
 		{name: "ended and held", asked: grantedOp, shown: heldStatus, history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, disturbed: true,
-			want: &rollout.Job{ID: "x", Ours: true, Granted: true, KeptCordoned: true, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, KeptCordoned: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "the one before is still being wound up", asked: operating("x", own), shown: releasing, disturbed: true,
-			want: &rollout.Job{ID: "old", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Operation{ID: "old", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "the one before, which never touched the node, is not in its way", asked: grantedOp, shown: shown("old", topsv1.OperationRunning), disturbed: true,
-			want: &rollout.Job{ID: "x", Ours: true, Granted: true, Message: "operation x is about to start"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Message: "operation x is about to start"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

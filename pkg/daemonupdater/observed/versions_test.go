@@ -93,7 +93,7 @@ func TestAnOperationThatBringsANodeBackWithholdsWhatDoesNotFit(t *testing.T) {
 		}
 		in := inputFrom(w)
 		n := *w.fleet.Node("a")
-		n.Job = &rollout.Job{ID: "before", Ours: true, Granted: true, KeptCordoned: true}
+		n.Operation = &rollout.Operation{ID: "before", Ours: true, Granted: true, KeptCordoned: true}
 		in.Nodes = []rollout.Node{n}
 		plan := w.OperationPlan(&in, &testBook, rollout.NewFleet(&in).Node("a"))
 		if replaced := slices.Contains(plan.Changed, "toolkit"); replaced == back || !slices.Contains(plan.Changed, "driver") {

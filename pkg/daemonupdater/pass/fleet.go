@@ -15,33 +15,33 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Fleet is the state of a group's nodes kept between passes, so that an event of one node costs
-// work for that node only. It follows the caches: events name the nodes to read again, and a
-// changed key rebuilds it.
+// Fleet is the state of a group's nodes that is kept between passes, so that an event of one node causes
+// work for that node only. It follows the caches: events name the nodes to read again, and a changed
+// key causes a new Fleet.
 type Fleet struct {
 	*rollout.Fleet
-	// Reported is what the reports about the nodes are made from.
+	// Reported caches what the reports about the nodes need.
 	Reported *report.Nodes
-	// Confirmed are the members, by index, whose target a live read confirmed as the newest.
+	// Confirmed are the members, by index, whose target was confirmed as the newest by a live read.
 	Confirmed map[int]bool
 	// AwaitsHeartbeats: nodes wait for others to leave probation.
 	AwaitsHeartbeats bool
 
 	// PassedAt is when the last pass over the nodes was, by the wall clock.
 	PassedAt time.Time
-	// leasesRead is when Leases of nodes were last read, and renewed when they were renewed, by the clocks of their kubelets.
+	// leasesRead is when the Leases of nodes were last read. renewed is when each was renewed, by the clock of its kubelet.
 	leasesRead time.Time
 	renewed    map[string]time.Time
 	// key is the CacheKey, and revision the input revision that the fleet was made with.
 	key, revision string
 	attempts      *deletion.AllAttempts
-	// had is which revisions the nodes had last, nil without the gate; it outlives the fleet. waiting are the pods at the gate, by node.
+	// had are the last revisions of the nodes, nil without the gate; it outlives the fleet. waiting are the pods at the gate, by node.
 	had     gating.LastRevisions
 	waiting map[string][]gating.Waiting
 }
 
-// NewFleet returns the fleet of a group: nodes is everything read of them, by name.
-// attempts are those of the process, and had is which revisions the nodes had, nil without the gate.
+// NewFleet returns the fleet of a group. nodes is everything that was read about its nodes, by name;
+// attempts are those of the process; had are the last revisions of the nodes, nil without the gate.
 func NewFleet(s *observed.State, in *rollout.Input, had gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
 	f := &Fleet{Fleet: rollout.NewFleet(in), PassedAt: in.Now.Round(0), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
 		had: had, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
@@ -52,8 +52,8 @@ func NewFleet(s *observed.State, in *rollout.Input, had gating.LastRevisions, at
 	return f
 }
 
-// IsFor reports whether a fleet, nil for none, was made for what a pass read: then only nodes of events differ. Not if the clock
-// was set back: what recorded times say of the nodes has changed then.
+// IsFor reports whether a fleet, nil for none, was made for what a pass read: then only the nodes of events have to be updated.
+// It is not if the clock was set back, because the facts of the nodes depend on the time.
 func (f *Fleet) IsFor(s *observed.State, in *rollout.Input) bool {
 	return f != nil && f.key == s.CacheKey(in) && !daemonset.IsAhead(f.PassedAt, in.Now)
 }
@@ -81,7 +81,7 @@ func (f *Fleet) update(s *observed.State, name string, of *observed.Node, zones 
 	f.Set(n, now)
 }
 
-// atGate notes which revisions a node has, and the pods that wait at its gate.
+// atGate records which revisions a node has, and which pods wait at its gate.
 func (f *Fleet) atGate(s *observed.State, name string, of *observed.Node) {
 	for i, m := range s.Members {
 		if len(of.Pods) == 0 {
@@ -105,14 +105,14 @@ func (f *Fleet) AtGate() (all []gating.Waiting) {
 	return all
 }
 
-// Has reports whether the node of a name is still the one with a UID.
+// Has reports whether the node with a name still has a UID.
 func (f *Fleet) Has(name string, uid types.UID) bool {
 	n := f.Node(name)
 	return n != nil && n.UID == uid
 }
 
-// HeartbeatsDue returns the nodes whose Leases are to be read now: those on probation, if they are
-// awaited, once per rollout.HeartbeatPoll.
+// HeartbeatsDue returns the nodes whose Leases have to be read now: those on probation, if other nodes
+// wait for them, once per rollout.HeartbeatPoll.
 func (f *Fleet) HeartbeatsDue(now time.Time) []string {
 	if !f.AwaitsHeartbeats || now.Sub(f.leasesRead).Abs() < rollout.HeartbeatPoll {
 		return nil

@@ -1,5 +1,5 @@
-// Package pass is what one pass over a group read and decided: the steps of the pass take it from
-// each other. It also keeps, between passes, the state of a group's nodes.
+// Package pass holds what one pass over a group read and decided: each step of the pass hands it to the
+// next. It also keeps the state of a group's nodes between passes.
 package pass
 
 import (
@@ -17,26 +17,26 @@ import (
 // Pass is one pass over a group.
 type Pass struct {
 	*observed.State
-	// RolloutUnseen: this process created the rollout, but the cache does not show it. Someone
-	// may have deleted it since, which would cause no event.
+	// RolloutUnseen: this process created the DaemonRollout, but the cache does not show it. If
+	// someone has deleted it since, there is no event.
 	RolloutUnseen bool
 	// Fleet is the state of the nodes.
 	Fleet *Fleet
-	// In is what the decision is made from, and Decision what was decided.
+	// In is the input of the decision, and Decision its result.
 	In       rollout.Input
 	Decision rollout.Decision
-	// Globals are the results of the tasks of the plan in force that belong to no node. AwaitsGlobal: the group is
-	// blocked until those before the nodes are done. Again is when to look at them again, 0 if events do.
+	// Globals are the results of the global tasks of the plan in force. AwaitsGlobal: the group is blocked until
+	// those before the nodes are done. Again is the time until they are checked again, 0 if events cause that.
 	Globals      []topsv1.GlobalTaskNote
 	AwaitsGlobal bool
 	Again        time.Duration
-	// Refused are the requests by people that are not carried out.
+	// Refused are the requests of people that are rejected.
 	Refused map[pinning.AskKey]pinning.Refusal
-	// AsksWait says why none is decided now, "" if they are.
+	// AsksWait says why the requests of people cannot be decided now, "" if they can.
 	AsksWait string
 }
 
-// GateFacts returns what a decision about a pod at the gate depends on.
+// GateFacts returns the facts on which a decision about a pod at the gate depends.
 func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
 	released, _ := p.IsReleased(&p.In, &p.Decision)
 	key := w.DaemonSet.Namespace + "/" + w.DaemonSet.Name
@@ -65,7 +65,7 @@ func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
 	return f
 }
 
-// PinFacts returns what a decision about pins depends on.
+// PinFacts returns the facts on which a decision about pins depends.
 func (p *Pass) PinFacts(gate gating.Mode) pinning.Facts {
 	f := pinning.Facts{
 		Input: &p.In, PolicyMissing: gate == gating.NotInstalled, RollsBack: pinning.RollsBack(p.Policy), Node: p.Fleet.Node,
@@ -85,7 +85,7 @@ func (p *Pass) PinFacts(gate gating.Mode) pinning.Facts {
 	return f
 }
 
-// history returns what is known of the revisions of a member, for one node.
+// history returns what is known about the revisions of a member on one node.
 func (p *Pass) history(member int, node string) *pinning.RevisionHistory {
 	m := p.Members[member]
 	h := &pinning.RevisionHistory{DaemonSet: m.DaemonSet, Revisions: m.Revisions, Target: p.In.Members[member].Target,

@@ -180,8 +180,8 @@ func (f *Facts) isOf(ask Ask) func(rollout.Pin) bool {
 
 // free ends the pin of a node, and clears what failed on it with that component alone.
 func (f *Facts) free(n *Next, ask Ask) {
-	if node := f.Node(ask.Node); node != nil && node.Job != nil {
-		n.Refused[ask.Key()] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", ask.Node, node.Job.ID)}
+	if node := f.Node(ask.Node); node != nil && node.Operation != nil {
+		n.Refused[ask.Key()] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", ask.Node, node.Operation.ID)}
 		return
 	}
 	key := f.Input.Members[ask.Member].Key
@@ -254,8 +254,8 @@ func (f *Facts) back(member int, name string) (pin rollout.Pin, refusal *Refusal
 		return pin, &Refusal{ReasonNoGate, fmt.Sprintf("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36) and update strategy OnDelete: DaemonSet %s would start its newest revision again; %s", m.Key, Instead)}
 	case node == nil || !slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool { return p.Member == member }):
 		return pin, &Refusal{ReasonNodeGone, fmt.Sprintf("%s does not run on node %s", m.Key, name)}
-	case node.Job != nil && (!node.Job.Ours || !node.Job.KeptCordoned):
-		return pin, &Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: wait for its end, or abort it (kubectl gcu abort)", name, node.Job.ID)}
+	case node.Operation != nil && (!node.Operation.Ours || !node.Operation.KeptCordoned):
+		return pin, &Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: wait for its end, or abort it (kubectl gcu abort)", name, node.Operation.ID)}
 	}
 	hash, why := f.Before(member, name)
 	if hash == "" {

@@ -89,13 +89,13 @@ func TestNextOf(t *testing.T) {
 		{"what an operation replaces too", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}} }, []string{"a=old"}, ""},
 		{"on a node that an operation keeps cordoned", func(f *Facts) {
 			f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}}
-			f.Node("a").Job = &rollout.Job{ID: "op", Ours: true, KeptCordoned: true}
+			f.Node("a").Operation = &rollout.Operation{ID: "op", Ours: true, KeptCordoned: true}
 		}, []string{"a=old"}, ""},
 		{"not where that of another group does", func(f *Facts) {
 			f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}}
-			f.Node("a").Job = &rollout.Job{ID: "op", KeptCordoned: true}
+			f.Node("a").Operation = &rollout.Operation{ID: "op", KeptCordoned: true}
 		}, nil, ReasonOperationAtWork},
-		{"not during an operation", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Node("a").Job = &rollout.Job{ID: "op"} }, nil, ReasonOperationAtWork},
+		{"not during an operation", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Node("a").Operation = &rollout.Operation{ID: "op"} }, nil, ReasonOperationAtWork},
 		{"not where the revision is not yet", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Node("a").Pods[0].Revision = "old" }, nil, ReasonNotAtTarget},
 		{"where its pod is on its way", func(f *Facts) {
 			f.Asks = []Ask{undo("a")}
@@ -123,7 +123,7 @@ func TestNextOf(t *testing.T) {
 		}, []string{"b=old!"}, ""},
 		{"not during an operation, whose failure it is", func(f *Facts) {
 			f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
-			f.Node("a").Job = &rollout.Job{ID: "op"}
+			f.Node("a").Operation = &rollout.Operation{ID: "op"}
 			pinned(f, pinOf("a"))
 		}, []string{"a=old!"}, ReasonOperationAtWork},
 		{"what was asked for at the node", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "new"}} }, []string{"a=old"}, ""},
@@ -156,7 +156,7 @@ func TestNextOf(t *testing.T) {
 		{"not one that failed on its way back", func(f *Facts) { failed(f, failureOf("a")); pinned(f, pinOf("a")) }, []string{"a=old!"}, ""},
 		{"one that an operation failed, with all that it changed", func(f *Facts) {
 			failed(f, failureOf("a", both))
-			f.Node("a").Job = &rollout.Job{ID: "op", Ours: true, KeptCordoned: true}
+			f.Node("a").Operation = &rollout.Operation{ID: "op", Ours: true, KeptCordoned: true}
 		}, []string{"a=old!", "a=old!"}, ""},
 		{"also what it did not get to", func(f *Facts) { failed(f, failureOf("a", both)); f.Node("a").Pods[0].Revision = "old" }, []string{"a=old!", "a=old!"}, ""},
 		{"not where something else was before", func(f *Facts) { failed(f, failureOf("a", both)); f.Node("a").Pods[0].Revision = "older" }, nil, ""},

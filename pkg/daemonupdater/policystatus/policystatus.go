@@ -62,7 +62,7 @@ func describe(policy *topsv1.UpgradePolicy, mistake error) {
 	status := &policy.Status
 	status.ObservedGeneration = policy.Generation
 	c := metav1.Condition{Type: topsv1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted,
-		Message: "the policy is understood", ObservedGeneration: policy.Generation}
+		Message: "the policy is valid", ObservedGeneration: policy.Generation}
 	meta.RemoveStatusCondition(&status.Conditions, topsv1.ConditionStalled)
 	if mistake != nil {
 		c.Reason, c.Message = daemonset.ReasonInvalidPolicy, mistake.Error()+": no node of a rollout that names the policy is started until it is changed"

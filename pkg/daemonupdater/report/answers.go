@@ -6,14 +6,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Answers computes the answers to requests on nodes that follow from one decision.
+// Answers computes the answers to requests on nodes from one decision.
 type Answers struct {
 	State    *observed.State
 	Fleet    *rollout.Fleet
 	Input    *rollout.Input
 	Decision *rollout.Decision
-	// Refused are the requests by people that are not carried out.
+	// Refused are the requests of people that are rejected.
 	Refused map[pinning.AskKey]pinning.Refusal
-	// AsksWait says why none of them is decided now, "" if they are.
+	// AsksWait says why the requests of people cannot be decided now, "" if they can.
 	AsksWait string
 }

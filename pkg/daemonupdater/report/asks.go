@@ -10,16 +10,16 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Reasons of a task that answers what a person asks by annotation task-override or at the node.
+// Reasons of a task that answers what a person asks for, with annotation task-override or on the node.
 const (
 	reasonUndone = string(rollout.ReasonUndone)
 	reasonFreed  = "Freed"
 
 	reasonWithdrawn = topsv1.ReasonWithdrawn
-	withdrawnInTime = "it was withdrawn at the node, which was not touched"
+	withdrawnInTime = "the request was withdrawn on the node before the node was touched"
 )
 
-// askTask returns the task that answers what a person asks of a node, false if it is for another group.
+// askTask returns the task that answers what a person asks for a node, false if that is for another group.
 func (a *Answers) askTask(node string, asked *observed.Ask, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 	ask, ours := pinning.AskOf(node, asked, a.State.Members)
 	if !ours {
@@ -43,8 +43,8 @@ func (a *Answers) askTask(node string, asked *observed.Ask, shown *topsv1.Upgrad
 	return task, true
 }
 
-// askState returns the progress of what a person asks. An undo is done when the pod of the revision before is
-// available; an answer that it is not carried out is final.
+// askState returns the progress of what a person asks for. An undo is done when the pod at the earlier revision
+// is available; a rejection is final.
 func (a *Answers) askState(ask *pinning.Ask) (state topsv1.TaskState, reason, message string) {
 	key := a.Input.Members[ask.Member].Key
 	if refusal, refused := a.Refused[ask.Key()]; refused {
@@ -63,7 +63,7 @@ func (a *Answers) askState(ask *pinning.Ask) (state topsv1.TaskState, reason, me
 	case !pinned:
 		return topsv1.TaskWaiting, string(verdict.Reason), verdict.Message
 	case verdict.State == rollout.Pinned:
-		return topsv1.TaskDone, reasonUndone, a.Decision.Ledger.Pins[pin].Message // that of the node may be about another component
+		return topsv1.TaskDone, reasonUndone, a.Decision.Ledger.Pins[pin].Message // the node's own message may be about another component
 	case verdict.State == rollout.Failed:
 		return topsv1.TaskFailed, string(verdict.Reason), verdict.Message
 	}

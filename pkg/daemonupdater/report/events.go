@@ -33,7 +33,7 @@ type Event struct {
 	Message string
 }
 
-// Events returns the events for the changes between two stored statuses.
+// Events returns the events about the changes between two stored statuses.
 func Events(before, after *topsv1.DaemonRolloutStatus) []Event {
 	var events []Event
 	if c := changed(before, after, topsv1.RolloutAccepted); c != nil && c.Status == metav1.ConditionFalse {
@@ -71,7 +71,7 @@ func rollbackEvents(before, after *topsv1.RolloutRollback) []Event {
 	return events
 }
 
-// failEvents names the newly failed nodes, with the reason of the first.
+// failEvents names the newly failed nodes, with the message of the first.
 func failEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 	var failed []string
 	first := ""
@@ -90,7 +90,7 @@ func failEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 	return []Event{{corev1.EventTypeWarning, eventNodeFailed, fmt.Sprintf("%s failed: %s", message.Names(failed), first)}}
 }
 
-// pinEvents names the nodes that go back to an earlier revision now, with the message of the first.
+// pinEvents names the newly pinned nodes, with the message of the first.
 func pinEvents(before, after []topsv1.NodePin) []Event {
 	var nodes []string
 	first := ""
@@ -108,8 +108,8 @@ func pinEvents(before, after []topsv1.NodePin) []Event {
 	return []Event{{corev1.EventTypeWarning, eventNodePinned, fmt.Sprintf("%s: %s", message.Names(nodes), first)}}
 }
 
-// skipEvents names the nodes that are newly skipped and those that are back. If the lists are
-// truncated, it compares the numbers only.
+// skipEvents names the newly skipped nodes and those that are no longer skipped. If the lists are
+// truncated, it only compares the numbers.
 func skipEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 	var skipped, returned string
 	if max(before.SkippedNodes, after.SkippedNodes) > maxListed {
@@ -125,31 +125,31 @@ func skipEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 	}
 	var events []Event
 	if skipped != "" {
-		events = append(events, Event{corev1.EventTypeNormal, eventNodesSkipped, "skipped because offline, upgraded when Ready again: " + skipped})
+		events = append(events, Event{corev1.EventTypeNormal, eventNodesSkipped, "offline and skipped, upgraded when Ready again: " + skipped})
 	}
 	if returned != "" {
-		events = append(events, Event{corev1.EventTypeNormal, eventNodesReturned, "back, no longer skipped: " + returned})
+		events = append(events, Event{corev1.EventTypeNormal, eventNodesReturned, "no longer skipped: " + returned})
 	}
 	return events
 }
 
-// reportable reports whether a change of Progressing deserves an event: not for a settings error,
-// which has its own, and not when a transient reason begins or ends.
+// reportable reports whether a change of Progressing gets an event. A settings error has an event of its
+// own, and the start or end of a transient reason gets none.
 func reportable(before, after *topsv1.DaemonRolloutStatus, c *metav1.Condition) bool {
 	if c.Reason == reasonRollingBack {
 		return false // the event about the rollback covers it
 	}
 	was := meta.FindStatusCondition(before.Conditions, topsv1.RolloutProgressing)
-	passed := was != nil && noNews(was.Reason) && before.Revision == after.Revision && slices.Contains(asUsual, c.Reason)
-	return !noNews(c.Reason) && !passed && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
+	passed := was != nil && emitsNoEvent(was.Reason) && before.Revision == after.Revision && slices.Contains(routineReasons, c.Reason)
+	return !emitsNoEvent(c.Reason) && !passed && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
 }
 
-// asUsual are the reasons that need no event after a transient one. That a rollout is paused,
-// halted or fails is always reported.
-var asUsual = []string{reasonRollingOut, reasonRollingBack, reasonAwaitingRequests, reasonComplete, reasonReachableComplete}
+// routineReasons get no event after a transient reason. That a rollout is paused, halted or has failed
+// nodes is always reported.
+var routineReasons = []string{reasonRollingOut, reasonRollingBack, reasonAwaitingRequests, reasonComplete, reasonReachableComplete}
 
-// noNews reports whether the reason is transient, or is about a pod and not about the rollout.
-func noNews(reason string) bool {
+// emitsNoEvent reports whether a reason is transient, or is about a pod and not about the rollout.
+func emitsNoEvent(reason string) bool {
 	return observed.Transient(&rollout.Blocked{Reason: reason}) || reason == string(rollout.ReasonUnavailable)
 }
 

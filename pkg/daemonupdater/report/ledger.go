@@ -11,9 +11,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// maxListed bounds status.skipped, and the messages in status.failed; the counts include all.
-// maxMessage is the length of a message in bytes, and maxCondition that of a condition, which may
-// have several: with these the status besides the ledger and the record takes less than 64 KiB.
+// maxListed bounds status.skipped, and the number of messages in status.failed; the counts include all.
+// maxMessage bounds the bytes of a message, and maxCondition those of the message of a condition, which
+// may include several. So the status without the ledger and the record takes less than 64 KiB.
 const (
 	maxListed    = 20
 	maxMessage   = 1024

@@ -9,7 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// needBasis is what PodNeedUpgrade depends on besides the pod, the targets and the strategy. When
+// needBasis holds what PodNeedUpgrade depends on besides the pod, the targets and the strategy. When
 // it changes, the pods of all nodes are checked again.
 type needBasis struct{ blocked, paused, halted bool }
 
@@ -28,11 +28,11 @@ const (
 )
 
 // desiredNeedUpgrade returns the desired PodNeedUpgrade of a pod (contract statement 100). Under
-// OTA it shows whether the pod is outdated, or its node needs an operation nevertheless. Under
+// OTA it shows whether the pod is outdated, which includes that it must still be verified. Under
 // AdvancedRollingUpdate it is True on an outdated pod that is not replaced now because its node
-// is skipped or the rollout is paused or halted, and absent otherwise. While the group is
-// blocked it is True on an outdated pod. Nothing changes while a block is transient, such as an
-// unknown target, or on other pods of a blocked group.
+// is skipped or the rollout is paused or halted, and absent otherwise. While the group is blocked
+// it is True on outdated pods, and unchanged on others. While the block is transient, such as an
+// unknown target, it is unchanged on all pods.
 func desiredNeedUpgrade(outdated bool, in *rollout.Input, verdict *rollout.Verdict) desired {
 	switch {
 	case in.Blocked != nil && (!outdated || observed.Transient(in.Blocked)):
@@ -51,7 +51,7 @@ func desiredNeedUpgrade(outdated bool, in *rollout.Input, verdict *rollout.Verdi
 	return desiredAbsent
 }
 
-// isStopped reports whether nothing happens on a node until something else changes.
+// isStopped reports whether a node is skipped, or the rollout is paused or halted.
 func isStopped(v *rollout.Verdict) bool {
 	return v.State == rollout.Skipped || v.Reason == rollout.ReasonPaused || v.Reason == rollout.ReasonHalted
 }
@@ -60,7 +60,7 @@ func isStopped(v *rollout.Verdict) bool {
 func needUpgradeChange(p *pod, in *rollout.Input, verdict *rollout.Verdict) map[string]any {
 	target := in.Members[p.Member].Target
 	present, status := p.needUpgrade, corev1.ConditionFalse
-	outdated := target != "" && p.Revision != target || rollout.LacksProof(in, &rollout.Node{NeedsRestart: p.needsRestart}, &p.Pod)
+	outdated := target != "" && p.Revision != target || rollout.NeedsVerification(in, &rollout.Node{NeedsRestart: p.needsRestart}, &p.Pod)
 	switch desiredNeedUpgrade(outdated, in, verdict) {
 	case desiredAsIs:
 		return nil

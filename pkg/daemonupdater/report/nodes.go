@@ -13,28 +13,28 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Nodes caches what reports on the nodes of a group need: the conditions of their pods, and the
+// Nodes caches what the reports about the nodes of a group need: the conditions of their pods, and the
 // requests to answer.
 type Nodes struct {
 	nodes map[string]*node
 	// asking are the nodes with a request to answer.
 	asking map[string]bool
-	// unchecked are the nodes whose pod conditions have to be checked. When basis changes, these
-	// are all nodes.
+	// unchecked are the nodes whose pod conditions have to be checked: all nodes after a change of
+	// basis.
 	unchecked map[string]bool
 	basis     needBasis
-	// sent is the number of patches since the current second began.
+	// sent is the number of patches since second, the start of the current second.
 	second time.Time
 	sent   int
 }
 
-// node is what is reported on one node.
+// node is what the reports about one node need.
 type node struct {
 	// pods of all members, including surplus ones.
 	pods []pod
-	// upgrade holds the node's requests, nil if there are none to answer.
+	// upgrade has the node's requests, nil if there are none to answer.
 	upgrade *topsv1.NodeUpgrade
-	// pulls reported by the node's agent.
+	// pulls are the image pulls that the node's agent reports.
 	pulls []topsv1.ImagePull
 }
 
@@ -90,7 +90,7 @@ func (n *Nodes) Asking() []*topsv1.NodeUpgrade {
 type PodPatch struct {
 	Namespace, Name string
 	Data            []byte
-	// Node that the pod is on, for retries.
+	// Node is the node of the pod, for retries.
 	Node string
 }
 
@@ -99,9 +99,9 @@ type PodPatch struct {
 const maxPatches = 200
 
 // PodPatches returns the patches that bring PodNeedUpgrade and PodImageReady of the group's pods
-// up to date, at most about maxPatches within a second; more reports whether nodes are left for the
-// next one. It checks only nodes that have changed, until Patched confirms that their patches were
-// applied.
+// up to date, at most about maxPatches per second; more reports whether nodes are left for the next
+// second. It checks only nodes that have changed, and checks them again until Patched confirms that
+// their patches were applied.
 func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []PodPatch, more bool, err error) {
 	if now := needBasisOf(in, d); now != n.basis {
 		n.basis = now
@@ -148,8 +148,8 @@ func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []Po
 // Patched records that the pods of a node have the desired conditions.
 func (n *Nodes) Patched(name string) { delete(n.unchecked, name) }
 
-// conditionsPatch returns the patch of one pod, nil if it needs none. pulls are reported by the
-// agent of its node.
+// conditionsPatch returns the patch of one pod, nil if it needs none. pulls are what the agent of its node
+// reports.
 func conditionsPatch(p *pod, in *rollout.Input, verdict *rollout.Verdict, pulls []topsv1.ImagePull) ([]byte, error) {
 	if p.Terminating {
 		return nil, nil

@@ -12,19 +12,19 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// A result is bounded: with the plan, which may have 1 MiB, it is one object of etcd, which takes 1.5 MiB. mostNotDone is
-// how many bytes the names of nodes that are not done take at most, mostFailed what is said of failed nodes, and mostMessage the
-// message of one of them.
+// Bounds of a result, in bytes: with the plan, which may have 1 MiB, it has to fit into one object of etcd, 1.5 MiB.
+// maxNotDone bounds the names of the nodes that are not done, maxFailed the entries of failed nodes, and maxFailedMessage the
+// message of one of these.
 const (
-	mostNotDone = 256 << 10
-	mostFailed  = 128 << 10
-	mostMessage = 256
+	maxNotDone       = 256 << 10
+	maxFailed        = 128 << 10
+	maxFailedMessage = 256
 )
 
-// PlanIsThrough reports whether nothing is left to do on the nodes of a plan: each is done, also if it is gone since. Nodes that are
-// offline, went back alone, or are gone and may come back, are passed over once every batch had its turn, if some node is done and
-// reachable: else the control plane may be cut off.
-func PlanIsThrough(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) bool {
+// PlanIsComplete reports whether nothing is left to do on the nodes of a plan: each is done, even if it is gone now. Once
+// every batch has been reached, nodes do not count if they are offline, went back alone, or are gone and may come back. Some
+// node then has to be done and reachable: otherwise the control plane may be cut off from the nodes.
+func PlanIsComplete(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) bool {
 	done, left := false, false
 	recorded := sync.OnceValue(p.Outcomes)
 	for name := range p.All() {
@@ -32,7 +32,7 @@ func PlanIsThrough(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) boo
 		case !known:
 			left = left || recorded()[name] != planfile.Done
 		case isDoneOn(in, &v):
-			done = done || d.Reaches(name)
+			done = done || d.IsReady(name)
 		case v.State == rollout.Skipped, v.State == rollout.Pinned:
 			left = true
 		default:
@@ -42,16 +42,16 @@ func PlanIsThrough(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) boo
 	return !left || done && d.AllReached
 }
 
-// isDoneOn reports whether a node is updated, or all that is left to do on it is not in the plan. Under a limit
-// besides the plan, which may leave out what is in it, it has to be updated.
+// isDoneOn reports whether a node is updated, or all that is left to do on it is not in the plan. With a limit
+// besides the plan, it has to be updated, because the limit may leave out what is in the plan.
 func isDoneOn(in *rollout.Input, v *rollout.Verdict) bool {
 	return v.State == rollout.Updated || v.Reason == rollout.ReasonLeftOut && in.Settings.Only == ""
 }
 
-// PlanResult returns the result of a plan so far, without that of tasks that belong to no node. failed says with which task a
-// node failed. A node that is gone stays done if the stored result of the plan has it so.
+// PlanResult returns the result of a plan so far, without global tasks. failed returns the task with which a node failed. A
+// node that is gone stays done if the stored result of the plan says so.
 func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed func(node string) topsv1.FailedNode, now metav1.Time) topsv1.UpgradePlanStatus {
-	wentBack := map[string]string{} // alone: what is said of its pin, by the name of a node that failed
+	wentBack := map[string]string{} // message of the pin, by the name of a node that failed and went back alone
 	for _, pin := range d.Ledger.Pins {
 		if pin.Failed {
 			wentBack[pin.Node] = pin.Message
@@ -69,15 +69,15 @@ func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed
 		case known && v.State == rollout.Failed:
 			result.Fail++
 			f := failed(name)
-			f.Message = message.Short(v.Message, mostMessage)
-			if said += len(f.Node) + len(f.Task) + len(strings.Join(f.Done, ",")) + len(f.Message); said <= mostFailed {
+			f.Message = message.Short(v.Message, maxFailedMessage)
+			if said += len(f.Node) + len(f.Task) + len(strings.Join(f.Done, ",")) + len(f.Message); said <= maxFailed {
 				result.Failed = append(result.Failed, f)
 			}
 		case known && isDoneOn(in, &v), !known && recorded()[name] == planfile.Done:
 			result.Done++
 		default:
 			result.Undo++
-			if notDone += len(name); notDone <= mostNotDone {
+			if notDone += len(name); notDone <= maxNotDone {
 				result.Undone = append(result.Undone, name)
 			}
 		}

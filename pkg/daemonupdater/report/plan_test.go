@@ -46,7 +46,7 @@ func TestTheResultOfAPlan(t *testing.T) {
 		Ledger: rollout.Ledger{Revision: "r", Failures: []rollout.Failure{{Node: "fails", UID: fails.UID, Reason: "CrashLooping", Message: "main crash-loops",
 			Targets: []rollout.Target{{Member: exporter.Key(), Revision: fixture.NewHash}}}}}}
 	d := rollout.Plan(in)
-	if PlanIsThrough(plan, &in, &d) {
+	if PlanIsComplete(plan, &in, &d) {
 		t.Error("the plan is through, with a node that waits and one that failed")
 	}
 	now := metav1.NewTime(fixture.Epoch)
@@ -107,7 +107,7 @@ func TestWhenTheNodesOfAPlanAreDone(t *testing.T) {
 			in := inputWith(tt.node)
 			in.Settings.Only = tt.only
 			d := rollout.Plan(in)
-			if got := PlanIsThrough(plan, &in, &d); got != tt.want {
+			if got := PlanIsComplete(plan, &in, &d); got != tt.want {
 				t.Errorf("through: %v", got)
 			}
 		})
@@ -159,7 +159,7 @@ func TestWhatComesAfterTheNodesWaitsForEveryBatch(t *testing.T) {
 			in.Settings.Strategy, in.Policy.Plan = tt.strategy, "mission"
 			in.Policy.Batches = []rollout.Batch{{Name: "one"}, {Name: "two", Manual: tt.manual}}
 			d := rollout.Plan(in)
-			if got := PlanIsThrough(plan, &in, &d); got != tt.want {
+			if got := PlanIsComplete(plan, &in, &d); got != tt.want {
 				t.Errorf("through: %v", got)
 			}
 		})
@@ -190,7 +190,7 @@ func TestANodeThatWentBackAloneFailedItsPlan(t *testing.T) {
 				[]topsv1.FailedNode{{Node: "b", Task: exporter.Key(), Message: "kept (CrashLooping)"}}) || got.Done != 1 || got.Fail != 1 || !cmp.Equal(got.Undone, []string{"c"}) {
 				t.Errorf("result %+v", got)
 			}
-			if got := PlanIsThrough(plan, &in, &d); got != (name == "is back") {
+			if got := PlanIsComplete(plan, &in, &d); got != (name == "is back") {
 				t.Errorf("through: %v", got)
 			}
 		})

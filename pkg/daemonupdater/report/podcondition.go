@@ -40,7 +40,7 @@ func removal(present *corev1.PodCondition) map[string]any {
 	return map[string]any{"type": present.Type, "$patch": "delete"}
 }
 
-// changeTo returns the change to the wanted condition, nil if it is already so. The transition
+// changeTo returns the change to the wanted condition, nil if the pod has it already. The transition
 // time changes only with the status.
 func changeTo(present *corev1.PodCondition, want corev1.PodCondition, in *rollout.Input) map[string]any {
 	changed := wholeSecond(in.Now)

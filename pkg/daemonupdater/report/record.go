@@ -17,21 +17,21 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// Bounds of the record: its entries, and the bytes of a subject, limit or name and of a message. Together
-// they keep it below 40 KiB.
+// Bounds of the record: the number of entries, and the bytes of a subject, limit or name and of a message.
+// Together they keep it below 40 KiB.
 const (
 	maxEntries      = 40
 	maxSubject      = 128
 	maxEntryMessage = 256
 )
 
-// recentChange is how long ago a user may have asked for what happens now. An older change was about something
-// else: who asked is rather unknown than wrong.
+// recentChange is how long ago a user may have asked for what happens now. An older change may have been about
+// something else: no name is better than a wrong one.
 const recentChange = 10 * time.Minute
 
 // Record adds to the record of a new status what happened since the stored one. Events with a state of
-// their own in the status are found by comparing; approvals and holds by what the record says last. notifies
-// marks those of which there are notifications.
+// their own in the status are found by comparing the two; approvals and holds by the last entries of the
+// record. notifies says that there are notifications: the entries to send are marked as pending.
 func Record(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision, notifies bool) {
 	r := recorder{before: &s.Rollout.Status, after: status, changes: []askedby.Change{s.Asked, askedby.Of(s.Rollout.Annotations)}, now: in.Now, notifies: notifies}
 	r.target(s)
@@ -43,29 +43,29 @@ func Record(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.In
 	r.end(in)
 }
 
-// recorder writes entries.
+// recorder adds entries to the record of a status.
 type recorder struct {
 	before, after *topsv1.DaemonRolloutStatus
-	// changes by users, each written by its user's program.
+	// changes are what users asked for, as their programs recorded it.
 	changes []askedby.Change
 	now     time.Time
 	// notifies is false without notifications.
 	notifies bool
 }
 
-// entry is what is not the same for all entries of a pass.
+// entry holds what differs between the entries of a pass.
 type entry struct {
 	event            topsv1.RolloutEvent
 	subject, message string
 	limit            string
 	nodes            int32
-	// verbs are the changes that may have asked for it.
+	// verbs are those of the changes that may have asked for it.
 	verbs []string
 }
 
-// add appends an entry, and removes one if there are too many: the oldest of those about waves, holds and
-// failed nodes, the oldest of all if there is none. The new one stays: what is found by reading the record
-// would be added again and again.
+// add appends an entry, and removes one if there are too many: the oldest about waves, holds or failed nodes,
+// or the oldest of all if there is none. It never removes the new entry, because an event that is found by
+// reading the record would then be added in every pass.
 func (r *recorder) add(e entry) {
 	written := topsv1.RolloutRecordEntry{Time: wholeSecond(r.now), Event: e.event, Revision: r.after.Revision, Nodes: e.nodes, Pending: r.notifies && notification.IsSent(e.event),
 		Subject: message.Short(e.subject, maxSubject), Limit: message.Short(e.limit, maxSubject), Message: message.Short(e.message, maxEntryMessage)}
@@ -83,8 +83,8 @@ func isDetail(e topsv1.RolloutEvent) bool {
 	return slices.Contains([]topsv1.RolloutEvent{topsv1.RecordWaveComplete, topsv1.RecordHeld, topsv1.RecordReleased, topsv1.RecordNodesFailed}, e)
 }
 
-// askedFor returns the change that asked for what happens now: a recent one with one of the verbs, that
-// nothing in the record came from.
+// askedFor returns the change that asked for what happens now: a recent one with one of the verbs that no
+// entry of the record names yet.
 func (r *recorder) askedFor(verbs []string) askedby.Change {
 	for _, change := range r.changes {
 		used := slices.ContainsFunc(r.after.Record, func(e topsv1.RolloutRecordEntry) bool {
@@ -107,13 +107,13 @@ func (r *recorder) last(events ...topsv1.RolloutEvent) *topsv1.RolloutRecordEntr
 	return nil
 }
 
-// target records another revision, another limit or plan, and that the failures were cleared.
+// target records a new revision, a new limit or plan, and that the failures were cleared.
 func (r *recorder) target(s *observed.State) {
 	b, a := r.before, r.after
 	asked := []string{askedby.Upgrade, askedby.Rollback}
 	switch {
 	case a.Revision == "":
-	case a.Revision != b.Revision && a.Rollback != nil && a.Rollback.RestoredTime != nil && a.Rollback.CompletedTime == nil: // the target of a rollback
+	case a.Revision != b.Revision && a.Rollback != nil && a.Rollback.RestoredTime != nil && a.Rollback.CompletedTime == nil: // a rollback, which end records
 	case a.Revision != b.Revision:
 		spec, _ := specRevisionOf(s)
 		r.add(entry{event: topsv1.RecordStarted, subject: spec, limit: limitIn(a), nodes: a.Total, verbs: asked})
@@ -125,7 +125,7 @@ func (r *recorder) target(s *observed.State) {
 	}
 }
 
-// limitIn returns the limit of an upgrade, of a plan without its version.
+// limitIn returns the limit of an upgrade: for a plan, without its version.
 func limitIn(s *topsv1.DaemonRolloutStatus) string {
 	if plan, _, is := strings.Cut(s.LimitedTo, " "); is && strings.HasPrefix(plan, "plan=") {
 		return plan
@@ -133,8 +133,8 @@ func limitIn(s *topsv1.DaemonRolloutStatus) string {
 	return s.LimitedTo
 }
 
-// pause records the annotation. While the rollout is blocked it is not known, and the stored condition is
-// False; so the record counts too.
+// pause records that the rollout was paused or resumed. While it is blocked, that is not known, and the stored
+// condition is False; so the last entry counts too.
 func (r *recorder) pause(in rollout.Input) {
 	if in.Blocked != nil {
 		return
@@ -149,7 +149,7 @@ func (r *recorder) pause(in rollout.Input) {
 	}
 }
 
-// approvals records that something waits for an approval, and that it was given.
+// approvals records that a wave or batch waits for an approval, and that it was approved.
 func (r *recorder) approvals(in rollout.Input, d rollout.Decision) {
 	last := r.last(topsv1.RecordAwaitingApproval, topsv1.RecordApproved)
 	awaited := last != nil && last.Event == topsv1.RecordAwaitingApproval && last.Revision == r.after.Revision
@@ -166,14 +166,14 @@ func (r *recorder) approvals(in rollout.Input, d rollout.Decision) {
 	}
 	i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingApproval })
 	awaits := shortApproval(d.Unapproved)
-	said := awaited && last.Subject == awaits
-	if i >= 0 && d.Unapproved != "" && !said {
+	recorded := awaited && last.Subject == awaits
+	if i >= 0 && d.Unapproved != "" && !recorded {
 		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: awaits, message: d.Waiting[i].Message, nodes: int32(d.Waiting[i].Nodes)})
 	}
 }
 
-// shortApproval returns what an approval names as a subject: one that is too long lacks what is in its middle, because its
-// end has the batch, and the version of the plan.
+// shortApproval returns the name of an approval as a subject. One that is too long is shortened in the middle, because its
+// end has the batch and the version of the plan.
 func shortApproval(name string) string {
 	const cut, end = "…", maxSubject / 2
 	if len(name) <= maxSubject {
@@ -182,7 +182,7 @@ func shortApproval(name string) string {
 	return name[:maxSubject-end-len(cut)] + cut + name[len(name)-end:]
 }
 
-// waves records which waves were completed. Those of another revision, limit or plan are others.
+// waves records which waves were completed. Waves of another revision, limit or plan are different waves.
 func (r *recorder) waves() {
 	same := r.before.Revision == r.after.Revision && r.before.LimitedTo == r.after.LimitedTo
 	for i := range r.after.Waves {
@@ -194,10 +194,10 @@ func (r *recorder) waves() {
 	}
 }
 
-// holds records how many nodes holds exclude, when that changes. The message has who holds one of them.
+// holds records how many nodes have a hold, when that changes. The message says who holds one of them.
 func (r *recorder) holds(in rollout.Input, d rollout.Decision) {
 	if in.Blocked != nil {
-		return // then it is not known
+		return // the number is not known
 	}
 	var was int32
 	if last := r.last(topsv1.RecordHeld, topsv1.RecordReleased); last != nil {
@@ -235,51 +235,51 @@ func (r *recorder) failures() {
 	}
 }
 
-// end records a halt, a rollback, and that all is done.
+// end records a halt, a rollback, and the completion of the rollout.
 func (r *recorder) end(in rollout.Input) {
 	b, a := r.before, r.after
 	if c := meta.FindStatusCondition(a.Conditions, topsv1.RolloutHalted); in.Blocked == nil && c != nil && c.Status == metav1.ConditionTrue && !r.wasHalted() {
 		r.add(entry{event: topsv1.RecordHalted, message: c.Message, nodes: a.FailedNodes})
 	}
 	if a.Rollback != nil && (b.Rollback == nil || !b.Rollback.Time.Equal(&a.Rollback.Time)) {
-		r.add(entry{event: topsv1.RecordRollingBack, subject: backTo(a.Rollback), message: a.Rollback.Message, nodes: a.FailedNodes})
+		r.add(entry{event: topsv1.RecordRollingBack, subject: rollbackTo(a.Rollback), message: a.Rollback.Message, nodes: a.FailedNodes})
 	}
 	switch {
-	case isBack(a.Rollback) && !isBack(b.Rollback):
-		r.add(entry{event: topsv1.RecordRolledBack, subject: backTo(a.Rollback), nodes: a.Updated})
+	case isRolledBack(a.Rollback) && !isRolledBack(b.Rollback):
+		r.add(entry{event: topsv1.RecordRolledBack, subject: rollbackTo(a.Rollback), nodes: a.Updated})
 	case isDone(a) && (!isDone(b) || a.Revision != b.Revision) && !r.ended():
-		r.add(entry{event: topsv1.RecordComplete, message: skippedWords(a), nodes: a.Updated})
+		r.add(entry{event: topsv1.RecordComplete, message: skippedMessage(a), nodes: a.Updated})
 	}
 }
 
-// wasHalted reports whether the halt is recorded. The stored condition is False while a halted rollout is blocked; then the
-// record has the halt, and no failure since.
+// wasHalted reports whether the halt is recorded already. While a halted rollout is blocked, the stored condition is False;
+// then the record has the halt, and no failure since.
 func (r *recorder) wasHalted() bool {
 	last := r.last(topsv1.RecordHalted, topsv1.RecordNodesFailed, topsv1.RecordResumed, topsv1.RecordStarted)
 	return meta.IsStatusConditionTrue(r.before.Conditions, topsv1.RolloutHalted) || last != nil && last.Event == topsv1.RecordHalted && last.Revision == r.after.Revision
 }
 
-// ended reports whether the record has the end already: a pod that is replaced later begins nothing.
+// ended reports whether the record has the end of the rollout already: replacing a pod later starts no new one.
 func (r *recorder) ended() bool {
 	last := r.last(topsv1.RecordStarted, topsv1.RecordLimited, topsv1.RecordResumed, topsv1.RecordRollingBack, topsv1.RecordRolledBack, topsv1.RecordComplete)
 	return last != nil && last.Revision == r.after.Revision && (last.Event == topsv1.RecordComplete || last.Event == topsv1.RecordRolledBack)
 }
 
-func isBack(rb *topsv1.RolloutRollback) bool { return rb != nil && rb.CompletedTime != nil }
+func isRolledBack(rb *topsv1.RolloutRollback) bool { return rb != nil && rb.CompletedTime != nil }
 
 func isDone(s *topsv1.DaemonRolloutStatus) bool {
 	return meta.IsStatusConditionTrue(s.Conditions, topsv1.RolloutComplete)
 }
 
-// backTo returns what a rollback goes back to, as users know it.
-func backTo(rb *topsv1.RolloutRollback) string {
+// rollbackTo returns the revision that a rollback returns to, by the name that users know.
+func rollbackTo(rb *topsv1.RolloutRollback) string {
 	if rb.GcuResourceRevision != "" {
 		return rb.GcuResourceRevision
 	}
 	return rb.To
 }
 
-func skippedWords(s *topsv1.DaemonRolloutStatus) string {
+func skippedMessage(s *topsv1.DaemonRolloutStatus) string {
 	if s.SkippedNodes == 0 {
 		return ""
 	}

@@ -21,14 +21,14 @@ const (
 	reasonNotControlled = "NotControlled"
 	reasonNotEligible   = "NotEligible"
 	reasonDaemonSetGone = "DaemonSetGone"
-	// reasonInvalidRequest: the pod that it names is not one of that DaemonSet on that node.
+	// reasonInvalidRequest: the requested pod does not belong to the named DaemonSet, or is on another node.
 	reasonInvalidRequest = "InvalidRequest"
-	// reasonRevisionChanged: the request is for an earlier revision than the newest one.
+	// reasonRevisionChanged: the request is for a revision that is no longer the newest.
 	reasonRevisionChanged = topsv1.ReasonRevisionChanged
 )
 
 // Tasks returns the tasks that a NodeUpgrade should have, and reports whether they differ from
-// those it has. It keeps the tasks of other groups' requests, and drops tasks whose request is
+// its current tasks. It keeps the tasks of other groups' requests, and drops tasks whose request is
 // gone.
 func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask, changed bool) {
 	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
@@ -45,7 +45,7 @@ func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask
 }
 
 // answers calls answer for every request without a final answer. answer returns false for a
-// request of another group, whose task is kept. answerAsk does the same for what a person asks.
+// request of another group, whose task is kept. answerAsk does the same for what a person asks for.
 func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool),
 	answerAsk func(string, *observed.Ask, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
 	for i := range upgrade.Status.Requests {
@@ -116,18 +116,17 @@ func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, 
 }
 
 // state returns the progress of one request. It is done when another pod has replaced the
-// requested one and is available, or when that pod is at the target and nothing more is to be done
-// for it.
+// requested one and is available, or when the requested pod is at the target and need not be verified.
 func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) (state topsv1.TaskState, reason, message string) {
-	if !nameable(request.Pod) {
-		return topsv1.TaskFailed, reasonInvalidRequest, misdirected(request)
+	if !isValidName(request.Pod) {
+		return topsv1.TaskFailed, reasonInvalidRequest, invalidMessage(request)
 	}
 	if reason, message := a.refusal(node, member); reason != "" {
 		return topsv1.TaskFailed, reason, message
 	}
 	pod := a.podOn(node, member)
 	same := pod.UID == request.Pod.UID
-	if state, reason, message := a.over(node, request, member, pod); state != "" {
+	if state, reason, message := a.ended(node, request, member, pod); state != "" {
 		return state, reason, message
 	}
 	verdict, _ := a.Decision.Verdict(node) // the node exists, since it has a pod of the member
@@ -143,16 +142,16 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	case request.Withdrawn:
 		return topsv1.TaskWithdrawn, reasonWithdrawn, withdrawnInTime
 	case verdict.Reason == rollout.ReasonAwaitingRequest && rollout.LeavesOut(a.Input, a.Fleet.Node(node), pod):
-		return state, string(rollout.ReasonLeftOut), rollout.SaysLeftOut // the node waits for a request for another pod
+		return state, string(rollout.ReasonLeftOut), rollout.LeftOutMessage // the node waits for a request for another pod
 	}
 	return state, string(verdict.Reason), verdict.Message
 }
 
-// over says how a request ended of which nothing is left, "" if something is.
-func (a *Answers) over(node string, request *topsv1.UpgradeRequest, member int, pod *rollout.Pod) (state topsv1.TaskState, reason, message string) {
+// ended returns how a request ended if nothing is left to do for it, "" otherwise.
+func (a *Answers) ended(node string, request *topsv1.UpgradeRequest, member int, pod *rollout.Pod) (state topsv1.TaskState, reason, message string) {
 	switch same := pod.UID == request.Pod.UID; {
-	case same && pod.Revision == a.Input.Members[member].Target && !rollout.LacksProof(a.Input, a.Fleet.Node(node), pod):
-		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is at the newest revision already", pod.Name)
+	case same && pod.Revision == a.Input.Members[member].Target && !rollout.NeedsVerification(a.Input, a.Fleet.Node(node), pod):
+		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is already at the newest revision", pod.Name)
 	case !same && pod.Available && pod.Pin != "":
 		return topsv1.TaskFailed, reasonUndone, fmt.Sprintf("pod %s was replaced by %s, because the node went back to revision %s", request.Pod.Name, pod.Name, pod.Pin)
 	case !same && pod.Available:
@@ -161,20 +160,20 @@ func (a *Answers) over(node string, request *topsv1.UpgradeRequest, member int, 
 	return "", "", ""
 }
 
-// refusal says why requests for a member on a node cannot be carried out, "" if they can.
+// refusal returns why requests for a member on a node are rejected, "" if they are not.
 func (a *Answers) refusal(node string, member int) (reason, message string) {
 	key := a.Input.Members[member].Key
 	switch {
 	case !a.Input.Upgrades() && a.Input.Blocked == nil:
-		return reasonNotControlled, fmt.Sprintf("DaemonSet %s has no update strategy any more", key)
+		return reasonNotControlled, fmt.Sprintf("DaemonSet %s no longer has an update strategy", key)
 	case a.podOn(node, member) == nil:
-		return reasonNotEligible, fmt.Sprintf("DaemonSet %s does not run on this node any more", key)
+		return reasonNotEligible, fmt.Sprintf("DaemonSet %s no longer runs on this node", key)
 	}
 	return "", ""
 }
 
-// isOvertaken reports whether a request is for another revision of its DaemonSet than the newest,
-// and does not go on: its node was not started for it, as a task that runs or a slot says.
+// isOvertaken reports whether a request is for another revision of its DaemonSet than the newest one,
+// and its node was not started for it: then its task would be running, or a slot would name the member.
 func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdict *rollout.Verdict, shown *topsv1.UpgradeTask) bool {
 	of := a.Input.Members[member]
 	if a.Input.Settings.Strategy != daemonset.OTA || request.Withdrawn || request.Revision == "" || of.Target == "" || request.Revision == of.Target {
@@ -185,8 +184,8 @@ func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdic
 	return verdict.State != rollout.InFlight || !begun
 }
 
-// requestedSince reports whether a request is newer than those known when the node failed. One that runs is not: by its
-// time, that of a node whose clock is ahead would be newer than any failure.
+// requestedSince reports whether a request is newer than those known when the node failed. A running request is not: if the
+// node's clock is ahead, its time could be later than that of any failure.
 func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) bool {
 	i := slices.IndexFunc(a.Decision.Ledger.Failures, func(f rollout.Failure) bool { return f.Node == node })
 	runs := shown != nil && shown.State == topsv1.TaskRunning
@@ -223,7 +222,7 @@ func orphanTask(node string, request *topsv1.UpgradeRequest, shown *topsv1.Upgra
 	ref := request.DaemonSet
 	task := topsv1.UpgradeTask{
 		RequestID: request.ID, Name: taskName(node, ref.Name), State: topsv1.TaskFailed,
-		Reason: reasonDaemonSetGone, Message: fmt.Sprintf("DaemonSet %s/%s, which owned pod %s, does not exist any more", ref.Namespace, ref.Name, request.Pod.Name),
+		Reason: reasonDaemonSetGone, Message: fmt.Sprintf("DaemonSet %s/%s, which owned pod %s, no longer exists", ref.Namespace, ref.Name, request.Pod.Name),
 		StartTime: &now, EndTime: &now,
 	}
 	if shown != nil && shown.StartTime != nil {
@@ -235,9 +234,9 @@ func orphanTask(node string, request *topsv1.UpgradeRequest, shown *topsv1.Upgra
 // taskName returns host_target_action.
 func taskName(node, daemonSet string) string { return node + "_" + daemonSet + "_replace" }
 
-// NewlyFinal returns the requests whose final answer in tasks has to be confirmed, and is not yet
-// in the NodeUpgrade: those whose pod was replaced, and those answered because of the target, which
-// their pod is at, or which they are not for.
+// NewlyFinal returns the requests whose final answer in tasks is not yet in the NodeUpgrade and has to be
+// confirmed first: those whose pod was replaced, and those answered because of the target, because their
+// pod is at it, or they are for another revision.
 func NewlyFinal(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replaced, byTarget []*topsv1.UpgradeRequest) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
@@ -253,8 +252,8 @@ func NewlyFinal(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replac
 	return replaced, byTarget
 }
 
-// NewlyGranted returns, for each request whose task in tasks has a start and has none in the NodeUpgrade,
-// how long the node waited for its slot: from the request by the node's clock, at least zero.
+// NewlyGranted returns, for each request whose task has a start time in tasks and none in the NodeUpgrade,
+// how long the node waited for its slot, at least zero. The time of the request is by the node's clock.
 func NewlyGranted(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (waited []time.Duration) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
@@ -266,21 +265,21 @@ func NewlyGranted(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (wait
 	return waited
 }
 
-// Misdirect turns the answer to a request in tasks into its final refusal, because its pod is not
-// one of its DaemonSet on the node that asks.
-func Misdirect(tasks []topsv1.UpgradeTask, request *topsv1.UpgradeRequest) {
+// RejectInvalid replaces the answer to a request in tasks by a final rejection: the requested pod does not belong
+// to the DaemonSet of the request, or is not on this node.
+func RejectInvalid(tasks []topsv1.UpgradeTask, request *topsv1.UpgradeRequest) {
 	if task := taskOf(tasks, request.ID); task != nil {
-		task.State, task.Reason, task.Message = topsv1.TaskFailed, reasonInvalidRequest, misdirected(request)
+		task.State, task.Reason, task.Message = topsv1.TaskFailed, reasonInvalidRequest, invalidMessage(request)
 	}
 }
 
-func misdirected(request *topsv1.UpgradeRequest) string {
+func invalidMessage(request *topsv1.UpgradeRequest) string {
 	return fmt.Sprintf("pod %q is not a pod of DaemonSet %q on this node", request.Pod.Namespace+"/"+request.Pod.Name,
 		request.DaemonSet.Namespace+"/"+request.DaemonSet.Name)
 }
 
-// nameable reports whether the API server could have a pod of this name.
-func nameable(pod topsv1.NamespacedRef) bool {
+// isValidName reports whether the API server could have a pod with this namespace and name.
+func isValidName(pod topsv1.NamespacedRef) bool {
 	return len(validation.IsDNS1123Label(pod.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(pod.Name)) == 0
 }
 

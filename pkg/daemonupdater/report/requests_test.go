@@ -90,7 +90,7 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 		{"runs until the successor is available", change(otaInput(successor(asking(fixture.PlannedBroken("a", fixture.NewHash)))), holding("a")),
 			"Running AwaitingAvailable: waiting for pod p-a2 of kube-system/driver to be available"},
 		{"is done when the successor is available", otaInput(successor(fixture.Planned("a", fixture.NewHash))), "Done Replaced: pod p-a was replaced by p-a2"},
-		{"is done at once when the pod is at the newest revision already", otaInput(fixture.Planned("a", fixture.NewHash)), "Done AtTarget: pod p-a is at the newest revision already"},
+		{"is done at once when the pod is already at the newest revision", otaInput(fixture.Planned("a", fixture.NewHash)), "Done AtTarget: pod p-a is already at the newest revision"},
 		{"is done by a rollout as well", inputWith(successor(fixture.Planned("a", fixture.NewHash))), "Done Replaced: pod p-a was replaced by p-a2"},
 		{"fails with its node", change(otaInput(successor(fixture.PlannedBroken("a", fixture.NewHash))), failed(0, time.Minute)), "Failed CrashLooping: it crash-loops"},
 		{"does not fail with a failure from before it was asked", change(otaInput(fixture.PlannedBroken("a", fixture.OldHash)), failed(time.Hour, time.Hour)), "Waiting CrashLooping: it crash-loops"},
@@ -103,9 +103,9 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 			in.Members = append(in.Members, rollout.Member{Key: "kube-system/exporter", Target: fixture.NewHash})
 		}), "Waiting LeftOut: the upgrade is limited to other nodes or components"},
 		{"fails when the DaemonSet has no strategy any more", change(inputWith(fixture.Planned("a", fixture.OldHash)), func(in *rollout.Input) { in.Settings = daemonset.Settings{} }),
-			"Failed NotControlled: DaemonSet kube-system/driver has no update strategy any more"},
-		{"fails when the node does not run the group any more", otaInput(fixture.Planned("b", fixture.OldHash)), "Failed NotEligible: DaemonSet kube-system/driver does not run on this node any more"},
-		{"fails when the node does not run this member any more", otaInput(empty), "Failed NotEligible: DaemonSet kube-system/driver does not run on this node any more"},
+			"Failed NotControlled: DaemonSet kube-system/driver no longer has an update strategy"},
+		{"fails when the node does not run the group any more", otaInput(fixture.Planned("b", fixture.OldHash)), "Failed NotEligible: DaemonSet kube-system/driver no longer runs on this node"},
+		{"fails when the node does not run this member any more", otaInput(empty), "Failed NotEligible: DaemonSet kube-system/driver no longer runs on this node"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestAnswerKeepsAndDropsTasks(t *testing.T) {
 	begun, waiting := running, fixture.TaskIn("1", topsv1.TaskWaiting)
 	begun.StartTime = &now
 	orphaned := topsv1.UpgradeTask{RequestID: "1", Name: "a_driver_replace", State: topsv1.TaskFailed, Reason: "DaemonSetGone",
-		Message: "DaemonSet kube-system/driver, which owned pod p-a, does not exist any more", StartTime: &now, EndTime: &now}
+		Message: "DaemonSet kube-system/driver, which owned pod p-a, no longer exists", StartTime: &now, EndTime: &now}
 	interrupted := orphaned
 	interrupted.StartTime = &start
 	ended := running
@@ -205,7 +205,7 @@ func TestOrphansAnswersRequestsWithoutAGroup(t *testing.T) {
 	now := metav1.NewTime(fixture.Epoch)
 	gone := observed.GroupOf(fixture.DaemonSet("driver"))
 	failed := topsv1.UpgradeTask{RequestID: "1", Name: "a_driver_replace", State: topsv1.TaskFailed, Reason: "DaemonSetGone",
-		Message: "DaemonSet kube-system/driver, which owned pod p-a, does not exist any more", StartTime: &now, EndTime: &now}
+		Message: "DaemonSet kube-system/driver, which owned pod p-a, no longer exists", StartTime: &now, EndTime: &now}
 	done := fixture.TaskIn("1", topsv1.TaskDone)
 	elsewhere, other := asked("1"), asked("1")
 	elsewhere.DaemonSet.Namespace, other.DaemonSet.Name = "apps", "exporter"

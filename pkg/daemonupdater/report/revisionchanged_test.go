@@ -60,7 +60,7 @@ func TestARequestForAnotherRevisionIsAnsweredUnlessItsNodeWasStarted(t *testing.
 			"Running Replacing: replacing pod p-a of kube-system/driver"},
 		{"not when its pod is on its way", otaInput(leaving), nil, false, "Running Unavailable: waiting for pod p-a of kube-system/driver to terminate"},
 		{"not when its pod was replaced", otaInput(successor(outdated())), nil, false, "Done Replaced: pod p-a was replaced by p-a2"},
-		{"not when it was withdrawn", otaInput(outdated()), nil, true, "Withdrawn Withdrawn: it was withdrawn at the node, which was not touched"},
+		{"not when it was withdrawn", otaInput(outdated()), nil, true, "Withdrawn Withdrawn: the request was withdrawn on the node before the node was touched"},
 		{"not while the newest is unknown", unknown, nil, false, "Waiting Blocked: because of RevisionPending"},
 		{"not when nodes start by themselves", change(inputWith(outdated()), pausedInput), nil, false, "Waiting Paused: the rollout is paused"},
 		{"while the rollout is paused", change(otaInput(outdated()), pausedInput), nil, false, asksAgain},

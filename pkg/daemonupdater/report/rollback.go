@@ -17,13 +17,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// Rollback is the reaction to a halt under failure.action Rollback of the policy (design section
-// 3). The zero value does nothing.
+// Rollback is the response to a halt if failure.action of the policy is Rollback (design section 3).
+// The zero value does nothing.
 type Rollback struct {
 	// To is the revision to return to, nil for none.
 	To *topsv1.KnownGoodRevision
-	// hindered says why there is no rollback although the policy asks for it; "" otherwise.
-	hindered string
+	// blockedBy says why there is no rollback although the policy asks for one; "" otherwise.
+	blockedBy string
 }
 
 // AsksRollback reports whether a group is halted and its policy asks for a rollback.
@@ -32,10 +32,9 @@ func AsksRollback(s *observed.State, in rollout.Input, d rollout.Decision) bool 
 		s.Policy.Spec.Failure != nil && s.Policy.Spec.Failure.Action == topsv1.FailureRollback
 }
 
-// RollbackOf decides whether a halted group returns to its last known good revision. kept reports
-// whether everything needed for that still exists. A revision that fails while it is the last
-// known good one stays halted, so there is no loop. The result stays the same until the target
-// has changed.
+// RollbackOf decides whether a halted group returns to its last known good revision. kept says
+// whether everything needed for that still exists. If the last known good revision itself fails, the
+// rollout stays halted, so there is no loop. The result stays the same until the target has changed.
 func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bool) Rollback {
 	good := s.Rollout.Status.LastKnownGood
 	_, agreed := specRevisionOf(s)
@@ -43,44 +42,44 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 	case !AsksRollback(s, in, d):
 		return Rollback{}
 	case in.Settings.Paused:
-		return Rollback{hindered: "not rolled back while paused"}
+		return Rollback{blockedBy: "not rolled back while the rollout is paused"}
 	case good == nil:
-		return Rollback{hindered: "not rolled back: no earlier revision is known to be good"}
+		return Rollback{blockedBy: "not rolled back: no earlier revision is known to be good"}
 	case atGood(good, s, in):
-		return Rollback{hindered: "not rolled back: this is the last known good revision"}
+		return Rollback{blockedBy: "not rolled back: this is the last known good revision"}
 	case good.Since.Before(s.Policy.Spec.Failure.RollbackNotBefore):
-		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is older than failure.rollbackNotBefore of the policy", nameOf(good))}
-	case len(d.Ledger.Failures) < evidence(s, d):
-		return Rollback{hindered: fmt.Sprintf("not rolled back: that takes %d failed nodes (failure.minFailedNodes of the policy)", evidence(s, d))}
+		return Rollback{blockedBy: fmt.Sprintf("not rolled back: %s, the last known good revision, is older than failure.rollbackNotBefore of the policy", nameOf(good))}
+	case len(d.Ledger.Failures) < requiredFailures(s, d):
+		return Rollback{blockedBy: fmt.Sprintf("not rolled back: that requires %d failed nodes (failure.minFailedNodes of the policy)", requiredFailures(s, d))}
 	case !agreed:
-		return Rollback{hindered: "not rolled back before all its DaemonSets come from one spec"}
+		return Rollback{blockedBy: "not rolled back until all DaemonSets are rendered from the same spec"}
 	case !kept:
-		return Rollback{hindered: fmt.Sprintf("not rolled back: %s, the last known good revision, is not kept any more", nameOf(good))}
+		return Rollback{blockedBy: fmt.Sprintf("not rolled back: %s, the last known good revision, is no longer stored", nameOf(good))}
 	}
 	return Rollback{To: good}
 }
 
-// minEvidence is the default of failure.minFailedNodes: more nodes than two that lie.
-const minEvidence = 3
+// minFailedNodes is the default of failure.minFailedNodes: two nodes that report wrong failures are not enough.
+const minFailedNodes = 3
 
-// evidence returns how many nodes must have failed for a rollback: those that the policy asks for, or
-// all nodes of a smaller group. Neither its threshold nor a small budget is less evidence.
-func evidence(s *observed.State, d rollout.Decision) int {
-	least := int(s.Policy.Spec.Failure.MinFailedNodes)
-	if least == 0 {
-		least = minEvidence
+// requiredFailures returns how many nodes must have failed for a rollback: as many as the policy requires, or
+// all nodes of a smaller group. A lower threshold for a halt, or a small budget, does not lower it.
+func requiredFailures(s *observed.State, d rollout.Decision) int {
+	required := int(s.Policy.Spec.Failure.MinFailedNodes)
+	if required == 0 {
+		required = minFailedNodes
 	}
-	return min(least, d.Counts.Total)
+	return min(required, d.Counts.Total)
 }
 
-// atGood reports whether the group is at the last known good revision: by its templates, or
-// because its DaemonSets already come from that spec.
+// atGood reports whether the target of the group is the last known good revision: by its templates, or
+// because its DaemonSets are already rendered from that spec.
 func atGood(good *topsv1.KnownGoodRevision, s *observed.State, in rollout.Input) bool {
 	spec, agreed := specRevisionOf(s)
 	return good.Revision == in.Revision || (agreed && spec != "" && spec == good.GcuResourceRevision)
 }
 
-// nameOf returns the name of a good revision for users: that of the spec, or the hash of the only
+// nameOf returns the name of a good revision for users: the revision of the spec, or the hash of the only
 // DaemonSet.
 func nameOf(good *topsv1.KnownGoodRevision) string {
 	if good.GcuResourceRevision != "" {
@@ -92,8 +91,8 @@ func nameOf(good *topsv1.KnownGoodRevision) string {
 	return good.Revision
 }
 
-// StoredRevision reports whether each DaemonSet still has the ControllerRevision of a good revision. It
-// is not for a gr, whose DaemonSets are rendered from its spec.
+// StoredRevision reports whether each DaemonSet still has the ControllerRevision of a good revision. Do not
+// call it for a gr, whose DaemonSets are rendered from its spec.
 func StoredRevision(good *topsv1.KnownGoodRevision, members []observed.Member) bool {
 	for _, m := range members {
 		if RevisionWith(m.DaemonSet, m.Revisions, TargetIn(good.Targets, m.Key())) == nil {
@@ -113,7 +112,7 @@ func TargetIn(targets []topsv1.RevisionTarget, key string) string {
 	return ""
 }
 
-// RevisionWith returns the ControllerRevision with a hash that a DaemonSet controls, by UID, nil
+// RevisionWith returns the ControllerRevision with a hash that is controlled by a DaemonSet, by UID; nil
 // if there is none.
 func RevisionWith(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, hash string) *appsv1.ControllerRevision {
 	for _, r := range revisions {
@@ -126,7 +125,7 @@ func RevisionWith(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, 
 
 // specRevisionOf returns the revision of the gr's spec that all DaemonSets of the group were
 // rendered from, "" for a DaemonSet without gr. agreed is false while they come from different
-// revisions, or one is not annotated. Those that leave say nothing: they may do so since an earlier
+// revisions, or one is not annotated. Leaving DaemonSets do not count: they may be left over from an earlier
 // spec.
 func specRevisionOf(s *observed.State) (revision string, agreed bool) {
 	if s.Group.Kind != observed.KindGcuResource {
@@ -145,24 +144,24 @@ func specRevisionOf(s *observed.State) (revision string, agreed bool) {
 	return revision, revision != ""
 }
 
-// Explain adds to the message of a halt whether it is rolled back.
+// Explain adds to the message of a halt whether the group is rolled back, or why not.
 func (rb Rollback) Explain(halted string) string {
 	switch {
 	case rb.To != nil:
 		return halted + "; rolling back to " + nameOf(rb.To)
-	case rb.hindered != "":
-		return halted + "; " + rb.hindered
+	case rb.blockedBy != "":
+		return halted + "; " + rb.blockedBy
 	}
 	return halted
 }
 
 // Remember sets the last known good revision and the rollback in a new status. The rollback is
-// the intent: it is stored before anything is changed back.
+// the intent: it is stored before anything is rolled back.
 func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) {
 	before := &s.Rollout.Status
 	good := isGood(in, d)
 	status.LastKnownGood = knownGood(before.LastKnownGood, s, in, good)
-	status.Rollback = followed(before, s, in, d)
+	status.Rollback = keptRollback(before, s, in, d)
 	if rb.To != nil && status.Rollback == nil {
 		spec, _ := specRevisionOf(s)
 		status.Rollback = &topsv1.RolloutRollback{
@@ -171,7 +170,7 @@ func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.Stat
 			Time:    wholeSecond(in.Now),
 		}
 	}
-	if status.Rollback == nil || !arriving(status.Rollback, s, in) {
+	if status.Rollback == nil || !isAtRollbackTarget(status.Rollback, s, in) {
 		return
 	}
 	if status.Rollback.RestoredTime == nil {
@@ -187,7 +186,7 @@ func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.Stat
 
 // whyOf returns why a group is halted, with the message of the first failed node.
 func whyOf(d rollout.Decision) string {
-	why, _, _ := strings.Cut(d.Halted, ": ") // without the advice
+	why, _, _ := strings.Cut(d.Halted, ": ") // without what to do
 	for i := range d.Ledger.Failures {
 		if f := &d.Ledger.Failures[i]; f.Message != "" {
 			return why + "; " + f.Node + ": " + f.Message
@@ -200,8 +199,8 @@ func whyOf(d rollout.Decision) string {
 // revision works. An empty or offline fleet proves nothing.
 func isGood(in rollout.Input, d rollout.Decision) bool { return IsComplete(in, d) && d.Proven() }
 
-// knownGood returns the last known good revision: the current one if it is good, otherwise the
-// one before. The revision of a gr counts only if all its DaemonSets come from one spec.
+// knownGood returns the last known good revision: the current one if it is good, otherwise the stored one.
+// The current revision of a gr counts only if all its DaemonSets are rendered from the same spec.
 func knownGood(before *topsv1.KnownGoodRevision, s *observed.State, in rollout.Input, good bool) *topsv1.KnownGoodRevision {
 	spec, agreed := specRevisionOf(s)
 	if !good || !agreed {
@@ -222,10 +221,10 @@ func knownGood(before *topsv1.KnownGoodRevision, s *observed.State, in rollout.I
 	return now
 }
 
-// followed returns the stored rollback while it stays in the status: until a person resumes, or another
-// revision comes. That of a gr is known by its DaemonSets, which are annotated when they are rendered
-// from an earlier spec in place of the rejected one; a DaemonSet of no gr has no spec but its template.
-func followed(before *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) *topsv1.RolloutRollback {
+// keptRollback returns the stored rollback while it stays in the status: until a person resumes the rollout, or
+// there is another revision. For a gr, its DaemonSets show that: they are annotated when they are rendered
+// from an earlier spec instead of the rejected one. A DaemonSet without gr has only its template.
+func keptRollback(before *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) *topsv1.RolloutRollback {
 	r := before.Rollback
 	switch {
 	case r == nil || d.Ledger.Resumed != before.Resumed:
@@ -238,16 +237,16 @@ func followed(before *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.
 	return nil
 }
 
-// arriving reports whether the target of the group is that of a rollback: the same templates, or
-// the current rendering of the spec that is deployed.
-func arriving(r *topsv1.RolloutRollback, s *observed.State, in rollout.Input) bool {
+// isAtRollbackTarget reports whether the target of the group is the target of a rollback: the same templates, or
+// the current rendering of the same spec.
+func isAtRollbackTarget(r *topsv1.RolloutRollback, s *observed.State, in rollout.Input) bool {
 	spec, agreed := specRevisionOf(s)
 	return in.Revision == r.To || (agreed && spec != "" && spec == r.GcuResourceRevision)
 }
 
-// TemplatePatch returns a strategic merge patch that replaces the pod template by that of a
+// TemplatePatch returns a strategic merge patch that replaces the pod template by the one of a
 // revision, whose data has the form {"spec":{"template":{…,"$patch":"replace"}}}. The API server
-// rejects it if the DaemonSet changed since it was read.
+// rejects the patch if the DaemonSet has changed since it was read.
 func TemplatePatch(live *appsv1.DaemonSet, revision *appsv1.ControllerRevision) ([]byte, error) {
 	var data struct {
 		Spec struct {

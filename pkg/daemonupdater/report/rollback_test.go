@@ -60,7 +60,7 @@ func TestRollbackOf(t *testing.T) {
 		{name: "not when the policy says Halt", change: func(o *world, _ *rollout.Input) { o.Policy = fixture.PolicyOnFailure(topsv1.FailureHalt) }},
 		{name: "not when the policy says nothing about failures", change: func(o *world, _ *rollout.Input) { o.Policy.Spec.Failure = nil }},
 		{name: "not while blocked", change: func(_ *world, in *rollout.Input) { blockedInput("InvalidPaused")(in) }},
-		{name: "not while paused", change: func(_ *world, in *rollout.Input) { in.Settings.Paused = true }, hindered: "not rolled back while paused"},
+		{name: "not while paused", change: func(_ *world, in *rollout.Input) { in.Settings.Paused = true }, hindered: "not rolled back while the rollout is paused"},
 		{name: "not when nothing is known to be good", change: func(o *world, _ *rollout.Input) { o.Rollout.Status.LastKnownGood = nil },
 			hindered: "not rolled back: no earlier revision is known to be good"},
 		{name: "not when the good revision itself fails", change: func(o *world, _ *rollout.Input) { o.Rollout.Status.LastKnownGood.Revision = "r2" },
@@ -72,20 +72,20 @@ func TestRollbackOf(t *testing.T) {
 		{name: "not while only some DaemonSets come from the good spec", change: func(o *world, _ *rollout.Input) {
 			o.specs("fleet-1", "fleet-2")
 			o.Rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
-		}, hindered: "not rolled back before all its DaemonSets come from one spec"},
+		}, hindered: "not rolled back until all DaemonSets are rendered from the same spec"},
 		{name: "when a DaemonSet leaves since an earlier spec", change: func(o *world, _ *rollout.Input) {
 			o.specs("fleet-1", "fleet-2")
 			o.Members[0].DaemonSet.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
 			o.Rollout.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
 		}, to: "r1"},
 		{name: "not for two nodes when three must have failed", change: func(o *world, _ *rollout.Input) { o.Policy.Spec.Failure.MinFailedNodes = 3 },
-			hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
+			hindered: "not rolled back: that requires 3 failed nodes (failure.minFailedNodes of the policy)"},
 		{name: "not by default for two nodes", change: func(o *world, _ *rollout.Input) { o.Policy.Spec.Failure.MinFailedNodes = 0 },
-			hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
+			hindered: "not rolled back: that requires 3 failed nodes (failure.minFailedNodes of the policy)"},
 		{name: "not for two nodes because the threshold is two, or the budget", change: func(o *world, in *rollout.Input) {
 			in.Settings.MaxUnavailable, in.Policy.Threshold = intstr.FromInt32(2), ptr.To(intstr.FromInt32(2))
 			o.Policy.Spec.Failure.MinFailedNodes, o.Policy.Spec.Failure.Threshold = 0, in.Policy.Threshold
-		}, hindered: "not rolled back: that takes 3 failed nodes (failure.minFailedNodes of the policy)"},
+		}, hindered: "not rolled back: that requires 3 failed nodes (failure.minFailedNodes of the policy)"},
 		{name: "by default for three nodes", change: func(o *world, in *rollout.Input) {
 			o.Policy.Spec.Failure.MinFailedNodes = 0
 			*in = change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash),
@@ -102,7 +102,7 @@ func TestRollbackOf(t *testing.T) {
 			o.Rollout.Status.LastKnownGood.Since, o.Policy.Spec.Failure.RollbackNotBefore = fixture.Ago(time.Minute), ptr.To(fixture.Ago(time.Hour))
 		}, to: "r1"},
 		{name: "not when the ControllerRevision is gone", gone: true,
-			hindered: "not rolled back: old, the last known good revision, is not kept any more"},
+			hindered: "not rolled back: old, the last known good revision, is no longer stored"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestRollbackOf(t *testing.T) {
 				tt.change(o, &in)
 			}
 			rb := RollbackOf(o.State, in, rollout.Plan(in), !tt.gone)
-			if to := rb.To; (to == nil && tt.to != "") || (to != nil && to.Revision != tt.to) || rb.hindered != tt.hindered {
+			if to := rb.To; (to == nil && tt.to != "") || (to != nil && to.Revision != tt.to) || rb.blockedBy != tt.hindered {
 				t.Errorf("got %+v", rb)
 			}
 		})
@@ -120,10 +120,10 @@ func TestRollbackOf(t *testing.T) {
 
 func TestAHaltReportsWhetherItIsRolledBack(t *testing.T) {
 	for want, rb := range map[string]Rollback{
-		"2 failed":                               {},
-		"2 failed; rolling back to old":          {To: fixture.GoodAt("r1", fixture.OldHash)},
-		"2 failed; rolling back to fleet-1":      {To: &topsv1.KnownGoodRevision{Revision: "r1", GcuResourceRevision: "fleet-1"}},
-		"2 failed; not rolled back while paused": {hindered: "not rolled back while paused"},
+		"2 failed":                                              {},
+		"2 failed; rolling back to old":                         {To: fixture.GoodAt("r1", fixture.OldHash)},
+		"2 failed; rolling back to fleet-1":                     {To: &topsv1.KnownGoodRevision{Revision: "r1", GcuResourceRevision: "fleet-1"}},
+		"2 failed; not rolled back while the rollout is paused": {blockedBy: "not rolled back while the rollout is paused"},
 	} {
 		if got := rb.Explain("2 failed"); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -314,10 +314,10 @@ func TestARollbackIsRememberedUntilAnotherRevisionComesOrItIsResumed(t *testing.
 				blockedInput("RevisionPending")(&in)
 			}
 			stored := o.Rollout.Status.Rollback
-			if got := followed(&o.Rollout.Status, o.State, in, rollout.Plan(in)); (got != nil) != tt.kept {
+			if got := keptRollback(&o.Rollout.Status, o.State, in, rollout.Plan(in)); (got != nil) != tt.kept {
 				t.Errorf("remembered %+v, want %v", got, tt.kept)
 			}
-			if got := arriving(stored, o.State, in); got != tt.arriving {
+			if got := isAtRollbackTarget(stored, o.State, in); got != tt.arriving {
 				t.Errorf("arriving %v, want %v", got, tt.arriving)
 			}
 		})

@@ -15,7 +15,8 @@ import (
 )
 
 // Settle sets the settled revisions in a new status, for the admission policy gcu-operator-gate: those of
-// members whose pods may be gated, none where nothing is upgraded, or without the gate. They stay while a target is not known.
+// members whose pods may be gated, none if nothing is upgraded or there is no gate. They do not change while
+// the group is blocked.
 func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.State, in rollout.Input, d rollout.Decision) {
 	before := s.Rollout.Status.Settled
 	reportGate(status, gate, s.Rollout.Generation, in.Now)
@@ -33,13 +34,13 @@ func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.St
 	})
 }
 
-// reportGate sets the condition Gated, which there is with the gate only.
+// reportGate sets the condition Gated, which exists only with the gate.
 func reportGate(status *topsv1.DaemonRolloutStatus, gate gating.Mode, generation int64, now time.Time) {
 	if gate == gating.Off {
 		meta.RemoveStatusCondition(&status.Conditions, topsv1.RolloutGated)
 		return
 	}
-	c := condition(topsv1.RolloutGated, gate == gating.On, reasonGateServed, reasonGateNotServed, cmp.Or(gate.Why(), "pods that go by themselves wait until their node may have the revision"))
+	c := condition(topsv1.RolloutGated, gate == gating.On, reasonGateServed, reasonGateNotServed, cmp.Or(gate.Why(), "pods deleted or evicted outside the rollout wait until their node may get the new revision"))
 	if gate == gating.NotInstalled {
 		c.Reason = reasonGateNotInstalled
 	}

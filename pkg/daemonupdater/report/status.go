@@ -40,7 +40,7 @@ const (
 // Status turns a decision into the status to store. Conditions of previous keep their transition
 // time if their status is unchanged.
 func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.Input, d rollout.Decision) topsv1.DaemonRolloutStatus {
-	previous.InFlight, previous.Queued = nil, nil // made anew, and the largest part
+	previous.InFlight, previous.Queued = nil, nil // not copied: the largest lists, and filled anew
 	status := *previous.DeepCopy()
 	storeLedger(&status, d.Ledger)
 	for i := range status.InFlight {
@@ -61,7 +61,7 @@ func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.In
 	status.ETASeconds = int32(d.ETA() / time.Second)
 	status.Skipped, status.Waiting = skippedOf(&d), waitingOf(&d)
 	for _, c := range conditionsOf(in, d) {
-		if c.Status == metav1.ConditionFalse && whileTrue(c.Type) {
+		if c.Status == metav1.ConditionFalse && onlyWhenTrue(c.Type) {
 			meta.RemoveStatusCondition(&status.Conditions, c.Type)
 			continue
 		}
@@ -102,28 +102,36 @@ func conditionsOf(in rollout.Input, d rollout.Decision) []metav1.Condition {
 		accepted(in),
 		progress,
 		condition(topsv1.RolloutHalted, d.Halted != "", reasonHalted, reasonNotHalted,
-			cmp.Or(d.Halted, "fewer nodes failed than halt a rollout")),
+			cmp.Or(d.Halted, "too few nodes have failed to halt the rollout")),
 		condition(topsv1.RolloutPaused, in.Settings.Paused, reasonPaused, reasonNotPaused,
-			"annotation "+topsv1.AnnotationPaused+" decides"),
+			pausedMessage(in.Settings.Paused)),
 		condition(topsv1.RolloutComplete, IsComplete(in, d), progress.Reason, reasonIncomplete, summary(d)),
 		condition(topsv1.ConditionStalled, needsPerson(in, d, progress.Reason), progress.Reason, progress.Reason, progress.Message),
 		condition(topsv1.ConditionReconciling, isReconciling(in, d, progress.Reason), progress.Reason, progress.Reason, progress.Message),
 	}
 }
 
-// whileTrue reports whether a condition is there only while it is True, as kstatus wants it.
-func whileTrue(kind string) bool {
+// pausedMessage returns the message of condition Paused.
+func pausedMessage(paused bool) string {
+	if paused {
+		return "annotation " + topsv1.AnnotationPaused + " is true; to continue, run kubectl gcu resume, or remove the annotation"
+	}
+	return "annotation " + topsv1.AnnotationPaused + " is not true"
+}
+
+// onlyWhenTrue reports whether a condition is present only while it is True, as kstatus expects.
+func onlyWhenTrue(kind string) bool {
 	return kind == topsv1.ConditionStalled || kind == topsv1.ConditionReconciling
 }
 
-// needsPerson reports whether the rollout stays as it is until a person does something.
+// needsPerson reports whether the rollout does not continue until a person acts.
 func needsPerson(in rollout.Input, d rollout.Decision, reason string) bool {
 	return d.Halted != "" || accepted(in).Status == metav1.ConditionFalse || reason == reasonNodesFailed || reason == reasonNodesPinned || reason == topsv1.ReasonGlobalTaskFailed ||
-		reason == topsv1.ReasonPrepullFailed && d.PrepullLasts
+		reason == topsv1.ReasonPrepullFailed && d.PrepullKeepsFailing
 }
 
-// isReconciling reports whether nodes are to be done. Those that wait for the person at each, under
-// strategy OTA, are not.
+// isReconciling reports whether nodes are left to upgrade. Nodes that wait for a request, under strategy OTA,
+// do not count.
 func isReconciling(in rollout.Input, d rollout.Decision, reason string) bool {
 	return !IsComplete(in, d) && !needsPerson(in, d, reason) && reason != reasonAwaitingRequests
 }
@@ -137,15 +145,15 @@ func condition(kind string, is bool, yes, no, message string) metav1.Condition {
 }
 
 func accepted(in rollout.Input) metav1.Condition {
-	c := metav1.Condition{Type: topsv1.RolloutAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, Message: "the upgrade annotations are understood"}
+	c := metav1.Condition{Type: topsv1.RolloutAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, Message: "the upgrade annotations are valid"}
 	if b := in.Blocked; b != nil && !observed.Transient(b) {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, b.Reason, b.Message
 	}
 	return c
 }
 
-// IsComplete reports whether every reachable node is at the target and none has failed or is pinned to an
-// earlier revision, and nothing is left to do afterwards.
+// IsComplete reports whether every reachable node is at the target, no node has failed or is pinned to an
+// earlier revision, and nothing is left to do after the nodes.
 func IsComplete(in rollout.Input, d rollout.Decision) bool {
 	return in.Blocked == nil && in.Afterwards == nil && d.Counts.Pending+d.Counts.Held+d.Counts.Pinned == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
 }
@@ -184,15 +192,15 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 	return c
 }
 
-// usedUpByFailed says that nodes wait because failed ones use up a budget, "" if none do.
+// usedUpByFailed says that nodes wait because failed nodes use up a budget, "" if that is not so.
 func usedUpByFailed(d rollout.Decision) string {
 	w := waiting(d)
 	switch {
 	case len(d.Ledger.Failures) == 0:
 	case w.Reason == rollout.ReasonBudgetExhausted:
-		return "failed nodes use up max-unavailable, repair them or roll out another revision"
+		return "failed nodes use up max-unavailable: repair them or roll out another revision"
 	case w.Reason == rollout.ReasonPoolExhausted:
-		return "nodes failed, and their pools have no room: repair them or roll out another revision; " + w.Message
+		return "failed nodes use up the budget of their pool: repair them or roll out another revision; " + w.Message
 	}
 	return ""
 }
@@ -205,7 +213,7 @@ func leftOver(d rollout.Decision, summary string) (reason, message string) {
 	return reasonNodesFailed, summary
 }
 
-// deniedOf returns the state of the first node in flight that waits because the API server refuses a write, false if none does.
+// deniedOf returns the verdict on the first node in flight that waits because the API server denies a write, false if none does.
 func deniedOf(d *rollout.Decision) (rollout.Verdict, bool) {
 	for i := range d.Ledger.Slots {
 		if v, ok := d.Verdict(d.Ledger.Slots[i].Node); ok && v.State == rollout.InFlight && v.Reason.IsDenied() {
@@ -216,7 +224,7 @@ func deniedOf(d *rollout.Decision) (rollout.Verdict, bool) {
 }
 
 // waiting returns why most nodes wait. It ignores nodes that are left out or have a hold, unless
-// there are no others, because they do not hold up the rollout. It is zero if no node waits.
+// there are no others, because they do not delay the rollout. It is zero if no node waits.
 func waiting(d rollout.Decision) rollout.Waiting {
 	if len(d.Waiting) == 0 {
 		return rollout.Waiting{}
@@ -227,7 +235,7 @@ func waiting(d rollout.Decision) rollout.Waiting {
 	return d.Waiting[max(i, 0)]
 }
 
-// awaitsRequests reports whether a node waits for a request.
+// awaitsRequests reports whether any node waits for a request.
 func awaitsRequests(d rollout.Decision) bool {
 	return slices.ContainsFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingRequest })
 }

@@ -226,7 +226,9 @@ func TestStatusMessagesSayWhatAPersonNeeds(t *testing.T) {
 			"1 of at most 1 nodes are unavailable; 0 of 3 nodes updated, 3 pending"},
 		{"wrong settings say what to change", "Accepted", change(inputWith(), blockedInput("InvalidPaused")), "because of InvalidPaused"},
 		{"wrong settings say so in progress too", "Progressing", change(inputWith(), blockedInput("InvalidPaused")), "because of InvalidPaused"},
-		{"pausing names its annotation", "Paused", change(inputWith(), pausedInput), "annotation topsops.enflame.com/paused decides"},
+		{"a pause says how to continue", "Paused", change(inputWith(), pausedInput),
+			"annotation topsops.enflame.com/paused is true; to continue, run kubectl gcu resume, or remove the annotation"},
+		{"no pause names its annotation", "Paused", inputWith(), "annotation topsops.enflame.com/paused is not true"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

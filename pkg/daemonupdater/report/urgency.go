@@ -8,15 +8,15 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// MustPrecede reports whether a new status has to be stored before anything else happens, because
+// MustPrecede reports whether a new status has to be stored before anything else is done, because
 // its ledger differs. Other changes may be stored later.
 func MustPrecede(stored, next *topsv1.DaemonRolloutStatus) bool {
 	return stored.Revision != next.Revision || stored.Resumed != next.Resumed || len(stored.Failed) != len(next.Failed) ||
 		!allStored(next.InFlight, stored.InFlight, stored.Queued) || !allStored(next.Queued, stored.Queued) || !keepsTargets(stored, next)
 }
 
-// allStored reports whether every slot is in one of the stored lists. That a stored slot is no
-// longer needed, or that a queued node was started, may be stored later.
+// allStored reports whether every slot is in one of the stored lists. That a slot was given back, or
+// a queued node was started, may be stored later.
 func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {
 	byNode := map[string]*topsv1.NodeSlot{}
 	for _, list := range stored {
@@ -34,12 +34,12 @@ func allStored(slots []topsv1.NodeSlot, stored ...[]topsv1.NodeSlot) bool {
 	return true
 }
 
-// keepsTargets reports whether two statuses agree on the settled and the last known good revision, the pins, and the rollback.
+// keepsTargets reports whether two statuses have the same settled revisions, last known good revision, pins and rollback.
 func keepsTargets(a, b *topsv1.DaemonRolloutStatus) bool {
 	return equality.Semantic.DeepEqual(a.Pinned, b.Pinned) && equality.Semantic.DeepEqual(a.Settled, b.Settled) && equality.Semantic.DeepEqual(a.LastKnownGood, b.LastKnownGood) && equality.Semantic.DeepEqual(a.Rollback, b.Rollback)
 }
 
-// OnlyMoved reports whether only a few nodes moved on as expected: no condition changed, and the
+// OnlyMoved reports whether only a few nodes made progress as expected: no condition changed, and the
 // numbers of skipped, held and failed nodes are the same.
 func OnlyMoved(before, after *topsv1.DaemonRolloutStatus) bool {
 	const share = 12 // fewer than a twelfth are few

@@ -86,7 +86,7 @@ func (r Reporter) confirmFinal(ctx context.Context, s *observed.State, upgrade *
 		if ours, err := r.confirmReplaced(ctx, upgrade.Name, request); err != nil {
 			return err
 		} else if !ours {
-			report.Misdirect(tasks, request)
+			report.RejectInvalid(tasks, request)
 		}
 	}
 	for _, request := range byTarget {

@@ -48,7 +48,7 @@ func TestANodeWhoseAgentIsTooOldGetsNoOperation(t *testing.T) {
 			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
 		{"an operation without a slot that is known gets one", needing(2, granted(a)),
 			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, nil},
-		{"a node that is kept cordoned waits for the agent", needing(2, oldAgent(withJob(nodeOf("a", newHash, newHash), &Job{ID: "x", Ours: true, KeptCordoned: true}))),
+		{"a node that is kept cordoned waits for the agent", needing(2, oldAgent(withJob(nodeOf("a", newHash, newHash), &Operation{ID: "x", Ours: true, KeptCordoned: true}))),
 			said{States: statesOf("a", "held/AgentTooOld")}, nil},
 		{"a change without an operation is made", light,
 			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}, nil},

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A plan divides every wave into its batches, and a last part for the nodes that are in none of
-// them, which are left out. Each part is followed as a wave: it starts when those before it are
-// complete. So the gates of the waves hold for a plan as well: the approval of a wave for all of
-// its parts, and its soak after the last one. Parts without nodes are not recorded, except the last
-// one of a wave, whose completion begins the soak.
+// A plan divides every wave into its batches and a last part, for the nodes that are in no batch,
+// which are left out. Each part is treated like a wave: it starts when those before it are
+// complete. So the conditions of the waves apply under a plan as well: the approval of a wave to all
+// of its parts, and its soak after the last one. Parts without nodes are not recorded, except the
+// last one of a wave, whose completion starts the soak.
 
-// parts is how many parts each wave has.
+// parts returns the number of parts of each wave.
 func (p *Policy) parts() int {
 	if p.Plan == "" {
 		return 1
@@ -20,7 +20,7 @@ func (p *Policy) parts() int {
 	return len(p.Batches) + 1
 }
 
-// partCount is the number of parts of all waves.
+// partCount returns the number of parts of all waves.
 func (p *Policy) partCount() int { return (len(p.Waves) + 1) * p.parts() }
 
 // partOf returns the index of the part of a node in a wave.
@@ -31,7 +31,7 @@ func (p *Policy) partOf(wave int, n *Node) int {
 	return wave*p.parts() + n.Batch
 }
 
-// waveOf returns the index of the wave of a part, and whether it is the last part of it.
+// waveOf returns the index of the wave of a part, and whether it is the last part of that wave.
 func (p *Policy) waveOf(part int) (wave int, last bool) {
 	return part / p.parts(), part%p.parts() == p.parts()-1
 }
@@ -71,30 +71,30 @@ func (p *Policy) partName(part int) string {
 }
 
 const (
-	// followsPlan begins what the ledger stores while a plan is in force.
+	// followsPlan is the prefix of Ledger.Limit while a plan is in force.
 	followsPlan = "plan="
-	// planLimited joins the plan in force and a limit beside it.
+	// planLimited joins the plan in force and a limit besides it in Ledger.Limit.
 	planLimited = " upgrade-only="
 )
 
-// planInForce returns what the progress of the batches of the plan refers to, as the ledger stores it.
+// planInForce returns the plan that the progress of batches refers to, as Ledger.Limit has it.
 func (p *Policy) planInForce() string { return followsPlan + p.PlanVersion }
 
-// FollowsAnother reports whether a rollout whose ledger has limit as Limit follows a plan, and not the one with this version, as
-// Policy.PlanVersion has it.
+// FollowsAnother reports whether a rollout with the given Ledger.Limit follows a plan of another version, as in
+// Policy.PlanVersion.
 func FollowsAnother(limit, version string) bool {
 	return strings.HasPrefix(limit, followsPlan) && !Follows(limit, version)
 }
 
-// Follows reports whether a rollout whose ledger has limit as Limit follows the plan with this version.
+// Follows reports whether a rollout with the given Ledger.Limit follows the plan of this version.
 func Follows(limit, version string) bool {
 	limit, _, _ = strings.Cut(limit, planLimited)
 	return limit == followsPlan+version
 }
 
-// BatchApproval returns what an approval names for a part of a rollout that is a batch of a plan. limit is
-// what the ledger has as Limit: the plan as it was when it was approved, so that an approval is not of what
-// is moved into the batch later. A limit beside the plan changes nothing.
+// BatchApproval returns the name with which a batch of a plan is approved. part is the name of its part, limit
+// is Ledger.Limit. The name has the version of the plan, so that an approval does not include nodes that are moved
+// into the batch later. A limit besides the plan does not change it.
 func BatchApproval(part, limit string) string {
 	limit, _, _ = strings.Cut(limit, planLimited)
 	sum := sha256.Sum256([]byte(limit))

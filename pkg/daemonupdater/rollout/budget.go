@@ -7,13 +7,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// budget limits how many nodes may be unavailable, and counts those that are.
+// budget limits how many nodes may be unavailable, and counts those that are in flight or unavailable.
 type budget struct {
 	// inFlight counts the nodes in flight, used those that count against the limit.
 	limit, inFlight, used int
 }
 
-// budgets are the budget of all nodes and, if the policy limits pools, those of the pools.
+// budgets are the budget of all nodes and, if the policy limits pools, one budget per pool.
 type budgets struct {
 	budget
 	pools     map[string]*budget
@@ -25,12 +25,12 @@ func budgetsOf(d *draft) *budgets {
 	all := &d.fleet.all
 	b := &budgets{budget: budget{inFlight: all.inFlight, used: all.charged}}
 	if d.in.Settings.Strategy != daemonset.NoStrategy {
-		b.limit = min(d.in.Settings.Limit(d.fleet.Len()), mostInFlight(d))
+		b.limit = min(d.in.Settings.Limit(d.fleet.Len()), maxInFlight(d))
 	}
-	if most := d.in.Policy.PoolMaxUnavailable; most != nil {
+	if limit := d.in.Policy.PoolMaxUnavailable; limit != nil {
 		b.pools = make(map[string]*budget, len(d.fleet.pools))
 		for name, c := range d.fleet.pools {
-			b.pools[name] = &budget{limit: scaled(most, c.nodes), inFlight: c.inFlight, used: c.charged}
+			b.pools[name] = &budget{limit: scaled(limit, c.nodes), inFlight: c.inFlight, used: c.charged}
 		}
 	}
 	for i := range d.ledger.Slots {
@@ -55,7 +55,7 @@ func budgetsOf(d *draft) *budgets {
 	return b
 }
 
-// use adds to the number of nodes in flight and to the number that count against the limit.
+// use adds to the number of nodes in flight and to the number of nodes that count against the limit.
 func (b *budgets) use(pool string, inFlight, used int) {
 	b.inFlight += inFlight
 	b.used += used
@@ -65,10 +65,9 @@ func (b *budgets) use(pool string, inFlight, used int) {
 	}
 }
 
-// refuse returns which budget keeps the candidates of a lane from starting; "" when none does. A
-// healthy node starts only while the nodes counted as used are below the limit. A node that is
-// already unavailable starts while the nodes in flight are below it, not counting the node
-// itself.
+// refuse returns why a budget keeps the candidates of a lane from starting; "" if none does. A healthy
+// node starts only while fewer nodes than the limit count as used. A node that is already unavailable
+// starts only while fewer other nodes than the limit are in flight.
 func (b *budgets) refuse(l *lane) (Reason, string) {
 	pool := cmp.Or(b.pools[l.pool], &budget{})
 	all, inPool := b.used, pool.used

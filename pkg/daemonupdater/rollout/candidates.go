@@ -8,7 +8,7 @@ type candidates struct {
 	nodes *btree.BTreeG[*fleetNode]
 }
 
-// degree of the B-trees; a node of that size fits into a few cache lines.
+// degree is that of all B-trees: a tree node of this size fits into a few cache lines.
 const degree = 32
 
 func candidatesOf(l *lane) candidates {
@@ -44,7 +44,7 @@ func (c candidates) after(last *fleetNode) (next *fleetNode) {
 	return next
 }
 
-// cursor iterates over candidates; last is the one taken last.
+// cursor iterates over candidates; last is the one that was taken last, nil before the first.
 type cursor struct {
 	candidates
 	last *fleetNode

@@ -7,15 +7,15 @@ type nodeCounts struct {
 	inFlight, charged int
 	// leftOut counts the nodes excluded because the upgrade is limited to other nodes.
 	leftOut int
-	// testable counts the others that are not excluded: they could prove a version.
+	// testable counts the other nodes that are not excluded: they could prove a version.
 	testable int
-	// done counts the Ready nodes that have what the upgrade gives them.
+	// done counts the Ready nodes on which the upgrade has nothing left to do.
 	done int
-	// outdated counts the nodes with something left to do on a pod.
+	// outdated counts the nodes with work left on a pod.
 	outdated int
 	// behind counts the nodes with a pod that is not at its target.
 	behind int
-	// notPrepulled counts the nodes with images that are left to the kubelet.
+	// notPrepulled counts the nodes whose kubelet has to pull images.
 	notPrepulled int
 	byPhase      [phases]int
 }
@@ -50,7 +50,7 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	}
 }
 
-// unfinished counts the Ready nodes with work left, without those that the upgrade leaves out.
+// unfinished counts the nodes with work left that a wave waits for.
 func (c *nodeCounts) unfinished() int {
 	left := c.nodes - c.byPhase[phaseUpdated] - c.byPhase[phaseExcluded]
 	for _, p := range passedOver {

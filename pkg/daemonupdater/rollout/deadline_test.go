@@ -12,7 +12,7 @@ func TestDeadlinesOfASlot(t *testing.T) {
 	const progress, lost = 10 * time.Minute, 15 * time.Minute
 	slotted := func(n Node, age time.Duration) Input { return inputOf(1, n).slots(slotOf(n, age)) }
 	denied := func(n Node, since time.Duration) Node {
-		n.Denied = &Denial{Pod: n.Pods[0].UID, Since: epoch.Add(-since), Retry: epoch.Add(time.Minute), Message: "no"}
+		n.DeniedDeletion = &Denial{Object: n.Pods[0].UID, Since: epoch.Add(-since), Retry: epoch.Add(time.Minute), Message: "no"}
 		return n
 	}
 	naming := func(in Input) Input {
@@ -88,7 +88,7 @@ func TestTheDeadlineRestartsWithTheNextPod(t *testing.T) {
 
 func TestADeletionThatIsTriedAgainIsNoStart(t *testing.T) {
 	n := nodeOf("a", oldHash)
-	n.Denied = &Denial{Pod: n.Pods[0].UID, Since: epoch.Add(-time.Hour), Retry: epoch.Add(-time.Second)}
+	n.DeniedDeletion = &Denial{Object: n.Pods[0].UID, Since: epoch.Add(-time.Hour), Retry: epoch.Add(-time.Second)}
 	in := inputOf(1, n)
 	in.Ledger.Touched = 3
 	if d := Plan(in); len(d.Started) != 1 || d.Ledger.Touched != 3 || !d.Ledger.LastStart.IsZero() {

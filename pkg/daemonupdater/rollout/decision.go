@@ -7,32 +7,32 @@ import (
 
 // Decision is what to do now, and the reason for each node.
 type Decision struct {
-	// Ledger has to be stored before anything in Delete is done.
+	// Ledger has to be stored before any pod in Delete is deleted.
 	Ledger Ledger
 	// Started names the nodes that this decision started.
 	Started []string
-	// Finished holds, for each node that gave its slot back at the target, how long it took.
+	// Finished holds the duration of each node that reached the target and gave its slot back.
 	Finished []time.Duration
 	// Delete lists the pods to delete; a slot of Ledger names each of them.
 	Delete []Deletion
 	// Fence lists the pods to write to, so that they get another resourceVersion: a slot that
-	// names the pod is about to be given back, and a manager that read that slot before must not
-	// be able to delete the pod any more.
+	// names the pod is about to be given back, and a manager that read that slot before must no
+	// longer be able to delete the pod.
 	Fence []FencedPod
 	// Operations lists the commands for operations, to be carried out once Ledger is stored.
 	Operations []OperationChange
 	// Prepulls lists the nodes on which images are pulled before they start.
 	Prepulls []Prepull
-	// PrepullLasts is whether images cannot be pulled on a node for a quarter of an hour.
-	PrepullLasts bool
+	// PrepullKeepsFailing: on some node, pulling images has failed for a quarter of an hour.
+	PrepullKeepsFailing bool
 	// Unseen lists the slots of Input.Ledger that Ledger drops because their node does not exist,
 	// or its name belongs to another Node object. Confirm this with a live read before storing
 	// Ledger: the cache may be stale.
 	Unseen []Slot
-	// Unmade lists the slots of Input.Ledger that Ledger drops because their operation is not on its node, and would be made
-	// under OTA for targets that came since. A live read has to confirm that it is not there.
-	Unmade []Slot
-	// AwaitsHeartbeats: nodes wait for others to leave probation, for which their Leases are read.
+	// WithoutOperation lists the slots of Input.Ledger that Ledger drops because their operation is not on its node, and would
+	// be created, under OTA, for targets that were not requested. Confirm with a live read that it is not there.
+	WithoutOperation []Slot
+	// AwaitsHeartbeats: nodes wait for others to leave probation, so the Leases of these have to be read.
 	AwaitsHeartbeats bool
 	// Counts sums up the verdicts.
 	Counts Counts
@@ -40,17 +40,17 @@ type Decision struct {
 	Waiting []Waiting
 	// Unapproved is the wave or batch that has to be approved next, as an approval names it, "" for none.
 	Unapproved string
-	// AllReached: no wave or batch comes any more.
+	// AllReached: no wave or batch is still to come.
 	AllReached bool
-	// Advanced names the nodes whose state time has changed, which no event reports.
+	// Advanced names the nodes whose facts have changed by time alone, without an event.
 	Advanced []string
 	// Limit is the number of nodes that may be unavailable.
 	Limit int
 	// Behind is the number of nodes with a pod that is not at its target, reachable or not.
 	Behind int
-	// NotPrepulled is the number of nodes left to do whose images are not pulled before they start.
+	// NotPrepulled is the number of nodes still to be upgraded whose images are not pulled before they start.
 	NotPrepulled int
-	// InFlight is the number of nodes in flight by ledger or live facts, without queued ones.
+	// InFlight is the number of nodes in flight by the ledger or live facts, without queued ones.
 	InFlight int
 	// Used is the number of nodes that count against Limit.
 	Used int
@@ -58,10 +58,9 @@ type Decision struct {
 	Halted string
 	// Stepped is when a task of an operation in flight last ended, zero if none has.
 	Stepped time.Time
-	// OfflineSince is since when the skipped node is offline that has been so longest, zero if none is
-	// skipped.
+	// OfflineSince is when the longest current outage of a skipped node began, zero if no node is skipped.
 	OfflineSince time.Time
-	// Recheck is when to decide again if nothing changes; 0 means never.
+	// Recheck is the time until the next decision if nothing changes; 0 means never.
 	Recheck time.Duration
 
 	fleet       *Fleet
@@ -73,13 +72,13 @@ func (d *Decision) IsIdle() bool {
 	return d.fleet.all.outdated == 0 && len(d.Ledger.Slots) == 0 && len(d.fleet.preparing) == 0 && len(d.fleet.outside) == 0
 }
 
-// ETA estimates how long the nodes in flight, pending and held by policy take at the usual pace;
-// 0 when there are none or the pace is unknown. It leaves out nodes that wait for a person, soaks
-// and windows.
+// ETA estimates how long the nodes in flight, pending and held by the policy take at the usual pace;
+// 0 if there are none or the pace is unknown. It ignores nodes that wait for a person, and the time
+// of soaks and closed windows.
 func (d *Decision) ETA() time.Duration {
 	left := d.Counts.InFlight + d.Counts.Pending + d.Counts.Held
 	for _, w := range d.Waiting {
-		if w.Reason.isForPeople() {
+		if w.Reason.needsPerson() {
 			left -= w.Nodes
 		}
 	}
@@ -98,22 +97,22 @@ func (d *Decision) Verdict(node string) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// HasSlot reports whether a node has a slot, so that its Verdict is InFlight. It writes no message, and so may be
-// asked of every slot.
+// HasSlot reports whether a node has a slot, so that its Verdict is InFlight. It formats no message, so it is cheap
+// enough to be called for every slot.
 func (d *Decision) HasSlot(node string) bool {
 	n := d.fleet.nodes.byName[node]
 	return n != nil && n.slot != nil
 }
 
-// Reaches reports whether a node is Ready.
-func (d *Decision) Reaches(node string) bool {
+// IsReady reports whether a node is Ready.
+func (d *Decision) IsReady(node string) bool {
 	n := d.fleet.nodes.byName[node]
 	return n != nil && n.Ready
 }
 
-// Blame returns the key of the member with which a node failed, "" if that is not known, and the keys of the members that
-// are left to do there. Of several that may have failed it, it is the first that is left. A node that went back alone is
-// blamed on what it went back with.
+// Blame returns the key of the member that made a node fail, "" if that is not known, and the keys of the members with
+// work left there. Of several that may have caused the failure, it returns the first with work left. For a node that went
+// back alone, it returns the member that went back.
 func (d *Decision) Blame(node string) (blamed string, left []string) {
 	n := d.fleet.nodes.byName[node]
 	if n == nil {
@@ -138,14 +137,14 @@ func (d *Decision) Blame(node string) (blamed string, left []string) {
 	return blamed, left
 }
 
-// Skipped returns the verdicts on skipped nodes, sorted by name, at most the given number.
-func (d *Decision) Skipped(most int) []Verdict {
+// Skipped returns the verdicts on skipped nodes, sorted by name, at most limit.
+func (d *Decision) Skipped(limit int) []Verdict {
 	var list []Verdict
 	d.fleet.byPhase[phaseOffline].Ascend(func(n *fleetNode) bool {
-		if v := d.explanation.verdict(n); v.State == Skipped && len(list) < most {
+		if v := d.explanation.verdict(n); v.State == Skipped && len(list) < limit {
 			list = append(list, v)
 		}
-		return len(list) < most
+		return len(list) < limit
 	})
 	return list
 }

@@ -10,15 +10,15 @@ type Deletion struct {
 	// UID and Version are the preconditions of the deletion.
 	UID     types.UID
 	Version string
-	// Absent are the members without a pod on the node, as it was seen: if they are not the observed ones any
-	// more, the node may have their pods, and be available.
+	// Absent are the members without a pod on the node when the decision was made. If other members are
+	// absent at the time of the deletion, the node may be available by then.
 	Absent []int
-	// WasUnavailable is true when the pod was already unavailable.
+	// WasUnavailable is true if the pod was already unavailable.
 	WasUnavailable bool
 }
 
-// nextDeletions records in each slot which pod to delete next, if any. A node that may be
-// available waits for its turn.
+// nextDeletions records in each slot which pod to delete next, if any, and returns these deletions. A
+// node that may be available waits for its turn.
 func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 	turns := d.ledger.turns()
 	for i := range d.ledger.Slots {
@@ -45,13 +45,14 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 	return deletions
 }
 
-// mayReplacePods reports whether pods of a node, nil if it is gone, may be deleted under its slot: no operation works there.
+// mayReplacePods reports whether pods of a node, nil if it is gone, may be deleted under its slot: no operation is at work
+// there.
 func mayReplacePods(n *fleetNode, slot *Slot) bool {
-	return n != nil && n.Ready && !slot.Queued && (slot.Operation == "" || endOf(slot.Operation, n.Ended) != nil) && !n.Job.isAtWork()
+	return n != nil && n.Ready && !slot.Queued && (slot.Operation == "" || endOf(slot.Operation, n.Ended) != nil) && !n.Operation.isAtWork()
 }
 
-// mayName reports whether a slot may name a pod of its node, nil if it has none: not before another one that it names is gone, and
-// not by a cache that is older than what it names.
+// mayName reports whether a slot may name a pod of its node, nil for none. It may not while it names another pod that may
+// still be deleted, or if the cache has an older version of the pod than the slot names.
 func mayName(f *fence, slot *Slot, n *fleetNode, pod *Pod) bool {
 	if pod == nil {
 		return false
@@ -62,7 +63,7 @@ func mayName(f *fence, slot *Slot, n *fleetNode, pod *Pod) bool {
 	return !isOlder(pod.Version, slot.PodVersion)
 }
 
-// absentMembers returns the members that have no pod on a node, of all its pods.
+// absentMembers returns the members of those pods of a node that do not exist.
 func absentMembers(pods []Pod) (members []int) {
 	for i := range pods {
 		if pods[i].UID == "" {

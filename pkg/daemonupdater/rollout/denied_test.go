@@ -10,7 +10,7 @@ import (
 
 // denied returns a node whose pod may not be deleted, which is to be tried again now.
 func denied(n Node) Node {
-	n.Denied = &Denial{Pod: n.Pods[0].UID, Since: epoch.Add(-time.Hour), Retry: epoch.Add(-time.Second), Message: "no"}
+	n.DeniedDeletion = &Denial{Object: n.Pods[0].UID, Since: epoch.Add(-time.Hour), Retry: epoch.Add(-time.Second), Message: "no"}
 	return n
 }
 
@@ -37,7 +37,7 @@ func TestNodesWhoseDeletionWasDeniedComeLast(t *testing.T) {
 // A deletion was denied long ago; then the node went offline with the pods replaced before.
 func TestANodeThatIsOfflineKeepsItsSlotThoughADeletionWasDenied(t *testing.T) {
 	a := withPod(offline(nodeOf("a", oldHash)), func(p *Pod) { p.Available = false })
-	a.Denied = &Denial{Pod: a.Pods[0].UID, Since: epoch.Add(-time.Hour), Retry: epoch.Add(time.Minute)}
+	a.DeniedDeletion = &Denial{Object: a.Pods[0].UID, Since: epoch.Add(-time.Hour), Retry: epoch.Add(time.Minute)}
 	slot := slotOf(a, 5*time.Minute)
 	slot.Pod = a.Pods[0].UID
 	in := inputOf(1, a, nodeOf("b", oldHash)).slots(slot)

@@ -2,7 +2,7 @@ package rollout
 
 import "slices"
 
-// divide gives each of the nodes of a group the index of its wave, len(p.Waves) for none. Waves
+// divide calls give for each node of a group with the index of its wave, len(p.Waves) for none. Waves
 // with a size take nodes in the stable order of their names' hashes. It reorders free.
 func (p *Policy) divide(free []*fleetNode, give func(n *fleetNode, wave int)) {
 	all := len(free)
@@ -27,8 +27,8 @@ func (p *Policy) divide(free []*fleetNode, give func(n *fleetNode, wave int)) {
 	}
 }
 
-// Divide returns the name of the wave of each node of a group, by the node's name, RestWave for
-// those in none. labels are those of the nodes.
+// Divide returns the name of the wave of each node of a group, by node name, RestWave for nodes in no
+// wave. labels has the labels of each node, by node name.
 func (p *Policy) Divide(labels map[string]map[string]string) map[string]string {
 	nodes := make([]*fleetNode, 0, len(labels))
 	for name := range labels {

@@ -14,12 +14,13 @@
 //	    │
 //	    └──crash loop, or a deadline passed──► failed (slot freed)
 //
-// The rule of the budget (design section 3): in flight is what the ledger holds and what live
-// facts show; used is in flight plus Ready nodes that are unavailable for any other reason. A
-// healthy node starts only if used stays within the limit; a node that is already unavailable
-// starts only if in flight stays within it. A node that was offline before it was touched costs
-// no budget and is not touched; one that goes offline afterwards keeps its slot until a deadline,
-// then it counts as failed. Enough failed nodes halt the rollout.
+// The rule of the budget (design section 3): a node is in flight if it has a slot in the ledger, or if
+// live facts show that its pods are being replaced. A node uses the budget if it is in flight, or
+// Ready and unavailable for any other reason. A healthy node starts only if the used budget stays
+// within the limit; a node that is already unavailable starts only if the number in flight does. A
+// node that was offline before it was touched costs no budget and is not touched; one that goes
+// offline afterwards keeps its slot until a deadline, then it counts as failed. Enough failed nodes
+// halt the rollout.
 //
 // Plan (plan.go) runs a list of steps. Each step is a function or a small type in its own file
 // and uses nothing from the steps after it. All steps use the nodes that a Fleet keeps between

@@ -9,7 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
-// draft is a decision in the making: what its steps read, and what more than one of them writes.
+// draft is a decision in progress: what its steps read, and what more than one of them writes.
 type draft struct {
 	in    *Input
 	fleet *Fleet
@@ -23,12 +23,12 @@ type draft struct {
 	fence    fence
 	// soaks: nodes wait for the soak of a wave.
 	soaks bool
-	// recheck is when to decide again if nothing changes; 0 means never.
+	// recheck is the time until the next decision if nothing changes; 0 means never.
 	recheck time.Duration
 }
 
-// draftOf begins a decision. While the group is blocked, the ledger stays as it is: nothing is
-// touched, expires or is dropped.
+// draftOf starts a decision. While the group is blocked, the ledger does not change: nothing starts,
+// expires or is dropped.
 func draftOf(in *Input, f *Fleet) *draft {
 	d := &draft{in: in, fleet: f, ledger: in.Ledger}
 	d.recheckIn(f.nextChange(in.Now))
@@ -39,19 +39,19 @@ func draftOf(in *Input, f *Fleet) *draft {
 		d.ledger.Touched, d.ledger.Started = in.Ledger.InFlight(), 0
 		d.ledger.Usual = min(in.Ledger.Usual, in.Deadlines.Progress)
 	}
-	d.ledger.Started = max(d.ledger.Started, d.ledger.inFlightAt(in.Revision)) // more only in a ledger of an earlier version
+	d.ledger.Started = max(d.ledger.Started, d.ledger.inFlightAt(in.Revision)) // lower only in a ledger of an earlier version
 	if in.Resume != in.Ledger.Resumed {
 		d.ledger.ResumedAt = in.Now
 	}
 	for _, t := range []*time.Time{&d.ledger.ResumedAt, &d.ledger.LastStart, &d.ledger.LastProgress} {
-		*t = earlier(*t, in.Now) // the clock may have gone back
+		*t = earlier(*t, in.Now) // the clock may have been set back
 	}
 	d.ledger.Revision, d.ledger.Resumed = in.Revision, in.Resume
 	d.ledger.Slots, d.ledger.Failures = slices.Grow([]Slot(nil), len(in.Ledger.Slots)), nil
 	return d
 }
 
-// recheckIn requests another decision after the given time at the latest.
+// recheckIn requests the next decision after the given time at the latest.
 func (d *draft) recheckIn(after time.Duration) {
 	d.recheck = retry.Sooner(d.recheck, after)
 }
@@ -69,23 +69,24 @@ func (d *draft) retarget(slot *Slot) {
 	}
 }
 
-// unstart takes back that a node was started: it did not get the version.
-func (d *draft) unstart(slot *Slot) {
+// uncountStart no longer counts a node as started, because it did not get the version.
+func (d *draft) uncountStart(slot *Slot) {
 	if !slot.Queued && slot.Revision == d.in.Revision && d.ledger.Started > 0 {
 		d.ledger.Started--
 	}
 }
 
 // newOperation returns an id that no other operation has had, on any node. So a mark on a node is
-// known to be left over when no operation has its id.
+// known to be left over if no operation has its id.
 func (d *draft) newOperation(n *fleetNode) string {
 	return fmt.Sprintf("%s-%s-%x-%d", d.in.Revision, strconv.FormatInt(d.in.Now.UnixMilli(), 36), n.hash, len(n.Ended))
 }
 
-// progressed records that a node went on at a time. Whatever calls it changes the ledger anyhow: it costs no write.
+// progressed records that a node made progress at a time. Its callers change the ledger anyway, so it costs no extra
+// write.
 func (d *draft) progressed(at time.Time) { d.ledger.LastProgress = later(d.ledger.LastProgress, at) }
 
-// noteDecided records when this decision was made, while there are nodes in flight or a wave soaks.
+// noteDecided records when this decision was made, while nodes are in flight or a wave soaks.
 func (d *draft) noteDecided() {
 	if d.ledger.InFlight() == 0 && !d.soaks {
 		d.ledger.Decided = time.Time{}

@@ -13,41 +13,41 @@ type facts struct {
 	absent bool
 	// unknown: the target of a member is not known yet.
 	unknown bool
-	// outdated: a pod that is not terminating is not at its target, or lacks proof.
+	// outdated: a pod that is not terminating is not at its target, or still has to be verified.
 	outdated bool
 	// behind: a pod that is not terminating is not at its target.
 	behind bool
 	// pinned: a pod is kept at an earlier revision than its target, or goes back to it.
 	pinned bool
-	// replaceable: such a pod may be replaced, or verified, under the strategy.
+	// replaceable: an outdated pod may be replaced, or verified, under the strategy.
 	replaceable bool
-	// heavy: an operation has to replace one of them, or an operation keeps the node cordoned.
+	// heavy: an operation has to replace or verify one of them, or an operation keeps the node cordoned.
 	heavy bool
-	// available: the node is Ready, every pod on it is available, and no operation has it out
-	// of service. unavailable: the node is Ready, but the rest is not so. An offline node is neither.
+	// available: the node is Ready, every pod on it is available, and no operation has taken it out of
+	// service. unavailable: the node is Ready and not available. An offline node is neither.
 	// charged: the node is unavailable and counts against the limit. One that another group keeps out
-	// of service does not, though that may keep pods of this group from it.
+	// of service does not count, even if it lacks pods of this group for that reason.
 	available, unavailable, charged bool
-	// unready: the node is Ready, and a pod on it is not, since unreadySince; pods that only wait
-	// for minReadySeconds are left out.
+	// unready: the node is Ready, and a pod on it is not, since unreadySince. Pods that only wait
+	// for minReadySeconds do not count.
 	unready      bool
 	unreadySince time.Time
-	// settling: a pod at its target only waits for minReadySeconds.
-	settling bool
+	// awaitingMinReady: a pod at its target only waits for minReadySeconds.
+	awaitingMinReady bool
 	// onProbation: the node is Ready, and its kubelet has not renewed its Lease since a pod at its
 	// target became available: the node may be dead already.
 	onProbation bool
-	// pull is how far the images are that the node needs before it starts; notPrepulled: some are left to
-	// the kubelet.
+	// pull is the progress of pulling the images that the node needs before it starts; notPrepulled: some
+	// are left to the kubelet.
 	pull         PullState
 	notPrepulled bool
 	// noSuccessor: a pod that would be replaced has no successor.
 	noSuccessor bool
-	// notAllowed is why the policy does not allow the versions that the node would get, "" if it does.
+	// notAllowed says why the policy does not allow the versions that the node would get, "" if it does.
 	notAllowed string
 	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
-	// available, or an operation is at work. The node is in flight, even without a slot. The
-	// pods of a node that an ended operation keeps cordoned do not count: they wait for another
+	// available, or an operation is at work. The node is in flight, even without a slot. Pods
+	// on a node that an ended operation keeps cordoned do not count: they wait for another
 	// operation.
 	moving bool
 	// updated: nothing is left to do on the node. An offline node is updated when its pods
@@ -56,13 +56,13 @@ type facts struct {
 	// suspect is the youngest pod that may have taken the node offline: the node went offline shortly
 	// after the pod was created, with all pods at their targets; nil if there is none.
 	suspect *Pod
-	// phase follows from the above; changes is when the facts may change by time alone, zero for
+	// phase follows from the fields above. changes is when the facts may change by time alone, zero for
 	// never.
 	phase   phase
 	changes time.Time
 }
 
-// phase is how far a node is according to its facts.
+// phase is where a node stands according to its facts alone.
 type phase int
 
 const (
@@ -72,7 +72,7 @@ const (
 	phasePinned
 	// phaseOffline: something is left to do, and the node has been offline for some time.
 	phaseOffline
-	// phaseJustOffline: the same, for too short a time to be skipped.
+	// phaseJustOffline: the same, but not long enough to be skipped.
 	phaseJustOffline
 	// phaseUnavailable: a pod is missing or not available, and none is outdated.
 	phaseUnavailable
@@ -80,8 +80,7 @@ const (
 	phaseHeld
 	// phaseLeftToAdministrator: an administrator has to restart the container runtime.
 	phaseLeftToAdministrator
-	// phaseAwaitingRequest: outdated, and the strategy does not replace its pods: OTA without a
-	// request.
+	// phaseAwaitingRequest: outdated, and its pods are not replaced: strategy OTA without a request.
 	phaseAwaitingRequest
 	// phaseExcluded: the upgrade is limited to other nodes or components.
 	phaseExcluded
@@ -93,7 +92,7 @@ const (
 	phaseAgentTooOld
 	// phaseRecovering: unavailable for too short a time to be urgent, or about to be available.
 	phaseRecovering
-	// phaseRecentlyReturned: not Ready for long enough to start.
+	// phaseRecentlyReturned: the node has not been Ready for long enough to start.
 	phaseRecentlyReturned
 	// phaseBusy: the node has an operation of another group.
 	phaseBusy
@@ -105,7 +104,7 @@ const (
 	phasePrepullFailed
 	// phaseSetBack: the runtime is restarted later, because something sets it back each time.
 	phaseSetBack
-	// phaseCandidate: may start.
+	// phaseCandidate: the node may start.
 	phaseCandidate
 
 	phases = int(phaseCandidate) + 1
@@ -113,14 +112,14 @@ const (
 
 // factsOf derives the facts of a node and its pods at the given time.
 func (g *group) factsOf(node *Node, now time.Time) facts {
-	f := facts{unavailable: node.Ready && node.Disturbed && !node.Job.isKeptCordonedByAnotherGroup(), moving: node.Ready && node.Job.isOursAtWork()}
+	f := facts{unavailable: node.Ready && node.Disturbed && !node.Operation.isKeptCordonedByAnotherGroup(), moving: node.Ready && node.Operation.isOursAtWork()}
 	for i := range node.Pods {
 		f.include(g, node, &node.Pods[i])
 		f.includeProbation(g, node, &node.Pods[i], now)
 		f.includePull(g, node, &node.Pods[i], now)
 	}
 	if f.returnsByOperation(g, node) {
-		f.outdated, f.replaceable, f.heavy = true, true, true // it needs another operation before it is known to work
+		f.outdated, f.replaceable, f.heavy = true, true, true // only another operation can show that it works
 	}
 	if f.heavy || f.pinned || f.unready || node.Disturbed {
 		f.pull, f.notPrepulled = PullNone, false // an operation pulls its images itself, and a node that is unavailable loses nothing
@@ -135,15 +134,15 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 }
 
 // returnsByOperation reports whether an ended operation of the group keeps the node out of service, and another
-// one is to bring it back.
+// operation has to return it to service.
 func (f *facts) returnsByOperation(g *group, node *Node) bool {
-	return node.Job.isKeptCordoned() && node.Job.Ours && !node.LeftOut &&
+	return node.Operation.isKeptCordoned() && node.Operation.Ours && !node.LeftOut &&
 		(g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly || f.pinned)
 }
 
 // isCharged reports whether the node counts against the limit.
 func (f *facts) isCharged(node *Node) bool {
-	return f.unavailable && !node.Job.isKeptCordonedByAnotherGroup()
+	return f.unavailable && !node.Operation.isKeptCordonedByAnotherGroup()
 }
 
 // include adds the facts that follow from one pod.
@@ -164,9 +163,9 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 	}
 }
 
-// includeAvailability adds whether a pod on a Ready node is available, or not even Ready.
+// includeAvailability adds whether a pod on a Ready node is available or Ready.
 func (f *facts) includeAvailability(g *group, node *Node, pod *Pod) {
-	f.moving = f.moving || !node.Job.isKeptCordoned() && g.isMoving(pod) // a node kept cordoned waits for another operation
+	f.moving = f.moving || !node.Operation.isKeptCordoned() && g.isMoving(pod) // a node kept cordoned waits for another operation
 	switch {
 	case pod.isAbsent() || !pod.Available && pod.AvailableAt.IsZero():
 		if !f.unready || pod.NotReadySince.Before(f.unreadySince) {
@@ -175,7 +174,7 @@ func (f *facts) includeAvailability(g *group, node *Node, pod *Pod) {
 		f.unready, f.unavailable = true, true
 	case !pod.Available:
 		f.unavailable = true
-		f.settling = f.settling || !g.isOutdated(pod)
+		f.awaitingMinReady = f.awaitingMinReady || !g.isOutdated(pod)
 	}
 }
 
@@ -187,9 +186,9 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 		return phaseUpdated
 	case !node.Ready:
 		return f.skipped(g, node, now)
-	case node.Job.isKeptCordonedByAnotherGroup():
+	case node.Operation.isKeptCordonedByAnotherGroup():
 		return phaseKeptCordoned
-	case node.Job.isOfAnotherGroup() && (node.Job.Granted || f.heavy && !f.maySupersede(g, node.Job, now)):
+	case node.Operation.isOfAnotherGroup() && (node.Operation.Granted || f.heavy && !f.maySupersede(g, node.Operation, now)):
 		return phaseBusy
 	case !f.outdated:
 		return phaseUnavailable
@@ -201,15 +200,15 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 
 // skipped returns the phase of a node that was offline before it was touched: it is not started.
 func (f *facts) skipped(g *group, node *Node, now time.Time) phase {
-	if settled := node.ReadySince.Add(g.deadlines.Unavailable); settled.After(now) {
-		f.changesAt(settled)
+	if skippedAt := node.ReadySince.Add(g.deadlines.Unavailable); skippedAt.After(now) {
+		f.changesAt(skippedAt)
 		return phaseJustOffline
 	}
 	return phaseOffline
 }
 
-// deferral returns the phase of a node that would be started but for the time, phaseCandidate if
-// it may be started now.
+// deferral returns the phase of a node that only has to wait before it may start, phaseCandidate if
+// it may start now.
 func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 	returned := node.ReadySince.Add(g.policy.Returned)
 	urgent := later(node.ReadySince, f.unreadySince).Add(g.deadlines.Unavailable)
@@ -220,20 +219,20 @@ func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 	case f.heavy && node.Retry.After(now):
 		f.changesAt(node.Retry)
 		return node.whyRetried()
-	case node.Denied != nil && node.Denied.Retry.After(now):
-		f.changesAt(node.Denied.Retry)
+	case node.DeniedDeletion != nil && node.DeniedDeletion.Retry.After(now):
+		f.changesAt(node.DeniedDeletion.Retry)
 		return phaseDeferred
 	case f.unready && g.strategy != daemonset.OTA && urgent.After(now):
 		f.changesAt(urgent)
 		return phaseRecovering
 	}
-	return f.settlingOrReady(node)
+	return f.phaseByPods(node)
 }
 
-// settlingOrReady returns the phase of a node of which nothing but its own pods and images keeps a start.
-func (f *facts) settlingOrReady(node *Node) phase {
+// phaseByPods returns the phase of a node that only its own pods and images may keep from starting.
+func (f *facts) phaseByPods(node *Node) phase {
 	switch {
-	case f.settling && !f.unready && !node.Disturbed:
+	case f.awaitingMinReady && !f.unready && !node.Disturbed:
 		return phaseRecovering
 	case f.pull == PullFailed:
 		return phasePrepullFailed
@@ -249,22 +248,22 @@ func (n *Node) whyRetried() phase {
 	return phaseDeferred
 }
 
-// maySupersede reports whether an operation of another group, which waits for its grant, may be
-// replaced: it has waited for longer than a node may take, so its group may not use the node soon.
-func (f *facts) maySupersede(g *group, job *Job, now time.Time) bool {
-	if job.WaitsSince.IsZero() {
+// maySupersede reports whether an operation of another group that waits for its grant may be
+// replaced: it has waited for longer than a node may take, so its group is unlikely to start the node soon.
+func (f *facts) maySupersede(g *group, other *Operation, now time.Time) bool {
+	if other.WaitsSince.IsZero() {
 		return false
 	}
-	until := job.WaitsSince.Add(g.deadlines.Progress)
-	if until.After(now) && !daemonset.IsAhead(job.WaitsSince, now) {
+	until := other.WaitsSince.Add(g.deadlines.Progress)
+	if until.After(now) && !daemonset.IsAhead(other.WaitsSince, now) {
 		f.changesAt(until)
 		return false
 	}
 	return true
 }
 
-// exclusion returns the phase of a node that limits, holds, a missing request or an old node
-// agent keep from starting, phaseCandidate if none does.
+// exclusion returns the phase of a node that a limit, a hold, the policy, a missing request or an old
+// node agent keeps from starting, phaseCandidate if none does.
 func (f *facts) exclusion(g *group, node *Node) phase {
 	switch {
 	case f.noSuccessor:
@@ -273,25 +272,26 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 		return phaseVersionNotAllowed
 	case !f.replaceable && leavesRestOut(g, node):
 		return phaseOfRest(g, node)
-	case len(node.Holds) > 0 && !node.Job.isOursAtWork():
+	case len(node.Holds) > 0 && !node.Operation.isOursAtWork():
 		return phaseHeld
 	case !f.replaceable:
 		return node.whyNotRequested()
-	case f.heavy && !node.Job.isOursAtWork() && g.agentLacks(node) != "":
+	case f.heavy && !node.Operation.isOursAtWork() && g.agentLacks(node) != "":
 		return phaseAgentTooOld
-	case node.Job.isKeptCordoned() && !f.heavy:
-		return phaseKeptCordoned // its taint keeps successors off the node: an operation has to come first
+	case node.Operation.isKeptCordoned() && !f.heavy:
+		return phaseKeptCordoned // its taint keeps new pods off the node until an operation has run
 	}
 	return phaseCandidate
 }
 
-// goesBack reports whether the node goes back alone, or is back and out of service, which no version keeps it from.
+// goesBack reports whether the node goes back alone, or is back and has to return to service. The versions that the
+// policy allows do not keep it from that.
 func (f *facts) goesBack(g *group, node *Node) bool {
 	return f.pinned && (f.returnsByOperation(g, node) ||
 		slices.ContainsFunc(node.Pods, func(pod Pod) bool { return pod.Pin != "" && isDue(g, node, &pod) }))
 }
 
-// whyNotRequested returns the phase of a node for which nobody has asked.
+// whyNotRequested returns the phase of a node without a request.
 func (n *Node) whyNotRequested() phase {
 	if n.NeedsRestart && n.LeftToAdministrator != "" {
 		return phaseLeftToAdministrator
@@ -299,12 +299,12 @@ func (n *Node) whyNotRequested() phase {
 	return phaseAwaitingRequest
 }
 
-// leavesRestOut reports whether the upgrade is limited to others than all that is left to do on a node.
+// leavesRestOut reports whether everything that is left to do on a node is left out.
 func leavesRestOut(g *group, node *Node) bool {
 	return slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.leavesOut(node, &pod) }) && !awaitsRequest(g, node)
 }
 
-// phaseOfRest returns the phase of a node on which the upgrade leaves the rest out.
+// phaseOfRest returns the phase of a node on which everything that is left to do is left out.
 func phaseOfRest(g *group, node *Node) phase {
 	if awaitsPod(g, node) {
 		return phaseUnavailable
@@ -312,19 +312,19 @@ func phaseOfRest(g *group, node *Node) phase {
 	return phaseExcluded
 }
 
-// awaitsRequest reports whether the upgrade is about a pod of a node for which nobody has asked there.
+// awaitsRequest reports whether a pod of a node that is not left out lacks a request.
 func awaitsRequest(g *group, node *Node) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.hasWork(node, &p) && !g.allows(&p) && !isLeftOut(g, node, &p) })
 }
 
-// awaitsPod reports whether a pod of a node that the upgrade is about is missing or not available.
+// awaitsPod reports whether a pod of a node that is not left out is missing or not available.
 func awaitsPod(g *group, node *Node) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		return !isLeftOut(g, node, &p) && !p.isAside() && (p.isAbsent() || !p.Available)
 	})
 }
 
-// includePull adds how far the images of the successor of a pod are.
+// includePull adds the progress of pulling the images of the successor of a pod.
 func (f *facts) includePull(g *group, node *Node, pod *Pod, now time.Time) {
 	if !lacksImages(g, node, pod) {
 		return
@@ -341,7 +341,7 @@ func (f *facts) changesAt(at time.Time) {
 	}
 }
 
-// includeProbation adds whether a new pod has the node on probation.
+// includeProbation adds whether a new pod puts the node on probation.
 func (f *facts) includeProbation(g *group, node *Node, pod *Pod, now time.Time) {
 	until := pod.AvailableSince.Add(g.deadlines.Probation)
 	if node.Ready && pod.Available && !g.isOutdated(pod) && until.After(now) && !hasLived(node, pod, now) {
@@ -351,15 +351,15 @@ func (f *facts) includeProbation(g *group, node *Node, pod *Pod, now time.Time) 
 }
 
 // hasLived reports whether the kubelet of a node has renewed its Lease since a pod was available there, by its own
-// clock. A renewal that is later than can be was made before that clock went back.
+// clock. A renewal later than is possible was made before that clock was set back.
 func hasLived(node *Node, pod *Pod, now time.Time) bool {
-	const early = time.Second // that the pod's time may be written too early
+	const early = time.Second // the pod's time may be written that much too early
 	since := node.Renewed.Sub(pod.AvailableWritten)
 	return since >= early && since-daemonset.MaxSkew <= max(now.Sub(pod.Created), now.Sub(pod.AvailableSince))
 }
 
-// suspectOf returns the youngest pod that may have taken the node offline: those before it had to be
-// available first.
+// suspectOf returns the youngest pod that may have taken the node offline, nil if there is none: a pod is
+// replaced only after those before it are available.
 func (f *facts) suspectOf(g *group, node *Node) (suspect *Pod) {
 	if node.Ready || f.phase != phaseUpdated || g.deadlines.Probation == 0 {
 		return nil

@@ -10,8 +10,8 @@ import (
 )
 
 // failureOf returns the failure of a node whose slot was started at since, or nil and the time
-// left until its deadline. A node that is available and offers its cards, or whose pod may not be
-// deleted, has none.
+// left until its deadline. A node that is available and offers its cards, or for which a deletion
+// is denied, has neither.
 func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Failure, left time.Duration) {
 	if n.available && !awaitsCards(n.group, slot, n.Pods) || n.isDenied(slot) {
 		return nil, 0
@@ -36,17 +36,17 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	return &failure, 0
 }
 
-// stillHolds reports whether a node has not recovered from its failure: from that of a device plugin
-// it has when it offers cards.
+// stillHolds reports whether a node has not recovered from its failure. From the failure of a device
+// plugin it has recovered only when it offers cards.
 func stillHolds(failure *Failure, n *fleetNode) bool {
 	return !n.isOtherMachine(failure) && (!n.hasRecovered() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		return pod.OffersNone && slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) })
 	}))
 }
 
-// toBlame returns the keys of the members whose pods may have failed the node of a slot: that of the
-// pod which was replaced last, because those before it had to be available first. An operation
-// replaces its pods in an order of its own.
+// toBlame returns the keys of the members whose pods may have made the node of a slot fail: the member
+// whose pod was replaced last, because those before it had to be available first. After an operation
+// they are all its members, because it replaces pods in an order of its own.
 func toBlame(slot *Slot, n *fleetNode) []string {
 	if slot.Pod == "" {
 		return slot.Members
@@ -60,25 +60,25 @@ func toBlame(slot *Slot, n *fleetNode) []string {
 }
 
 // timeLeft returns how long a node that was started at since may still be unavailable under its
-// slot. Each deletion and each change of readiness restarts the deadline, but the time in all is
+// slot. Each deletion and each change of readiness restarts the deadline, but the total time is
 // bounded, so that a node that flaps does not keep its slot forever.
 func timeLeft(in *Input, slot *Slot, since time.Time, n *fleetNode) time.Duration {
 	within := in.Deadlines.Progress
 	if !n.Ready {
 		within = in.Deadlines.Lost
 	}
-	left, most := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now), since.Add(slot.Idle+in.Deadlines.most(len(n.Pods))).Sub(in.Now)
+	left, total := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now), since.Add(slot.Idle+in.Deadlines.maxTotal(len(n.Pods))).Sub(in.Now)
 	if n.Ready && !n.unready && !awaitsCards(n.group, slot, n.Pods) {
-		return most // every pod is Ready, and only minReadySeconds are missing
+		return total // every pod is Ready, and only waits for minReadySeconds
 	}
-	return min(left, most)
+	return min(left, total)
 }
 
-// settleFailures keeps the failures of earlier decisions that still hold: those of revisions that
-// are still the targets, on machines that have not recovered. They hold when the Node object is
-// deleted and created again, and while a person has the operation that failed go on. When a person
-// resumes the rollout, all are cleared.
-func settleFailures(d *draft) {
+// updateFailures keeps the failures of earlier decisions that still hold: those of revisions that
+// are still the targets, on machines that have not recovered. They still hold if the Node object is
+// deleted and created again, and while the failed operation goes on because a person resumed it.
+// When a person resumes the rollout, all are cleared.
+func updateFailures(d *draft) {
 	nodes := &d.fleet.nodes
 	nodes.recordFailures(d.ledger.Failures)
 	for _, failure := range d.in.Ledger.Failures {
@@ -94,7 +94,7 @@ func settleFailures(d *draft) {
 		d.ledger.Failures = append(d.ledger.Failures, failure)
 	}
 	if len(d.ledger.Failures) > 0 {
-		d.ledger.Touched = max(d.ledger.Touched, d.in.Ledger.Touched) // they are counted against these
+		d.ledger.Touched = max(d.ledger.Touched, d.in.Ledger.Touched) // the threshold is a share of these
 	}
 	nodes.recordFailures(d.ledger.Failures)
 	addSuspects(d)
@@ -111,9 +111,10 @@ func (d *draft) stillBlames(failure *Failure) bool {
 	return d.fleet.group.haveTargets(failure.Targets)
 }
 
-// addSuspects adds failures for nodes that gave their slot back and went offline shortly after, and
-// for some time: a version may take its node down a while after its pod is available. Those that
-// the ledger has no room for are only counted: they are found again as long as they are offline.
+// addSuspects adds failures for nodes that gave their slot back, went offline shortly after, and have
+// been offline for some time: a version may take its node down a while after its pod is available.
+// Those that the ledger has no room for are only counted: they are found again as long as they are
+// offline.
 func addSuspects(d *draft) {
 	room := bytesForSlots(d) - len(d.ledger.Slots)*largestSlot(d)
 	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
@@ -139,21 +140,22 @@ func addSuspects(d *draft) {
 
 // suspects reports whether a node that has a suspect pod may be offline because of this rollout: it
 // has no slot, the rollout was not resumed since, and it did not join long after the last start. A pod from
-// the future shows that the clock of the manager, which wrote the last start, is behind that of the API server.
+// the future shows that the manager's clock, by which the last start was recorded, is behind that of the API
+// server.
 func (d *draft) suspects(n *fleetNode) bool {
 	joinedLater := n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) && !n.suspect.Created.After(d.in.Now)
 	return n.slot == nil && n.ReadySince.After(d.ledger.ResumedAt) && !joinedLater
 }
 
-// A rollout halts once one in failureShare of the touched nodes failed, but at least minFailures
-// of them (design section 3).
+// A rollout halts once one in failureShare of the touched nodes has failed, and at least minFailures
+// nodes (design section 3).
 const (
 	minFailures  = 2
 	failureShare = 10
 )
 
-// haltOf returns why no more nodes start; "" when too few failed for a halt. unrecorded nodes failed
-// besides those of the ledger.
+// haltOf returns why no more nodes start; "" if too few have failed to halt the rollout. unrecorded nodes
+// have failed besides those in the ledger.
 func haltOf(policy *Policy, l *Ledger, unrecorded int) string {
 	threshold := max(minFailures, (l.Touched+failureShare-1)/failureShare)
 	if given := policy.Threshold; given != nil {
@@ -174,7 +176,7 @@ func haltOf(policy *Policy, l *Ledger, unrecorded int) string {
 		failed, l.Touched, message.NamesOf(names, failed))
 }
 
-// wentBack returns the nodes that failed and are pinned since, without those that failed again.
+// wentBack returns the nodes that failed and have been pinned since, without those that failed again.
 func wentBack(l *Ledger) (names []string) {
 	for i := range l.Pins {
 		p := &l.Pins[i]

@@ -9,10 +9,10 @@ import (
 
 // A manager may be interrupted for any time between the write of the ledger and a deletion, while
 // another one leads, or it may read stale nodes. So a slot that names a pod is given back, or
-// names another pod, only when that deletion can no longer happen: the pod that is seen has a
-// newer resourceVersion than the slot names, and the slot permits the deletion of that version
-// only. As long as it has not changed, the pod is written to (fenced). A version that went with a
-// backup of etcd that was restored never comes; package access corrects such a slot.
+// names another pod, only when that deletion can no longer happen: the observed pod has a newer
+// resourceVersion than the slot names, and the slot permits the deletion of that version only. As
+// long as the version has not changed, the pod is written to (fenced). A version that was lost
+// when a backup of etcd was restored never comes; package access corrects such a slot.
 
 // FencedPod is a pod to write to.
 type FencedPod struct {
@@ -40,7 +40,7 @@ func (f *fence) isRuledOut(slot *Slot, n *fleetNode) bool {
 	return false
 }
 
-// namedPod returns the pod now seen of the member whose pod a slot names: that pod, an older or a
+// namedPod returns the observed pod of the member whose pod a slot names: that pod, an older or a
 // newer one; nil if there is none.
 func namedPod(slot *Slot, n *fleetNode) *Pod {
 	if len(slot.Members) == 0 {
@@ -61,7 +61,7 @@ func setPod(slot *Slot, n *fleetNode, pod *Pod, now time.Time) {
 		slot.Progress = now
 	}
 	slot.Pod, slot.PodVersion = pod.UID, pod.Version
-	for i := range n.Pods { // those that start once it is gone
+	for i := range n.Pods { // pods that start once it is gone
 		if key := n.group.keyOf(&n.Pods[i]); n.Pods[i].RivalRuns && !slices.Contains(slot.Members, key) {
 			slot.Members = append(slices.Clip(slot.Members), key)
 		}
@@ -71,17 +71,17 @@ func setPod(slot *Slot, n *fleetNode, pod *Pod, now time.Time) {
 	}
 }
 
-// isOlder reports whether the version seen of a pod is older than the one a slot names.
+// isOlder reports whether the observed version of a pod is older than the one a slot names.
 func isOlder(seen, named string) bool { return seen != named && !daemonset.Newer(seen, named) }
 
-// Reversed is a slot that names a newer version of a pod than the one seen, or the same version of another pod, which was
-// given out twice: the one seen is stale, or the version named went with a backup of etcd that was restored.
+// Reversed is a slot that names a newer version of a pod than the observed one, or the same version of another pod: the
+// cache is stale, or the restore of a backup of etcd removed the named version, and may have given it to another pod.
 type Reversed struct {
 	*Slot
 	Seen *Pod
 }
 
-// Reversed returns those of the given slots that are from before a time.
+// Reversed returns the reversed slots among the given ones that were started before a time.
 func (f *Fleet) Reversed(slots []Slot, before time.Time) (reversed []Reversed) {
 	for i := range slots {
 		slot := &slots[i]

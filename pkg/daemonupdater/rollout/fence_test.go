@@ -58,10 +58,10 @@ func TestASlotIsGivenBackWhenItsDeletionCannotHappenAnyMore(t *testing.T) {
 
 func TestASlotKeptByADeniedFenceReportsIt(t *testing.T) {
 	node := inVersion(nodeOf("a", newHash), "100")
-	node.Unfenced = &Denial{Pod: node.Pods[0].UID, Since: epoch, Retry: epoch.Add(time.Second), Message: "policy says no"}
+	node.DeniedFence = &Denial{Object: node.Pods[0].UID, Since: epoch, Retry: epoch.Add(time.Second), Message: "policy says no"}
 	in := inputOf(1, node).slots(naming(node, "100"))
 	d := Plan(in)
-	const why = "the API server refuses a write to a pod of the node, without which its slot is not given back; it is tried again: policy says no"
+	const why = "the API server denied a write to a pod of the node that must come before its slot is given back; retrying: policy says no"
 	if v, _ := d.Verdict("a"); v.State != InFlight || v.Reason != ReasonFenceDenied || v.Message != why || len(d.Fence) != 1 || len(d.Ledger.Slots) != 1 {
 		t.Errorf("verdict %+v, fenced %v", v, d.Fence)
 	}

@@ -65,7 +65,7 @@ func TestANodeThatIsHeldGoesOnWithItsOperation(t *testing.T) {
 	if f := g.factsOf(&n, epoch); f.phase != phaseHeld {
 		t.Errorf("phase %d of a held node", f.phase)
 	}
-	n.Job = &Job{ID: "op-a", Ours: true, Granted: true, Targets: map[string]string{"kube-system/a": newHash}}
+	n.Operation = &Operation{ID: "op-a", Ours: true, Granted: true, Targets: map[string]string{"kube-system/a": newHash}}
 	if f := g.factsOf(&n, epoch); f.phase == phaseHeld {
 		t.Error("its operation is held")
 	}

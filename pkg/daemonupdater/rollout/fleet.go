@@ -10,7 +10,7 @@ import (
 )
 
 // Fleet keeps the nodes of a group between decisions, counted and sorted, so that an event of one
-// node costs work for that node only. A Fleet that received every change gives the same decisions
+// node causes work for that node only. A Fleet that received every change makes the same decisions
 // as a new one. It is not safe for concurrent use.
 type Fleet struct {
 	group group
@@ -42,7 +42,7 @@ type Fleet struct {
 	pins map[string][]Pin
 	// lengths counts the nodes by the length of their names.
 	lengths map[int]int
-	// advanced names the nodes whose facts time has changed since the last decision.
+	// advanced names the nodes whose facts have changed by time alone since the last decision.
 	advanced []string
 	// unassigned: nodes or labels changed since waves were last assigned.
 	unassigned bool
@@ -91,12 +91,12 @@ func (f *Fleet) Node(name string) *Node {
 	return nil
 }
 
-// Set adds or replaces a node. One that should not run the group is not in the fleet; it is known
-// only as long as an operation of the group is on it.
+// Set adds or replaces a node. One that should not run the group is not in the fleet; it is kept
+// only while an operation of the group is on it.
 func (f *Fleet) Set(node Node, now time.Time) {
 	if len(node.Pods) == 0 {
 		f.Remove(node.Name)
-		if node.Job != nil && node.Job.Ours {
+		if node.Operation != nil && node.Operation.Ours {
 			f.outside[node.Name] = node
 		}
 		return
@@ -149,13 +149,13 @@ func (f *Fleet) enter(n *fleetNode) {
 	if n.onProbation {
 		f.onProbation.ReplaceOrInsert(n)
 	}
-	if n.Job.awaitsGrant() {
+	if n.Operation.awaitsGrant() {
 		f.preparing[n.Name] = n
 	}
 	if n.phase == phaseCandidate && n.pull == PullAsked {
 		f.asked[n.Name] = n
 	}
-	if n.Job.isOursAtWork() {
+	if n.Operation.isOursAtWork() {
 		f.operating[n.Name] = n
 	}
 }
@@ -191,7 +191,7 @@ func (f *Fleet) leave(n *fleetNode) {
 	}
 }
 
-// count adds a node the given number of times to all counts it belongs to.
+// count adds a node to all counts it belongs to; times is 1, or -1 to remove it.
 func (f *Fleet) count(n *fleetNode, times int) {
 	pool := f.pools[n.Pool]
 	if pool == nil {
@@ -228,8 +228,8 @@ func (f *Fleet) candidatesLike(n *fleetNode) candidates {
 	return c
 }
 
-// begin prepares a decision: it clears the records of the last one and updates what time has
-// changed.
+// begin prepares a decision: it clears the records of the last one and updates the facts that have
+// changed by time alone.
 func (f *Fleet) begin(now time.Time) {
 	f.nodes.clear()
 	f.advanced = nil
@@ -240,8 +240,8 @@ func (f *Fleet) begin(now time.Time) {
 	}
 }
 
-// advance updates the nodes whose facts have changed by time: pods become available, nodes that
-// returned may start.
+// advance updates the nodes whose facts have changed by time alone: pods became available, or nodes
+// that returned may start.
 func (f *Fleet) advance(now time.Time) {
 	for {
 		first, ok := f.due.Min()
@@ -270,7 +270,7 @@ func (f *Fleet) nextChange(now time.Time) time.Duration {
 	return 0
 }
 
-// assignWaves gives every node the index of the part of its wave (batches.go).
+// assignWaves gives every node the index of its part of a wave (batches.go).
 func (f *Fleet) assignWaves() {
 	policy := f.group.policy
 	nodes := slices.Collect(maps.Values(f.nodes.byName))
@@ -285,12 +285,12 @@ func (f *Fleet) moveToWave(n *fleetNode, wave int) {
 	}
 }
 
-// pinned returns a node with the revisions that it is pinned to in its pods.
+// pinned returns a copy of a node with the pins for its name set in its pods.
 func (f *Fleet) pinned(node Node) Node {
 	return withPins(node, f.pins[node.Name], f.group.members)
 }
 
-// withPins returns a node with those of its pins that hold for it in its pods.
+// withPins returns a copy of a node with those pins set in its pods that hold for its machine.
 func withPins(node Node, pins []Pin, members []Member) Node {
 	if len(pins) == 0 && !slices.ContainsFunc(node.Pods, func(p Pod) bool { return p.Pin != "" }) {
 		return node
@@ -308,7 +308,7 @@ func withPins(node Node, pins []Pin, members []Member) Node {
 	return node
 }
 
-// pin brings the nodes of the fleet to the pins of a ledger, which replace those before.
+// pin replaces the pins of the fleet by those of a ledger.
 func (f *Fleet) pin(pins []Pin, now time.Time) {
 	next := map[string][]Pin{}
 	for _, p := range pins {
@@ -333,7 +333,7 @@ func (f *Fleet) pinAgain(name string, before []Pin, now time.Time) {
 	}
 }
 
-// isImageDoubtful reports whether an image seems to be bad: it cannot be pulled on many nodes, and no node runs it.
+// isImageDoubtful reports whether the new image seems to be bad: many nodes cannot pull it, and no node runs it.
 func (f *Fleet) isImageDoubtful() bool {
-	return f.byPhase[phasePrepullFailed].Len() >= doubtful && f.all.byPhase[phaseUpdated] == 0
+	return f.byPhase[phasePrepullFailed].Len() >= maxFailedPulls && f.all.byPhase[phaseUpdated] == 0
 }

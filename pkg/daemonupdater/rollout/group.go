@@ -9,7 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
-// group is what the facts of a node depend on besides the node.
+// group holds what the facts of a node depend on besides the node.
 type group struct {
 	strategy  daemonset.Strategy
 	members   []Member
@@ -17,8 +17,8 @@ type group struct {
 	deadlines Deadlines
 }
 
-// RestartsOnly is the strategy of a gr that has none: nothing is upgraded, but the container runtime
-// is restarted where containers get no cards before.
+// RestartsOnly stands for the strategy of a gr that has none: nothing is upgraded, but the container
+// runtime is restarted where containers get no cards without that.
 const RestartsOnly daemonset.Strategy = "RestartsOnly"
 
 func groupOf(in *Input) group {
@@ -40,8 +40,8 @@ func isDisallowed(g *group, node *Node, pod *Pod) bool {
 }
 
 // whyNotAllowed returns why the policy does not allow the versions that a node would get, "" if it does.
-// Then no pod of the node is replaced by a newer one, not even one that is allowed by itself: whether
-// the rest fits depends on all of them.
+// If it does not, no pod of the node is replaced by a newer one, not even one that is allowed by itself,
+// because whether a version fits depends on all components.
 func whyNotAllowed(g *group, node *Node) string {
 	var says []string
 	for _, r := range refusalsOf(g, node) {
@@ -57,8 +57,8 @@ func refusalsOf(g *group, node *Node) []versions.Refusal {
 	return g.policy.Versions.Refuse(versionsOf(g, node))
 }
 
-// versionsOf returns the versions that a node has, and those that it gets: under OTA what is requested
-// there, and before any request all of it.
+// versionsOf returns the versions that a node has and those that it gets: under OTA the requested ones,
+// or all if nothing is requested.
 func versionsOf(g *group, node *Node) *versions.Node {
 	n := &versions.Node{Kernel: node.Kernel, Labels: node.Labels}
 	withoutRequest := g.strategy == daemonset.OTA && !slices.ContainsFunc(node.Pods, func(pod Pod) bool { return g.isOutdated(&pod) && g.wants(node, &pod) })
@@ -67,7 +67,7 @@ func versionsOf(g *group, node *Node) *versions.Node {
 		pod := &node.Pods[i]
 		m := &g.members[pod.Member]
 		c := componentOf(n, m.Component)
-		c.Changes = c.Changes || getsNewer(g, node, pod, withoutRequest) || heavy && m.Along && g.isOutdated(pod)
+		c.Changes = c.Changes || getsNewer(g, node, pod, withoutRequest) || heavy && m.ReplacedWithOthers && g.isOutdated(pod)
 		addVersions(c, m, pod)
 	}
 	for _, c := range node.New {
@@ -82,14 +82,14 @@ func versionsOf(g *group, node *Node) *versions.Node {
 }
 
 // getsNewer reports whether a pod gets the newest version: with all, every outdated pod that is not left out;
-// otherwise only those with a request. A pod that goes back alone does not.
+// otherwise those that the strategy allows to replace. A pod that goes back alone does not.
 func getsNewer(g *group, node *Node, pod *Pod, all bool) bool {
 	return pod.Pin == "" && g.isOutdated(pod) && (all && !isLeftOut(g, node, pod) || g.wants(node, pod))
 }
 
-// addVersions adds to a component the image that one of its DaemonSets gives its pods, none if that one
-// leaves, and the image of its pod. Of two DaemonSets, the pod of the one that leaves is what runs. A pod
-// that goes back alone counts as gone back.
+// addVersions adds to a component the image that one of its DaemonSets gives its pods, none if it leaves, and
+// the image of its pod. Of two DaemonSets, the pod of the leaving one counts as what runs. A pod that goes
+// back alone counts as if it had gone back.
 func addVersions(c *versions.Component, m *Member, pod *Pod) {
 	if m.Image != "" {
 		c.Gets = m.Image
@@ -101,7 +101,7 @@ func addVersions(c *versions.Component, m *Member, pod *Pod) {
 	}
 }
 
-// componentOf returns a component of a node, which it adds if there is none of that name.
+// componentOf returns the component of a node with a name, and adds it if there is none.
 func componentOf(n *versions.Node, name string) *versions.Component {
 	for i := range n.Components {
 		if n.Components[i].Name == name {
@@ -112,7 +112,7 @@ func componentOf(n *versions.Node, name string) *versions.Component {
 	return &n.Components[len(n.Components)-1]
 }
 
-// wants reports whether an outdated pod, or one without cards, would be replaced, if it had a successor.
+// wants reports whether a pod that is outdated or has no cards would be replaced if it had a successor.
 func (g *group) wants(node *Node, pod *Pod) bool {
 	return !isLeftOut(g, node, pod) && (g.isOutdated(pod) && g.strategy != RestartsOnly && g.allows(pod) || lacksCards(g, pod))
 }
@@ -123,27 +123,27 @@ func lacksCards(g *group, pod *Pod) bool {
 	return pod.NoCards && !pod.isAbsent() && !g.isOutdated(pod) && g.strategy != daemonset.NoStrategy
 }
 
-// awaitsCards reports whether one of these pods is the device plugin of a node, was replaced under a slot,
-// and the node offers none of its cards.
+// awaitsCards reports whether the device plugin among these pods was replaced under a slot, and its node
+// offers none of its cards.
 func awaitsCards(g *group, slot *Slot, pods []Pod) bool {
 	return slot != nil && slices.ContainsFunc(pods, func(pod Pod) bool { return pod.OffersNone && slices.Contains(slot.Members, g.keyOf(&pod)) })
 }
 
-// isLeftOut reports whether the upgrade is limited to others than the node, the member of a pod, or
-// the pod. A pin was asked for by itself.
+// isLeftOut reports whether the upgrade is limited to other nodes, other members or other pods. A pin does
+// not depend on the upgrade, so a pinned pod is never left out.
 func isLeftOut(g *group, node *Node, pod *Pod) bool {
 	return pod.Pin == "" && (node.LeftOut || g.members[pod.Member].LeftOut || pod.LeftOut)
 }
 
 // isOutdated reports whether the pod exists, is not terminating, and is not at its target, which
-// is known. One at the gate of a pinned node is replaced there.
+// is known. A pinned pod that waits at the gate is not outdated: the gate replaces it.
 func (g *group) isOutdated(pod *Pod) bool {
 	target := targetOf(g, pod)
 	return !pod.isAbsent() && target != "" && pod.Revision != target && (pod.Pin == "" || !pod.Gated)
 }
 
-// targetOf returns the revision that a pod is brought to: the target of its member, or that which it is
-// pinned to.
+// targetOf returns the revision that a pod is brought to: the one that it is pinned to, or the target of its
+// member.
 func targetOf(g *group, pod *Pod) string { return cmp.Or(pod.Pin, g.members[pod.Member].Target) }
 
 // isBehind reports whether a pod that is not terminating is not at the target of its member.
@@ -152,9 +152,9 @@ func isBehind(g *group, pod *Pod) bool {
 	return !pod.isAbsent() && target != "" && pod.Revision != target
 }
 
-// isUnproven reports whether a pod at its target is not all that its node needs: an operation has
-// not verified it, or was not there to restart the runtime for it.
-func (g *group) isUnproven(node *Node, pod *Pod) bool {
+// needsVerification reports whether an operation must still verify a pod at its target, or restart the
+// runtime for it.
+func (g *group) needsVerification(node *Node, pod *Pod) bool {
 	member := &g.members[pod.Member]
 	if !member.Heavy || pod.isAbsent() || member.Target == "" || g.isOutdated(pod) || pod.Placeholder {
 		return false
@@ -162,40 +162,40 @@ func (g *group) isUnproven(node *Node, pod *Pod) bool {
 	return g.isUnverified(pod) || member.Restarts && node.NeedsRestart
 }
 
-// lacksProof is isUnproven, once it is known what is lacking: a runtime is restarted for a toolkit
-// that is available.
-func (g *group) lacksProof(node *Node, pod *Pod) bool {
-	return g.isUnproven(node, pod) && (pod.Available || g.isUnverified(pod))
+// needsVerificationNow reports whether an operation must do so now: the runtime is restarted only for a
+// toolkit that is available.
+func (g *group) needsVerificationNow(node *Node, pod *Pod) bool {
+	return g.needsVerification(node, pod) && (pod.Available || g.isUnverified(pod))
 }
 
 func (g *group) isUnverified(pod *Pod) bool { return pod.Unverified && g.strategy != RestartsOnly }
 
-// toVerify reports whether a pod lacks proof that an operation may bring.
+// toVerify reports whether an operation must and may verify a pod, or restart the runtime for it, now.
 func (g *group) toVerify(node *Node, pod *Pod) bool {
-	return g.lacksProof(node, pod) && node.LeftToAdministrator == "" && !isLeftOut(g, node, pod) &&
+	return g.needsVerificationNow(node, pod) && node.LeftToAdministrator == "" && !isLeftOut(g, node, pod) &&
 		(g.allows(pod) || g.restartsWithoutRequest(node, pod))
 }
 
-// leavesOut reports whether the upgrade is limited to others than a pod that it would else be about.
+// leavesOut reports whether work on a pod is left out that the strategy would otherwise allow.
 func (g *group) leavesOut(node *Node, pod *Pod) bool {
 	return g.hasWork(node, pod) && g.allows(pod) && (isLeftOut(g, node, pod) || g.isOutdated(pod))
 }
 
-// LeavesOut reports whether the upgrade is limited to others than a pod of a node that it would else be about.
+// LeavesOut reports whether work on a pod of a node is left out that the strategy would otherwise allow.
 func LeavesOut(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return g.leavesOut(node, pod)
 }
 
-// hasWork reports whether something is left to do for a pod.
+// hasWork reports whether something is left to do on a pod.
 func (g *group) hasWork(node *Node, pod *Pod) bool {
-	return g.isOutdated(pod) && g.strategy != RestartsOnly || g.lacksProof(node, pod) || lacksCards(g, pod)
+	return g.isOutdated(pod) && g.strategy != RestartsOnly || g.needsVerificationNow(node, pod) || lacksCards(g, pod)
 }
 
-// allows reports whether the strategy lets the work on a pod be done: AdvancedRollingUpdate and
-// RestartsOnly always, OTA only if a request on the node names this very pod, and is for its target
-// unless the node was started before the target changed (but see restartsWithoutRequest), or if nothing runs
-// in it: then nothing is disturbed; or if the node is pinned, which was asked for by itself.
+// allows reports whether the strategy allows work on a pod. AdvancedRollingUpdate and RestartsOnly always
+// do. OTA does so in three cases (but see restartsWithoutRequest): nothing runs in the pod, so nothing is
+// disturbed; the pod is pinned, which needs no request; or a request on the node names this very pod and its
+// target. If the node was started before the target changed, a request for the former target is enough.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
 		return pod.isAside() || (pod.Pin != "" || pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod)))
@@ -203,50 +203,48 @@ func (g *group) allows(pod *Pod) bool {
 	return g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly
 }
 
-// Under OTA everything is asked for, except the restart of the container runtime of a node that is
-// idle: no pod but the operator's own uses a card there, and every pod is at its target. Only an
-// operation can tell: it is prepared without a request (Job.OnlyIdle), looks, and ends before it touches a node
-// that is in use. On such a node it is kept, looks again from time to time, and the node awaits its
-// request. Once asked for, the node gets another operation, which is for nodes in use too.
+// Under OTA all work needs a request, except the restart of the container runtime of an idle node: only
+// pods of the operator use its cards, and every pod is at its target. Only an operation can find out whether
+// a node is idle. So it is prepared without a request (Operation.OnlyIdle), checks that, and ends before it
+// touches a node that is in use. On such a node it is kept and checks again from time to time, while the
+// node awaits a request. After a request, the node gets another operation, which may touch nodes in use.
 
-// isAskedFor reports whether the strategy lets some of the work on a node be done without further
-// conditions.
+// isAskedFor reports whether the strategy allows some of the work on a node, even if the node is in use.
 func (g *group) isAskedFor(node *Node) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.hasWork(node, &p) && g.allows(&p) })
 }
 
-// restartsWithoutRequest reports whether the runtime is restarted for a pod under OTA without a request,
-// as far as is known.
+// restartsWithoutRequest reports whether the runtime may be restarted for a pod under OTA without a request:
+// nothing shows that the node is in use.
 func (g *group) restartsWithoutRequest(node *Node, pod *Pod) bool {
-	return g.members[pod.Member].Restarts && g.mayBeIdle(node) && (node.Job == nil || !node.Job.InUse)
+	return g.members[pod.Member].Restarts && g.mayBeIdle(node) && (node.Operation == nil || !node.Operation.InUse)
 }
 
-// mayBeIdle reports whether a restart is all that a node needs under OTA, so that it is done without
-// a request if the node is idle. The operation of another group is not replaced for that.
+// mayBeIdle reports whether a restart is all that a node needs under OTA, so that no request is needed if
+// the node is idle. An operation of another group is not replaced for that.
 func (g *group) mayBeIdle(node *Node) bool {
-	free := node.Job == nil || node.Job.Ours && node.Job.OnlyIdle && !node.Job.KeptCordoned
+	free := node.Operation == nil || node.Operation.Ours && node.Operation.OnlyIdle && !node.Operation.KeptCordoned
 	return g.strategy == daemonset.OTA && node.NeedsRestart && free &&
 		!slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.isOutdated(&p) })
 }
 
-// isAsked reports whether there is a request for the target of a pod.
+// isAsked reports whether a pod has a request for its target.
 func (g *group) isAsked(pod *Pod) bool {
 	return pod.Request != nil && pod.Request.isFor(g.members[pod.Member].Target)
 }
 
-// needsOperation reports whether a pod has to be replaced, or verified, by an operation. Where nothing
-// runs, no workload is disturbed.
+// needsOperation reports whether a pod has to be replaced, or verified, by an operation. A pod in which
+// nothing runs is just deleted, because that disturbs no workload.
 func (g *group) needsOperation(node *Node, pod *Pod) bool {
 	return g.members[pod.Member].Heavy && !pod.isAside() && g.toReplace(node, pod) || g.toVerify(node, pod)
 }
 
-// agentLacks returns what the agent of a node is not capable of and the operation that the node
-// needs asks of it, "" if nothing. An operation for a node that is kept cordoned is for all heavy
-// members.
+// agentLacks returns the first capability that the operation of a node needs and its node agent lacks, "" if
+// there is none. An operation for a node that is kept cordoned is for all heavy members.
 func (g *group) agentLacks(node *Node) string {
 	for i := range node.Pods {
 		member := &g.members[node.Pods[i].Member]
-		if !g.needsOperation(node, &node.Pods[i]) && (!member.Heavy || !node.Job.isKeptCordoned()) {
+		if !g.needsOperation(node, &node.Pods[i]) && (!member.Heavy || !node.Operation.isKeptCordoned()) {
 			continue
 		}
 		for _, need := range member.Needs {
@@ -258,8 +256,8 @@ func (g *group) agentLacks(node *Node) string {
 	return ""
 }
 
-// isMoving reports whether a pod is on its way: missing, terminating, or at its
-// target and not available.
+// isMoving reports whether a pod is being replaced: missing, terminating, or at its target and not
+// available.
 func (g *group) isMoving(pod *Pod) bool {
 	return pod.isAbsent() || (!g.isOutdated(pod) && !pod.Available)
 }
@@ -278,20 +276,19 @@ func (g *group) targetsOf(keys []string) []Target {
 	return targets
 }
 
-// haveTargets reports whether pods are still brought to all of these revisions.
+// haveTargets reports whether all of these revisions are still targets.
 func (g *group) haveTargets(targets []Target) bool {
 	return !slices.ContainsFunc(targets, func(t Target) bool {
 		return !slices.ContainsFunc(g.members, func(m Member) bool { return m.Key == t.Member && m.Target == t.Revision })
 	})
 }
 
-// isStale reports whether the operation of a node would not do what the node needs now: a target is
-// no longer current or, before it is granted, it would replace, verify or restart for what is left
-// out or removed since, leave another heavy component outdated, for which the node would be emptied a
-// second time, follow a policy that was edited since, or heed that the node is in use though there
-// is a request since.
+// isStale reports whether the operation of a node would not do what the node needs now. It is stale if one of
+// its targets is no longer current. Before its grant, it is also stale if it includes a member that is now left
+// out or removed, lacks a heavy member that has to be replaced (the node would be drained twice), follows a
+// policy that was edited since, or is for an idle node only although the node has a request now.
 func (g *group) isStale(node *Node) bool {
-	job, targets := node.Job, node.Job.Targets
+	job, targets := node.Operation, node.Operation.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {
 		target, ok := targets[m.Key]
 		now := targetOn(g, node, &m)
@@ -300,7 +297,8 @@ func (g *group) isStale(node *Node) bool {
 		(hasFormer(g.members, targets) || job.OldPolicy || job.OnlyIdle && g.isAskedFor(node) || g.changedScope(node, targets))
 }
 
-// targetOn returns the revision that a node is brought to: the target of a member, or what the node is pinned to.
+// targetOn returns the revision that the pod of a member on a node is brought to: the one that it is pinned to, or the
+// target of the member.
 func targetOn(g *group, node *Node, m *Member) string {
 	for i := range node.Pods {
 		if pod := &node.Pods[i]; pod.Pin != "" && g.keyOf(pod) == m.Key {
@@ -310,18 +308,18 @@ func targetOn(g *group, node *Node, m *Member) string {
 	return m.Target
 }
 
-// changedScope reports whether an operation would be about a pod that is left out now, or not about one
-// of a heavy member for which the node needs an operation.
+// changedScope reports whether an operation includes a pod that is left out now, or lacks one of a heavy
+// member for which the node needs an operation.
 func (g *group) changedScope(node *Node, targets map[string]string) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		_, covered := targets[g.keyOf(&p)]
-		if p.isAside() { // it goes with its rival
+		if p.isAside() { // it is replaced with its rival
 			return false
 		}
 		wanted := isDue(g, node, &p)
 		member := &g.members[p.Member]
-		excluded := g.isOutdated(&p) || isLeftOut(g, node, &p) && g.isUnproven(node, &p)
-		return covered && !wanted && excluded && !member.Along || !covered && wanted && member.Heavy
+		excluded := g.isOutdated(&p) || isLeftOut(g, node, &p) && g.needsVerification(node, &p)
+		return covered && !wanted && excluded && !member.ReplacedWithOthers || !covered && wanted && member.Heavy
 	})
 }
 
@@ -336,13 +334,13 @@ func hasFormer(members []Member, targets map[string]string) bool {
 }
 
 // isPrepared reports whether the operation of a node is ready for its grant. A node that an ended
-// operation of this group left out of service skips preparation: another one could not be
-// prepared without returning the node to service first.
+// operation of this group left out of service skips preparation: another operation could not be
+// prepared unless the node returned to service first.
 func (g *group) isPrepared(node *Node) bool {
-	if node.Disturbed && node.Job != nil && node.Job.Ours {
+	if node.Disturbed && node.Operation != nil && node.Operation.Ours {
 		return true
 	}
-	return node.Job != nil && node.Job.Ours && node.Job.Prepared && !g.isStale(node)
+	return node.Operation != nil && node.Operation.Ours && node.Operation.Prepared && !g.isStale(node)
 }
 
 // place returns the position of a node within its wave: lower is earlier.
@@ -358,7 +356,7 @@ func (g *group) place(node *Node) int {
 	return 1
 }
 
-// lacksImages reports whether the images of the successor of a pod matter to a node.
+// lacksImages reports whether a node depends on the pull of the images of the successor of a pod.
 func lacksImages(g *group, node *Node, pod *Pod) bool {
 	return pod.Pull.State != PullNone && pod.Pin == "" && !pod.isAside() && g.isOutdated(pod) && g.toReplace(node, pod)
 }

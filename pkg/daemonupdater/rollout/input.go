@@ -15,10 +15,10 @@ type Input struct {
 	Now time.Time
 	// Settings of the group, ignored while Blocked is set.
 	Settings daemonset.Settings
-	// Blocked, when set, says why nothing may be touched: settings that are invalid, a target that
-	// is not known yet, or tasks of the plan that come before.
+	// Blocked, when set, says why nothing may be touched: the settings are invalid, a target is not
+	// known yet, or global tasks of the plan come before the nodes.
 	Blocked *Blocked
-	// Afterwards, when set, says what is left to do once no node is. It decides nothing about nodes.
+	// Afterwards, when set, says what is left to do after the nodes. No decision about nodes uses it.
 	Afterwards *Blocked
 	// Revision identifies the targets of all members together.
 	Revision string
@@ -40,7 +40,7 @@ type Input struct {
 	Resume string
 }
 
-// Upgrades reports whether outdated pods are replaced at all.
+// Upgrades reports whether the strategy replaces outdated pods.
 func (in *Input) Upgrades() bool {
 	return in.Settings.Strategy == daemonset.AdvancedRollingUpdate || in.Settings.Strategy == daemonset.OTA
 }
@@ -58,19 +58,19 @@ type Member struct {
 	// Target is the hash of its newest ControllerRevision; "" when not known, in which case
 	// Input.Blocked is set.
 	Target string
-	// Heavy: its pods are replaced by an operation on the node, which asks of the node agent that
-	// it is capable of Needs.
+	// Heavy: its pods are replaced by an operation on the node, for which the node agent must have
+	// the capabilities Needs.
 	Heavy bool
 	Needs []string
-	// Along: its pods are replaced along with those of another member, outdated or not, left out or
-	// not.
-	Along bool
+	// ReplacedWithOthers: its pods are always replaced together with those of another member, even if
+	// they are not outdated or are left out.
+	ReplacedWithOthers bool
 	// Restarts: its operation restarts the container runtime.
 	Restarts bool
 	// LeftOut: the upgrade is limited to other members.
 	LeftOut bool
-	// Component is its key in the gr, and Image the version that the image of its new pods has, ""
-	// if it leaves; Earlier has that of its earlier revisions, by hash. Only Policy.Versions needs them.
+	// Component is its key in the gr. Image is the version of the image of its new pods, "" if it
+	// leaves; Earlier has those of its earlier revisions, by hash. Only Policy.Versions needs them.
 	Component string
 	Image     string
 	Earlier   map[string]string
@@ -83,7 +83,7 @@ type Node struct {
 	// Machine identifies the machine across its Node objects; "" if it is not known.
 	Machine string
 	Zone    string
-	// Labels of the node, for the selectors of waves and for Policy.Versions, as Kernel.
+	// Labels of the node, for the selectors of waves; Policy.Versions needs them and Kernel.
 	Labels map[string]string
 	Kernel string
 	// Pool is the value of the policy's topology key.
@@ -102,25 +102,26 @@ type Node struct {
 	TimeZone  *time.Location
 	ZoneError string
 	// Ready is the status of the Ready condition. ReadySince is its last transition by the clock
-	// of Input.Now, ReadyWritten as written: by the control plane, unless the kubelet lives.
+	// of Input.Now, ReadyWritten the same by the clock of its writer: the kubelet while it lives,
+	// otherwise the control plane.
 	Ready                    bool
 	ReadySince, ReadyWritten time.Time
 	// Pods has one element per member that should run on the node, in member order; a node without
 	// any is not in the group.
 	Pods []Pod
-	// New are the components, with what they get, that a change that is previewed deploys on the node at
-	// once. Only Policy.Versions and the plan of the preview need them.
+	// New are the components, with their versions, that a previewed change deploys on the node at once.
+	// Only Policy.Versions and the plan of the preview need them.
 	New []versions.Component
-	// Job is the operation on the node that has not ended, or that keeps it cordoned; nil if
-	// there is none. Ended are the ended operations of any group, newest last.
-	Job   *Job
-	Ended []End
+	// Operation is the one on the node that has not ended, or that keeps it cordoned; nil if there
+	// is none. Ended are the ended operations of any group, newest last.
+	Operation *Operation
+	Ended     []End
 	// Holds exclude the node from upgrades.
 	Holds []daemonset.Hold
-	// Disturbed: an operation of any group may have the node out of service.
+	// Disturbed: an operation of any group may have taken the node out of service.
 	Disturbed bool
-	// Renewed is when its kubelet last renewed its Lease, by the kubelet's clock and as far as it
-	// is known; zero if it is not.
+	// Renewed is when its kubelet last renewed its Lease, by the kubelet's clock; zero if that is not
+	// known.
 	Renewed time.Time
 	// Requested is the latest time of a request, by the node's clock; zero if there is none.
 	Requested time.Time
@@ -128,17 +129,17 @@ type Node struct {
 	Agent Agent
 	// NeedsRestart: containers get no cards before the container runtime is restarted.
 	NeedsRestart bool
-	// LeftToAdministrator says what an administrator has to do instead, "" if an operation may
-	// restart it.
+	// LeftToAdministrator says what an administrator has to do for that, "" if an operation may restart
+	// the runtime.
 	LeftToAdministrator string
-	// Denied is the pod deletion that the API server last refused, nil if there is none.
-	Denied *Denial
-	// Unfenced is the fence of a pod that the API server last refused, nil if there is none.
-	Unfenced *Denial
-	// Unordered is the write of its operation that the API server last refused, nil if there is none.
-	Unordered *Denial
-	// Retry is when the node may be retried, RetryWhy the reason for waiting; zero for now. SetBack
-	// says that the reason is that something sets the default runtime back after restarts, "" otherwise.
+	// DeniedDeletion is the deletion of a pod that the API server last denied, nil if there is none.
+	DeniedDeletion *Denial
+	// DeniedFence is the fence of a pod that the API server last denied, nil if there is none.
+	DeniedFence *Denial
+	// DeniedOperation is the write of its operation that the API server last denied, nil if there is none.
+	DeniedOperation *Denial
+	// Retry is when the node may be retried, zero for now; RetryWhy is why it waits. SetBack is set if it
+	// waits because something sets the default runtime back after restarts, "" otherwise.
 	Retry    time.Time
 	RetryWhy string
 	SetBack  string
@@ -148,7 +149,7 @@ type Node struct {
 type Agent struct {
 	// Version is "" if it is not known.
 	Version string
-	// Capabilities are the kinds of tasks of operations that it executes.
+	// Capabilities are the kinds of tasks that it executes in operations.
 	Capabilities []string
 }
 
@@ -161,7 +162,7 @@ type Pod struct {
 	UID  types.UID
 	// Version is the pod's resourceVersion.
 	Version string
-	// Image is the version that its image has, for Policy.Versions.
+	// Image is the version of its image, for Policy.Versions.
 	Image string
 	// Created is when the pod was created.
 	Created time.Time
@@ -178,14 +179,14 @@ type Pod struct {
 	AvailableSince, AvailableWritten time.Time
 	// CrashLooping names a container that crash-loops, "" if none does.
 	CrashLooping string
-	// NotReadySince is since when it is not Ready, or missing; zero if it is Ready, or if that is not
+	// NotReadySince is when it became not Ready, or missing; zero if it is Ready, or if the time is not
 	// known.
 	NotReadySince time.Time
-	// Unverified: the last operation that was to replace it touched the node, and ended before its
-	// work was verified.
+	// Unverified: the last operation that was to replace it touched the node, and ended before it
+	// verified its work.
 	Unverified bool
 	// NoCards: it uses the device and has no cards, because it started before the container runtime was
-	// right. Pods cannot use the cards of the node meanwhile.
+	// set up. Until it is replaced, pods cannot use the cards of the node.
 	NoCards bool
 	// OffersNone: it is the device plugin of a node that offers none of its cards, though it could.
 	OffersNone bool
@@ -195,25 +196,26 @@ type Pod struct {
 	LeftOut bool
 	// Pin is the revision that the ledger keeps the pod at instead of the target, "" for none; the fleet sets it.
 	Pin string
-	// Gated: it waits at the gate, so that nothing of it runs.
+	// Gated: it waits at the gate, so none of its containers runs.
 	Gated bool
 	// Request is the open request on the node for this member, nil if there is none.
 	Request *Request
-	// Pull is how far the images are that its successor needs and it does not run.
+	// Pull is the progress of pulling the images that its successor needs and that it does not run.
 	Pull Pull
-	// Placeholder: nothing runs in it, nor ever will, because its DaemonSet leaves, or left when it was
-	// made. RivalRuns: it is not scheduled, because it must not run beside a pod that still runs on the
-	// node, that of a DaemonSet which it takes over from or hands over to. Both count as available.
+	// Placeholder: nothing ever runs in it, because its DaemonSet is leaving, or was when the pod was
+	// created. RivalRuns: it is not scheduled, because a pod that it must not run beside still runs on
+	// the node: one of the DaemonSet that it takes over from or hands over to. Both count as available.
 	Placeholder, RivalRuns bool
 }
 
 // isAside reports whether a pod runs nothing, so that replacing it disturbs no workload.
 func (p *Pod) isAside() bool { return p.Placeholder || p.RivalRuns }
 
-// Denial is a deletion, or a fence, that the API server refuses.
+// Denial is a write that the API server, or a webhook, denied.
 type Denial struct {
-	// Pod is the UID of the pod, Since when it was first refused, Retry when it is tried again.
-	Pod          types.UID
+	// Object is the UID of the pod, or of the node for an operation or a pull. Since is when the write
+	// was first denied, Retry when it is retried.
+	Object       types.UID
 	Since, Retry time.Time
 	Message      string
 }
@@ -231,7 +233,7 @@ type Request struct {
 	Running bool
 }
 
-// isFor reports whether a target is what was asked for.
+// isFor reports whether the request is for a target.
 func (r *Request) isFor(target string) bool { return r.Revision == "" || r.Revision == target }
 
 // Deadlines bound how long a node may keep a slot.
@@ -248,5 +250,5 @@ type Deadlines struct {
 	Probation time.Duration
 }
 
-// DefaultDeadlines are the deadlines of design section 3.
+// DefaultDeadlines apply where no policy sets them (design section 3).
 var DefaultDeadlines = Deadlines{Progress: 10 * time.Minute, Lost: 15 * time.Minute, Unavailable: 30 * time.Second, Probation: 2 * time.Minute}

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// lane groups candidates by everything that decides whether one may start: if one of a lane may
+// lane groups candidates by everything that decides whether they may start: if one node of a lane may
 // not start, none may. Lanes of the same priority are served in turn, which spreads starts over
 // zones and pools.
 type lane struct {
 	priority
 	zone, pool string
-	// timeZone of the nodes for the maintenance window, nil for that of the policy; zoneError
+	// timeZone of the nodes for the maintenance window, nil for the one of the policy. zoneError
 	// says what is wrong with the zone that the nodes name.
 	timeZone  *time.Location
 	zoneError string
-	// heavy: the nodes need an operation; unprepared: it is not prepared yet, or the images of nodes that
-	// need none are not there.
+	// heavy: the nodes need an operation. unprepared: it is not prepared yet; of nodes that need none, the
+	// images are not there.
 	heavy, unprepared bool
-	// pinned: the nodes go back, which neither a halt nor waves nor a window keep them from.
+	// pinned: the nodes go back, regardless of a halt, waves and the window.
 	pinned bool
 }
 
-// refusal is why no more candidates of a lane start.
+// refusal says why no more candidates of a lane start.
 type refusal struct {
 	reason Reason
 	why    string
@@ -30,7 +30,7 @@ type refusal struct {
 
 // priority orders starts: all lanes of one priority come before those of the next.
 type priority struct {
-	// denied: the API server refused to delete a pod, and may do so again. Such nodes come last, so
+	// denied: the API server denied the deletion of a pod, and may do so again. Such nodes come last, so
 	// that their attempts do not delay others.
 	denied  bool
 	urgency urgency
@@ -42,7 +42,7 @@ type priority struct {
 type urgency int
 
 const (
-	// inFlightAlready: a pod is moving, so the node is in flight, even without a slot.
+	// inFlightAlready: a pod is being replaced, so the node is in flight, even without a slot.
 	inFlightAlready urgency = iota
 	// unavailableAlready: a pod is not available.
 	unavailableAlready

@@ -19,13 +19,13 @@ type Ledger struct {
 	Pins []Pin
 	// Touched counts the nodes started at Revision, including those in flight when it changed.
 	Touched int
-	// Started counts the nodes that got Revision, those in flight included.
+	// Started counts the nodes that got Revision, including those in flight.
 	Started int
-	// Waves of the policy, in order, then the rest. They belong to an upgrade limited to Limit:
-	// Settings.Only, shortened if it is long.
+	// Waves of the policy, in order, then the rest. They belong to an upgrade limited to Limit: the plan
+	// in force, and Settings.Only, shortened if it is long.
 	Waves []WaveProgress
 	Limit string
-	// Usual is how long a node usually takes, 0 before the first one finished.
+	// Usual is how long a node usually takes, 0 until the first one finishes.
 	Usual time.Duration
 	// Resumed is the last Input.Resume acted on, at ResumedAt.
 	Resumed   string
@@ -33,10 +33,10 @@ type Ledger struct {
 	// LastStart is when a node was last started, zero if none was.
 	LastStart time.Time
 	// LastProgress is when a node was last started or finished, the next pod of one was named for deletion, or an
-	// operation under a slot ended; zero if none was. LastStart may be later in a ledger of an earlier version.
+	// operation under a slot ended; zero if nothing was. LastStart may be later in a ledger of an earlier version.
 	LastProgress time.Time
-	// Decided is when a decision was last stored while nodes were in flight or waited for a soak, give
-	// or take a tick; zero when none are and none do.
+	// Decided is when a decision was last stored while nodes were in flight or waited for a soak, to the
+	// precision of a tick; zero if no node is in flight or waits for one.
 	Decided time.Time
 }
 
@@ -86,8 +86,9 @@ func (l *Ledger) lastTurn() (last int64) {
 	return last
 }
 
-// forgive drops the failure of a node that is started again. A pinned node, which may start in a halt, goes on to count for it.
-func (l *Ledger) forgive(node string) {
+// clearFailure drops the failure of a node that is started again. A pinned node, which may start in a halt, still
+// counts as failed for it.
+func (l *Ledger) clearFailure(node string) {
 	l.Failures = slices.DeleteFunc(slices.Clone(l.Failures), func(f Failure) bool { return f.Node == node })
 	l.Pins = slices.Clone(l.Pins)
 	for i := range l.Pins {
@@ -101,8 +102,8 @@ func (t turns) before(slot *Slot) int {
 	return n
 }
 
-// beside counts the slots with an earlier turn, and those of nodes that were started with a later one:
-// a slot that was given back in memory comes back when the target changes before that is stored.
+// beside counts the slots with an earlier turn, and those of started nodes with a later turn: a slot that
+// was given back in memory returns if the target changes before that is stored.
 func (t turns) beside(slot *Slot) int {
 	later, _ := slices.BinarySearch(t.started, slot.Turn+1)
 	return t.before(slot) + len(t.started) - later
@@ -116,8 +117,8 @@ type Slot struct {
 	Since    time.Time
 	Revision string
 	// Progress is when the deadline last restarted: when the node was started, or another pod of
-	// it was named for deletion; later by the time in which nothing was decided. Zero in a
-	// ledger of an earlier version.
+	// it was named for deletion. The time in which nothing was decided is added. Zero in a ledger
+	// of an earlier version.
 	Progress time.Time
 	// Newest is the latest creation of a pod that the node had at Since, by the clock of the API
 	// server; zero if it had none.
@@ -129,14 +130,14 @@ type Slot struct {
 	// Queued: the node has not been started yet.
 	Queued bool
 	// Pod is the UID of the pod that may be deleted, and PodVersion the only resourceVersion at
-	// which it may: the intent, recorded before the effect.
+	// which it may be: the intent, recorded before the effect.
 	Pod        types.UID
 	PodVersion string
 	// Members are the keys of the members whose pods were deleted under this slot, the member of
 	// Pod last; the slot is kept until all of their pods are available again.
 	Members []string
-	// Operation is the id of the operation that does all the work under the slot, "" when pods
-	// are just deleted. Members are then the keys of the members it replaces.
+	// Operation is the id of the operation that does all the work under the slot, "" if pods are
+	// just deleted. With an operation, Members are the keys of the members that it replaces.
 	Operation string
 }
 
@@ -144,15 +145,15 @@ type Slot struct {
 type Failure struct {
 	Node string
 	UID  types.UID
-	// Machine is Node.Machine when it failed.
+	// Machine was Node.Machine when it failed.
 	Machine string
 	Reason  Reason
 	Message string
 	Since   time.Time
-	// Requested is Node.Requested when it failed: only a later request starts the node again.
+	// Requested was Node.Requested when it failed: only a later request starts the node again.
 	Requested time.Time
-	// Targets are the revisions that may have failed it. The failure is dropped when one of them
-	// is not a target any more. None in a ledger of an earlier version: then any change drops it.
+	// Targets are the revisions that may have caused the failure, which is dropped when one of them is
+	// no longer a target. None in a ledger of an earlier version: then any new revision drops it.
 	Targets []Target
 }
 
@@ -168,8 +169,8 @@ type WaveProgress struct {
 	// Total and Updated count its nodes, for display only.
 	Total, Updated int
 	// Completed is when every reachable node was first updated, zero before. Once it is set, the
-	// wave stays passed, even if nodes come back later. It is later by the time in which nothing was
-	// decided while the wave soaked. Nodes that a limited upgrade leaves out do not count, and an
-	// upgrade with another limit ignores it.
+	// wave stays passed, even if nodes come back later. The time in which nothing was decided while the
+	// wave soaked is added. Nodes that a limited upgrade leaves out do not count, and an upgrade with
+	// another limit ignores it.
 	Completed time.Time
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
-// RefusalsOfNew returns why what is new on a node in a preview does not fit what else the node has or gets, nil if it
-// does. What is new follows nothing, so it is no matter of steps; and a rollout does not hold it.
+// RefusalsOfNew returns why the new components of a node in a preview do not fit the other components that the node
+// has or gets, nil if they do. A new component follows no version, so steps do not apply, and no rollout keeps it back.
 func RefusalsOfNew(in *Input, node *Node) []versions.Refusal {
 	if in.Policy.Versions == nil || len(node.New) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// fleetNode is a node with its facts, and with what the current decision records for it.
+// fleetNode is a node with its facts and with what the current decision records for it.
 type fleetNode struct {
 	Node
 	facts
@@ -26,13 +26,13 @@ type fleetNode struct {
 	lane *lane
 }
 
-// ledgerEntry is what the current decision stores of a node in the ledger. The slot of a queued node is not in
-// flight, so it is not here.
+// ledgerEntry is what the current decision stores for a node in the ledger. A queued node is not in flight, so its
+// slot is not here.
 type ledgerEntry struct {
 	queued  bool
 	slot    *Slot
 	failure *Failure
-	// fencing: its slot is kept until a pod has been written to.
+	// fencing: its slot is kept until a pod is fenced.
 	fencing bool
 	// listed: the node is in nodeIndex.recorded.
 	listed bool
@@ -47,8 +47,8 @@ func (n *fleetNode) isInFlight() bool { return n.slot != nil || n.moving }
 // countsAsUnavailable reports whether the node counts against the limit.
 func (n *fleetNode) countsAsUnavailable() bool { return n.slot != nil || n.charged }
 
-// mayBeAvailable reports whether nothing but minReadySeconds is missing on a Ready node: they may be
-// over by the clock of its kubelet.
+// mayBeAvailable reports whether a node is available, or Ready with pods that only wait for
+// minReadySeconds, which may be over by the clock of its kubelet.
 func (n *fleetNode) mayBeAvailable() bool {
 	return n.available || n.Ready && !n.unready && !n.Disturbed
 }
@@ -56,13 +56,13 @@ func (n *fleetNode) mayBeAvailable() bool {
 // hasRecovered reports whether the node is Ready and updated, even if it failed before.
 func (n *fleetNode) hasRecovered() bool { return n.Ready && n.updated }
 
-// isOtherMachine reports whether a failure of the same name was that of another machine.
+// isOtherMachine reports whether a failure of a node of this name was on another machine.
 func (n *fleetNode) isOtherMachine(failure *Failure) bool {
 	return n.Machine != "" && failure.Machine != "" && n.Machine != failure.Machine
 }
 
-// isStartable reports whether a candidate has no slot and did not fail at this revision. A failed
-// node may start again if it was lost and is back, or if it has a newer request.
+// isStartable reports whether a candidate has no slot, is requested if need be, and did not fail at this
+// revision. A failed node may start again if it was lost and is back, or if it has a newer request.
 func (n *fleetNode) isStartable() bool {
 	if n.slot != nil || n.queued || !n.isAgreed() {
 		return false
@@ -70,34 +70,34 @@ func (n *fleetNode) isStartable() bool {
 	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.hasRequestAfter(n.failure.Requested)
 }
 
-// hasRequestAfter reports whether a request that does not run yet is newer than another time of the node's clock, which
-// may have been ahead.
+// hasRequestAfter reports whether a request that does not run yet is newer than a time, both by the node's clock. One
+// that runs does not count, because that clock may have been ahead.
 func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return n.group.isAsked(&pod) && !pod.Request.Running && pod.Request.Time.After(at) })
 }
 
-// isAgreed reports whether the work left on a candidate is agreed to, or needs no request: under OTA a
-// request that lost its slot does not start the node for another revision than it is for.
+// isAgreed reports whether some of the work left on a candidate is requested, or needs no request. Under OTA,
+// a request that lost its slot does not start the node for another revision than the requested one.
 func (n *fleetNode) isAgreed() bool {
 	return n.group.strategy != daemonset.OTA || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		return (n.group.isAsked(&pod) || pod.Pin != "" || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
 	})
 }
 
-// isBusy reports whether an operation of another group has the node out of service. Then nothing
-// may be done there (invariant S6), and a slot is of no use.
-func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Job.isOfAnotherGroup() }
+// isBusy reports whether an operation of another group has taken the node out of service. Then nothing
+// may be done there (invariant S6), and a slot has no use.
+func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Operation.isOfAnotherGroup() }
 
-// yields reports whether the node gives its slot back to the operation of another group. One that
-// this group took down keeps it until that operation has ended, or its deadline: the node may go
-// offline, and would not count as unavailable any more.
+// yields reports whether the node gives its slot back because of the operation of another group. A node
+// that this group made unavailable keeps its slot until that operation has ended, or until its deadline:
+// if it went offline without a slot, it would no longer count as unavailable.
 func (n *fleetNode) yields() bool {
-	return n.Ready && n.isBusy() && (!n.unready && !n.settling || n.Job.isKeptCordonedByAnotherGroup())
+	return n.Ready && n.isBusy() && (!n.unready && !n.awaitingMinReady || n.Operation.isKeptCordonedByAnotherGroup())
 }
 
-// slotWaitsFor reports whether the node's slot waits for a pod. Under OTA it waits only for
-// members with a request and for those replaced under the slot, even if that was before the
-// strategy became OTA.
+// slotWaitsFor reports whether the node's slot waits for a pod. Under OTA it waits only for pods that are
+// requested or need no request, and for members replaced under the slot, even if that was before
+// the strategy became OTA.
 func (n *fleetNode) slotWaitsFor(pod *Pod) bool {
 	if n.group.strategy != daemonset.OTA || pod.Request != nil || pod.Pin != "" || pod.isAside() || lacksCards(n.group, pod) {
 		return true
@@ -105,8 +105,8 @@ func (n *fleetNode) slotWaitsFor(pod *Pod) bool {
 	return n.slot != nil && slices.Contains(n.slot.Members, n.group.keyOf(pod))
 }
 
-// isFinished reports whether the node no longer needs its slot: nothing is left to replace, and
-// every pod it waits for is available, including outdated ones that may not be replaced now.
+// isFinished reports whether the node no longer needs its slot: nothing may be replaced now, and every
+// pod that it waits for is available, including outdated ones.
 func (n *fleetNode) isFinished() bool {
 	if len(n.Pods) == 0 {
 		return true
@@ -116,25 +116,25 @@ func (n *fleetNode) isFinished() bool {
 	}) && !awaitsCards(n.group, n.slot, n.Pods)
 }
 
-// isIdle reports whether the slot has no work in progress: the pod it names is replaced, and the
-// node is available and offers its cards. When the target changes, such a node queues again like any other.
+// isIdle reports whether the slot has no work in progress: the pod that it names is gone, and the node is
+// available and offers its cards. When the target changes, such a node queues again like any other.
 func (n *fleetNode) isIdle(slot *Slot) bool {
 	return n.available && !awaitsCards(n.group, slot, n.Pods) && !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
 }
 
-// isDenied reports whether the API server refuses to delete the pod of a slot. An offline node does
-// not wait for that.
+// isDenied reports whether the API server, or a webhook, denies the deletion of the pod that a slot names.
+// An offline node does not wait for that.
 func (n *fleetNode) isDenied(slot *Slot) bool {
-	return n.Ready && n.Denied != nil && n.Denied.Pod == slot.Pod
+	return n.Ready && n.DeniedDeletion != nil && n.DeniedDeletion.Object == slot.Pod
 }
 
-// isRefused reports whether it has done so for longer than the deadline: then the node waits without
-// a slot.
-func (n *fleetNode) isRefused(slot *Slot, in *Input) bool {
-	return n.isDenied(slot) && !in.Now.Before(n.Denied.Since.Add(in.Deadlines.Progress))
+// isDeniedPastDeadline reports whether the deletion has been denied for longer than the deadline: then the
+// node waits without a slot.
+func (n *fleetNode) isDeniedPastDeadline(slot *Slot, in *Input) bool {
+	return n.isDenied(slot) && !in.Now.Before(n.DeniedDeletion.Since.Add(in.Deadlines.Progress))
 }
 
-// whyNoSuccessor says which pod of the node would have no successor, and why.
+// whyNoSuccessor says which pod of the node would get no successor, and why.
 func (n *fleetNode) whyNoSuccessor() string {
 	for i := range n.Pods {
 		if pod := &n.Pods[i]; pod.NoSuccessor != "" && n.group.wants(&n.Node, pod) {
@@ -144,15 +144,16 @@ func (n *fleetNode) whyNoSuccessor() string {
 	return "no pod would be created in place of another"
 }
 
-// whyAgentTooOld says what the node agent cannot do.
+// whyAgentTooOld says which capability the node agent lacks.
 func (n *fleetNode) whyAgentTooOld() string {
 	agent := strings.TrimSpace("the node agent " + n.Agent.Version)
 	return fmt.Sprintf("%s on node %s cannot do %s, which the operation needs: upgrade the node agent", agent, n.Name, n.group.agentLacks(&n.Node))
 }
 
-// needsAnotherOperation reports whether a heavy member needs replacing or verifying again since the
-// operation of a slot was done. An outdated pod older than the slot only means that the cache is
-// stale, unless the operation left it so, for a pin that has ended since; what lacks proof is read together with the operation.
+// needsAnotherOperation reports whether a heavy member has to be replaced or verified although the operation
+// of a slot is done. An outdated pod that is older than the slot only means that the cache is stale, unless
+// the operation left it so because of a pin that has ended since. Whether a pod has to be verified is read
+// together with the operation, so it is not stale.
 func (n *fleetNode) needsAnotherOperation(slot *Slot, end *End) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		key := n.group.keyOf(&pod)
@@ -173,10 +174,10 @@ func (n *fleetNode) crashLooping(slot *Slot) *Pod {
 	return nil
 }
 
-// nextPod returns the pod to delete now, nil when the node waits for something. Pods are replaced
-// in member order, each after the one before is available; before them those that run nothing, so
-// that an old version does not start when its rival is gone, and last the plugin of a node that offers
-// no cards, which shows that the others have none.
+// nextPod returns the pod to delete now, nil if the node waits for something. Pods are replaced in member
+// order, each after the one before is available. Pods that run nothing come first, so that an old version
+// does not start when its rival is gone. The plugin of a node that offers no cards comes last, because it
+// shows that the others have none.
 func (n *fleetNode) nextPod() *Pod {
 	for i := range n.Pods {
 		if pod := &n.Pods[i]; pod.isAside() && n.group.toReplace(&n.Node, pod) {
@@ -201,7 +202,7 @@ func (n *fleetNode) nextPod() *Pod {
 	return nil
 }
 
-// pluginLast returns pods in their order, after them the plugin of a node that offers no cards.
+// pluginLast returns the pods in their order, but the plugin of a node that offers no cards last.
 func pluginLast(pods []Pod) []*Pod {
 	var list, last []*Pod
 	for i := range pods {
@@ -230,28 +231,28 @@ func (n *fleetNode) progress() (Reason, string) {
 	if !n.Ready {
 		return ReasonNodeLost, "the node went offline after it was started; it keeps its slot until it is back"
 	}
-	if n.fencing && n.Unfenced != nil {
-		return ReasonFenceDenied, "the API server refuses a write to a pod of the node, without which its slot is not given back; it is tried again: " + n.Unfenced.Message
+	if n.fencing && n.DeniedFence != nil {
+		return ReasonFenceDenied, "the API server denied a write to a pod of the node that must come before its slot is given back; retrying: " + n.DeniedFence.Message
 	}
 	if n.slot != nil && n.slot.Operation != "" && endOf(n.slot.Operation, n.Ended) == nil {
-		written := n.Job != nil && n.Job.ID == n.slot.Operation
-		if n.Unordered != nil && (!written || !n.Job.Granted) {
-			return ReasonOperationDenied, "the API server refuses to write the operation of the node, which is tried again: " + n.Unordered.Message
+		written := n.Operation != nil && n.Operation.ID == n.slot.Operation
+		if n.DeniedOperation != nil && (!written || !n.Operation.Granted) {
+			return ReasonOperationDenied, "the API server denied a write of the operation of the node; retrying: " + n.DeniedOperation.Message
 		}
 		if !written {
 			return ReasonOperating, fmt.Sprintf("operation %s is being created", n.slot.Operation)
 		}
-		return ReasonOperating, n.Job.Message
+		return ReasonOperating, n.Operation.Message
 	}
 	for i := range n.Pods {
 		if reason, message := n.progressOf(&n.Pods[i]); reason != "" {
 			return reason, message
 		}
 	}
-	return ReasonReplacing, "every pod is replaced"
+	return ReasonReplacing, "pods are being replaced"
 }
 
-// progressOf returns what a node in flight waits for at one of its pods, "" for nothing.
+// progressOf returns what a node in flight waits for because of one of its pods, "" for nothing.
 func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 	member := n.group.keyOf(pod)
 	old := (n.group.isOutdated(pod) || lacksCards(n.group, pod)) && !isLeftOut(n.group, &n.Node, pod)
@@ -262,8 +263,8 @@ func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 		return ReasonAwaitingPod, fmt.Sprintf("waiting for the DaemonSet controller to create the pod of %s", member)
 	case pod.Terminating:
 		return ReasonTerminating, fmt.Sprintf("waiting for pod %s of %s to terminate", pod.Name, member)
-	case old && n.Denied != nil && n.Denied.Pod == pod.UID:
-		return ReasonDeletionDenied, deniedMessage(n.Denied)
+	case old && n.DeniedDeletion != nil && n.DeniedDeletion.Object == pod.UID:
+		return ReasonDeletionDenied, deniedMessage(n.DeniedDeletion)
 	case old:
 		return ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)
 	case pod.Gated && pod.Pin != "":
@@ -276,9 +277,9 @@ func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 	return "", ""
 }
 
-// deniedMessage says what the API server refuses. It names no time, so that it stays the same.
+// deniedMessage says which deletion the API server denied. It names no time, so that it stays the same.
 func deniedMessage(d *Denial) string {
-	return "the API server refuses to delete a pod of the node, which is tried again: " + d.Message
+	return "the API server denied the deletion of a pod of the node; retrying: " + d.Message
 }
 
 // candidateLane returns the lane of the node as a candidate.
@@ -292,15 +293,15 @@ func (n *fleetNode) candidateLane() lane {
 		urgency = unavailableAlready
 	}
 	return lane{
-		priority: priority{denied: n.Denied != nil, urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
+		priority: priority{denied: n.DeniedDeletion != nil, urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
 		zone:     n.Zone, pool: n.Pool, timeZone: n.TimeZone, zoneError: n.ZoneError,
 		heavy: n.heavy, pinned: n.pinned, unprepared: n.heavy && !n.group.isPrepared(&n.Node) || n.pull.isAwaited(),
 	}
 }
 
 // compareHash orders nodes by a stable hash of the name, so that the same input gives the same
-// order. Names that differ in their beginnings are spread; those that differ only in their last
-// digits may stay together.
+// order. Names with different prefixes are spread; those that differ only in their last digits may stay
+// together.
 func (n *fleetNode) compareHash(other *fleetNode) int {
 	return cmp.Or(cmp.Compare(n.hash, other.hash), cmp.Compare(n.Name, other.Name))
 }
@@ -337,11 +338,11 @@ func suspectsOf(n *fleetNode) (keys []string) {
 	return keys
 }
 
-// whyNotPulled says why the images of a node are not there. It names no time, so that it stays the same.
+// whyNotPulled says why the images of a node could not be pulled. It names no time, so that it stays the same.
 func whyNotPulled(n *fleetNode) string {
 	for i := range n.Pods {
 		if pod := &n.Pods[i]; pod.Pull.State == PullFailed && lacksImages(n.group, &n.Node, pod) {
-			return "the pod stays, because the images of the next one of " + n.group.keyOf(pod) + " cannot be pulled, which is tried again: " + pod.Pull.Message
+			return "the pod of " + n.group.keyOf(pod) + " stays because the images of its successor cannot be pulled; retrying: " + pod.Pull.Message
 		}
 	}
 	return "the images cannot be pulled"

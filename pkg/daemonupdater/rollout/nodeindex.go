@@ -9,7 +9,7 @@ type nodeIndex struct {
 	recorded []*fleetNode
 }
 
-// lookup returns the node of a name, nil if there is none or if the name now belongs to another
+// lookup returns the node with a name, nil if there is none or if the name now belongs to another
 // Node object than the one in the ledger.
 func (i *nodeIndex) lookup(name string, uid types.UID) *fleetNode {
 	if n := i.byName[name]; n != nil && n.isOf(uid) {
@@ -18,7 +18,7 @@ func (i *nodeIndex) lookup(name string, uid types.UID) *fleetNode {
 	return nil
 }
 
-// isOf reports whether the node is the one that the ledger has by a UID: "" is any, because an older CRD dropped it.
+// isOf reports whether the node has the UID in the ledger, which is "" if an older CRD dropped it: then any node does.
 func (n *Node) isOf(uid types.UID) bool { return n.UID == uid || uid == "" }
 
 // record records the slot and the failure of a node.

@@ -10,7 +10,7 @@ func TestStepped(t *testing.T) {
 	at := func(minutes int) time.Time { return epoch.Add(-time.Duration(minutes) * time.Minute) }
 	working := func(name, operation string, stepped time.Time) (Node, Slot) {
 		n := nodeOf(name, oldHash)
-		n.Job = &Job{ID: operation, Ours: true, Granted: true, Targets: map[string]string{"kube-system/a": newHash}, Stepped: stepped}
+		n.Operation = &Operation{ID: operation, Ours: true, Granted: true, Targets: map[string]string{"kube-system/a": newHash}, Stepped: stepped}
 		slot := slotOf(n, time.Minute)
 		slot.Operation, slot.Members = "op-"+name, []string{"kube-system/a"}
 		return n, slot
@@ -18,7 +18,7 @@ func TestStepped(t *testing.T) {
 	a, slotA := working("a", "op-a", at(5))
 	b, slotB := working("b", "op-b", at(3))
 	other, _ := working("c", "op-of-another-group", at(1))
-	other.Job.Ours = false
+	other.Operation.Ours = false
 	in := inputOf(3, a, b, other).slots(slotA, slotB)
 	in.Members[0].Heavy = true
 	if d := Plan(in); !d.Stepped.Equal(at(3)) {

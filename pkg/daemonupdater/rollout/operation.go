@@ -1,88 +1,108 @@
 package rollout
 
 import (
-	"math"
+	"slices"
+	"time"
 
-	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// A node with an outdated heavy member is upgraded by an operation (design section 4), which
-// replaces everything outdated on the node, instead of by deleting pods. An operation is prepared
-// first, without a slot; then it is granted, under a slot that names it. The slot is given back
-// only when the operation has ended. An ended operation is never executed, so a late grant by an
-// interrupted manager has no effect.
+// Operation is the observed state of one operation on a node.
+type Operation struct {
+	ID string
+	// Revision of the group that it was made for.
+	Revision string
+	// Ours: it belongs to this group.
+	Ours bool
+	// Targets by member key, without members of other groups.
+	Targets map[string]string
+	// OldPolicy: it drains or verifies by rules that the policy no longer has.
+	OldPolicy bool
+	// Prepared: it waits for nothing but its grant. Granted: it may touch the node.
+	Prepared, Granted bool
+	// OnlyIdle: it has no request, and ends before it touches a node whose cards are in use. InUse:
+	// a pod used one at its last check.
+	OnlyIdle, InUse bool
+	// Stalled: a problem keeps it from being prepared, possibly for a long time.
+	Stalled bool
+	// KeptCordoned: it has ended, and keeps the node cordoned.
+	KeptCordoned bool
+	// WaitsSince is when it began to wait for its grant, or stalled; zero while it is being prepared, or at
+	// work.
+	WaitsSince time.Time
+	// Stepped is when its last task ended, zero if none has.
+	Stepped time.Time
+	// Message describes its progress.
+	Message string
+}
 
-// operationChangesOfSlots returns the grants and aborts for operations under slots.
-func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
-	turns := d.ledger.turns()
-	delayed := firstDelayed(d, turns, limit)
-	for i := range d.ledger.Slots {
-		slot := &d.ledger.Slots[i]
-		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
-		if slot.Operation == "" || n == nil || endOf(slot.Operation, n.Ended) != nil {
-			continue
-		}
-		change := OperationChange{Node: n.Name, UID: n.UID, Operation: slot.Operation, Grant: true}
-		job := n.Job
-		if job != nil && job.ID != slot.Operation {
-			change.Instead, job = job.othersWaiting(), nil
-		}
-		change.Abort = isUnwanted(d, n, job)
-		if n.available && turns.before(slot) >= limit && !change.Abort {
-			if change.Abort = delayed < slot.Turn && job.awaitsGrant(); !change.Abort {
-				continue
-			}
-		}
-		if job == nil || !job.Granted || change.Abort {
-			changes = append(changes, change)
-		}
+// isKeptCordoned reports whether an ended operation keeps the node cordoned; false for nil.
+func (o *Operation) isKeptCordoned() bool { return o != nil && o.KeptCordoned }
+
+// isOfAnotherGroup reports whether there is an operation and it belongs to another group.
+func (o *Operation) isOfAnotherGroup() bool { return o != nil && !o.Ours }
+
+// othersWaiting returns the id of an operation of another group that waits for its grant or is stalled;
+// "" otherwise.
+func (o *Operation) othersWaiting() string {
+	if !o.isOfAnotherGroup() || o.Granted || o.KeptCordoned || o.WaitsSince.IsZero() {
+		return ""
 	}
-	return changes
+	return o.ID
 }
 
-// isUnwanted reports whether an operation of a node, nil if there is none, is obsolete: the group has no strategy, or another target.
-func isUnwanted(d *draft, n *fleetNode, job *Job) bool {
-	return d.in.Settings.Strategy == daemonset.NoStrategy || job != nil && n.group.isStale(&n.Node)
+// isKeptCordonedByAnotherGroup reports whether an ended operation of another group keeps the node out of
+// service.
+func (o *Operation) isKeptCordonedByAnotherGroup() bool { return o.isKeptCordoned() && !o.Ours }
+
+// isAtWork reports whether an operation of any group may touch the node and has not ended.
+// Meanwhile only the operation deletes pods. It may have no slot here if it belongs to a
+// former Node object of the same name.
+func (o *Operation) isAtWork() bool { return o != nil && o.Granted && !o.KeptCordoned }
+
+// isOursAtWork reports whether an operation of this group may touch the node and has not ended.
+func (o *Operation) isOursAtWork() bool { return o.isAtWork() && o.Ours }
+
+// awaitsGrant reports whether an operation of this group is being prepared or waits for its
+// grant.
+func (o *Operation) awaitsGrant() bool { return o != nil && o.Ours && !o.Granted && !o.KeptCordoned }
+
+// End is how an operation ended.
+type End struct {
+	ID string
+	// Done: every component is at its target. Otherwise Failure is why the node has failed, or "" if
+	// the end does not prove anything about the version: the node was busy, or got another target.
+	Done    bool
+	Failure Reason
+	// Message says why it ended so.
+	Message string
+	// Time is when it ended.
+	Time time.Time
+	// Targets are the revisions that it was to bring the node to, none if they are no longer known.
+	Targets []Target
+	// Left are the earlier revisions at which it left members, because the node was pinned.
+	Left []Target
 }
 
-// firstDelayed returns the first turn of a slot whose node has a pod to replace that waits for nodes that were started later, or
-// the last possible turn. If the limit was lowered meanwhile, their operations may never be granted: they wait for that slot.
-func firstDelayed(d *draft, turns turns, limit int) int64 {
-	first := int64(math.MaxInt64)
-	for i := range d.ledger.Slots {
-		slot := &d.ledger.Slots[i]
-		if slot.Turn >= first || turns.before(slot) >= limit || turns.beside(slot) < limit {
-			continue
-		}
-		if n := d.fleet.nodes.lookup(slot.Node, slot.UID); mayReplacePods(n, slot) && n.mayBeAvailable() && n.nextPod() != nil {
-			first = slot.Turn
-		}
+// endOf returns how an operation ended, nil if it has not.
+func endOf(operation string, ended []End) *End {
+	i := slices.IndexFunc(ended, func(e End) bool { return e.ID == operation })
+	if i < 0 {
+		return nil
 	}
-	return first
+	return &ended[i]
 }
 
-// operatesOutside reports whether the operation of a slot is still on a node that left the group.
-func (f *Fleet) operatesOutside(slot *Slot) bool {
-	n, ok := f.outside[slot.Node]
-	return ok && n.isOf(slot.UID) && slot.Operation != "" && n.Job.ID == slot.Operation
-}
-
-// abortsWithoutSlot aborts operations that have no slot, and are no longer needed on their nodes or in
-// the way of other groups while this one starts nothing.
-func abortsWithoutSlot(f *Fleet, g *gate) (changes []OperationChange) {
-	for _, n := range f.preparing {
-		if n.slot == nil && (g.isClosedTo(&lane{pinned: n.pinned}) || n.needsNoOperation() && !awaitsIdleNode(n)) {
-			changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
-		}
-	}
-	for _, n := range f.outside {
-		changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Job.ID, Abort: true})
-	}
-	return changes
-}
-
-// awaitsIdleNode reports whether a node awaits a request, and the operation that looks whether it is still in
-// use is kept.
-func awaitsIdleNode(n *fleetNode) bool {
-	return n.phase == phaseAwaitingRequest && n.Job != nil && n.Job.InUse && n.group.mayBeIdle(&n.Node)
+// OperationChange is a command for the operation of a node.
+type OperationChange struct {
+	Node string
+	UID  types.UID
+	// Operation is its id. If it does not exist, it is created for all members of the group that have
+	// to be replaced or verified on the node.
+	Operation string
+	// Instead is the id of the operation that it replaces, "" for none: one of another group, or a stale one of
+	// this group.
+	Instead string
+	// Grant permits it to touch the node, Abort aborts it.
+	Grant, Abort bool
 }

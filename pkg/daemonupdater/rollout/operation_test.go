@@ -23,12 +23,12 @@ func heavyInput(limit int, nodes ...Node) Input {
 func heavyNode(name string) Node { return nodeOf(name, oldHash, newHash) }
 
 // jobOf returns an operation of the group for its current targets.
-func jobOf(id string) *Job {
-	return &Job{ID: id, Ours: true, Targets: map[string]string{"kube-system/driver": newHash}, Message: "in progress"}
+func jobOf(id string) *Operation {
+	return &Operation{ID: id, Ours: true, Targets: map[string]string{"kube-system/driver": newHash}, Message: "in progress"}
 }
 
-func withJob(n Node, job *Job) Node {
-	n.Job, n.Disturbed = job, job.Granted || job.KeptCordoned
+func withJob(n Node, job *Operation) Node {
+	n.Operation, n.Disturbed = job, job.Granted || job.KeptCordoned
 	return n
 }
 
@@ -97,15 +97,15 @@ func operationCases() []operationCase {
 		return m
 	}
 	kept := func(n Node) Node { // kept cordoned with its device closed: a pod does not become available again
-		n.Job, n.Disturbed = &Job{ID: "op-" + n.Name, Ours: true, Granted: true, KeptCordoned: true}, true
+		n.Operation, n.Disturbed = &Operation{ID: "op-" + n.Name, Ours: true, Granted: true, KeptCordoned: true}, true
 		n.Pods[1] = Pod{Member: 1}
 		return n
 	}
-	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Job{ID: "theirs", Granted: true, Message: "in progress"})).slots(slotOf(a, time.Minute))
-	down := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Job{ID: "theirs", Granted: true}), nodeOf("b", oldHash))
+	busy := inputOf(1, withJob(nodeOf("a", oldHash), &Operation{ID: "theirs", Granted: true, Message: "in progress"})).slots(slotOf(a, time.Minute))
+	down := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Operation{ID: "theirs", Granted: true}), nodeOf("b", oldHash))
 	down = down.slots(slotOf(down.Nodes[0], time.Minute))
 	late := down.slots(slotOf(down.Nodes[0], 3*time.Hour))
-	left := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Job{ID: "theirs", Granted: true, KeptCordoned: true}), nodeOf("b", oldHash))
+	left := inputOf(1, withJob(missing(nodeOf("a", newHash)), &Operation{ID: "theirs", Granted: true, KeptCordoned: true}), nodeOf("b", oldHash))
 	left = left.slots(slotOf(left.Nodes[0], time.Minute))
 	away := busy
 	away.Nodes = []Node{offline(busy.Nodes[0])}
@@ -125,9 +125,9 @@ func operationCases() []operationCase {
 	later := a
 	later.Retry, later.RetryWhy = epoch.Add(time.Minute), "the drain took too long"
 	foreign := prepared(a)
-	foreign.Job.Ours, foreign.Job.Granted, foreign.Disturbed = false, true, true
+	foreign.Operation.Ours, foreign.Operation.Granted, foreign.Disturbed = false, true, true
 	held := withEnd(a, ReasonOperationFailed)
-	held.Job, held.Disturbed = &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true}, true
+	held.Operation, held.Disturbed = &Operation{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true}, true
 	failed := heavyInput(1, held, prepared(b))
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Reason: ReasonOperationFailed, Since: epoch}}
 	pooled := heavyInput(2, inPool(prepared(a), "x"), inPool(b, "y"), inPool(granted(c), "x"), inPool(prepared(heavyNode("d")), "x")).slots(operating(c))
@@ -202,7 +202,7 @@ func operationCases() []operationCase {
 		{"nodes that are held do not keep each other out of service", heavyInput(1, kept(heavyNode("a")), kept(heavyNode("b"))),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "pending/BudgetExhausted")},
 			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-0", hashOf("a"))}},
-		{"a node that is held and has its targets needs another operation", heavyInput(1, withJob(nodeOf("a", newHash, newHash), &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true})),
+		{"a node that is held and has its targets needs another operation", heavyInput(1, withJob(nodeOf("a", newHash, newHash), &Operation{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true})),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: states("a", "in-flight/Operating")},
 			[]string{fmt.Sprintf("a:grant r2-mjuohs00-%x-0", hashOf("a"))}},
 		{"a failed node that is kept out of service uses the budget", failed,
@@ -273,7 +273,7 @@ func TestAnOperationWhoseTargetsAreNotKnownIsNotBlamedOnALaterRevision(t *testin
 	slot := operating(node)
 	slot.Revision = "earlier"
 	// Another group has replaced the order of the operation by its own, which waits.
-	in := heavyInput(1, withJob(node, &Job{ID: slot.Operation, Ours: true, Granted: true})).slots(slot)
+	in := heavyInput(1, withJob(node, &Operation{ID: slot.Operation, Ours: true, Granted: true})).slots(slot)
 	in.Ledger = Plan(in).Ledger
 	in.Nodes[0] = withEnd(node, ReasonOperationAborted)
 	if failures := Plan(in).Ledger.Failures; len(failures) > 0 {
@@ -283,7 +283,7 @@ func TestAnOperationWhoseTargetsAreNotKnownIsNotBlamedOnALaterRevision(t *testin
 
 func TestAnOperationThatAPersonHasGoOnGetsASlot(t *testing.T) {
 	retried := granted(heavyNode("a"))
-	retried.Job.Targets = map[string]string{"kube-system/driver": newHash, "kube-system/exporter": newHash}
+	retried.Operation.Targets = map[string]string{"kube-system/driver": newHash, "kube-system/exporter": newHash}
 	failure := Failure{Node: "a", UID: retried.UID, Reason: ReasonOperationFailed, Targets: []Target{{Member: "kube-system/driver", Revision: newHash}}}
 	failed := heavyInput(1, retried, prepared(heavyNode("b")))
 	failed.Policy.Threshold = ptr.To(intstr.FromInt32(1))
@@ -291,7 +291,7 @@ func TestAnOperationThatAPersonHasGoOnGetsASlot(t *testing.T) {
 	again := heavyInput(1, retried)
 	again.Ledger.Failures = []Failure{failure}
 	again.Ledger.Slots = []Slot{operating(retried)}
-	again.Nodes[0].Job = &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true}
+	again.Nodes[0].Operation = &Operation{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true}
 	again.Nodes[0].Ended = []End{{ID: "op-a", Failure: ReasonOperationFailed, Time: epoch, Targets: failure.Targets}}
 	off := heavyInput(1, retried).under(daemonset.NoStrategy)
 	for _, test := range []struct {
@@ -366,9 +366,9 @@ func TestASlotDoesNotWaitForAnEndInTheFuture(t *testing.T) {
 // that says nothing of that revision, also when only the history tells of it.
 func TestTheEndOfAnOperationThatWentOnForAnotherRevisionFailsNoNode(t *testing.T) {
 	a := granted(heavyNode("a"))
-	a.Job.Targets["kube-system/driver"], a.Job.Revision = oldHash, "before"
+	a.Operation.Targets["kube-system/driver"], a.Operation.Revision = oldHash, "before"
 	first := Plan(heavyInput(1, a))
-	if len(first.Ledger.Slots) != 1 || first.Ledger.Slots[0].Operation != a.Job.ID || first.Ledger.Slots[0].Revision != "before" {
+	if len(first.Ledger.Slots) != 1 || first.Ledger.Slots[0].Operation != a.Operation.ID || first.Ledger.Slots[0].Revision != "before" {
 		t.Fatalf("slots %+v", first.Ledger.Slots)
 	}
 	in := heavyInput(1, withEnd(heavyNode("a"), ReasonOperationAborted))
@@ -388,11 +388,11 @@ func TestAnOperationIsNotMadeUnderOTAForATargetThatCameLater(t *testing.T) {
 	}
 	in.Ledger.Slots[0].Revision = "r1"
 	d := Plan(in)
-	if len(d.Ledger.Slots) != 0 || len(d.Operations) != 0 || len(d.Unmade) != 1 || d.Unmade[0].Operation != "op-a" {
-		t.Errorf("slots %+v, operations %+v, not made %+v", d.Ledger.Slots, d.Operations, d.Unmade)
+	if len(d.Ledger.Slots) != 0 || len(d.Operations) != 0 || len(d.WithoutOperation) != 1 || d.WithoutOperation[0].Operation != "op-a" {
+		t.Errorf("slots %+v, operations %+v, not made %+v", d.Ledger.Slots, d.Operations, d.WithoutOperation)
 	}
 	in.Nodes[0] = granted(a)
-	if d := Plan(in); len(d.Ledger.Slots) != 1 || len(d.Unmade) != 0 {
-		t.Errorf("slots %+v, not made %+v: the operation is at work", d.Ledger.Slots, d.Unmade)
+	if d := Plan(in); len(d.Ledger.Slots) != 1 || len(d.WithoutOperation) != 0 {
+		t.Errorf("slots %+v, not made %+v: the operation is at work", d.Ledger.Slots, d.WithoutOperation)
 	}
 }

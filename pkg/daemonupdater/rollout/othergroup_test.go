@@ -10,14 +10,14 @@ import (
 // Groups share nodes. What another group only prepares, or keeps out of service, holds nothing of
 // this one but what it must.
 func TestAGroupIsNotHeldByAnother(t *testing.T) {
-	theirs := func(n Node, job Job) Node { return withJob(n, &job) }
-	ungranted := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Prepared: true, Message: "waits for its grant"})
-	atWork := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Granted: true, Message: "drains"})
-	kept := theirs(nodeOf("a", oldHash), Job{ID: "op-theirs", Granted: true, KeptCordoned: true, Message: "in quarantine"})
+	theirs := func(n Node, job Operation) Node { return withJob(n, &job) }
+	ungranted := theirs(nodeOf("a", oldHash), Operation{ID: "op-theirs", Prepared: true, Message: "waits for its grant"})
+	atWork := theirs(nodeOf("a", oldHash), Operation{ID: "op-theirs", Granted: true, Message: "drains"})
+	kept := theirs(nodeOf("a", oldHash), Operation{ID: "op-theirs", Granted: true, KeptCordoned: true, Message: "in quarantine"})
 	without := kept
 	without.Pods = []Pod{{Member: 0}}
 	b, c := nodeOf("b", oldHash), heavyNode("c")
-	waves := inputOf(1, theirs(nodeOf("a", newHash), *kept.Job), kept, b)
+	waves := inputOf(1, theirs(nodeOf("a", newHash), *kept.Operation), kept, b)
 	waves.Nodes[1].Name, waves.Nodes[1].UID = "d", "uid-d"
 	waves = waves.withPolicy(Policy{Waves: []Wave{{Name: "first", Selector: labels.SelectorFromSet(labels.Set{"first": "yes"})}}})
 	waves.Nodes[0].Labels, waves.Nodes[1].Labels = map[string]string{"first": "yes"}, map[string]string{"first": "yes"}

@@ -11,17 +11,19 @@ import (
 // TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted: that group waits for its budget, its
 // window or a wave, possibly for good.
 func TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted(t *testing.T) {
-	waiting := func(since time.Duration) Job { return Job{ID: "theirs", Prepared: true, WaitsSince: epoch.Add(-since)} }
+	waiting := func(since time.Duration) Operation {
+		return Operation{ID: "theirs", Prepared: true, WaitsSince: epoch.Add(-since)}
+	}
 	granted := waiting(time.Hour)
 	granted.Granted = true
 	for _, tt := range []struct {
 		name    string
-		job     Job
+		job     Operation
 		state   string
 		instead []string
 		recheck time.Duration
 	}{
-		{"not while it is being prepared", Job{ID: "theirs"}, "pending/NodeBusy", nil, 0},
+		{"not while it is being prepared", Operation{ID: "theirs"}, "pending/NodeBusy", nil, 0},
 		{"not before the progress deadline", waiting(9 * time.Minute), "pending/NodeBusy", nil, time.Minute},
 		{"after it", waiting(10 * time.Minute), "pending/Preparing", []string{"theirs"}, 0},
 		{"when another clock, which was ahead, wrote since when it waits", waiting(-3 * time.Hour), "pending/Preparing", []string{"theirs"}, 0},
@@ -46,7 +48,7 @@ func TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted(t *testing.T) {
 // TestAGroupReplacesAnOperationOnlyWhenItHasRoom: two groups that have none would replace each
 // other's operations for good.
 func TestAGroupReplacesAnOperationOnlyWhenItHasRoom(t *testing.T) {
-	waiting := withJob(heavyNode("a"), &Job{ID: "theirs", Prepared: true, WaitsSince: epoch.Add(-time.Hour)})
+	waiting := withJob(heavyNode("a"), &Operation{ID: "theirs", Prepared: true, WaitsSince: epoch.Add(-time.Hour)})
 	outOfOrder := broken(nodeOf("b", newHash, newHash))
 	for _, tt := range []struct {
 		name  string
@@ -73,12 +75,12 @@ func TestAGroupReplacesAnOperationOnlyWhenItHasRoom(t *testing.T) {
 func TestANodeThatIsOutOfServiceReplacesAnOperationThatWaits(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		job  Job
+		job  Operation
 		want []string
 	}{
-		{"not while it is being prepared", Job{ID: "theirs"}, nil},
-		{"as soon as it waits for its grant", Job{ID: "theirs", Prepared: true, WaitsSince: epoch}, []string{"theirs"}},
-		{"never when it is granted", Job{ID: "theirs", Prepared: true, WaitsSince: epoch, Granted: true}, nil},
+		{"not while it is being prepared", Operation{ID: "theirs"}, nil},
+		{"as soon as it waits for its grant", Operation{ID: "theirs", Prepared: true, WaitsSince: epoch}, []string{"theirs"}},
+		{"never when it is granted", Operation{ID: "theirs", Prepared: true, WaitsSince: epoch, Granted: true}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := withJob(broken(heavyNode("a")), &tt.job)

@@ -140,8 +140,8 @@ func (in Input) backHeavy(names ...string) Input {
 
 func TestADriverGoesBackByAnOperation(t *testing.T) {
 	at := nodeOf("a", newHash, newHash)
-	failed := withJob(at, &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Targets: map[string]string{"kube-system/driver": newHash}})
-	back := withJob(nodeOf("a", newHash, newHash), &Job{ID: "op-a", Ours: true, Prepared: true, Targets: map[string]string{"kube-system/driver": oldHash}})
+	failed := withJob(at, &Operation{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Targets: map[string]string{"kube-system/driver": newHash}})
+	back := withJob(nodeOf("a", newHash, newHash), &Operation{ID: "op-a", Ours: true, Prepared: true, Targets: map[string]string{"kube-system/driver": oldHash}})
 	halted := heavyInput(2, back, broken(nodeOf("c", newHash, newHash))).backHeavy("a", "c").threshold(1)
 	stale := heavyInput(1, granted(at)).backHeavy("a").slots(operating(at))
 	for _, test := range []struct {

@@ -22,15 +22,16 @@ func (f *Fleet) Plan(in Input) Decision {
 		f.nodes.recordLedger(&d.ledger)
 		return decisionOf(d, budgetsOf(d), explanation{blocked: in.Blocked})
 	}
-	// Settle what earlier decisions started.
-	settled := settleSlots(d)
-	settleFailures(d)
+	// Review what earlier decisions started.
+	review := reviewSlots(d)
+	updateFailures(d)
 	budgets := budgetsOf(d)
 
 	// Start nodes.
 	halted := haltOf(&in.Policy, &d.ledger, d.unrecorded)
 	waves := followWaves(d)
-	start := startNodes(&gate{draft: d, halted: halted, waves: waves}, budgets)
+	rules := &startRules{draft: d, halted: halted, waves: waves}
+	start := startNodes(rules, budgets)
 
 	// Act on the nodes that have slots, and prepare those that get one next.
 	deletions := nextDeletions(d, budgets.limit)
@@ -39,14 +40,14 @@ func (f *Fleet) Plan(in Input) Decision {
 		d.recheckIn(HeartbeatPoll)
 	}
 	prepared := prepare(start, in.Now)
-	changes := slices.Concat(prepared.changes, operationChangesOfSlots(d, budgets.limit), abortsWithoutSlot(f, start.gate))
+	changes := slices.Concat(prepared.changes, operationChangesOfSlots(d, budgets.limit), abortsWithoutSlot(f, rules))
 	slices.SortFunc(changes, func(a, b OperationChange) int { return cmp.Compare(a.Node, b.Node) })
 
 	decision := decisionOf(d, budgets, explanation{
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
-	decision.Started, decision.Finished, decision.Unseen, decision.Unmade = start.names, settled.finished, settled.unseen, settled.unmade
-	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullLasts = deletions, changes, prepared.prepulls, prepared.lasts
-	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, cmp.Or(waves.approval, start.gate.ahead)
+	decision.Started, decision.Finished, decision.Unseen, decision.WithoutOperation = start.names, review.finished, review.unseen, review.withoutOperation
+	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullKeepsFailing = deletions, changes, prepared.prepulls, prepared.keepsFailing
+	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, cmp.Or(waves.approval, rules.unapproved)
 	decision.AllReached = in.Settings.Strategy == daemonset.OTA || waves.reached >= lastPlanned(d)
 	return decision
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
-// Policy refines the rollout of a group. The zero value is a rollout without a policy. Waves, the
-// window and Returned apply to nodes that the operator starts on its own; requests under OTA are
+// Policy refines the rollout of a group. The zero value stands for no policy. Waves, the window and
+// Returned apply to nodes that the operator starts on its own; nodes with requests under OTA are
 // subject to the budgets only.
 type Policy struct {
 	// PoolMaxUnavailable, when set, limits the unavailable nodes of each pool (Node.Pool).
 	PoolMaxUnavailable *intstr.IntOrString
-	// Waves are upgraded one after the other; nodes in none of them come last.
+	// Waves are upgraded one after the other; nodes in no wave come last.
 	Waves []Wave
 	// ControlPlane is the position of control plane nodes in the order.
 	ControlPlane ControlPlane
@@ -25,16 +25,16 @@ type Policy struct {
 	Threshold *intstr.IntOrString
 	// Window, when set, limits when nodes are started.
 	Window *Window
-	// Approved holds the manual waves, and batches of the plan, that a person approved for this
-	// revision; a batch as BatchApproval names it.
+	// Approved holds the manual waves and batches of the plan that a person approved for this revision, a
+	// batch by its BatchApproval.
 	Approved map[string]bool
 	// Plan is the name of the plan in force, "" for none, and Batches are its batches, in order
 	// (batches.go).
 	Plan    string
 	Batches []Batch
-	// PlanVersion changes with the plan.
+	// PlanVersion identifies the content of the plan.
 	PlanVersion string
-	// Versions says which versions a node may get; nil allows all.
+	// Versions decides which versions a node may get; nil allows all.
 	Versions *versions.Policy
 }
 
@@ -73,7 +73,7 @@ const (
 	ControlPlaneLast
 )
 
-// scaled returns a count, or a percentage of total rounded up; at least 1.
+// scaled returns a count, or a percentage of total, rounded up; at least 1.
 func scaled(value *intstr.IntOrString, total int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, total, true)
 	if err != nil { // the API server admits only values that parse

@@ -6,21 +6,21 @@ import (
 )
 
 // preparation creates operations for the nodes that come next, enough that one is always ready
-// when a slot becomes free, and has images pulled on those that need no operation (pull.go).
+// when a slot becomes free, and requests image pulls on those that need no operation (pull.go).
 type preparation struct {
 	*roundRobin
 	now time.Time
-	// ahead are the nodes that are prepared or being prepared, pulling counts those that pull the
+	// ahead are the nodes that are prepared or being prepared. pulling counts the nodes that pull the
 	// images of an operation.
 	ahead    []*fleetNode
 	pulling  int
 	changes  []OperationChange
 	prepulls []Prepull
-	// lasts is whether images cannot be pulled for long.
-	lasts bool
+	// keepsFailing: on some node, pulling images has failed many times.
+	keepsFailing bool
 }
 
-// maxPulling bounds the nodes that pull the images of operations at the same time.
+// maxPulling bounds how many nodes pull the images of operations at the same time.
 const maxPulling = 20
 
 // prepare orders operations, or images, for candidates that have none prepared.
@@ -48,7 +48,7 @@ func prepare(r *roundRobin, now time.Time) *preparation {
 	return p
 }
 
-// roomFor returns on how many more nodes of a lane something is ordered.
+// roomFor returns how many more nodes of a lane may be prepared.
 func (p *preparation) roomFor(l *lane) int {
 	room := p.budgets.limit
 	for _, n := range p.ahead {
@@ -65,22 +65,22 @@ func (p *preparation) roomFor(l *lane) int {
 	return room - p.readyBefore(l, room)
 }
 
-// order orders what a node needs before it starts; full is why its budget has no room, "" if it has. It
-// reports whether anything was missing.
+// order orders what a node needs before it starts. full is why its budget has no room, "" if it has. It
+// reports whether it ordered anything.
 func (p *preparation) order(n *fleetNode, full Reason) bool {
 	if !n.heavy {
 		return n.pull == PullWanted && p.ask(n)
 	}
-	others := n.Job.isOfAnotherGroup()
+	others := n.Operation.isOfAnotherGroup()
 	if others && full != "" {
-		return false // two groups without room would replace each other's operations for good
+		return false // two groups without room would replace each other's operations forever
 	}
-	if n.Job != nil && !others && (!n.Job.awaitsGrant() || !n.group.isStale(&n.Node)) {
+	if n.Operation != nil && !others && (!n.Operation.awaitsGrant() || !n.group.isStale(&n.Node)) {
 		return false
 	}
 	change := OperationChange{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)}
-	if n.Job != nil {
-		change.Instead = n.Job.ID
+	if n.Operation != nil {
+		change.Instead = n.Operation.ID
 	}
 	p.changes = append(p.changes, change)
 	return true
@@ -91,10 +91,10 @@ func (p *preparation) countAhead() {
 		if n.group.isStale(&n.Node) {
 			continue
 		}
-		if !n.Job.Stalled {
+		if !n.Operation.Stalled {
 			p.ahead = append(p.ahead, n)
 		}
-		if !n.Job.Prepared {
+		if !n.Operation.Prepared {
 			p.pulling++
 		}
 	}
@@ -104,24 +104,24 @@ func (p *preparation) countAhead() {
 }
 
 // goesBefore reports whether a node that is prepared, or will be, competes for the next slot that
-// nodes of a lane could get. One that cannot start when they can must not keep them from being
-// prepared: otherwise none would be ready.
+// nodes of a lane could get. A node that cannot start when they can must not keep them from being
+// prepared: otherwise no node would be ready.
 func (p *preparation) goesBefore(n *fleetNode, l *lane) bool {
 	return n.lane != nil && n.isStartable() && p.competes(n.lane, l)
 }
 
-// competes reports whether nodes of a lane can get a slot that those of another could.
+// competes reports whether nodes of another lane can get a slot that nodes of a lane could get.
 func (p *preparation) competes(other, l *lane) bool {
 	if other.urgency == healthy && l.urgency != healthy {
 		return false
 	}
-	if reason, _ := p.gate.hold(other); reason != "" {
+	if reason, _ := p.rules.whyHeld(other); reason != "" {
 		return false
 	}
 	return other.pool == l.pool || p.refused[other].reason != ReasonPoolExhausted
 }
 
-// ask has the images pulled that a node lacks, if there are any to ask for now.
+// ask requests the pull of images that a node lacks. It reports whether there were any to request now.
 func (p *preparation) ask(n *fleetNode) bool {
 	var members []int
 	for i := range n.Pods {
@@ -135,24 +135,24 @@ func (p *preparation) ask(n *fleetNode) bool {
 	return len(members) > 0
 }
 
-// retry has the images pulled again that could not be pulled, where a node could start if they were there.
+// retry requests failed pulls again on nodes that could start if they had the images.
 func (p *preparation) retry() {
 	p.fleet.byPhase[phasePrepullFailed].Ascend(func(n *fleetNode) bool {
-		p.lasts = p.lasts || slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.Pull.State == PullFailed && pod.Pull.Attempts >= lasting })
+		p.keepsFailing = p.keepsFailing || slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.Pull.State == PullFailed && pod.Pull.Attempts >= manyAttempts })
 		l := n.candidateLane()
-		if !n.isStartable() || p.gate.isClosedTo(&l) {
+		if !n.isStartable() || p.rules.forbids(&l) {
 			return true
 		}
-		if reason, _ := p.gate.hold(&l); reason == "" {
+		if reason, _ := p.rules.whyHeld(&l); reason == "" {
 			p.ask(n)
 		}
 		return true
 	})
 }
 
-// readyBefore counts the nodes that start without an operation before those of a lane, or with them, up to most: their
-// images are there, or are not pulled first.
-func (p *preparation) readyBefore(l *lane, most int) (count int) {
+// readyBefore counts, up to limit, the nodes without an operation that start before those of a lane or together with
+// them: their images are there, or are not pulled first.
+func (p *preparation) readyBefore(l *lane, limit int) (count int) {
 	p.fleet.lanes.Ascend(func(c candidates) bool {
 		if c.unprepared || c.heavy || !p.competes(c.lane, l) {
 			return true
@@ -164,9 +164,9 @@ func (p *preparation) readyBefore(l *lane, most int) (count int) {
 			if n.isStartable() {
 				count++
 			}
-			return count < most
+			return count < limit
 		})
-		return count < most
+		return count < limit
 	})
 	return count
 }

@@ -9,7 +9,7 @@ import (
 
 // scopeInput returns a group of a driver, a toolkit and an exporter with one node, a, whose pods are
 // all outdated.
-func scopeInput(job *Job) Input {
+func scopeInput(job *Operation) Input {
 	node := withJob(nodeOf("a", oldHash, oldHash, oldHash), job)
 	in := inputOf(1, node)
 	in.Members = []Member{{Key: "kube-system/driver", Target: newHash, Heavy: true}, {Key: "kube-system/toolkit", Target: newHash, Heavy: true},
@@ -18,8 +18,8 @@ func scopeInput(job *Job) Input {
 }
 
 // jobFor returns a prepared operation for members.
-func jobFor(members ...string) *Job {
-	job := &Job{ID: "op-a", Ours: true, Prepared: true, Targets: map[string]string{}}
+func jobFor(members ...string) *Operation {
+	job := &Operation{ID: "op-a", Ours: true, Prepared: true, Targets: map[string]string{}}
 	for _, m := range members {
 		job.Targets["kube-system/"+m] = newHash
 	}
@@ -37,7 +37,7 @@ func TestAPreparedOperationIsMadeAnewWhenTheScopeChanged(t *testing.T) {
 	underSlot.Members[1].LeftOut = true
 	granted := scopeInput(jobFor("driver", "toolkit", "exporter")).slots(operating(heavyNode("a")))
 	granted.Members[1].LeftOut = true
-	granted.Nodes[0].Job.Granted, granted.Nodes[0].Disturbed = true, true
+	granted.Nodes[0].Operation.Granted, granted.Nodes[0].Disturbed = true, true
 	atTarget := scopeInput(jobFor("driver", "exporter"))
 	atTarget.Nodes[0].Pods[1].Revision = newHash
 	restarts := scopeInput(jobFor("driver", "exporter"))
@@ -48,11 +48,11 @@ func TestAPreparedOperationIsMadeAnewWhenTheScopeChanged(t *testing.T) {
 	leftToVerify := scopeInput(jobFor("driver", "toolkit"))
 	leftToVerify.Nodes[0].Pods[1].Revision, leftToVerify.Nodes[0].Pods[1].Unverified, leftToVerify.Members[1].LeftOut = newHash, true, true
 	otherPolicy := scopeInput(jobFor("driver", "toolkit", "exporter"))
-	otherPolicy.Nodes[0].Job.OldPolicy = true
+	otherPolicy.Nodes[0].Operation.OldPolicy = true
 	grantedBefore := scopeInput(jobFor("driver", "toolkit", "exporter")).slots(operating(heavyNode("a")))
-	grantedBefore.Nodes[0].Job.OldPolicy, grantedBefore.Nodes[0].Job.Granted, grantedBefore.Nodes[0].Disturbed = true, true, true
+	grantedBefore.Nodes[0].Operation.OldPolicy, grantedBefore.Nodes[0].Operation.Granted, grantedBefore.Nodes[0].Disturbed = true, true, true
 	along := scopeInput(jobFor("driver", "toolkit", "exporter"))
-	along.Members[2].LeftOut, along.Members[2].Along = true, true
+	along.Members[2].LeftOut, along.Members[2].ReplacedWithOthers = true, true
 	removed := scopeInput(jobFor("driver", "toolkit", "exporter", "devicePlugin"))
 	tests := []struct {
 		name string

@@ -13,9 +13,9 @@ import (
 type Outlook struct {
 	// Starts are the starts of nodes, in order.
 	Starts []Start
-	// InFlight names the nodes in flight at the beginning, sorted; they finish.
+	// InFlight names the nodes that are in flight at the start of the preview, sorted; they finish.
 	InFlight []string
-	// Left are the verdicts on nodes that do not reach the target, by name.
+	// Left are the verdicts on the nodes that do not reach the target, sorted by name.
 	Left []Verdict
 	// Limit is the number of nodes that may be unavailable.
 	Limit int
@@ -26,7 +26,7 @@ type Outlook struct {
 
 // Start is a set of nodes that start at the same time.
 type Start struct {
-	// After is the time since the beginning of the preview.
+	// After is the time since the start of the preview.
 	After time.Duration
 	Nodes []string
 	// Wave of the policy that the nodes are in, "" for none.
@@ -35,9 +35,9 @@ type Start struct {
 
 // Preview simulates a rollout to its end with the decisions of Plan. Every node takes the usual
 // time, nothing fails, and offline nodes stay offline. The preview ends at a wave that needs an
-// approval, unless the input has it. KeepPins goes before.
+// approval, unless the input has it. Call KeepPins first.
 func Preview(in Input) Outlook {
-	in.Nodes, in.Deadlines.Probation = withPrepared(in.Nodes), 0 // every node proves that it lives
+	in.Nodes, in.Deadlines.Probation = withPrepared(in.Nodes), 0 // no node is on probation
 	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
 	p.in.Ledger.Slots = slices.Clone(in.Ledger.Slots)
 	if p.pace == 0 {
@@ -59,7 +59,7 @@ func Preview(in Input) Outlook {
 	return out
 }
 
-// KeepPins drops the pins of an input that end with its targets, and sets the others in its pods.
+// KeepPins drops the pins of an input that end because of its targets, and sets the others in its pods.
 func KeepPins(in *Input) {
 	of := map[string][]Pin{}
 	in.Ledger.Pins = slices.DeleteFunc(slices.Clone(in.Ledger.Pins), func(pin Pin) bool {
@@ -74,14 +74,14 @@ func KeepPins(in *Input) {
 	}
 }
 
-// withPrepared returns the nodes with every operation in preparation already prepared, and all images pulled.
+// withPrepared returns the nodes as if every operation in preparation were prepared, and all images were pulled.
 func withPrepared(nodes []Node) []Node {
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
-		if job := nodes[i].Job; job != nil && job.Ours && !job.Granted && !job.Prepared {
-			ready := *job
+		if op := nodes[i].Operation; op != nil && op.Ours && !op.Granted && !op.Prepared {
+			ready := *op
 			ready.Prepared = true
-			nodes[i].Job = &ready
+			nodes[i].Operation = &ready
 		}
 		nodes[i].Pods = slices.Clone(nodes[i].Pods)
 		for j := range nodes[i].Pods {
@@ -91,25 +91,25 @@ func withPrepared(nodes []Node) []Node {
 	return nodes
 }
 
-// maxSteps bounds a preview: with a window that never opens for long enough it would not end.
+// maxSteps bounds a preview: without it, a window that never opens for long enough would keep it running.
 const maxSteps = 100_000
 
 // preview is a simulated cluster that follows decisions.
 type preview struct {
-	in     Input
-	fleet  *Fleet
-	pace   time.Duration
-	begin  time.Time
-	starts []Start
-	made   int
+	in      Input
+	fleet   *Fleet
+	pace    time.Duration
+	started time.Time
+	starts  []Start
+	made    int
 
 	inFlight []string
 }
 
 // note records which nodes a decision starts.
 func (p *preview) note(d *Decision) {
-	if p.begin.IsZero() {
-		p.begin = p.in.Now
+	if p.started.IsZero() {
+		p.started = p.in.Now
 		p.inFlight = p.underWay(d)
 	}
 	byWave := map[string][]string{}
@@ -125,11 +125,11 @@ func (p *preview) note(d *Decision) {
 		byWave[wave] = append(byWave[wave], name)
 	}
 	for _, wave := range waves {
-		p.starts = append(p.starts, Start{After: p.in.Now.Sub(p.begin), Nodes: byWave[wave], Wave: wave})
+		p.starts = append(p.starts, Start{After: p.in.Now.Sub(p.started), Nodes: byWave[wave], Wave: wave})
 	}
 }
 
-// underWay returns the nodes in flight that a decision does not start.
+// underWay returns the nodes in flight that a decision does not start, sorted.
 func (p *preview) underWay(d *Decision) []string {
 	var names []string
 	for name := range p.fleet.nodes.byName {
@@ -141,8 +141,7 @@ func (p *preview) underWay(d *Decision) []string {
 	return names
 }
 
-// prepare completes the preparation of every new operation at once. It reports whether there was
-// any.
+// prepare completes the preparation of every new operation. It reports whether there was any.
 func (p *preview) prepare(d *Decision) bool {
 	prepared := false
 	for _, change := range d.Operations {
@@ -151,15 +150,15 @@ func (p *preview) prepare(d *Decision) bool {
 			continue
 		}
 		next := *node
-		next.Job = &Job{ID: change.Operation, Ours: true, Prepared: true}
+		next.Operation = &Operation{ID: change.Operation, Ours: true, Prepared: true}
 		p.fleet.Set(next, p.in.Now)
 		prepared = true
 	}
 	return prepared
 }
 
-// finish lets the usual time pass and every started node reach its target. It reports whether
-// there was any.
+// finish advances the time by the usual duration, after which every started node is at its target. It
+// reports whether there was any.
 func (p *preview) finish(d *Decision) bool {
 	arrived := false
 	now := p.in.Now.Add(p.pace)
@@ -170,7 +169,7 @@ func (p *preview) finish(d *Decision) bool {
 			continue
 		}
 		next := *node
-		next.Job, next.Disturbed = nil, false
+		next.Operation, next.Disturbed = nil, false
 		if slot.Operation != "" {
 			next.Ended = append(slices.Clone(node.Ended), End{ID: slot.Operation, Done: true, Time: now})
 		}

@@ -6,21 +6,21 @@ import (
 )
 
 // A version may kill its node after its pod is available, and Kubernetes notices that only after
-// its grace period. So a node that is finished stays on probation until its kubelet renews its
-// Lease, which proves that it lived with the version. At first as many nodes may be unproven as
-// may be unavailable, and one more for each node that is proven: a version that kills a node
-// before its next heartbeat kills one budget of nodes at most.
+// its grace period. So a finished node stays on probation until its kubelet renews its Lease, which
+// proves that the node survived the version. At first, as many nodes may be unproven as may be
+// unavailable, and one more for each proven node. So a version that kills a node before its next
+// heartbeat kills at most one budget of nodes.
 
-// probation limits how many nodes have the new version without being proven.
+// probation limits how many nodes have the new version and are not proven.
 type probation struct {
-	// limit is that of the budget. started counts the nodes that got the version, unproven those
-	// of them that are in flight, on probation, or were lost less than a lost deadline ago.
+	// limit is the limit of the budget. started counts the nodes that got the version, unproven those of
+	// them that are in flight, on probation, or were lost less than Deadlines.Lost ago.
 	limit, started, unproven int
 	// isOff: nothing is on probation. isAwaited: a node had to wait for others on probation.
 	isOff, isAwaited bool
 }
 
-// HeartbeatPoll is how often the Leases are read of nodes on probation that others wait for.
+// HeartbeatPoll is the interval at which the Leases of nodes on probation are read while others wait for them.
 const HeartbeatPoll = time.Second
 
 // probationOf counts the nodes that are not proven.
@@ -48,14 +48,14 @@ func (p *probation) refuse() string {
 		return ""
 	}
 	p.isAwaited = true
-	return fmt.Sprintf("%d of %d nodes with this version are not confirmed yet: a node is once its kubelet renews its Lease after the new pods are available",
+	return fmt.Sprintf("%d of %d nodes with this version are not confirmed yet: waiting for the kubelet of each to renew its Lease after its new pods are available",
 		p.unproven, p.started)
 }
 
 // use adds a node the given number of times.
 func (p *probation) use(n *fleetNode, times int) {
 	p.started += times
-	if !n.onProbation { // else it is counted anyway
+	if !n.onProbation { // otherwise it is already counted
 		p.unproven += times
 	}
 }

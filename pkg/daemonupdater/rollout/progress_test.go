@@ -34,7 +34,7 @@ func TestTheLedgerHasTheLastProgress(t *testing.T) {
 		{"a node is started", inputOf(1, a), epoch},
 		{"a deletion that was denied is tried again", inputOf(1, func() Node {
 			n := nodeOf("a", oldHash)
-			n.Denied = &Denial{Pod: n.Pods[0].UID, Since: before, Retry: end}
+			n.DeniedDeletion = &Denial{Object: n.Pods[0].UID, Since: before, Retry: end}
 			return n
 		}()), before},
 		{"a node has finished, and it was the last one", inputOf(1, updated).slots(replaced), epoch},

@@ -2,18 +2,18 @@ package rollout
 
 import "time"
 
-// A light change deletes a pod, and finds out afterwards whether the images of its successor can be
-// pulled. Where the node agent can pull them before, a healthy node starts only once they are there, or
-// once they are left to the kubelet: because the agent cannot pull them, or does not answer in time. That
-// only puts starts off, so nothing that keeps the budget depends on it.
+// A light change deletes a pod before it is known whether the images of its successor can be pulled. If the
+// node agent can pull them first, a healthy node starts only once they are there, or once they are left to
+// the kubelet: because the agent cannot pull images, or does not answer in time. This only delays starts,
+// so keeping the budget does not depend on it.
 
-// PullState is how far the images are that the successor of a pod needs and the pod does not run. The
-// highest of its pods is that of a node.
+// PullState is the progress of pulling the images that the successor of a pod needs and the pod does not run.
+// A node has the highest state of its pods.
 type PullState int
 
 // States of a pull.
 const (
-	// PullNone: there are no such images, or it is not known.
+	// PullNone: there are no such images, or that is not known.
 	PullNone PullState = iota
 	// PullLeft: the kubelet pulls them when the successor starts.
 	PullLeft
@@ -21,36 +21,36 @@ const (
 	PullReady
 	// PullAsked: the node agent was asked to pull them.
 	PullAsked
-	// PullWanted: nobody has asked it yet.
+	// PullWanted: the node agent is still to be asked.
 	PullWanted
-	// PullFailed: it could not.
+	// PullFailed: the node agent could not pull them.
 	PullFailed
 )
 
-// Pull is how far the images are that the successor of a pod needs.
+// Pull is the progress of pulling the images that the successor of a pod needs.
 type Pull struct {
 	State PullState
-	// Until is how long this state lasts: an answer is waited for, also to another attempt after a failure, or
-	// the images are taken to be there; zero for no end.
+	// Until is when this state ends, zero for never. Until then, an answer is awaited, possibly to another attempt
+	// after a failure, or the images are assumed to be there.
 	Until time.Time
-	// Retry is when a failed pull is tried again, and no attempt is under way if Until is zero. Attempts is how many
-	// there were, and Message says why they failed.
+	// Retry is when a failed pull is retried. If Until is zero, no attempt is in progress. Attempts is the number
+	// of attempts so far, and Message says why the last one failed.
 	Retry    time.Time
 	Attempts int32
 	Message  string
 }
 
-// Prepull has the images of some members pulled on a node, for pods that are replaced without an operation.
+// Prepull requests the pull of the images of some members on a node, for pods that are replaced without an operation.
 type Prepull struct {
 	Node    string
 	Members []int
 }
 
 const (
-	// doubtful is on how many nodes an image that no node runs yet fails to be pulled until no more nodes are asked.
-	doubtful = 20
-	// lasting is how many failed attempts, a quarter of an hour, need a person.
-	lasting = 5
+	// maxFailedPulls: once so many nodes failed to pull an image that no node runs yet, no more nodes are asked.
+	maxFailedPulls = 20
+	// manyAttempts is the number of failed attempts, within a quarter of an hour, after which a person is needed.
+	manyAttempts = 5
 )
 
 // at returns the state of a pull at a time, and when it changes by time alone, zero for never.
@@ -65,14 +65,14 @@ func (p *Pull) at(now time.Time) (state PullState, changes time.Time) {
 	case p.State == PullReady:
 		return PullWanted, time.Time{}
 	}
-	return PullLeft, time.Time{} // nobody answered
+	return PullLeft, time.Time{} // the node agent did not answer
 }
 
-// IsDue reports whether the node agent is to be asked at a time.
+// IsDue reports whether the node agent is to be asked now.
 func (p *Pull) IsDue(now time.Time) bool {
 	state, changes := p.at(now)
 	return state == PullWanted || state == PullFailed && changes.IsZero()
 }
 
-// isAwaited reports whether a node does not start, because its images are not there yet.
+// isAwaited reports whether a node does not start because its images are not there yet.
 func (s PullState) isAwaited() bool { return s >= PullAsked }

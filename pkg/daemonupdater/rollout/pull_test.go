@@ -40,8 +40,8 @@ func prepullsOf(d Decision) (names []string) {
 }
 
 func TestAnImageIsPulledBeforeANodeLosesItsPod(t *testing.T) {
-	many := make([]Node, 0, doubtful+2)
-	for i := range doubtful {
+	many := make([]Node, 0, maxFailedPulls+2)
+	for i := range maxFailedPulls {
 		many = append(many, failing(fmt.Sprintf("f%02d", i)))
 	}
 	for _, test := range []struct {
@@ -76,7 +76,7 @@ func TestAnImageIsPulledBeforeANodeLosesItsPod(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := Plan(test.in)
 			got := say(d)
-			if len(test.in.Nodes) > doubtful {
+			if len(test.in.Nodes) > maxFailedPulls {
 				got.States = statesOf("z", got.States["z"])
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -152,7 +152,7 @@ func TestAPreviewTakesImagesAsPulled(t *testing.T) {
 // 20 nodes that cannot pull an image that others run already must not keep the rest from being asked.
 func TestNodesThatCannotPullDoNotStopARolloutThatOthersTake(t *testing.T) {
 	nodes := []Node{nodeOf("done-1", newHash), nodeOf("done-2", newHash), wanting("z")}
-	for i := range doubtful {
+	for i := range maxFailedPulls {
 		nodes = append(nodes, failing(fmt.Sprintf("f%02d", i)))
 	}
 	if diff := cmp.Diff([]string{"z"}, prepullsOf(Plan(inputOf(5, nodes...)))); diff != "" {
@@ -163,7 +163,7 @@ func TestNodesThatCannotPullDoNotStopARolloutThatOthersTake(t *testing.T) {
 // The nodes that were asked first, because they are first in order, take each free turn when they are asked again.
 func TestNodesThatCannotPullDoNotTakeEachTurn(t *testing.T) {
 	in := inputOf(1, nodeOf("done", newHash))
-	for i := range 3 * doubtful {
+	for i := range 3 * maxFailedPulls {
 		in.Nodes = append(in.Nodes, wanting(fmt.Sprintf("n%02d", i)))
 	}
 	f := NewFleet(&in)
@@ -172,7 +172,7 @@ func TestNodesThatCannotPullDoNotTakeEachTurn(t *testing.T) {
 	for step := range 4 * 60 * 24 {
 		in.Now = epoch.Add(time.Duration(step) * 15 * time.Second)
 		for _, name := range prepullsOf(f.Plan(in)) {
-			if _, again := asked[name]; !again && len(asked) >= doubtful {
+			if _, again := asked[name]; !again && len(asked) >= maxFailedPulls {
 				pulled = append(pulled, name)
 			}
 			asked[name] = in.Now
@@ -180,17 +180,17 @@ func TestNodesThatCannotPullDoNotTakeEachTurn(t *testing.T) {
 		}
 	}
 	if len(pulled) == 0 {
-		t.Errorf("in a day only %d of %d nodes were asked", len(asked), 3*doubtful)
+		t.Errorf("in a day only %d of %d nodes were asked", len(asked), 3*maxFailedPulls)
 	}
 }
 
 // The reason of the thousands that wait does not change with each retry of one of the twenty.
 func TestTheReasonOfARolloutDoesNotFlap(t *testing.T) {
 	in := inputOf(1)
-	for i := range doubtful {
+	for i := range maxFailedPulls {
 		in.Nodes = append(in.Nodes, failing(fmt.Sprintf("f%02d", i)))
 	}
-	for i := range 3 * doubtful {
+	for i := range 3 * maxFailedPulls {
 		in.Nodes = append(in.Nodes, wanting(fmt.Sprintf("z%02d", i)))
 	}
 	in.Nodes[0].Pods[0].Pull.Retry = epoch.Add(time.Second)
@@ -205,7 +205,7 @@ func TestTheReasonOfARolloutDoesNotFlap(t *testing.T) {
 func TestNodesThatCannotPullDoNotKeepOthersFromAnOperation(t *testing.T) {
 	in := inputOf(5)
 	in.Members = []Member{{Key: "kube-system/a", Target: newHash}, {Key: "kube-system/driver", Target: newHash, Heavy: true}}
-	for i := range doubtful {
+	for i := range maxFailedPulls {
 		in.Nodes = append(in.Nodes, pulling(nodeOf(fmt.Sprintf("f%02d", i), oldHash, newHash), Pull{State: PullFailed, Retry: epoch.Add(time.Minute), Message: "no"}))
 	}
 	in.Nodes = append(in.Nodes, nodeOf("heavy", newHash, oldHash))
@@ -257,7 +257,7 @@ func TestALargeBudgetIsUsed(t *testing.T) {
 func TestABrokenNodeIsRepairedWhileOthersCannotPull(t *testing.T) {
 	in := inputOf(5)
 	in.Members = []Member{{Key: "kube-system/a", Target: newHash}, {Key: "kube-system/driver", Target: newHash, Heavy: true}}
-	for i := range doubtful {
+	for i := range maxFailedPulls {
 		in.Nodes = append(in.Nodes, pulling(nodeOf(fmt.Sprintf("f%02d", i), oldHash, newHash), Pull{State: PullFailed, Retry: epoch.Add(time.Minute), Message: "no"}))
 	}
 	broken := nodeOf("broken", newHash, oldHash)
@@ -270,13 +270,13 @@ func TestABrokenNodeIsRepairedWhileOthersCannotPull(t *testing.T) {
 
 func TestAFailedPullIsNotTriedAgainWhileNothingStarts(t *testing.T) {
 	due := pulling(nodeOf("a", oldHash), Pull{State: PullFailed, Attempts: 5, Retry: epoch})
-	if d := Plan(inputOf(1, due)); len(d.Prepulls) != 1 || !d.PrepullLasts {
-		t.Errorf("prepulls %v, lasts %t", d.Prepulls, d.PrepullLasts)
+	if d := Plan(inputOf(1, due)); len(d.Prepulls) != 1 || !d.PrepullKeepsFailing {
+		t.Errorf("prepulls %v, lasts %t", d.Prepulls, d.PrepullKeepsFailing)
 	}
 	if d := Plan(inputOf(1, due).paused()); len(d.Prepulls) != 0 {
 		t.Errorf("prepulls %v", d.Prepulls)
 	}
-	if d := Plan(inputOf(1, failing("a"))); d.PrepullLasts {
+	if d := Plan(inputOf(1, failing("a"))); d.PrepullKeepsFailing {
 		t.Error("the first failure needs a person")
 	}
 }

@@ -6,40 +6,40 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
-// Other packages ask these questions about a node and its pods.
+// Other packages call these functions to ask about a node and its pods.
 
-// ToReplace reports whether a pod of a node is outdated and may be replaced under the given input, IsDue whether it
-// may be replaced, or verified by an operation, and IsDisallowed whether the policy keeps it from the newest version.
+// ToReplace reports whether a pod of a node is outdated, or has no cards, and may be replaced.
 func ToReplace(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return g.toReplace(node, pod)
 }
 
-// IsDisallowed is documented with ToReplace.
+// IsDisallowed reports whether a pod of a node is outdated, and the policy does not allow the newest version.
 func IsDisallowed(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return isDisallowed(&g, node, pod)
 }
 
-// IsBehind reports whether a pod of a node is not at the target of its member, for whatever reason but that it is left out.
+// IsBehind reports whether a pod of a node is not at the target of its member, and is not left out.
 func IsBehind(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return isBehind(&g, pod) && !isLeftOut(&g, node, pod)
 }
 
-// IsDue is documented with ToReplace.
+// IsDue reports whether a pod of a node may be replaced, or verified by an operation.
 func IsDue(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
 	return isDue(&g, node, pod)
 }
 
-// LacksProof reports whether a pod at its target, available or not, is not all that its node needs.
-func LacksProof(in *Input, node *Node, pod *Pod) bool {
+// NeedsVerification reports whether an operation must still verify a pod at its target, available or not, or restart the
+// runtime for it.
+func NeedsVerification(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
-	return g.isUnproven(node, pod)
+	return g.needsVerification(node, pod)
 }
 
-// OnlyIdle reports whether an operation that a node is to get now may touch it only while it is idle.
+// OnlyIdle reports whether an operation that is created for a node now may touch it only while it is idle.
 func OnlyIdle(in *Input, node *Node) bool {
 	g := groupOf(in)
 	return !g.isAskedFor(node) && slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.restartsWithoutRequest(node, &p) })

@@ -7,21 +7,21 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// A start costs a write of the ledger, which comes first. To avoid one write per node, a decision
-// that starts nodes also queues some: their slots are stored, with the pod that each may delete,
-// and they start later, without another write, as soon as the budget allows. Slots have turns. A
-// healthy node is made unavailable only while fewer slots than the limit have earlier turns. So
-// two managers that act on the same ledger, or on an old one, stay within the limit together:
-// each counts at least the nodes that the other may have started.
+// Before a node starts, the ledger is written. To avoid one write per node, a decision that starts
+// nodes also queues some: their slots are stored, with the pod that each may delete, and they start
+// later, without another write, as soon as the budget allows. Slots have turns. A healthy node is
+// made unavailable only while fewer slots than the limit have earlier turns. So two managers that
+// act on the same ledger, or on an old one, together stay within the limit: each counts at least
+// the nodes that the other may have started.
 
 // queue starts queued nodes in their turn, and queues more.
 type queue struct {
 	*starts
-	gate *gate
+	rules *startRules
 }
 
-// serveQueued takes the slots of queued nodes that may no longer start, and starts others in
-// their turn while the budget allows.
+// serveQueued drops the slots of queued nodes that may no longer start, and starts other queued nodes
+// in their turn while the budget allows.
 func (q queue) serveQueued() {
 	slots := q.ledger.Slots
 	slices.SortFunc(slots, func(a, b Slot) int { return cmp.Compare(a.Turn, b.Turn) })
@@ -40,11 +40,10 @@ func (q queue) serveQueued() {
 	q.ledger.Slots = kept
 }
 
-// serveSlot starts a queued node if it may start; behind is the number of slots with earlier
-// turns, or that may have them in the ledger that is stored. It reports whether the node keeps its
-// slot.
+// serveSlot starts a queued node if it may start. behind is the number of slots that have earlier turns,
+// or may have them in the stored ledger. It reports whether the node keeps its slot.
 func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
-	if !q.gate.isClosed() && n != nil && (n.phase == phaseJustOffline || n.phase == phaseRecovering) {
+	if !q.rules.forbidsUpgrades() && n != nil && (n.phase == phaseJustOffline || n.phase == phaseRecovering) {
 		return true // it may only flap
 	}
 	if !q.mayStay(n) {
@@ -61,9 +60,9 @@ func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 	return true
 }
 
-// requeue queues a started node again if it is available and has to wait: the limit was lowered,
-// or someone else replaced a pod on it while it was queued. An operation that has ended leaves such
-// a node with pods that it did not know.
+// requeue queues a started node again if it is available and has to wait: the limit was lowered, someone
+// else replaced a pod on it while it was queued, or an operation ended on it and left pods of members
+// that were not part of it.
 func (q queue) requeue(slot *Slot, n *fleetNode) {
 	pod := n.nextPod()
 	atWork := slot.Operation != "" && endOf(slot.Operation, n.Ended) == nil
@@ -72,7 +71,7 @@ func (q queue) requeue(slot *Slot, n *fleetNode) {
 	}
 	slot.Operation, slot.Members = "", nil
 	setPod(slot, n, pod, q.in.Now)
-	q.unstart(slot)
+	q.uncountStart(slot)
 	q.budgets.probation.use(n, -1)
 	slot.Queued = true
 	q.budgets.use(n.Pool, -1, -1)
@@ -82,15 +81,15 @@ func (q queue) requeue(slot *Slot, n *fleetNode) {
 
 // mayStay reports whether nothing but the budget keeps a queued node from starting.
 func (q queue) mayStay(n *fleetNode) bool {
-	if n.lane == nil || q.gate.isClosedTo(n.lane) || n.heavy || n.lane.unprepared || n.failure != nil {
+	if n.lane == nil || q.rules.forbids(n.lane) || n.heavy || n.lane.unprepared || n.failure != nil {
 		return false
 	}
-	reason, _ := q.gate.hold(n.lane)
+	reason, _ := q.rules.whyHeld(n.lane)
 	return reason == ""
 }
 
-// room returns how many more nodes may be queued. OTA queues none, because each start is
-// someone's request; with pool limits a queued node would block those of other pools.
+// room returns how many more nodes may be queued. Under OTA none are queued, because each node starts for
+// its own request; with pool limits, a queued node would block those of other pools.
 func (q queue) room() int {
 	if q.in.Settings.Strategy == daemonset.OTA || q.in.Policy.PoolMaxUnavailable != nil {
 		return 0
@@ -104,7 +103,7 @@ func (q queue) room() int {
 	return room
 }
 
-// fill queues healthy nodes behind those that were started.
+// fill queues healthy nodes after those that were started.
 func (q queue) fill(open []*cursor) {
 	room := q.room()
 	open = slices.DeleteFunc(open, func(c *cursor) bool { return c.heavy })

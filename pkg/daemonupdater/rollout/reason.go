@@ -2,7 +2,7 @@ package rollout
 
 import topsv1 "github.com/topsops/gcu-operator/api/v1"
 
-// State of a node in its rollout.
+// State is the state of a node in its rollout.
 type State string
 
 // States of a node; a closed list.
@@ -16,10 +16,10 @@ const (
 	Pinned   State = "pinned"
 )
 
-// States lists all states in the order they are reported.
+// States lists all states in the order in which they are reported.
 var States = []State{Updated, InFlight, Pending, Held, Skipped, Failed, Pinned}
 
-// Reason says in one word why a node is in its state; a closed list.
+// Reason is why a node is in its state, in one word; a closed list.
 type Reason string
 
 // Reasons of the states.
@@ -39,17 +39,17 @@ const (
 	ReasonNodeLost          Reason = topsv1.ReasonNodeLost
 	// ReasonOperating: an operation is at work on the node.
 	ReasonOperating Reason = "Operating"
-	// ReasonFenceDenied: the slot is not needed any more, and the API server refuses the write that
-	// rules out the deletion it permits.
+	// ReasonFenceDenied: the slot is no longer needed, and the API server denies the write that rules out
+	// the deletion that the slot permits.
 	ReasonFenceDenied Reason = "FenceDenied"
-	// ReasonOperationDenied: the API server refuses to write the operation of the node, or its grant.
+	// ReasonOperationDenied: the API server denies the write of the operation of the node, or of its grant.
 	ReasonOperationDenied Reason = "OperationDenied"
 
 	// Pending: for the budget, or for the node's own pods.
 	ReasonBudgetExhausted Reason = "BudgetExhausted"
 	// ReasonPoolExhausted: the budget of the node's own pool is used up.
 	ReasonPoolExhausted Reason = "PoolBudgetExhausted"
-	// ReasonNodesOnProbation: too many nodes have the version without being proven.
+	// ReasonNodesOnProbation: too many nodes with the version are not proven.
 	ReasonNodesOnProbation Reason = "NodesOnProbation"
 	// ReasonQueued: the node starts in its turn as soon as the budget allows.
 	ReasonQueued      Reason = "Queued"
@@ -65,7 +65,7 @@ const (
 	ReasonDeferred Reason = "Deferred"
 	// ReasonRuntimeSetBack: something sets the default runtime back after each restart.
 	ReasonRuntimeSetBack Reason = "RuntimeSetBack"
-	// ReasonDeletionDenied: the API server refuses to delete a pod of the node.
+	// ReasonDeletionDenied: the API server denies the deletion of a pod of the node.
 	ReasonDeletionDenied Reason = topsv1.ReasonDeletionDenied
 
 	// Held: by policy, or until a person acts.
@@ -112,8 +112,8 @@ const (
 // FailureReasons are the reasons of failures.
 var FailureReasons = []Reason{ReasonCrashLooping, ReasonProgressDeadlineExceeded, ReasonNodeLost, ReasonOperationFailed, ReasonOperationAborted, ReasonQuarantined}
 
-// State returns the state of a node that waits for this reason: pending for the budget or its own
-// pods, held for a person or by policy.
+// State returns the state of a node that waits for this reason: pending if it waits for the budget or its
+// own pods, held if it waits for a person or because of the policy.
 func (r Reason) State() State {
 	switch r {
 	case ReasonNodeOffline, ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonPrepullFailed, ReasonNodeBusy, ReasonDeferred, ReasonRuntimeSetBack, ReasonDeletionDenied:
@@ -122,13 +122,13 @@ func (r Reason) State() State {
 	return Held
 }
 
-// IsDenied reports whether a node waits because the API server refuses a write.
+// IsDenied reports whether a node waits because the API server denies a write.
 func (r Reason) IsDenied() bool {
 	return r == ReasonDeletionDenied || r == ReasonFenceDenied || r == ReasonOperationDenied
 }
 
-// isForPeople reports whether nodes with this reason wait for a person.
-func (r Reason) isForPeople() bool {
+// needsPerson reports whether nodes with this reason wait for a person.
+func (r Reason) needsPerson() bool {
 	switch r {
 	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld,
 		ReasonEnding, ReasonNoSuccessor, ReasonVersionNotAllowed, ReasonAgentTooOld, ReasonLeftToAdministrator:

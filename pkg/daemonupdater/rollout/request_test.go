@@ -44,7 +44,7 @@ func TestARequestIsForOneRevisionOfItsOwnDaemonSet(t *testing.T) {
 	}
 	failed := inputOf(2, askingFor(earlier, false, a))
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Since: epoch.Add(-time.Hour), Reason: ReasonCrashLooping}}
-	kept := withJob(a, &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Message: "the driver crash-loops"})
+	kept := withJob(a, &Operation{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Message: "the driver crash-loops"})
 	waits := said{States: statesOf("a", "held/AwaitingRequest")}
 	starts := said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}
 	for _, tt := range []struct {

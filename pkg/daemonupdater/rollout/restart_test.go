@@ -62,7 +62,7 @@ func restartCases() []operationCase {
 	leftOut.Members[0].LeftOut = true
 	notHeavy := one(unverified(b()))
 	notHeavy.Members[0].Heavy = false
-	busy := one(withJob(a(), &Job{ID: "other", Granted: true}))
+	busy := one(withJob(a(), &Operation{ID: "other", Granted: true}))
 	return []operationCase{
 		{"a runtime that has to be restarted takes an operation", restarting(2, a(), b()), said{States: statesOf("a", preparing, "b", updated)}, []string{"a:prepare"}},
 		{"under the budget", restarting(1, prepared(a()), prepared(atTargets("b"))),
@@ -86,7 +86,7 @@ func restartCases() []operationCase {
 		{"without a strategy it is done", one(prepared(a())).under(RestartsOnly),
 			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}, []string{"a:grant op-a"}},
 		{"and nothing else", restarting(2, heavyNode("a"), unverified(b())).under(RestartsOnly), said{States: statesOf("a", updated, "b", updated)}, nil},
-		{"a node that such an operation left out of service needs another one", one(withJob(b(), &Job{ID: "op-b", Ours: true, Granted: true, KeptCordoned: true})).under(RestartsOnly),
+		{"a node that such an operation left out of service needs another one", one(withJob(b(), &Operation{ID: "op-b", Ours: true, Granted: true, KeptCordoned: true})).under(RestartsOnly),
 			said{Started: []string{"b"}, Slots: []string{"b"}, States: statesOf("b", "in-flight/Operating")}, []string{"b:grant r2-mjuohs00-" + fmt.Sprintf("%x", hashOf("b")) + "-0"}},
 		{"what an operation did not verify takes another one", one(unverified(b())), said{States: statesOf("b", preparing)}, []string{"b:prepare"}},
 		{"in its time", one(late), said{States: statesOf("b", "pending/Deferred")}, nil},

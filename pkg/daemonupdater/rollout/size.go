@@ -1,17 +1,17 @@
 package rollout
 
-// The ledger is stored in one object, and the API server does not take objects of any size: etcd
-// accepts 1.5 MiB at once. So a node is started only while everything that may then have to be
-// recorded fits: that every slot grows to its full size, or becomes a failure.
+// The ledger is stored in one object, whose size is limited: etcd accepts 1.5 MiB per request. So a
+// node is started only if everything that may have to be recorded then fits, even if every slot grows
+// to its full size or becomes a failure.
 
 const (
 	// maxLedgerBytes is the room for slots and failures, as JSON. With the rest of the status the
 	// object stays below 1 MiB, besides annotations.
 	maxLedgerBytes = 960 << 10
 
-	// slotBytes and failureBytes are how long a slot and a failure are without names, at most;
-	// memberBytes and targetBytes what they take per member, without its key. The messages of
-	// failures do not count: few of them are stored.
+	// slotBytes and failureBytes are the maximum sizes of a slot and a failure without names, memberBytes
+	// and targetBytes what each takes per member, without its key. The messages of failures do not count:
+	// few of them are stored.
 	slotBytes    = 480
 	memberBytes  = 3
 	failureBytes = 256
@@ -21,7 +21,7 @@ const (
 	maxQueued = 100
 )
 
-// largestSlot returns how many bytes a slot of any node may take, also once it is a failure.
+// largestSlot returns how many bytes a slot of any node may take, or a failure in its place.
 func largestSlot(d *draft) int {
 	name := d.fleet.longestName()
 	slot, failure := slotBytes+name, failureBytes+name
@@ -50,9 +50,9 @@ func bytesForSlots(d *draft) int {
 	return max(0, left)
 }
 
-// mostInFlight returns how many nodes may be in flight, so that the ledger has room for them and
-// for as many queued ones as there may be.
-func mostInFlight(d *draft) int {
+// maxInFlight returns how many nodes may be in flight such that the ledger has room for them and
+// for the queued ones.
+func maxInFlight(d *draft) int {
 	slots := bytesForSlots(d) / largestSlot(d)
 	return max(slots-maxQueued, slots/2)
 }

@@ -9,7 +9,7 @@ type starts struct {
 	lastTurn int64
 }
 
-// newSlot returns a slot for a node, with the last turn.
+// newSlot returns a slot for a node, with the next turn.
 func (s *starts) newSlot(n *fleetNode) Slot {
 	s.lastTurn++
 	return s.slotOf(n, s.lastTurn)
@@ -26,7 +26,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	s.budgets.probation.use(n, 1)
 	s.ledger.Started++
 	if n.failure != nil {
-		s.ledger.forgive(n.Name)
+		s.ledger.clearFailure(n.Name)
 	}
 	if slot.Operation = s.operationOf(n); slot.Operation != "" {
 		slot.Members = n.membersToReplace()
@@ -34,7 +34,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	slot.restart(s.in.Now, n.Pods)
 	s.fleet.nodes.record(n, slot, nil)
 	n.queued = false
-	if n.Denied == nil && !n.pinned { // else it is only tried again, or goes back
+	if n.DeniedDeletion == nil && !n.pinned { // otherwise it is only retried, or goes back
 		s.ledger.Touched++
 		s.ledger.LastStart = s.in.Now
 		s.progressed(s.in.Now)
@@ -42,14 +42,14 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	s.names = append(s.names, n.Name)
 }
 
-// operationOf returns the operation of a node that is started: the one that is prepared, or a new
-// one; "" when pods are just deleted.
+// operationOf returns the id of the operation of a node that is started: the prepared one, or a new one;
+// "" if pods are just deleted.
 func (s *starts) operationOf(n *fleetNode) string {
 	switch {
 	case !n.heavy:
 		return ""
-	case n.Job != nil && !n.Job.KeptCordoned:
-		return n.Job.ID
+	case n.Operation != nil && !n.Operation.KeptCordoned:
+		return n.Operation.ID
 	}
 	return s.newOperation(n)
 }

@@ -32,19 +32,19 @@ func (c Counts) Of(s State) int {
 	return 0
 }
 
-// Waiting is why some nodes are not being upgraded.
+// Waiting says why some nodes are not being upgraded.
 type Waiting struct {
 	Reason Reason
 	// State is Pending or Held.
 	State State
 	// Message is the message of one of these nodes.
 	Message string
-	// Nodes is how many nodes wait for this reason.
+	// Nodes is the number of nodes that wait for this reason.
 	Nodes int
 }
 
-// countWaiting sums up why nodes wait, the most common reason first. Nodes of a lane or phase
-// wait for the same reason, so it evaluates one of each.
+// countWaiting sums up why nodes wait, the most common reason first. All nodes of a lane or phase wait
+// for the same reason, so it evaluates one node of each.
 func countWaiting(f *Fleet, e *explanation) []Waiting {
 	w := waitingList{explanation: e}
 	left := f.all.byPhase
@@ -80,7 +80,7 @@ type waitingList struct {
 	list []Waiting
 }
 
-// add counts nodes that wait for the same reason as one of them.
+// add counts a number of nodes that wait for the same reason as the given one.
 func (w *waitingList) add(nodes int, like *fleetNode) {
 	if nodes == 0 {
 		return
@@ -111,14 +111,14 @@ func exampleOf(f *Fleet, p phase) *fleetNode {
 func stepped(d *draft) (last time.Time) {
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
-		if n := d.fleet.nodes.byName[slot.Node]; n != nil && n.Job != nil && n.Job.ID == slot.Operation {
-			last = later(last, n.Job.Stepped)
+		if n := d.fleet.nodes.byName[slot.Node]; n != nil && n.Operation != nil && n.Operation.ID == slot.Operation {
+			last = later(last, n.Operation.Stepped)
 		}
 	}
 	return last
 }
 
-// offlineSince returns since when the skipped node is offline that has been so longest, zero if there is none.
+// offlineSince returns when the longest current outage of a skipped node began, zero if no node is skipped.
 func offlineSince(f *Fleet) (first time.Time) {
 	f.offline.Ascend(func(n timedNode) bool {
 		counts := n.node.slot != nil || n.node.failure != nil // as in flight, or as failed

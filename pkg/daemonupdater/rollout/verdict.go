@@ -7,7 +7,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Verdict says what state a node is in, why, and since when.
+// Verdict is the state of a node, why it is in that state, and since when.
 type Verdict struct {
 	Node    string
 	State   State
@@ -17,7 +17,7 @@ type Verdict struct {
 	Since time.Time
 }
 
-// explanation is what a decision knows about why nodes do not start.
+// explanation holds the reasons for which the decision does not start nodes.
 type explanation struct {
 	blocked *Blocked
 	ending  bool
@@ -53,7 +53,7 @@ func (e *explanation) verdict(n *fleetNode) Verdict {
 
 // waitsFor returns why a Ready node with work left is not being upgraded.
 func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
-	if e.blocked != nil && n.phase != phaseExcluded { // what is left out is not for the end of the block either
+	if e.blocked != nil && n.phase != phaseExcluded { // what is left out would not start without the block either
 		return ReasonBlocked, e.blocked.Message
 	}
 	if reason, message := whyExcluded(n); reason != "" {
@@ -66,11 +66,11 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	case n.queued:
 		return ReasonQueued, "starts as soon as the budget allows"
 	case n.phase == phaseRecentlyReturned:
-		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s, is not started for %s after a return",
+		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s; a node is started only after it has been Ready for %s",
 			n.ReadySince.UTC().Format(time.RFC3339), e.returned)
 	case n.phase == phaseDeferred:
-		if n.Denied != nil {
-			return ReasonDeletionDenied, deniedMessage(n.Denied)
+		if n.DeniedDeletion != nil {
+			return ReasonDeletionDenied, deniedMessage(n.DeniedDeletion)
 		}
 		return ReasonDeferred, n.RetryWhy
 	}
@@ -80,8 +80,8 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	case phasePrepullFailed:
 		return ReasonPrepullFailed, whyNotPulled(n)
 	}
-	if n.Job.awaitsGrant() && n.lane != nil && n.lane.unprepared {
-		return ReasonPreparing, n.Job.Message
+	if n.Operation.awaitsGrant() && n.lane != nil && n.lane.unprepared {
+		return ReasonPreparing, n.Operation.Message
 	}
 	if r, ok := e.refused[n.lane]; ok {
 		return r.reason, r.why
@@ -90,8 +90,8 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	return ReasonUnavailable, message
 }
 
-// whyNothingStarts returns why no node of the group is started, "" if nodes are. A halt does not keep a node
-// from going back.
+// whyNothingStarts returns why nodes like this one are not started in the whole group, "" if they are. A halt
+// does not keep a node from going back.
 func (e *explanation) whyNothingStarts(n *fleetNode) (Reason, string) {
 	switch {
 	case e.ending:
@@ -104,17 +104,17 @@ func (e *explanation) whyNothingStarts(n *fleetNode) (Reason, string) {
 	return "", ""
 }
 
-// SaysLeftOut is the message of ReasonLeftOut.
-const SaysLeftOut = "the upgrade is limited to other nodes or components"
+// LeftOutMessage is the message of ReasonLeftOut.
+const LeftOutMessage = "the upgrade is limited to other nodes or components"
 
-// whyExcluded returns why a node would not be upgraded even if the rollout allowed it; "" if it
-// would.
+// whyExcluded returns why a node would not be upgraded even if the rollout started nodes; "" if it
+// would be.
 func whyExcluded(n *fleetNode) (Reason, string) {
 	switch n.phase {
 	case phaseJustOffline:
-		return ReasonNodeOffline, "the node has just gone offline; unless it returns it is skipped"
+		return ReasonNodeOffline, "the node has just gone offline; it is skipped unless it returns"
 	case phaseBusy, phaseKeptCordoned:
-		return ReasonNodeBusy, n.Job.Message
+		return ReasonNodeBusy, n.Operation.Message
 	case phaseUnavailable, phaseRecovering:
 		_, message := n.progress()
 		return ReasonUnavailable, message
@@ -125,14 +125,14 @@ func whyExcluded(n *fleetNode) (Reason, string) {
 	case phaseAgentTooOld:
 		return ReasonAgentTooOld, n.whyAgentTooOld()
 	case phaseExcluded:
-		return ReasonLeftOut, SaysLeftOut
+		return ReasonLeftOut, LeftOutMessage
 	case phaseHeld:
 		return ReasonNodeHeld, daemonset.HoldWords(n.Holds, n.Name)
 	case phaseLeftToAdministrator:
 		return ReasonLeftToAdministrator, n.LeftToAdministrator
 	case phaseAwaitingRequest:
 		if awaitsIdleNode(n) {
-			return ReasonAwaitingRequest, "strategy OTA: " + n.Job.Message
+			return ReasonAwaitingRequest, "strategy OTA: " + n.Operation.Message
 		}
 		return ReasonAwaitingRequest, "strategy OTA: the node is upgraded only after a request on that node"
 	}

@@ -70,7 +70,7 @@ func TestNoNodeGetsVersionsThatThePolicyDoesNotAllow(t *testing.T) {
 	unfit.Nodes[0].Pods[1].Revision = newHash
 	unfit.Policy.Versions, _ = versions.Of(&topsv1.VersionPolicy{Fit: []topsv1.VersionFit{{Component: "toolkit", Version: ">=1.6.0"}, {Component: "toolkit", Kernel: ">=99.0.0"}}})
 	along := upgradeTo("1.5.2", "1.6.0", p, having("a", "1.4.0", "1.5.0"))
-	along.Members = append(along.Members, Member{Key: "kube-system/exporter", Target: newHash, Component: "exporter", Image: "latest", Along: true, LeftOut: true})
+	along.Members = append(along.Members, Member{Key: "kube-system/exporter", Target: newHash, Component: "exporter", Image: "latest", ReplacedWithOthers: true, LeftOut: true})
 	along.Nodes[0].Pods = append(along.Nodes[0].Pods, Pod{Member: 2, Name: "a-2", UID: "a-2", Revision: oldHash, Image: "1.0.0", Available: true})
 	along.Policy.Versions, _ = versions.Of(&topsv1.VersionPolicy{Steps: []topsv1.VersionStep{{Component: "exporter", From: "1.0.0", To: "1.1.0"}}})
 	for _, test := range []struct {
@@ -183,7 +183,7 @@ func TestANodeGoesBackThoughAnotherComponentMayNotGetItsVersion(t *testing.T) {
 	decides(t, light, said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}, nil)
 	light.Nodes[0].Pods[0].Revision, light.Nodes[0].Pods[0].Available = oldHash, true
 	decides(t, light, said{States: statesOf("a", "held/VersionNotAllowed")}, nil)
-	kept := withJob(having("a", "1.5.0", "1.4.0"), &Job{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Targets: map[string]string{"kube-system/driver": oldHash}})
+	kept := withJob(having("a", "1.5.0", "1.4.0"), &Operation{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Targets: map[string]string{"kube-system/driver": oldHash}})
 	out := backWith(t, steps, kept)
 	out.Nodes[0].Pods[0].Revision = oldHash
 	if d := Plan(out); len(d.Started) != 1 {

@@ -15,12 +15,12 @@ type waveProgress struct {
 	// reason and why say what the next wave waits for.
 	reason Reason
 	why    string
-	// approval is what has to be approved, as an approval names it, "" for nothing.
+	// approval is the name of the wave or batch to approve, as an approval has it, "" for none.
 	approval string
 }
 
-// followWaves counts the waves, records which are complete, and returns how far the rollout may
-// go.
+// followWaves counts the nodes of the waves, records which waves are complete, and returns how far the
+// rollout may go.
 func followWaves(d *draft) waveProgress {
 	parts := make([]WaveProgress, d.in.Policy.partCount())
 	d.ledger.Limit = limitOf(d.in)
@@ -34,7 +34,7 @@ func followWaves(d *draft) waveProgress {
 		state.Total, state.Updated = c.nodes, c.byPhase[phaseUpdated]
 		updated, testable = updated+state.Updated, testable+c.testable
 		_, last := d.in.Policy.waveOf(i)
-		// A wave proves the version, unless no node of it takes part that could; a batch of a plan need not.
+		// A wave is complete only if some node of it proves the version, or none could. A batch of a plan need not prove it.
 		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (testable == 0 || last && updated > 0 || !last && reachesBatches(d)) {
 			state.Completed = d.in.Now
 		}
@@ -46,9 +46,9 @@ func followWaves(d *draft) waveProgress {
 	return reachWave(d, parts)
 }
 
-// skipIdleTime moves the completion of a wave by the time in which nothing was decided while the wave soaked. A soak
-// counts the time in which a manager watched, as a deadline does. If the clock went back to before the completion, the
-// wave soaks anew.
+// skipIdleTime moves the completion of a wave by the time in which nothing was decided while the wave soaked: like a
+// deadline, a soak counts only the time in which a manager watched. If the clock was set back to before the completion,
+// the soak restarts.
 func (w *WaveProgress) skipIdleTime(in *Input, soak time.Duration) {
 	if w.Completed.IsZero() {
 		return
@@ -59,7 +59,7 @@ func (w *WaveProgress) skipIdleTime(in *Input, soak time.Duration) {
 	w.Completed = earlier(w.Completed, in.Now)
 }
 
-// soakAfter returns how long the wave of a part soaks if the part is its last one, 0 if it does not.
+// soakAfter returns how long the wave of a part soaks after that part: 0 unless it is the last part of the wave.
 func (p *Policy) soakAfter(part int) time.Duration {
 	wave, last := p.waveOf(part)
 	if !last || wave == len(p.Waves) {
@@ -82,8 +82,8 @@ func unfinishedInWaves(f *Fleet) []int {
 	return unfinished
 }
 
-// reachesBatches reports whether some node of a batch can be reached, and has what the plan gives it or is to get it: while none is, the
-// control plane may be cut off, and batches of offline nodes are not passed.
+// reachesBatches reports whether some node of a batch is reachable, and is done or has work left. Otherwise the control
+// plane may be cut off from the nodes, and batches of offline nodes are not passed.
 func reachesBatches(d *draft) bool {
 	for i := range d.fleet.waves {
 		c := &d.fleet.waves[i]
@@ -94,7 +94,8 @@ func reachesBatches(d *draft) bool {
 	return false
 }
 
-// lastPlanned is the index of the last part with nodes of the plan in force, also of those that a limit leaves out; 0 for none.
+// lastPlanned returns the index of the last part that is a batch of the plan in force and has nodes, even if a limit leaves
+// them out; 0 for none.
 func lastPlanned(d *draft) int {
 	for i := len(d.fleet.waves) - 1; i > 0; i-- {
 		if _, last := d.in.Policy.waveOf(i); !last && d.fleet.waves[i].nodes > 0 {
@@ -104,8 +105,8 @@ func lastPlanned(d *draft) int {
 	return 0
 }
 
-// completedBefore returns when a wave was completed at this revision by an upgrade with this
-// limit or plan, zero if it was not.
+// completedBefore returns when a wave was completed at this revision under this limit or plan, zero if it
+// was not.
 func completedBefore(in *Input, wave string) time.Time {
 	if in.Ledger.Revision != in.Revision || in.Ledger.Limit != limitOf(in) {
 		return time.Time{}
@@ -118,8 +119,8 @@ func completedBefore(in *Input, wave string) time.Time {
 	return time.Time{}
 }
 
-// limitOf returns what the progress of waves refers to: the plan in force, and the limit as the
-// ledger stores it. Of what a limit leaves out, a batch may be complete only as long as the limit is there.
+// limitOf returns what the progress of waves refers to, as Ledger.Limit has it: the plan in force and the
+// limit. Because a limit leaves nodes out, a batch that is complete under it may be incomplete without it.
 func limitOf(in *Input) string {
 	only := remembered(in.Settings.Only)
 	switch {
@@ -134,8 +135,7 @@ func limitOf(in *Input) string {
 // maxLimit is the length up to which a limit is stored unchanged: it may name thousands of nodes.
 const maxLimit = 256
 
-// remembered returns what the ledger stores of a limit: of a long one, its beginning and its
-// hash.
+// remembered returns a limit as the ledger stores it: a long one as its first part and its hash.
 func remembered(only string) string {
 	if len(only) <= maxLimit {
 		return only
@@ -157,9 +157,9 @@ func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 		state := parts[w.reached]
 		if state.Completed.IsZero() {
 			w.reason = ReasonWaveNotReached
-			w.why = fmt.Sprintf("waits for wave %s, %d of whose %d nodes are updated", state.Name, state.Updated, state.Total)
-			if wave, _ := d.in.Policy.waveOf(w.reached); state.Total == 0 { // the last part of one that a plan divides
-				w.why = fmt.Sprintf("waits until a node of wave %s is updated: all of them are offline, or passed over", d.in.Policy.waveName(wave))
+			w.why = fmt.Sprintf("waits for wave %s: %d of %d nodes are updated", state.Name, state.Updated, state.Total)
+			if wave, _ := d.in.Policy.waveOf(w.reached); state.Total == 0 { // the last part of a wave that a plan divides
+				w.why = fmt.Sprintf("waits until a node of wave %s is updated: all of them are offline or passed over", d.in.Policy.waveName(wave))
 			}
 			return w
 		}
@@ -177,7 +177,7 @@ func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 	}
 }
 
-// takesPart reports whether the upgrade is about some node of a wave, or may be.
+// takesPart reports whether the limit or plan includes some node of a wave, or the wave has no nodes.
 func takesPart(d *draft, wave int) bool {
 	parts := d.in.Policy.parts()
 	leftOut := 0
@@ -190,8 +190,8 @@ func takesPart(d *draft, wave int) bool {
 	return leftOut == 0
 }
 
-// approvalMissing returns what to approve when a wave, or a batch of the plan, lacks a required
-// approval, and the explanation; "" otherwise.
+// approvalMissing returns the name of the approval that a wave, or a batch of the plan, requires and lacks,
+// and the explanation; "" if it lacks none.
 func approvalMissing(d *draft, part int) (name, why string) {
 	p := &d.in.Policy
 	wave, _ := p.waveOf(part)

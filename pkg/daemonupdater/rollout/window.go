@@ -2,8 +2,7 @@ package rollout
 
 import "time"
 
-// Window is a maintenance window: it opens on some days at a time of day and
-// stays open for a while.
+// Window is a maintenance window: it opens on some days at a time of day, and stays open for some time.
 type Window struct {
 	// Days on which it opens; all when empty.
 	Days map[time.Weekday]bool
@@ -11,16 +10,16 @@ type Window struct {
 	Start time.Duration
 	// Length is how long it stays open, at most a week.
 	Length time.Duration
-	// Zone in which Start is meant, unless a node has its own.
+	// Zone is the time zone of Start, unless a node has its own.
 	Zone *time.Location
 }
 
-// searchedDays is how many days before and after today are searched for a window: more than the
+// searchedDays is the number of days before and after today that are searched for a window: more than the
 // longest window and the longest gap between two.
 const searchedDays = 8
 
-// at reports whether the window is open at a time in a zone, and when that changes: at its end,
-// including windows that begin before it, or at its next start.
+// at reports whether the window is open at a time in a zone, and when that changes: at its next start, or
+// at its end, extended by windows that start before it.
 func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time.Time) {
 	local := now.In(zone)
 	for day := -searchedDays; day <= searchedDays; day++ {
@@ -41,7 +40,7 @@ func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time
 	return open, changes
 }
 
-// Opening is when a window is open, as seen at a time.
+// Opening says when a window is open, relative to a time.
 type Opening struct {
 	// Open reports whether it is open.
 	Open bool
@@ -54,7 +53,7 @@ func (w *Window) OpeningAt(now time.Time, zone *time.Location) Opening {
 	open, changes := w.at(now, zone)
 	again, then := w.at(changes, zone)
 	switch {
-	case open && again: // it would be closed at its end
+	case open && again: // otherwise it would be closed at its end
 		return Opening{Open: true}
 	case open:
 		return Opening{Open: true, Opens: then, Closes: changes}
@@ -62,9 +61,9 @@ func (w *Window) OpeningAt(now time.Time, zone *time.Location) Opening {
 	return Opening{Opens: changes, Closes: then}
 }
 
-// startOn returns the start time of the window on a date, which is midnight UTC of it. A time of day
-// that daylight saving skips is as long after the gap as it is after the gap's begin: time.Date
-// puts it before the gap in zones west of Greenwich, at midnight on the day before.
+// startOn returns the start time of the window on a date, given as midnight UTC. A time of day that
+// daylight saving skips moves past the gap, by as much as it is after the start of the gap. time.Date
+// alone would put it before the gap in zones west of Greenwich, for midnight on the day before.
 func (w *Window) startOn(date time.Time, zone *time.Location) time.Time {
 	start := time.Date(date.Year(), date.Month(), date.Day(), 0, int(w.Start/time.Minute), 0, 0, zone)
 	_, offset := start.Zone()

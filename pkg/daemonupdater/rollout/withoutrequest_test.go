@@ -18,13 +18,13 @@ func looking(n Node) Node {
 // it has seen some.
 func idle(n Node) Node {
 	n = looking(n)
-	n.Job.Prepared = true
+	n.Operation.Prepared = true
 	return n
 }
 
 func inUse(n Node) Node {
 	n = idle(n)
-	n.Job.InUse = true
+	n.Operation.InUse = true
 	return n
 }
 
@@ -35,11 +35,11 @@ func TestUnderOTAAnIdleNodeIsRestartedWithoutARequest(t *testing.T) {
 	waits, preparing := "held/AwaitingRequest", "pending/Preparing"
 	running := said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Operating")}
 	atWork := idle(a())
-	atWork.Job.Granted, atWork.Disturbed = true, true
+	atWork.Operation.Granted, atWork.Disturbed = true, true
 	others := idle(a())
-	others.Job.Ours = false
+	others.Operation.Ours = false
 	held := idle(a())
-	held.Job.KeptCordoned, held.Job.Granted, held.Disturbed = true, true, true
+	held.Operation.KeptCordoned, held.Operation.Granted, held.Disturbed = true, true, true
 	paused := ota(1, inUse(a()))
 	paused.Settings.Paused = true
 	leftOut := ota(1, a())

@@ -9,18 +9,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// settlement keeps each slot of the ledger, gives it back, or fails its node.
-type settlement struct {
+// slotReview decides for each slot of the ledger whether it is kept or given back, or its node has failed.
+type slotReview struct {
 	*draft
-	// unseen are slots given back because their nodes are not seen, unmade because their operations are not made; finished
-	// is how long nodes took that reached the target.
-	unseen, unmade []Slot
-	finished       []time.Duration
+	// unseen are the slots dropped because their nodes do not exist, withoutOperation those dropped because their operations
+	// are not created. finished has the durations of the nodes that reached the target.
+	unseen, withoutOperation []Slot
+	finished                 []time.Duration
 }
 
-// settleSlots settles the slots of earlier decisions.
-func settleSlots(d *draft) *settlement {
-	s := &settlement{draft: d}
+// reviewSlots reviews the slots of earlier decisions.
+func reviewSlots(d *draft) *slotReview {
+	s := &slotReview{draft: d}
 	for _, slot := range d.in.Ledger.Slots {
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
 		if n != nil {
@@ -31,35 +31,35 @@ func settleSlots(d *draft) *settlement {
 		case n == nil && d.fleet.operatesOutside(&slot):
 			s.keep(&slot) // its operation is aborted
 		case n == nil:
-			s.unstart(&slot)
+			s.uncountStart(&slot)
 			s.unseen = append(s.unseen, slot)
 		case slot.Queued && s.staysQueued(&slot, n):
 			s.keep(&slot)
 		case slot.Operation != "":
-			s.settleOperation(slot, n)
+			s.reviewOperation(slot, n)
 		default:
-			s.settleStarted(slot, n)
+			s.reviewStarted(slot, n)
 		}
 	}
 	s.adopt()
 	return s
 }
 
-// adopt gives a slot to each node on which an operation is at work without one: a person had it go on
-// after it had failed, or the ledger was lost. Such a node is out of service already, so no budget
-// and no gate is asked.
-func (s *settlement) adopt() {
+// adopt gives a slot to each node on which an operation is at work without one: a person resumed it
+// after it had failed, or the ledger was lost. Such a node is out of service already, so it starts
+// regardless of the budget and the start rules.
+func (s *slotReview) adopt() {
 	turn := s.ledger.lastTurn()
 	for _, name := range slices.Sorted(maps.Keys(s.fleet.operating)) {
 		n := s.fleet.operating[name]
-		if n.slot != nil || n.queued || endOf(n.Job.ID, n.Ended) != nil {
+		if n.slot != nil || n.queued || endOf(n.Operation.ID, n.Ended) != nil {
 			continue
 		}
 		turn++
 		slot := s.slotOf(n, turn)
-		slot.Operation, slot.Members = n.Job.ID, slices.Sorted(maps.Keys(n.Job.Targets))
+		slot.Operation, slot.Members = n.Operation.ID, slices.Sorted(maps.Keys(n.Operation.Targets))
 		slot.restart(s.in.Now, n.Pods)
-		if slot.Revision = cmp.Or(n.Job.Revision, s.in.Revision); slot.Revision == s.in.Revision {
+		if slot.Revision = cmp.Or(n.Operation.Revision, s.in.Revision); slot.Revision == s.in.Revision {
 			s.ledger.Started++
 		}
 		s.retargetOperation(&slot, n)
@@ -76,11 +76,11 @@ func readySinceOf(n *fleetNode) time.Time {
 	return n.ReadySince
 }
 
-func (s *settlement) keep(slot *Slot) { s.ledger.Slots = append(s.ledger.Slots, *slot) }
+func (s *slotReview) keep(slot *Slot) { s.ledger.Slots = append(s.ledger.Slots, *slot) }
 
 // giveBack frees the slot of a node. If the node finished at its target, its duration enters the
 // usual duration, a moving average that follows a change of pace.
-func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
+func (s *slotReview) giveBack(slot *Slot, n *fleetNode) {
 	if n.hasRecovered() && !n.pinned && slot.Revision == s.in.Revision {
 		took := max(s.in.Now.Sub(slot.Since)-slot.Idle, time.Second)
 		s.finished = append(s.finished, took)
@@ -97,9 +97,9 @@ func (s *settlement) giveBack(slot *Slot, n *fleetNode) {
 // usualWeight is the inverse of the weight of a new duration in the moving average.
 const usualWeight = 8
 
-// keepUntilDeadline keeps the slot of a node that was started at since, unless the node has
-// failed. It has not if another group works on it: then it only gives its slot back.
-func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode) {
+// keepUntilDeadline keeps the slot of a node that was started at since, unless the node has failed. If
+// another group works on the node, it only gives its slot back.
+func (s *slotReview) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode) {
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil {
 		if n.available && !awaitsCards(n.group, slot, n.Pods) {
@@ -114,10 +114,9 @@ func (s *settlement) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode
 	}
 }
 
-// staysQueued reports whether the slot of a queued node stays queued. If the pod it names is gone
-// or terminating, the node has been started; a cached pod older than the slot does not prove
-// that.
-func (s *settlement) staysQueued(slot *Slot, n *fleetNode) bool {
+// staysQueued reports whether the slot of a queued node stays queued. If the pod that it names is gone or
+// terminating, the node has been started. A cached pod older than the slot does not prove that.
+func (s *slotReview) staysQueued(slot *Slot, n *fleetNode) bool {
 	pod := namedPod(slot, n)
 	if pod != nil && (isOlder(pod.Version, slot.PodVersion) || pod.UID == slot.Pod && !pod.Terminating) {
 		slot.Revision = s.in.Revision
@@ -133,9 +132,9 @@ func (s *settlement) staysQueued(slot *Slot, n *fleetNode) bool {
 	return false
 }
 
-// settleStarted settles the slot of a started node.
-func (s *settlement) settleStarted(slot Slot, n *fleetNode) {
-	if s.settleAtOnce(&slot, n) {
+// reviewStarted reviews the slot of a started node without an operation.
+func (s *slotReview) reviewStarted(slot Slot, n *fleetNode) {
+	if s.endOrOperate(&slot, n) {
 		return
 	}
 	if slot.Revision != s.in.Revision {
@@ -145,18 +144,18 @@ func (s *settlement) settleStarted(slot Slot, n *fleetNode) {
 	s.keepUntilDeadline(&slot, slot.Since, n)
 }
 
-// settleAtOnce frees a slot that is no longer needed, or starts an operation under it for the
-// remaining work. It reports whether the slot is settled.
-func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
+// endOrOperate gives back a slot that is no longer needed, or starts an operation under it for the
+// remaining work. It reports whether it did either.
+func (s *slotReview) endOrOperate(slot *Slot, n *fleetNode) bool {
 	s.fleet.nodes.record(n, slot, nil)
-	needsOperation := n.heavy && n.Ready && !n.absent // the pod that the slot names may still be there
+	needsOperation := n.heavy && n.Ready && !n.absent // an absent pod may be terminating, and the one that the slot names
 	over := s.isOver(slot, n) || needsOperation && n.available
 	switch {
 	case (!over && !needsOperation) || !s.fence.isRuledOut(slot, n):
 		return false
 	case over:
-		if n.isRefused(slot, s.in) {
-			s.unstart(slot)
+		if n.isDeniedPastDeadline(slot, s.in) {
+			s.uncountStart(slot)
 		}
 		if pod := namedPod(slot, n); pod != nil && pod.UID == slot.Pod {
 			s.returned++
@@ -170,15 +169,15 @@ func (s *settlement) settleAtOnce(slot *Slot, n *fleetNode) bool {
 	return false
 }
 
-// isOver reports whether a node no longer needs its slot, even if something is left to do on it.
-func (s *settlement) isOver(slot *Slot, n *fleetNode) bool {
+// isOver reports whether a node no longer needs its slot, even if work is left on it.
+func (s *slotReview) isOver(slot *Slot, n *fleetNode) bool {
 	retargeted := slot.Revision != s.in.Revision
-	return n.isFinished() || (retargeted && n.isIdle(slot)) || n.yields() || n.isRefused(slot, s.in) ||
+	return n.isFinished() || (retargeted && n.isIdle(slot)) || n.yields() || n.isDeniedPastDeadline(slot, s.in) ||
 		s.in.Settings.Strategy == daemonset.NoStrategy
 }
 
-// settleOperation settles the slot of a node whose operation does all the work under it.
-func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
+// reviewOperation reviews the slot of a node whose operation does all the work under it.
+func (s *slotReview) reviewOperation(slot Slot, n *fleetNode) {
 	s.fleet.nodes.record(n, &slot, nil)
 	end := endOf(slot.Operation, n.Ended)
 	if end != nil {
@@ -186,52 +185,51 @@ func (s *settlement) settleOperation(slot Slot, n *fleetNode) {
 	}
 	switch {
 	case end == nil && n.yields():
-		s.unstart(&slot)
+		s.uncountStart(&slot)
 		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
 	case end == nil && s.isMoot(&slot, n):
-		s.unmade = append(s.unmade, slot)
+		s.withoutOperation = append(s.withoutOperation, slot)
 		s.fleet.nodes.record(n, nil, nil)
 	case end == nil:
 		s.retargetOperation(&slot, n)
 		s.keep(&slot)
 	case end.Done:
-		s.settleDone(&slot, n, end)
+		s.reviewDone(&slot, n, end)
 	default:
-		s.settleNotDone(&slot, n, end)
+		s.reviewNotDone(&slot, n, end)
 	}
 }
 
-// isMoot reports whether the operation of a slot would be made now, under OTA, for targets that came after its node was
-// started: nobody asked for them.
-func (s *settlement) isMoot(slot *Slot, n *fleetNode) bool {
-	isMade := n.Job != nil && n.Job.ID == slot.Operation
-	return s.in.Settings.Strategy == daemonset.OTA && slot.Revision != s.in.Revision && !isMade
+// isMoot reports whether the operation of a slot, under OTA, does not exist yet and would be created for targets that
+// came after its node was started: they were not requested.
+func (s *slotReview) isMoot(slot *Slot, n *fleetNode) bool {
+	exists := n.Operation != nil && n.Operation.ID == slot.Operation
+	return s.in.Settings.Strategy == daemonset.OTA && slot.Revision != s.in.Revision && !exists
 }
 
 // retargetOperation brings the slot of a running operation to a new revision that changes nothing
-// for it. The targets of an operation are not known once another group has ordered one in its place.
-func (s *settlement) retargetOperation(slot *Slot, n *fleetNode) {
-	if n.Job != nil && n.Job.ID == slot.Operation && n.Job.Targets != nil && !n.group.isStale(&n.Node) {
+// for it. The targets of an operation are not known once another group has replaced it by its own.
+func (s *slotReview) retargetOperation(slot *Slot, n *fleetNode) {
+	if n.Operation != nil && n.Operation.ID == slot.Operation && n.Operation.Targets != nil && !n.group.isStale(&n.Node) {
 		s.retarget(slot)
 	}
 }
 
-// settleNotDone settles the slot of an operation that ended without success: its node failed
-// unless the end says nothing about the revisions that it ran for, or they are not the targets
-// any more.
-func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
+// reviewNotDone reviews the slot of an operation that ended without success. Its node failed, unless the
+// end does not prove anything about the revisions that it ran for, or these are no longer the targets.
+func (s *slotReview) reviewNotDone(slot *Slot, n *fleetNode, end *End) {
 	ran := end.Targets
 	if len(ran) == 0 && slot.Revision == s.in.Revision {
 		ran = n.group.targetsOf(slot.Members)
 	}
 	counts := end.Failure != "" && len(ran) > 0 && n.group.haveTargets(ran)
-	if !counts && s.goesOn(slot, n, end) {
+	if !counts && s.keepsSlot(slot, n, end) {
 		s.keep(slot)
 		return
 	}
 	s.fleet.nodes.record(n, nil, nil)
 	if !counts {
-		s.unstart(slot)
+		s.uncountStart(slot)
 	}
 	if counts && s.in.Settings.Strategy != daemonset.NoStrategy {
 		s.ledger.Failures = append(s.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Reason: end.Failure, Message: end.Message,
@@ -239,9 +237,9 @@ func (s *settlement) settleNotDone(slot *Slot, n *fleetNode, end *End) {
 	}
 }
 
-// settleDone settles the slot of an operation that is done. Pods of components that the operation
-// does not know are replaced afterwards.
-func (s *settlement) settleDone(slot *Slot, n *fleetNode, end *End) {
+// reviewDone reviews the slot of an operation that is done. Pods of components that are not part of the
+// operation are replaced afterwards.
+func (s *slotReview) reviewDone(slot *Slot, n *fleetNode, end *End) {
 	over := n.isFinished() || slot.Revision != s.in.Revision || n.needsAnotherOperation(slot, end) || s.in.Settings.Strategy == daemonset.NoStrategy
 	if over && s.fence.isRuledOut(slot, n) {
 		s.giveBack(slot, n)
@@ -251,11 +249,11 @@ func (s *settlement) settleDone(slot *Slot, n *fleetNode, end *End) {
 	s.keepUntilDeadline(slot, s.since(slot, end), n)
 }
 
-// goesOn reports whether a node keeps its slot although its operation ended without a result for
+// keepsSlot reports whether a node keeps its slot although its operation ended without a result for
 // this revision: while the node is unavailable, the disruption it caused is not over. The node
-// gets another operation at once, or its remaining pods follow within a deadline; an offline node
-// has as long as one that was lost.
-func (s *settlement) goesOn(slot *Slot, n *fleetNode, end *End) bool {
+// gets another operation at once, or its remaining pods follow within a deadline: for an offline
+// node, the one for lost nodes.
+func (s *slotReview) keepsSlot(slot *Slot, n *fleetNode, end *End) bool {
 	switch {
 	case n.available || s.in.Settings.Strategy == daemonset.NoStrategy || n.yields() || n.Retry.After(s.in.Now):
 		return false
@@ -269,9 +267,9 @@ func (s *settlement) goesOn(slot *Slot, n *fleetNode, end *End) bool {
 }
 
 // operateOn gives a node that is already out of service an operation under its existing slot,
-// without preparation. It reports whether it did.
-func (s *settlement) operateOn(slot *Slot, n *fleetNode) bool {
-	if !n.replaceable || n.Retry.After(s.in.Now) || n.Job.isOfAnotherGroup() && n.Job.othersWaiting() == "" {
+// without preparation. It reports whether it did so.
+func (s *slotReview) operateOn(slot *Slot, n *fleetNode) bool {
+	if !n.replaceable || n.Retry.After(s.in.Now) || n.Operation.isOfAnotherGroup() && n.Operation.othersWaiting() == "" {
 		return false
 	}
 	slot.Operation, slot.Members = s.newOperation(n), n.membersToReplace()
@@ -281,9 +279,9 @@ func (s *settlement) operateOn(slot *Slot, n *fleetNode) bool {
 	return true
 }
 
-// restartAfter restarts the deadline of a slot when the end of its operation is first seen. If a clock that is ahead
-// recorded the end, that is when the difference is noticed.
-func (s *settlement) restartAfter(slot *Slot, end *End) {
+// restartAfter restarts the deadline of a slot when the end of its operation is first observed: if the end lies in the
+// future by this clock, when that is first noticed.
+func (s *slotReview) restartAfter(slot *Slot, end *End) {
 	isNew := slot.Progress.Before(end.Time)
 	if daemonset.IsAhead(end.Time, s.in.Now) {
 		isNew = idleTime(s.in) != 0
@@ -293,8 +291,8 @@ func (s *settlement) restartAfter(slot *Slot, end *End) {
 	}
 }
 
-// since returns when the deadlines of a slot began whose operation has ended.
-func (s *settlement) since(slot *Slot, end *End) time.Time {
+// since returns when the deadlines of a slot began, given the end of its operation.
+func (s *slotReview) since(slot *Slot, end *End) time.Time {
 	if daemonset.IsAhead(end.Time, s.in.Now) {
 		return later(slot.Since, slot.Progress)
 	}

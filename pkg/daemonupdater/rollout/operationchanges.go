@@ -1,0 +1,89 @@
+package rollout
+
+import (
+	"math"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
+
+// A node with an outdated heavy member is upgraded by an operation (design section 4), which replaces
+// all outdated pods on the node; the manager does not delete them. An operation is first prepared,
+// without a slot, and then granted, under a slot that names it. The slot is given back only when the
+// operation has ended. An ended operation is never executed, so a late grant by an interrupted manager
+// has no effect.
+
+// operationChangesOfSlots returns the grants and aborts of operations under slots.
+func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
+	turns := d.ledger.turns()
+	delayed := firstDelayed(d, turns, limit)
+	for i := range d.ledger.Slots {
+		slot := &d.ledger.Slots[i]
+		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
+		if slot.Operation == "" || n == nil || endOf(slot.Operation, n.Ended) != nil {
+			continue
+		}
+		change := OperationChange{Node: n.Name, UID: n.UID, Operation: slot.Operation, Grant: true}
+		op := n.Operation
+		if op != nil && op.ID != slot.Operation {
+			change.Instead, op = op.othersWaiting(), nil
+		}
+		change.Abort = isUnwanted(d, n, op)
+		if n.available && turns.before(slot) >= limit && !change.Abort {
+			if change.Abort = delayed < slot.Turn && op.awaitsGrant(); !change.Abort {
+				continue
+			}
+		}
+		if op == nil || !op.Granted || change.Abort {
+			changes = append(changes, change)
+		}
+	}
+	return changes
+}
+
+// isUnwanted reports whether an operation of a node, nil if there is none, is obsolete: the group has no strategy, or another target.
+func isUnwanted(d *draft, n *fleetNode, op *Operation) bool {
+	return d.in.Settings.Strategy == daemonset.NoStrategy || op != nil && n.group.isStale(&n.Node)
+}
+
+// firstDelayed returns the first turn of a slot whose node has a pod to replace and is delayed by nodes that were started later;
+// the last possible turn if there is none. After the limit was lowered, the operations of those nodes may never be granted,
+// because they wait for that slot.
+func firstDelayed(d *draft, turns turns, limit int) int64 {
+	first := int64(math.MaxInt64)
+	for i := range d.ledger.Slots {
+		slot := &d.ledger.Slots[i]
+		if slot.Turn >= first || turns.before(slot) >= limit || turns.beside(slot) < limit {
+			continue
+		}
+		if n := d.fleet.nodes.lookup(slot.Node, slot.UID); mayReplacePods(n, slot) && n.mayBeAvailable() && n.nextPod() != nil {
+			first = slot.Turn
+		}
+	}
+	return first
+}
+
+// operatesOutside reports whether the operation of a slot is still on its node, which left the group.
+func (f *Fleet) operatesOutside(slot *Slot) bool {
+	n, ok := f.outside[slot.Node]
+	return ok && n.isOf(slot.UID) && slot.Operation != "" && n.Operation.ID == slot.Operation
+}
+
+// abortsWithoutSlot returns the aborts of operations without a slot that their nodes no longer need, or that
+// are in the way of other groups while this one starts nothing.
+func abortsWithoutSlot(f *Fleet, rules *startRules) (changes []OperationChange) {
+	for _, n := range f.preparing {
+		if n.slot == nil && (rules.forbids(&lane{pinned: n.pinned}) || n.needsNoOperation() && !awaitsIdleNode(n)) {
+			changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Operation.ID, Abort: true})
+		}
+	}
+	for _, n := range f.outside {
+		changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Operation.ID, Abort: true})
+	}
+	return changes
+}
+
+// awaitsIdleNode reports whether a node awaits a request, and keeps the operation that checks whether it is still
+// in use.
+func awaitsIdleNode(n *fleetNode) bool {
+	return n.phase == phaseAwaitingRequest && n.Operation != nil && n.Operation.InUse && n.group.mayBeIdle(&n.Node)
+}
