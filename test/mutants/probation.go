@@ -2,15 +2,15 @@ package main
 
 // ofProbation are versions that kill their nodes.
 var ofProbation = []mutant{
-	{"no-probation", "nodes start whatever those before them prove", updater, "budgets.refuse",
-		`if $why := $b.probation.refuse(); $why != "" { $*then }`, `if $why := ""; $why != "" { $*then }`},
+	{"no-probation", "nodes start whatever those before them prove", updater, "budgets.whyFull",
+		`if $why := $b.probation.whyFull(); $why != "" { $*then }`, `if $why := ""; $why != "" { $*then }`},
 	{"probation-ends-with-the-slot", "a node is proven when its pods are available", updater, "probationOf",
 		"$d.fleet.onProbation.Len()", "0"},
 	{"dead-nodes-make-room", "a node that was lost on probation makes room for another", updater, "probationOf",
 		"$left > 0 && $d.suspects($n)", "$left > time.Hour"},
-	{"all-proven-at-once", "every node that was started counts as proven", updater, "probation.refuse",
+	{"all-proven-at-once", "every node that was started counts as proven", updater, "probation.whyFull",
 		"2*$p.unproven < $p.limit+$p.started", "$p.unproven < $p.limit+$p.started"},
-	{"slow-start-never-grows", "proven nodes do not raise the limit", updater, "probation.refuse",
+	{"slow-start-never-grows", "proven nodes do not raise the limit", updater, "probation.whyFull",
 		"2*$p.unproven < $p.limit+$p.started", "$p.unproven < $p.limit"},
 	{"heartbeat-before-pod", "a Lease renewed before the pod was available proves the node", updater, "hasLived",
 		"$since >= early && $rest", "!node.Renewed.IsZero() && $rest"},

@@ -3,9 +3,9 @@ package main
 // ofRollouts are defects in what nodes are started, and what is said of them.
 var ofRollouts = []mutant{
 	// Budgets.
-	{"budget-off-by-one", "one node more than max-unavailable", updater, "budgets.refuse",
+	{"budget-off-by-one", "one node more than max-unavailable", updater, "budgets.whyFull",
 		"if $all >= $limit { $*then }", "if $all > $limit { $*then }"},
-	{"broken-nodes-unlimited", "unavailable nodes are replaced without budget", updater, "budgets.refuse",
+	{"broken-nodes-unlimited", "unavailable nodes are replaced without budget", updater, "budgets.whyFull",
 		"if $all >= $limit { $*then }", "if l.urgency == healthy && $all >= $limit { $*then }"},
 	{"broken-nodes-not-counted", "Ready nodes that are unavailable do not use up the budget", updater, "nodeCounts.add",
 		"if $n.charged { $*then }",
@@ -208,7 +208,7 @@ var ofRollouts = []mutant{
 		"$wave < len($waves) && $manual && !$approved", "$wave < 0 && $approved"},
 	{"old-approval", "an approval of an older revision is valid for the next", updater, "approvedWaves",
 		"$of == $revision", `$of != ""`},
-	{"pools-ignored", "the budget of a pool is ignored", updater, "budgets.refuse",
+	{"pools-ignored", "the budget of a pool is ignored", updater, "budgets.whyFull",
 		"$pools != nil && $inPool >= $limit", "$pools != nil && $inPool >= $limit+100"},
 	{"window-before-the-gap", "a start that daylight saving skips is before the gap west of Greenwich", updater, "Window.startOn",
 		"$start.Add(max(0, $rest))", "$start.Add(min(0, $rest))"},

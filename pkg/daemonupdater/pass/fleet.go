@@ -40,8 +40,8 @@ type Fleet struct {
 	waiting map[string][]gating.Waiting
 }
 
-// NewFleet returns the fleet of a group. nodes is everything that was read about its nodes, by name;
-// attempts are those of the process; had are the last revisions of the nodes, nil without the gate.
+// NewFleet returns the fleet of a group. nodes is everything that was read about its nodes, by name.
+// attempts are those of the process. had are the last revisions of the nodes, nil without the gate.
 func NewFleet(s *observed.State, in *rollout.Input, had gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
 	f := &Fleet{Fleet: rollout.NewFleet(in), PassedAt: in.Now.Round(0), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
 		had: had, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}

@@ -12,7 +12,7 @@ import (
 
 // imageReadyChange returns the change to PodImageReady of a pod, nil for none. Under OTA the
 // condition of an outdated pod shows the state of the image pull that was requested on its node
-// for the newest revision; otherwise it is absent. pulls are what the agent of that node reports; those
+// for the newest revision; otherwise it is absent. pulls are what the agent of that node reports. Those
 // for pods on other nodes, earlier pods of the same name or other revisions are ignored.
 // Nothing changes while the settings are invalid or the target is unknown.
 func imageReadyChange(p *pod, in *rollout.Input, pulls []topsv1.ImagePull) map[string]any {

@@ -13,8 +13,8 @@ import (
 )
 
 // Bounds of a result, in bytes: with the plan, which may have 1 MiB, it has to fit into one object of etcd, 1.5 MiB.
-// maxNotDone bounds the names of the nodes that are not done, maxFailed the entries of failed nodes, and maxFailedMessage the
-// message of one of these.
+// maxNotDone bounds the names of the nodes that are not done. maxFailed bounds the entries of failed nodes, and
+// maxFailedMessage the message of each.
 const (
 	maxNotDone       = 256 << 10
 	maxFailed        = 128 << 10

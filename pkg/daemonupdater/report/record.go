@@ -30,7 +30,7 @@ const (
 const recentChange = 10 * time.Minute
 
 // Record adds to the record of a new status what happened since the stored one. Events with a state of
-// their own in the status are found by comparing the two; approvals and holds by the last entries of the
+// their own in the status are found by comparing the two, approvals and holds by the last entries of the
 // record. notifies says that there are notifications: the entries to send are marked as pending.
 func Record(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision, notifies bool) {
 	r := recorder{before: &s.Rollout.Status, after: status, changes: []askedby.Change{s.Asked, askedby.Of(s.Rollout.Annotations)}, now: in.Now, notifies: notifies}

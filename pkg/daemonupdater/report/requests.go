@@ -172,8 +172,8 @@ func (a *Answers) refusal(node string, member int) (reason, message string) {
 	return "", ""
 }
 
-// isOvertaken reports whether a request is for another revision of its DaemonSet than the newest one,
-// and its node was not started for it: then its task would be running, or a slot would name the member.
+// isOvertaken reports whether a request is for another revision of its DaemonSet than the newest one, and
+// its node was not started for it. If it was, the task is running, or a slot names the member.
 func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdict *rollout.Verdict, shown *topsv1.UpgradeTask) bool {
 	of := a.Input.Members[member]
 	if a.Input.Settings.Strategy != daemonset.OTA || request.Withdrawn || request.Revision == "" || of.Target == "" || request.Revision == of.Target {
@@ -235,8 +235,8 @@ func orphanTask(node string, request *topsv1.UpgradeRequest, shown *topsv1.Upgra
 func taskName(node, daemonSet string) string { return node + "_" + daemonSet + "_replace" }
 
 // NewlyFinal returns the requests whose final answer in tasks is not yet in the NodeUpgrade and has to be
-// confirmed first: those whose pod was replaced, and those answered because of the target, because their
-// pod is at it, or they are for another revision.
+// confirmed first. replaced are those whose pod was replaced. byTarget are those answered because their pod
+// is at the target, or because they are for another revision.
 func NewlyFinal(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replaced, byTarget []*topsv1.UpgradeRequest) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]

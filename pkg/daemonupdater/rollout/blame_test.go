@@ -9,7 +9,7 @@ import (
 )
 
 // TestAFailedOperationBlamesTheRevisionsThatItRanFor: the revision of the group changed before the
-// end of the operation was settled, because the group was blocked meanwhile.
+// end of the operation was reviewed, because the group was blocked meanwhile.
 func TestAFailedOperationBlamesTheRevisionsThatItRanFor(t *testing.T) {
 	driver := []Target{{"kube-system/driver", newHash}}
 	for _, tt := range []struct {

@@ -65,10 +65,10 @@ func (b *budgets) use(pool string, inFlight, used int) {
 	}
 }
 
-// refuse returns why a budget keeps the candidates of a lane from starting; "" if none does. A healthy
+// whyFull returns why a budget keeps the candidates of a lane from starting; "" if none does. A healthy
 // node starts only while fewer nodes than the limit count as used. A node that is already unavailable
 // starts only while fewer other nodes than the limit are in flight.
-func (b *budgets) refuse(l *lane) (Reason, string) {
+func (b *budgets) whyFull(l *lane) (Reason, string) {
 	pool := cmp.Or(b.pools[l.pool], &budget{})
 	all, inPool := b.used, pool.used
 	if l.urgency != healthy {
@@ -83,7 +83,7 @@ func (b *budgets) refuse(l *lane) (Reason, string) {
 	if b.pools != nil && inPool >= pool.limit {
 		return ReasonPoolExhausted, fmt.Sprintf("%d of at most %d nodes of pool %q are unavailable", pool.used, pool.limit, l.pool)
 	}
-	if why := b.probation.refuse(); why != "" {
+	if why := b.probation.whyFull(); why != "" {
 		return ReasonNodesOnProbation, why
 	}
 	return "", ""

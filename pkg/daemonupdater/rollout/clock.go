@@ -35,7 +35,7 @@ func idleTime(in *Input) time.Duration {
 }
 
 // skipIdleTime moves the deadlines of a slot by the time in which nothing was decided. readySince is
-// when its node last became Ready, or not Ready, zero if that is not known: if it changed in that
+// when its node last became Ready, or not Ready, zero if that is not known. If that was in this
 // time, the deadline restarts now.
 func (s *Slot) skipIdleTime(in *Input, readySince time.Time) {
 	idle := idleTime(in)

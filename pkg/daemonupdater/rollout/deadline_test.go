@@ -19,8 +19,8 @@ func TestDeadlinesOfASlot(t *testing.T) {
 		in.Ledger.Slots[0].Pod, in.Ledger.Slots[0].PodVersion, in.Ledger.Slots[0].Members = in.Nodes[0].Pods[0].UID, "1", []string{"kube-system/a"}
 		return in
 	}
-	settling := broken(nodeOf("a", newHash))
-	settling.Pods[0].AvailableAt = epoch.Add(time.Minute)
+	awaiting := broken(nodeOf("a", newHash))
+	awaiting.Pods[0].AvailableAt = epoch.Add(time.Minute)
 	earlier := slotted(broken(nodeOf("a", newHash)), 2*time.Hour)
 	earlier.Ledger.Slots[0].Progress, earlier.Ledger.Decided = time.Time{}, time.Time{}
 	flapped := offline(nodeOf("a", newHash))
@@ -44,9 +44,9 @@ func TestDeadlinesOfASlot(t *testing.T) {
 		{"it does not count an absence that is long for it", interrupted, nil},
 		{"a node that is unavailable too long fails", slotted(broken(nodeOf("a", newHash)), progress), []Reason{ReasonProgressDeadlineExceeded}},
 		{"not one whose broken pod may not be deleted", naming(slotted(denied(broken(nodeOf("a", oldHash)), progress/2), progress)), nil},
-		{"nor one that only waits for minReadySeconds", slotted(settling, progress+time.Minute), nil},
+		{"nor one that only waits for minReadySeconds", slotted(awaiting, progress+time.Minute), nil},
 		{"nor one that is available: its slot waits for the manager", slotted(nodeOf("a", oldHash), 24*time.Hour), nil},
-		{"but in all it is bounded", slotted(settling, 3*progress+lost), []Reason{ReasonProgressDeadlineExceeded}},
+		{"but in all it is bounded", slotted(awaiting, 3*progress+lost), []Reason{ReasonProgressDeadlineExceeded}},
 		{"a slot of an earlier version begins anew", earlier, nil},
 		{"a node that went offline just before an absence has its time", absent, nil},
 		{"and so has one that went offline in it", during, nil},

@@ -15,9 +15,9 @@ type Decision struct {
 	Finished []time.Duration
 	// Delete lists the pods to delete; a slot of Ledger names each of them.
 	Delete []Deletion
-	// Fence lists the pods to write to, so that they get another resourceVersion: a slot that
-	// names the pod is about to be given back, and a manager that read that slot before must no
-	// longer be able to delete the pod.
+	// Fence lists the pods to write to, so that they get another resourceVersion. The slot that names
+	// such a pod is to be given back, and a manager that read the slot before must no longer be able to
+	// delete the pod.
 	Fence []FencedPod
 	// Operations lists the commands for operations, to be carried out once Ledger is stored.
 	Operations []OperationChange

@@ -9,9 +9,9 @@ import (
 
 // A manager may be interrupted for any time between the write of the ledger and a deletion, while
 // another one leads, or it may read stale nodes. So a slot that names a pod is given back, or
-// names another pod, only when that deletion can no longer happen: the observed pod has a newer
-// resourceVersion than the slot names, and the slot permits the deletion of that version only. As
-// long as the version has not changed, the pod is written to (fenced). A version that was lost
+// names another pod, only when that deletion can no longer happen. The slot permits the deletion of
+// one resourceVersion only, so that is the case when the observed pod has a newer one. As long as
+// the version has not changed, the pod is written to (fenced). A version that was lost
 // when a backup of etcd was restored never comes; package access corrects such a slot.
 
 // FencedPod is a pod to write to.
@@ -74,8 +74,8 @@ func setPod(slot *Slot, n *fleetNode, pod *Pod, now time.Time) {
 // isOlder reports whether the observed version of a pod is older than the one a slot names.
 func isOlder(seen, named string) bool { return seen != named && !daemonset.Newer(seen, named) }
 
-// Reversed is a slot that names a newer version of a pod than the observed one, or the same version of another pod: the
-// cache is stale, or the restore of a backup of etcd removed the named version, and may have given it to another pod.
+// Reversed is a slot that names a newer version of a pod than the observed one, or the same version of another pod. Either
+// the cache is stale, or a backup of etcd was restored, which removed the named version; another pod may have got it since.
 type Reversed struct {
 	*Slot
 	Seen *Pod

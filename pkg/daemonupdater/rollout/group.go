@@ -284,9 +284,9 @@ func (g *group) haveTargets(targets []Target) bool {
 }
 
 // isStale reports whether the operation of a node would not do what the node needs now. It is stale if one of
-// its targets is no longer current. Before its grant, it is also stale if it includes a member that is now left
-// out or removed, lacks a heavy member that has to be replaced (the node would be drained twice), follows a
-// policy that was edited since, or is for an idle node only although the node has a request now.
+// its targets is no longer current. Before its grant, it is also stale in these cases: a member of it is left
+// out or removed now; a heavy member is missing, so the node would be drained twice; the policy was edited; or
+// it is for an idle node only, and the node has a request now.
 func (g *group) isStale(node *Node) bool {
 	job, targets := node.Operation, node.Operation.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {

@@ -244,9 +244,9 @@ type Deadlines struct {
 	Lost time.Duration
 	// Unavailable is how long a node must be unavailable to come before the waves.
 	Unavailable time.Duration
-	// Probation is how long after its new pod was available a node is on probation unless its
-	// kubelet renews its Lease, and how long after the pod was created the pod is to blame if the
-	// node goes offline; 0 for never.
+	// Probation is how long a node is on probation after its new pod became available, unless its
+	// kubelet renews its Lease. A pod is also blamed if its node goes offline within this time after
+	// the pod was created. 0 for neither.
 	Probation time.Duration
 }
 

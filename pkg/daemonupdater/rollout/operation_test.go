@@ -332,15 +332,15 @@ func decides(t *testing.T, in Input, want said, changes []string) Decision {
 func TestASlotDoesNotWaitForAnEndInTheFuture(t *testing.T) {
 	lost := offline(broken(withDone(heavyNode("a"))))
 	lost.ReadySince = epoch.Add(-time.Hour)
-	settling := broken(withDone(nodeOf("a", newHash, newHash)))
-	settling.Pods[0].AvailableAt = epoch.Add(4 * time.Hour)
+	awaiting := broken(withDone(nodeOf("a", newHash, newHash)))
+	awaiting.Pods[0].AvailableAt = epoch.Add(4 * time.Hour)
 	for _, tt := range []struct {
 		node             Node
 		inFlight, failed string
 		within           time.Duration
 	}{
 		{lost, "in-flight/NodeLost", "failed/NodeLost", DefaultDeadlines.Lost},
-		{settling, "in-flight/AwaitingAvailable", "failed/ProgressDeadlineExceeded", 3*DefaultDeadlines.Progress + DefaultDeadlines.Lost},
+		{awaiting, "in-flight/AwaitingAvailable", "failed/ProgressDeadlineExceeded", 3*DefaultDeadlines.Progress + DefaultDeadlines.Lost},
 	} {
 		tt.node.Ended[0].Time = epoch.Add(3 * time.Hour)
 		in := heavyInput(1, tt.node).slots(operating(tt.node))

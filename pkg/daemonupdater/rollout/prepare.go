@@ -30,7 +30,7 @@ func prepare(r *roundRobin, now time.Time) *preparation {
 	p.retry()
 	for _, c := range r.unprepared {
 		room := p.roomFor(c.lane)
-		full, _ := r.budgets.refuse(c.lane)
+		full, _ := r.budgets.whyFull(c.lane)
 		c.nodes.Ascend(func(n *fleetNode) bool {
 			if room <= 0 || c.heavy && p.pulling >= maxPulling {
 				return false

@@ -42,8 +42,8 @@ func probationOf(d *draft, limit int) probation {
 	return p
 }
 
-// refuse returns why no more nodes get the version now, "" if they may.
-func (p *probation) refuse() string {
+// whyFull returns why no more nodes get the version now, "" if they may.
+func (p *probation) whyFull() string {
 	if p.isOff || 2*p.unproven < p.limit+p.started {
 		return ""
 	}

@@ -53,16 +53,16 @@ func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 		}
 		return true
 	}
-	if reason, _ := q.budgets.refuse(n.lane); reason == "" && (n.lane.urgency != healthy || behind < q.budgets.limit) {
+	if reason, _ := q.budgets.whyFull(n.lane); reason == "" && (n.lane.urgency != healthy || behind < q.budgets.limit) {
 		slot.Queued = false
 		q.start(n, slot)
 	}
 	return true
 }
 
-// requeue queues a started node again if it is available and has to wait: the limit was lowered, someone
-// else replaced a pod on it while it was queued, or an operation ended on it and left pods of members
-// that were not part of it.
+// requeue queues a started node again if it is available and has to wait. That happens if the limit was
+// lowered, if someone else replaced a pod on the node while it was queued, or if an operation ended there
+// that did not include all outdated members.
 func (q queue) requeue(slot *Slot, n *fleetNode) {
 	pod := n.nextPod()
 	atWork := slot.Operation != "" && endOf(slot.Operation, n.Ended) == nil

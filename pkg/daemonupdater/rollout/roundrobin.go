@@ -58,7 +58,7 @@ func (r *roundRobin) whyUnprepared(l *lane) refusal {
 		first, _ := failed.Min()
 		return refusal{ReasonPrepullFailed, fmt.Sprintf("%d nodes cannot pull their images, and other nodes wait for one of them; on %s: %s", failed.Len(), first.Name, whyNotPulled(first))}
 	}
-	if reason, why := r.budgets.refuse(l); (reason == ReasonBudgetExhausted || reason == ReasonPoolExhausted) && r.ledger.InFlight() == 0 {
+	if reason, why := r.budgets.whyFull(l); (reason == ReasonBudgetExhausted || reason == ReasonPoolExhausted) && r.ledger.InFlight() == 0 {
 		return refusal{reason, why}
 	}
 	return refusal{ReasonPreparing, "the node is checked, and its images are pulled, when it is among the next to start"}
@@ -77,7 +77,7 @@ func (r *roundRobin) servePriority(open []*cursor) {
 func (r *roundRobin) serveInTurn(open []*cursor) {
 	for len(open) > 0 {
 		open = slices.DeleteFunc(open, func(c *cursor) bool {
-			if reason, why := r.budgets.refuse(c.lane); reason != "" {
+			if reason, why := r.budgets.whyFull(c.lane); reason != "" {
 				r.refused[c.lane] = refusal{reason, why}
 				return true
 			}
