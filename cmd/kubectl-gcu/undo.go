@@ -104,7 +104,7 @@ func checkAsk(ctx context.Context, cl *cluster, node, task string) (newest strin
 	case len(found) > 1:
 		return "", refused("%s is one of %s: name it in full", target, message.Names(found))
 	case !gated:
-		return "", refused("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36): %s", pinning.Instead)
+		return "", refused("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36): %s", pinning.RollbackAlternatives)
 	}
 	return newest, nil
 }
@@ -123,7 +123,7 @@ func awaitAsk(ctx context.Context, cl *cluster, node, value string, timeout time
 		}
 		for _, t := range upgrade.Status.Tasks {
 			switch {
-			case t.RequestID != observed.AskID(value):
+			case t.RequestID != observed.OverrideTaskID(value):
 			case t.State == topsv1.TaskDone:
 				return true, "", nil
 			case t.State.Final():

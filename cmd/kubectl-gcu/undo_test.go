@@ -79,7 +79,7 @@ func TestUndoWaitsForItsAnswer(t *testing.T) {
 			done <- s.gcu("task", "undo", tt.node, "back-wait_replace", "--wait", "--timeout", "20s")
 		}()
 		s.eventually("the annotation", func() bool { s.read(u); return u.Annotations[topsv1.AnnotationTaskOverride] != "" })
-		u.Status.Tasks = []topsv1.UpgradeTask{{RequestID: observed.AskID(u.Annotations[topsv1.AnnotationTaskOverride]), Name: tt.node + "_back-wait_undo",
+		u.Status.Tasks = []topsv1.UpgradeTask{{RequestID: observed.OverrideTaskID(u.Annotations[topsv1.AnnotationTaskOverride]), Name: tt.node + "_back-wait_undo",
 			State: tt.state, Reason: "Refused", Message: "no earlier one"}}
 		if err := s.Status().Update(t.Context(), u); err != nil {
 			t.Fatal(err)

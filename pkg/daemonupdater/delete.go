@@ -23,28 +23,28 @@ import (
 type podDeleter struct {
 	access.Cluster
 	metrics *metrics.Metrics
-	// deletions and fences that were denied are tried again later.
+	// Denied deletions and fences are retried later.
 	deletions, fences access.Deniable
-	pace              *deletion.Pace
+	concurrency       *deletion.Concurrency
 	clock             func() time.Time
 }
 
-// due returns the deletions that this process has not made yet, which the cache may not show, and
-// that were not denied a short while ago.
+// due returns the deletions without those that this process made recently, which the cache may not show, and those whose
+// denial is not due for a retry.
 func (d podDeleter) due(deletions []rollout.Deletion, now time.Time) []rollout.Deletion {
 	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return !d.deletions.IsDue(deletion.UID, now) })
 }
 
-// delete deletes pods, each as named in the ledger, as many at once as the pace allows. It spares
+// delete deletes pods, each as named in the ledger, as many at once as the concurrency allows. It skips
 // the pods of DaemonSets that recheck found changed. A failed call does not prevent the others.
 func (d podDeleter) delete(ctx context.Context, p *pass.Pass, deletions []rollout.Deletion, unchanged map[int]bool) (err error) {
 	deletions = slices.DeleteFunc(deletions, func(deletion rollout.Deletion) bool {
 		return slices.ContainsFunc(dependsOn(&deletion), func(member int) bool { return !unchanged[member] })
 	})
 	for next := 0; next < len(deletions) && ctx.Err() == nil; {
-		batch, began := deletions[next:min(len(deletions), next+d.pace.AtOnce())], d.clock()
+		batch, began := deletions[next:min(len(deletions), next+d.concurrency.Limit())], d.clock()
 		err = errors.Join(err, access.InParallel(ctx, len(batch), func(i int) error { return d.deleteOne(ctx, p, &batch[i]) }))
-		d.pace.Took(len(batch), d.clock().Sub(began))
+		d.concurrency.Observe(len(batch), d.clock().Sub(began))
 		next += len(batch)
 	}
 	for _, same := range unchanged {
@@ -55,15 +55,15 @@ func (d podDeleter) delete(ctx context.Context, p *pass.Pass, deletions []rollou
 	return err
 }
 
-// dependsOn returns the member indexes whose DaemonSets have to be as observed for a deletion: that of the pod, and
-// those whose pods seem to be missing on its node. The pods of one that was deleted and created again under its
-// name do not belong to the observed one.
+// dependsOn returns the indexes of the members whose DaemonSets must be as observed for a deletion: the pod's own, and
+// those whose pods seem to be missing on its node. Pods of a recreated DaemonSet do not belong to the observed one,
+// although it has the same name.
 func dependsOn(deletion *rollout.Deletion) []int {
 	return append(slices.Clone(deletion.Absent), deletion.Member)
 }
 
-// recheck reports, per member index that the deletions depend on, whether the live DaemonSet is still the
-// observed one and still controlled. It checks the newest revision once per fleet only: another
+// recheck reports, per index of a member that the deletions depend on, whether the live DaemonSet is still the
+// observed one and still controlled. It checks the newest revision only once per fleet: another
 // revision means another generation, and so another fleet.
 func (d podDeleter) recheck(ctx context.Context, p *pass.Pass, deletions []rollout.Deletion) (map[int]bool, error) {
 	unchanged := map[int]bool{}
@@ -90,7 +90,7 @@ func (d podDeleter) recheck(ctx context.Context, p *pass.Pass, deletions []rollo
 	return unchanged, nil
 }
 
-// isNewest reports whether the observed target of a member is that of its DaemonSet, read live.
+// isNewest confirms live that the observed target of a member is the newest revision of its DaemonSet.
 func (d podDeleter) isNewest(ctx context.Context, p *pass.Pass, member int, live *appsv1.DaemonSet) (bool, error) {
 	if !p.Fleet.Confirmed[member] {
 		revisions, err := d.LiveRevisions(ctx, live)
@@ -102,9 +102,9 @@ func (d podDeleter) isNewest(ctx context.Context, p *pass.Pass, member int, live
 	return p.Fleet.Confirmed[member], nil
 }
 
-// confirmTarget returns podreplace.ErrChanged if the target is not that of the ledger, and is not
-// the newest. A manager whose cache is behind must not take an earlier target for a new one: it
-// would forget what the ledger holds of the newest, such as a halt.
+// confirmTarget returns podreplace.ErrChanged if the target differs from the ledger's and, read live, is not the newest. A
+// manager with a stale cache must not take an earlier target for a new one: it would drop what the ledger has about
+// the newest, such as a halt.
 func (d podDeleter) confirmTarget(ctx context.Context, p *pass.Pass) error {
 	if known := p.Rollout.Status.Revision; p.In.Blocked != nil || known == "" || known == p.In.Revision {
 		return nil
@@ -144,8 +144,8 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass.Pass, deletion *rollo
 	return unlessDenied(err)
 }
 
-// fence writes to the pods of nodes that give back a slot without using it. One that is denied is
-// tried again later: until the pod has another version, the node keeps its slot.
+// fence writes to the pods of nodes that give back a slot without using it. A denied fence is retried later: until the pod
+// has another version, the node keeps its slot.
 func (d podDeleter) fence(ctx context.Context, p *pass.Pass) error {
 	pods := slices.DeleteFunc(slices.Clone(p.Decision.Fence), func(pod rollout.FencedPod) bool { return !d.fences.IsDue(pod.UID, p.In.Now) })
 	return access.InParallel(ctx, len(pods), func(i int) error { return d.fenceOne(ctx, p, &pods[i]) })
@@ -164,7 +164,7 @@ func (d podDeleter) fenceOne(ctx context.Context, p *pass.Pass, pod *rollout.Fen
 	return unlessDenied(err)
 }
 
-// unlessDenied returns an error only if it is no denial: then the pass has failed.
+// unlessDenied returns an error that fails the pass, nil for a denial, which does not.
 func unlessDenied(err error) error {
 	if podreplace.IsDenied(err) {
 		return nil

@@ -23,7 +23,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// groupReader reads what a pass over a group depends on, except its nodes.
+// groupReader reads everything that a pass over a group depends on, except its nodes.
 type groupReader struct {
 	access.Cluster
 	ledgers      ledgerStore
@@ -32,7 +32,7 @@ type groupReader struct {
 	stateTimes   *daemonset.StateTimes
 }
 
-// read begins a pass. It reads only the DaemonSets and the rollout of an unmanaged group.
+// read starts a pass. Of an unmanaged group it reads only the DaemonSets and the rollout.
 func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) (*pass.Pass, error) {
 	p := &pass.Pass{State: &observed.State{Group: g, OperatorNode: r.operatorNode, StateTimes: r.stateTimes}}
 	gr, err := r.GcuResource(ctx, g)
@@ -76,8 +76,7 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	return p, nil
 }
 
-// members returns the members of a group, in the order of replacement; gr is its GcuResource, an empty
-// one without.
+// members returns the members of a group, in the order of replacement. gr is its GcuResource, empty if there is none.
 func (r groupReader) members(ctx context.Context, g observed.Group, gr *topsv1.GcuResource) ([]observed.Member, error) {
 	var all appsv1.DaemonSetList
 	switch g.Kind {
@@ -118,9 +117,9 @@ func (r groupReader) revisions(ctx context.Context, m observed.Member) ([]*appsv
 	return observed.ByName(revisions.Items), nil
 }
 
-// confirmMembersGone confirms live that the DaemonSets which left the group under slots that are given back are not in
-// it: the cache may have shown that one was deleted, and not yet that it was created again and adopted its pods. It
-// returns podreplace.ErrChanged if one may be back.
+// confirmMembersGone confirms live that the DaemonSets whose slots are given back because they left the group are not in
+// it: the cache may show that a DaemonSet was deleted, but not yet that it was recreated and adopted its pods. It returns
+// podreplace.ErrChanged if one may be back.
 func (r groupReader) confirmMembersGone(ctx context.Context, p *pass.Pass) error {
 	left := leftUnderSlots(p)
 	for _, key := range left {
@@ -142,7 +141,7 @@ func (r groupReader) confirmMembersGone(ctx context.Context, p *pass.Pass) error
 	if err != nil {
 		return err
 	}
-	members, err := r.members(ctx, p.Group, &gr) // the cache may have moved since the pass began
+	members, err := r.members(ctx, p.Group, &gr) // the cache may have changed since the pass began
 	if err != nil {
 		return err
 	}
@@ -154,7 +153,7 @@ func (r groupReader) confirmMembersGone(ctx context.Context, p *pass.Pass) error
 	return nil
 }
 
-// leftUnderSlots returns the DaemonSets of slots that are given back which are not in the group any more.
+// leftUnderSlots returns the DaemonSets that have left the group and whose slots are given back.
 func leftUnderSlots(p *pass.Pass) (left []client.ObjectKey) {
 	members := make(map[string]bool, len(p.Members))
 	for i := range p.Members {

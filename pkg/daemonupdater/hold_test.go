@@ -50,7 +50,7 @@ func TestAHoldWakesTheGroups(t *testing.T) {
 	if !watch.UpgradeChanged().Update(event.UpdateEvent{ObjectOld: released, ObjectNew: held("a")}) {
 		t.Error("a hold is not passed on")
 	}
-	if groups := c.reconciler.watches().AskedFor(context.Background(), held("a")); len(groups) != 1 {
+	if groups := c.reconciler.watches().OfNodeUpgrade(context.Background(), held("a")); len(groups) != 1 {
 		t.Errorf("groups %v are woken, want that of the driver", groups)
 	}
 	byAdministrator := released.DeepCopy()
@@ -58,7 +58,7 @@ func TestAHoldWakesTheGroups(t *testing.T) {
 	if !watch.UpgradeChanged().Update(event.UpdateEvent{ObjectOld: released, ObjectNew: byAdministrator}) {
 		t.Error("a hold of an administrator is not passed on")
 	}
-	if groups := c.reconciler.watches().AskedFor(context.Background(), byAdministrator); len(groups) != 1 {
+	if groups := c.reconciler.watches().OfNodeUpgrade(context.Background(), byAdministrator); len(groups) != 1 {
 		t.Errorf("groups %v are woken by an administrator, want that of the driver", groups)
 	}
 	aged := held("a")
@@ -78,7 +78,7 @@ func TestAnUpgradeOfTheNodeAgentWakesTheGroups(t *testing.T) {
 	if !watch.UpgradeChanged().Update(event.UpdateEvent{ObjectOld: of("prepull"), ObjectNew: of("prepull", "verify-driver")}) {
 		t.Error("a change of what the agent is capable of is not passed on")
 	}
-	if groups := c.reconciler.watches().AskedFor(t.Context(), of("prepull")); len(groups) != 1 {
+	if groups := c.reconciler.watches().OfNodeUpgrade(t.Context(), of("prepull")); len(groups) != 1 {
 		t.Errorf("groups %v are woken, want that of the driver", groups)
 	}
 }

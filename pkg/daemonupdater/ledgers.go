@@ -28,8 +28,8 @@ import (
 
 // reportInterval is the minimum time between two status writes of one group that leave the ledger
 // unchanged; ledger changes are stored at once. If only a few nodes moved on as expected, or the
-// last such write was at reportInterval too, the minimum is moveInterval: nodes that come and go
-// all the time do not cause a write a second.
+// last write at reportInterval is not moveInterval ago, the minimum is moveInterval: nodes that come and go
+// all the time do not cause a write every second.
 const (
 	reportInterval = time.Second
 	moveInterval   = 7 * time.Second
@@ -39,13 +39,13 @@ const (
 // read live.
 const cacheLag = 2 * time.Second
 
-// Notices delivers notifications of what is in the records of rollouts. It never blocks.
+// Notices delivers notifications of entries in the records of rollouts. It never blocks.
 type Notices interface {
-	// Offer hands over the pending notifications of a group, as stored: all of them, none if it is gone.
+	// Offer hands over all pending notifications of a group, as stored; none if the group is gone.
 	Offer(g observed.Group, pending []notification.Message)
 	// Delivered reports whether this process delivered a notification.
 	Delivered(id string) bool
-	// Woken has the groups of which something was delivered since their last pass.
+	// Woken receives a group after a delivery, so that its record is written again.
 	Woken() <-chan observed.Group
 }
 
@@ -56,12 +56,12 @@ type ledgerStore struct {
 	recorder  events.EventRecorder
 	metrics   *metrics.Metrics
 	gate      gating.Mode
-	// notices takes the notifications, nil for none.
+	// notices delivers the notifications, nil for none.
 	notices Notices
 	// written is, per group, the rollout as this process last wrote it, with the versions that
 	// the cache may still show.
 	written map[observed.Group]writtenRollout
-	// taken are the groups whose name is taken, with the UID of the DaemonRollout that has it.
+	// taken has, per group whose name is taken, the UID of the DaemonRollout that has the name.
 	taken map[observed.Group]types.UID
 }
 
@@ -78,7 +78,7 @@ type writtenRollout struct {
 
 // read reads the group's DaemonRollout as last written: from memory while the cache still shows
 // a replaced version, otherwise from the cache. A group without one gets an empty one, to be
-// created. unseen: this process created it, but the cache does not show it.
+// created. unseen reports that this process created it, but the cache does not show it.
 func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time) (unseen bool, err error) {
 	key := s.Group.RolloutKey(l.namespace)
 	var cached topsv1.DaemonRollout
@@ -87,8 +87,8 @@ func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time)
 		return false, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
 	}
 	if last, ok := l.written[s.Group]; ok && slices.Contains(last.basedOn, cached.ResourceVersion) {
-		undone, err := l.isUndone(ctx, last, now)
-		if err != nil || !undone {
+		overwritten, err := l.wasOverwritten(ctx, last, now)
+		if err != nil || !overwritten {
 			s.TakeRollout(key, last.rollout.DeepCopy())
 			return cached.ResourceVersion == "", err
 		}
@@ -101,8 +101,8 @@ func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time)
 	return false, nil
 }
 
-// refuse reports that the name of a group is taken: there is no rollout of its own for a condition.
-// The event is sent when that begins, not at each retry.
+// refuse reports by an event that the name of a group is taken: the group has no rollout of its own for a condition.
+// The event is sent once per DaemonRollout that has the name, not at each retry.
 func (l ledgerStore) refuse(s *observed.State, taken *rollout.Blocked) error {
 	if by, said := l.taken[s.Group]; !said || by != s.TakenBy.UID {
 		l.taken[s.Group] = s.TakenBy.UID
@@ -111,9 +111,9 @@ func (l ledgerStore) refuse(s *observed.State, taken *rollout.Blocked) error {
 	return errors.New(taken.Message)
 }
 
-// isUndone reports whether a rollout that the cache should show by now is not stored as this process
-// wrote it: someone deleted it, another manager wrote it, or a backup of etcd was restored.
-func (l ledgerStore) isUndone(ctx context.Context, last writtenRollout, now time.Time) (bool, error) {
+// wasOverwritten reports whether a rollout that the cache should show is no longer stored as this process wrote
+// it: a user deleted it, another manager wrote it, or etcd was restored from a backup.
+func (l ledgerStore) wasOverwritten(ctx context.Context, last writtenRollout, now time.Time) (bool, error) {
 	if now.Sub(last.at) < cacheLag {
 		return false, nil
 	}
@@ -127,8 +127,8 @@ func (l ledgerStore) isUndone(ctx context.Context, last writtenRollout, now time
 }
 
 // store writes the status of the group: at once if the ledger changed, otherwise after an
-// interval, in which case it returns how long to wait. Events are sent after the write, and
-// notifications of what is stored.
+// interval, in which case it returns how long to wait. Events, and notifications of stored entries, are sent after the
+// write.
 func (l ledgerStore) store(ctx context.Context, p *pass.Pass, rb report.Rollback) (wait time.Duration, err error) {
 	stored, wait, err := l.write(ctx, p, rb)
 	if err == nil && l.notices != nil {
@@ -141,13 +141,13 @@ func (l ledgerStore) store(ctx context.Context, p *pass.Pass, rb report.Rollback
 	return wait, err
 }
 
-// write is store without notifications. It returns the DaemonRollout as it is stored.
+// write is store without notifications. It returns the DaemonRollout as stored.
 func (l ledgerStore) write(ctx context.Context, p *pass.Pass, rb report.Rollback) (stored *topsv1.DaemonRollout, wait time.Duration, err error) {
 	before, d := p.Rollout.Status, p.Decision
 	d.Halted = rb.Explain(d.Halted)
 	status := report.Status(before, p.Rollout.Generation, p.In, d)
 	rb.Remember(&status, p.State, p.In, d)
-	d.Behind += p.Fleet.NodesAtGate() // a pod at the gate is of no node's revision yet
+	d.Behind += p.Fleet.NodesAtGate() // a pod at the gate does not count for its node's revision yet
 	report.Settle(&status, l.gate, p.State, p.In, d)
 	report.Record(&status, p.State, p.In, d, l.notices != nil)
 	status.Record = notification.Unmark(p.Rollout, status.Record, l.notices != nil, l.isDelivered)
@@ -173,8 +173,8 @@ func (l ledgerStore) write(ctx context.Context, p *pass.Pass, rb report.Rollback
 		}
 	}
 	next.Status = status
-	if err := l.Status().Update(ctx, next, access.Whole); err != nil {
-		delete(l.written, p.Group) // it may be deleted, and then the stored copy is useless
+	if err := l.Status().Update(ctx, next, access.StrictFields); err != nil {
+		delete(l.written, p.Group) // it may have been deleted, and then the copy in memory is useless
 		return nil, 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
 	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.In.Now, soon: soon}
@@ -193,8 +193,7 @@ func (l ledgerStore) write(ctx context.Context, p *pass.Pass, rb report.Rollback
 // isDelivered reports whether this process delivered a notification.
 func (l ledgerStore) isDelivered(id string) bool { return l.notices != nil && l.notices.Delivered(id) }
 
-// replaced returns the resourceVersions replaced by a write of a rollout and by the writes before
-// it.
+// replaced returns the resourceVersions that a write of a rollout and earlier writes replaced.
 func (l ledgerStore) replaced(g observed.Group, version string) []string {
 	if last, ok := l.written[g]; ok && last.rollout.ResourceVersion == version {
 		return append(last.basedOn, version)
@@ -203,7 +202,7 @@ func (l ledgerStore) replaced(g observed.Group, version string) []string {
 }
 
 // caughtUp drops the versions replaced by earlier writes of a rollout: the cache shows the last
-// one, and does not go back.
+// write, and does not go back.
 func (l ledgerStore) caughtUp(g observed.Group) {
 	if last, ok := l.written[g]; ok {
 		last.basedOn = nil
@@ -211,8 +210,8 @@ func (l ledgerStore) caughtUp(g observed.Group) {
 	}
 }
 
-// stillDecides returns podreplace.ErrChanged if the ledger is not as this pass left it. Then
-// another manager decides, because this one was suspended past its lease.
+// stillDecides returns podreplace.ErrChanged if the ledger is not as this pass left it. Then another manager has taken
+// over, because this one was suspended past its lease.
 func (l ledgerStore) stillDecides(ctx context.Context, p *pass.Pass) error {
 	known := p.Rollout
 	if last, ok := l.written[p.Group]; ok && slices.Contains(last.basedOn, known.ResourceVersion) {

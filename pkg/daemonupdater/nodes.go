@@ -32,8 +32,8 @@ type fleetReader struct {
 	attempts *deletion.AllAttempts
 }
 
-// refresh updates the fleet of a group: it reads the nodes of events again, or all nodes if the fleet
-// was made for something else, or the clock was set back.
+// refresh updates the fleet of a group: it reads the changed nodes again, or all nodes if the fleet was made from other
+// settings or targets, or the clock was set back.
 func (r fleetReader) refresh(ctx context.Context, p *pass.Pass, changed []string) (err error) {
 	p.Fleet = r.fleets[p.Group]
 	if !p.Fleet.IsFor(p.State, &p.In) {
@@ -49,7 +49,7 @@ func (r fleetReader) refresh(ctx context.Context, p *pass.Pass, changed []string
 		}
 	}
 	heartbeat.Refresh(ctx, r.Live, p.Fleet, p.In.Now)
-	return r.CorrectSlots(ctx, p.Members, p.Fleet.Fleet, p.In.Ledger.Slots, p.In.Now.Add(-deletion.Unseen))
+	return r.CorrectSlots(ctx, p.Members, p.Fleet.Fleet, p.In.Ledger.Slots, p.In.Now.Add(-deletion.RedeleteAfter))
 }
 
 // readAll reads all nodes with their pods and NodeUpgrades.
@@ -109,10 +109,9 @@ func (r fleetReader) pods(ctx context.Context, m observed.Member, index string) 
 	return observed.ByName(list.Items), nil
 }
 
-// confirmNodesGone confirms live that the nodes of unseen slots are no longer in the group, and that operations which are
-// not made any more are not there. It returns
-// podreplace.ErrChanged if the fleet is stale: the manager that gave such a slot may be about to
-// delete a pod for it.
+// confirmNodesGone confirms live that the nodes of unseen slots are no longer in the group, and that operations that the
+// decision gives up as never created are not on their nodes. It returns podreplace.ErrChanged if the fleet is stale: the
+// manager that gave such a slot may be about to delete a pod for it.
 func (r fleetReader) confirmNodesGone(ctx context.Context, p *pass.Pass) error {
 	left := map[string]*corev1.Node{}
 	for i := range p.Decision.Unseen {
@@ -170,7 +169,7 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass.Pass, slot *ro
 }
 
 // fenceLeftover fences the pod that a slot names if it outlived its Node object: another Node may get
-// that name, and with it the pod, before the garbage collector of pods looks. It returns
+// that name, and with it the pod, before the garbage collector deletes the pod. It returns
 // podreplace.ErrChanged until the deletion that the slot permits can no longer happen.
 func (r fleetReader) fenceLeftover(ctx context.Context, p *pass.Pass, slot *rollout.Slot) error {
 	for _, m := range p.Members {
@@ -196,7 +195,7 @@ func (r fleetReader) fenceLeftover(ctx context.Context, p *pass.Pass, slot *roll
 }
 
 // confirmNoPods confirms live that nodes that left the group run no pod that stays there: the
-// successor of a pod may have been created just before its node left, and not be in the cache.
+// successor of a pod may have been created just before its node left, and not be in the cache yet.
 func (r fleetReader) confirmNoPods(ctx context.Context, p *pass.Pass, left map[string]*corev1.Node) error {
 	for _, m := range p.Members {
 		pods, err := r.LivePods(ctx, m)
@@ -220,7 +219,7 @@ const controllerUID = ".metadata.controller.uid"
 // node.
 func podsOnNode(controller types.UID, node string) string { return string(controller) + "/" + node }
 
-// indexByController indexes objects by the UID of their controller, and pods also by that and
+// indexByController indexes objects by the UID of their controller, and pods also by that UID with
 // their node.
 func indexByController(object client.Object) []string {
 	ref := metav1.GetControllerOf(object)

@@ -286,7 +286,7 @@ func TestAnOperationWakesItsGroupWhateverBecameOfIt(t *testing.T) {
 		{Status: topsv1.NodeUpgradeStatus{Operation: &topsv1.OperationStatus{ID: "x", Rollout: "gcu-system/fleet", Phase: topsv1.OperationAborted}}},
 	} {
 		u.Name = "a"
-		if groups := c.reconciler.watches().AskedFor(context.Background(), u); !slices.Contains(groups, group) {
+		if groups := c.reconciler.watches().OfNodeUpgrade(context.Background(), u); !slices.Contains(groups, group) {
 			t.Errorf("it wakes %v, want %s among them", groups, group)
 		}
 		if changed, _ := c.reconciler.changed.Take(group); !slices.Contains(changed, "a") {

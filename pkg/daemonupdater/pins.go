@@ -16,7 +16,7 @@ import (
 )
 
 // pinStep decides which nodes are kept at an earlier revision. Its decision enters the ledger, which is stored
-// before anything is done about it.
+// before a node is touched.
 type pinStep struct {
 	access.Cluster
 	gate gating.Mode
@@ -25,26 +25,26 @@ type pinStep struct {
 // decide changes the pins and failures of the ledger that the plan starts from.
 func (s pinStep) decide(ctx context.Context, p *pass.Pass) error {
 	facts := p.PinFacts(s.gate)
-	next := pinning.NextOf(&facts)
-	for _, asked := range next.Asked {
-		open, err := s.isOpen(ctx, asked)
+	update := pinning.DecidePins(&facts)
+	for _, key := range update.PinnedFor {
+		open, err := s.isOpen(ctx, key)
 		if err != nil {
 			return err
 		}
-		if !open { // of its node nothing is done in this pass: others do not wait for it
-			facts.Asks = slices.DeleteFunc(facts.Asks, func(a pinning.Ask) bool { return a.Node == asked.Node })
-			next = pinning.NextOf(&facts)
+		if !open { // this pass ignores the requests of that node; other nodes need not wait
+			facts.Requests = slices.DeleteFunc(facts.Requests, func(r pinning.Request) bool { return r.Node == key.Node })
+			update = pinning.DecidePins(&facts)
 		}
 	}
-	p.In.Ledger.Pins, p.In.Ledger.Failures, p.Refused, p.AsksWait = next.Pins, next.Failures, next.Refused, next.Waits
+	p.In.Ledger.Pins, p.In.Ledger.Failures, p.Refused, p.PinRequestsBlockedBy = update.Pins, update.Failures, update.Refused, update.BlockedBy
 	return nil
 }
 
-// isOpen reports whether what is asked of a node is so live: a cache that is behind may show what was taken back.
-func (s pinStep) isOpen(ctx context.Context, ask pinning.AskKey) (bool, error) {
+// isOpen confirms live that a request is open: a stale cache may show one that was withdrawn.
+func (s pinStep) isOpen(ctx context.Context, key pinning.RequestKey) (bool, error) {
 	var live topsv1.NodeUpgrade
-	if err := s.Live.Get(ctx, client.ObjectKey{Name: ask.Node}, &live); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading what is asked of node %s: %w", ask.Node, err)
+	if err := s.Live.Get(ctx, client.ObjectKey{Name: key.Node}, &live); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the requests of node %s: %w", key.Node, err)
 	}
-	return slices.ContainsFunc(observed.OpenAsksOf(&live), func(a observed.Ask) bool { return a.ID == ask.ID }), nil
+	return slices.ContainsFunc(observed.OpenPinRequests(&live), func(r observed.PinRequest) bool { return r.ID == key.ID }), nil
 }

@@ -59,7 +59,7 @@ type Reconciler struct {
 	Namespace string
 	// Book says which components an operation replaces, and how.
 	Book upgradeplan.LogicBook
-	// Gate returns whether the admission policy gcu-operator-gate lets pods wait; nil: it was not asked for.
+	// Gate returns whether the admission policy gcu-operator-gate gates pods; nil if the gate is not enabled.
 	Gate func() gating.Mode
 	// Notices delivers notifications; nil for none.
 	Notices Notices
@@ -67,26 +67,26 @@ type Reconciler struct {
 	Deadlines rollout.Deadlines
 	// Clock returns the time.
 	Clock func() time.Time
-	// Ahead is daemonset.StateTimes.Ahead; nil: nothing is known.
+	// Ahead is daemonset.StateTimes.Ahead; nil if unknown.
 	Ahead func(now time.Time) time.Duration
 
 	groupStates
 }
 
-// groupStates is what is kept of groups between passes. It is empty at every start.
+// groupStates has what is kept about groups between passes. It is empty at every start.
 type groupStates struct {
-	written  map[observed.Group]writtenRollout
-	taken    map[observed.Group]types.UID
-	fleets   map[observed.Group]*pass.Fleet
-	had      map[observed.Group]gating.LastRevisions // revisions of nodes
-	changed  watch.ChangedNodes
-	attempts deletion.AllAttempts
-	pace     deletion.Pace
+	written     map[observed.Group]writtenRollout
+	taken       map[observed.Group]types.UID
+	fleets      map[observed.Group]*pass.Fleet
+	had         map[observed.Group]gating.LastRevisions // revisions of nodes
+	changed     watch.ChangedNodes
+	attempts    deletion.AllAttempts
+	concurrency deletion.Concurrency
 	// stateTimes of nodes and pods.
 	stateTimes daemonset.StateTimes
 }
 
-// newGroupStates returns them empty; ahead is Reconciler.Ahead.
+// newGroupStates returns empty states; ahead is Reconciler.Ahead.
 func newGroupStates(ahead func(time.Time) time.Duration) groupStates {
 	return groupStates{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*pass.Fleet{},
 		had: map[observed.Group]gating.LastRevisions{}, stateTimes: daemonset.StateTimes{Ahead: ahead}}
@@ -171,7 +171,7 @@ func (r *Reconciler) steps() steps {
 		gates:     gatekeeper.Gatekeeper{Cluster: c},
 		ledgers:   ledgers,
 		pins:      pinStep{c, gate},
-		pods:      podDeleter{c, r.Metrics, deniable(&r.attempts.Deletions), deniable(&r.attempts.Fences), &r.pace, r.Clock},
+		pods:      podDeleter{c, r.Metrics, deniable(&r.attempts.Deletions), deniable(&r.attempts.Fences), &r.concurrency, r.Clock},
 		nodes:     nodewriter.Writer{Cluster: c, Book: r.Book, Operations: deniable(&r.attempts.Operations), Pulls: deniable(&r.attempts.Pulls)},
 		rollbacks: rollbackStep{c, ledgers},
 		globals:   globaljobs.Runner{Cluster: c, Namespace: r.Namespace},
@@ -188,8 +188,7 @@ func (r *Reconciler) forget(g observed.Group) {
 	}
 }
 
-// resultOf returns the result of a pass. A stale cache is not an error: the next pass decides on
-// the current state.
+// resultOf returns the result of a pass. A stale cache is not an error: the next pass sees the current state.
 func resultOf(ctx context.Context, again time.Duration, err error) (ctrl.Result, error) {
 	switch {
 	case err == nil:

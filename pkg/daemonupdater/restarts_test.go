@@ -146,7 +146,7 @@ func TestANodeAndAReportWakeAGroupThatRestartsRuntimes(t *testing.T) {
 	if err := c.api.Get(t.Context(), client.ObjectKey{Name: "a"}, &u); err != nil {
 		t.Fatal(err)
 	}
-	if groups := c.reconciler.watches().AskedFor(t.Context(), &u); len(groups) != 1 {
+	if groups := c.reconciler.watches().OfNodeUpgrade(t.Context(), &u); len(groups) != 1 {
 		t.Errorf("a report wakes %v", groups)
 	}
 }

@@ -24,7 +24,7 @@ type rollbackStep struct {
 	ledgers ledgerStore
 }
 
-// decide reads what a rollback needs, and decides.
+// decide reads what the decision about a rollback needs, and decides.
 func (s rollbackStep) decide(ctx context.Context, p *pass.Pass) (report.Rollback, error) {
 	good := p.Rollout.Status.LastKnownGood
 	if good == nil || !report.AsksRollback(p.State, p.In, p.Decision) {
@@ -41,9 +41,9 @@ func (s rollbackStep) decide(ctx context.Context, p *pass.Pass) (report.Rollback
 	return report.RollbackOf(p.State, p.In, p.Decision, err == nil), nil
 }
 
-// carryOut carries out a stored rollback. It changes only what is as observed, so it may be
-// repeated: until the target has changed, every pass decides the same. That of a gr is carried out
-// by the gcuresource controller, which deploys the good revision of the spec.
+// carryOut carries out a stored rollback of a DaemonSet; for a gr the gcuresource controller deploys the good revision of
+// the spec. It changes only DaemonSets that are as observed, so it may be repeated: until the target has changed, every
+// pass decides the same.
 func (s rollbackStep) carryOut(ctx context.Context, p *pass.Pass, rb report.Rollback) error {
 	if rb.To == nil || p.Group.Kind == observed.KindGcuResource {
 		return nil

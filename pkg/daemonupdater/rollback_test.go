@@ -440,7 +440,7 @@ func TestARejectedTemplateThatComesAgainReachesNoNode(t *testing.T) {
 	if w := fixture.Words(*c.ledger()); w["Accepted"] != "False/RevisionRejected" || len(c.slots()) != 0 || len(c.deletions) != deleted || len(c.patched) != 1 {
 		t.Errorf("%v, slots %v, deletions %v, patched %v", w, c.slots(), c.deletions, c.patched)
 	}
-	if told := strings.Join(c.eventTexts(), "\n"); !strings.Contains(told, "Warning RevisionRejected this template is rejected, roll out another one or resume: back to old") {
+	if told := strings.Join(c.eventTexts(), "\n"); !strings.Contains(told, "Warning RevisionRejected this template was rejected by a rollback: roll out another one, or resume: back to old") {
 		t.Errorf("events:\n%s", told)
 	}
 	newest := fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash, "newest")[2]

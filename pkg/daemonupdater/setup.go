@@ -47,7 +47,7 @@ func (r *Reconciler) watches() watch.Groups {
 }
 
 // logger returns a function that makes the logger of a pass, which names the group in every line.
-// The uid of a gr comes from the cache: it is empty if the gr is gone.
+// The UID of a gr comes from the cache: it is empty if the gr is gone.
 func (r *Reconciler) logger(base logr.Logger) func(*observed.Group) logr.Logger {
 	return func(g *observed.Group) logr.Logger {
 		controller := []any{"controller", "daemonupdater"}
@@ -58,7 +58,7 @@ func (r *Reconciler) logger(base logr.Logger) func(*observed.Group) logr.Logger 
 			return base.WithValues(g.Kind, klog.KRef(g.Namespace, g.Name)).WithValues(controller...)
 		}
 		var gr topsv1.GcuResource
-		_ = r.Get(context.Background(), client.ObjectKey{Name: g.Name}, &gr, client.UnsafeDisableDeepCopy) // if it is missing, the name must suffice
+		_ = r.Get(context.Background(), client.ObjectKey{Name: g.Name}, &gr, client.UnsafeDisableDeepCopy) // without it, the log has only the name
 		return base.WithValues(logging.GcuResource(g.Name, gr.UID)...).WithValues(controller...)
 	}
 }

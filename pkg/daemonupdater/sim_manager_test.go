@@ -317,7 +317,7 @@ func (m *simManager) handle(kind string, e simapi.Event) {
 	watches := m.r.watches()
 	maps := map[string]func(context.Context, client.Object) []observed.Group{
 		simPods: watches.OfPod, simRevisions: watches.OfController, simNodes: watches.OnNode,
-		simUpgrades: watches.AskedFor, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy, simPlans: watches.UnderPlan, simGrs: watch.OfGcuResource,
+		simUpgrades: watches.OfNodeUpgrade, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy, simPlans: watches.UnderPlan, simGrs: watch.OfGcuResource,
 	}
 	passes := map[string]predicate.Predicate{simNodes: watch.NodeChanged(), simSets: watch.DaemonSetChanged(), simUpgrades: watch.UpgradeChanged(), simGrs: watch.DeletionBegan(), simPlans: predicate.GenerationChangedPredicate{}}[kind]
 	if passes != nil && e.Before != nil && e.After != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.Before, ObjectNew: e.After}) {

@@ -99,10 +99,10 @@ func (w *simWorld) goesBackByOperation() bool {
 	w.override(node, observed.VerbUndo, set)
 	answered := func() bool {
 		u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: node})
-		if u == nil || observed.AskOf(u) == nil {
+		if u == nil || observed.PinRequestOf(u) == nil {
 			return true
 		}
-		id := observed.AskOf(u).ID
+		id := observed.PinRequestOf(u).ID
 		return slices.ContainsFunc(u.Status.Tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == id && t.State.Final() })
 	}
 	return w.until("L1: a node goes back by an operation, or that is refused", 3*time.Hour, func() bool { return w.backByOperation > before || answered() }) &&

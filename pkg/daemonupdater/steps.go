@@ -23,7 +23,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
-// retryStaleCache is when to decide again after the cache was found stale.
+// retryStaleCache is the time to the next pass after the cache was found stale.
 const retryStaleCache = 50 * time.Millisecond
 
 // steps are the steps of a pass, each with its dependencies.
@@ -40,16 +40,17 @@ type steps struct {
 	reports   reporter.Reporter
 }
 
-// refresh has the tasks before the nodes done, and reads the changed nodes. An error loses these.
+// refresh runs the plan's global tasks that precede the nodes, and reads the changed nodes. On an error the caller must
+// read all nodes again.
 func (s *steps) refresh(ctx context.Context, p *pass.Pass, changed []string) error {
-	if err := s.globals.Before(ctx, p); err != nil { // first: what is known of nodes is kept for a group that is blocked, or is not
+	if err := s.globals.Before(ctx, p); err != nil { // first: the fleet is kept for a group that is blocked, or for one that is not
 		return err
 	}
 	return s.fleets.refresh(ctx, p, changed)
 }
 
-// confirmGone confirms live that what left the group under slots that are given back is not in it. It returns
-// podreplace.ErrChanged if the caches are stale.
+// confirmGone confirms live that the DaemonSets and nodes whose slots are given back because they left the group are not in
+// it. It returns podreplace.ErrChanged if the caches are stale.
 func (s *steps) confirmGone(ctx context.Context, p *pass.Pass) error {
 	if err := s.groups.confirmMembersGone(ctx, p); err != nil {
 		return err
@@ -57,9 +58,9 @@ func (s *steps) confirmGone(ctx context.Context, p *pass.Pass) error {
 	return s.fleets.confirmNodesGone(ctx, p)
 }
 
-// carryOut stores the ledger, then acts, then reports. Meanwhile it rechecks the DaemonSets that
-// are about to lose pods. It returns when the next pass is due for a status that was not urgent
-// or for unfinished reports; 0 for none.
+// carryOut stores the ledger, then acts, then reports. While it stores the ledger, it rechecks the DaemonSets that
+// are about to lose pods. It returns how long to wait for the next pass if a status that is not urgent or some reports
+// are left to write; 0 if none are.
 func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration, err error) {
 	if err := s.confirmGone(ctx, p); err != nil {
 		return 0, err
@@ -68,9 +69,9 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	if rollback.To != nil { // from the next pass on no plan is in force, and its result stays as it is
+	if rollback.To != nil { // from the next pass on, the plan is not in force, and its result no longer changes
 		if _, err := s.reports.PlanResult(ctx, p); apierrors.IsConflict(err) {
-			return 0, err // other errors do not keep the fleet at a version that fails
+			return 0, err // other errors must not prevent the rollback
 		}
 	}
 	due := s.pods.due(p.Decision.Delete, p.In.Now)
@@ -94,8 +95,8 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 	return retry.Sooner(wait, again), errors.Join(failed, fenced, undone, reported)
 }
 
-// report writes the conditions of pods, the tasks of NodeUpgrades and the result of the plan, and
-// returns when to continue with the rest, 0 if there is none.
+// report writes the conditions of pods, the tasks of NodeUpgrades and the result of the plan. It returns how long to wait
+// before writing the rest, 0 if nothing is left.
 func (s *steps) report(ctx context.Context, p *pass.Pass) (again time.Duration, err error) {
 	more, err := s.reports.Conditions(ctx, p)
 	if more {
@@ -106,7 +107,7 @@ func (s *steps) report(ctx context.Context, p *pass.Pass) (again time.Duration, 
 }
 
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and
-// nodes, rules out pending deletions, then deletes the rollout. It reports whether that is done.
+// nodes, rules out pending deletions, then deletes the rollout. It reports whether the rollout is deleted.
 func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration, released bool, err error) {
 	err = errors.Join(s.confirmGone(ctx, p), s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.guard(ctx, p))
 	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
@@ -119,15 +120,15 @@ func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration,
 		return retryStaleCache, false, err
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its target no longer has an update strategy", "rollout", p.Group.String())
-	as := client.Preconditions{UID: &p.Rollout.UID, ResourceVersion: &p.Rollout.ResourceVersion} // it may have slots by now
+	as := client.Preconditions{UID: &p.Rollout.UID, ResourceVersion: &p.Rollout.ResourceVersion} // it may have got slots since
 	if err := s.ledgers.Delete(ctx, p.Rollout, as); client.IgnoreNotFound(err) != nil {
 		return 0, false, fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(p.Rollout), err)
 	}
 	return 0, true, nil
 }
 
-// guard decides about the pods at the gate of the nodes, if there are any, and carries that out. The ledger is
-// stored.
+// guard decides about the pods at the gate, if there are any, and carries the decisions out. The ledger must be stored
+// before.
 func (s *steps) guard(ctx context.Context, p *pass.Pass) error {
 	waiting := p.Fleet.AtGate()
 	if len(waiting) == 0 {
@@ -139,7 +140,7 @@ func (s *steps) guard(ctx context.Context, p *pass.Pass) error {
 	return s.gates.Open(ctx, p.Members, waiting, p.GateFacts)
 }
 
-// openGates releases the pods at the gate of nodes whose group is not controlled any more.
+// openGates releases the pods at the gate on nodes of a group that is no longer controlled.
 func (s *steps) openGates(ctx context.Context, p *pass.Pass, nodes []string) error {
 	if !s.ledgers.gate.Active() {
 		return nil
@@ -157,7 +158,7 @@ func (s *steps) openGates(ctx context.Context, p *pass.Pass, nodes []string) err
 	return s.gates.Release(ctx, slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !daemonset.AwaitsUpgrade(pod) }))
 }
 
-// abandon cancels the operations of a group that is gone, and answers requests for it.
+// abandon cancels the operations of a group that is gone, and answers the requests for it.
 func (s *steps) abandon(ctx context.Context, g observed.Group, now time.Time) error {
 	_, err := s.nodes.Cancel(ctx, g.OperationKey(s.ledgers.namespace))
 	return errors.Join(err, s.reports.AnswerOrphans(ctx, g, now))

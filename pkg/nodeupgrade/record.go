@@ -20,9 +20,9 @@ import (
 // fieldOwner is the field manager of status.operation and status.history.
 const fieldOwner = client.FieldOwner("gcu-nodeupgrade")
 
-// whole has the API server refuse a write of which it would drop a field, because its CRD is older
-// than this program: what is acted on must be stored.
-const whole = client.FieldValidation(metav1.FieldValidationStrict)
+// strictFields makes the API server reject a write with a field that an older CRD would drop: what is acted on must
+// be stored.
+const strictFields = client.FieldValidation(metav1.FieldValidationStrict)
 
 // recordWriter stores decisions before they are carried out.
 type recordWriter struct {
@@ -42,7 +42,7 @@ func (w recordWriter) store(ctx context.Context, o *observation, next operation.
 	after := o.upgrade.DeepCopy()
 	after.Status.Operation, after.Status.History = next.Operation, next.History
 	patch := client.MergeFromWithOptions(o.upgrade, client.MergeFromWithOptimisticLock{})
-	if err := w.client.Status().Patch(ctx, after, patch, fieldOwner, whole); err != nil {
+	if err := w.client.Status().Patch(ctx, after, patch, fieldOwner, strictFields); err != nil {
 		return fmt.Errorf("storing the operation of NodeUpgrade %s: %w", o.upgrade.Name, err)
 	}
 	logProgress(ctx, before.Operation, next.Operation)

@@ -26,7 +26,7 @@ var ofTheGate = []mutant{
 		"return !$create || $closed", "return !$create || $closed && false"},
 	{"pin-passed-at-the-gate", "a pod of the target is released on a node that is pinned", updater, "Decide",
 		"case $f.Pin != \"\" && $differs: $*then", "case false: $*then"},
-	{"pin-outlives-its-target", "a newer target does not end a pin", updater, "Facts.holds",
+	{"pin-outlives-its-target", "a newer target does not end a pin", updater, "Facts.stillApplies",
 		"$i < 0 || $target != $pin.From || $open", "$i < 0 || $open"},
 	{"pin-below-the-floor", "one node goes back to a version that is forbidden", updater, "EarlierRevision",
 		"$h.Floor != nil && $rest", "false && $rest"},

@@ -15,15 +15,15 @@ var ofOtherGroups = []mutant{
 		"!$n.Ready || !$n.$isBusy()", "true"},
 	{"two-groups-one-node", "a node with another group's operation is started", updater, "facts.phaseOf",
 		"$Job.$isOfAnotherGroup() && $working", "false"},
-	{"grant-over-others", "an operation replaces another group's", updater, "isTaken",
+	{"grant-over-others", "an operation replaces another group's", updater, "isReserved",
 		"$theirs && !$replaced || $disturbed && !$Held", "$theirs && false || $disturbed && !$Held"},
-	{"prepared-again", "an operation that the cache does not show yet is prepared once more", updater, "isTaken",
+	{"prepared-again", "an operation that the cache does not show yet is prepared once more", updater, "isReserved",
 		"!$change.Grant && !$change.Abort", "false"},
 	{"granted-replaced", "an operation that was granted meanwhile is replaced by another group's", updater, "replaced",
 		"$same && !$disturbed", "$same"},
 	{"busy-for-good", "a group that does not grant its operations keeps their nodes from others", updater, "facts.phaseOf",
 		"$f.heavy && !$maySupersede($g, $Job, $now)", "$f.heavy"},
-	{"others-not-woken", "other groups are not triggered when a node is free again", updater, "Groups.AskedFor",
+	{"others-not-woken", "other groups are not triggered when a node is free again", updater, "Groups.OfNodeUpgrade",
 		"for _, $g := range $w.with($ctx, $dependOnNodes) { $groups[$g] = true }", ""},
 
 	// One name.

@@ -41,7 +41,7 @@ var ofRequests = []mutant{
 		"$now().Add($wait)", "$now()"},
 	{"late-report-missed", "a report beyond the budget of an agent is never read", deploys, "eventCounts.hostsSince",
 		"!$now.Before($due)", "false"},
-	{"invented-daemonsets", "every invented DaemonSet costs a pass", updater, "Groups.AskedFor",
+	{"invented-daemonsets", "every invented DaemonSet costs a pass", updater, "Groups.OfNodeUpgrade",
 		"observed.Group{Kind: observed.KindNode, Name: $u.Name}", "observed.Group{Kind: observed.KindDaemonSet, Name: request.DaemonSet.Name}"},
 	{"undone-whatever", "a node goes back from another version than the one that a person wanted it to leave", updater, "toLeave",
 		"!$says", "$says || !$says"},

@@ -3,11 +3,11 @@ package main
 // ofRestored are memories that are ahead of a cluster whose etcd was restored from a backup.
 var ofRestored = []mutant{
 	{"deleted-for-ever", "a deletion that a restored backup took back is never made again", updater, "attempt.due",
-		"$a.deleted.Add(Unseen)", "$a.deleted.Add(9000*time.Hour)"},
-	{"ledger-from-memory", "a ledger that a restored backup took back is kept in memory", updater, "ledgerStore.isUndone",
+		"$a.deleted.Add(RedeleteAfter)", "$a.deleted.Add(9000*time.Hour)"},
+	{"ledger-from-memory", "a ledger that a restored backup took back is kept in memory", updater, "ledgerStore.wasOverwritten",
 		"$err != nil || $live.UID != $last.rollout.UID || !equality.Semantic.DeepEqual($live.Status, $last.rollout.Status)", "$err != nil || $live.UID != $last.rollout.UID"},
 	{"cut-ledger", "a ledger is stored though the API server drops a part of it", updater, "ledgerStore.write",
-		"$l.Status().Update($ctx, $next, access.Whole)", "$l.Status().Update($ctx, $next)"},
+		"$l.Status().Update($ctx, $next, access.StrictFields)", "$l.Status().Update($ctx, $next)"},
 	{"older-goes-on", "a manager goes on when its CRDs are replaced by older ones", programs, "crdGuard.Start",
 		"!errors.As($g.lacks($ctx), &$older)", "true"},
 	{"reversed-for-ever", "a slot waits for a version of a pod that a restored backup took back", updater, "isReversed",

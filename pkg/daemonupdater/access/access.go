@@ -1,12 +1,12 @@
-// Package access is how the steps of a pass read and write the cluster: through the cache, or past
+// Package access reads and writes the cluster for the steps of a pass: through the cache, or past
 // it where a stale cache must not decide.
 //
 //	LiveDaemonSet, LiveRevisions   read again what a decision depends on, right before it is carried out
-//	CorrectSlots                   notices that etcd was restored from a backup
+//	CorrectSlots                   corrects the ledger after etcd was restored from a backup
 //	IsStale                        reports whether a pass failed only because its view was old
 //	InParallel                     bounds the requests of a pass
 //
-// What is compared with the observed state is decided in package observed.
+// Package observed decides what is compared with the observed state.
 package access
 
 import (
@@ -45,9 +45,9 @@ func IsStale(err error) bool {
 	return errors.Is(err, podreplace.ErrChanged) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// Whole has the API server refuse a write of which it would drop a field, because its CRD is older
-// than this program: what is acted on must be stored.
-const Whole = client.FieldValidation(metav1.FieldValidationStrict)
+// StrictFields makes the API server reject a write with a field that an older CRD would drop: what is acted on must
+// be stored.
+const StrictFields = client.FieldValidation(metav1.FieldValidationStrict)
 
 // Cluster reads and writes the cluster.
 type Cluster struct {
@@ -57,7 +57,7 @@ type Cluster struct {
 	Live client.Reader
 }
 
-// Replacer returns what replaces pods.
+// Replacer returns a Replacer of pods.
 func (c Cluster) Replacer() podreplace.Replacer {
 	return podreplace.Replacer{Client: c.Client, Live: c.Live}
 }
@@ -123,7 +123,7 @@ func (c Cluster) LivePods(ctx context.Context, m observed.Member) ([]corev1.Pod,
 	return list.Items, err
 }
 
-// UnchangedDaemonSet reads a DaemonSet live. It returns podreplace.ErrChanged if it is no longer
+// UnchangedDaemonSet reads a DaemonSet live. It returns podreplace.ErrChanged if the DaemonSet is no longer
 // as observed.
 func (c Cluster) UnchangedDaemonSet(ctx context.Context, m observed.Member) (*appsv1.DaemonSet, error) {
 	live, same, err := c.LiveDaemonSet(ctx, m)
@@ -139,8 +139,8 @@ func (c Cluster) UnchangedDaemonSet(ctx context.Context, m observed.Member) (*ap
 // Parallelism bounds the concurrent requests of one pass.
 const Parallelism = 16
 
-// InParallel calls work for 0..n-1, at most Parallelism at once. It returns their errors
-// joined, and that of the context.
+// InParallel calls work for 0..n-1, at most Parallelism at once. It returns their errors joined with the error of the
+// context.
 func InParallel(ctx context.Context, n int, work func(i int) error) error {
 	var mu sync.Mutex
 	var failed []error

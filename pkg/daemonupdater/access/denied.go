@@ -12,17 +12,17 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
 )
 
-// Deniable is one kind of requests that may be denied.
+// Deniable is a kind of request that may be denied.
 type Deniable struct {
 	*deletion.Attempts
-	// Changed receives the nodes, which are read again.
+	// Changed receives the nodes to read again.
 	Changed *watch.ChangedNodes
 }
 
-// Postpone has a denied request about a node or one of its pods, by UID, made again later. what is the message of
-// the log, and about are keys and values for it.
-func (d Deniable) Postpone(ctx context.Context, g observed.Group, node string, uid types.UID, err error, now time.Time, what string, about ...any) {
-	log.FromContext(ctx).Info(what, append(about, "Node", node, "cause", err.Error())...)
+// Postpone logs a denied request about a node or one of its pods, by UID, and schedules a retry. msg is the log
+// message, keysAndValues are added to it.
+func (d Deniable) Postpone(ctx context.Context, g observed.Group, node string, uid types.UID, err error, now time.Time, msg string, keysAndValues ...any) {
+	log.FromContext(ctx).Info(msg, append(keysAndValues, "Node", node, "cause", err.Error())...)
 	d.Denied(g, node, uid, err, now)
 	d.Changed.Add(g, node)
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
-// Orphans returns the NodeUpgrades that may have requests for a DaemonSet that is gone: all for the
-// group of a DaemonSet, that of the node for the group of a node, none for a GcuResource. Errors are
-// those of the cache.
+// Orphans returns the NodeUpgrades that may have requests for a DaemonSet that is gone: for the group of a DaemonSet
+// all NodeUpgrades, for the group of a node its own, for a GcuResource none. Errors are those of the cache.
 func (c Cluster) Orphans(ctx context.Context, g observed.Group) ([]topsv1.NodeUpgrade, error) {
 	switch g.Kind {
 	case observed.KindDaemonSet:

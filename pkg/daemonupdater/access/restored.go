@@ -11,9 +11,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// CorrectSlots has slots from before a time that name a newer version of a pod than the one seen name
-// the one seen, if a live read shows the same: then etcd was restored from a backup, and the deletion
-// of the version that they name cannot happen.
+// CorrectSlots rewrites slots from before a time that name a pod version newer than both the cache and a live read
+// show, or one that another pod has now: etcd was restored from a backup, so the deletion of that version cannot happen.
 func (c Cluster) CorrectSlots(ctx context.Context, members []observed.Member, f *rollout.Fleet, slots []rollout.Slot, before time.Time) (err error) {
 	pods := map[int][]corev1.Pod{}
 	for _, r := range f.Reversed(slots, before) {
@@ -31,7 +30,7 @@ func (c Cluster) CorrectSlots(ctx context.Context, members []observed.Member, f 
 	return nil
 }
 
-// isReversed reports whether the live pods have the one seen, and not the one that the slot names at
+// isReversed reports whether the live pods include the one seen, and none with the UID that the slot names at
 // another version.
 func isReversed(r *rollout.Reversed, live []corev1.Pod) bool {
 	isSeen := func(pod corev1.Pod) bool { return pod.UID == r.Seen.UID && pod.ResourceVersion == r.Seen.Version }

@@ -10,7 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
-// AllAttempts are those of one process, by what is attempted.
+// AllAttempts are the attempts of one process, by kind of request.
 type AllAttempts struct {
 	// Deletions and Fences of pods, by the UID of the pod.
 	Deletions, Fences Attempts
@@ -22,12 +22,11 @@ func (a *AllAttempts) all() [4]*Attempts {
 	return [4]*Attempts{&a.Deletions, &a.Fences, &a.Operations, &a.Pulls}
 }
 
-// Show shows the denied requests of a group about a node in what is decided on. A denied pull is shown by
-// observed.LeavePulls.
+// Show adds the denied requests of a group to the node that the plan sees. observed.LeavePulls adds a denied pull.
 func (a *AllAttempts) Show(g observed.Group, n *rollout.Node) {
 	n.DeniedDeletion, n.DeniedFence, n.DeniedOperation = a.Deletions.DenialOf(g, n), a.Fences.DenialOf(g, n), a.Operations.DenialOf(g, n)
 	if refused := n.DeniedOperation; refused != nil && refused.Retry.After(n.Retry) {
-		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written, which is tried again: "+refused.Message
+		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written, retrying: "+refused.Message
 	}
 }
 
@@ -39,8 +38,8 @@ func (a *AllAttempts) NextRetry(g observed.Group, now time.Time) (again time.Dur
 	return again
 }
 
-// Prune forgets the pods of a group that do not run any more, and the nodes that do not exist: runs and
-// exists report that.
+// Prune forgets the pods of a group for which runs returns false, and the nodes for which exists does. runs reports
+// whether a pod is seen on a node and is not terminating.
 func (a *AllAttempts) Prune(g observed.Group, runs, exists func(node string, uid types.UID) bool) {
 	a.Deletions.Prune(g, runs)
 	a.Fences.Prune(g, runs)

@@ -1,4 +1,4 @@
-// Package gatekeeper carries out what gating decides about pods at the scheduling gate of the
+// Package gatekeeper carries out the decisions of package gating about pods at the scheduling gate of the
 // admission policy gcu-operator-gate: it removes the gate, or creates a pod of an earlier revision.
 package gatekeeper
 
@@ -24,13 +24,13 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// Gatekeeper opens the gate, or keeps it shut.
+// Gatekeeper releases pods from the gate, or creates earlier ones in their place.
 type Gatekeeper struct {
 	access.Cluster
 }
 
-// Open decides about pods at the gate, all of one group, with facts about each, and carries that out. Their
-// revisions are read live: without an earlier one, a node gets the newest.
+// Open decides about the pods of one group at the gate, by facts about each, and carries the decisions out. The
+// revisions are read live, because a node without an earlier revision gets the newest.
 func (k Gatekeeper) Open(ctx context.Context, members []observed.Member, waiting []gating.Waiting, factsOf func(gating.Waiting) gating.Facts) error {
 	revisions := map[types.UID][]*appsv1.ControllerRevision{}
 	actions := make([]gating.Action, 0, len(waiting))

@@ -21,9 +21,8 @@ type Facts struct {
 	Pin string
 	// Target is the hash of the newest revision of the DaemonSet, "" if it is not known.
 	Target string
-	// Had is the hash of the revision with which the node was last ready, "" if it is not known; Good that of the last
-	// known good revision, Settled that of the settled one, and Common that of the one which most nodes have
-	// besides the target; "" if there is none.
+	// Hashes of revisions, "" for none: Had, with which the node was last ready; Good, the last known good one; Settled,
+	// the settled one; Common, the one that most nodes have besides the target.
 	Had, Good, Settled, Common string
 	// Revisions of the DaemonSet.
 	Revisions []*appsv1.ControllerRevision
@@ -32,11 +31,11 @@ type Facts struct {
 // Action is what to do about a pod at the gate.
 type Action struct {
 	Waiting
-	// Restore is the pod to create in its place, nil if there is none.
+	// Restore is the pod to create in its place, nil for none.
 	Restore *corev1.Pod
-	// Release: the gate is removed.
+	// Release: remove the gate.
 	Release bool
-	// Why in a few words.
+	// Why, in a few words.
 	Why string
 }
 
@@ -71,8 +70,8 @@ func Decide(w Waiting, f *Facts) Action {
 	return Action{Waiting: w, Release: true, Why: "there is no earlier revision for the node"}
 }
 
-// backTo keeps a pod at the gate of a node that is pinned to another revision, and restores that one: without it, the
-// pod waits until the pin ends.
+// backTo restores the revision that a node is pinned to, and keeps the pod of another revision at the gate. If the
+// pinned revision no longer exists, the pod waits until the pin ends.
 func backTo(w Waiting, f *Facts) Action {
 	if w.isClosed() {
 		return Action{Waiting: w, Why: "no pod of the DaemonSet is created on the node for now"}
@@ -117,17 +116,16 @@ func earlier(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, hash 
 }
 
 // IsGateable reports whether the pods of a DaemonSet may be gated: the operator must be able to create them, and
-// admission lets it only with the accounts of components.
+// admission allows it only pods with the accounts of components.
 func IsGateable(ds *appsv1.DaemonSet) bool {
 	return ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && slices.Contains(accounts, ds.Spec.Template.Spec.ServiceAccountName)
 }
 
-// accounts are the ServiceAccounts that pods may have which the operator creates: those that
-// config/admission/manager.yaml allows it for pods.
+// accounts are the ServiceAccounts with which config/admission/manager.yaml allows the operator to create pods.
 var accounts = []string{"", "default", "nfd-service-account", "gcushare-device-plugin"}
 
-// Settled returns the settled revision of each DaemonSet: its target, since every node had it. A DaemonSet that
-// had no target before is installed: its target is settled unless a node has another revision.
+// Settled returns the settled revision of each DaemonSet: its target once every node has had it, "" before. A DaemonSet
+// that had no target before is new: its target is settled unless a node has another revision.
 func Settled(before, targetsBefore, targets []topsv1.RevisionTarget, everywhere, behind bool) []topsv1.RevisionTarget {
 	settled := slices.Clone(targets)
 	for i, target := range targets {

@@ -14,5 +14,5 @@
 // On a node that is pinned to an earlier revision (package pinning), only that one is restored.
 //
 // Nothing here depends on why a node was not granted the revision: a wave, a window, a pause, a halt, a
-// hold or a request that is missing all mean that it has no slot.
+// hold or a missing request all mean that it has no slot.
 package gating

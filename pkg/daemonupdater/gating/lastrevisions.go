@@ -8,11 +8,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// LastRevisions is with which revision of a DaemonSet each node of a group was last ready. It is lost with the process:
-// what a node had is then known from the pods that it has.
+// LastRevisions has, per node of a group and DaemonSet, the revision with which the node was last ready. A new process
+// learns it from the pods that the nodes have.
 type LastRevisions map[string]*had
 
-// had is what one Node object had, by DaemonSet: another Node of the same name had nothing.
+// had are the revisions of one Node object, by DaemonSet: another Node of the same name starts without any.
 type had struct {
 	node   types.UID
 	hashes map[types.UID]lastHash
@@ -24,9 +24,9 @@ type lastHash struct {
 	ready bool
 }
 
-// Note records the revision of the pod that a node has of a DaemonSet: of one that is not ready only if none
-// was, so that a node gets no revision back that never worked on it. Pods that are not bound never ran, and one that is
-// older than the Node ran on another one of its name.
+// Note records the revision of a DaemonSet's pod on a node. A pod that is not ready counts only if none was ready before,
+// so that a node never gets back a revision that did not work on it. Unbound pods never ran, and a pod older than the
+// Node ran on a former Node of that name.
 func (m LastRevisions) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
 	pod := daemonset.PodOf(pods)
 	if pod == nil || pod.Spec.NodeName == "" || pod.CreationTimestamp.Before(&node.CreationTimestamp) {
@@ -41,7 +41,7 @@ func (m LastRevisions) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*cor
 	}
 }
 
-// Of returns the hash of the revision with which a node was last ready of a DaemonSet, "" if that is not known.
+// Of returns the hash of the DaemonSet's revision with which a node was last ready, "" if unknown.
 func (m LastRevisions) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
 	if h := m[node.Name]; h != nil && h.node == node.UID {
 		return h.hashes[ds.UID].hash
@@ -49,7 +49,7 @@ func (m LastRevisions) Of(ds *appsv1.DaemonSet, node *corev1.Node) string {
 	return ""
 }
 
-// OfNode is Of, for the Node that last had the name.
+// OfNode is Of for the last Node with a name.
 func (m LastRevisions) OfNode(ds *appsv1.DaemonSet, node string) string {
 	if h := m[node]; h != nil {
 		return h.hashes[ds.UID].hash
@@ -57,8 +57,8 @@ func (m LastRevisions) OfNode(ds *appsv1.DaemonSet, node string) string {
 	return ""
 }
 
-// Common returns the hash of the revision of a DaemonSet that most nodes have without a given one, "" if no
-// node has another one.
+// Common returns the hash of the revision of a DaemonSet that most nodes have, except a given one; "" if no node has
+// another one.
 func (m LastRevisions) Common(ds *appsv1.DaemonSet, without string) (common string) {
 	nodes := map[string]int{}
 	for _, h := range m {

@@ -17,8 +17,8 @@ import (
 // maxName leaves room for a hash in the name of a pod.
 const maxName = 200
 
-// NameOf returns the name of the pod that is created in place of one at the gate: always the same, so that
-// it is created once.
+// NameOf returns the name of the pod that is created in place of one at the gate. It is always the same, so that the pod
+// is created once.
 func NameOf(daemonSet string, gated types.UID) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(gated)) // never fails
@@ -36,7 +36,7 @@ func podOf(w Waiting, template *corev1.PodTemplateSpec, hash string) *corev1.Pod
 		},
 		Spec: *template.Spec.DeepCopy(),
 	}
-	pod.OwnerReferences[0].BlockOwnerDeletion = nil // some clusters ask for a right to the DaemonSet's finalizers
+	pod.OwnerReferences[0].BlockOwnerDeletion = nil // some clusters require a right to the DaemonSet's finalizers
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}

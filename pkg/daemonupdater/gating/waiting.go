@@ -11,15 +11,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// Waiting is a pod at the gate, on a node without another pod of its DaemonSet that lives.
+// Waiting is a pod at the gate, on a node without another live pod of its DaemonSet.
 type Waiting struct {
 	Node      *corev1.Node
 	DaemonSet *appsv1.DaemonSet
 	Pod       *corev1.Pod
 }
 
-// WaitingOf returns the pod at the gate among the pods of a DaemonSet on a node, nil if there is none, or
-// another pod lives, or its containers may run: the DaemonSet controller deals with those first.
+// WaitingOf returns the pod at the gate among the pods of a DaemonSet on a node. It returns nil if there is none, or if
+// another pod lives or its containers may still run: the DaemonSet controller deals with that pod first.
 func WaitingOf(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) *Waiting {
 	pod := daemonset.PodOf(pods)
 	if pod == nil || !daemonset.AwaitsUpgrade(pod) || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, ds) {
@@ -28,8 +28,8 @@ func WaitingOf(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) *Wai
 	return &Waiting{Node: node, DaemonSet: ds, Pod: pod}
 }
 
-// isClosed reports whether no pod of the DaemonSet is created on the node for now, because of a taint: it would not
-// keep away a pod that names its node.
+// isClosed reports whether the DaemonSet controller creates no pod on the node for now, for example because of a taint. The
+// scheduler does not check that for a pod that names its node.
 func (w *Waiting) isClosed() bool {
 	return !daemonset.ShouldRun(w.DaemonSet, w.Node).Create || slices.ContainsFunc(w.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == topsv1.TaintDriverUpgrade }) && !daemonset.ToleratesClosing(w.DaemonSet)
 }

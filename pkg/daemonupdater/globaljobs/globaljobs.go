@@ -25,17 +25,17 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=batch,namespace=kube-system,resources=cronjobs,verbs=get
 
-// refusedAgain is when to look again whether a Job can be made: no event says that a CronJob was corrected.
-const refusedAgain = 30 * time.Second
+// recheckRefused is how often a refused Job is tried again: no event says that a CronJob was corrected.
+const recheckRefused = 30 * time.Second
 
-// Runner makes the Jobs.
+// Runner creates the Jobs.
 type Runner struct {
 	access.Cluster
-	// Namespace has the CronJobs and the Jobs.
+	// Namespace of the CronJobs and the Jobs.
 	Namespace string
 }
 
-// Before has the tasks before the nodes done. Until they are, the group is blocked.
+// Before runs the plan's global tasks that precede the nodes. Until they are done, the group is blocked.
 func (r Runner) Before(ctx context.Context, p *pass.Pass) error {
 	plan := p.Plan.InForce()
 	if plan == nil {
@@ -51,8 +51,8 @@ func (r Runner) Before(ctx context.Context, p *pass.Pass) error {
 	return nil
 }
 
-// After has the tasks after the nodes done, once nothing is left to do on the reachable nodes of the plan.
-// Until they are, the rollout is not complete.
+// After runs the plan's global tasks that follow the nodes, once nothing is left to do on the plan's reachable nodes.
+// Until they are done, the rollout is not complete.
 func (r Runner) After(ctx context.Context, p *pass.Pass) error {
 	plan := p.Plan.InForce()
 	if plan == nil || p.In.Blocked != nil || len(plan.Object.Spec.After) == 0 || !report.PlanIsComplete(plan, &p.In, &p.Decision) {
@@ -67,7 +67,7 @@ func (r Runner) After(ctx context.Context, p *pass.Pass) error {
 	return nil
 }
 
-// run reads the Jobs of tasks, and makes the next one unless the rollout is paused or ends.
+// run reads the Jobs of tasks, and creates the next one unless the rollout is paused or ends.
 func (r Runner) run(ctx context.Context, p *pass.Pass, plan *topsv1.UpgradePlan, tasks []topsv1.GlobalTask) (globaltask.Progress, error) {
 	jobs := map[string]*batchv1.Job{}
 	for i := range tasks {
@@ -94,12 +94,12 @@ func (r Runner) run(ctx context.Context, p *pass.Pass, plan *topsv1.UpgradePlan,
 	refusal, err := r.create(ctx, plan, progress.Next)
 	if refusal != "" {
 		progress.Refuse(refusal)
-		p.Again = refusedAgain
+		p.Again = recheckRefused
 	}
 	return progress, err
 }
 
-// create makes the Job of a task. It returns why that is refused, "" if it is not.
+// create creates the Job of a task. It returns why that is refused, "" if it is not.
 func (r Runner) create(ctx context.Context, plan *topsv1.UpgradePlan, task *topsv1.GlobalTask) (refusal string, err error) {
 	cron := &batchv1.CronJob{}
 	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: task.CronJob}, cron); {
@@ -115,8 +115,8 @@ func (r Runner) create(ctx context.Context, plan *topsv1.UpgradePlan, task *tops
 	}
 	job := globaltask.JobOf(plan, task, cron)
 	log.FromContext(ctx).Info("Creating Job of a plan", "Job", klog.KObj(job), "UpgradePlan", plan.Name, "task", task.Task, "CronJob", task.CronJob)
-	switch err := r.Create(ctx, job, access.Whole); {
-	case podreplace.IsDenied(err) && !apierrors.IsAlreadyExists(err): // that one was made in between: the next pass reads it
+	switch err := r.Create(ctx, job, access.StrictFields); {
+	case podreplace.IsDenied(err) && !apierrors.IsAlreadyExists(err): // AlreadyExists: it was created in between, and the next pass reads it
 		return err.Error(), nil
 	case err != nil:
 		return "", fmt.Errorf("creating Job %s of UpgradePlan %s: %w", job.Name, plan.Name, err)

@@ -1,6 +1,6 @@
-// Package heartbeat reads when the kubelets of nodes last renewed their Leases. That is the
-// earliest sign that a node lives: its Ready condition follows only after the grace period of the
-// control plane. Leases are read one by one and only when asked for: a watch would receive a
+// Package heartbeat reads when the kubelets of nodes last renewed their Leases. A missing renewal is the
+// earliest sign that a node has died: its Ready condition follows only after the grace period of the
+// control plane. Leases are read one by one and only when needed: a watch would receive a
 // thousand renewals a second from 10 000 nodes.
 package heartbeat
 
@@ -22,8 +22,7 @@ import (
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
 
-// Refresh reads the Leases of the nodes of a fleet that are on probation and awaited, once per
-// rollout.HeartbeatPoll.
+// Refresh reads the Leases of the nodes on probation that other nodes wait for, once per rollout.HeartbeatPoll.
 func Refresh(ctx context.Context, live client.Reader, f *pass.Fleet, now time.Time) {
 	for node, at := range renewals(ctx, live, f.HeartbeatsDue(now)) {
 		f.Renew(node, at, now)
@@ -31,8 +30,8 @@ func Refresh(ctx context.Context, live client.Reader, f *pass.Fleet, now time.Ti
 }
 
 // renewals returns when the Leases of the named nodes were last renewed, by the clocks of their
-// kubelets. Nodes without a Lease, and those whose Lease could not be read, are left out: the
-// error is logged, since all that it does is to delay those who wait.
+// kubelets. Nodes without a Lease, and those whose Lease could not be read, are left out. Errors are only logged: they
+// delay nothing but the nodes that wait.
 func renewals(ctx context.Context, live client.Reader, nodes []string) map[string]time.Time {
 	var mu sync.Mutex
 	renewed := make(map[string]time.Time, len(nodes))

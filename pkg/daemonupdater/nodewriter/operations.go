@@ -1,5 +1,5 @@
-// Package nodewriter writes what a decision asks of nodes into their NodeUpgrades: operations, and
-// images to be pulled ahead.
+// Package nodewriter writes the orders of a decision into the NodeUpgrades of nodes: operations, and images to pull
+// ahead.
 package nodewriter
 
 import (
@@ -27,16 +27,17 @@ type Writer struct {
 	access.Cluster
 	// Book says which components an operation replaces, and how.
 	Book upgradeplan.LogicBook
-	// Operations and Pulls that could not be written are written later.
+	// Operations and Pulls retry denied writes.
 	Operations, Pulls access.Deniable
 }
 
-// errFormerNode means that a NodeUpgrade is deleted with its Node, and created again then.
-var errFormerNode = errors.New("the NodeUpgrade belongs to a former Node object of this name, and is not deleted yet")
+// errFormerNode means that a NodeUpgrade still belongs to a former Node. It is recreated once the garbage collector has
+// deleted it.
+var errFormerNode = errors.New("the NodeUpgrade belongs to a former Node object of this name and is not deleted yet")
 
 // Operate carries out the operation changes of a decision whose ledger is stored: it writes spec.operation of
-// NodeUpgrades. A manager interrupted before may do so much later; by then the operation has
-// ended, or the NodeUpgrade has changed.
+// NodeUpgrades. A suspended manager may do so much later; then the operation has ended, or the NodeUpgrade has
+// changed, and nothing is written.
 func (w Writer) Operate(ctx context.Context, p *pass.Pass) error {
 	changes, changed := w.withGrants(ctx, p)
 	return errors.Join(changed, access.InParallel(ctx, len(changes), func(i int) error {
@@ -57,8 +58,8 @@ func (w Writer) Operate(ctx context.Context, p *pass.Pass) error {
 	}))
 }
 
-// withGrants returns the operation changes of a decision, without the grants if a DaemonSet, read live, is not the
-// observed one or has other settings, which the error says: an operation whose scope has changed is not granted.
+// withGrants returns the operation changes of a decision. If a DaemonSet, read live, is not the observed one or has other
+// settings, it leaves out the grants and returns an error: an operation whose scope has changed is not granted.
 func (w Writer) withGrants(ctx context.Context, p *pass.Pass) ([]rollout.OperationChange, error) {
 	changes := p.Decision.Operations
 	grants := func(change rollout.OperationChange) bool { return change.Grant && !change.Abort }
@@ -77,9 +78,8 @@ func (w Writer) withGrants(ctx context.Context, p *pass.Pass) ([]rollout.Operati
 	return changes, nil
 }
 
-// operateOne carries out one operation change. It creates a missing operation without a grant, which the next
-// pass gives: if the NodeUpgrade was deleted, its ended operations are unknown, and this manager
-// may be late.
+// operateOne carries out one operation change. It creates a missing operation without a grant, which a later pass gives:
+// if the NodeUpgrade was deleted, its ended operations are unknown, and this manager may be late.
 func (w Writer) operateOne(ctx context.Context, p *pass.Pass, change *rollout.OperationChange) error {
 	var live topsv1.NodeUpgrade
 	err := w.Live.Get(ctx, client.ObjectKey{Name: change.Node}, &live)
@@ -111,16 +111,16 @@ func (w Writer) operateOne(ctx context.Context, p *pass.Pass, change *rollout.Op
 	log.FromContext(ctx).Info("Writing an operation", "Node", klog.KRef("", change.Node), "operation", change.Operation,
 		"granted", next.Granted, "aborted", next.Abort)
 	if missing {
-		return w.Create(ctx, observed.NewNodeUpgrade(change, next), client.FieldOwner(topsv1.ManagedBy), access.Whole)
+		return w.Create(ctx, observed.NewNodeUpgrade(change, next), client.FieldOwner(topsv1.ManagedBy), access.StrictFields)
 	}
 	before := live.DeepCopy()
 	live.Spec.Operation = next
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy), access.Whole)
+	return w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy), access.StrictFields)
 }
 
-// confirmSlot returns podreplace.ErrChanged if an operation would be granted and the ledger, read
-// live, has no slot for it any more.
+// confirmSlot returns podreplace.ErrChanged if a change grants an operation and the ledger, read live, no longer has a
+// slot for it.
 func (w Writer) confirmSlot(ctx context.Context, p *pass.Pass, change *rollout.OperationChange) error {
 	if !change.Grant || change.Abort {
 		return nil
@@ -135,8 +135,8 @@ func (w Writer) confirmSlot(ctx context.Context, p *pass.Pass, change *rollout.O
 	return nil
 }
 
-// Cancel removes the operations of a group that has ended, "" for none: running ones are aborted,
-// and cordoned nodes returned. It reports whether some have not ended.
+// Cancel removes the operations of a group that has ended, by its OperationKey, "" for none: running ones are aborted,
+// and their nodes uncordoned. It reports whether some have not ended.
 func (w Writer) Cancel(ctx context.Context, own string) (left bool, err error) {
 	if own == "" {
 		return false, nil

@@ -21,7 +21,7 @@ import (
 // errNoRoom means that the NodeUpgrade of a node has no room for another pull.
 var errNoRoom = errors.New("no room for another pull")
 
-// Prepull has images pulled on the nodes of a decision. A node on which that cannot be asked for goes on without.
+// Prepull orders the image pulls of a decision. A node whose order is denied goes on without it.
 func (w Writer) Prepull(ctx context.Context, p *pass.Pass) error {
 	return access.InParallel(ctx, len(p.Decision.Prepulls), func(i int) error {
 		order := &p.Decision.Prepulls[i]
@@ -45,7 +45,7 @@ func (w Writer) prepullOne(ctx context.Context, p *pass.Pass, node *rollout.Node
 	var live topsv1.NodeUpgrade
 	err := w.Live.Get(ctx, client.ObjectKey{Name: node.Name}, &live)
 	if apierrors.IsNotFound(err) {
-		return nil // an event follows: its agent is not known any more
+		return nil // an event follows: the node agent is no longer known
 	}
 	if err != nil {
 		return err
@@ -57,11 +57,11 @@ func (w Writer) prepullOne(ctx context.Context, p *pass.Pass, node *rollout.Node
 	if !changed {
 		return nil
 	}
-	log.FromContext(ctx).Info("Asking for a prepull", "Node", klog.KRef("", node.Name), "prepulls", len(next))
+	log.FromContext(ctx).Info("Ordering a prepull", "Node", klog.KRef("", node.Name), "prepulls", len(next))
 	before := live.DeepCopy()
 	live.Spec.Prepulls = next
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy), access.Whole); err != nil {
+	if err := w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy), access.StrictFields); err != nil {
 		return err
 	}
 	w.Pulls.Allowed(node.UID)

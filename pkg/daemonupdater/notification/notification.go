@@ -1,9 +1,9 @@
-// Package notification makes CloudEvents of what the record of a rollout says that people want to know at once: that it
-// is halted, waits for an approval, is complete, or was rolled back. It is pure.
+// Package notification makes CloudEvents of the entries in a rollout's record that users want to know at once: it is
+// halted, waits for an approval, is complete, or was rolled back. The package is pure.
 //
-// An event is made from the stored entry and nothing else, so that it is the same, with the same id, however often and by
-// whichever manager it is sent. An entry is marked as pending in the write that stores it, and the mark is removed with a
-// later write of the status once it was delivered: a manager that dies in between leaves the event to be sent again.
+// An event is made only from the stored entry, so that it is always the same, with the same ID, whichever manager
+// sends it. An entry is marked as pending in the write that stores it. Once it is delivered, a later write of the status
+// removes the mark: if a manager dies in between, the event is sent again.
 package notification
 
 import (
@@ -18,7 +18,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// types are the events of the record that are sent, with the CloudEvents types of them.
+// types maps the events of the record that are sent to their CloudEvents types.
 var types = map[topsv1.RolloutEvent]string{
 	topsv1.RecordHalted:           "com.enflame.topsops.rollout.halted.v1",
 	topsv1.RecordAwaitingApproval: "com.enflame.topsops.rollout.awaiting-approval.v1",
@@ -26,14 +26,14 @@ var types = map[topsv1.RolloutEvent]string{
 	topsv1.RecordRolledBack:       "com.enflame.topsops.rollout.rolled-back.v1",
 }
 
-// IsSent reports whether there is a notification of an event.
+// IsSent reports whether an event is sent as a notification.
 func IsSent(e topsv1.RolloutEvent) bool { return types[e] != "" }
 
 // Message is one notification.
 type Message struct {
-	// ID is the same whenever the notification is sent.
+	// ID is the same each time the notification is sent.
 	ID string
-	// Time of what it is about.
+	// Time of the event.
 	Time time.Time
 	// Body is a CloudEvent as JSON.
 	Body []byte
@@ -41,11 +41,11 @@ type Message struct {
 
 // Data is the data of a CloudEvent.
 type Data struct {
-	// Kind, Namespace and Name are of the GcuResource or DaemonSet that is rolled out.
+	// Kind, Namespace and Name of the GcuResource or DaemonSet that is rolled out.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Event, Revision, Subject, Nodes and Message are those of the entry in status.record.
+	// Event, Revision, Subject, Nodes and Message of the entry in status.record.
 	Event    string `json:"event"`
 	Revision string `json:"revision"`
 	Subject  string `json:"subject,omitempty"`
@@ -53,8 +53,8 @@ type Data struct {
 	Message  string `json:"message,omitempty"`
 }
 
-// Unmark returns the record of a rollout with the marks of those notifications removed that were delivered. Without
-// notifications no mark stays.
+// Unmark returns the record of a rollout without the marks of delivered notifications, and without any mark if
+// notifications are off.
 func Unmark(dro *topsv1.DaemonRollout, record []topsv1.RolloutRecordEntry, on bool, delivered func(id string) bool) []topsv1.RolloutRecordEntry {
 	record = slices.Clone(record)
 	for i := range record {
@@ -65,8 +65,8 @@ func Unmark(dro *topsv1.DaemonRollout, record []topsv1.RolloutRecordEntry, on bo
 	return record
 }
 
-// Pending returns the notifications of a stored rollout that were not delivered yet, as far as is known there. An error
-// means that one cannot be expressed as a CloudEvent.
+// Pending returns the notifications that a stored rollout marks as not yet delivered. It returns an error if one cannot be
+// expressed as a CloudEvent.
 func Pending(dro *topsv1.DaemonRollout) ([]Message, error) {
 	var list []Message
 	for i := range dro.Status.Record {
@@ -83,7 +83,7 @@ func Pending(dro *topsv1.DaemonRollout) ([]Message, error) {
 	return list, nil
 }
 
-// idOf returns the id of a notification: a UUID of version 5, of what was stored.
+// idOf returns the ID of a notification: a version 5 UUID of the stored entry.
 func idOf(dro *topsv1.DaemonRollout, e *topsv1.RolloutRecordEntry) string {
 	name := strings.Join([]string{string(dro.UID), string(e.Event), e.Revision, e.Subject, e.Time.UTC().Format(time.RFC3339)}, "\n")
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)).String()

@@ -1,6 +1,7 @@
-// Package notifier delivers the notifications of rollouts to a webhook: CloudEvents 1.0 in structured mode, signed as the
-// Standard Webhooks say (HMAC-SHA256 of id, time and body). It runs beside the passes, which only hand over what the stored
-// record says is pending, and take up what was delivered: an endpoint that is slow or down delays nothing.
+// Package notifier delivers the notifications of rollouts to a webhook: CloudEvents 1.0 in structured mode, signed by the
+// Standard Webhooks specification (HMAC-SHA256 of ID, time and body). It runs beside the passes, which only hand over the
+// pending notifications of the stored record and ask which were delivered: a slow endpoint, or one that is down, delays
+// no pass.
 package notifier
 
 import (
@@ -37,14 +38,14 @@ const attemptTimeout = 10 * time.Second
 type Options struct {
 	// URL of the webhook, http or https.
 	URL string
-	// SecretFile has the secret of the signatures: whsec_ and 24 to 64 bytes in base64. Further lines are secrets that
-	// are valid too, while they are rotated. It is read at each attempt.
+	// SecretFile has the secret of the signatures: whsec_ and 24 to 64 bytes in base64. Each further line is another valid
+	// secret, for a rotation. The file is read at each attempt.
 	SecretFile string
-	// CAFile has CAs in PEM that the endpoint is trusted by, besides those of the system; "" for none.
+	// CAFile has CAs in PEM to trust for the endpoint, besides those of the system; "" for none.
 	CAFile     string
 	Clock      clock.Clock
 	Registerer prometheus.Registerer
-	// Log has what fails: the context of a manager's runnable has no logger.
+	// Log for failures: the context of a manager's runnable has no logger.
 	Log logr.Logger
 }
 
@@ -82,7 +83,7 @@ func New(o Options) (*Notifier, error) {
 	return n, nil
 }
 
-// RegisterMetrics registers the metrics without a Notifier, for the reference.
+// RegisterMetrics registers the metrics without a Notifier, to generate their reference.
 func RegisterMetrics(registerer prometheus.Registerer) { register(registerer, newOutbox()) }
 
 func register(registerer prometheus.Registerer, o *outbox) *prometheus.CounterVec {
@@ -97,7 +98,7 @@ func register(registerer prometheus.Registerer, o *outbox) *prometheus.CounterVe
 	return attempts
 }
 
-// checkURL returns an error for a URL that no webhook has.
+// checkURL returns an error if a URL cannot be that of a webhook.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -111,7 +112,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// signers returns what signs with each secret in a file.
+// signers returns one signer per secret in a file.
 func signers(file string) ([]*standardwebhooks.Webhook, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -121,7 +122,7 @@ func signers(file string) ([]*standardwebhooks.Webhook, error) {
 	for _, line := range strings.Fields(string(text)) {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(line, "whsec_"))
 		if err != nil || len(key) < 24 || len(key) > 64 {
-			return nil, fmt.Errorf("the secret of the webhook in %s is not whsec_ and 24 to 64 bytes in base64", file)
+			return nil, fmt.Errorf("the secret of the webhook in %s must be whsec_ followed by 24 to 64 bytes in base64", file)
 		}
 		signer, err := standardwebhooks.NewWebhookRaw(key)
 		if err != nil {
@@ -150,7 +151,7 @@ func rootsWith(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// Offer hands over the pending notifications of a group, as they are stored; none if the group is gone.
+// Offer replaces the pending notifications of a group, as stored; none if the group is gone.
 func (n *Notifier) Offer(g observed.Group, pending []notification.Message) {
 	n.outbox.offer(g, pending)
 }
@@ -158,7 +159,7 @@ func (n *Notifier) Offer(g observed.Group, pending []notification.Message) {
 // Delivered reports whether this process delivered a notification.
 func (n *Notifier) Delivered(id string) bool { return n.outbox.isDelivered(id) }
 
-// Woken has the groups of which something was delivered: their record is written again.
+// Woken receives a group after a delivery, so that its record is written again.
 func (n *Notifier) Woken() <-chan observed.Group { return n.woken }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader sends.
@@ -193,13 +194,13 @@ func (n *Notifier) Start(ctx context.Context) error {
 func (n *Notifier) attempt(ctx context.Context, log logr.Logger, l *letter) {
 	err := n.send(ctx, l)
 	if ctx.Err() != nil {
-		return // it is sent again by whoever is the leader next
+		return // the next leader sends it again
 	}
-	n.outbox.settle(l, err == nil, n.options.Clock.Now())
+	n.outbox.recordAttempt(l, err == nil, n.options.Clock.Now())
 	if err != nil {
 		n.attempts.WithLabelValues(string(outcome.Failure)).Inc()
 		if l.delay == minDelay { // the first of a series
-			log.Info("Delivering a notification failed, it is tried again", "id", l.ID, "rollout", l.group.String(), "cause", err.Error())
+			log.Info("Delivering a notification failed, retrying", "id", l.ID, "rollout", l.group.String(), "cause", err.Error())
 		}
 		return
 	}
@@ -211,7 +212,7 @@ func (n *Notifier) attempt(ctx context.Context, log logr.Logger, l *letter) {
 	}
 }
 
-// send makes one request. An answer of 2xx accepts the notification.
+// send makes one request. A 2xx response accepts the notification.
 func (n *Notifier) send(ctx context.Context, l *letter) error {
 	signers, err := signers(n.options.SecretFile)
 	if err != nil {
@@ -245,7 +246,7 @@ func (n *Notifier) send(ctx context.Context, l *letter) error {
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection is used again
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return fmt.Errorf("the webhook answers %s", response.Status)
+		return fmt.Errorf("the webhook responded %s", response.Status)
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func TestWhatIsNotAcceptedIsSentAgain(t *testing.T) {
 			logged := make(chan string, 1)
 			n := started(t, h, secret("a"), func(line string) { logged <- line })
 			n.Offer(group, []notification.Message{message("1", 0)})
-			if line := <-logged; !strings.Contains(line, "is tried again") || !strings.Contains(line, fmt.Sprint(status)) || strings.Contains(line, "127.0.0.1") {
+			if line := <-logged; !strings.Contains(line, "retrying") || !strings.Contains(line, fmt.Sprint(status)) || strings.Contains(line, "127.0.0.1") {
 				t.Errorf("the log has %s", line)
 			}
 			if n.Delivered("1") {
@@ -151,7 +151,7 @@ func TestTheOutboxIsBoundByTheRecords(t *testing.T) {
 	now := noon
 	var delays []time.Duration
 	for range 12 {
-		o.settle(first, false, now)
+		o.recordAttempt(first, false, now)
 		delays = append(delays, first.due.Sub(now))
 		now = first.due
 	}
@@ -174,7 +174,7 @@ func TestTheOutboxIsBoundByTheRecords(t *testing.T) {
 		m := message(fmt.Sprint(i), i)
 		o.offer(group, []notification.Message{m})
 		due, _ := o.next(now)
-		o.settle(due, true, now)
+		o.recordAttempt(due, true, now)
 	}
 	if len(o.delivered) != remembered || o.isDelivered("0") || !o.isDelivered(fmt.Sprint(3*remembered-1)) {
 		t.Errorf("%d ids are remembered", len(o.delivered))

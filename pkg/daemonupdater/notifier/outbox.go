@@ -9,23 +9,23 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 )
 
-// Delays of an attempt after one that failed, doubled each time.
+// Delays after a failed attempt, doubled each time.
 const (
 	minDelay = time.Second
 	maxDelay = 5 * time.Minute
 )
 
-// remembered is how many delivered notifications are known by their ids. Only those count whose mark is not
-// removed from the stored record yet.
+// remembered is how many IDs of delivered notifications are kept. They are needed only until the marks are removed from
+// the stored record.
 const remembered = 1000
 
-// outbox has what is to be delivered. It holds no more than the records do: a notification that its record has
-// no longer is dropped.
+// outbox has the notifications to deliver. It is bounded by the records: a notification whose record no longer has it is
+// dropped.
 type outbox struct {
 	mu        sync.Mutex
 	groups    map[observed.Group][]*letter
 	delivered []string
-	// wake has an element when something is new.
+	// wake has an element after a new notification was offered.
 	wake chan struct{}
 }
 
@@ -41,7 +41,7 @@ func newOutbox() *outbox {
 	return &outbox{groups: map[observed.Group][]*letter{}, wake: make(chan struct{}, 1)}
 }
 
-// offer replaces what is to be delivered of a group. Attempts at what was offered before go on.
+// offer replaces the notifications of a group. Those that were offered before keep their attempts.
 func (o *outbox) offer(g observed.Group, messages []notification.Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,7 +75,7 @@ func (o *outbox) isDelivered(id string) bool {
 	return slices.Contains(o.delivered, id)
 }
 
-// next returns what is due, the oldest first, nil if nothing is; then also when something will be, zero for never.
+// next returns the oldest notification that is due, nil if none is; then at is when the next will be due, zero for never.
 func (o *outbox) next(now time.Time) (due *letter, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,8 +94,8 @@ func (o *outbox) next(now time.Time) (due *letter, at time.Time) {
 	return due, at
 }
 
-// settle stores how an attempt ended.
-func (o *outbox) settle(l *letter, delivered bool, now time.Time) {
+// recordAttempt records the result of an attempt.
+func (o *outbox) recordAttempt(l *letter, delivered bool, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !delivered {
@@ -112,7 +112,7 @@ func (o *outbox) settle(l *letter, delivered bool, now time.Time) {
 	}
 }
 
-// waiting returns how many are to be delivered.
+// waiting returns how many notifications are not delivered yet.
 func (o *outbox) waiting() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,18 +10,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/globaltask"
 )
 
-// Reasons to block that resolve themselves: the DaemonSet controller has not observed a template
-// yet, or only some DaemonSets of a gr have its annotations so far.
+// Transient reasons to block: the DaemonSet controller has not observed a template yet, or only some DaemonSets of a gr
+// have its annotations so far.
 const (
 	reasonRevisionPending  = "RevisionPending"
 	reasonSettingsDisagree = "SettingsDisagree"
 )
 
-// reasonNameTaken blocks a group whose DaemonRollout would have the key of another group's.
+// reasonNameTaken blocks a group whose DaemonRollout would have the same key as another group's.
 const reasonNameTaken = "RolloutNameTaken"
 
-// AwaitsGlobalTask returns what is waited for until some tasks of the plan that belong to no node are done, nil
-// if they are. One that failed waits for a user.
+// AwaitsGlobalTask blocks a group until some of its plan's global tasks are done, nil if they are. A failed task waits for a
+// user.
 func AwaitsGlobalTask(p *globaltask.Progress) *rollout.Blocked {
 	switch {
 	case p.IsDone():
@@ -37,20 +37,19 @@ func Transient(b *rollout.Blocked) bool {
 	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree || b.Reason == topsv1.ReasonAwaitingGlobalTask
 }
 
-// rejected blocks a group whose target was rejected by a rollback, until a person resumes or another
-// target comes; nil if it was not. The gcuresource controller deploys another revision of a gr in its
-// place; the template of a DaemonSet of no gr was set back once, and whoever sets it again is not
-// fought.
+// rejected blocks a group whose target was rejected by a rollback, until a user resumes the rollout or the target
+// changes; nil if it was not rejected. The gcuresource controller deploys another revision of a gr in its place. The
+// template of a DaemonSet without a gr is restored once only, even if someone applies the rejected one again.
 func rejected(r *topsv1.DaemonRollout, kind, target string, members []Member) *rollout.Blocked {
 	rb := r.Status.Rollback
 	switch {
 	case rb == nil || r.Annotations[topsv1.AnnotationResume] != r.Status.Resumed:
 		return nil
-	case HasRejected(rb, members), ReplacesRejected(rb, members) && target == rb.From: // a cache of revisions that is older than that of DaemonSets
+	case HasRejected(rb, members), ReplacesRejected(rb, members) && target == rb.From: // the cache of revisions may be older than that of DaemonSets
 		return &rollout.Blocked{Reason: reasonRevisionPending, Message: fmt.Sprintf(
-			"waiting until %s is deployed in place of %s, which is rejected", rb.GcuResourceRevision, rb.RejectedRevision)}
+			"waiting until revision %s is deployed in place of the rejected revision %s", rb.GcuResourceRevision, rb.RejectedRevision)}
 	case kind == KindDaemonSet && rb.RestoredTime != nil && target == rb.From:
-		return &rollout.Blocked{Reason: topsv1.ReasonRevisionRejected, Message: "this template is rejected, roll out another one or resume: " + rb.Message}
+		return &rollout.Blocked{Reason: topsv1.ReasonRevisionRejected, Message: "this template was rejected by a rollback: roll out another one, or resume: " + rb.Message}
 	}
 	return nil
 }
@@ -66,15 +65,16 @@ func ReplacesRejected(rb *topsv1.RolloutRollback, members []Member) bool {
 	return namesRejected(rb, topsv1.AnnotationRejectedRevision, members)
 }
 
-// isDeployedInPlace reports whether all DaemonSets of a gr that stay do so.
+// isDeployedInPlace reports whether all DaemonSets of a gr, except those that leave, come from another revision in place
+// of the rejected one.
 func isDeployedInPlace(rb *topsv1.RolloutRollback, members []Member) bool {
 	return ReplacesRejected(rb, members) && !slices.ContainsFunc(members, func(m Member) bool {
 		return !daemonset.IsLeaving(m.DaemonSet) && m.DaemonSet.Annotations[topsv1.AnnotationRejectedRevision] != rb.RejectedRevision
 	})
 }
 
-// namesRejected reports whether an annotation of a DaemonSet names the rejected revision. DaemonSets that
-// leave may have that of an earlier spec.
+// namesRejected reports whether an annotation of a DaemonSet names the rejected revision. DaemonSets that leave are
+// ignored: they may have the annotation of an earlier spec.
 func namesRejected(rb *topsv1.RolloutRollback, annotation string, members []Member) bool {
 	return rb.RejectedRevision != "" && slices.ContainsFunc(members, func(m Member) bool {
 		return !daemonset.IsLeaving(m.DaemonSet) && m.DaemonSet.Annotations[annotation] == rb.RejectedRevision

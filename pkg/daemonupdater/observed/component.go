@@ -12,8 +12,8 @@ func heavy(book *upgradeplan.LogicBook, component string) bool {
 	return disruption != "" && disruption != upgradeplan.ReplacePod
 }
 
-// needsOf returns what an operation that changes a component asks of the node agent, sorted; nothing
-// if its pods are just replaced.
+// needsOf returns the node agent capabilities, sorted, that an operation needs to change a component; none if its pods are
+// only replaced.
 func needsOf(book *upgradeplan.LogicBook, members []Member, component string) (needs []string) {
 	if !heavy(book, component) {
 		return nil
@@ -26,7 +26,7 @@ func needsOf(book *upgradeplan.LogicBook, members []Member, component string) (n
 	}
 	tasks, err := upgradeplan.Generate(*book, []upgradeplan.Node{node})
 	if err != nil {
-		return nil // NewOperation returns the error
+		return nil // NewOperation reports the error
 	}
 	for _, t := range tasks {
 		if capability := t.Capability(); capability != "" {
@@ -37,7 +37,7 @@ func needsOf(book *upgradeplan.LogicBook, members []Member, component string) (n
 	return slices.Compact(needs)
 }
 
-// along reports whether pods of a component are replaced because another component changed.
+// along reports whether pods of a component are replaced when another component changes.
 func along(book *upgradeplan.LogicBook, component string) bool {
 	return slices.ContainsFunc(book.Targets, func(t upgradeplan.Target) bool {
 		return t.Name == component && slices.ContainsFunc(t.Needs, func(n upgradeplan.Need) bool { return len(n.Changed) > 0 })

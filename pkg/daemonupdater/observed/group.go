@@ -17,7 +17,7 @@ import (
 const (
 	KindGcuResource = "GcuResource"
 	KindDaemonSet   = "DaemonSet"
-	// KindNode is that of a group without members: its pass answers what one node requests of
+	// KindNode is the kind of a group without members: its pass answers the requests of one node for
 	// DaemonSets that do not exist.
 	KindNode = "Node"
 )
@@ -39,7 +39,7 @@ func (g Group) String() string {
 	return g.Namespace + "/" + g.Name
 }
 
-// GroupOf returns the group of a DaemonSet: that of the GcuResource that controls it, otherwise
+// GroupOf returns the group of a DaemonSet: the group of the GcuResource that controls it, otherwise
 // its own.
 func GroupOf(ds *appsv1.DaemonSet) Group {
 	if ref := daemonset.GcuResourceOwner(ds); ref != nil {
@@ -48,8 +48,8 @@ func GroupOf(ds *appsv1.DaemonSet) Group {
 	return Group{Kind: KindDaemonSet, Namespace: ds.Namespace, Name: ds.Name}
 }
 
-// Restarts reports whether a DaemonSet is the toolkit of a gr, for which runtimes are restarted
-// under any strategy, unless it leaves.
+// Restarts reports whether a DaemonSet is the toolkit of a gr and does not leave: for it runtimes are restarted under
+// any strategy.
 func Restarts(ds *appsv1.DaemonSet) bool {
 	return daemonset.Component(ds) == upgradeplan.TargetToolkit && !daemonset.IsLeaving(ds)
 }
@@ -63,8 +63,8 @@ func (g Group) RolloutKey(operatorNamespace string) types.NamespacedName {
 	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 }
 
-// OperationKey returns how operations name the group: namespace/name of its DaemonRollout. It is ""
-// for a DaemonSet: that has no operations, but a gr of the same name may have some.
+// OperationKey returns the group's name in operations: namespace/name of its DaemonRollout. It is "" for the group of a
+// DaemonSet, which has no operations; a gr of the same name may have some.
 func (g Group) OperationKey(operatorNamespace string) string {
 	if g.Kind != KindGcuResource {
 		return ""
@@ -74,8 +74,8 @@ func (g Group) OperationKey(operatorNamespace string) string {
 
 // DaemonSets returns the DaemonSets of a list that belong to a group, in the order in which a
 // node's pods are replaced: by the order annotation, then by namespace and name. A DaemonSet that
-// is being deleted no longer belongs to it, nor does one that another GcuResource of that name
-// controls; owner is the UID of the one that exists, "" if none does.
+// is being deleted no longer belongs to it, nor does one that a former GcuResource of that name
+// controls; owner is the UID of the current GcuResource, "" if there is none.
 func (g Group) DaemonSets(all []appsv1.DaemonSet, owner types.UID) []*appsv1.DaemonSet {
 	var list []*appsv1.DaemonSet
 	for i := range all {

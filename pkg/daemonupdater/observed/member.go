@@ -16,7 +16,7 @@ type Member struct {
 	Foreseen string
 }
 
-// Target returns the hash of the newest revision; the error says what it waits for.
+// Target returns the hash of the newest revision. The error says what must happen first if it is not known yet.
 func (m Member) Target() (string, error) {
 	if m.Foreseen != "" {
 		return m.Foreseen, nil
@@ -30,7 +30,7 @@ func (m Member) Key() string { return m.DaemonSet.Namespace + "/" + m.DaemonSet.
 // Component returns the key of the member in the spec of its gr, "" if it has no gr.
 func (m Member) Component() string { return daemonset.Component(m.DaemonSet) }
 
-// version returns the version that the image of its new pods has, "" if it leaves.
+// version returns the image version of the member's new pods, "" if it leaves.
 func (m Member) version() string {
 	if daemonset.IsLeaving(m.DaemonSet) {
 		return ""
@@ -38,7 +38,7 @@ func (m Member) version() string {
 	return daemonset.Version(&m.DaemonSet.Spec.Template.Spec)
 }
 
-// earlierVersions returns the versions of the revisions that are kept, by hash; nil if the policy has no rules about
+// earlierVersions returns the versions of the existing revisions, by hash; nil if the policy has no rules about
 // versions, or if the member leaves.
 func (m Member) earlierVersions(policy *topsv1.UpgradePolicy) map[string]string {
 	if policy == nil || policy.Spec.Versions == nil || daemonset.IsLeaving(m.DaemonSet) {

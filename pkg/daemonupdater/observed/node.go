@@ -49,9 +49,8 @@ func NodesByName(objects []corev1.Node, pods [][]*corev1.Pod, upgrades []topsv1.
 	return all
 }
 
-// CacheKey identifies everything besides the node that a rollout.Node and its facts depend on:
-// the group's settings, members, targets and policy. Cached nodes are valid while the key stays
-// the same.
+// CacheKey identifies everything besides the node that a rollout.Node and its facts depend on: the group's settings,
+// members, targets, policy and plan. Cached nodes are valid while the key stays the same.
 func (s *State) CacheKey(in *rollout.Input) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %v %q", in.Settings.Strategy, in.Blocked != nil, in.Settings.Only)
@@ -59,7 +58,7 @@ func (s *State) CacheKey(in *rollout.Input) string {
 		fmt.Fprintf(&b, " %s/%d/%s", m.DaemonSet.UID, m.DaemonSet.Generation, in.Members[i].Target)
 	}
 	if s.Policy != nil {
-		spec, _ := json.Marshal(s.Policy.Spec) // a restored backup of etcd gives generations out twice
+		spec, _ := json.Marshal(s.Policy.Spec) // generations repeat after a restore of etcd
 		fmt.Fprintf(&b, " %s/%s", s.Policy.UID, spec)
 	}
 	if plan := s.Plan.inForce; plan != nil {
@@ -73,8 +72,7 @@ func (s *State) CacheKey(in *rollout.Input) string {
 // zoneLabel spreads starts over failure domains.
 const zoneLabel = corev1.LabelTopologyZone
 
-// RolloutNode converts a node, with the pods that are or should be on it. The revision is that of
-// the input.
+// RolloutNode converts a node, with the pods that are or should be on it. revision is Input.Revision.
 func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Time) rollout.Node {
 	node, requests := of.Object, openRequests(of.Upgrade, now)
 	n := rollout.Node{Name: node.Name, UID: node.UID, Machine: node.Status.NodeInfo.MachineID, Zone: node.Labels[zoneLabel], HostsOperator: s.OperatorNode != "" && node.Name == s.OperatorNode,
@@ -99,7 +97,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 			continue
 		}
 		p := m.Pod(i, pod, s.StateTimes, now)
-		gone := pod == nil || daemonset.HasLeft(pod) || daemonset.AwaitsUpgrade(pod) // another one may have been there since it was created
+		gone := pod == nil || daemonset.HasLeft(pod) || daemonset.AwaitsUpgrade(pod) // another pod may have been there since the node was created
 		if missing := s.StateTimes.MissingSince(string(m.DaemonSet.UID)+" "+string(node.UID), gone, now); gone {
 			p.NotReadySince = missing
 		}
@@ -120,7 +118,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	return n
 }
 
-// newOn returns the components of new members that a node gets.
+// newOn returns the components of the new members that will run on a node.
 func newOn(members []Member, node *corev1.Node) (list []versions.Component) {
 	for _, m := range members {
 		if daemonset.ShouldRun(m.DaemonSet, node).Create {
@@ -149,14 +147,13 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 	p.NotReadySince = seen.NotReadySince(pod, now)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
 	if p.Placeholder = daemonset.IsPlaceholder(pod); p.Placeholder && !p.Terminating {
-		p.Available, p.NotReadySince = true, time.Time{} // nothing is to run in it
+		p.Available, p.NotReadySince = true, time.Time{} // no container is to run in it
 	}
 	return p
 }
 
-// describeRivals adds to pods that are not scheduled that another one still runs beside which they must
-// not: that of a DaemonSet that they take over from, or hand over to. Such a pod is as available as
-// it can be.
+// describeRivals marks the unscheduled pods that wait for a rival: a running pod of a DaemonSet that they take over from,
+// or hand over to, beside which they must not run. Such a pod counts as available.
 func (s *State) describeRivals(n *rollout.Node, of *Node, running []*appsv1.DaemonSet) {
 	for i := range n.Pods {
 		p := &n.Pods[i]

@@ -12,17 +12,16 @@ import (
 // Opening is when the maintenance window of a policy is open for some nodes.
 type Opening struct {
 	rollout.Opening
-	// Zone is the time zone of the window for these nodes; nil if Problem says what is wrong with the
-	// one that they name: then they are not started.
+	// Zone is the time zone of the window for these nodes; nil if the one that they name is invalid, as Problem says: then
+	// they are not started.
 	Zone    *time.Location
 	Problem string
 	// Nodes are sorted.
 	Nodes []string
 }
 
-// Openings returns when the window of a policy is open for nodes, at a time, one entry per time zone,
-// sorted by its name; nil without a window. labels are those of the nodes, by name. The error is that
-// of CheckPolicy.
+// Openings returns when, from now on, the window of a policy is open for nodes: one entry per time zone, sorted by name;
+// nil without a window. labels are the labels of the nodes, by name. The error is that of CheckPolicy.
 func Openings(spec *topsv1.UpgradePolicySpec, labels map[string]map[string]string, now time.Time) ([]Opening, error) {
 	p, err := policyOf(spec)
 	if err != nil || p.Window == nil {

@@ -19,8 +19,8 @@ import (
 
 // NewOperation returns the operation that brings a node to the targets: one job that replaces
 // everything outdated, and verifies what lacks proof. If an ended operation keeps the node
-// cordoned, the job covers all heavy components, so that they are verified. The error says what
-// the logic book cannot do.
+// cordoned, the job covers all heavy components, so that they are verified. It returns an error if the logic
+// book has no such job.
 func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
 	plan := s.OperationPlan(in, &book, node)
 	if len(plan.Changed) == 0 {
@@ -45,12 +45,12 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node
 	}
 	constrain(op, s.Policy)
 	if slices.ContainsFunc(op.Targets, func(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }) {
-		op.Purpose, op.DriverVersion = topsv1.PurposeRollback, "" // the policy says which version the newest driver has
+		op.Purpose, op.DriverVersion = topsv1.PurposeRollback, "" // the policy names the version of the newest driver only
 	}
 	return op, nil
 }
 
-// withTarget adds a target. Of one component, those that leave come before the one that stays.
+// withTarget adds a target. For one component, targets that leave come before the one that stays.
 func withTarget(targets []topsv1.OperationTarget, t topsv1.OperationTarget, leaves bool) []topsv1.OperationTarget {
 	i := slices.IndexFunc(targets, func(o topsv1.OperationTarget) bool { return o.Component == t.Component })
 	switch {
@@ -86,7 +86,7 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.LogicBook, no
 			stays = append(stays, component)
 		}
 	}
-	for _, c := range node.New { // in a preview: it is there when the plan is run
+	for _, c := range node.New { // in a preview: it exists when the plan is run
 		if book.Disruption([]string{c.Name}, false) != "" {
 			plan.Deployed, stays = append(plan.Deployed, c.Name), append(stays, c.Name)
 		}
@@ -96,7 +96,7 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.LogicBook, no
 	return plan
 }
 
-// unique returns the elements of a list, each once, in the order in which they come first.
+// unique returns the distinct elements of a list, in order of first appearance.
 func unique(list []string) (once []string) {
 	for _, c := range list {
 		if !slices.Contains(once, c) {
@@ -107,8 +107,7 @@ func unique(list []string) (once []string) {
 }
 
 // lightest returns the components for an operation that has nothing left to replace. Such an
-// operation is still needed if it is in the ledger and has to end, or to return a node that is
-// kept cordoned.
+// operation is still needed to end one that is in the ledger, or to uncordon a node that is kept cordoned.
 func lightest(book upgradeplan.LogicBook, deployed []string) []string {
 	light := slices.DeleteFunc(slices.Clone(deployed), func(c string) bool { return heavy(&book, c) })
 	if len(light) == 0 {
@@ -134,7 +133,7 @@ func stagesOf(mission upgradeplan.Mission) []topsv1.JobStage {
 	return stages
 }
 
-// templateOf returns the template of a revision that is kept, nil if there is none.
+// templateOf returns the template of a revision, nil if it no longer exists.
 func (m *Member) templateOf(hash string) *corev1.PodTemplateSpec {
 	revision := daemonset.RevisionOf(m.Revisions, hash)
 	if revision == nil {
@@ -190,8 +189,7 @@ func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 		VerifySeconds: v.DeadlineSeconds, SoakSeconds: v.SoakSeconds}
 }
 
-// describePolicy adds to an operation that was asked for whether it would be another one under the
-// present policy.
+// describePolicy notes whether a requested operation would be different under the current policy.
 func describePolicy(job *rollout.Operation, upgrade *topsv1.NodeUpgrade, policy *topsv1.UpgradePolicy) {
 	if job == nil || upgrade.Spec.Operation == nil || job.ID != upgrade.Spec.Operation.ID {
 		return
@@ -208,53 +206,52 @@ func OfOtherNode(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange) b
 	})
 }
 
-// NextOperation returns what a change makes of the operation in a NodeUpgrade: next, the amended operation of its
-// spec; or makeNew if a new operation is needed; or neither if the operation has ended or is as
-// done already, or if another one has the node, be it one of this group that is asked for by now.
+// NextOperation returns what a change makes of the operation in a NodeUpgrade: next, the operation of its spec with the
+// change; or makeNew if a new operation is needed; or neither, if there is nothing to change or another operation has
+// the node. own is the key of the group's rollout.
 func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) (next *topsv1.NodeOperation, makeNew bool) {
 	if hasEnded(upgrade, change.Operation) && (!change.Abort || !keepsCordoned(upgrade, change.Operation)) {
 		return nil, false
 	}
 	if asked := upgrade.Spec.Operation; asked != nil && asked.ID == change.Operation {
-		return amended(asked, change), false
+		return withChange(asked, change), false
 	}
 	if shown := upgrade.Status.Operation; change.Abort && shown != nil && shown.ID == change.Operation {
-		return nil, false // it was withdrawn from the spec and is being aborted
+		return nil, false // removed from the spec, it is being aborted
 	}
-	return nil, !isTaken(upgrade, change, own)
+	return nil, !isReserved(upgrade, change, own)
 }
 
-// isTaken reports whether a node has an operation that a change may not replace.
-func isTaken(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) bool {
+// isReserved reports whether a node has an operation that a change may not replace.
+func isReserved(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) bool {
 	job, disturbed := jobOf(upgrade, own)
 	if job == nil {
 		return false
 	}
-	prepares := !change.Grant && !change.Abort // from a cache that may not show yet what is asked for
-	keeps := isOthers(upgrade, job, own) || prepares && isAsked(upgrade)
+	prepares := !change.Grant && !change.Abort // decided from a cache that may not show the pending operation yet
+	keeps := belongsToAnotherGroup(upgrade, job, own) || prepares && hasPendingOperation(upgrade)
 	return keeps && !replaced(upgrade, change, disturbed) || disturbed && !job.KeptCordoned
 }
 
-// isAsked reports whether an operation is asked for that has not ended.
-func isAsked(upgrade *topsv1.NodeUpgrade) bool {
+// hasPendingOperation reports whether the spec has an operation that has not ended.
+func hasPendingOperation(upgrade *topsv1.NodeUpgrade) bool {
 	asked := upgrade.Spec.Operation
 	return asked != nil && !hasEnded(upgrade, asked.ID)
 }
 
-// isOthers reports whether an operation of another group has the node, or is asked for.
-func isOthers(upgrade *topsv1.NodeUpgrade, job *rollout.Operation, own string) bool {
-	return !job.Ours || isAsked(upgrade) && upgrade.Spec.Operation.Rollout != own
+// belongsToAnotherGroup reports whether the operation that has the node, or the pending one, is of another group.
+func belongsToAnotherGroup(upgrade *topsv1.NodeUpgrade, job *rollout.Operation, own string) bool {
+	return !job.Ours || hasPendingOperation(upgrade) && upgrade.Spec.Operation.Rollout != own
 }
 
-// replaced reports whether the operation that is asked for is the one that a change replaces, and
-// has not been granted.
+// replaced reports whether the operation in the spec is the one that a change replaces, and has not been granted.
 func replaced(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, disturbed bool) bool {
 	asked := upgrade.Spec.Operation
 	return asked != nil && asked.ID == change.Instead && !disturbed
 }
 
-// amended returns the operation in the spec with a change applied, nil if that changes nothing.
-func amended(asked *topsv1.NodeOperation, change *rollout.OperationChange) *topsv1.NodeOperation {
+// withChange returns the operation of the spec with a change applied, nil if nothing changes.
+func withChange(asked *topsv1.NodeOperation, change *rollout.OperationChange) *topsv1.NodeOperation {
 	next := asked.DeepCopy()
 	next.Granted, next.Abort = next.Granted || change.Grant && !change.Abort, next.Abort || change.Abort
 	if next.Granted == asked.Granted && next.Abort == asked.Abort {

@@ -38,11 +38,11 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 	n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), cmp.Or(n.SetBack, wordsOf(last.Reason, last.Message)))
 }
 
-// assumed are the capabilities of an agent that reports none: those of the version before agents
-// reported them. More are never added.
+// assumed are the capabilities of an agent that reports none: those of the last version before agents reported them.
+// The list never grows.
 var assumed = []string{"prepull", "restart-runtime", "verify-driver", "verify-runtime"}
 
-// AgentOf returns the node agent of a node by its NodeUpgrade, which may be nil.
+// AgentOf returns the node agent that a NodeUpgrade, which may be nil, describes.
 func AgentOf(upgrade *topsv1.NodeUpgrade) rollout.Agent {
 	a := rollout.Agent{Capabilities: assumed}
 	if upgrade == nil || upgrade.Status.Agent == nil {
@@ -55,8 +55,8 @@ func AgentOf(upgrade *topsv1.NodeUpgrade) rollout.Agent {
 	return a
 }
 
-// jobOf returns the operation that has not ended, or that keeps the node cordoned, and reports
-// whether one may have the node out of service.
+// jobOf returns the operation that has not ended or keeps the node cordoned, and reports whether an operation may have
+// taken the node out of service.
 func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Operation, disturbed bool) {
 	asked, shown := upgrade.Spec.Operation, upgrade.Status.Operation
 	if asked != nil && hasEnded(upgrade, asked.ID) && !keepsCordoned(upgrade, asked.ID) {
@@ -94,8 +94,8 @@ func steppedAt(shown *topsv1.OperationStatus) (last time.Time) {
 	return last
 }
 
-// isInTheWay reports whether an operation has not ended, or keeps the node cordoned, and does not end
-// before it touches the node, for one that may.
+// isInTheWay reports whether an operation keeps the node cordoned, or has not ended. An ungranted one that a granted
+// operation in the spec replaces does not count: it ends before it touches the node.
 func isInTheWay(shown *topsv1.OperationStatus, asked *topsv1.NodeOperation) bool {
 	if shown == nil || shown.Held {
 		return shown != nil
@@ -117,8 +117,7 @@ func isStalled(upgrade *topsv1.NodeUpgrade, shown *topsv1.OperationStatus) bool 
 	return result != nil && result.State == topsv1.HostTaskRunning && result.Reason != operation.ReasonInProgress
 }
 
-// waitsSince returns since when an operation waits for its grant or has a problem, zero if it does
-// not.
+// waitsSince returns the time from which an operation waits for its grant or has a problem, zero for neither.
 func waitsSince(job *rollout.Operation, shown *topsv1.OperationStatus) time.Time {
 	switch {
 	case job.Prepared:
@@ -136,8 +135,8 @@ func wordsOf(what, message string) string {
 	return what + ": " + message
 }
 
-// hasEnded reports whether an operation of a node has ended, so that it is not executed again. The history
-// keeps the end of one that a person had go on since, by a retry.
+// hasEnded reports whether an operation of a node has ended, so that it is not executed again. An operation that a user
+// resumed by a retry has not, although the history still has its end.
 func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
 	if shown := upgrade.Status.Operation; shown != nil && shown.ID == id {
 		return shown.Phase.Final() || shown.EndTime != nil
@@ -145,8 +144,8 @@ func hasEnded(upgrade *topsv1.NodeUpgrade, id string) bool {
 	return slices.ContainsFunc(upgrade.Status.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
 }
 
-// HasLiveOperation reports whether a node has an operation that has not ended, or that has failed and keeps it
-// cordoned: then a retry is about one of its tasks.
+// HasLiveOperation reports whether a node has an operation that has not ended or keeps the node cordoned: then a retry
+// is about one of its tasks.
 func HasLiveOperation(upgrade *topsv1.NodeUpgrade) bool {
 	asked := upgrade.Spec.Operation
 	return asked != nil && (!hasEnded(upgrade, asked.ID) || keepsCordoned(upgrade, asked.ID))
@@ -183,8 +182,8 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 	return targets
 }
 
-// changed returns those targets of an operation that were another revision before, which may have
-// failed it, or all if it only verified: the others were replaced along with them.
+// changed returns the targets of an operation with a new revision, which may have failed it, without those that were only
+// replaced along with them; all targets if it only verified.
 func changed(targets []topsv1.OperationTarget) []topsv1.OperationTarget {
 	unchanged := func(t topsv1.OperationTarget) bool { return t.Previous == "" && len(t.Leaving) == 0 }
 	if rest := slices.DeleteFunc(slices.Clone(targets), unchanged); len(rest) > 0 {
@@ -197,8 +196,8 @@ func keyOf(of topsv1.DaemonSetRevision) string {
 	return of.DaemonSet.Namespace + "/" + of.DaemonSet.Name
 }
 
-// endTargetsOf returns the revisions that the end of an operation is about: those that it was to bring its node to,
-// or to keep it from.
+// endTargetsOf returns the revisions that the end of an operation counts for: those that it was to bring its node to, or
+// to keep it from.
 func endTargetsOf(list []topsv1.OperationTarget) []rollout.Target {
 	var targets []rollout.Target
 	for i := range list {
@@ -209,7 +208,7 @@ func endTargetsOf(list []topsv1.OperationTarget) []rollout.Target {
 	return targets
 }
 
-// leftOf returns the earlier revisions that an operation brings a pinned node to, or leaves it at.
+// leftOf returns the earlier revisions that an operation brings a pinned node back to, or leaves it at.
 func leftOf(list []topsv1.OperationTarget) (left []rollout.Target) {
 	for i := range list {
 		if t := &list[i]; t.KeptFrom != "" {

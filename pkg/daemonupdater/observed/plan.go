@@ -13,25 +13,24 @@ import (
 
 // Plan is the UpgradePlan that the settings of a group name.
 type Plan struct {
-	// Read is nil if there is none, or if it breaks a rule, which Invalid says.
+	// Read is nil if there is no such plan, or if it breaks a rule; then Invalid says which.
 	Read    *planfile.Plan
 	Invalid error
-	// inForce is what the group follows, nil for none.
+	// inForce is the plan that the group follows, nil for none.
 	inForce *planfile.Plan
-	// rolledBack is what an automatic rollback took back, nil for none.
+	// rolledBack is the plan whose revision was rolled back automatically, nil for none.
 	rolledBack *planfile.Plan
 }
 
-// InForce returns the plan that the group follows, nil for none. It is known once State.Input was
-// called.
+// InForce returns the plan that the group follows, nil for none. It is valid after State.Input.
 func (p *Plan) InForce() *planfile.Plan { return p.inForce }
 
-// RolledBack returns the plan whose revision an automatic rollback took back, nil for none. It is known
-// once State.Input was called.
+// RolledBack returns the plan whose revision was rolled back automatically, nil for none. It is valid after
+// State.Input.
 func (p *Plan) RolledBack() *planfile.Plan { return p.rolledBack }
 
-// rollBack takes the plan out of force while an automatic rollback rejects its revision, and remembers it as the one that
-// was rolled back.
+// rollBack takes the plan out of force during a rollback, and remembers it as rolled back if the rollback rejected its
+// revision.
 func (p *Plan) rollBack(rb *topsv1.RolloutRollback, g Group) {
 	if p.inForce, p.rolledBack = nil, nil; p.Read != nil && p.Read.Object.Spec.Revision == rb.RejectedRevision && p.Read.Object.Spec.GcuResource == g.Name {
 		p.rolledBack = p.Read
@@ -56,7 +55,7 @@ func (p *Plan) apply(in *rollout.Input, g Group, members []Member, approved stri
 	in.Policy.Approved = approvedWaves(approved, in.Revision)
 }
 
-// problem returns why the plan that is named cannot be followed, nil if it can.
+// problem returns why the named plan cannot be followed, nil if it can.
 func (p *Plan) problem(name string, g Group, members []Member) *rollout.Blocked {
 	switch {
 	case p.Invalid != nil:
@@ -71,14 +70,14 @@ func (p *Plan) problem(name string, g Group, members []Member) *rollout.Blocked 
 	for _, m := range members {
 		if has := m.DaemonSet.Annotations[topsv1.AnnotationRevision]; has != p.Read.Object.Spec.Revision && !daemonset.IsLeaving(m.DaemonSet) {
 			return &rollout.Blocked{Reason: daemonset.ReasonPlanOutdated, Message: fmt.Sprintf(
-				"UpgradePlan %s upgrades to revision %s, and DaemonSet %s is of %s: write another plan, or remove annotation %s",
+				"UpgradePlan %s upgrades to revision %s, but DaemonSet %s is at revision %s: write another plan, or remove annotation %s",
 				name, p.Read.Object.Spec.Revision, m.Key(), has, topsv1.AnnotationUpgradePlan)}
 		}
 	}
 	return nil
 }
 
-// describe adds to a node, and to its pods, what the plan in force leaves out, and the batch.
+// describe sets the batch of a node under the plan in force, and what the plan leaves out there.
 func (p *Plan) describe(n *rollout.Node, members []Member) {
 	if p.inForce == nil {
 		return
@@ -101,8 +100,9 @@ func (p *Plan) cut(mission upgradeplan.Mission) upgradeplan.Mission {
 	return upgradeplan.Cut(mission, func(t upgradeplan.Task) bool { return !p.inForce.Leaves(t) })
 }
 
-// FailedNode returns with which task of the plan in force a node failed: that of its last operation at a revision, whose
-// NodeUpgrade may be nil, or else the replacement of the pod that the decision blames; then also which are replaced.
+// FailedNode returns the task of the plan in force with which a node failed: that of its last operation at a revision, by
+// its NodeUpgrade, which may be nil; or else the replacement of the pod that the decision blames, with the components
+// that were replaced.
 func (p *Plan) FailedNode(members []Member, d *rollout.Decision, node, revision string, upgrade *topsv1.NodeUpgrade) topsv1.FailedNode {
 	failed := topsv1.FailedNode{Node: node, Task: FailedTask(upgrade, revision)}
 	if failed.Task != "" {
@@ -127,8 +127,8 @@ func (p *Plan) FailedNode(members []Member, d *rollout.Decision, node, revision 
 	return failed
 }
 
-// FailedTask returns the task with which the last upgrade by an operation of a node at a revision failed, "" if none
-// did. The NodeUpgrade may be nil.
+// FailedTask returns the task with which the last upgrade operation of a node at a revision failed, "" if none did. The
+// NodeUpgrade may be nil.
 func FailedTask(upgrade *topsv1.NodeUpgrade, revision string) string {
 	if upgrade == nil {
 		return ""

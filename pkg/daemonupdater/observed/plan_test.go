@@ -129,7 +129,7 @@ func TestAPlanThatCannotBeFollowedBlocks(t *testing.T) {
 		{"it is for another gr", planFor(t, func(p *topsv1.UpgradePlan) { p.Spec.GcuResource = "other" }), nil,
 			rollout.Blocked{Reason: "InvalidUpgradePlan", Message: "is for GcuResource other, not for fleet"}},
 		{"it is for another spec", planFor(t, func(p *topsv1.UpgradePlan) { p.Spec.Revision = "fleet-1" }), nil,
-			rollout.Blocked{Reason: "UpgradePlanOutdated", Message: "upgrades to revision fleet-1, and DaemonSet kube-system/enflame-driver is of fleet-2"}},
+			rollout.Blocked{Reason: "UpgradePlanOutdated", Message: "upgrades to revision fleet-1, but DaemonSet kube-system/enflame-driver is at revision fleet-2"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
 
 // applyPolicy refines the input by the policy that the settings name, with the approvals of the
-// rollout; without one the control plane is first (contract 98). A missing or invalid policy blocks the group; it
+// rollout; without a policy the control plane is first (contract 98). A missing or invalid policy blocks the group; it
 // never counts as no policy.
 func applyPolicy(in *rollout.Input, named *topsv1.UpgradePolicy, approved string) {
 	in.Policy.ControlPlane = rollout.ControlPlaneFirst
@@ -64,9 +64,8 @@ func CheckPolicy(spec *topsv1.UpgradePolicySpec) error {
 	return err
 }
 
-// Divide returns the wave of each node of a rollout under a policy, as the rollout divides them, by
-// the name of the node; labels are those of the nodes. Nodes in none have rollout.RestWave. The
-// error is that of CheckPolicy.
+// Divide returns the wave of each node under a policy, by node name, as the rollout divides them. labels are the labels of
+// the nodes, by name. Nodes in no wave have rollout.RestWave. The error is that of CheckPolicy.
 func Divide(spec *topsv1.UpgradePolicySpec, labels map[string]map[string]string) (map[string]string, error) {
 	p, err := policyOf(spec)
 	if err != nil {
@@ -122,7 +121,7 @@ func waveOf(spec *topsv1.Wave) (rollout.Wave, error) {
 	return w, nil
 }
 
-// IsControlPlane reports whether a node is one of the control plane, by the current label or the old one.
+// IsControlPlane reports whether a node belongs to the control plane, by the current label or the old one.
 func IsControlPlane(node *corev1.Node) bool {
 	return slices.ContainsFunc(controlPlaneLabels, func(label string) bool {
 		_, ok := node.Labels[label]
@@ -130,7 +129,7 @@ func IsControlPlane(node *corev1.Node) bool {
 	})
 }
 
-// describeNode adds to a node what policies depend on.
+// describeNode adds to a node the properties that policies depend on.
 func describeNode(n *rollout.Node, node *corev1.Node, spec *topsv1.UpgradePolicySpec, known Zones) {
 	n.Labels, n.Kernel = node.Labels, node.Status.NodeInfo.KernelVersion
 	if spec.Pools != nil {

@@ -20,24 +20,24 @@ import (
 const (
 	// maxPrepulls is the limit of spec.prepulls.
 	maxPrepulls = 8
-	// maxImages is the limit of the images of one of them.
+	// maxImages is the limit of the images of one prepull.
 	maxImages = 16
-	// answerDeadline is how long the node agent may take to begin a pull, pullDeadline how long to end it, and to
-	// begin one of images that are known to be missing: it gives up itself after 15 minutes.
+	// answerDeadline is how long the node agent may take to begin a first pull. pullDeadline is how long a pull may take in
+	// all, and how long a repeated one may take to begin: the agent itself gives up after 15 minutes.
 	answerDeadline = 2 * time.Minute
 	pullDeadline   = 17 * time.Minute
-	// failedPullKept is how long it is kept at least that a pull failed.
+	// failedPullKept is the minimum time a failed pull is remembered.
 	failedPullKept = 24 * time.Hour
-	// firstRepull is the time from one pull to the next after it failed; it doubles, up to lastRepull.
+	// firstRepull is the time from a first failed pull to the next one; it doubles, up to lastRepull.
 	firstRepull = time.Minute
 	lastRepull  = 16 * time.Minute
-	// slowPulls is after how many pulls that took too long the kubelet, which has no such limit, tries.
+	// slowPulls is the number of timed-out pulls after which the kubelet, which has no such limit, takes over.
 	slowPulls = 3
-	// present is how long images are taken to be there that were pulled: then the kubelet may have removed them.
-	present = 24 * time.Hour
+	// assumedPresent is how long pulled images are assumed to be on the node: later the kubelet may have removed them.
+	assumedPresent = 24 * time.Hour
 )
 
-// pulledMembers returns what is pulled for the members; of those that leave it is what takes over from them.
+// pulledMembers returns what is pulled for each member; for one that leaves, the images of its successor.
 func pulledMembers(s *State) []pulledMember {
 	if s.pulls.read {
 		return s.pulls.members
@@ -60,7 +60,7 @@ func pulledMembers(s *State) []pulledMember {
 	return s.pulls.members
 }
 
-// nextOf returns the member whose images a node needs when it loses the pod of a member: that itself or, if it
+// nextOf returns the member whose images a node needs when it loses the pod of a member: the member itself or, if it
 // leaves, the one that takes over from it; nil for none.
 func nextOf(s *State, member int) *Member {
 	leaves := s.Members[member].DaemonSet
@@ -76,9 +76,9 @@ func nextOf(s *State, member int) *Member {
 	return &s.Members[i]
 }
 
-// pullOf returns how far the images are that the successor of a pod of a member needs and the revision of the
-// pod does not name. A webhook that changes images does so for the successor too: then only the kubelet knows
-// what to pull. The manager's cache has only the first container of a pod, which is enough to see it.
+// pullOf returns the progress of pulling the images that the successor of a pod needs and the pod's revision does not
+// name. If a webhook changed an image of the pod, it changes those of the successor too: then only the kubelet knows
+// what to pull. The manager's cache has only the first container of a pod, which is enough to notice this.
 func pullOf(s *State, member int, pod *corev1.Pod, node *corev1.Node, upgrade *topsv1.NodeUpgrade, now time.Time) rollout.Pull {
 	m := &pulledMembers(s)[member]
 	revision := daemonset.RevisionHash(pod)
@@ -96,19 +96,19 @@ func pullOf(s *State, member int, pod *corev1.Pod, node *corev1.Node, upgrade *t
 	case s.pulls.left || changed || len(m.images) > maxImages || !slices.Contains(AgentOf(upgrade).Capabilities, upgradeplan.PrepullLight):
 		return rollout.Pull{State: rollout.PullLeft}
 	}
-	_, pull := askedFor(upgrade, node.Name, m.next.UID, m.target, now)
+	_, pull := prepullOf(upgrade, node.Name, m.next.UID, m.target, now)
 	return pull
 }
 
-// hasImages reports whether a person had the images of the newest revision of a pod pulled under OTA.
+// hasImages reports whether the images of a pod's newest revision were pulled on request under OTA.
 func hasImages(pod *corev1.Pod) bool {
 	c := daemonset.ImageReady(pod)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// askedFor returns the pull of a revision of a DaemonSet that the agent of a node was asked for, and how far it is; nil,
-// and that it is wanted, if it was not.
-func askedFor(upgrade *topsv1.NodeUpgrade, node string, daemonSet types.UID, revision string, now time.Time) (*topsv1.Prepull, rollout.Pull) {
+// prepullOf returns the prepull of a revision of a DaemonSet in a NodeUpgrade, with its progress; nil and PullWanted if
+// there is none.
+func prepullOf(upgrade *topsv1.NodeUpgrade, node string, daemonSet types.UID, revision string, now time.Time) (*topsv1.Prepull, rollout.Pull) {
 	i := slices.IndexFunc(upgrade.Spec.Prepulls, func(p topsv1.Prepull) bool { return p.DaemonSet.UID == daemonSet && p.Revision == revision })
 	if i < 0 {
 		return nil, rollout.Pull{State: rollout.PullWanted}
@@ -117,8 +117,8 @@ func askedFor(upgrade *topsv1.NodeUpgrade, node string, daemonSet types.UID, rev
 	return asked, progressOf(asked, upgrade.Status.Host.Result(asked.ID, upgradeplan.PullTask(node).String()), now)
 }
 
-// progressOf returns how far a pull is that was asked for, by its result, nil for none. Once it failed, only its
-// success, or that nobody answers, ends the wait: an agent that cannot try for a moment does not make a bad image good.
+// progressOf returns the progress of a prepull by its result, nil for none. After a failure only success or a missing
+// answer ends the wait: an agent that cannot try for a moment does not make a bad image good.
 func progressOf(asked *topsv1.Prepull, result *topsv1.HostTaskResult, now time.Time) rollout.Pull {
 	answered, again := result != nil && result.Attempt >= asked.Attempt, asked.Attempt > 1
 	ended := answered && result.State.Final()
@@ -129,14 +129,14 @@ func progressOf(asked *topsv1.Prepull, result *topsv1.HostTaskResult, now time.T
 	fromAhead := daemonset.IsAhead(asked.Time.Time, now)
 	switch {
 	case ended && result.State == topsv1.HostTaskDone && result.Reason != topsv1.ReasonLeftToKubelet:
-		return rollout.Pull{State: rollout.PullReady, Until: asked.Time.Add(present)}
+		return rollout.Pull{State: rollout.PullReady, Until: asked.Time.Add(assumedPresent)}
 	case fromAhead && !again && !ended:
 		return rollout.Pull{State: rollout.PullWanted}
 	case !ended && again:
 		failed.Until = asked.Time.Add(pullDeadline)
 	case !ended:
 		return rollout.Pull{State: rollout.PullAsked, Until: asked.Time.Add(deadlineOf(answered))}
-	case isLeft(asked, result):
+	case isLeftToKubelet(asked, result):
 		return rollout.Pull{State: rollout.PullLeft}
 	}
 	if fromAhead {
@@ -145,7 +145,7 @@ func progressOf(asked *topsv1.Prepull, result *topsv1.HostTaskResult, now time.T
 	return failed
 }
 
-// deadlineOf returns how long a first pull may take from when it was asked for.
+// deadlineOf returns how long a first pull may take from its order.
 func deadlineOf(begun bool) time.Duration {
 	if begun {
 		return pullDeadline
@@ -153,8 +153,8 @@ func deadlineOf(begun bool) time.Duration {
 	return answerDeadline
 }
 
-// isLeft reports whether the kubelet pulls what the agent did not, by the result of the agent.
-func isLeft(asked *topsv1.Prepull, result *topsv1.HostTaskResult) bool {
+// isLeftToKubelet reports whether, by the agent's result, the kubelet pulls the images instead.
+func isLeftToKubelet(asked *topsv1.Prepull, result *topsv1.HostTaskResult) bool {
 	switch result.Reason {
 	case topsv1.ReasonLeftToKubelet:
 		return true
@@ -163,10 +163,10 @@ func isLeft(asked *topsv1.Prepull, result *topsv1.HostTaskResult) bool {
 	case topsv1.ReasonPullFailed, topsv1.ReasonBadPullSecret:
 		return false
 	}
-	return asked.Attempt == 1 // it could not try
+	return asked.Attempt == 1 // the agent could not try
 }
 
-// imagesBefore returns the images that an earlier revision of a member names, none if it is not kept.
+// imagesBefore returns the images that an earlier revision of a member names, none if the revision no longer exists.
 func imagesBefore(s *State, member int, revision string) []string {
 	before := s.pulls.members[member].before
 	images, known := before[revision]
@@ -179,9 +179,9 @@ func imagesBefore(s *State, member int, revision string) []string {
 	return images
 }
 
-// NextPrepulls returns the prepulls of a NodeUpgrade with those added of some members that are to be asked for, or
-// again; changed is whether there are any. The pulls of DaemonSets that others ask for stay, unless there are too many: then
-// the oldest make room that have ended, by their deadline, but for a day not those that failed. The error says that there is no room.
+// NextPrepulls returns the prepulls of a NodeUpgrade with the due ones of some members added; changed reports whether
+// there are any. Prepulls of other DaemonSets stay unless there are too many: the oldest finished ones are evicted
+// first; failed ones are kept for a day. It returns an error if there is no room.
 func NextPrepulls(s *State, upgrade *topsv1.NodeUpgrade, members []int, now time.Time) (next []topsv1.Prepull, changed bool, err error) {
 	next = slices.Clone(upgrade.Spec.Prepulls)
 	for _, member := range members {
@@ -194,7 +194,7 @@ func NextPrepulls(s *State, upgrade *topsv1.NodeUpgrade, members []int, now time
 			continue
 		}
 		p := newPrepull(m, target, now)
-		asked, pull := askedFor(upgrade, upgrade.Name, m.DaemonSet.UID, target, now)
+		asked, pull := prepullOf(upgrade, upgrade.Name, m.DaemonSet.UID, target, now)
 		if !pull.IsDue(now) {
 			continue // the cache is stale
 		}
@@ -204,23 +204,24 @@ func NextPrepulls(s *State, upgrade *topsv1.NodeUpgrade, members []int, now time
 		next, changed = append(slices.DeleteFunc(next, func(o topsv1.Prepull) bool { return o.DaemonSet.UID == p.DaemonSet.UID }), p), true
 	}
 	for len(next) > maxPrepulls {
-		oldest := slices.IndexFunc(next, func(p topsv1.Prepull) bool { return mayGo(&p, upgrade, now) })
+		oldest := slices.IndexFunc(next, func(p topsv1.Prepull) bool { return isEvictable(&p, upgrade, now) })
 		if oldest < 0 {
-			return nil, false, fmt.Errorf("%d DaemonSets have images pulled already", maxPrepulls)
+			return nil, false, fmt.Errorf("the node already pulls images for %d DaemonSets, which is the limit", maxPrepulls)
 		}
 		next = slices.Delete(next, oldest, oldest+1)
 	}
 	return next, changed, nil
 }
 
-// mayGo reports whether a prepull makes room for others: it has ended, and it is not, or not since long, what says that an image is bad.
-func mayGo(p *topsv1.Prepull, upgrade *topsv1.NodeUpgrade, now time.Time) bool {
+// isEvictable reports whether a prepull may make room for others: its deadline has passed and, if it failed, so has
+// failedPullKept.
+func isEvictable(p *topsv1.Prepull, upgrade *topsv1.NodeUpgrade, now time.Time) bool {
 	since := now.Sub(p.Time.Time)
 	r := upgrade.Status.Host.Result(p.ID, upgradeplan.PullTask(upgrade.Name).String())
 	return since >= pullDeadline && (r == nil || r.State != topsv1.HostTaskFailed || since >= failedPullKept)
 }
 
-// newPrepull asks for the images of the newest revision of a member.
+// newPrepull returns the order to pull the images of a member's newest revision.
 func newPrepull(m *Member, target string, now time.Time) topsv1.Prepull {
 	ds, spec := m.DaemonSet, &m.DaemonSet.Spec.Template.Spec
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", ds.UID, target, now.UnixNano()))
@@ -231,7 +232,7 @@ func newPrepull(m *Member, target string, now time.Time) topsv1.Prepull {
 	}
 }
 
-// PrepullsAnswered reports whether the node agent reports something else of a pull than before.
+// PrepullsAnswered reports whether the node agent's report about a prepull has changed.
 func PrepullsAnswered(before, after *topsv1.NodeUpgrade) bool {
 	return slices.ContainsFunc(after.Spec.Prepulls, func(p topsv1.Prepull) bool {
 		task := upgradeplan.PullTask(after.Name).String()
@@ -240,8 +241,8 @@ func PrepullsAnswered(before, after *topsv1.NodeUpgrade) bool {
 	})
 }
 
-// LeavePulls leaves the images of a node to the kubelet while its agent cannot be asked for them, unless they are known
-// to be missing: then it is asked later. refused is the last write that was refused, nil for none.
+// LeavePulls leaves the images of a node to the kubelet while the order to its agent is denied. If they are known to be
+// missing, the order is repeated later instead. refused is the last denied write, nil for none.
 func LeavePulls(n *rollout.Node, refused *rollout.Denial, now time.Time) {
 	for i := range n.Pods {
 		pull := &n.Pods[i].Pull

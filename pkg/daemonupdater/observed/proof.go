@@ -11,9 +11,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// describeProof adds to a node what operations have still to do there although its pods are at
-// their targets: restart the container runtime, or verify what they did; and which pods have no cards
-// although a person did so, or announce none.
+// describeProof adds to a node what operations still have to do there although its pods are at their targets: restart
+// the container runtime, or verify their work; and which pods have no cards although an administrator restarted the
+// runtime, or announce none.
 func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*corev1.Pod, upgrade *topsv1.NodeUpgrade, now time.Time) {
 	if upgrade == nil {
 		return

@@ -2,19 +2,20 @@ package observed
 
 import appsv1 "k8s.io/api/apps/v1"
 
-// prepulls are what is pulled for the members of a group, by their index, read once for all nodes.
+// prepulls are the images to pull for the members of a group, by index, read once for all nodes.
 type prepulls struct {
 	read bool
-	// left: to the kubelet, or to the person at the node under OTA.
+	// left to the kubelet or, under OTA, to the user at the node.
 	left    bool
 	members []pulledMember
 }
 
-// pulledMember is what is pulled for a member, the newest revision of the DaemonSet that is next; target is "" for nothing.
+// pulledMember is what is pulled for a member: the images of the newest revision of DaemonSet next. If nothing is
+// pulled, target is "".
 type pulledMember struct {
 	next   *appsv1.DaemonSet
 	target string
 	images []string
-	// before are the images of earlier revisions, by hash, as far as they were needed.
+	// before caches the images of earlier revisions, by hash.
 	before map[string][]string
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// openRequests returns the latest request for an upgrade per DaemonSet that has no final answer and is not
+// openRequests returns, per DaemonSet, the latest request for an upgrade that has no final answer and is not
 // withdrawn.
 func openRequests(upgrade *topsv1.NodeUpgrade, now time.Time) map[types.UID]*rollout.Request {
 	if upgrade == nil {
@@ -39,8 +39,8 @@ func lastRequest(upgrade *topsv1.NodeUpgrade, now time.Time) (last time.Time) {
 	return last
 }
 
-// RequestedAt returns when a request was made, by the node's clock, but no later than now: a node
-// with a wrong clock gains nothing by it.
+// RequestedAt returns when a request was made, by the node's clock, but no later than now: a clock that is ahead
+// gives a node no advantage.
 func RequestedAt(r *topsv1.UpgradeRequest, now time.Time) time.Time {
 	if r.RequestTime.After(now) {
 		return now
@@ -48,7 +48,8 @@ func RequestedAt(r *topsv1.UpgradeRequest, now time.Time) time.Time {
 	return r.RequestTime.Time
 }
 
-// Unanswered reports whether a request, or an ask, has no final answer, or an answer has no request.
+// Unanswered reports whether a request or the pin request of the annotation has no final answer, or an answer has no
+// request.
 func Unanswered(upgrade *topsv1.NodeUpgrade) bool {
 	states := taskStates(upgrade)
 	for _, r := range upgrade.Status.Requests {
@@ -57,11 +58,11 @@ func Unanswered(upgrade *topsv1.NodeUpgrade) bool {
 		}
 		delete(states, r.ID)
 	}
-	if ask := AskOf(upgrade); ask != nil {
-		if !states[ask.ID].Final() {
+	if request := PinRequestOf(upgrade); request != nil {
+		if !states[request.ID].Final() {
 			return true
 		}
-		delete(states, ask.ID)
+		delete(states, request.ID)
 	}
 	return len(states) > 0
 }
@@ -75,23 +76,23 @@ func taskStates(upgrade *topsv1.NodeUpgrade) map[string]topsv1.TaskState {
 	return states
 }
 
-// OpenAsksOf returns what is asked of a node, by annotation and at the node, without what has its final answer or was withdrawn
-// in time.
-func OpenAsksOf(upgrade *topsv1.NodeUpgrade) (open []Ask) {
-	var asks []Ask
-	if ask := AskOf(upgrade); ask != nil {
-		asks = append(asks, *ask)
+// OpenPinRequests returns the pin requests of a node that have no final answer and were not withdrawn before they
+// began.
+func OpenPinRequests(upgrade *topsv1.NodeUpgrade) (open []PinRequest) {
+	var all []PinRequest
+	if request := PinRequestOf(upgrade); request != nil {
+		all = append(all, *request)
 	}
 	for i := range upgrade.Status.Requests {
 		if r := &upgrade.Status.Requests[i]; r.Rollback {
-			asks = append(asks, *AskOfRequest(r))
+			all = append(all, *PinRequestFrom(r))
 		}
 	}
 	states := taskStates(upgrade)
-	for _, ask := range asks {
-		ask.Begun = states[ask.ID] == topsv1.TaskRunning
-		if !states[ask.ID].Final() && (!ask.Withdrawn || ask.Begun) {
-			open = append(open, ask)
+	for _, request := range all {
+		request.Begun = states[request.ID] == topsv1.TaskRunning
+		if !states[request.ID].Final() && (!request.Withdrawn || request.Begun) {
+			open = append(open, request)
 		}
 	}
 	return open

@@ -10,7 +10,7 @@ import (
 // with unusable cards. Its DaemonRollout exists only while there is something to restart.
 
 // IsReleased reports whether the control over a group ends: it has no strategy, and no runtime to
-// restart. idle reports that this is so already: it has no DaemonRollout.
+// restart. idle reports that it has ended already: there is no DaemonRollout.
 func (s *State) IsReleased(in *rollout.Input, d *rollout.Decision) (released, idle bool) {
 	idle = in.Settings.Strategy == rollout.RestartsOnly && d.IsIdle()
 	switch {

@@ -26,7 +26,7 @@ type State struct {
 	Group Group
 	// Members in the order of replacement.
 	Members []Member
-	// New are those that do not exist yet in a preview.
+	// New are, in a preview, the members that do not exist yet.
 	New []Member
 	// Policy that the settings name, nil if there is none.
 	Policy *topsv1.UpgradePolicy
@@ -36,7 +36,7 @@ type State struct {
 	Rollout *topsv1.DaemonRollout
 	// TakenBy is the DaemonRollout of another group under the key of this one's, nil if there is none.
 	TakenBy *topsv1.DaemonRollout
-	// Asked is who last asked for a change of the GcuResource, or of the DaemonSet of a group without one.
+	// Asked is the last requested change of the GcuResource, or of the DaemonSet of a group without one, and by whom.
 	Asked askedby.Change
 	// Ending: the GcuResource of the group is being deleted, or gone.
 	Ending bool
@@ -47,17 +47,17 @@ type State struct {
 	OperatorNode string
 	// StateTimes of nodes and pods; nil if there is only one clock.
 	StateTimes *daemonset.StateTimes
-	// pulls are the images that are pulled before nodes start, read once.
+	// pulls are the images to pull before nodes start, read once.
 	pulls prepulls
-	// limit is what the upgrade is limited to, parsed once: it may name thousands of nodes.
+	// limit is the scope that the upgrade is limited to, parsed once: it may name thousands of nodes.
 	limit struct {
 		read bool
 		cut  *daemonset.Cut
 	}
 }
 
-// Unmanaged reports whether the group is not managed and has nothing to undo: it has no strategy,
-// no DaemonRollout and no runtime to restart. Then nothing more of it is read.
+// Unmanaged reports whether the group is not managed and has nothing to clean up: it has no strategy, no DaemonRollout
+// and no runtime to restart. Then nothing more of it is read.
 func (s *State) Unmanaged() bool {
 	return s.isUntouched() && !s.restartsOnly()
 }
@@ -77,8 +77,8 @@ func (s *State) hasToolkit() bool {
 	return slices.ContainsFunc(s.Members, func(m Member) bool { return Restarts(m.DaemonSet) })
 }
 
-// restartsOnly reports whether a group without a strategy restarts runtimes: a node needs it, or it
-// has begun. The DaemonRollout of an upgrade whose strategy was removed is removed first.
+// restartsOnly reports whether a group without a strategy restarts runtimes: a node needs a restart, or restarts have
+// begun. If a strategy was removed, the DaemonRollout of its upgrade is deleted first.
 func (s *State) restartsOnly() bool {
 	if s.Rollout.ResourceVersion == "" {
 		return s.NeedsRestart && s.MayRestart()
@@ -86,8 +86,7 @@ func (s *State) restartsOnly() bool {
 	return s.Rollout.Status.Strategy == string(rollout.RestartsOnly) && s.hasToolkit()
 }
 
-// restartSettings returns the settings of a group that restartsOnly: only a pause and a policy are
-// heeded.
+// restartSettings returns the settings of a group that restartsOnly: only a pause and a policy count.
 func (s *State) restartSettings() (daemonset.Settings, *rollout.Blocked) {
 	settings := daemonset.Settings{Strategy: rollout.RestartsOnly}
 	for _, m := range s.Members {
@@ -103,8 +102,8 @@ func (s *State) restartSettings() (daemonset.Settings, *rollout.Blocked) {
 	return settings, nil
 }
 
-// EndsWith reports whether the DaemonSets of the group are about to be deleted, given the
-// GcuResource that has its name: that is being deleted, or is not the one that owns a DaemonSet.
+// EndsWith reports whether the DaemonSets of the group are about to be deleted, given the GcuResource of its name: the
+// GcuResource is being deleted, or is not the owner of a DaemonSet.
 func (s *State) EndsWith(gr *topsv1.GcuResource) bool {
 	return gr.DeletionTimestamp != nil || slices.ContainsFunc(s.Members, func(m Member) bool { return daemonset.GcuResourceOwner(m.DaemonSet).UID != gr.UID })
 }
@@ -124,7 +123,7 @@ func PlanName(s *State) string {
 	return settings.Plan
 }
 
-// settingsInForce are the settings that are annotated, or those of a group that restartsOnly.
+// settingsInForce returns the annotated settings, or those of a group that restartsOnly.
 func (s *State) settingsInForce() (daemonset.Settings, *rollout.Blocked) {
 	settings, blocked := s.Settings()
 	if blocked == nil && settings.Strategy == daemonset.NoStrategy && s.restartsOnly() {
@@ -147,7 +146,7 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	}
 	var hashes []string
 	if in.Settings.Strategy == rollout.RestartsOnly {
-		hashes = append(hashes, string(rollout.RestartsOnly)) // its waves say nothing of an upgrade to the same targets
+		hashes = append(hashes, string(rollout.RestartsOnly)) // its waves do not count for an upgrade to the same targets
 	}
 	for _, m := range s.Members {
 		target, err := m.Target()
@@ -165,7 +164,7 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 		in.Blocked = rejected(s.Rollout, s.Group.Kind, in.Revision, s.Members)
 	}
 	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
-	if s.purpose(&in) == topsv1.PurposeRollback { // a way back is always allowed, and goes wherever the revision went that failed
+	if s.purpose(&in) == topsv1.PurposeRollback { // a rollback is always allowed, and reaches every node that the failed revision reached
 		in.Policy.Versions = nil
 		s.Plan.rollBack(s.Rollout.Status.Rollback, s.Group)
 	} else {
@@ -174,8 +173,8 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	return in
 }
 
-// purpose returns Rollback while the group returns to its last known good revision: a gr while every DaemonSet that
-// stays is deployed in place of the rejected spec, which may have added others, that leave.
+// purpose returns Rollback while the group returns to its last known good revision. For a gr, every DaemonSet must be
+// deployed in place of the rejected spec, except those that leave because only the rejected spec had them.
 func (s *State) purpose(in *rollout.Input) topsv1.OperationPurpose {
 	rb := s.Rollout.Status.Rollback
 	switch {
@@ -242,9 +241,8 @@ func revisionOf(hashes []string) string {
 	return hex.EncodeToString(sum[:5])
 }
 
-// TakeRollout sets the rollout of the group to the one found under its key, which is empty if there
-// is none. That of another group with the same key is not the group's own: nothing of it is read,
-// written or deleted.
+// TakeRollout sets the rollout of the group to the one found under its key, which is empty if there is none. The rollout
+// of another group with the same key is only noted in TakenBy: it is not read, written or deleted.
 func (s *State) TakeRollout(key types.NamespacedName, found *topsv1.DaemonRollout) {
 	s.Rollout, s.TakenBy = s.NewRollout(key), nil
 	switch {
@@ -256,7 +254,7 @@ func (s *State) TakeRollout(key types.NamespacedName, found *topsv1.DaemonRollou
 	}
 }
 
-// NameTaken blocks a group whose name is taken by another one, nil if it is not.
+// NameTaken blocks a group whose name is taken by another group; nil if it is not.
 func (s *State) NameTaken() *rollout.Blocked {
 	if s.TakenBy == nil {
 		return nil
@@ -266,8 +264,8 @@ func (s *State) NameTaken() *rollout.Blocked {
 		s.TakenBy.Namespace, s.TakenBy.Name, other.Kind, other.Name, s.Group.Kind, s.Group.Name)}
 }
 
-// ofFormerOwner blocks a group while its rollout is that of a former owner with the same name, which the garbage collector
-// deletes, and with it each slot in it; nil if it is not. A rollout that was orphaned stays.
+// ofFormerOwner blocks a group while its rollout belongs to a former owner of the same name: the garbage collector will
+// delete it with all its slots. It returns nil otherwise. An orphaned rollout stays.
 func ofFormerOwner(r *topsv1.DaemonRollout, ds *appsv1.DaemonSet) *rollout.Blocked {
 	former, owner := metav1.GetControllerOfNoCopy(r), ownerOf(ds)
 	if former == nil || former.UID == owner.UID {

@@ -68,8 +68,8 @@ func (z Zones) of(name string) (*time.Location, error) {
 	return known.location, known.err
 }
 
-// ofNode returns the zone that a node's labels name for a window, nil if they name none, and what is
-// wrong with it.
+// ofNode returns the zone that a node's labels name for a window, nil if they name none, and what is wrong with the
+// label, "" for nothing.
 func (z Zones) ofNode(window *topsv1.MaintenanceWindow, labels map[string]string) (*time.Location, string) {
 	if window == nil || window.TimeZoneNodeLabel == "" {
 		return nil, ""

@@ -31,9 +31,9 @@ type Pass struct {
 	AwaitsGlobal bool
 	Again        time.Duration
 	// Refused are the requests of people that are rejected.
-	Refused map[pinning.AskKey]pinning.Refusal
-	// AsksWait says why the requests of people cannot be decided now, "" if they can.
-	AsksWait string
+	Refused map[pinning.RequestKey]pinning.Refusal
+	// PinRequestsBlockedBy says why the requests of people cannot be decided now, "" if they can.
+	PinRequestsBlockedBy string
 }
 
 // GateFacts returns the facts on which a decision about a pod at the gate depends.
@@ -51,7 +51,7 @@ func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
 		}
 	}
 	for i := range p.Decision.Ledger.Pins {
-		if pin := &p.Decision.Ledger.Pins[i]; pin.Node == w.Node.Name && pin.Member == key && pin.Holds(w.Node.Status.NodeInfo.MachineID) {
+		if pin := &p.Decision.Ledger.Pins[i]; pin.Node == w.Node.Name && pin.Member == key && pin.AppliesTo(w.Node.Status.NodeInfo.MachineID) {
 			f.Pin = pin.Revision
 		}
 	}
@@ -76,9 +76,9 @@ func (p *Pass) PinFacts(gate gating.Mode) pinning.Facts {
 		},
 	}
 	for _, upgrade := range p.Fleet.Reported.Asking() {
-		for _, asked := range observed.OpenAsksOf(upgrade) {
-			if ask, ours := pinning.AskOf(upgrade.Name, &asked, p.Members); ours {
-				f.Asks = append(f.Asks, ask)
+		for _, asked := range observed.OpenPinRequests(upgrade) {
+			if request, ours := pinning.RequestFor(upgrade.Name, &asked, p.Members); ours {
+				f.Requests = append(f.Requests, request)
 			}
 		}
 	}

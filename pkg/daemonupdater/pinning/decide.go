@@ -12,8 +12,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Most is how many pins a group may have: they are in one object, and in the parameters of the admission policy.
-const Most = 100
+// maxPins is how many pins a group may have: they are in one object, and in the parameters of the admission policy.
+const maxPins = 100
 
 // Facts are what a decision about the pins of a group depends on.
 type Facts struct {
@@ -31,29 +31,29 @@ type Facts struct {
 	Before func(member int, node string) (hash, why string)
 	// Kept reports whether a revision of a member can still be restored.
 	Kept func(member int, hash string) bool
-	// Requests by people that are not answered.
-	Asks []Ask
+	// Requests are those by users without a final answer.
+	Requests []Request
 }
 
-// Ask is what a person asks for a member on a node.
-type Ask struct {
+// Request is a user's request to pin a member on a node, or to end that.
+type Request struct {
 	ID, Node string
 	Member   int
 	// Verb is observed.VerbUndo or observed.VerbRetry.
 	Verb string
-	// From is the revision that the node is to leave, "" if it is whichever is the target.
+	// From is the revision that the node is to leave, "" for the target.
 	From string
-	// Begun: the node was pinned for it.
+	// Begun: the node was pinned for this request.
 	Begun bool
 }
 
-// AskKey identifies an ask: a node chooses the ids of its own.
-type AskKey struct{ Node, ID string }
+// RequestKey identifies a request. It has the node because nodes choose the ids of their requests.
+type RequestKey struct{ Node, ID string }
 
-// Key returns the key of an ask.
-func (a Ask) Key() AskKey { return AskKey{a.Node, a.ID} }
+// Key returns the key of a request.
+func (r Request) Key() RequestKey { return RequestKey{r.Node, r.ID} }
 
-// Refusal is why an ask is not carried out.
+// Refusal is why a request is not carried out.
 type Refusal struct{ Reason, Message string }
 
 // Reasons of refusals.
@@ -66,64 +66,64 @@ const (
 	ReasonOperationAtWork   = "OperationAtWork"
 )
 
-// Instead is what to do where one node cannot go back alone.
-const Instead = "hold the node (kubectl gcu hold), or go back on all nodes (kubectl gcu rollback)"
+// RollbackAlternatives says what a user can do if one node cannot go back alone.
+const RollbackAlternatives = "hold the node (kubectl gcu hold), or go back on all nodes (kubectl gcu rollback)"
 
-// Next is what becomes of pins.
-type Next struct {
-	// Pins by node name, sorted, and the failures of nodes that are not pinned instead.
+// Update is what a decision makes of the pins of a group.
+type Update struct {
+	// Pins, sorted by node name, and the failures of the nodes that are not pinned.
 	Pins     []rollout.Pin
 	Failures []rollout.Failure
-	// Refused are the asks that are not carried out.
-	Refused map[AskKey]Refusal
-	// Asked are the asks because of which nodes are pinned now.
-	Asked []AskKey
-	// Waits says why no ask is decided now, with reason NoGate; "" if they are.
-	Waits string
+	// Refused are the requests that are not carried out.
+	Refused map[RequestKey]Refusal
+	// PinnedFor are the requests for which nodes were pinned by this decision.
+	PinnedFor []RequestKey
+	// BlockedBy says why no request is decided now, with reason NoGate; "" if requests are decided.
+	BlockedBy string
 }
 
-// NextOf decides about the pins of a group. While the group is blocked, or the policy of the gate is missing, all stays as it is.
-func NextOf(f *Facts) Next {
+// DecidePins decides about the pins of a group. While the group is blocked, or the policy of the gate is missing, nothing changes.
+func DecidePins(f *Facts) Update {
 	in := f.Input
-	n := &Next{Failures: in.Ledger.Failures, Refused: map[AskKey]Refusal{}}
+	update := &Update{Failures: in.Ledger.Failures, Refused: map[RequestKey]Refusal{}}
 	if in.Blocked != nil || f.PolicyMissing {
-		n.Pins = in.Ledger.Pins
+		update.Pins = in.Ledger.Pins
 		if f.PolicyMissing {
-			n.Waits = "config/gate is not installed, without which no node is kept at an earlier version: install it again, or withdraw what is asked"
+			update.BlockedBy = "config/gate is not installed, without which no node is kept at an earlier version: install it again, or withdraw the request"
 		}
-		return *n
+		return *update
 	}
 	resumed := in.Resume != in.Ledger.Resumed
 	for _, pin := range in.Ledger.Pins {
-		if f.holds(&pin) && !f.isAskedAgain(&pin) {
+		if f.stillApplies(&pin) && !f.isAskedAgain(&pin) {
 			pin.Failed = pin.Failed && !resumed
-			n.Pins = append(n.Pins, f.explained(pin))
+			update.Pins = append(update.Pins, f.explained(pin))
 		}
 	}
-	for _, ask := range f.Asks {
-		f.answer(n, ask)
+	for _, request := range f.Requests {
+		f.answer(update, request)
 	}
 	if f.RollsBack && !resumed && !in.Settings.Paused && !in.Ending {
-		f.rollBack(n)
+		f.rollBack(update)
 	}
-	slices.SortFunc(n.Pins, func(a, b rollout.Pin) int {
+	slices.SortFunc(update.Pins, func(a, b rollout.Pin) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Member, b.Member))
 	})
-	return *n
+	return *update
 }
 
-// holds reports whether a pin is still to be kept: the target is the one that it keeps from, the gate
-// can keep it, and the node is not another machine by now.
-func (f *Facts) holds(pin *rollout.Pin) bool {
+// stillApplies reports whether a pin is to be kept: the target is still the one that it keeps the node from, the gate
+// can keep it, and the node has not become another machine.
+func (f *Facts) stillApplies(pin *rollout.Pin) bool {
 	i := f.member(pin.Member)
 	if i < 0 || f.Input.Members[i].Target != pin.From || !f.Gated(i) {
 		return false
 	}
 	node := f.Node(pin.Node)
-	return node == nil || pin.Holds(node.Machine)
+	return node == nil || pin.AppliesTo(node.Machine)
 }
 
-// isAskedAgain reports whether a person asks under OTA, at the node and after it was pinned, for the target that it is kept from.
+// isAskedAgain reports whether, under OTA, the target that a pin keeps from was requested at the node after it was pinned.
 func (f *Facts) isAskedAgain(pin *rollout.Pin) bool {
 	node := f.Node(pin.Node)
 	return f.Input.Settings.Strategy == daemonset.OTA && node != nil && slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool {
@@ -139,80 +139,80 @@ func (f *Facts) member(key string) int {
 func (f *Facts) explained(pin rollout.Pin) rollout.Pin {
 	pin.Message = fmt.Sprintf("%s is kept at revision %s, not %s (%s)", pin.Member, pin.Revision, pin.From, pin.Reason)
 	if !f.Kept(f.member(pin.Member), pin.Revision) {
-		pin.Message += ", which is not kept any more: a pod that goes waits at the gate; kubectl gcu task retry ends that"
+		pin.Message += fmt.Sprintf("; revision %s no longer exists: a deleted or evicted pod waits at the gate until kubectl gcu task retry", pin.Revision)
 	}
 	return pin
 }
 
-// answer carries an ask out, or refuses it.
-func (f *Facts) answer(n *Next, ask Ask) {
-	if ask.Verb == observed.VerbRetry {
-		f.free(n, ask)
+// answer carries a request out, or refuses it.
+func (f *Facts) answer(update *Update, request Request) {
+	if request.Verb == observed.VerbRetry {
+		f.free(update, request)
 		return
 	}
-	if slices.ContainsFunc(n.Pins, f.isOf(ask)) {
+	if slices.ContainsFunc(update.Pins, f.isOf(request)) {
 		return
 	}
-	pin, refusal := f.back(ask.Member, ask.Node)
-	m := &f.Input.Members[ask.Member]
+	pin, refusal := f.back(request.Member, request.Node)
+	m := &f.Input.Members[request.Member]
 	switch {
-	case !ask.Begun && refusal == nil && f.hasAnother(ask.Member, ask.Node):
-		refusal = &Refusal{ReasonNotAtTarget, fmt.Sprintf("node %s does not have revision %s of %s: to keep it so, hold it (kubectl gcu hold)", ask.Node, m.Target, m.Key)}
-	case ask.Begun || refusal == nil && ask.From != "" && ask.From != m.Target: // its pin has ended, and it is not for another target
+	case !request.Begun && refusal == nil && f.hasAnother(request.Member, request.Node):
+		refusal = &Refusal{ReasonNotAtTarget, fmt.Sprintf("node %s does not have revision %s of %s: to keep it so, hold it (kubectl gcu hold)", request.Node, m.Target, m.Key)}
+	case request.Begun || refusal == nil && request.From != "" && request.From != m.Target: // its pin has ended; the request is not for another target
 		refusal = &Refusal{topsv1.ReasonRevisionChanged, fmt.Sprintf("the target of %s has changed since, or the node got it again", m.Key)}
-	case refusal == nil && len(n.Pins) >= Most:
-		refusal = &Refusal{ReasonTooManyPins, fmt.Sprintf("%d nodes are pinned already: roll out another revision", len(n.Pins))}
+	case refusal == nil && len(update.Pins) >= maxPins:
+		refusal = &Refusal{ReasonTooManyPins, fmt.Sprintf("%d nodes are pinned already: roll out another revision", len(update.Pins))}
 	}
 	if refusal != nil {
-		n.Refused[ask.Key()] = *refusal
+		update.Refused[request.Key()] = *refusal
 		return
 	}
 	pin.Reason = rollout.ReasonUndone
-	f.pin(n, pin)
-	n.Asked = append(n.Asked, ask.Key())
+	f.pin(update, pin)
+	update.PinnedFor = append(update.PinnedFor, request.Key())
 }
 
-// isOf returns a filter of the pins that an ask is about.
-func (f *Facts) isOf(ask Ask) func(rollout.Pin) bool {
-	key := f.Input.Members[ask.Member].Key
-	return func(p rollout.Pin) bool { return p.Node == ask.Node && p.Member == key }
+// isOf returns a filter for the pins that a request is about.
+func (f *Facts) isOf(request Request) func(rollout.Pin) bool {
+	key := f.Input.Members[request.Member].Key
+	return func(p rollout.Pin) bool { return p.Node == request.Node && p.Member == key }
 }
 
-// free ends the pin of a node, and clears what failed on it with that component alone.
-func (f *Facts) free(n *Next, ask Ask) {
-	if node := f.Node(ask.Node); node != nil && node.Operation != nil {
-		n.Refused[ask.Key()] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", ask.Node, node.Operation.ID)}
+// free ends the pin of a node, and clears the failures of that component alone.
+func (f *Facts) free(update *Update, request Request) {
+	if node := f.Node(request.Node); node != nil && node.Operation != nil {
+		update.Refused[request.Key()] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", request.Node, node.Operation.ID)}
 		return
 	}
-	key := f.Input.Members[ask.Member].Key
-	n.Pins = slices.DeleteFunc(n.Pins, f.isOf(ask))
-	n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(failed rollout.Failure) bool {
-		return failed.Node == ask.Node && len(failed.Targets) == 1 && failed.Targets[0].Member == key
+	key := f.Input.Members[request.Member].Key
+	update.Pins = slices.DeleteFunc(update.Pins, f.isOf(request))
+	update.Failures = slices.DeleteFunc(slices.Clone(update.Failures), func(failed rollout.Failure) bool {
+		return failed.Node == request.Node && len(failed.Targets) == 1 && failed.Targets[0].Member == key
 	})
 }
 
 // pin adds pins of a node, in place of its failure.
-func (f *Facts) pin(n *Next, pins ...rollout.Pin) {
+func (f *Facts) pin(update *Update, pins ...rollout.Pin) {
 	failed := false
-	n.Failures = slices.DeleteFunc(slices.Clone(n.Failures), func(of rollout.Failure) bool {
+	update.Failures = slices.DeleteFunc(slices.Clone(update.Failures), func(of rollout.Failure) bool {
 		is := of.Node == pins[0].Node
 		failed = failed || is
 		return is
 	})
 	for _, pin := range pins {
 		pin.Failed = failed
-		n.Pins = append(n.Pins, f.explained(pin))
+		update.Pins = append(update.Pins, f.explained(pin))
 	}
 }
 
-// rollBack pins the nodes that failed to what they had before of all members that may have failed them.
-func (f *Facts) rollBack(n *Next) {
+// rollBack pins the nodes that failed to the earlier revision of each member that may be to blame.
+func (f *Facts) rollBack(update *Update) {
 	for _, failed := range f.Input.Ledger.Failures {
-		if failed.Reason == rollout.ReasonNodeLost || slices.ContainsFunc(n.Pins, func(p rollout.Pin) bool { return p.Node == failed.Node }) {
-			continue // it is not known that a revision is to blame, or it went back before
+		if failed.Reason == rollout.ReasonNodeLost || slices.ContainsFunc(update.Pins, func(p rollout.Pin) bool { return p.Node == failed.Node }) {
+			continue // a revision may not be to blame, or the node went back before
 		}
-		if pins := f.allBack(&failed); len(pins) > 0 && len(n.Pins)+len(pins) <= Most {
-			f.pin(n, pins...)
+		if pins := f.allBack(&failed); len(pins) > 0 && len(update.Pins)+len(pins) <= maxPins {
+			f.pin(update, pins...)
 		}
 	}
 }
@@ -234,24 +234,24 @@ func (f *Facts) allBack(failed *rollout.Failure) (pins []rollout.Pin) {
 	return pins
 }
 
-// hasAnother reports whether the pod of a member on a node is there to stay, and not at the target.
+// hasAnother reports whether a node has a lasting pod of a member at another revision than the target.
 func (f *Facts) hasAnother(member int, name string) bool {
 	return f.has(member, name, "") && !f.has(member, name, f.Input.Members[member].Target)
 }
 
-// has reports whether a node has a pod of a member that is there to stay, at a revision, "" for any.
+// has reports whether a node has a pod of a member at a revision, "" for any, that is neither terminating nor at the gate.
 func (f *Facts) has(member int, name, revision string) bool {
 	return slices.ContainsFunc(f.Node(name).Pods, func(p rollout.Pod) bool {
 		return p.Member == member && p.UID != "" && !p.Terminating && !p.Gated && (revision == "" || p.Revision == revision)
 	})
 }
 
-// back returns the pin that brings a node back, or why it cannot go back alone.
+// back returns the pin that brings a node back, or why the node cannot go back alone.
 func (f *Facts) back(member int, name string) (pin rollout.Pin, refusal *Refusal) {
 	m, node := &f.Input.Members[member], f.Node(name)
 	switch {
 	case !f.Gated(member):
-		return pin, &Refusal{ReasonNoGate, fmt.Sprintf("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36) and update strategy OnDelete: DaemonSet %s would start its newest revision again; %s", m.Key, Instead)}
+		return pin, &Refusal{ReasonNoGate, fmt.Sprintf("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36) and update strategy OnDelete: DaemonSet %s would start its newest revision again; %s", m.Key, RollbackAlternatives)}
 	case node == nil || !slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool { return p.Member == member }):
 		return pin, &Refusal{ReasonNodeGone, fmt.Sprintf("%s does not run on node %s", m.Key, name)}
 	case node.Operation != nil && (!node.Operation.Ours || !node.Operation.KeptCordoned):
@@ -259,22 +259,22 @@ func (f *Facts) back(member int, name string) (pin rollout.Pin, refusal *Refusal
 	}
 	hash, why := f.Before(member, name)
 	if hash == "" {
-		return pin, &Refusal{ReasonNoEarlierRevision, why + "; " + Instead}
+		return pin, &Refusal{ReasonNoEarlierRevision, why + "; " + RollbackAlternatives}
 	}
 	return rollout.Pin{Node: name, UID: node.UID, Machine: node.Machine, Member: m.Key, Revision: hash, From: m.Target,
 		Since: f.Input.Now.Truncate(time.Second), Requested: node.Requested}, nil
 }
 
-// AskOf returns what is asked of a node for one of these members, by index; false if it is for none of them.
-func AskOf(node string, asked *observed.Ask, members []observed.Member) (Ask, bool) {
+// RequestFor returns the request of a node for one of these members, by index; false if it is for none of them.
+func RequestFor(node string, r *observed.PinRequest, members []observed.Member) (Request, bool) {
 	i := slices.IndexFunc(members, func(m observed.Member) bool {
-		if asked.UID != "" {
-			return asked.UID == m.DaemonSet.UID
+		if r.UID != "" {
+			return r.UID == m.DaemonSet.UID
 		}
-		return asked.Target == m.Component() && asked.Target != "" || asked.Target == m.DaemonSet.Name || asked.Target == m.DaemonSet.Namespace+"."+m.DaemonSet.Name
+		return r.Target == m.Component() && r.Target != "" || r.Target == m.DaemonSet.Name || r.Target == m.DaemonSet.Namespace+"."+m.DaemonSet.Name
 	})
 	if i < 0 || daemonset.IsLeaving(members[i].DaemonSet) {
-		return Ask{}, false
+		return Request{}, false
 	}
-	return Ask{ID: asked.ID, Node: node, Member: i, Verb: asked.Verb, From: asked.From, Begun: asked.Begun}, true
+	return Request{ID: r.ID, Node: node, Member: i, Verb: r.Verb, From: r.From, Begun: r.Begun}, true
 }

@@ -2,15 +2,15 @@
 // (docs/adr/0021).
 //
 //	a node at the target
-//	  | a person asks for it (kubectl gcu task undo), or it failed and the
-//	  | policy says RollbackNode; the revision before is kept, and not below
-//	  | the floor of the policy
+//	  | a user asks for it (kubectl gcu task undo), or the node failed and the
+//	  | policy says RollbackNode; the revision before still exists, and is not
+//	  | below the floor of the policy
 //	  v
 //	pinned: the plan brings the node to the revision, and the gate keeps it there
-//	  | another target, or a person (kubectl gcu task retry)
+//	  | another target, or a user (kubectl gcu task retry)
 //	  v
 //	like any other node
 //
-// The pins are part of the ledger. They are stored before a node is touched, and are all that the plan, the
-// gate and the admission policy know of why a node went back.
+// The pins are part of the ledger, stored before a node is touched. The plan, the gate and the admission policy
+// read only the pins, not why a node went back.
 package pinning

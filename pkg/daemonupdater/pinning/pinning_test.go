@@ -72,7 +72,7 @@ func asks(f *Facts, revision string, after time.Duration, strategy daemonset.Str
 	f.Node("a").Pods[0].Request = &rollout.Request{PodUID: "x", Revision: revision, Time: fixture.Epoch.Add(after)}
 }
 
-func undo(node string) Ask { return Ask{ID: "1", Node: node, Verb: observed.VerbUndo} }
+func undo(node string) Request { return Request{ID: "1", Node: node, Verb: observed.VerbUndo} }
 
 func TestNextOf(t *testing.T) {
 	failed := func(f *Facts, list ...rollout.Failure) { f.RollsBack, f.Input.Ledger.Failures = true, list }
@@ -83,51 +83,57 @@ func TestNextOf(t *testing.T) {
 		want    []string
 		refused string
 	}{
-		{"a person undoes one", func(f *Facts) { f.Asks = []Ask{undo("a")} }, []string{"a=old"}, ""},
-		{"one that failed stays a failure for the halt", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Input.Ledger.Failures = []rollout.Failure{failureOf("a")} }, []string{"a=old!"}, ""},
-		{"not without the gate", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Gated = func(int) bool { return false } }, nil, ReasonNoGate},
-		{"what an operation replaces too", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}} }, []string{"a=old"}, ""},
+		{"a person undoes one", func(f *Facts) { f.Requests = []Request{undo("a")} }, []string{"a=old"}, ""},
+		{"one that failed stays a failure for the halt", func(f *Facts) {
+			f.Requests = []Request{undo("a")}
+			f.Input.Ledger.Failures = []rollout.Failure{failureOf("a")}
+		}, []string{"a=old!"}, ""},
+		{"not without the gate", func(f *Facts) { f.Requests = []Request{undo("a")}; f.Gated = func(int) bool { return false } }, nil, ReasonNoGate},
+		{"what an operation replaces too", func(f *Facts) { f.Requests = []Request{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}} }, []string{"a=old"}, ""},
 		{"on a node that an operation keeps cordoned", func(f *Facts) {
-			f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}}
+			f.Requests = []Request{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}}
 			f.Node("a").Operation = &rollout.Operation{ID: "op", Ours: true, KeptCordoned: true}
 		}, []string{"a=old"}, ""},
 		{"not where that of another group does", func(f *Facts) {
-			f.Asks = []Ask{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}}
+			f.Requests = []Request{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbUndo}}
 			f.Node("a").Operation = &rollout.Operation{ID: "op", KeptCordoned: true}
 		}, nil, ReasonOperationAtWork},
-		{"not during an operation", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Node("a").Operation = &rollout.Operation{ID: "op"} }, nil, ReasonOperationAtWork},
-		{"not where the revision is not yet", func(f *Facts) { f.Asks = []Ask{undo("a")}; f.Node("a").Pods[0].Revision = "old" }, nil, ReasonNotAtTarget},
+		{"not during an operation", func(f *Facts) {
+			f.Requests = []Request{undo("a")}
+			f.Node("a").Operation = &rollout.Operation{ID: "op"}
+		}, nil, ReasonOperationAtWork},
+		{"not where the revision is not yet", func(f *Facts) { f.Requests = []Request{undo("a")}; f.Node("a").Pods[0].Revision = "old" }, nil, ReasonNotAtTarget},
 		{"where its pod is on its way", func(f *Facts) {
-			f.Asks = []Ask{undo("a")}
+			f.Requests = []Request{undo("a")}
 			f.Node("a").Pods[0] = rollout.Pod{UID: "x", Revision: "old", Terminating: true}
 		}, []string{"a=old"}, ""},
 		{"not without an earlier revision", func(f *Facts) {
-			f.Asks, f.Before = []Ask{undo("a")}, func(int, string) (string, string) { return "", "none is kept" }
+			f.Requests, f.Before = []Request{undo("a")}, func(int, string) (string, string) { return "", "none is kept" }
 		}, nil, ReasonNoEarlierRevision},
-		{"not where it does not run", func(f *Facts) { f.Asks = []Ask{undo("z")} }, nil, ReasonNodeGone},
+		{"not where it does not run", func(f *Facts) { f.Requests = []Request{undo("z")} }, nil, ReasonNodeGone},
 		{"not from what it has instead of the target", func(f *Facts) {
-			f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "old"}}
+			f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "old"}}
 			f.Node("a").Pods[0].Revision = "old"
 		}, nil, ReasonNotAtTarget},
-		{"not again once its pin has ended", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, Begun: true}} }, nil, "RevisionChanged"},
+		{"not again once its pin has ended", func(f *Facts) { f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbUndo, Begun: true}} }, nil, "RevisionChanged"},
 		{"not more than there is room for", func(f *Facts) {
-			f.Asks = []Ask{undo("a")}
-			for i := range Most {
+			f.Requests = []Request{undo("a")}
+			for i := range maxPins {
 				f.Input.Ledger.Pins = append(f.Input.Ledger.Pins, pinOf(fmt.Sprintf("n%03d", i)))
 			}
 		}, nil, ReasonTooManyPins},
-		{"twice is once", func(f *Facts) { f.Asks = []Ask{undo("a")}; pinned(f, pinOf("a")) }, []string{"a=old!"}, ""},
+		{"twice is once", func(f *Facts) { f.Requests = []Request{undo("a")}; pinned(f, pinOf("a")) }, []string{"a=old!"}, ""},
 		{"a retry ends it", func(f *Facts) {
-			f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
+			f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
 			pinned(f, pinOf("a"), pinOf("b"))
 		}, []string{"b=old!"}, ""},
 		{"not during an operation, whose failure it is", func(f *Facts) {
-			f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
+			f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
 			f.Node("a").Operation = &rollout.Operation{ID: "op"}
 			pinned(f, pinOf("a"))
 		}, []string{"a=old!"}, ReasonOperationAtWork},
-		{"what was asked for at the node", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "new"}} }, []string{"a=old"}, ""},
-		{"not from a revision that is not the target any more", func(f *Facts) { f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "earlier"}} }, nil, "RevisionChanged"},
+		{"what was asked for at the node", func(f *Facts) { f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "new"}} }, []string{"a=old"}, ""},
+		{"not from a revision that is not the target any more", func(f *Facts) { f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "earlier"}} }, nil, "RevisionChanged"},
 		{"a later request at the node ends it", func(f *Facts) { pinned(f, pinOf("a")); asks(f, "new", time.Minute, daemonset.OTA) }, nil, ""},
 		{"one from before does not", func(f *Facts) { pinned(f, pinOf("a")); asks(f, "new", 0, daemonset.OTA) }, []string{"a=old!"}, ""},
 		{"nor one for another revision", func(f *Facts) { pinned(f, pinOf("a")); asks(f, "newer", time.Minute, daemonset.OTA) }, []string{"a=old!"}, ""},
@@ -144,7 +150,7 @@ func TestNextOf(t *testing.T) {
 			f.Input.Blocked, f.Input.Members[0].Target = &rollout.Blocked{}, ""
 		}, []string{"a=old!"}, ""},
 		{"while config/gate is missing too", func(f *Facts) {
-			f.PolicyMissing, f.Gated, f.Asks = true, func(int) bool { return false }, []Ask{undo("b")}
+			f.PolicyMissing, f.Gated, f.Requests = true, func(int) bool { return false }, []Request{undo("b")}
 			pinned(f, pinOf("a"))
 		}, []string{"a=old!"}, ""},
 		{"the policy brings failed nodes back", func(f *Facts) { failed(f, failureOf("a"), failureOf("b")) }, []string{"a=old!", "b=old!"}, ""},
@@ -166,7 +172,7 @@ func TestNextOf(t *testing.T) {
 			f := factsOf("a", "b")
 			c.change(f)
 			before := f.Input.Ledger
-			next := NextOf(f)
+			next := DecidePins(f)
 			if c.refused == ReasonTooManyPins {
 				next.Pins = nil
 			}
@@ -194,7 +200,7 @@ func TestNextOf(t *testing.T) {
 func TestAPinWhoseRevisionIsGoneSaysSo(t *testing.T) {
 	f := factsOf("a")
 	f.Input.Ledger.Pins, f.Kept = []rollout.Pin{pinOf("a")}, func(int, string) bool { return false }
-	if pins := NextOf(f).Pins; len(pins) != 1 || !strings.Contains(pins[0].Message, "not kept any more") {
+	if pins := DecidePins(f).Pins; len(pins) != 1 || !strings.Contains(pins[0].Message, "no longer exists") {
 		t.Errorf("pins %+v", pins)
 	}
 }
@@ -243,8 +249,8 @@ func TestBefore(t *testing.T) {
 
 func TestTheRefusalOfOneNodeIsNotThatOfAnotherWithTheSameID(t *testing.T) {
 	f := factsOf("a", "b")
-	f.Asks = []Ask{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "odd"}, {ID: "1", Node: "b", Verb: observed.VerbUndo, From: "new"}}
-	if next := NextOf(f); len(next.Refused) != 1 || next.Refused[AskKey{"a", "1"}].Reason != "RevisionChanged" || len(next.Pins) != 1 {
+	f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "odd"}, {ID: "1", Node: "b", Verb: observed.VerbUndo, From: "new"}}
+	if next := DecidePins(f); len(next.Refused) != 1 || next.Refused[RequestKey{"a", "1"}].Reason != "RevisionChanged" || len(next.Pins) != 1 {
 		t.Errorf("pins %+v, refused %+v", next.Pins, next.Refused)
 	}
 }

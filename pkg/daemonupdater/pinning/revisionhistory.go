@@ -15,12 +15,12 @@ import (
 type RevisionHistory struct {
 	DaemonSet *appsv1.DaemonSet
 	Revisions []*appsv1.ControllerRevision
-	// Target is the hash of the newest one, Had that with which the node was last ready, "" if it is not known.
+	// Target is the hash of the newest revision; Had is the hash with which the node was last ready, "" if unknown.
 	Target, Had string
-	// Good is the hash of the last known good revision, "" if there is none, and Since when it became good.
+	// Good is the hash of the last known good revision, "" if there is none; Since is when it became good.
 	Good  string
 	Since time.Time
-	// Floor is the time before which a revision must not have become good, nil for none
+	// Floor is the earliest time at which an allowed revision became good, nil for no limit
 	// (failure.rollbackNotBefore of the policy).
 	Floor *time.Time
 }
@@ -52,7 +52,7 @@ func (h *RevisionHistory) previous() (hash string) {
 	return hash
 }
 
-// since returns when a revision became good, or at the latest was made.
+// since returns when the last known good revision became good, and when any other was created; zero if unknown.
 func (h *RevisionHistory) since(hash string) time.Time {
 	if hash == h.Good {
 		return h.Since
@@ -71,7 +71,7 @@ func FloorOf(policy *topsv1.UpgradePolicy) *time.Time {
 	return &policy.Spec.Failure.RollbackNotBefore.Time
 }
 
-// RollsBack reports whether a policy says that a node which fails goes back alone.
+// RollsBack reports whether a policy rolls a failed node back alone.
 func RollsBack(policy *topsv1.UpgradePolicy) bool {
 	return policy != nil && policy.Spec.Failure != nil && policy.Spec.Failure.Action == topsv1.FailureRollbackNode
 }

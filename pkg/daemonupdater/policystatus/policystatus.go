@@ -1,6 +1,5 @@
-// Package policystatus is the controller that writes into the status of each UpgradePolicy whether
-// it is understood, so that a person learns of a mistake when they make it, and not when a rollout
-// stops at it.
+// Package policystatus is the controller that reports in the status of each UpgradePolicy whether the policy is valid,
+// so that users learn of a mistake at once, and not when a rollout stops because of it.
 package policystatus
 
 import (
@@ -39,8 +38,8 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile writes the status of a policy if it has changed. A conflict is no error: the newer
-// policy has an event of its own.
+// Reconcile writes the status of a policy if it has changed. A conflict is not an error: the newer
+// policy has its own event.
 func (r *Reporter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	policy := &topsv1.UpgradePolicy{}
 	if err := r.Get(ctx, request.NamespacedName, policy); err != nil {
@@ -57,7 +56,7 @@ func (r *Reporter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	return ctrl.Result{}, nil
 }
 
-// describe sets the status of a policy with a mistake, nil for none.
+// describe sets the status of a policy; mistake is nil for a valid policy.
 func describe(policy *topsv1.UpgradePolicy, mistake error) {
 	status := &policy.Status
 	status.ObservedGeneration = policy.Generation

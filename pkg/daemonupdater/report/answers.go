@@ -13,7 +13,7 @@ type Answers struct {
 	Input    *rollout.Input
 	Decision *rollout.Decision
 	// Refused are the requests of people that are rejected.
-	Refused map[pinning.AskKey]pinning.Refusal
-	// AsksWait says why the requests of people cannot be decided now, "" if they can.
-	AsksWait string
+	Refused map[pinning.RequestKey]pinning.Refusal
+	// PinRequestsBlockedBy says why the requests of people cannot be decided now, "" if they can.
+	PinRequestsBlockedBy string
 }

@@ -19,9 +19,9 @@ const (
 	withdrawnInTime = "the request was withdrawn on the node before the node was touched"
 )
 
-// askTask returns the task that answers what a person asks for a node, false if that is for another group.
-func (a *Answers) askTask(node string, asked *observed.Ask, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
-	ask, ours := pinning.AskOf(node, asked, a.State.Members)
+// pinRequestTask returns the task that answers what a person asks for a node, false if that is for another group.
+func (a *Answers) pinRequestTask(node string, asked *observed.PinRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
+	ask, ours := pinning.RequestFor(node, asked, a.State.Members)
 	if !ours {
 		return topsv1.UpgradeTask{}, false
 	}
@@ -29,7 +29,7 @@ func (a *Answers) askTask(node string, asked *observed.Ask, shown *topsv1.Upgrad
 	if shown != nil {
 		task.StartTime = shown.StartTime
 	}
-	task.State, task.Reason, task.Message = a.askState(&ask)
+	task.State, task.Reason, task.Message = a.pinRequestState(&ask)
 	if asked.Withdrawn && task.State == topsv1.TaskWaiting {
 		task.State, task.Reason, task.Message = topsv1.TaskWithdrawn, reasonWithdrawn, withdrawnInTime
 	}
@@ -43,9 +43,9 @@ func (a *Answers) askTask(node string, asked *observed.Ask, shown *topsv1.Upgrad
 	return task, true
 }
 
-// askState returns the progress of what a person asks for. An undo is done when the pod at the earlier revision
+// pinRequestState returns the progress of what a person asks for. An undo is done when the pod at the earlier revision
 // is available; a rejection is final.
-func (a *Answers) askState(ask *pinning.Ask) (state topsv1.TaskState, reason, message string) {
+func (a *Answers) pinRequestState(ask *pinning.Request) (state topsv1.TaskState, reason, message string) {
 	key := a.Input.Members[ask.Member].Key
 	if refusal, refused := a.Refused[ask.Key()]; refused {
 		return topsv1.TaskFailed, refusal.Reason, refusal.Message
@@ -56,8 +56,8 @@ func (a *Answers) askState(ask *pinning.Ask) (state topsv1.TaskState, reason, me
 	switch {
 	case a.Input.Blocked != nil:
 		return topsv1.TaskWaiting, a.Input.Blocked.Reason, a.Input.Blocked.Message
-	case a.AsksWait != "" && (!pinned || ask.Verb == observed.VerbRetry):
-		return topsv1.TaskWaiting, pinning.ReasonNoGate, a.AsksWait
+	case a.PinRequestsBlockedBy != "" && (!pinned || ask.Verb == observed.VerbRetry):
+		return topsv1.TaskWaiting, pinning.ReasonNoGate, a.PinRequestsBlockedBy
 	case ask.Verb == observed.VerbRetry:
 		return topsv1.TaskDone, reasonFreed, fmt.Sprintf("node %s gets the target of %s like any other", ask.Node, key)
 	case !pinned:

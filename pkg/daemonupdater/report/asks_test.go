@@ -29,10 +29,10 @@ func TestAnAskOfANodeIsAnswered(t *testing.T) {
 	for _, tt := range []struct {
 		name, verb string
 		in         rollout.Input
-		refused    map[pinning.AskKey]pinning.Refusal
+		refused    map[pinning.RequestKey]pinning.Refusal
 		want       string
 	}{
-		{"refused", "undo", inputWith(fixture.Planned("a", fixture.NewHash)), map[pinning.AskKey]pinning.Refusal{{Node: "a", ID: "1"}: {Reason: "NoGate", Message: "no gate"}}, "Failed NoGate: no gate"},
+		{"refused", "undo", inputWith(fixture.Planned("a", fixture.NewHash)), map[pinning.RequestKey]pinning.Refusal{{Node: "a", ID: "1"}: {Reason: "NoGate", Message: "no gate"}}, "Failed NoGate: no gate"},
 		{"waits while the rollout is blocked", "undo", change(inputWith(fixture.Planned("a", fixture.NewHash)), blockedInput("InvalidPaused")), nil, "Waiting InvalidPaused: because of InvalidPaused"},
 		{"runs while the node goes back", "undo", change(inputWith(fixture.Planned("a", fixture.NewHash)), pinned), nil, "Running Replacing: replacing pod p-a of kube-system/driver"},
 		{"is done when the node is back", "undo", change(inputWith(fixture.Planned("a", fixture.OldHash)), pinned), nil, "Done Undone: kept"},
@@ -42,7 +42,7 @@ func TestAnAskOfANodeIsAnswered(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a := answersOf(tt.in)
 			a.Refused = tt.refused
-			task, ours := a.askTask("a", &observed.Ask{ID: "1", Verb: tt.verb, Target: "driver"}, nil)
+			task, ours := a.pinRequestTask("a", &observed.PinRequest{ID: "1", Verb: tt.verb, Target: "driver"}, nil)
 			if got := fmt.Sprintf("%s %s: %s", task.State, task.Reason, task.Message); got != tt.want || !ours {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -51,7 +51,7 @@ func TestAnAskOfANodeIsAnswered(t *testing.T) {
 			}
 		})
 	}
-	if _, ours := answersOf(inputWith()).askTask("a", &observed.Ask{ID: "1", Verb: "undo", Target: "toolkit"}, nil); ours {
+	if _, ours := answersOf(inputWith()).pinRequestTask("a", &observed.PinRequest{ID: "1", Verb: "undo", Target: "toolkit"}, nil); ours {
 		t.Error("an ask for another group is answered")
 	}
 }
@@ -65,9 +65,9 @@ func TestARollbackAskedForAtTheNodeIsAnswered(t *testing.T) {
 		want   string
 	}{
 		{"not decided yet", func(*topsv1.UpgradeRequest) {}, "Waiting AtTarget"},
-		{"the gate's policy is missing", func(*topsv1.UpgradeRequest) { a.AsksWait = "config/gate is not installed" }, "Waiting NoGate"},
+		{"the gate's policy is missing", func(*topsv1.UpgradeRequest) { a.PinRequestsBlockedBy = "config/gate is not installed" }, "Waiting NoGate"},
 		{"refused", func(*topsv1.UpgradeRequest) {
-			a.Refused = map[pinning.AskKey]pinning.Refusal{{Node: "a", ID: "1"}: {Reason: "NoGate"}}
+			a.Refused = map[pinning.RequestKey]pinning.Refusal{{Node: "a", ID: "1"}: {Reason: "NoGate"}}
 		}, "Failed NoGate"},
 		{"withdrawn in time", func(r *topsv1.UpgradeRequest) { r.Withdrawn, a.Refused = true, nil }, "Withdrawn Withdrawn"},
 	} {

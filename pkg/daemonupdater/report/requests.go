@@ -33,7 +33,7 @@ const (
 func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask, changed bool) {
 	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 		if member := a.memberOf(request); member >= 0 && request.Rollback {
-			return a.askTask(upgrade.Name, observed.AskOfRequest(request), shown)
+			return a.pinRequestTask(upgrade.Name, observed.PinRequestFrom(request), shown)
 		} else if member >= 0 {
 			return a.task(upgrade.Name, request, member, shown), true
 		}
@@ -41,13 +41,13 @@ func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask
 			return orphanTask(upgrade.Name, request, shown, wholeSecond(a.Input.Now)), true
 		}
 		return topsv1.UpgradeTask{}, false
-	}, a.askTask)
+	}, a.pinRequestTask)
 }
 
 // answers calls answer for every request without a final answer. answer returns false for a
-// request of another group, whose task is kept. answerAsk does the same for what a person asks for.
+// request of another group, whose task is kept. answerPinRequest does the same for what a person asks for.
 func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool),
-	answerAsk func(string, *observed.Ask, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
+	answerPinRequest func(string, *observed.PinRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
 		shown := taskOf(upgrade.Status.Tasks, request.ID)
@@ -61,9 +61,9 @@ func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *t
 			tasks = append(tasks, *shown)
 		}
 	}
-	if ask := observed.AskOf(upgrade); ask != nil {
+	if ask := observed.PinRequestOf(upgrade); ask != nil {
 		shown := taskOf(upgrade.Status.Tasks, ask.ID)
-		if task, ours := answerAsk(upgrade.Name, ask, shown); ours && (shown == nil || !shown.State.Final()) {
+		if task, ours := answerPinRequest(upgrade.Name, ask, shown); ours && (shown == nil || !shown.State.Final()) {
 			tasks = append(tasks, task)
 		} else if shown != nil {
 			tasks = append(tasks, *shown)
@@ -213,7 +213,7 @@ func OrphanTasks(upgrade *topsv1.NodeUpgrade, gone func(topsv1.NamespacedRef) bo
 			return topsv1.UpgradeTask{}, false
 		}
 		return orphanTask(upgrade.Name, request, shown, wholeSecond(now)), true
-	}, func(string, *observed.Ask, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
+	}, func(string, *observed.PinRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 		return topsv1.UpgradeTask{}, false
 	})
 }

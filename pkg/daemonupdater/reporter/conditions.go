@@ -17,7 +17,7 @@ import (
 )
 
 // Conditions patches the pod conditions that differ from the decision. more reports whether some are
-// left for the next pass. Failed patches are retried.
+// left for the next pass. Failed patches are retried in a later pass.
 func (r Reporter) Conditions(ctx context.Context, p *pass.Pass) (more bool, err error) {
 	patches, more, err := p.Fleet.Reported.PodPatches(&p.In, &p.Decision)
 	if err != nil {

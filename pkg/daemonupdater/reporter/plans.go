@@ -15,12 +15,12 @@ import (
 )
 
 // PlanInterval is the minimum time between two writes of the result of a plan while nodes are in
-// flight: the object may have 1 MiB. That of a halted rollout is written at once, because a rollback
-// leaves it as it is.
+// flight: the object may have 1 MiB. The result of a halted rollout is written at once, because it stays unchanged
+// during a rollback.
 const PlanInterval = 10 * time.Second
 
-// PlanResult writes the result of the plan in force if it has changed, and returns when to do so if that
-// is not yet due. That of a plan which was rolled back only gets a note of it.
+// PlanResult writes the result of the plan in force if it has changed; if a write is not due yet, it returns how long to
+// wait. The result of a plan that was rolled back only gets the time of the rollback.
 func (r Reporter) PlanResult(ctx context.Context, p *pass.Pass) (again time.Duration, err error) {
 	if undone := p.Plan.RolledBack(); undone != nil && undone.Object.Status.RolledBackTime == nil {
 		next := undone.Object.DeepCopy()

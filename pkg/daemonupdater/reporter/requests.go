@@ -1,4 +1,4 @@
-// Package reporter writes what package report says about the nodes of a group: conditions of pods, tasks that
+// Package reporter writes the reports of package report about the nodes of a group: conditions of pods, tasks that
 // answer requests on nodes, and the result of the plan.
 package reporter
 
@@ -26,15 +26,15 @@ import (
 // Reporter writes reports.
 type Reporter struct {
 	access.Cluster
-	// Changed receives the nodes whose NodeUpgrade has changed meanwhile.
+	// Changed receives the nodes whose NodeUpgrade changed before a write.
 	Changed *watch.ChangedNodes
-	// Metrics count granted requests.
+	// Metrics counts granted requests.
 	Metrics *metrics.Metrics
 }
 
 // Answer answers the requests for the DaemonSets of a group.
 func (r Reporter) Answer(ctx context.Context, p *pass.Pass) error {
-	answers := report.Answers{State: p.State, Fleet: p.Fleet.Fleet, Input: &p.In, Decision: &p.Decision, Refused: p.Refused, AsksWait: p.AsksWait}
+	answers := report.Answers{State: p.State, Fleet: p.Fleet.Fleet, Input: &p.In, Decision: &p.Decision, Refused: p.Refused, PinRequestsBlockedBy: p.PinRequestsBlockedBy}
 	return r.writeTasks(ctx, p.State, p.Fleet.Reported.Asking(), answers.Tasks)
 }
 
@@ -60,13 +60,13 @@ func (r Reporter) writeTasks(ctx context.Context, s *observed.State, upgrades []
 			return err
 		}
 		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
-		err := r.Status().Patch(ctx, report.WithTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy), access.Whole)
+		err := r.Status().Patch(ctx, report.WithTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy), access.StrictFields)
 		if apierrors.IsConflict(err) {
-			r.Changed.Add(s.Group, upgrades[i].Name) // its agent writes reports every minute, which cause no event
+			r.Changed.Add(s.Group, upgrades[i].Name) // the agent's reports, one a minute, trigger no pass
 		}
 		if apierrors.IsInvalid(err) {
 			log.FromContext(ctx).Error(err, "Answering the requests of a node failed", "Node", upgrades[i].Name)
-			return nil // about this object, so that other nodes go on
+			return nil // only this object is invalid: other nodes go on
 		}
 		if err != nil {
 			return client.IgnoreNotFound(fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err))
@@ -78,7 +78,7 @@ func (r Reporter) writeTasks(ctx context.Context, s *observed.State, upgrades []
 	})
 }
 
-// confirmFinal confirms live what is about to be answered for good. It returns
+// confirmFinal confirms live the facts of answers that are about to become final. It returns
 // podreplace.ErrChanged if the cache is stale and shows an old pod or revision.
 func (r Reporter) confirmFinal(ctx context.Context, s *observed.State, upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) error {
 	replaced, byTarget := report.NewlyFinal(upgrade, tasks)
@@ -97,8 +97,8 @@ func (r Reporter) confirmFinal(ctx context.Context, s *observed.State, upgrade *
 	return nil
 }
 
-// confirmReplaced returns podreplace.ErrChanged if the pod of a request still exists, and false if
-// it exists and is not the DaemonSet's on that node.
+// confirmReplaced returns podreplace.ErrChanged if the pod of a request still exists. ours is false if it exists and is
+// not a pod of the DaemonSet on that node.
 func (r Reporter) confirmReplaced(ctx context.Context, node string, request *topsv1.UpgradeRequest) (ours bool, err error) {
 	var live corev1.Pod
 	key := client.ObjectKey{Namespace: request.Pod.Namespace, Name: request.Pod.Name}

@@ -300,7 +300,7 @@ func withPins(node Node, pins []Pin, members []Member) Node {
 		pod := &node.Pods[i]
 		pod.Pin = ""
 		for k := range pins {
-			if pins[k].Member == members[pod.Member].Key && pins[k].Holds(node.Machine) {
+			if pins[k].Member == members[pod.Member].Key && pins[k].AppliesTo(node.Machine) {
 				pod.Pin = pins[k].Revision
 			}
 		}

@@ -315,7 +315,7 @@ func hashOf(name string) uint64 {
 // pinMessage says why the node is kept at an earlier revision.
 func pinMessage(n *fleetNode) string {
 	for i := range n.pins {
-		if n.pins[i].Holds(n.Machine) {
+		if n.pins[i].AppliesTo(n.Machine) {
 			return n.pins[i].Message
 		}
 	}
@@ -331,7 +331,7 @@ func suspectsOf(n *fleetNode) (keys []string) {
 		return keys
 	}
 	for i := range n.pins {
-		if pin := &n.pins[i]; pin.Failed && pin.Holds(n.Machine) {
+		if pin := &n.pins[i]; pin.Failed && pin.AppliesTo(n.Machine) {
 			keys = append(keys, pin.Member)
 		}
 	}

@@ -69,7 +69,7 @@ func (p *preparation) roomFor(l *lane) int {
 // reports whether it ordered anything.
 func (p *preparation) order(n *fleetNode, full Reason) bool {
 	if !n.heavy {
-		return n.pull == PullWanted && p.ask(n)
+		return n.pull == PullWanted && p.requestPull(n)
 	}
 	others := n.Operation.isOfAnotherGroup()
 	if others && full != "" {
@@ -121,8 +121,8 @@ func (p *preparation) competes(other, l *lane) bool {
 	return other.pool == l.pool || p.refused[other].reason != ReasonPoolExhausted
 }
 
-// ask requests the pull of images that a node lacks. It reports whether there were any to request now.
-func (p *preparation) ask(n *fleetNode) bool {
+// requestPull requests the pull of images that a node lacks. It reports whether there were any to request now.
+func (p *preparation) requestPull(n *fleetNode) bool {
 	var members []int
 	for i := range n.Pods {
 		if pod := &n.Pods[i]; lacksImages(n.group, &n.Node, pod) && pod.Pull.IsDue(p.now) {
@@ -144,7 +144,7 @@ func (p *preparation) retry() {
 			return true
 		}
 		if reason, _ := p.rules.whyHeld(&l); reason == "" {
-			p.ask(n)
+			p.requestPull(n)
 		}
 		return true
 	})

@@ -36,7 +36,7 @@ func TestInventedDaemonSetsCostOnePass(t *testing.T) {
 	for i := range 64 {
 		invented.Status.Requests = append(invented.Status.Requests, asking("a", fixture.DaemonSet(fmt.Sprint("invented-", i)), i).Status.Requests...)
 	}
-	if groups := watchOf(t).AskedFor(t.Context(), invented); len(groups) != 1 || groups[0] != (observed.Group{Kind: observed.KindNode, Name: "a"}) {
+	if groups := watchOf(t).OfNodeUpgrade(t.Context(), invented); len(groups) != 1 || groups[0] != (observed.Group{Kind: observed.KindNode, Name: "a"}) {
 		t.Errorf("wakes %v, want the node alone", groups)
 	}
 }

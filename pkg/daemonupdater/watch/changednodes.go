@@ -12,7 +12,7 @@ import (
 // concurrent use.
 type ChangedNodes struct {
 	mu    sync.Mutex
-	names map[observed.Group]map[string]bool // nil: any may have changed
+	names map[observed.Group]map[string]bool // nil for a group: any node may have changed
 }
 
 // Add records an event about a node.
@@ -32,7 +32,7 @@ func (c *ChangedNodes) Add(g observed.Group, node string) {
 	}
 }
 
-// AddAll records that no event of a node may have been recorded since the last pass.
+// AddAll records that any node may have changed: events may not have been recorded since the last pass.
 func (c *ChangedNodes) AddAll(g observed.Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,7 @@ func (c *ChangedNodes) AddAll(g observed.Group) {
 	c.names[g] = nil
 }
 
-// Take returns and clears the nodes of a group, sorted, and reports whether any may have changed.
+// Take returns and clears the nodes of a group, sorted. all reports whether any other node may have changed, too.
 func (c *ChangedNodes) Take(g observed.Group) (nodes []string, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

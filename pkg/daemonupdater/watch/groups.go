@@ -19,7 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// Groups maps events to the groups they enqueue, and records the nodes they are about.
+// Groups maps events to the groups that they enqueue, and records the nodes that they are about.
 type Groups struct {
 	client.Reader
 	// Namespace is that of the DaemonRollouts of GcuResources.
@@ -28,7 +28,7 @@ type Groups struct {
 	Changed *ChangedNodes
 	// Clock returns the time, for the budgets of node agents.
 	Clock func() time.Time
-	// Woken has groups to enqueue for another reason; nil for none.
+	// Woken has groups to enqueue without an event; nil for none.
 	Woken <-chan observed.Group
 }
 
@@ -56,8 +56,8 @@ func (w Groups) OfController(ctx context.Context, object client.Object) []observ
 	return []observed.Group{observed.GroupOf(&ds)}
 }
 
-// OnNode returns every group that has a strategy or an invalid setting, or restarts runtimes, and
-// marks the node to be read again.
+// OnNode returns every group that has a strategy or an invalid setting or restarts runtimes, and marks the node to be
+// read again.
 func (w Groups) OnNode(ctx context.Context, node client.Object) []observed.Group {
 	groups := w.with(ctx, dependsOnNodes)
 	for _, g := range groups {
@@ -86,7 +86,7 @@ func (w Groups) UnderPlan(ctx context.Context, plan client.Object) []observed.Gr
 	})
 }
 
-// OfJob returns the groups that name the plan whose Job it is.
+// OfJob returns the groups that name the plan that owns a Job.
 func (w Groups) OfJob(ctx context.Context, job client.Object) []observed.Group {
 	ref := metav1.GetControllerOf(job)
 	if ref == nil || ref.Kind != planfile.Kind {
@@ -98,7 +98,7 @@ func (w Groups) OfJob(ctx context.Context, job client.Object) []observed.Group {
 func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []observed.Group {
 	var list appsv1.DaemonSetList
 	if err := w.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Listing DaemonSets failed, their groups are not woken")
+		log.FromContext(ctx).Error(err, "Listing DaemonSets failed, their groups are not enqueued")
 		return nil
 	}
 	groups := map[observed.Group]bool{}
@@ -110,20 +110,21 @@ func (w Groups) with(ctx context.Context, which func(*appsv1.DaemonSet) bool) []
 	return slices.Collect(maps.Keys(groups))
 }
 
-// AskedFor returns the groups that a NodeUpgrade concerns, and marks its node to be read again:
-// those of the DaemonSets it requests, or pulls images for or is to pull them, and one for all that do not exist. If
-// the node has an operation or a hold, or a person asks something of it, it adds all groups that OnNode returns, because they have
-// to keep off the node, and the owner of the operation, which may have no strategy any more or
-// be gone. If the node agent reports capabilities or the host, it adds these groups too, because
-// they may have waited for another agent or for the container runtime.
-func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.Group {
+// OfNodeUpgrade returns the groups that a NodeUpgrade concerns, and marks its node to be read again in each:
+//
+//   - the groups of the DaemonSets that it has requests, pulls or prepulls for;
+//   - one group of kind Node for all requests of DaemonSets that do not exist;
+//   - all groups that OnNode returns, if the node has an operation, a hold or a pin request, because they must keep
+//     off the node, or if the agent reports capabilities or the host, because they may wait for that;
+//   - the group that owns the operation, which may have no strategy any more or be gone.
+func (w Groups) OfNodeUpgrade(ctx context.Context, object client.Object) []observed.Group {
 	groups := map[observed.Group]bool{}
 	u := object.(*topsv1.NodeUpgrade)
 	for _, request := range u.Status.Requests {
 		if g, alive := w.named(ctx, request.DaemonSet); alive {
 			groups[g] = true
 		} else {
-			groups[observed.Group{Kind: observed.KindNode, Name: u.Name}] = true // one pass, however many were invented
+			groups[observed.Group{Kind: observed.KindNode, Name: u.Name}] = true // one pass for any number of invented DaemonSets
 		}
 	}
 	for _, pull := range u.Status.Pulls {
@@ -153,14 +154,14 @@ func (w Groups) AskedFor(ctx context.Context, object client.Object) []observed.G
 	return slices.Collect(maps.Keys(groups))
 }
 
-// concernsAll reports whether a NodeUpgrade concerns all groups on its node.
+// concernsAll reports whether a NodeUpgrade concerns all groups that depend on nodes.
 func concernsAll(u *topsv1.NodeUpgrade) bool {
 	reports := u.Status.Host != nil || u.Status.Agent != nil && len(u.Status.Agent.Capabilities) > 0
 	return u.Spec.Operation != nil || u.Status.Operation != nil || reports || len(daemonset.HoldsOf(u)) > 0 ||
-		slices.ContainsFunc(observed.OpenAsksOf(u), func(a observed.Ask) bool { return a.UID == "" })
+		slices.ContainsFunc(observed.OpenPinRequests(u), func(r observed.PinRequest) bool { return r.UID == "" })
 }
 
-// named returns the group of a DaemonSet, and reports whether that very DaemonSet exists.
+// named returns the group of a DaemonSet, and reports whether the DaemonSet with that UID exists.
 func (w Groups) named(ctx context.Context, ref topsv1.NamespacedRef) (g observed.Group, alive bool) {
 	var ds appsv1.DaemonSet
 	err := w.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &ds, client.UnsafeDisableDeepCopy)
@@ -178,9 +179,9 @@ func (w Groups) addOwner(groups map[observed.Group]bool, rollout string) {
 	}
 }
 
-// OfDaemonSet returns the groups of a DaemonSet that is created, if before is nil, changed, or deleted, if after is nil. If it
-// leaves a group, or that has no strategy any more, no event of a node is about the group, and all its nodes are read again when it is back. A
-// deleted one is a group of its own too: requests for it are answered there, also if it belonged to another group.
+// OfDaemonSet returns the groups of a DaemonSet that was created (before is nil), changed, or deleted (after is nil). If
+// the DaemonSet leaves its group, or no longer has a strategy, node events may no longer reach the group: then all nodes are
+// marked to be read again. A deleted DaemonSet is also a group of its own, whose pass answers the requests for it.
 func (w Groups) OfDaemonSet(before, after client.Object) (groups []observed.Group) {
 	was, existed := before.(*appsv1.DaemonSet)
 	is, exists := after.(*appsv1.DaemonSet)

@@ -1,5 +1,5 @@
 // Package watch enqueues rollout groups on changes of everything that a rollout depends on.
-// Nothing relies on another controller happening to write a status.
+// It does not rely on other controllers to write a status at the right time.
 package watch
 
 import (
@@ -37,7 +37,7 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 		Watches(&corev1.Pod{}, enqueueSoon(w.OfPod)).
 		Watches(&appsv1.ControllerRevision{}, enqueue(w.OfController)).
 		Watches(&corev1.Node{}, enqueue(w.OnNode), builder.WithPredicates(NodeChanged())).
-		Watches(&topsv1.NodeUpgrade{}, agentbudget.Handler(w.Clock, w.askedFor), builder.WithPredicates(UpgradeChanged())).
+		Watches(&topsv1.NodeUpgrade{}, agentbudget.Handler(w.Clock, w.ofNodeUpgrade), builder.WithPredicates(UpgradeChanged())).
 		Watches(&topsv1.DaemonRollout{}, enqueue(w.OfRollout)).
 		Watches(&topsv1.GcuResource{}, enqueue(OfGcuResource), builder.WithPredicates(DeletionBegan())).
 		Watches(&topsv1.UpgradePolicy{}, enqueue(w.UnderPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -60,9 +60,9 @@ func (w Groups) wake(ctx context.Context, q queue) error {
 	return nil
 }
 
-// askedFor is AskedFor for events whose passes may wait.
-func (w Groups) askedFor(ctx context.Context, object client.Object, _ time.Duration) []observed.Group {
-	return w.AskedFor(ctx, object)
+// ofNodeUpgrade is OfNodeUpgrade as agentbudget.Handler calls it.
+func (w Groups) ofNodeUpgrade(ctx context.Context, object client.Object, _ time.Duration) []observed.Group {
+	return w.OfNodeUpgrade(ctx, object)
 }
 
 func enqueue(groups func(context.Context, client.Object) []observed.Group) handler.TypedEventHandler[client.Object, observed.Group] {
@@ -85,9 +85,9 @@ func (w Groups) ofDaemonSet() handler.TypedEventHandler[client.Object, observed.
 	}
 }
 
-// A pass waits for more pod events: every replaced pod has several, and many pods change at once.
-// Only a pod that became Ready frees the budget for another node; the other events matter for
-// reports only, so they may wait longer.
+// A pod event waits for others before it enqueues a pass: every replaced pod has several events, and many pods change
+// at once. Only a pod that became Ready frees the budget for another node; the other events matter only for
+// reports, so they may wait longer.
 const (
 	gatherReady = 10 * time.Millisecond
 	gatherRest  = 200 * time.Millisecond
@@ -116,8 +116,8 @@ func enqueueSoon(groups func(context.Context, client.Object) []observed.Group) h
 	}
 }
 
-// A failed pass is repeated after minBackoff, then after twice as long each time, up to
-// MaxBackoff: no event says when an API server is well again, and deadlines go on meanwhile.
+// A failed pass is retried after minBackoff, then after twice as long each time, up to
+// MaxBackoff: no event says when an API server has recovered, and deadlines go on meanwhile.
 const (
 	minBackoff = 5 * time.Millisecond
 	MaxBackoff = 30 * time.Second
@@ -135,7 +135,7 @@ func UpgradeChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*topsv1.NodeUpgrade), e.ObjectNew.(*topsv1.NodeUpgrade)
 			return agentbudget.ChangedByOperator(before, after) ||
-				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) || askChanged(before, after) ||
+				!slices.Equal(daemonset.HoldsOf(before), daemonset.HoldsOf(after)) || pinRequestChanged(before, after) ||
 				!slices.Equal(observed.AgentOf(before).Capabilities, observed.AgentOf(after).Capabilities) ||
 				before.Status.Host.NeedsRestart() != after.Status.Host.NeedsRestart() ||
 				!operation.CardsSince(before).Equal(operation.CardsSince(after)) ||
@@ -147,13 +147,13 @@ func UpgradeChanged() predicate.Predicate {
 	}
 }
 
-// askChanged reports whether a person asks something else of a node.
-func askChanged(before, after *topsv1.NodeUpgrade) bool {
-	was, is := observed.AskOf(before), observed.AskOf(after)
+// pinRequestChanged reports whether annotation task-override has a new pin request.
+func pinRequestChanged(before, after *topsv1.NodeUpgrade) bool {
+	was, is := observed.PinRequestOf(before), observed.PinRequestOf(after)
 	return is != nil && (was == nil || *was != *is)
 }
 
-// DeletionBegan passes only updates with which an object begins to be deleted.
+// DeletionBegan passes only the update that sets an object's deletion timestamp.
 func DeletionBegan() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -11,27 +11,27 @@ import (
 )
 
 func TestWhatAnOverrideAsksOfANode(t *testing.T) {
-	undo := func(from string) *Ask { return &Ask{Verb: VerbUndo, Target: "driver", From: from} }
+	undo := func(from string) *PinRequest { return &PinRequest{Verb: VerbUndo, Target: "driver", From: from} }
 	for _, tt := range []struct {
 		value string
-		want  *Ask
+		want  *PinRequest
 	}{
 		{"undo:a_driver_replace", undo("")},
 		{"undo:a_driver_replace:2026-11-27T03:00:00Z", undo("")},
 		{"undo:a_driver_replace:from=5d9f", undo("5d9f")},
 		{UndoValue("a_driver_replace", "5d9f", "2026-11-27T03:00:00Z"), undo("5d9f")},
 		{"undo:a_driver_replace:because from=5d9f", undo("")},
-		{"retry:a_driver_replace:1", &Ask{Verb: VerbRetry, Target: "driver"}},
+		{"retry:a_driver_replace:1", &PinRequest{Verb: VerbRetry, Target: "driver"}},
 		{"undo:b_driver_replace", nil},
 		{"undo:a_driver_verify", nil},
 		{"skip:a_driver_replace", nil},
 		{"undo", nil},
 	} {
-		got := AskOf(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{topsv1.AnnotationTaskOverride: tt.value}}})
-		if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(Ask{}, "ID")); diff != "" {
+		got := PinRequestOf(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{topsv1.AnnotationTaskOverride: tt.value}}})
+		if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(PinRequest{}, "ID")); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.value, diff)
 		}
-		if got != nil && got.ID != AskID(tt.value) {
+		if got != nil && got.ID != OverrideTaskID(tt.value) {
 			t.Errorf("%q has id %s, want that of its answer", tt.value, got.ID)
 		}
 	}

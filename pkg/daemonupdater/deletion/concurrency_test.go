@@ -6,7 +6,7 @@ import (
 )
 
 func TestFewerPodsAreDeletedAtOnceWhenTheAPIServerIsSlow(t *testing.T) {
-	var p Pace
+	var p Concurrency
 	for _, step := range []struct {
 		requests int
 		took     time.Duration
@@ -22,8 +22,8 @@ func TestFewerPodsAreDeletedAtOnceWhenTheAPIServerIsSlow(t *testing.T) {
 		{1, time.Millisecond, 2},
 		{1, time.Millisecond, 3},
 	} {
-		if p.Took(step.requests, step.took); p.AtOnce() != step.want {
-			t.Errorf("after %d requests in %s %d at once, want %d", step.requests, step.took, p.AtOnce(), step.want)
+		if p.Observe(step.requests, step.took); p.Limit() != step.want {
+			t.Errorf("after %d requests in %s %d at once, want %d", step.requests, step.took, p.Limit(), step.want)
 		}
 	}
 }
