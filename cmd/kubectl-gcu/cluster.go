@@ -166,9 +166,9 @@ func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name
 	})
 }
 
-// sign notes in a changed object who asked for the change, for the record of the rollout. It reports whether
-// it did: not for a change of anything else than the annotations of operating, or if the API server does not say
-// who the user is.
+// sign adds to a changed object who asked for the change, for the record of the rollout. It reports whether
+// it did: it does not if the change is not to an operating annotation, or if the API server does not report who
+// the user is.
 func (c *cluster) sign(ctx context.Context, before, after client.Object) bool {
 	verb := askedby.VerbOf(before.GetAnnotations(), after.GetAnnotations())
 	if verb == "" {
@@ -178,7 +178,7 @@ func (c *cluster) sign(ctx context.Context, before, after client.Object) bool {
 	if upgrade, is := after.(*topsv1.NodeUpgrade); is && verb == askedby.Hold {
 		for _, h := range daemonset.HoldsOf(upgrade) {
 			if h.By == daemonset.ByAdministrator {
-				at = h.Since // who signs with the time of a hold holds the node
+				at = h.Since // a signature with the time of a hold is that of the holder
 			}
 		}
 	}

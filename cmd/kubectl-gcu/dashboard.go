@@ -138,7 +138,7 @@ func newSource(ctx context.Context, cl *cluster) (*source, error) {
 	if !ofGrs.WaitForCacheSync(ctx) {
 		return nil, context.Cause(ctx)
 	}
-	// Where lists are not part of watches, these begin after them. Reach says which still do not go on.
+	// Where lists are not part of watches, these begin after them. Reach names the watches that have not begun.
 	_ = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) { return s.watches.behind() == nil, nil })
 	reader, err := client.New(cl.config, client.Options{Scheme: cl.Scheme(), Mapper: cl.RESTMapper(), Cache: &client.CacheOptions{Reader: ofGrs}})
 	if err != nil {
@@ -195,8 +195,8 @@ func (s *source) mayWatch(ctx context.Context, group, resource string) error {
 	return nil
 }
 
-// Reach implements dashboard.Source. It asks for a right without which there is nothing to show, and whether
-// all watches go on.
+// Reach implements dashboard.Source. It checks a right without which there is nothing to show, and whether
+// all watches run.
 func (s *source) Reach(ctx context.Context) error {
 	if err := s.mayWatch(ctx, topsv1.GroupVersion.Group, "gcuresources"); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
-// rights are what a verb needs besides patch: its own right, or update.
+// rights are the resources of the right that a verb needs in addition to patch: its own verb, or update.
 var rights = map[dashboard.Verb]string{dashboard.Pause: "gcuresources", dashboard.Resume: "gcuresources", dashboard.Approve: "daemonrollouts",
 	dashboard.Rollback: "gcuresources", dashboard.Hold: "nodeupgrades", dashboard.Release: "nodeupgrades", dashboard.Retry: "nodeupgrades"}
 
@@ -72,7 +72,7 @@ func (s *source) Do(ctx context.Context, a dashboard.Action) (string, error) {
 	return carryOut(ctx, &as, a, seen.To)
 }
 
-// sight is what an action was seen to be about.
+// sight is the state that was shown to the user before an action.
 type sight struct {
 	// Marks are those of the objects that it changes, by kind.
 	Marks map[string]string `json:"marks"`
@@ -101,9 +101,9 @@ func (s *sight) value() (string, error) {
 	return string(data), err
 }
 
-// markOf returns the kind of an object, and a mark that changes with everything that a person decides by: the
-// spec, what is asked of it already, and how the rollout or the operation stands. Counts of nodes that go on
-// changing in a rollout are not in it.
+// markOf returns the kind of an object, and a mark that changes with everything that a person's decision depends on:
+// the spec, pending requests, and the state of the rollout or the operation. Counts of nodes, which keep
+// changing in a rollout, are not part of it.
 func markOf(o client.Object) (kind, mark string, err error) {
 	facts := []any{o.GetUID(), o.GetGeneration()}
 	annotations := func(keys ...string) {

@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 )
 
-// lookAtLeast is the longest time between two looks of a wait: no watch is trusted for ever.
+// lookAtLeast is the longest time between two checks of a wait: a watch may be silently broken.
 const lookAtLeast = 30 * time.Second
 
 // errTimeout is the cause when a wait times out.
@@ -25,7 +25,7 @@ func within(ctx context.Context, timeout time.Duration) (context.Context, contex
 	return context.WithTimeoutCause(ctx, timeout, errTimeout)
 }
 
-// await calls look at each change until it returns true or an error. On timeout the error has what the
+// await calls look at each change until it returns true or an error. On timeout the error says what the
 // last call waited for.
 func await(ctx context.Context, timeout time.Duration, changed <-chan struct{}, look func(ctx context.Context) (done bool, waitsFor string, err error)) error {
 	ctx, cancel := within(ctx, timeout)

@@ -18,8 +18,8 @@ import (
 // operatorRepository is the name of the operator's image in config/.
 const operatorRepository = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator"
 
-// operatorTag is the tag of the operator's image in the manifests that come with this plugin: of
-// a checkout that of config/; a release sets its own with -ldflags "-X main.operatorTag=v1.2.3".
+// operatorTag is the tag of the operator's image in the manifests that come with this plugin: the one in
+// config/ for a checkout; a release sets its own with -ldflags "-X main.operatorTag=v1.2.3".
 var operatorTag = "dev"
 
 // imageList is what a cluster pulls.

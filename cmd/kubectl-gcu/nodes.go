@@ -108,7 +108,7 @@ type announced struct {
 	lost bool
 }
 
-// look prints when what the caches have is not up to date, and when it is again.
+// look prints when the caches are no longer up to date, and when they are again.
 func (a *announced) look(ctx context.Context, now time.Time) {
 	err := a.link.Look(ctx, now)
 	switch lost := err != nil; {
@@ -130,7 +130,7 @@ type rows struct {
 	lines map[string]string
 }
 
-// print prints the table, and each later time what differs from what is on the screen.
+// print prints the table, and later only lines that differ from the screen.
 func (r *rows) print(out terminal, nodes []display.Node, now time.Time) error {
 	before := r.lines
 	r.lines = map[string]string{}
@@ -158,7 +158,7 @@ func (r *rows) print(out terminal, nodes []display.Node, now time.Time) error {
 	return nil
 }
 
-// line is that of a node; in format wide with the id of its operation, as in the table.
+// line is the line of a node; in format wide with the id of its operation, as in the table.
 func (r *rows) line(n *display.Node) string {
 	if op := n.Operation; r.format == formatWide && op != nil && op.ID != "" {
 		return n.Line() + "; operation " + op.ID

@@ -111,8 +111,8 @@ func (p *plannedUpgrade) text() string {
 	return upgradeplan.Table(p.Mission(), p.About) + p.GlobalText()
 }
 
-// store writes the plan, to be followed once the gr names it, and says so. It starts over when the operator
-// writes to the stored one meanwhile.
+// store writes the plan, which the rollout follows once the gr names it, and prints that. It starts over when the
+// operator writes to the stored one meanwhile.
 func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
 	err := retry.RetryOnConflict(retryBackoff(), func() error { return p.write(ctx) })
 	if err == nil {
@@ -121,7 +121,7 @@ func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
 	return err
 }
 
-// now returns what is present of the plan and its gr, which is read last: another upgrade ends the plan.
+// now reads the stored plan and then its gr: another upgrade of the gr ends the plan.
 func (p *plannedUpgrade) now(ctx context.Context) (now planfile.Present, err error) {
 	if now.Stored, err = p.stored(ctx); err != nil {
 		return now, err
@@ -130,7 +130,8 @@ func (p *plannedUpgrade) now(ctx context.Context) (now planfile.Present, err err
 	return now, explain(p.cl.Get(ctx, client.ObjectKeyFromObject(p.checked.Gr), now.Gr), "get", "")
 }
 
-// followed returns the error of writing the gr, or what it follows now if somebody else wrote it or its plan at the same time.
+// followed returns the error of writing the gr, or what the gr follows now if another client wrote it or its plan at the
+// same time.
 func (p *plannedUpgrade) followed(ctx context.Context, err error) error {
 	if p.asStored == nil {
 		return err

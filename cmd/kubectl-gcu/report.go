@@ -70,7 +70,7 @@ this plugin and the REST API. It proves nothing: the audit log of the API server
 	return command
 }
 
-// readReport reads what there is about an upgrade of a gr. What the user may not read is left out, except the rollout.
+// readReport reads all data about an upgrade of a gr. What the user may not read is left out, except the rollout.
 func readReport(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, revision, plan string) (*audit.Report, error) {
 	dro, err := cl.rollout(ctx, gr.Name)
 	if err != nil {

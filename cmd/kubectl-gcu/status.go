@@ -127,8 +127,8 @@ func readWindows(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, dro *
 	return display.WindowsOf(dro, policy, labelsOf(fleet, display.NodesOf(fleet)), fleet.Now), nil
 }
 
-// readPolicy returns the UpgradePolicy that a gr names, nil if it names none that there is or can be: the
-// rollout says so.
+// readPolicy returns the UpgradePolicy that a gr names, nil if it names none, or one that does not exist or has an
+// invalid name: the rollout reports that.
 func readPolicy(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*topsv1.UpgradePolicy, error) {
 	name := gr.Annotations[topsv1.AnnotationUpgradePolicy]
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {

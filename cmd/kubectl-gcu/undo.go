@@ -17,8 +17,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// asks reports whether a verb on a task brings a node back, or ends that: it replaces a pod, and if it is a retry,
-// no operation lives on the node.
+// asks reports whether a verb on a task is an undo, or the retry that ends one: the task replaces a pod and, for a
+// retry, no operation runs on the node.
 func asks(ctx context.Context, cl *cluster, node, verb, task string) (bool, error) {
 	if verb != observed.VerbRetry || !strings.HasSuffix(task, "_replace") {
 		return verb == observed.VerbUndo && strings.HasSuffix(task, "_replace"), nil
@@ -31,7 +31,7 @@ func asks(ctx context.Context, cl *cluster, node, verb, task string) (bool, erro
 	return err == nil && !observed.HasLiveOperation(&upgrade), err
 }
 
-// ask brings a node back, or ends that, and waits for it if asked to.
+// ask requests an undo, or the retry that ends it, and waits for the result if wanted.
 func ask(ctx context.Context, out terminal, cl *cluster, node, verb, task string, wait bool, timeout time.Duration) error {
 	value, err := askNode(ctx, cl, node, verb, task)
 	if err != nil {

@@ -131,8 +131,9 @@ func runPlan(ctx context.Context, c *cli, args []string, file string, step bool)
 	return p, generation, err
 }
 
-// upgradeSpec writes the wanted spec and returns the resulting generation. p is the plan that it follows, nil for none: it
-// was checked for a gr as it was, and is stored when all else was. Without one the gr that is read first is checked.
+// upgradeSpec writes the wanted spec and returns the resulting generation. p is the plan that it follows, nil for none. A
+// plan was checked against an earlier read of the gr, and is stored after all other checks; without one the gr is checked
+// at its first read.
 func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured, p *plannedUpgrade) (generation int64, err error) {
 	name := wanted.GetName()
 	live := &unstructured.Unstructured{}
@@ -152,7 +153,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 			checked = live.DeepCopy()
 		}
 		if !planfile.Unchanged(checked, live) {
-			return 0, refused("the spec of gr %s, or the plan that it follows, was changed concurrently: this upgrade does not begin; review it and try again", name)
+			return 0, refused("the spec of gr %s, or the plan that it follows, was changed concurrently: this upgrade is not started; review it and try again", name)
 		}
 		if !announced {
 			err := announce(ctx, out, cl, live, wanted, p)
@@ -176,7 +177,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 			return next.GetGeneration(), err
 		}
 	}
-	return 0, fmt.Errorf("gr %s keeps changing: this upgrade does not begin, try again", name)
+	return 0, fmt.Errorf("gr %s keeps changing: this upgrade is not started, try again", name)
 }
 
 // errUnchanged means that there is nothing to do.
@@ -234,7 +235,7 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 }
 
 // checkVersions refuses an upgrade to versions that the policy of the gr allows on no node, and prints
-// on which nodes they are not allowed otherwise. The operator looks again at every node.
+// on which nodes they are not allowed otherwise. The operator checks every node again.
 func checkVersions(ctx context.Context, out terminal, cl *cluster, live, next *unstructured.Unstructured, p *plannedUpgrade) error {
 	q, err := questionOf(live, next)
 	if err != nil {

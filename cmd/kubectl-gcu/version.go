@@ -21,7 +21,7 @@ import (
 // operatorName is the name of the Deployment of the manager.
 const operatorName = "gcu-operator"
 
-// versions of all components.
+// versions of the plugin, the cluster and the operator.
 type versions struct {
 	Plugin     string `json:"plugin"`
 	Go         string `json:"go"`

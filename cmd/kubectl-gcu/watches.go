@@ -14,7 +14,7 @@ import (
 )
 
 // watches are the requests by which caches follow the API server. When they break, the caches repeat them only
-// after a pause that grows to half a minute; until then what the caches have is old, although the API server
+// after a pause that grows to half a minute; until then the caches are stale, although the API server
 // answers other requests.
 type watches struct {
 	// resources are those that are to be watched, and changed hears of each watch that begins.
@@ -34,7 +34,7 @@ func (w *watches) behind() error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("reconnecting: the API server answers, and what it has changed meanwhile is not read yet of %s", strings.Join(missing, ", "))
+	return fmt.Errorf("reconnecting: the API server answers, but recent changes are not read yet: %s", strings.Join(missing, ", "))
 }
 
 // around returns a RoundTripper that notes the watches of another.

@@ -27,7 +27,7 @@ func newClient(config *rest.Config, options client.Options) (client.Client, erro
 }
 
 // withPlainDeletions is a client that ignores the pods in the responses to their deletions. The general client
-// decodes each, encodes it as JSON and decodes it again, which was a tenth of the CPU time of a rollout.
+// decodes each, encodes it as JSON and decodes it again, which took a tenth of the CPU time of a rollout.
 type withPlainDeletions struct {
 	client.Client
 	core corev1client.PodsGetter

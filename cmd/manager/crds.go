@@ -24,7 +24,7 @@ const (
 	crdTimeout = 15 * time.Second
 )
 
-// crdGuardInterval is how often a running manager looks at the schemas.
+// crdGuardInterval is how often a running manager checks the schemas.
 const crdGuardInterval = 30 * time.Second
 
 // ownKinds are the kinds of the CRDs, with their Go types.
@@ -56,8 +56,8 @@ func requireCRDs(ctx context.Context, mgr ctrl.Manager) error {
 	return requireFields(ctx, mgr)
 }
 
-// requireFields waits briefly until the schemas have every field that this version writes, then has
-// the manager end when they no longer have: a GitOps tool may apply the CRDs of before.
+// requireFields waits briefly until the schemas have every field that this version writes. After that the
+// manager ends when a field goes missing: a GitOps tool may apply older CRDs.
 func requireFields(ctx context.Context, mgr ctrl.Manager) error {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -70,21 +70,21 @@ func requireFields(ctx context.Context, mgr ctrl.Manager) error {
 	return mgr.Add(guard)
 }
 
-// crdGuard ends the manager with an error when the CRDs are replaced by older ones while it runs. Then
-// it starts no more until they have all fields again: it must not decide by objects of which the API
-// server hides a part. Until it finds out, the API server refuses to store such a part.
+// crdGuard ends the manager with an error when the CRDs are replaced by older ones while it runs. The manager
+// does not start again until they have all fields: it must not decide by objects of which the API
+// server drops a part. Until the guard notices, the API server refuses writes of the missing fields.
 type crdGuard struct {
 	// lacks returns an error that has a servedschema.Older, if fields are missing.
 	lacks func(context.Context) error
-	// every is how often it looks, poll how often once fields are missing, and patience for how long: with
-	// several API servers, some may serve the CRDs of a moment ago.
+	// every is how often it checks, poll how often once fields are missing, and patience for how long: of
+	// several API servers, some may still serve the CRDs of a moment ago.
 	every, poll, patience time.Duration
 }
 
-// NeedLeaderElection reports that the manager that only stands by ends as well.
+// NeedLeaderElection returns false: a standby manager has to end as well.
 func (crdGuard) NeedLeaderElection() bool { return false }
 
-// Start looks until ctx is done. It returns an error once fields are missing.
+// Start checks until ctx is done. It returns an error once fields are missing.
 func (g crdGuard) Start(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, g.every, false, func(ctx context.Context) (bool, error) {
 		var older *servedschema.Older

@@ -25,10 +25,10 @@ var (
 	gateBinding = gatePolicy.GroupVersion().WithKind("MutatingAdmissionPolicyBinding")
 )
 
-// gateInterval is how often a manager looks whether config/gate is installed.
+// gateInterval is how often a manager checks whether config/gate is installed.
 const gateInterval = time.Minute
 
-// gate is whether pods wait at the gate that was asked for, as this process has last seen.
+// gate is the state of the requested gate as this process last saw it.
 type gate struct {
 	// live reads from the API server.
 	live client.Reader
@@ -44,19 +44,19 @@ func (g *gate) Mode() gating.Mode {
 	return mode
 }
 
-// addGate adds the looks for the gate to a manager, and returns what they show.
+// addGate adds the checks of the gate to a manager, and returns the gate that they update.
 func addGate(mgr ctrl.Manager, show func(available bool)) (func() gating.Mode, error) {
 	g := &gate{live: mgr.GetAPIReader(), show: show, log: mgr.GetLogger()}
 	if err := g.begin(mgr.GetRESTMapper()); err != nil {
 		return nil, err
 	}
 	if err := mgr.Add(g); err != nil {
-		return nil, fmt.Errorf("adding the looks for the gate: %w", err)
+		return nil, fmt.Errorf("adding the checks of the gate: %w", err)
 	}
 	return g.Mode, nil
 }
 
-// begin finds out whether the API server serves the policy, which a running manager does not look at again.
+// begin checks whether the API server serves the policy; a running manager does not check that again.
 func (g *gate) begin(kinds meta.RESTMapper) error {
 	switch _, err := kinds.RESTMapping(gatePolicy.GroupKind(), gatePolicy.Version); {
 	case meta.IsNoMatchError(err):
@@ -69,7 +69,7 @@ func (g *gate) begin(kinds meta.RESTMapper) error {
 	return nil
 }
 
-// Start looks again and again, until ctx is done.
+// Start checks periodically until ctx is done.
 func (g *gate) Start(ctx context.Context) error {
 	if g.Mode() != gating.NotServed {
 		wait.UntilWithContext(ctx, g.look, gateInterval)
@@ -80,7 +80,7 @@ func (g *gate) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: each manager shows what it knows.
 func (g *gate) NeedLeaderElection() bool { return false }
 
-// look looks whether config/gate is installed, which includes the right to see that.
+// look checks whether config/gate is installed, which includes the right to read it.
 func (g *gate) look(ctx context.Context) {
 	const name = "gcu-operator-gate"
 	for _, object := range []struct {
@@ -95,7 +95,7 @@ func (g *gate) look(ctx context.Context) {
 			g.becomes(gating.NotInstalled)
 			return
 		case err != nil:
-			g.log.Error(err, "Could not look whether config/gate is installed", "kind", object.kind.Kind, "name", object.name)
+			g.log.Error(err, "Could not check whether config/gate is installed", "kind", object.kind.Kind, "name", object.name)
 			return
 		}
 	}

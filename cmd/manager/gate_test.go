@@ -39,7 +39,7 @@ func TestTheGateIsLookedFor(t *testing.T) {
 		"a binding was deleted":                 {served, all[1], notFound, gating.NotInstalled, "config/gate is not installed"},
 		"the other binding was deleted":         {served, all[2], notFound, gating.NotInstalled, "config/gate is not installed"},
 		"the rights are not there either":       {served, all[0], forbidden, gating.NotInstalled, "config/gate is not installed"},
-		"the API server does not answer":        {served, all[0], apierrors.NewTimeoutError("later", 1), gating.On, "Could not look"},
+		"the API server does not answer":        {served, all[0], apierrors.NewTimeoutError("later", 1), gating.On, "Could not check"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

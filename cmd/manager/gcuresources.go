@@ -32,7 +32,7 @@ running manager. The Helm chart runs it before it is uninstalled.`
 // removePoll is how often grs are read while they are waited for.
 const removePoll = time.Second
 
-// errand are the flags of a command that does one thing and ends.
+// errand are the flags of a one-shot command.
 type errand struct {
 	kubeconfig string
 	timeout    time.Duration
@@ -102,7 +102,7 @@ func newRemoveCommand() *cobra.Command {
 	return command
 }
 
-// createGR creates a gr, unless there is one of its name. A kind that is not served yet is waited for.
+// createGR creates a gr, unless one of its name exists. It waits until the kind is served.
 func createGR(ctx context.Context, c client.Client, gr *topsv1.GcuResource, out io.Writer) error {
 	var err error
 	_ = wait.PollUntilContextCancel(ctx, crdPoll, true, func(context.Context) (bool, error) {
@@ -111,7 +111,7 @@ func createGR(ctx context.Context, c client.Client, gr *topsv1.GcuResource, out 
 	})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		fmt.Fprintf(out, "GcuResource %s is there, and was not changed\n", gr.Name)
+		fmt.Fprintf(out, "GcuResource %s exists already and was not changed\n", gr.Name)
 		return nil
 	case err != nil:
 		return fmt.Errorf("creating GcuResource %s: %w", gr.Name, err)
@@ -141,7 +141,7 @@ func removeGRs(ctx context.Context, c client.Client, out io.Writer) error {
 	return err
 }
 
-// ignoreEnd returns an error unless it is due to the end of the context, of which the caller says more.
+// ignoreEnd returns an error unless the end of the context caused it, which the caller reports itself.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -45,7 +45,7 @@ func TestAGcuResourceThatIsThereIsNotChanged(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "gr"}, &gr); err != nil || gr.Spec.Driver != nil {
 		t.Errorf("the gr that was there deploys %v, %v", gr.Spec.Driver, err)
 	}
-	if want := "GcuResource gr is there, and was not changed\n"; out.String() != want {
+	if want := "GcuResource gr exists already and was not changed\n"; out.String() != want {
 		t.Errorf("it said %q, want %q", out.String(), want)
 	}
 }

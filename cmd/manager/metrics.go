@@ -21,7 +21,7 @@ import (
 // getCertificate is tls.Config.GetCertificate.
 type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// servedWith returns the TLS options of controller-runtime's servers; a nil certificate is that of their directory.
+// servedWith returns the TLS options of controller-runtime's servers; with a nil certificate they use the one in their directory.
 func servedWith(certificate getCertificate) []func(*tls.Config) {
 	return []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion, c.NextProtos, c.GetCertificate = tls.VersionTLS12, []string{"http/1.1"}, certificate

@@ -36,8 +36,8 @@ func newPrepareLogsCommand() *cobra.Command {
 	return command
 }
 
-// giveTo makes a user and its group the owner of a directory and of all that is in it. It
-// follows no links, which may lead out of it, and goes on where it fails.
+// giveTo makes a user and its group the owner of a directory and of everything in it. It
+// follows no links, which may lead out of it, and continues after errors.
 func giveTo(user int, directory string) error {
 	root, err := os.OpenRoot(directory)
 	if err != nil {

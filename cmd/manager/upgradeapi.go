@@ -56,7 +56,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, certificate getCertificate, log 
 	return mgr.Add(server)
 }
 
-// askerOf returns what predicts upgrades, from the cache and what is not cached.
+// askerOf returns the Asker that predicts upgrades, reading from the cache and live.
 func askerOf(mgr ctrl.Manager, live client.Reader, o options) inquiry.Asker {
 	return inquiry.Asker{Reader: mgr.GetCache(), Live: live, Namespace: o.namespace, Clock: time.Now}
 }

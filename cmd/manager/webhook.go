@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// webhookService is the Service of the webhook, webhookConfiguration what the API server knows of it
+	// webhookService is the Service of the webhook, webhookConfiguration its registration at the API server
 	// (config/webhook).
 	webhookService       = "gcu-operator-webhook"
 	webhookConfiguration = "gcu-operator-versions"

@@ -15,7 +15,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// startOver is how long after the start the agent has made its first contact and is idle.
+// startOver is the time after the start by which the agent has made its first contact and is idle.
 const startOver = 30 * time.Second
 
 // forgetStart releases memory that only the start needed, once the start is over: free

@@ -40,7 +40,7 @@ func (v *verifier) dial(ctx context.Context, network, address string) (net.Conn,
 	return conn, nil
 }
 
-// check has the process at the other end of a connection prove that it has the token.
+// check requires the process at the other end of a connection to prove that it has the token.
 func (v *verifier) check(ctx context.Context, conn net.Conn) error {
 	challenge := rand.Text()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, v.base+"/healthz", nil)

@@ -28,10 +28,10 @@ type applier struct {
 }
 
 // carryOut carries out a plan and updates the observation with the results. After a component
-// that changed or failed, the pass creates no further one: whether the one before still runs is
-// for the next pass to see. A transient failure is reported once lasts returns true: passes have
-// been failing for long. The error holds what should be retried at once; it is also in the failed
-// component's Failure.
+// that changed or failed, the pass creates no further one: the next pass sees whether the one before
+// still runs. A transient failure is reported once lasts returns true, that is, when passes have been failing
+// for long. The error has what should be retried at once; it is also in the failed component's
+// Failure.
 func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided plan.Plan, lasts func() bool) error {
 	failed := deleteObjects(ctx, a.Client, decided.Delete)
 	if failed != nil && lasts() {
@@ -69,7 +69,7 @@ func (a applier) depart(ctx context.Context, gr *topsv1.GcuResource, leaving []*
 			return err
 		}
 		d.Object.SetUID(o.UID)
-		log.FromContext(ctx).Info("Removing object from node after node", "object", d.Ref.String(), "component", o.Component)
+		log.FromContext(ctx).Info("Removing object node by node", "object", d.Ref.String(), "component", o.Component)
 		if err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(d.Object), client.FieldOwner(topsv1.ManagedBy), client.ForceOwnership); err != nil {
 			return &state.ApplyError{Ref: d.Ref, Err: err}
 		}

@@ -37,7 +37,7 @@
 // write changes the spec, removes the annotation and adds another one, which makes the phase
 // rollbacking instead of upgrading.
 //
-// A gr that is being deleted loses its components in reverse order, each with its pods on all
+// The components of a gr that is being deleted are removed in reverse order, each with its pods on all
 // Ready nodes before the next one; then the labels on the nodes, if no other gr needs them; then
 // the finalizer.
 //

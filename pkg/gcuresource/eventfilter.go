@@ -92,8 +92,8 @@ func rejects(e event.UpdateEvent) bool {
 	return !isRollout || !is || !equality.Semantic.DeepEqual(before.Status.Rollback, after.Status.Rollback)
 }
 
-// rolloutChanged reports whether a rollout rejected a revision, or what a gr shows of a rollout changed: also the targets, which say
-// whether it is about the newest spec.
+// rolloutChanged reports whether a rollout rejected a revision, or whether the part of it that the status of its gr reports
+// changed; the targets count too, because they show whether it is for the newest spec.
 func rolloutChanged(e event.UpdateEvent) bool {
 	before, isRollout := e.ObjectOld.(*topsv1.DaemonRollout)
 	after, is := e.ObjectNew.(*topsv1.DaemonRollout)

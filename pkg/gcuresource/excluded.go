@@ -60,9 +60,9 @@ func (r excludedReader) workloadsOf(ctx context.Context, name string) (workloads
 	return workloads, nil
 }
 
-// creatorOf returns the gr that created a workload of a component, nil if none of these did. It controls the
-// workload, by UID, and gives it that namespace and name, or a kept spec of it does: labels and owners
-// may be anyone's, where no admission policy bounds them.
+// creatorOf returns the gr that created a workload of a component, nil if none of these did. That gr controls the
+// workload, by UID, and its spec, or a kept one, gives the workload this namespace and name. Labels and owners
+// alone prove nothing where no admission policy bounds who may set them.
 func (r excludedReader) creatorOf(ctx context.Context, o client.Object, name string, grs []topsv1.GcuResource) (*topsv1.GcuResource, error) {
 	owner := daemonset.GcuResourceOwner(o)
 	i := slices.IndexFunc(grs, func(gr topsv1.GcuResource) bool { return owner != nil && gr.UID == owner.UID })

@@ -95,14 +95,14 @@ func (c *indexedCache) count(o client.Object) {
 	c.events.add(podIndexKey(o.GetNamespace(), o.GetLabels()[component.LabelName]))
 }
 
-// eventCounts counts the events of what passes read: of the pods of a workload, by podIndexKey,
+// eventCounts counts the events of the objects that passes read: of the pods of a workload, by podIndexKey,
 // of all nodes, by nodesKey, and of all NodeUpgrades, by hostsKey. The cache changes before its
-// event is delivered. So what is read after reading the count is at least as new as the count,
-// and stays valid while the count stays the same.
+// event is delivered. So objects read after the count are at least as new as the count,
+// and stay valid while the count stays the same.
 type eventCounts struct {
 	mu     sync.Mutex
 	counts map[string]int
-	// due is when events of NodeUpgrades are counted that exceed the budget of an agent; zero for none.
+	// due is when the events of NodeUpgrades beyond the budget of an agent are counted; zero for none.
 	due time.Time
 }
 
@@ -131,7 +131,8 @@ func (c *eventCounts) add(key string) {
 	}
 }
 
-// addHostsAt counts, at a time, the events of NodeUpgrades until then: a pass reads all of them again.
+// addHostsAt counts the events of NodeUpgrades at the time due, not before: each count makes a pass read all of
+// them again.
 func (c *eventCounts) addHostsAt(due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

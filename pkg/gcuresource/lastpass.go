@@ -14,8 +14,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// patience is how long a failure that is not a component's own lasts before the status reports
-// it: an API server that is being updated is back by then.
+// patience is how long a failure that is not a component's own must last before the status reports
+// it: an API server that is being updated is back sooner.
 const patience = 10 * time.Second
 
 // lastPasses is what earlier passes left in this process, by the name of their gr.
@@ -53,7 +53,7 @@ type lastPass struct {
 	version string
 	// failingSince is when passes began to fail; zero if the last one did not.
 	failingSince time.Time
-	// rendered holds the components of the gr, by what they take from the cluster.
+	// rendered holds the components of the gr, by the Cluster that they were rendered for.
 	rendered map[component.Cluster]rendering
 	// cache holds what was read and assessed.
 	cache *state.Cache
@@ -86,9 +86,8 @@ func (l *lastPass) render(gr *topsv1.GcuResource, cluster component.Cluster) ([]
 	return components, nil
 }
 
-// aheadOf reports whether a gr is older than its status that was last written: a cache may show that
-// late, and a status that equals the old one would be left unwritten. The cache's event of it begins
-// no other pass.
+// aheadOf reports whether a gr as read is older than the last write of its status: the cache may lag behind, and
+// a status that equals the old one would not be written. The event of that write triggers no pass.
 func (l *lastPass) aheadOf(gr *topsv1.GcuResource) bool {
 	return l.version != "" && daemonset.Newer(l.version, gr.ResourceVersion)
 }

@@ -121,7 +121,7 @@ func (r stateReader) readComponent(ctx context.Context, obs *state.Observation, 
 	return podReader{r.Reader, r.APIReader, r.cache}.read(ctx, obs, c, foreign)
 }
 
-// readObject reads one object: workloads and bindings in full, of others the metadata. Secrets are not cached,
+// readObject reads one object: workloads and bindings in full, others only as metadata. Secrets are not cached,
 // so that the operator needs no permission to list them.
 func (r stateReader) readObject(ctx context.Context, ref component.Ref) (client.Object, error) {
 	from := r.Reader
@@ -138,7 +138,7 @@ func (r stateReader) readObject(ctx context.Context, ref component.Ref) (client.
 	return o, from.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, o, client.UnsafeDisableDeepCopy)
 }
 
-// readRevisions reads the ControllerRevisions of each DaemonSet that exists, also of those that leave their nodes.
+// readRevisions reads the ControllerRevisions of each existing DaemonSet, including leaving ones.
 func readRevisions(ctx context.Context, from client.Reader, obs *state.Observation) error {
 	read := func(of component.Ref, revisions *[]*appsv1.ControllerRevision) error {
 		var list appsv1.ControllerRevisionList
@@ -168,7 +168,7 @@ func readRevisions(ctx context.Context, from client.Reader, obs *state.Observati
 	return nil
 }
 
-// readDaemonSets lists the DaemonSets that the gr made.
+// readDaemonSets lists the DaemonSets that the gr created.
 func (r stateReader) readDaemonSets(ctx context.Context, gr *topsv1.GcuResource) (owned []state.Owned, err error) {
 	sets, err := controlledDaemonSets(ctx, r.Reader, gr)
 	if err != nil {
@@ -188,8 +188,8 @@ func ownedBy(o client.Object) state.Owned {
 	return state.Owned{Ref: component.RefOf(o), UID: o.GetUID(), Component: o.GetLabels()[topsv1.LabelComponent], Deleting: o.GetDeletionTimestamp() != nil}
 }
 
-// readOwned lists the objects that carry the label of the gr and are controlled by it, of DaemonSets
-// those that it made.
+// readOwned lists the objects that carry the label of the gr and are controlled by it; of the DaemonSets only
+// those that it created.
 func (r stateReader) readOwned(ctx context.Context, gr *topsv1.GcuResource) ([]state.Owned, error) {
 	owned, err := r.readDaemonSets(ctx, gr)
 	if err != nil {
@@ -230,7 +230,7 @@ func (r stateReader) readFleet(ctx context.Context, obs *state.Observation) erro
 	return err
 }
 
-// readHosts reads what the NodeUpgrades say about nodes.
+// readHosts reads the host facts in the NodeUpgrades.
 func (r stateReader) readHosts(ctx context.Context, cache *state.Cache) (map[string]state.Host, error) {
 	read := func() (map[string]state.Host, error) {
 		var list topsv1.NodeUpgradeList
@@ -265,7 +265,7 @@ func (r stateReader) readOthers(ctx context.Context, gr *topsv1.GcuResource) ([]
 	return others, nil
 }
 
-// readRollout reads how the rollout of a gr goes.
+// readRollout reads the state of the rollout of a gr.
 func (r stateReader) readRollout(ctx context.Context, obs *state.Observation) error {
 	rollout, err := readRollout(ctx, r.Reader, r.namespace, obs.Resource.Name)
 	if err != nil {

@@ -49,9 +49,9 @@ func (r podReader) read(ctx context.Context, obs *state.Observation, c *state.Co
 	return nil
 }
 
-// readLeftovers reads on which nodes DaemonSets still run that the spec no longer requests. That one
-// which leaves its nodes runs nowhere is read live: a cache that does not show its newest pods must not
-// have it deleted with them.
+// readLeftovers reads on which nodes those DaemonSets still run that the spec no longer requests. If the cache shows
+// none for a leaving DaemonSet, the API server is read: a cache without its newest pods must not
+// cause their deletion.
 func (r podReader) readLeftovers(ctx context.Context, obs *state.Observation) error {
 	for _, i := range obs.Leftovers() {
 		o := &obs.Owned[i]
@@ -77,7 +77,7 @@ func (r podReader) readLeftovers(ctx context.Context, obs *state.Observation) er
 	return nil
 }
 
-// boundNow reads live on which nodes a DaemonSet has pods: not those of placeholders.
+// boundNow reads live on which nodes a DaemonSet has pods other than placeholders.
 func (r podReader) boundNow(ctx context.Context, o *state.Owned) (nodes []string, err error) {
 	var list corev1.PodList
 	bound := client.MatchingFieldsSelector{Selector: fields.OneTermNotEqualSelector("spec.nodeName", "")}

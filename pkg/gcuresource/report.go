@@ -42,7 +42,7 @@ func (r reporter) send(gr *topsv1.GcuResource, list []status.Event) {
 	}
 }
 
-// reportedError is an error that the status already covers.
+// reportedError is an error that the status already reports.
 type reportedError struct{ error }
 
 func (e *reportedError) Unwrap() error { return e.error }

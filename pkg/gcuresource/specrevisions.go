@@ -76,8 +76,8 @@ func (r revisionKeeper) keepSpec(ctx context.Context, gr *topsv1.GcuResource, li
 	return r.read(ctx, r.APIReader, gr)
 }
 
-// deployedBefore makes the revision that is deployed in place of a rejected one the newest before another
-// spec is kept: it is the previous one, to which a person goes back.
+// deployedBefore makes the revision that is deployed in place of a rejected one the newest, before another
+// spec is kept: so it is the previous one, which a rollback to previous restores.
 func (r revisionKeeper) deployedBefore(ctx context.Context, gr *topsv1.GcuResource, h *revision.History) (*revision.History, error) {
 	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
 	if err != nil || rollout.Status.Rollback == nil || !daemonset.IsOf(rollout, gr) {
@@ -106,9 +106,9 @@ func (r revisionKeeper) changed(ctx context.Context, gr *topsv1.GcuResource) ([]
 	return h.Changed(gr)
 }
 
-// inForce returns a gr as it is to be deployed: with an earlier spec if its own was rejected, and
-// rejected says why. A rejection is part of the ledger of the rollout, so it survives restarts; the
-// spec of the gr stays as it is.
+// inForce returns a gr as it is to be deployed: with an earlier spec if its own was rejected; rejected then
+// says why. A rejection is part of the ledger of the rollout, so it survives restarts; the
+// spec of the gr is not modified.
 func (r revisionKeeper) inForce(ctx context.Context, gr *topsv1.GcuResource) (as *topsv1.GcuResource, rejected *state.Failure, err error) {
 	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
 	if err != nil || rollout.Status.Rollback == nil {
@@ -126,7 +126,7 @@ func (r revisionKeeper) inForce(ctx context.Context, gr *topsv1.GcuResource) (as
 }
 
 // maySpecify returns an error unless the API server would accept the spec that is to be deployed in place
-// of a rejected one: admission policies bound what is deployed, also what was good before they did.
+// of a rejected one: admission policies also apply to specs that are older than the policies.
 func (r revisionKeeper) maySpecify(ctx context.Context, gr, as *topsv1.GcuResource) error {
 	next := gr.DeepCopy()
 	next.Spec = as.Spec
@@ -198,8 +198,8 @@ func (r revisionKeeper) remove(ctx context.Context, stored *appsv1.ControllerRev
 }
 
 // restore writes the spec of a revision into the gr. The same write removes the annotation that
-// requested it and records what was restored, so there is nothing to resume: it is done, or it
-// was not begun.
+// requested it and records what was restored, so there is nothing to resume: a restore is either done or
+// not started.
 func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *revision.History, wanted string) (restored bool, failure *state.Failure, err error) {
 	stored, failure := h.Target(wanted)
 	if failure != nil {
@@ -214,7 +214,7 @@ func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *
 	if stored.Name != h.Current {
 		gr.Spec = spec
 		gr.Annotations[topsv1.AnnotationRolledBackTo] = stored.Name
-		delete(gr.Annotations, topsv1.AnnotationUpgradePlan) // it is for the spec that goes
+		delete(gr.Annotations, topsv1.AnnotationUpgradePlan) // it is for the spec that is replaced
 	}
 	log.FromContext(ctx).Info("Restoring an earlier spec", "revision", stored.Name, "present", h.Current)
 	err = r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy))

@@ -71,8 +71,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// ofHosts enqueues every gr for what changes a Host, within the budget of the agent that writes it.
-// Until a pass may begin, no pass reads all NodeUpgrades again.
+// ofHosts enqueues every gr for a change of a Host, within the budget of the agent that writes it.
+// Beyond the budget the event is counted later, so that no pass reads all NodeUpgrades again before that.
 func (r *Reconciler) ofHosts(to requester) handler.EventHandler {
 	return agentbudget.Handler(r.now, func(ctx context.Context, o client.Object, wait time.Duration) []reconcile.Request {
 		r.cache.events.addHostsAt(r.now().Add(wait))

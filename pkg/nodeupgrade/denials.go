@@ -23,7 +23,7 @@ type denied struct {
 	wait time.Duration
 }
 
-// lastDenied is the longest time until a denied deletion is tried again (retry.Next).
+// lastDenied is the longest time until a denied deletion is retried (retry.Next).
 const lastDenied = 30 * time.Second
 
 // add records that the deletion of a pod was denied.

@@ -67,8 +67,8 @@ func (e *evictions) keep(node, operation string, last eviction.Attempts) {
 	e.attempts[node] = attempts{operation, last}
 }
 
-// policyOf returns the drain policy of an operation, under which the pods of other people's
-// DaemonSets leave for a new driver.
+// policyOf returns the drain policy of an operation: for a new driver, the pods of users' DaemonSets
+// are evicted too.
 func (e *evictions) policyOf(f operation.Facts, policy eviction.Policy, all bool) eviction.Policy {
 	if all {
 		policy = policy.All()

@@ -149,7 +149,7 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 // the gr that controls that (invariant S8).
 func (r observer) readMembers(ctx context.Context, o *observation) error {
 	if op := o.facts.Record.Operation; op != nil && o.facts.Node.Taint == op.ID {
-		// The API server does not know to which node a pod belongs that is not scheduled.
+		// The API server does not know to which node an unscheduled pod belongs.
 		if err := r.readPods(ctx, o, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" }); err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ type operations struct {
 // shownOperation is what the metrics show of an operation.
 type shownOperation struct {
 	phase topsv1.OperationPhase
-	// waitsFor is its reason; empty when it has ended.
+	// waitsFor is the reason why it waits; empty when it has ended.
 	waitsFor     string
 	keptCordoned bool
 	// begun is the start of the oldest running task, by action.

@@ -100,12 +100,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return resultOf(ctx, d.After, r.effects.carryOut(ctx, o, d.Effects))
 }
 
-// Sweep takes away what operations that are over have left on nodes, as the manager does at
+// Sweep removes cordons and taints that ended operations have left on nodes, as the manager does at
 // start and periodically.
 func (r *Reconciler) Sweep(ctx context.Context) error { return r.sweeper.sweep(ctx) }
 
 // idle reports whether there is nothing to do for a node: its operation is over, none is to
-// begin, and the node shows no mark of one. A mark left by a deleted NodeUpgrade is swept.
+// start, and the node has no cordon or taint of one. A mark left by a deleted NodeUpgrade is swept.
 func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
 	var upgrade topsv1.NodeUpgrade
 	err := r.cache.Get(ctx, client.ObjectKey{Name: name}, &upgrade, client.UnsafeDisableDeepCopy)

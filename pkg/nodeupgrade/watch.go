@@ -32,7 +32,7 @@ import (
 const parallelism = 8
 
 // A failed pass is repeated after firstRetry, then after twice as long each time, up to lastRetry:
-// no event reports that an API server has recovered, and deadlines go on meanwhile.
+// no event reports that an API server has recovered, and deadlines keep running meanwhile.
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 30 * time.Second

@@ -7,8 +7,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// workTimes records since when this process works on the operations of nodes: the time before, or
-// in which the API server was away, counts against no deadline.
+// workTimes records since when this process has worked on the operations of nodes: neither the time before that, nor
+// the time without an API server, counts against a deadline.
 type workTimes struct {
 	mu    sync.Mutex
 	nodes map[string]workTime

@@ -8,7 +8,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
-// workOf returns the work of an upgrade on all nodes, by its beginning, and what its pods do not tell.
+// workOf returns the work of an upgrade on all nodes, sorted by start, and what its pods do not show.
 func workOf(f *display.Fleet, u *Upgrade) (list []Work, missing []string) {
 	worked, own := map[string]bool{}, map[topsv1.NamespacedRef]bool{}
 	list = []Work{}
@@ -30,7 +30,7 @@ func workOf(f *display.Fleet, u *Upgrade) (list []Work, missing []string) {
 	return list, untold(replaced, later)
 }
 
-// operationsOn returns the operations on a node that are kept, and the present one.
+// operationsOn returns the stored operations of a node, and the present one.
 func operationsOn(n *topsv1.NodeUpgrade, u *Upgrade) []Work {
 	var list []Work
 	kept := map[string]bool{}

@@ -12,11 +12,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// unknownResult is that of a pod of an upgrade that ended, which is not ready now.
+// unknownResult is the result for a pod that is not ready now, in an upgrade that has ended.
 const unknownResult = "Unknown"
 
 // replacements returns the pods at the newest revisions that were created in the upgrade, and how many were created after
-// its end. Nothing says why the latter were: they are not work of the upgrade.
+// its end. It is unknown why the latter were created: they are not counted as work of the upgrade.
 func replacements(f *display.Fleet, u *Upgrade) (list []Work, later int) {
 	if f.Rollout == nil || f.Rollout.Status.Revision != u.Revision || !u.Until.IsZero() {
 		return nil, 0 // these pods were replaced since
@@ -64,7 +64,7 @@ func replacement(pod *corev1.Pod, set string, end *time.Time) Work {
 	return w
 }
 
-// untold says what the pods do not tell, of those that were replaced and of a number created after the end.
+// untold returns what the pods do not show: those that were replaced, and a number of pods created after the end.
 func untold(replaced []Work, later int) []string {
 	var missing []string
 	ended, open := 0, 0

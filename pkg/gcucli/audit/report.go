@@ -130,7 +130,7 @@ func changesOf(revisions []display.Revision, name string) []string {
 	return list
 }
 
-// gone says for which nodes nothing is kept, "" if the report has all that the upgrade updated.
+// gone returns on how many nodes no trace of the work is left, "" if the report has all that the upgrade updated.
 func (r *Report) gone() string {
 	var updated int32
 	for _, e := range r.Entries {

@@ -20,7 +20,7 @@ type Moment struct {
 	// Subject is a wave, a node or several.
 	Subject string `json:"subject,omitempty"`
 	Nodes   int32  `json:"nodes,omitempty"`
-	// By is the user who asked for it, "" if nobody did or it is not known.
+	// By is the user who asked for it, "" if no user did or it is not known.
 	By      string `json:"by,omitempty"`
 	Message string `json:"message,omitempty"`
 }

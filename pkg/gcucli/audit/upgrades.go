@@ -83,7 +83,7 @@ func (u *Upgrade) began() time.Time { return u.Entries[0].Time.Time }
 // hasStart reports whether the record has the beginning.
 func (u *Upgrade) hasStart() bool { return begins(u.Entries[0]) }
 
-// offline returns what the newest Complete in its record says of nodes that were offline, "" for none.
+// offline returns what the newest Complete in its record says about offline nodes, "" for none.
 func (u *Upgrade) offline() string {
 	said := ""
 	for i := range u.Entries {
@@ -95,7 +95,7 @@ func (u *Upgrade) offline() string {
 }
 
 // lastEnd returns the time of the last Complete or RolledBack in its record, nil if there is none or the rollout was resumed
-// since. Unlike for the state, a halt that comes later does not matter: it is about something else.
+// since. Unlike in the state, a later halt does not matter: it has another cause.
 func (u *Upgrade) lastEnd() *time.Time {
 	var end *time.Time
 	for i := range u.Entries {

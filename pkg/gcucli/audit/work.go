@@ -24,7 +24,7 @@ type Work struct {
 	RequestTime *time.Time `json:"requestTime,omitempty"`
 	// Tasks of an operation by their outcome.
 	Tasks *topsv1.OperationResult `json:"tasks,omitempty"`
-	// endUnknown is true if it does not run any more, and nothing says when it ended.
+	// endUnknown is true if it no longer runs, and nothing shows when it ended.
 	endUnknown bool
 }
 

@@ -57,7 +57,7 @@ func (b *Bundle) add(file, content string) error {
 	return nil
 }
 
-// Close finishes the tarball, which cannot be read without it.
+// Close finishes the tarball; before that it cannot be read.
 func (b *Bundle) Close() error {
 	if err := errors.Join(b.tar.Close(), b.zip.Close()); err != nil {
 		return fmt.Errorf("ending the tarball: %w", err)

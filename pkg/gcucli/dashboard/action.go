@@ -22,7 +22,7 @@ type actions struct {
 	resource func(gr string) (Resource, verbs)
 }
 
-// confirmation is what the page says of an action before it is carried out.
+// confirmation is what the page says about an action before it is carried out.
 type confirmation struct {
 	Words words
 	Facts []fact

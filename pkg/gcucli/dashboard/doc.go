@@ -19,9 +19,9 @@
 //	GET  /would       what an action would do, or why it would be refused: verb, gr, target
 //	POST /do          carries out an action: verb, gr, target, and seen, which the answer of /would has
 //
-// The source reads from caches, which go on to answer when the API server does not. So the server asks the
-// API server itself every few seconds; without an answer the page says that it is not up to date, and the
-// browser says so if it hears nothing from this server.
+// The source reads from caches, which still answer when the API server does not. So the server sends a request
+// to the API server every few seconds; without an answer the page says that it is not up to date. If the browser
+// receives nothing from this server, it says so too.
 //
 // The server listens on loopback only. Requests need the random token, a Host header that names the
 // address, and, to change something, no foreign origin (net/http's CrossOriginProtection).

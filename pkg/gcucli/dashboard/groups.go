@@ -212,7 +212,7 @@ func waveNamed(waves []display.Wave, name string) string {
 	return ""
 }
 
-// jobNamed returns a job of a plan; an empty one if the plan, which nobody has checked, has none of
+// jobNamed returns a job of a plan; an empty one if the plan, which may not have been checked, has none of
 // that name.
 func jobNamed(plan *topsv1.UpgradePlan, name string) *topsv1.PlannedJob {
 	for i := range plan.Spec.Jobs {
@@ -223,7 +223,7 @@ func jobNamed(plan *topsv1.UpgradePlan, name string) *topsv1.PlannedJob {
 	return &topsv1.PlannedJob{}
 }
 
-// tasksOf counts the results of a stage. Without a result of a node its tasks are not done.
+// tasksOf counts the results of a stage. Tasks of a node without a result count as not done.
 func tasksOf(stage topsv1.PlannedStage, nodes []string, results map[string]planfile.NodeResult) []task {
 	tasks := make([]task, len(stage))
 	for i, name := range stage {

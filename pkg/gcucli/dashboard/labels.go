@@ -1,10 +1,10 @@
 package dashboard
 
-// reasonGone is that of a node of a plan which the cluster, or the gr, no longer has.
+// reasonGone is the reason of a node in a plan that the cluster, or the gr, no longer has.
 const reasonGone = "not a node of the gr"
 
-// labels are the fixed words of the operator (states and reasons) in other languages than English, where
-// they are shown as kubectl gcu shows them.
+// labels are the fixed words of the operator (states and reasons) in languages other than English. English pages
+// show the words themselves, as kubectl gcu does.
 var labels = map[string]map[string]string{"zh": {
 	// States of a gr, of a component, of a wave, of an operation and of its tasks.
 	"Done": "已完成", "Working": "进行中", "Waiting": "等待中", "Stopped": "已停止", "deploying": "部署中", "deleting": "删除中", "upgrading": "升级中", "rollbacking": "回滚中", "Running": "运行中",

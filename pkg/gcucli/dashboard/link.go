@@ -8,7 +8,7 @@ import (
 // reachEvery is the time between two requests to the cluster itself, and reachFor how long one may take.
 const reachEvery, reachFor = 10 * time.Second, 5 * time.Second
 
-// Link is the connection to a cluster. Whoever reads from caches does not notice that it is lost.
+// Link is the connection to a cluster. A reader of caches would not notice that it is lost.
 type Link struct {
 	reach func(context.Context) error
 	// asked is when the cluster was asked last, and lost why it did not answer.
@@ -19,8 +19,8 @@ type Link struct {
 // NewLink returns a Link; reach asks the cluster itself, as Source.Reach does.
 func NewLink(reach func(context.Context) error) *Link { return &Link{reach: reach} }
 
-// Look returns why what the caches have is not up to date, nil if it is. It asks the cluster when it was not
-// asked for a while, and always after it did not answer.
+// Look returns why the caches are not up to date, nil if they are. It sends a request to the cluster if the last one
+// was at least reachEvery ago, and always after one failed.
 func (l *Link) Look(ctx context.Context, now time.Time) error {
 	if l.lost == nil && !l.asked.IsZero() && now.Sub(l.asked) < reachEvery {
 		return nil

@@ -41,7 +41,7 @@ type Server struct {
 	asked time.Time
 
 	mu sync.Mutex
-	// resources are what was read last without an error, at a time, and err why reading failed since.
+	// resources are the result of the last read without an error, with its time; err is why reading failed since.
 	resources []Resource
 	at        time.Time
 	err       error

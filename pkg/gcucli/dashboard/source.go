@@ -12,8 +12,8 @@ import (
 type Source interface {
 	// Read returns all grs, sorted by name.
 	Read(ctx context.Context) ([]Resource, error)
-	// Reach asks the cluster itself, which Read does not; its error says why what Read returns is not
-	// up to date.
+	// Reach sends a request to the API server, which Read does not; its error says why the results of Read are
+	// not up to date.
 	Reach(ctx context.Context) error
 	// Detail returns what is shown of one node only, as of now.
 	Detail(ctx context.Context, node string) (Detail, error)
@@ -95,10 +95,10 @@ type DryRun struct {
 	// is deployed.
 	Revision        string
 	Changes, Images []string
-	// Nodes counts those that it affects: of approve those of the wave that are not updated, of rollback
-	// those that go back; nil if that is not known. Names has some of their names.
+	// Nodes is how many nodes it affects: for approve the nodes of the wave that are not updated, for rollback
+	// the nodes that go back; nil if that is not known. Names has some of their names.
 	Nodes *int
 	Names string
-	// NotShown is what could not be found out, and why.
+	// NotShown is what could not be determined, and why.
 	NotShown []string
 }

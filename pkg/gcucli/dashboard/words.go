@@ -1,7 +1,7 @@
 package dashboard
 
-// words are the texts of the page in a language, by key. Words of the operator (states, reasons) are in
-// labels; its messages and advice are English in every language, as kubectl shows them.
+// words are the texts of the page in one language, by key. Words of the operator (states, reasons) are in
+// labels; its messages and advice stay English in every language, as in kubectl.
 type words map[string]string
 
 // Of returns a text, or the key if there is none.

@@ -42,7 +42,7 @@ var advice = map[string]string{
 
 	// A node that is pending or held.
 	string(rollout.ReasonBudgetExhausted):   "nothing, or repair nodes that are unavailable for other reasons; annotation " + topsv1.AnnotationMaxUnavailable + " says how many at once",
-	string(rollout.ReasonNodesOnProbation):  "nothing, unless it stays: then look at the nodes that were upgraded last, they may be dead before Kubernetes shows it",
+	string(rollout.ReasonNodesOnProbation):  "nothing; if it lasts, look at the nodes that were upgraded last: they may be dead before Kubernetes shows it",
 	string(rollout.ReasonPoolExhausted):     "nothing; pools of the UpgradePolicy say how many at once",
 	string(rollout.ReasonQueued):            nothing,
 	string(rollout.ReasonUnavailable):       "kubectl get pods -A --field-selector spec.nodeName=NODE, and look at the pod that is not available",

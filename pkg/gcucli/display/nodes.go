@@ -27,7 +27,7 @@ const Outdated = "outdated"
 var States = []string{string(rollout.Updated), string(rollout.InFlight), string(rollout.Pending), string(rollout.Held),
 	string(rollout.Skipped), string(rollout.Failed), string(rollout.Pinned), Outdated}
 
-// Fleet is what was read of the nodes of a gr.
+// Fleet is what was read about the nodes of a gr.
 type Fleet struct {
 	Resource *topsv1.GcuResource
 	// Rollout is nil without an update strategy.
@@ -95,7 +95,7 @@ func newWatch(f *Fleet) *watch {
 	return w
 }
 
-// readLedger adopts what the rollout's status lists of single nodes.
+// readLedger adopts what the status of the rollout says about single nodes.
 func (w *watch) readLedger() {
 	if w.Rollout == nil {
 		return
@@ -173,10 +173,10 @@ func (w *watch) look(node *corev1.Node) (belongs bool, outdated, missing string)
 	return belongs, phrase("outdated: ", old), phrase("no available pod of ", absent)
 }
 
-// restartsOnly reports whether the rollout is that of a gr without a strategy.
+// restartsOnly reports whether the rollout only restarts runtimes, because its gr has no strategy.
 func (w *watch) restartsOnly() bool { return w.Rollout.Status.Strategy == string(rollout.RestartsOnly) }
 
-// lacksProof returns what is still to be done on a node though its pods are at their targets, "" for
+// lacksProof returns what still has to be done on a node although its pods are at their targets, "" for
 // nothing.
 func (w *watch) lacksProof(node *corev1.Node) string {
 	upgrade := w.upgrades[node.Name]

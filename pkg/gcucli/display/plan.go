@@ -66,11 +66,11 @@ func planSum(p *preview.Preview) string {
 var changeWords = map[preview.Change]string{
 	preview.Upgrade:  "upgraded node by node",
 	preview.Restart:  "unchanged; new pods, because of the others",
-	preview.Deploy:   "deployed AT ONCE on every node, when what comes before it runs",
+	preview.Deploy:   "deployed AT ONCE on every node, when the components before it run",
 	preview.Remove:   "removed node by node",
-	preview.Rename:   "replaced node by node by the one with its other name or namespace",
+	preview.Rename:   "replaced node by node, under its new name or namespace",
 	preview.Delete:   "deleted AT ONCE on every node, past budget, waves, approval and drain",
-	preview.Redeploy: "deleted AT ONCE on every node, past budget, waves, approval and drain; then deployed under its other name or namespace",
+	preview.Redeploy: "deleted AT ONCE on every node, past budget, waves, approval and drain; then deployed under its new name or namespace",
 	preview.Update:   "its pods are replaced AT ONCE by Kubernetes",
 }
 

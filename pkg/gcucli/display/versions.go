@@ -39,7 +39,7 @@ type VersionCount struct {
 	Component string `json:"component"`
 	// Version is the tag of its image; none where its pod is missing.
 	Version string `json:"version"`
-	// Wanted is the version that new pods get; empty for a kernel, and for a component that leaves.
+	// Wanted is the version that new pods get; empty for a kernel, and for a component that is leaving.
 	Wanted string `json:"wanted,omitempty"`
 	Nodes  int    `json:"nodes"`
 }

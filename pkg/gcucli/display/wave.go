@@ -167,8 +167,9 @@ type Approval struct {
 	Already bool
 }
 
-// Approve approves a wave, or a batch of a plan, at the present revision of the rollout. A batch may be named with its version,
-// as messages do. The error states why what is named does not wait for an approval, or which one comes first: nothing but what is named is approved.
+// Approve approves a wave, or a batch of a plan, at the present revision of the rollout. A batch may be named with the version
+// of its plan, as messages do. Nothing else is approved: the error says why the named wave does not wait for an approval, or
+// which one comes first.
 func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (Approval, error) {
 	if i := slices.IndexFunc(waves, func(w Wave) bool {
 		return w.State == WaveAwaitsApproval && (isNamed(w.Awaits, wave) || w.entry == approval(dro, wave))
@@ -187,7 +188,7 @@ func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (Approval, er
 	return Approval{}, fmt.Errorf("wave %s does not wait for an approval, it is %s; %s", wave, waves[i].State, WhichWait(waves))
 }
 
-// isNamed reports whether a name is that of a wave, or of a part of a plan, in full or without what is before the batch.
+// isNamed reports whether given is the name of a wave or of a part of a plan, in full or only its batch.
 func isNamed(name, given string) bool { return name == given || strings.HasSuffix(name, "/"+given) }
 
 // WhichWait describes which waves wait for an approval.

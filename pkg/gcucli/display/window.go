@@ -25,8 +25,8 @@ type Window struct {
 	// Opens is when it opens next, and Closes when it closes next; absent if it never closes.
 	Opens  *metav1.Time `json:"opens,omitempty"`
 	Closes *metav1.Time `json:"closes,omitempty"`
-	// Nodes counts the nodes for which it is so. Names has some of their names; it is empty if these are
-	// all nodes of the gr.
+	// Nodes counts the nodes to which this window applies. Names has some of their names; it is empty if it applies
+	// to all nodes of the gr.
 	Nodes int32  `json:"nodes"`
 	Names string `json:"names,omitempty"`
 }

@@ -14,8 +14,8 @@ import (
 // schema is what the API server requires of a value.
 type schema = apiextensionsv1.JSONSchemaProps
 
-// refused calls note for each text below a value that the API server refuses, and for what it
-// misses. Names and types are those of our types.
+// refused calls note for each text in a value that the API server refuses, and for each missing
+// required field. Names and types are those of our types.
 func refused(field string, of *schema, value any, note func(field, message string)) {
 	switch value := value.(type) {
 	case map[string]any:

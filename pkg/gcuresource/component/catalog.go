@@ -46,7 +46,7 @@ type Entry struct {
 	Readiness Readiness
 	// Offers are the extended resources of which a node has at least one while the component works
 	// there (components.md section 1.0: vendors renamed them, so one is enough); nil if it offers
-	// none. Further: it offers those besides that its container lists (daemonset.FurtherResources).
+	// none. Further: it also offers the resources that its container lists (daemonset.FurtherResources).
 	Offers  []corev1.ResourceName
 	Further bool
 	// fields returns its fields in a spec, for nfd, nightingale and volcano those of the first

@@ -53,7 +53,7 @@ func distributionFiles() []string {
 	return files
 }
 
-// serveDistributions has the readiness probe of the toolkit read the files of distributions, unless
+// serveDistributions makes the readiness probe of the toolkit read the files of distributions, unless
 // its spec names the file (patchToolkit).
 func serveDistributions(list objects, spec *topsv1.GcuResourceSpec) {
 	if namesContainerdConfig(spec) {

@@ -22,6 +22,6 @@
 //	distributions.go what the toolkit needs on nodes of k3s, RKE2 and MicroK8s
 //	patches.go      a function per other field of a spec
 //	render.go       gr -> what is applied
-//	object.go       rules per kind: kept, made once, applied first or last
+//	object.go       rules per kind: kept, created only, applied first or last
 //	volcanocrds.go  the CRDs of volcano, compressed as released
 package component

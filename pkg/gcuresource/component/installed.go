@@ -38,8 +38,8 @@ func InstalledYAML() (map[string]string, error) {
 	return files, nil
 }
 
-// InstalledBy returns the kustomization that installs the roles and bindings of a component. Those
-// of volcano are apart: they read Secrets, and its namespace may be anyone's where it is not deployed.
+// InstalledBy returns the kustomization that installs the roles and bindings of a component. Volcano has its
+// own: its roles read Secrets, and where volcano is not deployed its namespace may belong to anyone.
 func InstalledBy(component string) string {
 	if component == Volcano {
 		return "config/volcano"

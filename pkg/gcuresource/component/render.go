@@ -60,8 +60,8 @@ func (r *Rendered) Workloads() []Ref {
 	return refs
 }
 
-// Render is RenderIn for the zero Cluster. It compares specs as well: what is taken from a cluster is
-// the same for both.
+// Render is RenderIn for the zero Cluster. It suffices to compare two specs: the Cluster changes both in the same
+// way.
 func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {
 	return RenderIn(Cluster{}, gr, revision)
 }
@@ -199,7 +199,7 @@ func annotate(gr *topsv1.GcuResource, order int, ds *appsv1.DaemonSet) {
 	ds.Annotations[topsv1.AnnotationOrder] = strconv.Itoa(order)
 }
 
-// carried are the keys of the annotations that a gr, as it is deployed, has in common with its
+// carried are the keys of the annotations that are copied from a gr, as it is deployed, to its
 // DaemonSets.
 var carried = append(slices.Clone(topsv1.UpgradeAnnotations), topsv1.AnnotationRejectedRevision)
 

@@ -69,8 +69,8 @@ const (
 type Claims struct {
 	// Resources are the grs as they are in force.
 	Resources []topsv1.GcuResource
-	// Leaving has the UIDs of those that have a DaemonSet of gcusharePlugin: if the spec does not ask for
-	// it any more, that leaves its nodes one by one, or is about to be deleted.
+	// Leaving has the UIDs of the grs that have a DaemonSet of gcusharePlugin: if the spec no longer requests
+	// it, the DaemonSet is leaving its nodes one by one, or is about to be deleted.
 	Leaving map[types.UID]bool
 }
 

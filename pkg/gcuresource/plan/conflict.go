@@ -60,7 +60,7 @@ func conflict(gr *topsv1.GcuResource, c *state.Component) *state.Failure {
 	return nil
 }
 
-// notInstalled returns a Failure if a role of the component, or its binding, is not there.
+// notInstalled returns a Failure if a role of the component, or its binding, does not exist.
 func notInstalled(c *state.Component) *state.Failure {
 	for i := range c.Objects {
 		if d := &c.Objects[i]; d.Ref.Installed() && c.Live[d.Ref] == nil {

@@ -117,7 +117,7 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftover
 // deletion of its own old workload with another name, or the deletion of workloads that it
 // excludes.
 func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, before string) string {
-	if before != "" && len(left.predecessorsOf(c)) == 0 { // else it is there, under another name
+	if before != "" && len(left.predecessorsOf(c)) == 0 { // else it runs already, under another name
 		return "waiting for " + before
 	}
 	if o := left.inTheWayOf(c); o != nil {
@@ -132,8 +132,8 @@ func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, 
 	return ""
 }
 
-// awaitRestart lets the creation of a plugin wait for the restart of container engines that the
-// toolkit of the gr has just configured: before, containers get no cards. What exists never waits.
+// awaitRestart delays the creation of a plugin until the container engines that the toolkit of the gr has just
+// configured are restarted: before that, containers get no cards. An existing plugin never waits.
 func (s *Step) awaitRestart(obs *state.Observation, c *state.Component, nodes *state.NodeIndex, now time.Time) {
 	if c.Offers() == nil {
 		return

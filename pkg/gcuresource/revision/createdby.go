@@ -10,12 +10,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
-// CreatedBy returns those of the DaemonSets that a gr controls which it created: its spec gives them their
-// namespace and name, or a kept one does. The reference to a controller alone may be anyone's, where
-// no admission policy bounds who sets it. kept read the history, each one only if a DaemonSet is still
-// unknown: a cache of revisions may lag behind that of DaemonSets, but a spec is kept before anything
-// of it is created, and as long as something of it is left (Surplus). All are those of a gr that is gone,
-// an empty one: they end with it.
+// CreatedBy returns those of the controlled DaemonSets that a gr created: its spec, or a kept spec, gives
+// them their namespace and name. The controller reference alone proves nothing where no admission policy
+// bounds who may set it. The functions kept read the history, each one only if a DaemonSet is still
+// unknown: a cache of revisions may lag behind the cache of DaemonSets, but a spec is kept before its
+// objects are created, and as long as one of them exists (Surplus). For a gr that is gone (an empty one)
+// all are returned: they are deleted with it.
 func CreatedBy(gr *topsv1.GcuResource, controlled []*appsv1.DaemonSet, kept ...func() (*History, error)) ([]*appsv1.DaemonSet, error) {
 	if gr.UID == "" {
 		return controlled, nil

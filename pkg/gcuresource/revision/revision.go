@@ -103,8 +103,8 @@ func Name(gr *topsv1.GcuResource) (string, error) {
 	return nameOf(gr, data), nil
 }
 
-// BackTo returns the name of the revision that a gr, as it is deployed, went back to: in place of a
-// rejected spec, or restored by a person. It is "" if that is not the case.
+// BackTo returns the name of the revision that a gr, as it is deployed, went back to: it is deployed in place
+// of a rejected spec, or a person restored it. It returns "" if the gr did not go back.
 func BackTo(gr *topsv1.GcuResource) string {
 	_, inPlace := gr.Annotations[topsv1.AnnotationRejectedRevision]
 	if !inPlace && !RolledBack(gr) {
@@ -227,8 +227,8 @@ func Leftover(gr *topsv1.GcuResource, r *appsv1.ControllerRevision) bool {
 		owner.Name == gr.Name && owner.UID != gr.UID
 }
 
-// Target returns the revision that the value of annotation rollback-to means, or why there is
-// none. previous means the newest revision other than the current one.
+// Target returns the revision that the value of annotation rollback-to names, or why there is
+// none. previous is the newest revision other than the current one.
 func (h *History) Target(wanted string) (*appsv1.ControllerRevision, *state.Failure) {
 	if wanted != topsv1.RollbackToPrevious {
 		if r := h.Find(wanted); r != nil {
@@ -280,8 +280,8 @@ func (h *History) Specs() map[string]*topsv1.GcuResourceSpec {
 // IsFull reports whether there are revisions beyond the limit.
 func (h *History) IsFull() bool { return len(h.revisions) > Limit }
 
-// Surplus returns the revisions beyond the limit, except the current one, protected ones, and the newest
-// one that gives a DaemonSet that exists its name: without it, it is unknown whose that is (CreatedBy).
+// Surplus returns the revisions beyond the limit, except the current one, protected ones, and for each existing
+// DaemonSet the newest one that names it: without that, the gr could not recognize the DaemonSet (CreatedBy).
 func (h *History) Surplus(existing []*appsv1.DaemonSet, protected ...string) ([]*appsv1.ControllerRevision, error) {
 	unnamed := map[types.NamespacedName]bool{}
 	for _, ds := range existing {
@@ -320,7 +320,7 @@ func Refused(name string, err error) *state.Failure {
 func Own(gr *topsv1.GcuResource) *topsv1.GcuResource {
 	as := *gr
 	as.Annotations = maps.Clone(gr.Annotations)
-	delete(as.Annotations, topsv1.AnnotationRejectedRevision) // only this operator's counts
+	delete(as.Annotations, topsv1.AnnotationRejectedRevision) // only the value that this operator computes counts
 	return &as
 }
 
@@ -340,9 +340,9 @@ func InPlace(gr *topsv1.GcuResource, good *appsv1.ControllerRevision) (*topsv1.G
 	return as, nil
 }
 
-// InForce returns a gr, one of whose specs these are, as it is to be deployed: with an earlier spec if its
-// own was rejected by a rollback that its rollout remembers, whose revision inPlace then names; "" otherwise.
-// The error is for a user.
+// InForce returns the gr of this history as it is to be deployed: with an earlier spec if a rollback recorded in
+// its rollout rejected its own. inPlace is then the name of the revision of that spec; "" otherwise. The error is
+// for a user.
 func (h *History) InForce(gr *topsv1.GcuResource, rollout *topsv1.DaemonRollout) (as *topsv1.GcuResource, inPlace string, err error) {
 	current, err := Name(gr)
 	if err != nil {

@@ -68,7 +68,7 @@ func (o *Observation) NodeIndex() *NodeIndex {
 	return o.Cache.indexFor(o.Resource, o.CachedNodes)
 }
 
-// nodeHealth caches assessNodes: the result for the same objects is the same, unless it depends
+// nodeHealth caches the result of assessNodes for the same objects, unless it depends
 // on time.
 func (c *Cache) nodeHealth(of *Component, nodes *NodeIndex, now time.Time) Health {
 	is := assessed{of.CachedPods, nodes, versionOf(of.DaemonSet), versionsOf(of.Revisions)}

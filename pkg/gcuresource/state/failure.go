@@ -47,8 +47,8 @@ func NotInstalled(name string, d *component.Desired) *Failure {
 		": an administrator has to install it, with kubectl apply --server-side -k " + component.InstalledBy(name) + " (docs/install.md, rights of the components)"}
 }
 
-// DriverMissing returns the Failure of nodes without a driver, in the words of the guide, which
-// refuses a deployment there (contract statement 84).
+// DriverMissing returns the Failure of nodes without a driver, in the words of the guide: a deployment
+// there is refused (contract statement 84).
 func DriverMissing(nodes []string) *Failure {
 	return &Failure{Reason: ReasonDriverMissing, Message: "no driver is loaded on " + message.Names(nodes) +
 		": you should install the driver on the node in advance, or use the GcuResource to install the driver " +

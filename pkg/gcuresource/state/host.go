@@ -9,8 +9,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// Host is what the NodeUpgrade of a node says about cards. It is comparable, and changes only when
-// a decision may: node agents write at least once a minute.
+// Host is what the NodeUpgrade of a node says about cards. It is comparable, and has only facts that
+// decisions use: node agents write at least once a minute.
 type Host struct {
 	// Known is true once the node agent has reported; the other fields are zero before.
 	Known bool
@@ -22,12 +22,12 @@ type Host struct {
 	Runtime string
 	// NeedsRestart is true until Runtime is the one through which containers get cards.
 	NeedsRestart bool
-	// restart is what becomes of the restart; given up, with why.
+	// restart is the state of the restart; why is the reason if it is givenUp.
 	restart restart
 	why     string
 }
 
-// restart is what becomes of the restart that a container engine needs.
+// restart is the state of the restart that a container engine needs.
 type restart int
 
 const (
@@ -39,7 +39,7 @@ const (
 	givenUp
 )
 
-// HostOf returns what a NodeUpgrade says about its node.
+// HostOf returns the host facts of a NodeUpgrade.
 func HostOf(upgrade *topsv1.NodeUpgrade) Host {
 	report := upgrade.Status.Host
 	if report == nil {

@@ -64,7 +64,7 @@ func (h *Health) podsOf(ds *appsv1.DaemonSet, pods []*corev1.Pod, target string,
 	return p
 }
 
-// needs is what a component needs of a node, and what it offers there.
+// needs is what a component needs on a node, and what it offers there.
 type needs struct {
 	driver, runtime bool
 	offers          []corev1.ResourceName

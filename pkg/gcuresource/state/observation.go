@@ -58,7 +58,7 @@ type Observation struct {
 	Changed []string
 	// ReconcileFailure is a lasting failure that is not a component's own; nil if there is none.
 	ReconcileFailure *Failure
-	// Rollout is what the gr shows of its rollout.
+	// Rollout is what the status reports of the gr's rollout.
 	Rollout Rollout
 	// Cache is what the previous pass left, CachedNodes its entry for Nodes; nil if nothing is
 	// cached. Hosts are then from it too.
@@ -66,10 +66,10 @@ type Observation struct {
 	CachedNodes *CachedNodes
 }
 
-// Rollout is what a gr shows of its rollout.
+// Rollout is the part of the state of a rollout that the status of its gr reports.
 type Rollout struct {
-	// Halt says that failed nodes halt it until a person acts, Stalled why nothing of it goes on until then, which may be for
-	// another reason. They are nil otherwise.
+	// Halt is why failed nodes halt it until a person acts. Stalled is why it makes no progress until a person acts, which
+	// may have another cause. Each is nil if it does not apply.
 	Halt, Stalled *Failure
 	// Unfinished is true while it has work to do, though the newest pods may run on all nodes.
 	Unfinished bool

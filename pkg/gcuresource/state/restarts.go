@@ -9,18 +9,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
-// orderTime is how long an operation for a restart may take to be ordered and granted. Without one
-// by then it may never be: an upgrade may be paused, wait for a person, or have no strategy.
+// orderTime is how long an operation for a restart may take to be ordered and granted. Without a grant
+// by then there may never be one: an upgrade may be paused, wait for a person, or have no strategy.
 const orderTime = 5 * time.Minute
 
 // AwaitedRestarts returns the nodes whose container engine should be restarted before the first
-// pods of a plugin start, and how long until that is no longer expected by time alone. They are
-// those that run the toolkit, and whose restart can be expected: it is under way, or the toolkit
-// is so new that it may not have been ordered yet.
+// pods of a plugin start, and how long until a restart is no longer expected. They are the nodes that
+// run the toolkit and on which a restart can be expected: it is in progress, or the toolkit
+// is so new that the restart may not have been ordered yet.
 //
-// None are left as soon as one node with the toolkit has the right runtime. There the plugin
+// There are none as soon as one node with the toolkit has the right runtime. There the plugin
 // works; elsewhere it is restarted with its node's engine, as on nodes that join later. Waiting for
-// all of them would keep a large fleet, which is restarted a tenth at a time, without any card.
+// all of them would leave a large fleet, which is restarted a tenth at a time, without any card.
 func AwaitedRestarts(toolkit *Component, nodes *NodeIndex, now time.Time) (names []string, wait time.Duration) {
 	if toolkit.DaemonSet == nil {
 		return nil, 0
@@ -41,8 +41,8 @@ func AwaitedRestarts(toolkit *Component, nodes *NodeIndex, now time.Time) (names
 	return names, wait
 }
 
-// sinceAvailable reports whether one of the pods of a node is available, and whether that is for
-// less than orderTime; left is the rest of it.
+// sinceAvailable reports whether one of the pods of a node is available, and whether it has been so for
+// less than orderTime; left is the remaining time.
 func sinceAvailable(pods []*corev1.Pod, now time.Time) (available, fresh bool, left time.Duration) {
 	for _, pod := range pods {
 		if ok, _ := daemonset.Availability(pod, 0, now); ok {

@@ -23,7 +23,7 @@ const (
 	ConditionReady = "Ready"
 	// ConditionProgressing is True while this operator changes something on its own.
 	ConditionProgressing = "Progressing"
-	// ConditionDegraded is True if someone has to change something; its reason is that of the
+	// ConditionDegraded is True if someone has to change something; its reason is the reason of the
 	// first failure.
 	ConditionDegraded = "Degraded"
 )

@@ -15,16 +15,16 @@ import (
 // Event is the content of one event.
 type Event struct{ Type, Reason, Message string }
 
-// Reasons of the events about a DaemonSet that the spec no longer asks for.
+// Reasons of the events about a DaemonSet that the spec no longer requests.
 const (
-	// ReasonRemovedAtOnce means that its pods go from all nodes at once.
+	// ReasonRemovedAtOnce means that its pods are removed from all nodes at once.
 	ReasonRemovedAtOnce = "RemovedAtOnce"
 	// ReasonRemovedNodeByNode means that its pods leave like outdated ones.
 	ReasonRemovedNodeByNode = "RemovedNodeByNode"
 )
 
 // Removals returns the events to send before a plan is carried out: one for each DaemonSet that is
-// deleted with its pods on all nodes, or begins to leave them one by one (docs/adr/0014).
+// deleted with its pods on all nodes, or starts to leave them one by one (docs/adr/0014).
 func Removals(decided *plan.Plan) []Event {
 	var list []Event
 	for _, o := range decided.Delete {

@@ -13,8 +13,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// summarize returns the conditions of a gr with the one for kstatus, which is first, if there is one: the list of a
-// finished gr has the elements of the guide only (contract statement 37).
+// summarize returns the conditions of a gr, with the condition for kstatus first if there is one. The list of a
+// finished gr has only the elements of the guide (contract statement 37).
 func summarize(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade, now time.Time) []topsv1.ActionCondition {
 	if f := stalledBy(obs, decided); f != nil {
 		return withSummary(status.Conditions, topsv1.ConditionStalled, f.Reason, f.Message, now)
@@ -29,7 +29,7 @@ func summarize(obs *state.Observation, decided plan.Plan, status *topsv1.GcuReso
 	return withoutSummary(status.Conditions)
 }
 
-// unfinished returns why a rollout is not finished that nothing else tells of, as a reason and a message.
+// unfinished returns why a rollout is not finished if nothing else in the status shows it, as a reason and a message.
 func unfinished(obs *state.Observation) (reason, message string) {
 	if settings, err := component.SettingsOf(obs.Resource); err == nil && settings.Strategy == daemonset.NoStrategy {
 		return ReasonNoStrategy, "DaemonSets that the spec no longer includes stay on their nodes without an update-strategy annotation: set " + topsv1.AnnotationUpdateStrategy
@@ -37,7 +37,7 @@ func unfinished(obs *state.Observation) (reason, message string) {
 	return ReasonUpgrading, "the rollout is not finished: kubectl gcu status says what is left"
 }
 
-// left reports whether something is left to do that nothing of this operator makes progress with.
+// left reports whether work is left on which this operator makes no progress.
 func left(decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade) bool {
 	return status.Phase != topsv1.PhaseRunning || u.open && u.reason != ReasonWaitingForNodes ||
 		slices.ContainsFunc(decided.Steps, func(s plan.Step) bool { return len(s.Apply) > 0 })
@@ -59,7 +59,7 @@ func stalledBy(obs *state.Observation, decided plan.Plan) *state.Failure {
 	return nil
 }
 
-// withSummary returns a list with one condition for kstatus, which is the first. While it says the same, it keeps its time.
+// withSummary returns a list with one condition for kstatus, which comes first. If it is unchanged, it keeps its time.
 func withSummary(list []topsv1.ActionCondition, name, reason, message string, now time.Time) []topsv1.ActionCondition {
 	c := topsv1.ActionCondition{Action: name, Type: name, Status: string(metav1.ConditionTrue), Reason: reason, Message: message, LastUpdateTime: seconds(now)}
 	for _, have := range list {

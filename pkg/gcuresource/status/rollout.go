@@ -18,9 +18,9 @@ import (
 // ReasonHalted means that nodes failed, and that no other node starts until a person acts.
 const ReasonHalted = topsv1.ReasonHalted
 
-// RolloutOf returns what a gr shows of its rollout: nothing of one that does not belong to a gr. While the policy answers a
-// halt with a rollback, no person has to. Under OTA a gr has finished when every node was offered the newest
-// revision: it does not wait for the nodes whose persons took it.
+// RolloutOf returns what the status of a gr reports of its rollout; the zero value for one that does not belong to a gr. A
+// halt that the policy answers with a rollback is not reported: no person has to act. Under OTA a rollout never counts as
+// unfinished: every node was offered the newest revision, whether or not it has been requested there.
 func RolloutOf(rollout *topsv1.DaemonRollout) state.Rollout {
 	if rollout.Spec.TargetRef.Kind != topsv1.GcuResourceKind {
 		return state.Rollout{}
@@ -46,8 +46,8 @@ func isAwaited(reason string) bool {
 	return reason == daemonset.ReasonPolicyNotFound || reason == daemonset.ReasonPlanNotFound || reason == daemonset.ReasonPlanOutdated
 }
 
-// haltOf returns why a rollout is halted, also by fewer failed nodes than halt one, which use up the
-// budget or are all that is left; nil if it is not.
+// haltOf returns why a rollout is halted; nil if it is not. Fewer failed nodes than halt a rollout count as a halt too if
+// they use up the budget or are the only nodes left.
 func haltOf(conditions []metav1.Condition) *state.Failure {
 	if c := meta.FindStatusCondition(conditions, topsv1.RolloutHalted); c != nil && c.Status == metav1.ConditionTrue {
 		return &state.Failure{Reason: ReasonHalted, Message: c.Message}
@@ -58,8 +58,9 @@ func haltOf(conditions []metav1.Condition) *state.Failure {
 	return nil
 }
 
-// RolloutOfNewestSpec returns what an observed gr shows of its rollout: of one that concerns another spec than the newest,
-// only whether it is at work. The newest is unfinished then if DaemonSets leave their nodes: no component tells of that.
+// RolloutOfNewestSpec returns what the status of an observed gr reports of its rollout. If the rollout is for another spec
+// than the newest, that is only whether nodes are in flight; the newest spec then counts as unfinished if DaemonSets are
+// leaving their nodes, which the status of no component shows.
 func RolloutOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) state.Rollout {
 	shown := RolloutOf(rollout)
 	if isOfNewestSpec(rollout, obs) {
@@ -80,8 +81,8 @@ func leaving(obs *state.Observation) []*state.Owned {
 	return found
 }
 
-// isOfNewestSpec reports whether a rollout is about the newest spec, and what leaves because of it, once its successor exists: failures
-// of an abandoned version say nothing about the next one.
+// isOfNewestSpec reports whether a rollout is for the newest spec, including the DaemonSets that leave because of it once
+// their successors exist: failures of an abandoned version say nothing about the next one.
 func isOfNewestSpec(rollout *topsv1.DaemonRollout, obs *state.Observation) bool {
 	spec, err := revision.Name(obs.Resource)
 	if err != nil {

@@ -8,7 +8,7 @@
 //	conditions.go       Ready, Progressing and Degraded
 //	gitops.go           Reconciling and Stalled, for tools that follow kstatus
 //	upgrade.go          how many pods have the newest templates
-//	rollout.go          what a gr shows of its rollout
+//	rollout.go          what the status reports of the rollout
 //	events.go           which changes of a status cause events
 package status
 
@@ -54,8 +54,8 @@ func DescribeFailure(gr *topsv1.GcuResource, cause error, now time.Time) topsv1.
 }
 
 // phaseOf returns the phase of one component (contract section 2.10). Pods that are not replaced
-// automatically are no work in progress: outdated but available pods under OTA leave the
-// component Running.
+// automatically are not work in progress: with outdated but available pods under OTA the
+// component stays Running.
 func phaseOf(s *plan.Step, u *upgrade) string {
 	h := &s.Health
 	switch {

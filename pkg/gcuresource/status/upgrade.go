@@ -35,7 +35,7 @@ const (
 type upgrade struct {
 	// action is upgrade, or rollback to the revision backTo.
 	action, backTo string
-	// open is true from the change of a template until every reachable node has it.
+	// open is true from the change of a template until every reachable node has the new one.
 	open bool
 	// updated of total pods on Ready nodes are at the newest revision and available.
 	updated, total int
@@ -43,7 +43,7 @@ type upgrade struct {
 	rolling bool
 	// reason and message describe the progress; empty if it is not open.
 	reason, message string
-	// passed is true if it was over before any status could show it.
+	// passed is true if it ended before any status could show it.
 	passed bool
 }
 

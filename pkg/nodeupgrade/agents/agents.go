@@ -1,4 +1,4 @@
-// Package agents has the metrics of what node agents report in their NodeUpgrades, summed over the
+// Package agents has the metrics about the reports of node agents in their NodeUpgrades, summed over the
 // fleet.
 package agents
 
@@ -40,11 +40,11 @@ type agents struct {
 	inOperation *prometheus.Desc
 
 	mu sync.Mutex
-	// reports are the last ones by node.
+	// reports are the last reports by node.
 	reports map[string]report
 }
 
-// report is one of a node: its time, by the clock of the node, and when it was first seen here.
+// report is the last report of a node: its time, by the clock of the node, and when it was first seen here.
 type report struct{ time, seen time.Time }
 
 // Register registers the metrics. They have values once elected is closed, so that only one manager
@@ -99,8 +99,8 @@ func (a *agents) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// count returns the number of silent agents, and of those on whose nodes an operation has not ended. Only
-// times of one clock are compared: a report is as old as it has been here without a change.
+// count returns the number of silent agents, and how many of them have a node with an operation that has not ended. Only
+// times of one clock are compared: the age of a report is the time since it was first seen here.
 func (a *agents) count(nodes []corev1.Node, upgrades []topsv1.NodeUpgrade) (silent, inOperation int) {
 	ready := make(map[string]bool, len(nodes))
 	for i := range nodes {
@@ -111,7 +111,7 @@ func (a *agents) count(nodes []corev1.Node, upgrades []topsv1.NodeUpgrade) (sile
 	now, reports := a.clock(), make(map[string]report, len(upgrades))
 	for i := range upgrades {
 		name, host := upgrades[i].Name, upgrades[i].Status.Host
-		if host == nil || !ready[name] { // when its node is back, an agent has the time again
+		if host == nil || !ready[name] { // when its node is back, an agent gets the full time to report again
 			continue
 		}
 		last, known := a.reports[name]

@@ -16,10 +16,10 @@ const (
 
 // Backoff returns when a node may be retried after operations that were in vain, zero for at once,
 // and the last of them: five minutes after it ended, doubled for each earlier one in a row at the same
-// revision, at most two hours. In vain were those that were deferred, and those that restarted the
-// container engine if its default runtime has been set back since. One that was deferred because
-// it lacked a request does not count. One that a clock ahead of now ended, of another manager or of this one before it was
-// set back, may be retried at once: the wait would be as long as the clocks are apart.
+// revision, at most two hours. An operation was in vain if it was deferred, or if it restarted the
+// container engine and the default runtime has been set back since. One that was deferred because
+// it lacked a request does not count. If the recorded end is in the future, because a manager's clock was
+// ahead, the node may be retried at once: otherwise it would wait as long as the clocks differ.
 func Backoff(u *topsv1.NodeUpgrade, revision string, now time.Time) (at time.Time, last *topsv1.OperationRecord) {
 	wait := time.Duration(0)
 	for i := range slices.Backward(u.Status.History) {
@@ -41,8 +41,8 @@ func Backoff(u *topsv1.NodeUpgrade, revision string, now time.Time) (at time.Tim
 	return last.EndTime.Add(wait), last
 }
 
-// SetBack says that something sets the default runtime back after it was restarted and verified, if
-// that is why a node is retried later; "" otherwise. last is that of Backoff, and may be nil.
+// SetBack returns a message that something sets the default runtime back after it was restarted and verified, if
+// that is why a node is retried later; "" otherwise. last is the record that Backoff returned, and may be nil.
 func SetBack(u *topsv1.NodeUpgrade, last *topsv1.OperationRecord) string {
 	if last == nil || !wasSetBack(u, last) {
 		return ""

@@ -26,8 +26,8 @@ func (d replaceDriver) attempt(c *changes, t upgradeplan.Task) verdict {
 	return d.deletePod(c, t, pod)
 }
 
-// ready empties the node, closes the device, evicts the pods of other people's DaemonSets, which
-// are not created again behind the taint, and stops the operator's own users of the device, in
+// ready empties the node, closes the device, evicts the pods of users' DaemonSets, which
+// are not created again because of the taint, and stops the operator's own users of the device, in
 // this order (invariant S8). It returns true when no user is left, neither a pod nor, as far as the
 // agent sees, another process.
 func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
@@ -52,7 +52,7 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 		return waiting(ReasonDeviceInUse, "what uses the device is being stopped: %s", strings.Join(left, ", ")), false
 	}
 	if c.silent() || skipped(c.snapshot, upgradeplan.ActionPrecheck) {
-		return verdict{}, true // what was reported may have ended, or a person accepts it
+		return verdict{}, true // the reported processes may have ended, or a person accepts them
 	}
 	if who, remedy := strayHolders(c.snapshot); who != "" {
 		return waiting(ReasonDeviceInUse, "%s%s", who, remedy), false
@@ -60,7 +60,7 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 	return verdict{}, true
 }
 
-// barred returns a user of the device that would be stopped and not come back, nil for none.
+// barred returns a user of the device whose pod would be stopped and not created again, nil for none.
 func barred(s *snapshot) (first *Member) {
 	for i := range s.f.Members {
 		m := &s.f.Members[i]

@@ -10,8 +10,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// historyLimit is how many operations the history keeps: the latest, and the last that says something
-// about what is on the node, of each component, however many were put off since.
+// historyLimit is how many operations the history keeps: the latest ones and, for each component, the last one that
+// shows what is on the node, however many were deferred since.
 const historyLimit = 20
 
 // end ends the operation. The node is released, unless something of a version that failed is
@@ -72,11 +72,11 @@ func archive(c *changes) {
 	c.history = history
 }
 
-// evident reports whether an operation says something about what is on the node.
+// evident reports whether an operation shows what is on the node.
 func evident(r topsv1.OperationRecord) bool { return r.Touched || r.Phase == topsv1.OperationDone }
 
-// isLastEvidence reports whether an operation of a history is the last that says something about what
-// is on the node, of a component that it was to replace.
+// isLastEvidence reports whether an operation is the last of a history that shows what is on the node, for one
+// of the components that it was to replace.
 func isLastEvidence(history []topsv1.OperationRecord, of *topsv1.OperationRecord) bool {
 	later := history[slices.IndexFunc(history, func(r topsv1.OperationRecord) bool { return r.ID == of.ID })+1:]
 	return evident(*of) && slices.ContainsFunc(tasksOf(of), func(name string) bool {

@@ -62,7 +62,7 @@ func endEvent(op *topsv1.OperationStatus) Event {
 		e.Type = corev1.EventTypeWarning
 	}
 	if op.Held {
-		e.Message += fmt.Sprintf("; the node stays cordoned: retry or skip the task (annotation %s), abort the operation, or let another one come",
+		e.Message += fmt.Sprintf("; the node stays cordoned: retry or skip the task (annotation %s), abort the operation, or wait for another one",
 			topsv1.AnnotationTaskOverride)
 	}
 	return e

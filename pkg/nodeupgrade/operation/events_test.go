@@ -44,9 +44,9 @@ func TestEventsOf(t *testing.T) {
 		{"a deferral", running(nil), ended(topsv1.OperationDeferred, false), []string{"Warning Deferred operation op: Why: because"}},
 		{"an abort", running(nil), ended(topsv1.OperationAborted, false), []string{"Normal Aborted operation op: Why: because"}},
 		{"a failure says what to do", running(nil), ended(topsv1.OperationFailed, true), []string{"Warning Failed operation op: Why: because; the node stays cordoned: " +
-			"retry or skip the task (annotation topsops.enflame.com/task-override), abort the operation, or let another one come"}},
+			"retry or skip the task (annotation topsops.enflame.com/task-override), abort the operation, or wait for another one"}},
 		{"a quarantine too", running(nil), ended(topsv1.OperationQuarantined, true), []string{"Warning Quarantined operation op: Why: because; the node stays cordoned: " +
-			"retry or skip the task (annotation topsops.enflame.com/task-override), abort the operation, or let another one come"}},
+			"retry or skip the task (annotation topsops.enflame.com/task-override), abort the operation, or wait for another one"}},
 		{"the end is told once", ended(topsv1.OperationFailed, true), ended(topsv1.OperationFailed, false), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

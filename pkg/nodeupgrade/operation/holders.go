@@ -69,8 +69,8 @@ func whyInUse(s *snapshot) string {
 	return unseenHolders(s)
 }
 
-// unseenHolders says, to be appended, that the agent does not see every process that may have a device
-// open; "" when it does, or reports nothing of them.
+// unseenHolders returns, to be appended to a message, that the agent does not see every process that may have a device
+// open; "" when it does, or reports nothing about them.
 func unseenHolders(s *snapshot) string {
 	if visible := s.f.Host.DeviceHoldersVisible; visible != nil && !*visible {
 		return "; a process outside of pods may have a card open: the node agent lacks the capability to see it"
@@ -78,8 +78,8 @@ func unseenHolders(s *snapshot) string {
 	return ""
 }
 
-// unseenBefore says what an operation cannot know before it takes its slot, if processes that no drain
-// ends matter to it.
+// unseenBefore returns which processes an operation cannot know of before it takes its slot, if processes that no
+// drain ends matter to it.
 func unseenBefore(s *snapshot) string {
 	if s.f.Host == nil || !s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) && !s.op.DrainAll {
 		return ""

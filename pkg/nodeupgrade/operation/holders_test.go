@@ -87,7 +87,7 @@ func TestAProcessOutsideOfPodsThatHasADeviceOpen(t *testing.T) {
 func TestAProcessThatHasADeviceOpenIsNamed(t *testing.T) {
 	const (
 		pythonHas = "process 4711 (python3, uid 1000, docker container 3f2a9c1b2d3e) has /dev/gcu0 open"
-		crash     = "pod driver restarts again and again: module enflame is in use"
+		crash     = "pod driver restarts repeatedly: module enflame is in use"
 		late      = "n1_driver_replace took more than 10m0s: DaemonSet ns/driver has no pod on the node yet"
 		blind     = "; a process outside of pods may have a card open: the node agent lacks the capability to see it"
 	)

@@ -8,11 +8,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// An operation without a request (OnlyIdle) ends before it touches a node of which a pod, or a
-// plain container, uses a card. Pods without cards do not count, even if the restart stops their
-// containers: they leave as the drain policy says. If it stops plain containers as well, the agent has
-// to see all of them: one that it does not see may use a card. Before its grant, the operation waits on
-// a node in use, and looks again.
+// An operation without a request (OnlyIdle) ends before it touches a node if a pod, or a plain
+// container, uses a card of it. Pods without cards do not count, even if the restart stops their
+// containers: they leave as the drain policy says. If the restart stops plain containers as well, the agent has
+// to see all of them: one that it does not see may use a card. Before its grant, the operation waits while
+// the node is in use, and checks again.
 
 // lookInterval is how often an operation without a grant looks whether cards are used.
 const lookInterval = time.Minute
@@ -28,8 +28,8 @@ func lookAtUsers(c *changes) {
 // mayNotTouch reports whether the operation is only for an idle node, and this one is not.
 func mayNotTouch(s *snapshot) bool { return s.wanted.OnlyIdle && userNames(s) != "" }
 
-// awaitsRequest reports whether the operation is not to be granted as long as it is as it was last
-// looked at. What keeps its node from being emptied matters only once there is a request, for another operation.
+// awaitsRequest reports whether the operation gets no grant because cards were in use at the last check. What would
+// block the drain of its node matters only once there is a request, which creates another operation.
 func awaitsRequest(s *snapshot) bool { return s.op.InUse && !s.op.Granted }
 
 // inUse ends the operation.

@@ -43,7 +43,7 @@ func seconds(given, otherwise int32) time.Duration {
 
 func latest(of ...time.Time) time.Time { return slices.MaxFunc(of, time.Time.Compare) }
 
-// recordedAt returns a recorded time. If the clock has gone back to before it, that is when the manager noticed.
+// recordedAt returns a recorded time; if it is in the future because the clock was set back, the time at which the manager noticed.
 func recordedAt(f *Facts, at time.Time) time.Time {
 	if at.After(f.Now) {
 		return f.WorkedSince

@@ -296,8 +296,8 @@ func taskAt(f *Facts, task string) int {
 
 func TestACrashLoopReportsTheMessageOfTheContainer(t *testing.T) {
 	for words, want := range map[string]string{
-		"":                           "pod driver restarts again and again",
-		"version 2 cannot be loaded": "pod driver restarts again and again: version 2 cannot be loaded",
+		"":                           "pod driver restarts repeatedly",
+		"version 2 cannot be loaded": "pod driver restarts repeatedly: version 2 cannot be loaded",
 	} {
 		f := reach(t, "driver_verify", everything...)
 		f.Record.Operation.Tasks[taskAt(&f, "driver_replace")].State = topsv1.OperationTaskRunning

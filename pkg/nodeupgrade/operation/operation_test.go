@@ -137,7 +137,7 @@ func TestAnOperationThatIsNotUnderstoodTouchesNothing(t *testing.T) {
 		says   string
 	}{
 		"a task that is none":                 {func(f *Facts) { f.Wanted.Job[0][0] = "precheck" }, "host_target_action"},
-		"a job of another host":               {func(f *Facts) { f.Node.Name = "n2" }, "not of this node"},
+		"a job of another host":               {func(f *Facts) { f.Node.Name = "n2" }, "not for this node"},
 		"an unknown action":                   {func(f *Facts) { f.Wanted.Job[0][0] = "n1_node_explode" }, "explode"},
 		"a verification of something unknown": {func(f *Facts) { f.Wanted.Job[0][0] = "n1_nfd_verify" }, "target of verify nfd"},
 		"a component without a target":        {func(f *Facts) { f.Wanted.Job[0][0] = "n1_gfd_replace" }, "no target gfd"},

@@ -44,8 +44,8 @@ func applyOverride(c *changes) {
 	}
 }
 
-// resume continues a held operation. Running tasks begin again, after their preconditions are
-// checked again: meanwhile the node may have been uncordoned and pods may have returned.
+// resume continues an operation that keeps its node cordoned. Running tasks start again after their
+// preconditions are checked again: the node may have been uncordoned meanwhile, and pods may have returned.
 func resume(c *changes, now metav1.Time) {
 	c.op.Held, c.op.EndTime, c.op.StartTime = false, nil, now
 	c.phase(topsv1.OperationRunning)
@@ -74,13 +74,13 @@ func readOverride(s *snapshot, value string) (verb string, t upgradeplan.Task, e
 	case verb == verbSkip && rowOf(t).kept:
 		return "", t, fmt.Errorf("task %s cannot be skipped: abort the operation", t)
 	case verb == verbUndo:
-		return "", t, fmt.Errorf("task %s is not undone by an operation at work: abort it (kubectl gcu abort), wait for its end, or go back on all nodes (kubectl gcu rollback)", t)
+		return "", t, fmt.Errorf("task %s is not undone by a running operation: abort it (kubectl gcu abort), wait for its end, or go back on all nodes (kubectl gcu rollback)", t)
 	}
 	return verb, t, nil
 }
 
-// badOverride returns a message about an invalid override, "" when it is valid or absent. To undo is not asked of
-// the operation: the daemonupdater answers it (docs/adr/0021).
+// badOverride returns a message about an invalid override, "" when it is valid or absent. An undo is ignored here:
+// the daemonupdater handles it (docs/adr/0021).
 func badOverride(s *snapshot) string {
 	if s.f.Override == "" || strings.HasPrefix(s.f.Override, verbUndo+":") {
 		return ""

@@ -21,8 +21,8 @@ func TestCheckOverrideReportsWhatIsIgnored(t *testing.T) {
 		"retry:n1_gfd_replace":               "the job has no task n1_gfd_replace",
 		"retry:n2_driver_replace":            "the job has no task n2_driver_replace",
 		"skip:n1_node_cordon":                "cannot be skipped: abort the operation",
-		"undo:n1_node_soak":                  "is not undone by an operation at work",
-		"undo:n1_driver_replace":             "is not undone by an operation at work",
+		"undo:n1_node_soak":                  "is not undone by a running operation",
+		"undo:n1_driver_replace":             "is not undone by a running operation",
 	} {
 		err := newMachine(t).CheckOverride(wanted, "n1", value)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -26,7 +26,7 @@ func (precheck) done(s *snapshot, _ upgradeplan.Task) bool {
 
 // attempt records the node's state once it passes. The resources it offers then are those it
 // must offer after the upgrade, so a freshly booted node is given time. Whether the node can be
-// emptied is looked at for the pods that have to leave: all of them if the restart stops containers.
+// emptied is checked for the pods that have to leave: all of them if the restart stops containers.
 func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 	host := c.f.Host
 	if all := host != nil && restarts(c.snapshot) && StopsContainers(host.Runtime, c.wanted.DefaultRuntime); host != nil && all != c.op.DrainAll {

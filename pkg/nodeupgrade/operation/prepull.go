@@ -10,7 +10,7 @@ import (
 // pullInterval is the wait before the second pull of an image; it doubles.
 const pullInterval = 30 * time.Second
 
-// prepull has the agent pull the image of a component while the node is still in
+// prepull waits until the agent has pulled the image of a component, while the node is still in
 // service. It is done when the agent has the image, or the pod already has the wanted
 // revision. A missed deadline defers the operation.
 type prepull struct{ base }

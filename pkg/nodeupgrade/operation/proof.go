@@ -19,7 +19,8 @@ import (
 
 // LeftToAdministrator returns what an administrator has to do before containers of a node get cards,
 // in the words of the node agent if an operation ordered the restart; "" if no restart is needed, or if
-// the agent restarts the runtime itself. If the agent does not report that, it is known after such an operation.
+// the agent restarts the runtime itself. An agent that does not report whether it does is known only by the result of
+// such an operation.
 func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 	if !u.Status.Host.NeedsRestart() {
 		return ""
@@ -53,9 +54,9 @@ func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 }
 
 // Unverified reports whether the last operation that was to replace the pod of a component, and
-// touched the node, ended before its work was verified, or because that failed: a person may have returned
-// the node to service. One that was left to the administrator is done when the runtime is restarted, and
-// those from before its DaemonSet was created do not count.
+// touched the node, ended before its work was verified, or because the verification failed: a person may have returned
+// the node to service. An operation whose restart was left to the administrator is done when the runtime is
+// restarted. Operations from before the DaemonSet was created do not count.
 func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool {
 	history := u.Status.History
 	if component == "" || !slices.ContainsFunc(history, endedUnverified) {
@@ -72,10 +73,10 @@ func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool
 	return false
 }
 
-// HasNoCards reports whether a pod that uses the device runs, and cannot have cards: it started before the
-// default runtime of the container engine was right. That happens when a person restarts the engine: an
-// operation replaces the pods of its group. Of an agent that does not know since when the default is right,
-// only the device plugin is known to have none: one that started before the engine, on a node that offers
+// HasNoCards reports whether a pod that uses the device runs but cannot have cards, because it started before the
+// default runtime of the container engine was right. That happens when a person restarts the engine; an
+// operation replaces the pods of its group itself. If the agent does not report since when the default is right,
+// only a device plugin is known to have no cards: one that started before the engine, on a node that offers
 // none of its cards.
 func HasNoCards(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pod *corev1.Pod, now time.Time) bool {
 	if !CardsSince(u).IsZero() && usesDevice(component) && isOlder(pod, u.Status.Host.Runtime.Engine, defaultSince(u.Status.Host, now)) {
@@ -111,7 +112,7 @@ func defaultSince(host *topsv1.HostReport, now time.Time) *metav1.Time {
 }
 
 // OffersNone reports whether a component, with these pods, is the device plugin of a node that offers none of its
-// cards, though new containers get them.
+// cards although new containers get them.
 func OffersNone(u *topsv1.NodeUpgrade, node *corev1.Node, component string, pods *corev1.PodSpec) bool {
 	return OffersCards(component) && !CardsSince(u).IsZero() && !offers(node, daemonset.FurtherResources(pods))
 }
@@ -154,7 +155,7 @@ func offers(node *corev1.Node, further []corev1.ResourceName) bool {
 	return false
 }
 
-// OffersOthers reports whether a node began to offer an extended resource, or offers one no more.
+// OffersOthers reports whether a node started or stopped offering an extended resource.
 func OffersOthers(before, after *corev1.Node) bool {
 	misses := func(a, b *corev1.Node) bool {
 		for name, quantity := range a.Status.Allocatable {

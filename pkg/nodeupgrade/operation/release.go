@@ -29,14 +29,14 @@ func release(c *changes) {
 	finish(c)
 }
 
-// restartEnds is when a restart of the runtime that was recorded at a time has ended: the agent may begin until the deadline, and then take
-// as long again, counted from when this process works, because its clock may have jumped.
+// restartEnds returns when a restart of the runtime that was recorded at a time has certainly ended: the agent may start it until the
+// deadline, and then take as long again. The time counts from the start of this process's work, because its clock may have jumped.
 func restartEnds(c *changes, recorded time.Time) time.Time {
 	return latest(recordedAt(c.f, recorded), c.f.WorkedSince).Add(2 * c.limits.restart)
 }
 
-// restartPending reports whether the agent may still restart the runtime (restartEnds). One that leaves the restart to the administrator,
-// and says so after the operation was over, does not begin.
+// restartPending reports whether the agent may still restart the runtime (restartEnds). An agent that leaves the restart to the
+// administrator, and reports so after the operation was over, will not start it.
 func restartPending(c *changes) bool {
 	for i := range c.op.Tasks {
 		t := &c.op.Tasks[i]
@@ -59,7 +59,7 @@ func restartPending(c *changes) bool {
 	return false
 }
 
-// tasksLost reports whether the record has lost its tasks, to an API server with older CRDs, and the agent may still restart the runtime.
+// tasksLost reports whether an API server with older CRDs has dropped the tasks of the record, and the agent may still restart the runtime.
 func tasksLost(c *changes) bool {
 	deadline := restartEnds(c, c.op.Since.Time)
 	if len(c.op.Tasks) > 0 || !c.op.Granted || c.op.Outcome == topsv1.OperationDone || !c.f.Now.Before(deadline) {

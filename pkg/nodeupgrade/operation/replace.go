@@ -104,7 +104,7 @@ func (r replace) outgoingOf(c *changes, t upgradeplan.Task, of replaced) (*Pod, 
 	case !outdated(c.snapshot, t, m.Pod, of.revision):
 		return nil, r.successor(c, m.Pod)
 	case m.Uncontrolled:
-		return nil, waiting(ReasonInProgress, "DaemonSet %s has another updateStrategy than OnDelete: its pods are not replaced", m.DaemonSet)
+		return nil, waiting(ReasonInProgress, "DaemonSet %s has an updateStrategy other than OnDelete: its pods are not replaced", m.DaemonSet)
 	case m.Newest != of.newest:
 		return nil, waiting(ReasonInProgress, "the newest revision of DaemonSet %s is %q, not %s yet", m.DaemonSet, m.Newest, of.newest)
 	case m.Pod.Gated:
@@ -126,7 +126,7 @@ func noSuccessor(m *Member) verdict {
 func (replace) successor(c *changes, pod *Pod) verdict {
 	c.op.Touched = true
 	if pod.CrashLooping && !pod.Available {
-		text := fmt.Sprintf("pod %s restarts again and again", pod.Name)
+		text := fmt.Sprintf("pod %s restarts repeatedly", pod.Name)
 		if pod.LastWords != "" {
 			text += ": " + pod.LastWords
 		}
@@ -145,14 +145,14 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 		return waiting(ReasonInProgress, "pod %s is being replaced", pod.Name)
 	}
 	if rec.Pod != nil && !daemonset.Newer(pod.ResourceVersion, rec.Pod.ResourceVersion) && pod.NamedPod != *rec.Pod {
-		return waiting(ReasonInProgress, "pod %s is seen as it was before it was named", pod.Name)
+		return waiting(ReasonInProgress, "waiting for the newest state of pod %s: the cache is older than the record", pod.Name)
 	}
 	named := pod.NamedPod
 	rec.Pod = &named
 	c.op.Touched = true
 	c.onPod(DeletePod, named)
 	if denied, is := c.f.Denied[pod.UID]; is {
-		return waiting(ReasonDeletionDenied, "the API server refuses to delete pod %s, which is tried again: %s", pod.Name, denied.Message)
+		return waiting(ReasonDeletionDenied, "the API server refuses to delete pod %s; the deletion is retried: %s", pod.Name, denied.Message)
 	}
 	return waiting(ReasonInProgress, "pod %s is being replaced", pod.Name)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// restart has the agent restart the container runtime, which sets the wanted default runtime, and
+// restart waits until the agent has restarted the container runtime with the wanted default runtime, and
 // then replaces the pods that use the device and started before: they have no cards. It is done when
 // the running engine has that runtime, or the agent reports the restart, and no such pod is left. A
 // missed deadline fails the operation, or defers it when the restart is left to an administrator.
@@ -61,8 +61,8 @@ func startedBefore(s *snapshot, t upgradeplan.Task) []*Member {
 	return found
 }
 
-// follows reports whether a pod is the successor of one of those that a task replaced: that follows from the names, which
-// Kubernetes generates, while times may be of different clocks, or of one that was set back since.
+// follows reports whether a pod is the successor of one that a task replaced, by their generated names: times may be
+// of different clocks, or of a clock that was set back since.
 func follows(pod *Pod, replaced []topsv1.NamedPod) bool {
 	base := strings.LastIndex(pod.Name, "-") + 1
 	return base > 0 && slices.ContainsFunc(replaced, func(r topsv1.NamedPod) bool {
@@ -90,7 +90,7 @@ func replacePods(c *changes, t upgradeplan.Task, members []*Member) verdict {
 		}
 	}
 	slices.Sort(left)
-	return waiting(ReasonInProgress, "pods that started before the runtime was restarted, and have no cards, are replaced: %s", strings.Join(left, ", "))
+	return waiting(ReasonInProgress, "pods that started before the runtime was restarted, and so have no cards, are being replaced: %s", strings.Join(left, ", "))
 }
 
 func (restart) deadline(s *snapshot, why verdict) deadline {

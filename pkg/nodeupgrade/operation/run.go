@@ -127,7 +127,7 @@ func mark(c *changes, p upgradeplan.Progress) {
 	}
 }
 
-// begin begins an attempt of a task, which knows nothing of the pods that the one before has replaced.
+// begin starts an attempt of a task, without the record of the pods that the previous attempt replaced.
 func begin(c *changes, rec *topsv1.OperationTask, now metav1.Time) {
 	if rec.State == topsv1.OperationTaskRunning {
 		return

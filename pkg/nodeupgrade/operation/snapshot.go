@@ -88,7 +88,7 @@ func (s *snapshot) disturbed() bool {
 	return s.begun(func(t upgradeplan.Task) bool { return !s.prepares(t) }, false)
 }
 
-// replaced is one DaemonSet of a component that an operation is about: the wanted revision of its pod, the
+// replaced is one DaemonSet of a component that an operation replaces: the wanted revision of its pod, the
 // newest one that it must have, and the member, nil when the DaemonSet does not exist.
 type replaced struct {
 	revision, newest string
@@ -97,8 +97,8 @@ type replaced struct {
 	*Member
 }
 
-// replaced returns the DaemonSets of a component, those first that leave before its own, nil when the
-// operation is not about it.
+// replaced returns the DaemonSets of a component, first the ones that leave before its own; nil when the
+// operation does not replace it.
 func (s *snapshot) replaced(component string) (list []replaced) {
 	i := slices.IndexFunc(s.wanted.Targets, func(t topsv1.OperationTarget) bool { return t.Component == component })
 	if i < 0 {
@@ -116,7 +116,7 @@ func (s *snapshot) replaced(component string) (list []replaced) {
 	return list
 }
 
-// leaves reports whether nothing of it is to stay. One that is gone has left.
+// leaves reports whether the DaemonSet is to leave the node. One that is gone has left.
 func (r replaced) leaves() bool { return r.before || r.Member != nil && r.Leaving }
 
 // pod returns the pod on the node, nil when there is none.

@@ -72,7 +72,7 @@ func jobOf(op *topsv1.NodeOperation, node string) (job, error) {
 		return job{}, err
 	}
 	if j.Host() != node {
-		return job{}, fmt.Errorf("the job is of host %s, not of this node", j.Host())
+		return job{}, fmt.Errorf("the job is for host %s, not for this node", j.Host())
 	}
 	for t := range j.All() {
 		if err := known(op, t); err != nil {

@@ -100,8 +100,8 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 	return v
 }
 
-// deadline is that of verify, except that the operation is put off for an outdated device plugin that is not its
-// own: a node that stayed cordoned for it would keep the gr that deploys it from replacing it.
+// deadline is the one of verify, except that the operation is deferred if the cause is an outdated device plugin that is not
+// its own: if the node stayed cordoned, the gr that deploys the plugin could not replace it.
 func (k verifyAllocatable) deadline(s *snapshot, v verdict) deadline {
 	limit := k.verify.deadline(s, v)
 	if otherPlugin(s) != nil {
@@ -110,9 +110,9 @@ func (k verifyAllocatable) deadline(s *snapshot, v verdict) deadline {
 	return limit
 }
 
-// otherPlugin returns an outdated device plugin that is not the operation's to replace, if it may be why the node
-// offers none of its cards: it offered none before either. A plugin at its newest revision is no such reason: what
-// the operation brings may be what breaks it. It returns nil when there is none.
+// otherPlugin returns an outdated device plugin that this operation does not replace, if it may be why the node
+// offers none of its cards: the node offered none before either. A plugin at its newest revision is not returned: the
+// new version that the operation installed may be the cause. It returns nil when there is none.
 func otherPlugin(s *snapshot) *Member {
 	before := s.op.Before
 	if before == nil || !offersNone(s) || slices.ContainsFunc(slices.Collect(maps.Values(before.Allocatable)), func(n int64) bool { return n > 0 }) {
@@ -133,8 +133,8 @@ func plugs(m *Member) bool {
 }
 
 // allocatableLacks checks that the node offers as much of each resource as the precheck
-// recorded, and something if it has cards and a device plugin runs there. While the runtime has to be
-// restarted it can offer none: the operation that restarts it verifies them.
+// recorded, and at least one if it has cards and a device plugin runs there. While the runtime has to be
+// restarted the node can offer none: the operation that restarts it verifies them.
 func allocatableLacks(s *snapshot, _ upgradeplan.Task) string {
 	if s.op.Before == nil || s.f.Host.NeedsRestart() && !restarts(s) {
 		return ""
@@ -155,7 +155,7 @@ func allocatableLacks(s *snapshot, _ upgradeplan.Task) string {
 	return strings.Join(lacks, "; ")
 }
 
-// cardsLeave reports whether the operation removes what the node offers its cards with.
+// cardsLeave reports whether the operation removes the device plugin that offers the cards of the node.
 func cardsLeave(s *snapshot) bool {
 	return slices.ContainsFunc([]string{upgradeplan.TargetDriver, upgradeplan.TargetDevicePlugin, upgradeplan.TargetGcusharePlugin}, func(component string) bool {
 		list := s.replaced(component)
