@@ -288,13 +288,13 @@ func (g *group) haveTargets(targets []Target) bool {
 // out or removed now; a heavy member is missing, so the node would be drained twice; the policy was edited; or
 // it is for an idle node only, and the node has a request now.
 func (g *group) isStale(node *Node) bool {
-	job, targets := node.Operation, node.Operation.Targets
+	op, targets := node.Operation, node.Operation.Targets
 	return slices.ContainsFunc(g.members, func(m Member) bool {
 		target, ok := targets[m.Key]
 		now := targetOn(g, node, &m)
 		return ok && now != "" && target != now
-	}) || !job.Granted && targets != nil &&
-		(hasFormer(g.members, targets) || job.OldPolicy || job.OnlyIdle && g.isAskedFor(node) || g.changedScope(node, targets))
+	}) || !op.Granted && targets != nil &&
+		(hasFormer(g.members, targets) || op.OldPolicy || op.OnlyIdle && g.isAskedFor(node) || g.changedScope(node, targets))
 }
 
 // targetOn returns the revision that the pod of a member on a node is brought to: the one that it is pinned to, or the
