@@ -26,7 +26,7 @@ func (a *AllAttempts) all() [4]*Attempts {
 func (a *AllAttempts) Show(g observed.Group, n *rollout.Node) {
 	n.DeniedDeletion, n.DeniedFence, n.DeniedOperation = a.Deletions.DenialOf(g, n), a.Fences.DenialOf(g, n), a.Operations.DenialOf(g, n)
 	if refused := n.DeniedOperation; refused != nil && refused.Retry.After(n.Retry) {
-		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written, retrying: "+refused.Message
+		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written; retrying: "+refused.Message
 	}
 }
 

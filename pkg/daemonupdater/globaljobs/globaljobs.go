@@ -25,7 +25,7 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=batch,namespace=kube-system,resources=cronjobs,verbs=get
 
-// recheckRefused is how often a refused Job is tried again: no event says that a CronJob was corrected.
+// recheckRefused is the time to the next attempt for a refused Job: no event says that a CronJob was corrected.
 const recheckRefused = 30 * time.Second
 
 // Runner creates the Jobs.

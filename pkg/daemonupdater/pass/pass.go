@@ -30,9 +30,9 @@ type Pass struct {
 	Globals      []topsv1.GlobalTaskNote
 	AwaitsGlobal bool
 	Again        time.Duration
-	// Refused are the requests of people that are rejected.
+	// Refused are the pin requests that are rejected.
 	Refused map[pinning.RequestKey]pinning.Refusal
-	// PinRequestsBlockedBy says why the requests of people cannot be decided now, "" if they can.
+	// PinRequestsBlockedBy says why pin requests cannot be decided now, "" if they can.
 	PinRequestsBlockedBy string
 }
 

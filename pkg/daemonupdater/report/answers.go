@@ -12,8 +12,8 @@ type Answers struct {
 	Fleet    *rollout.Fleet
 	Input    *rollout.Input
 	Decision *rollout.Decision
-	// Refused are the requests of people that are rejected.
+	// Refused are the pin requests that are rejected.
 	Refused map[pinning.RequestKey]pinning.Refusal
-	// PinRequestsBlockedBy says why the requests of people cannot be decided now, "" if they can.
+	// PinRequestsBlockedBy says why pin requests cannot be decided now, "" if they can.
 	PinRequestsBlockedBy string
 }

@@ -19,7 +19,7 @@ const (
 	withdrawnInTime = "the request was withdrawn on the node before the node was touched"
 )
 
-// pinRequestTask returns the task that answers what a person asks for a node, false if that is for another group.
+// pinRequestTask returns the task that answers a pin request of a node, false if that is for another group.
 func (a *Answers) pinRequestTask(node string, asked *observed.PinRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 	ask, ours := pinning.RequestFor(node, asked, a.State.Members)
 	if !ours {
@@ -43,7 +43,7 @@ func (a *Answers) pinRequestTask(node string, asked *observed.PinRequest, shown 
 	return task, true
 }
 
-// pinRequestState returns the progress of what a person asks for. An undo is done when the pod at the earlier revision
+// pinRequestState returns the progress of a pin request. An undo is done when the pod at the earlier revision
 // is available; a rejection is final.
 func (a *Answers) pinRequestState(ask *pinning.Request) (state topsv1.TaskState, reason, message string) {
 	key := a.Input.Members[ask.Member].Key

@@ -45,7 +45,7 @@ func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask
 }
 
 // answers calls answer for every request without a final answer. answer returns false for a
-// request of another group, whose task is kept. answerPinRequest does the same for what a person asks for.
+// request of another group, whose task is kept. answerPinRequest does the same for a pin request.
 func answers(upgrade *topsv1.NodeUpgrade, answer func(*topsv1.UpgradeRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool),
 	answerPinRequest func(string, *observed.PinRequest, *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool)) (tasks []topsv1.UpgradeTask, changed bool) {
 	for i := range upgrade.Status.Requests {

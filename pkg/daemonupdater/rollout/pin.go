@@ -27,7 +27,7 @@ type Pin struct {
 	Failed bool
 }
 
-// AppliesTo reports whether a pin is for a machine, and not for another one with the same node name. If either machine is "",
+// AppliesTo reports whether a pin is for a machine, not for another one with the same node name. If either machine is "",
 // it is not known, and the pin holds.
 func (p *Pin) AppliesTo(machine string) bool {
 	return p.Machine == "" || machine == "" || p.Machine == machine
