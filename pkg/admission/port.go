@@ -24,7 +24,7 @@ const (
 	receiveWithin = 5 * time.Second
 )
 
-// port serves Versions to everybody who reaches it.
+// port serves Versions to anyone who can reach it.
 type port struct {
 	*Versions
 	bodies connections.Bodies

@@ -23,7 +23,7 @@ var (
 // Bodies bounds the bytes of bodies in memory: of a request, of those in progress of a caller, and of all. It is
 // safe for concurrent use.
 type Bodies struct {
-	// Largest bounds one body, OfOne those of a caller, and All those of everybody.
+	// Largest bounds one body, OfOne those of one caller, and All those of all callers.
 	Largest, OfOne, All int64
 
 	mutex sync.Mutex

@@ -14,8 +14,8 @@ import (
 // twice.
 const crashLoopRestarts = 3
 
-// NodeReady returns whether a node is Ready, and since when. A node without a Ready
-// condition is not ready since its creation.
+// NodeReady reports whether a node is Ready, and when that last changed. A node without a Ready
+// condition has not been ready since its creation.
 func NodeReady(node *corev1.Node) (ready bool, since metav1.Time) {
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
@@ -26,8 +26,8 @@ func NodeReady(node *corev1.Node) (ready bool, since metav1.Time) {
 	return false, node.CreationTimestamp
 }
 
-// NotReadySince returns since when a pod is not Ready: since its Ready condition says so, or it
-// was created or deleted; zero if it is Ready.
+// NotReadySince returns when a pod became not Ready: the time of its Ready condition, or of its
+// creation or deletion; zero if it is Ready.
 func NotReadySince(pod *corev1.Pod) metav1.Time {
 	ready := condition(pod, corev1.PodReady)
 	switch {

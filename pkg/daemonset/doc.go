@@ -8,7 +8,7 @@
 //	TargetRevision  its newest revision             revision.go
 //	IsLeaving       whether its component is gone   leaving.go
 //	GcuResourceOwner, Component  whose it is        owner.go
-//	StateTimes      since when a state lasts        statetimes.go
+//	StateTimes      when a state started            statetimes.go
 //	PodOf           which pod of a node counts      pods.go
 //	Images          the images of a pod             images.go
 //

@@ -73,7 +73,7 @@ func HoldValue(since time.Time, message string) string {
 	return strings.TrimSpace(since.UTC().Format(time.RFC3339) + " " + message)
 }
 
-// Words describes who holds a node, since when, how to release it, and why.
+// Words describes a hold: who holds the node, for how long already, how to release it, and why.
 func (h Hold) Words(node string) string {
 	words, release := "held locally on the node", "node-agent ota release there"
 	if h.By == ByAdministrator {

@@ -18,22 +18,22 @@ const foreignClock = time.Minute
 // before that was set back. What waits for such a time would wait for as long as the clocks are apart.
 func IsAhead(recorded, now time.Time) bool { return recorded.After(now.Add(foreignClock)) }
 
-// StateTimes say since when, by the reader's own clock, a state lasts whose begin another clock
-// wrote. A changed time is a new state, which begins when it is first seen. The zero value has
-// seen nothing; a nil one trusts every clock.
+// StateTimes converts the start of states, which other clocks wrote, to the reader's own clock. A
+// changed time is a new state, which starts when it is first seen. The zero value has seen nothing; a nil
+// one trusts every clock.
 type StateTimes struct {
-	// Ahead, if set, returns how far the reader's clock, which is at now, is ahead of that of the API server. By that clock, which
-	// kubelets share more or less, it is judged how old a state is that was not seen to begin.
+	// Ahead, if set, returns how far the reader's clock, which is at now, is ahead of the API server's. That clock, which
+	// kubelets share more or less, gives the age of a state that was not seen to start.
 	Ahead func(now time.Time) time.Duration
 
 	mu   sync.Mutex
 	seen map[string]*stateTime
-	// forgotten is when it last forgot what is not asked for any more.
+	// forgotten is when unused states were last forgotten.
 	forgotten time.Time
 }
 
-// stateTime is a time as written, and when it was first and last seen. begun: the state was seen not to last before.
-// opposite: the state is that it does not last, which another clock may have written with the same second.
+// stateTime is a time as written, and when it was first and last seen. begun: the state was seen to start.
+// opposite: this is the opposite state, which another clock may have written with the same second.
 type stateTime struct {
 	written, first, last time.Time
 	begun, opposite      bool
@@ -43,9 +43,9 @@ type stateTime struct {
 // that what is forgotten does not become new.
 const stateTimeTTL = time.Hour
 
-// Since returns since when the state named by key lasts, whose begin is written down: since it was
-// first seen, but, unless it was seen to begin, at most MaxSkew later than written, and not later than now. A reader whose
-// clock is Ahead allows for it.
+// Since returns when the state named by key started, given the start that was written: when it was first seen, but,
+// unless it was seen to start, at most MaxSkew later than written, and not later than now. A reader whose
+// clock is Ahead allows for that.
 func (s *StateTimes) Since(key string, written, now time.Time) time.Time {
 	return s.since(key, stateTime{written: written}, now)
 }
@@ -106,7 +106,7 @@ func (s *StateTimes) known(key string) *stateTime {
 	return &known
 }
 
-// forget forgets from time to time what is not asked for any more.
+// forget drops, from time to time, states that have not been used for stateTimeTTL.
 func (s *StateTimes) forget(now time.Time) {
 	if s.seen == nil {
 		s.seen = map[string]*stateTime{}
@@ -146,9 +146,9 @@ func (s *StateTimes) Availability(pod *corev1.Pod, minReadySeconds int32, now ti
 // usualStart bounds how long after its creation a pod is usually available.
 const usualStart = 10 * time.Minute
 
-// AvailableSince returns since when a pod is available, by the clock of the reader and counted from
-// the first time, and when it last became so by the clock of the kubelet. Both are zero for a pod
-// that is not Ready, or was created an hour ago or more and was not seen to become Ready since.
+// AvailableSince returns when a pod first became available, by the clock of the reader, and when it last
+// became available, by the clock of the kubelet. Both are zero for a pod
+// that is not Ready, or that is at least an hour old and was not seen to become Ready.
 func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now time.Time) (since, written time.Time) {
 	created, key := pod.CreationTimestamp.Time, "new "+string(pod.UID)
 	if pod.DeletionTimestamp != nil || !IsReady(pod) {
@@ -166,7 +166,7 @@ func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now 
 	return s.Since(key, created.Add(usualStart), now).Add(ready), written
 }
 
-// isNew reports whether a state was seen to begin less than an hour ago, or is seen to begin now.
+// isNew reports whether a state was seen to start less than an hour ago, or is seen to start now.
 func (s *StateTimes) isNew(key string, now time.Time) bool {
 	if s == nil {
 		return false
@@ -175,13 +175,13 @@ func (s *StateTimes) isNew(key string, now time.Time) bool {
 	return known != nil && (known.written.IsZero() || known.begun && now.Sub(known.first) < stateTimeTTL)
 }
 
-// NodeReady returns whether a node is Ready, and since when.
+// NodeReady reports whether a node is Ready, and when that last changed.
 func (s *StateTimes) NodeReady(node *corev1.Node, now time.Time) (ready bool, since time.Time) {
 	ready, written := NodeReady(node)
 	return ready, s.since("node "+string(node.UID), stateTime{written: written.Time, opposite: !ready}, now)
 }
 
-// NotReadySince returns since when a pod is not Ready, zero if it is Ready.
+// NotReadySince returns when a pod became not Ready, zero if it is Ready.
 func (s *StateTimes) NotReadySince(pod *corev1.Pod, now time.Time) time.Time {
 	written := NotReadySince(pod)
 	if written.IsZero() {
@@ -190,8 +190,8 @@ func (s *StateTimes) NotReadySince(pod *corev1.Pod, now time.Time) time.Time {
 	return s.Since("unready "+string(pod.UID), written.Time, now)
 }
 
-// MissingSince returns since when something is missing: since it was first seen to be, because nothing
-// records when it went; zero if it is there, or for nil.
+// MissingSince returns when something was first seen to be missing, because nothing records when it
+// went; zero if it is there, or if s is nil.
 func (s *StateTimes) MissingSince(key string, missing bool, now time.Time) time.Time {
 	key = "missing " + key
 	switch {

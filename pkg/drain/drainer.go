@@ -68,9 +68,9 @@ type Drainer struct {
 	Self eviction.Self
 }
 
-// ErrUncordoned means that somebody uncordoned a node since its drain was decided: new pods may come there, which would be
-// evicted as well. Observe, and decide again.
-var ErrUncordoned = errors.New("it is not cordoned any more")
+// ErrUncordoned means that someone uncordoned a node after its drain was decided: new pods may be scheduled there and
+// would be evicted as well. Observe and decide again.
+var ErrUncordoned = errors.New("it is no longer cordoned")
 
 // Pass reads the pods of a node and evicts those that are due by eviction.Decide, one after the
 // other, with their UIDs as precondition. Unless that is one pod alone, each eviction is first a dry
@@ -115,7 +115,7 @@ func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, att
 	return r, ctx.Err()
 }
 
-// Expect is a pass that asks for nothing: a pod to be evicted has the outcome of its last attempt, or
+// Expect is a pass without requests: a pod to be evicted has the outcome of its last attempt, or
 // is Due. Everything else is as for Pass.
 func (d Drainer) Expect(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
 	facts, _, err := d.observe(ctx, node, p)
@@ -187,7 +187,7 @@ func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (f
 // leavesLater reports whether a pod that leaves is not evicted yet.
 func leavesLater(o eviction.Outcome) bool { return o.State != "" }
 
-// ask has the API server check, one after the other, whether it would evict the pods.
+// ask asks the API server, pod by pod, whether it would evict them (dry runs).
 func (d Drainer) ask(ctx context.Context, node string, pods []eviction.Outcome, p *eviction.Policy) []eviction.Outcome {
 	answers := make([]eviction.Outcome, len(pods))
 	for i, o := range pods {

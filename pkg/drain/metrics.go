@@ -28,8 +28,8 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "gcu_drain_evictions_total",
 			Help: "Evictions that were tried, by result: success, refused by a PodDisruptionBudget, gone before, or failure.",
 		}, []string{"result"}),
-		blockedDesc: prometheus.NewDesc("gcu_drain_blocked_nodes", "Nodes that are being drained and not getting empty, by what blocks: "+
-			"a disruption-budget refuses, the policy keeps a pod, or a terminating pod does not end. A node counts under each.", []string{"kind"}, nil),
+		blockedDesc: prometheus.NewDesc("gcu_drain_blocked_nodes", "Nodes whose drain is blocked, by what blocks it: "+
+			"a PodDisruptionBudget refuses an eviction, the drain policy keeps a pod, or a terminating pod does not end. A node counts once under each kind.", []string{"kind"}, nil),
 		blocked: map[string][]eviction.Blocker{},
 	}
 	for _, result := range results {

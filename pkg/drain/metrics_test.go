@@ -35,7 +35,7 @@ func TestMetricsCountBlockedNodes(t *testing.T) {
 	m.passed("n5", states(eviction.Blocked))
 	m.Ended("n5")
 	want := `
-# HELP gcu_drain_blocked_nodes Nodes that are being drained and not getting empty, by what blocks: a disruption-budget refuses, the policy keeps a pod, or a terminating pod does not end. A node counts under each.
+# HELP gcu_drain_blocked_nodes Nodes whose drain is blocked, by what blocks it: a PodDisruptionBudget refuses an eviction, the drain policy keeps a pod, or a terminating pod does not end. A node counts once under each kind.
 # TYPE gcu_drain_blocked_nodes gauge
 gcu_drain_blocked_nodes{kind="disruption-budget"} 1
 gcu_drain_blocked_nodes{kind="policy"} 2

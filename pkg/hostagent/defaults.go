@@ -19,7 +19,7 @@ var defaultKind = journal.Kind[restart.Default]{
 	IDPattern: regexp.MustCompile(`^default-runtime-(docker|containerd)$`),
 }
 
-// defaults remembers on disk since when the default runtime of each engine is what it is: a restart of the
+// defaults remembers on disk when the default runtime of each engine was last changed: a restart of the
 // engine may stop this process, a person may restart it, and while it restarts another engine may answer.
 type defaults struct {
 	clock clock.PassiveClock
@@ -42,7 +42,7 @@ func openDefaults(o Options) (*defaults, error) {
 	return d, nil
 }
 
-// since returns since when an engine has its default runtime, zero if that is unknown. What cannot be
+// since returns when an engine got its default runtime, zero if that is unknown. What cannot be
 // written is forgotten with this process.
 func (d *defaults) since(f *task.RuntimeFacts) time.Time {
 	d.mutex.Lock()

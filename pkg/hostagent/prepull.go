@@ -107,7 +107,7 @@ func pull(ctx context.Context, client engine, image string, p task.Prepull) (id 
 }
 
 // isUnauthorized reports whether a registry wants other credentials than each of those that were tried, by the words that docker and
-// containerd pass on beside the name of the image. They say so of a repository that does not exist too, if the registry does not tell.
+// containerd pass on with the name of the image. They return the same for a repository that does not exist, if the registry does not distinguish.
 func isUnauthorized(err error, image string) bool {
 	if all, tried := err.(interface{ Unwrap() []error }); tried {
 		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !isUnauthorized(err, image) })

@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-var errOwnContainer = errors.New("the container of the agent does not run any more")
+var errOwnContainer = errors.New("the container of the agent is no longer running")
 
 // restarter restarts container engines.
 type restarter struct {
@@ -70,7 +70,7 @@ func (s restarter) observe(ctx context.Context, request task.Request, r *task.Re
 		now := s.options.Clock.Now()
 		r.Begun = r.Begun.Within(now, request.Timeout())
 		f.Expired = !now.Before(r.Begun.Deadline)
-		f.Settled = s.options.Clock.Since(s.opened) >= s.options.Settle
+		f.GraceOver = s.options.Clock.Since(s.opened) >= s.options.Settle
 	} else if f.Runtime.Engine, f.EngineErr = s.host.detect(ctx, request.Engine); f.EngineErr != nil {
 		return f
 	}

@@ -75,7 +75,7 @@ func (w *Worker) Run(ctx context.Context) {
 			continue
 		}
 		if !connected {
-			w.options.Log.Info("This host is reported again")
+			w.options.Log.Info("Reporting this host succeeds again")
 		}
 		connected, retry = true, retryFirst
 		w.pause(ctx, next, w.woken)

@@ -81,5 +81,5 @@ func (l *latest) Operation(id string) (response.Operation, <-chan struct{}, erro
 			return o, changed, nil
 		}
 	}
-	return response.Operation{}, nil, request.Refuse(request.ReasonOperationMissing, "There is no operation %.80q on this node, or not any more: GET /v1/operations lists the last %d, node-agent ota watch follows the newest.", id, request.KeptOperations)
+	return response.Operation{}, nil, request.Refuse(request.ReasonOperationMissing, "There is no operation %.80q on this node, or it is no longer kept: GET /v1/operations lists the last %d, node-agent ota watch follows the newest.", id, request.KeptOperations)
 }

@@ -49,7 +49,7 @@ func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) er
 		return request.NodeHeld(hold)
 	}
 	if p.pulls.isUnderWay(request.PullID(wanted)) {
-		return request.Refuse(request.ReasonImageNotReady, "The images of the newest revision of pod %s/%s are being pulled: repeat it when PodImageReady in GET /pods is not %s any more.", namespace, name, topsv1.ReasonWaitPullImage)
+		return request.Refuse(request.ReasonImageNotReady, "The images of the newest revision of pod %s/%s are being pulled: repeat the request when PodImageReady in GET /pods is no longer %s.", namespace, name, topsv1.ReasonWaitPullImage)
 	}
 	admitted, found, refusal := request.Admit(p.journals.Requests.List, nodeUpgrade.Status.Tasks, wanted, request.Seconds(p.clock.Now()))
 	if refusal != nil {

@@ -31,7 +31,7 @@ import (
 const (
 	// probe is the user that shows whether the API server impersonates; nothing is bound to it.
 	probe = "gcu-operator:probe"
-	// privileged is the group that no API server lets anybody impersonate in a constrained way.
+	// privileged is the group that no API server lets anyone impersonate in a constrained way.
 	privileged = "system:masters"
 	// serviceAccount is how names of ServiceAccounts begin.
 	serviceAccount = "system:serviceaccount:"

@@ -103,7 +103,7 @@ func (p *planFiles) run(ctx context.Context, c call) (any, error) {
 	return result, p.followed(ctx, c, plan, stored, err)
 }
 
-// followed returns the error of writing the gr, or what it follows now if somebody else wrote it or its plan at the same time.
+// followed returns the error of writing the gr, or what it follows now if someone else wrote it or its plan at the same time.
 func (p *planFiles) followed(ctx context.Context, c call, plan *planfile.Plan, stored *topsv1.UpgradePlan, err error) error {
 	now, unread := p.now(ctx, c, plan)
 	if unread != nil {
@@ -149,7 +149,7 @@ func (p *planFiles) now(ctx context.Context, c call, plan *planfile.Plan) (now p
 }
 
 // store writes the UpgradePlan with the rights of the caller, and returns it. It starts over when the operator reports on it meanwhile, and
-// refuses when somebody else wrote it, or ended it, since the plan was checked.
+// refuses when someone else wrote it, or ended it, since the plan was checked.
 func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Present) (stored *topsv1.UpgradePlan, err error) {
 	return stored, retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		stored, err = p.put(ctx, c, plan, checked)

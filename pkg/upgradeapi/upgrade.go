@@ -150,7 +150,7 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 		return nil, request.Conflict("GcuResource %s was recreated concurrently: review it and send the request again", c.name)
 	}
 	if err != nil { // accepted all the same: the Recreator retries
-		log.FromContext(ctx).Error(err, "Deleting the old GcuResource, it is tried again")
+		log.FromContext(ctx).Error(err, "Deleting the old GcuResource failed, retrying")
 	}
 	return nil, nil
 }

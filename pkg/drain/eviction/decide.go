@@ -71,7 +71,7 @@ type Facts struct {
 // Decide returns the pods about whose eviction the API server is to be asked now, and a result with
 // the outcome of every other pod in scope and with the attempts. Those without a state are due; the
 // others leave later and are not evicted yet, but others must not leave before it is known that they
-// may. It decides for the whole node: while one pod cannot leave, none is asked about, because the
+// may. It decides for the whole node: while one pod cannot leave, no eviction is requested, because the
 // drain would not empty the node. since is when the drain of the node began (design section 4).
 func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (leave []Outcome, r Result) {
 	r = Result{NodeReady: f.NodeReady, Attempts: Attempts{}}

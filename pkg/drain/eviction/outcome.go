@@ -89,7 +89,7 @@ func (o Outcome) answered(a Outcome) Outcome {
 	return a
 }
 
-// unanswered returns the outcome of a pod that leaves before it is asked about.
+// unanswered returns the outcome of a pod that leaves, before its eviction is requested.
 func (o Outcome) unanswered() Outcome {
 	if o.State == "" {
 		o.State = Due

@@ -69,9 +69,9 @@ type Facts struct {
 	// Busy: the requested restart is still in progress; BusyErr: that is unknown.
 	Busy    bool
 	BusyErr error
-	// Settled: since the agent's start enough time has passed for a handed-over restart to
+	// GraceOver: since the agent's start enough time has passed for a handed-over restart to
 	// show.
-	Settled bool
+	GraceOver bool
 	// Expired: the deadline of the request has passed.
 	Expired bool
 }
@@ -178,7 +178,7 @@ func notRestarted(f Facts) Decision {
 }
 
 // notBack decides while a daemon to be restarted does not respond. After a failure of the
-// service manager it is unlikely to return on its own: the message then tells a person what
+// service manager it is unlikely to return on its own: the message then says what an administrator has
 // to do, and stays the same over repeated starts.
 func notBack(f Facts) Decision {
 	if f.Begun.Refused == "" && !f.Expired {
@@ -200,7 +200,7 @@ func mayRestart(f Facts) bool {
 	if f.Busy || b.Answered || b.Attempts >= maxAttempts {
 		return false
 	}
-	return b.Attempts == 0 || f.Settled && f.BusyErr == nil
+	return b.Attempts == 0 || f.GraceOver && f.BusyErr == nil
 }
 
 // because returns the known cause, as the end of a message.

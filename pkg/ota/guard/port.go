@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// portRetry is how often an address that another process uses is tried again.
+// portRetry is the time between two attempts to listen on an address that another process uses.
 const portRetry = 5 * time.Second
 
 // Port is a TCP listener that waits for its address: anyone on the node may take a port, which
@@ -31,7 +31,7 @@ type Port struct {
 }
 
 // ListenTCP listens on an address, ip:port. An address that another process uses is no error:
-// it is tried again every few seconds. Any other failure is an error.
+// listening is retried every few seconds. Any other failure is an error.
 func ListenTCP(address string, c clock.Clock, log logr.Logger) (*Port, error) {
 	p := &Port{address: address, clock: c, log: log, closed: make(chan struct{})}
 	inner, err := net.Listen("tcp", address)
@@ -124,13 +124,13 @@ func (p *Port) Addr() net.Addr {
 	if p.inner != nil {
 		return p.inner.Addr()
 	}
-	return name(p.address)
+	return unboundAddr(p.address)
 }
 
-// name is an address that is not listened on.
-type name string
+// unboundAddr is an address that is not listened on.
+type unboundAddr string
 
 // Network implements net.Addr.
-func (name) Network() string { return "tcp" }
+func (unboundAddr) Network() string { return "tcp" }
 
-func (n name) String() string { return string(n) }
+func (a unboundAddr) String() string { return string(a) }

@@ -95,6 +95,6 @@ func Bearer(token string) Caller {
 			return nil
 		}
 		return &Denial{Status: http.StatusUnauthorized, Reason: "Unauthorized",
-			Message: "Show the token of this node as Authorization: Bearer TOKEN (root reads it from the file of --ota-token-file), or use the socket as root."}
+			Message: "Send the token of this node as Authorization: Bearer TOKEN (root reads it from the file of --ota-token-file), or use the socket as root."}
 	}
 }

@@ -23,7 +23,7 @@ type State string
 const (
 	// Queued: kept on this node until the API server is available.
 	Queued State = "Queued"
-	// Waiting: the operator knows of it; the message says what it waits for.
+	// Waiting: the operator has received it; the message says what it waits for.
 	Waiting State = "Waiting"
 	Running State = "Running"
 	Done    State = "Done"
@@ -64,7 +64,7 @@ type Wanted struct {
 	// Latest upgrades to the newest revision at the time the operator receives the requests,
 	// not at the time of the call.
 	Latest bool `json:"latest,omitempty"`
-	// Rollback brings the revision before back (docs/adr/0021); without a component, of what the last
+	// Rollback restores the previous revision (docs/adr/0021); without a component, of what the last
 	// operation upgraded.
 	Rollback bool `json:"rollback,omitempty"`
 }
@@ -117,8 +117,8 @@ func (o Operation) Follow(tasks []topsv1.UpgradeTask, now metav1.Time) Operation
 	return o
 }
 
-// follow takes over the state of the task that answers a part. An operator of an earlier version takes a request for
-// the revision before for one for the newest, and says that the pod is at that.
+// follow takes over the state of the task that answers a part. An operator of an earlier version takes a rollback
+// request for an upgrade to the newest revision, and answers that the pod is there.
 func (p *Part) follow(tasks []topsv1.UpgradeTask, rollback bool) {
 	i := slices.IndexFunc(tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == p.Request })
 	if i < 0 {

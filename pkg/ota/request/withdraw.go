@@ -70,7 +70,7 @@ func (o Operation) Ended(state State, reason Reason, message string, now time.Ti
 // Started refuses to withdraw an operation that has started.
 func (o Operation) Started() *Refusal {
 	refusal := Refuse(ReasonOperationRunning, "Operation %s has started and continues: wait for its end with node-agent ota watch, or GET /v1/operations/%[1]s?wait=30s. "+
-		"Then the same command brings the revision before back. Until then this node can only be held (node-agent ota hold, POST /v1/hold), and the fleet rolled back: kubectl gcu rollback.", o.ID)
+		"Then the same command restores the previous revision. Until then you can only hold this node (node-agent ota hold, POST /v1/hold) or roll back the fleet (kubectl gcu rollback).", o.ID)
 	refusal.Operation = o.ID
 	return refusal
 }
