@@ -64,8 +64,9 @@ versions that the UpgradePolicy allows on no node.
 --nodes or --all without -f continues with other nodes, or with all. Every upgrade -f
 sets the limit anew, by these flags or by annotation
 ` + topsv1.AnnotationUpgradeOnly + ` in the file; without them there is no limit.
-Components that are new, removed or renamed are deployed and deleted immediately,
-regardless of the limit: kubectl gcu plan shows this beforehand.
+New components are deployed at once, regardless of the limit. Under an update strategy,
+pods of removed or renamed components leave node by node; without one they are deleted
+at once. kubectl gcu plan shows this beforehand.
 
 --plan runs the plan in a file of kubectl gcu plan -o yaml: its nodes, batch by batch,
 with its tasks, inside budget, waves and windows. All else waits. The plan is stored as

@@ -223,7 +223,7 @@ func (a *simAgent) ends(t *simHostTask, r task.Record, state topsv1.HostTaskStat
 func (w *simWorld) restartStep(a *simAgent, t *simHostTask, r task.Record) (ended bool) {
 	m := a.h.machine
 	f := restart.Facts{Want: *t.request.RestartRuntime, CanRestart: true, Runtime: m.runtimeFacts(), Configured: m.configured, Named: true, Fresh: w.now.Add(a.h.skew).Sub(r.Result.Started).Abs() < restart.ConfigurePatience, Begun: r.Begun,
-		Command: "systemctl restart docker", Busy: len(m.asked) > 0, Settled: w.now.Sub(a.born) >= simSettled}
+		Command: "systemctl restart docker", Busy: len(m.asked) > 0, GraceOver: w.now.Sub(a.born) >= simSettled}
 	if r.Begun != nil {
 		r.Begun = r.Begun.Within(w.now.Add(a.h.skew), t.request.Timeout())
 		f.Expired = !w.now.Add(a.h.skew).Before(r.Begun.Deadline)

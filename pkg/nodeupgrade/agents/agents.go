@@ -52,7 +52,7 @@ type report struct{ time, seen time.Time }
 func Register(registerer prometheus.Registerer, cache client.Reader, elected <-chan struct{}, clock func() time.Time) {
 	registerer.MustRegister(&agents{cache: cache, elected: elected, clock: clock, reports: map[string]report{},
 		nodes:  prometheus.NewDesc("gcu_node_agent_nodes", "Nodes by the version of their node agent; the rarest versions count as other.", []string{"version"}, nil),
-		silent: prometheus.NewDesc("gcu_node_agent_silent_nodes", "Ready nodes whose node agent has reported before, and not for three minutes.", nil, nil),
+		silent: prometheus.NewDesc("gcu_node_agent_silent_nodes", "Ready nodes whose node agent has reported before, but not for over three minutes.", nil, nil),
 		inOperation: prometheus.NewDesc("gcu_node_agent_silent_in_operation_nodes",
 			"Ready nodes with an operation that has not ended whose node agent has not reported for three minutes.", nil, nil),
 		drivers: prometheus.NewDesc("gcu_node_driver_nodes", "Nodes by the version of the loaded driver, empty for none; the rarest versions count as other.", []string{"version"}, nil),

@@ -64,7 +64,7 @@ func (f *fleet) shows(metric, want string) {
 
 func (f *fleet) showsSilent(nodes int) {
 	f.t.Helper()
-	f.shows("gcu_node_agent_silent_nodes", fmt.Sprintf(`# HELP gcu_node_agent_silent_nodes Ready nodes whose node agent has reported before, and not for three minutes.
+	f.shows("gcu_node_agent_silent_nodes", fmt.Sprintf(`# HELP gcu_node_agent_silent_nodes Ready nodes whose node agent has reported before, but not for over three minutes.
 # TYPE gcu_node_agent_silent_nodes gauge
 gcu_node_agent_silent_nodes %d
 `, nodes))
