@@ -20,6 +20,8 @@ var ofTheGate = []mutant{
 		"changed($before, $after, topsv1.RolloutGated)", "changed($before, $before, topsv1.RolloutGated)"},
 	{"gate-remembers-what-waits", "a pod that never ran counts as what its node had", updater, "LastRevisions.Note",
 		"$pod == nil || $pod.Spec.NodeName == \"\"", "$pod == nil"},
+	{"gate-oldest-leftover", "of two ended pods that finalizers keep, the older one is what the node had", updater, "lastPod",
+		"return slices.MaxFunc($pods, $newer)", "return slices.MinFunc($pods, $newer)"},
 	{"gate-with-any-account", "the pods of accounts with rights are gated, which admission lets nobody create", updater, "IsGateable",
 		"return $onDelete && $known", "return $onDelete"},
 	{"gate-on-a-closed-device", "a pod is restored on a node whose device is closed for an operation", updater, "Waiting.isClosed",

@@ -209,6 +209,16 @@ func TestMemory(t *testing.T) {
 	if got := m.Common(ds, "new"); got != "old" {
 		t.Errorf("most nodes have %q", got)
 	}
+	ended := func(hash string, age time.Duration) *corev1.Pod {
+		pod := running(hash)[0]
+		pod.CreationTimestamp, pod.DeletionTimestamp, pod.Status = fixture.Ago(age), &metav1.Time{}, corev1.PodStatus{Phase: corev1.PodFailed}
+		return pod
+	}
+	started := LastRevisions{}
+	started.Note(ds, n, []*corev1.Pod{ended("old", 2*time.Minute), ended("new", time.Minute)}) // kept by finalizers
+	if got := started.Of(ds, n); got != "new" {
+		t.Errorf("the last pod that ended had new, the node had %q", got)
+	}
 	m.Forget("n1")
 	if got := m.Of(ds, n); got != "" {
 		t.Errorf("it remembers %q of a node that is gone", got)

@@ -1,6 +1,8 @@
 package gating
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +30,7 @@ type lastHash struct {
 // so that a node never gets back a revision that did not work on it. Unbound pods never ran, and a pod older than the
 // Node ran on a former Node of that name.
 func (m LastRevisions) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
-	pod := daemonset.PodOf(pods)
+	pod := lastPod(pods)
 	if pod == nil || pod.Spec.NodeName == "" || pod.CreationTimestamp.Before(&node.CreationTimestamp) {
 		return
 	}
@@ -39,6 +41,16 @@ func (m LastRevisions) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*cor
 	if ready := daemonset.IsReady(pod); ready || !hashes[ds.UID].ready {
 		hashes[ds.UID] = lastHash{daemonset.RevisionHash(pod), ready}
 	}
+}
+
+// lastPod returns the pod that shows a node's revision: the one that counts, or the newest one if all have ended and only
+// finalizers keep them.
+func lastPod(pods []*corev1.Pod) *corev1.Pod {
+	counts := daemonset.PodOf(pods)
+	if counts == nil || !daemonset.HasLeft(counts) {
+		return counts
+	}
+	return slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 }
 
 // Of returns the hash of the DaemonSet's revision with which a node was last ready, "" if unknown.
