@@ -152,13 +152,13 @@ type HostTaskResult struct {
 type HostTaskState string
 
 const (
-	// HostTaskRunning: the task has started.
+	// HostTaskRunning means that the task has started.
 	HostTaskRunning HostTaskState = "Running"
-	// HostTaskWaiting: the task waits for someone to act.
+	// HostTaskWaiting means that the task waits for someone to act.
 	HostTaskWaiting HostTaskState = "Waiting"
-	// HostTaskDone: the task succeeded.
+	// HostTaskDone means that the task succeeded.
 	HostTaskDone HostTaskState = "Done"
-	// HostTaskFailed: the task failed.
+	// HostTaskFailed means that the task failed.
 	HostTaskFailed HostTaskState = "Failed"
 )
 

@@ -229,19 +229,19 @@ type OperationDeadlines struct {
 type OperationPhase string
 
 const (
-	// OperationRunning: it works through its job.
+	// OperationRunning means that the operation works through its job.
 	OperationRunning OperationPhase = "Running"
-	// OperationReleasing: it uncordons the node; the phase in status.operation.outcome follows.
+	// OperationReleasing means that the operation uncordons the node; the phase in status.operation.outcome follows.
 	OperationReleasing OperationPhase = "Releasing"
-	// OperationDone: every task is done or skipped.
+	// OperationDone means that every task is done or skipped.
 	OperationDone OperationPhase = "Done"
-	// OperationFailed: it failed, which counts against the version.
+	// OperationFailed means that the operation failed, which counts against the version.
 	OperationFailed OperationPhase = "Failed"
-	// OperationDeferred: it could not be done now, through no fault of the version.
+	// OperationDeferred means that the operation could not be done now, through no fault of the version.
 	OperationDeferred OperationPhase = "Deferred"
-	// OperationAborted: a person or a newer target ended it.
+	// OperationAborted means that a person or a newer target ended the operation.
 	OperationAborted OperationPhase = "Aborted"
-	// OperationQuarantined: a rollback failed. The node stays cordoned until
+	// OperationQuarantined means that a rollback failed. The node stays cordoned until
 	// another operation, an abort, or the end of the rollout.
 	OperationQuarantined OperationPhase = "Quarantined"
 )

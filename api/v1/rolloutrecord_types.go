@@ -7,35 +7,35 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type RolloutEvent string
 
 const (
-	// RecordStarted: the group has another target. The subject is the revision of the gr's spec, if it has one.
+	// RecordStarted means that the group has another target. The subject is the revision of the gr's spec, if it has one.
 	RecordStarted RolloutEvent = "Started"
-	// RecordLimited: the target is the same, but the nodes, the components or the plan have changed.
+	// RecordLimited means that the target is the same, but the nodes, the components or the plan have changed.
 	RecordLimited RolloutEvent = "Limited"
-	// RecordPaused: annotation paused was set.
+	// RecordPaused means that annotation paused was set.
 	RecordPaused RolloutEvent = "Paused"
-	// RecordUnpaused: annotation paused was removed.
+	// RecordUnpaused means that annotation paused was removed.
 	RecordUnpaused RolloutEvent = "Unpaused"
-	// RecordAwaitingApproval: nodes wait for the approval of the subject, a wave or a batch of a plan.
+	// RecordAwaitingApproval means that nodes wait for the approval of the subject, a wave or a batch of a plan.
 	RecordAwaitingApproval RolloutEvent = "AwaitingApproval"
-	// RecordApproved: the subject, a wave or batch that waited, was approved.
+	// RecordApproved means that the subject, a wave or batch that waited, was approved.
 	RecordApproved RolloutEvent = "Approved"
-	// RecordWaveComplete: every reachable node of the subject, a wave or a batch, was updated.
+	// RecordWaveComplete means that every reachable node of the subject, a wave or a batch, was updated.
 	RecordWaveComplete RolloutEvent = "WaveComplete"
-	// RecordHeld: holds exclude more nodes that are not updated.
+	// RecordHeld means that holds exclude more nodes that are not updated.
 	RecordHeld RolloutEvent = "Held"
-	// RecordReleased: holds exclude fewer nodes.
+	// RecordReleased means that holds exclude fewer nodes.
 	RecordReleased RolloutEvent = "Released"
-	// RecordNodesFailed: the nodes of the subject failed.
+	// RecordNodesFailed means that the nodes of the subject failed.
 	RecordNodesFailed RolloutEvent = "NodesFailed"
-	// RecordHalted: too many nodes failed.
+	// RecordHalted means that too many nodes failed.
 	RecordHalted RolloutEvent = "Halted"
-	// RecordResumed: the failures were cleared.
+	// RecordResumed means that the failures were cleared.
 	RecordResumed RolloutEvent = "Resumed"
-	// RecordRollingBack: the rollback of the policy has begun. The subject is the revision that it goes back to.
+	// RecordRollingBack means that the rollback of the policy has begun. The subject is the revision that it goes back to.
 	RecordRollingBack RolloutEvent = "RollingBack"
-	// RecordRolledBack: every reachable node is back.
+	// RecordRolledBack means that every reachable node is back.
 	RecordRolledBack RolloutEvent = "RolledBack"
-	// RecordComplete: every reachable node was updated. The message says how many nodes were offline; none were if there is no message.
+	// RecordComplete means that every reachable node was updated. The message says how many nodes were offline; none were if there is no message.
 	RecordComplete RolloutEvent = "Complete"
 )
 

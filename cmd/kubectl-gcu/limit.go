@@ -38,8 +38,8 @@ func (l *limit) given() bool {
 	return slices.ContainsFunc([]string{"nodes", "components", "all"}, l.command.Flags().Changed)
 }
 
-// cut returns the limit, nil for none. An empty list does not mean all.
-func (l *limit) cut() (*daemonset.Cut, error) {
+// value returns the limit, nil for none. An empty list does not mean all.
+func (l *limit) value() (*daemonset.Limit, error) {
 	for name, list := range map[string][]string{"nodes": l.nodes, "components": l.components} {
 		if l.command.Flags().Changed(name) && (len(list) == 0 || slices.Contains(list, "")) {
 			return nil, usageError("--%s has an empty name: name some, or leave it out for all", name)
@@ -51,26 +51,26 @@ func (l *limit) cut() (*daemonset.Cut, error) {
 	case len(l.nodes) == 0 && len(l.components) == 0:
 		return nil, nil
 	}
-	return &daemonset.Cut{Nodes: l.nodes, Components: l.components}, nil
+	return &daemonset.Limit{Nodes: l.nodes, Components: l.components}, nil
 }
 
 // limitOf returns the validated limit of an upgrade, nil for none: that of the flags, else of
 // the annotation of gr, which is as in the file.
-func limitOf(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource, l *limit) (*daemonset.Cut, error) {
-	cut, err := l.cut()
+func limitOf(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource, l *limit) (*daemonset.Limit, error) {
+	limited, err := l.value()
 	if err == nil && !l.given() {
-		if cut, err = daemonset.CutOf(gr.Annotations); err != nil {
+		if limited, err = daemonset.LimitOf(gr.Annotations); err != nil {
 			return nil, usageError("%w", err)
 		}
 	}
-	if err != nil || cut == nil {
+	if err != nil || limited == nil {
 		return nil, err
 	}
-	checked, wrong, err := inquiry.CheckCut(ctx, cl, gr, cut)
+	checked, wrong, err := inquiry.CheckLimit(ctx, cl, gr, limited)
 	switch {
 	case apierrors.IsForbidden(err):
 		fmt.Fprintln(out.ErrOut, "the names of nodes are not checked: you may not read nodes")
-		return cut, nil
+		return limited, nil
 	case err != nil:
 		return nil, err
 	case wrong != "":

@@ -31,7 +31,7 @@ func readWanted(ctx context.Context, c *cli, args []string, file string, l *limi
 		}
 		args = []string{wanted.GetName()}
 	}
-	if _, err := l.cut(); err != nil {
+	if _, err := l.value(); err != nil {
 		return nil, nil, err
 	}
 	cl, err := c.connect()
@@ -47,11 +47,11 @@ func readWanted(ctx context.Context, c *cli, args []string, file string, l *limi
 	} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, gr); err != nil {
 		return nil, nil, usageError("reading %s: %w", file, err)
 	}
-	cut, err := limitOf(ctx, c.terminal, cl, gr, l)
+	limit, err := limitOf(ctx, c.terminal, cl, gr, l)
 	if err != nil {
 		return nil, nil, err
 	}
-	setAnnotation(wanted, topsv1.AnnotationUpgradeOnly, cut.String())
+	setAnnotation(wanted, topsv1.AnnotationUpgradeOnly, limit.String())
 	setAnnotation(wanted, topsv1.AnnotationUpgradePlan, "")
 	return cl, wanted, nil
 }

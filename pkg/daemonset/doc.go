@@ -3,7 +3,7 @@
 //	ShouldRun       which nodes run it              placement.go
 //	Availability    whether a pod is available      availability.go
 //	SettingsOf      how it is upgraded              settings.go, settingserror.go
-//	CutOf           what an upgrade is limited to   cut.go
+//	LimitOf         what an upgrade is limited to   limit.go
 //	HoldsOf, OfAdministrator  the holds of a node   hold.go
 //	TargetRevision  its newest revision             revision.go
 //	IsLeaving       whether its component is gone   leaving.go

@@ -18,7 +18,7 @@ import (
 var settingKeys = []string{topsv1.AnnotationMaxUnavailable, topsv1.AnnotationPaused, topsv1.AnnotationUpgradePolicy, topsv1.AnnotationUpgradeOnly}
 
 // FuzzSettings checks that an error names the annotation and leaves no settings, and that what
-// is accepted limits as it says, is paused when it says so, and keeps its cut.
+// is accepted limits as it says, is paused when it says so, and keeps its limit.
 func FuzzSettings(f *testing.F) {
 	f.Add("AdvancedRollingUpdate", "10%", "false", "careful", "nodes=n1,n2;components=driver", 30, uint8(15))
 	f.Add("ota", "3", "True", "a.b", "components=driver", 0, uint8(15))
@@ -45,12 +45,12 @@ func FuzzSettings(f *testing.F) {
 		if total %= 100_000; total > 0 {
 			checkLimit(t, s, total)
 		}
-		cut, err := CutOf(ds.Annotations)
-		if err != nil || (cut == nil) != (present&8 == 0) {
-			t.Fatalf("cut of accepted settings: %v, %v", cut, err)
+		limit, err := LimitOf(ds.Annotations)
+		if err != nil || (limit == nil) != (present&8 == 0) {
+			t.Fatalf("limit of accepted settings: %v, %v", limit, err)
 		}
-		if cut != nil {
-			checkCut(t, cut, only)
+		if limit != nil {
+			checkNames(t, limit, only)
 		}
 	})
 }
@@ -87,19 +87,19 @@ func checkLimit(t *testing.T, s Settings, total int) {
 	}
 }
 
-// checkCut checks that a cut limits, to names that its value has, and is the same when written.
-func checkCut(t *testing.T, cut *Cut, value string) {
-	if len(cut.Nodes)+len(cut.Components) == 0 {
+// checkNames checks that a limit limits, to names that its value has, and is the same when written.
+func checkNames(t *testing.T, limit *Limit, value string) {
+	if len(limit.Nodes)+len(limit.Components) == 0 {
 		t.Fatalf("%q limits nothing", value)
 	}
-	for _, name := range slices.Concat(cut.Nodes, cut.Components) {
+	for _, name := range slices.Concat(limit.Nodes, limit.Components) {
 		if !strings.Contains(value, name) || strings.ContainsAny(name, " ,;=") {
 			t.Errorf("%q names %q", value, name)
 		}
 	}
-	again, err := CutOf(map[string]string{topsv1.AnnotationUpgradeOnly: cut.String()})
-	if diff := cmp.Diff(cut, again); err != nil || diff != "" {
-		t.Errorf("%q is written as %q: %v\n%s", value, cut.String(), err, diff)
+	again, err := LimitOf(map[string]string{topsv1.AnnotationUpgradeOnly: limit.String()})
+	if diff := cmp.Diff(limit, again); err != nil || diff != "" {
+		t.Errorf("%q is written as %q: %v\n%s", value, limit.String(), err, diff)
 	}
 }
 

@@ -36,7 +36,7 @@ type Settings struct {
 	Paused         bool
 	// Policy is the name of the UpgradePolicy, or "".
 	Policy string
-	// Only is the annotated limit of the upgrade, or ""; see Cut.
+	// Only is the annotated limit of the upgrade, or ""; see Limit.
 	Only string
 	// Plan is the name of the UpgradePlan in force, or "".
 	Plan string
@@ -81,7 +81,7 @@ func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 		return Settings{}, err
 	}
 	s.Only = annotations[topsv1.AnnotationUpgradeOnly]
-	if _, err = CutOf(annotations); err != nil {
+	if _, err = LimitOf(annotations); err != nil {
 		return Settings{}, err
 	}
 	return s, nil

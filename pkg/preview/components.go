@@ -45,7 +45,7 @@ const (
 	Update Change = "Update"
 )
 
-// AtOnce reports whether a change ignores budget, waves and cut.
+// AtOnce reports whether a change ignores budget, waves and limit.
 func (c Change) AtOnce() bool { return c != Restart && !c.replacesPods() }
 
 // replacesPods reports whether pods of the component are replaced, or removed, node by node.
@@ -235,7 +235,7 @@ func sortComponents(list []Component) {
 
 // Counted returns the components, each with the number of nodes on which the rollout replaces its
 // pods. Components whose pods are replaced without a change of their template are included.
-func (c *Differences) Counted(outlook *Rollout, cut *daemonset.Cut) []Component {
+func (c *Differences) Counted(outlook *Rollout, limit *daemonset.Limit) []Component {
 	nodes, outdated := map[string]int{}, map[string]bool{}
 	for i := range outlook.Nodes {
 		for _, name := range outlook.Nodes[i].Replaces {
@@ -249,7 +249,7 @@ func (c *Differences) Counted(outlook *Rollout, cut *daemonset.Cut) []Component 
 	for i := range list {
 		of := &list[i]
 		if of.Change.replacesPods() {
-			of.Nodes, of.LeftOut = nodes[of.Name], !cut.HasComponent(of.Name)
+			of.Nodes, of.LeftOut = nodes[of.Name], !limit.HasComponent(of.Name)
 		}
 		delete(nodes, of.Name)
 	}

@@ -15,7 +15,7 @@
 //	           Preview
 //
 // What an upgrade does to a component depends on what is deployed. A DaemonSet with a changed
-// template is upgraded node by node, under budget, waves and cut. So is one that is removed or gets
+// template is upgraded node by node, under budget, waves and limit. So is one that is removed or gets
 // another name or namespace, if the gr has a strategy: its pods leave node by node. All other changes
 // happen at once, regardless of the limit of the upgrade: a new component is deployed, without a
 // strategy a removed or renamed one is deleted, and Kubernetes replaces the pods of a Deployment.

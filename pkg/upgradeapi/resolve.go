@@ -20,9 +20,9 @@ type Planner interface {
 	Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (plan any, refused string, err error)
 	// Refused returns only why it is not allowed.
 	Refused(ctx context.Context, present, wanted *topsv1.GcuResource) (string, error)
-	// CheckCut validates what an upgrade of a gr is limited to and returns it normalized;
+	// CheckLimit validates what an upgrade of a gr is limited to and returns it normalized;
 	// wrong is why it is invalid, "" if it is valid.
-	CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (checked *daemonset.Cut, wrong string, err error)
+	CheckLimit(ctx context.Context, gr *topsv1.GcuResource, limit *daemonset.Limit) (checked *daemonset.Limit, wrong string, err error)
 	// PlanFile returns the upgrade as the content of a file, with every wave approved; wrong is why there is
 	// nothing to plan, "" if there is.
 	PlanFile(ctx context.Context, present, wanted *topsv1.GcuResource) (plan *topsv1.UpgradePlan, wrong string, err error)
@@ -65,14 +65,14 @@ func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upg
 		return nil, nil, err
 	}
 	desired, err := upgrade.Desired(blueprint)
-	if err != nil || desired.Cut == nil || r.planner == nil {
+	if err != nil || desired.Limit == nil || r.planner == nil {
 		return gr, desired, err
 	}
-	checked, wrong, err := r.planner.CheckCut(ctx, desired.InPlace(gr), desired.Cut)
+	checked, wrong, err := r.planner.CheckLimit(ctx, desired.InPlace(gr), desired.Limit)
 	if err == nil && wrong != "" {
 		err = request.BadRequest("%s", wrong)
 	}
-	desired.Cut = checked
+	desired.Limit = checked
 	return gr, desired, err
 }
 

@@ -12,7 +12,7 @@ var ofPrograms = []mutant{
 		"!hmac.Equal([]byte($got), []byte($want))", `$want == "" && !hmac.Equal([]byte($got), nil)`},
 	{"operator-unknown-to-itself", "a drain evicts the operator in the middle of its work", programs, "selfFromEnvironment",
 		`os.Getenv("POD_NAME")`, `os.Getenv("NODE_NAME")`},
-	{"empty-list-is-all", "--nodes without a name upgrades all nodes", programs, "limit.cut",
+	{"empty-list-is-all", "--nodes without a name upgrades all nodes", programs, "limit.value",
 		`len($list) == 0 || slices.Contains($list, "")`, `slices.Contains($list, "")`},
 	{"uninstalled-before-gone", "helm removes the operator while components are still there", "cmd/manager", "removeGRs",
 		"return len($left) == 0, $err", "return true, $err"},

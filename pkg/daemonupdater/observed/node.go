@@ -76,7 +76,7 @@ const zoneLabel = corev1.LabelTopologyZone
 func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Time) rollout.Node {
 	node, requests := of.Object, openRequests(of.Upgrade, now)
 	n := rollout.Node{Name: node.Name, UID: node.UID, Machine: node.Status.NodeInfo.MachineID, Zone: node.Labels[zoneLabel], HostsOperator: s.OperatorNode != "" && node.Name == s.OperatorNode,
-		LeftOut: !s.cut().HasNode(node.Name), ControlPlane: IsControlPlane(node)}
+		LeftOut: !s.onlyFor().HasNode(node.Name), ControlPlane: IsControlPlane(node)}
 	if s.Policy != nil {
 		describeNode(&n, node, &s.Policy.Spec, known)
 	}

@@ -52,7 +52,7 @@ type State struct {
 	// limit is the scope that the upgrade is limited to, parsed once: it may name thousands of nodes.
 	limit struct {
 		read bool
-		cut  *daemonset.Cut
+		of   *daemonset.Limit
 	}
 }
 
@@ -139,8 +139,8 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	if in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
 		in.Blocked = cmp.Or(s.NameTaken(), ofFormerOwner(s.Rollout, s.Members[0].DaemonSet))
 	}
-	cut := s.cut()
-	if missing := s.withoutMember(cut); missing != "" && in.Blocked == nil {
+	limit := s.onlyFor()
+	if missing := s.withoutMember(limit); missing != "" && in.Blocked == nil {
 		in.Blocked = &rollout.Blocked{Reason: daemonset.ReasonInvalidUpgradeOnly, Message: fmt.Sprintf(
 			"annotation %s names component %s, of which there is no DaemonSet here", topsv1.AnnotationUpgradeOnly, missing)}
 	}
@@ -154,7 +154,7 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
 		in.Members = append(in.Members, rollout.Member{Key: m.Key(), Target: target, Heavy: heavy(book, m.Component()),
-			Needs: needsOf(book, s.Members, m.Component()), ReplacedWithOthers: along(book, m.Component()), Restarts: Restarts(m.DaemonSet), LeftOut: !cut.HasComponent(m.Component()),
+			Needs: needsOf(book, s.Members, m.Component()), ReplacedWithOthers: along(book, m.Component()), Restarts: Restarts(m.DaemonSet), LeftOut: !limit.HasComponent(m.Component()),
 			Component: m.Component(), Image: m.version(), Earlier: m.earlierVersions(s.Policy)})
 		hashes = append(hashes, m.Key()+"="+target)
 	}
@@ -185,28 +185,28 @@ func (s *State) purpose(in *rollout.Input) topsv1.OperationPurpose {
 	return topsv1.PurposeUpgrade
 }
 
-// cut returns what the upgrade is limited to, nil for no limit. Its errors are dropped because
+// onlyFor returns what the upgrade is limited to, nil for no limit. Its errors are dropped because
 // invalid settings block the group anyway.
-func (s *State) cut() *daemonset.Cut {
+func (s *State) onlyFor() *daemonset.Limit {
 	if !s.limit.read {
 		s.limit.read = true
-		s.limit.cut, _ = daemonset.CutOf(s.Members[0].DaemonSet.Annotations)
+		s.limit.of, _ = daemonset.LimitOf(s.Members[0].DaemonSet.Annotations)
 	}
-	return s.limit.cut
+	return s.limit.of
 }
 
-// withoutMember returns a component of a cut that has no member, "" if all have one.
-func (s *State) withoutMember(cut *daemonset.Cut) string {
-	if cut == nil {
+// withoutMember returns a component of a limit that has no member, "" if all have one.
+func (s *State) withoutMember(limit *daemonset.Limit) string {
+	if limit == nil {
 		return ""
 	}
-	i := slices.IndexFunc(cut.Components, func(key string) bool {
+	i := slices.IndexFunc(limit.Components, func(key string) bool {
 		return !slices.ContainsFunc(s.Members, func(m Member) bool { return m.Component() == key })
 	})
 	if i < 0 {
 		return ""
 	}
-	return cut.Components[i]
+	return limit.Components[i]
 }
 
 // Settings returns the settings that all members agree on.

@@ -11,16 +11,16 @@ import (
 
 // LimitText describes the limit of an upgrade in the value of annotation upgrade-only.
 func LimitText(only string) string {
-	cut, err := daemonset.CutOf(map[string]string{topsv1.AnnotationUpgradeOnly: only})
+	limit, err := daemonset.LimitOf(map[string]string{topsv1.AnnotationUpgradeOnly: only})
 	if err != nil {
 		return fmt.Sprintf("%q", only)
 	}
 	var parts []string
-	if len(cut.Nodes) > 0 {
-		parts = append(parts, message.Count(len(cut.Nodes), "node")+" ("+message.Names(cut.Nodes)+")")
+	if len(limit.Nodes) > 0 {
+		parts = append(parts, message.Count(len(limit.Nodes), "node")+" ("+message.Names(limit.Nodes)+")")
 	}
-	if len(cut.Components) > 0 {
-		parts = append(parts, message.Count(len(cut.Components), "component")+" ("+strings.Join(cut.Components, ", ")+")")
+	if len(limit.Components) > 0 {
+		parts = append(parts, message.Count(len(limit.Components), "component")+" ("+strings.Join(limit.Components, ", ")+")")
 	}
 	return strings.Join(parts, " and ")
 }

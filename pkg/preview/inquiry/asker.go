@@ -65,8 +65,8 @@ func (a Asker) predict(ctx context.Context, q preview.Question) (*preview.Previe
 	if err != nil {
 		return nil, err
 	}
-	cut, _ := daemonset.CutOf(q.Wanted.Annotations) // an invalid one is reported as Blocked
-	answer := &preview.Preview{GcuResource: q.Wanted.Name, Only: cut.String(), Components: []preview.Component{}, Rollout: *preview.Nothing(blocked)}
+	limit, _ := daemonset.LimitOf(q.Wanted.Annotations) // an invalid one is reported as Blocked
+	answer := &preview.Preview{GcuResource: q.Wanted.Name, Only: limit.String(), Components: []preview.Component{}, Rollout: *preview.Nothing(blocked)}
 	if blocked != "" {
 		return answer, nil
 	}
@@ -86,7 +86,7 @@ func (a Asker) predict(ctx context.Context, q preview.Question) (*preview.Previe
 	if err != nil {
 		return nil, err
 	}
-	answer.Components, answer.Rollout = differs.Counted(outlook, cut), *outlook
+	answer.Components, answer.Rollout = differs.Counted(outlook, limit), *outlook
 	return answer, nil
 }
 
@@ -183,9 +183,9 @@ func (a Asker) ownership() ownership.Reader {
 	return ownership.Reader{Reader: a.Reader, Live: a.Live, Namespace: a.Namespace}
 }
 
-// CheckCut calls the function CheckCut with the Asker's Reader.
-func (a Asker) CheckCut(ctx context.Context, gr *topsv1.GcuResource, cut *daemonset.Cut) (*daemonset.Cut, string, error) {
-	return CheckCut(ctx, a.Reader, gr, cut)
+// CheckLimit calls the function CheckLimit with the Asker's Reader.
+func (a Asker) CheckLimit(ctx context.Context, gr *topsv1.GcuResource, limit *daemonset.Limit) (*daemonset.Limit, string, error) {
+	return CheckLimit(ctx, a.Reader, gr, limit)
 }
 
 // members returns the DaemonSets of a gr, in the order of replacement.

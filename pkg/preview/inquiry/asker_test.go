@@ -242,7 +242,7 @@ func TestALimitMarksComponents(t *testing.T) {
 	}
 }
 
-func TestCheckCut(t *testing.T) {
+func TestCheckLimit(t *testing.T) {
 	a := site(t, gr(nil), nil)
 	many := make([]string, fewNodes+1)
 	for i := range many {
@@ -251,26 +251,26 @@ func TestCheckCut(t *testing.T) {
 	many = append(many, "c", "b")
 	for _, tt := range []struct {
 		name        string
-		cut         daemonset.Cut
+		limit       daemonset.Limit
 		want, wrong string
 	}{
-		{"good ones", daemonset.Cut{Nodes: []string{"a", "b"}, Components: []string{"driver"}}, "nodes=a,b;components=driver", ""},
-		{"twice the same", daemonset.Cut{Nodes: []string{"b", "a", "b"}}, "nodes=b,a", ""},
-		{"a node that there is not", daemonset.Cut{Nodes: []string{"a", "c"}}, "", "there is no node c"},
-		{"one of many", daemonset.Cut{Nodes: many}, "", "there is no node"},
-		{"no name", daemonset.Cut{Nodes: []string{"a;components=x"}}, "", `"a;components=x" is not the name of a node`},
-		{"a component that is not asked for", daemonset.Cut{Components: []string{"gfd"}}, "", `has no component "gfd" on its nodes; it has driver, exporter`},
-		{"one that is not on every node", daemonset.Cut{Components: []string{"volcano"}}, "", `has no component "volcano"`},
+		{"good ones", daemonset.Limit{Nodes: []string{"a", "b"}, Components: []string{"driver"}}, "nodes=a,b;components=driver", ""},
+		{"twice the same", daemonset.Limit{Nodes: []string{"b", "a", "b"}}, "nodes=b,a", ""},
+		{"a node that there is not", daemonset.Limit{Nodes: []string{"a", "c"}}, "", "there is no node c"},
+		{"one of many", daemonset.Limit{Nodes: many}, "", "there is no node"},
+		{"no name", daemonset.Limit{Nodes: []string{"a;components=x"}}, "", `"a;components=x" is not the name of a node`},
+		{"a component that is not asked for", daemonset.Limit{Components: []string{"gfd"}}, "", `has no component "gfd" on its nodes; it has driver, exporter`},
+		{"one that is not on every node", daemonset.Limit{Components: []string{"volcano"}}, "", `has no component "volcano"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, wrong, err := a.CheckCut(t.Context(), gr(nil), &tt.cut)
+			got, wrong, err := a.CheckLimit(t.Context(), gr(nil), &tt.limit)
 			if err != nil || got.String() != tt.want || !strings.Contains(wrong, tt.wrong) || (wrong == "") != (tt.wrong == "") {
 				t.Errorf("%q, %q, %v; want %q, %q", got.String(), wrong, err, tt.want, tt.wrong)
 			}
 		})
 	}
 	withPlugin := gr(func(s *topsv1.GcuResourceSpec) { s.Plugin = &topsv1.BaseFields{} })
-	if got, wrong, err := a.CheckCut(t.Context(), withPlugin, &daemonset.Cut{Components: []string{"plugin"}}); err != nil || wrong != "" || got.String() != "components=devicePlugin" {
+	if got, wrong, err := a.CheckLimit(t.Context(), withPlugin, &daemonset.Limit{Components: []string{"plugin"}}); err != nil || wrong != "" || got.String() != "components=devicePlugin" {
 		t.Errorf("plugin is %q, %q, %v", got.String(), wrong, err)
 	}
 }

@@ -95,10 +95,10 @@ func changes(components ...string) question {
 	return q
 }
 
-// limitedTo is a question about a gr with a cut, upgraded one node at a time.
-func limitedTo(q question, cut daemonset.Cut) question {
+// limitedTo is a question about a gr with a limit, upgraded one node at a time.
+func limitedTo(q question, limit daemonset.Limit) question {
 	q.annotations = map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable: "1"}
-	if only := cut.String(); only != "" {
+	if only := limit.String(); only != "" {
 		q.annotations[topsv1.AnnotationUpgradeOnly] = only
 	}
 	return q
@@ -130,14 +130,14 @@ func TestAPreviewListsUpgradedNodesAndEvictedPods(t *testing.T) {
 func TestAPreviewIsLimitedAsAsked(t *testing.T) {
 	p := previewed(t)
 	for _, tt := range []struct {
-		cut  daemonset.Cut
-		want []string
+		limit daemonset.Limit
+		want  []string
 	}{
-		{daemonset.Cut{}, []string{"a", "b"}},
-		{daemonset.Cut{Nodes: []string{"b"}}, []string{"b"}},
-		{daemonset.Cut{Components: []string{"driver"}}, nil},
+		{daemonset.Limit{}, []string{"a", "b"}},
+		{daemonset.Limit{Nodes: []string{"b"}}, []string{"b"}},
+		{daemonset.Limit{Components: []string{"driver"}}, nil},
 	} {
-		got, err := p.rolloutOf(t.Context(), limitedTo(changes("exporter"), tt.cut))
+		got, err := p.rolloutOf(t.Context(), limitedTo(changes("exporter"), tt.limit))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestAPreviewIsLimitedAsAsked(t *testing.T) {
 			names = append(names, n.Name)
 		}
 		if diff := cmp.Diff(tt.want, names); diff != "" {
-			t.Errorf("%v (-want +got):\n%s", tt.cut, diff)
+			t.Errorf("%v (-want +got):\n%s", tt.limit, diff)
 		}
 	}
 }

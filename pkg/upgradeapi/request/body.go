@@ -42,12 +42,12 @@ type Limit struct {
 // Given reports whether a limit, or none, is requested explicitly.
 func (l Limit) Given() bool { return l.All || l.Nodes != nil || l.Components != nil }
 
-// cut returns the limit, nil for none.
-func (l Limit) cut() *daemonset.Cut {
+// value returns the limit, nil for none.
+func (l Limit) value() *daemonset.Limit {
 	if l.Nodes == nil && l.Components == nil {
 		return nil
 	}
-	return &daemonset.Cut{Nodes: l.Nodes, Components: l.Components}
+	return &daemonset.Limit{Nodes: l.Nodes, Components: l.Components}
 }
 
 // check rejects an invalid limit. An empty list does not mean all.
@@ -55,7 +55,7 @@ func (l Limit) check() error {
 	if l.Nodes != nil && len(l.Nodes) == 0 || l.Components != nil && len(l.Components) == 0 {
 		return BadRequest("nodes or components is an empty list: name some, or leave it out for all")
 	}
-	if l.All && l.cut() != nil {
+	if l.All && l.value() != nil {
 		return BadRequest("all and nodes or components exclude each other")
 	}
 	return nil

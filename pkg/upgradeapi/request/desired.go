@@ -13,9 +13,9 @@ import (
 type Desired struct {
 	// Blueprint holds the new spec; with nil only the limit changes.
 	Blueprint *topsv1.GcuResource
-	// Limited: the upgrade sets its limit to Cut, nil for none.
+	// Limited: the upgrade sets its limit: Limit, nil for none.
 	Limited bool
-	Cut     *daemonset.Cut
+	Limit   *daemonset.Limit
 	// whole: the blueprint is a gr with metadata, not only a spec.
 	whole bool
 	// plan is the name of the plan to follow, "" for none.
@@ -41,15 +41,15 @@ func (b *Upgrade) Blueprint(name string, file []byte) (*topsv1.GcuResource, erro
 // Desired returns the desired state. Its limit is that of the request, else of the blueprint;
 // the limit of an earlier upgrade does not count.
 func (b *Upgrade) Desired(blueprint *topsv1.GcuResource) (*Desired, error) {
-	d := &Desired{Blueprint: blueprint, Limited: b.Given(), Cut: b.cut(), whole: b.Spec == nil}
+	d := &Desired{Blueprint: blueprint, Limited: b.Given(), Limit: b.value(), whole: b.Spec == nil}
 	if blueprint == nil || d.Limited {
 		return d, nil
 	}
 	var err error
-	if d.Cut, err = daemonset.CutOf(blueprint.Annotations); err != nil {
+	if d.Limit, err = daemonset.LimitOf(blueprint.Annotations); err != nil {
 		return nil, BadRequest("blueprint: %v", err)
 	}
-	d.Limited = d.Cut != nil
+	d.Limited = d.Limit != nil
 	return d, nil
 }
 
@@ -78,7 +78,7 @@ func (d *Desired) InPlace(present *topsv1.GcuResource) *topsv1.GcuResource {
 	if d.Limited {
 		delete(gr.Annotations, topsv1.AnnotationUpgradePlan)
 	}
-	if only := d.Cut.String(); only != "" {
+	if only := d.Limit.String(); only != "" {
 		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradeOnly, only)
 	} else if d.Limited {
 		delete(gr.Annotations, topsv1.AnnotationUpgradeOnly)

@@ -9,47 +9,47 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Cut is the limit of an upgrade (contract statement 93). An empty list does not limit.
-type Cut struct {
+// Limit is the limit of an upgrade (contract statement 93). An empty list does not limit.
+type Limit struct {
 	// Nodes by name.
 	Nodes []string
 	// Components by their key in the spec of a GcuResource.
 	Components []string
 }
 
-// HasNode reports whether a node is in the cut. A nil Cut includes all.
-func (c *Cut) HasNode(name string) bool {
-	return c == nil || len(c.Nodes) == 0 || slices.Contains(c.Nodes, name)
+// HasNode reports whether a node is within the limit. A nil Limit includes all.
+func (l *Limit) HasNode(name string) bool {
+	return l == nil || len(l.Nodes) == 0 || slices.Contains(l.Nodes, name)
 }
 
-// HasComponent reports whether a component is in the cut. A nil Cut includes all.
-func (c *Cut) HasComponent(key string) bool {
-	return c == nil || len(c.Components) == 0 || slices.Contains(c.Components, key)
+// HasComponent reports whether a component is within the limit. A nil Limit includes all.
+func (l *Limit) HasComponent(key string) bool {
+	return l == nil || len(l.Components) == 0 || slices.Contains(l.Components, key)
 }
 
-// CutOf reads AnnotationUpgradeOnly; it returns nil without one. An invalid value is a
+// LimitOf reads AnnotationUpgradeOnly; it returns nil without one. An invalid value is a
 // *SettingsError, and never means the whole fleet.
-func CutOf(annotations map[string]string) (*Cut, error) {
+func LimitOf(annotations map[string]string) (*Limit, error) {
 	value, ok := annotations[topsv1.AnnotationUpgradeOnly]
 	if !ok {
 		return nil, nil
 	}
-	cut := &Cut{}
+	limit := &Limit{}
 	for _, part := range strings.Split(value, ";") {
 		key, names, found := strings.Cut(strings.TrimSpace(part), "=")
 		list, good := namesOf(names)
 		switch {
 		case !found || !good:
 			return nil, invalidOnly(value)
-		case key == "nodes" && cut.Nodes == nil:
-			cut.Nodes = list
-		case key == "components" && cut.Components == nil:
-			cut.Components = list
+		case key == "nodes" && limit.Nodes == nil:
+			limit.Nodes = list
+		case key == "components" && limit.Components == nil:
+			limit.Components = list
 		default:
 			return nil, invalidOnly(value)
 		}
 	}
-	return cut, nil
+	return limit, nil
 }
 
 // namesOf splits names at commas.
@@ -69,17 +69,17 @@ func invalidOnly(value string) error {
 		"annotation %s is %q: set it to nodes=NAME,NAME or components=KEY,KEY or both with ; between them, or remove it", topsv1.AnnotationUpgradeOnly, value)
 }
 
-// String returns the value of the annotation, "" for a cut that does not limit.
-func (c *Cut) String() string {
-	if c == nil {
+// String returns the value of the annotation, "" for one without nodes and components.
+func (l *Limit) String() string {
+	if l == nil {
 		return ""
 	}
 	var parts []string
-	if len(c.Nodes) > 0 {
-		parts = append(parts, "nodes="+strings.Join(c.Nodes, ","))
+	if len(l.Nodes) > 0 {
+		parts = append(parts, "nodes="+strings.Join(l.Nodes, ","))
 	}
-	if len(c.Components) > 0 {
-		parts = append(parts, "components="+strings.Join(c.Components, ","))
+	if len(l.Components) > 0 {
+		parts = append(parts, "components="+strings.Join(l.Components, ","))
 	}
 	return strings.Join(parts, ";")
 }

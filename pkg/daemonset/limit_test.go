@@ -8,8 +8,8 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-func TestCutOf(t *testing.T) {
-	for value, want := range map[string]*Cut{
+func TestLimitOf(t *testing.T) {
+	for value, want := range map[string]*Limit{
 		"nodes=a,b":                      {Nodes: []string{"a", "b"}},
 		"components=driver,devicePlugin": {Components: []string{"driver", "devicePlugin"}},
 		"nodes=a; components=driver":     {Nodes: []string{"a"}, Components: []string{"driver"}},
@@ -22,29 +22,29 @@ func TestCutOf(t *testing.T) {
 		"all":                            nil,
 		"nodes=../a":                     nil,
 	} {
-		cut, err := CutOf(map[string]string{topsv1.AnnotationUpgradeOnly: value})
+		limit, err := LimitOf(map[string]string{topsv1.AnnotationUpgradeOnly: value})
 		if (err == nil) != (want != nil) {
 			t.Errorf("%q: error is %v", value, err)
 		}
-		if diff := cmp.Diff(want, cut); diff != "" {
+		if diff := cmp.Diff(want, limit); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", value, diff)
 		}
 	}
-	if cut, err := CutOf(nil); cut != nil || err != nil {
-		t.Errorf("without the annotation: %v, %v", cut, err)
+	if limit, err := LimitOf(nil); limit != nil || err != nil {
+		t.Errorf("without the annotation: %v, %v", limit, err)
 	}
 }
 
-func TestWhatIsInACut(t *testing.T) {
-	var everything *Cut
+func TestWhatIsInALimit(t *testing.T) {
+	var everything *Limit
 	if !everything.HasNode("a") || !everything.HasComponent("driver") || everything.String() != "" {
-		t.Error("no cut leaves something out")
+		t.Error("no limit leaves something out")
 	}
-	cut := &Cut{Nodes: []string{"a"}, Components: []string{"driver"}}
-	if !cut.HasNode("a") || cut.HasNode("b") || !cut.HasComponent("driver") || cut.HasComponent("exporter") {
-		t.Error("the cut is not what it says")
+	limit := &Limit{Nodes: []string{"a"}, Components: []string{"driver"}}
+	if !limit.HasNode("a") || limit.HasNode("b") || !limit.HasComponent("driver") || limit.HasComponent("exporter") {
+		t.Error("the limit is not what it says")
 	}
-	if again, err := CutOf(map[string]string{topsv1.AnnotationUpgradeOnly: cut.String()}); err != nil || !cmp.Equal(cut, again) {
-		t.Errorf("%q is read as %v, %v", cut, again, err)
+	if again, err := LimitOf(map[string]string{topsv1.AnnotationUpgradeOnly: limit.String()}); err != nil || !cmp.Equal(limit, again) {
+		t.Errorf("%q is read as %v, %v", limit, again, err)
 	}
 }

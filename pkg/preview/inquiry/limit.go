@@ -17,18 +17,18 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// maxCut bounds a cut in an annotation: the API server allows 256 KiB of annotations, on a
+// maxLimit bounds a limit in an annotation: the API server allows 256 KiB of annotations, on a
 // gr and on each of its DaemonSets.
-const maxCut = 128 << 10
+const maxLimit = 128 << 10
 
-// CheckCut validates the nodes and components to which an upgrade of a gr is to be limited. It returns
-// the cut with component names as in the spec, and without duplicates. wrong is why the cut is
+// CheckLimit validates the nodes and components to which an upgrade of a gr is to be limited. It returns
+// the limit with component names as in the spec, and without duplicates. wrong is why the limit is
 // invalid, "" if it is valid: for example, a node does not exist, or a component is not in the gr or
 // does not run on every node. The error is about reading the cluster.
-func CheckCut(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, cut *daemonset.Cut) (checked *daemonset.Cut, wrong string, err error) {
-	checked = &daemonset.Cut{}
+func CheckLimit(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, limit *daemonset.Limit) (checked *daemonset.Limit, wrong string, err error) {
+	checked = &daemonset.Limit{}
 	rolled := perNode(gr)
-	for _, name := range cut.Components {
+	for _, name := range limit.Components {
 		if name == "plugin" { // the other name (decision D2)
 			name = component.DevicePlugin
 		}
@@ -38,7 +38,7 @@ func CheckCut(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, cut 
 		checked.Components = append(checked.Components, name)
 	}
 	var missing []string
-	for _, name := range cut.Nodes {
+	for _, name := range limit.Nodes {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			return nil, fmt.Sprintf("%.100q is not the name of a node", name), nil
 		}
@@ -48,7 +48,7 @@ func CheckCut(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, cut 
 	if missing, err = missingNodes(ctx, r, checked.Nodes); err != nil || len(missing) > 0 {
 		return nil, "there is no node " + message.Names(missing), err
 	}
-	if n := len(checked.String()); n > maxCut {
+	if n := len(checked.String()); n > maxLimit {
 		return nil, fmt.Sprintf("the names of %s are too long together: upgrade in several parts", message.Count(len(checked.Nodes), "node")), nil
 	}
 	return checked, "", nil
