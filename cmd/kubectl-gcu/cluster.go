@@ -282,7 +282,7 @@ func (c *cluster) revisions(ctx context.Context, gr string) ([]appsv1.Controller
 	return l.Items, err
 }
 
-// asker predicts upgrades, with the rights of the user.
-func (c *cluster) asker() inquiry.Asker {
-	return inquiry.Asker{Reader: c, Live: c, Namespace: c.namespace, Clock: time.Now}
+// predictor predicts upgrades, with the rights of the user.
+func (c *cluster) predictor() inquiry.Predictor {
+	return inquiry.Predictor{Reader: c, Live: c, Namespace: c.namespace, Clock: time.Now}
 }

@@ -44,7 +44,7 @@ func (s *source) May(ctx context.Context, verb dashboard.Verb) bool {
 
 // DryRun implements dashboard.Source.
 func (s *source) DryRun(ctx context.Context, a dashboard.Action) (dashboard.DryRun, error) {
-	seen := sight{Marks: map[string]string{}}
+	seen := shownState{Marks: map[string]string{}}
 	dry := *s.live
 	dry.Client, dry.check = client.NewDryRunClient(s.live.Client), seen.note
 	would, err := s.foresee(ctx, a)
@@ -63,7 +63,7 @@ func (s *source) DryRun(ctx context.Context, a dashboard.Action) (dashboard.DryR
 
 // Do implements dashboard.Source.
 func (s *source) Do(ctx context.Context, a dashboard.Action) (string, error) {
-	var seen sight
+	var seen shownState
 	if err := json.Unmarshal([]byte(a.Seen), &seen); err != nil {
 		return "", usageError("reading what was seen: %w", err)
 	}
@@ -72,8 +72,8 @@ func (s *source) Do(ctx context.Context, a dashboard.Action) (string, error) {
 	return carryOut(ctx, &as, a, seen.To)
 }
 
-// sight is the state that was shown to the user before an action.
-type sight struct {
+// shownState is the state that was shown to the user before an action.
+type shownState struct {
 	// Marks are those of the objects that it changes, by kind.
 	Marks map[string]string `json:"marks"`
 	// To is the revision of a rollback.
@@ -81,14 +81,14 @@ type sight struct {
 }
 
 // note adds the mark of an object.
-func (s *sight) note(o client.Object) error {
+func (s *shownState) note(o client.Object) error {
 	kind, mark, err := markOf(o)
 	s.Marks[kind] = mark
 	return err
 }
 
 // compare returns a refusal if an object is not as it was seen.
-func (s *sight) compare(o client.Object) error {
+func (s *shownState) compare(o client.Object) error {
 	kind, mark, err := markOf(o)
 	if err == nil && s.Marks[kind] != mark {
 		err = refused("%s %s has changed since you were shown what this would do: look again", kind, o.GetName())
@@ -96,7 +96,7 @@ func (s *sight) compare(o client.Object) error {
 	return err
 }
 
-func (s *sight) value() (string, error) {
+func (s *shownState) value() (string, error) {
 	data, err := json.Marshal(s)
 	return string(data), err
 }
@@ -186,7 +186,7 @@ func (s *source) foreseeRollback(ctx context.Context, gr *topsv1.GcuResource) (w
 		return would, err
 	}
 	would.Images = slices.DeleteFunc(would.Images, func(image string) bool { return slices.Contains(present, image) })
-	answer, err := s.live.asker().Ask(ctx, preview.Question{Present: gr, Wanted: back, Approved: true})
+	answer, err := s.live.predictor().Ask(ctx, preview.Question{Present: gr, Wanted: back, Approved: true})
 	if err != nil {
 		would.NotShown = append(would.NotShown, "which nodes go back: "+explain(err, "list", "").Error())
 		return would, nil

@@ -53,7 +53,7 @@ With --watch it then prints a line for each node that changes, until it is stopp
 				return err
 			}
 			if watch {
-				return watchNodes(ctx, c.terminal, cl, gr.Name, &rows{output: o, state: state})
+				return watchNodes(ctx, c.terminal, cl, gr.Name, &nodeTable{output: o, state: state})
 			}
 			fleet, err := readFleet(ctx, cl, gr)
 			if err != nil {
@@ -76,12 +76,12 @@ With --watch it then prints a line for each node that changes, until it is stopp
 }
 
 // watchNodes prints the nodes of a gr, in a state if one is given, and then a line for each that changes.
-func watchNodes(ctx context.Context, out terminal, cl *cluster, name string, shown *rows) error {
+func watchNodes(ctx context.Context, out terminal, cl *cluster, name string, shown *nodeTable) error {
 	from, err := newSource(ctx, cl)
 	if err != nil {
 		return err
 	}
-	api := announced{terminal: out, link: dashboard.NewLink(from.Reach)}
+	api := linkReporter{terminal: out, link: dashboard.NewLink(from.Reach)}
 	for {
 		api.look(ctx, time.Now())
 		gr, err := from.cached.resource(ctx, []string{name})
@@ -101,15 +101,15 @@ func watchNodes(ctx context.Context, out terminal, cl *cluster, name string, sho
 	}
 }
 
-// announced is the connection to the API server, whose loss and return are printed.
-type announced struct {
+// linkReporter prints when the connection to the API server is lost, and when it is back.
+type linkReporter struct {
 	terminal
 	link *dashboard.Link
 	lost bool
 }
 
 // look prints when the caches are no longer up to date, and when they are again.
-func (a *announced) look(ctx context.Context, now time.Time) {
+func (a *linkReporter) look(ctx context.Context, now time.Time) {
 	err := a.link.Look(ctx, now)
 	switch lost := err != nil; {
 	case ctx.Err() != nil: // it is stopped
@@ -122,8 +122,8 @@ func (a *announced) look(ctx context.Context, now time.Time) {
 	a.lost = err != nil
 }
 
-// rows are the nodes that are on the screen: those in a state, all for "".
-type rows struct {
+// nodeTable prints nodes: those in a state, all for "". Then it prints only what differs from the screen.
+type nodeTable struct {
 	output
 	state string
 	// lines by node, nil before the table was printed.
@@ -131,7 +131,7 @@ type rows struct {
 }
 
 // print prints the table, and later only lines that differ from the screen.
-func (r *rows) print(out terminal, nodes []display.Node, now time.Time) error {
+func (r *nodeTable) print(out terminal, nodes []display.Node, now time.Time) error {
 	before := r.lines
 	r.lines = map[string]string{}
 	listed := display.Named(nodes, r.state)
@@ -159,7 +159,7 @@ func (r *rows) print(out terminal, nodes []display.Node, now time.Time) error {
 }
 
 // line is the line of a node; in format wide with the id of its operation, as in the table.
-func (r *rows) line(n *display.Node) string {
+func (r *nodeTable) line(n *display.Node) string {
 	if op := n.Operation; r.format == formatWide && op != nil && op.ID != "" {
 		return n.Line() + "; operation " + op.ID
 	}

@@ -39,7 +39,7 @@ func TestAWatchOfNodesSaysWhatChanged(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var screen strings.Builder
 			out := terminal{genericiooptions.IOStreams{Out: &screen}}
-			r := &rows{output: output{format: tt.format}, state: tt.state}
+			r := &nodeTable{output: output{format: tt.format}, state: tt.state}
 			noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 			if err := r.print(out, tt.before, noon); err != nil {
 				t.Fatal(err)
@@ -59,7 +59,7 @@ func TestAWatchOfNodesSaysWhatChanged(t *testing.T) {
 func TestAWatchOfNodesSaysThatItIsNotUpToDate(t *testing.T) {
 	var screen strings.Builder
 	var refused error
-	l := announced{terminal: terminal{genericiooptions.IOStreams{Out: &screen}}, link: dashboard.NewLink(func(context.Context) error { return refused })}
+	l := linkReporter{terminal: terminal{genericiooptions.IOStreams{Out: &screen}}, link: dashboard.NewLink(func(context.Context) error { return refused })}
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, look := range []struct {
 		after time.Duration

@@ -96,7 +96,7 @@ func showPlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o o
 	if o.format == formatYAML {
 		return writePlan(ctx, c, cl, q, o)
 	}
-	answer, err := cl.asker().Ask(ctx, *q)
+	answer, err := cl.predictor().Ask(ctx, *q)
 	switch {
 	case err != nil:
 		return explain(err, "list", "")
@@ -115,7 +115,7 @@ func showPlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o o
 
 // writePlan writes a plan as the content of a file.
 func writePlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o output) error {
-	plan, wrong, err := cl.asker().PlanFile(ctx, q.Present, q.Wanted)
+	plan, wrong, err := cl.predictor().PlanFile(ctx, q.Present, q.Wanted)
 	switch {
 	case err != nil:
 		return explain(err, "list", "")

@@ -47,7 +47,7 @@ type plannedUpgrade struct {
 	// wanted is the gr that it makes.
 	wanted *unstructured.Unstructured
 	// checked is what was present when it was checked.
-	checked planfile.Present
+	checked planfile.Current
 	// asStored is the plan as it was stored, nil before that.
 	asStored *topsv1.UpgradePlan
 	// step makes each batch wait for an approval.
@@ -85,7 +85,7 @@ func checkPlan(ctx context.Context, c *cli, args []string, file string) (*planne
 	if err != nil {
 		return nil, err
 	}
-	wrong, err := cl.asker().CheckPlan(ctx, plan, q.Present, q.Wanted)
+	wrong, err := cl.predictor().CheckPlan(ctx, plan, q.Present, q.Wanted)
 	switch {
 	case err != nil:
 		return nil, explain(err, "list", "")
@@ -122,7 +122,7 @@ func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
 }
 
 // now reads the stored plan and then its gr: another upgrade of the gr ends the plan.
-func (p *plannedUpgrade) now(ctx context.Context) (now planfile.Present, err error) {
+func (p *plannedUpgrade) now(ctx context.Context) (now planfile.Current, err error) {
 	if now.Stored, err = p.stored(ctx); err != nil {
 		return now, err
 	}

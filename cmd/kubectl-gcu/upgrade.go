@@ -143,7 +143,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 	if p != nil {
 		checked = p.checked.Gr
 	}
-	announced := false
+	linkReporter := false
 	for range 10 {
 		if err := cl.read(ctx, "", name, live); apierrors.IsNotFound(err) {
 			return 0, refused("there is no gr %s to upgrade: kubectl create -f deploys a new one", name)
@@ -156,7 +156,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 		if !planfile.Unchanged(checked, live) {
 			return 0, refused("the spec of gr %s, or the plan that it follows, was changed concurrently: this upgrade is not started; review it and try again", name)
 		}
-		if !announced {
+		if !linkReporter {
 			err := announce(ctx, out, cl, live, wanted, p)
 			if apierrors.IsConflict(err) {
 				continue
@@ -167,7 +167,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 			if err != nil {
 				return live.GetGeneration(), ignoreUnchanged(err)
 			}
-			announced = true
+			linkReporter = true
 			setAnnotation(wanted, topsv1.AnnotationAskedBy, cl.signature(ctx, askedby.Upgrade, time.Now()))
 		}
 		next, err := writeSpec(ctx, cl, live, wanted)
@@ -245,7 +245,7 @@ func checkVersions(ctx context.Context, out terminal, cl *cluster, live, next *u
 	if q.Approved = true; p != nil {
 		q.Plan = p.Plan // it is not stored yet
 	}
-	answer, err := cl.asker().UnderVersions(ctx, *q)
+	answer, err := cl.predictor().UnderVersions(ctx, *q)
 	switch {
 	case apierrors.IsForbidden(err):
 		fmt.Fprintln(out.ErrOut, preview.NotChecked+":", err)
@@ -318,7 +318,7 @@ func awaitUpgrade(ctx context.Context, out terminal, cl *cluster, asked askedUpg
 // limitReached reports whether the upgrade is complete within its limit. The status of the
 // rollout may be of an earlier limit, so this asks for the plan.
 func limitReached(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource) (bool, error) {
-	answer, err := cl.asker().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
+	answer, err := cl.predictor().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
 	if err != nil || answer.Blocked != "" || len(answer.Nodes) > 0 || len(answer.InFlight) > 0 {
 		return false, err
 	}

@@ -214,10 +214,10 @@ func TestAStatusThatIsWrittenInTheSameMomentStopsNothing(t *testing.T) {
 		t.Errorf("comparing: %v", err)
 	}
 	s.read(gr)
-	if err := (&plannedUpgrade{Plan: checked, cl: cl, checked: planfile.Present{Gr: gr}}).store(t.Context(), out); err != nil {
+	if err := (&plannedUpgrade{Plan: checked, cl: cl, checked: planfile.Current{Gr: gr}}).store(t.Context(), out); err != nil {
 		t.Errorf("storing the plan: %v", err)
 	}
-	err = (&plannedUpgrade{Plan: checked, cl: cl, checked: planfile.Present{Gr: gr}, step: true}).store(t.Context(), out)
+	err = (&plannedUpgrade{Plan: checked, cl: cl, checked: planfile.Current{Gr: gr}, step: true}).store(t.Context(), out)
 	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "another client wrote UpgradePlan") {
 		t.Errorf("a plan that was not there when it was checked is replaced: %d, %v", code, err)
 	}
@@ -258,7 +258,7 @@ func TestUnderOTAAPlanIsNotRunStepByStep(t *testing.T) {
 	metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpdateStrategy, "OTA")
 	cl := &cluster{Client: unchangeable{generation: 7, annotations: gr.Annotations}, namespace: operatorNamespace}
 	p := &plannedUpgrade{Plan: &planfile.Plan{Object: &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission"},
-		Spec: topsv1.UpgradePlanSpec{Batches: []topsv1.PlannedBatch{{Name: "one"}}}}}, cl: cl, checked: planfile.Present{Gr: gr}, step: true}
+		Spec: topsv1.UpgradePlanSpec{Batches: []topsv1.PlannedBatch{{Name: "one"}}}}}, cl: cl, checked: planfile.Current{Gr: gr}, step: true}
 	err := p.store(t.Context(), terminal{genericiooptions.NewTestIOStreamsDiscard()})
 	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "gr raced has strategy OTA") {
 		t.Errorf("exit code %d, %v", code, err)
@@ -270,7 +270,7 @@ func TestUnderOTAAPlanIsNotRunStepByStep(t *testing.T) {
 func TestAPlanThatWasEndedSinceItWasCheckedIsNotReplaced(t *testing.T) {
 	cl := &cluster{Client: unchangeable{generation: 7}, namespace: operatorNamespace}
 	p := &plannedUpgrade{Plan: &planfile.Plan{Object: &topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "mission"}}}, cl: cl,
-		checked: planfile.Present{Gr: following(7, "mission")}}
+		checked: planfile.Current{Gr: following(7, "mission")}}
 	err := p.store(t.Context(), terminal{genericiooptions.NewTestIOStreamsDiscard()})
 	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "gr raced was changed since this plan was checked") {
 		t.Errorf("exit code %d, %v", code, err)
@@ -288,7 +288,7 @@ func TestUpgradeRefusesASpecThatIsNotTheOneThatWasChecked(t *testing.T) {
 		cl := &cluster{Client: unchangeable{generation: 7}, namespace: operatorNamespace}
 		var p *plannedUpgrade
 		if tt.checked != 0 {
-			p = &plannedUpgrade{cl: cl, checked: planfile.Present{Gr: following(tt.checked, tt.follows)}}
+			p = &plannedUpgrade{cl: cl, checked: planfile.Current{Gr: following(tt.checked, tt.follows)}}
 		}
 		_, err := upgradeSpec(t.Context(), terminal{genericiooptions.NewTestIOStreamsDiscard()}, cl, wanted, p)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -32,14 +32,14 @@ running manager. The Helm chart runs it before it is uninstalled.`
 // removePoll is how often grs are read while they are waited for.
 const removePoll = time.Second
 
-// errand are the flags of a one-shot command.
-type errand struct {
+// oneShot has the flags of a one-shot command.
+type oneShot struct {
 	kubeconfig string
 	timeout    time.Duration
 }
 
 // run connects, and calls do until its time is over.
-func (e errand) run(command *cobra.Command, do func(context.Context, client.Client, io.Writer) error) error {
+func (e oneShot) run(command *cobra.Command, do func(context.Context, client.Client, io.Writer) error) error {
 	config, err := kubeconfig.Load(e.kubeconfig)
 	if err != nil {
 		return err
@@ -61,13 +61,13 @@ func (e errand) run(command *cobra.Command, do func(context.Context, client.Clie
 	return nil
 }
 
-func (e *errand) bindFlags(command *cobra.Command, timeout time.Duration) {
+func (e *oneShot) bindFlags(command *cobra.Command, timeout time.Duration) {
 	command.Flags().StringVar(&e.kubeconfig, "kubeconfig", "", kubeconfig.Usage)
 	command.Flags().DurationVar(&e.timeout, "timeout", timeout, "`time` after which it fails")
 }
 
 func newCreateCommand() *cobra.Command {
-	var e errand
+	var e oneShot
 	var file string
 	command := &cobra.Command{
 		Use: "create-gcuresource", Short: "Create a GcuResource that is not there", Long: createHelp,
@@ -91,7 +91,7 @@ func newCreateCommand() *cobra.Command {
 }
 
 func newRemoveCommand() *cobra.Command {
-	var e errand
+	var e oneShot
 	command := &cobra.Command{
 		Use: "remove-gcuresources", Short: "Delete all GcuResources and wait until they are gone", Long: removeHelp,
 		Example: "  manager remove-gcuresources --timeout 10m",

@@ -103,7 +103,7 @@ func runManager(ctx context.Context, o options, log logr.Logger, stderr io.Write
 	if err := addUpgradeAPI(mgr, o, certificates.GetCertificate, apiLog); err != nil {
 		return fmt.Errorf("adding the REST API: %w", err)
 	}
-	if err := o.webhook.add(ctx, mgr, askerOf(mgr, mgr.GetAPIReader(), o)); err != nil {
+	if err := o.webhook.add(ctx, mgr, predictorOf(mgr, mgr.GetAPIReader(), o)); err != nil {
 		return fmt.Errorf("adding the webhook: %w", err)
 	}
 	warnIfUnbounded(ctx, mgr.GetClient(), o.namespace, log)

@@ -42,7 +42,7 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, certificate getCertificate, log 
 	if err := mgr.AddReadyzCheck("gcuresources", upgradeapi.Ready(live)); err != nil {
 		return err
 	}
-	planner := planner{askerOf(mgr, live, o)}
+	planner := planner{predictorOf(mgr, live, o)}
 	secure := o.upgradeAPI.auth == authToken
 	options := upgradeapi.Options{Client: live, Cache: mgr.GetCache(), Namespace: o.namespace, Blueprints: o.upgradeAPI.blueprintDir, Log: log, Clock: clock.RealClock{}, Requests: upgradeapi.NewRequestMetric(metrics.Registry),
 		Planner: planner, Access: access, Impersonator: impersonator, Hosts: foreign.Hosts(netip.IPv6Unspecified(), o.apiHosts()...)}
@@ -56,13 +56,13 @@ func addUpgradeAPI(mgr ctrl.Manager, o options, certificate getCertificate, log 
 	return mgr.Add(server)
 }
 
-// askerOf returns the Asker that predicts upgrades, reading from the cache and live.
-func askerOf(mgr ctrl.Manager, live client.Reader, o options) inquiry.Asker {
-	return inquiry.Asker{Reader: mgr.GetCache(), Live: live, Namespace: o.namespace, Clock: time.Now}
+// predictorOf returns the Predictor that predicts upgrades, reading from the cache and live.
+func predictorOf(mgr ctrl.Manager, live client.Reader, o options) inquiry.Predictor {
+	return inquiry.Predictor{Reader: mgr.GetCache(), Live: live, Namespace: o.namespace, Clock: time.Now}
 }
 
 // planner plans for the REST API.
-type planner struct{ inquiry.Asker }
+type planner struct{ inquiry.Predictor }
 
 // Plan implements upgradeapi.Planner.
 func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (plan any, refused string, err error) {

@@ -63,7 +63,7 @@ func (o webhookOptions) server(certificate getCertificate) webhook.Server {
 }
 
 // add adds the webhook to a manager that has the server, unless it is off.
-func (o webhookOptions) add(ctx context.Context, mgr ctrl.Manager, asker inquiry.Asker) error {
+func (o webhookOptions) add(ctx context.Context, mgr ctrl.Manager, predictor inquiry.Predictor) error {
 	if !o.on() {
 		return nil
 	}
@@ -72,8 +72,8 @@ func (o webhookOptions) add(ctx context.Context, mgr ctrl.Manager, asker inquiry
 			return fmt.Errorf("reading %T: %w", kind, err)
 		}
 	}
-	versions := &admission.Versions{Asker: asker, Reader: mgr.GetCache(), Semaphore: inquiry.NewSemaphore(),
-		Account: "system:serviceaccount:" + asker.Namespace + ":" + topsv1.ManagedBy, Now: time.Now, Patience: admission.Patience}
+	versions := &admission.Versions{Predictor: predictor, Reader: mgr.GetCache(), Semaphore: inquiry.NewSemaphore(),
+		Account: "system:serviceaccount:" + predictor.Namespace + ":" + topsv1.ManagedBy, Now: time.Now, Patience: admission.Patience}
 	server := mgr.GetWebhookServer()
 	server.Register(admission.Path, versions.Handler())
 	return mgr.AddReadyzCheck("webhook", server.StartedChecker())

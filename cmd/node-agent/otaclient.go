@@ -108,7 +108,7 @@ func (c *client) do(ctx context.Context, method, path, key string, body, into an
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	resp, err := c.http.Do(request)
-	if other, found := errors.AsType[*impostor](err); found {
+	if other, found := errors.AsType[*unverifiedAgent](err); found {
 		return other
 	}
 	if err != nil {

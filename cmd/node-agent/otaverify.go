@@ -18,10 +18,10 @@ import (
 // answers before anything secret is sent: any process of the node may listen on its port.
 type verifier struct{ base, token string }
 
-// impostor means that the process that answers does not prove that it has the token.
-type impostor struct{ base, cause string }
+// unverifiedAgent means that the process that answers does not prove that it has the token.
+type unverifiedAgent struct{ base, cause string }
 
-func (i *impostor) Error() string {
+func (i *unverifiedAgent) Error() string {
 	return fmt.Sprintf("%s is not the node agent (%s), the token was not sent: call the socket instead, and see who listens there with ss -ltnp. An agent with --ota-auth=none is called without --token-file", i.base, i.cause)
 }
 
@@ -57,15 +57,15 @@ func (v *verifier) check(ctx context.Context, conn net.Conn) error {
 	reader := bufio.NewReader(conn)
 	response, err := http.ReadResponse(reader, request)
 	if err != nil {
-		return &impostor{v.base, err.Error()}
+		return &unverifiedAgent{v.base, err.Error()}
 	}
 	_ = response.Body.Close() // reads the rest of it
 	want := proof.Of(v.token, challenge, conn.RemoteAddr().String())
 	if !hmac.Equal([]byte(response.Header.Get(proof.Header)), []byte(want)) {
-		return &impostor{v.base, "it answers " + response.Status + " and does not have the token of --token-file"}
+		return &unverifiedAgent{v.base, "it answers " + response.Status + " and does not have the token of --token-file"}
 	}
 	if reader.Buffered() > 0 || response.Close {
-		return &impostor{v.base, "it does not follow the protocol"}
+		return &unverifiedAgent{v.base, "it does not follow the protocol"}
 	}
 	return conn.SetDeadline(time.Time{})
 }

@@ -22,8 +22,8 @@ import (
 // half a second for 10 000 nodes, which the timeoutSeconds of the configuration leave room for.
 const Patience = 3 * time.Second
 
-// Asker predicts upgrades: an inquiry.Asker.
-type Asker interface {
+// Predictor predicts upgrades: an inquiry.Predictor.
+type Predictor interface {
 	// HasVersions reports whether the policy of a gr says which versions are allowed.
 	HasVersions(ctx context.Context, wanted *topsv1.GcuResource) (bool, error)
 	// AskVersions predicts an upgrade, to see whether its versions are allowed.
@@ -32,7 +32,7 @@ type Asker interface {
 
 // Versions refuses changes of a gr whose versions its policy allows on no reachable node.
 type Versions struct {
-	Asker Asker
+	Predictor Predictor
 	// Reader reads grs from the cache.
 	Reader client.Reader
 	// Semaphore is that of the webhook alone: requests that keep it busy do not delay plans.
@@ -104,7 +104,7 @@ func (v *Versions) foresee(ctx context.Context, c *change) (*preview.Preview, er
 	if err := json.Unmarshal(c.Object, q.Wanted); err != nil {
 		return nil, unreadable(err)
 	}
-	return v.Asker.AskVersions(ctx, q)
+	return v.Predictor.AskVersions(ctx, q)
 }
 
 // hasVersions reports whether the policy of the changed gr says which versions are allowed, if it has that name.
@@ -121,7 +121,7 @@ func (v *Versions) hasVersions(ctx context.Context, c *change, name string) (boo
 	if wanted.Metadata.Name != name {
 		return false, nil
 	}
-	return v.Asker.HasVersions(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: wanted.Metadata.Annotations}})
+	return v.Predictor.HasVersions(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: wanted.Metadata.Annotations}})
 }
 
 func unreadable(err error) error { return fmt.Errorf("reading the GcuResource: %w", err) }

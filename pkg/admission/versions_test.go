@@ -24,7 +24,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
-// foretold is an Asker with one answer.
+// foretold is a Predictor with one answer.
 type foretold struct {
 	unlimited bool
 	answer    preview.Preview
@@ -91,12 +91,12 @@ func served(t *testing.T, v *Versions, body string) *admissionv1.AdmissionRespon
 }
 
 // versionsFor returns what looks at changes of the gr that is stored.
-func versionsFor(t *testing.T, asker Asker, reads interceptor.Funcs) *Versions {
+func versionsFor(t *testing.T, predictor Predictor, reads interceptor.Funcs) *Versions {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	check(t, topsv1.AddToScheme(scheme))
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(reads).WithObjects(gr("uid", "1.4.0")).Build()
-	return &Versions{Asker: asker, Reader: stored, Semaphore: inquiry.NewSemaphore(), Account: "system:serviceaccount:ns:operator", Now: time.Now, Patience: time.Minute}
+	return &Versions{Predictor: predictor, Reader: stored, Semaphore: inquiry.NewSemaphore(), Account: "system:serviceaccount:ns:operator", Now: time.Now, Patience: time.Minute}
 }
 
 func check(t *testing.T, err error) {
@@ -114,36 +114,36 @@ func TestWhichChangesAreRefused(t *testing.T) {
 		return errors.New("no cache")
 	}}
 	for _, test := range []struct {
-		name    string
-		asker   foretold
-		edit    func(before, after *topsv1.GcuResource)
-		request func(*admissionv1.AdmissionRequest)
-		taken   bool
-		reads   interceptor.Funcs
-		refused string
-		warns   string
-		asks    bool
+		name      string
+		predictor foretold
+		edit      func(before, after *topsv1.GcuResource)
+		request   func(*admissionv1.AdmissionRequest)
+		taken     bool
+		reads     interceptor.Funcs
+		refused   string
+		warns     string
+		asks      bool
 	}{
-		{name: "contract 97: no node may go there", asker: foretold{answer: notAllowed}, asks: true, refused: "the UpgradePolicy does not allow these versions: " + why},
-		{name: "contract 97: some may not", asker: foretold{answer: preview.Preview{Rollout: preview.Rollout{Left: left, Allowed: 1}}}, asks: true,
+		{name: "contract 97: no node may go there", predictor: foretold{answer: notAllowed}, asks: true, refused: "the UpgradePolicy does not allow these versions: " + why},
+		{name: "contract 97: some may not", predictor: foretold{answer: preview.Preview{Rollout: preview.Rollout{Left: left, Allowed: 1}}}, asks: true,
 			warns: "not allowed by the UpgradePolicy " + why},
 		{name: "contract 97: all may", asks: true},
-		{name: "the policy says nothing about versions", asker: foretold{unlimited: true, answer: notAllowed}, taken: true},
-		{name: "who does not know the UID asks", asker: foretold{answer: notAllowed}, edit: func(before, _ *topsv1.GcuResource) { before.UID = "guessed" }, taken: true},
-		{name: "who knows the UID asks for another gr", asker: foretold{answer: notAllowed}, edit: func(_, after *topsv1.GcuResource) { after.Name = "another" }, taken: true},
-		{name: "who knows the UID names another gr", asker: foretold{answer: notAllowed}, request: func(r *admissionv1.AdmissionRequest) { r.Name = "another" }, taken: true},
+		{name: "the policy says nothing about versions", predictor: foretold{unlimited: true, answer: notAllowed}, taken: true},
+		{name: "who does not know the UID asks", predictor: foretold{answer: notAllowed}, edit: func(before, _ *topsv1.GcuResource) { before.UID = "guessed" }, taken: true},
+		{name: "who knows the UID asks for another gr", predictor: foretold{answer: notAllowed}, edit: func(_, after *topsv1.GcuResource) { after.Name = "another" }, taken: true},
+		{name: "who knows the UID names another gr", predictor: foretold{answer: notAllowed}, request: func(r *admissionv1.AdmissionRequest) { r.Name = "another" }, taken: true},
 		{name: "who knows the UID invents what is stored", edit: func(before, _ *topsv1.GcuResource) { before.Spec.Driver.Version = "9" }, asks: true},
-		{name: "the operator goes back", asker: foretold{answer: notAllowed}, taken: true,
+		{name: "the operator goes back", predictor: foretold{answer: notAllowed}, taken: true,
 			request: func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "system:serviceaccount:ns:operator" }},
-		{name: "a tool tries all before it applies the policy", asker: foretold{answer: notAllowed}, request: func(r *admissionv1.AdmissionRequest) { r.DryRun = ptr.To(true) }, asks: true,
+		{name: "a tool tries all before it applies the policy", predictor: foretold{answer: notAllowed}, request: func(r *admissionv1.AdmissionRequest) { r.DryRun = ptr.To(true) }, asks: true,
 			warns: "without --dry-run this is refused: the UpgradePolicy does not allow these versions: " + why},
-		{name: "the versions cannot be read", asker: foretold{err: errors.New("no answer")}, asks: true, warns: preview.NotChecked + ": no answer"},
+		{name: "the versions cannot be read", predictor: foretold{err: errors.New("no answer")}, asks: true, warns: preview.NotChecked + ": no answer"},
 		{name: "the cache is not there yet", reads: broken, warns: preview.NotChecked + ": no cache"},
-		{name: "other plans take all the time", asker: foretold{answer: notAllowed}, taken: true, warns: preview.NotChecked + ": Timeout: too many changes at the same time"},
-		{name: "a fault of the program", asker: foretold{panics: true}, asks: true, warns: preview.NotChecked + ": internal error"},
+		{name: "other plans take all the time", predictor: foretold{answer: notAllowed}, taken: true, warns: preview.NotChecked + ": Timeout: too many changes at the same time"},
+		{name: "a fault of the program", predictor: foretold{panics: true}, asks: true, warns: preview.NotChecked + ": internal error"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v := versionsFor(t, &test.asker, test.reads)
+			v := versionsFor(t, &test.predictor, test.reads)
 			if test.taken {
 				v.Patience = 10 * time.Millisecond
 				_, err := v.Semaphore.Acquire(t.Context())
@@ -160,7 +160,7 @@ func TestWhichChangesAreRefused(t *testing.T) {
 			if said := strings.Join(got.Warnings, "; "); !strings.HasPrefix(said, test.warns) || (said == "") != (test.warns == "") {
 				t.Errorf("the warning is %q, want %q", said, test.warns)
 			}
-			if q := test.asker.asked; (q != nil) != test.asks || test.asks && (!q.Approved || q.Present.Spec.Driver.Version != "1.4.0" || q.Wanted.Spec.Driver.Version != "1.6.0") {
+			if q := test.predictor.asked; (q != nil) != test.asks || test.asks && (!q.Approved || q.Present.Spec.Driver.Version != "1.4.0" || q.Wanted.Spec.Driver.Version != "1.6.0") {
 				t.Errorf("asked %+v", q)
 			}
 			if !test.taken {

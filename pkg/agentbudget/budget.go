@@ -29,11 +29,11 @@ const (
 // budgets are those of node agents, by node. They are safe for concurrent use.
 type budgets struct {
 	mu    sync.Mutex
-	spent map[string]spending
+	spent map[string]usage
 }
 
-// spending is what one agent wrote since the beginning of a period.
-type spending struct {
+// usage is what one agent wrote since the beginning of a period.
+type usage struct {
 	since  time.Time
 	writes int
 }
@@ -44,8 +44,8 @@ func (b *budgets) spend(node string, now time.Time) time.Duration {
 	defer b.mu.Unlock()
 	s := b.spent[node]
 	if age := now.Sub(s.since); age < 0 || age >= budgetPeriod {
-		maps.DeleteFunc(b.spent, func(_ string, s spending) bool { return now.Sub(s.since).Abs() >= budgetPeriod })
-		s = spending{since: now}
+		maps.DeleteFunc(b.spent, func(_ string, s usage) bool { return now.Sub(s.since).Abs() >= budgetPeriod })
+		s = usage{since: now}
 	}
 	s.writes++
 	b.spent[node] = s
@@ -60,7 +60,7 @@ func (b *budgets) spend(node string, now time.Time) time.Duration {
 // what it returns waits.
 func Handler[R comparable](now func() time.Time, requests func(context.Context, client.Object, time.Duration) []R) handler.TypedEventHandler[client.Object, R] {
 	type queue = workqueue.TypedRateLimitingInterface[R]
-	spent := &budgets{spent: map[string]spending{}}
+	spent := &budgets{spent: map[string]usage{}}
 	add := func(ctx context.Context, q queue, object client.Object, wait time.Duration) {
 		for _, r := range requests(ctx, object, wait) {
 			q.AddAfter(r, wait)

@@ -24,7 +24,7 @@ type podDeleter struct {
 	access.Cluster
 	metrics *metrics.Metrics
 	// Denied deletions and fences are retried later.
-	deletions, fences access.Deniable
+	deletions, fences access.RequestKind
 	concurrency       *deletion.Concurrency
 	clock             func() time.Time
 }

@@ -161,8 +161,8 @@ func (r *Reconciler) steps() steps {
 	if r.Gate != nil {
 		gate = r.Gate()
 	}
-	deniable := func(attempts *deletion.Attempts) access.Deniable {
-		return access.Deniable{Attempts: attempts, Changed: &r.changed}
+	deniable := func(attempts *deletion.Attempts) access.RequestKind {
+		return access.RequestKind{Attempts: attempts, Changed: &r.changed}
 	}
 	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: gate, notices: r.Notices, written: r.written, taken: r.taken}
 	return steps{

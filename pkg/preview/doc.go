@@ -4,7 +4,7 @@
 //
 //	the gr as it is        the gr as it would be
 //	      │                        │
-//	      └──► inquiry.Asker ◄─────┘    reads the cluster, and uses:
+//	      └──► inquiry.Predictor ◄─────┘    reads the cluster, and uses:
 //	              │
 //	              ├─ components.go   renders both (pkg/gcuresource/component), compares pod
 //	              │                  templates, and predicts the DaemonSets

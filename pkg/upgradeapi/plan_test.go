@@ -18,7 +18,7 @@ import (
 )
 
 // planner plans like the manager.
-type planner struct{ inquiry.Asker }
+type planner struct{ inquiry.Predictor }
 
 func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (any, string, error) {
 	answer, err := p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
@@ -36,7 +36,7 @@ func (p planner) Refused(context.Context, *topsv1.GcuResource, *topsv1.GcuResour
 func planning(t *testing.T) func(*Options) {
 	return func(o *Options) {
 		c := apiserver.Shared(t).Client(t, apiserver.Operator)
-		o.Planner = planner{inquiry.Asker{Reader: c, Live: c, Namespace: namespace, Clock: time.Now}}
+		o.Planner = planner{inquiry.Predictor{Reader: c, Live: c, Namespace: namespace, Clock: time.Now}}
 	}
 }
 

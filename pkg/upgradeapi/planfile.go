@@ -137,7 +137,7 @@ func (p *planFiles) check(ctx context.Context, c call, plan *planfile.Plan, pres
 }
 
 // now returns what is present of a plan and its gr, which is read last.
-func (p *planFiles) now(ctx context.Context, c call, plan *planfile.Plan) (now planfile.Present, err error) {
+func (p *planFiles) now(ctx context.Context, c call, plan *planfile.Plan) (now planfile.Current, err error) {
 	now.Stored = &topsv1.UpgradePlan{}
 	if err = p.Get(ctx, client.ObjectKeyFromObject(plan.Object), now.Stored); apierrors.IsNotFound(err) {
 		now.Stored = nil
@@ -150,14 +150,14 @@ func (p *planFiles) now(ctx context.Context, c call, plan *planfile.Plan) (now p
 
 // store writes the UpgradePlan with the rights of the caller, and returns it. It starts over when the operator reports on it meanwhile, and
 // refuses when someone else wrote it, or ended it, since the plan was checked.
-func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Present) (stored *topsv1.UpgradePlan, err error) {
+func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Current) (stored *topsv1.UpgradePlan, err error) {
 	return stored, retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		stored, err = p.put(ctx, c, plan, checked)
 		return err
 	})
 }
 
-func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Present) (*topsv1.UpgradePlan, error) {
+func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Current) (*topsv1.UpgradePlan, error) {
 	now, err := p.now(ctx, c, plan)
 	if err != nil {
 		return nil, err

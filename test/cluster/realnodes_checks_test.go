@@ -227,7 +227,7 @@ func checkDocker(t *testing.T, r *realNodes) {
 	}
 	before, daemon := r.probe(t, "real-3"), on("cat", "/run/docker.pid")
 	on("docker", "run", "--detach", "--name", "victim", "--network", "host", "--entrypoint", "/usr/bin/probe", "--volume", "/var/lib/victim:/out", "--env", "KUBERNETES_SERVICE_HOST=", probeImage)
-	on("docker", "run", "--detach", "--name", "asker", "--pid", "host", "--cap-add", "SYS_ADMIN", "--cap-add", "SYS_PTRACE", "--security-opt", "seccomp=unconfined",
+	on("docker", "run", "--detach", "--name", "predictor", "--pid", "host", "--cap-add", "SYS_ADMIN", "--cap-add", "SYS_PTRACE", "--security-opt", "seccomp=unconfined",
 		"--volume", "/usr:/usr", "--volume", "/usr/lib:/lib", "--volume", "/usr/lib64:/lib64",
 		"--entrypoint", "/usr/bin/nsenter", probeImage, "--target=1", "--all", "/etc/init.d/docker", "restart")
 	eventually(t, func(context.Context) string {

@@ -250,7 +250,7 @@ var ofOperations = []mutant{
 		`case false: $*then`},
 	{"empty-unseen", "a required check that the node is drained is skipped", nodes, "needsEmpty",
 		"$needs = true", "$needs = evicts"},
-	{"upgraded-is-work", "a node that another upgrader has finished counts as busy", nodes, "sign.matches",
+	{"upgraded-is-work", "a node that another upgrader has finished counts as busy", nodes, "upgraderMark.matches",
 		`$value != "" && !slices.Contains($idle, $value)`, `$value != ""`},
 	{"lease-for-ever", "an expired Lease blocks a node", nodes, "holder",
 		"$now.After($until)", "$now.After($until) && $until.IsZero()"},

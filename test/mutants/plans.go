@@ -84,7 +84,7 @@ var ofPlans = []mutant{
 		"if $at, $twice := $found; $twice { $*then }", "if $at, $twice := $found; $twice && len($at.job.name) < 0 { $*then }"},
 	{"plan-unchecked", "a plan is run although nodes need other tasks", tasks, "job.check",
 		"!$j.has($p) && $rest", "$j.has($p) && $rest"},
-	{"plan-of-another-replaced", "the plan of another gr is replaced", tasks, "Present.free",
+	{"plan-of-another-replaced", "the plan of another gr is replaced", tasks, "Current.free",
 		"$plan.Spec.GcuResource != $now.Gr.Name", "false"},
 	{"plan-by-anonymous", "without authentication anybody deploys any image by a plan", api, "planFiles.run",
 		"case $p.blueprintsOnly: $*then", "case false: $*then"},

@@ -43,7 +43,7 @@ var ofRequests = []mutant{
 		"!$now.Before($due)", "false"},
 	{"invented-daemonsets", "every invented DaemonSet costs a pass", updater, "Groups.OfNodeUpgrade",
 		"observed.Group{Kind: observed.KindNode, Name: $u.Name}", "observed.Group{Kind: observed.KindDaemonSet, Name: request.DaemonSet.Name}"},
-	{"undone-whatever", "a node goes back from another version than the one that a person wanted it to leave", updater, "toLeave",
+	{"undone-whatever", "a node goes back from another version than the one that a person wanted it to leave", updater, "revisionToLeave",
 		"!$says", "$says || !$says"},
 	{"request-from-the-future", "a request of the future comes after all that follow", updater, "RequestedAt",
 		"$r.RequestTime.After($now)", "false"},

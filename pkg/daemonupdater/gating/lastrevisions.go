@@ -12,10 +12,10 @@ import (
 
 // LastRevisions has, per node of a group and DaemonSet, the revision with which the node was last ready. A new process
 // learns it from the pods that the nodes have.
-type LastRevisions map[string]*had
+type LastRevisions map[string]*nodeRevisions
 
-// had are the revisions of one Node object, by DaemonSet: another Node of the same name starts without any.
-type had struct {
+// nodeRevisions are the revisions of one Node object, by DaemonSet: another Node of the same name starts without any.
+type nodeRevisions struct {
 	node   types.UID
 	hashes map[types.UID]lastHash
 }
@@ -35,7 +35,7 @@ func (m LastRevisions) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*cor
 		return
 	}
 	if m[node.Name] == nil || m[node.Name].node != node.UID {
-		m[node.Name] = &had{node.UID, map[types.UID]lastHash{}}
+		m[node.Name] = &nodeRevisions{node.UID, map[types.UID]lastHash{}}
 	}
 	hashes := m[node.Name].hashes
 	if ready := daemonset.IsReady(pod); ready || !hashes[ds.UID].ready {

@@ -28,7 +28,7 @@ type Writer struct {
 	// Book says which components an operation replaces, and how.
 	Book upgradeplan.LogicBook
 	// Operations and Pulls retry denied writes.
-	Operations, Pulls access.Deniable
+	Operations, Pulls access.RequestKind
 }
 
 // errFormerNode means that a NodeUpgrade still belongs to a former Node. It is recreated once the garbage collector has

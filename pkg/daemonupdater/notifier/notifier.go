@@ -191,7 +191,7 @@ func (n *Notifier) Start(ctx context.Context) error {
 }
 
 // attempt tries to deliver a notification once.
-func (n *Notifier) attempt(ctx context.Context, log logr.Logger, l *letter) {
+func (n *Notifier) attempt(ctx context.Context, log logr.Logger, l *delivery) {
 	err := n.send(ctx, l)
 	if ctx.Err() != nil {
 		return // the next leader sends it again
@@ -213,7 +213,7 @@ func (n *Notifier) attempt(ctx context.Context, log logr.Logger, l *letter) {
 }
 
 // send makes one request. A 2xx response accepts the notification.
-func (n *Notifier) send(ctx context.Context, l *letter) error {
+func (n *Notifier) send(ctx context.Context, l *delivery) error {
 	signers, err := signers(n.options.SecretFile)
 	if err != nil {
 		return err

@@ -23,14 +23,14 @@ const remembered = 1000
 // dropped.
 type outbox struct {
 	mu        sync.Mutex
-	groups    map[observed.Group][]*letter
+	groups    map[observed.Group][]*delivery
 	delivered []string
 	// wake has an element after a new notification was offered.
 	wake chan struct{}
 }
 
-// letter is a notification with its attempts.
-type letter struct {
+// delivery is a notification with its attempts.
+type delivery struct {
 	notification.Message
 	group observed.Group
 	due   time.Time
@@ -38,7 +38,7 @@ type letter struct {
 }
 
 func newOutbox() *outbox {
-	return &outbox{groups: map[observed.Group][]*letter{}, wake: make(chan struct{}, 1)}
+	return &outbox{groups: map[observed.Group][]*delivery{}, wake: make(chan struct{}, 1)}
 }
 
 // offer replaces the notifications of a group. Those that were offered before keep their attempts.
@@ -46,17 +46,17 @@ func (o *outbox) offer(g observed.Group, messages []notification.Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.groups[g]
-	var list []*letter
+	var list []*delivery
 	for _, m := range messages {
 		if slices.Contains(o.delivered, m.ID) {
 			continue
 		}
-		i := slices.IndexFunc(before, func(l *letter) bool { return l.ID == m.ID })
+		i := slices.IndexFunc(before, func(l *delivery) bool { return l.ID == m.ID })
 		if i >= 0 {
 			list = append(list, before[i])
 			continue
 		}
-		list = append(list, &letter{Message: m, group: g})
+		list = append(list, &delivery{Message: m, group: g})
 		select {
 		case o.wake <- struct{}{}:
 		default:
@@ -76,7 +76,7 @@ func (o *outbox) isDelivered(id string) bool {
 }
 
 // next returns the oldest notification that is due, nil if none is; then at is when the next will be due, zero for never.
-func (o *outbox) next(now time.Time) (due *letter, at time.Time) {
+func (o *outbox) next(now time.Time) (due *delivery, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, list := range o.groups {
@@ -95,7 +95,7 @@ func (o *outbox) next(now time.Time) (due *letter, at time.Time) {
 }
 
 // recordAttempt records the result of an attempt.
-func (o *outbox) recordAttempt(l *letter, delivered bool, now time.Time) {
+func (o *outbox) recordAttempt(l *delivery, delivered bool, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !delivered {
@@ -106,7 +106,7 @@ func (o *outbox) recordAttempt(l *letter, delivered bool, now time.Time) {
 	if o.delivered = append(o.delivered, l.ID); len(o.delivered) > remembered {
 		o.delivered = slices.Delete(o.delivered, 0, len(o.delivered)-remembered)
 	}
-	o.groups[l.group] = slices.DeleteFunc(o.groups[l.group], func(other *letter) bool { return other == l })
+	o.groups[l.group] = slices.DeleteFunc(o.groups[l.group], func(other *delivery) bool { return other == l })
 	if len(o.groups[l.group]) == 0 {
 		delete(o.groups, l.group)
 	}

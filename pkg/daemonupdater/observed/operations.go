@@ -35,7 +35,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 		return
 	}
 	n.Retry, n.SetBack = retry, operation.SetBack(upgrade, last)
-	n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), cmp.Or(n.SetBack, wordsOf(last.Reason, last.Message)))
+	n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), cmp.Or(n.SetBack, withMessage(last.Reason, last.Message)))
 }
 
 // assumed are the capabilities of an agent that reports none: those of the last version before agents reported them.
@@ -62,7 +62,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Operation, dis
 	if asked != nil && hasEnded(upgrade, asked.ID) && !keepsCordoned(upgrade, asked.ID) {
 		asked = nil
 	}
-	if !isInTheWay(shown, asked) {
+	if !blocksOperation(shown, asked) {
 		shown = nil
 	}
 	if asked != nil {
@@ -79,7 +79,7 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Operation, dis
 		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
 		job.Stalled = isStalled(upgrade, shown)
 		job.WaitsSince = waitsSince(job, shown)
-		job.Message, job.Stepped = wordsOf(shown.Task, shown.Message), steppedAt(shown)
+		job.Message, job.Stepped = withMessage(shown.Task, shown.Message), steppedAt(shown)
 	}
 	return job, disturbed
 }
@@ -94,9 +94,9 @@ func steppedAt(shown *topsv1.OperationStatus) (last time.Time) {
 	return last
 }
 
-// isInTheWay reports whether an operation keeps the node cordoned, or has not ended. An ungranted one that a granted
+// blocksOperation reports whether an operation keeps the node cordoned, or has not ended. An ungranted one that a granted
 // operation in the spec replaces does not count: it ends before it touches the node.
-func isInTheWay(shown *topsv1.OperationStatus, asked *topsv1.NodeOperation) bool {
+func blocksOperation(shown *topsv1.OperationStatus, asked *topsv1.NodeOperation) bool {
 	if shown == nil || shown.Held {
 		return shown != nil
 	}
@@ -128,7 +128,7 @@ func waitsSince(job *rollout.Operation, shown *topsv1.OperationStatus) time.Time
 	return time.Time{}
 }
 
-func wordsOf(what, message string) string {
+func withMessage(what, message string) string {
 	if what == "" || message == "" {
 		return what + message
 	}
@@ -158,7 +158,7 @@ func keepsCordoned(upgrade *topsv1.NodeUpgrade, id string) bool {
 }
 
 func endOf(r *topsv1.OperationRecord) rollout.End {
-	e := rollout.End{ID: r.ID, Done: r.Phase == topsv1.OperationDone, Message: wordsOf(r.Reason, r.Message), Time: r.EndTime.Time}
+	e := rollout.End{ID: r.ID, Done: r.Phase == topsv1.OperationDone, Message: withMessage(r.Reason, r.Message), Time: r.EndTime.Time}
 	switch {
 	case r.Phase == topsv1.OperationQuarantined:
 		e.Failure = rollout.ReasonQuarantined

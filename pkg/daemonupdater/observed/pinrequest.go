@@ -53,14 +53,14 @@ func PinRequestOf(upgrade *topsv1.NodeUpgrade) *PinRequest {
 	if parts[0] == VerbRetry && HasLiveOperation(upgrade) {
 		return nil
 	}
-	return &PinRequest{ID: OverrideTaskID(value), Verb: parts[0], Target: task[1], From: toLeave(strings.Join(parts[2:], ""))}
+	return &PinRequest{ID: OverrideTaskID(value), Verb: parts[0], Target: task[1], From: revisionToLeave(strings.Join(parts[2:], ""))}
 }
 
 // fromMark is the prefix of a note in annotation task-override that names the revision the node is to leave.
 const fromMark = "from="
 
-// toLeave returns the revision that a note tells a node to leave, "" if it names none.
-func toLeave(note string) string {
+// revisionToLeave returns the revision that a note tells a node to leave, "" if it names none.
+func revisionToLeave(note string) string {
 	from, says := strings.CutPrefix(note, fromMark)
 	if !says {
 		return ""

@@ -9,12 +9,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// needBasis holds what PodNeedUpgrade depends on besides the pod, the targets and the strategy. When
+// needUpgradeInputs holds what PodNeedUpgrade depends on besides the pod, the targets and the strategy. When
 // it changes, the pods of all nodes are checked again.
-type needBasis struct{ blocked, paused, halted bool }
+type needUpgradeInputs struct{ blocked, paused, halted bool }
 
-func needBasisOf(in *rollout.Input, d *rollout.Decision) needBasis {
-	return needBasis{blocked: in.Blocked != nil, paused: in.Settings.Paused, halted: d.Halted != ""}
+func needUpgradeInputsOf(in *rollout.Input, d *rollout.Decision) needUpgradeInputs {
+	return needUpgradeInputs{blocked: in.Blocked != nil, paused: in.Settings.Paused, halted: d.Halted != ""}
 }
 
 // desired is the desired state of PodNeedUpgrade.

@@ -22,7 +22,7 @@ type Nodes struct {
 	// unchecked are the nodes whose pod conditions have to be checked: all nodes after a change of
 	// basis.
 	unchecked map[string]bool
-	basis     needBasis
+	basis     needUpgradeInputs
 	// sent is the number of patches since second, the start of the current second.
 	second time.Time
 	sent   int
@@ -103,7 +103,7 @@ const maxPatches = 200
 // second. It checks only nodes that have changed, and checks them again until Patched confirms that
 // their patches were applied.
 func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []PodPatch, more bool, err error) {
-	if now := needBasisOf(in, d); now != n.basis {
+	if now := needUpgradeInputsOf(in, d); now != n.basis {
 		n.basis = now
 		for name := range n.nodes {
 			n.unchecked[name] = true

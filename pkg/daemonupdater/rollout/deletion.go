@@ -31,7 +31,7 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 			continue
 		}
 		pod := n.nextPod()
-		if !mayName(&d.fence, slot, n, pod) {
+		if !mayChoosePod(&d.fence, slot, n, pod) {
 			continue
 		}
 		if slot.Pod != "" && slot.Pod != pod.UID {
@@ -51,9 +51,9 @@ func mayReplacePods(n *fleetNode, slot *Slot) bool {
 	return n != nil && n.Ready && !slot.Queued && (slot.Operation == "" || endOf(slot.Operation, n.Ended) != nil) && !n.Operation.isAtWork()
 }
 
-// mayName reports whether a slot may name a pod of its node, nil for none. It may not while it names another pod that may
+// mayChoosePod reports whether a slot may name a pod of its node, nil for none. It may not while it names another pod that may
 // still be deleted, or if the cache has an older version of the pod than the slot names.
-func mayName(f *fence, slot *Slot, n *fleetNode, pod *Pod) bool {
+func mayChoosePod(f *fence, slot *Slot, n *fleetNode, pod *Pod) bool {
 	if pod == nil {
 		return false
 	}

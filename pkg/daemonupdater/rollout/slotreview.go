@@ -187,7 +187,7 @@ func (s *slotReview) reviewOperation(slot Slot, n *fleetNode) {
 	case end == nil && n.yields():
 		s.uncountStart(&slot)
 		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
-	case end == nil && s.isMoot(&slot, n):
+	case end == nil && s.isObsolete(&slot, n):
 		s.withoutOperation = append(s.withoutOperation, slot)
 		s.fleet.nodes.record(n, nil, nil)
 	case end == nil:
@@ -200,9 +200,9 @@ func (s *slotReview) reviewOperation(slot Slot, n *fleetNode) {
 	}
 }
 
-// isMoot reports whether the operation of a slot, under OTA, does not exist yet and would be created for targets that
+// isObsolete reports whether the operation of a slot, under OTA, does not exist yet and would be created for targets that
 // came after its node was started: they were not requested.
-func (s *slotReview) isMoot(slot *Slot, n *fleetNode) bool {
+func (s *slotReview) isObsolete(slot *Slot, n *fleetNode) bool {
 	exists := n.Operation != nil && n.Operation.ID == slot.Operation
 	return s.in.Settings.Strategy == daemonset.OTA && slot.Revision != s.in.Revision && !exists
 }

@@ -27,7 +27,7 @@ func workOf(f *display.Fleet, u *Upgrade) (list []Work, missing []string) {
 	slices.SortStableFunc(list, func(a, b Work) int {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Node, b.Node), cmp.Compare(a.What, b.What))
 	})
-	return list, untold(replaced, later)
+	return list, unrecorded(replaced, later)
 }
 
 // operationsOn returns the stored operations of a node, and the present one.

@@ -64,8 +64,8 @@ func replacement(pod *corev1.Pod, set string, end *time.Time) Work {
 	return w
 }
 
-// untold returns what the pods do not show: those that were replaced, and a number of pods created after the end.
-func untold(replaced []Work, later int) []string {
+// unrecorded returns what the pods do not show: those that were replaced, and a number of pods created after the end.
+func unrecorded(replaced []Work, later int) []string {
 	var missing []string
 	ended, open := 0, 0
 	for i := range replaced {

@@ -81,9 +81,9 @@ func Of(in *Input, u Upgrade) *Report {
 		}
 	}
 	r.Timeline = timelineOf(in.Fleet, &u)
-	var untold []string
-	r.Nodes, untold = workOf(in.Fleet, &u)
-	r.Missing = append(r.Missing, untold...)
+	var unrecorded []string
+	r.Nodes, unrecorded = workOf(in.Fleet, &u)
+	r.Missing = append(r.Missing, unrecorded...)
 	if gone := r.gone(); gone != "" {
 		r.Missing = append(r.Missing, gone)
 	}

@@ -40,7 +40,7 @@ type Health struct {
 	// Offline nodes should run a pod and are not Ready.
 	Offline []string
 	// lacks are what Ready nodes lack before their cards can be used, each reason once.
-	lacks []lack
+	lacks []shortfall
 	// Driverless are the Ready nodes without a loaded driver, if the component needs one and no gr
 	// deploys it.
 	Driverless []string
@@ -105,15 +105,15 @@ func (h *Health) Message(c *component.Rendered) string {
 	return strings.Join(parts, "; ")
 }
 
-// lack is what nodes lack before their cards can be used.
-type lack struct {
+// shortfall is what nodes lack before their cards can be used.
+type shortfall struct {
 	why   string
 	nodes []string
 	// cards of these nodes of which none is allocatable; 0 if the component offers none.
 	cards int
 }
 
-func (l *lack) String() string {
+func (l *shortfall) String() string {
 	if l.cards == 0 {
 		return message.Names(l.nodes) + ": " + l.why
 	}

@@ -121,9 +121,9 @@ func (h *Health) missOn(of *needs, node string, host *Host, failing string, unof
 
 // lack records what a Ready node lacks.
 func (h *Health) lack(node string, cards int, why string) {
-	i := slices.IndexFunc(h.lacks, func(l lack) bool { return l.why == why })
+	i := slices.IndexFunc(h.lacks, func(l shortfall) bool { return l.why == why })
 	if i < 0 {
-		i, h.lacks = len(h.lacks), append(h.lacks, lack{why: why})
+		i, h.lacks = len(h.lacks), append(h.lacks, shortfall{why: why})
 	}
 	l := &h.lacks[i]
 	l.nodes, l.cards = append(l.nodes, node), l.cards+cards

@@ -72,16 +72,16 @@ func archive(c *changes) {
 	c.history = history
 }
 
-// evident reports whether an operation shows what is on the node.
-func evident(r topsv1.OperationRecord) bool { return r.Touched || r.Phase == topsv1.OperationDone }
+// isEvidence reports whether an operation shows what is on the node.
+func isEvidence(r topsv1.OperationRecord) bool { return r.Touched || r.Phase == topsv1.OperationDone }
 
 // isLastEvidence reports whether an operation is the last of a history that shows what is on the node, for one
 // of the components that it was to replace.
 func isLastEvidence(history []topsv1.OperationRecord, of *topsv1.OperationRecord) bool {
 	later := history[slices.IndexFunc(history, func(r topsv1.OperationRecord) bool { return r.ID == of.ID })+1:]
-	return evident(*of) && slices.ContainsFunc(tasksOf(of), func(name string) bool {
+	return isEvidence(*of) && slices.ContainsFunc(tasksOf(of), func(name string) bool {
 		return strings.HasSuffix(name, "_"+upgradeplan.ActionReplace) &&
-			!slices.ContainsFunc(later, func(r topsv1.OperationRecord) bool { return evident(r) && slices.Contains(tasksOf(&r), name) })
+			!slices.ContainsFunc(later, func(r topsv1.OperationRecord) bool { return isEvidence(r) && slices.Contains(tasksOf(&r), name) })
 	})
 }
 

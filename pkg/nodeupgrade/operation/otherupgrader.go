@@ -12,8 +12,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// sign is the label or annotation that another upgrader sets on a node while it works on it.
-type sign struct {
+// upgraderMark is the label or annotation that another upgrader sets on a node while it works on it.
+type upgraderMark struct {
 	who string
 	// key of the label, or of the annotation.
 	key        string
@@ -26,9 +26,9 @@ type sign struct {
 // upgrade-failed waits for a person.
 var driverUpgradeIdle = []string{"upgrade-done", "upgrade-required", "upgrade-failed"}
 
-// signs of well-known upgraders that mark work in progress clearly. A marker that only says
+// upgraderMarks of well-known upgraders that mark work in progress clearly. A marker that only says
 // that a version was applied, such as the label of system-upgrade-controller, is not listed.
-var signs = []sign{
+var upgraderMarks = []upgraderMark{
 	// The value is the time at which the reboot began; kured removes it afterwards.
 	{who: "kured", key: "weave.works/kured-reboot-in-progress", annotation: true},
 	{who: "the Flatcar update operator", key: "flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", annotation: true, busy: []string{"true"}},
@@ -52,7 +52,7 @@ func LeaseOf(node string) types.NamespacedName {
 // OtherUpgrader names another upgrader that works on a node, "" when there is none. lease is
 // the one named by LeaseOf, nil when there is none.
 func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, seen *daemonset.StateTimes, now time.Time) string {
-	for _, s := range signs {
+	for _, s := range upgraderMarks {
 		value := node.Labels[s.key]
 		if s.annotation {
 			value = node.Annotations[s.key]
@@ -70,7 +70,7 @@ func OtherUpgrader(node *corev1.Node, lease *coordinationv1.Lease, seen *daemons
 }
 
 // matches reports whether a value means work in progress.
-func (s sign) matches(value string) bool {
+func (s upgraderMark) matches(value string) bool {
 	if s.busy != nil {
 		return slices.Contains(s.busy, value)
 	}

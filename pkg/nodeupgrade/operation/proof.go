@@ -66,7 +66,7 @@ func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool
 		switch {
 		case created.After(r.EndTime.Time):
 			return false
-		case covers(&r, component, upgradeplan.ActionReplace) && evident(r):
+		case covers(&r, component, upgradeplan.ActionReplace) && isEvidence(r):
 			return endedUnverified(r)
 		}
 	}

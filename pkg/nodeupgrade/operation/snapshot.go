@@ -25,11 +25,11 @@ type snapshot struct {
 // job is the job of an operation, with what its tasks need to know about each other.
 type job struct {
 	upgradeplan.Job
-	traits map[upgradeplan.Task]traits
+	taskProperties map[upgradeplan.Task]taskProperties
 }
 
-// traits are the properties of a task that matter to other tasks.
-type traits struct {
+// taskProperties are the properties of a task that matter to other tasks.
+type taskProperties struct {
 	// prepares: it does not touch the node, and so needs no grant.
 	prepares bool
 	// disturbs: it needs the node empty.
@@ -78,10 +78,10 @@ func (s *snapshot) begun(kind func(upgradeplan.Task) bool, every bool) bool {
 }
 
 // prepares reports whether a task does not touch the node, and so needs no grant.
-func (s *snapshot) prepares(t upgradeplan.Task) bool { return s.job.traits[t].prepares }
+func (s *snapshot) prepares(t upgradeplan.Task) bool { return s.job.taskProperties[t].prepares }
 
 // disturbs reports whether a task needs the node empty.
-func (s *snapshot) disturbs(t upgradeplan.Task) bool { return s.job.traits[t].disturbs }
+func (s *snapshot) disturbs(t upgradeplan.Task) bool { return s.job.taskProperties[t].disturbs }
 
 // disturbed reports whether a task beyond preparation has begun.
 func (s *snapshot) disturbed() bool {

@@ -15,7 +15,7 @@ type row struct {
 	// component: the operation must have the target as one of its own.
 	component bool
 	kind
-	traits
+	taskProperties
 	// closed: a closed device stays closed until this is done, so that its users return only
 	// to a verified driver and the right runtime.
 	closed bool
@@ -30,14 +30,14 @@ type row struct {
 // table has every task that an operation can have. A row for one target comes before the row
 // of the same action for any target.
 var table = []row{
-	{action: upgradeplan.ActionPrecheck, target: upgradeplan.TargetNode, kind: precheck{}, traits: traits{prepares: true}},
-	{action: upgradeplan.ActionPrepull, component: true, kind: prepull{}, traits: traits{prepares: true}},
+	{action: upgradeplan.ActionPrecheck, target: upgradeplan.TargetNode, kind: precheck{}, taskProperties: taskProperties{prepares: true}},
+	{action: upgradeplan.ActionPrepull, component: true, kind: prepull{}, taskProperties: taskProperties{prepares: true}},
 	{action: upgradeplan.ActionCordon, target: upgradeplan.TargetNode, kind: cordonNode{}, kept: true},
 	{action: upgradeplan.ActionEvict, target: upgradeplan.TargetNode, kind: evict{}},
-	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetDriver, component: true, kind: replaceDriver{}, traits: traits{disturbs: true}, closed: true, rechecked: true},
+	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetDriver, component: true, kind: replaceDriver{}, taskProperties: taskProperties{disturbs: true}, closed: true, rechecked: true},
 	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetDriver, kind: verify{lacks: driverLacks}, closed: true, rechecked: true},
 	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetToolkit, component: true, kind: replace{}, closed: true, rechecked: true},
-	{action: upgradeplan.ActionRestartRuntime, target: upgradeplan.TargetNode, kind: restart{}, traits: traits{disturbs: true}, closed: true},
+	{action: upgradeplan.ActionRestartRuntime, target: upgradeplan.TargetNode, kind: restart{}, taskProperties: taskProperties{disturbs: true}, closed: true},
 	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetRuntime, kind: verify{lacks: verifiedRuntimeLacks}, closed: true, rechecked: true},
 	{action: upgradeplan.ActionReplace, component: true, kind: replace{}, rechecked: true},
 	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetAllocatable, kind: verifyAllocatable{verify{lacks: allocatableLacks}}, rechecked: true},
@@ -56,7 +56,7 @@ func rowOf(t upgradeplan.Task) *row {
 
 // jobOf parses the job of an operation. The error says what is invalid.
 func jobOf(op *topsv1.NodeOperation, node string) (job, error) {
-	j := job{traits: map[upgradeplan.Task]traits{}}
+	j := job{taskProperties: map[upgradeplan.Task]taskProperties{}}
 	for _, names := range op.Job {
 		var stage upgradeplan.Stage
 		for _, name := range names {
@@ -78,7 +78,7 @@ func jobOf(op *topsv1.NodeOperation, node string) (job, error) {
 		if err := known(op, t); err != nil {
 			return job{}, err
 		}
-		j.traits[t] = rowOf(t).traits
+		j.taskProperties[t] = rowOf(t).taskProperties
 	}
 	return j, nil
 }

@@ -8,7 +8,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Cached returns an object of each kind that an Asker reads through its Reader, so that a cache can be filled before
+// Cached returns an object of each kind that a Predictor reads through its Reader, so that a cache can be filled before
 // the first question.
 func Cached() []client.Object {
 	return []client.Object{&topsv1.GcuResource{}, &topsv1.UpgradePolicy{}, &topsv1.UpgradePlan{}, &topsv1.DaemonRollout{}, &topsv1.NodeUpgrade{},

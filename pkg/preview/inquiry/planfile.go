@@ -16,7 +16,7 @@ import (
 
 // PlanFile returns the upgrade of a gr as a plan for a file, with all waves approved. wrong is why there is
 // nothing to plan, "" if there is.
-func (a Asker) PlanFile(ctx context.Context, present, wanted *topsv1.GcuResource) (plan *topsv1.UpgradePlan, wrong string, err error) {
+func (a Predictor) PlanFile(ctx context.Context, present, wanted *topsv1.GcuResource) (plan *topsv1.UpgradePlan, wrong string, err error) {
 	q := preview.ForFile(present, wanted)
 	answer, err := a.Ask(ctx, q)
 	if err != nil {
@@ -27,7 +27,7 @@ func (a Asker) PlanFile(ctx context.Context, present, wanted *topsv1.GcuResource
 
 // CheckPlan compares a plan with the cluster; wanted is the gr as the plan changes it. wrong is why the plan
 // cannot be run, "" if it can.
-func (a Asker) CheckPlan(ctx context.Context, plan *planfile.Plan, present, wanted *topsv1.GcuResource) (wrong string, err error) {
+func (a Predictor) CheckPlan(ctx context.Context, plan *planfile.Plan, present, wanted *topsv1.GcuResource) (wrong string, err error) {
 	q := preview.ForPlan(plan, present, wanted)
 	if wrong, err = q.RevisionsOf(plan); err != nil || wrong != "" {
 		return wrong, err
@@ -43,7 +43,7 @@ func (a Asker) CheckPlan(ctx context.Context, plan *planfile.Plan, present, want
 }
 
 // refusesGlobal returns why the global tasks of a plan cannot be run, "" if they can.
-func (a Asker) refusesGlobal(ctx context.Context, plan *planfile.Plan) (wrong string, err error) {
+func (a Predictor) refusesGlobal(ctx context.Context, plan *planfile.Plan) (wrong string, err error) {
 	for _, name := range plan.CronJobs() {
 		cron := &batchv1.CronJob{}
 		switch err := a.Live.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: name}, cron); {

@@ -211,7 +211,7 @@ func TestAPlanKeepsANodeAtWhatItWentBackTo(t *testing.T) {
 }
 
 // goesOff makes a node offline since an hour.
-func goesOff(t *testing.T, a Asker, name string) {
+func goesOff(t *testing.T, a Predictor, name string) {
 	t.Helper()
 	node := &corev1.Node{}
 	if err := a.Reader.Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // withVersions returns a site whose policy says which versions are allowed, and the upgrade of its driver to a new one.
-func withVersions(t *testing.T) (Asker, preview.Question) {
+func withVersions(t *testing.T) (Predictor, preview.Question) {
 	t.Helper()
 	of := func(version string) *topsv1.GcuResource {
 		g := gr(func(s *topsv1.GcuResourceSpec) { s.Driver.Version = version })
@@ -180,7 +180,7 @@ func TestAPlanThatTheCacheLacksIsNoReasonToRefuse(t *testing.T) {
 }
 
 // inForce makes a stored plan one of the exporter alone, for the revision of a gr.
-func inForce(t *testing.T, a Asker, gr *topsv1.GcuResource, plan *topsv1.UpgradePlan) {
+func inForce(t *testing.T, a Predictor, gr *topsv1.GcuResource, plan *topsv1.UpgradePlan) {
 	t.Helper()
 	var err error
 	if plan.Spec.Revision, err = revision.Name(gr); err != nil {

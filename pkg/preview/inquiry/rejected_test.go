@@ -21,7 +21,7 @@ func bad() *topsv1.GcuResource {
 
 // rejecting is a site at which the spec of gr(nil) is deployed in place of that of bad, by a rollout of
 // the gr with the given UID.
-func rejecting(t *testing.T, uid types.UID) Asker {
+func rejecting(t *testing.T, uid types.UID) Predictor {
 	t.Helper()
 	rejected, err := revision.Name(bad())
 	if err != nil {

@@ -67,7 +67,7 @@ func BenchmarkRollout(b *testing.B) {
 		for i := range n {
 			f.nodes = append(f.nodes, *fixture.Node(fmt.Sprintf("node-%05d", i)))
 		}
-		p := Asker{Reader: f, Live: f, Namespace: "gcu-system", Clock: func() time.Time { return fixture.Epoch }}
+		p := Predictor{Reader: f, Live: f, Namespace: "gcu-system", Clock: func() time.Time { return fixture.Epoch }}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
 				if got, err := p.rolloutOf(b.Context(), changes("driver")); err != nil || len(got.Nodes) != n {

@@ -30,13 +30,13 @@ import (
 
 // previewed is the gr "fleet", a driver and an exporter, on nodes a, b and c, all at its
 // newest revision. Node b has a pod that uses a GCU, and c is offline.
-func previewed(t *testing.T, change ...func(*appsv1.DaemonSet)) Asker {
+func previewed(t *testing.T, change ...func(*appsv1.DaemonSet)) Predictor {
 	t.Helper()
 	return previewedWith(t, nil, change...)
 }
 
 // previewedWith is previewed with more objects.
-func previewedWith(t *testing.T, more []client.Object, change ...func(*appsv1.DaemonSet)) Asker {
+func previewedWith(t *testing.T, more []client.Object, change ...func(*appsv1.DaemonSet)) Predictor {
 	t.Helper()
 	objects := []client.Object{fixture.Node("a"), fixture.Node("b"), fixture.Offline(fixture.Node("c"))}
 	training := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "training", OwnerReferences: fixture.ControlledBy("apps/v1", "ReplicaSet", "t", "t")}}
@@ -64,7 +64,7 @@ func previewedWith(t *testing.T, more []client.Object, change ...func(*appsv1.Da
 		}
 	}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	return Asker{Reader: reader, Live: reader, Namespace: "gcu-system", Clock: func() time.Time { return fixture.Epoch }}
+	return Predictor{Reader: reader, Live: reader, Namespace: "gcu-system", Clock: func() time.Time { return fixture.Epoch }}
 }
 
 // question is a question after the comparison of templates. Without annotations, those of
@@ -76,7 +76,7 @@ type question struct {
 }
 
 // rolloutOf returns the predicted rollout.
-func (a Asker) rolloutOf(ctx context.Context, q question) (*preview.Rollout, error) {
+func (a Predictor) rolloutOf(ctx context.Context, q question) (*preview.Rollout, error) {
 	group := observed.Group{Kind: observed.KindGcuResource, Name: q.gr}
 	members, err := a.members(ctx, group, &topsv1.GcuResource{})
 	if err != nil {

@@ -30,7 +30,7 @@ func withDriver(version string, edit func(*topsv1.GcuResource)) *topsv1.GcuResou
 
 // versionsSite is a site under a policy of versions; first and second as for site. The drivers on a and b
 // have versions, every other component 1.
-func versionsSite(t *testing.T, policy topsv1.VersionPolicy, first, second *topsv1.GcuResource, drivers map[string]string, more ...client.Object) Asker {
+func versionsSite(t *testing.T, policy topsv1.VersionPolicy, first, second *topsv1.GcuResource, drivers map[string]string, more ...client.Object) Predictor {
 	t.Helper()
 	more = append(more, &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: topsv1.UpgradePolicySpec{Versions: &policy}})
 	a := site(t, first, second, more...)
@@ -39,7 +39,7 @@ func versionsSite(t *testing.T, policy topsv1.VersionPolicy, first, second *tops
 }
 
 // setVersions sets the versions of the drivers on nodes, and 1 for other components without one.
-func setVersions(t *testing.T, a Asker, drivers map[string]string) {
+func setVersions(t *testing.T, a Predictor, drivers map[string]string) {
 	t.Helper()
 	var pods corev1.PodList
 	if err := a.Reader.List(t.Context(), &pods); err != nil {
@@ -60,7 +60,7 @@ func setVersions(t *testing.T, a Asker, drivers map[string]string) {
 	}
 }
 
-func ask(t *testing.T, a Asker, present, wanted *topsv1.GcuResource) *preview.Preview {
+func ask(t *testing.T, a Predictor, present, wanted *topsv1.GcuResource) *preview.Preview {
 	t.Helper()
 	answer, err := a.Ask(t.Context(), preview.Question{Present: present, Wanted: wanted, Approved: true})
 	if err != nil {
@@ -102,7 +102,7 @@ func TestOnlyWhatAChangeCausesIsRefused(t *testing.T) {
 }
 
 // onFirstRevision puts all pods back to the first revision.
-func onFirstRevision(t *testing.T, a Asker) {
+func onFirstRevision(t *testing.T, a Predictor) {
 	t.Helper()
 	var pods corev1.PodList
 	if err := a.Reader.List(t.Context(), &pods); err != nil {
@@ -171,7 +171,7 @@ func TestANodeWithoutTheComponentSaysNothingOfIt(t *testing.T) {
 }
 
 // driverPod returns the name of the driver's pod on a node.
-func driverPod(t *testing.T, a Asker, node string) string {
+func driverPod(t *testing.T, a Predictor, node string) string {
 	t.Helper()
 	var pods corev1.PodList
 	if err := a.Reader.List(t.Context(), &pods); err != nil {

@@ -21,8 +21,8 @@ func (p *Plan) For(gr string) error {
 	return nil
 }
 
-// Present is what a plan is about to change: the gr, and the stored UpgradePlan of the same name, nil for none.
-type Present struct {
+// Current is what a plan is about to change: the gr, and the stored UpgradePlan of the same name, nil for none.
+type Current struct {
 	Gr     *topsv1.GcuResource
 	Stored *topsv1.UpgradePlan
 }
@@ -39,7 +39,7 @@ func Unchanged(before, now metav1.Object) bool {
 // It returns an error if batches would await an approval under OTA, or if the present object may not be replaced. That is
 // so if the gr was upgraded since the check, which may have ended the plan, or if another client wrote the object since it
 // was checked or copied. An object that already has this content is never refused.
-func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, error) {
+func (p *Plan) Stored(now, checked Current, step bool) (*topsv1.UpgradePlan, error) {
 	if !Unchanged(checked.Gr, now.Gr) {
 		return nil, fmt.Errorf("gr %s was changed since this plan was checked: review it, and try again", now.Gr.Name)
 	}
@@ -67,7 +67,7 @@ func (p *Plan) Stored(now, checked Present, step bool) (*topsv1.UpgradePlan, err
 // Overtaken returns an error if another client wrote the gr or its plan during a write of the gr, so that the result of that
 // write, err, does not say what the gr follows now. The error does, and wraps err. Otherwise Overtaken returns nil. stored is
 // the plan as it was stored before the write, and now what is present after it.
-func Overtaken(now Present, stored *topsv1.UpgradePlan, err error) error {
+func Overtaken(now Current, stored *topsv1.UpgradePlan, err error) error {
 	isStored := now.Stored != nil && Version(now.Stored) == Version(stored)
 	switch follows := now.Gr.Annotations[topsv1.AnnotationUpgradePlan] == stored.Name; {
 	case err == nil && follows && !isStored:
@@ -91,7 +91,7 @@ func awaitable(gr *topsv1.GcuResource, plan *topsv1.UpgradePlan) error {
 
 // free returns an error if the name of the stored plan is taken: by a plan for another gr, or by an ended plan that
 // keeps its result.
-func (now Present) free() error {
+func (now Current) free() error {
 	switch plan := now.Stored; {
 	case plan.Spec.GcuResource != now.Gr.Name:
 		return fmt.Errorf("UpgradePlan %s is for gr %s: give the plan another metadata.name", plan.Name, plan.Spec.GcuResource)

@@ -71,8 +71,8 @@ func TestWhatIsStoredOfAFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			present := Present{Gr: gr(tt.follows), Stored: tt.present}
-			checked := Present{Gr: cmp.Or(tt.checked, present.Gr), Stored: tt.present}
+			present := Current{Gr: gr(tt.follows), Stored: tt.present}
+			checked := Current{Gr: cmp.Or(tt.checked, present.Gr), Stored: tt.present}
 			if tt.since {
 				checked.Stored = nil
 			}
@@ -122,7 +122,7 @@ func TestWhoseOfTwoPlansOfANameIsFollowed(t *testing.T) {
 		"another upgrade came first":         {&topsv1.GcuResource{}, mine, conflict, ""},
 		"that of another, and not by me":     {gr, stored("a", 2), conflict, ""},
 	} {
-		switch got := Overtaken(Present{Gr: tt.gr, Stored: tt.now}, mine, tt.err); {
+		switch got := Overtaken(Current{Gr: tt.gr, Stored: tt.now}, mine, tt.err); {
 		case (got == nil) != (tt.says == ""), got != nil && !strings.Contains(got.Error(), tt.says):
 			t.Errorf("%s: %v, want %q", name, got, tt.says)
 		}
@@ -188,7 +188,7 @@ func TestUnderOTANoBatchAwaitsAnApproval(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now := Present{Gr: &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Annotations: map[string]string{tt.key: tt.strategy}}}}
+			now := Current{Gr: &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Annotations: map[string]string{tt.key: tt.strategy}}}}
 			if _, err := p.Stored(now, now, tt.step); tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)) {
 				t.Errorf("got %v, want %q", err, tt.wrong)
 			}

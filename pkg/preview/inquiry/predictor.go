@@ -21,8 +21,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Asker predicts upgrades. It only reads.
-type Asker struct {
+// Predictor predicts upgrades. It only reads.
+type Predictor struct {
 	// Reader reads the cluster, with or without a cache.
 	Reader client.Reader
 	// Live reads without a cache what the operator does not cache: other pods, their
@@ -36,7 +36,7 @@ type Asker struct {
 
 // Ask predicts an upgrade. It returns an error if something could not be read or planned. If the policy refuses
 // the versions, Ask also predicts what is left to do without the change: nodes that wait anyway refuse nothing.
-func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, error) {
+func (a Predictor) Ask(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	answer, err := a.predict(ctx, q)
 	if err != nil || answer.Refused() == "" {
 		return answer, err
@@ -51,7 +51,7 @@ func (a Asker) Ask(ctx context.Context, q preview.Question) (*preview.Preview, e
 	return answer, nil
 }
 
-func (a Asker) predict(ctx context.Context, q preview.Question) (*preview.Preview, error) {
+func (a Predictor) predict(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	group := observed.Group{Kind: observed.KindGcuResource, Name: q.Wanted.Name}
 	members, err := a.members(ctx, group, q.Present)
 	if err != nil {
@@ -104,7 +104,7 @@ func foreseen(wanted *topsv1.GcuResource) (map[string]string, error) {
 
 // UnderVersions predicts an upgrade, without evictions, if its policy has spec.versions; otherwise it returns nil, and
 // reads nothing but the policy.
-func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
+func (a Predictor) UnderVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	if has, err := a.HasVersions(ctx, q.Wanted); err != nil || !has {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (a Asker) UnderVersions(ctx context.Context, q preview.Question) (*preview.
 // happens, such as one for an earlier revision, is ignored: it says nothing about the versions, and later removing it is
 // a change that nothing checks. A plan that the cache lacks is read from the API server. If the change itself names a plan that
 // does not exist yet, the answer stays Blocked until it does.
-func (a Asker) AskVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
+func (a Predictor) AskVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	q.WithoutEvictions = true
 	answer, err := a.Ask(ctx, q)
 	name := q.Wanted.Annotations[topsv1.AnnotationUpgradePlan]
@@ -146,7 +146,7 @@ func withoutPlan(gr *topsv1.GcuResource) *topsv1.GcuResource {
 }
 
 // HasVersions reports whether the policy of a gr has spec.versions. It reads nothing but the policy.
-func (a Asker) HasVersions(ctx context.Context, wanted *topsv1.GcuResource) (bool, error) {
+func (a Predictor) HasVersions(ctx context.Context, wanted *topsv1.GcuResource) (bool, error) {
 	name, err := daemonset.PolicyName(component.UpgradeAnnotations(wanted))
 	if err != nil {
 		return false, nil // the rollout is blocked by it
@@ -157,7 +157,7 @@ func (a Asker) HasVersions(ctx context.Context, wanted *topsv1.GcuResource) (boo
 
 // inForce returns the present gr with the spec that is deployed, which is an earlier one while its own is rejected.
 // blocked is why nothing would happen if the wanted spec is rejected, "" otherwise.
-func (a Asker) inForce(ctx context.Context, kept *revision.History, q *preview.Question) (present *topsv1.GcuResource, blocked string, err error) {
+func (a Predictor) inForce(ctx context.Context, kept *revision.History, q *preview.Question) (present *topsv1.GcuResource, blocked string, err error) {
 	var rollout topsv1.DaemonRollout
 	key := client.ObjectKey{Namespace: a.Namespace, Name: q.Present.Name}
 	if err := a.Reader.Get(ctx, key, &rollout); client.IgnoreNotFound(err) != nil {
@@ -179,17 +179,17 @@ func (a Asker) inForce(ctx context.Context, kept *revision.History, q *preview.Q
 	return present, blocked, nil
 }
 
-func (a Asker) ownership() ownership.Reader {
+func (a Predictor) ownership() ownership.Reader {
 	return ownership.Reader{Reader: a.Reader, Live: a.Live, Namespace: a.Namespace}
 }
 
-// CheckLimit calls the function CheckLimit with the Asker's Reader.
-func (a Asker) CheckLimit(ctx context.Context, gr *topsv1.GcuResource, limit *daemonset.Limit) (*daemonset.Limit, string, error) {
+// CheckLimit calls the function CheckLimit with the Predictor's Reader.
+func (a Predictor) CheckLimit(ctx context.Context, gr *topsv1.GcuResource, limit *daemonset.Limit) (*daemonset.Limit, string, error) {
 	return CheckLimit(ctx, a.Reader, gr, limit)
 }
 
 // members returns the DaemonSets of a gr, in the order of replacement.
-func (a Asker) members(ctx context.Context, g observed.Group, gr *topsv1.GcuResource) ([]observed.Member, error) {
+func (a Predictor) members(ctx context.Context, g observed.Group, gr *topsv1.GcuResource) ([]observed.Member, error) {
 	var sets appsv1.DaemonSetList
 	if err := a.Reader.List(ctx, &sets, client.MatchingLabels{topsv1.LabelGcuResource: g.Name}); err != nil {
 		return nil, fmt.Errorf("listing the DaemonSets of GcuResource %s: %w", g, err)

@@ -57,7 +57,7 @@ func kept(g *topsv1.GcuResource, name string) *appsv1.ControllerRevision {
 
 // site is a cluster with a gr that was deployed from "fleet-1" and, unless second is nil,
 // then from "fleet-2", on Ready nodes a and b; the pods on a are the newer ones.
-func site(t *testing.T, first, second *topsv1.GcuResource, more ...client.Object) Asker {
+func site(t *testing.T, first, second *topsv1.GcuResource, more ...client.Object) Predictor {
 	t.Helper()
 	objects := append([]client.Object{kept(first, "fleet-1")}, more...)
 	versions, newest := []string{"fleet-1"}, first
@@ -85,7 +85,7 @@ func site(t *testing.T, first, second *topsv1.GcuResource, more ...client.Object
 		}
 	}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	return Asker{Reader: reader, Live: reader, Namespace: namespace, Clock: func() time.Time { return epoch }}
+	return Predictor{Reader: reader, Live: reader, Namespace: namespace, Clock: func() time.Time { return epoch }}
 }
 
 // deployedAs returns a DaemonSet with a revision per version, and its pods: the newest on
@@ -113,7 +113,7 @@ func deployedAs(ds *appsv1.DaemonSet, versions []string) []client.Object {
 }
 
 // become returns the predicted changes of components, and the nodes.
-func become(t *testing.T, a Asker, present, wanted *topsv1.GcuResource) (components map[string]preview.Change, nodes []string) {
+func become(t *testing.T, a Predictor, present, wanted *topsv1.GcuResource) (components map[string]preview.Change, nodes []string) {
 	t.Helper()
 	got, err := a.Ask(t.Context(), preview.Question{Present: present, Wanted: wanted})
 	if err != nil {
