@@ -153,7 +153,7 @@ func (d podDeleter) fence(ctx context.Context, p *pass.Pass) error {
 
 func (d podDeleter) fenceOne(ctx context.Context, p *pass.Pass, pod *rollout.FencedPod) error {
 	ds := p.Members[pod.Member].DaemonSet
-	log.FromContext(ctx).Info("Fencing Pod, its node gives a slot back unused", "Pod", klog.KRef(ds.Namespace, pod.Name))
+	log.FromContext(ctx).Info("Fencing Pod before its node gives back an unused slot", "Pod", klog.KRef(ds.Namespace, pod.Name))
 	named := podreplace.Pod(ds.Namespace, pod.Name, pod.UID, pod.Version)
 	err := d.Replacer().Fence(ctx, named, p.In.Now, "its node gives its slot back without replacing the pod")
 	if !podreplace.IsDeniedOrBroken(err) {

@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		err = errors.Join(err, r.reporter(last).reportFailure(ctx, gr.Name, err, now))
 	}
 	if stale(err) {
-		log.FromContext(ctx).V(4).Info("Repeating, the object changed meanwhile", "cause", err.Error())
+		log.FromContext(ctx).V(4).Info("Stale cache, requeueing", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
 	return result, err

@@ -89,7 +89,7 @@ func DecidePins(f *Facts) Update {
 	if in.Blocked != nil || f.PolicyMissing {
 		update.Pins = in.Ledger.Pins
 		if f.PolicyMissing {
-			update.BlockedBy = "config/gate is not installed, without which no node is kept at an earlier version: install it again, or withdraw the request"
+			update.BlockedBy = "no node can be kept at an earlier version because config/gate is not installed: install it again, or withdraw the request"
 		}
 		return *update
 	}

@@ -124,7 +124,7 @@ func HistoryText(history []Revision, s Style) string {
 		case i+1 == len(history):
 			changes = []string{"the oldest that is kept"}
 		case r.Changes == nil:
-			changes = []string{"not known: the one before cannot be read"}
+			changes = []string{"unknown: the previous revision cannot be read"}
 		default:
 			changes = []string{"none"}
 		}

@@ -65,7 +65,7 @@ func planSum(p *preview.Preview) string {
 // changeWords describe the changes of a component.
 var changeWords = map[preview.Change]string{
 	preview.Upgrade:  "upgraded node by node",
-	preview.Restart:  "unchanged; new pods, because of the others",
+	preview.Restart:  "unchanged, but its pods are replaced because of other components",
 	preview.Deploy:   "deployed AT ONCE on every node, when the components before it run",
 	preview.Remove:   "removed node by node",
 	preview.Rename:   "replaced node by node, under its new name or namespace",
@@ -83,7 +83,7 @@ func componentsText(p *preview.Preview, s Style) string {
 		what, tone := changeWords[c.Change], Plain
 		switch {
 		case c.LeftOut && c.Nodes > 0:
-			what = "waits, except where the others need new pods of it"
+			what = "waits, except on nodes where its pods are replaced because of other components"
 		case c.LeftOut:
 			what = "waits: the upgrade is limited to others"
 		}

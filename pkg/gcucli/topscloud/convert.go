@@ -195,7 +195,7 @@ func known(path []string, value any) error {
 // reason shortens an error of known.
 func reason(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("it is a %s, and is to be a %s here", wrong.Value, wrong.Type.Kind())
+		return fmt.Sprintf("it is a %s, but must be a %s", wrong.Value, wrong.Type.Kind())
 	}
 	return "this operator has no such field"
 }

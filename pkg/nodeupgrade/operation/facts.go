@@ -48,7 +48,7 @@ type Facts struct {
 
 // Denial is a deletion that was denied.
 type Denial struct {
-	// Retry is when it is tried again.
+	// Retry is the time of the next attempt.
 	Retry   time.Time
 	Message string
 }

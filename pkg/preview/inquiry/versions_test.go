@@ -255,9 +255,9 @@ func TestWhatAChangeAddsHasToFit(t *testing.T) {
 	}{
 		{"what the newer driver requires is new", requires(">=1.6.0", ">=1.6.0"), "", withDriver("1.6.0", toolkit("1.6.0")), "", "", 2},
 		{"it is new, and too old", requires(">=1.6.0", ">=1.6.0"), "", withDriver("1.6.0", toolkit("1.2.0")),
-			refused + "driver 1.5.0 > 1.6.0: it requires toolkit >=1.6.0, and the node gets or has 1.2.0 (versions.fit[0])", "", 0},
+			refused + "driver 1.5.0 > 1.6.0: it requires toolkit >=1.6.0, but the node would have 1.2.0 (versions.fit[0])", "", 0},
 		{"the driver that is there does not fit what is new", requires(">=1.5.0", ">=1.6.0"), "", withDriver("1.5.0", toolkit("1.2.0")),
-			refused + "driver 1.5.0 > 1.5.0: it requires toolkit >=1.6.0, and the node gets or has 1.2.0 (versions.fit[0])", "", 0},
+			refused + "driver 1.5.0 > 1.5.0: it requires toolkit >=1.6.0, but the node would have 1.2.0 (versions.fit[0])", "", 0},
 		{"what is new does not fit the nodes", onS60, "", withDriver("1.5.0", toolkit("1.2.0")), refused + "toolkit no version > 1.2.0: it requires node labels card=s60 (versions.fit[0])", "", 0},
 		{"it fits one of them", onS60, "s60", withDriver("1.5.0", toolkit("1.2.0")), "",
 			"deployed at once, though not allowed by the UpgradePolicy on 1 node, as on b: toolkit no version > 1.2.0: it requires node labels card=s60 (versions.fit[0])", 0},

@@ -29,7 +29,7 @@ func TestAPlanHasTasksBeforeAndAfterTheNodes(t *testing.T) {
 		{"the same twice", func(s *topsv1.UpgradePlanSpec) { s.After[0].Task = "database_backup" }, "global task database_backup appears twice"},
 		{"one without a CronJob", func(s *topsv1.UpgradePlanSpec) { s.After[0].CronJob = "" }, `cluster_check: cronJob "" is not the name of a CronJob`},
 		{"one of another namespace", func(s *topsv1.UpgradePlanSpec) { s.After[0].CronJob = "default/check" }, "is not the name of a CronJob"},
-		{"a node of that name", func(s *topsv1.UpgradePlanSpec) { s.Batches[0].Jobs[0].Nodes[0] = "upg-server" }, "node upg-server has the name of the host of global tasks"},
+		{"a node of that name", func(s *topsv1.UpgradePlanSpec) { s.Batches[0].Jobs[0].Nodes[0] = "upg-server" }, "node upg-server has the name that stands for the host of global tasks"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := object(t, fleet(2, always("driver")), 1, 0)

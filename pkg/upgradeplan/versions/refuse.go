@@ -200,7 +200,7 @@ func (r *requirement) lacks(c *Component) string {
 	case !ok:
 		return incomparable(c.Name, c.Gets)
 	case !r.version.contains(v):
-		return fmt.Sprintf("it requires %s %s, and the node gets or has %s", r.component, r.version.text, c.Gets)
+		return fmt.Sprintf("it requires %s %s, but the node would have %s", r.component, r.version.text, c.Gets)
 	}
 	return ""
 }
