@@ -287,16 +287,32 @@ func (w *simWorld) checkPool(g *simGroup, a *simAccount, node string) {
 
 // checkRest checks returnedSeconds.
 func (w *simWorld) checkRest(pass *simPass, name string) {
-	ago, leapt := pass.readyFor(name), time.Duration(0)
-	for at, by := range pass.m.leaps { // a manager does not know that its clock jumped ahead
-		if pass.at.Sub(at) < ago {
-			leapt += by
-		}
-	}
-	ago += max(0, leapt)
+	ago := pass.apparent(pass.readyFor(name))
 	if least := pass.policy.Spec.ReturnedSeconds; least != nil && ago < time.Duration(*least)*time.Second {
 		w.violate("returned: %s starts %s after it returned, %d s are asked for", name, ago, *least)
 	}
+}
+
+// apparent returns how long something may seem to have lasted by the clock of the manager of a pass, at least as long as it did. A manager
+// does not know that its clock jumped ahead. A clock that is set back starts the time anew.
+func (p *simPass) apparent(lasted time.Duration) time.Duration {
+	longest := lasted + max(0, p.leapt(lasted))
+	for at, by := range p.m.leaps {
+		if since := p.at.Sub(at); by < 0 && since < lasted {
+			longest = max(longest, since+p.leapt(since))
+		}
+	}
+	return longest
+}
+
+// leapt returns by how much the clock of the manager of a pass jumped within the last time before it decided.
+func (p *simPass) leapt(within time.Duration) (sum time.Duration) {
+	for at, by := range p.m.leaps {
+		if p.at.Sub(at) < within {
+			sum += by
+		}
+	}
+	return sum
 }
 
 // checkWindow checks that a node starts only while the window is open in its time zone, for at
