@@ -157,7 +157,7 @@ func TestTheDashboardIsNotLiveBeforeItsWatchesAre(t *testing.T) {
 	becomes("live", live)
 	nodes.cut(t, true)
 	becomes("behind", func(err error) bool {
-		return err != nil && strings.HasPrefix(err.Error(), "reconnecting: ") && strings.HasSuffix(err.Error(), " of nodes")
+		return err != nil && strings.HasPrefix(err.Error(), "reconnecting: ") && strings.HasSuffix(err.Error(), ": nodes")
 	})
 	nodes.cut(t, false)
 	becomes("live again", live)
