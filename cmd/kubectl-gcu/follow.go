@@ -65,10 +65,10 @@ func next(ctx context.Context, changed <-chan struct{}) bool {
 }
 
 // follow prints the progress of a gr until it is done, and returns an error if it stops or
-// times out. enough, if not nil, may end it earlier; unlike, if not nil, may end it with an
-// error, and says what is waited for, if not "", while the status is of before.
+// times out. isDone, if not nil, may end it earlier. checkChanged, if not nil, may end it with an
+// error, and returns what is still awaited while the status is stale, "" for nothing.
 func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout time.Duration,
-	enough func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error), unlike func(context.Context, *topsv1.GcuResource) (unseen string, err error)) error {
+	isDone func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error), checkChanged func(context.Context, *topsv1.GcuResource) (unseen string, err error)) error {
 	t := &progress{terminal: out, bar: out.onTerminal()}
 	defer t.end()
 	ctx, cancel := context.WithCancel(ctx)
@@ -78,8 +78,8 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 		if err != nil {
 			return false, "", err
 		}
-		if unlike != nil {
-			if unseen, err := unlike(ctx, gr); err != nil || unseen != "" {
+		if checkChanged != nil {
+			if unseen, err := checkChanged(ctx, gr); err != nil || unseen != "" {
 				return false, unseen, err
 			}
 		}
@@ -95,8 +95,8 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 		case display.Stopped:
 			return false, "", notYet("%s: %s; %s", s.Outcome.Reason, s.Outcome.Message, s.Outcome.Do)
 		}
-		if enough != nil {
-			done, err := enough(ctx, gr, &s)
+		if isDone != nil {
+			done, err := isDone(ctx, gr, &s)
 			return done, s.Line(), err
 		}
 		return false, s.Line(), nil

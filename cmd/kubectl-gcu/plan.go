@@ -29,7 +29,7 @@ func planCommand(c *cli) *cobra.Command {
 		ValidArgsFunction: completeResources(c.connection),
 		RunE: runE(func(ctx context.Context, args []string) error {
 			if check != "" && (file != "" || approved || l.given() || o.format != formatTable) {
-				return usageError("a plan says all of what is upgraded: --check excludes -f, -o, --approved, --nodes, --components and --all")
+				return usageError("a plan already lists everything to upgrade: --check excludes -f, -o, --approved, --nodes, --components and --all")
 			}
 			if check != "" {
 				return checkOnly(ctx, c, args, check)

@@ -109,7 +109,7 @@ func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string,
 		return cl, asked, err
 	}
 	if file != "" || l.given() {
-		return nil, asked, usageError("a plan says all of what is upgraded: --plan excludes -f, --nodes, --components and --all")
+		return nil, asked, usageError("a plan already lists everything to upgrade: --plan excludes -f, --nodes, --components and --all")
 	}
 	p, generation, err := runPlan(ctx, c, args, plan, step)
 	if err != nil {
@@ -195,7 +195,7 @@ func ignoreUnchanged(err error) error {
 func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured, p *plannedUpgrade) error {
 	name := live.GetName()
 	if uid := wanted.GetUID(); uid != "" && uid != live.GetUID() {
-		return refused("the file is of another gr %s, with uid %s; the present one has %s", name, uid, live.GetUID())
+		return refused("the file is for another gr %s, with UID %s; the current one has %s", name, uid, live.GetUID())
 	}
 	if live.GetDeletionTimestamp() != nil {
 		return refused("gr %s is being deleted", name)

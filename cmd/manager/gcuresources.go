@@ -70,7 +70,7 @@ func newCreateCommand() *cobra.Command {
 	var e oneShot
 	var file string
 	command := &cobra.Command{
-		Use: "create-gcuresource", Short: "Create a GcuResource that is not there", Long: createHelp,
+		Use: "create-gcuresource", Short: "Create a GcuResource if it does not exist", Long: createHelp,
 		Example: "  manager create-gcuresource --file examples/gcu-resource.json",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {

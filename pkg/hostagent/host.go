@@ -141,7 +141,7 @@ func choose(c candidates) (task.Engine, error) {
 	case c.docker == nil:
 		return task.Docker, nil
 	}
-	return "", fmt.Errorf("no container engine answers: containerd: %w; docker: %w", c.containerd, c.docker)
+	return "", fmt.Errorf("no container engine is responding: containerd: %w; docker: %w", c.containerd, c.docker)
 }
 
 // detect returns the wanted engine, or for Auto the one that runs the pods.

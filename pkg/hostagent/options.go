@@ -39,17 +39,17 @@ type Options struct {
 	// Poll is the interval between two checks of a daemon that is restarting; 1 second when
 	// zero.
 	Poll time.Duration
-	// Settle is how long a restarted agent, finding a requested restart neither done nor in
+	// RepeatAfter is how long a restarted agent, finding a requested restart neither done nor in
 	// progress, waits before it repeats the request; 30 seconds when zero.
-	Settle time.Duration
-	Clock  clock.Clock
-	Log    logr.Logger
+	RepeatAfter time.Duration
+	Clock       clock.Clock
+	Log         logr.Logger
 }
 
 // withDefaults fills in the defaults.
 func (o Options) withDefaults() Options {
 	o.HostRoot, o.Paths = filepath.Clean(o.HostRoot), o.Paths.withDefaults()
-	o.Poll, o.Settle = cmp.Or(o.Poll, time.Second), cmp.Or(o.Settle, 30*time.Second)
+	o.Poll, o.RepeatAfter = cmp.Or(o.Poll, time.Second), cmp.Or(o.RepeatAfter, 30*time.Second)
 	return o
 }
 

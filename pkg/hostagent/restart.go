@@ -70,7 +70,7 @@ func (s restarter) observe(ctx context.Context, request task.Request, r *task.Re
 		now := s.options.Clock.Now()
 		r.Begun = r.Begun.Within(now, request.Timeout())
 		f.Expired = !now.Before(r.Begun.Deadline)
-		f.GraceOver = s.options.Clock.Since(s.opened) >= s.options.Settle
+		f.GraceOver = s.options.Clock.Since(s.opened) >= s.options.RepeatAfter
 	} else if f.Runtime.Engine, f.EngineErr = s.host.detect(ctx, request.Engine); f.EngineErr != nil {
 		return f
 	}

@@ -23,8 +23,8 @@ type denied struct {
 	wait time.Duration
 }
 
-// lastDenied is the longest time until a denied deletion is retried (retry.Next).
-const lastDenied = 30 * time.Second
+// maxRetryWait is the longest time until a denied deletion is retried (retry.Next).
+const maxRetryWait = 30 * time.Second
 
 // add records that the deletion of a pod was denied.
 func (d *denials) add(node string, pod types.UID, why error, now time.Time) {
@@ -33,7 +33,7 @@ func (d *denials) add(node string, pod types.UID, why error, now time.Time) {
 	if d.nodes[node] == nil {
 		d.nodes[node] = map[types.UID]denied{}
 	}
-	wait := retry.Next(d.nodes[node][pod].wait, lastDenied)
+	wait := retry.Next(d.nodes[node][pod].wait, maxRetryWait)
 	d.nodes[node][pod] = denied{operation.Denial{Retry: now.Add(wait), Message: why.Error()}, wait}
 }
 

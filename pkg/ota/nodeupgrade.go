@@ -100,7 +100,7 @@ type unusableError struct{ message string }
 
 func (e *unusableError) Error() string { return e.message }
 
-// unreachable reports whether an error means that the API server is unavailable, not that it
+// isUnreachable reports whether an error means that the API server is unavailable, not that it
 // rejected the call.
 func isUnreachable(err error) bool {
 	if _, unusable := errors.AsType[*unusableError](err); unusable {

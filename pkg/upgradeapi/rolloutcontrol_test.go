@@ -63,7 +63,7 @@ func TestPauseResumeRollback(t *testing.T) {
 	d.halt(rollout)
 	clears("a halt")
 
-	d.fails(http.MethodPost, path+"/rollback", "", http.StatusConflict, "no spec of steered before the present one is kept")
+	d.fails(http.MethodPost, path+"/rollback", "", http.StatusConflict, "no earlier spec of steered is kept")
 	d.revision(gr, "steered-a", 1)
 	d.revision(gr, "steered-b", 2)
 	d.fails(http.MethodPost, path+"/rollback", `{"to": "steered-c"}`, http.StatusNotFound, `revision "steered-c" of steered not found`)

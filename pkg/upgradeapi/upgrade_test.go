@@ -63,7 +63,7 @@ func TestContractUpgradeInPlace(t *testing.T) {
 		d.fails(http.MethodPut, path, `{"file": "renamed.json"}`, http.StatusBadRequest, `a GcuResource cannot be renamed`)
 		d.fails(http.MethodPut, path, `{"file": "renamed.json", "mode": "recreate"}`, http.StatusBadRequest, `a GcuResource cannot be renamed`)
 		d.file("pod.json", `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "enflame-gcu-resource"}}`)
-		d.fails(http.MethodPut, path, `{"file": "pod.json"}`, http.StatusBadRequest, `it has to be a GcuResource of topsops.enflame.com/v1`)
+		d.fails(http.MethodPut, path, `{"file": "pod.json"}`, http.StatusBadRequest, `it must be a GcuResource of topsops.enflame.com/v1`)
 	})
 	t.Run("contract 79: what is absent or refused by the API server has a status of its own", func(t *testing.T) {
 		d.fails(http.MethodPut, path, `{"file": "absent.json"}`, http.StatusNotFound, `blueprint "absent.json" not found`)
@@ -155,7 +155,7 @@ func TestAnUpgradeReplacesTheLimit(t *testing.T) {
 	}
 	before := d.gr("limited").ResourceVersion
 	for body, says := range map[string]string{
-		`{}`:                                 "has to name a blueprint",
+		`{}`:                                 "must have either a blueprint",
 		`{"nodes": []}`:                      "empty list",
 		`{"components": []}`:                 "empty list",
 		`{"nodes": ["rack-9"]}`:              "there is no node rack-9",

@@ -68,9 +68,9 @@ func TestTwoLyingNodesTakeNoFleetBack(t *testing.T) {
 		}
 		return rollout.Status.Conditions[i].Message
 	}
-	until("the rollout is halted", func() bool { return strings.Contains(says(), "that takes 3 failed nodes") })
+	until("the rollout is halted", func() bool { return strings.Contains(says(), "that requires 3 failed nodes") })
 	awaitPasses(t, admin, ds, 10)
-	until("it is still halted", func() bool { return strings.Contains(says(), "that takes 3 failed nodes") })
+	until("it is still halted", func() bool { return strings.Contains(says(), "that requires 3 failed nodes") })
 	image := func() string {
 		check(t, admin.Get(t.Context(), client.ObjectKeyFromObject(ds), ds))
 		return ds.Spec.Template.Spec.Containers[0].Image

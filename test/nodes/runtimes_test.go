@@ -286,7 +286,7 @@ func (s *stage) brokenDocker() {
 	s.settings(topsv1.AnnotationPaused + "-")
 	s.eventually("the operation says what is wrong, and what to do", func() error {
 		op := s.upgrade(dockerNode).Status.Operation
-		for _, text := range []string{"docker does not answer", "/etc/docker/daemon.json", "/etc/init.d/docker restart"} {
+		for _, text := range []string{"docker is not responding", "/etc/docker/daemon.json", "/etc/init.d/docker restart"} {
 			if op == nil || op.Task != dockerNode+"_node_restart-runtime" || !strings.Contains(op.Message, text) {
 				return fmt.Errorf("it does not say %q: %+v", text, op)
 			}

@@ -49,7 +49,7 @@ func renewals(ctx context.Context, live client.Reader, nodes []string) map[strin
 		}
 	})
 	if failed != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Error(failed, "Reading Leases of nodes failed; nodes on probation are waited for")
+		log.FromContext(ctx).Error(failed, "Reading Leases of nodes failed; still waiting for the nodes on probation")
 	}
 	return renewed
 }

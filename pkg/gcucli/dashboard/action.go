@@ -123,7 +123,7 @@ func (s actions) do(w http.ResponseWriter, r *http.Request) {
 	}
 	a, err := actionOf(r.PostForm)
 	if err == nil && a.Seen == "" {
-		err = fmt.Errorf("%s: GET /would shows what it would do first, and its answer is to be in seen", a.Verb)
+		err = fmt.Errorf("%s: GET /would shows what it would do; pass its response in parameter seen", a.Verb)
 	}
 	if err != nil {
 		fail(w, err.Error(), http.StatusBadRequest)

@@ -197,7 +197,7 @@ func (r *Rollout) text(s Style) string {
 		fmt.Fprintf(&b, "  %s %s\n", r.Nodes.Bar(barWidth, s), r.Nodes)
 	}
 	if r.NotPrepulled > 0 {
-		fmt.Fprintf(&b, "  on %s left to do the kubelet pulls the images, when the new pod starts\n", message.Count(int(r.NotPrepulled), "node"))
+		fmt.Fprintf(&b, "  on %s still to be upgraded, the kubelet pulls the images when the new pod starts\n", message.Count(int(r.NotPrepulled), "node"))
 	}
 	if rb := r.Rollback; rb != nil {
 		b.WriteString(rb.text(s))

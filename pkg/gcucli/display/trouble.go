@@ -32,7 +32,7 @@ type Node struct {
 	Operation *Operation `json:"operation,omitempty"`
 }
 
-// Operation is the job on a node.
+// Operation is the operation on a node.
 type Operation struct {
 	ID    string `json:"id"`
 	Phase string `json:"phase"`

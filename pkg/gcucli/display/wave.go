@@ -53,12 +53,12 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 	list, reached := []Wave{}, true
 	for _, st := range dro.Status.Waves {
 		w := Wave{Name: st.Name, Total: st.Total, Updated: st.Updated, State: WaveNotReached}
-		gates, soak := gatesOf(st.Name, dro.Status.LimitedTo, policy, plan)
+		required, soak := requiredApprovals(st.Name, dro.Status.LimitedTo, policy, plan)
 		if dro.Status.Strategy == string(daemonset.OTA) {
-			gates = nil // only a request starts a node, and it needs no approval
+			required = nil // only a request starts a node, and it needs no approval
 		}
-		missing := slices.DeleteFunc(slices.Clone(gates), func(g gate) bool { return slices.Contains(approvals(dro), approval(dro, g.approval)) })
-		if w.Manual, w.Approved = len(gates) > 0, len(gates) > 0 && len(missing) == 0; len(missing) > 0 {
+		missing := slices.DeleteFunc(slices.Clone(required), func(g requiredApproval) bool { return slices.Contains(approvals(dro), approval(dro, g.approval)) })
+		if w.Manual, w.Approved = len(required) > 0, len(required) > 0 && len(missing) == 0; len(missing) > 0 {
 			w.Awaits, w.entry = missing[0].name, approval(dro, missing[0].approval)
 		}
 		switch {
@@ -88,29 +88,29 @@ func awaited(dro *topsv1.DaemonRollout, entry string) bool {
 	})
 }
 
-// gate is a wave, or a batch of a plan, that needs an approval.
-type gate struct {
+// requiredApproval is a wave, or a batch of a plan, that needs an approval.
+type requiredApproval struct {
 	name string
 	// approval is what an approval names.
 	approval string
 }
 
-// gatesOf returns which approvals a part of a rollout needs, and how long it soaks. limit is what the
+// requiredApprovals returns which approvals a part of a rollout needs, and how long it soaks. limit is what the
 // progress of the rollout refers to.
-func gatesOf(part, limit string, policy *topsv1.UpgradePolicy, plan *topsv1.UpgradePlan) (gates []gate, soak time.Duration) {
+func requiredApprovals(part, limit string, policy *topsv1.UpgradePolicy, plan *topsv1.UpgradePlan) (required []requiredApproval, soak time.Duration) {
 	name, batch := partsOf(part, policy, plan)
 	if wave := waveNamed(policy, name); wave != nil {
 		if wave.Approval == topsv1.ApprovalManual {
-			gates = append(gates, gate{name, name})
+			required = append(required, requiredApproval{name, name})
 		}
 		if batch == "" || batch == rollout.RestWave { // its last part
 			soak = time.Duration(wave.SoakSeconds) * time.Second
 		}
 	}
 	if plan != nil && slices.ContainsFunc(plan.Spec.Batches, func(b topsv1.PlannedBatch) bool { return b.Name == batch && b.Approval == topsv1.ApprovalManual }) {
-		gates = append(gates, gate{part, rollout.BatchApproval(part, limit)})
+		required = append(required, requiredApproval{part, rollout.BatchApproval(part, limit)})
 	}
-	return gates, soak
+	return required, soak
 }
 
 // waveNamed returns the wave of a policy with a name, nil if there is none.

@@ -46,8 +46,8 @@ func AwaitedRestarts(toolkit *Component, nodes *NodeIndex, now time.Time) (names
 func sinceAvailable(pods []*corev1.Pod, now time.Time) (available, fresh bool, left time.Duration) {
 	for _, pod := range pods {
 		if ok, _ := daemonset.Availability(pod, 0, now); ok {
-			settled, wait := daemonset.Availability(pod, int32(orderTime.Seconds()), now)
-			return true, !settled, wait
+			longEnough, wait := daemonset.Availability(pod, int32(orderTime.Seconds()), now)
+			return true, !longEnough, wait
 		}
 	}
 	return false, false, 0

@@ -168,7 +168,7 @@ func notRestarted(f Facts) Decision {
 	case same && b.Refused != "":
 		return failed(Finish, task.ReasonRestartFailed, "%s", b.Refused)
 	case f.Expired && same:
-		return failed(Finish, task.ReasonNotRestarted, "%s is the same process as before the restart was asked for%s", f.Runtime.Engine, because(f))
+		return failed(Finish, task.ReasonNotRestarted, "%s was not restarted: it is still the same process%s", f.Runtime.Engine, because(f))
 	case !f.Expired && mayRestart(f):
 		return Decision{Step: Attempt}
 	case same:
@@ -184,7 +184,7 @@ func notBack(f Facts) Decision {
 	if f.Begun.Refused == "" && !f.Expired {
 		return Decision{Step: Wait}
 	}
-	d := failed(Finish, task.ReasonNotBack, "%s does not answer%s: its log on the node says why; repair %s there, and run: %s",
+	d := failed(Finish, task.ReasonNotBack, "%s is not responding%s: its log on the node says why; repair %s there, and run: %s",
 		f.Runtime.Engine, because(f), f.Config, f.Command)
 	if !f.Expired {
 		d.Step, d.State = Wait, topsv1.HostTaskRunning

@@ -110,7 +110,7 @@ func TestDecide(t *testing.T) {
 			if test.want.Reason == task.ReasonLeftToAdministrator && !strings.Contains(d.Message, "systemctl restart docker") {
 				t.Errorf("%q does not say what to run", d.Message)
 			}
-			if test.want.Reason == task.ReasonNotBack && test.in.OwnGone == nil && d.Message != "docker does not answer"+because(test.in)+
+			if test.want.Reason == task.ReasonNotBack && test.in.OwnGone == nil && d.Message != "docker is not responding"+because(test.in)+
 				": its log on the node says why; repair /etc/docker/daemon.json there, and run: systemctl restart docker" {
 				t.Errorf("%q does not say what to do", d.Message)
 			}

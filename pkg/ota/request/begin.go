@@ -92,7 +92,7 @@ func (n *Node) choose(want Wanted, last []Part) ([]Part, *Refusal) {
 	case want.Component != "" && !found:
 		return nil, Refuse(ReasonComponentMissing, "There is no component %.80q on this node: GET /v1/status lists them.", want.Component)
 	case want.Rollback && !found:
-		return nil, Refuse(ReasonNotNeeded, "Nothing that this node was asked for can be taken back: name the component that is to go back to the revision before (node-agent ota rollback COMPONENT, POST /v1/components/COMPONENT/rollback).")
+		return nil, Refuse(ReasonNotNeeded, "No request of this node can be withdrawn: name the component that should go back to the previous revision (node-agent ota rollback COMPONENT, POST /v1/components/COMPONENT/rollback).")
 	}
 	return parts, nil
 }

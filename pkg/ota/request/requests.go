@@ -53,7 +53,7 @@ func requestID(wanted topsv1.UpgradeRequest, attempt int) string {
 }
 
 // Admit returns the open request that a wanted one repeats (found), or a new one: the first
-// attempt that is neither finished nor withdrawn. requests must be settled with the same
+// attempt that is neither finished nor withdrawn. ApplyAnswers must have been called with the same
 // tasks.
 func Admit(requests []Request, tasks []topsv1.UpgradeTask, wanted topsv1.UpgradeRequest, now metav1.Time) (r Request, found bool, refusal *Refusal) {
 	for attempt := 1; ; attempt++ {
@@ -76,7 +76,7 @@ func Admit(requests []Request, tasks []topsv1.UpgradeTask, wanted topsv1.Upgrade
 // state of its task, and a finished one whose task is gone is dropped. The input is not
 // modified.
 func ApplyAnswers(requests []Request, tasks []topsv1.UpgradeTask) []Request {
-	settled := make([]Request, 0, len(requests))
+	applied := make([]Request, 0, len(requests))
 	for _, r := range requests {
 		state := finalState(tasks, r.ID)
 		switch {
@@ -85,9 +85,9 @@ func ApplyAnswers(requests []Request, tasks []topsv1.UpgradeTask) []Request {
 		case !state.Final():
 			continue
 		}
-		settled = append(settled, r)
+		applied = append(applied, r)
 	}
-	return settled
+	return applied
 }
 
 // Adopt adds the requests that an agent of this node has submitted and that are missing in

@@ -28,7 +28,7 @@ func OperationOf(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Operation
 	case o.Queued:
 		answer.Offline = OfflineQueued
 	case !answer.State.Final():
-		answer.addJob(o, nodeUpgrade)
+		answer.addProgress(o, nodeUpgrade)
 	}
 	return answer
 }
@@ -61,28 +61,28 @@ func Message(o request.Operation) string {
 	return ""
 }
 
-// addJob adds the current task and progress of the job on the node if it belongs to this
+// addProgress adds the current task and progress of the node's operation if it belongs to this
 // operation.
-func (answer *Operation) addJob(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) {
+func (answer *Operation) addProgress(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) {
 	if nodeUpgrade == nil || nodeUpgrade.Spec.Operation == nil || nodeUpgrade.Status.Operation == nil {
 		return
 	}
-	asked, job := nodeUpgrade.Spec.Operation, nodeUpgrade.Status.Operation
-	ours := slices.ContainsFunc(asked.Targets, func(t topsv1.OperationTarget) bool {
+	spec, status := nodeUpgrade.Spec.Operation, nodeUpgrade.Status.Operation
+	ours := slices.ContainsFunc(spec.Targets, func(t topsv1.OperationTarget) bool {
 		return slices.ContainsFunc(t.All(), func(of topsv1.DaemonSetRevision) bool {
 			return slices.ContainsFunc(o.Parts, func(p request.Part) bool { return p.DaemonSet.UID == of.DaemonSet.UID && !p.State.Final() })
 		})
 	})
-	if asked.ID != job.ID || job.Phase.Final() || !ours {
+	if spec.ID != status.ID || status.Phase.Final() || !ours {
 		return
 	}
-	answer.Task, answer.Progress = job.Task, Progress{Total: len(job.Tasks)}
-	for _, t := range job.Tasks {
+	answer.Task, answer.Progress = status.Task, Progress{Total: len(status.Tasks)}
+	for _, t := range status.Tasks {
 		if t.State == topsv1.OperationTaskDone || t.State == topsv1.OperationTaskSkipped {
 			answer.Progress.Done++
 		}
 	}
-	if job.Message != "" {
-		answer.Message = job.Message
+	if status.Message != "" {
+		answer.Message = status.Message
 	}
 }

@@ -80,7 +80,7 @@ type Operation struct {
 	Requests     []Part       `json:"requests"`
 }
 
-// Progress counts the tasks of the job on the node, or the pods if there is no job.
+// Progress counts the tasks of the node's operation, or the pods if there is none.
 type Progress struct {
 	Done  int `json:"done"`
 	Total int `json:"total"`

@@ -41,7 +41,7 @@ func parseBlueprint(name string, data []byte) (*topsv1.GcuResource, error) {
 // upgrade cannot rename it (statement 72).
 func checkBlueprint(file string, gr *topsv1.GcuResource, name string) error {
 	if gr.APIVersion != topsv1.GroupVersion.String() || gr.Kind != topsv1.GcuResourceKind {
-		return BadRequest("blueprint %s is a %.100q of %.100q: it has to be a %s of %s", file, gr.Kind, gr.APIVersion, topsv1.GcuResourceKind, topsv1.GroupVersion)
+		return BadRequest("blueprint %s has kind %.100q and apiVersion %.100q: it must be a %s of %s", file, gr.Kind, gr.APIVersion, topsv1.GcuResourceKind, topsv1.GroupVersion)
 	}
 	if gr.Name != name || gr.Namespace != "" {
 		return BadRequest("blueprint %s is for %.100q, the request for %q: a GcuResource cannot be renamed, and has no namespace", file, gr.Namespace+"/"+gr.Name, name)

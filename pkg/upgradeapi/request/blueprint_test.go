@@ -49,8 +49,8 @@ func badBlueprints() []badBlueprint {
 		{"type.json", strings.Replace(good, `"2"`, `2`, 1) + "}", "cannot be read"},
 		{"namespace.json", strings.Replace(good, `"name"`, `"namespace": "default", "name"`, 1) + "}", "has no namespace"},
 		{"renamed.json", strings.Replace(good, "strict", "loose", 1) + "}", "cannot be renamed"},
-		{"version.json", strings.Replace(good, "com/v1", "com/v2", 1) + "}", "it has to be a GcuResource of topsops.enflame.com/v1"},
-		{"kind.json", strings.Replace(good, "GcuResource", "UpgradePolicy", 1) + "}", "it has to be a GcuResource of topsops.enflame.com/v1"},
+		{"version.json", strings.Replace(good, "com/v1", "com/v2", 1) + "}", "it must be a GcuResource of topsops.enflame.com/v1"},
+		{"kind.json", strings.Replace(good, "GcuResource", "UpgradePolicy", 1) + "}", "it must be a GcuResource of topsops.enflame.com/v1"},
 	}
 }
 

@@ -69,7 +69,7 @@ func ReadUpgrade(body []byte) (Upgrade, error) {
 		return b, BadRequest(`the body has to be JSON like {"file": "gr.json"}: %v`, err)
 	}
 	if b.File == "" && b.Spec == nil && !b.Given() || b.File != "" && b.Spec != nil {
-		return b, BadRequest(`the body has to name a blueprint, {"file": "gr.json"}, or to hold a spec, {"spec": {...}}: one of them`)
+		return b, BadRequest(`the body must have either a blueprint, {"file": "gr.json"}, or a spec, {"spec": {...}}`)
 	}
 	return b, b.Check()
 }

@@ -37,7 +37,7 @@ func Unchanged(before, now *topsv1.GcuResource) error {
 func Restorable(gr, to string, kept []string) error {
 	switch {
 	case to == topsv1.RollbackToPrevious && len(kept) < 2:
-		return Conflict("no spec of %s before the present one is kept", gr)
+		return Conflict("no earlier spec of %s is kept", gr)
 	case to != topsv1.RollbackToPrevious && !slices.Contains(kept, to):
 		return Refuse(statusNotFound, "revision %.100q of %s not found: GET its revisions", to, gr)
 	}
