@@ -159,7 +159,7 @@ func (s *site) start() (stop func()) {
 	}
 	executor, err := hostagent.New(hostagent.Options{
 		StateDirectory: s.stateDir, HostRoot: s.host.root, ServiceManager: s.manager, Host: s.node.Name,
-		Poll: 5 * time.Millisecond, Settle: 200 * time.Millisecond, Clock: clock.RealClock{}, Log: testr.New(s.t),
+		Poll: 5 * time.Millisecond, RepeatAfter: 200 * time.Millisecond, Clock: clock.RealClock{}, Log: testr.New(s.t),
 	})
 	if err != nil {
 		s.t.Fatal(err)

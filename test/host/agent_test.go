@@ -75,7 +75,7 @@ func optionsOf(d daemon, state string) hostagent.Options {
 		Command:        map[task.Engine][]string{d.Engine: d.restartArgv()},
 		RestartLog:     logging.NewDated(filepath.Join(state, "restart-docker.log"), time.Now, func(error) {}),
 		Poll:           50 * time.Millisecond,
-		Settle:         500 * time.Millisecond,
+		RepeatAfter:    500 * time.Millisecond,
 		Clock:          clock.RealClock{},
 		Log:            logr.Discard(),
 	}
