@@ -48,7 +48,7 @@ func TestUpgrade(t *testing.T) {
 	}{
 		{"another name than is asked for", grFile("upgraded", "2"), []string{"other"}, exitRefused, "holds gr upgraded, not other"},
 		{"a gr that does not exist", grFile("absent", "2"), nil, exitRefused, "there is no gr absent to upgrade"},
-		{"the uid of another one", strings.Replace(grFile("upgraded", "2"), "metadata: {", "metadata: {uid: other, ", 1), nil, exitRefused, "with uid other"},
+		{"the uid of another one", strings.Replace(grFile("upgraded", "2"), "metadata: {", "metadata: {uid: other, ", 1), nil, exitRefused, "with UID other"},
 		{"another kind", strings.Replace(grFile("upgraded", "2"), "GcuResource", "DaemonRollout", 1), nil, exitUsage, "holds a DaemonRollout"},
 		{"the newer group", strings.Replace(grFile("upgraded", "2"), "topsops", "topscloud", 1), nil, exitUsage, "kubectl gcu import"},
 		{"two", grFile("upgraded", "2") + "---\n" + grFile("b", "2"), nil, exitUsage, "more than one object"},
