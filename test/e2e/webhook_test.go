@@ -17,6 +17,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/admission"
+	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 	"github.com/topsops/gcu-operator/test/freeport"
 	"github.com/topsops/gcu-operator/test/harness"
@@ -49,6 +50,7 @@ func (s *stage) replica(ctx context.Context, t *testing.T, label map[string]stri
 	}
 	webhook.ClientConfig = admissionv1.WebhookClientConfig{URL: ptr.To("https://" + address + admission.Path)}
 	webhook.ObjectSelector = &metav1.LabelSelector{MatchLabels: label} // other stories have grs too
+	webhook.TimeoutSeconds = ptr.To[int32](30)                         // after which the API server allows a change silently
 	s.create(ctx, t, &configuration)
 	return s.startManager(ctx, t, "--webhook-bind-address", address)
 }
@@ -75,6 +77,10 @@ func TestApplyIsRefusedWithThePathThatThePolicyAllows(t *testing.T) {
 	manager := s.replica(ctx, t, label)
 	d.reaches(ctx, "deployed", func(r *topsv1.DaemonRolloutStatus) bool { return complete(r) && r.Updated == stageNodes })
 
+	operator, err := s.ServiceAccountKubeconfig(ctx, harness.ManagerAccount, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const path = "gfd 1.4.2 > 1.6.1: no step allows it (versions.steps); the allowed path is 1.4.2 > a version in 1.5.x such as 1.5.0 > 1.6.1"
 	denial := fmt.Sprintf("denied the request: the UpgradePolicy does not allow these versions: on %d nodes, as on %s: %s", stageNodes, s.nodes[0], path)
 	s.eventually(ctx, t, func() error { // until the API server knows the webhook, with its CA
@@ -84,21 +90,27 @@ func TestApplyIsRefusedWithThePathThatThePolicyAllows(t *testing.T) {
 		}
 		return err
 	})
-	if _, err := apply("1.6.1"); err == nil || !strings.Contains(err.Error(), denial) {
-		t.Errorf("%v, want %s", err, denial)
+	denied := func(args ...string) {
+		t.Helper()
+		s.eventually(ctx, t, func() error { // a manager that has no time to find out allows a change, and says so
+			out, err := apply("1.6.1", args...)
+			switch {
+			case err == nil && strings.Contains(out, preview.NotChecked):
+				s.kubectl(ctx, t, "--kubeconfig", operator, "patch", "gr", d.name, "--type=merge", "-p", `{"spec":{"gfd":{"version":"1.4.2"}}}`)
+				return fmt.Errorf("the change is not checked: %s", out)
+			case err == nil || !strings.Contains(err.Error(), denial):
+				t.Errorf("%v %s, want %s", err, out, denial)
+			}
+			return nil
+		})
 	}
+	denied()
 	if said := s.gcu(ctx, t, s.Kubeconfig, 4, []string{path}, "upgrade", "-f", m.file); strings.Contains(said, "webhook") {
 		t.Errorf("the plugin leaves it to the API server: %s", said)
 	}
 
-	if out, err := apply("1.6.1", "--field-manager=gcu-upgrade-manager"); err == nil {
-		t.Errorf("who takes the name of the REST API is not asked: %s", out)
-	}
+	denied("--field-manager=gcu-upgrade-manager") // who takes the name of the REST API is asked too
 
-	operator, err := s.ServiceAccountKubeconfig(ctx, harness.ManagerAccount, "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.kubectl(ctx, t, "--kubeconfig", operator, "patch", "gr", d.name, "--type=merge", "-p", `{"spec":{"gfd":{"version":"1.6.1"}}}`)
 	if out := s.kubectl(ctx, t, "annotate", "gr", d.name, "example.com/changes=metadata"); strings.Contains(out, "versions") {
 		t.Errorf("a change of metadata is asked about: %s", out)
