@@ -24,7 +24,7 @@ const nonroot = "65532"
 var manifests = filepath.Join("pkg", "gcuresource", "component", "manifests")
 
 // operatorFiles are the manager, the node agent, the built-in manifests to be read (contract statements 11, 89), and the
-// licence. Root is that of the project.
+// license. Root is that of the project.
 func operatorFiles(programs, root string) (fileSet, error) {
 	files := fileSet{
 		{path: "/usr/bin/manager", source: filepath.Join(programs, "manager"), mode: 0o755},

@@ -20,8 +20,8 @@ type standin struct {
 	// play is the argument of the program; "" for a pod that names its own command.
 	play string
 	tags []string
-	// behaviours are tags of versions that are bad, named after STANDIN_BEHAVIOUR.
-	behaviours []string
+	// behaviors are tags of versions that are bad, named after STANDIN_BEHAVIOR.
+	behaviors []string
 }
 
 // versions of a component: the one that the examples name, and the next.
@@ -29,8 +29,8 @@ var versions = []string{"latest", "2.0.0"}
 
 var standins = []standin{
 	{repository: enflameRepository + "node-feature-discovery", tags: []string{"v0.11.3", "v0.11.4"}},
-	{repository: galaxyRepository + "gcu-driver", play: "driver", tags: versions, behaviours: []string{"fail", "hang", "never-ready", "cut-network"}},
-	{repository: galaxyRepository + "gcu-runtime", play: "toolkit", tags: versions, behaviours: []string{"keep-default"}},
+	{repository: galaxyRepository + "gcu-driver", play: "driver", tags: versions, behaviors: []string{"fail", "hang", "never-ready", "cut-network"}},
+	{repository: galaxyRepository + "gcu-runtime", play: "toolkit", tags: versions, behaviors: []string{"keep-default"}},
 	{repository: galaxyRepository + "gcu-plugin", play: "device-plugin", tags: versions},
 	{repository: enflameRepository + "gcu-exporter", play: "exporter", tags: versions},
 	{repository: galaxyRepository + "gcu-gfd", play: "gfd", tags: versions},
@@ -72,17 +72,17 @@ func standinImages() []image {
 		for _, tag := range s.tags {
 			images = append(images, s.image(tag, ""))
 		}
-		for _, behaviour := range s.behaviours {
-			images = append(images, s.image(behaviour, behaviour))
+		for _, behavior := range s.behaviors {
+			images = append(images, s.image(behavior, behavior))
 		}
 	}
 	return images
 }
 
-func (s standin) image(tag, behaviour string) image {
+func (s standin) image(tag, behavior string) image {
 	config := v1.Config{Env: []string{searchPath, "STANDIN_VERSION=" + versionOf(tag)}}
-	if behaviour != "" {
-		config.Env = append(config.Env, "STANDIN_BEHAVIOUR="+behaviour)
+	if behavior != "" {
+		config.Env = append(config.Env, "STANDIN_BEHAVIOR="+behavior)
 	}
 	if s.play != "" {
 		config.Entrypoint = []string{"/usr/bin/standin", s.play}

@@ -112,17 +112,17 @@ func archive(name, version string, p platform) string {
 	return archiveName(name, version, p) + ".tar.gz"
 }
 
-// items returns the program with its licence, and what completes kubectl's plugin.
+// items returns the program with its license, and what completes kubectl's plugin.
 func (r *release) items(name string, p platform) ([]item, error) {
 	program, err := read(0o755, r.program(name, p))
 	if err != nil {
 		return nil, err
 	}
-	licence, err := read(0o644, licence...)
+	license, err := read(0o644, license...)
 	if err != nil {
 		return nil, err
 	}
-	items := slices.Concat(program, licence)
+	items := slices.Concat(program, license)
 	if name == "kubectl-gcu" && p.os != "windows" {
 		completion, err := read(0o755, "cmd/kubectl-gcu/kubectl_complete-gcu")
 		if err != nil {
@@ -133,8 +133,8 @@ func (r *release) items(name string, p platform) ([]item, error) {
 	return items, nil
 }
 
-// licence is what goes with every copy of the programs and of the chart.
-var licence = []string{"LICENSE", "NOTICE"}
+// license is what goes with every copy of the programs and of the chart.
+var license = []string{"LICENSE", "NOTICE"}
 
 // read returns files by their names without folders.
 func read(mode int64, paths ...string) ([]item, error) {

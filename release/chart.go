@@ -14,7 +14,7 @@ import (
 const chartFolder = "charts/gcu-operator"
 
 // chart packs the chart with the version of the release, notes its image there, which templates run by its
-// digest, and adds the licence.
+// digest, and adds the license.
 func (r *release) chart(context.Context) error {
 	replaced := map[string][][2]string{
 		"Chart.yaml": {
@@ -47,11 +47,11 @@ func (r *release) chart(context.Context) error {
 	if err != nil {
 		return err
 	}
-	licence, err := read(0o644, licence...)
+	license, err := read(0o644, license...)
 	if err != nil {
 		return err
 	}
-	for _, file := range licence {
+	for _, file := range license {
 		items = append(items, item{"gcu-operator/" + file.name, file.content, file.mode})
 	}
 	packed, err := r.tarball(items)

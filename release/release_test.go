@@ -79,7 +79,7 @@ func TestTheNotesAreTheSectionOfTheVersion(t *testing.T) {
 	}
 }
 
-func TestAnArchiveHasTheProgramAndTheLicence(t *testing.T) {
+func TestAnArchiveHasTheProgramAndTheLicense(t *testing.T) {
 	r := made(t).withPrograms(t)
 	for _, c := range []struct {
 		program string

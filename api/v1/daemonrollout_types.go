@@ -228,7 +228,7 @@ type DaemonRolloutStatus struct {
 	Skipped []NodeNote `json:"skipped,omitempty"`
 
 	// lastDecisionTime is when the operator last decided about the nodes in flight, to within about half
-	// a minute; absent when there are none and no wave soaks. Time without decisions does not count towards
+	// a minute; absent when there are none and no wave soaks. Time without decisions does not count toward
 	// deadlines.
 	// +optional
 	LastDecisionTime *metav1.Time `json:"lastDecisionTime,omitempty"`
@@ -313,7 +313,7 @@ type RolloutRollback struct {
 	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
 }
 
-// RollingBack reports whether a rollback from the present revision is in progress.
+// RollingBack reports whether a rollback from the current revision is in progress.
 func (s *DaemonRolloutStatus) RollingBack() bool {
 	return s.Rollback != nil && s.Rollback.From == s.Revision && s.Rollback.CompletedTime == nil
 }

@@ -72,7 +72,7 @@ const (
 )
 
 // RollbackToPrevious is a value of AnnotationRollbackTo: the newest revision of
-// the spec other than the present one.
+// the spec other than the current one.
 const RollbackToPrevious = "previous"
 
 // UpgradeAnnotations are the keys a GcuResource carries onto its DaemonSets.

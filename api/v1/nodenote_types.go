@@ -33,7 +33,7 @@ type NodePin struct {
 	// clock of the node: under OTA, a later request for from ends the pin.
 	// +optional
 	RequestedTime *metav1.Time `json:"requestedTime,omitempty"`
-	// failed is true while the node counts towards a halt of the rollout: it failed before it was
+	// failed is true while the node counts toward a halt of the rollout: it failed before it was
 	// pinned, and no one has resumed the rollout since.
 	// +optional
 	Failed bool `json:"failed,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAskedOfHost(t *testing.T) {
+func TestRequestedTasks(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*NodeUpgrade)
@@ -26,7 +26,7 @@ func TestAskedOfHost(t *testing.T) {
 					{Name: "a", State: OperationTaskDone}, {Name: "b", State: OperationTaskRunning}, {Name: "c", State: OperationTaskPending}}}}}
 			tc.change(n)
 			var got []string
-			for _, task := range n.AskedOfHost() {
+			for _, task := range n.RequestedTasks() {
 				got = append(got, task.Name)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -142,10 +142,10 @@ type NodeUpgradeStatus struct {
 	Host *HostReport `json:"host,omitempty"`
 }
 
-// AskedOfHost returns the tasks of the operation that have begun and not ended; the node agent picks
+// RequestedTasks returns the tasks of the operation that have begun and not ended; the node agent picks
 // those that it executes. There are none unless spec and status are about the same running operation. The agent
 // reads the object past any cache before it acts.
-func (n *NodeUpgrade) AskedOfHost() []OperationTask {
+func (n *NodeUpgrade) RequestedTasks() []OperationTask {
 	asked, operation := n.Spec.Operation, n.Status.Operation
 	if asked == nil || operation == nil || asked.ID != operation.ID || asked.Abort || operation.Phase != OperationRunning {
 		return nil

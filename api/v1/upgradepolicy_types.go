@@ -242,7 +242,7 @@ type FailurePolicy struct {
 	// action is Halt, Rollback or RollbackNode. Halt: no new node starts. Rollback: no new node
 	// starts, and the group is rolled back to status.lastKnownGood of its
 	// DaemonRollout; without one it stays halted. RollbackNode: each node that fails is rolled back alone, at
-	// once, and kept there (status.pinned); it counts towards the threshold, at which the rollout halts.
+	// once, and kept there (status.pinned); it counts toward the threshold, at which the rollout halts.
 	// This needs the manager's flag --gate. Default Halt.
 	// +optional
 	// +kubebuilder:default=Halt

@@ -97,7 +97,7 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave stri
 	var revision string
 	err := change(ctx, cl, cl.namespace, name, func(dro *topsv1.DaemonRollout) (bool, error) {
 		if g.plan != nil && rollout.FollowsAnother(dro.Status.LimitedTo, planfile.Version(g.plan)) {
-			return false, refused("gr %s: its rollout follows another version of plan %s than the present one: review the plan, and approve once the rollout follows it", name, g.plan.Name)
+			return false, refused("gr %s: its rollout follows another version of plan %s than the current one: review the plan, and approve once the rollout follows it", name, g.plan.Name)
 		}
 		var err error
 		if approval, err = display.Approve(dro, display.WavesOf(dro, g.policy, g.plan, time.Now()), wave); err != nil {

@@ -25,7 +25,7 @@ import (
 var rights = map[dashboard.Verb]string{dashboard.Pause: "gcuresources", dashboard.Resume: "gcuresources", dashboard.Approve: "daemonrollouts",
 	dashboard.Rollback: "gcuresources", dashboard.Hold: "nodeupgrades", dashboard.Release: "nodeupgrades", dashboard.Retry: "nodeupgrades"}
 
-// May implements dashboard.Source. Without an answer it is false.
+// May implements dashboard.Source. Without a response it is false.
 func (s *source) May(ctx context.Context, verb dashboard.Verb) bool {
 	own := string(verb)
 	if verb == dashboard.Rollback {
@@ -186,18 +186,18 @@ func (s *source) foreseeRollback(ctx context.Context, gr *topsv1.GcuResource) (w
 		return would, err
 	}
 	would.Images = slices.DeleteFunc(would.Images, func(image string) bool { return slices.Contains(present, image) })
-	answer, err := s.live.predictor().Ask(ctx, preview.Question{Present: gr, Wanted: back, Approved: true})
+	prediction, err := s.live.predictor().Ask(ctx, preview.Question{Present: gr, Wanted: back, Approved: true})
 	if err != nil {
 		would.NotShown = append(would.NotShown, "which nodes go back: "+explain(err, "list", "").Error())
 		return would, nil
 	}
-	if answer.Blocked != "" {
-		would.NotShown = append(would.NotShown, answer.Blocked)
+	if prediction.Blocked != "" {
+		would.NotShown = append(would.NotShown, prediction.Blocked)
 		return would, nil
 	}
-	nodes := slices.Clone(answer.InFlight)
-	for i := range answer.Nodes {
-		nodes = append(nodes, answer.Nodes[i].Name)
+	nodes := slices.Clone(prediction.InFlight)
+	for i := range prediction.Nodes {
+		nodes = append(nodes, prediction.Nodes[i].Name)
 	}
 	slices.Sort(nodes)
 	count := len(nodes)

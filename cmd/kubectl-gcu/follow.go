@@ -114,7 +114,7 @@ type progress struct {
 func (p *progress) tell(s *display.Status) {
 	if p.bar {
 		style := p.style()
-		fmt.Fprint(plaintext.Unwrap(p.Out), "\r\x1b[K", plaintext.Text(s.Progress(style, p.width()), style.Colours()...))
+		fmt.Fprint(plaintext.Unwrap(p.Out), "\r\x1b[K", plaintext.Text(s.Progress(style, p.width()), style.Colors()...))
 		p.drawn = true
 		return
 	}

@@ -30,7 +30,7 @@ type terminal struct{ genericiooptions.IOStreams }
 
 // style returns the style of text on this output.
 func (t terminal) style() display.Style {
-	return display.Style{Now: time.Now(), Colour: t.onTerminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	return display.Style{Now: time.Now(), Color: t.onTerminal() && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
 func (t terminal) onTerminal() bool {
@@ -53,7 +53,7 @@ func (t terminal) print(o output, value any, text func(display.Style) string) er
 	if o.format == formatTable || o.format == formatWide {
 		style := t.style()
 		style.Wide = o.format == formatWide
-		_, err := fmt.Fprint(plaintext.Unwrap(t.Out), plaintext.Text(text(style), style.Colours()...))
+		_, err := fmt.Fprint(plaintext.Unwrap(t.Out), plaintext.Text(text(style), style.Colors()...))
 		return err
 	}
 	encode := plaintext.JSON

@@ -96,21 +96,21 @@ func showPlan(ctx context.Context, c *cli, cl *cluster, q *preview.Question, o o
 	if o.format == formatYAML {
 		return writePlan(ctx, c, cl, q, o)
 	}
-	answer, err := cl.predictor().Ask(ctx, *q)
+	prediction, err := cl.predictor().Ask(ctx, *q)
 	switch {
 	case err != nil:
 		return explain(err, "list", "")
-	case answer.Refused() != "":
-		return refused("%s", answer.Refused())
+	case prediction.Refused() != "":
+		return refused("%s", prediction.Refused())
 	case o.format == formatMermaid:
-		_, err = fmt.Fprint(c.Out, display.PlanMermaid(answer))
+		_, err = fmt.Fprint(c.Out, display.PlanMermaid(prediction))
 		return err
 	}
 	changes, err := display.ChangesOf(&q.Present.Spec, &q.Wanted.Spec)
 	if err != nil {
 		return err
 	}
-	return c.print(o, answer, func(s display.Style) string { return display.PlanText(answer, changes, s) })
+	return c.print(o, prediction, func(s display.Style) string { return display.PlanText(prediction, changes, s) })
 }
 
 // writePlan writes a plan as the content of a file.

@@ -46,7 +46,7 @@ func TestHistoryAndRollback(t *testing.T) {
 	s.says(s.gcu("rollback", "going-back", "--to", "3"), exitOK, "has the spec of revision 3 (going-back-10) already")
 	s.read(gr)
 	if _, is := gr.Annotations[topsv1.AnnotationRollbackTo]; is {
-		t.Error("a rollback to the present spec was asked for")
+		t.Error("a rollback to the current spec was asked for")
 	}
 	s.says(s.gcu("rollback", "going-back"), exitOK, "goes back to revision 2", "driver.version: 1.0 -> 0.9")
 	s.read(gr)

@@ -41,7 +41,7 @@ func ask(ctx context.Context, out terminal, cl *cluster, node, verb, task string
 	if !wait {
 		return nil
 	}
-	if err := awaitAsk(ctx, cl, node, value, timeout); err != nil {
+	if err := awaitAnswer(ctx, cl, node, value, timeout); err != nil {
 		return err
 	}
 	out.say("node %s: %s of %s is done", node, verb, task)
@@ -109,8 +109,8 @@ func checkAsk(ctx context.Context, cl *cluster, node, task string) (newest strin
 	return newest, nil
 }
 
-// awaitAsk waits until what was asked of a node is answered.
-func awaitAsk(ctx context.Context, cl *cluster, node, value string, timeout time.Duration) error {
+// awaitAnswer waits until the manager has answered a request for a node.
+func awaitAnswer(ctx context.Context, cl *cluster, node, value string, timeout time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	return await(ctx, timeout, cl.changes(ctx, node, &topsv1.NodeUpgradeList{}), func(ctx context.Context) (bool, string, error) {
@@ -119,7 +119,7 @@ func awaitAsk(ctx context.Context, cl *cluster, node, value string, timeout time
 			return false, "", err
 		}
 		if upgrade.Annotations[topsv1.AnnotationTaskOverride] != value {
-			return false, "", notYet("node %s: something else was asked since", node)
+			return false, "", notYet("node %s: another request has replaced this one", node)
 		}
 		for _, t := range upgrade.Status.Tasks {
 			switch {

@@ -89,8 +89,8 @@ code 0), or when the rollout halts, is rolled back or times out (exit code 3).`
   kubectl gcu upgrade my-gr --all --wait`
 )
 
-// askedUpgrade is an upgrade that was written.
-type askedUpgrade struct {
+// startedUpgrade is an upgrade that was written.
+type startedUpgrade struct {
 	name       string
 	generation int64
 	// plan is the one that is followed, nil for none.
@@ -98,7 +98,7 @@ type askedUpgrade struct {
 }
 
 // startUpgrade writes the gr that is wanted by the flags, or by a plan.
-func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string, step bool, l *limit) (cl *cluster, asked askedUpgrade, err error) {
+func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string, step bool, l *limit) (cl *cluster, asked startedUpgrade, err error) {
 	if plan == "" {
 		cl, wanted, err := readWanted(ctx, c, args, file, l)
 		if err != nil {
@@ -115,7 +115,7 @@ func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string,
 	if err != nil {
 		return nil, asked, err
 	}
-	return p.cl, askedUpgrade{p.checked.Gr.Name, generation, p}, nil
+	return p.cl, startedUpgrade{p.checked.Gr.Name, generation, p}, nil
 }
 
 // runPlan makes a gr follow the plan in a file.
@@ -245,19 +245,19 @@ func checkVersions(ctx context.Context, out terminal, cl *cluster, live, next *u
 	if q.Approved = true; p != nil {
 		q.Plan = p.Plan // it is not stored yet
 	}
-	answer, err := cl.predictor().UnderVersions(ctx, *q)
+	prediction, err := cl.predictor().UnderVersions(ctx, *q)
 	switch {
 	case apierrors.IsForbidden(err):
 		fmt.Fprintln(out.ErrOut, preview.NotChecked+":", err)
 		return nil
 	case err != nil:
 		return explain(err, "list", "")
-	case answer == nil:
+	case prediction == nil:
 		return nil
-	case answer.Refused() != "":
-		return refused("gr %s: %s", live.GetName(), answer.Refused())
+	case prediction.Refused() != "":
+		return refused("gr %s: %s", live.GetName(), prediction.Refused())
 	}
-	if waiting := answer.Waiting(); waiting != "" {
+	if waiting := prediction.Waiting(); waiting != "" {
 		out.say("%s", waiting)
 	}
 	return nil
@@ -294,7 +294,7 @@ func changesOf(from, to *unstructured.Unstructured) ([]display.Change, error) {
 }
 
 // awaitUpgrade follows a gr until every reachable node within the limit, or the plan, has what was asked for.
-func awaitUpgrade(ctx context.Context, out terminal, cl *cluster, asked askedUpgrade, timeout time.Duration) error {
+func awaitUpgrade(ctx context.Context, out terminal, cl *cluster, asked startedUpgrade, timeout time.Duration) error {
 	limited := func(ctx context.Context, gr *topsv1.GcuResource, s *display.Status) (bool, error) {
 		if s.Outcome.Reason != string(rollout.ReasonLeftOut) {
 			return false, nil
@@ -318,11 +318,11 @@ func awaitUpgrade(ctx context.Context, out terminal, cl *cluster, asked askedUpg
 // limitReached reports whether the upgrade is complete within its limit. The status of the
 // rollout may be of an earlier limit, so this asks for the plan.
 func limitReached(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource) (bool, error) {
-	answer, err := cl.predictor().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
-	if err != nil || answer.Blocked != "" || len(answer.Nodes) > 0 || len(answer.InFlight) > 0 {
+	prediction, err := cl.predictor().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
+	if err != nil || prediction.Blocked != "" || len(prediction.Nodes) > 0 || len(prediction.InFlight) > 0 {
 		return false, err
 	}
-	for _, n := range answer.Left {
+	for _, n := range prediction.Left {
 		if n.Reason != string(rollout.ReasonLeftOut) && n.Reason != string(rollout.ReasonNodeOffline) {
 			return false, notYet("node %s remains: %s; %s", n.Name, n.Reason, n.Message)
 		}

@@ -70,7 +70,7 @@ func writeSpec(ctx context.Context, cl *cluster, live, wanted *unstructured.Unst
 	return next, explain(cl.Patch(ctx, next, patch, options...), "patch", "")
 }
 
-// compareWith reads the present gr, and returns what the wanted one makes of it. It starts over when the gr
+// compareWith reads the current gr, and returns what the wanted one makes of it. It starts over when the gr
 // changes meanwhile.
 func compareWith(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured) (q *preview.Question, err error) {
 	live := &unstructured.Unstructured{}

@@ -143,7 +143,7 @@ func newManager(config *rest.Config, o options, certificate getCertificate) (ctr
 		ctx, cancel := context.WithTimeout(request.Context(), syncProbe)
 		defer cancel()
 		if !mgr.GetCache().WaitForCacheSync(ctx) {
-			return errors.New("the caches are not synchronised with the API server yet")
+			return errors.New("the caches are not synchronized with the API server yet")
 		}
 		return nil
 	}

@@ -66,18 +66,18 @@ type planner struct{ inquiry.Predictor }
 
 // Plan implements upgradeapi.Planner.
 func (p planner) Plan(ctx context.Context, present, wanted *topsv1.GcuResource, approved bool) (plan any, refused string, err error) {
-	answer, err := p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
+	prediction, err := p.Ask(ctx, preview.Question{Present: present, Wanted: wanted, Approved: approved})
 	if err != nil {
 		return nil, "", err
 	}
-	return answer, answer.Refused(), nil
+	return prediction, prediction.Refused(), nil
 }
 
 // Refused implements upgradeapi.Planner.
 func (p planner) Refused(ctx context.Context, present, wanted *topsv1.GcuResource) (string, error) {
-	answer, err := p.UnderVersions(ctx, preview.Question{Present: present, Wanted: wanted, Approved: true})
-	if err != nil || answer == nil {
+	prediction, err := p.UnderVersions(ctx, preview.Question{Present: present, Wanted: wanted, Approved: true})
+	if err != nil || prediction == nil {
 		return "", err
 	}
-	return answer.Refused(), nil
+	return prediction.Refused(), nil
 }

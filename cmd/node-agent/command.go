@@ -15,8 +15,8 @@ lack of a mount or a socket, it says there, and goes on with the rest.
 The person at the node sees with GET /pods which pods have a newer revision
 (condition PodNeedUpgrade) and asks for one with a POST. The request survives
 restarts of the agent and of the node; the operator carries it out under the
-limits of the rollout. Root calls over the socket; over TCP, on loopback, who has
-the token of the node.
+limits of the rollout. Root may call it over the socket, and anyone with the
+node's token over TCP, on loopback.
 
 Exit codes: 0 after SIGTERM or Ctrl-C, 1 when the agent cannot run or go on,
 2 when a flag is wrong.`

@@ -52,7 +52,7 @@ func hostExec(args []string) error {
 
 // enterNamespaces lets this thread see the host as process 1 sees it.
 func enterNamespaces() error {
-	// Threads share their root folder, and who shares it cannot change its mount namespace.
+	// Threads share their root folder, and a thread that shares it cannot change its mount namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("leaving the container's root folder: %w", err)
 	}

@@ -68,7 +68,7 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.spread, "first-contact-spread", defaultSpread, "`time` over which the agents of many nodes that start at once spread their first contact with the API server; a request at the node does not wait for it")
 	flags.StringVar(&o.bindAddress, "ota-bind-address", defaultBindAddress, "`ip:port` of the OTA endpoint; anything but loopback needs --ota-auth=token and TLS")
 	flags.StringVar(&o.auth, "ota-auth", authToken, "`mode` of authentication over TCP: token (the token of the node), or none (everyone on the node has access)")
-	flags.StringVar(&o.tokenFile, "ota-token-file", "", "`file` of the token, for root only; made with a new token when there is none; default "+tokenFileName+" in the state directory")
+	flags.StringVar(&o.tokenFile, "ota-token-file", "", "`file` of the token, for root only; created with a new token if it is missing; default "+tokenFileName+" in the state directory")
 	flags.StringVar(&o.socket, "ota-socket", defaultSocket, "`path` of the unix socket of the OTA endpoint, for root; empty: none")
 	flags.IntVar(&o.socketGroup, "ota-socket-group", guard.NoGroup, "`number` of a group on the host whose members may use the socket too; -1: none")
 	flags.StringVar(&o.tlsCertFile, "ota-tls-cert-file", "", "`file` of the certificate with which TCP is served over TLS; read again for each connection")

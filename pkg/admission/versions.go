@@ -18,7 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
-// Patience bounds an answer: the wait for a turn, what is read, and that the prediction is not begun later. It takes
+// Patience bounds a response: the wait for a turn, what is read, and that the prediction is not begun later. It takes
 // half a second for 10 000 nodes, which the timeoutSeconds of the configuration leave room for.
 const Patience = 3 * time.Second
 
@@ -45,7 +45,7 @@ type Versions struct {
 	Patience time.Duration
 }
 
-// Handle answers the API server. It refuses nothing that is only tried: a tool that tries all that it will apply may
+// Handle responds to the API server. It refuses nothing that is only tried: a tool that tries all that it will apply may
 // try a gr before the policy that allows it is there.
 func (v *Versions) Handle(ctx context.Context, c *change) (response admission.Response) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(logging.GcuResource(c.Name, c.OldObject.Metadata.UID)...))
@@ -56,18 +56,18 @@ func (v *Versions) Handle(ctx context.Context, c *change) (response admission.Re
 	}()
 	ctx, cancel := context.WithTimeout(ctx, v.Patience)
 	defer cancel()
-	answer, err := v.foresee(ctx, c)
+	prediction, err := v.foresee(ctx, c)
 	switch {
 	case err != nil:
 		return notChecked(ctx, err)
-	case answer == nil:
+	case prediction == nil:
 		return admission.Allowed("")
-	case answer.Refused() != "" && c.DryRun:
-		return admission.Allowed("").WithWarnings(WouldBeRefused + answer.Refused())
-	case answer.Refused() != "":
-		return admission.Denied(answer.Refused())
-	case answer.Waiting() != "":
-		return admission.Allowed("").WithWarnings(answer.Waiting())
+	case prediction.Refused() != "" && c.DryRun:
+		return admission.Allowed("").WithWarnings(WouldBeRefused + prediction.Refused())
+	case prediction.Refused() != "":
+		return admission.Denied(prediction.Refused())
+	case prediction.Waiting() != "":
+		return admission.Allowed("").WithWarnings(prediction.Waiting())
 	}
 	return admission.Allowed("")
 }

@@ -11,6 +11,7 @@
 //	StateTimes      when a state started            statetimes.go
 //	PodOf           which pod of a node counts      pods.go
 //	Images          the images of a pod             images.go
+//	FurtherResources  more names for cards          resources.go
 //
 // The results follow the DaemonSet controller of Kubernetes, so that the operator and that
 // controller never disagree about where a pod belongs.

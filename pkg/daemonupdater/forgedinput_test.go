@@ -130,7 +130,7 @@ func TestAForgedMemberChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAMemberMayHaveTheNameOfAKeptSpec: a DaemonSet that leaves has a name that the present spec does not
+// TestAMemberMayHaveTheNameOfAKeptSpec: a DaemonSet that leaves has a name that the current spec does not
 // give. The kept one that does may be newer than the cache.
 func TestAMemberMayHaveTheNameOfAKeptSpec(t *testing.T) {
 	for name, cached := range map[string]bool{"in the cache": true, "newer than the cache": false} {

@@ -56,7 +56,7 @@ func (r groupReader) read(ctx context.Context, g observed.Group, now time.Time) 
 	if taken := p.NameTaken(); taken != nil {
 		return nil, r.ledgers.refuse(p.State, taken)
 	}
-	delete(r.ledgers.taken, g)
+	delete(r.ledgers.nameTakenBy, g)
 	for i := range p.Members {
 		if p.Members[i].Revisions, err = r.revisions(ctx, p.Members[i]); err != nil {
 			return nil, err

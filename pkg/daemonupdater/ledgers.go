@@ -27,9 +27,9 @@ import (
 )
 
 // reportInterval is the minimum time between two status writes of one group that leave the ledger
-// unchanged; ledger changes are stored at once. If only a few nodes moved on as expected, or the
-// last write at reportInterval is not moveInterval ago, the minimum is moveInterval: nodes that come and go
-// all the time do not cause a write every second.
+// unchanged; ledger changes are stored at once. moveInterval is the minimum if only a few nodes moved on as
+// expected, and for moveInterval after a write at reportInterval: nodes that come and go all the time do not
+// cause a write every second.
 const (
 	reportInterval = time.Second
 	moveInterval   = 7 * time.Second
@@ -61,8 +61,8 @@ type ledgerStore struct {
 	// written is, per group, the rollout as this process last wrote it, with the versions that
 	// the cache may still show.
 	written map[observed.Group]writtenRollout
-	// taken has, per group whose name is taken, the UID of the DaemonRollout that has the name.
-	taken map[observed.Group]types.UID
+	// nameTakenBy has, per group whose name is taken, the UID of the DaemonRollout that has the name.
+	nameTakenBy map[observed.Group]types.UID
 }
 
 // writtenRollout is a DaemonRollout as written.
@@ -72,8 +72,8 @@ type writtenRollout struct {
 	basedOn []string
 	rollout *topsv1.DaemonRollout
 	at      time.Time
-	// soon is when a status was last written at reportInterval.
-	soon time.Time
+	// promptly is when a status was last written at reportInterval.
+	promptly time.Time
 }
 
 // read reads the group's DaemonRollout as last written: from memory while the cache still shows
@@ -104,8 +104,8 @@ func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time)
 // refuse reports by an event that the name of a group is taken: the group has no rollout of its own for a condition.
 // The event is sent once per DaemonRollout that has the name, not at each retry.
 func (l ledgerStore) refuse(s *observed.State, taken *rollout.Blocked) error {
-	if by, said := l.taken[s.Group]; !said || by != s.TakenBy.UID {
-		l.taken[s.Group] = s.TakenBy.UID
+	if by, said := l.nameTakenBy[s.Group]; !said || by != s.TakenBy.UID {
+		l.nameTakenBy[s.Group] = s.TakenBy.UID
 		l.recorder.Eventf(report.Target(s), s.TakenBy, corev1.EventTypeWarning, taken.Reason, "Rollout", "%s", taken.Message)
 	}
 	return errors.New(taken.Message)
@@ -155,13 +155,13 @@ func (l ledgerStore) write(ctx context.Context, p *pass.Pass, rb report.Rollback
 		return p.Rollout, 0, nil
 	}
 	last := l.written[p.Group]
-	interval, soon := reportInterval, p.In.Now
-	if report.OnlyMoved(&before, &status) || p.In.Now.Sub(last.soon).Abs() < moveInterval {
-		interval, soon = moveInterval, last.soon
+	interval, promptly := reportInterval, p.In.Now
+	if report.OnlyMoved(&before, &status) || p.In.Now.Sub(last.promptly).Abs() < moveInterval {
+		interval, promptly = moveInterval, last.promptly
 	}
 	switch elapsed := p.In.Now.Sub(last.at); {
 	case report.MustPrecede(&before, &status):
-		soon = last.soon
+		promptly = last.promptly
 	case elapsed < interval:
 		return p.Rollout, interval - elapsed, nil
 	}
@@ -177,7 +177,7 @@ func (l ledgerStore) write(ctx context.Context, p *pass.Pass, rb report.Rollback
 		delete(l.written, p.Group) // it may have been deleted, and then the copy in memory is useless
 		return nil, 0, fmt.Errorf("storing the ledger of DaemonRollout %s: %w", client.ObjectKeyFromObject(next), err)
 	}
-	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.In.Now, soon: soon}
+	l.written[p.Group] = writtenRollout{basedOn: l.replaced(p.Group, basedOn), rollout: next, at: p.In.Now, promptly: promptly}
 	l.metrics.Count(p.Group, p.In.Ledger, d)
 	if rb := status.Rollback; rb != nil && (before.Rollback == nil || !before.Rollback.Time.Equal(&rb.Time)) {
 		l.metrics.RolledBack(p.Group)

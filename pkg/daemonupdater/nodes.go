@@ -26,10 +26,10 @@ import (
 // fleetReader reads the nodes of groups, and keeps them between passes.
 type fleetReader struct {
 	access.Cluster
-	fleets   map[observed.Group]*pass.Fleet
-	gate     gating.Mode
-	had      map[observed.Group]gating.LastRevisions
-	attempts *deletion.AllAttempts
+	fleets        map[observed.Group]*pass.Fleet
+	gate          gating.Mode
+	lastRevisions map[observed.Group]gating.LastRevisions
+	attempts      *deletion.AllAttempts
 }
 
 // refresh updates the fleet of a group: it reads the changed nodes again, or all nodes if the fleet was made from other
@@ -69,10 +69,10 @@ func (r fleetReader) readAll(ctx context.Context, p *pass.Pass) (*pass.Fleet, er
 			return nil, err
 		}
 	}
-	if r.gate.Active() && r.had[p.Group] == nil {
-		r.had[p.Group] = gating.LastRevisions{}
+	if r.gate.Active() && r.lastRevisions[p.Group] == nil {
+		r.lastRevisions[p.Group] = gating.LastRevisions{}
 	}
-	return pass.NewFleet(p.State, &p.In, r.had[p.Group], r.attempts, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
+	return pass.NewFleet(p.State, &p.In, r.lastRevisions[p.Group], r.attempts, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
 }
 
 // readNode reads one node again, with its pods and NodeUpgrade.

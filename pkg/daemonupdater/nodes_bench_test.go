@@ -81,7 +81,7 @@ func BenchmarkPassFromScratch(b *testing.B) {
 	}
 	book := upgradeplan.DefaultBook()
 	for b.Loop() {
-		reader := fleetReader{Cluster: access.Cluster{Client: cache}, fleets: map[observed.Group]*pass.Fleet{}, had: map[observed.Group]gating.LastRevisions{}}
+		reader := fleetReader{Cluster: access.Cluster{Client: cache}, fleets: map[observed.Group]*pass.Fleet{}, lastRevisions: map[observed.Group]gating.LastRevisions{}}
 		p := &pass.Pass{State: state, In: state.Input(&book, rollout.DefaultDeadlines, fixture.Epoch)}
 		if err := reader.refresh(b.Context(), p, nil); err != nil {
 			b.Fatal(err)

@@ -75,28 +75,28 @@ type Reconciler struct {
 
 // groupStates has what is kept about groups between passes. It is empty at every start.
 type groupStates struct {
-	written     map[observed.Group]writtenRollout
-	taken       map[observed.Group]types.UID
-	fleets      map[observed.Group]*pass.Fleet
-	had         map[observed.Group]gating.LastRevisions // revisions of nodes
-	changed     watch.ChangedNodes
-	attempts    deletion.AllAttempts
-	concurrency deletion.Concurrency
+	written       map[observed.Group]writtenRollout
+	nameTakenBy   map[observed.Group]types.UID
+	fleets        map[observed.Group]*pass.Fleet
+	lastRevisions map[observed.Group]gating.LastRevisions // revisions of nodes
+	changed       watch.ChangedNodes
+	attempts      deletion.AllAttempts
+	concurrency   deletion.Concurrency
 	// stateTimes of nodes and pods.
 	stateTimes daemonset.StateTimes
 }
 
 // newGroupStates returns empty states; ahead is Reconciler.Ahead.
 func newGroupStates(ahead func(time.Time) time.Duration) groupStates {
-	return groupStates{written: map[observed.Group]writtenRollout{}, taken: map[observed.Group]types.UID{}, fleets: map[observed.Group]*pass.Fleet{},
-		had: map[observed.Group]gating.LastRevisions{}, stateTimes: daemonset.StateTimes{Ahead: ahead}}
+	return groupStates{written: map[observed.Group]writtenRollout{}, nameTakenBy: map[observed.Group]types.UID{}, fleets: map[observed.Group]*pass.Fleet{},
+		lastRevisions: map[observed.Group]gating.LastRevisions{}, stateTimes: daemonset.StateTimes{Ahead: ahead}}
 }
 
 func (m *groupStates) forget(g observed.Group) {
 	delete(m.written, g)
-	delete(m.taken, g)
+	delete(m.nameTakenBy, g)
 	delete(m.fleets, g)
-	delete(m.had, g)
+	delete(m.lastRevisions, g)
 	m.attempts.Forget(g)
 }
 
@@ -164,10 +164,10 @@ func (r *Reconciler) steps() steps {
 	deniable := func(attempts *deletion.Attempts) access.RequestKind {
 		return access.RequestKind{Attempts: attempts, Changed: &r.changed}
 	}
-	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: gate, notices: r.Notices, written: r.written, taken: r.taken}
+	ledgers := ledgerStore{Cluster: c, namespace: r.Namespace, recorder: r.Recorder, metrics: r.Metrics, gate: gate, notices: r.Notices, written: r.written, nameTakenBy: r.nameTakenBy}
 	return steps{
 		groups:    groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
-		fleets:    fleetReader{c, r.fleets, gate, r.had, &r.attempts},
+		fleets:    fleetReader{c, r.fleets, gate, r.lastRevisions, &r.attempts},
 		gates:     gatekeeper.Gatekeeper{Cluster: c},
 		ledgers:   ledgers,
 		pins:      pinStep{c, gate},

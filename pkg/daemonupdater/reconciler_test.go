@@ -297,7 +297,7 @@ func TestReconcileDeletesNothingOfADaemonSetThatChangedMeanwhile(t *testing.T) {
 			live.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
 		}},
 		{"given another template", func(_ *cluster, live *appsv1.DaemonSet) { live.Generation = 3 }},
-		{"made anew", func(_ *cluster, live *appsv1.DaemonSet) { live.UID = "uid-new" }},
+		{"recreated", func(_ *cluster, live *appsv1.DaemonSet) { live.UID = "uid-new" }},
 		{"being deleted", func(_ *cluster, live *appsv1.DaemonSet) { now := fixture.Ago(0); live.DeletionTimestamp = &now }},
 	}
 	for _, tt := range tests {

@@ -27,7 +27,7 @@ type rollbackStep struct {
 // decide reads what the decision about a rollback needs, and decides.
 func (s rollbackStep) decide(ctx context.Context, p *pass.Pass) (report.Rollback, error) {
 	good := p.Rollout.Status.LastKnownGood
-	if good == nil || !report.AsksRollback(p.State, p.In, p.Decision) {
+	if good == nil || !report.WantsRollback(p.State, p.In, p.Decision) {
 		return report.RollbackOf(p.State, p.In, p.Decision, false), nil
 	}
 	if p.Group.Kind != observed.KindGcuResource {

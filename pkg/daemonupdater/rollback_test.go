@@ -197,7 +197,7 @@ func TestNothingIsRolledBackThatIsNotWhatWasObserved(t *testing.T) {
 		"given another template":  func(live *appsv1.DaemonSet) { live.Generation = 3 },
 		"opted out":               func(live *appsv1.DaemonSet) { delete(live.Annotations, topsv1.AnnotationUpdateStrategy) },
 		"paused":                  func(live *appsv1.DaemonSet) { fixture.Annotate(live, topsv1.AnnotationPaused, "true") },
-		"made anew":               func(live *appsv1.DaemonSet) { live.UID = "uid-new" },
+		"recreated":               func(live *appsv1.DaemonSet) { live.UID = "uid-new" },
 		"rendered from another":   func(live *appsv1.DaemonSet) { fixture.Annotate(live, topsv1.AnnotationRevision, "fleet-9") },
 		"changed since it's read": func(live *appsv1.DaemonSet) { live.ResourceVersion = "1" },
 	}

@@ -75,7 +75,7 @@ func (w *simWorld) runAgent(h *simHost) {
 	}
 	a := m.agent
 	if u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name}); w.introduces(h, u) {
-		asks := u != nil && len(u.AskedOfHost()) > 0
+		asks := u != nil && len(u.RequestedTasks()) > 0
 		if asks || !w.now.Before(a.due) || !w.calm && w.chance(5) {
 			next, err := a.worker.Pass(a.ctx)
 			if err != nil {
@@ -166,7 +166,7 @@ func (w *simWorld) takeSteps(a *simAgent) {
 // idle reports whether nothing was asked of an agent, nor is executed.
 func (a *simAgent) idle() bool {
 	u := simapi.Get[*topsv1.NodeUpgrade](a.w.api, simapi.Key{Kind: simUpgrades, Name: a.h.name})
-	return (u == nil || len(u.AskedOfHost()) == 0 && len(u.Spec.Prepulls) == 0) && len(a.tasks) == 0
+	return (u == nil || len(u.RequestedTasks()) == 0 && len(u.Spec.Prepulls) == 0) && len(a.tasks) == 0
 }
 
 // takeStep takes one step of a task, and records it; ended reports whether that was the last for

@@ -54,7 +54,7 @@ func (w *simWorld) drawLabels(node string) map[string]string {
 			labels[label] = value
 		}
 	}
-	w.say("node %s is labelled %v", node, labels)
+	w.say("node %s is labeled %v", node, labels)
 	return labels
 }
 
@@ -255,7 +255,7 @@ func (w *simWorld) annotateRollout(r *topsv1.DaemonRollout, key, value string) {
 func (w *simWorld) relabel(h *simHost) {
 	h.labels[simRingLabel] = simPick(w.policies, "early", "late", "")
 	h.labels[simZoneLabel] = simPick(w.policies, "UTC", "Asia.Shanghai", "Mars.Olympus")
-	w.say("admin: node %s is labelled %v", h.name, h.labels)
+	w.say("admin: node %s is labeled %v", h.name, h.labels)
 	w.writeLabels(h)
 }
 

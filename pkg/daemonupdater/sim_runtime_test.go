@@ -73,7 +73,7 @@ func (w *simWorld) needRestart() (hosts []*simHost) {
 // of a later wave.
 func (w *simWorld) administer() {
 	g, left := w.toolkitGroup(), slices.DeleteFunc(w.needRestart(), func(h *simHost) bool { return !h.machine.byHand })
-	asked := slices.DeleteFunc(slices.Clone(left), func(h *simHost) bool { return g == nil || !w.isAsked(h) })
+	asked := slices.DeleteFunc(slices.Clone(left), func(h *simHost) bool { return g == nil || !w.isRequested(h) })
 	if !w.calm || g == nil || len(asked) == 0 {
 		w.ops.told = time.Time{}
 		return
@@ -103,9 +103,9 @@ func (w *simWorld) administer() {
 	}
 }
 
-// isAsked reports whether nothing but a restart by the administrator is left for a node: one of a later
+// isRequested reports whether nothing but a restart by the administrator is left for a node: one of a later
 // wave may have its toolkit, and wait for another component.
-func (w *simWorld) isAsked(h *simHost) bool {
+func (w *simWorld) isRequested(h *simHost) bool {
 	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
 	return u != nil && operation.LeftToAdministrator(u) != "" && !slices.ContainsFunc(w.toolkitGroup().sets, func(key simapi.Key) bool {
 		ds, pod := simapi.Get[*appsv1.DaemonSet](w.api, key), w.podOn(key, h.name)

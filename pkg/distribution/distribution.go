@@ -28,7 +28,7 @@ func Packaged() Containerd {
 	return Containerd{Socket: "run/containerd/containerd.sock", Config: "etc/containerd/config.toml", Units: []string{"containerd.service"}}
 }
 
-// Containerds returns those that distributions bring, whose configuration they make anew at each
+// Containerds returns those that distributions bring, whose configuration they recreate at each
 // start. Those of k3s and RKE2 have the same socket; the one whose configuration is there is
 // the one of a host.
 func Containerds() []Containerd {

@@ -22,7 +22,7 @@ func readClaims(ctx context.Context, live client.Reader, pods []corev1.Pod, p ev
 	all := map[types.UID]eviction.Claims{}
 	for i := range pods {
 		pod := &pods[i]
-		if !p.AsksClaims(pod) {
+		if !p.NeedsClaims(pod) {
 			continue
 		}
 		var of eviction.Claims

@@ -133,15 +133,15 @@ func TestAClaimThatCannotBeReadHoldsTheDrain(t *testing.T) {
 	s.run(pod("network", claims("nic")))
 	s.run(pod("training"))
 	s.run(pod("both", claims("nic"), func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = gcus("1") }))
-	s.run(pod("kept", claims("nic"), labelled("keep", "yes")))
+	s.run(pod("kept", claims("nic"), labeled("keep", "yes")))
 	d := s.drainer()
-	d.Live = withoutClaims{d.Live, errors.New("no answer")}
+	d.Live = withoutClaims{d.Live, errors.New("no response")}
 	selective := defaultPolicy(t, func(p *topsv1.DrainPolicy) {
 		p.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "keep", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 	})
 	r := s.pass(d, selective, nil, 0)
 	s.expect(r, map[string]eviction.State{"network": eviction.Failed, "training": eviction.Due, "both": eviction.Due, "kept": eviction.Skipped})
-	if want := "failed, it is unknown whether it uses the accelerator: reading its ResourceClaim nic: no answer: " + s.namespace + "/network"; !strings.Contains(r.Message(), want) {
+	if want := "failed, it is unknown whether it uses the accelerator: reading its ResourceClaim nic: no response: " + s.namespace + "/network"; !strings.Contains(r.Message(), want) {
 		t.Errorf("%q, want %q in it", r.Message(), want)
 	}
 	s.expect(s.pass(d, defaultPolicy(t, func(p *topsv1.DrainPolicy) { p.Scope = topsv1.DrainAll }), nil, 0),

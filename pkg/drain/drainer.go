@@ -48,7 +48,7 @@ func NewEvictor(config *rest.Config, httpClient *http.Client) (Evictor, error) {
 
 type restEvictor struct{ core rest.Interface }
 
-// Evict sends the eviction and returns the first answer.
+// Evict sends the eviction and returns the first response.
 func (e restEvictor) Evict(ctx context.Context, request *policyv1.Eviction) error {
 	return e.core.Post().Namespace(request.Namespace).Resource("pods").Name(request.Name).SubResource("eviction").
 		MaxRetries(0).Body(request).Do(ctx).Error()
@@ -88,18 +88,18 @@ func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attem
 		return eviction.Result{}, err
 	}
 	leave, r := eviction.Decide(facts, p, attempts, since, now)
-	answers := make([]eviction.Outcome, len(leave))
+	responses := make([]eviction.Outcome, len(leave))
 	if len(leave) > 1 || slices.ContainsFunc(leave, leavesLater) {
-		answers = d.ask(ctx, node, leave, &p)
+		responses = d.tryEach(ctx, node, leave, &p)
 	}
-	if !slices.ContainsFunc(answers, eviction.Outcome.Stays) {
+	if !slices.ContainsFunc(responses, eviction.Outcome.Stays) {
 		for i, o := range leave {
 			if before := attempts[o.UID].Outcome.State; !leavesLater(o) {
-				answers[i] = d.evict(ctx, node, o, &p, before != "" && before != eviction.Due)
+				responses[i] = d.evict(ctx, node, o, &p, before != "" && before != eviction.Due)
 			}
 		}
 	}
-	r.Add(leave, answers, now)
+	r.Add(leave, responses, now)
 	d.Metrics.passed(node, r)
 	return r, ctx.Err()
 }
@@ -111,7 +111,7 @@ func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, att
 		return eviction.Result{}, err
 	}
 	leave, r := eviction.Decide(facts, p, attempts, since, now)
-	r.Add(leave, d.ask(ctx, node, leave, &p), now)
+	r.Add(leave, d.tryEach(ctx, node, leave, &p), now)
 	return r, ctx.Err()
 }
 
@@ -187,16 +187,16 @@ func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (f
 // leavesLater reports whether a pod that leaves is not evicted yet.
 func leavesLater(o eviction.Outcome) bool { return o.State != "" }
 
-// ask asks the API server, pod by pod, whether it would evict them (dry runs).
-func (d Drainer) ask(ctx context.Context, node string, pods []eviction.Outcome, p *eviction.Policy) []eviction.Outcome {
-	answers := make([]eviction.Outcome, len(pods))
+// tryEach requests the eviction of pods, one by one, as dry runs.
+func (d Drainer) tryEach(ctx context.Context, node string, pods []eviction.Outcome, p *eviction.Policy) []eviction.Outcome {
+	responses := make([]eviction.Outcome, len(pods))
 	for i, o := range pods {
-		answers[i] = d.request(ctx, node, o, p, true, 4)
-		if answers[i].Stays() {
-			d.Metrics.evicted(answers[i].State)
+		responses[i] = d.request(ctx, node, o, p, true, 4)
+		if responses[i].Stays() {
+			d.Metrics.evicted(responses[i].State)
 		}
 	}
-	return answers
+	return responses
 }
 
 // evict evicts one pod. Only its first eviction is logged at V(0).
@@ -205,12 +205,12 @@ func (d Drainer) evict(ctx context.Context, node string, pod eviction.Outcome, p
 	if again {
 		level = 4
 	}
-	answer := d.request(ctx, node, pod, p, false, level)
-	d.Metrics.evicted(answer.State)
-	return answer
+	response := d.request(ctx, node, pod, p, false, level)
+	d.Metrics.evicted(response.State)
+	return response
 }
 
-// request sends one eviction and returns the answer.
+// request sends one eviction and returns the response.
 func (d Drainer) request(ctx context.Context, node string, pod eviction.Outcome, p *eviction.Policy, dryRun bool, level int) eviction.Outcome {
 	log.FromContext(ctx).V(level).Info("Evicting Pod", "Pod", klog.KRef(pod.Pod.Namespace, pod.Pod.Name), "Node", node, "dryRun", dryRun)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

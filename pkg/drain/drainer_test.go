@@ -62,7 +62,7 @@ func (s *stage) kill(p *corev1.Pod) {
 	}
 }
 
-// budget creates a PodDisruptionBudget for pods labelled app: name.
+// budget creates a PodDisruptionBudget for pods labeled app: name.
 func (s *stage) budget(name, app string) *policyv1.PodDisruptionBudget {
 	s.t.Helper()
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
@@ -129,7 +129,7 @@ func (s *stage) read(name string) *corev1.Pod {
 func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
-	guarded := s.run(pod("web-1", labelled("app", "web")))
+	guarded := s.run(pod("web-1", labeled("app", "web")))
 	s.run(pod("other"))
 	budget := s.budget("web", "web")
 	s.allow(budget, 0)
@@ -183,8 +183,8 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 func TestABudgetThatAllowsOneOfTwoLetsOneLeaveAndThenTheOther(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
-	s.run(pod("web-1", labelled("app", "web")))
-	s.run(pod("web-2", labelled("app", "web")))
+	s.run(pod("web-1", labeled("app", "web")))
+	s.run(pod("web-2", labeled("app", "web")))
 	budget := s.budget("web", "web")
 	s.allow(budget, 1)
 	d, policy := s.drainer(), defaultPolicy(t, nil)
@@ -196,8 +196,8 @@ func TestABudgetThatAllowsOneOfTwoLetsOneLeaveAndThenTheOther(t *testing.T) {
 	s.expect(r, map[string]eviction.State{"web-2": eviction.Evicted})
 }
 
-// A pod that leaves later counts as well: each retry of the drain would evict the neighbour again.
-func TestANeighbourStaysWhileABudgetHoldsAPodThatLeavesLater(t *testing.T) {
+// A pod that leaves later counts as well: each retry of the drain would evict the neighbor again.
+func TestANeighborStaysWhileABudgetHoldsAPodThatLeavesLater(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		pod         func(*corev1.Pod)
@@ -215,22 +215,22 @@ func TestANeighbourStaysWhileABudgetHoldsAPodThatLeavesLater(t *testing.T) {
 			s := newStage(t)
 			s.node("n1")
 			s.daemonSet("owner")
-			s.run(pod("later", tc.pod, labelled("app", "later")))
-			s.run(pod("neighbour"))
+			s.run(pod("later", tc.pod, labeled("app", "later")))
+			s.run(pod("neighbor"))
 			budget := s.budget("keep", "later")
 			s.allow(budget, 0)
 			d, policy := s.drainer(), tc.policy(t)
 			r := s.pass(d, policy, nil, 0)
-			s.expect(r, map[string]eviction.State{"later": tc.held, "neighbour": eviction.Due})
-			if s.read("neighbour").DeletionTimestamp != nil {
-				t.Error("the neighbour is evicted")
+			s.expect(r, map[string]eviction.State{"later": tc.held, "neighbor": eviction.Due})
+			if s.read("neighbor").DeletionTimestamp != nil {
+				t.Error("the neighbor is evicted")
 			}
 			if want := "PodDisruptionBudget " + s.namespace + "/keep refuses: " + s.namespace + "/later"; !strings.Contains(r.Message(), want) {
 				t.Errorf("%q, want %q in it", r.Message(), want)
 			}
 			s.allow(budget, 1)
 			r = s.pass(d, policy, r.Attempts, eviction.RetryInterval)
-			s.expect(r, map[string]eviction.State{"later": tc.freed, "neighbour": eviction.Evicted})
+			s.expect(r, map[string]eviction.State{"later": tc.freed, "neighbor": eviction.Evicted})
 			if s.read("later").DeletionTimestamp != nil {
 				t.Error("it leaves too early")
 			}
@@ -242,7 +242,7 @@ func TestADryRunAsksForEveryPodAndEvictsNone(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
 	s.run(pod("free"))
-	s.run(pod("web-1", labelled("app", "web")))
+	s.run(pod("web-1", labeled("app", "web")))
 	s.allow(s.budget("web", "web"), 0)
 	d, asked := s.drainer(), 0
 	d.Evictor = before{d.Evictor, func() { asked++ }}
@@ -265,7 +265,7 @@ func TestADryRunAsksForEveryPodAndEvictsNone(t *testing.T) {
 func TestAnUnprocessedBudgetDoesNotBlockThePass(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
-	s.run(pod("web-1", labelled("app", "web")))
+	s.run(pod("web-1", labeled("app", "web")))
 	s.budget("web", "web")
 	r := s.pass(s.drainer(), defaultPolicy(t, nil), nil, 0)
 	s.expect(r, map[string]eviction.State{"web-1": eviction.Refused})
@@ -277,7 +277,7 @@ func TestAnUnprocessedBudgetDoesNotBlockThePass(t *testing.T) {
 func TestAPodWithTwoBudgetsIsAnErrorThatAPersonCanRead(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
-	s.run(pod("web-1", labelled("app", "web")))
+	s.run(pod("web-1", labeled("app", "web")))
 	s.allow(s.budget("one", "web"), 1)
 	s.allow(s.budget("two", "web"), 1)
 	r := s.pass(s.drainer(), defaultPolicy(t, nil), nil, 0)
@@ -354,7 +354,7 @@ func TestNoPodIsEvictedFromANodeThatIsNotReady(t *testing.T) {
 	}
 	s.kill(s.read("training"))
 	if r := s.pass(s.drainer(), defaultPolicy(t, nil), nil, 0); r.Done() {
-		t.Error("a node that does not answer counts as empty")
+		t.Error("a node that does not response counts as empty")
 	}
 }
 
@@ -415,7 +415,7 @@ func TestStayingAreThePodsOfProcessesThatADrainLeaves(t *testing.T) {
 	terminating := s.run(pod("terminating", withoutGCU))
 	s.must(s.admin.Delete(t.Context(), terminating))
 	privileged, training := s.run(pod("privileged", withoutGCU)), s.run(pod("training"))
-	left := s.run(pod("left", labelled("drain", "never")))
+	left := s.run(pod("left", labeled("drain", "never")))
 	s.run(pod("static", static, unmanaged, withoutGCU))
 	s.run(pod("website", withoutGCU))
 	uids := []string{"", "gone", "x"} // x: see static
@@ -439,7 +439,7 @@ func TestUsersAreThePodsOfOthersWithCards(t *testing.T) {
 	s.node("n1")
 	own, _ := s.ownAndOther()
 	s.run(pod("training"))
-	s.run(pod("left", labelled("drain", "never")))
+	s.run(pod("left", labeled("drain", "never")))
 	s.run(pod("website", withoutGCU))
 	s.run(pod("finished", inPhase(corev1.PodSucceeded)))
 	s.run(podOn("n2", "elsewhere"))

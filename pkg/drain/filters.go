@@ -72,16 +72,16 @@ func look(ctx context.Context, live client.Reader, key daemonSetKey) lookup {
 // several reasons, so it is called repeatedly: first with everything allowed, then with one
 // thing forbidden. of is the result of looking up the pod's DaemonSet, zero when it has none.
 func filter(pod *eviction.Pod, of lookup) {
-	a := ask(pod.Pod, of.err, kubectldrain.Helper{Force: true, DeleteEmptyDirData: true})
+	a := verdictOf(pod.Pod, of.err, kubectldrain.Helper{Force: true, DeleteEmptyDirData: true})
 	switch {
 	case a.evict:
-		pod.LosesData = ask(pod.Pod, of.err, kubectldrain.Helper{Force: true}).refusal
-		pod.LosesPod = ask(pod.Pod, of.err, kubectldrain.Helper{DeleteEmptyDirData: true}).refusal
+		pod.LosesData = verdictOf(pod.Pod, of.err, kubectldrain.Helper{Force: true}).refusal
+		pod.LosesPod = verdictOf(pod.Pod, of.err, kubectldrain.Helper{DeleteEmptyDirData: true}).refusal
 	case a.refusal != "":
 		pod.Unknown = a.refusal
 	case a.warning != "":
 		pod.Stays, pod.DaemonSet = a.warning, of.daemonSet
-		pod.LosesData = ask(withoutOwner(pod.Pod), nil, kubectldrain.Helper{Force: true}).refusal
+		pod.LosesData = verdictOf(withoutOwner(pod.Pod), nil, kubectldrain.Helper{Force: true}).refusal
 	default:
 		pod.Stays = staticPod
 	}
@@ -100,7 +100,7 @@ type verdict struct {
 	refusal, warning string
 }
 
-func ask(pod *corev1.Pod, lookup error, helper kubectldrain.Helper) verdict {
+func verdictOf(pod *corev1.Pod, lookup error, helper kubectldrain.Helper) verdict {
 	helper.IgnoreAllDaemonSets = true
 	helper.Client = oneNode{pod: pod, lookup: lookup}
 	list, errs := helper.GetPodsForDeletion(pod.Spec.NodeName)

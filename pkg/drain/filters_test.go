@@ -43,7 +43,7 @@ func TestFilterAnswersInTheWordsOfKubectl(t *testing.T) {
 		{"a pod of a ReplicaSet", pod("a"), nil, eviction.Pod{}},
 		{"a pod of a DaemonSet", pod("a", ofDaemonSet, withEmptyDir), nil, eviction.Pod{Stays: "ignoring DaemonSet-managed Pods", LosesData: localStorage}},
 		{"a pod of a DaemonSet that is gone", pod("a", ofDaemonSet), missing, eviction.Pod{LosesPod: `daemonsets.apps "owner" not found`}},
-		{"a pod of a DaemonSet that could not be looked up", pod("a", ofDaemonSet), errors.New("no answer"), eviction.Pod{Unknown: "no answer"}},
+		{"a pod of a DaemonSet that could not be looked up", pod("a", ofDaemonSet), errors.New("no response"), eviction.Pod{Unknown: "no response"}},
 		{"a static pod", pod("a", static, unmanaged, withEmptyDir), nil, eviction.Pod{Stays: "ignoring static Pods"}},
 		{"a pod with an emptyDir", pod("a", withEmptyDir), nil, eviction.Pod{LosesData: localStorage}},
 		{"a pod without a controller", pod("a", unmanaged), nil, eviction.Pod{LosesPod: noController}},

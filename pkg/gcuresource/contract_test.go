@@ -272,5 +272,5 @@ func (s *stage) finished(name string) {
 		map[string]any{"group": "apps", "kind": "DaemonSet", "name": "enflame-gcu-exporter", "version": "v1"},
 		map[string]any{"kind": "Service", "name": "enflame-gcu-exporter", "version": "v1"},
 	}, status["resourceStatuses"].([]any)[3].(map[string]any)["ownResources"])
-	same("contract 54: GCU nodes are labelled", "", s.marked("node-1", true)+s.marked("node-2", true))
+	same("contract 54: GCU nodes are labeled", "", s.marked("node-1", true)+s.marked("node-2", true))
 }

@@ -256,7 +256,7 @@ func TestDeletionRunsInReverseOrderAndKeepsTheCRD(t *testing.T) {
 		s.play(name)
 	}
 	s.reaches(gr.Name, "Running", "5/5")
-	s.until("labelling the node", func() string { return s.marked("node-1", true) })
+	s.until("labeling the node", func() string { return s.marked("node-1", true) })
 	s.must(s.Delete(ctx, gr))
 	t.Run("contract 52: deleting a gr removes every component it deployed", func(*testing.T) { s.watchDeletion(gr) })
 	if message := s.marked("node-1", false); message != "" {
@@ -317,7 +317,7 @@ func TestLabelsOfNodesFollowTheirDevices(t *testing.T) {
 	foreign.Labels[topsv1.LabelGcuPresent] = "true"
 	s.must(s.Update(ctx, foreign))
 	s.must(s.Create(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "labels"}}))
-	s.until("labelling a node with a device", func() string { return s.marked("node-1", true) })
+	s.until("labeling a node with a device", func() string { return s.marked("node-1", true) })
 	node := &corev1.Node{}
 	s.must(s.get(node, "", "node-1"))
 	delete(node.Labels, "feature.node.kubernetes.io/pci-1e36.present")

@@ -48,12 +48,17 @@
 //
 //	reconciler.go     one pass over a gr
 //	observe.go        reading; podreader.go and indexedcache.go: pods and nodes in the cache
+//	excluded.go       workloads of other grs that exclude a component
+//	objects.go        reading and deleting lists of objects
 //	apply.go          applying and deleting
+//	finalizer.go      first of all added, last of all removed
 //	specrevisions.go  storing and restoring specs
 //	report.go         writing the status, sending events
 //	lastpass.go       what a process keeps from earlier passes
 //	watch.go          what triggers a pass; eventfilter.go, requests.go: which events, for which grs
+//	retry.go          when a failed pass is repeated
 //	nodelabeler.go    the labels of nodes
+//	metrics.go        the metrics of grs
 //
 // The old status is read for two facts only: whether an upgrade was in progress, and whether it
 // describes the current spec.

@@ -11,7 +11,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// collectTimeout bounds the wait for a cache that is not synchronised.
+// collectTimeout bounds the wait for a cache that is not synchronized.
 const collectTimeout = time.Second
 
 // resources collects metrics of the GcuResources in a cache.
@@ -49,7 +49,7 @@ func (r *resources) Collect(metrics chan<- prometheus.Metric) {
 	defer cancel()
 	var list topsv1.GcuResourceList
 	if err := r.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return // the cache is not synchronised: nothing is known yet
+		return // the cache is not synchronized: nothing is known yet
 	}
 	gauge := func(desc *prometheus.Desc, is bool, labels ...string) {
 		value := 0.0

@@ -107,14 +107,14 @@ func readClaims(ctx context.Context, from client.Reader, grs []topsv1.GcuResourc
 // patchLabels gives a node the labels that are claimed. The patch fails if the node changed since it
 // was read, so that a label someone else has just set is not taken over.
 func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, claims nodelabel.Claims) error {
-	after := nodelabel.Relabelled(node, claims)
+	after := nodelabel.Relabeled(node, claims)
 	if after == node {
 		return nil
 	}
 	log.FromContext(ctx).Info("Changing node labels", "Node", node.Name,
 		"before", node.Annotations[topsv1.AnnotationOwnedLabels], "after", after.Annotations[topsv1.AnnotationOwnedLabels])
 	if err := c.Patch(ctx, after, locked(node), client.FieldOwner(topsv1.ManagedBy)); err != nil {
-		return fmt.Errorf("labelling node %s: %w", node.Name, err)
+		return fmt.Errorf("labeling node %s: %w", node.Name, err)
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func (b *budgetObserver) excluded(ds *appsv1.DaemonSet, pod *corev1.Pod, node *c
 	if p := gr.Spec.GcusharePlugin; component.SharesCards(&gr.Spec) && len(p.GcushareNodes) > 0 && !slices.Contains(p.GcushareNodes, node.Name) {
 		return // so does this one
 	}
-	b.violations = append(b.violations, fmt.Sprintf("budget: pod %s goes because %s is no longer labelled for DaemonSet %s", pod.Name, node.Name, ds.Name))
+	b.violations = append(b.violations, fmt.Sprintf("budget: pod %s goes because %s is no longer labeled for DaemonSet %s", pod.Name, node.Name, ds.Name))
 }
 
 // TestADaemonSetIsNotDeletedByAnOldListOfItsPods removes a component whose pods the cache does not show

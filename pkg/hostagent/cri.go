@@ -14,8 +14,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
-// maxAnswerBytes is the kubelet's limit for a response of a runtime.
-const maxAnswerBytes = 16 << 20
+// maxResponseBytes is the kubelet's limit for a response of a runtime.
+const maxResponseBytes = 16 << 20
 
 // cri is a client of containerd through CRI v1 (containerd 1.6 and newer).
 type cri struct {
@@ -27,7 +27,7 @@ type cri struct {
 func newCRI(socket string) (engine, error) {
 	connection, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // a local socket
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to containerd: %w", err)
 	}

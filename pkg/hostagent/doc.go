@@ -46,10 +46,12 @@
 //	task/                   pure: requests, results, the journal's records
 //	restart/                pure: the next step of a restart
 //	procfs/                 pure: what /proc reports about a process
+//	options.go              what an Executor needs
 //	executor.go, records.go one call at a time per task; the journal
 //	restart.go, prepull.go  observe, decide, act
 //	pullsecret.go           the credentials for an image
 //	facts.go                the state of the node
+//	defaults.go             when the default runtime was last changed
 //	holders.go              the processes that have a device of the accelerator open
 //	host.go, engine.go, docker.go, cri.go    the container engines behind their sockets (pkg/distribution)
 //	hostfiles.go            files of the host, with its symbolic links

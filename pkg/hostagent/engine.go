@@ -12,8 +12,8 @@ import (
 const (
 	// podUIDLabel is on every container created by the kubelet.
 	podUIDLabel = "io.kubernetes.pod.uid"
-	// answerTimeout is the timeout of one response of a daemon.
-	answerTimeout = 10 * time.Second
+	// responseTimeout is the timeout of one response of a daemon.
+	responseTimeout = 10 * time.Second
 )
 
 // engineStatus is the status reported by a daemon.

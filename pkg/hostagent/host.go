@@ -166,7 +166,7 @@ func (h host) ask(ctx context.Context, e task.Engine) (engineStatus, error) {
 	if socket := h.socket(e); !h.exists(socket) {
 		return engineStatus{}, fmt.Errorf("there is no /%s", socket)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	client, err := h.connect(e)
 	if err != nil {

@@ -131,7 +131,7 @@ const serviceManagerPID = 1
 // instanceOf returns the running instance of an engine, or restart.NotRunning. An error means
 // that the instance is unknown.
 func (h host) instanceOf(ctx context.Context, e task.Engine) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	socket, err := resolve(h.root, h.socket(e))
 	if err != nil {

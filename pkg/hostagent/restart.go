@@ -112,7 +112,7 @@ func (s restarter) isBusy(ctx context.Context, engine task.Engine, operation str
 	if s.manager == nil {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	return s.manager.Busy(ctx, engine, operation)
 }
@@ -122,7 +122,7 @@ func (s restarter) ownGone(ctx context.Context, engine task.Engine) error {
 	if s.options.PodUID == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	client, err := s.host.connect(engine)
 	if err != nil {

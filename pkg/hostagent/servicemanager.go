@@ -136,9 +136,9 @@ func (s Systemd) Restart(ctx context.Context, e task.Engine, _ string) error {
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for systemd to restart %s: %w", unit, context.Cause(ctx))
-	case answer := <-result:
-		if answer != "done" {
-			return fmt.Errorf("systemd says %q of restarting %s", answer, unit)
+	case outcome := <-result:
+		if outcome != "done" {
+			return fmt.Errorf("systemd says %q of restarting %s", outcome, unit)
 		}
 		return nil
 	}

@@ -7,7 +7,7 @@
 //	    |                      |                                |
 //	    |--- watch event ----->|  or a task ended, or the timer |
 //	    |<-- read live --------|                                |
-//	    |--- AskedOfHost() --->|  withdrawn pulls are ended     |
+//	    |- RequestedTasks() -->|  withdrawn pulls are ended     |
 //	    |                      |--- prepull, restart, verify -->| journal, then effect
 //	    |                      |<-- facts, recorded results ----|
 //	    |<-- apply status.host-|  on a relevant change,         |
@@ -40,5 +40,6 @@
 //	             the report from facts and results
 //	worker.go    the loop: read, begin, report
 //	runner.go    the tasks in progress, their pull secrets, and those the executor refused
+//	options.go   what a Worker needs
 //	pull.go      images pulled at the request of a person on the node, through pkg/ota
 package hosttasks

@@ -192,7 +192,7 @@ func (w *Worker) Seen(nodeUpgrade *topsv1.NodeUpgrade) {
 	var now trigger
 	if nodeUpgrade != nil {
 		now.uid, now.reported = nodeUpgrade.UID, nodeUpgrade.Status.Host != nil
-		for _, t := range nodeUpgrade.AskedOfHost() {
+		for _, t := range nodeUpgrade.RequestedTasks() {
 			now.operation = nodeUpgrade.Spec.Operation.ID
 			now.tasks = append(now.tasks, topsv1.OperationTask{Name: t.Name, Attempts: t.Attempts})
 		}

@@ -55,7 +55,7 @@ func TestPodsOfOtherDaemonSetsLeaveBehindTheTaint(t *testing.T) {
 
 func (s *stage) leavesBehindTheTaint(pod *corev1.Pod) {
 	s.t.Helper()
-	s.workload("neighbour")
+	s.workload("neighbor")
 	allow := s.budget("monitor")
 	allow(0)
 	s.publish(driver, "v2")

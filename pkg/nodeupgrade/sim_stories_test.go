@@ -66,7 +66,7 @@ var stories = []story{
 	}},
 	{name: "a budget that refuses before the node is touched", components: []string{driver, plugin}, tell: func(w *simulation) {
 		w.workload("train")
-		w.workload("neighbour", func(p *corev1.Pod) { p.Labels = nil })
+		w.workload("neighbor", func(p *corev1.Pod) { p.Labels = nil })
 		allow := w.budget()
 		w.publish(driver, "v2")
 		w.order("op1", func(op *topsv1.NodeOperation) { op.Deadlines.PrecheckSeconds = 3600 }, driver)

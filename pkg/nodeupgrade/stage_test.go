@@ -289,7 +289,7 @@ func (s *stage) workload(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// budget makes a PodDisruptionBudget for pods labelled app, and returns what sets the evictions that
+// budget makes a PodDisruptionBudget for pods labeled app, and returns what sets the evictions that
 // it allows, as the disruption controller does.
 func (s *stage) budget(app string) (allow func(int32)) {
 	s.t.Helper()

@@ -107,7 +107,7 @@ func TestARefusedDrainReportsTheBudgetAndResumes(t *testing.T) {
 	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
 }
 
-// What cannot leave is named before the slot is taken, and its neighbour is never evicted.
+// What cannot leave is named before the slot is taken, and its neighbor is never evicted.
 func TestANodeThatCannotBeEmptiedIsNotTouched(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.workload("train")
@@ -132,7 +132,7 @@ func TestANodeThatCannotBeEmptiedIsNotTouched(t *testing.T) {
 func TestABudgetThatRefusesIsNamedBeforeTheNodeIsTouched(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.workload("train")
-	s.workload("neighbour", func(p *corev1.Pod) { p.Labels = nil })
+	s.workload("neighbor", func(p *corev1.Pod) { p.Labels = nil })
 	allow := s.budget("work")
 	allow(0)
 	s.publish(driver, "v2")

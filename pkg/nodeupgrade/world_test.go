@@ -109,7 +109,7 @@ func (s *stage) agent() {
 	}
 	nu := s.upgrade()
 	before := nu.DeepCopy()
-	for _, asked := range nu.AskedOfHost() {
+	for _, asked := range nu.RequestedTasks() {
 		t, err := upgradeplan.ParseTask(asked.Name)
 		s.must(err)
 		switch t.Action {

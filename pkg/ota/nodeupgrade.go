@@ -69,7 +69,7 @@ func usable(nodeUpgrade *topsv1.NodeUpgrade, node *corev1.Node) error {
 			return nil
 		}
 	}
-	return &unusableError{fmt.Sprintf("NodeUpgrade %[1]s does not belong to the present Node %[1]s (UID %[2]s) but to an earlier one: wait until it is removed, or delete it with kubectl delete nodeupgrade %[1]s",
+	return &unusableError{fmt.Sprintf("NodeUpgrade %[1]s does not belong to the current Node %[1]s (UID %[2]s) but to an earlier one: wait until it is removed, or delete it with kubectl delete nodeupgrade %[1]s",
 		nodeUpgrade.Name, node.UID)}
 }
 

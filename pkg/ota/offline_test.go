@@ -70,8 +70,8 @@ func TestWhatChangedWhileItWasQueuedIsDropped(t *testing.T) {
 		"a newer revision drops it": {"", func(_ *fakeCluster, p *corev1.Pod) { newer(p) }, request.Dropped, "def456 is the newest by now"},
 		"a newer revision is what the latest is": {`{"revision":"latest"}`, func(_ *fakeCluster, p *corev1.Pod) { newer(p) }, request.Waiting,
 			"not answered"},
-		"a pod that was made anew is another one": {"", func(_ *fakeCluster, p *corev1.Pod) { p.UID = "another" }, request.Dropped, "was replaced"},
-		"the latest of a pod that was made anew":  {`{"revision":"latest"}`, func(_ *fakeCluster, p *corev1.Pod) { p.UID = "another" }, request.Waiting, "not answered"},
+		"a pod that was recreated is another one": {"", func(_ *fakeCluster, p *corev1.Pod) { p.UID = "another" }, request.Dropped, "was replaced"},
+		"the latest of a pod that was recreated":  {`{"revision":"latest"}`, func(_ *fakeCluster, p *corev1.Pod) { p.UID = "another" }, request.Waiting, "not answered"},
 		"a pod that is up to date by now":         {"", func(_ *fakeCluster, p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, request.Dropped, "nothing to upgrade"},
 		"the latest of a pod that is up to date by now": {`{"revision":"latest"}`, func(_ *fakeCluster, p *corev1.Pod) {
 			p.Status.Conditions[0].Status = corev1.ConditionFalse

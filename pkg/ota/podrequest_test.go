@@ -131,7 +131,7 @@ func TestAskKeepsNothingWhenItCannotBeSubmitted(t *testing.T) {
 		"the API server is away":           {func(c *fakeCluster) { c.unreachable = errUnreachable }, "Nothing was recorded"},
 		"the apply fails":                  {func(c *fakeCluster) { c.applyFails = errUnreachable }, "Nothing was recorded"},
 		"the Node does not exist":          {func(c *fakeCluster) { c.node = nil }, "getting Node node-a"},
-		"the Node was made anew":           {func(c *fakeCluster) { c.node.UID = "later" }, "kubectl delete nodeupgrade node-a"},
+		"the Node was recreated":           {func(c *fakeCluster) { c.node.UID = "later" }, "kubectl delete nodeupgrade node-a"},
 		"the NodeUpgrade is being deleted": {func(c *fakeCluster) { now := c.node.CreationTimestamp; c.nodeUpgrade.DeletionTimestamp = &now }, "being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,8 +42,8 @@ func (t operationStarter) Upgrade(ctx context.Context, operation request.Operati
 		return response.Operation{}, refusal
 	}
 	if known {
-		answer, _, err := t.latest.Operation(o.ID)
-		return answer, err
+		result, _, err := t.latest.Operation(o.ID)
+		return result, err
 	}
 	t.log.Info("Recording an operation", "operation", o.ID, "component", o.Wanted.Component, "latest", o.Wanted.Latest, "offline", offline)
 	if err := t.journals.Operations.Put(o); err != nil {
@@ -56,8 +56,8 @@ func (t operationStarter) Upgrade(ctx context.Context, operation request.Operati
 		}
 	}
 	t.publish(nil)
-	answer, _, err := t.latest.Operation(o.ID)
-	return answer, err
+	result, _, err := t.latest.Operation(o.ID)
+	return result, err
 }
 
 // lastSeen returns the last known state of the node when the API server is away; an operation

@@ -20,8 +20,8 @@ type withdrawer struct {
 // the operation that goes on. A nil error means that it is durable on this node. Errors are *Refusal.
 func (w withdrawer) Rollback(ctx context.Context, operation request.Operation, key string) (response.Operation, error) {
 	if operation.Wanted.Component == "" {
-		if answer, found, err := w.withdraw(ctx, key); found || err != nil {
-			return answer, err
+		if result, found, err := w.withdraw(ctx, key); found || err != nil {
+			return result, err
 		}
 	}
 	return w.starter.Upgrade(ctx, operation, key)
@@ -32,33 +32,33 @@ func (w withdrawer) Rollback(ctx context.Context, operation request.Operation, k
 // whether the withdrawal was in time. It returns the operation as it is then, unfinished
 // until the operator has answered; single requests are put into a new one. A rollback that was sent is not withdrawn, and nothing
 // for the key of an operation.
-func (w withdrawer) withdraw(ctx context.Context, key string) (answer response.Operation, found bool, err error) {
+func (w withdrawer) withdraw(ctx context.Context, key string) (result response.Operation, found bool, err error) {
 	if err := w.takeTurn(ctx); err != nil {
-		return answer, false, request.Disconnected(err, request.NotKept)
+		return result, false, request.Disconnected(err, request.NotKept)
 	}
 	defer w.endTurn()
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 	nodeUpgrade, err := w.observe(ctx)
 	if err != nil && !isUnreachable(err) {
-		return answer, false, request.Disconnected(err, request.NotKept)
+		return result, false, request.Disconnected(err, request.NotKept)
 	}
 	now, _ := w.latest.read()
 	o, waiting := request.Withdrawable(w.journals.Operations.List, w.journals.Requests.List, now.tasks(), w.nodeName, w.clock.Now())
 	switch {
 	case o.ID == "" || request.Knows(w.journals.Operations.List, w.nodeName, key):
-		return answer, false, nil
+		return result, false, nil
 	case o.Queued:
-		answer, err = w.withdrawQueued(o)
-		return answer, true, err
+		result, err = w.withdrawQueued(o)
+		return result, true, err
 	case o.Wanted.Rollback:
-		answer, _, err = w.latest.Operation(o.ID)
-		return answer, true, err
+		result, _, err = w.latest.Operation(o.ID)
+		return result, true, err
 	case len(waiting) == 0 && !request.Unconfirmed(w.journals.Requests.List):
-		return answer, true, o.Started()
+		return result, true, o.Started()
 	}
 	if err := w.record(o, waiting); err != nil {
-		return answer, true, request.NotRecorded(err)
+		return result, true, request.NotRecorded(err)
 	}
 	if nodeUpgrade == nil {
 		w.wake()
@@ -67,8 +67,8 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (answer response.O
 		w.wake()
 	}
 	w.publish(nil)
-	answer, _, err = w.latest.Operation(o.ID)
-	return answer, true, err
+	result, _, err = w.latest.Operation(o.ID)
+	return result, true, err
 }
 
 // withdrawQueued ends an operation that was not sent to the operator.
@@ -81,8 +81,8 @@ func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, err
 		return response.Operation{}, request.NotRecorded(err)
 	}
 	w.publish(nil)
-	answer, _, err := w.latest.Operation(o.ID)
-	return answer, err
+	result, _, err := w.latest.Operation(o.ID)
+	return result, err
 }
 
 // record records the withdrawal of an operation's requests. The operation is written first,

@@ -12,7 +12,7 @@ import (
 func Line(text string) string { return escape(text, "", nil) }
 
 // Text is Line for a text of several lines: line ends and tabs stay. Sequences in own, such as
-// the colours that the program itself prints, stay too.
+// the colors that the program itself prints, stay too.
 func Text(text string, own ...string) string { return escape(text, "\n\t", own) }
 
 // escape escapes what is not printable, except the characters of kept and the sequences of own.

@@ -6,7 +6,7 @@
 //	ValidatingWebhookConfiguration gcu-operator-versions   caBundle, for the API server (config/webhook), if the manager may write it
 //	in memory                   each replica's own certificate, of its names and addresses
 //
-// A certificate in memory lasts 90 days and is made anew when 30 are left; the CA lasts ten years, and in the
+// A certificate in memory lasts 90 days and is recreated when 30 are left; the CA lasts ten years, and in the
 // last of them gets another ten with the same key and name, so that a copy of the old one checks what the
 // renewed one signs, for as long as the copy is valid. To get another key, delete the Secret.
 //

@@ -27,8 +27,8 @@ const (
 	// How long answers of the API server about a token or a right are cached.
 	tokenTTL = time.Minute
 	rightTTL = 10 * time.Second
-	// cachedAnswers bounds both caches.
-	cachedAnswers = 4096
+	// cachedReviews bounds both caches.
+	cachedReviews = 4096
 )
 
 // Access authenticates and authorizes callers. Errors about the caller are of type
@@ -56,7 +56,7 @@ type TokenAccess struct {
 // NewTokenAccess returns a TokenAccess that asks with a client. Tokens must be for one of the audiences; without
 // any, for the API server.
 func NewTokenAccess(c client.Client, clk clock.PassiveClock, audiences ...string) *TokenAccess {
-	return &TokenAccess{client: c, clock: clk, audiences: audiences, tokens: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk), rights: cache.NewLRUExpireCacheWithClock(cachedAnswers, clk)}
+	return &TokenAccess{client: c, clock: clk, audiences: audiences, tokens: cache.NewLRUExpireCacheWithClock(cachedReviews, clk), rights: cache.NewLRUExpireCacheWithClock(cachedReviews, clk)}
 }
 
 // Known implements Access.

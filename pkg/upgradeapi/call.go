@@ -13,9 +13,9 @@ import (
 const (
 	// callTimeout bounds the calls to the API server for one request.
 	callTimeout = 20 * time.Second
-	// answerTimeout is longer than any request takes, except a foreground deletion,
+	// responseTimeout is longer than any request takes, except a foreground deletion,
 	// which sets its own.
-	answerTimeout = callTimeout + 10*time.Second
+	responseTimeout = callTimeout + 10*time.Second
 )
 
 // call is an authorized request.

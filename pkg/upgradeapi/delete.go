@@ -74,7 +74,7 @@ func (d *deletions) delete(ctx context.Context, c call) (any, error) {
 // deletion.
 func (d *deletions) awaitGone(ctx context.Context, c call, gr *topsv1.GcuResource) error {
 	// The server's write timeout is for requests that do not wait.
-	if err := c.deadlines.SetWriteDeadline(d.clock.Now().Add(d.deadline + answerTimeout)); err != nil {
+	if err := c.deadlines.SetWriteDeadline(d.clock.Now().Add(d.deadline + responseTimeout)); err != nil {
 		return fmt.Errorf("waiting for the deletion: %w", err)
 	}
 	last, end := gr, d.clock.Now().Add(d.deadline)

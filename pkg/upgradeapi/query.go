@@ -10,7 +10,7 @@ import (
 )
 
 // writeIn reads the query of a write request: dryRun, and the flag that its endpoint has, "" for none. It rejects
-// unknown parameters: a misspelt dryRun must not become a write.
+// unknown parameters: a misspelled dryRun must not become a write.
 func writeIn(query url.Values, flag string) (dryRun, flagged bool, err error) {
 	known, rest, own := "the only parameter is dryRun=true", url.Values{}, url.Values{}
 	if flag != "" {

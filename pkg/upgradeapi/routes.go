@@ -29,7 +29,7 @@ func (a *API) Handler() http.Handler {
 	upgrades, plans := &upgrades{resolver, a.Access, a.Clock}, &plans{resolver}
 	one := read(OperationGet, "get", reads.get)
 	one[http.MethodPut] = endpoint{operation: OperationUpgrade, verb: "update", do: upgrades.upgrade}
-	one[http.MethodDelete] = endpoint{operation: OperationDelete, verb: "delete", timeout: a.Deadline + answerTimeout, do: a.deletions.delete}
+	one[http.MethodDelete] = endpoint{operation: OperationDelete, verb: "delete", timeout: a.Deadline + responseTimeout, do: a.deletions.delete}
 	plan := read(OperationPlan, "get", plans.get)
 	plan[http.MethodPost] = endpoint{operation: OperationPlan, verb: "get", reads: true, do: plans.post}
 	planFiles := &planFiles{plans, upgrades, a.Access}

@@ -86,7 +86,7 @@ func (s *Server) Start(ctx context.Context) error {
 		ConnContext:       connections.With,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       cmp.Or(s.ReadTimeout, defaultRead),
-		WriteTimeout:      cmp.Or(s.WriteTimeout, answerTimeout),
+		WriteTimeout:      cmp.Or(s.WriteTimeout, responseTimeout),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.Log.V(4)), slog.LevelInfo),

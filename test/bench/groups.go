@@ -109,7 +109,7 @@ func (b *bed) deployGroups(ctx context.Context, groups []*group) error {
 		for _, node := range g.nodes {
 			label := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, groupLabel, g.name))
 			if err := b.cluster.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, label); err != nil {
-				return fmt.Errorf("labelling %s: %w", node, err)
+				return fmt.Errorf("labeling %s: %w", node, err)
 			}
 		}
 		return b.cluster.Client.Create(ctx, b.objectOf(g))

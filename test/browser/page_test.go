@@ -79,7 +79,7 @@ func TestThePageIsLive(t *testing.T) {
 	}
 	p.do(chromedp.EmulateReset())
 	p.asks(approve)
-	if said := eval[string](p, "would.innerText"); !strings.Contains(said, revision) || !strings.Contains(said, fmt.Sprint(f.nodes-f.updated())) {
+	if said := eval[string](p, "dryRun.innerText"); !strings.Contains(said, revision) || !strings.Contains(said, fmt.Sprint(f.nodes-f.updated())) {
 		t.Errorf("approving is about %q, want revision %s and %d nodes", said, revision, f.nodes-f.updated())
 	}
 	if f.approved() {
@@ -101,7 +101,7 @@ func TestThePageIsLive(t *testing.T) {
 
 	// What would be refused cannot be confirmed, and neither can what has changed since it was shown.
 	p.do(chromedp.Click(`[data-verb="rollback"]`), chromedp.WaitVisible("#ask [data-refused]"))
-	if !eval[bool](p, "document.querySelector('#ask .go').disabled && would.innerText.includes('no earlier spec is kept')") {
+	if !eval[bool](p, "document.querySelector('#ask .go').disabled && dryRun.innerText.includes('no earlier spec is kept')") {
 		t.Errorf("a rollback to nothing can be confirmed:\n%s", p.text())
 	}
 	p.do(chromedp.Click(`#ask button[value="no"]`), chromedp.WaitNotVisible("#ask"))
@@ -132,7 +132,7 @@ func TestThePageIsLive(t *testing.T) {
 	d.stop()
 	p.awaits("document.getElementById('link').className === 'lost'")
 	p.do(chromedp.Click(`[data-verb="resume"]`), chromedp.WaitVisible("#ask"))
-	p.awaits("would.innerText.includes('no answer') && document.querySelector('#ask .go').disabled")
+	p.awaits("dryRun.innerText.includes('no answer') && document.querySelector('#ask .go').disabled")
 	p.do(chromedp.Click(`#ask button[value="no"]`), chromedp.WaitNotVisible("#ask"))
 	eval[bool](p, "act({verb: 'resume', gr: 'live', target: '', seen: '{}'}).then(() => true)")
 	p.awaits("document.getElementById('wrong').innerText.includes('may have been carried out or not')")
@@ -226,7 +226,7 @@ func TestAViewerSeesNoButtons(t *testing.T) {
 	}
 }
 
-// inScheme sets the preferred colours of the person.
+// inScheme sets the preferred colors of the person.
 func inScheme(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -259,7 +259,7 @@ func TestThePageOutlivesItsAPIServer(t *testing.T) {
 	if n := eval[int](p, "document.querySelectorAll('a.cell').length"); n != f.nodes {
 		t.Errorf("without the API server the page shows %d nodes, want the last ones", n)
 	}
-	p.do(chromedp.Click(`[data-verb="pause"]`), chromedp.WaitVisible("#would .error"))
+	p.do(chromedp.Click(`[data-verb="pause"]`), chromedp.WaitVisible("#dryRun .error"))
 	if !eval[bool](p, "document.querySelector('#ask .go').disabled") {
 		t.Errorf("without the API server an action can be confirmed:\n%s", p.text())
 	}

@@ -79,10 +79,10 @@ func (r *Recorder) line(value any) error {
 	return err
 }
 
-// control matches the sequences that change colours or erase the rest of a line.
+// control matches the sequences that change colors or erase the rest of a line.
 var control = regexp.MustCompile(`\x1b\[[0-9;]*[A-Za-z]`)
 
-// Text returns what a cast leaves on the screen, without colours: of a line that is written again after a carriage return
+// Text returns what a cast leaves on the screen, without colors: of a line that is written again after a carriage return
 // only what was written last.
 func Text(cast io.Reader) (string, error) {
 	lines := bufio.NewScanner(cast)

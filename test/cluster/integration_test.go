@@ -21,12 +21,12 @@ func TestCluster(t *testing.T) {
 		name string
 		run  func(*testing.T, *running)
 	}{
-		{"makes all nodes Ready, labelled and spread over zones", checkNodes},
+		{"makes all nodes Ready, labeled and spread over zones", checkNodes},
 		{"refuses a second cluster in the same directory", checkSecondUp},
 		{"makes the pods of a DaemonSet Ready on every node", checkDaemonSet},
 		{"keeps a condition that others set on a pod", checkCustomCondition},
 		{"takes a pod's delay from its annotations", checkAnnotatedDelay},
-		{"completes a Job, and keeps pods of a bad version unready", checkBehaviours},
+		{"completes a Job, and keeps pods of a bad version unready", checkBehaviors},
 		{"gives a ServiceAccount its own kubeconfig", checkAccount},
 		{"rejects node-off for a node that does not exist", checkUnknownNode},
 		{"takes a node offline: NotReady, pods not Ready, a deletion hangs", checkNodeOff},

@@ -168,12 +168,12 @@ func checkAnnotatedDelay(t *testing.T, r *running) {
 	}
 }
 
-func checkBehaviours(t *testing.T, r *running) {
-	for _, behaviour := range []string{"never-ready", "crash-loop", "crash-there", "spared"} {
-		template := podTemplate(map[string]string{"testcluster/behaviour": behaviour})
+func checkBehaviors(t *testing.T, r *running) {
+	for _, behavior := range []string{"never-ready", "crash-loop", "crash-there", "spared"} {
+		template := podTemplate(map[string]string{"testcluster/behavior": behavior})
 		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-		pod.Name = behaviour
-		switch pod.Spec.Containers[0].Image = "app:v2-crashes-on-" + liveNode; behaviour {
+		pod.Name = behavior
+		switch pod.Spec.Containers[0].Image = "app:v2-crashes-on-" + liveNode; behavior {
 		case "crash-loop": // by its image
 			pod.Labels, pod.Spec.Containers[0].Image = nil, "app:v2-crashes"
 		case "crash-there":

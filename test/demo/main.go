@@ -32,7 +32,7 @@ func main() {
 	record := flag.String("record", "", "also write what is printed to this `FILE`, as an asciicast of version 2")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := recorded(*record, func(out io.Writer, colour bool) error { return demo(ctx, out, colour, *keep) })
+	err := recorded(*record, func(out io.Writer, color bool) error { return demo(ctx, out, color, *keep) })
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
@@ -43,8 +43,8 @@ func main() {
 // The terminal of a recording, in characters.
 const width, height = 120, 40
 
-// recorded has a program print to standard output, and in colours to a recording in a file unless its name is empty.
-func recorded(file string, run func(out io.Writer, colour bool) error) (err error) {
+// recorded has a program print to standard output, and in colors to a recording in a file unless its name is empty.
+func recorded(file string, run func(out io.Writer, color bool) error) (err error) {
 	if file == "" {
 		return run(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))
 	}
@@ -60,7 +60,7 @@ func recorded(file string, run func(out io.Writer, colour bool) error) (err erro
 	return run(io.MultiWriter(os.Stdout, r), true)
 }
 
-func demo(ctx context.Context, out io.Writer, colour, keep bool) (err error) {
+func demo(ctx context.Context, out io.Writer, color, keep bool) (err error) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		return errors.New("curl is needed: install it (Debian: apt-get install curl)")
 	}
@@ -73,7 +73,7 @@ func demo(ctx context.Context, out io.Writer, colour, keep bool) (err error) {
 		return fmt.Errorf("making a folder for the cluster: %w", err)
 	}
 	begin := time.Now()
-	narrator := story.NewNarrator(out, colour)
+	narrator := story.NewNarrator(out, color)
 	fmt.Fprintf(out, "A test cluster of %d nodes: real etcd, API server, controller-manager and scheduler, simulated kubelets\n", story.Nodes)
 	cluster, err := harness.StartCluster(ctx, project, parent+"/cluster", narrator, "--nodes", strconv.Itoa(story.Nodes), "--zones", "2")
 	if err != nil {

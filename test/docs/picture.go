@@ -15,12 +15,12 @@ const (
 	margin     = 14
 )
 
-// coloured matches the words of the output that a terminal shows in a colour, and the
+// colored matches the words of the output that a terminal shows in a color, and the
 // bar.
-var coloured = regexp.MustCompile(`#{2,}|>{2,}|x{2,}|o{3,}\.*|\b(?:Running|updated|complete)\b|\b(?:upgrading|Working|RollingOut|in-flight|pending|skipped)\b|\bfailed\b`)
+var colored = regexp.MustCompile(`#{2,}|>{2,}|x{2,}|o{3,}\.*|\b(?:Running|updated|complete)\b|\b(?:upgrading|Working|RollingOut|in-flight|pending|skipped)\b|\bfailed\b`)
 
-// colour returns the colour of such a word, by its first letter.
-func colour(word string) string {
+// color returns the color of such a word, by its first letter.
+func color(word string) string {
 	switch {
 	case strings.HasPrefix(word, "x"), word == "failed":
 		return "#ff7b72"
@@ -58,14 +58,14 @@ func picture(command, output string) string {
 	return b.String()
 }
 
-// paint marks up the coloured words of a line.
+// paint marks up the colored words of a line.
 func paint(line string) string {
 	var b strings.Builder
 	last := 0
-	for _, at := range coloured.FindAllStringIndex(line, -1) {
+	for _, at := range colored.FindAllStringIndex(line, -1) {
 		word := line[at[0]:at[1]]
 		b.WriteString(html.EscapeString(line[last:at[0]]))
-		fmt.Fprintf(&b, `<tspan fill="%s">%s</tspan>`, colour(word), html.EscapeString(word))
+		fmt.Fprintf(&b, `<tspan fill="%s">%s</tspan>`, color(word), html.EscapeString(word))
 		last = at[1]
 	}
 	b.WriteString(html.EscapeString(line[last:]))

@@ -36,7 +36,7 @@ func TestPrometheusFiresTheAlertsOfAHaltedRollout(t *testing.T) {
 	bad := newDaemonSet(ctx, t, s, "ill", annotations)
 	bad.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
-		ds.Spec.Template.Labels[harness.BehaviourLabel] = "crash-loop"
+		ds.Spec.Template.Labels[harness.BehaviorLabel] = "crash-loop"
 	})
 	bad.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool { return st.FailedNodes > 0 })
 	s.fire(ctx, t, p, "default/"+bad.name, "GCURolloutHalted", "GCURolloutNodesFailed")

@@ -37,8 +37,8 @@ func TestEveryExampleDeploysRunsAndGoesWithoutATrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.startManager(ctx, t)
-	s.labelled(ctx, t, s.nodes[:1], "node-role.kubernetes.io/control-plane=", "node-restriction.kubernetes.io/gcu-components=allowed", "gcu-pool=blue")
-	s.labelled(ctx, t, s.nodes[1:], "gcu-pool=green")
+	s.labeled(ctx, t, s.nodes[:1], "node-role.kubernetes.io/control-plane=", "node-restriction.kubernetes.io/gcu-components=allowed", "gcu-pool=blue")
+	s.labeled(ctx, t, s.nodes[1:], "gcu-pool=green")
 	for _, together := range []map[string]map[string]string{ // file -> READY of each gr
 		{"gcu-resource.json": {"enflame-gcu-resource": "5/5"}},
 		{"gcu-resource.yaml": {"enflame-gcu-resource": "5/5"}, "nightingale.yaml": {"enflame-gcu-monitoring": "1/1"}},
@@ -88,8 +88,8 @@ func (s *stage) onTheseNodes(t *testing.T, example string) string {
 	return file
 }
 
-// labelled gives labels to nodes until the test ends.
-func (s *stage) labelled(ctx context.Context, t *testing.T, nodes []string, labels ...string) {
+// labeled gives labels to nodes until the test ends.
+func (s *stage) labeled(ctx context.Context, t *testing.T, nodes []string, labels ...string) {
 	t.Helper()
 	s.kubectl(ctx, t, slices.Concat([]string{"label", "node"}, nodes, labels)...)
 	t.Cleanup(func() {
@@ -119,11 +119,11 @@ func (s *stage) nothingLeft(ctx context.Context, t *testing.T) {
 				return fmt.Errorf("%d objects are left in a %T", n, list)
 			}
 		}
-		labelled := s.kubectl(ctx, t, "get", "nodes", "--output=name", "--selector="+topsv1.LabelGcuPresent)
-		labelled += s.kubectl(ctx, t, "get", "nodes", "--output=name", "--selector="+topsv1.LabelGcushare)
+		labeled := s.kubectl(ctx, t, "get", "nodes", "--output=name", "--selector="+topsv1.LabelGcuPresent)
+		labeled += s.kubectl(ctx, t, "get", "nodes", "--output=name", "--selector="+topsv1.LabelGcushare)
 		webhooks := s.kubectl(ctx, t, "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "--output=name")
-		if labelled != "" || webhooks != "" {
-			return fmt.Errorf("labels are left on %q, webhooks %q", labelled, webhooks)
+		if labeled != "" || webhooks != "" {
+			return fmt.Errorf("labels are left on %q, webhooks %q", labeled, webhooks)
 		}
 		return nil
 	})

@@ -189,7 +189,7 @@ func TestAPodThatDiesUnderOTAOrInAHaltComesBackAsItWas(t *testing.T) {
 		f.settles(ctx)
 		f.change(ctx, func(ds *appsv1.DaemonSet) {
 			ds.Spec.Template.Spec.Containers[0].Image = "app:2"
-			ds.Spec.Template.Labels[harness.BehaviourLabel] = "crash-loop"
+			ds.Spec.Template.Labels[harness.BehaviorLabel] = "crash-loop"
 		})
 		halted := f.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool { return reasonOf(st, topsv1.RolloutHalted) == "Halted" })
 		failed := map[string]bool{}

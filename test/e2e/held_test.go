@@ -32,13 +32,13 @@ func (f *fixture) setFree(ctx context.Context, image string) {
 	f.t.Helper()
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = image
-		delete(ds.Spec.Template.Labels, harness.BehaviourLabel)
+		delete(ds.Spec.Template.Labels, harness.BehaviorLabel)
 	})
 }
 
 func hold(ds *appsv1.DaemonSet, image string) {
 	ds.Spec.Template.Spec.Containers[0].Image = image
-	ds.Spec.Template.Labels[harness.BehaviourLabel] = "never-ready"
+	ds.Spec.Template.Labels[harness.BehaviorLabel] = "never-ready"
 }
 
 // admit makes n pods of a held version Ready as they start.

@@ -166,11 +166,11 @@ func TestThePageOfInstallationGrantsRights(t *testing.T) {
 	s.componentsOnControlPlane(ctx, t)
 }
 
-// componentsOnControlPlane: privileged components are refused on a node of the control plane, until the node is labelled.
+// componentsOnControlPlane: privileged components are refused on a node of the control plane, until the node is labeled.
 func (s *stage) componentsOnControlPlane(ctx context.Context, t *testing.T) {
 	t.Helper()
 	node, name := s.nodes[0], s.name("page-control")
-	s.labelled(ctx, t, s.nodes[:1], "node-role.kubernetes.io/control-plane=")
+	s.labeled(ctx, t, s.nodes[:1], "node-role.kubernetes.io/control-plane=")
 	s.create(ctx, t, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: topsv1.GcuResourceSpec{Driver: s.component(name, "v1")}})
 	s.shows(ctx, t, name, "refused", func(gr *topsv1.GcuResource) bool {
 		return slices.ContainsFunc(gr.Status.StandardConditions, func(c metav1.Condition) bool {

@@ -207,7 +207,7 @@ func (m *mission) ends(ctx context.Context, plan *topsv1.UpgradePlan, off, fails
 	}
 	pod := m.podsByNode(ctx, "app.kubernetes.io/name", m.name)[fails]
 	mended := pod.DeepCopy()
-	mended.Labels[harness.BehaviourLabel] = "mended"
+	mended.Labels[harness.BehaviorLabel] = "mended"
 	if err := m.Client.Patch(ctx, mended, client.MergeFrom(&pod)); err != nil {
 		m.t.Fatal(err)
 	}

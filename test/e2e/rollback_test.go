@@ -57,7 +57,7 @@ func TestABadVersionOfADaemonSetIsRolledBackAutomatically(t *testing.T) {
 	o := f.observe(ctx)
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
-		ds.Spec.Template.Labels[harness.BehaviourLabel] = "crash-loop"
+		ds.Spec.Template.Labels[harness.BehaviorLabel] = "crash-loop"
 	})
 	r := f.reaches(ctx, "rolled back", func(st *topsv1.DaemonRolloutStatus) bool {
 		return st.Rollback != nil && st.Rollback.CompletedTime != nil
@@ -123,7 +123,7 @@ func (s *stage) podsOf(ctx context.Context, t *testing.T, daemonSet string) map[
 }
 
 // tool applies a spec to a gr every second, as a GitOps tool does that heals drift, until the test ends or
-// it is given another one, or nil. applied returns how often it has applied the present one.
+// it is given another one, or nil. applied returns how often it has applied the current one.
 func (s *stage) tool(ctx context.Context, t *testing.T, gr *topsv1.GcuResource) (gives func(*topsv1.GcuResource), applied func() int64) {
 	t.Helper()
 	var present atomic.Pointer[topsv1.GcuResource]
@@ -202,7 +202,7 @@ func TestABadVersionOfAGcuResourceIsRolledBackAutomatically(t *testing.T) {
 	gives, applied := s.tool(ctx, t, at(bad))
 	s.keep(ctx, t, "operating.yaml", func() error {
 		if !slices.ContainsFunc(s.upgrades(ctx, t), func(u topsv1.NodeUpgrade) bool {
-			return u.Status.Operation != nil && u.Status.Operation.Task == u.Name+"_driver_replace" && len(u.AskedOfHost()) > 0
+			return u.Status.Operation != nil && u.Status.Operation.Task == u.Name+"_driver_replace" && len(u.RequestedTasks()) > 0
 		}) {
 			return errors.New("no driver is being replaced")
 		}

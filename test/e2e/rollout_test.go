@@ -74,7 +74,7 @@ func TestABadVersionHaltsAndAGoodOneReplacesIt(t *testing.T) {
 	o := f.observe(ctx)
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = "app:bad"
-		ds.Spec.Template.Labels[harness.BehaviourLabel] = "crash-loop"
+		ds.Spec.Template.Labels[harness.BehaviorLabel] = "crash-loop"
 	})
 	r := f.reaches(ctx, "halted", func(st *topsv1.DaemonRolloutStatus) bool {
 		return meta.IsStatusConditionTrue(st.Conditions, topsv1.RolloutHalted)
@@ -88,7 +88,7 @@ func TestABadVersionHaltsAndAGoodOneReplacesIt(t *testing.T) {
 	}
 	f.change(ctx, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = "app:good"
-		delete(ds.Spec.Template.Labels, "testcluster/behaviour")
+		delete(ds.Spec.Template.Labels, "testcluster/behavior")
 	})
 	f.complete(ctx, "app:good", stageNodes)
 	atMost(t, o, 2)

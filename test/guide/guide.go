@@ -101,7 +101,7 @@ var (
     "result": "Success"
 }
 `}
-	// Recreate is not in the guide: the behaviour of the guide's PUT must now be requested
+	// Recreate is not in the guide: the behavior of the guide's PUT must now be requested
 	// (contract section 2.10).
 	Recreate = Line{strings.Replace(Put.Command, `}`, `, "mode": "recreate"}`, 1), Put.Printed}
 	Delete   = Line{`curl http://<node-ip>:32765/gum/v1/gr/enflame-gcu-resource -X DELETE`, `{

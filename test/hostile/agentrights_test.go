@@ -160,11 +160,11 @@ func TestThePolicyStandsOnItsOwn(t *testing.T) {
 			})
 		}
 	}
-	check(t, p.as(t, p.powerful(absent.Name)).Create(t.Context(), labelled(ownedBy(absent.Name)), client.DryRunAll))
+	check(t, p.as(t, p.powerful(absent.Name)).Create(t.Context(), labeled(ownedBy(absent.Name)), client.DryRunAll))
 }
 
-// labelled returns a NodeUpgrade with a label that a webhook adds to every object.
-func labelled(n *topsv1.NodeUpgrade) *topsv1.NodeUpgrade {
+// labeled returns a NodeUpgrade with a label that a webhook adds to every object.
+func labeled(n *topsv1.NodeUpgrade) *topsv1.NodeUpgrade {
 	n.Labels = map[string]string{"example.com/team": "a"}
 	n.Annotations = map[string]string{"example.com/seen": "true"}
 	return n

@@ -25,7 +25,7 @@ import (
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
-// nasty clears a terminal, names its window, overwrites a line, changes colour and direction of
+// nasty clears a terminal, names its window, overwrites a line, changes color and direction of
 // writing, and forges a row; words are what can be read of it.
 const nasty = "first\x1b[2J\x1b]0;owned\x07\x7f\r\u009b31m\x1b[31m\u202etxt\nFORGED\t9/9   last"
 

@@ -151,20 +151,20 @@ func (g *globalStory) podIsKept() {
 }
 
 // TestAPlanRunsOnlyWhatWasMadeForPlans: with the rights of the manager and under the shipped policies, a plan runs no
-// template that is not labelled for it, and none with the ServiceAccount of the manager; what it runs is in order,
+// template that is not labeled for it, and none with the ServiceAccount of the manager; what it runs is in order,
 // holds the nodes, and runs again when a Job that failed is deleted.
 //
 // Contract 91.
 func TestAPlanRunsOnlyWhatWasMadeForPlans(t *testing.T) {
 	s := cluster(t)
 	g := newGlobalStory(t, s)
-	labelled := map[string]string{topsv1.LabelGlobalTask: "true"}
+	labeled := map[string]string{topsv1.LabelGlobalTask: "true"}
 	backup := g.template("backup", "gcu-operator", nil)
-	g.template("check", "gcu-task-check", labelled)
-	g.template("verify", "gcu-task-verify", labelled)
+	g.template("check", "gcu-task-check", labeled)
+	g.template("verify", "gcu-task-verify", labeled)
 	startUpdater(t, s)
 	g.untilItSays("GlobalTaskFailed", "does not have the label "+topsv1.LabelGlobalTask)
-	backup.Labels = labelled
+	backup.Labels = labeled
 	check(t, g.admin.Update(t.Context(), backup))
 	g.wake()
 	g.untilItSays("GlobalTaskFailed", `has ServiceAccount "gcu-operator"`)

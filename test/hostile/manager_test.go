@@ -111,7 +111,7 @@ func TestTheTokenOfTheManagerDoesNotReachFurtherThanItsComponents(t *testing.T) 
 		},
 		"define a kind": func() error { return manager.Create(ctx, crd("widgets.example.com")) },
 		"create a namespace with a label that means something to others": func() error {
-			return manager.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "labelled", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}}, client.DryRunAll)
+			return manager.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "labeled", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}}, client.DryRunAll)
 		},
 		"create a namespace with an annotation": func() error {
 			return manager.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "annotated", Annotations: map[string]string{"example.com/a": "b"}}}, client.DryRunAll)

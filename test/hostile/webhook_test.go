@@ -25,14 +25,14 @@ func TestTheTokenOfTheManagerChangesItsOwnWebhookOnly(t *testing.T) {
 		check(t, admin.Create(ctx, o.DeepCopyObject().(client.Object)))
 		t.Cleanup(func() { check(t, admin.Delete(context.Background(), o)) })
 	}
-	const labelled = `{"metadata":{"labels":{"a":"b"}}}`
-	allowed(t, "write the CA", func() error { return merge(ctx, manager, own, labelled) })
+	const labeled = `{"metadata":{"labels":{"a":"b"}}}`
+	allowed(t, "write the CA", func() error { return merge(ctx, manager, own, labeled) })
 	allForbidden(t, map[string]func() error{
-		"change another": func() error { return merge(ctx, manager, other, labelled) },
+		"change another": func() error { return merge(ctx, manager, other, labeled) },
 		"create another": func() error { return manager.Create(ctx, named("mine"), client.DryRunAll) },
 		"delete its own": func() error { return manager.Delete(ctx, own, client.DryRunAll) },
 		"change one that mutates": func() error {
-			return merge(ctx, manager, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: own.Name}}, labelled)
+			return merge(ctx, manager, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: own.Name}}, labeled)
 		},
 	})
 }

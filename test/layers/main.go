@@ -25,7 +25,7 @@ const (
 	maxFile     = 400
 	maxFunction = 60
 	maxMethods  = 25
-	// maxUpdater is for the package of the rollout's controller, which draws everything towards it.
+	// maxUpdater is for the package of the rollout's controller, which draws everything toward it.
 	maxUpdater = 1500
 )
 

@@ -63,7 +63,7 @@ var ofCallers = []mutant{
 		"!errors.Is($err, $io.EOF)", "errors.Is($err, io.EOF) && $err == nil"},
 	{"field-twice", "of a field that is there twice in YAML, one is lost", "pkg/strictyaml", "repeated",
 		"if $line, $twice := $lines[$name]; $twice { $*then }", "if $line, $twice := $lines[$name]; $twice && $line < 0 { $*then }"},
-	{"unknown-ignored", "a misspelt field of a blueprint is ignored", "pkg/strictyaml", "UnmarshalJSON",
+	{"unknown-ignored", "a misspelled field of a blueprint is ignored", "pkg/strictyaml", "UnmarshalJSON",
 		"len($doubtful) > 0", "false"},
 	{"blueprint-anywhere", "a blueprint may be in another directory", api, "CheckBlueprintName",
 		"!$blueprintName.MatchString($name)", `$name == ""`},

@@ -40,7 +40,7 @@ var ofTheGate = []mutant{
 		"$l.Pins[i].Failed = $was || $is", "$l.Pins[i].Failed = $was && $is"},
 	{"pin-freed-too-early", "a node that is freed before its operation gave its slot back keeps it for good", updater, "fleetNode.needsAnotherOperation",
 		"$new || $others || $left", "$new || $others"},
-	{"pin-outlives-the-request", "a person at a pinned node asks for the new version in vain", updater, "Facts.isAskedAgain",
+	{"pin-outlives-the-request", "a person at a pinned node asks for the new version in vain", updater, "Facts.isRequestedAgain",
 		"$strategy == daemonset.OTA && $there && $asked", `$strategy == "" && $there && $asked`},
 	{"pin-forgives-a-version", "nodes that went back alone do not count for a halt", updater, "wentBack",
 		"$p.Failed && $once && $other", "false && $once && $other"},

@@ -4,7 +4,7 @@ package main
 var ofPlainText = []mutant{
 	{"c1-printed", "a message holds sequences of terminals in C1 characters", "pkg/plaintext", "printable",
 		"strconv.IsPrint($r)", "$r >= 0x80 || strconv.IsPrint($r)"},
-	{"any-colour", "any sequence counts as a colour of the program", "pkg/plaintext", "escape",
+	{"any-color", "any sequence counts as a color of the program", "pkg/plaintext", "escape",
 		"strings.HasPrefix($text[$i:], $sequence)", "strings.HasPrefix($text[$i:], $sequence[:1])"},
 	{"cell-forged", "a message begins a row of a table", plugin, "Style.paint",
 		"plaintext.Line($text)", "plaintext.Text($text)"},

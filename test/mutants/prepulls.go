@@ -3,11 +3,11 @@ package main
 // ofPrepulls are defects in the pulls of images before a pod is deleted without an operation.
 var ofPrepulls = []mutant{
 	{"bad-image-costs-a-pod", "a node loses its pod for an image that cannot be pulled", updater, "PullState.isAwaited",
-		"$s >= PullAsked", "$s > PullFailed"},
+		"$s >= PullRequested", "$s > PullFailed"},
 	{"renamed-not-pulled", "a component that gets another name costs nodes their pods for a bad image", updater, "nextOf",
 		"daemonset.AreRivals($m, $l)", "false"},
 	{"silent-agent-awaited", "a node waits for ever for images that its agent never pulls", updater, "Pull.at",
-		"return PullLeft, time.Time{}", "return p.State, time.Time{}"},
+		"return PullByKubelet, time.Time{}", "return p.State, time.Time{}"},
 	{"broken-node-awaits-images", "a node that is unavailable already waits for images before it is repaired", updater, "group.factsOf",
 		"$f.heavy || $f.pinned || $f.unready || $node.Disturbed", "$f.heavy || $f.pinned || $node.Disturbed"},
 	{"bad-image-asked-everywhere", "every node agent is asked for an image that none can pull", updater, "Fleet.isImageDoubtful",
@@ -27,7 +27,7 @@ var ofPrepulls = []mutant{
 	{"clock-ahead-never-repeated", "a pull asked for by a manager whose clock was ahead is not repeated", updater, "progressOf",
 		"daemonset.IsAhead($asked, $now)", "daemonset.IsAhead($asked, $now) && $now.IsZero()"},
 	{"refusal-starts-a-bad-image", "a write that is refused deletes the pod of a node whose image is known to be bad", updater, "LeavePulls",
-		"$pull.State == rollout.PullWanted", "$pull.State >= rollout.PullWanted"},
+		"$pull.State == rollout.PullNeeded", "$pull.State >= rollout.PullNeeded"},
 	{"refusal-of-another-group", "a write that is refused to a group is taken for one of another", updater, "Attempts.DenialOf",
 		"$known.denied != nil && $known.group == $g", "$known.denied != nil"},
 	{"private-image-is-bad", "an image that only the kubelet has credentials for stops a rollout", hosts, "puller.prepull",

@@ -33,7 +33,7 @@ var ofProbation = []mutant{
 	{"patches-unbounded", "all conditions are written at once", updater, "Nodes.PodPatches",
 		"$n.sent+len($patches) >= maxPatches", "$n.sent+len($patches) > 100*maxPatches"},
 	{"status-every-second", "nodes that come and go cause a status write a second", updater, "ledgerStore.write",
-		"$now.Sub($last.soon).Abs() < moveInterval", "$now.IsZero()"},
+		"$now.Sub($last.promptly).Abs() < moveInterval", "$now.IsZero()"},
 	{"full-pace", "a slow API server is asked for as many deletions at once", updater, "Concurrency.Observe",
 		"maxConcurrency - max(1, $now/2)", "0"},
 	{"lapses-ignored", "a version that kills its nodes after the update is not stopped", updater, "facts.suspectOf",

@@ -9,7 +9,7 @@ var ofRequests = []mutant{
 	{"request-behind-taint", "a request deletes a pod on a node that its operation left out of service, where none succeeds it", updater, "facts.exclusion",
 		"$kept() && !$f.heavy", "false"},
 	{"started-request-dropped", "a node in flight stops when the revision changes", updater, "group.allows",
-		"$Running || $isAsked($pod)", "$isAsked($pod)"},
+		"$Running || $isRequested($pod)", "$isRequested($pod)"},
 	{"lost-slot-agreed", "a node that gave its slot back starts for another revision than it asked for", updater, "fleetNode.isStartable",
 		"$slot != nil || $queued || !$isAgreed()", "$slot != nil || $queued"},
 	{"revision-changed-unsaid", "a request for an earlier revision waits forever", updater, "Answers.isOvertaken",

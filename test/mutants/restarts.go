@@ -81,7 +81,7 @@ var ofRestarts = []mutant{
 	{"in-use-dropped", "the operation of a node in use is made again and again", updater, "abortsWithoutSlot",
 		"$n.needsNoOperation() && !awaitsIdleNode($n)", "$n.needsNoOperation()"},
 	{"asked-for-idle", "an operation that was asked for since touches the node only while it is idle", updater, "group.isStale",
-		"$job.OnlyIdle && $g.isAskedFor($node)", "$job.OnlyIdle && $g.isAskedFor($node) && len(targets) == 0"},
+		"$job.OnlyIdle && $g.allowsWork($node)", "$job.OnlyIdle && $g.allowsWork($node) && len(targets) == 0"},
 	{"unasked-for-any-node", "an operation that nobody asked for is for nodes in use too", updater, "State.NewOperation",
 		"OnlyIdle: rollout.OnlyIdle($in, $node)", `OnlyIdle: rollout.OnlyIdle($in, $node) && $node.Name == ""`},
 	{"in-use-evicted", "pods with cards are evicted though nobody asked", nodes, "evict.attempt",

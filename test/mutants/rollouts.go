@@ -250,7 +250,7 @@ var ofRollouts = []mutant{
 	{"lanes-keep-nodes", "a changed node stays in its old queue", updater, "Fleet.leave",
 		"if $c.nodes.Delete($n); $c.nodes.Len() == 0 { $*then }",
 		"if $c.nodes.Len() == 1 { $c.nodes.Delete($n); $*then }"},
-	{"labels-ignored", "a relabelled node stays in its wave", updater, "Fleet.Set",
+	{"labels-ignored", "a relabeled node stays in its wave", updater, "Fleet.Set",
 		"$old == nil || !maps.Equal($Labels, $nodeLabels)", "$old == nil || !maps.Equal($nodeLabels, $nodeLabels)"},
 	{"marks-stay", "slots of the last decision count in the next one", updater, "nodeIndex.clear",
 		"$n.ledgerEntry = ledgerEntry{}", "$n.listed = false"},

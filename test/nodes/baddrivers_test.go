@@ -180,7 +180,7 @@ func (s *stage) hangingDriver() {
 		}
 		return nil
 	})
-	if left := s.processesWith(canary, "STANDIN_BEHAVIOUR=hang"); left != "" {
+	if left := s.processesWith(canary, "STANDIN_BEHAVIOR=hang"); left != "" {
 		s.t.Errorf("its processes are still there: %s", left)
 	}
 	s.hadItsGracePeriod(observer.Last(hung.UID), asked)

@@ -68,7 +68,7 @@ func (s *stage) showsCards() {
 		}
 		return nil
 	})
-	s.eventually("nodes are labelled with their cards", func() error {
+	s.eventually("nodes are labeled with their cards", func() error {
 		for _, node := range allNodes {
 			if labels := s.node(node).Labels; labels["enflame.com/gcu.count"] != "2" || labels["enflame.com/gcu.present"] != "true" ||
 				labels["feature.node.kubernetes.io/pci-1e36.present"] != "true" {
@@ -133,7 +133,7 @@ func (s *stage) uninstall() {
 	var nodes corev1.NodeList
 	check(s.t, s.Client.List(s.ctx, &nodes, client.MatchingLabels{"enflame.com/gcu.present": "true"}))
 	if len(nodes.Items) > 0 {
-		s.t.Errorf("%d nodes are still labelled", len(nodes.Items))
+		s.t.Errorf("%d nodes are still labeled", len(nodes.Items))
 	}
 	s.nodesAreClean()
 }

@@ -91,10 +91,10 @@ func other(tag string) string {
 func (s *stage) driverUnderTraining() {
 	before := append(s.trainingOn(victims[0]), s.trainingOn(victims[1])...)
 	s.settings(topsv1.AnnotationUpgradePolicy + "=brisk")
-	const neighbours = "test/nodes/testdata/neighbours.yaml"
+	const neighbors = "test/nodes/testdata/neighbors.yaml"
 	s.kubectl("apply", "-f", "test/nodes/testdata/budget.yaml")
-	s.kubectl("apply", "-f", neighbours)
-	s.kubectl("rollout", "status", "deployment/neighbours", "--timeout=1m")
+	s.kubectl("apply", "-f", neighbors)
+	s.kubectl("rollout", "status", "deployment/neighbors", "--timeout=1m")
 	s.eventually("the budget allows nothing", func() error {
 		allowed := s.kubectl("get", "pdb", "training", "--output=jsonpath={.status.expectedPods} {.status.disruptionsAllowed}")
 		if allowed != "3 0" {
@@ -120,9 +120,9 @@ func (s *stage) driverUnderTraining() {
 	if gone := departures.Take(); len(gone) > 0 {
 		s.t.Errorf("evicted while a budget refuses others: %v", gone)
 	}
-	s.kubectl("delete", "-f", neighbours, "--wait")
-	s.eventually("the neighbours are gone", func() error {
-		if left := s.pods("default", "app", "neighbours"); len(left) > 0 {
+	s.kubectl("delete", "-f", neighbors, "--wait")
+	s.eventually("the neighbors are gone", func() error {
+		if left := s.pods("default", "app", "neighbors"); len(left) > 0 {
 			return fmt.Errorf("%d are left", len(left))
 		}
 		return nil

@@ -42,7 +42,7 @@ var groups = []group{
 		{"a driver is renamed under training pods, one node at a time; pods of another DaemonSet leave only behind the taint, and come back", (*stage).driverIsRenamed, nil},
 	}},
 	{"upgrades", false, []story{
-		{"a gr with a driver runs: its cards are offered, labelled and measured", (*stage).grWithDriver, nil},
+		{"a gr with a driver runs: its cards are offered, labeled and measured", (*stage).grWithDriver, nil},
 		{"a driver that cuts its node's network is rolled back before it reaches another node", (*stage).cuttingDriver, nil},
 		{"a driver is replaced under training pods once their PodDisruptionBudget allows it; a node goes offline during its drain, and the manager is killed", (*stage).driverUnderTraining, nil},
 		{"contract 100: a person at a node upgrades it with curl", (*stage).otaUpgrade, nil},

@@ -23,7 +23,7 @@
 // two versions; a gr can change it with the component's env:
 //
 //	STANDIN_VERSION     of the driver, also of the toolkit
-//	STANDIN_BEHAVIOUR   driver: fail, hang, never-ready, cut-network; toolkit: keep-default
+//	STANDIN_BEHAVIOR   driver: fail, hang, never-ready, cut-network; toolkit: keep-default
 //	STANDIN_DELAY       driver: loading time; cut-network: time from loading until the network is cut;
 //	                    toolkit: time until it changes anything; workload: from SIGTERM to its exit
 //	STANDIN_CARDS       number of cards that the driver shows and the device plugin offers

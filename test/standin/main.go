@@ -27,9 +27,9 @@ import (
 
 // settings are the settings in the environment.
 type settings struct {
-	version, behaviour string
-	cards              int
-	delay, interval    time.Duration
+	version, behavior string
+	cards             int
+	delay, interval   time.Duration
 }
 
 // component simulates one component until ctx is done.
@@ -49,7 +49,7 @@ var components = map[string]component{
 	"install-driver": func(_ context.Context, s settings, _ []string) error { return driverOf(s, "/").Install() },
 	"toolkit": func(ctx context.Context, s settings, _ []string) error {
 		return toolkit.Toolkit{Host: "/host", Program: "/usr/bin/enflame-container-runtime", Version: s.version,
-			Engine: os.Getenv("RUNTIME"), Delay: s.delay, KeepDefault: s.behaviour == "keep-default"}.Run(ctx)
+			Engine: os.Getenv("RUNTIME"), Delay: s.delay, KeepDefault: s.behavior == "keep-default"}.Run(ctx)
 	},
 	"device-plugin": func(ctx context.Context, s settings, _ []string) error {
 		return deviceplugin.Plugin{Directory: deviceplugin.Directory, Node: here, Cards: s.cards, Interval: s.interval}.Run(ctx)
@@ -62,7 +62,7 @@ var components = map[string]component{
 }
 
 func driverOf(s settings, host string) driver.Driver {
-	return driver.Driver{Node: here, Host: host, Processes: "/proc", Version: s.version, Behaviour: driver.Behaviour(s.behaviour),
+	return driver.Driver{Node: here, Host: host, Processes: "/proc", Version: s.version, Behavior: driver.Behavior(s.behavior),
 		Cards: s.cards, Delay: s.delay, MakeCard: driver.MakeCard, CutNetwork: driver.CutOff}
 }
 
@@ -94,7 +94,7 @@ func run(ctx context.Context, argv []string) error {
 }
 
 func settingsOf(env func(string) string) (settings, error) {
-	s := settings{version: cmp.Or(env("STANDIN_VERSION"), "1.0.0"), behaviour: env("STANDIN_BEHAVIOUR")}
+	s := settings{version: cmp.Or(env("STANDIN_VERSION"), "1.0.0"), behavior: env("STANDIN_BEHAVIOR")}
 	var err error
 	if s.cards, err = strconv.Atoi(cmp.Or(env("STANDIN_CARDS"), "2")); err != nil {
 		return settings{}, fmt.Errorf("STANDIN_CARDS: %w", err)

@@ -121,7 +121,7 @@ func (s step) execute(ctx context.Context, path string, out *lines) (time.Durati
 	command := exec.Command(argv[0], argv[1:]...)
 	command.Dir = s.dir
 	command.Env = append(append(os.Environ(), lazyCollector), s.env...)
-	// In its own process group, so that all its children are signalled, and only by us.
+	// In its own process group, so that all its children are signaled, and only by us.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	reader, writer := io.Pipe()
 	command.Stdout, command.Stderr = writer, writer

@@ -21,8 +21,8 @@ func TestGroupOf(t *testing.T) {
 	}
 	notController := fixture.ControlledBy("topsops.enflame.com/v1", "GcuResource", "fleet", "u")
 	notController[0].Controller = nil
-	labelled := fixture.DaemonSet("driver")
-	labelled.Labels = map[string]string{topsv1.LabelGcuResource: "fleet"}
+	labeled := fixture.DaemonSet("driver")
+	labeled.Labels = map[string]string{topsv1.LabelGcuResource: "fleet"}
 	tests := []struct {
 		name string
 		ds   *appsv1.DaemonSet
@@ -30,7 +30,7 @@ func TestGroupOf(t *testing.T) {
 	}{
 		{"a DaemonSet of nobody is a group of one", fixture.DaemonSet("driver"), alone},
 		{"a DaemonSet of a gr belongs to it", fixture.OfGcuResource(fixture.DaemonSet("driver")), Group{Kind: "GcuResource", Name: "fleet"}},
-		{"a label alone does not make it one of a gr", labelled, alone},
+		{"a label alone does not make it one of a gr", labeled, alone},
 		{"an owner that is not the controller does not", ownedBy(notController), alone},
 		{"a GcuResource of another API does not", ownedBy(fixture.ControlledBy("example.com/v1", "GcuResource", "fleet", "u")), alone},
 		{"another controller does not", ownedBy(fixture.ControlledBy("topsops.enflame.com/v1", "Addon", "fleet", "u")), alone},

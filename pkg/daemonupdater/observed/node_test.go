@@ -35,8 +35,8 @@ func TestInputOfPicksNodesAndPods(t *testing.T) {
 	driver, exporter := fixture.DaemonSet("driver"), fixture.DaemonSet("exporter")
 	onGcu := fixture.DaemonSet("driver")
 	onGcu.Spec.Template.Spec.NodeSelector = map[string]string{"gcu": "true"}
-	labelled := fixture.Node("a")
-	labelled.Labels["gcu"] = "true"
+	labeled := fixture.Node("a")
+	labeled.Labels["gcu"] = "true"
 	tainted := func(effect corev1.TaintEffect) *corev1.Node {
 		n := fixture.Node("a")
 		n.Spec.Taints = []corev1.Taint{{Key: "team", Effect: effect}}
@@ -55,7 +55,7 @@ func TestInputOfPicksNodesAndPods(t *testing.T) {
 	}{
 		{"a node without its pod is one with a missing pod", []memberAndPods{memberWith(driver)}, []*corev1.Node{fixture.Node("a")},
 			map[string][]string{"a": {"kube-system/driver=missing"}}},
-		{"a node the selector leaves out is left out", []memberAndPods{memberWith(onGcu, fixture.PodOn(onGcu, "b", fixture.OldHash))}, []*corev1.Node{labelled, fixture.Node("b")},
+		{"a node the selector leaves out is left out", []memberAndPods{memberWith(onGcu, fixture.PodOn(onGcu, "b", fixture.OldHash))}, []*corev1.Node{labeled, fixture.Node("b")},
 			map[string][]string{"a": {"kube-system/driver=missing"}}},
 		{"a node with a NoSchedule taint and no pod is left out", []memberAndPods{memberWith(driver)}, []*corev1.Node{tainted(corev1.TaintEffectNoSchedule)}, map[string][]string{}},
 		{"a node with a NoSchedule taint keeps its pod", []memberAndPods{memberWith(driver, fixture.PodOn(driver, "a", fixture.OldHash))}, []*corev1.Node{tainted(corev1.TaintEffectNoSchedule)},
@@ -67,7 +67,7 @@ func TestInputOfPicksNodesAndPods(t *testing.T) {
 			map[string][]string{"a": {"kube-system/driver=missing"}}},
 		{"a pod not yet bound is on the node its affinity names", []memberAndPods{memberWith(driver, unbound)}, []*corev1.Node{fixture.Node("a")},
 			map[string][]string{"a": {"kube-system/driver=driver-"}}},
-		{"a node that runs only some members has only their pods", []memberAndPods{memberWith(onGcu), memberWith(exporter, fixture.PodOn(exporter, "b", fixture.OldHash))}, []*corev1.Node{labelled, fixture.Node("b")},
+		{"a node that runs only some members has only their pods", []memberAndPods{memberWith(onGcu), memberWith(exporter, fixture.PodOn(exporter, "b", fixture.OldHash))}, []*corev1.Node{labeled, fixture.Node("b")},
 			map[string][]string{"a": {"kube-system/driver=missing", "kube-system/exporter=missing"}, "b": {"kube-system/exporter=exporter-b"}}},
 	}
 	for _, tt := range tests {
@@ -114,7 +114,7 @@ func TestTheCacheKeyChangesWithAllThatFactsOfNodesDependOn(t *testing.T) {
 		{"another strategy", func(_ *world, in *rollout.Input) { in.Settings.Strategy = daemonset.OTA }},
 		{"a reason for touching nothing", func(_ *world, in *rollout.Input) { in.Blocked = &rollout.Blocked{} }},
 		{"an edit of the policy", func(o *world, _ *rollout.Input) { o.Policy.Spec.ReturnedSeconds = new(int32) }},
-		{"a policy that was made anew", func(o *world, _ *rollout.Input) { o.Policy.UID = "other" }},
+		{"a policy that was recreated", func(o *world, _ *rollout.Input) { o.Policy.UID = "other" }},
 		{"no policy", func(o *world, _ *rollout.Input) { o.Policy = nil }},
 	}
 	for _, tt := range tests {

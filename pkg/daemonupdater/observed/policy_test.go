@@ -150,11 +150,11 @@ func TestPolicyOf(t *testing.T) {
 		{"control plane anywhere", topsv1.UpgradePolicySpec{ControlPlane: "Any"}, rollout.Policy{}},
 		{"waves in their order", topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
 			{Name: "canary", Size: &three, SoakSeconds: 600, Approval: "Automatic"},
-			{Name: "labelled", Selector: selecting("gcu", metav1.LabelSelectorOpExists), Approval: "Manual"},
+			{Name: "labeled", Selector: selecting("gcu", metav1.LabelSelectorOpExists), Approval: "Manual"},
 			{Name: "everybody", Selector: &metav1.LabelSelector{}}}},
 			rollout.Policy{Waves: []rollout.Wave{
 				{Name: "canary", Size: &three, Soak: 10 * time.Minute},
-				{Name: "labelled", Selector: labelSelector("gcu"), Manual: true},
+				{Name: "labeled", Selector: labelSelector("gcu"), Manual: true},
 				{Name: "everybody", Selector: labels.Everything()}}}},
 		{"the window", topsv1.UpgradePolicySpec{Window: &topsv1.MaintenanceWindow{Start: "22:30", DurationMinutes: 90}},
 			rollout.Policy{Window: &rollout.Window{Start: 22*time.Hour + 30*time.Minute, Length: 90 * time.Minute, Zone: time.UTC}}},

@@ -94,7 +94,7 @@ func pullOf(s *State, member int, pod *corev1.Pod, node *corev1.Node, upgrade *t
 	case !changed && !slices.ContainsFunc(m.images, func(image string) bool { return !slices.Contains(before, image) }), s.pulls.left && hasImages(pod):
 		return rollout.Pull{}
 	case s.pulls.left || changed || len(m.images) > maxImages || !slices.Contains(AgentOf(upgrade).Capabilities, upgradeplan.PrepullLight):
-		return rollout.Pull{State: rollout.PullLeft}
+		return rollout.Pull{State: rollout.PullByKubelet}
 	}
 	_, pull := prepullOf(upgrade, node.Name, m.next.UID, m.target, now)
 	return pull
@@ -106,12 +106,12 @@ func hasImages(pod *corev1.Pod) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// prepullOf returns the prepull of a revision of a DaemonSet in a NodeUpgrade, with its progress; nil and PullWanted if
+// prepullOf returns the prepull of a revision of a DaemonSet in a NodeUpgrade, with its progress; nil and PullNeeded if
 // there is none.
 func prepullOf(upgrade *topsv1.NodeUpgrade, node string, daemonSet types.UID, revision string, now time.Time) (*topsv1.Prepull, rollout.Pull) {
 	i := slices.IndexFunc(upgrade.Spec.Prepulls, func(p topsv1.Prepull) bool { return p.DaemonSet.UID == daemonSet && p.Revision == revision })
 	if i < 0 {
-		return nil, rollout.Pull{State: rollout.PullWanted}
+		return nil, rollout.Pull{State: rollout.PullNeeded}
 	}
 	asked := &upgrade.Spec.Prepulls[i]
 	return asked, progressOf(asked, upgrade.Status.Host.Result(asked.ID, upgradeplan.PullTask(node).String()), now)
@@ -131,13 +131,13 @@ func progressOf(asked *topsv1.Prepull, result *topsv1.HostTaskResult, now time.T
 	case ended && result.State == topsv1.HostTaskDone && result.Reason != topsv1.ReasonLeftToKubelet:
 		return rollout.Pull{State: rollout.PullReady, Until: asked.Time.Add(assumedPresent)}
 	case fromAhead && !again && !ended:
-		return rollout.Pull{State: rollout.PullWanted}
+		return rollout.Pull{State: rollout.PullNeeded}
 	case !ended && again:
 		failed.Until = asked.Time.Add(pullDeadline)
 	case !ended:
-		return rollout.Pull{State: rollout.PullAsked, Until: asked.Time.Add(deadlineOf(answered))}
+		return rollout.Pull{State: rollout.PullRequested, Until: asked.Time.Add(deadlineOf(answered))}
 	case isLeftToKubelet(asked, result):
-		return rollout.Pull{State: rollout.PullLeft}
+		return rollout.Pull{State: rollout.PullByKubelet}
 	}
 	if fromAhead {
 		failed.Retry, failed.Until = now, time.Time{}
@@ -249,8 +249,8 @@ func LeavePulls(n *rollout.Node, refused *rollout.Denial, now time.Time) {
 		switch {
 		case refused == nil || !refused.Retry.After(now):
 			return
-		case pull.State == rollout.PullWanted:
-			*pull = rollout.Pull{State: rollout.PullLeft}
+		case pull.State == rollout.PullNeeded:
+			*pull = rollout.Pull{State: rollout.PullByKubelet}
 		case pull.State == rollout.PullFailed && refused.Retry.After(pull.Retry):
 			pull.Retry = refused.Retry
 		}

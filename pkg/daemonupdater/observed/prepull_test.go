@@ -79,27 +79,27 @@ func TestWhereImagesArePulledBeforeALightChange(t *testing.T) {
 		policy *topsv1.UpgradePolicy
 		want   rollout.PullState
 	}{
-		{"where the agent can", func(*memberAndPods, *topsv1.NodeUpgrade) {}, nil, rollout.PullWanted},
-		{"with a policy", func(*memberAndPods, *topsv1.NodeUpgrade) {}, policyOf(topsv1.PrepullAuto), rollout.PullWanted},
-		{"not if the policy says so", func(*memberAndPods, *topsv1.NodeUpgrade) {}, policyOf(topsv1.PrepullNever), rollout.PullLeft},
+		{"where the agent can", func(*memberAndPods, *topsv1.NodeUpgrade) {}, nil, rollout.PullNeeded},
+		{"with a policy", func(*memberAndPods, *topsv1.NodeUpgrade) {}, policyOf(topsv1.PrepullAuto), rollout.PullNeeded},
+		{"not if the policy says so", func(*memberAndPods, *topsv1.NodeUpgrade) {}, policyOf(topsv1.PrepullNever), rollout.PullByKubelet},
 		{"not if the pod has them, whatever the policy says", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
 			m.DaemonSet.Spec.Template.Spec.Containers = container("r/exporter:1")
 		}, policyOf(topsv1.PrepullNever), rollout.PullNone},
-		{"not by an agent that cannot", func(_ *memberAndPods, u *topsv1.NodeUpgrade) { u.Status.Agent.Capabilities = []string{"prepull"} }, nil, rollout.PullLeft},
-		{"not where there is none", func(_ *memberAndPods, u *topsv1.NodeUpgrade) { u.Status.Agent = nil }, nil, rollout.PullLeft},
+		{"not by an agent that cannot", func(_ *memberAndPods, u *topsv1.NodeUpgrade) { u.Status.Agent.Capabilities = []string{"prepull"} }, nil, rollout.PullByKubelet},
+		{"not where there is none", func(_ *memberAndPods, u *topsv1.NodeUpgrade) { u.Status.Agent = nil }, nil, rollout.PullByKubelet},
 		{"where the pod's revision is not kept", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
 			m.Revisions = m.Revisions[1:]
-		}, nil, rollout.PullWanted},
+		}, nil, rollout.PullNeeded},
 		{"where a container beside the first changes", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
 			m.DaemonSet.Spec.Template.Spec.Containers = append(container("r/exporter:1"), container("r/beside:2")...)
-		}, nil, rollout.PullWanted},
+		}, nil, rollout.PullNeeded},
 		{"not what the pod runs already", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
 			m.DaemonSet.Spec.Template.Spec.Containers = container("r/exporter:1")
 		}, nil, rollout.PullNone},
 		{"not where a webhook changes the images", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
 			m.pods[0].Spec.Containers = container("mirror/r/exporter:1")
-		}, nil, rollout.PullLeft},
-		{"not under OTA", func(m *memberAndPods, _ *topsv1.NodeUpgrade) { underOTA(m.DaemonSet) }, nil, rollout.PullLeft},
+		}, nil, rollout.PullByKubelet},
+		{"not under OTA", func(m *memberAndPods, _ *topsv1.NodeUpgrade) { underOTA(m.DaemonSet) }, nil, rollout.PullByKubelet},
 		{"under OTA a person had them pulled", func(m *memberAndPods, _ *topsv1.NodeUpgrade) {
 			underOTA(m.DaemonSet)
 			m.pods[0].Status.Conditions = append(m.pods[0].Status.Conditions, corev1.PodCondition{Type: topsv1.PodImageReady, Status: corev1.ConditionTrue})
@@ -108,7 +108,7 @@ func TestWhereImagesArePulledBeforeALightChange(t *testing.T) {
 			for i := range 17 {
 				m.DaemonSet.Spec.Template.Spec.Containers = append(m.DaemonSet.Spec.Template.Spec.Containers, container(fmt.Sprint("r/x:", i))...)
 			}
-		}, nil, rollout.PullLeft},
+		}, nil, rollout.PullByKubelet},
 	} {
 		m, u := imageChange(), withAgent()
 		test.change(&m, u)
@@ -116,7 +116,7 @@ func TestWhereImagesArePulledBeforeALightChange(t *testing.T) {
 			t.Errorf("%s: state %d, want %d", test.name, got, test.want)
 		}
 	}
-	if got := pullOn(imageChange(), nil, nil).State; got != rollout.PullLeft {
+	if got := pullOn(imageChange(), nil, nil).State; got != rollout.PullByKubelet {
 		t.Errorf("no NodeUpgrade: state %d", got)
 	}
 }
@@ -150,21 +150,21 @@ func TestWhatBecameOfAPrepull(t *testing.T) {
 		upgrade *topsv1.NodeUpgrade
 		want    rollout.Pull
 	}{
-		{"it was asked for", asking(time.Minute, 1, fixture.NewHash, nil), rollout.Pull{State: rollout.PullAsked, Until: at(time.Minute)}},
-		{"by a manager whose clock is ahead", asking(-time.Hour, 1, fixture.NewHash, nil), rollout.Pull{State: rollout.PullWanted}},
+		{"it was asked for", asking(time.Minute, 1, fixture.NewHash, nil), rollout.Pull{State: rollout.PullRequested, Until: at(time.Minute)}},
+		{"by a manager whose clock is ahead", asking(-time.Hour, 1, fixture.NewHash, nil), rollout.Pull{State: rollout.PullNeeded}},
 		{"by one whose clock is ahead, again", asking(-time.Hour, 2, fixture.NewHash, nil), rollout.Pull{State: rollout.PullFailed, Attempts: 2, Retry: at(0)}},
-		{"for another revision", asking(time.Minute, 1, fixture.OldHash, nil), rollout.Pull{State: rollout.PullWanted}},
-		{"it has begun", asking(time.Minute, 1, fixture.NewHash, said(1, topsv1.HostTaskRunning, "InProgress")), rollout.Pull{State: rollout.PullAsked, Until: at(16 * time.Minute)}},
+		{"for another revision", asking(time.Minute, 1, fixture.OldHash, nil), rollout.Pull{State: rollout.PullNeeded}},
+		{"it has begun", asking(time.Minute, 1, fixture.NewHash, said(1, topsv1.HostTaskRunning, "InProgress")), rollout.Pull{State: rollout.PullRequested, Until: at(16 * time.Minute)}},
 		{"the images are there", asking(time.Minute, 1, fixture.NewHash, said(1, topsv1.HostTaskDone, "Pulled")), rollout.Pull{State: rollout.PullReady, Until: at(24*time.Hour - time.Minute)}},
-		{"they are left to the kubelet", asking(time.Minute, 1, fixture.NewHash, said(1, topsv1.HostTaskDone, "LeftToKubelet")), rollout.Pull{State: rollout.PullLeft}},
+		{"they are left to the kubelet", asking(time.Minute, 1, fixture.NewHash, said(1, topsv1.HostTaskDone, "LeftToKubelet")), rollout.Pull{State: rollout.PullByKubelet}},
 		{"the registry refuses", asking(0, 1, fixture.NewHash, said(1, topsv1.HostTaskFailed, "PullFailed")), failed(1, time.Minute)},
 		{"it takes too long, for the second time", asking(0, 2, fixture.NewHash, said(2, topsv1.HostTaskFailed, "PullTimedOut")), failed(2, 2*time.Minute)},
-		{"it takes too long, for the third time", asking(0, 3, fixture.NewHash, said(3, topsv1.HostTaskFailed, "PullTimedOut")), rollout.Pull{State: rollout.PullLeft}},
+		{"it takes too long, for the third time", asking(0, 3, fixture.NewHash, said(3, topsv1.HostTaskFailed, "PullTimedOut")), rollout.Pull{State: rollout.PullByKubelet}},
 		{"for the hundredth time", asking(0, 100, fixture.NewHash, said(100, topsv1.HostTaskFailed, "BadPullSecret")), failed(100, 16*time.Minute)},
 		{"the answer is to an earlier attempt", asking(0, 2, fixture.NewHash, said(1, topsv1.HostTaskFailed, "PullFailed")), again(2, 2*time.Minute, 17*time.Minute, "words")},
 		{"it is tried again", asking(time.Minute, 3, fixture.NewHash, said(3, topsv1.HostTaskRunning, "")), again(3, 3*time.Minute, 16*time.Minute, "words")},
 		{"nobody answers the second time", asking(17*time.Minute, 2, fixture.NewHash, nil), again(2, -15*time.Minute, 0, "")},
-		{"there is no engine", asking(0, 1, fixture.NewHash, said(1, topsv1.HostTaskFailed, "NoEngine")), rollout.Pull{State: rollout.PullLeft}},
+		{"there is no engine", asking(0, 1, fixture.NewHash, said(1, topsv1.HostTaskFailed, "NoEngine")), rollout.Pull{State: rollout.PullByKubelet}},
 		{"there is no engine for a moment", asking(0, 2, fixture.NewHash, said(2, topsv1.HostTaskFailed, "NoEngine")), failed(2, 2*time.Minute)},
 	} {
 		if diff := cmp.Diff(test.want, pullOn(imageChange(), test.upgrade, nil)); diff != "" {
@@ -250,7 +250,7 @@ func TestANodeWithABadImageKeepsItsPodIfTheNextAttemptIsNotMade(t *testing.T) {
 		"the agent is being upgraded": asking(answerDeadline+time.Second, 5, fixture.NewHash, said(4, topsv1.HostTaskFailed, "PullFailed")),
 	} {
 		pull := pullOn(imageChange(), u, nil)
-		if pull.State == rollout.PullLeft || pull.State == rollout.PullAsked && !pull.Until.After(fixture.Epoch) {
+		if pull.State == rollout.PullByKubelet || pull.State == rollout.PullRequested && !pull.Until.After(fixture.Epoch) {
 			t.Errorf("%s: the pod is deleted: %+v", name, pull)
 		}
 	}
@@ -260,7 +260,7 @@ func TestANodeWithABadImageKeepsItsPodIfTheNextAttemptIsNotMade(t *testing.T) {
 func TestARefusedWriteDoesNotStartANodeWithABadImage(t *testing.T) {
 	n := rollout.Node{Pods: []rollout.Pod{{Pull: rollout.Pull{State: rollout.PullFailed, Retry: fixture.Epoch, Message: "no such image"}}}}
 	LeavePulls(&n, &rollout.Denial{Retry: fixture.Epoch.Add(time.Second)}, fixture.Epoch)
-	if n.Pods[0].Pull.State == rollout.PullLeft {
+	if n.Pods[0].Pull.State == rollout.PullByKubelet {
 		t.Error("it is started with it")
 	}
 }
@@ -276,7 +276,7 @@ func TestImagesPulledLongAgoAreAskedForAgain(t *testing.T) {
 // A pull that takes longer than the agent waits, over a slow link, is left to the kubelet in the end.
 func TestASlowPullIsLeftToTheKubeletInTheEnd(t *testing.T) {
 	u := asking(time.Minute, 50, fixture.NewHash, said(50, topsv1.HostTaskFailed, "PullTimedOut"))
-	if pull := pullOn(imageChange(), u, nil); pull.State != rollout.PullLeft {
+	if pull := pullOn(imageChange(), u, nil); pull.State != rollout.PullByKubelet {
 		t.Errorf("after 50 times 15 minutes: %+v", pull)
 	}
 }
@@ -293,7 +293,7 @@ func TestARenamedComponentHasItsImagesPulledFirst(t *testing.T) {
 	s := seen{members: []memberAndPods{former, memberWith(next, waiting(fixture.PodOn(next, "a", fixture.NewHash), false))},
 		nodes: []*corev1.Node{fixture.Node("a")}, upgrades: []*topsv1.NodeUpgrade{u}}
 	w := s.observe()
-	if pull := w.fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullWanted {
+	if pull := w.fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullNeeded {
 		t.Fatalf("%+v: its pod is deleted for an image that may be bad", pull)
 	}
 	asked, changed, err := NextPrepulls(w.State, u, []int{0}, fixture.Epoch)
@@ -301,7 +301,7 @@ func TestARenamedComponentHasItsImagesPulledFirst(t *testing.T) {
 		t.Fatalf("asked for %+v, %v", asked, err)
 	}
 	u.Spec.Prepulls = asked
-	if pull := s.observe().fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullAsked {
+	if pull := s.observe().fleet.Node("a").Pods[0].Pull; pull.State != rollout.PullRequested {
 		t.Errorf("%+v after it was asked for", pull)
 	}
 	next.Spec.Template.Spec.NodeSelector = map[string]string{"site": "another"}

@@ -35,16 +35,16 @@ type Fleet struct {
 	// key is the CacheKey, and revision the input revision that the fleet was made with.
 	key, revision string
 	attempts      *deletion.AllAttempts
-	// had are the last revisions of the nodes, nil without the gate; it outlives the fleet. waiting are the pods at the gate, by node.
-	had     gating.LastRevisions
-	waiting map[string][]gating.Waiting
+	// lastRevisions of the nodes, nil without the gate; they outlive the fleet. waiting are the pods at the gate, by node.
+	lastRevisions gating.LastRevisions
+	waiting       map[string][]gating.Waiting
 }
 
 // NewFleet returns the fleet of a group. nodes is everything that was read about its nodes, by name.
-// attempts are those of the process. had are the last revisions of the nodes, nil without the gate.
-func NewFleet(s *observed.State, in *rollout.Input, had gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
+// attempts are those of the process. last are the last revisions of the nodes, nil without the gate.
+func NewFleet(s *observed.State, in *rollout.Input, last gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
 	f := &Fleet{Fleet: rollout.NewFleet(in), PassedAt: in.Now.Round(0), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
-		had: had, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
+		lastRevisions: last, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
 	zones := observed.Zones{}
 	for name, n := range nodes {
 		f.update(s, name, n, zones, in.Now)
@@ -68,10 +68,10 @@ func (f *Fleet) update(s *observed.State, name string, of *observed.Node, zones 
 	delete(f.waiting, name)
 	if of.Object == nil {
 		f.Remove(name)
-		f.had.Forget(name)
+		f.lastRevisions.Forget(name)
 		return
 	}
-	if f.had != nil {
+	if f.lastRevisions != nil {
 		f.atGate(s, name, of)
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
@@ -87,7 +87,7 @@ func (f *Fleet) atGate(s *observed.State, name string, of *observed.Node) {
 		if len(of.Pods) == 0 {
 			return
 		}
-		f.had.Note(m.DaemonSet, of.Object, of.Pods[i])
+		f.lastRevisions.Note(m.DaemonSet, of.Object, of.Pods[i])
 		if w := gating.WaitingOf(m.DaemonSet, of.Object, of.Pods[i]); w != nil {
 			f.waiting[name] = append(f.waiting[name], *w)
 		}

@@ -43,7 +43,7 @@ func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
 	f := gating.Facts{
 		Uncontrolled: released || !gating.IsGateable(w.DaemonSet),
 		Granted:      slices.ContainsFunc(p.Decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == w.Node.Name && s.UID == w.Node.UID && !s.Queued }),
-		Had:          p.Fleet.had.Of(w.DaemonSet, w.Node),
+		Had:          p.Fleet.lastRevisions.Of(w.DaemonSet, w.Node),
 	}
 	for _, m := range p.In.Members {
 		if m.Key == key {
@@ -59,7 +59,7 @@ func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
 		f.Good = report.TargetIn(good.Targets, key)
 	}
 	if f.Had == "" && f.Good == "" {
-		f.Common = p.Fleet.had.Common(w.DaemonSet, f.Target)
+		f.Common = p.Fleet.lastRevisions.Common(w.DaemonSet, f.Target)
 	}
 	f.Settled = report.TargetIn(p.Rollout.Status.Settled, key)
 	return f
@@ -89,7 +89,7 @@ func (p *Pass) PinFacts(gate gating.Mode) pinning.Facts {
 func (p *Pass) history(member int, node string) *pinning.RevisionHistory {
 	m := p.Members[member]
 	h := &pinning.RevisionHistory{DaemonSet: m.DaemonSet, Revisions: m.Revisions, Target: p.In.Members[member].Target,
-		Had: p.Fleet.had.OfNode(m.DaemonSet, node), Floor: pinning.FloorOf(p.Policy)}
+		Had: p.Fleet.lastRevisions.OfNode(m.DaemonSet, node), Floor: pinning.FloorOf(p.Policy)}
 	if good := p.Rollout.Status.LastKnownGood; good != nil {
 		h.Good, h.Since = report.TargetIn(good.Targets, m.Key()), good.Since.Time
 	}

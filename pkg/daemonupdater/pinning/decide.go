@@ -95,7 +95,7 @@ func DecidePins(f *Facts) Update {
 	}
 	resumed := in.Resume != in.Ledger.Resumed
 	for _, pin := range in.Ledger.Pins {
-		if f.stillApplies(&pin) && !f.isAskedAgain(&pin) {
+		if f.stillApplies(&pin) && !f.isRequestedAgain(&pin) {
 			pin.Failed = pin.Failed && !resumed
 			update.Pins = append(update.Pins, f.explained(pin))
 		}
@@ -123,8 +123,8 @@ func (f *Facts) stillApplies(pin *rollout.Pin) bool {
 	return node == nil || pin.AppliesTo(node.Machine)
 }
 
-// isAskedAgain reports whether, under OTA, the target that a pin keeps from was requested at the node after it was pinned.
-func (f *Facts) isAskedAgain(pin *rollout.Pin) bool {
+// isRequestedAgain reports whether, under OTA, the target that a pin keeps from was requested at the node after it was pinned.
+func (f *Facts) isRequestedAgain(pin *rollout.Pin) bool {
 	node := f.Node(pin.Node)
 	return f.Input.Settings.Strategy == daemonset.OTA && node != nil && slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool {
 		return p.Member == f.member(pin.Member) && p.Request != nil && p.Request.PodUID == p.UID && p.Request.Revision == pin.From && p.Request.Time.After(pin.Requested)

@@ -59,7 +59,7 @@ type entry struct {
 	subject, message string
 	limit            string
 	nodes            int32
-	// verbs are those of the changes that may have asked for it.
+	// verbs are those of the changes that may have caused it.
 	verbs []string
 }
 
@@ -69,7 +69,7 @@ type entry struct {
 func (r *recorder) add(e entry) {
 	written := topsv1.RolloutRecordEntry{Time: wholeSecond(r.now), Event: e.event, Revision: r.after.Revision, Nodes: e.nodes, Pending: r.notifies && notification.IsSent(e.event),
 		Subject: message.Short(e.subject, maxSubject), Limit: message.Short(e.limit, maxSubject), Message: message.Short(e.message, maxEntryMessage)}
-	if change := r.askedFor(e.verbs); change.User != "" {
+	if change := r.causeOf(e.verbs); change.User != "" {
 		written.By, written.AskedTime = message.Short(change.User, maxSubject), timeOrNil(change.Time)
 	}
 	r.after.Record = append(r.after.Record, written)
@@ -83,9 +83,9 @@ func isDetail(e topsv1.RolloutEvent) bool {
 	return slices.Contains([]topsv1.RolloutEvent{topsv1.RecordWaveComplete, topsv1.RecordHeld, topsv1.RecordReleased, topsv1.RecordNodesFailed}, e)
 }
 
-// askedFor returns the change that asked for what happens now: a recent one with one of the verbs that no
+// causeOf returns the user's change that caused what happens now: a recent one with one of the verbs that no
 // entry of the record names yet.
-func (r *recorder) askedFor(verbs []string) askedby.Change {
+func (r *recorder) causeOf(verbs []string) askedby.Change {
 	for _, change := range r.changes {
 		used := slices.ContainsFunc(r.after.Record, func(e topsv1.RolloutRecordEntry) bool {
 			return e.AskedTime != nil && e.AskedTime.Equal(&metav1.Time{Time: change.Time}) && e.By == message.Short(change.User, maxSubject)

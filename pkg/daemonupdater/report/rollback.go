@@ -26,8 +26,8 @@ type Rollback struct {
 	blockedBy string
 }
 
-// AsksRollback reports whether a group is halted and its policy asks for a rollback.
-func AsksRollback(s *observed.State, in rollout.Input, d rollout.Decision) bool {
+// WantsRollback reports whether a group is halted and its policy asks for a rollback.
+func WantsRollback(s *observed.State, in rollout.Input, d rollout.Decision) bool {
 	return d.Halted != "" && in.Blocked == nil && !in.Ending && s.Policy != nil &&
 		s.Policy.Spec.Failure != nil && s.Policy.Spec.Failure.Action == topsv1.FailureRollback
 }
@@ -39,7 +39,7 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 	good := s.Rollout.Status.LastKnownGood
 	_, agreed := specRevisionOf(s)
 	switch {
-	case !AsksRollback(s, in, d):
+	case !WantsRollback(s, in, d):
 		return Rollback{}
 	case in.Settings.Paused:
 		return Rollback{blockedBy: "not rolled back while the rollout is paused"}

@@ -331,7 +331,7 @@ func (f *facts) includePull(g *group, node *Node, pod *Pod, now time.Time) {
 	}
 	state, changes := pod.Pull.at(now)
 	f.changesAt(changes)
-	f.notPrepulled, f.pull = f.notPrepulled || state == PullLeft, max(f.pull, state)
+	f.notPrepulled, f.pull = f.notPrepulled || state == PullByKubelet, max(f.pull, state)
 }
 
 // changesAt records a time at which the facts change by time alone.

@@ -32,8 +32,8 @@ type Fleet struct {
 	offline *btree.BTreeG[timedNode]
 	// preparing are the nodes with an operation that waits for its grant, by node name.
 	preparing map[string]*fleetNode
-	// asked are the nodes whose agent was asked for images, by node name.
-	asked map[string]*fleetNode
+	// requestedPulls are the nodes whose agent is pulling images, by node name.
+	requestedPulls map[string]*fleetNode
 	// operating are the nodes with an operation of the group at work, by node name.
 	operating map[string]*fleetNode
 	// outside are nodes that left the group with one of its operations on them, by name.
@@ -67,7 +67,7 @@ func NewFleet(in *Input) *Fleet {
 		waves:    make([]nodeCounts, in.Policy.partCount()),
 		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
 		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
-		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, asked: map[string]*fleetNode{}, operating: map[string]*fleetNode{}, outside: map[string]Node{},
+		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, requestedPulls: map[string]*fleetNode{}, operating: map[string]*fleetNode{}, outside: map[string]Node{},
 		lengths: map[int]int{}, due: btree.NewG(degree, byTime), offline: btree.NewG(degree, byTime),
 	}
 	for _, p := range []phase{phaseOffline, phaseJustOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phasePrepullFailed, phaseSetBack, phaseHeld, phaseLeftToAdministrator, phaseNoSuccessor, phaseVersionNotAllowed, phaseAgentTooOld, phaseRecovering, phaseKeptCordoned} {
@@ -152,8 +152,8 @@ func (f *Fleet) enter(n *fleetNode) {
 	if n.Operation.awaitsGrant() {
 		f.preparing[n.Name] = n
 	}
-	if n.phase == phaseCandidate && n.pull == PullAsked {
-		f.asked[n.Name] = n
+	if n.phase == phaseCandidate && n.pull == PullRequested {
+		f.requestedPulls[n.Name] = n
 	}
 	if n.Operation.isOursAtWork() {
 		f.operating[n.Name] = n
@@ -179,7 +179,7 @@ func (f *Fleet) leave(n *fleetNode) {
 		f.onProbation.Delete(n)
 	}
 	delete(f.preparing, n.Name)
-	delete(f.asked, n.Name)
+	delete(f.requestedPulls, n.Name)
 	delete(f.operating, n.Name)
 	if n.lane == nil {
 		return

@@ -198,7 +198,7 @@ func (g *group) hasWork(node *Node, pod *Pod) bool {
 // target. If the node was started before the target changed, a request for the former target is enough.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
-		return pod.isAside() || (pod.Pin != "" || pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isAsked(pod)))
+		return pod.isAside() || (pod.Pin != "" || pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isRequested(pod)))
 	}
 	return g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly
 }
@@ -209,8 +209,8 @@ func (g *group) allows(pod *Pod) bool {
 // touches a node that is in use. On such a node it is kept and checks again from time to time, while the
 // node awaits a request. After a request, the node gets another operation, which may touch nodes in use.
 
-// isAskedFor reports whether the strategy allows some of the work on a node, even if the node is in use.
-func (g *group) isAskedFor(node *Node) bool {
+// allowsWork reports whether the strategy allows some of the work on a node, even if the node is in use.
+func (g *group) allowsWork(node *Node) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.hasWork(node, &p) && g.allows(&p) })
 }
 
@@ -228,8 +228,8 @@ func (g *group) mayBeIdle(node *Node) bool {
 		!slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.isOutdated(&p) })
 }
 
-// isAsked reports whether a pod has a request for its target.
-func (g *group) isAsked(pod *Pod) bool {
+// isRequested reports whether a pod has a request for its target.
+func (g *group) isRequested(pod *Pod) bool {
 	return pod.Request != nil && pod.Request.isFor(g.members[pod.Member].Target)
 }
 
@@ -294,7 +294,7 @@ func (g *group) isStale(node *Node) bool {
 		now := targetOn(g, node, &m)
 		return ok && now != "" && target != now
 	}) || !op.Granted && targets != nil &&
-		(hasFormer(g.members, targets) || op.OldPolicy || op.OnlyIdle && g.isAskedFor(node) || g.changedScope(node, targets))
+		(hasFormer(g.members, targets) || op.OldPolicy || op.OnlyIdle && g.allowsWork(node) || g.changedScope(node, targets))
 }
 
 // targetOn returns the revision that the pod of a member on a node is brought to: the one that it is pinned to, or the

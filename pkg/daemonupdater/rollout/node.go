@@ -73,14 +73,16 @@ func (n *fleetNode) isStartable() bool {
 // hasRequestAfter reports whether a request that does not run yet is newer than a time, both by the node's clock. One
 // that runs does not count, because that clock may have been ahead.
 func (n *fleetNode) hasRequestAfter(at time.Time) bool {
-	return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return n.group.isAsked(&pod) && !pod.Request.Running && pod.Request.Time.After(at) })
+	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+		return n.group.isRequested(&pod) && !pod.Request.Running && pod.Request.Time.After(at)
+	})
 }
 
 // isAgreed reports whether some of the work left on a candidate is requested, or needs no request. Under OTA,
 // a request that lost its slot does not start the node for another revision than the requested one.
 func (n *fleetNode) isAgreed() bool {
 	return n.group.strategy != daemonset.OTA || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return (n.group.isAsked(&pod) || pod.Pin != "" || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
+		return (n.group.isRequested(&pod) || pod.Pin != "" || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
 	})
 }
 

@@ -225,7 +225,7 @@ func operationCases() []operationCase {
 			said{Started: []string{"b"}, Slots: []string{"b"}, States: states("a", "pending/NodeBusy", "b", "in-flight/Operating")}, []string{"b:grant op-b"}},
 		{"an operation for a target of before is ended, and its slot kept until it has", retargeted,
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating")}, []string{"a:abort op-a"}},
-		{"an operation for a target of before is not granted but made anew", stale,
+		{"an operation for a target of before is not granted but recreated", stale,
 			said{States: states("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"an operation that nobody needs is taken back", heavyInput(1, prepared(nodeOf("a", newHash, newHash))),
 			said{States: states("a", "updated/AtTarget")}, []string{"a:abort op-a"}},

@@ -16,7 +16,7 @@ func sizedWave(name, size string) Wave {
 	return Wave{Name: name, Size: ptr.To(intstr.Parse(size))}
 }
 
-func labelled(n Node, key, value string) Node {
+func labeled(n Node, key, value string) Node {
 	n.Labels = map[string]string{key: value}
 	return n
 }
@@ -40,8 +40,8 @@ func TestPlanWithAPolicy(t *testing.T) {
 	canary := Wave{Name: "canary", Selector: labels.SelectorFromSet(labels.Set{"canary": "yes"})}
 	soaking, manual := canary, Wave{Name: "main", Selector: labels.Everything(), Manual: true}
 	soaking.Soak = 10 * time.Minute
-	canaryB := labelled(b, "canary", "yes")
-	doneB := labelled(nodeOf("b", newHash), "canary", "yes")
+	canaryB := labeled(b, "canary", "yes")
+	doneB := labeled(nodeOf("b", newHash), "canary", "yes")
 	tests := []struct {
 		name string
 		in   Input
@@ -83,7 +83,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 		},
 		{
 			name: "an offline node does not hold up a wave of which another node is updated",
-			in: inputOf(3, a, doneB, offline(labelled(c, "canary", "yes"))).
+			in: inputOf(3, a, doneB, offline(labeled(c, "canary", "yes"))).
 				withPolicy(Policy{Waves: []Wave{canary}}),
 			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
 				States: map[string]string{"a": "in-flight/Replacing", "b": "updated/AtTarget", "c": "skipped/NodeOffline"}},
@@ -97,7 +97,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 		{
 			name: "a failed node holds up the waves after its own",
 			in: func() Input {
-				in := inputOf(3, a, labelled(crashing(nodeOf("b", newHash)), "canary", "yes"), labelled(nodeOf("c", newHash), "canary", "yes"))
+				in := inputOf(3, a, labeled(crashing(nodeOf("b", newHash)), "canary", "yes"), labeled(nodeOf("c", newHash), "canary", "yes"))
 				in.Ledger.Failures = []Failure{{Node: "b", UID: "uid-b", Reason: ReasonCrashLooping, Message: "crashed"}}
 				return in.withPolicy(Policy{Waves: []Wave{canary}})
 			}(),
@@ -105,7 +105,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 		},
 		{
 			name: "a node that went offline after it was started holds up the waves after its own",
-			in: inputOf(3, a, offline(canaryB), labelled(nodeOf("c", newHash), "canary", "yes")).slots(slotOf(b, time.Minute)).
+			in: inputOf(3, a, offline(canaryB), labeled(nodeOf("c", newHash), "canary", "yes")).slots(slotOf(b, time.Minute)).
 				withPolicy(Policy{Waves: []Wave{canary}}),
 			want: said{Slots: []string{"b"},
 				States: map[string]string{"a": "held/WaveNotReached", "b": "in-flight/NodeLost", "c": "updated/AtTarget"}},

@@ -69,7 +69,7 @@ func (p *preparation) roomFor(l *lane) int {
 // reports whether it ordered anything.
 func (p *preparation) order(n *fleetNode, full Reason) bool {
 	if !n.heavy {
-		return n.pull == PullWanted && p.requestPull(n)
+		return n.pull == PullNeeded && p.requestPull(n)
 	}
 	others := n.Operation.isOfAnotherGroup()
 	if others && full != "" {
@@ -98,7 +98,7 @@ func (p *preparation) countAhead() {
 			p.pulling++
 		}
 	}
-	for _, n := range p.fleet.asked {
+	for _, n := range p.fleet.requestedPulls {
 		p.ahead = append(p.ahead, n)
 	}
 }

@@ -15,14 +15,14 @@ type PullState int
 const (
 	// PullNone: there are no such images, or that is not known.
 	PullNone PullState = iota
-	// PullLeft: the kubelet pulls them when the successor starts.
-	PullLeft
+	// PullByKubelet: the kubelet pulls them when the successor starts.
+	PullByKubelet
 	// PullReady: they are on the node.
 	PullReady
-	// PullAsked: the node agent was asked to pull them.
-	PullAsked
-	// PullWanted: the node agent is still to be asked.
-	PullWanted
+	// PullRequested: the node agent has a request to pull them.
+	PullRequested
+	// PullNeeded: the node agent needs a request to pull them.
+	PullNeeded
 	// PullFailed: the node agent could not pull them.
 	PullFailed
 )
@@ -47,7 +47,7 @@ type Prepull struct {
 }
 
 const (
-	// maxFailedPulls: once so many nodes failed to pull an image that no node runs yet, no more nodes are asked.
+	// maxFailedPulls is the number of nodes that failed to pull an image, which no node runs yet, at which no other node is told to pull it.
 	maxFailedPulls = 20
 	// manyAttempts is the number of failed attempts, within a quarter of an hour, after which a person is needed.
 	manyAttempts = 5
@@ -63,16 +63,16 @@ func (p *Pull) at(now time.Time) (state PullState, changes time.Time) {
 	case p.Until.IsZero():
 		return p.State, time.Time{}
 	case p.State == PullReady:
-		return PullWanted, time.Time{}
+		return PullNeeded, time.Time{}
 	}
-	return PullLeft, time.Time{} // the node agent did not answer
+	return PullByKubelet, time.Time{} // the node agent did not answer
 }
 
-// IsDue reports whether the node agent is to be asked now.
+// IsDue reports whether the node agent should get a request now.
 func (p *Pull) IsDue(now time.Time) bool {
 	state, changes := p.at(now)
-	return state == PullWanted || state == PullFailed && changes.IsZero()
+	return state == PullNeeded || state == PullFailed && changes.IsZero()
 }
 
 // isAwaited reports whether a node does not start because its images are not there yet.
-func (s PullState) isAwaited() bool { return s >= PullAsked }
+func (s PullState) isAwaited() bool { return s >= PullRequested }

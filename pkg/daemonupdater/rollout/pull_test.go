@@ -17,10 +17,10 @@ func pulling(n Node, p Pull) Node {
 	return withPod(n, func(pod *Pod) { pod.Pull = p })
 }
 
-func wanting(name string) Node { return pulling(nodeOf(name, oldHash), Pull{State: PullWanted}) }
+func wanting(name string) Node { return pulling(nodeOf(name, oldHash), Pull{State: PullNeeded}) }
 
 func asked(name string) Node {
-	return pulling(nodeOf(name, oldHash), Pull{State: PullAsked, Until: epoch.Add(time.Minute)})
+	return pulling(nodeOf(name, oldHash), Pull{State: PullRequested, Until: epoch.Add(time.Minute)})
 }
 
 func pulled(name string) Node { return pulling(nodeOf(name, oldHash), Pull{State: PullReady}) }
@@ -29,7 +29,7 @@ func failing(name string) Node {
 	return pulling(nodeOf(name, oldHash), Pull{State: PullFailed, Retry: epoch.Add(time.Minute), Message: "no such image"})
 }
 
-func leaving(name string) Node { return pulling(nodeOf(name, oldHash), Pull{State: PullLeft}) }
+func leaving(name string) Node { return pulling(nodeOf(name, oldHash), Pull{State: PullByKubelet}) }
 
 // prepullsOf returns the nodes on which a decision has images pulled.
 func prepullsOf(d Decision) (names []string) {
@@ -130,7 +130,7 @@ func TestNobodyWaitsForImagesForEver(t *testing.T) {
 
 func TestAWaveWaitsForANodeThatDoesNotGetItsImages(t *testing.T) {
 	canary := Wave{Name: "canary", Selector: labels.SelectorFromSet(labels.Set{"canary": "yes"})}
-	d := Plan(inputOf(2, labelled(failing("a"), "canary", "yes"), pulled("b")).withPolicy(Policy{Waves: []Wave{canary}}))
+	d := Plan(inputOf(2, labeled(failing("a"), "canary", "yes"), pulled("b")).withPolicy(Policy{Waves: []Wave{canary}}))
 	want := said{States: statesOf("a", "pending/PrepullFailed", "b", "held/WaveNotReached")}
 	if diff := cmp.Diff(want, say(d)); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)

@@ -42,7 +42,7 @@ func NeedsVerification(in *Input, node *Node, pod *Pod) bool {
 // OnlyIdle reports whether an operation that is created for a node now may touch it only while it is idle.
 func OnlyIdle(in *Input, node *Node) bool {
 	g := groupOf(in)
-	return !g.isAskedFor(node) && slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.restartsWithoutRequest(node, &p) })
+	return !g.allowsWork(node) && slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.restartsWithoutRequest(node, &p) })
 }
 
 // Refusals returns why the policy does not allow the versions that a node would get, nil if it does.

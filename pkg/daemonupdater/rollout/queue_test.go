@@ -135,7 +135,7 @@ func TestQueuedNodesGiveTheirSlotsBackWhenNothingMayStart(t *testing.T) {
 		"paused": func(in *Input) { in.Settings.Paused = true },
 		"their images are not there": func(in *Input) {
 			for i := range in.Nodes {
-				in.Nodes[i].Pods[0].Pull = Pull{State: PullWanted}
+				in.Nodes[i].Pods[0].Pull = Pull{State: PullNeeded}
 			}
 		},
 		"under OTA": func(in *Input) { in.Settings.Strategy = daemonset.OTA },

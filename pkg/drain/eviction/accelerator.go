@@ -54,7 +54,7 @@ func usesAccelerator(pod *corev1.Pod, drivers []string, p *Policy) bool {
 		for i := range list {
 			c := &list[i]
 			if hasResource(c.Resources.Limits, p.resources) || hasResource(c.Resources.Requests, p.resources) ||
-				slices.ContainsFunc(c.Env, asksForDevices) {
+				slices.ContainsFunc(c.Env, requestsDevices) {
 				return true
 			}
 		}
@@ -73,6 +73,6 @@ func hasResource(list corev1.ResourceList, patterns []string) bool {
 	return false
 }
 
-func asksForDevices(v corev1.EnvVar) bool {
+func requestsDevices(v corev1.EnvVar) bool {
 	return v.Name == visibleDevices && v.ValueFrom == nil && !slices.Contains(noDevices, v.Value)
 }

@@ -82,7 +82,7 @@ func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (leave [
 		case !leaves:
 			r.add(o, nil)
 		case tried && now.Sub(before.Time) < RetryInterval:
-			r.add(o.answered(before.Outcome), &before)
+			r.add(o.requested(before.Outcome), &before)
 		default:
 			leave = append(leave, o)
 		}
@@ -91,7 +91,7 @@ func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (leave [
 		return leave, r
 	}
 	for _, o := range leave {
-		r.add(o.unanswered(), nil)
+		r.add(o.unrequested(), nil)
 	}
 	return nil, r
 }
@@ -101,10 +101,10 @@ func Expect(f Facts, p Policy, attempts Attempts, since, now time.Time) Result {
 	leave, r := Decide(f, p, attempts, since, now)
 	for _, o := range leave {
 		if before, tried := attempts[o.UID]; tried {
-			r.add(o.answered(before.Outcome), &before)
+			r.add(o.requested(before.Outcome), &before)
 			continue
 		}
-		r.add(o.unanswered(), nil)
+		r.add(o.unrequested(), nil)
 	}
 	return r
 }
@@ -146,14 +146,14 @@ func Candidates(node string, pods []corev1.Pod, claims map[types.UID]Claims, p P
 // Concerns reports whether a pod is in the scope of a drain under the policy, with any
 // outcome, or may be because of its ResourceClaims.
 func (p Policy) Concerns(pod *corev1.Pod) bool {
-	return !finished(pod) && inScope(pod, nil, &p) || p.AsksClaims(pod)
+	return !finished(pod) && inScope(pod, nil, &p) || p.NeedsClaims(pod)
 }
 
-// AsksClaims reports whether the scope of a drain depends on the ResourceClaims of a pod, so that
-// they have to be read.
-func (p Policy) AsksClaims(pod *corev1.Pod) bool {
-	asks := p.scope == topsv1.DrainAccelerator || p.scope == topsv1.DrainAll && p.replacesDriver && (isStatic(pod) || daemonset.Owner(pod) != nil)
-	return asks && !finished(pod) && !usesAccelerator(pod, nil, &p) && len(ClaimsOf(pod)) > 0
+// NeedsClaims reports whether the scope of a drain depends on the ResourceClaims of a pod, which
+// must be read first.
+func (p Policy) NeedsClaims(pod *corev1.Pod) bool {
+	scoped := p.scope == topsv1.DrainAccelerator || p.scope == topsv1.DrainAll && p.replacesDriver && (isStatic(pod) || daemonset.Owner(pod) != nil)
+	return scoped && !finished(pod) && !usesAccelerator(pod, nil, &p) && len(ClaimsOf(pod)) > 0
 }
 
 func finished(pod *corev1.Pod) bool {

@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 		{name: "is not about a finished pod", pod: pod("a", inPhase(corev1.PodFailed))},
 		{name: "is not about a pod on another node", pod: podOn("n2", "a")},
 		{name: "evicts a pod that has not started", pod: pod("a", inPhase(corev1.PodPending)), evict: true},
-		{name: "skips a pod that the selector leaves", pod: pod("a", labelled("keep", "yes")),
+		{name: "skips a pod that the selector leaves", pod: pod("a", labeled("keep", "yes")),
 			policy: func(d *topsv1.DrainPolicy) {
 				d.PodSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "keep", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 			}, want: &outcome{State: Skipped, Reason: "podSelector of the policy leaves it"}},
@@ -78,7 +78,7 @@ func TestDecide(t *testing.T) {
 			facts: func(f *Facts) { f.Self.NamespacedName = named("ns", "a") }, want: &outcome{State: Skipped, Reason: "the operator runs in it"}},
 		{name: "evicts a pod of its name in another namespace", pod: pod("a"),
 			facts: func(f *Facts) { f.Self.NamespacedName = named("other", "a") }, evict: true},
-		{name: "says when a DaemonSet could not be looked up", pod: pod("a"), filtered: Pod{Unknown: "no answer"}, want: &outcome{State: Failed, Reason: "no answer"}},
+		{name: "says when a DaemonSet could not be looked up", pod: pod("a"), filtered: Pod{Unknown: "no response"}, want: &outcome{State: Failed, Reason: "no response"}},
 
 		{name: "blocks on an emptyDir", pod: pod("a"), filtered: data, want: &outcome{State: Blocked, Reason: losesData}},
 		{name: "blocks on an unmanaged pod", pod: pod("a"), filtered: itself, want: &outcome{State: Blocked, Reason: losesPod}},
@@ -171,7 +171,7 @@ func TestNoPodIsEvictedWhileOneCannotLeave(t *testing.T) {
 		want  State
 	}{
 		{"the policy blocks it", pod("b"), blocked, false, Blocked},
-		{"its DaemonSet could not be looked up", pod("b"), Pod{Unknown: "no answer"}, false, Failed},
+		{"its DaemonSet could not be looked up", pod("b"), Pod{Unknown: "no response"}, false, Failed},
 		{"the policy blocks it when the time of its Job is over", pod("b", ownedBy("batch/v1", "Job")), blocked, false, Running},
 		{"its Job may complete", pod("b", ownedBy("batch/v1", "Job")), Pod{}, true, Running},
 		{"it terminates", pod("b", terminatingSince(start)), blocked, true, Terminating},
@@ -209,21 +209,21 @@ func TestAPodThatLeavesLaterIsAskedAbout(t *testing.T) {
 	running, skipped := refused, refused
 	running.State, running.Budget, running.Reason = Running, named("", ""), "PodDisruptionBudget ns/keep refuses"
 	skipped.State, skipped.Budget, skipped.Reason = Skipped, named("", ""), "evicted when the device is closed"
-	failed := Outcome{Pod: named("ns", "b"), UID: "uid-b", State: Failed, Reason: "no answer"}
+	failed := Outcome{Pod: named("ns", "b"), UID: "uid-b", State: Failed, Reason: "no response"}
 	for _, tc := range []struct {
-		name   string
-		pod    corev1.Pod
-		with   Pod
-		policy Policy
-		facts  func(*Facts)
-		answer Outcome // to a dry run
-		asked  bool
-		want   Outcome // after the answer
+		name     string
+		pod      corev1.Pod
+		with     Pod
+		policy   Policy
+		facts    func(*Facts)
+		response Outcome // to a dry run
+		asked    bool
+		want     Outcome // after the response
 	}{
-		{name: "a Job may complete before a budget matters", pod: job, policy: wait, answer: refused, asked: true, want: running},
-		{name: "the device is closed in vain when a budget refuses", pod: pod("b"), with: theirs, policy: replacing, answer: refused, asked: true, want: refused},
-		{name: "or when nobody can say", pod: pod("b"), with: theirs, policy: replacing, answer: failed, asked: true, want: failed},
-		{name: "it keeps its state when it may leave", pod: pod("b"), with: theirs, policy: replacing, answer: Outcome{State: Due}, asked: true, want: skipped},
+		{name: "a Job may complete before a budget matters", pod: job, policy: wait, response: refused, asked: true, want: running},
+		{name: "the device is closed in vain when a budget refuses", pod: pod("b"), with: theirs, policy: replacing, response: refused, asked: true, want: refused},
+		{name: "or when nobody can say", pod: pod("b"), with: theirs, policy: replacing, response: failed, asked: true, want: failed},
+		{name: "it keeps its state when it may leave", pod: pod("b"), with: theirs, policy: replacing, response: Outcome{State: Due}, asked: true, want: skipped},
 		{name: "one that is blocked is not asked about", pod: job, with: Pod{LosesData: "data"}, policy: wait,
 			want: Outcome{Pod: refused.Pod, UID: refused.UID, State: Running, Reason: "data (drain.emptyDir: Delete evicts them)"}},
 		{name: "nor one that terminates", pod: pod("b", terminatingSince(start)), with: theirs, policy: replacing, want: skipped},
@@ -242,7 +242,7 @@ func TestAPodThatLeavesLaterIsAskedAbout(t *testing.T) {
 				t.Fatalf("asked about: %+v", leave)
 			}
 			if tc.asked {
-				r.Add(leave[asked:asked+1], []Outcome{tc.answer}, start)
+				r.Add(leave[asked:asked+1], []Outcome{tc.response}, start)
 			}
 			got := r.Pods[len(r.Pods)-1]
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -74,23 +74,23 @@ func (o Outcome) Stays() bool {
 
 func (o Outcome) overstays() bool { return o.State == Terminating && o.Reason != "" }
 
-// answered returns the outcome of a pod that leaves by the answer to its eviction. One that leaves
+// requested returns the outcome of a pod that leaves from the response to its eviction. One that leaves
 // later keeps its state, unless it could not leave: a Job may still complete.
-func (o Outcome) answered(a Outcome) Outcome {
+func (o Outcome) requested(response Outcome) Outcome {
 	switch {
 	case o.State == "":
-		return a
-	case !a.Stays():
+		return response
+	case !response.Stays():
 		return o
 	case o.State == Running:
-		o.Reason = a.wording()
+		o.Reason = response.wording()
 		return o
 	}
-	return a
+	return response
 }
 
-// unanswered returns the outcome of a pod that leaves, before its eviction is requested.
-func (o Outcome) unanswered() Outcome {
+// unrequested returns the outcome of a pod that leaves, before its eviction is requested.
+func (o Outcome) unrequested() Outcome {
 	if o.State == "" {
 		o.State = Due
 	}
@@ -223,12 +223,12 @@ func (o Outcome) wording() string {
 	return wordings[i].of(o)
 }
 
-// Add adds the outcomes of pods that leave by the answers to their evictions, in the same order,
-// which were asked for at now.
-func (r *Result) Add(leave, answers []Outcome, now time.Time) {
+// Add adds the outcomes of pods that leave, from the responses to their evictions in the same order,
+// which were requested at now.
+func (r *Result) Add(leave, responses []Outcome, now time.Time) {
 	for i, o := range leave {
-		answer := answers[i] //nolint:gosec // G602: there is one for each
-		r.add(o.answered(answer), &Attempt{Time: now, Outcome: answer})
+		response := responses[i] //nolint:gosec // G602: there is one for each
+		r.add(o.requested(response), &Attempt{Time: now, Outcome: response})
 	}
 }
 

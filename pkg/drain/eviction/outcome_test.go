@@ -40,7 +40,7 @@ func TestResponseTo(t *testing.T) {
 			Outcome{State: Failed, Reason: "wrapped: too many requests"}},
 		{"a namespace that is being deleted", withCause(apierrors.NewForbidden(pods, "a", errors.New("no")), corev1.NamespaceTerminatingCause, "ns"),
 			Outcome{State: Failed, Reason: "its namespace is being deleted, and the pod with it"}},
-		{"any other error", errors.New("no answer"), Outcome{State: Failed, Reason: "no answer"}},
+		{"any other error", errors.New("no response"), Outcome{State: Failed, Reason: "no response"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.want.Pod = named("ns", "a")
@@ -75,9 +75,9 @@ func TestTheMessageNamesPodsAndWhatHoldsThem(t *testing.T) {
 	for i, budget := range map[int]string{1: "web", 3: "db", 6: "web"} {
 		r.Pods[i].Budget = named("ns", budget)
 	}
-	r.Pods[2].Reason, r.Pods[4].Reason = "no controller", "no answer"
+	r.Pods[2].Reason, r.Pods[4].Reason = "no controller", "no response"
 	want := "PodDisruptionBudget ns/db refuses: ns/p3; PodDisruptionBudget ns/web refuses: ns/p1, ns/p6; " +
-		"blocked, no controller: ns/p2; failed, no answer: ns/p4; terminating: ns/p0"
+		"blocked, no controller: ns/p2; failed, no response: ns/p4; terminating: ns/p0"
 	if diff := cmp.Diff(want, r.Message()); diff != "" {
 		t.Error(diff)
 	}

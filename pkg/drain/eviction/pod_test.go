@@ -54,9 +54,9 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 		{name: "one with a card leaves, whatever the scope", pod: pod("a"), with: Pod{DaemonSet: theirs},
 			policy: func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll }},
 		{name: "one with a card from a claim leaves", pod: pod("a", claims), with: Pod{DaemonSet: theirs}, claims: Claims{Drivers: []string{"gcu.enflame.com"}}},
-		{name: "one with a claim that is unknown holds", pod: pod("a", claims), with: Pod{DaemonSet: theirs}, claims: Claims{Unknown: "no answer"},
-			state: Failed, reason: "it is unknown whether it uses the accelerator: no answer"},
-		{name: "but not for a restart of the runtime", pod: pod("a", claims), with: Pod{DaemonSet: theirs}, runs: true, claims: Claims{Unknown: "no answer"},
+		{name: "one with a claim that is unknown holds", pod: pod("a", claims), with: Pod{DaemonSet: theirs}, claims: Claims{Unknown: "no response"},
+			state: Failed, reason: "it is unknown whether it uses the accelerator: no response"},
+		{name: "but not for a restart of the runtime", pod: pod("a", claims), with: Pod{DaemonSet: theirs}, runs: true, claims: Claims{Unknown: "no response"},
 			state: Skipped, reason: untouched},
 		{name: "one that tolerates everything blocks", pod: pod("a"), with: Pod{DaemonSet: set("theirs", corev1.Toleration{Operator: corev1.TolerationOpExists})}, state: Blocked, reason: tolerates},
 		{name: "and is named before the device is closed", pod: pod("a"), with: Pod{DaemonSet: set("theirs", corev1.Toleration{Operator: corev1.TolerationOpExists})},
@@ -73,7 +73,7 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 		{name: "a static pod without a card stays", pod: pod("a", static, withoutGCU), policy: func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll },
 			state: Skipped, reason: untouched},
 		{name: "a static pod is left for a restart of the runtime", pod: pod("a", static), runs: true, state: Skipped, reason: untouched},
-		{name: "the policy may leave a pod out", pod: pod("a", static, labelled("keep", "yes")), state: Skipped, reason: "podSelector of the policy leaves it",
+		{name: "the policy may leave a pod out", pod: pod("a", static, labeled("keep", "yes")), state: Skipped, reason: "podSelector of the policy leaves it",
 			policy: func(d *topsv1.DrainPolicy) {
 				d.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 			}},
@@ -121,7 +121,7 @@ func TestTheClaimsOfPodsThatStayAreReadWhateverTheScope(t *testing.T) {
 		{"one that is evicted anyway", pod("a", claims), replacing, false},
 		{"without a new driver", pod("a", ofSet), all, false},
 	} {
-		if got := tc.policy.AsksClaims(&tc.pod); got != tc.want {
+		if got := tc.policy.NeedsClaims(&tc.pod); got != tc.want {
 			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
 		}
 	}

@@ -56,7 +56,7 @@ func withEnv(name, value string) func(*corev1.Pod) {
 	}
 }
 
-func labelled(key, value string) func(*corev1.Pod) {
+func labeled(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value} }
 }
 

@@ -23,7 +23,7 @@ func minute(m int) metav1.Time { return metav1.NewTime(noon.Add(time.Duration(m)
 
 func at(m int) *metav1.Time { return ptr.To(minute(m)) }
 
-// nasty is a message that would be markup, lines or colours.
+// nasty is a message that would be markup, lines or colors.
 const nasty = "a | b <script>alert(1)</script> `c` \x1b[31m\n# d"
 
 // record is that of two upgrades, the second with a plan.
@@ -214,9 +214,9 @@ func TestNothingThatOthersWroteIsMarkup(t *testing.T) {
 	markdown := r.Markdown()
 	for what, has := range map[string]bool{
 		"a script in HTML":     strings.Contains(html, "<script>"),
-		"a colour in HTML":     strings.Contains(html, "\x1b"),
+		"a color in HTML":      strings.Contains(html, "\x1b"),
 		"a script in Markdown": strings.Contains(strings.ReplaceAll(markdown, `\<`, ""), "<"),
-		"a colour in Markdown": strings.Contains(markdown, "\x1b"),
+		"a color in Markdown":  strings.Contains(markdown, "\x1b"),
 		"a line in Markdown":   strings.Contains(markdown, "\n# d"),
 		"a cell in Markdown":   strings.Contains(markdown, "a | b"),
 	} {

@@ -30,7 +30,7 @@ func workOf(f *display.Fleet, u *Upgrade) (list []Work, missing []string) {
 	return list, unrecorded(replaced, later)
 }
 
-// operationsOn returns the stored operations of a node, and the present one.
+// operationsOn returns the stored operations of a node, and the current one.
 func operationsOn(n *topsv1.NodeUpgrade, u *Upgrade) []Work {
 	var list []Work
 	kept := map[string]bool{}

@@ -25,7 +25,7 @@ type Moment struct {
 	Message string `json:"message,omitempty"`
 }
 
-// timelineOf returns the entries of the record, with the present holds and latest changes of nodes.
+// timelineOf returns the entries of the record, with the current holds and latest changes of nodes.
 func timelineOf(f *display.Fleet, u *Upgrade) []Moment {
 	list := []Moment{}
 	for _, e := range u.Entries {
@@ -36,14 +36,14 @@ func timelineOf(f *display.Fleet, u *Upgrade) []Moment {
 		list = append(list, m)
 	}
 	for i := range f.NodeUpgrades {
-		list = append(list, askedChangesOf(&f.NodeUpgrades[i], u)...)
+		list = append(list, userChangesOf(&f.NodeUpgrades[i], u)...)
 	}
 	slices.SortStableFunc(list, func(a, b Moment) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Subject, b.Subject)) })
 	return list
 }
 
-// askedChangesOf returns the hold of a node, and the latest retry, skip or undo there, that a user asked for during the upgrade.
-func askedChangesOf(n *topsv1.NodeUpgrade, u *Upgrade) []Moment {
+// userChangesOf returns the hold that was set on a node during the upgrade, and the latest retry, skip, undo or release there.
+func userChangesOf(n *topsv1.NodeUpgrade, u *Upgrade) []Moment {
 	var list []Moment
 	for _, h := range daemonset.HoldsOf(n) {
 		if u.includes(h.Since) {

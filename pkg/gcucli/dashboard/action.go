@@ -15,7 +15,7 @@ import (
 // bodyLimit bounds the form of an action.
 const bodyLimit = 4 << 10
 
-// actions answers what an action would do, and carries it out.
+// actions shows what an action would do, and carries it out.
 type actions struct {
 	source Source
 	// resource returns a gr as it was read last, and what the user may do.
@@ -41,7 +41,7 @@ type fact struct {
 }
 
 // factsOf returns what an action on a gr is about, in words; the gr is as the page shows it.
-func factsOf(w words, r *Resource, a Action, would *DryRun) []fact {
+func factsOf(w words, r *Resource, a Action, dryRun *DryRun) []fact {
 	var facts []fact
 	add := func(name string, english bool, values ...string) {
 		if values = slices.DeleteFunc(values, func(v string) bool { return v == "" }); len(values) > 0 {
@@ -50,10 +50,10 @@ func factsOf(w words, r *Resource, a Action, would *DryRun) []fact {
 	}
 	switch a.Verb {
 	case Approve, Rollback:
-		add("revision", true, would.Revision)
-		add("changes", true, would.Changes...)
-		add("images", true, would.Images...)
-		add("nodes-"+string(a.Verb), false, would.affected())
+		add("revision", true, dryRun.Revision)
+		add("changes", true, dryRun.Changes...)
+		add("images", true, dryRun.Images...)
+		add("nodes-"+string(a.Verb), false, dryRun.affected())
 	case Pause, Resume:
 		if ro := r.Status.Rollout; ro != nil {
 			add("nodes-wait", false, strconv.Itoa(int(ro.Nodes.Pending+ro.Nodes.Held)))
@@ -72,8 +72,8 @@ func factsOf(w words, r *Resource, a Action, would *DryRun) []fact {
 			add("message", true, n.Message)
 		}
 	}
-	add("unknown", true, would.NotShown...)
-	add("says", true, strings.Split(strings.TrimSpace(would.Says), "\n")...)
+	add("unknown", true, dryRun.NotShown...)
+	add("says", true, strings.Split(strings.TrimSpace(dryRun.Says), "\n")...)
 	return facts
 }
 
@@ -97,21 +97,21 @@ func actionOf(values url.Values) (Action, error) {
 	return a, nil
 }
 
-// would answers what an action would do.
-func (s actions) would(w http.ResponseWriter, r *http.Request) {
+// dryRun responds with what an action would do.
+func (s actions) dryRun(w http.ResponseWriter, r *http.Request) {
 	a, err := actionOf(r.URL.Query())
 	if err != nil {
 		fail(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	would, err := s.source.DryRun(r.Context(), a)
+	dryRun, err := s.source.DryRun(r.Context(), a)
 	resource, _ := s.resource(a.GR)
-	c := confirmation{Words: wordsFor(r), Seen: would.Seen}
+	c := confirmation{Words: wordsFor(r), Seen: dryRun.Seen}
 	if err != nil {
 		c.Refused, c.Seen = err.Error(), ""
 	}
-	c.Facts = factsOf(c.Words, &resource, a, &would)
-	render(w, "would", c)
+	c.Facts = factsOf(c.Words, &resource, a, &dryRun)
+	render(w, "dry-run", c)
 }
 
 // do carries out an action, as it was shown.
@@ -123,7 +123,7 @@ func (s actions) do(w http.ResponseWriter, r *http.Request) {
 	}
 	a, err := actionOf(r.PostForm)
 	if err == nil && a.Seen == "" {
-		err = fmt.Errorf("%s: GET /would shows what it would do; pass its response in parameter seen", a.Verb)
+		err = fmt.Errorf("%s: GET /dry-run shows what it would do; pass its response in parameter seen", a.Verb)
 	}
 	if err != nil {
 		fail(w, err.Error(), http.StatusBadRequest)

@@ -25,7 +25,7 @@ func TestWhatAnActionWouldDo(t *testing.T) {
 		{"of a gr that is gone nothing is known", "verb=pause&gr=gone", []string{"data-seen"}, []string{"Nodes that wait"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			code, answer := b.get("/would?" + tt.query)
+			code, answer := b.get("/dry-run?" + tt.query)
 			for _, want := range tt.has {
 				if code != http.StatusOK || !strings.Contains(answer, want) {
 					t.Errorf("%d: it lacks %s:\n%s", code, want, answer)
@@ -38,7 +38,7 @@ func TestWhatAnActionWouldDo(t *testing.T) {
 			}
 		})
 	}
-	if code, _ := b.get("/would?verb=delete&gr=my-gr"); code != http.StatusBadRequest {
+	if code, _ := b.get("/dry-run?verb=delete&gr=my-gr"); code != http.StatusBadRequest {
 		t.Errorf("an unknown verb: %d", code)
 	}
 }
@@ -47,9 +47,9 @@ func TestFactsOfARollback(t *testing.T) {
 	two, none := 2, 0
 	r := &Resource{Status: display.Status{Rollout: &display.Rollout{}}}
 	for _, tt := range []struct {
-		name  string
-		would DryRun
-		want  []fact
+		name   string
+		dryRun DryRun
+		want   []fact
 	}{
 		{"the nodes that go back", DryRun{Revision: "r1", Changes: []string{"driver.version: 2 -> 1"}, Nodes: &two, Names: "a, b"}, []fact{
 			{"revision", []string{"r1"}, true}, {"changes", []string{"driver.version: 2 -> 1"}, true}, {"nodes-rollback", []string{"2: a, b"}, false}}},
@@ -57,7 +57,7 @@ func TestFactsOfARollback(t *testing.T) {
 		{"nodes that are not known", DryRun{Revision: "r1", NotShown: []string{"forbidden"}}, []fact{{"revision", []string{"r1"}, true}, {"unknown", []string{"forbidden"}, true}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, factsOf(texts["en"], r, Action{Verb: Rollback}, &tt.would)); diff != "" {
+			if diff := cmp.Diff(tt.want, factsOf(texts["en"], r, Action{Verb: Rollback}, &tt.dryRun)); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)
 			}
 		})

@@ -7,7 +7,7 @@
 //	Server -- View (pure) --> page.html --> browser
 //	    ^                                     |
 //	    +---- GET /events: the page again ----+   server-sent events
-//	    +---- GET /would: what it would do ---+   a dry run of the same requests
+//	    +---- GET /dry-run: its result -------+   a dry run of the same requests
 //	    +---- POST /do: an Action ------------+   only what Source.May allows, and as it was shown
 //
 // # Routes
@@ -16,11 +16,11 @@
 //	GET  /            the page; ?lang=zh or en chooses the language
 //	GET  /events      server-sent events: "page" when the page has changed, "read" with the time of the last reading
 //	GET  /node        one node: tasks, requests, history, events; ?gr=GR&name=NODE
-//	GET  /would       what an action would do, or why it would be refused: verb, gr, target
-//	POST /do          carries out an action: verb, gr, target, and seen, which the answer of /would has
+//	GET  /dry-run     what an action would do, or why it would be refused: verb, gr, target
+//	POST /do          carries out an action: verb, gr, target, and seen, which the response of /dry-run has
 //
-// The source reads from caches, which still answer when the API server does not. So the server sends a request
-// to the API server every few seconds; without an answer the page says that it is not up to date. If the browser
+// The source reads from caches, which still respond when the API server does not. So the server sends a request
+// to the API server every few seconds; without a response the page says that it is not up to date. If the browser
 // receives nothing from this server, it says so too.
 //
 // The server listens on loopback only. Requests need the random token, a Host header that names the

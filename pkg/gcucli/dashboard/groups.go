@@ -38,7 +38,7 @@ type task struct {
 	Done, Fail, NotDone int
 }
 
-// cell is a node in the grid. Colour, pattern and letter show its state.
+// cell is a node in the grid. Color, pattern and letter show its state.
 type cell struct {
 	Name, State, Letter, Reason string
 	Stuck                       bool

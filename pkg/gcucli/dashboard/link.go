@@ -11,8 +11,8 @@ const reachEvery, reachFor = 10 * time.Second, 5 * time.Second
 // Link is the connection to a cluster. A reader of caches would not notice that it is lost.
 type Link struct {
 	reach func(context.Context) error
-	// asked is when the cluster was asked last, and lost why it did not answer.
-	asked time.Time
+	// tried is when the last request was sent, and lost why it got no response.
+	tried time.Time
 	lost  error
 }
 
@@ -22,11 +22,11 @@ func NewLink(reach func(context.Context) error) *Link { return &Link{reach: reac
 // Look returns why the caches are not up to date, nil if they are. It sends a request to the cluster if the last one
 // was at least reachEvery ago, and always after one failed.
 func (l *Link) Look(ctx context.Context, now time.Time) error {
-	if l.lost == nil && !l.asked.IsZero() && now.Sub(l.asked) < reachEvery {
+	if l.lost == nil && !l.tried.IsZero() && now.Sub(l.tried) < reachEvery {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachFor)
 	defer cancel()
-	l.asked, l.lost = now, l.reach(ctx)
+	l.tried, l.lost = now, l.reach(ctx)
 	return l.lost
 }

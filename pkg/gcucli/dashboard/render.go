@@ -22,14 +22,14 @@ var files embed.FS
 
 // wordsFor returns the texts in the language that a request asks for.
 func wordsFor(r *http.Request) words {
-	asked := r.URL.Query().Get("lang")
-	if !slices.Contains(languages, asked) {
-		asked = languages[0]
+	language := r.URL.Query().Get("lang")
+	if !slices.Contains(languages, language) {
+		language = languages[0]
 		if accepted := r.Header.Get("Accept-Language"); strings.HasPrefix(accepted, "zh") {
-			asked = "zh"
+			language = "zh"
 		}
 	}
-	return texts[asked]
+	return texts[language]
 }
 
 // render writes a template, or an error if it fails.

@@ -1,6 +1,6 @@
 'use strict';
 const get = id => document.getElementById(id);
-const [main, detail, node, ask, would, said, wrong, link] = ['main', 'detail', 'node', 'ask', 'would', 'said', 'wrong', 'link'].map(get);
+const [main, detail, node, ask, dryRun, said, wrong, link] = ['main', 'detail', 'node', 'ask', 'dryRun', 'said', 'wrong', 'link'].map(get);
 
 // The server sends the page whenever something changed, and the time of its last reading at least every 15 seconds.
 let events = null, silence = 0;
@@ -113,16 +113,16 @@ async function confirmed(label, wish) {
 	const number = ++questions, go = ask.querySelector('.go');
 	ask.querySelector('h2').textContent = label + ' · ' + wish.gr;
 	ask.querySelector('p').textContent = wish.ask;
-	would.textContent = document.body.dataset.checking;
+	dryRun.textContent = document.body.dataset.checking;
 	go.textContent = label;
 	go.disabled = true;
 	ask.querySelector('form').onsubmit = e => { if (e.submitter.value === 'yes') act(wish); }; // onclose comes late, maybe after the next question
 	ask.showModal();
 	const query = new URLSearchParams({verb: wish.verb, gr: wish.gr, target: wish.target});
-	const {ok, text, lang} = await answered('would?' + query + location.search.replace('?', '&'));
+	const {ok, text, lang} = await answered('dry-run?' + query + location.search.replace('?', '&'));
 	if (number !== questions) return;
-	if (ok) would.innerHTML = text; else would.replaceChildren(failure(text, lang));
-	wish.seen = would.querySelector('[data-seen]')?.dataset.seen;
+	if (ok) dryRun.innerHTML = text; else dryRun.replaceChildren(failure(text, lang));
+	wish.seen = dryRun.querySelector('[data-seen]')?.dataset.seen;
 	go.disabled = !wish.seen;
 }
 

@@ -37,8 +37,8 @@ type Server struct {
 	hosts  func(string) bool
 
 	link *Link
-	// asked is when may was asked for.
-	asked time.Time
+	// reviewed is when the permissions of the user were read last.
+	reviewed time.Time
 
 	mu sync.Mutex
 	// resources are the result of the last read without an error, with its time; err is why reading failed since.
@@ -81,7 +81,7 @@ func (s *Server) read(ctx context.Context) {
 	resources, err := s.source.Read(ctx)
 	var may verbs
 	if lost == nil {
-		may = s.ask(ctx)
+		may = s.permissions(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,16 +98,16 @@ func (s *Server) read(ctx context.Context) {
 	s.next = make(chan struct{})
 }
 
-// ask returns what the user may do; nil while the last answer is kept.
-func (s *Server) ask(ctx context.Context) verbs {
-	if s.clock.Since(s.asked) <= mayFor {
+// permissions returns what the user may do; nil if they were read less than mayFor ago.
+func (s *Server) permissions(ctx context.Context) verbs {
+	if s.clock.Since(s.reviewed) <= mayFor {
 		return nil
 	}
 	may := verbs{}
 	for _, verb := range Verbs {
 		may[verb] = s.source.May(ctx, verb)
 	}
-	s.asked = s.clock.Now()
+	s.reviewed = s.clock.Now()
 	return may
 }
 
@@ -117,9 +117,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /node", s.node)
-	asked := actions{s.source, s.resource}
-	mux.HandleFunc("GET /would", asked.would)
-	mux.HandleFunc("POST /do", asked.do)
+	actions := actions{s.source, s.resource}
+	mux.HandleFunc("GET /dry-run", actions.dryRun)
+	mux.HandleFunc("POST /do", actions.do)
 	mux.Handle("GET /style.css", http.FileServerFS(files))
 	mux.Handle("GET /script.js", http.FileServerFS(files))
 	return s.guarded(http.NewCrossOriginProtection().Handler(mux))

@@ -256,7 +256,7 @@ func TestActions(t *testing.T) {
 	}{
 		{"what is asked is done", "verb=hold&gr=my-gr&target=n1&seen=r2", none, http.StatusOK, `it is done\u202e`},
 		{"a refusal is reported", "verb=approve&gr=my-gr&target=refused&seen=r2", none, http.StatusConflict, `it is refused\u202e`},
-		{"what was not shown is not done", "verb=hold&gr=my-gr&target=n1", none, http.StatusBadRequest, "GET /would"},
+		{"what was not shown is not done", "verb=hold&gr=my-gr&target=n1", none, http.StatusBadRequest, "GET /dry-run"},
 		{"an unknown verb", "verb=delete&gr=my-gr&seen=r2", none, http.StatusBadRequest, `no action "delete"`},
 		{"a large body", "verb=hold&target=" + strings.Repeat("x", bodyLimit), none, http.StatusBadRequest, "too large"},
 		{"another origin", "verb=pause&gr=my-gr", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden, "cross-origin"},

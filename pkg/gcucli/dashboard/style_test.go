@@ -35,24 +35,24 @@ func TestContrast(t *testing.T) {
 			}
 		}
 		if texts == 0 {
-			t.Errorf("%s has no colours of text", scheme)
+			t.Errorf("%s has no colors of text", scheme)
 		}
 	}
 	for _, l := range letters {
 		if regexp.MustCompile(`[ ;{]color: var\(--` + l.state + `\)`).Match(style) {
-			t.Errorf("text has the colour of the background %s", l.state)
+			t.Errorf("text has the color of the background %s", l.state)
 		}
 	}
 }
 
-// contrast returns the ratio of WCAG 2.2 for two colours.
+// contrast returns the ratio of WCAG 2.2 for two colors.
 func contrast(t *testing.T, a, b string) float64 {
 	t.Helper()
 	x, y := luminance(t, a), luminance(t, b)
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-// luminance returns the relative luminance of a colour of three or six digits.
+// luminance returns the relative luminance of a color of three or six digits.
 func luminance(t *testing.T, color string) float64 {
 	t.Helper()
 	if len(color) == 3 {

@@ -27,7 +27,7 @@ var texts = map[string]words{
 		"task": "Task", "state": "State", "began": "Began", "ended": "Ended", "requests": "Requests", "history": "Earlier operations", "events": "Events", "close": "Close",
 		"pause": "Pause", "resume": "Resume", "approve": "Approve", "rollback": "Roll back", "hold": "Hold", "release": "Release", "retry": "Retry", "cancel": "Cancel", "strategy": "Strategy", "policy": "Policy",
 		"pause?": "No new node is started; nodes in flight finish.", "resume?": "New nodes are started again. If too many had failed, their failures are cleared and they are retried.",
-		"approve?": "The nodes of this wave are started, within the budget.", "rollback?": "The spec before the present one is restored, and nodes go back under the same rules as an upgrade.",
+		"approve?": "The nodes of this wave are started, within the budget.", "rollback?": "The spec before the current one is restored, and nodes go back under the same rules as an upgrade.",
 		"hold?": "Nothing is started on this node until it is released; what is in flight continues.", "release?": "The node may be upgraded again.", "retry?": "The failed task is retried.",
 		"revision": "Revision", "changes": "Changes", "images": "Images", "nodes-approve": "Nodes that may be started", "nodes-rollback": "Nodes that go back", "nodes-wait": "Nodes that wait", "node": "Node",
 		"says": "kubectl gcu then says", "refused": "Refused", "checking": "Asking the API server what it would do…",

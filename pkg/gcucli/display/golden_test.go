@@ -50,17 +50,17 @@ func TestGoldenWaves(t *testing.T) {
 	golden.Check(t, "golden/rolling.waves.out.yaml", inYAML(t, waves))
 }
 
-func TestColoursMarkWordsAndNothingElse(t *testing.T) {
+func TestColorsMarkWordsAndNothingElse(t *testing.T) {
 	for _, name := range fixtures(t) {
 		f := load(t, name)
 		s := StatusOf(f.Resource, f.Rollout, f.Upgrades, f.NotShown, now)
-		coloured := s.Text(Style{Now: now, Colour: true})
-		if !strings.Contains(coloured, "\x1b[") {
-			t.Errorf("%s: no word has a colour", name)
+		colored := s.Text(Style{Now: now, Color: true})
+		if !strings.Contains(colored, "\x1b[") {
+			t.Errorf("%s: no word has a color", name)
 		}
-		plain := strings.NewReplacer("\x1b[31m", "", "\x1b[32m", "", "\x1b[33m", "", "\x1b[0m", "").Replace(coloured)
+		plain := strings.NewReplacer("\x1b[31m", "", "\x1b[32m", "", "\x1b[33m", "", "\x1b[0m", "").Replace(colored)
 		if want := s.Text(Style{Now: now}); plain != want {
-			t.Errorf("%s: with the colours taken out it is\n%s, want\n%s", name, plain, want)
+			t.Errorf("%s: with the colors taken out it is\n%s, want\n%s", name, plain, want)
 		}
 	}
 }
@@ -117,14 +117,14 @@ func truth(is bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// Others write messages, but not lines, cells or colours.
+// Others write messages, but not lines, cells or colors.
 func TestMessagesForgeNothing(t *testing.T) {
 	const nasty, plain = "\x1b[31ma\x1b[0m\u009b\nFORGED", `\u001b[31ma\u001b[0m\u009b\nFORGED`
 	rollout := &Rollout{State: nasty, Rollback: &RolledBack{Message: nasty}, Waves: []WaveCount{{Name: nasty, Total: 1}, {Name: "b", Total: 1}},
 		Waiting: []WaitingFor{{Reason: nasty, Message: nasty}}}
 	s := &Status{Outcome: Outcome{State: Stopped, Message: nasty}, Components: []Component{{Name: nasty, Status: nasty}}, Rollout: rollout,
 		Nodes: []Node{{Name: nasty, State: nasty, Message: nasty}}}
-	style := Style{Now: now, Colour: true}
+	style := Style{Now: now, Color: true}
 	texts := map[string]string{"status": s.Text(style), "progress": s.Progress(style, 200), "line": s.Line(), "no rollout": (&Status{Outcome: s.Outcome}).Line(),
 		"plan":   PlanText(&preview.Preview{Rollout: preview.Rollout{Blocked: nasty, Nodes: []preview.Node{{Name: "n", BlockedBy: nasty}}}}, []Change{{Field: "f", From: nasty, To: nasty}}, style),
 		"a cell": Table{Header: []string{"A", "B"}, Rows: [][]Cell{{{Text: nasty}, {Text: "b"}}}}.Text(Style{})}

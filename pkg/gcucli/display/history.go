@@ -69,7 +69,7 @@ func specOf(r *appsv1.ControllerRevision) (spec *topsv1.GcuResourceSpec, problem
 	return data.Spec, ""
 }
 
-// relate compares each revision with the previous one and with the present spec.
+// relate compares each revision with the previous one and with the current spec.
 func relate(history []Revision, present *topsv1.GcuResourceSpec) error {
 	for i := range history {
 		r := &history[i]
@@ -91,7 +91,7 @@ func relate(history []Revision, present *topsv1.GcuResourceSpec) error {
 }
 
 // FindRevision finds a revision by its name or number, or for "" the newest one that
-// differs from the present spec. The error lists the available ones.
+// differs from the current spec. The error lists the available ones.
 func FindRevision(history []Revision, wanted string) (*Revision, error) {
 	var names []string
 	for i := range history {

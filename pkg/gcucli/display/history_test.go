@@ -50,6 +50,6 @@ func TestGoldenHistory(t *testing.T) {
 	// An edit that the operator has not kept yet: no revision is present.
 	gr.Spec.Driver.Version = "1.3"
 	if history, err = HistoryOf(gr, list, nil); err != nil || history[0].Present {
-		t.Errorf("revision %s is the present one, %v", history[0].Name, err)
+		t.Errorf("revision %s is the current one, %v", history[0].Name, err)
 	}
 }

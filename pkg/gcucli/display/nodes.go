@@ -61,7 +61,7 @@ type watch struct {
 	*Fleet
 	key      string
 	upgrades map[string]*topsv1.NodeUpgrade
-	settled  map[string]Node
+	recorded map[string]Node
 	queued   map[string]metav1.Time
 	members  []member
 }
@@ -75,7 +75,7 @@ type member struct {
 }
 
 func newWatch(f *Fleet) *watch {
-	w := &watch{Fleet: f, upgrades: upgradesOf(f.NodeUpgrades), settled: map[string]Node{}, queued: map[string]metav1.Time{}}
+	w := &watch{Fleet: f, upgrades: upgradesOf(f.NodeUpgrades), recorded: map[string]Node{}, queued: map[string]metav1.Time{}}
 	revisions := make([]*appsv1.ControllerRevision, 0, len(f.Revisions))
 	for i := range f.Revisions {
 		revisions = append(revisions, &f.Revisions[i])
@@ -107,14 +107,14 @@ func (w *watch) readLedger() {
 	}
 	for i := range s.Pinned {
 		p := &s.Pinned[i]
-		w.settled[p.Node] = Node{Name: p.Node, State: string(rollout.Pinned), Reason: string(rollout.ReasonPinned), Message: p.Message, Since: &p.Since}
+		w.recorded[p.Node] = Node{Name: p.Node, State: string(rollout.Pinned), Reason: string(rollout.ReasonPinned), Message: p.Message, Since: &p.Since}
 	}
 	for i := range s.Failed {
-		w.settled[s.Failed[i].Node] = noted(rollout.Failed, &s.Failed[i], w.operation(s.Failed[i].Node))
+		w.recorded[s.Failed[i].Node] = noted(rollout.Failed, &s.Failed[i], w.operation(s.Failed[i].Node))
 	}
 	for i := range s.InFlight {
 		slot := &s.InFlight[i]
-		w.settled[slot.Node] = inFlight(w.Rollout, slot, w.operation(slot.Node), w.Now)
+		w.recorded[slot.Node] = inFlight(w.Rollout, slot, w.operation(slot.Node), w.Now)
 	}
 }
 
@@ -126,7 +126,7 @@ func (w *watch) node(node *corev1.Node) (Node, bool) {
 	if !belongs {
 		return Node{}, false
 	}
-	if n, ok := w.settled[node.Name]; ok {
+	if n, ok := w.recorded[node.Name]; ok {
 		return n, true
 	}
 	lacks := w.lacksProof(node)

@@ -26,7 +26,7 @@ const (
 	Stopped State = "Stopped"
 )
 
-// tone is the colour of a state.
+// tone is the color of a state.
 func (s State) tone() Tone {
 	return map[State]Tone{Done: Good, Working: Busy, Waiting: Busy, Stopped: Bad}[s]
 }

@@ -15,15 +15,15 @@ import (
 
 // Style is the style of text output.
 type Style struct {
-	// Colour marks words by their Tone, for terminals.
-	Colour bool
+	// Color marks words by their Tone, for terminals.
+	Color bool
 	// Wide shows more columns.
 	Wide bool
 	// Now is the reference time for ages.
 	Now time.Time
 }
 
-// Tone is the meaning of a word, shown as its colour.
+// Tone is the meaning of a word, shown as its color.
 type Tone int
 
 // Tones.
@@ -34,27 +34,27 @@ const (
 	Bad
 )
 
-// codes are the colours of the tones: green, yellow, red.
+// codes are the colors of the tones: green, yellow, red.
 var codes = map[Tone]string{Good: "\x1b[32m", Busy: "\x1b[33m", Bad: "\x1b[31m"}
 
-// uncoloured ends a colour.
-const uncoloured = "\x1b[0m"
+// uncolored ends a color.
+const uncolored = "\x1b[0m"
 
-// paint colours text of one line by its tone if colours are enabled.
+// paint colors text of one line by its tone if colors are enabled.
 func (s Style) paint(t Tone, text string) string {
-	text, colour := plaintext.Line(text), codes[t]
-	if !s.Colour || colour == "" || text == "" {
+	text, color := plaintext.Line(text), codes[t]
+	if !s.Color || color == "" || text == "" {
 		return text
 	}
-	return colour + text + uncoloured
+	return color + text + uncolored
 }
 
-// Colours returns the control sequences in text of this style.
-func (s Style) Colours() []string {
-	if !s.Colour {
+// Colors returns the control sequences in text of this style.
+func (s Style) Colors() []string {
+	if !s.Color {
 		return nil
 	}
-	return append(slices.Collect(maps.Values(codes)), uncoloured)
+	return append(slices.Collect(maps.Values(codes)), uncolored)
 }
 
 // age returns how long ago a time was, "" for zero.

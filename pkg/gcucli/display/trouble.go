@@ -120,7 +120,7 @@ func noted(state rollout.State, note *topsv1.NodeNote, op *Operation) Node {
 	return n
 }
 
-// deferred describes a node whose last operation for the present revision was deferred.
+// deferred describes a node whose last operation for the current revision was deferred.
 func deferred(dro *topsv1.DaemonRollout, upgrade *topsv1.NodeUpgrade, op *Operation, now time.Time) *Node {
 	if op == nil || upgrade.Status.Operation.Phase != topsv1.OperationDeferred || upgrade.Status.Operation.Revision != dro.Status.Revision {
 		return nil

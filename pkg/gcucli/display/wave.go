@@ -152,7 +152,7 @@ func approvals(dro *topsv1.DaemonRollout) []string {
 	return list
 }
 
-// approval returns the approval of a wave, or of what BatchApproval names, at the present revision.
+// approval returns the approval of a wave, or of what BatchApproval names, at the current revision.
 func approval(dro *topsv1.DaemonRollout, wave string) string {
 	return dro.Status.Revision + "/" + wave
 }
@@ -167,7 +167,7 @@ type Approval struct {
 	Already bool
 }
 
-// Approve approves a wave, or a batch of a plan, at the present revision of the rollout. A batch may be named with the version
+// Approve approves a wave, or a batch of a plan, at the current revision of the rollout. A batch may be named with the version
 // of its plan, as messages do. Nothing else is approved: the error says why the named wave does not wait for an approval, or
 // which one comes first.
 func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (Approval, error) {

@@ -143,8 +143,8 @@ func checkLabels(t *testing.T, gr *topsv1.GcuResource, label, value, owned strin
 	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{label: value, "a": "b"}, Annotations: map[string]string{topsv1.AnnotationOwnedLabels: owned}}}
 	for _, grs := range [][]topsv1.GcuResource{{*gr}, nil} {
 		claims := nodelabel.Claims{Resources: grs}
-		after := nodelabel.Relabelled(before, claims)
-		if again := nodelabel.Relabelled(after, claims); !cmp.Equal(after, again) {
+		after := nodelabel.Relabeled(before, claims)
+		if again := nodelabel.Relabeled(after, claims); !cmp.Equal(after, again) {
 			t.Errorf("the node changes again: %s", cmp.Diff(after, again))
 		}
 		foreign := func(node *corev1.Node) map[string]string {

@@ -65,7 +65,7 @@ const (
 	disown
 )
 
-// Claims are what nodes are labelled for.
+// Claims are what nodes are labeled for.
 type Claims struct {
 	// Resources are the grs as they are in force.
 	Resources []topsv1.GcuResource
@@ -136,9 +136,9 @@ func decide(node *corev1.Node, label string, w wanted) change {
 	return keep
 }
 
-// Relabelled returns the node with the labels that the claims want and their record, or the same
+// Relabeled returns the node with the labels that the claims want and their record, or the same
 // node if nothing changes.
-func Relabelled(node *corev1.Node, claims Claims) *corev1.Node {
+func Relabeled(node *corev1.Node, claims Claims) *corev1.Node {
 	after := node
 	for _, label := range labels {
 		todo := decide(node, label, wantedBy(claims, node, label))

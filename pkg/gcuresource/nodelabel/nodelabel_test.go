@@ -35,10 +35,10 @@ func TestNodeLabels(t *testing.T) {
 		grs         []topsv1.GcuResource
 		want        change
 	}{
-		{"contract 54: a node with a device is labelled", map[string]string{device: "true"}, nil, staying, set},
+		{"contract 54: a node with a device is labeled", map[string]string{device: "true"}, nil, staying, set},
 		{"a node without a device is not", map[string]string{"feature.node.kubernetes.io/pci-10de.present": "true"}, nil, staying, keep},
 		{"a device label that is not true does not count", map[string]string{device: "false"}, nil, staying, keep},
-		{"no node is labelled without a gr", map[string]string{device: "true"}, nil, none, keep},
+		{"no node is labeled without a gr", map[string]string{device: "true"}, nil, none, keep},
 		{"nor while every gr is being deleted", map[string]string{device: "true"}, nil, going, keep},
 		{"a label that is there is left alone", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, nil, staying, keep},
 		{"also when it says false", map[string]string{device: "true", topsv1.LabelGcuPresent: "false"}, nil, staying, keep},
@@ -82,20 +82,20 @@ func TestContractNodesWhoseCardsAreShared(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
 			for _, node := range []*corev1.Node{gcuNode("node-1"), gcuNode("node-2"), gcuNode("node-3"), {ObjectMeta: metav1.ObjectMeta{Name: "cpu"}}} {
-				if Relabelled(node, Claims{Resources: tc.grs}).Labels[topsv1.LabelGcushare] == "true" {
+				if Relabeled(node, Claims{Resources: tc.grs}).Labels[topsv1.LabelGcushare] == "true" {
 					got = append(got, node.Name)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("labelled nodes (-want +got):\n%s", diff)
+				t.Errorf("labeled nodes (-want +got):\n%s", diff)
 			}
 		})
 	}
-	node := Relabelled(gcuNode("node-1"), Claims{Resources: []topsv1.GcuResource{sharing(false, false)}})
-	if same := Relabelled(node, Claims{Resources: []topsv1.GcuResource{sharing(true, false)}}); same != node {
+	node := Relabeled(gcuNode("node-1"), Claims{Resources: []topsv1.GcuResource{sharing(false, false)}})
+	if same := Relabeled(node, Claims{Resources: []topsv1.GcuResource{sharing(true, false)}}); same != node {
 		t.Errorf("contract 52: a label its pods still need goes: %v", same.Labels)
 	}
-	if after := Relabelled(node, Claims{Resources: grs(1, 0)}); after.Labels[topsv1.LabelGcushare] != "" || after.Annotations[topsv1.AnnotationOwnedLabels] != "" {
+	if after := Relabeled(node, Claims{Resources: grs(1, 0)}); after.Labels[topsv1.LabelGcushare] != "" || after.Annotations[topsv1.AnnotationOwnedLabels] != "" {
 		t.Errorf("contract 28: our label stays when the plugin goes: %v %v", after.Labels, after.Annotations)
 	}
 }
@@ -108,7 +108,7 @@ func TestALabelStaysWhileTheComponentThatNeedsItLeavesNodeByNode(t *testing.T) {
 	claims := func(gr topsv1.GcuResource, leaves types.UID) Claims {
 		return Claims{Resources: []topsv1.GcuResource{gr}, Leaving: map[types.UID]bool{leaves: true}}
 	}
-	node := Relabelled(gcuNode("node-1"), claims(shares, ""))
+	node := Relabeled(gcuNode("node-1"), claims(shares, ""))
 	for _, tc := range []struct {
 		name   string
 		node   *corev1.Node
@@ -122,7 +122,7 @@ func TestALabelStaysWhileTheComponentThatNeedsItLeavesNodeByNode(t *testing.T) {
 		{"and no node gets it", gcuNode("node-1"), claims(removed, "a"), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Relabelled(tc.node, tc.claims).Labels[topsv1.LabelGcushare] == "true"; got != tc.want {
+			if got := Relabeled(tc.node, tc.claims).Labels[topsv1.LabelGcushare] == "true"; got != tc.want {
 				t.Errorf("the label is there: %t, want %t", got, tc.want)
 			}
 		})

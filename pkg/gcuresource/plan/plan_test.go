@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 		{"contract 51: a template the DaemonSet controller has not seen holds up the next", three,
 			func(o *world.World) { o.Run("driver"); o.Component("driver").DaemonSet.Generation = 2 },
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
-		{"a GCU node that is not labelled yet holds up the next", three,
+		{"a GCU node that is not labeled yet holds up the next", three,
 			func(o *world.World) {
 				o.Run("driver")
 				o.Nodes = append(o.Nodes, world.GCUNode("node-3"))

@@ -81,9 +81,9 @@ func TestTheRevisionThatIsAskedFor(t *testing.T) {
 		name, requested, want, reason string
 		versions                      []string
 	}{
-		{"previous is the newest but the present one", "previous", "v2", "", []string{"v1", "v2", "v3"}},
+		{"previous is the newest but the current one", "previous", "v2", "", []string{"v1", "v2", "v3"}},
 		{"a revision by its name", "v1", "v1", "", []string{"v1", "v2", "v3"}},
-		{"the present one by its name", "v3", "v3", "", []string{"v1", "v2", "v3"}},
+		{"the current one by its name", "v3", "v3", "", []string{"v1", "v2", "v3"}},
 		{"there is no previous one", "previous", "", ReasonNoPreviousRevision, []string{"v1"}},
 		{"nothing has that name", "v9", "", ReasonUnknownRevision, []string{"v1", "v2"}},
 	} {
@@ -224,7 +224,7 @@ func TestSurplusRevisions(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the present one stays though it is not renumbered yet", func(t *testing.T) {
+	t.Run("the current one stays though it is not renumbered yet", func(t *testing.T) {
 		_, h := historyOf(t, versions...)
 		h.Current = nameAt(t, "v1")
 		surplus, err := h.Surplus(nil)
@@ -233,7 +233,7 @@ func TestSurplusRevisions(t *testing.T) {
 		}
 		for _, r := range surplus {
 			if r.Name == h.Current {
-				t.Error("the present revision is surplus")
+				t.Error("the current revision is surplus")
 			}
 		}
 	})

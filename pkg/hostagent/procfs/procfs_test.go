@@ -110,7 +110,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-func FuzzWhere(f *testing.F) {
+func FuzzProcessText(f *testing.F) {
 	f.Add("0::/kubepods/pod" + uid + "/" + id)
 	f.Add("0::/system.slice/docker-" + id + ".scope")
 	f.Add("Name:\tx\nUid:\t1\t1\n")

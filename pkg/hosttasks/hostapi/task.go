@@ -33,7 +33,7 @@ func (t Task) Key() string { return task.KeyOf(t.Operation.ID, t.Name()) }
 // order of the job.
 func TasksOf(nodeUpgrade *topsv1.NodeUpgrade) []Task {
 	var all []Task
-	for _, recorded := range nodeUpgrade.AskedOfHost() {
+	for _, recorded := range nodeUpgrade.RequestedTasks() {
 		t, err := upgradeplan.ParseTask(recorded.Name)
 		if err == nil && t.Host == nodeUpgrade.Name && t.Capability() != "" {
 			all = append(all, Task{t, int(recorded.Attempts), nodeUpgrade.Spec.Operation, nodeUpgrade.Status.Operation.StartTime.Time})
@@ -42,16 +42,16 @@ func TasksOf(nodeUpgrade *topsv1.NodeUpgrade) []Task {
 	return all
 }
 
-// asksFor is how long an agent that has not begun a prepull begins it: the operator has long gone on then, and one
-// with a new journal, on a machine that was installed again, would pull what was wanted months ago.
-const asksFor = time.Hour
+// prepullExpiry is the age at which an agent no longer begins a prepull: by then the operator has gone on without it, and an
+// agent with a new journal, on a machine that was installed again, would pull images that were needed months ago.
+const prepullExpiry = time.Hour
 
 // PrepullsOf returns the pulls that a NodeUpgrade requests of the agent of its node outside any operation, at a time.
 func PrepullsOf(nodeUpgrade *topsv1.NodeUpgrade, now time.Time) []Task {
 	var all []Task
 	for i := range nodeUpgrade.Spec.Prepulls {
 		p := &nodeUpgrade.Spec.Prepulls[i]
-		if now.Sub(p.Time.Time) > asksFor {
+		if now.Sub(p.Time.Time) > prepullExpiry {
 			continue
 		}
 		all = append(all, PullOf(nodeUpgrade.Name, p.ID, int(p.Attempt),

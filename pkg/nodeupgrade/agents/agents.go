@@ -26,7 +26,7 @@ const (
 	maxVersions = 16
 	// otherVersions is the label of the versions beyond.
 	otherVersions = "other"
-	// collectTimeout bounds the wait for a cache that is not synchronised.
+	// collectTimeout bounds the wait for a cache that is not synchronized.
 	collectTimeout = time.Second
 )
 
@@ -78,7 +78,7 @@ func (a *agents) Collect(metrics chan<- prometheus.Metric) {
 	var nodes corev1.NodeList
 	var upgrades topsv1.NodeUpgradeList
 	if a.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy) != nil || a.cache.List(ctx, &upgrades, client.UnsafeDisableDeepCopy) != nil {
-		return // the cache is not synchronised: nothing is known yet
+		return // the cache is not synchronized: nothing is known yet
 	}
 	versions, drivers := map[string]int{}, map[string]int{}
 	for i := range upgrades.Items {

@@ -7,7 +7,7 @@
 //
 // Every effect is recorded before it is carried out, and its preconditions fail when the
 // cluster has changed since it was observed. Tasks on the host have no effect here: the node
-// agent reads the record (NodeUpgrade.AskedOfHost), carries out the tasks that have begun,
+// agent reads the record (NodeUpgrade.RequestedTasks), carries out the tasks that have begun,
 // and reports.
 //
 //	          ┌──────────── retry or skip of a task ────────────┐

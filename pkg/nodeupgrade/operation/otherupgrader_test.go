@@ -15,7 +15,7 @@ func TestOtherUpgrader(t *testing.T) {
 	annotated := func(key, value string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: value}}}
 	}
-	labelled := func(key, value string) *corev1.Node {
+	labeled := func(key, value string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{key: value}}}
 	}
 	lease := func(holder string, renewed time.Time) *coordinationv1.Lease {
@@ -36,13 +36,13 @@ func TestOtherUpgrader(t *testing.T) {
 		{"Flatcar does not", annotated("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", "false"), nil, ""},
 		{"a machine config is applied", annotated("machineconfiguration.openshift.io/state", "Working"), nil, "the machine config operator"},
 		{"a machine config was applied", annotated("machineconfiguration.openshift.io/state", "Done"), nil, ""},
-		{"another driver is upgraded", labelled("nvidia.com/gpu-driver-upgrade-state", "pod-restart-required"), nil, "the NVIDIA GPU operator"},
-		{"another driver was upgraded", labelled("nvidia.com/gpu-driver-upgrade-state", "upgrade-done"), nil, ""},
-		{"another driver waits for its turn", labelled("nvidia.com/gpu-driver-upgrade-state", "upgrade-required"), nil, ""},
+		{"another driver is upgraded", labeled("nvidia.com/gpu-driver-upgrade-state", "pod-restart-required"), nil, "the NVIDIA GPU operator"},
+		{"another driver was upgraded", labeled("nvidia.com/gpu-driver-upgrade-state", "upgrade-done"), nil, ""},
+		{"another driver waits for its turn", labeled("nvidia.com/gpu-driver-upgrade-state", "upgrade-required"), nil, ""},
 		{"an annotation is not a label", annotated("nvidia.com/gpu-driver-upgrade-state", "drain-required"), nil, ""},
-		{"a network driver is upgraded", labelled("nvidia.com/ofed-driver-upgrade-state", "drain-required"), nil, "the NVIDIA network operator"},
+		{"a network driver is upgraded", labeled("nvidia.com/ofed-driver-upgrade-state", "drain-required"), nil, "the NVIDIA network operator"},
 		{"the node goes away", &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: toBeDeleted, Value: "1"}}}}, nil, "the cluster autoscaler"},
-		{"a plan that was applied is no work", labelled("plan.upgrade.cattle.io/k3s", "abc"), nil, ""},
+		{"a plan that was applied is no work", labeled("plan.upgrade.cattle.io/k3s", "abc"), nil, ""},
 		{"somebody maintains it", plain, lease("node-maintenance", now.Add(-time.Minute)), "node-maintenance"},
 		{"a Lease without a holder is a Lease", plain, lease("", now), "the holder of Lease medik8s-leases/node-n1"},
 		{"a Lease that ran out is none", plain, lease("node-maintenance", now.Add(-2*time.Hour)), ""},

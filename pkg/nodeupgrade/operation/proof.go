@@ -129,7 +129,7 @@ func CardsSince(u *topsv1.NodeUpgrade) time.Time {
 
 // isOlder reports whether a pod started before a time, nil for never, as far as its runtime is concerned. A
 // container of docker that started later has the default runtime of then; containerd keeps that of the
-// sandbox, which is made again after the node booted.
+// sandbox, which is recreated when the node has booted.
 func isOlder(pod *corev1.Pod, engine string, than *metav1.Time) bool {
 	if engine != "docker" {
 		return pod.Status.StartTime.Before(than) && // not if it has not started

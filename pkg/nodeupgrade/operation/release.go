@@ -42,7 +42,7 @@ func restartPending(c *changes) bool {
 		t := &c.op.Tasks[i]
 		result, begun := c.f.Host.Result(c.op.ID, t.Name), t.StartTime
 		if t.Attempts == 0 || begun == nil {
-			if begun = &c.op.Since; result == nil { // else this record was lost, and made anew
+			if begun = &c.op.Since; result == nil { // else this record was lost, and recreated
 				continue
 			}
 		}

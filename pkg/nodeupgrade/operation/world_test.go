@@ -333,7 +333,7 @@ func (w *world) agent(dies func() bool) {
 	if !w.ready || w.host.silent {
 		return
 	}
-	for _, asked := range w.nu.AskedOfHost() {
+	for _, asked := range w.nu.RequestedTasks() {
 		t, err := upgradeplan.ParseTask(asked.Name)
 		if err != nil {
 			w.violate("%v", err)

@@ -14,9 +14,9 @@ import (
 // CallTimeout bounds the time of a Backend's calls to the API server for one request.
 const CallTimeout = 5 * time.Second
 
-// answerTimeout bounds a request: it waits for the previous one, and then makes its own
+// responseTimeout bounds a request: it waits for the previous one, and then makes its own
 // calls.
-const answerTimeout = 2*CallTimeout + 2*time.Second
+const responseTimeout = 2*CallTimeout + 2*time.Second
 
 // Backend carries out the requests. Its errors are of type *request.Refusal.
 type Backend interface {

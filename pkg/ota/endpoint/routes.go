@@ -102,7 +102,7 @@ func (re responder) limited(next http.Handler) http.Handler {
 			return
 		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout+waitOf(r))
+		ctx, cancel := context.WithTimeout(r.Context(), responseTimeout+waitOf(r))
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

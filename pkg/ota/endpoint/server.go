@@ -12,7 +12,7 @@ import (
 )
 
 // drainTimeout is longer than any request except one with ?wait, which ends at shutdown.
-const drainTimeout = answerTimeout + 2*time.Second
+const drainTimeout = responseTimeout + 2*time.Second
 
 // Serve serves all listeners until ctx is done, lets requests in progress finish, and closes
 // them. It returns nil after such a shutdown, and an error if one could not be

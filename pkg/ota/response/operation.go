@@ -11,26 +11,26 @@ import (
 // OperationOf returns the response for an operation; nodeUpgrade is the last known one, or
 // nil.
 func OperationOf(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Operation {
-	answer := Operation{
+	shown := Operation{
 		ID: o.ID, Component: o.Wanted.Component, Rollback: o.Wanted.Rollback, State: o.State(), Message: Message(o), AcceptedTime: o.Accepted, EndTime: o.End, Requests: []Part{},
 		Progress: Progress{Total: len(o.Parts)},
 	}
 	for _, p := range o.Parts {
-		answer.Requests = append(answer.Requests, Part{
+		shown.Requests = append(shown.Requests, Part{
 			Component: p.Component, Namespace: p.Pod.Namespace, Pod: p.Pod.Name, Revision: p.Revision,
 			State: p.State, Reason: p.Reason, Message: p.Message,
 		})
 		if p.State.Final() {
-			answer.Progress.Done++
+			shown.Progress.Done++
 		}
 	}
 	switch {
 	case o.Queued:
-		answer.Offline = OfflineQueued
-	case !answer.State.Final():
-		answer.addProgress(o, nodeUpgrade)
+		shown.Offline = OfflineQueued
+	case !shown.State.Final():
+		shown.addProgress(o, nodeUpgrade)
 	}
-	return answer
+	return shown
 }
 
 // Message summarizes an operation.
@@ -63,7 +63,7 @@ func Message(o request.Operation) string {
 
 // addProgress adds the current task and progress of the node's operation if it belongs to this
 // operation.
-func (answer *Operation) addProgress(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) {
+func (shown *Operation) addProgress(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) {
 	if nodeUpgrade == nil || nodeUpgrade.Spec.Operation == nil || nodeUpgrade.Status.Operation == nil {
 		return
 	}
@@ -76,13 +76,13 @@ func (answer *Operation) addProgress(o request.Operation, nodeUpgrade *topsv1.No
 	if spec.ID != status.ID || status.Phase.Final() || !ours {
 		return
 	}
-	answer.Task, answer.Progress = status.Task, Progress{Total: len(status.Tasks)}
+	shown.Task, shown.Progress = status.Task, Progress{Total: len(status.Tasks)}
 	for _, t := range status.Tasks {
 		if t.State == topsv1.OperationTaskDone || t.State == topsv1.OperationTaskSkipped {
-			answer.Progress.Done++
+			shown.Progress.Done++
 		}
 	}
 	if status.Message != "" {
-		answer.Message = status.Message
+		shown.Message = status.Message
 	}
 }

@@ -18,11 +18,11 @@ import (
 // nothing to plan, "" if there is.
 func (a Predictor) PlanFile(ctx context.Context, present, wanted *topsv1.GcuResource) (plan *topsv1.UpgradePlan, wrong string, err error) {
 	q := preview.ForFile(present, wanted)
-	answer, err := a.Ask(ctx, q)
+	prediction, err := a.Ask(ctx, q)
 	if err != nil {
 		return nil, "", err
 	}
-	return answer.File(&q, a.Clock())
+	return prediction.File(&q, a.Clock())
 }
 
 // CheckPlan compares a plan with the cluster; wanted is the gr as the plan changes it. wrong is why the plan
@@ -35,11 +35,11 @@ func (a Predictor) CheckPlan(ctx context.Context, plan *planfile.Plan, present, 
 	if wrong, err = a.refusesGlobal(ctx, plan); err != nil || wrong != "" {
 		return wrong, err
 	}
-	answer, err := a.predict(ctx, q) // a node that waits already does not belong in a plan either
+	prediction, err := a.predict(ctx, q) // a node that waits already does not belong in a plan either
 	if err != nil {
 		return "", err
 	}
-	return answer.Refuses(plan), nil
+	return prediction.Refuses(plan), nil
 }
 
 // refusesGlobal returns why the global tasks of a plan cannot be run, "" if they can.

@@ -37,9 +37,9 @@ type Predictor struct {
 // Ask predicts an upgrade. It returns an error if something could not be read or planned. If the policy refuses
 // the versions, Ask also predicts what is left to do without the change: nodes that wait anyway refuse nothing.
 func (a Predictor) Ask(ctx context.Context, q preview.Question) (*preview.Preview, error) {
-	answer, err := a.predict(ctx, q)
-	if err != nil || answer.Refused() == "" {
-		return answer, err
+	prediction, err := a.predict(ctx, q)
+	if err != nil || prediction.Refused() == "" {
+		return prediction, err
 	}
 	q.Plan, q.Present, q.WithoutEvictions = nil, withoutPlan(q.Present), true // a plan says nothing about the versions
 	q.Wanted = q.Present
@@ -47,8 +47,8 @@ func (a Predictor) Ask(ctx context.Context, q preview.Question) (*preview.Previe
 	if err != nil {
 		return nil, err
 	}
-	answer.Without(&before.Rollout)
-	return answer, nil
+	prediction.Without(&before.Rollout)
+	return prediction, nil
 }
 
 func (a Predictor) predict(ctx context.Context, q preview.Question) (*preview.Preview, error) {
@@ -66,9 +66,9 @@ func (a Predictor) predict(ctx context.Context, q preview.Question) (*preview.Pr
 		return nil, err
 	}
 	limit, _ := daemonset.LimitOf(q.Wanted.Annotations) // an invalid one is reported as Blocked
-	answer := &preview.Preview{GcuResource: q.Wanted.Name, Only: limit.String(), Components: []preview.Component{}, Rollout: *preview.Nothing(blocked)}
+	prediction := &preview.Preview{GcuResource: q.Wanted.Name, Only: limit.String(), Components: []preview.Component{}, Rollout: *preview.Nothing(blocked)}
 	if blocked != "" {
-		return answer, nil
+		return prediction, nil
 	}
 	differs, err := preview.Compare(present, q.Wanted, members, kept.Specs())
 	if err != nil {
@@ -86,8 +86,8 @@ func (a Predictor) predict(ctx context.Context, q preview.Question) (*preview.Pr
 	if err != nil {
 		return nil, err
 	}
-	answer.Components, answer.Rollout = differs.Counted(outlook, limit), *outlook
-	return answer, nil
+	prediction.Components, prediction.Rollout = differs.Counted(outlook, limit), *outlook
+	return prediction, nil
 }
 
 // foreseen returns the annotations that the DaemonSets of a gr get. With a plan they include the revision, because
@@ -117,21 +117,21 @@ func (a Predictor) UnderVersions(ctx context.Context, q preview.Question) (*prev
 // does not exist yet, the answer stays Blocked until it does.
 func (a Predictor) AskVersions(ctx context.Context, q preview.Question) (*preview.Preview, error) {
 	q.WithoutEvictions = true
-	answer, err := a.Ask(ctx, q)
+	prediction, err := a.Ask(ctx, q)
 	name := q.Wanted.Annotations[topsv1.AnnotationUpgradePlan]
-	if err != nil || answer.Blocked == "" || name == "" {
-		return answer, err
+	if err != nil || prediction.Blocked == "" || name == "" {
+		return prediction, err
 	}
 	if q.Plan == nil {
 		book := upgradeplan.DefaultBook()
 		live, err := access.Plan(ctx, a.Live, name, &book)
 		isNew := live.Read == nil && live.Invalid == nil && q.Present.Annotations[topsv1.AnnotationUpgradePlan] != name
 		if err != nil || isNew {
-			return answer, err
+			return prediction, err
 		}
 		if q.Plan = live.Read; q.Plan != nil {
-			if answer, err := a.Ask(ctx, q); err != nil || answer.Blocked == "" {
-				return answer, err
+			if prediction, err := a.Ask(ctx, q); err != nil || prediction.Blocked == "" {
+				return prediction, err
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (a Predictor) HasVersions(ctx context.Context, wanted *topsv1.GcuResource) 
 	return policy != nil && policy.Spec.Versions != nil, err
 }
 
-// inForce returns the present gr with the spec that is deployed, which is an earlier one while its own is rejected.
+// inForce returns the current gr with the spec that is deployed, which is an earlier one while its own is rejected.
 // blocked is why nothing would happen if the wanted spec is rejected, "" otherwise.
 func (a Predictor) inForce(ctx context.Context, kept *revision.History, q *preview.Question) (present *topsv1.GcuResource, blocked string, err error) {
 	var rollout topsv1.DaemonRollout

@@ -33,7 +33,7 @@ func Unchanged(before, now *topsv1.GcuResource) error {
 }
 
 // Restorable returns an error unless a gr can be rolled back to a revision; kept are the names of
-// all its revisions, including the present one.
+// all its revisions, including the current one.
 func Restorable(gr, to string, kept []string) error {
 	switch {
 	case to == topsv1.RollbackToPrevious && len(kept) < 2:

@@ -86,7 +86,7 @@ func (d *Desired) InPlace(present *topsv1.GcuResource) *topsv1.GcuResource {
 	return gr
 }
 
-// Recreated returns the gr that replaces the present one: with the blueprint's labels,
+// Recreated returns the gr that replaces the current one: with the blueprint's labels,
 // annotations and spec. Identity and history in a blueprint, which may be the output of
 // kubectl get, are dropped. If the request has only a spec, labels and annotations are kept.
 func (d *Desired) Recreated(present *topsv1.GcuResource) *topsv1.GcuResource {

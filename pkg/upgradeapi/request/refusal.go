@@ -25,5 +25,5 @@ func Refuse(status int, format string, args ...any) error {
 // BadRequest refuses an invalid request.
 func BadRequest(format string, args ...any) error { return Refuse(statusBadRequest, format, args...) }
 
-// Conflict refuses a request that the present state of the gr does not allow.
+// Conflict refuses a request that the current state of the gr does not allow.
 func Conflict(format string, args ...any) error { return Refuse(statusConflict, format, args...) }

@@ -110,8 +110,8 @@ func TestATaskThatCannotStart(t *testing.T) {
 
 // A plan runs templates that were made for it, and no ServiceAccount that others have.
 func TestWhichTemplatesAPlanMayRun(t *testing.T) {
-	unlabelled := template("gcu-task-backup")
-	unlabelled.Labels[topsv1.LabelGlobalTask] = "yes"
+	unlabeled := template("gcu-task-backup")
+	unlabeled.Labels[topsv1.LabelGlobalTask] = "yes"
 	for _, tt := range []struct {
 		name string
 		cron *batchv1.CronJob
@@ -119,7 +119,7 @@ func TestWhichTemplatesAPlanMayRun(t *testing.T) {
 	}{
 		{"one of its own", template("gcu-task-backup"), ""},
 		{"none", nil, "there is no CronJob kube-system/backup"},
-		{"without the label", unlabelled, "does not have the label topsops.enflame.com/global-task=true"},
+		{"without the label", unlabeled, "does not have the label topsops.enflame.com/global-task=true"},
 		{"without an account", template(""), `has ServiceAccount "": set serviceAccountName`},
 		{"that of all pods", template("default"), `has ServiceAccount "default"`},
 		{"that of the manager", template("gcu-operator"), "one of its own, whose name begins with gcu-task-"},

@@ -33,10 +33,10 @@ func Unchanged(before, now metav1.Object) bool {
 	return now.GetUID() == before.GetUID() && now.GetGeneration() == before.GetGeneration() && now.GetAnnotations()[topsv1.AnnotationUpgradePlan] == follows
 }
 
-// Stored returns the object to be stored before the gr follows it: the present one with the content of the plan, or a new
+// Stored returns the object to be stored before the gr follows it: the current one with the content of the plan, or a new
 // one. With step, each batch awaits an approval. checked is what was present when the plan was checked.
 //
-// It returns an error if batches would await an approval under OTA, or if the present object may not be replaced. That is
+// It returns an error if batches would await an approval under OTA, or if the current object may not be replaced. That is
 // so if the gr was upgraded since the check, which may have ended the plan, or if another client wrote the object since it
 // was checked or copied. An object that already has this content is never refused.
 func (p *Plan) Stored(now, checked Current, step bool) (*topsv1.UpgradePlan, error) {

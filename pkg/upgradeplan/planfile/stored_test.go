@@ -38,7 +38,7 @@ func TestWhatIsStoredOfAFile(t *testing.T) {
 		// since: somebody else wrote it since the plan was checked. copied is the generation in the file.
 		since  bool
 		copied int64
-		// of is the UID in the file, of the stored plan if empty. checked is the gr when the plan was checked, nil for the present one.
+		// of is the UID in the file, of the stored plan if empty. checked is the gr when the plan was checked, nil for the current one.
 		of      types.UID
 		checked *topsv1.GcuResource
 		follows string

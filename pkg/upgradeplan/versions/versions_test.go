@@ -134,7 +134,7 @@ func TestWhichVersionsFitTogether(t *testing.T) {
 		f.Components = []topsv1.ComponentVersion{{Component: "toolkit", Version: ">=2.0.0"}}
 	})
 	kernel := fits(func(f *topsv1.VersionFit) { f.Kernel = ">=5.15.0" })
-	labelled := fits(func(f *topsv1.VersionFit) {
+	labeled := fits(func(f *topsv1.VersionFit) {
 		f.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"card": "s60"}}
 	})
 	always := fits(func(f *topsv1.VersionFit) { f.Version, f.Kernel = "", ">=5.15.0" })
@@ -169,8 +169,8 @@ func TestWhichVersionsFitTogether(t *testing.T) {
 			"driver 1.0.0 > 2.0.0: it requires kernel >=5.15.0, and the node has 4.18.0-348.el8.x86_64 (versions.fit[0])"},
 		{"a kernel that is not known", kernel, Node{Components: []Component{changing("driver", "1.0.0", "2.0.0")}},
 			`driver 1.0.0 > 2.0.0: it requires kernel >=5.15.0, and kernel "" of the node cannot be compared (versions.fit[0])`},
-		{"contract 97: labels that fit", labelled, Node{Labels: map[string]string{"card": "s60"}, Components: []Component{changing("driver", "1.0.0", "2.0.0")}}, ""},
-		{"contract 97: labels that do not fit", labelled, Node{Labels: map[string]string{"card": "i20"}, Components: []Component{changing("driver", "1.0.0", "2.0.0")}},
+		{"contract 97: labels that fit", labeled, Node{Labels: map[string]string{"card": "s60"}, Components: []Component{changing("driver", "1.0.0", "2.0.0")}}, ""},
+		{"contract 97: labels that do not fit", labeled, Node{Labels: map[string]string{"card": "i20"}, Components: []Component{changing("driver", "1.0.0", "2.0.0")}},
 			"driver 1.0.0 > 2.0.0: it requires node labels card=s60 (versions.fit[0])"},
 		{"a rule about all versions needs none", always, Node{Kernel: "6.1.0", Components: []Component{changing("driver", "latest", "latest")}}, ""},
 	} {

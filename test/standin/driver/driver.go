@@ -17,15 +17,15 @@ import (
 	"github.com/topsops/gcu-operator/test/standin/gcu"
 )
 
-// Behaviour is how a version of the driver misbehaves; "" is a good one.
-type Behaviour string
+// Behavior is how a version of the driver misbehaves; "" is a good one.
+type Behavior string
 
-// Behaviours. All of them unload the previous version.
+// Behaviors. All of them unload the previous version.
 const (
-	Fail       Behaviour = "fail"        // the installer fails
-	Hang       Behaviour = "hang"        // it never finishes, and ignores SIGTERM
-	NeverReady Behaviour = "never-ready" // it never finishes
-	CutNetwork Behaviour = "cut-network" // it is loaded, and then the node loses its network
+	Fail       Behavior = "fail"        // the installer fails
+	Hang       Behavior = "hang"        // it never finishes, and ignores SIGTERM
+	NeverReady Behavior = "never-ready" // it never finishes
+	CutNetwork Behavior = "cut-network" // it is loaded, and then the node loses its network
 )
 
 // Driver is one version.
@@ -36,7 +36,7 @@ type Driver struct {
 	// Processes is the node's /proc.
 	Processes string
 	Version   string
-	Behaviour Behaviour
+	Behavior  Behavior
 	// Cards is the number of cards it shows.
 	Cards int
 	// Delay is the loading time; with CutNetwork, the time from loading until the network
@@ -50,8 +50,8 @@ type Driver struct {
 // Run loads the version, unless it is already loaded, and waits until ctx is done. The
 // driver stays loaded.
 func (d Driver) Run(ctx context.Context) error {
-	if !slices.Contains([]Behaviour{"", Fail, Hang, NeverReady, CutNetwork}, d.Behaviour) {
-		return fmt.Errorf("no behaviour of a driver is called %q", d.Behaviour)
+	if !slices.Contains([]Behavior{"", Fail, Hang, NeverReady, CutNetwork}, d.Behavior) {
+		return fmt.Errorf("no behavior of a driver is called %q", d.Behavior)
 	}
 	if loaded := d.Node.Version(); loaded == d.Version {
 		log.Printf("version %s is loaded already", loaded)
@@ -61,7 +61,7 @@ func (d Driver) Run(ctx context.Context) error {
 	if err := d.unload(); err != nil {
 		return err
 	}
-	switch d.Behaviour {
+	switch d.Behavior {
 	case Fail:
 		return fmt.Errorf("version %s cannot be loaded: its module was made for another kernel", d.Version)
 	case Hang:
@@ -70,13 +70,13 @@ func (d Driver) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	if d.Behaviour != CutNetwork && !wait(ctx, d.Delay) {
+	if d.Behavior != CutNetwork && !wait(ctx, d.Delay) {
 		return nil
 	}
 	if err := d.load(); err != nil {
 		return err
 	}
-	if d.Behaviour == CutNetwork && wait(ctx, d.Delay) {
+	if d.Behavior == CutNetwork && wait(ctx, d.Delay) {
 		log.Print("the node loses its network")
 		if err := d.CutNetwork(); err != nil {
 			return fmt.Errorf("cutting the network of the node: %w", err)

@@ -19,12 +19,12 @@ func check(t *testing.T, err error) {
 }
 
 // stage returns a driver for a node without a driver and processes.
-func stage(t *testing.T, version string, b Behaviour) Driver {
+func stage(t *testing.T, version string, b Behavior) Driver {
 	t.Helper()
 	root := t.TempDir()
 	check(t, os.MkdirAll(filepath.Join(root, "dev"), 0o755))
 	return Driver{
-		Node: gcu.Node{Root: root}, Host: root, Processes: filepath.Join(root, "proc"), Version: version, Behaviour: b, Cards: 2,
+		Node: gcu.Node{Root: root}, Host: root, Processes: filepath.Join(root, "proc"), Version: version, Behavior: b, Cards: 2,
 		MakeCard:   func(path string) error { return os.WriteFile(path, nil, 0o600) },
 		CutNetwork: func() error { return nil },
 	}
@@ -106,7 +106,7 @@ func TestABadVersionUnloadsTheGoodOne(t *testing.T) {
 	waitFor(t, "the version", func() bool { return good.Node.Version() == "1.0.0" })
 	check(t, stop())
 	bad := good
-	bad.Version, bad.Behaviour = "2.0.0", Fail
+	bad.Version, bad.Behavior = "2.0.0", Fail
 	if err := bad.Run(t.Context()); err == nil {
 		t.Error("it does not fail")
 	}
@@ -116,14 +116,14 @@ func TestABadVersionUnloadsTheGoodOne(t *testing.T) {
 	if _, err := os.Stat(good.bootFile()); !os.IsNotExist(err) {
 		t.Errorf("the good one is loaded at boot: %v", err)
 	}
-	bad.Behaviour = NeverReady
+	bad.Behavior = NeverReady
 	check(t, start(t, bad)())
 	if good.Node.Version() != "" {
 		t.Errorf("version %q", good.Node.Version())
 	}
-	bad.Behaviour = "typo"
+	bad.Behavior = "typo"
 	if err := bad.Run(t.Context()); err == nil {
-		t.Error("an unknown behaviour is accepted")
+		t.Error("an unknown behavior is accepted")
 	}
 }
 

@@ -101,7 +101,7 @@ func (m master) label(ctx context.Context, labels map[string]string) error {
 	log.Printf("labels the node: %s", patch)
 	_, err = m.nodes.Patch(ctx, m.node, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return fmt.Errorf("labelling node %s: %w", m.node, err)
+		return fmt.Errorf("labeling node %s: %w", m.node, err)
 	}
 	return nil
 }

@@ -40,8 +40,8 @@ containerd, in namespaces of this machine. That needs root; missing packages are
 with apt-get. Images come from "testcluster load-image" only.
 
 A label on a pod (or a pod template) makes it behave badly:
-  ` + kwok.BehaviourLabel + `: ` + kwok.BehaviourNeverReady + `   runs, but never becomes Ready
-  ` + kwok.BehaviourLabel + `: ` + kwok.BehaviourCrashLoop + `    its containers crash again and again,
+  ` + kwok.BehaviorLabel + `: ` + kwok.BehaviorNeverReady + `   runs, but never becomes Ready
+  ` + kwok.BehaviorLabel + `: ` + kwok.BehaviorCrashLoop + `    its containers crash again and again,
                                      as with an image that ends in ` + kwok.CrashingSuffix + `,
                                      or on one node only in ` + kwok.CrashingSuffix + `-on-NODE
 

@@ -81,7 +81,7 @@ func (s *State) labelReal(ctx context.Context, client kubernetes.Interface, zone
 	}
 	for i, name := range s.Real.Names() {
 		if err := node.Label(ctx, client, name, node.GCULabels(i+1, zones)); err != nil {
-			return fmt.Errorf("labelling the real nodes: %w", err)
+			return fmt.Errorf("labeling the real nodes: %w", err)
 		}
 	}
 	return nil

@@ -3,8 +3,8 @@
 //
 //	node     created ──▶ Ready ──▶ Ready, renewing its lease
 //	pod      Pending ──delay──▶ Running, Ready ──▶ deleted when asked to
-//	                  ├──▶ Running, never Ready   (BehaviourNeverReady)
-//	                  └──▶ Running, crashing again and again (BehaviourCrashLoop)
+//	                  ├──▶ Running, never Ready   (BehaviorNeverReady)
+//	                  └──▶ Running, crashing again and again (BehaviorCrashLoop)
 //	         Running, not Ready ──▶ Running, Ready   (the node was lost and came back)
 //	         Ready pod of a Job ──▶ Succeeded
 package kwok
@@ -24,12 +24,12 @@ const (
 	// OnlineValue is the only value of OnlineLabel.
 	OnlineValue = "true"
 
-	// BehaviourLabel on a pod makes it fail.
-	BehaviourLabel = "testcluster/behaviour"
-	// BehaviourNeverReady is a pod that runs and never becomes Ready.
-	BehaviourNeverReady = "never-ready"
-	// BehaviourCrashLoop is a pod whose containers crash again and again.
-	BehaviourCrashLoop = "crash-loop"
+	// BehaviorLabel on a pod makes it fail.
+	BehaviorLabel = "testcluster/behavior"
+	// BehaviorNeverReady is a pod that runs and never becomes Ready.
+	BehaviorNeverReady = "never-ready"
+	// BehaviorCrashLoop is a pod whose containers crash again and again.
+	BehaviorCrashLoop = "crash-loop"
 	// CrashingSuffix is the end of an image that makes a pod without that label do so; before "-on-" and the
 	// name of a node, on that node only.
 	CrashingSuffix = "-crashes"
@@ -65,9 +65,9 @@ func Config(t Timing) ([]byte, error) {
 		"ReadyDelay":    t.PodReadyDelay.Milliseconds(),
 		"ReadyDelayMax": (t.PodReadyDelay + t.PodReadyJitter).Milliseconds(),
 		"DeleteDelay":   t.PodDeleteDelay.Milliseconds(),
-		"Behaviour":     BehaviourLabel,
-		"NeverReady":    BehaviourNeverReady,
-		"CrashLoop":     BehaviourCrashLoop,
+		"Behavior":      BehaviorLabel,
+		"NeverReady":    BehaviorNeverReady,
+		"CrashLoop":     BehaviorCrashLoop,
 		"Crashes":       CrashingSuffix,
 		"DelayKey":      ReadyDelayAnnotation,
 		"DelayMaxKey":   ReadyDelayMaxAnnotation,

@@ -2,7 +2,7 @@
 // reliably.
 //
 // A process is identified by its id and start time: the id alone may have been reused
-// by another process, which must not be signalled. Both are read from /proc, so this
+// by another process, which must not be signaled. Both are read from /proc, so this
 // works on Linux only.
 package process
 

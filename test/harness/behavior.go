@@ -2,8 +2,8 @@ package harness
 
 // What the test cluster does with a pod on a simulated node (test/cluster/README.md).
 const (
-	// BehaviourLabel is the label of the pod that says it.
-	BehaviourLabel = "testcluster/behaviour"
+	// BehaviorLabel is the label of the pod that says it.
+	BehaviorLabel = "testcluster/behavior"
 	// CrashingSuffix is the end of the version of an image that crash-loops.
 	CrashingSuffix = "-crashes"
 )
