@@ -214,7 +214,7 @@ type DaemonRolloutStatus struct {
 	// +optional
 	// +listType=atomic
 	Failed []NodeNote `json:"failed,omitempty"`
-	// pinned lists the nodes that went back alone and are kept at an earlier revision of a DaemonSet
+	// pinned lists the nodes that were rolled back individually and are kept at an earlier revision of a DaemonSet
 	// than the target, sorted by name; at most 100. It is part of the ledger. With the admission
 	// policy gcu-operator-gate no pod of another revision starts there. An entry is removed when the target changes, or
 	// by kubectl gcu task retry.

@@ -18,7 +18,7 @@ type NodeOperation struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$`
 	ID string `json:"id"`
-	// nodeUID is the UID of the Node object; another Node of the same name is not meant.
+	// nodeUID is the UID of the Node object; a different Node with the same name does not match.
 	NodeUID types.UID `json:"nodeUID"`
 	// rollout that gave the node its slot, as namespace/name of the DaemonRollout.
 	// +optional
@@ -112,7 +112,7 @@ type NamespacedRef struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// uid of the object; another object of the same name is not meant.
+	// uid of the object; a different object with the same name does not match.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid"`
@@ -130,7 +130,7 @@ type OperationTarget struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Revision string `json:"revision"`
-	// keptFrom is the newest revision of the DaemonSet when the node goes back alone: the wanted revision is then
+	// keptFrom is the newest revision of the DaemonSet when the node is rolled back individually: the wanted revision is then
 	// an earlier one, whose pod the operator creates. Empty: the wanted revision is the newest one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -176,7 +176,7 @@ func (t *OperationTarget) All() []DaemonSetRevision {
 }
 
 // AllNewest is All with the newest revision that each DaemonSet must have, which differs from the wanted one where
-// the node goes back alone.
+// the node is rolled back individually.
 func (t *OperationTarget) AllNewest() []DaemonSetRevision {
 	return append(slices.Clone(t.Leaving), DaemonSetRevision{t.DaemonSet, cmp.Or(t.KeptFrom, t.Revision)})
 }

@@ -199,7 +199,7 @@ type NodeHold struct {
 	Message string `json:"message,omitempty"`
 }
 
-// UpgradeRequest asks that one pod of a DaemonSet be replaced by its newest revision.
+// UpgradeRequest asks to replace one pod of a DaemonSet with one at the newest revision.
 type UpgradeRequest struct {
 	// id is the same for the same pod and revision: requests are idempotent.
 	// +kubebuilder:validation:MinLength=1

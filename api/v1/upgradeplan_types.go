@@ -149,7 +149,7 @@ type PlannedBatch struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// approval Manual holds the batch until it is approved, like a wave (kubectl gcu approve).
+	// approval says when the batch may start. Manual: only once it is approved, like a wave (kubectl gcu approve).
 	// Default Automatic.
 	// +optional
 	// +kubebuilder:default=Automatic

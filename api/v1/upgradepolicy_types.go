@@ -117,7 +117,7 @@ type UpgradePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Auto
 	Prepull PrepullMode `json:"prepull,omitempty"`
-	// failure says when failed nodes end the rollout.
+	// failure says when failed nodes halt the rollout.
 	// +optional
 	Failure *FailurePolicy `json:"failure,omitempty"`
 	// window limits when nodes are started. Default: always.
@@ -212,7 +212,7 @@ type Wave struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SoakSeconds int32 `json:"soakSeconds,omitempty"`
-	// approval Manual holds the wave until it is approved with the annotation
+	// approval says when the wave may start. Manual: only once it is approved with the annotation
 	// topsops.enflame.com/approved-waves on the DaemonRollout. Default Automatic.
 	// +optional
 	// +kubebuilder:default=Automatic
@@ -230,7 +230,7 @@ const (
 	ApprovalManual    WaveApproval = "Manual"
 )
 
-// FailurePolicy says when failed nodes end the rollout, and what happens then.
+// FailurePolicy says when failed nodes halt the rollout, and what happens then.
 type FailurePolicy struct {
 	// threshold is the number, or the percentage of the nodes started so far,
 	// that must have failed. Default: the larger of 2 and 10%.

@@ -16,7 +16,7 @@ func abortCommand(c *cli) *cobra.Command {
 		Long: `Abort the operation on a node: what is in progress is brought to a safe state, and
 the node is uncordoned if it was cordoned for the operation. An abort cannot be
 reverted. The node counts as failed until kubectl gcu resume or a new revision.`,
-		Example: `  # Release a node that a failed operation keeps cordoned
+		Example: `  # Uncordon a node that a failed operation keeps cordoned
   kubectl gcu abort node-1`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodesAtWork(c.connection),
@@ -47,7 +47,7 @@ func abortOperation(ctx context.Context, out terminal, cl *cluster, node string)
 	case err != nil:
 		return err
 	case already:
-		out.say("operation %s on node %s is being aborted already", id, node)
+		out.say("operation %s on node %s is already being aborted", id, node)
 	default:
 		out.say("operation %s on node %s is aborted: the node is uncordoned if it was cordoned for it", id, node)
 	}

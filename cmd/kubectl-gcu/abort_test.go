@@ -10,7 +10,7 @@ func TestAbort(t *testing.T) {
 	s := newSite(t)
 	u := s.upgrade("abort-1", nil)
 	s.says(s.gcu("abort", "abort-1"), exitOK, "operation op-1 on node abort-1 is aborted")
-	s.says(s.gcu("abort", "abort-1"), exitOK, "is being aborted already")
+	s.says(s.gcu("abort", "abort-1"), exitOK, "is already being aborted")
 	s.read(u)
 	if op := u.Spec.Operation; op == nil || !op.Abort || !op.Granted || len(op.Job) != 4 {
 		t.Errorf("the operation is %+v", op)

@@ -111,7 +111,7 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave stri
 	case err != nil:
 		return err
 	case approval.Already:
-		out.say("wave %s of gr %s is approved for revision %s already", approval.Name, name, revision)
+		out.say("wave %s of gr %s is already approved for revision %s", approval.Name, name, revision)
 	default:
 		out.say("wave %s of gr %s is approved for revision %s", approval.Name, name, revision)
 	}

@@ -107,7 +107,7 @@ func explain(err error, verb, namespace string) error {
 	if namespace != "" {
 		where, flag = "in namespace "+namespace, "-n "+namespace
 	}
-	return &failure{exitForbidden, fmt.Errorf("missing right: %s %s %s; kubectl auth can-i %s %s %s says whether you have it: %w",
+	return &failure{exitForbidden, fmt.Errorf("missing permission: %s %s %s; kubectl auth can-i %s %s %s says whether you have it: %w",
 		verb, what, where, verb, what, flag, err)}
 }
 
@@ -158,18 +158,18 @@ func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name
 		if err != nil || !changed {
 			return err
 		}
-		unsigned := o.DeepCopyObject().(client.Object)
+		anonymous := o.DeepCopyObject().(client.Object)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		return explain(trySigned(c.sign(ctx, before, o), o, unsigned, func(o client.Object) error {
+		return explain(tryWithRequester(c.recordRequester(ctx, before, o), o, anonymous, func(o client.Object) error {
 			return c.Patch(ctx, o, patch, client.FieldOwner(fieldManager))
 		}), "patch", namespace)
 	})
 }
 
-// sign adds to a changed object who asked for the change, for the record of the rollout. It reports whether
+// recordRequester adds to a changed object who asked for the change, for the record of the rollout. It reports whether
 // it did: it does not if the change is not to an operating annotation, or if the API server does not report who
 // the user is.
-func (c *cluster) sign(ctx context.Context, before, after client.Object) bool {
+func (c *cluster) recordRequester(ctx context.Context, before, after client.Object) bool {
 	verb := askedby.VerbOf(before.GetAnnotations(), after.GetAnnotations())
 	if verb == "" {
 		return false
@@ -178,11 +178,11 @@ func (c *cluster) sign(ctx context.Context, before, after client.Object) bool {
 	if upgrade, is := after.(*topsv1.NodeUpgrade); is && verb == askedby.Hold {
 		for _, h := range daemonset.HoldsOf(upgrade) {
 			if h.By == daemonset.ByAdministrator {
-				at = h.Since // a signature with the time of a hold is that of the holder
+				at = h.Since // with the time of a hold, it names the holder
 			}
 		}
 	}
-	value := c.signature(ctx, verb, at)
+	value := c.requesterAnnotation(ctx, verb, at)
 	if value == "" {
 		return false
 	}
@@ -195,18 +195,18 @@ func (c *cluster) sign(ctx context.Context, before, after client.Object) bool {
 	return true
 }
 
-// trySigned writes an object that was signed, and without the signature if the policies of an older
-// version of the operator refuse that.
-func trySigned(isSigned bool, signed, unsigned client.Object, write func(client.Object) error) error {
-	err := write(signed)
-	if isSigned && apierrors.IsForbidden(err) && strings.Contains(err.Error(), policyDenied) {
-		return write(unsigned)
+// tryWithRequester writes an object that names who asked for the change, and without that if the policies of an older
+// version of the operator deny it.
+func tryWithRequester(isNamed bool, named, anonymous client.Object, write func(client.Object) error) error {
+	err := write(named)
+	if isNamed && apierrors.IsForbidden(err) && strings.Contains(err.Error(), policyDenied) {
+		return write(anonymous)
 	}
 	return err
 }
 
-// signature returns the annotation asked-by for a change, "" if the user is not known.
-func (c *cluster) signature(ctx context.Context, verb string, at time.Time) string {
+// requesterAnnotation returns the annotation asked-by for a change, "" if the user is not known.
+func (c *cluster) requesterAnnotation(ctx context.Context, verb string, at time.Time) string {
 	var review authenticationv1.SelfSubjectReview
 	if err := c.Create(ctx, &review); err != nil {
 		return "" // an API server before 1.28, or one without the role system:basic-user

@@ -189,7 +189,7 @@ func (s *source) mayWatch(ctx context.Context, group, resource string) error {
 			return fmt.Errorf("asking for your rights: %w", err)
 		}
 		if !allowed {
-			return &failure{exitForbidden, fmt.Errorf("missing right: %s %s cluster-wide; kubectl gcu status shows what you may read", verb, strings.TrimSuffix(resource+"."+group, "."))}
+			return &failure{exitForbidden, fmt.Errorf("missing permission: %s %s cluster-wide; kubectl gcu status shows what you may read", verb, strings.TrimSuffix(resource+"."+group, "."))}
 		}
 	}
 	return nil

@@ -254,7 +254,7 @@ func TestTheDashboardSaysWhoRefuses(t *testing.T) {
 	})
 	asViewer := &source{live: clusterOf(t, s.as("dashboard-viewer-only",
 		rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}))}
-	if would, err := asViewer.DryRun(t.Context(), pause); err == nil || would.Seen != "" || !strings.Contains(err.Error(), "missing right: patch gcuresources") {
+	if would, err := asViewer.DryRun(t.Context(), pause); err == nil || would.Seen != "" || !strings.Contains(err.Error(), "missing permission: patch gcuresources") {
 		t.Errorf("without the right to patch: %+v, %v", would, err)
 	}
 }
@@ -307,5 +307,5 @@ func TestTheDashboardAsksTheAPIServer(t *testing.T) {
 
 func TestTheDashboardNamesTheMissingRight(t *testing.T) {
 	s := newSite(t).as("no-nodes", rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}})
-	s.says(s.gcu("dashboard"), exitForbidden, "missing right: list nodes cluster-wide")
+	s.says(s.gcu("dashboard"), exitForbidden, "missing permission: list nodes cluster-wide")
 }

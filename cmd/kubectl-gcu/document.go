@@ -41,7 +41,7 @@ func readDocument(in io.Reader, file string) (*unstructured.Unstructured, error)
 			continue
 		}
 		if found != nil {
-			return nil, usageError("%s holds more than one object: give it one gr", file)
+			return nil, usageError("%s contains more than one object: it must contain exactly one GcuResource", file)
 		}
 		found = &unstructured.Unstructured{Object: content}
 	}

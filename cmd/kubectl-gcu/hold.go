@@ -98,9 +98,9 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 	case before == nil:
 		out.say("node %s is held: it is excluded from upgrades, and what is in flight continues; kubectl gcu release %s releases it", name, name)
 	case message == "" || message == before.Message:
-		out.say("node %s is held already: %s", name, before.Words(name))
+		out.say("node %s is already held: %s", name, before.Words(name))
 	default:
-		out.say("node %s is held already; its message was changed", name)
+		out.say("node %s is already held; its message was changed", name)
 	}
 	return nil
 }
@@ -121,8 +121,8 @@ func createAnnotated(ctx context.Context, cl *cluster, name, key, value string) 
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},
 		Annotations:     map[string]string{key: value},
 	}}
-	unsigned := upgrade.DeepCopy()
-	return explain(trySigned(cl.sign(ctx, &topsv1.NodeUpgrade{}, upgrade), upgrade, unsigned, func(o client.Object) error {
+	anonymous := upgrade.DeepCopy()
+	return explain(tryWithRequester(cl.recordRequester(ctx, &topsv1.NodeUpgrade{}, upgrade), upgrade, anonymous, func(o client.Object) error {
 		return cl.Create(ctx, o, client.FieldOwner(fieldManager))
 	}), "create", "")
 }

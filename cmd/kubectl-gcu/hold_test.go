@@ -29,7 +29,7 @@ func TestHoldAndRelease(t *testing.T) {
 	}
 	onlyOursWrote(t, u, topsv1.AnnotationHold)
 	before := u.ResourceVersion
-	s.says(s.gcu("hold", "holding"), exitOK, "is held already: held by admin since", "a run until Friday")
+	s.says(s.gcu("hold", "holding"), exitOK, "is already held: held by admin since", "a run until Friday")
 	if held() != first || u.ResourceVersion != before {
 		t.Error("holding what is held was a write")
 	}

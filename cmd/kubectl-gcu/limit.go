@@ -69,7 +69,7 @@ func limitOf(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResou
 	checked, wrong, err := inquiry.CheckLimit(ctx, cl, gr, limited)
 	switch {
 	case apierrors.IsForbidden(err):
-		fmt.Fprintln(out.ErrOut, "the names of nodes are not checked: you may not read nodes")
+		fmt.Fprintln(out.ErrOut, "the names of nodes are not checked: you do not have permission to read nodes")
 		return limited, nil
 	case err != nil:
 		return nil, err

@@ -34,7 +34,7 @@ started, and nodes in flight complete. kubectl gcu resume removes it.`,
 				return err
 			}
 			if !changed {
-				c.say("gr %s is paused already", gr.Name)
+				c.say("gr %s is already paused", gr.Name)
 				return nil
 			}
 			c.say("gr %s is paused: no new node is started, what is in flight finishes; kubectl gcu resume %s resumes it", gr.Name, gr.Name)
@@ -88,7 +88,7 @@ func resumeRollout(ctx context.Context, out terminal, cl *cluster, name string) 
 		return err
 	}
 	if unpaused {
-		out.say("gr %s is not paused any more", name)
+		out.say("gr %s is no longer paused", name)
 	}
 	dro, err := cl.rollout(ctx, name)
 	if err != nil {
@@ -123,7 +123,7 @@ func clearFailures(ctx context.Context, out terminal, cl *cluster, name string) 
 		return err
 	}
 	if rejected != "" {
-		out.say("revision %s is not rejected any more: it is rolled out again", rejected)
+		out.say("revision %s is no longer rejected: it is rolled out again", rejected)
 	}
 	out.say("the rollout of gr %s resumes; failures cleared on %s", name, message.Count(int(cleared), "node"))
 	return nil

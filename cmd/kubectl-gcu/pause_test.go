@@ -18,12 +18,12 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	onlyOursWrote(t, gr, topsv1.AnnotationPaused)
 	before := gr.ResourceVersion
-	s.says(s.gcu("pause", "pausing"), exitOK, "is paused already")
+	s.says(s.gcu("pause", "pausing"), exitOK, "is already paused")
 	s.read(gr)
 	if gr.ResourceVersion != before {
 		t.Error("pausing what is paused was a write")
 	}
-	s.says(s.gcu("resume", "pausing"), exitOK, "is not paused any more")
+	s.says(s.gcu("resume", "pausing"), exitOK, "is no longer paused")
 	s.read(gr)
 	if _, is := gr.Annotations[topsv1.AnnotationPaused]; is || gr.Annotations["example.com/mine"] != "stays" {
 		t.Errorf("annotations are %v", gr.Annotations)
@@ -52,7 +52,7 @@ func TestResumeOfAPausedGrKeepsFailuresThatDoNotHaltIt(t *testing.T) {
 	s := newSite(t)
 	s.gr("failing", topsv1.AnnotationPaused, "true")
 	dro := s.rollout("failing", topsv1.DaemonRolloutStatus{FailedNodes: 1})
-	s.says(s.gcu("resume", "failing"), exitOK, "is not paused any more", "1 node failed, which does not halt it; kubectl gcu resume failing again")
+	s.says(s.gcu("resume", "failing"), exitOK, "is no longer paused", "1 node failed, which does not halt it; kubectl gcu resume failing again")
 	s.read(dro)
 	if len(dro.Annotations) != 0 {
 		t.Errorf("annotations are %v", dro.Annotations)
@@ -69,7 +69,7 @@ func TestResumeRollsARejectedRevisionOutAgain(t *testing.T) {
 	s.gr("rejecting")
 	dro := s.rollout("rejecting", topsv1.DaemonRolloutStatus{Rollback: &topsv1.RolloutRollback{From: "r2", To: "r1",
 		RejectedRevision: "rejecting-2", GcuResourceRevision: "rejecting-1", Time: metav1.Now()}})
-	s.says(s.gcu("resume", "rejecting"), exitOK, "revision rejecting-2 is not rejected any more: it is rolled out again")
+	s.says(s.gcu("resume", "rejecting"), exitOK, "revision rejecting-2 is no longer rejected: it is rolled out again")
 	s.read(dro)
 	if dro.Annotations[topsv1.AnnotationResume] == "" {
 		t.Error("the rollout is not resumed")

@@ -43,9 +43,9 @@ func planCommand(c *cli) *cobra.Command {
 		}),
 	}
 	o.bind(command)
-	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr as it would be; - reads the input")
+	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr as it would be; - reads standard input")
 	command.Flags().BoolVar(&approved, "approved", false, "treat every wave as approved")
-	command.Flags().StringVar(&check, "check", "", "only check the plan in this `file` against the rules and the cluster; - reads the input")
+	command.Flags().StringVar(&check, "check", "", "only check the plan in this `file` against the rules and the cluster; - reads standard input")
 	l.bind(c.connection, command)
 	return command
 }
@@ -146,7 +146,7 @@ func checkOnly(ctx context.Context, c *cli, args []string, file string) error {
 	return err
 }
 
-// readQuestion reads the present and the wanted gr.
+// readQuestion reads the current gr and the wanted one.
 func readQuestion(ctx context.Context, c *cli, args []string, file string, l *limit) (*preview.Question, *cluster, error) {
 	if file == "" && !l.given() {
 		cl, gr, err := c.resource(ctx, args)

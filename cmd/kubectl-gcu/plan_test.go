@@ -69,9 +69,9 @@ func TestPlanOfARealServer(t *testing.T) {
 	}
 	reader := s.as("plan-reader", reads(topsv1.GroupVersion.Group, "gcuresources", "daemonrollouts", "nodeupgrades", "upgradepolicies"),
 		reads("apps", "daemonsets", "controllerrevisions"), reads("", "pods", "nodes"), reads("policy", "poddisruptionbudgets"))
-	s.says(reader.gcuWith(t.Context(), file, "plan", "-f", "-"), exitOK, "not checked by the API server: you may not change gr planned", "3 of 3 nodes upgraded")
+	s.says(reader.gcuWith(t.Context(), file, "plan", "-f", "-"), exitOK, "not checked by the API server: you do not have permission to change gr planned", "3 of 3 nodes upgraded")
 	narrow := s.as("plan-narrow", reads(topsv1.GroupVersion.Group, "gcuresources", "daemonrollouts"))
-	s.says(narrow.gcu("plan", "planned"), exitForbidden, "missing right: list daemonsets.apps")
+	s.says(narrow.gcu("plan", "planned"), exitForbidden, "missing permission: list daemonsets.apps")
 
 	s.says(s.gcu("__complete", "plan", ""), exitOK, "planned")
 	s.says(s.gcu("__complete", "plan", "--nodes", "planned-1,"), exitOK, "planned-1,planned-2")

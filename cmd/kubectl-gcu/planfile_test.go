@@ -126,7 +126,7 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 	// What is refused after the plan was checked writes no plan either.
 	plan.Spec.Batches = plan.Spec.Batches[:2]
 	s.annotate(gr, topsv1.AnnotationRollbackTo, "mission-0")
-	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan)), exitRefused, "a rollback of gr mission to mission-0 is requested already")
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan)), exitRefused, "a rollback of gr mission to mission-0 has already been requested")
 	if err := s.Get(t.Context(), client.ObjectKey{Name: plan.Name}, &topsv1.UpgradePlan{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a refused upgrade wrote its plan: %v", err)
 	}
@@ -140,7 +140,7 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 		len(stored.OwnerReferences) != 1 || stored.OwnerReferences[0].UID != gr.UID || stored.Spec.Batches[1].Approval != topsv1.ApprovalManual {
 		t.Errorf("the gr has %v, the plan %+v of %v", gr.Annotations, stored.Spec.Batches, stored.OwnerReferences)
 	}
-	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan)), exitOK, "has this spec already") // edited in between
+	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan)), exitOK, "already has this spec") // edited in between
 
 	now := metav1.Now()
 	s.read(stored)
@@ -159,7 +159,7 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 		t.Errorf("the result is %+v", n)
 	}
 
-	s.says(s.gcu("upgrade", "mission", "--all"), exitOK, "not following UpgradePlan "+plan.Name+" any more")
+	s.says(s.gcu("upgrade", "mission", "--all"), exitOK, "no longer following UpgradePlan "+plan.Name)
 	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan)), exitRefused, "has ended, and keeps its result")
 	if s.read(gr); gr.Annotations[topsv1.AnnotationUpgradePlan] != "" {
 		t.Error("the plan is still followed")

@@ -31,7 +31,7 @@ run the earlier version are not restarted.`,
 			return rollBack(ctx, c.terminal, cl, gr.Name, to)
 		}),
 	}
-	command.Flags().StringVar(&to, "to", "", "`revision` to go back to, by number or name; default: the one before the present")
+	command.Flags().StringVar(&to, "to", "", "`revision` to go back to, by number or name; default: the one before the current one")
 	_ = command.RegisterFlagCompletionFunc("to", completeRevisions(c.connection)) // the flag exists
 	return command
 }
@@ -53,7 +53,7 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 		case is && asked == target.Name:
 			return false, nil
 		case is:
-			return false, refused("a rollback of gr %s to %s is requested already: wait for it, or remove annotation %s", name, asked, topsv1.AnnotationRollbackTo)
+			return false, refused("a rollback of gr %s to %s has already been requested: wait for it, or remove annotation %s", name, asked, topsv1.AnnotationRollbackTo)
 		}
 		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationRollbackTo, target.Name)
 		return true, nil
@@ -62,7 +62,7 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 		return err
 	}
 	if len(changes) == 0 {
-		out.say("gr %s has the spec of revision %d (%s) already", name, target.Number, target.Name)
+		out.say("gr %s already has the spec of revision %d (%s)", name, target.Number, target.Name)
 		return nil
 	}
 	out.say("gr %s goes back to revision %d (%s):", name, target.Number, target.Name)
@@ -74,7 +74,7 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 }
 
 // restored returns the revision of a gr that a rollback restores; to is its number or name, "" for the one before
-// the present.
+// the current one.
 func restored(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, to string) (*display.Revision, error) {
 	history, err := readHistory(ctx, cl, gr)
 	if err != nil {

@@ -38,12 +38,12 @@ func TestHistoryAndRollback(t *testing.T) {
 	gr := s.gr("going-back")
 	oldest, older := s.revision(gr, 1, "0.8"), s.revision(gr, 2, "0.9")
 	s.revision(gr, 3, "1.0")
-	a := s.says(s.gcu("history", "going-back"), exitOK, "present", "driver.version: 0.9 -> 1.0", older)
+	a := s.says(s.gcu("history", "going-back"), exitOK, "current", "driver.version: 0.9 -> 1.0", older)
 	if lines := strings.Count(a.out, "\n"); lines != 4 {
 		t.Errorf("%d lines:\n%s", lines, a.out)
 	}
 	s.says(s.gcu("rollback", "going-back", "--to", "7"), exitRefused, "no revision 7 is kept; there are 3 (going-back-10)")
-	s.says(s.gcu("rollback", "going-back", "--to", "3"), exitOK, "has the spec of revision 3 (going-back-10) already")
+	s.says(s.gcu("rollback", "going-back", "--to", "3"), exitOK, "already has the spec of revision 3 (going-back-10)")
 	s.read(gr)
 	if _, is := gr.Annotations[topsv1.AnnotationRollbackTo]; is {
 		t.Error("a rollback to the current spec was asked for")
@@ -54,12 +54,12 @@ func TestHistoryAndRollback(t *testing.T) {
 		t.Errorf("annotation is %q, want %q", got, older)
 	}
 	onlyOursWrote(t, gr, topsv1.AnnotationRollbackTo)
-	s.says(s.gcu("rollback", "going-back", "--to", oldest), exitRefused, "a rollback of gr going-back to "+older+" is requested already")
+	s.says(s.gcu("rollback", "going-back", "--to", oldest), exitRefused, "a rollback of gr going-back to "+older+" has already been requested")
 	s.says(s.gcu("rollback", "going-back", "--to", older), exitOK, "goes back")
 	metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpgradeOnly, "components=driver")
 	if err := s.Update(t.Context(), gr); err != nil {
 		t.Fatal(err)
 	}
 	s.says(s.gcu("rollback", "going-back"), exitOK, "limited to 1 component (driver), as the upgrade was", "kubectl gcu upgrade going-back --all")
-	s.says(s.gcuWith(t.Context(), grFile("going-back", "2.0"), "upgrade", "-f", "-"), exitRefused, "a rollback of gr going-back to "+older+" is requested already")
+	s.says(s.gcuWith(t.Context(), grFile("going-back", "2.0"), "upgrade", "-f", "-"), exitRefused, "a rollback of gr going-back to "+older+" has already been requested")
 }

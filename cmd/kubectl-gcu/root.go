@@ -18,7 +18,7 @@ Exit codes: 0 done, or already as requested
             2 the command line or a file is wrong
             3 not (yet) as requested: it timed out or stopped
             4 refused: the state of the cluster does not allow it; nothing was changed
-            5 forbidden; the message names the missing right
+            5 forbidden; the message names the missing permission
             130 interrupted by Ctrl-C`
 
 const rootExample = `  # What is the state of the grs, and what needs attention?

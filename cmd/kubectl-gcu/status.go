@@ -141,7 +141,7 @@ func readPolicy(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*tops
 	return policy, nil
 }
 
-// leaveOut turns a missing right into a note; it returns other errors.
+// leaveOut turns a missing permission into a note; it returns other errors.
 func leaveOut(notShown *[]string, what string, err error) error {
 	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
 		*notShown = append(*notShown, what+": "+f.Error())

@@ -105,11 +105,11 @@ func TestAMissingRightIsReported(t *testing.T) {
 	}
 	viewer := s.as("viewer", role.Rules...)
 	s.says(viewer.gcu("status", "rights"), exitOK, "GcuResource rights: Stopped")
-	s.says(viewer.gcu("nodes", "rights"), exitForbidden, "missing right: list nodes cluster-wide; kubectl auth can-i list nodes -A")
-	s.says(viewer.gcu("history", "rights"), exitForbidden, "missing right: list controllerrevisions.apps in namespace kube-system; kubectl auth can-i list controllerrevisions.apps -n kube-system")
-	s.says(viewer.gcu("pause", "rights"), exitForbidden, "missing right: patch gcuresources.topsops.enflame.com cluster-wide")
-	s.says(viewer.gcuWith(t.Context(), grFile("rights", "2"), "upgrade", "-f", "-"), exitForbidden, "missing right: patch gcuresources")
+	s.says(viewer.gcu("nodes", "rights"), exitForbidden, "missing permission: list nodes cluster-wide; kubectl auth can-i list nodes -A")
+	s.says(viewer.gcu("history", "rights"), exitForbidden, "missing permission: list controllerrevisions.apps in namespace kube-system; kubectl auth can-i list controllerrevisions.apps -n kube-system")
+	s.says(viewer.gcu("pause", "rights"), exitForbidden, "missing permission: patch gcuresources.topsops.enflame.com cluster-wide")
+	s.says(viewer.gcuWith(t.Context(), grFile("rights", "2"), "upgrade", "-f", "-"), exitForbidden, "missing permission: patch gcuresources")
 
 	narrow := s.as("narrow", rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"gcuresources"}, Verbs: []string{"get", "list"}})
-	s.says(narrow.gcu("status", "rights"), exitOK, "COMPONENT", "not shown: the rollout: missing right: get daemonrollouts.topsops.enflame.com in namespace kube-system")
+	s.says(narrow.gcu("status", "rights"), exitOK, "COMPONENT", "not shown: the rollout: missing permission: get daemonrollouts.topsops.enflame.com in namespace kube-system")
 }

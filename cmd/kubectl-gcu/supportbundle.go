@@ -40,7 +40,7 @@ registries are kept: review the bundle before you share it.`,
 			return writeBundle(ctx, c.terminal, &collector{cluster: cl, logs: logs, limits: limits}, file)
 		}),
 	}
-	command.Flags().StringVar(&file, "file", "", "`file` to write; - is the output; default gcu-support-<time>.tar.gz")
+	command.Flags().StringVar(&file, "file", "", "`file` to write; - writes to standard output; default gcu-support-<time>.tar.gz")
 	command.Flags().Int64Var(&limits.lines, "log-lines", 5000, "how many `lines` at the end of each log")
 	command.Flags().IntVar(&limits.agents, "agents", 10, "`number` of node agents whose logs are taken")
 	return command

@@ -29,7 +29,7 @@ Where no operation is at work, retry of a replace task ends what undo began: the
 newest revision like any other.`, "driver_verify", topsv1.OperationTaskDone},
 	{"skip", "Skip one task of an operation", `Skip one task of the operation on a node: it counts as done. Cordon and uncordon
 cannot be skipped: abort the operation instead.`, "node_soak", topsv1.OperationTaskSkipped},
-	{"undo", "Bring one component of one node back to the revision before", `Bring one component of one node back to the revision before, and keep it there until
+	{"undo", "Roll one component of one node back to the previous revision", `Roll one component of one node back to the previous revision, and keep it there until
 kubectl gcu task retry of the same task, or until another revision is rolled out. It needs the
 manager's flag --gate. A driver or toolkit goes back by an operation of its own: while another
 one is at work on the node, undo is refused. A node that failed goes back too.
@@ -66,10 +66,10 @@ func taskVerbCommand(c *cli, v taskVerb) *cobra.Command {
 		ValidArgsFunction: completeTasks(c.connection),
 		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
 			node, task := args[0], fullTask(args[0], args[1])
-			if asked, err := asks(ctx, cl, node, v.name, task); err != nil {
+			if asked, err := isPinRequest(ctx, cl, node, v.name, task); err != nil {
 				return err
 			} else if asked {
-				return ask(ctx, c.terminal, cl, node, v.name, task, wait, timeout)
+				return requestPin(ctx, c.terminal, cl, node, v.name, task, wait, timeout)
 			}
 			o, err := overrideTask(ctx, cl, node, v.name, task)
 			if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
-// asks reports whether a verb on a task is an undo, or the retry that ends one: the task replaces a pod and, for a
+// isPinRequest reports whether a verb on a task is an undo, or the retry that ends one: the task replaces a pod and, for a
 // retry, no operation runs on the node.
-func asks(ctx context.Context, cl *cluster, node, verb, task string) (bool, error) {
+func isPinRequest(ctx context.Context, cl *cluster, node, verb, task string) (bool, error) {
 	if verb != observed.VerbRetry || !strings.HasSuffix(task, "_replace") {
 		return verb == observed.VerbUndo && strings.HasSuffix(task, "_replace"), nil
 	}
@@ -31,9 +31,9 @@ func asks(ctx context.Context, cl *cluster, node, verb, task string) (bool, erro
 	return err == nil && !observed.HasLiveOperation(&upgrade), err
 }
 
-// ask requests an undo, or the retry that ends it, and waits for the result if wanted.
-func ask(ctx context.Context, out terminal, cl *cluster, node, verb, task string, wait bool, timeout time.Duration) error {
-	value, err := askNode(ctx, cl, node, verb, task)
+// requestPin requests an undo, or the retry that ends it, and waits for the result if wanted.
+func requestPin(ctx context.Context, out terminal, cl *cluster, node, verb, task string, wait bool, timeout time.Duration) error {
+	value, err := writePinRequest(ctx, cl, node, verb, task)
 	if err != nil {
 		return err
 	}
@@ -48,10 +48,10 @@ func ask(ctx context.Context, out terminal, cl *cluster, node, verb, task string
 	return nil
 }
 
-// askNode writes the annotation that brings the revision before back to a node, or ends that, and
+// writePinRequest writes the annotation that rolls a node back to the previous revision, or ends that, and
 // creates the NodeUpgrade if necessary. It returns its value.
-func askNode(ctx context.Context, cl *cluster, node, verb, task string) (value string, err error) {
-	newest, err := checkAsk(ctx, cl, node, task)
+func writePinRequest(ctx context.Context, cl *cluster, node, verb, task string) (value string, err error) {
+	newest, err := checkPinRequest(ctx, cl, node, task)
 	if err != nil {
 		return "", err
 	}
@@ -70,9 +70,9 @@ func askNode(ctx context.Context, cl *cluster, node, verb, task string) (value s
 	return value, err
 }
 
-// checkAsk returns the newest revision of the target of a task, or a refusal unless that is one DaemonSet that is
+// checkPinRequest returns the newest revision of the target of a task, or a refusal unless that is one DaemonSet that is
 // upgraded behind the gate.
-func checkAsk(ctx context.Context, cl *cluster, node, task string) (newest string, err error) {
+func checkPinRequest(ctx context.Context, cl *cluster, node, task string) (newest string, err error) {
 	target := strings.TrimSuffix(strings.TrimPrefix(task, node+"_"), "_replace")
 	var sets appsv1.DaemonSetList
 	if err := cl.all(ctx, "", &sets); err != nil {
@@ -104,7 +104,7 @@ func checkAsk(ctx context.Context, cl *cluster, node, task string) (newest strin
 	case len(found) > 1:
 		return "", refused("%s is one of %s: name it in full", target, message.Names(found))
 	case !gated:
-		return "", refused("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36): %s", pinning.RollbackAlternatives)
+		return "", refused("a single node can be rolled back only with the gate (the manager's flag --gate, Kubernetes 1.36): %s", pinning.RollbackAlternatives)
 	}
 	return newest, nil
 }

@@ -45,8 +45,8 @@ func upgradeCommand(c *cli) *cobra.Command {
 			return awaitUpgrade(ctx, c.terminal, cl, asked, timeout)
 		}),
 	}
-	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr, YAML or JSON; - reads the input")
-	command.Flags().StringVar(&plan, "plan", "", "`file` with a plan of kubectl gcu plan -o yaml; - reads the input")
+	command.Flags().StringVarP(&file, "filename", "f", "", "`file` with the gr, YAML or JSON; - reads standard input")
+	command.Flags().StringVar(&plan, "plan", "", "`file` with a plan of kubectl gcu plan -o yaml; - reads standard input")
 	command.Flags().BoolVar(&step, "step", false, "each batch of the plan waits for kubectl gcu approve")
 	command.Flags().BoolVar(&wait, "wait", false, "wait until every reachable node has it")
 	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait, such as 2h; 0: no limit")
@@ -168,7 +168,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 				return live.GetGeneration(), ignoreUnchanged(err)
 			}
 			linkReporter = true
-			setAnnotation(wanted, topsv1.AnnotationAskedBy, cl.signature(ctx, askedby.Upgrade, time.Now()))
+			setAnnotation(wanted, topsv1.AnnotationAskedBy, cl.requesterAnnotation(ctx, askedby.Upgrade, time.Now()))
 		}
 		next, err := writeSpec(ctx, cl, live, wanted)
 		if !apierrors.IsConflict(err) {
@@ -201,7 +201,7 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 		return refused("gr %s is being deleted", name)
 	}
 	if to, is := live.GetAnnotations()[topsv1.AnnotationRollbackTo]; is {
-		return refused("a rollback of gr %s to %s is requested already: wait for it, or remove annotation %s", name, to, topsv1.AnnotationRollbackTo)
+		return refused("a rollback of gr %s to %s has already been requested: wait for it, or remove annotation %s", name, to, topsv1.AnnotationRollbackTo)
 	}
 	next, err := writeSpec(ctx, cl, live, wanted, client.DryRunAll)
 	if err != nil {
@@ -214,7 +214,7 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 	was, only := live.GetAnnotations()[topsv1.AnnotationUpgradeOnly], next.GetAnnotations()[topsv1.AnnotationUpgradeOnly]
 	before, plan := live.GetAnnotations()[topsv1.AnnotationUpgradePlan], next.GetAnnotations()[topsv1.AnnotationUpgradePlan]
 	if len(changes) == 0 && was == only && before == plan {
-		out.say("gr %s has this spec already%s", name, limitedAs(only, plan))
+		out.say("gr %s already has this spec%s", name, limitedAs(only, plan))
 		return errUnchanged
 	}
 	if err := checkVersions(ctx, out, cl, live, next, p); err != nil {
@@ -226,7 +226,7 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 	case only != "":
 		out.say("  limited to %s: the rest waits", display.LimitText(only))
 	case was != "":
-		out.say("  not limited to %s any more", display.LimitText(was))
+		out.say("  no longer limited to %s", display.LimitText(was))
 	}
 	announcePlan(out, before, plan)
 	if live.GetAnnotations()[topsv1.AnnotationUpdateStrategy] == "" && live.GetAnnotations()[topsv1.OpenYurtAnnotationUpdateStrategy] == "" {
@@ -269,7 +269,7 @@ func announcePlan(out terminal, before, plan string) {
 	case plan != "":
 		out.say("  following UpgradePlan %s: the rest waits", plan)
 	case before != "":
-		out.say("  not following UpgradePlan %s any more", before)
+		out.say("  no longer following UpgradePlan %s", before)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestUpgrade(t *testing.T) {
 	if gr.Spec.Driver.Version != "1.1" || gr.Spec.Exporter != nil || gr.Annotations["example.com/mine"] != "stays" || gr.Generation != 3 {
 		t.Errorf("it is %+v", gr)
 	}
-	s.says(s.gcuWith(t.Context(), grFile("upgraded", "1.1"), "upgrade", "-f", "-"), exitOK, "has this spec already")
+	s.says(s.gcuWith(t.Context(), grFile("upgraded", "1.1"), "upgrade", "-f", "-"), exitOK, "already has this spec")
 	refusals := []struct {
 		name, file string
 		args       []string

@@ -104,7 +104,7 @@ func questionOf(live, next *unstructured.Unstructured) (*preview.Question, error
 func dryRun(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	next, err := writeSpec(ctx, cl, live, wanted, client.DryRunAll)
 	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
-		fmt.Fprintln(out.ErrOut, "the file is not checked by the API server: you may not change gr", live.GetName())
+		fmt.Fprintln(out.ErrOut, "the file is not checked by the API server: you do not have permission to change gr", live.GetName())
 		return next, nil // not validated, otherwise the same
 	}
 	return next, err

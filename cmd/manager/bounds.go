@@ -22,7 +22,7 @@ func warnIfUnbounded(ctx context.Context, live client.Client, namespace string, 
 	defer cancel()
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gcu-operator-unbounded"}}
 	if err := live.Create(ctx, probe, client.DryRunAll); err == nil || apierrors.IsAlreadyExists(err) {
-		log.Error(nil, "No admission policy bounds the rights of this manager. Install config/admission, and change the namespace and account that it names if these are others",
+		log.Error(nil, "No admission policy bounds the rights of this manager. Install config/admission, and adjust the namespace and ServiceAccount in it if yours differ",
 			"namespace", namespace)
 	}
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/strictyaml"
 )
 
-const createHelp = `Create a GcuResource, unless one of its name is there, which is left as it is. It
+const createHelp = `Create a GcuResource. If one with the same name exists, it is left unchanged. It
 waits until the API server serves the kind. The Helm chart runs it after an
 installation or upgrade.`
 
-const removeHelp = `Delete all GcuResources, and wait until their components are gone, which takes a
+const removeHelp = `Delete all GcuResources, and wait until their components are gone, which requires a
 running manager. The Helm chart runs it before it is uninstalled.`
 
 // removePoll is how often grs are read while they are waited for.

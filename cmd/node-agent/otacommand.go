@@ -24,13 +24,13 @@ a flag is wrong; 3 when the operation failed, was dropped or withdrawn; 4 when i
 not ended within --timeout.`
 
 const rollbackHelp = `Take back what was requested on this node. A request that has not started is withdrawn: one that
-waits for a slot, or that the operator has not received yet. Otherwise, or with COMPONENT, the revision before
-comes back, of COMPONENT or of what the last operation upgraded, and this node is kept there
+waits for a slot, or that the operator has not received yet. Otherwise, or with COMPONENT, this node is
+rolled back to the previous revision, of COMPONENT or of what the last operation upgraded, and kept there
 until there is another revision or it is upgraded again; other nodes are not touched.
-The operator must run with the gate (docs/upgrade.md), and refuses what it has no earlier revision for.
+The operator must run with the gate (docs/upgrade.md), and must have an earlier revision to go back to.
 
 The command waits for the end. Exit code 3 means that it ended otherwise: a withdrawal came too
-late, or the node did not go back. An operation that has started continues: then the command is
+late, or the node was not rolled back. An operation that has started continues: then the command is
 refused, and can be repeated when that has ended.`
 
 const otaExample = `  # All that is outdated, with a progress bar on a terminal
@@ -39,7 +39,7 @@ const otaExample = `  # All that is outdated, with a progress bar on a terminal
   # One component, from a script; repeating it returns the same operation
   node-agent ota upgrade driver --idempotency-key job-7 --timeout 2h -o json
 
-  # Withdraw what has not started, or bring the revision before back
+  # Withdraw what has not started, or restore the previous revision
   node-agent ota rollback
 
   # Start nothing on this node during a surgery
@@ -221,7 +221,7 @@ func (o *otaOptions) setHold(command *cobra.Command, path string, body any) erro
 
 func (o *otaOptions) rollbackCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rollback [COMPONENT]", Short: "Withdraw a request that has not started, or bring the revision before back", Args: cobra.MaximumNArgs(1),
+		Use: "rollback [COMPONENT]", Short: "Withdraw a request that has not started, or restore the previous revision", Args: cobra.MaximumNArgs(1),
 		Long: rollbackHelp, Example: "  node-agent ota rollback\n  node-agent ota rollback driver --timeout 2h", ValidArgsFunction: o.completeComponents,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.talk(command, func(ctx context.Context, c *client, p *printer) error {

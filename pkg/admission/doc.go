@@ -13,8 +13,8 @@
 //
 // The port does not authenticate its callers. A caller that does not know the UID of a gr learns nothing, and costs only the
 // memory of its bodies, which is bounded (port.go). Those who may read objects or events of the gr know its UID: such a
-// caller learns what the API server would, and can keep the only turn busy, so that changes are allowed without being
-// checked. Plans and PUT of the REST API have a turn of their own.
+// caller learns what the API server would, and can keep the semaphore busy, so that changes are allowed without being
+// checked. Plans and PUT of the REST API have a semaphore of their own.
 //
 //	port.go      HTTP: one AdmissionReview
 //	change.go    what is read of it

@@ -18,7 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
-// Patience bounds a response: the wait for a turn, what is read, and that the prediction is not begun later. It takes
+// Patience bounds a response: the wait for the semaphore, what is read, and that the prediction is not begun later. It takes
 // half a second for 10 000 nodes, which the timeoutSeconds of the configuration leave room for.
 const Patience = 3 * time.Second
 
@@ -45,8 +45,8 @@ type Versions struct {
 	Patience time.Duration
 }
 
-// Handle responds to the API server. It refuses nothing that is only tried: a tool that tries all that it will apply may
-// try a gr before the policy that allows it is there.
+// Handle responds to the API server. Dry runs are never denied: a tool that dry-runs all that it will apply may
+// send a gr before the policy that allows it exists.
 func (v *Versions) Handle(ctx context.Context, c *change) (response admission.Response) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(logging.GcuResource(c.Name, c.OldObject.Metadata.UID)...))
 	defer func() {

@@ -62,12 +62,12 @@ func crashLooping(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// maxWords bounds the result of LastWords, in bytes.
+// maxWords bounds the result of TerminationMessage, in bytes.
 const maxWords = 300
 
-// LastWords returns the last line of the termination message of a container in a crash
+// TerminationMessage returns the last line of the termination message of a container in a crash
 // loop, or "". With policy FallbackToLogsOnError that may be the last line of its log.
-func LastWords(pod *corev1.Pod) string {
+func TerminationMessage(pod *corev1.Pod) string {
 	c := crashLooping(pod)
 	if c == nil || c.LastTerminationState.Terminated == nil {
 		return ""

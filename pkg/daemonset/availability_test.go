@@ -137,12 +137,12 @@ func TestLastWords(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := container("driver", tt.reason, 3)
 			c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: tt.message}
-			if got := LastWords(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c}}}); got != tt.want {
-				t.Errorf("LastWords = %q, want %q", got, tt.want)
+			if got := TerminationMessage(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c}}}); got != tt.want {
+				t.Errorf("TerminationMessage = %q, want %q", got, tt.want)
 			}
 		})
 	}
-	if got := LastWords(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{container("driver", "CrashLoopBackOff", 3)}}}); got != "" {
+	if got := TerminationMessage(&corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{container("driver", "CrashLoopBackOff", 3)}}}); got != "" {
 		t.Errorf("of a container of which nothing is known: %q", got)
 	}
 }

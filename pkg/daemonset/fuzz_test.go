@@ -82,7 +82,7 @@ func checkLimit(t *testing.T, s Settings, total int) {
 			t.Errorf("%s of %d is %d", most.StrVal, total, want)
 		}
 	}
-	if got := s.Limit(total); got != want || got < 1 {
+	if got := s.MaxUnavailableOf(total); got != want || got < 1 {
 		t.Errorf("limit of %s for %d nodes is %d, want %d", most.String(), total, got, want)
 	}
 }

@@ -173,9 +173,9 @@ func PlanName(annotations map[string]string) (string, error) {
 	return name, nil
 }
 
-// Limit returns how many of total nodes may be unavailable at once: the count,
+// MaxUnavailableOf returns how many of total nodes may be unavailable at once: the count,
 // or the percentage rounded up, at least 1 (design section 3).
-func (s Settings) Limit(total int) int {
+func (s Settings) MaxUnavailableOf(total int) int {
 	most := s.MaxUnavailable
 	if most == (intstr.IntOrString{}) {
 		most = DefaultMaxUnavailable

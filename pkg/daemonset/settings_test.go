@@ -173,7 +173,7 @@ func TestLimit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := rolling(tt.max).Limit(tt.total); got != tt.want {
+			if got := rolling(tt.max).MaxUnavailableOf(tt.total); got != tt.want {
 				t.Errorf("Limit(%d) of %s = %d, want %d", tt.total, tt.max.String(), got, tt.want)
 			}
 		})

@@ -5,7 +5,7 @@
 //	  observe (groups.go, nodes.go)        caches -> observed/ -> rollout.Input, rollout.Fleet
 //	  decide  (pins.go)                    rollout/, with the pins of pinning/
 //	  ledger  (ledgers.go)                 DaemonRollout status, compare-and-swap, before any node is touched
-//	  act     (delete.go), nodewriter/     delete pods with UID and version preconditions, order operations on nodes
+//	  act     (delete.go), nodewriter/     delete pods with UID and version preconditions, write operations
 //	          (rollback.go)                return to the last known good revision after a halt
 //	  report  reporter/                    report/ -> conditions of pods, tasks of NodeUpgrades; metrics/
 //

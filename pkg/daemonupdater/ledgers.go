@@ -106,7 +106,7 @@ func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time)
 func (l ledgerStore) refuse(s *observed.State, taken *rollout.Blocked) error {
 	if by, said := l.nameTakenBy[s.Group]; !said || by != s.TakenBy.UID {
 		l.nameTakenBy[s.Group] = s.TakenBy.UID
-		l.recorder.Eventf(report.Target(s), s.TakenBy, corev1.EventTypeWarning, taken.Reason, "Rollout", "%s", taken.Message)
+		l.recorder.Eventf(report.Regarding(s), s.TakenBy, corev1.EventTypeWarning, taken.Reason, "Rollout", "%s", taken.Message)
 	}
 	return errors.New(taken.Message)
 }
@@ -185,7 +185,7 @@ func (l ledgerStore) write(ctx context.Context, p *pass.Pass, rb report.Rollback
 	// Events on the same object with the same reason are aggregated and shown with the text of
 	// the first. The status as related object keeps them separate.
 	for _, e := range report.Events(&before, &status) {
-		l.recorder.Eventf(report.Target(p.State), next, e.Type, e.Reason, "Rollout", "%s", e.Message)
+		l.recorder.Eventf(report.Regarding(p.State), next, e.Type, e.Reason, "Rollout", "%s", e.Message)
 	}
 	return next, 0, nil
 }

@@ -390,7 +390,7 @@ func simLimit(pass *simPass) int {
 	if settings.MaxUnavailable == (intstr.IntOrString{}) && pass.policy != nil && pass.policy.Spec.MaxUnavailable != nil {
 		return simScaled(*pass.policy.Spec.MaxUnavailable, len(pass.seen.nodes))
 	}
-	return settings.Limit(len(pass.seen.nodes))
+	return settings.MaxUnavailableOf(len(pass.seen.nodes))
 }
 
 // simThreshold returns how many failed nodes halt a rollout by the policy that a pass saw.

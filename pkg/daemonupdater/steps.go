@@ -89,7 +89,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 	if failed == nil {
 		failed = s.pods.delete(ctx, p, due, unchanged)
 	}
-	fenced := errors.Join(s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.nodes.Prepull(ctx, p), s.guard(ctx, p))
+	fenced := errors.Join(s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.nodes.Prepull(ctx, p), s.handleGate(ctx, p))
 	undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
 	return retry.Sooner(wait, again), errors.Join(failed, fenced, undone, reported)
@@ -109,7 +109,7 @@ func (s *steps) report(ctx context.Context, p *pass.Pass) (again time.Duration, 
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and
 // nodes, rules out pending deletions, then deletes the rollout. It reports whether the rollout is deleted.
 func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration, released bool, err error) {
-	err = errors.Join(s.confirmGone(ctx, p), s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.guard(ctx, p))
+	err = errors.Join(s.confirmGone(ctx, p), s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.handleGate(ctx, p))
 	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
 		return again, false, errors.Join(err, failed)
 	}
@@ -119,7 +119,7 @@ func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration,
 	if left, err := s.nodes.Cancel(ctx, p.OperationKey()); err != nil || left {
 		return retryStaleCache, false, err
 	}
-	log.FromContext(ctx).Info("Deleting DaemonRollout, its target no longer has an update strategy", "rollout", p.Group.String())
+	log.FromContext(ctx).Info("Deleting DaemonRollout, its GcuResource or DaemonSet no longer has an update strategy", "rollout", p.Group.String())
 	as := client.Preconditions{UID: &p.Rollout.UID, ResourceVersion: &p.Rollout.ResourceVersion} // it may have got slots since
 	if err := s.ledgers.Delete(ctx, p.Rollout, as); client.IgnoreNotFound(err) != nil {
 		return 0, false, fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(p.Rollout), err)
@@ -127,9 +127,9 @@ func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration,
 	return 0, true, nil
 }
 
-// guard decides about the pods at the gate, if there are any, and carries the decisions out. The ledger must be stored
+// handleGate decides about the pods at the gate, if there are any, and carries the decisions out. The ledger must be stored
 // before.
-func (s *steps) guard(ctx context.Context, p *pass.Pass) error {
+func (s *steps) handleGate(ctx context.Context, p *pass.Pass) error {
 	waiting := p.Fleet.AtGate()
 	if len(waiting) == 0 {
 		return nil
@@ -137,7 +137,7 @@ func (s *steps) guard(ctx context.Context, p *pass.Pass) error {
 	if err := s.ledgers.stillDecides(ctx, p); err != nil {
 		return err
 	}
-	return s.gates.Open(ctx, p.Members, waiting, p.GateFacts)
+	return s.gates.Handle(ctx, p.Members, waiting, p.GateFacts)
 }
 
 // openGates releases the pods at the gate on nodes of a group that is no longer controlled.

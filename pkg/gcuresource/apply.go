@@ -37,7 +37,7 @@ func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided p
 	if failed != nil && lasts() {
 		obs.ReconcileFailure = status.ReconcileFailure(failed)
 	}
-	errs := []error{failed, a.depart(ctx, obs.Resource, decided.Leave)}
+	errs := []error{failed, a.startLeaving(ctx, obs.Resource, decided.Leave)}
 	held := false
 	for i := range decided.Steps {
 		step, c := &decided.Steps[i], &obs.Components[i]
@@ -57,8 +57,8 @@ func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided p
 	return errors.Join(errs...)
 }
 
-// depart lets the pods of DaemonSets leave their nodes one by one.
-func (a applier) depart(ctx context.Context, gr *topsv1.GcuResource, leaving []*state.Owned) error {
+// startLeaving lets the pods of DaemonSets leave their nodes one by one.
+func (a applier) startLeaving(ctx context.Context, gr *topsv1.GcuResource, leaving []*state.Owned) error {
 	name, err := revision.Name(gr)
 	if err != nil {
 		return err

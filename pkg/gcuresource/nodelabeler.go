@@ -90,8 +90,8 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 }
 
 // readClaims reads which of some grs, as they are in force, have a DaemonSet of gcusharePlugin.
-func readClaims(ctx context.Context, from client.Reader, grs []topsv1.GcuResource) (nodelabel.Claims, error) {
-	claims := nodelabel.Claims{Resources: grs, Leaving: map[types.UID]bool{}}
+func readClaims(ctx context.Context, from client.Reader, grs []topsv1.GcuResource) (nodelabel.Inputs, error) {
+	claims := nodelabel.Inputs{Resources: grs, Leaving: map[types.UID]bool{}}
 	var sets appsv1.DaemonSetList
 	if err := from.List(ctx, &sets, client.MatchingLabels{topsv1.LabelComponent: component.GcusharePlugin}, client.UnsafeDisableDeepCopy); err != nil {
 		return claims, fmt.Errorf("listing DaemonSets of %s: %w", component.GcusharePlugin, err)
@@ -106,7 +106,7 @@ func readClaims(ctx context.Context, from client.Reader, grs []topsv1.GcuResourc
 
 // patchLabels gives a node the labels that are claimed. The patch fails if the node changed since it
 // was read, so that a label someone else has just set is not taken over.
-func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, claims nodelabel.Claims) error {
+func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, claims nodelabel.Inputs) error {
 	after := nodelabel.Relabeled(node, claims)
 	if after == node {
 		return nil
@@ -138,7 +138,7 @@ func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node, gr
 func (l *NodeLabeler) allNodes(ctx context.Context, _ client.Object) []reconcile.Request {
 	nodes, err := readNodes(ctx, l.Client)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Listing nodes for a watch event")
+		log.FromContext(ctx).Error(err, "Listing nodes failed, the watch event is dropped")
 		return nil
 	}
 	requests := make([]reconcile.Request, 0, len(nodes))

@@ -216,7 +216,7 @@ func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *
 		gr.Annotations[topsv1.AnnotationRolledBackTo] = stored.Name
 		delete(gr.Annotations, topsv1.AnnotationUpgradePlan) // it is for the spec that is replaced
 	}
-	log.FromContext(ctx).Info("Restoring an earlier spec", "revision", stored.Name, "present", h.Current)
+	log.FromContext(ctx).Info("Restoring an earlier spec", "revision", stored.Name, "current", h.Current)
 	err = r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy))
 	if apierrors.IsInvalid(err) {
 		before.DeepCopyInto(gr)

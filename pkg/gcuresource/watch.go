@@ -81,7 +81,7 @@ func (r *Reconciler) ofHosts(to requester) handler.EventHandler {
 }
 
 // passLogger returns a function that makes the logger of a pass, which names the gr in every
-// connection. The uid comes from the cache: it is empty if the gr is gone.
+// line. The uid comes from the cache: it is empty if the gr is gone.
 func passLogger(base logr.Logger, from client.Reader) func(*reconcile.Request) logr.Logger {
 	return func(request *reconcile.Request) logr.Logger {
 		controller := []any{"controller", "gcuresource"}

@@ -39,8 +39,8 @@ func (u puller) prepull(ctx context.Context, request task.Request, r task.Record
 	for _, image := range request.Prepull.Images {
 		id, reason, err := u.fetch(limit, request, image)
 		switch {
-		case errors.Is(context.Cause(ctx), task.ErrWithdrawn):
-			return u.records.end(r, topsv1.HostTaskFailed, task.ReasonWithdrawn, task.ErrWithdrawn.Error())
+		case errors.Is(context.Cause(ctx), task.ErrNotRequested):
+			return u.records.end(r, topsv1.HostTaskFailed, task.ReasonWithdrawn, task.ErrNotRequested.Error())
 		case ctx.Err() != nil:
 			return r.Result, context.Cause(ctx)
 		case err != nil && (limit.Err() != nil || status.Code(err) == codes.DeadlineExceeded): // the runtime may notice first

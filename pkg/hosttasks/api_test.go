@@ -92,7 +92,7 @@ func TestPullSecrets(t *testing.T) {
 
 	s.ask("forbidden", 1, with("another-secret"), "driver_prepull")
 	r := s.untilAnswered("forbidden", "driver_prepull", 1)
-	want := "the node agent may not read pull secret kube-system/another-secret"
+	want := "the node agent cannot read pull secret kube-system/another-secret"
 	left := "image r.example/driver:2 is not pulled in advance: the kubelet pulls it when the pod starts"
 	if r.State != topsv1.HostTaskDone || r.Reason != "LeftToKubelet" || !strings.HasPrefix(r.Message, want) || !strings.Contains(r.Message, left) || !strings.Contains(r.Message, "unauthorized") {
 		t.Errorf("result %+v, want that it %q, that the %s, and what came without it", r, want, left)

@@ -7,7 +7,7 @@
 //	    |                      |                                |
 //	    |--- watch event ----->|  or a task ended, or the timer |
 //	    |<-- read live --------|                                |
-//	    |- RequestedTasks() -->|  withdrawn pulls are ended     |
+//	    |- RequestedTasks() -->|  others are canceled           |
 //	    |                      |--- prepull, restart, verify -->| journal, then effect
 //	    |                      |<-- facts, recorded results ----|
 //	    |<-- apply status.host-|  on a relevant change,         |

@@ -50,7 +50,7 @@ func TestImagesArePulledBeforeALightChange(t *testing.T) {
 	}
 	host.write("registry/down", "")
 	b.cluster.set(func() { b.cluster.nodeUpgrade.Spec = wanting("p2", 1, "registry.example.com/exporter:3").Spec })
-	if r := ends("p2", 1); r.State != topsv1.HostTaskDone || r.Reason != topsv1.ReasonLeftToKubelet || !strings.Contains(r.Message, "may not read pull secret monitoring/pull") {
+	if r := ends("p2", 1); r.State != topsv1.HostTaskDone || r.Reason != topsv1.ReasonLeftToKubelet || !strings.Contains(r.Message, "cannot read pull secret monitoring/pull") {
 		t.Errorf("an image that only the kubelet may pull: %+v", r)
 	}
 	b.cluster.set(func() {

@@ -139,7 +139,7 @@ func (r *runner) endUnrequestedPulls(tasks []hostapi.Task) {
 		wanted := slices.ContainsFunc(tasks, func(t hostapi.Task) bool { return t.Key() == key })
 		if !wanted && of.task.Action == upgradeplan.ActionPrepull {
 			r.options.Log.Info("Canceling a pull that is no longer requested", "operation", of.task.Operation.ID, "task", of.task.Name())
-			of.end(task.ErrWithdrawn)
+			of.end(task.ErrNotRequested)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (r *runner) addSecrets(ctx context.Context, p *task.Prepull, target *topsv1
 			p.Secrets = append(p.Secrets, *secret)
 		case apierrors.IsForbidden(err):
 			p.LeaveToKubelet = true
-			notes = append(notes, fmt.Sprintf("the node agent may not read pull secret %s/%s: give its ServiceAccount the right to get it", namespace, name))
+			notes = append(notes, fmt.Sprintf("the node agent cannot read pull secret %s/%s: grant its ServiceAccount get on it", namespace, name))
 		case apierrors.IsNotFound(err):
 			notes = append(notes, fmt.Sprintf("there is no pull secret %s/%s", namespace, name))
 		default:

@@ -37,10 +37,10 @@ func (c effects) effect(ctx context.Context, o *observation, e operation.Effect)
 	switch e.Kind {
 	case operation.Cordon, operation.Uncordon:
 		return c.cordoner.CarryOut(ctx, o.upgrade.Name, e.NodeVersion, e.Operation, e.Change)
-	case operation.CloseDevice:
-		return c.taints.set(ctx, o.node, e.Operation, operation.ClosedTaints(o.node, e.Operation))
-	case operation.OpenDevice:
-		return c.taints.set(ctx, o.node, e.Operation, operation.OpenTaints(o.node, e.Operation))
+	case operation.TaintDevice:
+		return c.taints.set(ctx, o.node, e.Operation, operation.WithDriverTaint(o.node, e.Operation))
+	case operation.UntaintDevice:
+		return c.taints.set(ctx, o.node, e.Operation, operation.WithoutDriverTaint(o.node, e.Operation))
 	case operation.Evict:
 		if o.policyErr != nil {
 			return nil // the record already reports it

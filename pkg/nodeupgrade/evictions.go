@@ -38,7 +38,7 @@ func (e *evictions) drained(ctx context.Context, f operation.Facts, policy evict
 	if prechecks {
 		look = e.drainer.DryRun
 	}
-	found, err := look(ctx, node, e.policyOf(f, policy, op.DrainAll), e.lastOf(node, op.ID), drainBegin(op, f.Now), f.Now)
+	found, err := look(ctx, node, e.policyOf(f, policy, op.DrainAll), e.lastOf(node, op.ID), drainStart(op, f.Now), f.Now)
 	if err == nil && prechecks {
 		e.keep(node, op.ID, found.Attempts)
 	}
@@ -49,7 +49,7 @@ func (e *evictions) drained(ctx context.Context, f operation.Facts, policy evict
 // evict makes one pass of a drain. Pods that it could not evict show up in the next dry run.
 func (e *evictions) evict(ctx context.Context, f operation.Facts, policy eviction.Policy, effect operation.Effect) error {
 	node := f.Node.Name
-	result, err := e.drainer.Pass(ctx, node, e.policyOf(f, policy, effect.All), e.lastOf(node, effect.Operation), drainBegin(f.Record.Operation, f.Now), f.Now)
+	result, err := e.drainer.Pass(ctx, node, e.policyOf(f, policy, effect.All), e.lastOf(node, effect.Operation), drainStart(f.Record.Operation, f.Now), f.Now)
 	if errors.Is(err, drain.ErrUncordoned) {
 		return fmt.Errorf("%w: %w", podreplace.ErrChanged, err)
 	}
@@ -115,8 +115,8 @@ func (e *evictions) end(node string) {
 	}
 }
 
-// drainBegin returns when the drain of an operation began, now if it has not.
-func drainBegin(op *topsv1.OperationStatus, now time.Time) time.Time {
+// drainStart returns when the drain of an operation began, now if it has not.
+func drainStart(op *topsv1.OperationStatus, now time.Time) time.Time {
 	for i := range op.Tasks {
 		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
 		if err == nil && t.Action == upgradeplan.ActionEvict && op.Tasks[i].StartTime != nil {

@@ -286,7 +286,7 @@ func (s *stage) orphan(id string) {
 	s.must(s.r.sweeper.cordoner.CarryOut(s.ctx, s.node, node.ResourceVersion, id, cordon.DecideCordon(cordon.FactsOf(node), id)))
 	node = s.readNode()
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "other", Effect: corev1.TaintEffectPreferNoSchedule})
-	s.must(s.r.sweeper.taints.set(s.ctx, node, id, operation.ClosedTaints(node, id)))
+	s.must(s.r.sweeper.taints.set(s.ctx, node, id, operation.WithDriverTaint(node, id)))
 }
 
 func TestTheSweepReleasesLeftovers(t *testing.T) {

@@ -45,7 +45,7 @@ func (w *simulation) checkNode(node *corev1.Node) {
 		w.violate("S4: the cordon of a person is gone")
 	}
 	op := w.live()
-	for _, id := range []string{node.Annotations[topsv1.AnnotationCordonedBy], operation.ClosedFor(node)} {
+	for _, id := range []string{node.Annotations[topsv1.AnnotationCordonedBy], operation.TaintedFor(node)} {
 		if id != "" && op != nil && id == op.ID && !op.Granted {
 			w.violate("operation %s marks the node without a slot", id)
 		}
@@ -152,7 +152,7 @@ func (w *simulation) checkDeletion(pod *corev1.Pod, options *client.DeleteOption
 // its device.
 func (w *simulation) checkEmpty(id string) {
 	node := w.readNode()
-	if !node.Spec.Unschedulable || operation.ClosedFor(node) != id {
+	if !node.Spec.Unschedulable || operation.TaintedFor(node) != id {
 		w.violate("S8: the driver goes while the node is %q", w.marks())
 	}
 	for _, pod := range simapi.All[*corev1.Pod](w.api, "Pod") {

@@ -374,7 +374,7 @@ func (s *stage) marks() string {
 	if by := node.Annotations[topsv1.AnnotationCordonedBy]; by != "" {
 		marks = append(marks, "by "+by)
 	}
-	if id := operation.ClosedFor(node); id != "" {
+	if id := operation.TaintedFor(node); id != "" {
 		marks = append(marks, "closed for "+id)
 	}
 	return strings.Join(marks, ", ")

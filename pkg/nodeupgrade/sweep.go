@@ -74,7 +74,7 @@ func (s sweeper) sweepTaints(ctx context.Context) error {
 	}
 	closed := map[string]string{}
 	for i := range nodes.Items {
-		if id := operation.ClosedFor(&nodes.Items[i]); id != "" {
+		if id := operation.TaintedFor(&nodes.Items[i]); id != "" {
 			closed[nodes.Items[i].Name] = id
 		}
 	}
@@ -98,13 +98,13 @@ func (s sweeper) sweepTaints(ctx context.Context) error {
 func (s sweeper) open(ctx context.Context, name, id string) error {
 	node := &corev1.Node{}
 	err := s.live.Get(ctx, client.ObjectKey{Name: name}, node)
-	if apierrors.IsNotFound(err) || err == nil && operation.ClosedFor(node) != id {
+	if apierrors.IsNotFound(err) || err == nil && operation.TaintedFor(node) != id {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading node %s: %w", name, err)
 	}
-	return s.taints.set(ctx, node, id, operation.OpenTaints(node, id))
+	return s.taints.set(ctx, node, id, operation.WithoutDriverTaint(node, id))
 }
 
 // marked reports whether a node in the cache has the cordon or the taint of an operation.
@@ -114,5 +114,5 @@ func (s sweeper) marked(ctx context.Context, name string) (bool, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting node %s: %w", name, err)
 	}
-	return err == nil && (node.Annotations[topsv1.AnnotationCordonedBy] != "" || operation.ClosedFor(&node) != ""), nil
+	return err == nil && (node.Annotations[topsv1.AnnotationCordonedBy] != "" || operation.TaintedFor(&node) != ""), nil
 }

@@ -37,7 +37,7 @@ func (s *stage) world() {
 			s.host.DriverVersion = pod.Labels[appsv1.ControllerRevisionHashLabelKey]
 		}
 	}
-	closed := operation.ClosedFor(s.readNode()) != ""
+	closed := operation.TaintedFor(s.readNode()) != ""
 	for _, c := range s.components {
 		if !has[c] && (!closed || c != plugin && c != exporter) {
 			s.createPod(c)

@@ -42,10 +42,10 @@
 //	upgrade.go, withdraw.go, hold.go   a POST of /v1: an operation, its withdrawal, the hold
 //	status.go                     GET: the pods and the status of this node
 //	loop.go                       reconciles whenever something may have changed
-//	reconcile.go                  observe, decide, journal, apply: for the holder of the turn
+//	reconcile.go                  observe, decide, journal, apply: for the holder of the lock
 //	nodeupgrade.go                reads, creates and applies the NodeUpgrade
 //	node.go                       reads the pods of this node, and keeps them for use without the API server
 //	images.go                     requested pulls of images
-//	latest.go                     what can be read while another goroutine has the turn
+//	latest.go                     what can be read while another goroutine has the lock
 //	options.go                    the API server (pkg/nodeapi) and the container runtime, as interfaces
 package ota

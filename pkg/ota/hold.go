@@ -29,10 +29,10 @@ const maxHoldMessage = 256
 func (h holder) Release(ctx context.Context) (response.Hold, error) { return h.setHold(ctx, nil) }
 
 func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (response.Hold, error) {
-	if err := h.takeTurn(ctx); err != nil {
+	if err := h.acquire(ctx); err != nil {
 		return response.Hold{}, request.Disconnected(err, request.NotKept)
 	}
-	defer h.endTurn()
+	defer h.release()
 	if before := h.journals.Hold.Hold; hold != nil && before != nil {
 		hold.Since = before.Since
 		if hold.Message == "" {

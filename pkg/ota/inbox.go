@@ -42,7 +42,7 @@ func NewInbox(o Options) (*Inbox, error) {
 		publisher: &publisher{nodeName: o.NodeName, agent: agent, cluster: o.Cluster, log: o.Log},
 		latest:    newLatest(o.Clock),
 		outOfStep: make(chan struct{}, 1),
-		turn:      make(chan struct{}, 1),
+		lock:      make(chan struct{}, 1),
 		journals:  journals,
 	}
 	r.pulls = newPulls(o.Puller, func(id string, err error) {
@@ -51,7 +51,7 @@ func NewInbox(o Options) (*Inbox, error) {
 		}
 		r.wake()
 	})
-	r.turn <- struct{}{}
+	r.lock <- struct{}{}
 	r.publish(nil)
 	return &Inbox{statusReader{r}, podRequester{r}, operationStarter{r}, withdrawer{r, operationStarter{r}}, holder{r}, r.latest, &loop{reconciler: r}}, nil
 }

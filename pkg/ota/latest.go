@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
-// latest holds what may be read without waiting for a turn. It is safe for concurrent use.
+// latest holds what may be read without the lock. It is safe for concurrent use.
 type latest struct {
 	clock clock.PassiveClock
 

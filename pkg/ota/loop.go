@@ -65,10 +65,10 @@ func (l *loop) Run(ctx context.Context) {
 func (l *loop) syncOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
-	if err := l.takeTurn(ctx); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		return err
 	}
-	defer l.endTurn()
+	defer l.release()
 	nodeUpgrade, err := l.observe(ctx)
 	if err != nil {
 		return err

@@ -127,11 +127,11 @@ func TestRunTakesBackWhatWasWithdrawn(t *testing.T) {
 	// The apply reaches the server, but its response does not reach the agent.
 	lost := request.Request{UpgradeRequest: topsv1.UpgradeRequest{ID: "0000000000000001", RequestTime: metav1.Unix(1000, 0)}, Sequence: 1}
 	cluster.set(func() { cluster.nodeUpgrade.Status.Requests = request.StatusOf([]request.Request{lost}) })
-	if err := b.loop.takeTurn(t.Context()); err != nil {
+	if err := b.loop.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	b.retract(lost.ID)
-	b.loop.endTurn()
+	b.loop.release()
 	until(t, "the withdrawn request is no longer submitted", func() bool { return len(cluster.submitted()) == 0 })
 }
 

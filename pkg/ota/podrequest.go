@@ -15,17 +15,17 @@ import (
 // podRequester handles requests for single pods: to upgrade them, and to pull their images.
 type podRequester struct{ *reconciler }
 
-// UpgradePod requests that a pod of this node be replaced by its newest revision. It
+// UpgradePod requests that a pod of this node be replaced with one at the newest revision. It
 // returns nil once the request, new or repeated, is durable on this node and submitted to the
 // operator. Errors are *Refusal, and then a new request is not kept.
 func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) error {
 	if refusal := request.ValidateNames(namespace, name); refusal != nil {
 		return refusal
 	}
-	if err := p.takeTurn(ctx); err != nil {
+	if err := p.acquire(ctx); err != nil {
 		return request.Disconnected(err, request.NotKept)
 	}
-	defer p.endTurn()
+	defer p.release()
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 

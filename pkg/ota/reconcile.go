@@ -25,29 +25,29 @@ type reconciler struct {
 	node      *nodeReader
 	pulls     *pulls
 	publisher *publisher
-	// latest may be read without the turn.
+	// latest may be read without the lock.
 	latest *latest
 	// outOfStep gets a token when the NodeUpgrade may differ from the journals.
 	outOfStep chan struct{}
 
-	// turn holds one token; its holder may use the journals.
-	turn     chan struct{}
+	// lock holds one token; its holder may use the journals.
+	lock     chan struct{}
 	journals records.Journals
 }
 
 var errBusy = errors.New("the requests before this one are not yet done")
 
-// takeTurn waits for the turn until ctx is done.
-func (r *reconciler) takeTurn(ctx context.Context) error {
+// acquire waits for the lock until ctx is done.
+func (r *reconciler) acquire(ctx context.Context) error {
 	select {
-	case <-r.turn:
+	case <-r.lock:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errBusy, ctx.Err())
 	}
 }
 
-func (r *reconciler) endTurn() { r.turn <- struct{}{} }
+func (r *reconciler) release() { r.lock <- struct{}{} }
 
 // wake makes the loop reconcile.
 func (r *reconciler) wake() {

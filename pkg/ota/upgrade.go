@@ -19,10 +19,10 @@ func (t operationStarter) Upgrade(ctx context.Context, operation request.Operati
 	if refusal := operation.Wanted.Validate(key); refusal != nil {
 		return response.Operation{}, refusal
 	}
-	if err := t.takeTurn(ctx); err != nil {
+	if err := t.acquire(ctx); err != nil {
 		return response.Operation{}, request.Disconnected(err, request.NotKept)
 	}
-	defer t.endTurn()
+	defer t.release()
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 

@@ -15,7 +15,7 @@ type withdrawer struct {
 }
 
 // Rollback takes back what was requested at this node: it withdraws what has not started, or else starts an
-// operation that brings the revision before back, of its component or of what the last operation
+// operation that restores the previous revision, of its component or of what the last operation
 // upgraded. The operation is the one that it starts; key is as for Upgrade. A repeated call returns
 // the operation that goes on. A nil error means that it is durable on this node. Errors are *Refusal.
 func (w withdrawer) Rollback(ctx context.Context, operation request.Operation, key string) (response.Operation, error) {
@@ -33,10 +33,10 @@ func (w withdrawer) Rollback(ctx context.Context, operation request.Operation, k
 // until the operator has answered; single requests are put into a new one. A rollback that was sent is not withdrawn, and nothing
 // for the key of an operation.
 func (w withdrawer) withdraw(ctx context.Context, key string) (result response.Operation, found bool, err error) {
-	if err := w.takeTurn(ctx); err != nil {
+	if err := w.acquire(ctx); err != nil {
 		return result, false, request.Disconnected(err, request.NotKept)
 	}
-	defer w.endTurn()
+	defer w.release()
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 	nodeUpgrade, err := w.observe(ctx)

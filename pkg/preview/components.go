@@ -208,12 +208,12 @@ func (c *Differences) elsewhere(is, was *component.Rendered) {
 }
 
 // leave adds a component whose DaemonSet is removed: node by node, or at once without a strategy.
-func (c *Differences) leave(name string, d deployed, slowly, atOnce Change) {
+func (c *Differences) leave(name string, d deployed, nodeByNode, atOnce Change) {
 	if c.atOnce {
 		c.add(name, atOnce)
 		return
 	}
-	c.add(name, slowly)
+	c.add(name, nodeByNode)
 	template := d.daemonSet.Spec.Template.DeepCopy()
 	template.Spec.SchedulingGates = append(template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: topsv1.GateRemoved})
 	c.Templates[name] = Template{Pod: *template}

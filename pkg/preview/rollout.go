@@ -20,8 +20,8 @@ import (
 type Rollout struct {
 	// Blocked is why nothing would be replaced, or "".
 	Blocked string `json:"blocked,omitempty"`
-	// Limit is how many nodes may be unavailable at once.
-	Limit int `json:"maxUnavailable"`
+	// MaxUnavailable is how many nodes may be unavailable at once.
+	MaxUnavailable int `json:"maxUnavailable"`
 	// Total is the number of nodes that run components of the gr.
 	Total int `json:"total"`
 	// Nodes that are upgraded, in the order of their starts.
@@ -123,7 +123,7 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 	outlook := rollout.Preview(in)
 	r := Nothing("")
 	r.Total = len(in.Nodes)
-	r.Limit, r.Seconds, r.InFlight = outlook.Limit, int64(outlook.Took/time.Second), outlook.InFlight
+	r.MaxUnavailable, r.Seconds, r.InFlight = outlook.MaxUnavailable, int64(outlook.Took/time.Second), outlook.InFlight
 	for _, v := range outlook.Left {
 		// The message names a wave of a revision that may not exist yet: leave out the
 		// revision.

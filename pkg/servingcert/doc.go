@@ -7,8 +7,8 @@
 //	in memory                   each replica's own certificate, of its names and addresses
 //
 // A certificate in memory lasts 90 days and is recreated when 30 are left; the CA lasts ten years, and in the
-// last of them gets another ten with the same key and name, so that a copy of the old one checks what the
-// renewed one signs, for as long as the copy is valid. To get another key, delete the Secret.
+// last of them gets another ten with the same key and name, so that a copy of the old CA still verifies
+// certificates of the renewed one, for as long as the copy is valid. To get another key, delete the Secret.
 //
 // Where the CA cannot be kept (the role or the admission policy is that of an older version), the manager
 // serves with a self-signed one that clients cannot verify, logs that, and tries again.

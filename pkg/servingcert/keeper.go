@@ -91,7 +91,7 @@ func (k *Keeper) Refresh(ctx context.Context) bool {
 	}
 	k.Log.Error(err, "Cannot keep the CA of the serving certificates, trying again", "Secret", klog.KRef(k.Namespace, Name), "ConfigMap", klog.KRef(k.Namespace, Name))
 	if k.serving.Load() == nil {
-		k.Log.Info("Serving with a certificate that clients cannot check")
+		k.Log.Info("Serving with a certificate that clients cannot verify")
 		own, err := newAuthority(k.Clock.Now())
 		if err == nil {
 			err = k.serve(own)

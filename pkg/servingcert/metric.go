@@ -12,7 +12,7 @@ type expiry struct {
 // Like client_golang, it panics if it is already registered.
 func (k *Keeper) Register(registerer prometheus.Registerer) {
 	registerer.MustRegister(expiry{k, prometheus.NewDesc("gcu_operator_certificate_expiry_timestamp_seconds",
-		"When the certificate of the REST API and the metrics ends; absent with certificates of the user.", nil, nil)})
+		"Expiry of the certificate of the REST API and the metrics; absent with user-provided certificates.", nil, nil)})
 }
 
 // Describe implements prometheus.Collector.

@@ -101,7 +101,7 @@ func TestAPlanIsAsDocumented(t *testing.T) {
 	d := newTestServer(t, func(o *Options) {
 		o.Planner = foretold{says: &preview.Preview{GcuResource: "told", Only: "nodes=a",
 			Components: []preview.Component{{Name: "driver", Change: preview.Upgrade, Nodes: 1, LeftOut: true, Images: []preview.Image{{From: "x:1", To: "x:2"}}}},
-			Rollout: preview.Rollout{Blocked: "no", Limit: 1, Total: 3, InFlight: []string{"c"}, Seconds: 60,
+			Rollout: preview.Rollout{Blocked: "no", MaxUnavailable: 1, Total: 3, InFlight: []string{"c"}, Seconds: 60,
 				Nodes: []preview.Node{{Name: "a", Wave: "w", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator,
 					Replaces: []string{"driver"}, Upgrades: []string{"driver"}, Evicts: []string{"default/x"}, BlockedBy: "a budget"}},
 				Left: []preview.LeftNode{{Name: "b", Reason: "NodeOffline", Message: "it is offline"}},

@@ -87,7 +87,7 @@ var symptoms = []struct {
 		{"OperationDeadline", "the operation took too long", "节点操作超时", "`kubectl gcu abort NODE`，或 `kubectl gcu task retry NODE TASK`"},
 		{"OperationFailed", "the new version does not work on the node", "新版本在该节点上无法工作", "`kubectl gcu task retry NODE TASK`、`kubectl gcu abort NODE`，或发布另一个版本"},
 		{"OperationAborted", "a person aborted the operation", "节点操作已被人工中止", "可以再次升级时执行 `kubectl gcu resume GR`"},
-		{"Pinned", "the node went back alone, and is kept at an earlier version", "节点已单独回退，并保持在之前的版本", "发布另一个版本，或重试该版本：`kubectl gcu task retry NODE TASK`"},
+		{"Pinned", "the node was rolled back individually, and is kept at an earlier version", "节点已单独回退，并保持在之前的版本", "发布另一个版本，或重试该版本：`kubectl gcu task retry NODE TASK`"},
 		{"Quarantined", "the last known good revision does not work there either", "上一个正常的版本在该节点上也无法工作", "修复节点，然后执行 `kubectl gcu abort NODE`"},
 		{"BadOperation", "the operation cannot be understood", "无法识别节点操作", "请反馈此问题：`kubectl gcu support-bundle`"},
 	}},

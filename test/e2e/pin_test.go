@@ -16,7 +16,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// Two nodes fail at a version, go back alone, and stay there, while the other nodes get it: whatever becomes of
+// Two nodes fail at a version, are rolled back individually, and stay there, while the other nodes get it: whatever becomes of
 // their pods and of the manager, until a person or another version ends that.
 func TestTwoFailedNodesGoBackAloneWhileTheFleetGoesOn(t *testing.T) {
 	s, ctx := withGate(t)

@@ -96,7 +96,7 @@ func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
 	if left := survivors(before, s.podsOf(ctx, t, name)); left != stageNodes {
 		t.Errorf("%d of %d pods are left under a pause", left, stageNodes)
 	}
-	gcu(0, []string{"resume", name}, "is not paused any more")
+	gcu(0, []string{"resume", name}, "is no longer paused")
 	gcu(0, []string{"status", name, "--watch", "--timeout", "4m"}, "GcuResource "+name+": Done", "6 of 6 updated")
 
 	history := gcu(0, []string{"history", name}, "gfd.version: v2 -> v3", "gfd.version: v1 -> v2", "present")
@@ -115,7 +115,7 @@ func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
 	s.viewer(ctx, t, name)
 }
 
-// viewer: a user with cluster role view can read, and errors name the missing rights.
+// viewer: a user with cluster role view can read, and errors name the missing permissions.
 func (s *stage) viewer(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	viewer := s.name("viewer")
@@ -133,6 +133,6 @@ func (s *stage) viewer(ctx context.Context, t *testing.T, name string) {
 	})
 	s.gcu(ctx, t, kubeconfig, 0, []string{"GcuResource " + name + ": Done"}, "status", name)
 	s.gcu(ctx, t, kubeconfig, 0, []string{"gfd.version"}, "history", name)
-	s.gcu(ctx, t, kubeconfig, 5, []string{"missing right: list nodes cluster-wide"}, "nodes", name)
-	s.gcu(ctx, t, kubeconfig, 5, []string{"missing right: patch gcuresources.topsops.enflame.com"}, "pause", name)
+	s.gcu(ctx, t, kubeconfig, 5, []string{"missing permission: list nodes cluster-wide"}, "nodes", name)
+	s.gcu(ctx, t, kubeconfig, 5, []string{"missing permission: patch gcuresources.topsops.enflame.com"}, "pause", name)
 }

@@ -199,8 +199,8 @@ func (f *previewedGr) getPreview(ctx context.Context, spec topsv1.GcuResourceSpe
 		}
 		return nil
 	})
-	if byPlugin.Blocked != "" || byPlugin.Limit != 1 {
-		f.t.Errorf("it is blocked (%s), or has the limit %d", byPlugin.Blocked, byPlugin.Limit)
+	if byPlugin.Blocked != "" || byPlugin.MaxUnavailable != 1 {
+		f.t.Errorf("it is blocked (%s), or has the limit %d", byPlugin.Blocked, byPlugin.MaxUnavailable)
 	}
 	f.left.Take()
 	return byPlugin

@@ -105,7 +105,7 @@ var ofOperations = []mutant{
 	{"job-unasked", "pods are evicted beside a Job whose pod a budget holds when its time is over", drain, "judge",
 		`return $o, $blocked == ""`, "return $o, false"},
 	{"daemonsets-unasked", "pods are evicted beside a pod of another DaemonSet that a budget holds when the device is closed", drain, "staying",
-		`return Skipped, "evicted when the device is closed", true`, `return Skipped, "evicted when the device is closed", false`},
+		`return Skipped, "evicted once the node has the driver-upgrade taint", true`, `return Skipped, "evicted once the node has the driver-upgrade taint", false`},
 	{"evicted-later-at-once", "pods that leave later are evicted with the others", drain, "leavesLater",
 		`$o.State != ""`, `$o.State == eviction.Terminating`},
 	{"refusal-later-forgotten", "a budget that holds a pod which leaves later is not named", drain, "Outcome.requested",
@@ -163,7 +163,7 @@ var ofOperations = []mutant{
 		"$visible != nil && !*$visible", "$visible != nil"},
 	{"device-left-closed", "the taint of an operation is kept when it ends", nodes, "release",
 		`if $Taint == $op.ID {
-			$onNode($Effect{$Kind: $OpenDevice})
+			$onNode($Effect{$Kind: $UntaintDevice})
 			return
 		}`,
 		""},
@@ -175,10 +175,10 @@ var ofOperations = []mutant{
 		"if $user := $barred($s); $user != nil { $*then }", ""},
 	{"no-successor-blames", "a taint counts against the version", nodes, "replace.deadline",
 		"$deadline{$after, topsv1.OperationDeferred, $why}", "$deadline{$after, s.blame(), $why}"},
-	{"foreign-taints-lost", "closing the device removes the taints of others from the node", nodes, "ClosedTaints",
+	{"foreign-taints-lost", "closing the device removes the taints of others from the node", nodes, "WithDriverTaint",
 		"$t.Key == $ours", `$t.Key != ""`},
-	{"device-opened-early", "users of the device return before the driver is verified", nodes, "openDevice",
-		"$rowOf($t).closed", "$rowOf($t).closed && $t.Action != upgradeplan.ActionVerify"},
+	{"device-opened-early", "users of the device return before the driver is verified", nodes, "removeDriverTaint",
+		"$rowOf($t).tainted", "$rowOf($t).closed && $t.Action != upgradeplan.ActionVerify"},
 	{"users-of-old-driver", "a pod that uses the device is kept although it is older than the driver", nodes, "outdated",
 		"$there && $pod.$Created.Before($PodCreated)", "!$there && $pod.Available"},
 	{"node-left-cordoned", "an operation ends with the node cordoned", nodes, "release",

@@ -37,6 +37,6 @@ var ofOtherGroups = []mutant{
 		"delete($taken, $g)", ""},
 	{"namesake-silent", "a group whose name is taken goes on without a word", updater, "groupReader.read",
 		"if $taken := $NameTaken(); $taken != nil { return $none, $err }", ""},
-	{"replaced-without-room", "two groups that have no room replace each other's operations for good", updater, "preparation.order",
+	{"replaced-without-room", "two groups that have no room replace each other's operations for good", updater, "preparation.request",
 		`$others && $full != ""`, `$others && $full == "never"`},
 }

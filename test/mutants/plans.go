@@ -70,7 +70,7 @@ var ofPlans = []mutant{
 		"$done && $d.AllReached", "$done"},
 	{"plan-ends-cut-off", "what comes after the nodes runs because the control plane is cut off from them", updater, "PlanIsComplete",
 		"$done && $d.AllReached", "$d.AllReached"},
-	{"plan-forgives-undone", "a node that failed and went back alone is not said to have failed", updater, "PlanResult",
+	{"plan-forgives-undone", "a node that failed and was rolled back individually is not said to have failed", updater, "PlanResult",
 		"if $pin.Failed { $*then }", "if false { $*then }"},
 	{"plan-any-template", "a plan runs templates that were not made for it", tasks, "Refusal",
 		"case $label != \"true\": $*then", "case false: $*then"},

@@ -33,7 +33,7 @@ var ofPrepulls = []mutant{
 	{"private-image-is-bad", "an image that only the kubelet has credentials for stops a rollout", hosts, "puller.prepull",
 		"$request.Prepull.LeaveUnauthorized && $un", "$request.Prepull.LeaveUnauthorized && $request.Prepull.LeaveToKubelet"},
 	{"pulls-of-long-ago", "an agent on a machine that was installed again pulls what was wanted months ago", hostTasks, "PrepullsOf",
-		"$now.Sub($p.Time.Time) > asksFor", "$now.Sub($p.Time.Time) > asksFor*100000"},
+		"$now.Sub($p.Time.Time) > prepullExpiry", "$now.Sub($p.Time.Time) > prepullExpiry*100000"},
 	{"webhook-images-asked", "a node waits for images that its pods do not get, because a webhook changes them", updater, "pullOf",
 		"$before != nil && $has && $unknown", "false && $before != nil"},
 	{"no-engine-awaited", "a node whose agent has no container engine waits for images", updater, "isLeftToKubelet",

@@ -11,7 +11,7 @@ var ofRequests = []mutant{
 	{"started-request-dropped", "a node in flight stops when the revision changes", updater, "group.allows",
 		"$Running || $isRequested($pod)", "$isRequested($pod)"},
 	{"lost-slot-agreed", "a node that gave its slot back starts for another revision than it asked for", updater, "fleetNode.isStartable",
-		"$slot != nil || $queued || !$isAgreed()", "$slot != nil || $queued"},
+		"$slot != nil || $queued || !$hasAllowedWork()", "$slot != nil || $queued"},
 	{"revision-changed-unsaid", "a request for an earlier revision waits forever", updater, "Answers.isOvertaken",
 		"$State != $InFlight || !$begun", "$State != $InFlight && !$begun && false"},
 	{"revision-changed-under-slot", "a request is answered as overtaken while its pod may be deleted", updater, "Answers.isOvertaken",

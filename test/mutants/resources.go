@@ -88,7 +88,7 @@ var ofResources = []mutant{
 	{"plugin-waits-for-all", "one node that needs its restart keeps the fleet without a plugin", deploys, "AwaitedRestarts",
 		"case !$host.NeedsRestart: return nil, 0", "case !$host.NeedsRestart:"},
 	{"plugin-waits-for-nobody", "a plugin waits for ever for a restart that nobody orders", deploys, "AwaitedRestarts",
-		"$host.restart == notOrdered && $fresh", "$host.restart == notOrdered && ($fresh || left == 0)"},
+		"$host.restart == notRequested && $fresh", "$host.restart == notRequested && ($fresh || left == 0)"},
 	{"plugin-waits-for-administrator", "a plugin waits for a restart that is left to the administrator", deploys, "HostOf",
 		"$op.Reason == operation.ReasonLeftToAdministrator", "$op.Reason == operation.ReasonLeftToAdministrator+$op.Reason"},
 	{"plugin-waits-for-offline", "a plugin waits for the restart on a node that is not Ready", deploys, "AwaitedRestarts",

@@ -105,7 +105,7 @@ var ofRestarts = []mutant{
 	// Restarts by a person.
 	{"no-cards-kept", "a plugin that started before a person restarted the engine stays without cards", updater, "lacksCards",
 		"$pod.NoCards && !$absent", "false && !$absent"},
-	{"no-cards-awaited", "under OTA a plugin without cards waits for a request", updater, "fleetNode.isAgreed",
+	{"no-cards-awaited", "under OTA a plugin without cards waits for a request", updater, "fleetNode.hasAllowedWork",
 		"$rest || lacksCards($g, $pod)", "$rest"},
 	{"no-cards-for-nothing", "a plugin that has cards is replaced after every restart of containerd", nodes, "OffersNone",
 		"$known && !$offers($node, $further)", "$known && (!$offers($node, $further) || true)"},

@@ -326,7 +326,7 @@ var ofRollouts = []mutant{
 		`case "advancedrollingupdate", "auto", "canary", "rolling", "rollingupdate": $Strategy = $AdvancedRollingUpdate`},
 	{"rolling-update-type", "a RollingUpdate DaemonSet is controlled too", sets, "SettingsOf",
 		"$ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType", `$ds.Spec.UpdateStrategy.Type == ""`},
-	{"percent-rounds-down", "a percentage rounds down", sets, "Settings.Limit",
+	{"percent-rounds-down", "a percentage rounds down", sets, "Settings.MaxUnavailableOf",
 		"intstr.GetScaledValueFromIntOrPercent(&$most, $total, true)",
 		"intstr.GetScaledValueFromIntOrPercent(&$most, $total, false)"},
 	{"old-template", "a target is accepted before the newest template is observed", sets, "TargetRevision",

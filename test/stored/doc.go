@@ -6,7 +6,7 @@
 //
 // writes them, without those that are like others. The next ones were stored before v1.0.0, with the nodes and pods of
 // that time (Cluster): pkg/daemonupdater and pkg/nodeupgrade test what is decided from them. plan.yaml is in the middle
-// of a plan, operating.yaml in that of an operation on two nodes, halted.yaml has a node that went back alone,
+// of a plan, operating.yaml in that of an operation on two nodes, halted.yaml has a node that was rolled back individually,
 // rolled-back.yaml a revision that is rejected, and ota.yaml a request of a node that waits.
 //
 //	STORED=FOLDER go test ./test/e2e -run='ByAPlan$|OfAGcuResourceIsRolledBack|AloneByAnOperation|TestARequestOfANodeWaits'

@@ -25,8 +25,8 @@ func (a *AllAttempts) all() [4]*Attempts {
 // Show adds the denied requests of a group to the node that the plan sees. observed.LeavePulls adds a denied pull.
 func (a *AllAttempts) Show(g observed.Group, n *rollout.Node) {
 	n.DeniedDeletion, n.DeniedFence, n.DeniedOperation = a.Deletions.DenialOf(g, n), a.Fences.DenialOf(g, n), a.Operations.DenialOf(g, n)
-	if refused := n.DeniedOperation; refused != nil && refused.Retry.After(n.Retry) {
-		n.Retry, n.RetryWhy = refused.Retry, "the operation of the node cannot be written; retrying: "+refused.Message
+	if denied := n.DeniedOperation; denied != nil && denied.Retry.After(n.Retry) {
+		n.Retry, n.RetryWhy = denied.Retry, "the operation of the node cannot be written; retrying: "+denied.Message
 	}
 }
 

@@ -29,9 +29,9 @@ type Gatekeeper struct {
 	access.Cluster
 }
 
-// Open decides about the pods of one group at the gate, by facts about each, and carries the decisions out. The
+// Handle decides about the pods of one group at the gate, by facts about each, and carries the decisions out. The
 // revisions are read live, because a node without an earlier revision gets the newest.
-func (k Gatekeeper) Open(ctx context.Context, members []observed.Member, waiting []gating.Waiting, factsOf func(gating.Waiting) gating.Facts) error {
+func (k Gatekeeper) Handle(ctx context.Context, members []observed.Member, waiting []gating.Waiting, factsOf func(gating.Waiting) gating.Facts) error {
 	revisions := map[types.UID][]*appsv1.ControllerRevision{}
 	actions := make([]gating.Action, 0, len(waiting))
 	for _, w := range waiting {

@@ -38,9 +38,9 @@ type decision struct {
 func decisionOf(in rollout.Input, d *rollout.Decision) decision {
 	shown := decision{
 		strategy: string(in.Settings.Strategy), revision: d.Ledger.Revision,
-		counts: d.Counts, limit: d.Limit, used: d.Used, eta: d.ETA(),
+		counts: d.Counts, limit: d.MaxUnavailable, used: d.Used, eta: d.ETA(),
 		waiting: slices.Clone(d.Waiting), waves: slices.Clone(d.Ledger.Waves),
-		progress: latest(d.Ledger.LastStart, d.Ledger.LastProgress, d.Stepped), offlineSince: d.OfflineSince,
+		progress: latest(d.Ledger.LastStart, d.Ledger.LastProgress, d.LastTaskEnd), offlineSince: d.OfflineSince,
 		conditions: map[string]bool{
 			topsv1.RolloutAccepted: in.Blocked == nil || observed.Transient(in.Blocked),
 			topsv1.RolloutHalted:   d.Halted != "",

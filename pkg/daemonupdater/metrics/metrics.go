@@ -73,8 +73,8 @@ func (m *Metrics) PodDeleted(g observed.Group, reason string) {
 	m.podsDeleted.WithLabelValues(g.String(), reason).Inc()
 }
 
-// Granted records how long a request of a node waited for its slot.
-func (m *Metrics) Granted(g observed.Group, waited time.Duration) {
+// Started records how long a request of a node waited for its slot.
+func (m *Metrics) Started(g observed.Group, waited time.Duration) {
 	m.requestWait.WithLabelValues(g.String()).Observe(waited.Seconds())
 }
 

@@ -27,7 +27,7 @@ func halfWay(start time.Time) rollout.Decision {
 		},
 		Counts:  rollout.Counts{Total: 9, Updated: 2, InFlight: 2, Pending: 1, Skipped: 1, Failed: 3},
 		Waiting: []rollout.Waiting{{Reason: rollout.ReasonBudgetExhausted, Nodes: 1}},
-		Limit:   2,
+		MaxUnavailable:   2,
 		Used:    2,
 		Halted:  "3 nodes failed",
 
@@ -132,7 +132,7 @@ gcu_rollout_wave_updated_nodes{rollout="default/driver",wave="canary"} 1
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("promlint: %v, %v", problems, err)
 	}
-	m.Granted(g, time.Minute)
+	m.Started(g, time.Minute)
 	if n := testutil.CollectAndCount(collected{m.nodeDuration, m.requestWait}); n != 2 {
 		t.Errorf("%d histograms, want 2", n)
 	}
@@ -162,7 +162,7 @@ func TestLastProgress(t *testing.T) {
 		{"nothing has begun", rollout.Decision{}, time.Time{}},
 		{"a node finished after the last start", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2), LastProgress: at(5)}}, at(5)},
 		{"a ledger of an earlier version", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2)}}, at(2)},
-		{"a task has ended", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2), LastProgress: at(2)}, Stepped: at(4)}, at(4)},
+		{"a task has ended", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2), LastProgress: at(2)}, LastTaskEnd: at(4)}, at(4)},
 	} {
 		m := New(prometheus.NewRegistry())
 		m.Show(g, rollout.Input{Now: at(9)}, tt.d, false)

@@ -1,5 +1,4 @@
-// Package nodewriter writes the orders of a decision into the NodeUpgrades of nodes: operations, and images to pull
-// ahead.
+// Package nodewriter writes the operations and prepulls of a decision into NodeUpgrades.
 package nodewriter
 
 import (

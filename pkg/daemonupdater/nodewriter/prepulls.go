@@ -21,15 +21,15 @@ import (
 // errNoRoom means that the NodeUpgrade of a node has no room for another pull.
 var errNoRoom = errors.New("no room for another pull")
 
-// Prepull orders the image pulls of a decision. A node whose order is denied goes on without it.
+// Prepull writes the prepulls of a decision. A node whose prepull is denied continues without it.
 func (w Writer) Prepull(ctx context.Context, p *pass.Pass) error {
 	return access.InParallel(ctx, len(p.Decision.Prepulls), func(i int) error {
-		order := &p.Decision.Prepulls[i]
-		node := p.Fleet.Node(order.Node)
+		wanted := &p.Decision.Prepulls[i]
+		node := p.Fleet.Node(wanted.Node)
 		if node == nil {
 			return podreplace.ErrChanged
 		}
-		err := w.prepullOne(ctx, p, node, order.Members)
+		err := w.prepullOne(ctx, p, node, wanted.Members)
 		if errors.Is(err, errNoRoom) || podreplace.IsDeniedOrBroken(err) && !access.IsStale(err) {
 			w.Pulls.Postpone(ctx, p.Group, node.Name, node.UID, err, p.In.Now, "Prepull denied")
 			return nil
@@ -57,7 +57,7 @@ func (w Writer) prepullOne(ctx context.Context, p *pass.Pass, node *rollout.Node
 	if !changed {
 		return nil
 	}
-	log.FromContext(ctx).Info("Ordering a prepull", "Node", klog.KRef("", node.Name), "prepulls", len(next))
+	log.FromContext(ctx).Info("Writing prepulls", "Node", klog.KRef("", node.Name), "prepulls", len(next))
 	before := live.DeepCopy()
 	live.Spec.Prepulls = next
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -37,8 +37,8 @@ func needsOf(book *upgradeplan.LogicBook, members []Member, component string) (n
 	return slices.Compact(needs)
 }
 
-// along reports whether pods of a component are replaced when another component changes.
-func along(book *upgradeplan.LogicBook, component string) bool {
+// isReplacedWithOthers reports whether pods of a component are replaced when another component changes.
+func isReplacedWithOthers(book *upgradeplan.LogicBook, component string) bool {
 	return slices.ContainsFunc(book.Targets, func(t upgradeplan.Target) bool {
 		return t.Name == component && slices.ContainsFunc(t.Needs, func(n upgradeplan.Need) bool { return len(n.Changed) > 0 })
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Kinds of the target of a group.
+// Kinds of Group.
 const (
 	KindGcuResource = "GcuResource"
 	KindDaemonSet   = "DaemonSet"

@@ -17,10 +17,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// NewOperation returns the operation that brings a node to the targets: one job that replaces
+// NewOperation returns the operation that brings a node to the targets: one op that replaces
 // everything outdated, and verifies what lacks proof. If an ended operation keeps the node
-// cordoned, the job covers all heavy components, so that they are verified. It returns an error if the logic
-// book has no such job.
+// cordoned, the op covers all heavy components, so that they are verified. It returns an error if the logic
+// book has no such op.
 func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
 	plan := s.OperationPlan(in, &book, node)
 	if len(plan.Changed) == 0 {
@@ -120,8 +120,8 @@ func lightest(book upgradeplan.LogicBook, deployed []string) []string {
 func stagesOf(mission upgradeplan.Mission) []topsv1.JobStage {
 	var stages []topsv1.JobStage
 	for _, batch := range mission {
-		for _, job := range batch {
-			for _, stage := range job {
+		for _, op := range batch {
+			for _, stage := range op {
 				var names topsv1.JobStage
 				for _, t := range stage {
 					names = append(names, topsv1.TaskName(t.String()))
@@ -190,13 +190,13 @@ func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 }
 
 // describePolicy notes whether a requested operation would be different under the current policy.
-func describePolicy(job *rollout.Operation, upgrade *topsv1.NodeUpgrade, policy *topsv1.UpgradePolicy) {
-	if job == nil || upgrade.Spec.Operation == nil || job.ID != upgrade.Spec.Operation.ID {
+func describePolicy(op *rollout.Operation, upgrade *topsv1.NodeUpgrade, policy *topsv1.UpgradePolicy) {
+	if op == nil || upgrade.Spec.Operation == nil || op.ID != upgrade.Spec.Operation.ID {
 		return
 	}
 	next := upgrade.Spec.Operation.DeepCopy()
 	constrain(next, policy)
-	job.OldPolicy = !equality.Semantic.DeepEqual(next, upgrade.Spec.Operation)
+	op.OldPolicy = !equality.Semantic.DeepEqual(next, upgrade.Spec.Operation)
 }
 
 // OfOtherNode reports whether a NodeUpgrade belongs to a former Node object of the same name.
@@ -224,13 +224,13 @@ func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange,
 
 // isReserved reports whether a node has an operation that a change may not replace.
 func isReserved(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) bool {
-	job, disturbed := jobOf(upgrade, own)
-	if job == nil {
+	op, disturbed := operationOf(upgrade, own)
+	if op == nil {
 		return false
 	}
 	prepares := !change.Grant && !change.Abort // decided from a cache that may not show the pending operation yet
-	keeps := belongsToAnotherGroup(upgrade, job, own) || prepares && hasPendingOperation(upgrade)
-	return keeps && !replaced(upgrade, change, disturbed) || disturbed && !job.KeptCordoned
+	keeps := belongsToAnotherGroup(upgrade, op, own) || prepares && hasPendingOperation(upgrade)
+	return keeps && !replaced(upgrade, change, disturbed) || disturbed && !op.KeptCordoned
 }
 
 // hasPendingOperation reports whether the spec has an operation that has not ended.
@@ -240,8 +240,8 @@ func hasPendingOperation(upgrade *topsv1.NodeUpgrade) bool {
 }
 
 // belongsToAnotherGroup reports whether the operation that has the node, or the pending one, is of another group.
-func belongsToAnotherGroup(upgrade *topsv1.NodeUpgrade, job *rollout.Operation, own string) bool {
-	return !job.Ours || hasPendingOperation(upgrade) && upgrade.Spec.Operation.Rollout != own
+func belongsToAnotherGroup(upgrade *topsv1.NodeUpgrade, op *rollout.Operation, own string) bool {
+	return !op.Ours || hasPendingOperation(upgrade) && upgrade.Spec.Operation.Rollout != own
 }
 
 // replaced reports whether the operation in the spec is the one that a change replaces, and has not been granted.

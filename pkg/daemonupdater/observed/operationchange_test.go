@@ -231,7 +231,7 @@ func TestTheOperationOfAPinnedNodeBringsTheRevisionBefore(t *testing.T) {
 	}
 	job := rollout.Operation{}
 	upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: got}}
-	if j, _ := jobOf(upgrade, own); j != nil {
+	if j, _ := operationOf(upgrade, own); j != nil {
 		job = *j
 	}
 	if job.Targets["kube-system/enflame-driver"] != fixture.OldHash {

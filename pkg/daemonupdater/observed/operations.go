@@ -19,7 +19,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 		return
 	}
 	n.Holds = daemonset.HoldsOf(upgrade)
-	n.Operation, n.Disturbed = jobOf(upgrade, own)
+	n.Operation, n.Disturbed = operationOf(upgrade, own)
 	for i := range upgrade.Status.History {
 		if !hasEnded(upgrade, upgrade.Status.History[i].ID) {
 			continue
@@ -35,7 +35,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 		return
 	}
 	n.Retry, n.SetBack = retry, operation.SetBack(upgrade, last)
-	n.RetryWhy = fmt.Sprintf("tried again at %s: %s", n.Retry.UTC().Format(time.RFC3339), cmp.Or(n.SetBack, withMessage(last.Reason, last.Message)))
+	n.RetryWhy = fmt.Sprintf("will be retried at %s: %s", n.Retry.UTC().Format(time.RFC3339), cmp.Or(n.SetBack, withMessage(last.Reason, last.Message)))
 }
 
 // assumed are the capabilities of an agent that reports none: those of the last version before agents reported them.
@@ -55,9 +55,9 @@ func AgentOf(upgrade *topsv1.NodeUpgrade) rollout.Agent {
 	return a
 }
 
-// jobOf returns the operation that has not ended or keeps the node cordoned, and reports whether an operation may have
+// operationOf returns the operation that has not ended or keeps the node cordoned, and reports whether an operation may have
 // taken the node out of service.
-func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Operation, disturbed bool) {
+func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation, disturbed bool) {
 	asked, shown := upgrade.Spec.Operation, upgrade.Status.Operation
 	if asked != nil && hasEnded(upgrade, asked.ID) && !keepsCordoned(upgrade, asked.ID) {
 		asked = nil
@@ -67,25 +67,25 @@ func jobOf(upgrade *topsv1.NodeUpgrade, own string) (job *rollout.Operation, dis
 	}
 	if asked != nil {
 		disturbed = asked.Granted
-		job = &rollout.Operation{ID: asked.ID, Revision: asked.Revision, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
+		op = &rollout.Operation{ID: asked.ID, Revision: asked.Revision, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
 			Message: fmt.Sprintf("operation %s is about to start", asked.ID)}
 	}
 	if shown != nil {
 		disturbed = disturbed || shown.Granted || shown.Held
-		if job == nil || job.ID != shown.ID {
-			job = &rollout.Operation{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
+		if op == nil || op.ID != shown.ID {
+			op = &rollout.Operation{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
 		}
-		job.Granted, job.KeptCordoned, job.InUse = job.Granted || shown.Granted, shown.Held, shown.InUse
-		job.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
-		job.Stalled = isStalled(upgrade, shown)
-		job.WaitsSince = waitsSince(job, shown)
-		job.Message, job.Stepped = withMessage(shown.Task, shown.Message), steppedAt(shown)
+		op.Granted, op.KeptCordoned, op.InUse = op.Granted || shown.Granted, shown.Held, shown.InUse
+		op.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
+		op.Stalled = isStalled(upgrade, shown)
+		op.WaitingSince = waitingSince(op, shown)
+		op.Message, op.LastTaskEnd = withMessage(shown.Task, shown.Message), lastTaskEnd(shown)
 	}
-	return job, disturbed
+	return op, disturbed
 }
 
-// steppedAt returns when the last task of an operation ended, zero if none has.
-func steppedAt(shown *topsv1.OperationStatus) (last time.Time) {
+// lastTaskEnd returns when the last task of an operation ended, zero if none has.
+func lastTaskEnd(shown *topsv1.OperationStatus) (last time.Time) {
 	for i := range shown.Tasks {
 		if end := shown.Tasks[i].EndTime; end != nil && end.After(last) {
 			last = end.Time
@@ -117,12 +117,12 @@ func isStalled(upgrade *topsv1.NodeUpgrade, shown *topsv1.OperationStatus) bool 
 	return result != nil && result.State == topsv1.HostTaskRunning && result.Reason != operation.ReasonInProgress
 }
 
-// waitsSince returns the time from which an operation waits for its grant or has a problem, zero for neither.
-func waitsSince(job *rollout.Operation, shown *topsv1.OperationStatus) time.Time {
+// waitingSince returns the time from which an operation waits for its grant or has a problem, zero for neither.
+func waitingSince(op *rollout.Operation, shown *topsv1.OperationStatus) time.Time {
 	switch {
-	case job.Prepared:
+	case op.Prepared:
 		return shown.PreparedTime.Time
-	case job.Stalled:
+	case op.Stalled:
 		return shown.Since.Time
 	}
 	return time.Time{}

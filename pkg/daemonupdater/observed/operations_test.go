@@ -62,15 +62,15 @@ func TestOperationsBecomeJobs(t *testing.T) {
 		{name: "granted and not seen yet disturbs already", asked: grantedOp, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Message: "operation x is about to start"}},
 		{name: "prepared", asked: operating("x", own), shown: preparedStatus,
-			want: &rollout.Operation{ID: "x", Ours: true, Prepared: true, WaitsSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Prepared: true, WaitingSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "not prepared, because something is amiss", asked: operating("x", own), shown: stalledStatus,
-			want: &rollout.Operation{ID: "x", Ours: true, Stalled: true, WaitsSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Stalled: true, WaitingSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "not prepared, because the node agent cannot do its part", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
 			host: hostAt("NotRecorded"), want: &rollout.Operation{ID: "x", Ours: true, Stalled: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "being prepared", asked: operating("x", own), shown: shown("x", topsv1.OperationRunning),
 			host: hostAt("InProgress"), want: &rollout.Operation{ID: "x", Ours: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "a task has ended, and another after it", asked: grantedOp, shown: steppedStatus, disturbed: true,
-			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Stepped: now.Time, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, LastTaskEnd: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "another group's", asked: operating("x", "gcu-system/other"),
 			want: &rollout.Operation{ID: "x", Message: "operation x is about to start"}},
 		{name: "ended", asked: grantedOp, shown: shown("x", topsv1.OperationDone), history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},
@@ -87,7 +87,7 @@ func TestOperationsBecomeJobs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: tt.asked}}
 			upgrade.Status.Operation, upgrade.Status.Host, upgrade.Status.History = tt.shown, tt.host, tt.history
-			got, disturbed := jobOf(upgrade, own)
+			got, disturbed := operationOf(upgrade, own)
 			if tt.want != nil {
 				tt.want.Targets = map[string]string{}
 				if got != nil && got.Targets == nil {
@@ -157,8 +157,8 @@ func TestANodeThatWasPutOffIsTriedAgainLater(t *testing.T) {
 	var n rollout.Node
 	describeOperations(&n, &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{
 		History: []topsv1.OperationRecord{ended("x", topsv1.OperationDeferred, "DrainTimeout")}}}, own, "r2", fixture.Epoch)
-	if want := fixture.Epoch.Add(4 * time.Minute); !n.Retry.Equal(want) || n.RetryWhy != "tried again at 2026-01-01T00:04:00Z: DrainTimeout: said why" {
-		t.Errorf("tried again at %s (%s), want %s", n.Retry, n.RetryWhy, want)
+	if want := fixture.Epoch.Add(4 * time.Minute); !n.Retry.Equal(want) || n.RetryWhy != "will be retried at 2026-01-01T00:04:00Z: DrainTimeout: said why" {
+		t.Errorf("retried at %s (%s), want %s", n.Retry, n.RetryWhy, want)
 	}
 	n = rollout.Node{}
 	if describeOperations(&n, &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{

@@ -135,7 +135,7 @@ func FailedTask(upgrade *topsv1.NodeUpgrade, revision string) string {
 	}
 	for _, r := range slices.Backward(upgrade.Status.History) {
 		switch {
-		case r.Revision != revision, r.Purpose == topsv1.PurposeRollback: // the node went back alone
+		case r.Revision != revision, r.Purpose == topsv1.PurposeRollback: // the node was rolled back individually
 		case r.Phase == topsv1.OperationDone:
 			return ""
 		case len(r.Result.Fail) > 0:

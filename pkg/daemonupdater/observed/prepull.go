@@ -22,10 +22,10 @@ const (
 	maxPrepulls = 8
 	// maxImages is the limit of the images of one prepull.
 	maxImages = 16
-	// answerDeadline is how long the node agent may take to begin a first pull. pullDeadline is how long a pull may take in
+	// startDeadline is how long the node agent may take to begin a first pull. pullDeadline is how long a pull may take in
 	// all, and how long a repeated one may take to begin: the agent itself gives up after 15 minutes.
-	answerDeadline = 2 * time.Minute
-	pullDeadline   = 17 * time.Minute
+	startDeadline = 2 * time.Minute
+	pullDeadline  = 17 * time.Minute
 	// failedPullKept is the minimum time a failed pull is remembered.
 	failedPullKept = 24 * time.Hour
 	// firstRepull is the time from a first failed pull to the next one; it doubles, up to lastRepull.
@@ -145,12 +145,12 @@ func progressOf(asked *topsv1.Prepull, result *topsv1.HostTaskResult, now time.T
 	return failed
 }
 
-// deadlineOf returns how long a first pull may take from its order.
+// deadlineOf returns how long a first pull may take from its request.
 func deadlineOf(begun bool) time.Duration {
 	if begun {
 		return pullDeadline
 	}
-	return answerDeadline
+	return startDeadline
 }
 
 // isLeftToKubelet reports whether, by the agent's result, the kubelet pulls the images instead.
@@ -221,7 +221,7 @@ func isEvictable(p *topsv1.Prepull, upgrade *topsv1.NodeUpgrade, now time.Time) 
 	return since >= pullDeadline && (r == nil || r.State != topsv1.HostTaskFailed || since >= failedPullKept)
 }
 
-// newPrepull returns the order to pull the images of a member's newest revision.
+// newPrepull returns the prepull of the images of a member's newest revision.
 func newPrepull(m *Member, target string, now time.Time) topsv1.Prepull {
 	ds, spec := m.DaemonSet, &m.DaemonSet.Spec.Template.Spec
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", ds.UID, target, now.UnixNano()))
@@ -232,8 +232,8 @@ func newPrepull(m *Member, target string, now time.Time) topsv1.Prepull {
 	}
 }
 
-// PrepullsAnswered reports whether the node agent's report about a prepull has changed.
-func PrepullsAnswered(before, after *topsv1.NodeUpgrade) bool {
+// PrepullResultsChanged reports whether the node agent's report about a prepull has changed.
+func PrepullResultsChanged(before, after *topsv1.NodeUpgrade) bool {
 	return slices.ContainsFunc(after.Spec.Prepulls, func(p topsv1.Prepull) bool {
 		task := upgradeplan.PullTask(after.Name).String()
 		was, is := before.Status.Host.Result(p.ID, task), after.Status.Host.Result(p.ID, task)
@@ -241,18 +241,18 @@ func PrepullsAnswered(before, after *topsv1.NodeUpgrade) bool {
 	})
 }
 
-// LeavePulls leaves the images of a node to the kubelet while the order to its agent is denied. If they are known to be
-// missing, the order is repeated later instead. refused is the last denied write, nil for none.
-func LeavePulls(n *rollout.Node, refused *rollout.Denial, now time.Time) {
+// LeavePulls leaves the images of a node to the kubelet while the request to its agent is denied. If they are known to be
+// missing, the request is repeated later instead. denied is the last denied write, nil for none.
+func LeavePulls(n *rollout.Node, denied *rollout.Denial, now time.Time) {
 	for i := range n.Pods {
 		pull := &n.Pods[i].Pull
 		switch {
-		case refused == nil || !refused.Retry.After(now):
+		case denied == nil || !denied.Retry.After(now):
 			return
 		case pull.State == rollout.PullNeeded:
 			*pull = rollout.Pull{State: rollout.PullByKubelet}
-		case pull.State == rollout.PullFailed && refused.Retry.After(pull.Retry):
-			pull.Retry = refused.Retry
+		case pull.State == rollout.PullFailed && denied.Retry.After(pull.Retry):
+			pull.Retry = denied.Retry
 		}
 	}
 }

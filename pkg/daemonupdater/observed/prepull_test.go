@@ -223,7 +223,7 @@ func TestPrepullsAnswered(t *testing.T) {
 	none, running := asking(0, 1, fixture.NewHash, nil), asking(0, 1, fixture.NewHash, said(1, topsv1.HostTaskRunning, ""))
 	ended, again := asking(0, 1, fixture.NewHash, said(1, topsv1.HostTaskFailed, "")), asking(0, 1, fixture.NewHash, said(2, topsv1.HostTaskFailed, ""))
 	for i, step := range [][2]*topsv1.NodeUpgrade{{none, running}, {running, ended}, {ended, again}} {
-		if !PrepullsAnswered(step[0], step[1]) || PrepullsAnswered(step[1], step[1]) {
+		if !PrepullResultsChanged(step[0], step[1]) || PrepullResultsChanged(step[1], step[1]) {
 			t.Errorf("step %d", i)
 		}
 	}
@@ -247,7 +247,7 @@ func TestANodeWithABadImageKeepsItsPodIfTheNextAttemptIsNotMade(t *testing.T) {
 	for name, u := range map[string]*topsv1.NodeUpgrade{
 		"no engine, for a moment":     asking(time.Minute, 5, fixture.NewHash, said(5, topsv1.HostTaskFailed, "NoEngine")),
 		"withdrawn":                   asking(time.Minute, 5, fixture.NewHash, said(5, topsv1.HostTaskFailed, "Withdrawn")),
-		"the agent is being upgraded": asking(answerDeadline+time.Second, 5, fixture.NewHash, said(4, topsv1.HostTaskFailed, "PullFailed")),
+		"the agent is being upgraded": asking(startDeadline+time.Second, 5, fixture.NewHash, said(4, topsv1.HostTaskFailed, "PullFailed")),
 	} {
 		pull := pullOn(imageChange(), u, nil)
 		if pull.State == rollout.PullByKubelet || pull.State == rollout.PullRequested && !pull.Until.After(fixture.Epoch) {

@@ -154,7 +154,7 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
 		in.Members = append(in.Members, rollout.Member{Key: m.Key(), Target: target, Heavy: heavy(book, m.Component()),
-			Needs: needsOf(book, s.Members, m.Component()), ReplacedWithOthers: along(book, m.Component()), Restarts: Restarts(m.DaemonSet), LeftOut: !limit.HasComponent(m.Component()),
+			Needs: needsOf(book, s.Members, m.Component()), ReplacedWithOthers: isReplacedWithOthers(book, m.Component()), Restarts: Restarts(m.DaemonSet), LeftOut: !limit.HasComponent(m.Component()),
 			Component: m.Component(), Image: m.version(), Earlier: m.earlierVersions(s.Policy)})
 		hashes = append(hashes, m.Key()+"="+target)
 	}

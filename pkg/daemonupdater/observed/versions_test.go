@@ -76,7 +76,7 @@ func TestAnAutomaticRollbackMayLeadToAnyVersion(t *testing.T) {
 	}
 }
 
-// A node that goes back alone, and is out of service, gets nothing with it that does not fit beside what it goes back to.
+// A node that is rolled back individually, and is out of service, gets nothing with it that does not fit beside what it goes back to.
 func TestAnOperationThatBringsANodeBackWithholdsWhatDoesNotFit(t *testing.T) {
 	driver, toolkit := fixture.UnderPolicy(fixture.ComponentOf("driver")), fixture.UnderPolicy(fixture.ComponentOf("toolkit"))
 	driver.Spec.Template.Spec.Containers, toolkit.Spec.Template.Spec.Containers = container("r/driver:1.6.2"), container("r/toolkit:1.6.0")

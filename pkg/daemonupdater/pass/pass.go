@@ -30,7 +30,7 @@ type Pass struct {
 	Globals      []topsv1.GlobalTaskNote
 	AwaitsGlobal bool
 	Again        time.Duration
-	// Refused are the pin requests that are rejected.
+	// Rejected are the pin requests that were rejected.
 	Refused map[pinning.RequestKey]pinning.Refusal
 	// PinRequestsBlockedBy says why pin requests cannot be decided now, "" if they can.
 	PinRequestsBlockedBy string
@@ -42,7 +42,7 @@ func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
 	key := w.DaemonSet.Namespace + "/" + w.DaemonSet.Name
 	f := gating.Facts{
 		Uncontrolled: released || !gating.IsGateable(w.DaemonSet),
-		Granted:      slices.ContainsFunc(p.Decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == w.Node.Name && s.UID == w.Node.UID && !s.Queued }),
+		HasSlot:      slices.ContainsFunc(p.Decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == w.Node.Name && s.UID == w.Node.UID && !s.Queued }),
 		Had:          p.Fleet.lastRevisions.Of(w.DaemonSet, w.Node),
 	}
 	for _, m := range p.In.Members {

@@ -23,7 +23,7 @@ type Facts struct {
 	Gated func(member int) bool
 	// PolicyMissing: config/gate is not installed now. That may be for a moment, and what was pinned stays.
 	PolicyMissing bool
-	// RollsBack: the policy says that a node which fails goes back alone.
+	// RollsBack: the policy says that a node which fails is rolled back individually.
 	RollsBack bool
 	// Node returns a node as observed, nil if there is none.
 	Node func(name string) *rollout.Node
@@ -66,7 +66,7 @@ const (
 	ReasonOperationAtWork   = "OperationAtWork"
 )
 
-// RollbackAlternatives says what a user can do if one node cannot go back alone.
+// RollbackAlternatives says what a user can do if one node cannot be rolled back individually.
 const RollbackAlternatives = "hold the node (kubectl gcu hold), or go back on all nodes (kubectl gcu rollback)"
 
 // Update is what a decision makes of the pins of a group.
@@ -217,7 +217,7 @@ func (f *Facts) rollBack(update *Update) {
 	}
 }
 
-// allBack returns the pins of a node that failed, nil if it cannot go back alone.
+// allBack returns the pins of a node that failed, nil if it cannot be rolled back individually.
 func (f *Facts) allBack(failed *rollout.Failure) (pins []rollout.Pin) {
 	for _, t := range failed.Targets {
 		i := f.member(t.Member)
@@ -246,12 +246,12 @@ func (f *Facts) has(member int, name, revision string) bool {
 	})
 }
 
-// back returns the pin that brings a node back, or why the node cannot go back alone.
+// back returns the pin that brings a node back, or why the node cannot be rolled back individually.
 func (f *Facts) back(member int, name string) (pin rollout.Pin, refusal *Refusal) {
 	m, node := &f.Input.Members[member], f.Node(name)
 	switch {
 	case !f.Gated(member):
-		return pin, &Refusal{ReasonNoGate, fmt.Sprintf("one node can go back alone only with the gate (the manager's flag --gate, Kubernetes 1.36) and update strategy OnDelete: DaemonSet %s would start its newest revision again; %s", m.Key, RollbackAlternatives)}
+		return pin, &Refusal{ReasonNoGate, fmt.Sprintf("a single node can be rolled back only with the gate (the manager's flag --gate, Kubernetes 1.36) and update strategy OnDelete: DaemonSet %s would start its newest revision again; %s", m.Key, RollbackAlternatives)}
 	case node == nil || !slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool { return p.Member == member }):
 		return pin, &Refusal{ReasonNodeGone, fmt.Sprintf("%s does not run on node %s", m.Key, name)}
 	case node.Operation != nil && (!node.Operation.Ours || !node.Operation.KeptCordoned):

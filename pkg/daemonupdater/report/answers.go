@@ -12,7 +12,7 @@ type Answers struct {
 	Fleet    *rollout.Fleet
 	Input    *rollout.Input
 	Decision *rollout.Decision
-	// Refused are the pin requests that are rejected.
+	// Rejected are the pin requests that were rejected.
 	Refused map[pinning.RequestKey]pinning.Refusal
 	// PinRequestsBlockedBy says why pin requests cannot be decided now, "" if they can.
 	PinRequestsBlockedBy string

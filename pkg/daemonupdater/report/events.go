@@ -26,7 +26,7 @@ const (
 	eventRolledBack    = topsv1.ReasonRolledBack
 )
 
-// Event is one event about a group's target.
+// Event is one event about a rollout group.
 type Event struct {
 	Type    string
 	Reason  string
@@ -125,7 +125,7 @@ func skipEvents(before, after *topsv1.DaemonRolloutStatus) []Event {
 	}
 	var events []Event
 	if skipped != "" {
-		events = append(events, Event{corev1.EventTypeNormal, eventNodesSkipped, "offline and skipped, upgraded when Ready again: " + skipped})
+		events = append(events, Event{corev1.EventTypeNormal, eventNodesSkipped, "offline and skipped; will be upgraded once Ready: " + skipped})
 	}
 	if returned != "" {
 		events = append(events, Event{corev1.EventTypeNormal, eventNodesReturned, "no longer skipped: " + returned})
@@ -172,8 +172,8 @@ func missingFrom(base, names []string) []string {
 	return missing
 }
 
-// Target returns the object that the events are about: the GcuResource or the DaemonSet.
-func Target(s *observed.State) runtime.Object {
+// Regarding returns the object that the events are about: the GcuResource or the DaemonSet.
+func Regarding(s *observed.State) runtime.Object {
 	ds := s.Members[0].DaemonSet
 	if ref := daemonset.GcuResourceOwner(ds); ref != nil {
 		return &topsv1.GcuResource{

@@ -107,26 +107,26 @@ func TestEventsOfARollout(t *testing.T) {
 		{"a window that closes", rollingOut(), standing("OutsideMaintenanceWindow"), []string{"Normal OutsideMaintenanceWindow: progress: OutsideMaintenanceWindow"}},
 		{"a policy that is missing", rollingOut(), refused("UpgradePolicyNotFound"), []string{"Warning UpgradePolicyNotFound: accepted: UpgradePolicyNotFound"}},
 		{"skipped nodes beside an unavailable pod", standing("Unavailable"), rollingOut("a"),
-			[]string{"Normal NodesSkipped: offline and skipped, upgraded when Ready again: a"}},
+			[]string{"Normal NodesSkipped: offline and skipped; will be upgraded once Ready: a"}},
 		{"a node that fails", failing(0, "a"), failing(0, "a", "b"), []string{"Warning NodeFailed: b failed: b crash-loops"}},
 		{"many nodes that fail in one event", rollingOut(), failing(0, numbered(0, 7)...),
 			[]string{"Warning NodeFailed: n00, n01, n02, n03, n04 and 2 more failed: n00 crash-loops"}},
 		{"a node that fails again", failing(time.Hour, "a"), failing(0, "a"), []string{"Warning NodeFailed: a failed: a crash-loops"}},
 		{"nothing when a failed node heals", failing(0, "a"), rollingOut(), nil},
-		{"a node that is skipped", rollingOut("a"), rollingOut("a", "b"), []string{"Normal NodesSkipped: offline and skipped, upgraded when Ready again: b"}},
+		{"a node that is skipped", rollingOut("a"), rollingOut("a", "b"), []string{"Normal NodesSkipped: offline and skipped; will be upgraded once Ready: b"}},
 		{"many nodes that are skipped in one event", rollingOut(), rollingOut(numbered(0, 7)...),
-			[]string{"Normal NodesSkipped: offline and skipped, upgraded when Ready again: n00, n01, n02, n03, n04 and 2 more"}},
+			[]string{"Normal NodesSkipped: offline and skipped; will be upgraded once Ready: n00, n01, n02, n03, n04 and 2 more"}},
 		{"a node that is back", rollingOut("a", "b"), rollingOut("b"), []string{"Normal NodesReturned: no longer skipped: a"}},
 		{"of more than are listed only how many, for who fell off the list is not back", capped, shifted,
-			[]string{"Normal NodesSkipped: offline and skipped, upgraded when Ready again: 23 nodes"}},
+			[]string{"Normal NodesSkipped: offline and skipped; will be upgraded once Ready: 23 nodes"}},
 		{"of more than are listed how many are back", crowd, capped, []string{"Normal NodesReturned: no longer skipped: 3 nodes"}},
 		{"nothing when as many of more than are listed are others", capped, exchanged, nil},
-		{"more than are listed now", other20, capped, []string{"Normal NodesSkipped: offline and skipped, upgraded when Ready again: 22 nodes"}},
+		{"more than are listed now", other20, capped, []string{"Normal NodesSkipped: offline and skipped; will be upgraded once Ready: 22 nodes"}},
 		{"no more than are listed now", capped, twenty, []string{"Normal NodesReturned: no longer skipped: 2 nodes"}},
 		{"as many as are listed have names", twenty, other20,
-			[]string{"Normal NodesSkipped: offline and skipped, upgraded when Ready again: n20", "Normal NodesReturned: no longer skipped: n00"}},
+			[]string{"Normal NodesSkipped: offline and skipped; will be upgraded once Ready: n20", "Normal NodesReturned: no longer skipped: n00"}},
 		{"progress before nodes", none, rollingOut("a"),
-			[]string{"Normal RollingOut: progress: RollingOut", "Normal NodesSkipped: offline and skipped, upgraded when Ready again: a"}},
+			[]string{"Normal RollingOut: progress: RollingOut", "Normal NodesSkipped: offline and skipped; will be upgraded once Ready: a"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestEventsAreAboutWhatTheUserAnnotated(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Target(worldOf([]memberAndPods{memberWith(tt.ds)}).State)); diff != "" {
+			if diff := cmp.Diff(tt.want, Regarding(worldOf([]memberAndPods{memberWith(tt.ds)}).State)); diff != "" {
 				t.Errorf("Target (-want +got):\n%s", diff)
 			}
 		})

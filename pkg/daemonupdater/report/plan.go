@@ -22,7 +22,7 @@ const (
 )
 
 // PlanIsComplete reports whether nothing is left to do on the nodes of a plan: each is done, even if it is gone now. Once
-// every batch has been reached, nodes do not count if they are offline, went back alone, or are gone and may come back. Some
+// every batch has been reached, nodes do not count if they are offline, were rolled back individually, or are gone and may come back. Some
 // node then has to be done and reachable: otherwise the control plane may be cut off from the nodes.
 func PlanIsComplete(p *planfile.Plan, in *rollout.Input, d *rollout.Decision) bool {
 	done, left := false, false
@@ -51,7 +51,7 @@ func isDoneOn(in *rollout.Input, v *rollout.Verdict) bool {
 // PlanResult returns the result of a plan so far, without global tasks. failed returns the task with which a node failed. A
 // node that is gone stays done if the stored result of the plan says so.
 func PlanResult(p *planfile.Plan, in *rollout.Input, d *rollout.Decision, failed func(node string) topsv1.FailedNode, now metav1.Time) topsv1.UpgradePlanStatus {
-	wentBack := map[string]string{} // message of the pin, by the name of a node that failed and went back alone
+	wentBack := map[string]string{} // message of the pin, by the name of a node that failed and was rolled back individually
 	for _, pin := range d.Ledger.Pins {
 		if pin.Failed {
 			wentBack[pin.Node] = pin.Message

@@ -127,7 +127,7 @@ func TestWhenTheNodesOfAPlanAreDone(t *testing.T) {
 	}
 }
 
-// Of what is not done, only batches that had their turn are passed over: nodes that are offline or went back alone.
+// Of what is not done, only batches that had their turn are passed over: nodes that are offline or were rolled back individually.
 func TestWhatComesAfterTheNodesWaitsForEveryBatch(t *testing.T) {
 	plan, err := planfile.Read(&topsv1.UpgradePlan{Spec: topsv1.UpgradePlanSpec{GcuResource: "fleet", Revision: "fleet-2",
 		Jobs: []topsv1.PlannedJob{{Name: "light", Stages: []topsv1.PlannedStage{{"exporter_replace"}}}},

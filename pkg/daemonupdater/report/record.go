@@ -283,5 +283,5 @@ func skippedMessage(s *topsv1.DaemonRolloutStatus) string {
 	if s.SkippedNodes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s offline: upgraded when Ready again", message.Count(int(s.SkippedNodes), "node"))
+	return fmt.Sprintf("%s offline; will be upgraded once Ready", message.Count(int(s.SkippedNodes), "node"))
 }

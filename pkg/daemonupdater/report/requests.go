@@ -252,9 +252,9 @@ func NewlyFinal(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replac
 	return replaced, byTarget
 }
 
-// NewlyGranted returns, for each request whose task has a start time in tasks and none in the NodeUpgrade,
+// NewlyStarted returns, for each request whose task has a start time in tasks and none in the NodeUpgrade,
 // how long the node waited for its slot, at least zero. The time of the request is by the node's clock.
-func NewlyGranted(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (waited []time.Duration) {
+func NewlyStarted(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (waited []time.Duration) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
 		task, shown := taskOf(tasks, request.ID), taskOf(upgrade.Status.Tasks, request.ID)

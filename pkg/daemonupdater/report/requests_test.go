@@ -251,8 +251,8 @@ func TestNewlyGrantedReturnsHowLongARequestWaited(t *testing.T) {
 	tasks := []topsv1.UpgradeTask{{RequestID: "granted", StartTime: &start}, {RequestID: "before", StartTime: &start}, {RequestID: "waits"},
 		{RequestID: "by-a-clock-ahead", StartTime: &early}, {RequestID: "without-a-request", StartTime: &start}}
 	want := []time.Duration{start.Sub(upgrade.Status.Requests[0].RequestTime.Time), 0}
-	if got := NewlyGranted(upgrade, tasks); !cmp.Equal(got, want) || want[0] <= 0 {
-		t.Errorf("NewlyGranted() = %v, want %v", got, want)
+	if got := NewlyStarted(upgrade, tasks); !cmp.Equal(got, want) || want[0] <= 0 {
+		t.Errorf("NewlyStarted() = %v, want %v", got, want)
 	}
 }
 

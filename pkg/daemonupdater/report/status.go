@@ -47,7 +47,7 @@ func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.In
 		status.InFlight[i].Step = stepOf(status.InFlight[i].Node, &d)
 	}
 	status.Strategy = string(in.Settings.Strategy)
-	status.MaxUnavailable = int32(d.Limit)
+	status.MaxUnavailable = int32(d.MaxUnavailable)
 	status.Targets = nil
 	for _, m := range in.Members {
 		status.Targets = append(status.Targets, topsv1.RevisionTarget{DaemonSet: m.Key, Hash: m.Target})

@@ -71,8 +71,8 @@ func (r Reporter) writeTasks(ctx context.Context, s *observed.State, upgrades []
 		if err != nil {
 			return client.IgnoreNotFound(fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err))
 		}
-		for _, waited := range report.NewlyGranted(upgrades[i], tasks) {
-			r.Metrics.Granted(s.Group, waited)
+		for _, waited := range report.NewlyStarted(upgrades[i], tasks) {
+			r.Metrics.Started(s.Group, waited)
 		}
 		return nil
 	})

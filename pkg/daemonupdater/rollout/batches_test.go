@@ -151,7 +151,7 @@ func TestBatchesOfAPlanFollowEachOther(t *testing.T) {
 
 func TestAWaveThatIsNotProvenIsNamed(t *testing.T) {
 	in := underWaves(planned([]string{"1"}, inBatch(canary(offline(nodeOf("a", oldHash))), 0), inBatch(nodeOf("b", oldHash), 0)), false, 0)
-	if v, _ := new(Plan(in)).Verdict("b"); v.Message != "waits until a node of wave canary is updated: all of them are offline or passed over" {
+	if v, _ := new(Plan(in)).Verdict("b"); v.Message != "waits until a node of wave canary is updated: all of them are offline or cannot be upgraded now" {
 		t.Errorf("b waits as: %s", v.Message)
 	}
 }

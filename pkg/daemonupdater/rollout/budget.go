@@ -25,7 +25,7 @@ func budgetsOf(d *draft) *budgets {
 	all := &d.fleet.all
 	b := &budgets{budget: budget{inFlight: all.inFlight, used: all.charged}}
 	if d.in.Settings.Strategy != daemonset.NoStrategy {
-		b.limit = min(d.in.Settings.Limit(d.fleet.Len()), maxInFlight(d))
+		b.limit = min(d.in.Settings.MaxUnavailableOf(d.fleet.Len()), maxInFlight(d))
 	}
 	if limit := d.in.Policy.PoolMaxUnavailable; limit != nil {
 		b.pools = make(map[string]*budget, len(d.fleet.pools))

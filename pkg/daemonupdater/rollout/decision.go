@@ -44,20 +44,20 @@ type Decision struct {
 	AllReached bool
 	// Advanced names the nodes whose facts have changed by time alone, without an event.
 	Advanced []string
-	// Limit is the number of nodes that may be unavailable.
-	Limit int
+	// MaxUnavailable is the number of nodes that may be unavailable.
+	MaxUnavailable int
 	// Behind is the number of nodes with a pod that is not at its target, reachable or not.
 	Behind int
 	// NotPrepulled is the number of nodes still to be upgraded whose images are not pulled before they start.
 	NotPrepulled int
 	// InFlight is the number of nodes in flight by the ledger or live facts, without queued ones.
 	InFlight int
-	// Used is the number of nodes that count against Limit.
+	// Used is the number of nodes that count against MaxUnavailable.
 	Used int
 	// Halted is set when too many nodes failed; it says how many, and what to do.
 	Halted string
-	// Stepped is when a task of an operation in flight last ended, zero if none has.
-	Stepped time.Time
+	// LastTaskEnd is when a task of an operation in flight last ended, zero if none has.
+	LastTaskEnd time.Time
 	// OfflineSince is when the longest current outage of a skipped node began, zero if no node is skipped.
 	OfflineSince time.Time
 	// Recheck is the time until the next decision if nothing changes; 0 means never.
@@ -82,10 +82,10 @@ func (d *Decision) ETA() time.Duration {
 			left -= w.Nodes
 		}
 	}
-	if left == 0 || d.Limit == 0 {
+	if left == 0 || d.MaxUnavailable == 0 {
 		return 0
 	}
-	rounds := (left + d.Limit - 1) / d.Limit
+	rounds := (left + d.MaxUnavailable - 1) / d.MaxUnavailable
 	return time.Duration(rounds) * d.Ledger.Usual
 }
 

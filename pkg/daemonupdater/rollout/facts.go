@@ -251,11 +251,11 @@ func (n *Node) whyRetried() phase {
 // maySupersede reports whether an operation of another group that waits for its grant may be
 // replaced: it has waited for longer than a node may take, so its group is unlikely to start the node soon.
 func (f *facts) maySupersede(g *group, other *Operation, now time.Time) bool {
-	if other.WaitsSince.IsZero() {
+	if other.WaitingSince.IsZero() {
 		return false
 	}
-	until := other.WaitsSince.Add(g.deadlines.Progress)
-	if until.After(now) && !daemonset.IsAhead(other.WaitsSince, now) {
+	until := other.WaitingSince.Add(g.deadlines.Progress)
+	if until.After(now) && !daemonset.IsAhead(other.WaitingSince, now) {
 		f.changesAt(until)
 		return false
 	}
@@ -284,7 +284,7 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 	return phaseCandidate
 }
 
-// goesBack reports whether the node goes back alone, or is back and has to return to service. The versions that the
+// goesBack reports whether the node is rolled back individually, or is back and has to return to service. The versions that the
 // policy allows do not keep it from that.
 func (f *facts) goesBack(g *group, node *Node) bool {
 	return f.pinned && (f.returnsByOperation(g, node) ||

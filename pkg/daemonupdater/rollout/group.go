@@ -82,7 +82,7 @@ func versionsOf(g *group, node *Node) *versions.Node {
 }
 
 // getsNewer reports whether a pod gets the newest version: with all, every outdated pod that is not left out;
-// otherwise those that the strategy allows to replace. A pod that goes back alone does not.
+// otherwise those that the strategy allows to replace. A pod that is rolled back individually does not.
 func getsNewer(g *group, node *Node, pod *Pod, all bool) bool {
 	return pod.Pin == "" && g.isOutdated(pod) && (all && !isLeftOut(g, node, pod) || g.wants(node, pod))
 }

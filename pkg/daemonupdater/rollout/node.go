@@ -64,7 +64,7 @@ func (n *fleetNode) isOtherMachine(failure *Failure) bool {
 // isStartable reports whether a candidate has no slot, is requested if need be, and did not fail at this
 // revision. A failed node may start again if it was lost and is back, or if it has a newer request.
 func (n *fleetNode) isStartable() bool {
-	if n.slot != nil || n.queued || !n.isAgreed() {
+	if n.slot != nil || n.queued || !n.hasAllowedWork() {
 		return false
 	}
 	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.hasRequestAfter(n.failure.Requested)
@@ -78,9 +78,9 @@ func (n *fleetNode) hasRequestAfter(at time.Time) bool {
 	})
 }
 
-// isAgreed reports whether some of the work left on a candidate is requested, or needs no request. Under OTA,
+// hasAllowedWork reports whether some of the work left on a candidate is requested, or needs no request. Under OTA,
 // a request that lost its slot does not start the node for another revision than the requested one.
-func (n *fleetNode) isAgreed() bool {
+func (n *fleetNode) hasAllowedWork() bool {
 	return n.group.strategy != daemonset.OTA || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		return (n.group.isRequested(&pod) || pod.Pin != "" || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
 	})
@@ -274,7 +274,7 @@ func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 	case !pod.Available:
 		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to be available", pod.Name, member)
 	case pod.OffersNone && awaitsCards(n.group, n.slot, n.Pods):
-		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for the node to offer its cards, which pod %s of %s announces", pod.Name, member)
+		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to advertise the cards of the node", pod.Name, member)
 	}
 	return "", ""
 }

@@ -10,7 +10,7 @@ func TestStepped(t *testing.T) {
 	at := func(minutes int) time.Time { return epoch.Add(-time.Duration(minutes) * time.Minute) }
 	working := func(name, operation string, stepped time.Time) (Node, Slot) {
 		n := nodeOf(name, oldHash)
-		n.Operation = &Operation{ID: operation, Ours: true, Granted: true, Targets: map[string]string{"kube-system/a": newHash}, Stepped: stepped}
+		n.Operation = &Operation{ID: operation, Ours: true, Granted: true, Targets: map[string]string{"kube-system/a": newHash}, LastTaskEnd: stepped}
 		slot := slotOf(n, time.Minute)
 		slot.Operation, slot.Members = "op-"+name, []string{"kube-system/a"}
 		return n, slot
@@ -21,11 +21,11 @@ func TestStepped(t *testing.T) {
 	other.Operation.Ours = false
 	in := inputOf(3, a, b, other).slots(slotA, slotB)
 	in.Members[0].Heavy = true
-	if d := Plan(in); !d.Stepped.Equal(at(3)) {
-		t.Errorf("the last step was at %v, want %v", d.Stepped, at(3))
+	if d := Plan(in); !d.LastTaskEnd.Equal(at(3)) {
+		t.Errorf("the last step was at %v, want %v", d.LastTaskEnd, at(3))
 	}
-	if d := Plan(inputOf(1, nodeOf("a", oldHash))); !d.Stepped.IsZero() {
-		t.Errorf("without operations there was a step at %v", d.Stepped)
+	if d := Plan(inputOf(1, nodeOf("a", oldHash))); !d.LastTaskEnd.IsZero() {
+		t.Errorf("without operations there was a step at %v", d.LastTaskEnd)
 	}
 }
 

@@ -27,11 +27,11 @@ type Operation struct {
 	Stalled bool
 	// KeptCordoned: it has ended, and keeps the node cordoned.
 	KeptCordoned bool
-	// WaitsSince is when it began to wait for its grant, or stalled; zero while it is being prepared, or at
+	// WaitingSince is when it began to wait for its grant, or stalled; zero while it is being prepared, or at
 	// work.
-	WaitsSince time.Time
-	// Stepped is when its last task ended, zero if none has.
-	Stepped time.Time
+	WaitingSince time.Time
+	// LastTaskEnd is when its last task ended, zero if none has.
+	LastTaskEnd time.Time
 	// Message describes its progress.
 	Message string
 }
@@ -45,7 +45,7 @@ func (o *Operation) isOfAnotherGroup() bool { return o != nil && !o.Ours }
 // othersWaiting returns the id of an operation of another group that waits for its grant or is stalled;
 // "" otherwise.
 func (o *Operation) othersWaiting() string {
-	if !o.isOfAnotherGroup() || o.Granted || o.KeptCordoned || o.WaitsSince.IsZero() {
+	if !o.isOfAnotherGroup() || o.Granted || o.KeptCordoned || o.WaitingSince.IsZero() {
 		return ""
 	}
 	return o.ID

@@ -12,7 +12,7 @@ import (
 // window or a wave, possibly for good.
 func TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted(t *testing.T) {
 	waiting := func(since time.Duration) Operation {
-		return Operation{ID: "theirs", Prepared: true, WaitsSince: epoch.Add(-since)}
+		return Operation{ID: "theirs", Prepared: true, WaitingSince: epoch.Add(-since)}
 	}
 	granted := waiting(time.Hour)
 	granted.Granted = true
@@ -48,7 +48,7 @@ func TestAnOperationOfAnotherGroupIsReplacedWhenItIsNotGranted(t *testing.T) {
 // TestAGroupReplacesAnOperationOnlyWhenItHasRoom: two groups that have none would replace each
 // other's operations for good.
 func TestAGroupReplacesAnOperationOnlyWhenItHasRoom(t *testing.T) {
-	waiting := withJob(heavyNode("a"), &Operation{ID: "theirs", Prepared: true, WaitsSince: epoch.Add(-time.Hour)})
+	waiting := withJob(heavyNode("a"), &Operation{ID: "theirs", Prepared: true, WaitingSince: epoch.Add(-time.Hour)})
 	outOfOrder := broken(nodeOf("b", newHash, newHash))
 	for _, tt := range []struct {
 		name  string
@@ -79,8 +79,8 @@ func TestANodeThatIsOutOfServiceReplacesAnOperationThatWaits(t *testing.T) {
 		want []string
 	}{
 		{"not while it is being prepared", Operation{ID: "theirs"}, nil},
-		{"as soon as it waits for its grant", Operation{ID: "theirs", Prepared: true, WaitsSince: epoch}, []string{"theirs"}},
-		{"never when it is granted", Operation{ID: "theirs", Prepared: true, WaitsSince: epoch, Granted: true}, nil},
+		{"as soon as it waits for its grant", Operation{ID: "theirs", Prepared: true, WaitingSince: epoch}, []string{"theirs"}},
+		{"never when it is granted", Operation{ID: "theirs", Prepared: true, WaitingSince: epoch, Granted: true}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			node := withJob(broken(heavyNode("a")), &tt.job)

@@ -58,8 +58,8 @@ func decisionOf(d *draft, b *budgets, e explanation) Decision {
 	return Decision{
 		Ledger: d.ledger, Fence: d.fence, Recheck: d.recheck,
 		Waiting: waiting, Counts: countStates(d.fleet, waiting),
-		Limit: b.limit, InFlight: b.inFlight, Used: b.used, Halted: e.halted,
-		Stepped: stepped(d), OfflineSince: offlineSince(d.fleet),
+		MaxUnavailable: b.limit, InFlight: b.inFlight, Used: b.used, Halted: e.halted,
+		LastTaskEnd: stepped(d), OfflineSince: offlineSince(d.fleet),
 		Behind: d.fleet.all.behind, NotPrepulled: d.fleet.all.notPrepulled, Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,
 	}
 }

@@ -38,13 +38,13 @@ type Policy struct {
 	Versions *versions.Policy
 }
 
-// Wave is one step of a rollout; exactly one of Selector and Size is set.
+// Wave is a set of nodes that is upgraded before others; exactly one of Selector and Size is set.
 type Wave struct {
 	Name     string
 	Selector labels.Selector
 	Size     *intstr.IntOrString
 	Soak     time.Duration
-	// Manual holds the wave until it is approved.
+	// Manual: the wave starts only once it is approved.
 	Manual bool
 }
 
@@ -56,7 +56,7 @@ func (w *Wave) selects(of map[string]string) bool {
 // Batch is a part of a plan.
 type Batch struct {
 	Name string
-	// Manual holds the batch until it is approved.
+	// Manual: the batch starts only once it is approved.
 	Manual bool
 }
 

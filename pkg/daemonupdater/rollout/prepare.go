@@ -23,7 +23,7 @@ type preparation struct {
 // maxPulling bounds how many nodes pull the images of operations at the same time.
 const maxPulling = 20
 
-// prepare orders operations, or images, for candidates that have none prepared.
+// prepare requests operations, or images, for candidates that have none prepared.
 func prepare(r *roundRobin, now time.Time) *preparation {
 	p := &preparation{roundRobin: r, now: now}
 	p.countAhead()
@@ -35,7 +35,7 @@ func prepare(r *roundRobin, now time.Time) *preparation {
 			if room <= 0 || c.heavy && p.pulling >= maxPulling {
 				return false
 			}
-			if n.isStartable() && p.order(n, full) {
+			if n.isStartable() && p.request(n, full) {
 				p.ahead = append(p.ahead, n)
 				room--
 				if c.heavy {
@@ -65,9 +65,9 @@ func (p *preparation) roomFor(l *lane) int {
 	return room - p.readyBefore(l, room)
 }
 
-// order orders what a node needs before it starts. full is why its budget has no room, "" if it has. It
-// reports whether it ordered anything.
-func (p *preparation) order(n *fleetNode, full Reason) bool {
+// request requests what a node needs before it starts. full is why its budget has no room, "" if it has. It
+// reports whether it requested anything.
+func (p *preparation) request(n *fleetNode, full Reason) bool {
 	if !n.heavy {
 		return n.pull == PullNeeded && p.requestPull(n)
 	}

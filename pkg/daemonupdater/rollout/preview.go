@@ -17,8 +17,8 @@ type Outlook struct {
 	InFlight []string
 	// Left are the verdicts on the nodes that do not reach the target, sorted by name.
 	Left []Verdict
-	// Limit is the number of nodes that may be unavailable.
-	Limit int
+	// MaxUnavailable is the number of nodes that may be unavailable.
+	MaxUnavailable int
 	// Took is the total duration at the usual pace, including soaks and windows; 0 when the pace
 	// is unknown.
 	Took time.Duration
@@ -52,7 +52,7 @@ func Preview(in Input) Outlook {
 			break
 		}
 	}
-	out := Outlook{Starts: p.starts, InFlight: p.inFlight, Left: p.left(&d), Limit: d.Limit}
+	out := Outlook{Starts: p.starts, InFlight: p.inFlight, Left: p.left(&d), MaxUnavailable: d.MaxUnavailable}
 	if in.Ledger.Usual > 0 {
 		out.Took = p.in.Now.Sub(in.Now)
 	}

@@ -149,11 +149,11 @@ func checkBudget(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 			used[n.Name] = true
 		}
 	}
-	if healthyStarts > 0 && len(used) > in.Settings.Limit(len(in.Nodes)) {
-		t.Fatalf("started healthy nodes %v with %d nodes used of %d", d.Started, len(used), d.Limit)
+	if healthyStarts > 0 && len(used) > in.Settings.MaxUnavailableOf(len(in.Nodes)) {
+		t.Fatalf("started healthy nodes %v with %d nodes used of %d", d.Started, len(used), d.MaxUnavailable)
 	}
-	if before := in.Ledger.InFlight(); len(d.Started) > 0 && d.Ledger.InFlight() > max(before, in.Settings.Limit(len(in.Nodes))) {
-		t.Fatalf("%d slots in flight of %d", d.Ledger.InFlight(), d.Limit)
+	if before := in.Ledger.InFlight(); len(d.Started) > 0 && d.Ledger.InFlight() > max(before, in.Settings.MaxUnavailableOf(len(in.Nodes))) {
+		t.Fatalf("%d slots in flight of %d", d.Ledger.InFlight(), d.MaxUnavailable)
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 // Pull is the progress of pulling the images that the successor of a pod needs.
 type Pull struct {
 	State PullState
-	// Until is when this state ends, zero for never. Until then, an answer is awaited, possibly to another attempt
+	// Until is when this state ends, zero for never. Until then, a report is awaited, possibly to another attempt
 	// after a failure, or the images are assumed to be there.
 	Until time.Time
 	// Retry is when a failed pull is retried. If Until is zero, no attempt is in progress. Attempts is the number
@@ -65,7 +65,7 @@ func (p *Pull) at(now time.Time) (state PullState, changes time.Time) {
 	case p.State == PullReady:
 		return PullNeeded, time.Time{}
 	}
-	return PullByKubelet, time.Time{} // the node agent did not answer
+	return PullByKubelet, time.Time{} // the node agent did not report
 }
 
 // IsDue reports whether the node agent should get a request now.

@@ -79,7 +79,7 @@ const (
 	ReasonOutsideWindow Reason = "OutsideMaintenanceWindow"
 	ReasonHalted        Reason = topsv1.ReasonHalted
 	ReasonPaused        Reason = topsv1.ReasonPaused
-	// ReasonEnding: the target is being deleted, or gone.
+	// ReasonEnding: the GcuResource or DaemonSet is being deleted, or gone.
 	ReasonEnding Reason = "Ending"
 	// ReasonNoSuccessor: a taint would keep the successor of a pod off the node.
 	ReasonNoSuccessor     Reason = topsv1.ReasonNoSuccessor

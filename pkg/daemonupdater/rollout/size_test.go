@@ -21,22 +21,22 @@ func longNamed(n, length int) Input {
 
 func TestFewerNodesAreInFlightAtOnceIfTheirNamesAreLong(t *testing.T) {
 	short, long := Plan(longNamed(3000, 10)), Plan(longNamed(3000, 253))
-	if short.Limit < 1500 || short.Limit > 2500 || long.Limit < 1000 || long.Limit > short.Limit-500 {
-		t.Errorf("%d nodes with short names may be in flight, %d with long ones", short.Limit, long.Limit)
+	if short.MaxUnavailable < 1500 || short.MaxUnavailable > 2500 || long.MaxUnavailable < 1000 || long.MaxUnavailable > short.MaxUnavailable-500 {
+		t.Errorf("%d nodes with short names may be in flight, %d with long ones", short.MaxUnavailable, long.MaxUnavailable)
 	}
-	if len(long.Started) != long.Limit || len(long.Ledger.Slots) != long.Limit+maxQueued {
-		t.Errorf("%d nodes are started, of %d slots, want %d", len(long.Started), len(long.Ledger.Slots), long.Limit)
+	if len(long.Started) != long.MaxUnavailable || len(long.Ledger.Slots) != long.MaxUnavailable+maxQueued {
+		t.Errorf("%d nodes are started, of %d slots, want %d", len(long.Started), len(long.Ledger.Slots), long.MaxUnavailable)
 	}
 	// One long name is enough.
 	in := longNamed(3000, 10)
 	in.Nodes[7].Name = strings.Repeat("n", 253)
-	if one := Plan(in); one.Limit != long.Limit {
-		t.Errorf("with one long name %d may be in flight, want %d", one.Limit, long.Limit)
+	if one := Plan(in); one.MaxUnavailable != long.MaxUnavailable {
+		t.Errorf("with one long name %d may be in flight, want %d", one.MaxUnavailable, long.MaxUnavailable)
 	}
 	few := longNamed(3000, 253)
 	few.Settings.MaxUnavailable = intstr.FromInt32(30)
-	if d := Plan(few); d.Limit != 30 {
-		t.Errorf("%d nodes may be unavailable, want 30", d.Limit)
+	if d := Plan(few); d.MaxUnavailable != 30 {
+		t.Errorf("%d nodes may be unavailable, want 30", d.MaxUnavailable)
 	}
 }
 
@@ -66,14 +66,14 @@ func TestARolloutOfNodesWithLongNamesFinishes(t *testing.T) {
 
 func TestFailuresTakeRoomFromSlots(t *testing.T) {
 	in := longNamed(3000, 253).withPolicy(Policy{Threshold: ptr.To(intstr.FromString("100%"))})
-	free := Plan(in).Limit
+	free := Plan(in).MaxUnavailable
 	in.Ledger.Touched = 3000
 	for i := range 500 {
 		in.Ledger.Failures = append(in.Ledger.Failures, Failure{Node: in.Nodes[i].Name, UID: in.Nodes[i].UID, Reason: ReasonOperationAborted,
 			Targets: []Target{{"kube-system/a", newHash}}})
 	}
-	if d := Plan(in); len(d.Ledger.Failures) != 500 || d.Limit > free-300 || d.Limit < 500 || len(d.Started) != d.Limit {
-		t.Errorf("with %d failures %d of at most %d nodes are started, %d without any", len(d.Ledger.Failures), len(d.Started), d.Limit, free)
+	if d := Plan(in); len(d.Ledger.Failures) != 500 || d.MaxUnavailable > free-300 || d.MaxUnavailable < 500 || len(d.Started) != d.MaxUnavailable {
+		t.Errorf("with %d failures %d of at most %d nodes are started, %d without any", len(d.Ledger.Failures), len(d.Started), d.MaxUnavailable, free)
 	}
 }
 

@@ -112,7 +112,7 @@ func stepped(d *draft) (last time.Time) {
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
 		if n := d.fleet.nodes.byName[slot.Node]; n != nil && n.Operation != nil && n.Operation.ID == slot.Operation {
-			last = later(last, n.Operation.Stepped)
+			last = later(last, n.Operation.LastTaskEnd)
 		}
 	}
 	return last

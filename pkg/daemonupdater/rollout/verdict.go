@@ -95,7 +95,7 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 func (e *explanation) whyNothingStarts(n *fleetNode) (Reason, string) {
 	switch {
 	case e.ending:
-		return ReasonEnding, "the target is being deleted"
+		return ReasonEnding, "the GcuResource or DaemonSet is being deleted"
 	case e.paused:
 		return ReasonPaused, "the rollout is paused"
 	case e.halted != "" && (n.lane == nil || !n.lane.pinned):

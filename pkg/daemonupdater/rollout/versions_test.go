@@ -97,7 +97,7 @@ func TestNoNodeGetsVersionsThatThePolicyDoesNotAllow(t *testing.T) {
 		{"what is prepared is taken back", upgradeTo("1.6.2", "1.6.0", p, prepared(having("a", "1.4.0", "1.5.0"))), said{States: statesOf("a", "held/VersionNotAllowed")}, []string{"a:abort op-a"}},
 		{"no pod is deleted without an operation either", light, said{States: statesOf("a", "held/VersionNotAllowed")}, nil},
 		{"nor under a slot that was given before", light.slots(slotOf(light.Nodes[0], time.Minute)), said{States: statesOf("a", "held/VersionNotAllowed")}, nil},
-		{"a node that goes back alone is not refused", pinned, said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
+		{"a node that is rolled back individually is not refused", pinned, said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"what is replaced along with the driver counts, though it is left out", along, said{States: statesOf("a", "held/VersionNotAllowed")}, nil},
 		{"what was deployed at once is there for what requires it", added, said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"what was deployed at once and does not fit holds nothing that no rule names with it", unfit, said{States: statesOf("a", "pending/Preparing")}, []string{"a:prepare"}},
@@ -164,7 +164,7 @@ func TestWhatIsNewOnANodeHasToFit(t *testing.T) {
 	}
 }
 
-// backWith is a group in which node a goes back alone to driver 1.5.0, with a toolkit that the rules do not allow there.
+// backWith is a group in which node a is rolled back individually to driver 1.5.0, with a toolkit that the rules do not allow there.
 func backWith(t *testing.T, rules topsv1.VersionPolicy, a Node) Input {
 	t.Helper()
 	p, err := versions.Of(&rules)

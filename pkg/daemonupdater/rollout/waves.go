@@ -159,7 +159,7 @@ func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 			w.reason = ReasonWaveNotReached
 			w.why = fmt.Sprintf("waits for wave %s: %d of %d nodes are updated", state.Name, state.Updated, state.Total)
 			if wave, _ := d.in.Policy.waveOf(w.reached); state.Total == 0 { // the last part of a wave that a plan divides
-				w.why = fmt.Sprintf("waits until a node of wave %s is updated: all of them are offline or passed over", d.in.Policy.waveName(wave))
+				w.why = fmt.Sprintf("waits until a node of wave %s is updated: all of them are offline or cannot be upgraded now", d.in.Policy.waveName(wave))
 			}
 			return w
 		}

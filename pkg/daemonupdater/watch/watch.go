@@ -140,7 +140,7 @@ func UpgradeChanged() predicate.Predicate {
 				before.Status.Host.NeedsRestart() != after.Status.Host.NeedsRestart() ||
 				!operation.CardsSince(before).Equal(operation.CardsSince(after)) ||
 				operation.LeftToAdministrator(before) != operation.LeftToAdministrator(after) ||
-				observed.PrepullsAnswered(before, after) ||
+				observed.PrepullResultsChanged(before, after) ||
 				!equality.Semantic.DeepEqual(before.Status.Requests, after.Status.Requests) ||
 				!equality.Semantic.DeepEqual(before.Status.Pulls, after.Status.Pulls)
 		},

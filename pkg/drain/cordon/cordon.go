@@ -16,7 +16,7 @@
 //	yes            ours   us         -                   uncordon, unmark
 //	yes            ours   other      - (foreign)         unmark (foreign)
 //	no             ours              cordon, mark        unmark
-//	any            other operation   - (held)            - (held)
+//	any            other operation   - (other)           - (other)
 package cordon
 
 import (
@@ -87,10 +87,10 @@ const (
 	ReasonAlreadyCordoned Reason = "AlreadyCordoned"
 	// ReasonForeignCordon means that the node stays cordoned, because someone else cordoned it.
 	ReasonForeignCordon Reason = "ForeignCordon"
-	// ReasonHeldByOther means that nothing changes, another operation has cordoned the node. Either
+	// ReasonCordonedByOther means that nothing changes, another operation has cordoned the node. Either
 	// that operation is over, and Sweep releases the node, or two operations are at work on
 	// it.
-	ReasonHeldByOther Reason = "HeldByOther"
+	ReasonCordonedByOther Reason = "CordonedByOther"
 	// ReasonUncordoned means that the node is uncordoned and the mark removed.
 	ReasonUncordoned Reason = "Uncordoned"
 	// ReasonNotCordoned means that the node was uncordoned by someone else, or never cordoned.
@@ -144,7 +144,7 @@ func (c NodeChange) Patch(resourceVersion string) ([]byte, error) {
 
 // DecideCordon returns how to cordon a node for an operation (design section 4, invariants
 // S3, S4). The node may be worked on when the result is Cordoned and its reason is not
-// ReasonHeldByOther. It is idempotent.
+// ReasonCordonedByOther. It is idempotent.
 func DecideCordon(n NodeFacts, operation string) NodeChange {
 	yes := true
 	switch {
@@ -188,7 +188,7 @@ func DecideUncordon(n NodeFacts, operation string) NodeChange {
 }
 
 func cordonedByOther(n NodeFacts) NodeChange {
-	return NodeChange{Cordoned: n.Unschedulable, Reason: ReasonHeldByOther,
+	return NodeChange{Cordoned: n.Unschedulable, Reason: ReasonCordonedByOther,
 		Message: fmt.Sprintf("operation %s has cordoned the node", n.Mark)}
 }
 

@@ -55,8 +55,8 @@ func TestDecideCordon(t *testing.T) {
 		{"cordons again when somebody uncordoned the node", NodeFacts{Mark: "op1"}, "op1", decided{cordonPatch, true, ReasonCordonedAgain}},
 		{"leaves it when somebody uncordoned the node and cordoned it again",
 			NodeFacts{Unschedulable: true, Mark: "op1", SetByOther: true}, "op1", decided{lockOnly, true, ReasonForeignCordon}},
-		{"does not take over the cordon of another operation", NodeFacts{Unschedulable: true, Mark: "op2"}, "op1", decided{lockOnly, true, ReasonHeldByOther}},
-		{"does not cordon under the mark of another operation", NodeFacts{Mark: "op2"}, "op1", decided{lockOnly, false, ReasonHeldByOther}},
+		{"does not take over the cordon of another operation", NodeFacts{Unschedulable: true, Mark: "op2"}, "op1", decided{lockOnly, true, ReasonCordonedByOther}},
+		{"does not cordon under the mark of another operation", NodeFacts{Mark: "op2"}, "op1", decided{lockOnly, false, ReasonCordonedByOther}},
 		{"cordons nothing without an operation", NodeFacts{}, "", decided{lockOnly, false, ReasonNoOperation}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestDecideUncordon(t *testing.T) {
 		{"removes only the mark when somebody uncordoned the node and cordoned it again",
 			NodeFacts{Unschedulable: true, Mark: "op1", SetByOther: true}, "op1", decided{unmarkPatch, true, ReasonForeignCordon}},
 		{"removes only the mark when somebody uncordoned the node", NodeFacts{Mark: "op1"}, "op1", decided{unmarkPatch, false, ReasonNotCordoned}},
-		{"leaves the cordon of another operation", NodeFacts{Unschedulable: true, Mark: "op2"}, "op1", decided{lockOnly, true, ReasonHeldByOther}},
+		{"leaves the cordon of another operation", NodeFacts{Unschedulable: true, Mark: "op2"}, "op1", decided{lockOnly, true, ReasonCordonedByOther}},
 		{"leaves the node alone without an operation", NodeFacts{Unschedulable: true}, "", decided{lockOnly, true, ReasonForeignCordon}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestInEveryOrderACordonEndsWithItsOwner(t *testing.T) {
 				if again := DecideCordon(w.node, w.running); again.Needed() {
 					t.Fatalf("asked again it writes again: %s", again.Message)
 				}
-				if !c.Cordoned && c.Reason != ReasonHeldByOther {
+				if !c.Cordoned && c.Reason != ReasonCordonedByOther {
 					t.Fatalf("it leaves the node schedulable: %s", c.Message)
 				}
 			},

@@ -208,7 +208,7 @@ func TestAPodThatLeavesLaterIsAskedAbout(t *testing.T) {
 	refused := Outcome{Pod: named("ns", "b"), UID: "uid-b", State: Refused, Budget: named("ns", "keep")}
 	running, skipped := refused, refused
 	running.State, running.Budget, running.Reason = Running, named("", ""), "PodDisruptionBudget ns/keep refuses"
-	skipped.State, skipped.Budget, skipped.Reason = Skipped, named("", ""), "evicted when the device is closed"
+	skipped.State, skipped.Budget, skipped.Reason = Skipped, named("", ""), "evicted once the node has the driver-upgrade taint"
 	failed := Outcome{Pod: named("ns", "b"), UID: "uid-b", State: Failed, Reason: "no response"}
 	for _, tc := range []struct {
 		name     string

@@ -47,7 +47,7 @@ func staying(pod *Pod, p *Policy) (s State, reason string, later bool) {
 		return Blocked, fmt.Sprintf("uses the accelerator, and DaemonSet %s/%s tolerates taint %s, so it would come back: "+
 			"remove the toleration, exclude the node, or leave the pod out (drain.podSelector)", ds.Namespace, ds.Name, topsv1.TaintDriverUpgrade), false
 	case !p.closed && blockedBy(pod, p) == "":
-		return Skipped, "evicted when the device is closed", true
+		return Skipped, "evicted once the node has the driver-upgrade taint", true
 	}
 	return "", "", false
 }

@@ -45,7 +45,7 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 		reason string
 	}{
 		{name: "a pod that would not come back leaves", pod: pod("a"), with: Pod{DaemonSet: theirs}},
-		{name: "not before the device is closed", pod: pod("a"), with: Pod{DaemonSet: theirs}, opened: true, state: Skipped, reason: "evicted when the device is closed"},
+		{name: "not before the device is closed", pod: pod("a"), with: Pod{DaemonSet: theirs}, opened: true, state: Skipped, reason: "evicted once the node has the driver-upgrade taint"},
 		{name: "not for a restart of the runtime", pod: pod("a"), with: Pod{DaemonSet: theirs}, runs: true, state: Skipped, reason: untouched},
 		{name: "one of the operator's own is stopped otherwise", pod: pod("a"), with: Pod{DaemonSet: set("own")}, state: Skipped, reason: untouched},
 		{name: "one with the labels and the owner of the operator's own leaves", pod: pod("a"), with: Pod{DaemonSet: forged}},

@@ -190,10 +190,10 @@ func TestTheStateOfAnUpgrade(t *testing.T) {
 // A report says which of its parts are not there.
 func TestWhatIsNotKeptIsNamed(t *testing.T) {
 	in := input()
-	in.NotShown = []string{"the nodes: missing right"}
+	in.NotShown = []string{"the nodes: missing permission"}
 	u, _ := Find(Upgrades(record()), "r0", "")
 	missing := strings.Join(Of(in, u).Missing, "\n")
-	for _, word := range []string{"missing right", "the beginning", "the work on 2 of 2 nodes"} {
+	for _, word := range []string{"missing permission", "the beginning", "the work on 2 of 2 nodes"} {
 		if !strings.Contains(missing, word) {
 			t.Errorf("%q is not in %q", word, missing)
 		}

@@ -50,7 +50,7 @@ func TestTheRunbooksNameWhatThePluginAdvises(t *testing.T) {
 
 // Every reason of a node has advice, except those without anything to do.
 func TestEveryReasonHasAdvice(t *testing.T) {
-	silent := []string{"AtTarget", "InProgress", "AwaitingSlot", "Aborted", "Withdrawn", "Superseded", "TargetChanged", "NodeReplaced", "Succeeded", "WindingUp",
+	silent := []string{"AtTarget", "InProgress", "AwaitingSlot", "Aborted", "Withdrawn", "Superseded", "TargetChanged", "NodeReplaced", "Succeeded",
 		// About a rollout or a request, not a node.
 		"Complete", "NodesFailed", "NodesPinned", "Undone", "AwaitingRequests", "RollingBack", "RolledBack", "Restarted", "RevisionChanged"}
 	for _, file := range []string{"../../daemonupdater/rollout/reason.go", "../../nodeupgrade/operation/reasons.go", "../../../api/v1/reasons.go"} {

@@ -142,7 +142,7 @@ func HistoryText(history []Revision, s Style) string {
 func (r *Revision) note() string {
 	var notes []string
 	if r.Present {
-		notes = append(notes, "present")
+		notes = append(notes, "current")
 	}
 	if r.KnownGood {
 		notes = append(notes, "last known good")

@@ -59,7 +59,7 @@ func planSum(p *preview.Preview) string {
 		took = "about " + duration.HumanDuration(time.Duration(p.Seconds)*time.Second)
 	}
 	return fmt.Sprintf("%d of %s upgraded, at most %d unavailable at once; %s",
-		len(p.Nodes), message.Count(p.Total, "node"), p.Limit, took)
+		len(p.Nodes), message.Count(p.Total, "node"), p.MaxUnavailable, took)
 }
 
 // changeWords describe the changes of a component.
@@ -69,8 +69,8 @@ var changeWords = map[preview.Change]string{
 	preview.Deploy:   "deployed AT ONCE on every node, when the components before it run",
 	preview.Remove:   "removed node by node",
 	preview.Rename:   "replaced node by node, under its new name or namespace",
-	preview.Delete:   "deleted AT ONCE on every node, past budget, waves, approval and drain",
-	preview.Redeploy: "deleted AT ONCE on every node, past budget, waves, approval and drain; then deployed under its new name or namespace",
+	preview.Delete:   "deleted AT ONCE on every node, bypassing budget, waves, approval and drain",
+	preview.Redeploy: "deleted AT ONCE on every node, bypassing budget, waves, approval and drain; then deployed under its new name or namespace",
 	preview.Update:   "its pods are replaced AT ONCE by Kubernetes",
 }
 
@@ -151,7 +151,7 @@ func (g *groups) add(said, name string) {
 func evictionsText(p *preview.Preview, s Style) string {
 	var b strings.Builder
 	pods, nodes := 0, 0
-	t := Table{Header: []string{"NODE", "PODS THAT LEAVE"}, Indent: "  "}
+	t := Table{Header: []string{"NODE", "EVICTED PODS"}, Indent: "  "}
 	var blocked groups
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -235,7 +235,7 @@ func nodesText(p *preview.Preview, s Style) string {
 	if len(p.Nodes) == 0 {
 		return ""
 	}
-	t := Table{Header: []string{"NODE", "STARTS", "WAVE", "DISRUPTION", "REPLACED", "PODS THAT LEAVE", "HELD UP BY"}}
+	t := Table{Header: []string{"NODE", "STARTS", "WAVE", "DISRUPTION", "REPLACED", "EVICTED PODS", "BLOCKED BY"}}
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		t.Rows = append(t.Rows, []Cell{{Text: n.Name}, {Text: starts(p, n)}, {Text: n.Wave}, {Text: string(n.Disruption)},

@@ -13,7 +13,7 @@ import (
 // that is blocked.
 func tenThousand() *preview.Preview {
 	p := &preview.Preview{GcuResource: "fleet", Components: []preview.Component{{Name: "driver", Change: preview.Upgrade, Nodes: 10_000}}}
-	p.Limit, p.Total, p.Seconds = 100, 10_003, 7200
+	p.MaxUnavailable, p.Total, p.Seconds = 100, 10_003, 7200
 	for i := range 100 {
 		var batch upgradeplan.Batch
 		for j := range 100 {
@@ -52,7 +52,7 @@ BATCH   NODES                                                     ABOUT         
                                                                                                   2       replace driver
 
 10000 pods evicted from 10000 nodes:
-  NODE         PODS THAT LEAVE
+  NODE         EVICTED PODS
 `
 	if !strings.HasPrefix(strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(want), " ")) {
 		t.Errorf("the plan begins otherwise than\n%s\n%s", want, text)

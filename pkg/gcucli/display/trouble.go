@@ -83,7 +83,7 @@ func operationOf(upgrade *topsv1.NodeUpgrade, rolloutKey string) *Operation {
 func (o *Operation) final() bool { return topsv1.OperationPhase(o.Phase).Final() }
 
 // smooth are the reasons of an operation that proceeds normally.
-var smooth = []string{"", operation.ReasonInProgress, operation.ReasonAwaitingSlot, operation.ReasonCardsInUse, operation.ReasonWindingUp, operation.ReasonSucceeded}
+var smooth = []string{"", operation.ReasonInProgress, operation.ReasonAwaitingSlot, operation.ReasonCardsInUse, operation.ReasonSucceeded}
 
 // inFlight describes a node with a slot.
 func inFlight(dro *topsv1.DaemonRollout, slot *topsv1.NodeSlot, op *Operation, now time.Time) Node {
@@ -128,7 +128,7 @@ func deferred(dro *topsv1.DaemonRollout, upgrade *topsv1.NodeUpgrade, op *Operat
 	n := &Node{Name: upgrade.Name, State: string(rollout.Pending), Reason: string(rollout.ReasonDeferred), Since: &op.Since, Stuck: true, Operation: op,
 		Message: sentence(op.Reason, op.Message)}
 	if again, _ := operation.Backoff(upgrade, dro.Status.Revision, now); again.After(now) {
-		n.Message += "; tried again in " + duration.HumanDuration(again.Sub(now))
+		n.Message += "; will be retried in " + duration.HumanDuration(again.Sub(now))
 	}
 	return n
 }

@@ -142,7 +142,7 @@ func checkLabels(t *testing.T, gr *topsv1.GcuResource, label, value, owned strin
 	t.Helper()
 	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{label: value, "a": "b"}, Annotations: map[string]string{topsv1.AnnotationOwnedLabels: owned}}}
 	for _, grs := range [][]topsv1.GcuResource{{*gr}, nil} {
-		claims := nodelabel.Claims{Resources: grs}
+		claims := nodelabel.Inputs{Resources: grs}
 		after := nodelabel.Relabeled(before, claims)
 		if again := nodelabel.Relabeled(after, claims); !cmp.Equal(after, again) {
 			t.Errorf("the node changes again: %s", cmp.Diff(after, again))

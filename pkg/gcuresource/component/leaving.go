@@ -89,7 +89,7 @@ func keepApart(ds map[string]any, others []string) error {
 	return unstructured.SetNestedSlice(ds, terms, path...)
 }
 
-// IsLeavingUnder reports whether a DaemonSet is leaving its nodes and has the present upgrade settings of its gr.
+// IsLeavingUnder reports whether a DaemonSet is leaving its nodes and has the current upgrade settings of its gr.
 func IsLeavingUnder(gr *topsv1.GcuResource, ds *appsv1.DaemonSet) bool {
 	for _, key := range carried {
 		if gr.Annotations[key] != ds.Annotations[key] {

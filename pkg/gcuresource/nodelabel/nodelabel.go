@@ -65,8 +65,8 @@ const (
 	disown
 )
 
-// Claims are what nodes are labeled for.
-type Claims struct {
+// Inputs are what the labels of nodes follow from.
+type Inputs struct {
 	// Resources are the grs as they are in force.
 	Resources []topsv1.GcuResource
 	// Leaving has the UIDs of the grs that have a DaemonSet of gcusharePlugin: if the spec no longer requests
@@ -91,7 +91,7 @@ const (
 // wantedBy returns whether grs want a label on a node: every gr wants the GCU label on GCU nodes,
 // and those that deploy gcusharePlugin want its label on their nodes (contract statements 28 and
 // 54).
-func wantedBy(claims Claims, node *corev1.Node, label string) wanted {
+func wantedBy(claims Inputs, node *corev1.Node, label string) wanted {
 	w := unwanted
 	for i := range claims.Resources {
 		gr := &claims.Resources[i]
@@ -138,7 +138,7 @@ func decide(node *corev1.Node, label string, w wanted) change {
 
 // Relabeled returns the node with the labels that the claims want and their record, or the same
 // node if nothing changes.
-func Relabeled(node *corev1.Node, claims Claims) *corev1.Node {
+func Relabeled(node *corev1.Node, claims Inputs) *corev1.Node {
 	after := node
 	for _, label := range labels {
 		todo := decide(node, label, wantedBy(claims, node, label))
@@ -199,7 +199,7 @@ func withRecord(owned []string, label string, add bool) string {
 // does not count as running everywhere just because its nodes are not labeled yet. Labels that
 // will be removed are still there.
 func Anticipated(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
-	claims := Claims{Resources: []topsv1.GcuResource{*gr}}
+	claims := Inputs{Resources: []topsv1.GcuResource{*gr}}
 	out := make([]*corev1.Node, 0, len(nodes))
 	for _, node := range nodes {
 		for _, label := range labels {

@@ -51,7 +51,7 @@ func TestNodeLabels(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}}
-			if got := decide(node, topsv1.LabelGcuPresent, wantedBy(Claims{Resources: tc.grs}, node, topsv1.LabelGcuPresent)); got != tc.want {
+			if got := decide(node, topsv1.LabelGcuPresent, wantedBy(Inputs{Resources: tc.grs}, node, topsv1.LabelGcuPresent)); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
@@ -82,7 +82,7 @@ func TestContractNodesWhoseCardsAreShared(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
 			for _, node := range []*corev1.Node{gcuNode("node-1"), gcuNode("node-2"), gcuNode("node-3"), {ObjectMeta: metav1.ObjectMeta{Name: "cpu"}}} {
-				if Relabeled(node, Claims{Resources: tc.grs}).Labels[topsv1.LabelGcushare] == "true" {
+				if Relabeled(node, Inputs{Resources: tc.grs}).Labels[topsv1.LabelGcushare] == "true" {
 					got = append(got, node.Name)
 				}
 			}
@@ -91,11 +91,11 @@ func TestContractNodesWhoseCardsAreShared(t *testing.T) {
 			}
 		})
 	}
-	node := Relabeled(gcuNode("node-1"), Claims{Resources: []topsv1.GcuResource{sharing(false, false)}})
-	if same := Relabeled(node, Claims{Resources: []topsv1.GcuResource{sharing(true, false)}}); same != node {
+	node := Relabeled(gcuNode("node-1"), Inputs{Resources: []topsv1.GcuResource{sharing(false, false)}})
+	if same := Relabeled(node, Inputs{Resources: []topsv1.GcuResource{sharing(true, false)}}); same != node {
 		t.Errorf("contract 52: a label its pods still need goes: %v", same.Labels)
 	}
-	if after := Relabeled(node, Claims{Resources: grs(1, 0)}); after.Labels[topsv1.LabelGcushare] != "" || after.Annotations[topsv1.AnnotationOwnedLabels] != "" {
+	if after := Relabeled(node, Inputs{Resources: grs(1, 0)}); after.Labels[topsv1.LabelGcushare] != "" || after.Annotations[topsv1.AnnotationOwnedLabels] != "" {
 		t.Errorf("contract 28: our label stays when the plugin goes: %v %v", after.Labels, after.Annotations)
 	}
 }
@@ -105,14 +105,14 @@ func TestALabelStaysWhileTheComponentThatNeedsItLeavesNodeByNode(t *testing.T) {
 	removed := topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
 	elsewhere := topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{UID: "a"}, Spec: topsv1.GcuResourceSpec{
 		GcusharePlugin: &topsv1.GcusharePluginSpec{GcushareNodes: []string{"node-2"}}}}
-	claims := func(gr topsv1.GcuResource, leaves types.UID) Claims {
-		return Claims{Resources: []topsv1.GcuResource{gr}, Leaving: map[types.UID]bool{leaves: true}}
+	claims := func(gr topsv1.GcuResource, leaves types.UID) Inputs {
+		return Inputs{Resources: []topsv1.GcuResource{gr}, Leaving: map[types.UID]bool{leaves: true}}
 	}
 	node := Relabeled(gcuNode("node-1"), claims(shares, ""))
 	for _, tc := range []struct {
 		name   string
 		node   *corev1.Node
-		claims Claims
+		claims Inputs
 		want   bool
 	}{
 		{"while its DaemonSet is there", node, claims(removed, "a"), true},

@@ -17,8 +17,8 @@ type leftovers struct {
 	// leaving are the DaemonSets that still run on some node, or that an operation replaces. The objects that
 	// their pods need stay with them.
 	leaving []*state.Owned
-	// departing are those of leaving whose template or settings have to be changed.
-	departing []*state.Owned
+	// toUpdate are those of leaving whose template or settings have to be changed.
+	toUpdate []*state.Owned
 }
 
 func leftoversOf(obs *state.Observation) (l leftovers) {
@@ -35,7 +35,7 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 		default:
 			l.leaving = append(l.leaving, o)
 			if !component.IsLeavingUnder(obs.Resource, o.DaemonSet) && SuccessorsExist(obs, o) {
-				l.departing = append(l.departing, o)
+				l.toUpdate = append(l.toUpdate, o)
 			}
 		}
 	}

@@ -61,7 +61,7 @@ type Step struct {
 // before it run (contract statement 51). A failed one holds up those after it.
 func Decide(obs *state.Observation, now time.Time) Plan {
 	left := leftoversOf(obs)
-	plan := Plan{Delete: left.gone, Leave: left.departing}
+	plan := Plan{Delete: left.gone, Leave: left.toUpdate}
 	nodes := obs.NodeIndex()
 	before := ""
 	for i := range obs.Components {

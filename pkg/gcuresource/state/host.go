@@ -31,8 +31,8 @@ type Host struct {
 type restart int
 
 const (
-	// notOrdered: no operation has it as its task.
-	notOrdered restart = iota
+	// notRequested: no operation has it as its task.
+	notRequested restart = iota
 	// underWay: an operation may touch the node, and has not ended. It has a deadline.
 	underWay
 	// givenUp: it is left to the administrator, or an operation ended without it.

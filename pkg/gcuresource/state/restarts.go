@@ -9,14 +9,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
-// orderTime is how long an operation for a restart may take to be ordered and granted. Without a grant
+// restartRequestTimeout is how long an operation for a restart may take to be requested and granted. Without a grant
 // by then there may never be one: an upgrade may be paused, wait for a person, or have no strategy.
-const orderTime = 5 * time.Minute
+const restartRequestTimeout = 5 * time.Minute
 
 // AwaitedRestarts returns the nodes whose container engine should be restarted before the first
 // pods of a plugin start, and how long until a restart is no longer expected. They are the nodes that
 // run the toolkit and on which a restart can be expected: it is in progress, or the toolkit
-// is so new that the restart may not have been ordered yet.
+// is so new that the restart may not have been requested yet.
 //
 // There are none as soon as one node with the toolkit has the right runtime. There the plugin
 // works; elsewhere it is restarted with its node's engine, as on nodes that join later. Waiting for
@@ -34,7 +34,7 @@ func AwaitedRestarts(toolkit *Component, nodes *NodeIndex, now time.Time) (names
 			return nil, 0
 		case host.restart == underWay:
 			names = append(names, nodes.list[i].Name)
-		case host.restart == notOrdered && fresh:
+		case host.restart == notRequested && fresh:
 			names, wait = append(names, nodes.list[i].Name), retry.Sooner(wait, left)
 		}
 	}
@@ -42,11 +42,11 @@ func AwaitedRestarts(toolkit *Component, nodes *NodeIndex, now time.Time) (names
 }
 
 // sinceAvailable reports whether one of the pods of a node is available, and whether it has been so for
-// less than orderTime; left is the remaining time.
+// less than restartRequestTimeout; left is the remaining time.
 func sinceAvailable(pods []*corev1.Pod, now time.Time) (available, fresh bool, left time.Duration) {
 	for _, pod := range pods {
 		if ok, _ := daemonset.Availability(pod, 0, now); ok {
-			longEnough, wait := daemonset.Availability(pod, int32(orderTime.Seconds()), now)
+			longEnough, wait := daemonset.Availability(pod, int32(restartRequestTimeout.Seconds()), now)
 			return true, !longEnough, wait
 		}
 	}

@@ -30,7 +30,7 @@ func Removals(decided *plan.Plan) []Event {
 	for _, o := range decided.Delete {
 		if o.DaemonSet != nil && !o.Deleting && len(o.Nodes) > 0 {
 			list = append(list, Event{corev1.EventTypeWarning, ReasonRemovedAtOnce, fmt.Sprintf(
-				"the spec no longer includes %s of component %s: it is deleted with its pods on all nodes at once, past budget, waves, window, approval and drain",
+				"the spec no longer includes %s of component %s: it is deleted with its pods on all nodes at once, bypassing budget, waves, window, approval and drain",
 				o.Ref, o.Component)})
 		}
 	}

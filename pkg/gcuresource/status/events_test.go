@@ -47,7 +47,7 @@ func TestRemovals(t *testing.T) {
 	})
 	want := []Event{
 		{corev1.EventTypeWarning, "RemovedAtOnce", "the spec no longer includes DaemonSet kube-system/old-driver of component driver: " +
-			"it is deleted with its pods on all nodes at once, past budget, waves, window, approval and drain"},
+			"it is deleted with its pods on all nodes at once, bypassing budget, waves, window, approval and drain"},
 		{corev1.EventTypeNormal, "RemovedNodeByNode", "the spec no longer includes DaemonSet kube-system/old-driver of component driver: its pods leave node by node, like outdated ones"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

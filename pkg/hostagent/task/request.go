@@ -31,9 +31,9 @@ var (
 	ErrNotRecorded = errors.New("could not record it in the state directory")
 )
 
-// ErrWithdrawn is the cancel cause of a pull that is no longer requested: the pull is
+// ErrNotRequested is the cancel cause of a pull that is no longer requested: the pull is
 // recorded as Failed, not to be continued.
-var ErrWithdrawn = errors.New("no longer requested")
+var ErrNotRequested = errors.New("no longer requested")
 
 // Engine is a container engine.
 type Engine string

@@ -14,9 +14,9 @@ const (
 	maxBackoff   = 2 * time.Hour
 )
 
-// Backoff returns when a node may be retried after operations that were in vain, zero for at once,
+// Backoff returns when a node may be retried after unsuccessful operations, zero for at once,
 // and the last of them: five minutes after it ended, doubled for each earlier one in a row at the same
-// revision, at most two hours. An operation was in vain if it was deferred, or if it restarted the
+// revision, at most two hours. An operation was unsuccessful if it was deferred, or if it restarted the
 // container engine and the default runtime has been set back since. One that was deferred because
 // it lacked a request does not count. If the recorded end is in the future, because a manager's clock was
 // ahead, the node may be retried at once: otherwise it would wait as long as the clocks differ.
@@ -52,7 +52,7 @@ func SetBack(u *topsv1.NodeUpgrade, last *topsv1.OperationRecord) string {
 		last.ID, engine.Engine, topsv1.DefaultRuntime, engine.Default, u.Name, engine.Engine)
 }
 
-// wasSetBack reports whether an operation restarted the engine in vain.
+// wasSetBack reports whether an operation restarted the engine without success.
 func wasSetBack(u *topsv1.NodeUpgrade, r *topsv1.OperationRecord) bool {
 	return r.Phase == topsv1.OperationDone && r.Restarted && u.Status.Host.NeedsRestart()
 }

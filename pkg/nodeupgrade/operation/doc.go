@@ -12,14 +12,14 @@
 //
 //	          ┌──────────── retry or skip of a task ────────────┐
 //	          ▼                                                 │
-//	(accept) Running ──── touched and failed ───► Failed, Quarantined (held)
+//	(accept) Running ──── touched and failed ───► Failed, Quarantined (kept cordoned)
 //	          │                                                 │ another operation,
 //	          │ all done, or aborted, deferred,                 │ abort, withdrawn
 //	          │ failed without being touched                    │
 //	          ▼                                                 │
 //	      Releasing ◄───────────────────────────────────────────┘
 //	          │ pending restarts awaited, deletions fenced,
-//	          │ device open, uncordoned
+//	          │ driver-upgrade taint removed, uncordoned
 //	          ▼
 //	Done, Failed, Deferred, Aborted, Quarantined
 //
@@ -44,7 +44,7 @@
 // A task once done stays done while later ones run, unless the observed state contradicts it.
 // Before Done, everything observable is checked again.
 //
-// Before the driver's pod is deleted, the node must be empty, closed to users of the device
+// Before the driver's pod is deleted, the node must be empty, tainted against users of the device
 // by a taint, and free of their pods ([ADR 0009]) and of other processes that have it open, as
 // far as the agent may see them.
 //
@@ -67,7 +67,7 @@
 //	objects.go, taint.go,
 //	otherupgrader.go             the facts read from Kubernetes objects
 //	proof.go                     what is left to do on a node whose pods are at their targets
-//	backoff.go, reasons.go       when an operation that was in vain is retried; all reasons
+//	backoff.go, reasons.go       when an unsuccessful operation is retried; all reasons
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md
 package operation

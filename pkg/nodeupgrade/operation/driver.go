@@ -9,7 +9,7 @@ import (
 )
 
 // replaceDriver is replace for the driver, which must not be in use while it is replaced:
-// before its pod is deleted the node is empty, the device closed and its users stopped. It is
+// before its pod is deleted the node is empty and has the driver-upgrade taint, and the users of the device are stopped. It is
 // done when replace is. A missed deadline fails the operation with the reason that blocked
 // the deletion.
 type replaceDriver struct{ replace }
@@ -26,7 +26,7 @@ func (d replaceDriver) attempt(c *changes, t upgradeplan.Task) verdict {
 	return d.deletePod(c, t, pod)
 }
 
-// ready empties the node, closes the device, evicts the pods of users' DaemonSets, which
+// ready empties the node, adds the driver-upgrade taint, evicts the pods of users' DaemonSets, which
 // are not created again because of the taint, and stops the operator's own users of the device, in
 // this order (invariant S8). It returns true when no user is left, neither a pod nor, as far as the
 // agent sees, another process.
@@ -43,10 +43,10 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 	case barred(c.snapshot) != nil:
 		return noSuccessor(barred(c.snapshot)), false
 	case c.f.Node.Taint != "" && c.f.Node.Taint != c.op.ID:
-		return waiting(ReasonCordonHeld, "operation %s keeps the device closed", c.f.Node.Taint), false
+		return waiting(ReasonCordonHeld, "the driver-upgrade taint of operation %s is on the node", c.f.Node.Taint), false
 	case c.f.Node.Taint == "":
-		c.onNode(Effect{Kind: CloseDevice})
-		return waiting(ReasonInProgress, "the device is being closed"), false
+		c.onNode(Effect{Kind: TaintDevice})
+		return waiting(ReasonInProgress, "adding the driver-upgrade taint"), false
 	}
 	if left := d.stopUsers(c, t); len(left) > 0 {
 		return waiting(ReasonDeviceInUse, "what uses the device is being stopped: %s", strings.Join(left, ", ")), false
@@ -93,7 +93,7 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 // denialOf says that the API server refuses to delete a pod, "" if it does not.
 func denialOf(c *changes, pod *Pod) string {
 	if denied, is := c.f.Denied[pod.UID]; is {
-		return " (which the API server refuses: " + denied.Message + ")"
+		return " (deletion denied: " + denied.Message + ")"
 	}
 	return ""
 }

@@ -30,7 +30,7 @@ func TestAnOperationBringsAnEarlierRevision(t *testing.T) {
 		changes []func(*Facts)
 		want    string
 	}{
-		{"its pod leaves though it is the newest one", nil, "Running driver_replace InProgress CloseDevice"},
+		{"its pod leaves though it is the newest one", nil, "Running driver_replace InProgress TaintDevice"},
 		{"one at the gate is not deleted", []func(*Facts){func(f *Facts) { pod(f, "driver").Gated = true }}, "Running driver_replace InProgress"},
 		{"that of the earlier revision is waited for", []func(*Facts){func(f *Facts) { p := pod(f, "driver"); p.Revision, p.Available = "v1", false }}, "Running driver_replace InProgress"},
 		{"with another newest revision it ends", []func(*Facts){newest("v3")}, "Releasing then Aborted driver_replace TargetChanged"},

@@ -124,8 +124,8 @@ type Pod struct {
 	// Terminating: it has a deletion timestamp. CrashLooping: a container restarts
 	// repeatedly.
 	Terminating, CrashLooping bool
-	// LastWords are the last output of a crash-looping container, "" when not known.
-	LastWords string
+	// TerminationMessage are the last output of a crash-looping container, "" when not known.
+	TerminationMessage string
 }
 
 // Drained is the result of a live look at the drain under the operation's policy, see NeedsDrained;
@@ -158,10 +158,10 @@ const (
 	// Cordon and Uncordon apply Change at NodeVersion.
 	Cordon   EffectKind = "Cordon"
 	Uncordon EffectKind = "Uncordon"
-	// CloseDevice sets the taint TaintDriverUpgrade to the operation at NodeVersion;
-	// OpenDevice removes it if it has that value.
-	CloseDevice EffectKind = "CloseDevice"
-	OpenDevice  EffectKind = "OpenDevice"
+	// TaintDevice sets the taint TaintDriverUpgrade to the operation at NodeVersion;
+	// UntaintDevice removes it if it has that value.
+	TaintDevice   EffectKind = "TaintDevice"
+	UntaintDevice EffectKind = "UntaintDevice"
 	// Evict makes one pass of a drain; with All, of all pods.
 	Evict EffectKind = "Evict"
 	// DeletePod deletes Pod by UID and resourceVersion.

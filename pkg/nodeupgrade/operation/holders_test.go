@@ -28,7 +28,7 @@ func stopped(f *Facts) { closed(f); gone("devicePlugin")(f); gone("exporter")(f)
 
 func crashing(f *Facts) {
 	driver := pod(f, "driver")
-	driver.Revision, driver.Available, driver.CrashLooping, driver.LastWords = "v2", false, true, "module enflame is in use"
+	driver.Revision, driver.Available, driver.CrashLooping, driver.TerminationMessage = "v2", false, true, "module enflame is in use"
 	driver.Name = "driver"
 }
 

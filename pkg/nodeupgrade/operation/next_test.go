@@ -158,7 +158,7 @@ func TestNext(t *testing.T) {
 		{"a drain that does not end is no fault of the version", "node_evict", everything, []func(*Facts){later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
 		{"a node that somebody uncordoned is cordoned again", "node_evict", everything,
 			[]func(*Facts){func(f *Facts) { f.Node.Cordon.Unschedulable = false }}, "Running node_cordon InProgress Cordon"},
-		{"the device is closed before its users are stopped", "driver_replace", everything, nil, "Running driver_replace InProgress CloseDevice"},
+		{"the device is closed before its users are stopped", "driver_replace", everything, nil, "Running driver_replace InProgress TaintDevice"},
 		{"a pod that came in the moment of the cordon leaves first", "driver_replace", driverOnly,
 			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Message: "one is left"} }}, "Running driver_replace DrainTimeout Evict"},
 		{"a pod that leaves behind the taint is named as using the device", "driver_replace", driverOnly,
@@ -193,13 +193,13 @@ func TestNext(t *testing.T) {
 		{"a drain that waits for somebody says so", "node_evict", driverOnly,
 			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Stuck: true, Message: "a budget refuses"} }}, "Running node_evict DrainBlocked Evict"},
 		{"the device stays closed until the driver was verified", "driver_verify", driverOnly, nil, "Running driver_verify InProgress"},
-		{"and is open for its users before they are replaced", "devicePlugin_replace", driverOnly, nil, "Running devicePlugin_replace InProgress OpenDevice"},
+		{"and is open for its users before they are replaced", "devicePlugin_replace", driverOnly, nil, "Running devicePlugin_replace InProgress UntaintDevice"},
 		{"a user of the device from before the driver is replaced", "devicePlugin_replace", driverOnly,
 			[]func(*Facts){func(f *Facts) {
 				old := &Pod{Revision: "v1", Available: true, Created: f.Now.Add(-time.Hour)}
 				old.UID, old.ResourceVersion = "old", "100000"
 				f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "devicePlugin" })].Pod = old
-			}}, "Running devicePlugin_replace InProgress OpenDevice DeletePod"},
+			}}, "Running devicePlugin_replace InProgress UntaintDevice DeletePod"},
 		{"a new driver that restarts again and again fails", "driver_verify", everything,
 			[]func(*Facts){func(f *Facts) {
 				f.Record.Operation.Tasks[taskAt(f, "driver_replace")].State = topsv1.OperationTaskRunning
@@ -302,7 +302,7 @@ func TestACrashLoopReportsTheMessageOfTheContainer(t *testing.T) {
 		f := reach(t, "driver_verify", everything...)
 		f.Record.Operation.Tasks[taskAt(&f, "driver_replace")].State = topsv1.OperationTaskRunning
 		driver := pod(&f, "driver")
-		driver.Name, driver.Available, driver.CrashLooping, driver.LastWords = "driver", false, true, words
+		driver.Name, driver.Available, driver.CrashLooping, driver.TerminationMessage = "driver", false, true, words
 		d := newMachine(t).Next(f)
 		if got := d.Record.Operation.Message; got != want {
 			t.Errorf("it says %q, want %q", got, want)

@@ -18,7 +18,7 @@ import (
 // empty.
 func NodeOf(node *corev1.Node, accelerator func(resource string) bool, seen *daemonset.StateTimes, now time.Time) Node {
 	ready, since := seen.NodeReady(node, now)
-	n := Node{Name: node.Name, UID: node.UID, Cordon: cordon.FactsOf(node), Taint: ClosedFor(node), Ready: ready, Since: since}
+	n := Node{Name: node.Name, UID: node.UID, Cordon: cordon.FactsOf(node), Taint: TaintedFor(node), Ready: ready, Since: since}
 	n.Offer(node, accelerator)
 	return n
 }
@@ -81,7 +81,7 @@ func podOf(pod *corev1.Pod, minReadySeconds int32, seen *daemonset.StateTimes, n
 	p.Placeholder, p.Gated = daemonset.IsPlaceholder(pod), daemonset.AwaitsUpgrade(pod)
 	p.Available = p.Available || p.Placeholder && !p.Terminating
 	_, p.CrashLooping = daemonset.CrashLooping(pod)
-	p.LastWords = daemonset.LastWords(pod)
+	p.TerminationMessage = daemonset.TerminationMessage(pod)
 	return p
 }
 

@@ -74,7 +74,7 @@ func TestADeletionIsFencedBeforeTheNodeIsGivenBack(t *testing.T) {
 		t.Errorf("while it is seen as it was before: %s", summaryOf(d))
 	}
 	pod(&f, "toolkit").ResourceVersion = "100000"
-	if got := summaryOf(newMachine(t).Next(f)); got != "Releasing then Aborted toolkit_replace Aborted OpenDevice" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Releasing then Aborted toolkit_replace Aborted UntaintDevice" {
 		t.Errorf("once it has changed: %s", got)
 	}
 }
@@ -99,9 +99,9 @@ func TestAHeldNodeWaitsForAPersonOrAnotherOperation(t *testing.T) {
 		{"it stays as it is", func(*Facts) {}, "Failed held driver_verify VerifyFailed"},
 		{"a retry goes on with the task", override("retry:n1_driver_verify"), "Running driver_verify InProgress"},
 		{"a skip goes on behind it", override("skip:n1_driver_verify"), "Running toolkit_replace InProgress DeletePod"},
-		{"an abort gives the node back", func(f *Facts) { f.Wanted.Abort = true }, "Releasing then Failed driver_verify VerifyFailed OpenDevice"},
-		{"so does another operation", func(f *Facts) { f.Wanted.ID = "next" }, "Releasing then Failed driver_verify VerifyFailed OpenDevice"},
-		{"so does the end of the rollout", func(f *Facts) { f.Wanted = nil }, "Releasing then Failed driver_verify VerifyFailed OpenDevice"},
+		{"an abort gives the node back", func(f *Facts) { f.Wanted.Abort = true }, "Releasing then Failed driver_verify VerifyFailed UntaintDevice"},
+		{"so does another operation", func(f *Facts) { f.Wanted.ID = "next" }, "Releasing then Failed driver_verify VerifyFailed UntaintDevice"},
+		{"so does the end of the rollout", func(f *Facts) { f.Wanted = nil }, "Releasing then Failed driver_verify VerifyFailed UntaintDevice"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := held
@@ -197,7 +197,7 @@ func TestLeftoversOfAnEndedOperationAreTakenAway(t *testing.T) {
 		t.Errorf("a cordon: %s", got)
 	}
 	f.Node.Taint = "op"
-	if got := summaryOf(newMachine(t).Next(f)); got != "Done Succeeded OpenDevice" {
+	if got := summaryOf(newMachine(t).Next(f)); got != "Done Succeeded UntaintDevice" {
 		t.Errorf("a taint: %s", got)
 	}
 	f.Node.Cordon.Mark, f.Node.Taint = "newer", "newer"
@@ -217,7 +217,7 @@ func TestARestartThatMayStillHappenIsWaitedFor(t *testing.T) {
 		want  string
 	}{
 		{8 * time.Minute, "Releasing then Aborted node_restart-runtime Aborted"},
-		{6 * time.Minute, "Releasing then Aborted node_restart-runtime Aborted OpenDevice"},
+		{6 * time.Minute, "Releasing then Aborted node_restart-runtime Aborted UntaintDevice"},
 	} {
 		later(tc.after)(&f)
 		if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
@@ -238,7 +238,7 @@ func TestARestartThatMayStillHappenIsWaitedForThoughTheClockJumps(t *testing.T) 
 		want  string
 	}{
 		{14*time.Minute - time.Second, "Releasing then Aborted node_restart-runtime Aborted"},
-		{time.Second, "Releasing then Aborted node_restart-runtime Aborted OpenDevice"},
+		{time.Second, "Releasing then Aborted node_restart-runtime Aborted UntaintDevice"},
 	} {
 		later(tc.after)(&f)
 		if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
@@ -260,7 +260,7 @@ func TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor(t *testing.T) {
 		want     string
 	}{
 		{since.Add(-time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator"},
-		{since.Add(time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator OpenDevice"},
+		{since.Add(time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator UntaintDevice"},
 	} {
 		later(time.Minute)(&f)
 		f.HostSince = tc.reported

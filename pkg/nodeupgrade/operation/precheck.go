@@ -45,7 +45,7 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 	}
 	if until := recordedAt(c.f, c.recorded(t).StartTime.Time).Add(min(offerGrace, c.limits.precheck/2)); mayOffer(c.snapshot) && c.f.Now.Before(until) {
 		c.at(until)
-		return waiting(ReasonInProgress, "the node has cards and offers none of them yet")
+		return waiting(ReasonInProgress, "the node has cards, but none is allocatable yet")
 	}
 	c.op.Before = &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Allocatable: maps.Clone(c.f.Node.Allocatable)}
 	if host.Devices != nil {
@@ -53,7 +53,7 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 	}
 	c.op.ForeignCordon = c.f.Node.Cordon.Unschedulable && c.f.Node.Cordon.Mark == ""
 	c.soon()
-	return waiting(ReasonInProgress, "the node is as it should be")
+	return waiting(ReasonInProgress, "all prechecks passed")
 }
 
 func (precheck) deadline(s *snapshot, _ verdict) deadline {
@@ -106,7 +106,7 @@ func mayOffer(s *snapshot) bool {
 	return offersNone(s) && len(s.f.Node.Allocatable) > 0 && s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
 }
 
-// offersNone reports whether the node has cards and offers none of them.
+// offersNone reports whether the node has cards, but none is allocatable.
 func offersNone(s *snapshot) bool {
 	for _, offered := range s.f.Node.Allocatable {
 		if offered > 0 {

@@ -18,7 +18,7 @@ import (
 )
 
 // LeftToAdministrator returns what an administrator has to do before containers of a node get cards,
-// in the words of the node agent if an operation ordered the restart; "" if no restart is needed, or if
+// in the words of the node agent if an operation requested the restart; "" if no restart is needed, or if
 // the agent restarts the runtime itself. An agent that does not report whether it does is known only by the result of
 // such an operation.
 func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
@@ -101,7 +101,7 @@ func OffersCards(component string) bool {
 	return component == upgradeplan.TargetDevicePlugin || component == upgradeplan.TargetGcusharePlugin
 }
 
-// defaultSince returns since when the default runtime of a node is what it is, nil if that is unknown or in the
+// defaultSince returns when the default runtime of a node last changed, nil if that is unknown or in the
 // future, by the clock of the report or by ours: every new pod would be older.
 func defaultSince(host *topsv1.HostReport, now time.Time) *metav1.Time {
 	since := host.Runtime.DefaultSince

@@ -43,7 +43,7 @@ const (
 	ReasonDeviceInUse = "DeviceInUse"
 	// ReasonNoSuccessor: the node accepts no new pod, so the pod is not deleted.
 	ReasonNoSuccessor = topsv1.ReasonNoSuccessor
-	// ReasonDeletionDenied: the API server, or a webhook that it calls, refuses to delete a pod.
+	// ReasonDeletionDenied: the API server, or a webhook that it calls, denies the deletion of a pod.
 	ReasonDeletionDenied = topsv1.ReasonDeletionDenied
 	// ReasonProgressDeadline: a new pod did not become available in time.
 	ReasonProgressDeadline = "ProgressDeadline"
@@ -59,6 +59,4 @@ const (
 	ReasonSoakFailed = "SoakFailed"
 	// ReasonSucceeded: every task is done or was skipped.
 	ReasonSucceeded = "Succeeded"
-	// ReasonWindingUp: the node is being released.
-	ReasonWindingUp = "WindingUp"
 )

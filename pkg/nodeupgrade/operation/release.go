@@ -12,14 +12,14 @@ import (
 )
 
 // release releases the node: it first waits for or prevents everything this operation could
-// still do to it, then opens the device and uncordons. It needs only the record, so every
+// still do to it, then removes the driver-upgrade taint and uncordons. It needs only the record, so every
 // operation can be released.
 func release(c *changes) {
 	if restartPending(c) || fence(c) || tasksLost(c) {
 		return
 	}
 	if c.f.Node.Taint == c.op.ID {
-		c.onNode(Effect{Kind: OpenDevice})
+		c.onNode(Effect{Kind: UntaintDevice})
 		return
 	}
 	if change := cordon.DecideUncordon(c.f.Node.Cordon, c.op.ID); change.Needed() {
@@ -111,7 +111,7 @@ func fencePod(c *changes, named topsv1.NamedPod) (pending bool) {
 // unknown one may be newer than the record that was read.
 func leftovers(c *changes) {
 	if id := c.f.Node.Taint; ended(c, id) {
-		c.onNode(Effect{Kind: OpenDevice, Operation: id})
+		c.onNode(Effect{Kind: UntaintDevice, Operation: id})
 	}
 	id := c.f.Node.Cordon.Mark
 	if change := cordon.DecideUncordon(c.f.Node.Cordon, id); ended(c, id) && change.Needed() {

@@ -127,8 +127,8 @@ func (replace) successor(c *changes, pod *Pod) verdict {
 	c.op.Touched = true
 	if pod.CrashLooping && !pod.Available {
 		text := fmt.Sprintf("pod %s restarts repeatedly", pod.Name)
-		if pod.LastWords != "" {
-			text += ": " + pod.LastWords
+		if pod.TerminationMessage != "" {
+			text += ": " + pod.TerminationMessage
 		}
 		return verdict{phase: c.blame(), reason: ReasonCrashLoop, text: text}
 	}
@@ -152,7 +152,7 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	c.op.Touched = true
 	c.onPod(DeletePod, named)
 	if denied, is := c.f.Denied[pod.UID]; is {
-		return waiting(ReasonDeletionDenied, "the API server refuses to delete pod %s; the deletion is retried: %s", pod.Name, denied.Message)
+		return waiting(ReasonDeletionDenied, "the API server denied the deletion of pod %s; retrying: %s", pod.Name, denied.Message)
 	}
 	return waiting(ReasonInProgress, "pod %s is being replaced", pod.Name)
 }

@@ -26,7 +26,7 @@ func run(c *changes) {
 		awaitSlot(c)
 		return
 	}
-	openDevice(c)
+	removeDriverTaint(c)
 	for _, t := range p.Failed {
 		rec := c.task(t)
 		end(c, c.blame(), rec.Reason, rec.Message)
@@ -139,18 +139,18 @@ func begin(c *changes, rec *topsv1.OperationTask, now metav1.Time) {
 	rec.Attempts++
 }
 
-// openDevice opens the device once no task needs it closed.
-func openDevice(c *changes) {
+// removeDriverTaint removes the driver-upgrade taint once no task needs it.
+func removeDriverTaint(c *changes) {
 	if c.f.Node.Taint != c.op.ID {
 		return
 	}
 	for t := range c.job.All() {
-		if state := c.recorded(t).State; rowOf(t).closed && state != topsv1.OperationTaskDone &&
+		if state := c.recorded(t).State; rowOf(t).tainted && state != topsv1.OperationTaskDone &&
 			state != topsv1.OperationTaskSkipped && state != topsv1.OperationTaskUndone {
 			return
 		}
 	}
-	c.onNode(Effect{Kind: OpenDevice})
+	c.onNode(Effect{Kind: UntaintDevice})
 }
 
 // inTime ends the operation when the task has missed its deadline.

@@ -161,7 +161,7 @@ func succeeded(result *topsv1.HostTaskResult) bool {
 // cordoned reports whether the node is unschedulable, and not because of another operation.
 func (s *snapshot) cordoned() bool {
 	change := cordon.DecideCordon(s.f.Node.Cordon, s.op.ID)
-	return change.Cordoned && !change.Needed() && change.Reason != cordon.ReasonHeldByOther
+	return change.Cordoned && !change.Needed() && change.Reason != cordon.ReasonCordonedByOther
 }
 
 // blame returns Failed, which counts against the version, if something of the version was put

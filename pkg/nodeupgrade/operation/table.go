@@ -16,9 +16,9 @@ type row struct {
 	component bool
 	kind
 	taskProperties
-	// closed: a closed device stays closed until this is done, so that its users return only
+	// tainted: a driver-upgrade taint stays until this is done, so that the users of the device return only
 	// to a verified driver and the right runtime.
-	closed bool
+	tainted bool
 	// rechecked: at the end a recorded done is not enough; the facts must show it.
 	rechecked bool
 	// kept: it cannot be skipped.
@@ -34,11 +34,11 @@ var table = []row{
 	{action: upgradeplan.ActionPrepull, component: true, kind: prepull{}, taskProperties: taskProperties{prepares: true}},
 	{action: upgradeplan.ActionCordon, target: upgradeplan.TargetNode, kind: cordonNode{}, kept: true},
 	{action: upgradeplan.ActionEvict, target: upgradeplan.TargetNode, kind: evict{}},
-	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetDriver, component: true, kind: replaceDriver{}, taskProperties: taskProperties{disturbs: true}, closed: true, rechecked: true},
-	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetDriver, kind: verify{lacks: driverLacks}, closed: true, rechecked: true},
-	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetToolkit, component: true, kind: replace{}, closed: true, rechecked: true},
-	{action: upgradeplan.ActionRestartRuntime, target: upgradeplan.TargetNode, kind: restart{}, taskProperties: taskProperties{disturbs: true}, closed: true},
-	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetRuntime, kind: verify{lacks: verifiedRuntimeLacks}, closed: true, rechecked: true},
+	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetDriver, component: true, kind: replaceDriver{}, taskProperties: taskProperties{disturbs: true}, tainted: true, rechecked: true},
+	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetDriver, kind: verify{lacks: driverLacks}, tainted: true, rechecked: true},
+	{action: upgradeplan.ActionReplace, target: upgradeplan.TargetToolkit, component: true, kind: replace{}, tainted: true, rechecked: true},
+	{action: upgradeplan.ActionRestartRuntime, target: upgradeplan.TargetNode, kind: restart{}, taskProperties: taskProperties{disturbs: true}, tainted: true},
+	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetRuntime, kind: verify{lacks: verifiedRuntimeLacks}, tainted: true, rechecked: true},
 	{action: upgradeplan.ActionReplace, component: true, kind: replace{}, rechecked: true},
 	{action: upgradeplan.ActionVerify, target: upgradeplan.TargetAllocatable, kind: verifyAllocatable{verify{lacks: allocatableLacks}}, rechecked: true},
 	{action: upgradeplan.ActionSoak, target: upgradeplan.TargetNode, kind: soak{}},

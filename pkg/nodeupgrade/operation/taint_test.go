@@ -9,17 +9,17 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// TestClosedForFindsOurTaint: a foreign taint with the same key and another effect does not
+// TestTaintedForFindsOurTaint: a foreign taint with the same key and another effect does not
 // hide ours, in any order.
-func TestClosedForFindsOurTaint(t *testing.T) {
+func TestTaintedForFindsOurTaint(t *testing.T) {
 	ours := corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: "op-1", Effect: corev1.TaintEffectNoSchedule}
 	foreign := corev1.Taint{Key: topsv1.TaintDriverUpgrade, Value: "x", Effect: corev1.TaintEffectNoExecute}
 	for _, taints := range [][]corev1.Taint{{ours}, {ours, foreign}, {foreign, ours}} {
-		if got := ClosedFor(&corev1.Node{Spec: corev1.NodeSpec{Taints: taints}}); got != "op-1" {
+		if got := TaintedFor(&corev1.Node{Spec: corev1.NodeSpec{Taints: taints}}); got != "op-1" {
 			t.Errorf("closed for %q with taints %v", got, taints)
 		}
 	}
-	if got := ClosedFor(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign}}}); got != "" {
+	if got := TaintedFor(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign}}}); got != "" {
 		t.Errorf("closed for %q by a taint that is not ours", got)
 	}
 }
@@ -28,14 +28,14 @@ func TestClosedForFindsOurTaint(t *testing.T) {
 func TestTaintsOfOthersStay(t *testing.T) {
 	foreign := corev1.Taint{Key: "dedicated", Value: "training", Effect: corev1.TaintEffectNoSchedule}
 	node := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign}}}
-	node.Spec.Taints = ClosedTaints(node, "op-1")
-	if got := ClosedFor(node); got != "op-1" || !slices.Contains(node.Spec.Taints, foreign) {
+	node.Spec.Taints = WithDriverTaint(node, "op-1")
+	if got := TaintedFor(node); got != "op-1" || !slices.Contains(node.Spec.Taints, foreign) {
 		t.Errorf("closed for %q, with taints %v", got, node.Spec.Taints)
 	}
-	if got := OpenTaints(node, "op-2"); len(got) != 2 {
+	if got := WithoutDriverTaint(node, "op-2"); len(got) != 2 {
 		t.Errorf("opened for another operation: %v", got)
 	}
-	if got := OpenTaints(node, "op-1"); !slices.Equal(got, []corev1.Taint{foreign}) {
+	if got := WithoutDriverTaint(node, "op-1"); !slices.Equal(got, []corev1.Taint{foreign}) {
 		t.Errorf("opened: %v", got)
 	}
 }

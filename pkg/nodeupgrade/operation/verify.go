@@ -84,7 +84,7 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 	var old []*Member
 	for i := range c.f.Members {
 		m := &c.f.Members[i]
-		if plugs(m) && !m.Uncontrolled && m.NoSuccessor == "" && m.Pod.Created.Before(c.op.StartTime.Time) && !follows(m.Pod, c.recorded(t).Users) {
+		if isDevicePlugin(m) && !m.Uncontrolled && m.NoSuccessor == "" && m.Pod.Created.Before(c.op.StartTime.Time) && !follows(m.Pod, c.recorded(t).Users) {
 			old = append(old, m)
 		}
 	}
@@ -119,7 +119,7 @@ func otherPlugin(s *snapshot) *Member {
 		return nil
 	}
 	i := slices.IndexFunc(s.f.Members, func(m Member) bool {
-		return plugs(&m) && m.Newest != "" && m.Pod.Revision != m.Newest && !s.has(upgradeplan.ActionReplace, m.Component)
+		return isDevicePlugin(&m) && m.Newest != "" && m.Pod.Revision != m.Newest && !s.has(upgradeplan.ActionReplace, m.Component)
 	})
 	if i < 0 {
 		return nil
@@ -127,8 +127,8 @@ func otherPlugin(s *snapshot) *Member {
 	return &s.f.Members[i]
 }
 
-// plugs reports whether a member is a device plugin with a pod on the node.
-func plugs(m *Member) bool {
+// isDevicePlugin reports whether a member is a device plugin with a pod on the node.
+func isDevicePlugin(m *Member) bool {
 	return m.Pod != nil && !m.Pod.Placeholder && OffersCards(m.Component)
 }
 
@@ -140,8 +140,8 @@ func allocatableLacks(s *snapshot, _ upgradeplan.Task) string {
 		return ""
 	}
 	var lacks []string
-	if slices.ContainsFunc(s.f.Members, func(m Member) bool { return plugs(&m) }) && offersNone(s) {
-		lacks = append(lacks, "the node has cards and offers none of them")
+	if slices.ContainsFunc(s.f.Members, func(m Member) bool { return isDevicePlugin(&m) }) && offersNone(s) {
+		lacks = append(lacks, "the node has cards, but none is allocatable")
 	}
 	for name, before := range s.op.Before.Allocatable {
 		if cardsLeave(s) {

@@ -230,7 +230,7 @@ func (w *world) apply(e Effect) {
 		w.violate("%s for %s, which has no slot", e.Kind, e.Operation)
 	}
 	switch e.Kind {
-	case Cordon, Uncordon, OpenDevice, CloseDevice:
+	case Cordon, Uncordon, UntaintDevice, TaintDevice:
 		w.applyToNode(e)
 	case Evict:
 		if only := w.nu.Spec.Operation; only != nil && only.ID == e.Operation && only.OnlyIdle && w.workload > 0 && !w.excused {
@@ -261,12 +261,12 @@ func (w *world) applyToNode(e Effect) {
 		return
 	}
 	switch e.Kind {
-	case OpenDevice:
+	case UntaintDevice:
 		if w.taint != e.Operation {
 			return
 		}
 		w.taint = ""
-	case CloseDevice:
+	case TaintDevice:
 		w.taint = e.Operation
 	default:
 		if e.Change.Unschedulable != nil {

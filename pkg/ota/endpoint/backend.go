@@ -37,8 +37,8 @@ type Backend interface {
 	// Operation returns one operation, and a channel that is closed when it may have
 	// changed.
 	Operation(id string) (response.Operation, <-chan struct{}, error)
-	// Rollback withdraws the requests that have not started, or else starts an operation that brings the revision before
-	// back; key is as for Upgrade.
+	// Rollback withdraws the requests that have not started, or else starts an operation that restores the previous
+	// revision; key is as for Upgrade.
 	Rollback(ctx context.Context, operation request.Operation, key string) (response.Operation, error)
 	// Hold excludes this node from upgrades, and Release ends that.
 	Hold(ctx context.Context, message string) (response.Hold, error)

@@ -171,7 +171,7 @@ func (v v1) writeHold(w http.ResponseWriter, r *http.Request) func(response.Hold
 	}
 }
 
-// rollback takes back what was requested: it withdraws what has not started, or else brings the revision before back.
+// rollback takes back what was requested: it withdraws what has not started, or else restores the previous revision.
 func (v v1) rollback(w http.ResponseWriter, r *http.Request) {
 	if refusal := decodeBody(r, &struct{}{}); refusal != nil {
 		v.refuse(w, r, refusal)

@@ -21,7 +21,7 @@ func Decide(pod *corev1.Pod, nodeName string) (topsv1.UpgradeRequest, *Refusal) 
 	return wanted, refusal
 }
 
-// decideBack returns the request for the revision before that of a pod, without id and time. Whether there is one is
+// decideBack returns the request for the revision previous to that of a pod, without id and time. Whether there is one is
 // the operator's to say.
 func decideBack(pod *corev1.Pod, nodeName string) (topsv1.UpgradeRequest, *Refusal) {
 	wanted, refusal := requestFor(pod, nodeName)

@@ -20,7 +20,7 @@
 //	(POST) --> Queued --> Waiting --> Running --> Done, Failed
 //	              |         \-> Withdrawn: confirmed by the operator
 //	              \--> Dropped: its pod was replaced or another revision is the newest,
-//	                   unless it ordered the latest; or the node was held
+//	                   unless it requested the latest revision; or the node was held
 //
 // A node has one operation at a time. Its state is computed from status.tasks, its task and
 // progress from status.operation; only final states are journaled. Requests that the

@@ -127,7 +127,7 @@ func (p *Part) follow(tasks []topsv1.UpgradeTask, rollback bool) {
 	}
 	p.State, p.Reason, p.Message = State(tasks[i].State), tasks[i].Reason, tasks[i].Message
 	if rollback && p.State == Done && p.Reason != topsv1.ReasonUndone {
-		p.State, p.Message = Failed, "the operator cannot bring one node back: upgrade it (its answer: "+p.Message+")"
+		p.State, p.Message = Failed, "the operator cannot roll back a single node: upgrade it (its answer: "+p.Message+")"
 	}
 }
 

@@ -96,7 +96,7 @@ func NodeHeld(hold *topsv1.NodeHold) *Refusal {
 	if hold.Message != "" {
 		why = fmt.Sprintf(" (%s)", hold.Message)
 	}
-	return Refuse(ReasonNodeHeld, "This node is held since %s%s: release it first, with POST /v1/release or node-agent ota release.",
+	return Refuse(ReasonNodeHeld, "This node has been held since %s%s: release it first, with POST /v1/release or node-agent ota release.",
 		hold.Since.UTC().Format(time.RFC3339), why)
 }
 

@@ -46,7 +46,7 @@ func Message(o request.Operation) string {
 		return "withdrawn; the operator has not confirmed yet that nothing was started"
 	}
 	if state == request.Done && o.Wanted.Rollback {
-		return message.Count(len(o.Parts), "component") + " back at the revision before, and kept there"
+		return message.Count(len(o.Parts), "component") + " rolled back to the previous revision and pinned there"
 	}
 	if state == request.Done {
 		return message.Count(len(o.Parts), "component") + " at the newest revision"

@@ -66,7 +66,7 @@ type Operation struct {
 	ID string `json:"id"`
 	// Component is that of the call, "" for all.
 	Component string `json:"component,omitempty"`
-	// Rollback: it brings the revision before back.
+	// Rollback: it restores the previous revision.
 	Rollback bool          `json:"rollback,omitempty"`
 	State    request.State `json:"state"`
 	Message  string        `json:"message,omitempty"`

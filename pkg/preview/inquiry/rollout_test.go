@@ -110,7 +110,7 @@ func TestAPreviewListsUpgradedNodesAndEvictedPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &preview.Rollout{
-		Limit: 1,
+		MaxUnavailable: 1,
 		Total: 3,
 		Nodes: []preview.Node{
 			{Name: "a", Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Upgrades: []string{"driver"}},

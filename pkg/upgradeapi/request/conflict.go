@@ -19,7 +19,7 @@ func Changeable(gr *topsv1.GcuResource) error {
 // would revert the new one.
 func Replaceable(gr *topsv1.GcuResource) error {
 	if to, asked := gr.Annotations[topsv1.AnnotationRollbackTo]; asked {
-		return Conflict("a rollback of %s to %.100q is requested already: wait until it is done", gr.Name, to)
+		return Conflict("a rollback of %s to %.100q has already been requested: wait until it is done", gr.Name, to)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type NodeResult struct {
 }
 
 // Results returns the stored results of the nodes, in the order of the plan, with the results of the global
-// tasks before and after them. It returns nil if there is no result for the present generation of the plan.
+// tasks before and after them. It returns nil if there is no result for the current generation of the plan.
 func (p *Plan) Results() []NodeResult {
 	outcomes := p.Outcomes()
 	if outcomes == nil {
@@ -43,7 +43,7 @@ func (p *Plan) Results() []NodeResult {
 	return p.globalResult(results, AfterNodes, p.Object.Spec.After)
 }
 
-// Outcomes returns the stored results of the nodes by name; nil if there is no result for the present generation.
+// Outcomes returns the stored results of the nodes by name; nil if there is no result for the current generation.
 func (p *Plan) Outcomes() map[string]Outcome {
 	status := &p.Object.Status
 	if status.Time == nil || status.ObservedGeneration != p.Object.Generation {
