@@ -241,7 +241,7 @@ type FailurePolicy struct {
 	Threshold *intstr.IntOrString `json:"threshold,omitempty"`
 	// action is Halt, Rollback or RollbackNode. Halt: no new node starts. Rollback: no new node
 	// starts, and the group is rolled back to status.lastKnownGood of its
-	// DaemonRollout; without one it stays halted. RollbackNode: each node that fails is rolled back alone, at
+	// DaemonRollout; without one it stays halted. RollbackNode: each node that fails is rolled back individually, at
 	// once, and kept there (status.pinned); it counts toward the threshold, at which the rollout halts.
 	// This needs the manager's flag --gate. Default Halt.
 	// +optional

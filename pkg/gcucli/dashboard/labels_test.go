@@ -21,7 +21,7 @@ var sources = []struct {
 	{"api/v1/nodeoperation_types.go", []string{"Operation"}},
 	{"pkg/daemonset/settingserror.go", []string{"Reason"}},
 	{"api/v1/nodeupgrade_types.go", []string{"Task"}},
-	{"pkg/daemonupdater/report/asks.go", []string{"reason"}},
+	{"pkg/daemonupdater/report/pinrequests.go", []string{"reason"}},
 	{"pkg/daemonupdater/report/requests.go", []string{"reason"}},
 	{"pkg/daemonupdater/rollout/reason.go", []string{"Reason"}},
 	{"pkg/gcucli/display/advice.go", []string{"Reason"}},
