@@ -142,7 +142,7 @@ func TestThePagesBringOneNodeBackAlone(t *testing.T) {
 		})
 	}
 	pinned(0)
-	c := s.pageOf(t, "docs/upgrade.md", "One node back, alone", map[string]string{"NODE": first})
+	c := s.pageOf(t, "docs/upgrade.md", "Rolling back one node", map[string]string{"NODE": first})
 	c.next(ctx)
 	d.is(ctx, first, driver, "v1")
 	c.at(second)
