@@ -232,7 +232,7 @@ func TestACAThatCannotBeKeptIsReplacedInMemory(t *testing.T) {
 		},
 	})
 	r := newReplica(c)
-	if r.Refresh(t.Context()) || !strings.Contains(r.log.String(), "denied the request") || !strings.Contains(r.log.String(), "a certificate that clients cannot check") {
+	if r.Refresh(t.Context()) || !strings.Contains(r.log.String(), "denied the request") || !strings.Contains(r.log.String(), "a certificate that clients cannot verify") {
 		t.Errorf("logged %s", r.log)
 	}
 	alone, err := r.GetCertificate(nil)
