@@ -144,7 +144,7 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 	return nil
 }
 
-// readMembers reads the DaemonSets of the operation and their pods. While the device is closed it
+// readMembers reads the DaemonSets of the operation and their pods. While the node has the driver-upgrade taint it
 // reads them live: the cache may lack a pod that came before and uses the device, or its DaemonSet, or
 // the gr that controls that (invariant S8).
 func (r observer) readMembers(ctx context.Context, o *observation) error {

@@ -94,7 +94,7 @@ func (p Policy) WithResources(further []corev1.ResourceName) Policy {
 
 // ReplacingDriver returns the policy for the replacement of the driver, before which every pod
 // that uses the accelerator has to leave. Those of DaemonSets that are not the operator's own leave
-// once the device is closed by its taint, as they would come back before.
+// once the node has the driver-upgrade taint, as they would come back before.
 func (p Policy) ReplacingDriver(closed bool) Policy {
 	p.replacesDriver, p.closed = true, closed
 	return p
