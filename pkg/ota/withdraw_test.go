@@ -252,7 +252,7 @@ func TestWhatTheLastOperationUpgradedIsBroughtBack(t *testing.T) {
 	}
 	b.cluster.answerBack(topsv1.TaskDone, topsv1.ReasonUndone)
 	b.sync(t)
-	if o := call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != request.Done || !strings.Contains(o.Message, "1 component back") {
+	if o := call(t, h, "GET", "/v1/operations/"+o.ID, "").operation(); o.State != request.Done || !strings.Contains(o.Message, "1 component rolled back") {
 		t.Errorf("at its end: %+v", o)
 	}
 	call(t, h, "POST", "/v1/components/driver/rollback", "").wants(202) // once more, from what it has now
