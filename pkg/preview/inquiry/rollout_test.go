@@ -111,7 +111,7 @@ func TestAPreviewListsUpgradedNodesAndEvictedPods(t *testing.T) {
 	}
 	want := &preview.Rollout{
 		MaxUnavailable: 1,
-		Total: 3,
+		Total:          3,
 		Nodes: []preview.Node{
 			{Name: "a", Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Upgrades: []string{"driver"}},
 			{Name: "b", AfterSeconds: 1, Disruption: upgradeplan.EvictAccelerator, Replaces: []string{"driver", "exporter"}, Upgrades: []string{"driver"}, Evicts: []string{"default/training"}},
