@@ -178,7 +178,7 @@ var ofOperations = []mutant{
 	{"foreign-taints-lost", "closing the device removes the taints of others from the node", nodes, "WithDriverTaint",
 		"$t.Key == $ours", `$t.Key != ""`},
 	{"device-opened-early", "users of the device return before the driver is verified", nodes, "removeDriverTaint",
-		"$rowOf($t).tainted", "$rowOf($t).closed && $t.Action != upgradeplan.ActionVerify"},
+		"$rowOf($t).tainted", "$rowOf($t).tainted && $t.Action != upgradeplan.ActionVerify"},
 	{"users-of-old-driver", "a pod that uses the device is kept although it is older than the driver", nodes, "outdated",
 		"$there && $pod.$Created.Before($PodCreated)", "!$there && $pod.Available"},
 	{"node-left-cordoned", "an operation ends with the node cordoned", nodes, "release",

@@ -64,7 +64,7 @@ var ofRequests = []mutant{
 	{"rollback-without-evidence", "two lying nodes take a fleet back", updater, "RollbackOf",
 		"len($failures) < requiredFailures($s, $d)", "false"},
 	{"budget-is-evidence", "with a budget of one node, one lying node takes a fleet back", updater, "requiredFailures",
-		"$required = minFailedNodes", "$required = min(minFailedNodes, d.Limit)"},
+		"$required = minFailedNodes", "$required = min(minFailedNodes, d.MaxUnavailable)"},
 	{"rollback-below-the-floor", "a rollback goes back to a version that is forbidden", updater, "RollbackOf",
 		"$good.Since.Before($floor)", "false"},
 	{"answers-stuck", "a result is retried forever on a NodeUpgrade that the agent has changed", updater, "Reporter.writeTasks",
