@@ -99,7 +99,7 @@ func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
 	gcu(0, []string{"resume", name}, "is no longer paused")
 	gcu(0, []string{"status", name, "--watch", "--timeout", "4m"}, "GcuResource "+name+": Done", "6 of 6 updated")
 
-	history := gcu(0, []string{"history", name}, "gfd.version: v2 -> v3", "gfd.version: v1 -> v2", "present")
+	history := gcu(0, []string{"history", name}, "gfd.version: v2 -> v3", "gfd.version: v1 -> v2", "current")
 	if strings.Count(history, "\n") != 4 {
 		t.Errorf("the history does not have three specs:\n%s", history)
 	}
