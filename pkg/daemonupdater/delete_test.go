@@ -19,7 +19,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
@@ -221,6 +224,15 @@ func TestARolloutIsDeletedWhenTheDeletionItNamesCannotHappenAnyMore(t *testing.T
 		t.Error("the rollout is still there when the pod is fenced")
 	}
 	c.wantDeletions(c.deletions[0])
+}
+
+// The pods of a DaemonSet that was created again under its name seem to be missing: the node may have them.
+func TestAPodStaysWhileTheDaemonSetOfAMissingPodHasChanged(t *testing.T) {
+	var d podDeleter // without a client: any call would panic
+	err := d.delete(t.Context(), &pass.Pass{}, []rollout.Deletion{{Node: "a", Member: 0, Absent: []int{1}}}, map[int]bool{0: true, 1: false})
+	if !errors.Is(err, podreplace.ErrChanged) {
+		t.Errorf("delete: %v, want %v", err, podreplace.ErrChanged)
+	}
 }
 
 func TestADaemonSetThatWasNeverAnnotatedIsLeftAlone(t *testing.T) {
