@@ -28,7 +28,7 @@ func TestAnOperationThatIsNotGrantedMakesWayForNobodyElse(t *testing.T) {
 		"there is room for both":              {heavyInput(2, first, second).slots(operating(first), operating(second)), []string{"b:grant op-b"}},
 		"the node before works":               {heavyInput(1, granted(heavyNode("a")), second).slots(operating(first), operating(second)), nil},
 		"the node before has nothing to do":   {heavyInput(1, withPod(withDone(nodeOf("a", newHash, newHash)), func(p *Pod) { p.Available = false }), second).slots(operating(first), operating(second)), nil},
-		"the node before is unavailable":      {heavyInput(1, broken(first), second).slots(operating(first), operating(second)), nil},
+		"the node before is unavailable":      {heavyInput(1, broken(withDone(nodeOf("a", newHash, oldHash))), second).slots(operating(first), operating(second)), nil},
 		"it is granted":                       {heavyInput(1, first, granted(heavyNode("b"))).slots(operating(first), operating(second)), nil},
 		"what was asked for is not shown yet": {heavyInput(1, first, heavyNode("b")).slots(operating(first), operating(second)), nil},
 	} {

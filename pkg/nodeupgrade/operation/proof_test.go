@@ -105,7 +105,7 @@ func TestAPodThatStartedBeforeTheDefaultRuntimeWasRightHasNoCards(t *testing.T) 
 		{"it started between that and another restart", "exporter", at(1), nil, false},
 		{"it has not started", "exporter", nil, nil, false},
 		{"the agent does not know", "exporter", at(-1), func(h *topsv1.HostReport) { h.Runtime.DefaultSince = nil }, false},
-		{"by the clock of the agent that is in the future", "exporter", at(-1), func(h *topsv1.HostReport) { h.Runtime.DefaultSince = at(4) }, false},
+		{"by the clock of the agent that is in the future", "exporter", at(-1), func(h *topsv1.HostReport) { h.Time, h.Runtime.DefaultSince = *at(1), at(2) }, false},
 		{"by our clock that is in the future", "exporter", at(-1), func(h *topsv1.HostReport) { h.Time, h.Runtime.DefaultSince = *at(5), at(4) }, false},
 		{"the default is wrong again", "exporter", at(-1), func(h *topsv1.HostReport) { h.Runtime.Default = "runc" }, false},
 		{"the node has no cards", "exporter", at(-1), func(h *topsv1.HostReport) { h.Devices = nil }, false},
