@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -86,10 +87,16 @@ func TestAPersonSteersAnUpgradeWithKubectlGCU(t *testing.T) {
 	gcu(0, []string{"upgrade", "-f", file("v2")}, "gfd.version: v1 -> v2")
 	s.shows(ctx, t, name, "seen with v2", func(gr *topsv1.GcuResource) bool { return gr.Status.ObservedGeneration == gr.Generation })
 	gcu(3, []string{"upgrade", "-f", file("v3"), "--wait", "--timeout", "5s"}, "gfd.version: v2 -> v3", "timed out after 5s")
-	s.shows(ctx, t, name, "held", func(*topsv1.GcuResource) bool {
+	s.shows(ctx, t, name, "held at v3", func(gr *topsv1.GcuResource) bool {
 		var dro topsv1.DaemonRollout
-		err := s.Client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: name}, &dro)
-		return err == nil && dro.Status.HeldNodes == stageNodes
+		var ds appsv1.DaemonSet
+		key := client.ObjectKey{Namespace: "kube-system", Name: name}
+		if s.Client.Get(ctx, key, &ds) != nil || s.Client.Get(ctx, key, &dro) != nil {
+			return false
+		}
+		progress := meta.FindStatusCondition(dro.Status.Conditions, topsv1.RolloutProgressing)
+		return gr.Status.ObservedGeneration == gr.Generation && strings.HasSuffix(ds.Spec.Template.Spec.Containers[0].Image, ":v3") &&
+			ds.Status.ObservedGeneration == ds.Generation && dro.Status.HeldNodes == stageNodes && progress != nil && progress.Reason == topsv1.ReasonPaused
 	})
 	gcu(0, []string{"status", name}, "Waiting (Paused)", "kubectl gcu resume "+name)
 	gcu(0, []string{"nodes", name, "--state", "held"}, "Paused", s.nodes[0])
