@@ -7,7 +7,7 @@
 //	UpgradePlan   (gpl)  in which batches?            written by the user
 //	DaemonRollout (dro)  how is this upgrade going?    written by the daemonupdater
 //	NodeUpgrade   (nu)   what is asked of this node?   requests by the node agent, tasks by the daemonupdater
-//	GcuResourceRecreation (gcr)  which gr is being created again?  written by the REST API
+//	GcuResourceRecreation  which gr is being created again?  written by the REST API
 //
 // Bad input is refused here where the API server can decide it: by schema and
 // by CEL rules whose messages say what to change.

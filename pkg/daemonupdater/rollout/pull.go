@@ -47,7 +47,7 @@ type Prepull struct {
 }
 
 const (
-	// maxFailedPulls is the number of nodes that failed to pull an image, which no node runs yet, at which no other node is told to pull it.
+	// maxFailedPulls is on how many nodes an image that no node runs yet may fail to be pulled before no other node gets a request for it.
 	maxFailedPulls = 20
 	// manyAttempts is the number of failed attempts, within a quarter of an hour, after which a person is needed.
 	manyAttempts = 5

@@ -117,9 +117,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /node", s.node)
-	actions := actions{s.source, s.resource}
-	mux.HandleFunc("GET /dry-run", actions.dryRun)
-	mux.HandleFunc("POST /do", actions.do)
+	acting := actions{s.source, s.resource}
+	mux.HandleFunc("GET /dry-run", acting.dryRun)
+	mux.HandleFunc("POST /do", acting.do)
 	mux.Handle("GET /style.css", http.FileServerFS(files))
 	mux.Handle("GET /script.js", http.FileServerFS(files))
 	return s.guarded(http.NewCrossOriginProtection().Handler(mux))
