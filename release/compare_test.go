@@ -21,7 +21,7 @@ build*) mkdir -p "$(dirname "$6")" && cp "$PROGRAM" "$6" ;;
 esac
 `
 
-func TestASecondReleaseIsCompiledAnewAndCompared(t *testing.T) {
+func TestASecondReleaseIsCompiledAgainAndCompared(t *testing.T) {
 	folder := t.TempDir()
 	program, notes, temporary := filepath.Join(folder, "program"), filepath.Join(folder, "notes"), filepath.Join(folder, "tmp")
 	check(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte("package main\nfunc main() {}\n"), 0o600))

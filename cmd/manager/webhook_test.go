@@ -19,7 +19,7 @@ import (
 )
 
 // config/webhook has the names and the path that the manager serves, and leaves time for an answer.
-func TestTheAPIServerIsToldWhatIsServed(t *testing.T) {
+func TestWhatIsServedIsWrittenIntoTheWebhookConfiguration(t *testing.T) {
 	read := func(file string, into any) {
 		t.Helper()
 		text, err := os.ReadFile(filepath.Join("..", "..", "config", "webhook", file))

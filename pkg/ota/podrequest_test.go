@@ -68,7 +68,7 @@ func podNamed(i int) *corev1.Pod {
 	return pod
 }
 
-func TestAskKeepsAndShowsARequestOnce(t *testing.T) {
+func TestUpgradePodStoresAndShowsARequestOnce(t *testing.T) {
 	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	want := []string{requestOf(t, fixture.OutdatedPod()).ID}
@@ -96,7 +96,7 @@ func TestARequestTakesFourCalls(t *testing.T) {
 	}
 }
 
-func TestFiftyAtOnceAskForOneRequest(t *testing.T) {
+func TestFiftyCallersAtOnceMakeOneRequest(t *testing.T) {
 	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	var asking sync.WaitGroup
 	for range 50 {
@@ -112,7 +112,7 @@ func TestFiftyAtOnceAskForOneRequest(t *testing.T) {
 	}
 }
 
-func TestAskRefusesBeforeAnyCallWhenNamesAreMalformed(t *testing.T) {
+func TestUpgradePodRefusesMalformedNamesBeforeAnyCall(t *testing.T) {
 	cluster := newFakeCluster()
 	b := newBench(t, cluster, t.TempDir())
 	if got := reasonOf(t, b.UpgradePod(t.Context(), "kube-system", "../nodes/x")); got != request.ReasonMalformed {
@@ -123,7 +123,7 @@ func TestAskRefusesBeforeAnyCallWhenNamesAreMalformed(t *testing.T) {
 	}
 }
 
-func TestAskKeepsNothingWhenItCannotBeSubmitted(t *testing.T) {
+func TestUpgradePodStoresNothingWhenItCannotBeSubmitted(t *testing.T) {
 	for name, test := range map[string]struct {
 		breakIt func(*fakeCluster)
 		says    string
@@ -154,7 +154,7 @@ func TestAskKeepsNothingWhenItCannotBeSubmitted(t *testing.T) {
 	}
 }
 
-func TestAskSucceedsAfterARefusal(t *testing.T) {
+func TestUpgradePodSucceedsAfterARefusal(t *testing.T) {
 	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	b.cluster.applyFails = errUnreachable
 	if err := b.UpgradePod(t.Context(), "kube-system", "driver-x"); err == nil {
@@ -180,7 +180,7 @@ func TestARepeatedRequestReportsTheStoredOne(t *testing.T) {
 	}
 }
 
-func TestAskAgainAfterFailureIsANewRequest(t *testing.T) {
+func TestUpgradePodAfterAFailureIsANewRequest(t *testing.T) {
 	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	b.mustUpgrade(t, "driver-x")
 	first := b.cluster.submitted()[0]
@@ -198,7 +198,7 @@ func TestAskAgainAfterFailureIsANewRequest(t *testing.T) {
 	}
 }
 
-func TestAskReportsADiskThatCannotBeWritten(t *testing.T) {
+func TestUpgradePodReportsADiskThatCannotBeWritten(t *testing.T) {
 	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	if err := b.syncOnce(t.Context()); err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestLostJournalIsTakenOverFromTheNodeUpgrade(t *testing.T) {
 	}
 }
 
-func TestFinishedRequestIsNotAskedAgainWhenTheStatusIsLost(t *testing.T) {
+func TestAFinishedRequestIsNotRepeatedWhenTheStatusIsLost(t *testing.T) {
 	cluster := newFakeCluster(fixture.OutdatedPod(), podNamed(1))
 	b := newBench(t, cluster, t.TempDir())
 	b.mustUpgrade(t, "driver-x")

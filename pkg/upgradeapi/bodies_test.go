@@ -9,7 +9,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
-func TestWhoseBodiesHaveNoRoomIsTold(t *testing.T) {
+func TestACallerWhoseBodyHasNoRoomIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		caller string
 		size   int

@@ -10,7 +10,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-func TestWhatAnOverrideAsksOfANode(t *testing.T) {
+func TestWhatAnOverrideRequestsOfANode(t *testing.T) {
 	undo := func(from string) *PinRequest { return &PinRequest{Verb: VerbUndo, Target: "driver", From: from} }
 	for _, tt := range []struct {
 		value string

@@ -13,7 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-func TestAnAskOfANodeIsAnswered(t *testing.T) {
+func TestARollbackRequestOfANodeIsAnswered(t *testing.T) {
 	pinned := func(in *rollout.Input) {
 		in.Ledger.Pins = []rollout.Pin{{Node: "a", Member: "kube-system/driver", Revision: fixture.OldHash, From: fixture.NewHash,
 			Reason: rollout.ReasonUndone, Message: "kept"}}
@@ -52,7 +52,7 @@ func TestAnAskOfANodeIsAnswered(t *testing.T) {
 		})
 	}
 	if _, ours := answersOf(inputWith()).pinRequestTask("a", &observed.PinRequest{ID: "1", Verb: "undo", Target: "toolkit"}, nil); ours {
-		t.Error("an ask for another group is answered")
+		t.Error("a request for another group is answered")
 	}
 }
 

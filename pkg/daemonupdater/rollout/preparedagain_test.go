@@ -28,7 +28,7 @@ func jobFor(members ...string) *Operation {
 
 // An operation is granted only if it does what its node needs now: an edit after its preparation may
 // have narrowed or widened that.
-func TestAPreparedOperationIsMadeAnewWhenTheScopeChanged(t *testing.T) {
+func TestAPreparedOperationIsReplacedWhenTheScopeChanged(t *testing.T) {
 	narrowed := scopeInput(jobFor("driver", "toolkit", "exporter"))
 	narrowed.Members[1].LeftOut = true
 	lighter := scopeInput(jobFor("driver", "toolkit", "exporter"))

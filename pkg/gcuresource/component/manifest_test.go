@@ -2,6 +2,7 @@ package component
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -266,28 +267,58 @@ func TestAToolkitIsReady(t *testing.T) {
 		"k3s in a cluster where no node is one of it": {"host" + k3s + "config-v3.toml.d/enflame.toml", "", Cluster{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			toolkit := &topsv1.BaseFields{}
-			if test.env != "" {
-				toolkit.Env = []corev1.EnvVar{{Name: EnvContainerdConfig, Value: test.env}}
-			}
-			rendered := renderIn(t, test.cluster, newGR(topsv1.GcuResourceSpec{Toolkit: toolkit}))
-			probe := rendered[Toolkit].PerNode.Spec.Template.Spec.Containers[0].ReadinessProbe.Exec.Command
-			root := t.TempDir()
-			for file, content := range map[string]string{"host/usr/bin/enflame-container-runtime": "", test.file: "default_runtime_name = \"enflame\"\n"} {
-				path := filepath.Join(root, file)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
-					t.Fatal(err)
-				}
-			}
-			script := strings.NewReplacer(" /host", " "+root+"/host", `"/host`, `"`+root+"/host", " /etc", " "+root+"/etc").Replace(probe[2])
-			command := exec.CommandContext(t.Context(), probe[0], probe[1], script)
-			command.Env = []string{"PATH=" + os.Getenv("PATH"), EnvContainerdConfig + "=" + test.env}
-			if err := command.Run(); (err == nil) != test.ready {
-				t.Errorf("%s: %v, want ready=%t", script, err, test.ready)
+			if err := probeToolkit(t, test.cluster, test.env, test.file, "default_runtime_name = \"enflame\"\n"); (err == nil) != test.ready {
+				t.Errorf("%v, want ready=%t", err, test.ready)
 			}
 		})
 	}
+}
+
+func TestAToolkitIsReadyWhenTheRuntimeIsConfigured(t *testing.T) {
+	for name, test := range map[string]struct {
+		file, content string
+		ready         bool
+	}{
+		"docker":               {"daemon.json", `{"runtimes":{"enflame":{"path":"/usr/bin/enflame-container-runtime"}}}`, true},
+		"docker in one line":   {"daemon.json", `{"default-runtime":"enflame"}`, true},
+		"the default":          {"config.toml", "default_runtime_name = 'enflame'", true},
+		"the program":          {"config.toml", "BinaryName = \"/usr/bin/enflame-container-runtime\"", true},
+		"a registry of docker": {"daemon.json", `{"insecure-registries":["artifact.enflame.cn"]}`, false},
+		"the sandbox's image":  {"config.toml", "sandbox_image = \"artifact.enflame.cn/enflame/pause:3.9\"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := map[string]string{"daemon.json": "etc/docker/daemon.json", "config.toml": "etc/containerd/config.toml"}[test.file]
+			if err := probeToolkit(t, Cluster{}, "", file, test.content); (err == nil) != test.ready {
+				t.Errorf("%v, want ready=%t", err, test.ready)
+			}
+		})
+	}
+}
+
+// probeToolkit runs the readiness probe of the toolkit on a root with the runtime and one configuration file.
+func probeToolkit(t *testing.T, cluster Cluster, named, file, content string) error {
+	t.Helper()
+	toolkit := &topsv1.BaseFields{}
+	if named != "" {
+		toolkit.Env = []corev1.EnvVar{{Name: EnvContainerdConfig, Value: named}}
+	}
+	rendered := renderIn(t, cluster, newGR(topsv1.GcuResourceSpec{Toolkit: toolkit}))
+	probe := rendered[Toolkit].PerNode.Spec.Template.Spec.Containers[0].ReadinessProbe.Exec.Command
+	root := t.TempDir()
+	for file, content := range map[string]string{"host/usr/bin/enflame-container-runtime": "", file: content} {
+		path := filepath.Join(root, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := strings.NewReplacer(" /host", " "+root+"/host", `"/host`, `"`+root+"/host", " /etc", " "+root+"/etc").Replace(probe[2])
+	command := exec.CommandContext(t.Context(), probe[0], probe[1], script)
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), EnvContainerdConfig + "=" + named}
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s: %w", script, err)
+	}
+	return nil
 }

@@ -30,7 +30,7 @@ func TestTheWorstEndOfAPartIsTheEndOfTheOperation(t *testing.T) {
 	}
 }
 
-func TestARequestWhoseRevisionChangedIsClosedAndMadeAnewAtOnce(t *testing.T) {
+func TestARequestWhoseRevisionChangedIsClosedAndReplacedAtOnce(t *testing.T) {
 	now := metav1.Unix(2000, 0)
 	earlier, _, _ := Admit(nil, nil, wantedFor("uid", "earlier"), now)
 	answered := []topsv1.UpgradeTask{{RequestID: earlier.ID, State: topsv1.TaskFailed, Reason: string(ReasonRevisionChanged), Message: "ask again"}}
