@@ -38,14 +38,22 @@ func (s *stage) occupyAgentPort(node string) (pid string) {
 	return pid
 }
 
-// servesBesideImpostor checks that the agent of a node runs though an impostor had its port first: the
-// kubelet's probes pass, its socket serves and names the port, and its client does not show the impostor
-// the token. When the impostor ends, the agent takes the port.
+// servesBesideImpostor checks that the agent of a node runs though an impostor had its port first: it has
+// neither failed nor missed a probe of the kubelet, its socket serves and names the port, and its client
+// does not show the impostor the token. When the impostor ends, the agent takes the port.
 func (s *stage) servesBesideImpostor(node, pid string) {
 	s.t.Helper()
 	pod := s.podOn(agentSet, node)
-	if pod == nil || !ready(pod) || pod.Status.ContainerStatuses[0].RestartCount != 0 {
+	if pod == nil || !ready(pod) {
 		s.t.Fatalf("the agent of %s is %+v", node, pod)
+	}
+	// After a restart of containerd a kubelet may take a running pod for dead, and starts it again.
+	if end := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated; end != nil && end.ExitCode != 0 {
+		s.t.Errorf("the agent of %s failed: %+v", node, end)
+	}
+	killed := s.kubectl("get", "events", "--namespace="+system, "--field-selector=reason=Killing,involvedObject.name="+pod.Name, "--output=jsonpath={.items[*].message}")
+	if strings.Contains(killed, "failed liveness probe") {
+		s.t.Errorf("the kubelet of %s says of the agent: %s", node, killed)
 	}
 	status := []string{"exec", "--namespace=" + system, pod.Name, "--", "node-agent", "ota", "status"}
 	const told = "Another process listens on " + agentPort
