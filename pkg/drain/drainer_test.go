@@ -318,6 +318,15 @@ func TestAPodThatCameAfterTheOneThatWasSeenLives(t *testing.T) {
 	}
 }
 
+func TestAPodWithoutGracePeriodStaysUntilItsKubeletConfirmsItsEnd(t *testing.T) {
+	s := newStage(t)
+	s.node("n1")
+	s.run(pod("a", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(0)) }))
+	policy := defaultPolicy(t, nil)
+	s.expect(s.pass(s.drainer(), policy, nil, 0), map[string]eviction.State{"a": eviction.Evicted})
+	s.expect(s.pass(s.drainer(), policy, nil, 0), map[string]eviction.State{"a": eviction.Terminating})
+}
+
 func TestAPassIsAboutThePodsOfItsNode(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")

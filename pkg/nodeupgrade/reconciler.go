@@ -83,6 +83,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.observer.denials.end(request.Name)
 		return resultOf(ctx, 0, err)
 	}
+	began := r.observer.clock()
+	defer func() { r.observer.workTimes.worked(request.Name, r.observer.clock().Sub(began)) }()
 	o, err := r.observer.observe(ctx, request.Name)
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil // the NodeUpgrade is gone; its delete event follows

@@ -14,7 +14,7 @@ type workTimes struct {
 	nodes map[string]workTime
 }
 
-// workTime is when a node was first and last observed.
+// workTime is when a node was first observed, and when the last pass over it ended.
 type workTime struct{ first, last time.Time }
 
 // since returns since when a node, which is observed now, has been observed without a longer break. The time is
@@ -30,6 +30,17 @@ func (t *workTimes) since(node string, now time.Time) time.Time {
 	known.last = now
 	t.nodes[node] = known
 	return known.first
+}
+
+// worked adds the time that a pass took since the node was observed: it is no break. A jump of the wall clock during
+// the pass is not in it, and so is a break.
+func (t *workTimes) worked(node string, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.nodes[node]; ok {
+		known.last = known.last.Add(took)
+		t.nodes[node] = known
+	}
 }
 
 // end forgets a node without an operation.

@@ -3,6 +3,8 @@ package nodeupgrade
 import (
 	"testing"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
 // A time with a reading of the monotonic clock would hide that the wall clock jumped, by which all recorded times are.
@@ -20,5 +22,25 @@ func TestWorkTimesAreByTheWallClock(t *testing.T) {
 		if since := times.since("node", now); !since.Equal(now) {
 			t.Errorf("since %v after a jump by %s, want %v", since, by, now)
 		}
+	}
+}
+
+// A pass may take long, such as one whose evictions are not answered: then the manager works, and its deadlines count.
+func TestAPassIsNoBreak(t *testing.T) {
+	times := workTimes{nodes: map[string]workTime{}}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	first := times.since("node", now)
+	for range 3 {
+		const pass = 2 * operation.LongestBreak
+		times.worked("node", pass)
+		now = now.Add(pass + time.Second)
+		if since := times.since("node", now); since != first {
+			t.Errorf("since %v, want %v", since, first)
+		}
+	}
+	times.end("node")
+	times.worked("node", time.Second)
+	if len(times.nodes) != 0 {
+		t.Error("a node without an operation is remembered")
 	}
 }

@@ -52,6 +52,8 @@ var ofClocks = []mutant{
 		"latest($ends, $spare)", "$ends"},
 	{"absence-of-a-manager", "the time in which the API server was away counts as work", nodes, "workTimes.since",
 		"!$ok || $break > operation.LongestBreak", "!$ok || $break > 1000*operation.LongestBreak"},
+	{"long-pass", "a pass that takes long is taken for an absence of the manager", nodes, "workTimes.worked",
+		"$known.last = $known.last.Add($took)", "_ = $took"},
 	{"attendance-monotonic", "a jump of the wall clock is no break", nodes, "workTimes.since",
 		"now = now.Round(0)", ""},
 	{"soak-jumped", "the soak of an operation is over when the clock jumps", nodes, "soak.lasting",

@@ -280,6 +280,21 @@ func TestTheAnswerIsTheSameForAnyOrderOfPods(t *testing.T) {
 	}
 }
 
+// A pod without a grace period would leave the API at once, whether or not its processes have ended.
+func TestAKubeletConfirmsTheEndOfEachPod(t *testing.T) {
+	for name, tc := range map[string]struct{ of, policy, want *int64 }{
+		"the pod has none":                  {ptr.To(int64(0)), nil, ptr.To(int64(1))},
+		"the pod has none, the policy sets": {ptr.To(int64(0)), ptr.To(int64(7)), ptr.To(int64(7))},
+		"the pod's own":                     {ptr.To(int64(30)), nil, nil},
+		"the pod says nothing":              {nil, nil, nil},
+	} {
+		pod, policy := corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.of}}, Policy{gracePeriodSeconds: tc.policy}
+		if diff := cmp.Diff(tc.want, Request(OutcomeOf(&pod), &policy, false).DeleteOptions.GracePeriodSeconds); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestPolicyOf(t *testing.T) {
 	grace := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.GracePeriodSeconds = ptr.To(int32(7)) }))
 	request := Request(Outcome{Pod: named("ns", "a"), UID: "uid-a"}, &grace, false)

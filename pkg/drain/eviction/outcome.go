@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/topsops/gcu-operator/pkg/message"
 )
@@ -46,6 +47,8 @@ type Outcome struct {
 	// Pod by namespace and name, and UID.
 	Pod types.NamespacedName
 	UID types.UID
+	// Graceless: the pod's own grace period is zero.
+	Graceless bool
 	// State of the pod.
 	State State
 	// Reason explains the state for a person; "" when the state says it all. Of a Running pod it is
@@ -62,7 +65,7 @@ type Outcome struct {
 
 // OutcomeOf returns the outcome of a pod with no state yet.
 func OutcomeOf(pod *corev1.Pod) Outcome {
-	return Outcome{Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID}
+	return Outcome{Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, Graceless: ptr.Equal(pod.Spec.TerminationGracePeriodSeconds, ptr.To(int64(0)))}
 }
 
 // Stays reports whether the pod cannot leave the node at present, so that evicting others is in
@@ -224,10 +227,14 @@ func (o Outcome) wording() string {
 }
 
 // Add adds the outcomes of pods that leave, from the responses to their evictions in the same order,
-// which were requested at now.
+// which were requested at now; the zero Outcome means not requested.
 func (r *Result) Add(leave, responses []Outcome, now time.Time) {
 	for i, o := range leave {
 		response := responses[i] //nolint:gosec // G602: there is one for each
+		if response.State == "" {
+			r.add(o.unrequested(), nil)
+			continue
+		}
 		r.add(o.requested(response), &Attempt{Time: now, Outcome: response})
 	}
 }

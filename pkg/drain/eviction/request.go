@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // ResponseTo returns the outcome of an eviction from the API server's response: after a dry run that
@@ -62,7 +63,8 @@ func budgetIn(cause string) string {
 }
 
 // Request returns the eviction of exactly this pod, by UID; as a dry run, the API server only says
-// whether it would accept it.
+// whether it would accept it. A pod without a grace period gets one second: it would leave the API
+// before a kubelet confirms that its processes have ended, and the node would look empty (invariant S8).
 func Request(o Outcome, p *Policy, dryRun bool) *policyv1.Eviction {
 	request := &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Pod.Namespace, Name: o.Pod.Name},
@@ -70,6 +72,9 @@ func Request(o Outcome, p *Policy, dryRun bool) *policyv1.Eviction {
 			GracePeriodSeconds: p.gracePeriodSeconds,
 			Preconditions:      &metav1.Preconditions{UID: &o.UID},
 		},
+	}
+	if o.Graceless && p.gracePeriodSeconds == nil {
+		request.DeleteOptions.GracePeriodSeconds = ptr.To(int64(1))
 	}
 	if dryRun {
 		request.DeleteOptions.DryRun = []string{metav1.DryRunAll}

@@ -98,6 +98,7 @@ func TestAHeldNodeWaitsForAPersonOrAnotherOperation(t *testing.T) {
 	}{
 		{"it stays as it is", func(*Facts) {}, "Failed held driver_verify VerifyFailed"},
 		{"a retry goes on with the task", override("retry:n1_driver_verify"), "Running driver_verify InProgress"},
+		{"a retry of an earlier task does that again", override("retry:n1_driver_replace"), "Running driver_replace InProgress DeletePod"},
 		{"a skip goes on behind it", override("skip:n1_driver_verify"), "Running toolkit_replace InProgress DeletePod"},
 		{"an abort gives the node back", func(f *Facts) { f.Wanted.Abort = true }, "Releasing then Failed driver_verify VerifyFailed UntaintDevice"},
 		{"so does another operation", func(f *Facts) { f.Wanted.ID = "next" }, "Releasing then Failed driver_verify VerifyFailed UntaintDevice"},
@@ -107,10 +108,40 @@ func TestAHeldNodeWaitsForAPersonOrAnotherOperation(t *testing.T) {
 			f := held
 			f.Wanted = held.Wanted.DeepCopy()
 			tc.with(&f)
-			if diff := cmp.Diff(tc.want, summaryOf(newMachine(t).Next(f))); diff != "" {
+			d := newMachine(t).Next(f)
+			if diff := cmp.Diff(tc.want, summaryOf(d)); diff != "" {
 				t.Error(diff)
 			}
+			if task := d.Record.Operation.Tasks[taskAt(&f, "driver_verify")]; d.Record.Operation.Phase == topsv1.OperationRunning && task.State == topsv1.OperationTaskFailed {
+				t.Error("the operation continues, and would end again with the failure of before")
+			}
 		})
+	}
+}
+
+func TestAFailedRestartIsRetriedByTheAgent(t *testing.T) {
+	f := reach(t, "node_restart-runtime", everything...)
+	result("node_restart-runtime", "Failed")(&f)
+	f.Record = newMachine(t).Next(f).Record
+	override("retry:n1_node_restart-runtime")(&f)
+	d := newMachine(t).Next(f)
+	if got := summaryOf(d); got != "Running node_restart-runtime InProgress" {
+		t.Fatal(got)
+	}
+	f.Record = d.Record
+	if task := f.Record.Operation.Tasks[taskAt(&f, "node_restart-runtime")]; task.State != topsv1.OperationTaskRunning || task.Attempts != 2 {
+		t.Errorf("the agent is to do %+v", task)
+	}
+	aborted := f
+	aborted.Wanted = f.Wanted.DeepCopy()
+	aborted.Wanted.Abort = true
+	later(time.Minute)(&aborted)
+	if d := newMachine(t).Next(aborted); len(d.Effects) != 0 {
+		t.Errorf("the node is given back before the agent has ended the second attempt: %s", summaryOf(d))
+	}
+	f.Host.Results[len(f.Host.Results)-1].Attempt = 2
+	if got := summaryOf(newMachine(t).Next(f)); got != "Failed held node_restart-runtime RestartFailed" {
+		t.Error(got)
 	}
 }
 

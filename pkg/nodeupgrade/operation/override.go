@@ -30,17 +30,27 @@ func applyOverride(c *changes) {
 		return // badOverride reports it
 	}
 	now := metav1.NewTime(c.f.Now)
-	rec := c.task(t)
-	rec.Reason, rec.Message, rec.StartTime, rec.EndTime = "", "", nil, nil
 	switch verb {
 	case verbRetry:
-		rec.State = topsv1.OperationTaskPending
-		rowOf(t).retry(c, t)
+		retryTask(c, t)
 	case verbSkip:
-		rec.State, rec.EndTime = topsv1.OperationTaskSkipped, &now
+		rec := c.task(t)
+		rec.Reason, rec.Message, rec.StartTime, rec.EndTime = "", "", nil, &now
+		rec.State = topsv1.OperationTaskSkipped
 	}
 	if c.op.Held {
 		resume(c, now)
+	}
+}
+
+// retryTask makes a task pending, and those after it that failed: they would end the operation again.
+func retryTask(c *changes, t upgradeplan.Task) {
+	for later := range c.job.All() {
+		rec := c.task(later)
+		if later == t || rec.State == topsv1.OperationTaskFailed && c.stageOf(later) > c.stageOf(t) {
+			rec.State, rec.Reason, rec.Message, rec.StartTime, rec.EndTime = topsv1.OperationTaskPending, "", "", nil, nil
+			rowOf(later).retry(c, later)
+		}
 	}
 }
 

@@ -41,6 +41,9 @@ func restartPending(c *changes) bool {
 	for i := range c.op.Tasks {
 		t := &c.op.Tasks[i]
 		result, begun := c.f.Host.Result(c.op.ID, t.Name), t.StartTime
+		if result != nil && result.Attempt < t.Attempts {
+			result = nil // of an earlier attempt
+		}
 		if t.Attempts == 0 || begun == nil {
 			if begun = &c.op.Since; result == nil { // else this record was lost, and recreated
 				continue

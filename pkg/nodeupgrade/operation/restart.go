@@ -24,7 +24,7 @@ func (restart) done(s *snapshot, t upgradeplan.Task) bool {
 // started before the restart.
 func (restart) attempt(c *changes, t upgradeplan.Task) verdict {
 	c.op.Touched = true
-	result := c.f.Host.Result(c.op.ID, t.String())
+	result := c.hostResult(t) // a person may retry a restart that failed
 	switch {
 	case restarted(c.snapshot, t):
 		return replacePods(c, t, startedBefore(c.snapshot, t))
