@@ -30,21 +30,9 @@ import (
 // retries for ten seconds before it reports a different UID.
 const requestTimeout = 15 * time.Second
 
-// passTime is after how long a pass with a failed request makes no further ones: where nothing answers, each takes
+// maxFailures is after how many failed requests a pass makes no further ones: where nothing answers, each takes
 // requestTimeout, and other nodes wait for this one.
-const passTime = 30 * time.Second
-
-// slowness tells when a pass is to end before its time.
-type slowness struct {
-	began  time.Time
-	failed bool
-}
-
-// ends reports whether the pass makes no further requests, from the response to the last one.
-func (s *slowness) ends(response eviction.Outcome) bool {
-	s.failed = s.failed || response.State == eviction.Failed
-	return s.failed && time.Since(s.began) > passTime
-}
+const maxFailures = 3
 
 // Evictor sends one eviction and returns the first response.
 type Evictor interface {
@@ -109,16 +97,12 @@ func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attem
 		responses = d.tryEach(ctx, node, leave, &p)
 	}
 	if !slices.ContainsFunc(responses, eviction.Outcome.Stays) {
-		slow := slowness{began: time.Now()}
 		for i, o := range leave {
-			if leavesLater(o) {
+			if leavesLater(o) || tooManyFailed(responses) {
 				continue
 			}
 			before := attempts[o.UID].Outcome.State
 			responses[i] = d.evict(ctx, node, o, &p, before != "" && before != eviction.Due)
-			if slow.ends(responses[i]) {
-				break
-			}
 		}
 	}
 	r.Add(leave, responses, now)
@@ -209,16 +193,27 @@ func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (f
 // leavesLater reports whether a pod that leaves is not evicted yet.
 func leavesLater(o eviction.Outcome) bool { return o.State != "" }
 
+// tooManyFailed reports whether a pass makes no further requests.
+func tooManyFailed(responses []eviction.Outcome) bool {
+	failed := 0
+	for _, r := range responses {
+		if r.State == eviction.Failed {
+			failed++
+		}
+	}
+	return failed >= maxFailures
+}
+
 // tryEach requests the eviction of pods, one by one, as dry runs. A pod that was not asked about has the zero Outcome.
 func (d Drainer) tryEach(ctx context.Context, node string, pods []eviction.Outcome, p *eviction.Policy) []eviction.Outcome {
-	responses, slow := make([]eviction.Outcome, len(pods)), slowness{began: time.Now()}
+	responses := make([]eviction.Outcome, len(pods))
 	for i, o := range pods {
+		if tooManyFailed(responses) {
+			break
+		}
 		responses[i] = d.request(ctx, node, o, p, true, 4)
 		if responses[i].Stays() {
 			d.Metrics.evicted(responses[i].State)
-		}
-		if slow.ends(responses[i]) {
-			break
 		}
 	}
 	return responses
