@@ -97,8 +97,9 @@ func story() []step {
 		{"a hold", post("/v1/hold", `{"message":"surgery"}`)},
 		{"a release", post("/v1/release", "")},
 		{"a request on OpenYurt's path", post("/openyurt.io/v1/namespaces/kube-system/pods/enflame-toolkit-x/upgrade", "")},
-		{"it is taken back", post("/v1/rollback", "")},
+		{"it is taken back", post("/v1/rollback", "", "Idempotency-Key", "tuesday")},
 		{"it was in time", replies(topsv1.TaskWithdrawn)},
+		{"the same call again", post("/v1/rollback", "", "Idempotency-Key", "tuesday")},
 	}
 }
 

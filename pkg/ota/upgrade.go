@@ -12,7 +12,7 @@ import (
 // operationStarter starts operations.
 type operationStarter struct{ *reconciler }
 
-// Upgrade starts an operation, or returns the one that was started with the same key;
+// Upgrade starts an operation, or returns the one that an earlier call with the same key returned;
 // "" is no key. A nil error means that the operation is durable on this node. Errors are
 // *Refusal.
 func (t operationStarter) Upgrade(ctx context.Context, operation request.Operation, key string) (response.Operation, error) {

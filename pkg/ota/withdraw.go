@@ -31,7 +31,7 @@ func (w withdrawer) Rollback(ctx context.Context, operation request.Operation, k
 // sent to the operator ends at once; for others the operator states in each request's task
 // whether the withdrawal was in time. It returns the operation as it is then, unfinished
 // until the operator has answered; single requests are put into a new one. A rollback that was sent is not withdrawn, and nothing
-// for the key of an operation.
+// for the key of an earlier call.
 func (w withdrawer) withdraw(ctx context.Context, key string) (result response.Operation, found bool, err error) {
 	if err := w.acquire(ctx); err != nil {
 		return result, false, request.Disconnected(err, request.NotKept)
@@ -49,15 +49,15 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 	case o.ID == "" || request.Knows(w.journals.Operations.List, w.nodeName, key):
 		return result, false, nil
 	case o.Queued:
-		result, err = w.withdrawQueued(o)
+		result, err = w.withdrawQueued(o.ReturnedFor(w.nodeName, key))
 		return result, true, err
 	case o.Wanted.Rollback:
-		result, _, err = w.latest.Operation(o.ID)
+		result, err = w.returnRollback(o, key)
 		return result, true, err
 	case len(waiting) == 0 && !request.Unconfirmed(w.journals.Requests.List):
 		return result, true, o.Started()
 	}
-	if err := w.record(o, waiting); err != nil {
+	if err := w.record(o.ReturnedFor(w.nodeName, key), waiting); err != nil {
 		return result, true, request.NotRecorded(err)
 	}
 	if nodeUpgrade == nil {
@@ -85,8 +85,20 @@ func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, err
 	return result, err
 }
 
-// record records the withdrawal of an operation's requests. The operation is written first,
-// so that a repeated call finds it wherever the agent was killed.
+// returnRollback returns a rollback that was sent to the operator, once the key is recorded with it.
+func (w withdrawer) returnRollback(o request.Operation, key string) (response.Operation, error) {
+	if key != "" {
+		if err := w.journals.Operations.Put(o.ReturnedFor(w.nodeName, key)); err != nil {
+			return response.Operation{}, request.NotRecorded(err)
+		}
+	}
+	result, _, err := w.latest.Operation(o.ID)
+	return result, err
+}
+
+// record records the withdrawal of an operation's requests. The operation is written first, with the key,
+// so that a repeated call finds it wherever the agent was killed, and Withdrawn last: until then a repeated
+// call withdraws them.
 func (w withdrawer) record(o request.Operation, requests []string) error {
 	w.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(requests))
 	if err := w.journals.Operations.Put(o); err != nil {

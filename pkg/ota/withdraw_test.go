@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
@@ -233,10 +234,7 @@ func TestWhatTheLastOperationUpgradedIsBroughtBack(t *testing.T) {
 	h := b.handler()
 	call(t, h, "POST", "/v1/components/driver/upgrade", "").wants(202)
 	b.cluster.answerAll(topsv1.TaskDone, "replaced")
-	b.cluster.set(func() {
-		pod := b.cluster.pods["kube-system/enflame-driver-x"]
-		pod.UID, pod.Labels["controller-revision-hash"] = "successor", newestHash
-	})
+	b.cluster.upgraded("driver")
 	b.sync(t)
 	o := call(t, h, "POST", "/v1/rollback", "").wants(202).operation()
 	if len(o.Requests) != 1 || o.Requests[0].Component != "driver" || !o.Rollback {
@@ -268,18 +266,97 @@ func TestAnOperatorThatCannotBringOneNodeBackSaysSo(t *testing.T) {
 	}
 }
 
+// upgraded replaces the pod of a component by one of the newest revision.
+func (c *fakeCluster) upgraded(component string) {
+	c.set(func() {
+		pod := c.pods["kube-system/enflame-"+component+"-x"]
+		pod.UID, pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "successor", newestHash
+	})
+}
+
 // TestWhatWasUpgradedEarlierIsNotBroughtBackByARepeatedCall: the answer to the first, which withdrew another operation, was lost.
 func TestWhatWasUpgradedEarlierIsNotBroughtBackByARepeatedCall(t *testing.T) {
+	for name, test := range map[string]struct {
+		earlier, withdrawn string
+		answers            map[string]topsv1.TaskState
+	}{
+		"the withdrawal was in time": {"/v1/components/driver/upgrade", "/v1/components/toolkit/upgrade",
+			map[string]topsv1.TaskState{"enflame-driver": topsv1.TaskDone, "enflame-toolkit": topsv1.TaskWithdrawn}},
+		"the withdrawal was too late": {"", "/v1/components/driver/upgrade", map[string]topsv1.TaskState{"enflame-driver": topsv1.TaskDone}},
+		"the withdrawal was too late for one part": {"", "/v1/upgrade",
+			map[string]topsv1.TaskState{"enflame-driver": topsv1.TaskDone, "enflame-toolkit": topsv1.TaskWithdrawn}},
+		"one part goes on": {"", "/v1/upgrade",
+			map[string]topsv1.TaskState{"enflame-driver": topsv1.TaskRunning, "enflame-toolkit": topsv1.TaskWithdrawn}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newFleet(), t.TempDir())
+			if test.earlier != "" {
+				call(t, b.handler(), "POST", test.earlier, "").wants(202)
+				b.cluster.answerAll(topsv1.TaskDone, "replaced")
+				b.cluster.upgraded("driver")
+				b.sync(t)
+			}
+			id := call(t, b.handler(), "POST", test.withdrawn, "").wants(202).operation().ID
+			call(t, b.handler(), "POST", "/v1/rollback", "", "Idempotency-Key", "k").wants(202)
+			b.cluster.answerAll("", "answered")
+			b.cluster.set(func() {
+				for i, r := range b.cluster.nodeUpgrade.Status.Requests {
+					b.cluster.nodeUpgrade.Status.Tasks[i].State = test.answers[r.DaemonSet.Name]
+				}
+			})
+			b.cluster.upgraded("driver")
+			b.sync(t)
+			before := b.cluster.requested()
+			b = newBench(t, b.cluster, b.directory) // the key outlives the agent
+			again := call(t, b.handler(), "POST", "/v1/rollback", "", "Idempotency-Key", "k")
+			if o := again.operation(); again.status >= 300 || o.ID != id || o.Rollback {
+				t.Errorf("repeated: %d %s, want operation %s", again.status, again.body, id)
+			}
+			if diff := cmp.Diff(before, b.cluster.requested()); diff != "" {
+				t.Errorf("requests after the repeated call (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheKeyOfAWithdrawalIsOfNoOtherCall(t *testing.T) {
 	b := newBench(t, newFleet(), t.TempDir())
 	h := b.handler()
-	call(t, h, "POST", "/v1/components/driver/upgrade", "").wants(202)
-	b.cluster.answerAll(topsv1.TaskDone, "replaced")
-	b.sync(t)
-	call(t, h, "POST", "/v1/components/toolkit/upgrade", "").wants(202)
-	call(t, h, "POST", "/v1/rollback", "", "Idempotency-Key", "k").wants(202)
+	id := call(t, h, "POST", "/v1/components/driver/upgrade", "").wants(202).operation().ID
+	for _, key := range []string{"k", "l"} { // two callers
+		call(t, h, "POST", "/v1/rollback", "", "Idempotency-Key", key).wants(202)
+	}
 	b.cluster.answerAll(topsv1.TaskWithdrawn, "in time")
 	b.sync(t)
-	call(t, h, "POST", "/v1/rollback", "", "Idempotency-Key", "k").wants(409)
+	for _, path := range []string{"/v1/upgrade", "/v1/components/driver/upgrade", "/v1/components/driver/rollback"} {
+		call(t, h, "POST", path, "", "Idempotency-Key", "k").wants(422)
+	}
+	next := call(t, h, "POST", "/v1/components/toolkit/upgrade", "").wants(202).operation().ID
+	for _, key := range []string{"k", "l"} {
+		if o := call(t, h, "POST", "/v1/rollback", "", "Idempotency-Key", key).wants(200).operation(); o.ID != id {
+			t.Errorf("key %s: %+v, want operation %s", key, o, id)
+		}
+	}
+	if o := call(t, h, "GET", "/v1/operations/"+next, "").operation(); o.State != request.Waiting || b.cluster.taken()["enflame-toolkit"] {
+		t.Errorf("a repeated call withdrew what was asked for after it: %+v", o)
+	}
+}
+
+// TestARollbackReturnedToAnotherCallIsNotRepeated: a second caller was given the rollback that was going on.
+func TestARollbackReturnedToAnotherCallIsNotRepeated(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	h := b.handler()
+	id := call(t, h, "POST", "/v1/components/driver/rollback", "").wants(202).operation().ID
+	call(t, h, "POST", "/v1/rollback", "", "Idempotency-Key", "k").wants(202)
+	b.cluster.answerBack(topsv1.TaskDone, topsv1.ReasonUndone)
+	b.sync(t)
+	call(t, h, "POST", "/v1/components/driver/upgrade", "").wants(202)
+	b.cluster.answerAll(topsv1.TaskDone, "replaced")
+	b.cluster.upgraded("driver")
+	b.sync(t)
+	if o := call(t, h, "POST", "/v1/rollback", "", "Idempotency-Key", "k").wants(200).operation(); o.ID != id {
+		t.Errorf("repeated: %+v, want operation %s", o, id)
+	}
 }
 
 func TestARollbackThatIsQueuedIsWithdrawn(t *testing.T) {

@@ -212,7 +212,7 @@ var ofCallers = []mutant{
 	{"two-orders", "two operations of one node at a time", agent, "Operation.Begin",
 		"if $i := $Unfinished($operations); $i >= 0 { $*then }", "if $i := $Unfinished($operations); $i > 9 { $*then }"},
 	{"key-for-anything", "an idempotency key matches any request", agent, "Operation.Begin",
-		"$operations[$i].$Wanted != $o.$Wanted", `$operations[$i].$Wanted != $o.$Wanted && key == ""`},
+		"$returned != $o.$Wanted", `$returned != $o.$Wanted && key == ""`},
 	{"offline-forgotten", "an offline request is not submitted later", agent, "loop.syncOnce",
 		"if $err := $tell($ctx, $nodeUpgrade, nil); $err != nil { return $err }", ""},
 	{"revision-moved-unseen", "an offline request is submitted for another revision than requested", agent, "Part.decideAgain",

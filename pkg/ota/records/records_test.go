@@ -82,6 +82,15 @@ func TestATornRequestIsNotReplacedByTheGenerationBeforeIt(t *testing.T) {
 	}
 }
 
+func TestAnOperationWithoutKeysOfRollbacksIsRead(t *testing.T) {
+	const earlier = `{"checksum":"14d4e94876fa3da5b2d046cdc813e35f9ddff99d5f69215c70d9ad9f787193df",` +
+		`"entry":{"sequence":1,"id":"op-0123456789abcdef","wish":{"component":"driver"},"accepted":"2023-11-14T22:13:20Z","withdrawn":true}}`
+	o, err := OperationKind.Decode([]byte(earlier))
+	if err != nil || !o.Withdrawn || o.RollbackKeys != nil {
+		t.Errorf("the file of an earlier agent is %+v, %v", o, err)
+	}
+}
+
 // FuzzFile reads files of requests and of operations. It checks that one that decodes has an id that is a file name,
 // and encodes to the same bytes.
 func FuzzFile(f *testing.F) {
@@ -101,6 +110,7 @@ func FuzzFile(f *testing.F) {
 	for _, r := range []request.Operation{
 		{Sequence: 1, ID: "op-0123456789abcdef", Accepted: now, Queued: true, Wanted: request.Wanted{Component: "driver", Latest: true}},
 		{Sequence: 2, ID: "op-0123456789abcdee", Accepted: now, End: &now, Parts: []request.Part{{Component: "driver", Request: "0123456789abcdef", State: request.Done}}},
+		{Sequence: 3, ID: "op-0123456789abcdec", Accepted: now, Withdrawn: true, RollbackKeys: []string{"op-0123456789abcded"}},
 	} {
 		data, err := OperationKind.Encode(r)
 		add(true, data, err)

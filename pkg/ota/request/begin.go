@@ -22,17 +22,17 @@ func (w Wanted) Validate(key string) *Refusal {
 	return nil
 }
 
-// Begin completes a new operation or, with known, returns the one that was started with the
-// same key. operations are those of this node, hold is nil if the node is not held, and node
+// Begin completes a new operation or, with known, returns the one that an earlier call with the
+// same key returned. operations are those of this node, hold is nil if the node is not held, and node
 // is its last known state. With offline, an operation for the latest needs no pod.
 func (o Operation) Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, key string, offline bool, now time.Time) (begun Operation, known bool, refusal *Refusal) {
 	sequence := nextOperation(operations)
 	id := OperationID(node.Name, key, sequence, now)
-	if i := slices.IndexFunc(operations, func(o Operation) bool { return o.ID == id }); i >= 0 {
-		if operations[i].Wanted != o.Wanted {
-			return Operation{}, false, Refuse(ReasonKeyReused, "The Idempotency-Key was used for another request, operation %s: use a new one.", id)
+	if returned, wanted, found := returnedFor(operations, id); found {
+		if wanted != o.Wanted {
+			return Operation{}, false, Refuse(ReasonKeyReused, "The Idempotency-Key was used for another request, operation %s: use a new one.", returned.ID)
 		}
-		return operations[i], true, nil
+		return returned, true, nil
 	}
 	if i := Unfinished(operations); i >= 0 {
 		refusal := Refuse(ReasonOperationRunning, "Operation %s has not ended: wait for it with node-agent ota watch, or GET /v1/operations/%[1]s?wait=30s.", operations[i].ID)
@@ -49,9 +49,24 @@ func (o Operation) Begin(operations []Operation, hold *topsv1.NodeHold, node *No
 	return Operation{Sequence: sequence, ID: id, Wanted: o.Wanted, Accepted: Seconds(now), Queued: true, Parts: parts}, false, nil
 }
 
-// Knows reports whether an operation was started with a key, "" for none.
+// Knows reports whether a call with a key has returned an operation, "" for none.
 func Knows(operations []Operation, nodeName, key string) bool {
-	return key != "" && slices.ContainsFunc(operations, func(o Operation) bool { return o.ID == OperationID(nodeName, key, 0, time.Time{}) })
+	_, _, found := returnedFor(operations, OperationID(nodeName, key, 0, time.Time{}))
+	return key != "" && found
+}
+
+// returnedFor returns the operation that the call with a key returned, by the id that is derived from the key, and what that
+// call wanted.
+func returnedFor(operations []Operation, id string) (o Operation, wanted Wanted, found bool) {
+	for _, o := range operations {
+		switch {
+		case o.ID == id:
+			return o, o.Wanted, true
+		case slices.Contains(o.RollbackKeys, id) && (o.Withdrawn || o.End != nil):
+			return o, Wanted{Rollback: true}, true
+		}
+	}
+	return Operation{}, Wanted{}, false
 }
 
 // upgradedLast returns what the last operation upgraded that was not a rollback, nil if that did nothing: what was before it

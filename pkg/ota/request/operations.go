@@ -50,8 +50,12 @@ type Operation struct {
 	// Queued: not sent to the operator yet.
 	Queued bool `json:"queued,omitempty"`
 	// Withdrawn: the parts that had not started are canceled.
-	Withdrawn bool   `json:"withdrawn,omitempty"`
-	Parts     []Part `json:"parts,omitempty"`
+	Withdrawn bool `json:"withdrawn,omitempty"`
+	// RollbackKeys are the ids that OperationID derives from the keys of rollbacks that returned this operation
+	// and started none. A key is written before the requests are withdrawn: a repeated call withdraws
+	// them unless Withdrawn is set or the operation has ended.
+	RollbackKeys []string `json:"rollbackKeys,omitempty"`
+	Parts        []Part   `json:"parts,omitempty"`
 	// End is when it ended; nil before.
 	End *metav1.Time `json:"end,omitempty"`
 }

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,20 @@ func TestTheWorstEndOfAPartIsTheEndOfTheOperation(t *testing.T) {
 		}
 		if got := o.State(); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestTheLastKeysOfRollbacksAreKept(t *testing.T) {
+	o := Operation{ID: "op", Withdrawn: true}.ReturnedFor("node-a", "")
+	for i := range 2 * KeptOperations {
+		for range 2 {
+			o = o.ReturnedFor("node-a", fmt.Sprint(i))
+		}
+	}
+	for key, want := range map[string]bool{"": false, "0": false, fmt.Sprint(KeptOperations): true, fmt.Sprint(2*KeptOperations - 1): true} {
+		if got := Knows([]Operation{o}, "node-a", key); got != want {
+			t.Errorf("key %q: known %t, want %t", key, got, want)
 		}
 	}
 }

@@ -31,6 +31,17 @@ func Withdrawable(operations []Operation, requests []Request, tasks []topsv1.Upg
 	return Operation{}, nil
 }
 
+// ReturnedFor adds the key of a rollback that returns this operation, "" for none, and keeps the last KeptOperations
+// keys. The input is not changed.
+func (o Operation) ReturnedFor(nodeName, key string) Operation {
+	id := OperationID(nodeName, key, 0, time.Time{})
+	if key != "" && !slices.Contains(o.RollbackKeys, id) {
+		keys := append(slices.Clone(o.RollbackKeys), id)
+		o.RollbackKeys = keys[max(0, len(keys)-KeptOperations):]
+	}
+	return o
+}
+
 // Withdraw marks some of the requests as withdrawn. The input is not changed.
 func Withdraw(requests []Request, ids []string) []Request {
 	requests = slices.Clone(requests)
