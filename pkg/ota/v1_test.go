@@ -43,7 +43,8 @@ func (c *fakeCluster) addComponent(name string, outdated bool) *corev1.Pod {
 	c.daemonSets["kube-system/enflame-"+name] = &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "kube-system", Name: "enflame-" + name, UID: uid,
-			Labels: map[string]string{topsv1.LabelComponent: name}, Annotations: map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"},
+			OwnerReferences: fixture.ControlledBy(topsv1.GroupVersion.String(), topsv1.GcuResourceKind, "fleet", "uid-fleet"),
+			Labels:          map[string]string{topsv1.LabelComponent: name}, Annotations: map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"},
 		},
 		Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
 	}

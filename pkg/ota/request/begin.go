@@ -86,11 +86,8 @@ func upgradedLast(operations []Operation) (parts []Part) {
 func (n *Node) choose(want Wanted, last []Part) ([]Part, *Refusal) {
 	var parts []Part
 	found := false
-	for _, p := range n.Placed() {
+	for _, p := range n.named(want) {
 		ds := p.DaemonSet
-		if !want.names(ds) {
-			continue
-		}
 		wanted, refusal := want.decide(p, n.Name)
 		switch {
 		case want.Component == "" && (refusal != nil || want.Rollback && !upgraded(last, wanted)): // up to date, or not upgraded by requests
@@ -110,6 +107,16 @@ func (n *Node) choose(want Wanted, last []Part) ([]Part, *Refusal) {
 		return nil, Refuse(ReasonNotNeeded, "No request of this node can be withdrawn: name the component that should go back to the previous revision (node-agent ota rollback COMPONENT, POST /v1/components/COMPONENT/rollback).")
 	}
 	return parts, nil
+}
+
+// named returns the pods that an operation may be about: if a DaemonSet of the wanted name is ours, not those of others, because
+// anyone with a namespace may give that name to a DaemonSet.
+func (n *Node) named(want Wanted) []Placed {
+	list := slices.DeleteFunc(n.Placed(), func(p Placed) bool { return !want.names(p.DaemonSet) })
+	if want.Component != "" && slices.ContainsFunc(list, func(p Placed) bool { return p.DaemonSet.Ours }) {
+		list = slices.DeleteFunc(list, func(p Placed) bool { return !p.DaemonSet.Ours })
+	}
+	return list
 }
 
 // names reports whether an operation may be about a DaemonSet.

@@ -26,9 +26,9 @@ type Node struct {
 // DaemonSet is what the agent keeps of a DaemonSet.
 type DaemonSet struct {
 	Ref topsv1.NamespacedRef `json:"ref"`
-	// Component is its key in the spec of a GcuResource, else its name.
+	// Component is its key in the spec of the GcuResource that controls it, else its name.
 	Component string `json:"component"`
-	// Ours is true if the operator deploys or upgrades it.
+	// Ours is true if a GcuResource controls it.
 	Ours     bool               `json:"ours"`
 	Strategy daemonset.Strategy `json:"strategy"`
 	// Target is its newest revision, as PodNeedUpgrade names it; nil if unknown.
@@ -45,14 +45,14 @@ type Template struct {
 
 // DaemonSetOf describes a DaemonSet.
 func DaemonSetOf(ds *appsv1.DaemonSet) DaemonSet {
+	component := daemonset.Component(ds)
 	o := DaemonSet{
 		Ref:       topsv1.NamespacedRef{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID},
-		Component: cmp.Or(ds.Labels[topsv1.LabelComponent], ds.Name),
-		Ours:      ds.Labels[topsv1.LabelComponent] != "",
+		Component: cmp.Or(component, ds.Name),
+		Ours:      component != "",
 	}
 	if settings, err := daemonset.SettingsOf(ds); err == nil {
 		o.Strategy = settings.Strategy
-		o.Ours = o.Ours || settings.Strategy != daemonset.NoStrategy
 	}
 	return o
 }
@@ -94,8 +94,8 @@ type Placed struct {
 	DaemonSet *DaemonSet
 }
 
-// Placed returns the pods of DaemonSets that are ours or whose pods have PodNeedUpgrade,
-// sorted by component, namespace and name.
+// Placed returns the pods of DaemonSets that are ours or have a strategy or whose pods have PodNeedUpgrade,
+// sorted by component, namespace and name. A pod in another namespace than the DaemonSet that it refers to is not of it.
 func (n *Node) Placed() []Placed {
 	var list []Placed
 	for i := range n.Pods.Items {
@@ -104,9 +104,12 @@ func (n *Node) Placed() []Placed {
 		if ref == nil {
 			continue
 		}
-		at := slices.IndexFunc(n.DaemonSets, func(d DaemonSet) bool { return d.Ref.UID == ref.UID })
-		if at >= 0 && (n.DaemonSets[at].Ours || daemonset.NeedUpgrade(pod) != nil) {
-			list = append(list, Placed{pod, &n.DaemonSets[at]})
+		at := slices.IndexFunc(n.DaemonSets, func(d DaemonSet) bool { return d.Ref.UID == ref.UID && d.Ref.Namespace == pod.Namespace })
+		if at < 0 {
+			continue
+		}
+		if ds := &n.DaemonSets[at]; ds.Ours || ds.Strategy != daemonset.NoStrategy || daemonset.NeedUpgrade(pod) != nil {
+			list = append(list, Placed{pod, ds})
 		}
 	}
 	slices.SortFunc(list, func(a, b Placed) int {
