@@ -83,6 +83,7 @@ func TestOwner(t *testing.T) {
 		want types.UID
 	}{
 		{"a pod of a DaemonSet", []metav1.OwnerReference{controller("apps/v1", "DaemonSet", "driver", "u")}, "u"},
+		{"a pod whose owner has a name that no object can have", []metav1.OwnerReference{controller("apps/v1", "DaemonSet", "a/b", "u")}, ""},
 		{"a pod of a ReplicaSet", []metav1.OwnerReference{controller("apps/v1", "ReplicaSet", "driver", "u")}, ""},
 		{"a pod of another kind called DaemonSet", []metav1.OwnerReference{controller("apps.kruise.io/v1alpha1", "DaemonSet", "driver", "u")}, ""},
 		{"a pod that a DaemonSet owns but does not control", []metav1.OwnerReference{other}, ""},

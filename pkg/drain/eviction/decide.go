@@ -32,7 +32,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // RetryInterval is the minimum time between two evictions of one pod, and between two passes
@@ -152,7 +151,7 @@ func (p Policy) Concerns(pod *corev1.Pod) bool {
 // NeedsClaims reports whether the scope of a drain depends on the ResourceClaims of a pod, which
 // must be read first.
 func (p Policy) NeedsClaims(pod *corev1.Pod) bool {
-	scoped := p.scope == topsv1.DrainAccelerator || p.scope == topsv1.DrainAll && p.replacesDriver && (isStatic(pod) || daemonset.Owner(pod) != nil)
+	scoped := p.scope == topsv1.DrainAccelerator || p.scope == topsv1.DrainAll && p.replacesDriver && (isStatic(pod) || ofDaemonSet(pod))
 	return scoped && !finished(pod) && !usesAccelerator(pod, nil, &p) && len(ClaimsOf(pod)) > 0
 }
 

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -35,12 +36,16 @@ func staying(pod *Pod, p *Policy) (s State, reason string, later bool) {
 	switch ds := pod.DaemonSet; {
 	case pod.Stays == "":
 		return "", "", false
-	case !p.replacesDriver || p.isOwn(ds) || ds == nil && !isStatic(pod.Pod):
+	case !p.replacesDriver || p.isOwn(ds):
 		return Skipped, pod.Stays, false
 	case pod.Unknown != "":
 		return Failed, pod.Unknown, false
 	case !pod.accelerator:
 		return Skipped, pod.Stays, false
+	case ds == nil && !isStatic(pod.Pod):
+		owner := metav1.GetControllerOf(pod.Pod)
+		return Blocked, fmt.Sprintf("uses the accelerator, and %s %s %s would bring it back: "+
+			"delete it or keep it off the node, exclude the node, or leave the pod out (drain.podSelector)", owner.APIVersion, owner.Kind, owner.Name), false
 	case ds == nil:
 		return Blocked, "static, and uses the accelerator: remove its manifest from the node, exclude the node, or leave the pod out (drain.podSelector)", false
 	case daemonset.ToleratesClosing(ds):
@@ -82,6 +87,12 @@ func ProcessUID(pod *corev1.Pod) string {
 		return uid
 	}
 	return string(pod.UID)
+}
+
+// ofDaemonSet reports whether kubectl takes a pod for one of a DaemonSet: it looks at the kind alone.
+func ofDaemonSet(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
 }
 
 func isStatic(pod *corev1.Pod) bool {

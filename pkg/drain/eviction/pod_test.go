@@ -68,6 +68,10 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 			with: Pod{DaemonSet: set("theirs", corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})}},
 		{name: "its emptyDir is protected, and named before the device is closed", pod: pod("a"), with: Pod{DaemonSet: theirs, LosesData: "Pods with local storage"},
 			opened: true, state: Blocked, reason: "Pods with local storage (drain.emptyDir: Delete evicts them)"},
+		{name: "one of another kind that is called DaemonSet blocks", pod: pod("a", ownedBy("apps.kruise.io/v1alpha1", "DaemonSet")), state: Blocked,
+			reason: "uses the accelerator, and apps.kruise.io/v1alpha1 DaemonSet owner would bring it back: delete it or keep it off the node, exclude the node, or leave the pod out (drain.podSelector)"},
+		{name: "without a card it stays", pod: pod("a", withoutGCU, ownedBy("apps.kruise.io/v1alpha1", "DaemonSet")),
+			policy: func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll }, state: Skipped, reason: untouched},
 		{name: "a static pod blocks", pod: pod("a", static), state: Blocked,
 			reason: "static, and uses the accelerator: remove its manifest from the node, exclude the node, or leave the pod out (drain.podSelector)"},
 		{name: "a static pod without a card stays", pod: pod("a", static, withoutGCU), policy: func(d *topsv1.DrainPolicy) { d.Scope = topsv1.DrainAll },
@@ -117,6 +121,7 @@ func TestTheClaimsOfPodsThatStayAreReadWhateverTheScope(t *testing.T) {
 		want   bool
 	}{
 		{"of a DaemonSet", pod("a", ofSet), replacing, true},
+		{"of another kind that is called DaemonSet", pod("a", claims, ownedBy("apps.kruise.io/v1alpha1", "DaemonSet")), replacing, true},
 		{"a static one", pod("a", claims, static), replacing, true},
 		{"one that is evicted anyway", pod("a", claims), replacing, false},
 		{"without a new driver", pod("a", ofSet), all, false},
