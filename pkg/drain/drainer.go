@@ -144,21 +144,29 @@ func (d Drainer) Users(ctx context.Context, node string, p eviction.Policy) ([]s
 }
 
 // Staying returns which of the pods on a node, by the UIDs under which their processes run, a drain
-// under the policy leaves there, with their names, namespace/name. Pods that terminate or have
-// finished, and those of the operator's own DaemonSets, do not count. An error means that the pods
-// could not be read.
+// under the policy leaves there, with their names, namespace/name; without a name those that the API
+// server does not have on the node: such a process is not of a pod, or has outlived it. Pods that
+// terminate or have finished, and those of the operator's own DaemonSets, do not count. An error means
+// that the pods could not be read.
 func (d Drainer) Staying(ctx context.Context, node string, uids []string, p eviction.Policy) (map[string]string, error) {
 	pods, err := d.list(ctx, node)
 	if err != nil {
 		return nil, err
 	}
+	gone := slices.DeleteFunc(slices.Clone(uids), func(uid string) bool {
+		return uid == "" || slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return eviction.ProcessUID(&pod) == uid })
+	})
 	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
 		return pod.DeletionTimestamp != nil || !slices.Contains(uids, eviction.ProcessUID(&pod))
 	})
 	known := Lookups{}
 	leaving := eviction.Leaving(eviction.Facts{NodeReady: true, Pods: Pods(ctx, d.Live, node, pods, p, known), Self: d.Self}, p)
 	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return slices.Contains(leaving, pod.UID) })
-	return eviction.NamesByProcess(Pods(ctx, d.Live, node, pods, p.All(), known), p), nil
+	names := eviction.NamesByProcess(Pods(ctx, d.Live, node, pods, p.All(), known), p)
+	for _, uid := range gone {
+		names[uid] = ""
+	}
+	return names, nil
 }
 
 // list reads the pods of a node.

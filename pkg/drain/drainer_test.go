@@ -421,14 +421,14 @@ func TestStayingAreThePodsOfProcessesThatADrainLeaves(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
 	own, monitor := s.ownAndOther(withoutGCU)
-	terminating := s.run(pod("terminating", withoutGCU))
+	terminating, finished := s.run(pod("terminating", withoutGCU)), s.run(pod("finished", withoutGCU, inPhase(corev1.PodSucceeded)))
 	s.must(s.admin.Delete(t.Context(), terminating))
 	privileged, training := s.run(pod("privileged", withoutGCU)), s.run(pod("training"))
 	left := s.run(pod("left", labeled("drain", "never")))
 	s.run(pod("static", static, unmanaged, withoutGCU))
 	s.run(pod("website", withoutGCU))
 	uids := []string{"", "gone", "x"} // x: see static
-	for _, p := range []*corev1.Pod{own, monitor, terminating, privileged, training, left} {
+	for _, p := range []*corev1.Pod{own, monitor, terminating, finished, privileged, training, left} {
 		uids = append(uids, string(p.UID))
 	}
 	p := defaultPolicy(t, func(p *topsv1.DrainPolicy) {
@@ -437,7 +437,7 @@ func TestStayingAreThePodsOfProcessesThatADrainLeaves(t *testing.T) {
 	got, err := s.drainer().Staying(t.Context(), "n1", uids, p.WithOwn(ofOwn(own)).ReplacingDriver(false))
 	s.must(err)
 	want := map[string]string{string(monitor.UID): s.namespace + "/monitor", string(privileged.UID): s.namespace + "/privileged",
-		string(left.UID): s.namespace + "/left", "x": s.namespace + "/static"}
+		string(left.UID): s.namespace + "/left", "x": s.namespace + "/static", "gone": ""}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

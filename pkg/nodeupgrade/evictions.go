@@ -86,7 +86,7 @@ func (e *evictions) users(ctx context.Context, f operation.Facts, policy evictio
 }
 
 // staying returns the pods of a node in which processes have a device open, and which its drain leaves
-// there, read live.
+// there or the API server does not have, read live.
 func (e *evictions) staying(ctx context.Context, f operation.Facts, policy eviction.Policy) (map[string]string, error) {
 	var uids []string
 	for i := range f.Host.DeviceHolders {

@@ -123,8 +123,11 @@ func TestAPodThatOpenedADeviceWithoutACardIsNamedBeforeTheNodeIsTouched(t *testi
 	if want := "process 8 (train, uid 0, pod " + s.namespace + "/privileged, which the drain leaves) has /dev/gcu0 open: stop it"; op.Message != want {
 		t.Errorf("%q, want %q", op.Message, want)
 	}
+	s.kill(pod) // by force: its process lives on
+	want := "process 8 (train, uid 0, pod " + string(pod.UID) + ", which the API server does not have) has /dev/gcu0 open: stop it"
+	s.until(want, func(op *topsv1.OperationStatus) bool { return op.Message == want })
 	s.untouched()
-	s.kill(pod) // the report is as old as it was
+	s.host.DeviceHolders = nil
 	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
 }
 

@@ -48,16 +48,17 @@ func Mapped(maps io.Reader) (string, error) {
 var (
 	// containers are named by 64 hexadecimal digits; systemd has the engine before them.
 	containers = regexp.MustCompile(`^(?:([a-z-]+)-)?([0-9a-f]{64})(?:\.scope)?$`)
-	// pods have a UID, in which systemd has "_" for "-", or a hash if they are static.
-	pods = regexp.MustCompile(`^(?:kubepods[a-z-]*-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$`)
+	// pods have a UID, in which systemd has "_" for "-", or a hash if they are static. With systemd the name of
+	// a kubelet's --cgroup-root comes first.
+	pods = regexp.MustCompile(`^(?:(?:.+-)?kubepods[a-z-]*-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$`)
 	// engines by the name in a scope, or of the directory.
 	engines = map[string]string{"docker": "docker", "cri-containerd": "containerd", "nerdctl": "containerd", "crio": "cri-o", "libpod": "podman"}
 )
 
 // ContainerOf returns the container and the pod UID of a process from /proc/PID/cgroup; "" outside of
 // one. The container is engine://id, or the id if the engine is not known; of nested containers
-// the outermost. The paths may start at any level: the kernel shows them relative to the cgroup of the
-// reader.
+// the outermost, without the pods of a cluster inside a container. The paths may start at any level: the kernel
+// shows them relative to the cgroup namespace of the reader.
 func ContainerOf(cgroup string) (container, podUID string) {
 	for line := range strings.Lines(cgroup) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -72,10 +73,13 @@ func ContainerOf(cgroup string) (container, podUID string) {
 	return container, podUID
 }
 
+// whereIn is ContainerOf for one path. A pod inside a container is not of this node's kubelet; below
+// user.slice anyone may give a group the name of a pod.
 func whereIn(path string) (container, podUID string) {
-	before := ""
+	before, ofUser := "", false
 	for name := range strings.SplitSeq(path, "/") {
-		if pod := pods.FindStringSubmatch(name); pod != nil && podUID == "" {
+		ofUser = ofUser || name == "user.slice"
+		if pod := pods.FindStringSubmatch(name); pod != nil && podUID == "" && container == "" && !ofUser {
 			podUID = strings.ReplaceAll(pod[1], "_", "-")
 		}
 		if is := containers.FindStringSubmatch(name); is != nil && container == "" {

@@ -79,6 +79,13 @@ func TestWhere(t *testing.T) {
 		"a directory named pod":    {"0::/podcasts/player.service", "", ""},
 		"a short id":               {"0::/docker/3f2a", "", ""},
 		"lines that are no cgroup": {"x\n::\n/docker/" + id, "", ""},
+		"a pod below another root": {"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod" +
+			strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-" + id + ".scope", "containerd://" + id, uid},
+		"the same without systemd": {"0::/kubelet/kubepods/burstable/pod" + uid + "/" + id, id, uid},
+		"a pod inside of a plain container": { // k3d, minikube
+			"0::/system.slice/docker-" + id + ".scope/kubepods/besteffort/pod" + uid + "/" + strings.ReplaceAll(id, "3", "4"), "docker://" + id, ""},
+		"a directory of a user":    {"0::/user.slice/user-1000.slice/user@1000.service/app.slice/pod" + file, "", ""},
+		"the same seen from a pod": {"0::/../../../../user.slice/user-1000.slice/user@1000.service/pod" + uid + "/" + id, id, ""},
 	} {
 		if container, pod := ContainerOf(tc.cgroup); container != tc.container || pod != tc.pod {
 			t.Errorf("%s: container %q of pod %q, want %q of %q", name, container, pod, tc.container, tc.pod)

@@ -32,8 +32,8 @@ type Facts struct {
 	// components, read live if NeedsCardUsers.
 	CardUsers []string
 	// StayingPods are the pods on the node in which a process has a device open by the last report, and
-	// which its drain leaves there, as namespace/name by UID; not those of the operator's own
-	// components. Read live if NeedsStayingPods.
+	// which its drain leaves there, as namespace/name by UID, "" for a pod that the API server does not
+	// have; not those of the operator's own components. Read live if NeedsStayingPods.
 	StayingPods map[string]string
 	// Host is status.host; nil: the agent has never reported.
 	Host *topsv1.HostReport

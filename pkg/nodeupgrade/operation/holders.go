@@ -11,12 +11,16 @@ import (
 
 // A driver cannot be removed while a process has a device of it open, and the restart of an engine may
 // stop plain containers. Processes of pods leave with their pods; this file is about those that no
-// drain reaches: on the host, in plain containers, and in pods that do not ask for the device.
+// drain reaches: on the host, in plain containers, in pods that do not ask for the device, and in pods
+// that the API server does not have. A pod that has just ended is one of these until the next report.
 
 // strayHolders describes the processes that have a device open by the last report and that no drain
 // ends, and returns what to do about them; "" when there is none.
 func strayHolders(s *snapshot) (who, remedy string) {
-	return describeHolders(s, func(h *topsv1.DeviceHolder) bool { return h.PodUID == "" || s.f.StayingPods[h.PodUID] != "" })
+	return describeHolders(s, func(h *topsv1.DeviceHolder) bool {
+		_, stays := s.f.StayingPods[h.PodUID]
+		return h.PodUID == "" || stays
+	})
 }
 
 // inContainers is strayHolders for plain containers alone, which the restart of an engine stops.
@@ -45,9 +49,12 @@ func describeHolders(s *snapshot, which func(*topsv1.DeviceHolder) bool) (who, r
 func describeHolder(s *snapshot, h *topsv1.DeviceHolder) string {
 	const shortID = 12 // as docker shows it
 	container := ""
-	if pod := s.f.StayingPods[h.PodUID]; pod != "" {
+	switch pod, stays := s.f.StayingPods[h.PodUID]; {
+	case pod != "":
 		container = fmt.Sprintf(", pod %s, which the drain leaves", pod)
-	} else if h.Container != "" {
+	case stays:
+		container = fmt.Sprintf(", pod %s, which the API server does not have", h.PodUID)
+	case h.Container != "":
 		engine, id, known := strings.Cut(h.Container, "://")
 		if !known {
 			engine, id = "", h.Container

@@ -22,6 +22,9 @@ func unknown(f *Facts) { f.Host.DeviceHoldersVisible = nil }
 // stays has the pod of a process be one that the drain leaves.
 func stays(f *Facts) { f.StayingPods = map[string]string{train.PodUID: "ns/train"} }
 
+// lost has the pod of a process be one that the API server does not have.
+func lost(f *Facts) { f.StayingPods = map[string]string{train.PodUID: ""} }
+
 func unchecked(f *Facts) { f.Record.Operation.Before = nil }
 
 func stopped(f *Facts) { closed(f); gone("devicePlugin")(f); gone("exporter")(f) }
@@ -54,6 +57,7 @@ func TestAProcessOutsideOfPodsThatHasADeviceOpen(t *testing.T) {
 		{"also after it has passed", "driver_prepull", driverOnly, []func(*Facts){result("driver_prepull", "Done"), holding(python)}, "Running node_precheck PrecheckFailed"},
 		{"not when it is of a pod, which the drain sees", "node_precheck", driverOnly, []func(*Facts){unchecked, holding(train)}, "Running node_precheck InProgress"},
 		{"holds it when it is of a pod that the drain leaves", "node_precheck", driverOnly, []func(*Facts){unchecked, holding(train), stays}, "Running node_precheck PrecheckFailed"},
+		{"or of a pod that is gone", "node_precheck", driverOnly, []func(*Facts){unchecked, holding(train), lost}, "Running node_precheck PrecheckFailed"},
 		{"a plain container holds it when the restart stops it", "node_precheck", toolkitOnly, []func(*Facts){unchecked, stopsAll, holding(python)}, "Running node_precheck PrecheckFailed"},
 		{"not when the restart leaves it", "node_precheck", toolkitOnly, []func(*Facts){unchecked, keepsAll, holding(python)}, "Running node_precheck InProgress"},
 		{"a process of the host is not stopped by the restart", "node_precheck", toolkitOnly, []func(*Facts){unchecked, stopsAll, holding(efsmi)}, "Running node_precheck InProgress"},
@@ -65,6 +69,7 @@ func TestAProcessOutsideOfPodsThatHasADeviceOpen(t *testing.T) {
 			"Releasing then Deferred driver_replace DeviceInUse"},
 		{"of a pod does not keep it", "driver_replace", driverOnly, []func(*Facts){stopped, holding(train)}, "Running driver_replace InProgress DeletePod"},
 		{"unless the drain leaves the pod", "driver_replace", driverOnly, []func(*Facts){stopped, holding(train), stays}, "Running driver_replace DeviceInUse"},
+		{"or the pod is gone", "driver_replace", driverOnly, []func(*Facts){stopped, holding(train), lost}, "Running driver_replace DeviceInUse"},
 		{"nor one in an old report", "driver_replace", driverOnly, []func(*Facts){stopped, holding(python), silent}, "Running driver_replace InProgress DeletePod"},
 		{"nor one that a person accepts by skipping the precheck", "driver_replace", driverOnly, []func(*Facts){stopped, holding(python), func(f *Facts) {
 			f.Record.Operation.Tasks[taskAt(f, "node_precheck")].State = topsv1.OperationTaskSkipped
@@ -101,6 +106,8 @@ func TestAProcessThatHasADeviceOpenIsNamed(t *testing.T) {
 			pythonHas + ", process 4712 (efsmi, uid 0) has /dev/gcuctl open: stop them"},
 		{"with its pod, when the drain leaves that", "node_precheck", []func(*Facts){unchecked, holding(train), stays},
 			"process 4713 (train, uid 0, pod ns/train, which the drain leaves) has /dev/gcu1 open: stop it"},
+		{"with the UID of its pod, when that is gone", "node_precheck", []func(*Facts){unchecked, holding(train), lost},
+			"process 4713 (train, uid 0, pod pod, which the API server does not have) has /dev/gcu1 open: stop it"},
 		{"when there are many", "node_precheck", []func(*Facts){unchecked, holding(efsmi, efsmi, efsmi, efsmi, efsmi, efsmi)},
 			"process 4712 (efsmi, uid 0) has /dev/gcuctl open, process 4712 (efsmi, uid 0) has /dev/gcuctl open, process 4712 (efsmi, uid 0) has /dev/gcuctl open, " +
 				"process 4712 (efsmi, uid 0) has /dev/gcuctl open, process 4712 (efsmi, uid 0) has /dev/gcuctl open and 1 more: stop them"},
