@@ -64,7 +64,7 @@ var symptoms = []struct {
 		{"PrecheckFailed", "the node lacks something", "节点未通过预检查", "补齐信息中指出的节点所缺条件"},
 		{"PrepullFailed", "an image cannot be pulled", "镜像拉取失败", "检查镜像是否存在、节点能否访问镜像仓库，以及拉取凭据（pull secret）"},
 		{"LeftToAdministrator", "the runtime has to be restarted by hand", "需要人工重启容器运行时", "按信息中的提示，在该节点上重启容器运行时"},
-		{"NoSuccessor", "a taint would keep the new pod off the node", "污点会使新的 Pod 无法调度到该节点", "移除信息中指出的污点，或为组件添加对应的容忍"},
+		{"NoSuccessor", "a taint would keep the new pod off the node", "污点会使新的 Pod 无法调度到该节点", "移除信息中指出的污点；不属于任何 gr 的 DaemonSet 也可以改为添加对应的容忍"},
 		{"VersionNotAllowed", "the policy does not allow the versions that the node would get", "UpgradePolicy 不允许该节点升级到这些版本", "按信息中给出的路径升级：`kubectl gcu upgrade GR -f FILE --nodes NODE`，或修改 UpgradePolicy 的 spec.versions"},
 		{"AgentTooOld", "the node agent is older than the manager", "节点上的 node agent 版本比 manager 旧", "升级 NODE 上的 node agent：`kubectl rollout status -n kube-system daemonset/gcu-node-agent`"},
 	}},

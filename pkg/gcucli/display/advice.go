@@ -53,7 +53,7 @@ var advice = map[string]string{
 	string(rollout.ReasonDeletionDenied):    "let the operator delete the pod that the message names: see the admission webhook or the role; it is retried automatically",
 	string(rollout.ReasonEnding):            nothing,
 	string(rollout.ReasonPinned):            "roll out another revision, or try this one again: kubectl gcu task retry NODE TASK",
-	string(rollout.ReasonNoSuccessor):       "remove the taint that the message names, or give the component a toleration for it",
+	string(rollout.ReasonNoSuccessor):       "remove the taint that the message names; a DaemonSet that belongs to no gr can get a toleration for it instead",
 	string(rollout.ReasonVersionNotAllowed): "upgrade NODE through the versions named in the message: kubectl gcu upgrade GR -f FILE --nodes NODE; or change spec.versions of the UpgradePolicy",
 	string(rollout.ReasonAgentTooOld):       "upgrade the node agent on NODE: kubectl rollout status -n kube-system daemonset/gcu-node-agent",
 	string(rollout.ReasonWaveNotReached):    nothing,
