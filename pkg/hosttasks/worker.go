@@ -24,8 +24,8 @@ const (
 	// retryFirst doubles up to retryLast while the API server is unavailable.
 	retryFirst = time.Second
 	retryLast  = 30 * time.Second
-	// attentivePeriod is the interval between passes while a task is requested: a
-	// verification waits for a change on the host.
+	// attentivePeriod is the interval between passes while a task is requested, or the driver is
+	// replaced: a verification waits for a change on the host, and the operator until nothing has a device open.
 	attentivePeriod = 5 * time.Second
 	// jitter spreads the agents of many nodes: each period is extended by up to this
 	// fraction.
@@ -113,7 +113,7 @@ func (w *Worker) Pass(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if w.runner.awaits(tasks) {
+	if w.runner.awaits(tasks) || hostapi.ReplacesDriver(nodeUpgrade) {
 		return attentivePeriod, nil
 	}
 	return hostapi.ReportPeriod - report.Time.Sub(shown.Time.Time), nil

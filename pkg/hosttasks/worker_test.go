@@ -170,6 +170,16 @@ func TestTheReportIsRenewedEachMinute(t *testing.T) {
 	}
 }
 
+// The driver is not replaced until the report shows that nothing has a device open.
+func TestTheHostIsReadOftenWhileTheDriverIsReplaced(t *testing.T) {
+	for task, often := range map[string]bool{"node-a_driver_replace": true, "node-a_exporter_replace": false, "node-a_node_evict": false, "node-b_driver_replace": false} {
+		b := newBench(t, &fakeCluster{nodeUpgrade: asking(task)}, t.TempDir())
+		if next, err := b.Pass(t.Context()); err != nil || (next == attentivePeriod) != often {
+			t.Errorf("%s: the host is read again after %s: %v", task, next, err)
+		}
+	}
+}
+
 func TestWithoutAHostTheAgentReportsWhatIsMissing(t *testing.T) {
 	b := newBench(t, &fakeCluster{nodeUpgrade: idle()}, filepath.Join(t.TempDir(), "none"))
 	if _, err := b.Pass(t.Context()); err != nil {

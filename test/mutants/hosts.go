@@ -38,6 +38,8 @@ var ofHosts = []mutant{
 		"request.Prepull.LeaveToKubelet || $un", "$un"},
 	{"asked-pull-left", "a pull that somebody asked for succeeds without the image", hostTasks, "Worker.Pull",
 		"o.Prepull.LeaveToKubelet, $u = false, false", "$u = false"},
+	{"holders-read-late", "every replacement of a driver waits most of a minute until the report no longer has the pods that ended before it", hostTasks, "Worker.Pass",
+		"$awaits || hostapi.ReplacesDriver($n)", "$awaits"},
 	{"restart-though-forbidden", "--restart-runtime=false is ignored", hostTasks, "Task.Request",
 		"Allowed: $restartAllowed", "Allowed: true"},
 	{"refusal-unreported", "a task that the host refuses is waited for without a word", hostTasks, "runner.do",

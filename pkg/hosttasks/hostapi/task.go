@@ -42,6 +42,12 @@ func TasksOf(nodeUpgrade *topsv1.NodeUpgrade) []Task {
 	return all
 }
 
+// ReplacesDriver reports whether the driver of the node of a NodeUpgrade is being replaced.
+func ReplacesDriver(nodeUpgrade *topsv1.NodeUpgrade) bool {
+	replace := upgradeplan.Task{Host: nodeUpgrade.Name, Target: upgradeplan.TargetDriver, Action: upgradeplan.ActionReplace}
+	return slices.ContainsFunc(nodeUpgrade.RequestedTasks(), func(begun topsv1.OperationTask) bool { return begun.Name == replace.String() })
+}
+
 // prepullExpiry is the age at which an agent no longer begins a prepull: by then the operator has gone on without it, and an
 // agent with a new journal, on a machine that was installed again, would pull images that were needed months ago.
 const prepullExpiry = time.Hour
