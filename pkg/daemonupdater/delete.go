@@ -102,14 +102,19 @@ func (d podDeleter) isNewest(ctx context.Context, p *pass.Pass, member int, live
 	return p.Fleet.Confirmed[member], nil
 }
 
-// confirmTarget returns podreplace.ErrChanged if the target differs from the ledger's and, read live, is not the newest. A
-// manager with a stale cache must not take an earlier target for a new one: it would drop what the ledger has about
-// the newest, such as a halt.
+// confirmTarget returns podreplace.ErrChanged if the target, read live, is not the newest: every node seems to be updated
+// until the cache shows the newest revision. The target is read once per fleet. One that differs from the ledger's is read in
+// every pass: a manager with a stale cache must not take an earlier target for a new one, because it would drop what the ledger
+// has about the newest, such as a halt.
 func (d podDeleter) confirmTarget(ctx context.Context, p *pass.Pass) error {
-	if known := p.Rollout.Status.Revision; p.In.Blocked != nil || known == "" || known == p.In.Revision {
+	known := p.Rollout.Status.Revision == "" || p.Rollout.Status.Revision == p.In.Revision
+	if p.In.Blocked != nil || known && !p.In.Upgrades() {
 		return nil
 	}
 	for i, m := range p.Members {
+		if known && p.Fleet.Confirmed[i] {
+			continue
+		}
 		live, _, err := d.LiveDaemonSet(ctx, m)
 		if err != nil {
 			return err

@@ -113,6 +113,22 @@ func (c *cluster) wantTasks(results string, jobs ...string) {
 	}
 }
 
+// Until the cache shows the new ControllerRevision, every node of the plan seems to be done.
+func TestTasksAfterTheNodesWaitUntilTheTargetIsConfirmed(t *testing.T) {
+	c := withGlobalTasks(t)
+	var plan topsv1.UpgradePlan
+	if err := c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &plan); err != nil {
+		t.Fatal(err)
+	}
+	plan.Spec.Before = nil
+	c.update(&plan)
+	c.completeAtOld()
+	c.staleRevision = "driver-" + fixture.NewHash
+	if after := c.mustReconcile(); after != retryStaleCache || len(c.taskJobs()) != 0 {
+		t.Errorf("decides again after %s, want %s; Jobs %v, want none", after, retryStaleCache, c.taskJobs())
+	}
+}
+
 // Contract 91 and 95.
 func TestAPlanDoesItsTasksBeforeAndAfterTheNodes(t *testing.T) {
 	c := withGlobalTasks(t)

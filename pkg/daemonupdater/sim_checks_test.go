@@ -244,6 +244,7 @@ func (w *simWorld) isKeptByOthers(g *simGroup, node string) bool {
 // checkLedger checks one write of a ledger against the one before.
 func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollout) {
 	w.checkRejected(before, after)
+	w.checkGood(pass, before, after)
 	var started []string
 	restarted := 0
 	limit := simLimit(pass)

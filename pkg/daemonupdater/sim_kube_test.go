@@ -334,7 +334,7 @@ func (w *simWorld) newPod(ds *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 // writeHistory makes the revision of the template the newest and returns its hash; it reuses an
 // existing one, as after a rollback.
 func (w *simWorld) writeHistory(ds *appsv1.DaemonSet) string {
-	hash := fmt.Sprintf("%08x", uint32(simHashOf(ds.Spec.Template.Spec.Containers[0].Image)))
+	hash := simImageHash(ds.Spec.Template.Spec.Containers[0].Image)
 	if daemonset.IsLeaving(ds) {
 		hash += "gated"
 	}
@@ -360,6 +360,9 @@ func (w *simWorld) writeHistory(ds *appsv1.DaemonSet) string {
 func simWithHash(ds *appsv1.DaemonSet, hash string) map[string]string {
 	return labels.Merge(ds.Spec.Template.Labels, labels.Set{appsv1.ControllerRevisionHashLabelKey: hash})
 }
+
+// simImageHash returns the hash of the revision with an image.
+func simImageHash(image string) string { return fmt.Sprintf("%08x", uint32(simHashOf(image))) }
 
 func simHashOf(image string) uint64 {
 	h := uint64(14695981039346656037)

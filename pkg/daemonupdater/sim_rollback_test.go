@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -160,7 +162,7 @@ func (w *simWorld) checkUndo(pass *simPass, before, after *appsv1.DaemonSet) {
 		return
 	}
 	rb := rollout.Status.Rollback
-	to := fmt.Sprintf("%08x", uint32(simHashOf(after.Spec.Template.Spec.Containers[0].Image)))
+	to := simImageHash(after.Spec.Template.Spec.Containers[0].Image)
 	switch {
 	case before.Annotations[topsv1.AnnotationPaused] == "true":
 		w.violate("rollback: %s is changed while paused", name)
@@ -173,6 +175,38 @@ func (w *simWorld) checkUndo(pass *simPass, before, after *appsv1.DaemonSet) {
 	case rb.From == rb.To:
 		w.violate("rollback: %s goes back to what failed", name)
 	}
+}
+
+// checkGood checks that a spec becomes the last known good one only with the revisions that the DaemonSet controller made of it.
+func (w *simWorld) checkGood(pass *simPass, before, after *topsv1.DaemonRollout) {
+	good := after.Status.LastKnownGood
+	of := slices.IndexFunc(w.groups, func(g *simGroup) bool { return g.id == pass.group })
+	if good == nil || of < 0 || w.groups[of].spec == nil || equality.Semantic.DeepEqual(before.Status.LastKnownGood, good) {
+		return
+	}
+	g := w.groups[of]
+	for i, key := range g.sets {
+		hash, images := report.TargetIn(good.Targets, key.Namespace+"/"+key.Name), g.spec.images[good.GcuResourceRevision]
+		if hash == "" || i >= len(images) || strings.TrimSuffix(hash, "gated") == simImageHash(images[i]) || !w.isAsSpecified(g) {
+			continue
+		}
+		w.violate("rollback: %s is good with %s of %s, which has %s", good.GcuResourceRevision, hash, key.Name, simImageHash(images[i]))
+	}
+}
+
+// isAsSpecified reports whether the sets of a gr have the images of its spec: a schedule may change them alone.
+func (w *simWorld) isAsSpecified(g *simGroup) bool {
+	for i, key := range g.sets {
+		is := simapi.Get[*appsv1.DaemonSet](w.api, key)
+		if is == nil {
+			return false
+		}
+		images := g.spec.images[is.Annotations[topsv1.AnnotationRevision]]
+		if i >= len(images) || images[i] != is.Spec.Template.Spec.Containers[0].Image {
+			return false
+		}
+	}
+	return true
 }
 
 // simRevisionOf returns the revision of a group whose only DaemonSet has a target, given in

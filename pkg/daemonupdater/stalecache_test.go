@@ -8,11 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -111,6 +113,71 @@ func TestRecheckLooksAtTheNewestLiveRevision(t *testing.T) {
 		}
 		c.wantDeletions()
 	})
+}
+
+// completeAtOld stores a ledger whose revision is that of the old pods, which were rendered from spec fleet-1 and are good.
+func (c *cluster) completeAtOld() {
+	c.t.Helper()
+	g := observed.GroupOf(c.driver)
+	key := g.RolloutKey("gcu-system")
+	dro := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: g.Kind, Name: g.Name}}}
+	c.create(dro)
+	dro.Status.Revision = simRevisionOf("kube-system/driver=" + fixture.OldHash)
+	dro.Status.LastKnownGood = fixture.GoodAt(dro.Status.Revision, fixture.OldHash)
+	dro.Status.LastKnownGood.GcuResourceRevision = "fleet-1"
+	if err := c.api.Status().Update(c.t.Context(), dro); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// The cache shows that the DaemonSet controller observed the new spec, but not its ControllerRevision: every node seems
+// to be updated.
+func TestASpecIsNotGoodBeforeItsRevisionIsConfirmed(t *testing.T) {
+	for name, before := range map[string]func(*cluster){"after an earlier spec": (*cluster).completeAtOld, "in a new rollout": func(*cluster) {}} {
+		t.Run(name, func(t *testing.T) {
+			for _, strategy := range []string{"AdvancedRollingUpdate", "OTA"} {
+				c := newCluster(t, func(ds *appsv1.DaemonSet) {
+					fleetDriver(ds)
+					fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, strategy)
+				})
+				before(c)
+				want := c.stored().Status.LastKnownGood
+				c.staleRevision = "driver-" + fixture.NewHash
+				if after := c.mustReconcile(); after != retryStaleCache {
+					t.Errorf("%s: decides again after %s, want %s", strategy, after, retryStaleCache)
+				}
+				c.staleRevision = ""
+				c.mustReconcile()
+				if diff := cmp.Diff(want, c.stored().Status.LastKnownGood); diff != "" {
+					t.Errorf("%s: last known good revision (-want +got):\n%s", strategy, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestTheTargetOfACompleteRolloutIsConfirmedOnce(t *testing.T) {
+	c := newCluster(t, pausedFirst)
+	reads := 0
+	c.live(interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			if _, ok := object.(*appsv1.DaemonSet); ok {
+				reads++
+			}
+			return w.Get(ctx, key, object, opts...)
+		},
+		List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			reads++
+			return w.List(ctx, list, opts...)
+		}})
+	for range 3 {
+		c.now = c.now.Add(reportInterval)
+		c.mustReconcile()
+	}
+	if reads != 2 {
+		t.Errorf("%d live reads in three passes, want 2: the DaemonSet and its ControllerRevisions", reads)
+	}
 }
 
 func pausedFirst(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") }
