@@ -380,6 +380,11 @@ func simCompleted(r *topsv1.DaemonRollout, wave string) *metav1.Time {
 	return nil
 }
 
+// simEmpty reports whether a wave had no nodes.
+func simEmpty(r *topsv1.DaemonRollout, wave string) bool {
+	return slices.ContainsFunc(r.Status.Waves, func(w topsv1.WaveStatus) bool { return w.Name == wave && w.Total == 0 })
+}
+
 // simApprovals returns the entries of the annotation of a rollout.
 func simApprovals(r *topsv1.DaemonRollout) []string {
 	return strings.Split(r.Annotations[topsv1.AnnotationApprovedWaves], ",")
@@ -445,7 +450,7 @@ func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRol
 				open = name
 			}
 		}
-		known := before.Status.Revision == after.Status.Revision && simCompleted(before, wave.Name) != nil
+		known := before.Status.Revision == after.Status.Revision && simCompleted(before, wave.Name) != nil && (wave.Total == 0 || !simEmpty(before, wave.Name))
 		if wave.CompletedTime == nil || known {
 			continue
 		}

@@ -201,6 +201,8 @@ var ofRollouts = []mutant{
 		"$unfinished[$i] == 0", "$unfinished[$i] >= 0"},
 	{"waves-unproven", "a wave of only offline nodes is passed", updater, "followWaves",
 		"$updated > 0", "$updated >= 0"},
+	{"wave-without-nodes-passed", "a wave that had no nodes stays passed once it has some", updater, "completedBefore",
+		"$before.Total > 0 || $wave.Total == 0", "true"},
 	{"waves-forget-lost-nodes", "a wave is passed while a lost node of it is not updated", updater, "unfinishedInWaves",
 		"$unfinished[$wave]++", "$unfinished[$wave] += 0"},
 	{"soak-ignored", "the next wave does not wait for the soak", updater, "reachWave",

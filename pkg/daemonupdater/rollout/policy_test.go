@@ -30,7 +30,7 @@ func (in Input) withPolicy(p Policy) Input {
 // passed marks waves as complete since the given time.
 func (in Input) passed(ago time.Duration, names ...string) Input {
 	for _, name := range names {
-		in.Ledger.Waves = append(in.Ledger.Waves, WaveProgress{Name: name, Completed: epoch.Add(-ago)})
+		in.Ledger.Waves = append(in.Ledger.Waves, WaveProgress{Name: name, Total: 1, Completed: epoch.Add(-ago)})
 	}
 	return in
 }

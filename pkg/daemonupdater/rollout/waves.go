@@ -28,10 +28,9 @@ func followWaves(d *draft) waveProgress {
 	updated, testable, passed := 0, 0, true
 	for i := range parts {
 		state, c := &parts[i], &d.fleet.waves[i]
-		state.Name = d.in.Policy.partName(i)
-		state.Completed = completedBefore(d.in, state.Name)
+		state.Name, state.Total, state.Updated = d.in.Policy.partName(i), c.nodes, c.byPhase[phaseUpdated]
+		state.Completed = completedBefore(d.in, state)
 		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
-		state.Total, state.Updated = c.nodes, c.byPhase[phaseUpdated]
 		updated, testable = updated+state.Updated, testable+c.testable
 		_, last := d.in.Policy.waveOf(i)
 		// A wave is complete only if some node of it proves the version, or none could. A batch of a plan need not prove it.
@@ -106,14 +105,14 @@ func lastPlanned(d *draft) int {
 }
 
 // completedBefore returns when a wave was completed at this revision under this limit or plan, zero if it
-// was not.
-func completedBefore(in *Input, wave string) time.Time {
+// was not, or if it has nodes now and had none at the last decision: its selector may have been corrected.
+func completedBefore(in *Input, wave *WaveProgress) time.Time {
 	if in.Ledger.Revision != in.Revision || in.Ledger.Limit != limitOf(in) {
 		return time.Time{}
 	}
 	for i := range in.Ledger.Waves {
-		if in.Ledger.Waves[i].Name == wave {
-			return in.Ledger.Waves[i].Completed
+		if before := &in.Ledger.Waves[i]; before.Name == wave.Name && (before.Total > 0 || wave.Total == 0) {
+			return before.Completed
 		}
 	}
 	return time.Time{}
