@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -131,5 +133,43 @@ func TestASlotStaysWhileTheCacheLacksItsNode(t *testing.T) {
 	}
 	if got := c.slots(); !slices.Equal(got, started) || len(c.deletions) != 1 {
 		t.Errorf("in flight %v, deleted %v, want only %v", got, c.deletions, started)
+	}
+}
+
+// The Node objects of a pool go before their pods: all of these are fenced in one pass, after one list.
+func TestThePodsThatOutliveTheirNodesAreFencedTogether(t *testing.T) {
+	c := newCluster(t, twoAtATime)
+	c.onDelete = func(string) error { return apierrors.NewTooManyRequests("busy", 1) } // it may still happen later
+	if _, err := c.reconcile(); err == nil || len(c.slots()) != 2 {
+		t.Fatalf("slots %v, %v, want two and deletions that failed", c.slots(), err)
+	}
+	lists := 0
+	c.live(interceptor.Funcs{List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if _, ok := list.(*corev1.PodList); ok {
+			lists++
+		}
+		return w.List(ctx, list, opts...)
+	}})
+	former := append(c.slots(), c.queuedNodes()...)
+	for _, node := range former {
+		if err := c.api.Delete(t.Context(), fixture.Node(node)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := c.mustReconcile(); after != retryStaleCache || lists != 1 {
+		t.Errorf("decides again after %s, want %s; %d lists of pods, want 1", after, retryStaleCache, lists)
+	}
+	for _, node := range former {
+		pod := fixture.PodOn(c.driver, node, fixture.OldHash)
+		if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool { return condition.Type == podreplace.Fenced }) {
+			t.Errorf("the pod of %s is not fenced", node)
+		}
+	}
+	c.now = c.now.Add(reportInterval)
+	if c.mustReconcile(); len(c.slots())+len(c.queuedNodes()) != 0 || lists != 2 {
+		t.Errorf("slots %v and %v, %d lists of pods, want no slots and one more list", c.slots(), c.queuedNodes(), lists)
 	}
 }

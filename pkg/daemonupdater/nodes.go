@@ -1,7 +1,9 @@
 package daemonupdater
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -124,10 +126,7 @@ func (r fleetReader) confirmNodesGone(ctx context.Context, p *pass.Pass) error {
 			return err
 		}
 	}
-	if len(left) == 0 {
-		return nil
-	}
-	return r.confirmNoPods(ctx, p, left)
+	return r.confirmPods(ctx, p, left)
 }
 
 // confirmNoOperation confirms live that the operation of a slot is not on its node.
@@ -142,7 +141,7 @@ func (r fleetReader) confirmNoOperation(ctx context.Context, slot *rollout.Slot)
 	return nil
 }
 
-// confirmNodeGone adds the node of a slot to left if it exists and left the group.
+// confirmNodeGone confirms live that the node of a slot is gone, or left the group: then it adds the node to left.
 func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass.Pass, slot *rollout.Slot, left map[string]*corev1.Node) error {
 	var live, cached corev1.Node
 	key := client.ObjectKey{Name: slot.Node}
@@ -151,7 +150,7 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass.Pass, slot *ro
 		return fmt.Errorf("looking for node %s: %w", slot.Node, err)
 	}
 	if err != nil || live.UID != slot.UID {
-		return r.fenceLeftover(ctx, p, slot)
+		return nil
 	}
 	if err := r.Get(ctx, key, &cached); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting node %s: %w", slot.Node, err)
@@ -168,45 +167,55 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass.Pass, slot *ro
 	return fmt.Errorf("node %s: %w", slot.Node, podreplace.ErrChanged)
 }
 
-// fenceLeftover fences the pod that a slot names if it outlived its Node object: another Node may get
-// that name, and with it the pod, before the garbage collector deletes the pod. It returns
-// podreplace.ErrChanged until the deletion that the slot permits can no longer happen.
-func (r fleetReader) fenceLeftover(ctx context.Context, p *pass.Pass, slot *rollout.Slot) error {
+// confirmPods confirms live that no pod is left that matters to an unseen slot. left are the nodes that left the group, the
+// other nodes are gone. It lists the pods of a member once, and only if such a slot may concern them.
+func (r fleetReader) confirmPods(ctx context.Context, p *pass.Pass, left map[string]*corev1.Node) (err error) {
 	for _, m := range p.Members {
-		if slot.PodVersion == "" || !slices.Contains(slot.Members, m.Key()) {
+		named := func(slot rollout.Slot) bool { return slot.PodVersion != "" && slices.Contains(slot.Members, m.Key()) }
+		if len(left) == 0 && !slices.ContainsFunc(p.Decision.Unseen, named) {
 			continue
 		}
-		pods, err := r.LivePods(ctx, m)
-		if err != nil {
-			return err
+		pods, unread := r.LivePods(ctx, m)
+		if unread != nil {
+			return unread
 		}
-		for i := range pods {
-			pod := &pods[i]
-			if pod.UID != slot.Pod || pod.ResourceVersion != slot.PodVersion || pod.DeletionTimestamp != nil {
-				continue
-			}
-			if err := r.Replacer().Fence(ctx, pod, p.In.Now, "its Node object is gone"); err != nil {
-				return err
-			}
-			return fmt.Errorf("pod %s of former node %s: %w", pod.Name, slot.Node, podreplace.ErrChanged)
-		}
+		err = errors.Join(err, r.fenceLeftovers(ctx, p, left, pods), confirmNoPods(m, left, pods))
 	}
-	return nil
+	return err
 }
 
-// confirmNoPods confirms live that nodes that left the group run no pod that stays there: the
-// successor of a pod may have been created just before its node left, and not be in the cache yet.
-func (r fleetReader) confirmNoPods(ctx context.Context, p *pass.Pass, left map[string]*corev1.Node) error {
-	for _, m := range p.Members {
-		pods, err := r.LivePods(ctx, m)
-		if err != nil {
-			return err
+// fenceLeftovers fences the live pods that unseen slots name and that outlived their Node objects: another Node may get the
+// name of one, and with it the pod, before the garbage collector deletes the pod. It returns podreplace.ErrChanged until the
+// deletions that the slots permit can no longer happen.
+func (r fleetReader) fenceLeftovers(ctx context.Context, p *pass.Pass, left map[string]*corev1.Node, pods []corev1.Pod) error {
+	versions := map[types.UID]string{}
+	for i := range p.Decision.Unseen {
+		if slot := &p.Decision.Unseen[i]; left[slot.Node] == nil {
+			versions[slot.Pod] = slot.PodVersion
 		}
-		for i := range pods {
-			pod := &pods[i]
-			if node := left[daemonset.NodeName(pod)]; node != nil && metav1.IsControlledBy(pod, m.DaemonSet) && daemonset.ShouldRun(m.DaemonSet, node).Keep {
-				return fmt.Errorf("pod %s of DaemonSet %s: %w", pod.Name, m.Key(), podreplace.ErrChanged)
-			}
+	}
+	var leftovers []*corev1.Pod
+	for i := range pods {
+		if pod := &pods[i]; pod.ResourceVersion == versions[pod.UID] && pod.DeletionTimestamp == nil {
+			leftovers = append(leftovers, pod)
+		}
+	}
+	if len(leftovers) == 0 {
+		return nil
+	}
+	err := access.InParallel(ctx, len(leftovers), func(i int) error {
+		return r.Replacer().Fence(ctx, leftovers[i], p.In.Now, "its Node object is gone")
+	})
+	return cmp.Or(err, fmt.Errorf("%d pods of former nodes: %w", len(leftovers), podreplace.ErrChanged))
+}
+
+// confirmNoPods confirms, from the live pods of a member, that nodes that left the group run no pod that stays there: the
+// successor of a pod may have been created just before its node left, and not be in the cache yet.
+func confirmNoPods(m observed.Member, left map[string]*corev1.Node, pods []corev1.Pod) error {
+	for i := range pods {
+		pod := &pods[i]
+		if node := left[daemonset.NodeName(pod)]; node != nil && metav1.IsControlledBy(pod, m.DaemonSet) && daemonset.ShouldRun(m.DaemonSet, node).Keep {
+			return fmt.Errorf("pod %s of DaemonSet %s: %w", pod.Name, m.Key(), podreplace.ErrChanged)
 		}
 	}
 	return nil

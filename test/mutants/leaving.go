@@ -48,8 +48,8 @@ var ofLeaving = []mutant{
 		"if $err := $read($ctx, $o, $which); $err != nil { return $err }\n$r.cache, $r.ownership.Reader = $r.live, $r.live", "$r.cache, $r.ownership.Reader = $r.live, $r.live"},
 	{"owners-by-the-cache", "while the device is closed, the users of a gr that the cache lacks are not seen", nodes, "observer.readMembers",
 		"$r.cache, $r.ownership.Reader = $r.live, $r.live", "$r.cache = $r.live"},
-	{"leftover-not-fenced", "a pod that outlived its Node object is deleted late, on the node that has the name then", updater, "fleetReader.confirmNodeGone",
-		"return r.fenceLeftover($ctx, $p, $slot)", "return nil"},
+	{"leftover-not-fenced", "a pod that outlived its Node object is deleted late, on the node that has the name then", updater, "fleetReader.confirmPods",
+		"errors.Join($err, $fenced, $none)", "errors.Join($err, $none)"},
 	{"absent-group-unread", "a node that was tainted while its group had no strategy is started after", updater, "Groups.OfDaemonSet",
 		"$w.Changed.AddAll($g)", ""},
 }
