@@ -17,7 +17,7 @@
 //	                      |                 every reachable node is updated
 //	                      +---> failed      a foreign object, or a rejected apply
 //
-// Five rules hold:
+// Six rules hold:
 //
 //   - A component is created only when every one before it runs: each Ready node it belongs on
 //     has an available pod, and there is at least one node, or all its replicas are available.
@@ -31,6 +31,8 @@
 //   - Of two grs whose components exclude each other, the older one deploys.
 //   - Webhook configurations are created when the pods behind them run, and deleted before them.
 //     CRDs, namespaces and the generated password stay when their gr is deleted.
+//   - Nothing is deployed, deleted or kept as a revision for an old spec: before a pass changes
+//     anything, it reads the gr from the API server. A pass that changes nothing does not.
 //
 // Before the templates of a spec are applied, the spec is stored as a revision, and the
 // DaemonSets name the revision they come from. Annotation rollback-to restores one: the same
@@ -49,7 +51,7 @@
 //	reconciler.go     one pass over a gr
 //	observe.go        reading; podreader.go and indexedcache.go: pods and nodes in the cache
 //	excluded.go       workloads of other grs that exclude a component
-//	objects.go        reading and deleting lists of objects
+//	objects.go        reading and deleting lists of objects, confirming a gr
 //	apply.go          applying and deleting
 //	finalizer.go      first of all added, last of all removed
 //	specrevisions.go  storing and restoring specs

@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,6 +43,21 @@ func each(list client.ObjectList, call func(client.Object)) error {
 		call(o)
 		return nil
 	})
+}
+
+// confirm returns a conflict if a gr has another spec than the API server has, or is deleted there. Nothing is
+// written for an old spec: the cache of a manager that was suspended, or has just become the leader, may be newer
+// about what another one has deployed since.
+func confirm(ctx context.Context, live client.Reader, gr *topsv1.GcuResource) error {
+	var now topsv1.GcuResource
+	err := live.Get(ctx, client.ObjectKeyFromObject(gr), &now)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading GcuResource %s from the API server: %w", gr.Name, err)
+	}
+	if err == nil && now.UID == gr.UID && now.Generation == gr.Generation { // deletion also increments the generation
+		return nil
+	}
+	return apierrors.NewConflict(topsv1.GroupVersion.WithResource("gcuresources").GroupResource(), gr.Name, errors.New("the cache shows an old spec"))
 }
 
 // readNodes returns all nodes sorted by name, shared with the cache.

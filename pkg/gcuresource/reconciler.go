@@ -132,6 +132,11 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *lastPass) (ctrl.Result, error) {
 	now := r.now()
 	decided := plan.Decide(obs, now)
+	if decided.Changes() {
+		if err := confirm(ctx, r.APIReader, obs.Resource); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	r.reporter(last).send(obs.Resource, status.Removals(&decided))
 	failed := applier{r.Client, r.APIReader}.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) })
 	if decided.Applies() {
@@ -168,6 +173,9 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 	down := plan.DecideTeardown(obs)
 	failed := deleteObjects(ctx, r.Client, down.Delete)
 	if down.Current == "" {
+		if err := confirm(ctx, r.APIReader, gr); err != nil {
+			return err
+		}
 		if failed = removeLabels(ctx, r.Client, obs.Nodes, obs.Others); failed == nil {
 			failed = removeFinalizer(ctx, r.Client, gr)
 		}

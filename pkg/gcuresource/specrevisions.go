@@ -62,6 +62,9 @@ func (r revisionKeeper) keepSpec(ctx context.Context, gr *topsv1.GcuResource, li
 	if err != nil || h.HasCurrent() {
 		return h, err
 	}
+	if err := confirm(ctx, r.APIReader, gr); err != nil {
+		return nil, err
+	}
 	if h, err = r.deployedBefore(ctx, gr, h); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,5 +55,55 @@ func TestAStatusThatTheCacheDoesNotShowYetIsStillReplaced(t *testing.T) {
 	must(s.turn())
 	if got := phase(); got != topsv1.PhaseRunning {
 		t.Errorf("with redis, the phase is still %s", got)
+	}
+}
+
+// TestNothingIsWrittenForAnOldGr has a new process whose cache shows the gr as it was before its last change,
+// which the process before has acted on.
+func TestNothingIsWrittenForAnOldGr(t *testing.T) {
+	withoutStrategy := func(s *scene) error {
+		return s.edit(func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationUpdateStrategy) })
+	}
+	addComponent := func(s *scene) error {
+		return s.edit(func(gr *topsv1.GcuResource) { gr.Spec.GFD = &topsv1.BaseFields{} })
+	}
+	settle := func(s *scene) error { return s.goOn(nil) }
+	all := func(steps ...func(*scene) error) func(*scene) error {
+		return func(s *scene) error {
+			for _, step := range steps {
+				if err := step(s); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	for name, st := range map[string]struct{ shown, since func(*scene) error }{
+		"an upgrade is not undone":                           {all(deployAll, settle), all(upgradeAll, settle)},
+		"a component that was added at once is not deleted":  {all(deployAll, withoutStrategy, settle), all(addComponent, settle)},
+		"a component of a gr that is deleted is not created": {all(deployAll, settle), halfway(3, deleteHero, all())},
+		"the nodes of a gr that is back keep their labels":   {all(deployAll, settle, deleteHero), all(settle, deployAll, settle, addComponent, settle)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := inMemory(t)
+			if err := st.shown(s); err != nil {
+				t.Fatal(err)
+			}
+			shown := s.api.(*memoryAPI).copied()
+			if err := st.since(s); err != nil {
+				t.Fatal(err)
+			}
+			before := s.api.(*memoryAPI).portrait()
+			s.restart()
+			behind := &lag{specMaker: specMaker{rand.New(rand.NewPCG(1, 1))}}
+			behind.begin(s)
+			behind.kinds[topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind)] = shown
+			if err := s.turn(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, s.api.(*memoryAPI).portrait()); diff != "" {
+				t.Errorf("(-before the pass +after it):\n%s", diff)
+			}
+		})
 	}
 }

@@ -30,6 +30,9 @@ func (p *Plan) Applies() bool {
 	return slices.ContainsFunc(p.Steps, func(s Step) bool { return len(s.Apply) > 0 })
 }
 
+// Changes reports whether there is anything to apply or to delete.
+func (p *Plan) Changes() bool { return p.Applies() || len(p.Delete) > 0 || len(p.Leave) > 0 }
+
 // Recheck returns when to check again without an event, 0 for never: after failureRetry if a
 // component failed.
 func (p *Plan) Recheck(failureRetry time.Duration) time.Duration {
