@@ -278,7 +278,7 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 }
 
 // foreignFlags are flags of other programs that pages mention without a command.
-var foreignFlags = []string{"server-side", "resolve", "no-hooks", "force-conflicts"}
+var foreignFlags = []string{"server-side", "resolve", "no-hooks", "force-conflicts", "cascade"}
 
 var aFlag = regexp.MustCompile(`^--?([a-zA-Z0-9][a-zA-Z0-9-]*)`)
 

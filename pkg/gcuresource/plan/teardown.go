@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
@@ -25,7 +28,8 @@ type Teardown struct {
 
 // DecideTeardown removes the components one by one in reverse order: a component is gone when its
 // objects and its pods on all Ready nodes are. It does not wait for pods on other nodes, which go
-// when these return.
+// when these return. A DaemonSet that the garbage collector orphaned is left to the user, and waited for: the
+// labels of the nodes go last, and with them its pods on all nodes at once.
 func DecideTeardown(obs *state.Observation) Teardown {
 	down := Teardown{Left: remaining(obs)}
 	if len(down.Left) == 0 {
@@ -50,6 +54,9 @@ func DecideTeardown(obs *state.Observation) Teardown {
 	if len(reachable) > 0 {
 		waiting = append(waiting, "pods on "+message.Names(reachable))
 	}
+	if ref := orphaned(obs, down.Current); ref != "" {
+		waiting = append(waiting, ref+", which lost its owner (kubectl delete --cascade=orphan): delete it")
+	}
 	down.Message = fmt.Sprintf("removing %s: waiting for %s", down.Current, strings.Join(waiting, ", "))
 	if len(offline) > 0 {
 		down.Message += fmt.Sprintf("; %s not Ready and not waited for: %s", message.Count(len(offline), "node"), message.Names(offline))
@@ -57,8 +64,8 @@ func DecideTeardown(obs *state.Observation) Teardown {
 	return down
 }
 
-// remaining returns the components that still have objects, or pods on Ready nodes, in deployment
-// order; names unknown to this version come last.
+// remaining returns the components that still have objects, pods on Ready nodes or an orphaned DaemonSet, in
+// deployment order; names unknown to this version come last.
 func remaining(obs *state.Observation) []string {
 	left := map[string]bool{}
 	for _, o := range obs.Owned {
@@ -66,7 +73,7 @@ func remaining(obs *state.Observation) []string {
 	}
 	for i := range obs.Components {
 		name := obs.Components[i].Name
-		if reachable, _ := podNodes(obs, name); len(reachable) > 0 {
+		if reachable, _ := podNodes(obs, name); len(reachable) > 0 || orphaned(obs, name) != "" {
 			left[name] = true
 		}
 	}
@@ -105,6 +112,22 @@ func podNodes(obs *state.Observation, name string) (reachable, offline []string)
 		offline = append(offline, node.Name)
 	}
 	return reachable, offline
+}
+
+// orphaned returns the DaemonSet of a component that was created for the gr and that nothing controls any more,
+// "" if there is none.
+func orphaned(obs *state.Observation, name string) string {
+	i := slices.IndexFunc(obs.Components, func(c state.Component) bool { return c.Name == name && c.PerNode != nil })
+	if i < 0 {
+		return ""
+	}
+	ref := obs.Components[i].DaemonSetRef()
+	live := obs.Components[i].Live[ref]
+	if live == nil || metav1.GetControllerOf(live) != nil ||
+		live.Labels[topsv1.LabelManagedBy] != topsv1.ManagedBy || live.Labels[topsv1.LabelGcuResource] != obs.Resource.Name {
+		return ""
+	}
+	return ref.String()
 }
 
 // deployedAsAnother reports whether a workload of a component exists as that of another one: the

@@ -4,9 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/test/fixture"
 	"github.com/topsops/gcu-operator/test/world"
 )
 
@@ -20,6 +23,14 @@ func TestTeardown(t *testing.T) {
 			}
 		}
 		o.Owned = left
+	}
+	// orphan takes the owner from the DaemonSet of a component, of whose pods nothing is read then.
+	orphan := func(o *world.World, component string) *metav1.PartialObjectMetadata {
+		c := o.Component(component)
+		live := c.Live[c.DaemonSetRef()]
+		live.OwnerReferences = nil
+		c.DaemonSet, c.Pods = nil, nil
+		return live
 	}
 	for _, tc := range []struct {
 		name    string
@@ -55,6 +66,16 @@ func TestTeardown(t *testing.T) {
 				}
 			}
 		}, "Service kube-system/enflame-gcu-exporter", "removing exporter: waiting for Service kube-system/enflame-gcu-exporter"},
+		{"does not go past a DaemonSet that lost its owner", func(o *world.World) { forget(o, "exporter"); orphan(o, "exporter") },
+			"", "removing exporter: waiting for DaemonSet kube-system/enflame-gcu-exporter, which lost its owner (kubectl delete --cascade=orphan): delete it"},
+		{"does not wait for a DaemonSet of others", func(o *world.World) {
+			forget(o, "exporter")
+			orphan(o, "exporter").Labels = nil
+		}, "DaemonSet kube-system/enflame-gcu-driver", "removing driver: waiting for DaemonSet kube-system/enflame-gcu-driver, pods on node-1, node-2"},
+		{"does not wait for a DaemonSet that another owns", func(o *world.World) {
+			forget(o, "exporter")
+			orphan(o, "exporter").OwnerReferences = fixture.ControlledBy("apps/v1", "Deployment", "x", "uid-x")
+		}, "DaemonSet kube-system/enflame-gcu-driver", "removing driver: waiting for DaemonSet kube-system/enflame-gcu-driver, pods on node-1, node-2"},
 		{"is done when nothing is left", func(o *world.World) {
 			o.Owned = nil
 			for i := range o.Components {
