@@ -23,6 +23,7 @@ const (
 	ReasonPlanNotFound          = "UpgradePlanNotFound"
 	ReasonInvalidPlan           = "InvalidUpgradePlan"
 	ReasonPlanOutdated          = "UpgradePlanOutdated"
+	ReasonSettingsDisagree      = "SettingsDisagree"
 )
 
 func settingsError(reason, format string, args ...any) error {

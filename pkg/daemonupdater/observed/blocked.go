@@ -10,12 +10,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/globaltask"
 )
 
-// Transient reasons to block: the DaemonSet controller has not observed a template yet, or only some DaemonSets of a gr
-// have its annotations so far.
-const (
-	reasonRevisionPending  = "RevisionPending"
-	reasonSettingsDisagree = "SettingsDisagree"
-)
+// reasonRevisionPending is a transient reason to block: the DaemonSet controller has not observed a template yet.
+const reasonRevisionPending = "RevisionPending"
 
 // reasonNameTaken blocks a group whose DaemonRollout would have the same key as another group's.
 const reasonNameTaken = "RolloutNameTaken"
@@ -32,9 +28,10 @@ func AwaitsGlobalTask(p *globaltask.Progress) *rollout.Blocked {
 	return &rollout.Blocked{Reason: topsv1.ReasonAwaitingGlobalTask, Message: p.Message}
 }
 
-// Transient reports whether a reason to block resolves itself.
+// Transient reports whether a reason to block resolves itself. DaemonSets of a gr that disagree do when all of them
+// have its annotations; otherwise the gr reports which annotation to remove.
 func Transient(b *rollout.Blocked) bool {
-	return b.Reason == reasonRevisionPending || b.Reason == reasonSettingsDisagree || b.Reason == topsv1.ReasonAwaitingGlobalTask
+	return b.Reason == reasonRevisionPending || b.Reason == daemonset.ReasonSettingsDisagree || b.Reason == topsv1.ReasonAwaitingGlobalTask
 }
 
 // rejected blocks a group whose target was rejected by a rollback, until a user resumes the rollout or the target

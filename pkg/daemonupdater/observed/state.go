@@ -218,8 +218,8 @@ func (s *State) Settings() (daemonset.Settings, *rollout.Blocked) {
 			return daemonset.Settings{}, blockedBy(err)
 		}
 		if i > 0 && settings != agreed {
-			return daemonset.Settings{}, &rollout.Blocked{Reason: reasonSettingsDisagree, Message: fmt.Sprintf(
-				"DaemonSets %s and %s have different upgrade annotations; waiting until those of the GcuResource are on both",
+			return daemonset.Settings{}, &rollout.Blocked{Reason: daemonset.ReasonSettingsDisagree, Message: fmt.Sprintf(
+				"DaemonSets %s and %s have different upgrade annotations: waiting until both have those of the GcuResource; if it lasts, condition Degraded of the GcuResource names the one to remove",
 				s.Members[0].Key(), m.Key())}
 		}
 		agreed = settings

@@ -26,7 +26,7 @@ var labels = map[string]map[string]string{"zh": {
 	"NoUpdateStrategy": "未设置升级策略", "RemovedAtOnce": "已同时移除", "RemovedNodeByNode": "逐节点移除", "ApplyFailed": "应用对象失败", "ComponentConflict": "组件冲突", "DriverMissing": "缺少驱动",
 	"JobFailed": "Job 失败", "NamespaceMissing": "缺少命名空间", "NamespaceTerminating": "命名空间正在终止", "NotInstalled": "未安装", "ObjectConflict": "对象冲突",
 	"NoPreviousRevision": "没有之前的版本", "RefusedRevision": "版本被拒绝", "UnknownRevision": "未知版本", "UnreadableRevision": "版本无法读取", "InvalidMaxUnavailable": "max-unavailable 无效",
-	"InvalidPaused": "paused 无效", "InvalidUpdateStrategy": "升级策略无效", "InvalidUpgradeOnly": "upgrade-only 无效", "InvalidUpgradePlan": "UpgradePlan 无效",
+	"InvalidPaused": "paused 无效", "SettingsDisagree": "升级注解不一致", "InvalidUpdateStrategy": "升级策略无效", "InvalidUpgradeOnly": "upgrade-only 无效", "InvalidUpgradePlan": "UpgradePlan 无效",
 	"InvalidUpgradePolicy": "UpgradePolicy 无效", "UpdateTypeNotOnDelete": "更新类型不是 OnDelete", "UpgradePlanNotFound": "UpgradePlan 不存在",
 	"UpgradePlanOutdated": "UpgradePlan 已过期", "UpgradePolicyNotFound": "UpgradePolicy 不存在",
 	// Of an operation, and of events about it.

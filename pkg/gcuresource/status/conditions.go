@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -111,7 +110,7 @@ func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResou
 		messages = append(messages, f.Message)
 		c.Reason = f.Reason
 	}
-	_, err := component.SettingsOf(obs.Resource)
+	_, err := settingsOf(obs, decided.Steps)
 	if f := settingsFailure(err); f != nil {
 		messages = append(messages, f.Message)
 		c.Reason = f.Reason

@@ -50,7 +50,7 @@ func stalledBy(obs *state.Observation, decided plan.Plan) *state.Failure {
 			return f
 		}
 	}
-	_, err := component.SettingsOf(obs.Resource)
+	_, err := settingsOf(obs, decided.Steps)
 	for _, f := range []*state.Failure{settingsFailure(err), obs.Rollout.Stalled, obs.Rejected, obs.Rollback} {
 		if f != nil {
 			return f

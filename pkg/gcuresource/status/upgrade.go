@@ -1,13 +1,11 @@
 package status
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
@@ -58,15 +56,6 @@ func (u *upgrade) progress() int32 {
 // phase returns the phase of the action while it is open.
 func (u *upgrade) phase() string { return underWay[u.action] }
 
-// settingsFailure returns what is wrong with the upgrade settings of a gr, nil if nothing is.
-func settingsFailure(err error) *state.Failure {
-	var invalid *daemonset.SettingsError
-	if errors.As(err, &invalid) {
-		return &state.Failure{Reason: invalid.Reason, Message: invalid.Message}
-	}
-	return nil
-}
-
 // upgradeOf returns the state of an upgrade of the gr. It reads only one fact from the last
 // status: whether an upgrade was in progress, because pods on the last nodes may be missing
 // although no pod is outdated.
@@ -76,7 +65,7 @@ func upgradeOf(obs *state.Observation, steps []plan.Step) upgrade {
 		u.action = topsv1.ActionRollback
 	}
 	changed, onNodes := u.count(steps)
-	settings, err := component.SettingsOf(obs.Resource)
+	settings, err := settingsOf(obs, steps)
 	u.rolling = err == nil && settings.Strategy == daemonset.AdvancedRollingUpdate
 	u.open = changed || (wasUpgrading(obs.Resource) && u.updated < u.total)
 	if !u.open {
