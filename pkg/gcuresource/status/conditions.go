@@ -48,6 +48,10 @@ const (
 	ReasonAsExpected = "AsExpected"
 )
 
+// maxCondition bounds the message of a condition, which may join an error for each node: the API server would not
+// accept a status with a longer one than 32768 bytes.
+const maxCondition = 4096
+
 // standardConditions returns Ready, Progressing and Degraded.
 func standardConditions(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade, now time.Time) []metav1.Condition {
 	ready := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionFalse}
@@ -178,7 +182,7 @@ func ReconcileFailure(err error) *state.Failure {
 func setConditions(gr *topsv1.GcuResource, now time.Time, conditions ...metav1.Condition) []metav1.Condition {
 	list := slices.Clone(gr.Status.StandardConditions)
 	for _, c := range conditions {
-		c.ObservedGeneration = gr.Generation
+		c.ObservedGeneration, c.Message = gr.Generation, message.Short(c.Message, maxCondition)
 		c.LastTransitionTime = seconds(now)
 		meta.SetStatusCondition(&list, c)
 	}
