@@ -7,7 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -55,7 +55,7 @@ func RevisionOf(revisions []*appsv1.ControllerRevision, hash string) *appsv1.Con
 // whoever creates a pod may write there. The result is part of the pod and must not be modified.
 func Owner(pod *corev1.Pod) *metav1.OwnerReference {
 	ref := metav1.GetControllerOfNoCopy(pod)
-	if ref == nil || ref.Kind != "DaemonSet" || ref.APIVersion != appsv1.SchemeGroupVersion.String() || len(path.IsValidPathSegmentName(ref.Name)) > 0 {
+	if ref == nil || ref.Kind != "DaemonSet" || ref.APIVersion != appsv1.SchemeGroupVersion.String() || len(content.IsPathSegmentName(ref.Name)) > 0 {
 		return nil
 	}
 	return ref
