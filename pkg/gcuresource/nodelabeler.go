@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,8 @@ import (
 type NodeLabeler struct {
 	// Client reads from the manager's cache and writes. SetupWithManager sets it if nil.
 	client.Client
+	// APIReader reads from the API server, past the cache. SetupWithManager sets it if nil.
+	APIReader client.Reader
 	// Namespace of the revisions of specs: the operator's own.
 	Namespace string
 }
@@ -45,6 +48,9 @@ type NodeLabeler struct {
 func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 	if l.Client == nil {
 		l.Client = mgr.GetClient()
+	}
+	if l.APIReader == nil {
+		l.APIReader = mgr.GetAPIReader()
 	}
 	// Deletion also increments the generation.
 	specChanges := predicate.GenerationChangedPredicate{}
@@ -82,7 +88,9 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	err = patchLabels(ctx, l.Client, node, claims)
+	if err = confirmRemoval(ctx, l.APIReader, node, claims); err == nil {
+		err = patchLabels(ctx, l.Client, node, claims)
+	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
@@ -102,6 +110,16 @@ func readClaims(ctx context.Context, from client.Reader, grs []topsv1.GcuResourc
 		}
 	}
 	return claims, nil
+}
+
+// confirmRemoval returns a conflict if a node would lose a label because the cache does not show every gr as the API
+// server has it: with its label a node loses its GCU pods.
+func confirmRemoval(ctx context.Context, live client.Reader, node *corev1.Node, claims nodelabel.Inputs) error {
+	after := nodelabel.Owned(nodelabel.Relabeled(node, claims))
+	if !slices.ContainsFunc(nodelabel.Owned(node), func(key string) bool { return !slices.Contains(after, key) }) {
+		return nil
+	}
+	return confirmAll(ctx, live, claims.Resources)
 }
 
 // patchLabels gives a node the labels that are claimed. The patch fails if the node changed since it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -58,6 +60,25 @@ func confirm(ctx context.Context, live client.Reader, gr *topsv1.GcuResource) er
 		return nil
 	}
 	return apierrors.NewConflict(topsv1.GroupVersion.WithResource("gcuresources").GroupResource(), gr.Name, errors.New("the cache shows an old spec"))
+}
+
+// confirmAll is confirm for the list of all grs.
+func confirmAll(ctx context.Context, live client.Reader, grs []topsv1.GcuResource) error {
+	var now topsv1.GcuResourceList
+	if err := live.List(ctx, &now); err != nil {
+		return fmt.Errorf("listing GcuResources on the API server: %w", err)
+	}
+	generations := func(list []topsv1.GcuResource) map[types.UID]int64 {
+		all := map[types.UID]int64{}
+		for i := range list {
+			all[list[i].UID] = list[i].Generation
+		}
+		return all
+	}
+	if maps.Equal(generations(now.Items), generations(grs)) {
+		return nil
+	}
+	return apierrors.NewConflict(topsv1.GroupVersion.WithResource("gcuresources").GroupResource(), "", errors.New("the cache shows an old list"))
 }
 
 // readNodes returns all nodes sorted by name, shared with the cache.

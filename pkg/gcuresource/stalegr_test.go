@@ -82,6 +82,7 @@ func TestNothingIsWrittenForAnOldGr(t *testing.T) {
 		"an upgrade is not undone":                           {all(deployAll, settle), all(upgradeAll, settle)},
 		"a component that was added at once is not deleted":  {all(deployAll, withoutStrategy, settle), all(addComponent, settle)},
 		"a component of a gr that is deleted is not created": {all(deployAll, settle), halfway(3, deleteHero, all())},
+		"the nodes of a gr that is new keep their labels":    {func(*scene) error { return nil }, all(deployAll, settle)},
 		"the nodes of a gr that is back keep their labels":   {all(deployAll, settle, deleteHero), all(settle, deployAll, settle, addComponent, settle)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -122,7 +122,7 @@ func (s *scene) restart() {
 	s.line = connect(s.operator)
 	clock := func() time.Time { return s.now }
 	s.gcu = &Reconciler{Client: cached(s.line), APIReader: s.line, Recorder: silent{}, Namespace: revisionNamespace, Clock: clock}
-	s.labeler = &NodeLabeler{Client: cached(s.line), Namespace: revisionNamespace}
+	s.labeler = &NodeLabeler{Client: cached(s.line), APIReader: s.line, Namespace: revisionNamespace}
 }
 
 // silent is a recorder that drops events.
