@@ -59,7 +59,7 @@ func confirm(ctx context.Context, live client.Reader, gr *topsv1.GcuResource) er
 	if err == nil && now.UID == gr.UID && now.Generation == gr.Generation { // deletion also increments the generation
 		return nil
 	}
-	return apierrors.NewConflict(topsv1.GroupVersion.WithResource("gcuresources").GroupResource(), gr.Name, errors.New("the cache shows an old spec"))
+	return oldCache(gr.Name)
 }
 
 // confirmAll is confirm for the list of all grs.
@@ -78,7 +78,12 @@ func confirmAll(ctx context.Context, live client.Reader, grs []topsv1.GcuResourc
 	if maps.Equal(generations(now.Items), generations(grs)) {
 		return nil
 	}
-	return apierrors.NewConflict(topsv1.GroupVersion.WithResource("gcuresources").GroupResource(), "", errors.New("the cache shows an old list"))
+	return oldCache("")
+}
+
+// oldCache is the conflict of a pass that would act on an old gr, or on an old list with name "".
+func oldCache(name string) error {
+	return apierrors.NewConflict(topsv1.GroupVersion.WithResource("gcuresources").GroupResource(), name, errors.New("the cache is behind the API server"))
 }
 
 // readNodes returns all nodes sorted by name, shared with the cache.
