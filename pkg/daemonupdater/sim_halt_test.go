@@ -140,6 +140,7 @@ func TestANodeThatReturnsDoesNotJumpItsWave(t *testing.T) {
 func TestANodeWhosePodIsMissingForAMomentDoesNotJumpItsWave(t *testing.T) {
 	schedule(t, []string{"driver", "plugin"}, func(s *simSchedule) {
 		s.putPolicy(func(p *topsv1.UpgradePolicySpec) {
+			p.UnavailableSeconds = ptr.To[int32](60)
 			p.Waves = []topsv1.Wave{{Name: "first", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"first": "true"}}, Approval: topsv1.ApprovalManual}}
 		})
 		simapi.Edit(s.api, simNodeKey(s.hosts[0].name), func(n *corev1.Node) { n.Labels["first"] = "true" })

@@ -78,7 +78,7 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	}
 	keeper := revisionKeeper{l.Client, l.Client, l.Namespace}
 	for i := range grs.Items {
-		as, _, err := keeper.inForce(ctx, &grs.Items[i])
+		as, _, err := keeper.inForce(ctx, l.Client, &grs.Items[i])
 		if err != nil {
 			return ctrl.Result{}, err
 		}

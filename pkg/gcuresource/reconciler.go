@@ -105,12 +105,12 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 	if err := addFinalizer(ctx, r.Client, gr); err != nil {
 		return ctrl.Result{}, err
 	}
-	keeper := revisionKeeper{r.Client, r.APIReader, r.Namespace}
+	keeper := r.revisionKeeper()
 	restored, rollback, err := keeper.follow(ctx, gr)
 	if err != nil || restored {
 		return ctrl.Result{}, err
 	}
-	as, rejected, err := keeper.inForce(ctx, gr)
+	as, rejected, err := keeper.inForce(ctx, r.Client, gr)
 	if err == nil && rejected != nil {
 		err = keeper.maySpecify(ctx, gr, as)
 	}
@@ -125,15 +125,16 @@ func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *las
 	if obs.Changed, err = keeper.changed(ctx, gr); err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.deploy(ctx, obs, last)
+	return r.deploy(ctx, gr, obs, last)
 }
 
-// deploy decides about a gr that is not being deleted, carries out the plan, and reports.
-func (r *Reconciler) deploy(ctx context.Context, obs *state.Observation, last *lastPass) (ctrl.Result, error) {
+// deploy decides about a gr that is not being deleted, carries out the plan, and reports. obs.Resource has the spec
+// that is in force for it.
+func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *state.Observation, last *lastPass) (ctrl.Result, error) {
 	now := r.now()
 	decided := plan.Decide(obs, now)
 	if decided.Changes() {
-		if err := confirm(ctx, r.APIReader, obs.Resource); err != nil {
+		if err := r.revisionKeeper().confirmInForce(ctx, gr, obs.Resource); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -173,7 +174,7 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 	down := plan.DecideTeardown(obs)
 	failed := deleteObjects(ctx, r.Client, down.Delete)
 	if down.Current == "" {
-		if err := confirm(ctx, r.APIReader, gr); err != nil {
+		if err := confirmAll(ctx, r.APIReader, append([]topsv1.GcuResource{*gr}, obs.Others...)); err != nil {
 			return err
 		}
 		if failed = removeLabels(ctx, r.Client, obs.Nodes, obs.Others); failed == nil {
@@ -198,6 +199,10 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 
 func (r *Reconciler) stateReader() stateReader {
 	return stateReader{r.Client, r.APIReader, r.Namespace, &r.cache, r.now}
+}
+
+func (r *Reconciler) revisionKeeper() revisionKeeper {
+	return revisionKeeper{r.Client, r.APIReader, r.Namespace}
 }
 
 func (r *Reconciler) reporter(last *lastPass) reporter { return reporter{r.Client, r.Recorder, last} }

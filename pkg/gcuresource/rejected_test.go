@@ -220,7 +220,7 @@ func TestARejectionEndsWithItsGcuResource(t *testing.T) {
 	}
 	gr.UID = "another"
 	keeper := revisionKeeper{s.api, s.api, revisionNamespace}
-	if as, rejected, err := keeper.inForce(context.Background(), gr); err != nil || rejected != nil || as.Spec.Driver.Version != "v2" {
+	if as, rejected, err := keeper.inForce(context.Background(), keeper.Client, gr); err != nil || rejected != nil || as.Spec.Driver.Version != "v2" {
 		t.Errorf("driver %s, %+v, %v", as.Spec.Driver.Version, rejected, err)
 	}
 }

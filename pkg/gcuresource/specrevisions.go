@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -112,12 +113,12 @@ func (r revisionKeeper) changed(ctx context.Context, gr *topsv1.GcuResource) ([]
 // inForce returns a gr as it is to be deployed: with an earlier spec if its own was rejected; rejected then
 // says why. A rejection is part of the ledger of the rollout, so it survives restarts; the
 // spec of the gr is not modified.
-func (r revisionKeeper) inForce(ctx context.Context, gr *topsv1.GcuResource) (as *topsv1.GcuResource, rejected *state.Failure, err error) {
-	rollout, err := readRollout(ctx, r.Client, r.namespace, gr.Name)
+func (r revisionKeeper) inForce(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (as *topsv1.GcuResource, rejected *state.Failure, err error) {
+	rollout, err := readRollout(ctx, from, r.namespace, gr.Name)
 	if err != nil || rollout.Status.Rollback == nil {
 		return revision.Own(gr), nil, err
 	}
-	h, err := r.read(ctx, r.Client, gr)
+	h, err := r.read(ctx, from, gr)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,6 +127,19 @@ func (r revisionKeeper) inForce(ctx context.Context, gr *topsv1.GcuResource) (as
 		return as, nil, err
 	}
 	return as, revision.Rejected(h.Current, rollout.Status.Rollback), nil
+}
+
+// confirmInForce is confirm for the spec that is to be deployed, which a rollback that the cache does not show yet
+// may have rejected.
+func (r revisionKeeper) confirmInForce(ctx context.Context, gr, as *topsv1.GcuResource) error {
+	if err := confirm(ctx, r.APIReader, gr); err != nil {
+		return err
+	}
+	now, _, err := r.inForce(ctx, r.APIReader, gr)
+	if err != nil || equality.Semantic.DeepEqual(now.Spec, as.Spec) {
+		return err
+	}
+	return oldCache(gr.Name)
 }
 
 // maySpecify returns an error unless the API server would accept the spec that is to be deployed in place

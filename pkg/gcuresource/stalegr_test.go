@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -58,8 +59,8 @@ func TestAStatusThatTheCacheDoesNotShowYetIsStillReplaced(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenForAnOldGr has a new process whose cache shows the gr as it was before its last change,
-// which the process before has acted on.
+// TestNothingIsWrittenForAnOldGr has a new process whose cache shows the gr and its rollout as they were before the
+// last change, which the process before has acted on.
 func TestNothingIsWrittenForAnOldGr(t *testing.T) {
 	withoutStrategy := func(s *scene) error {
 		return s.edit(func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationUpdateStrategy) })
@@ -68,6 +69,12 @@ func TestNothingIsWrittenForAnOldGr(t *testing.T) {
 		return s.edit(func(gr *topsv1.GcuResource) { gr.Spec.GFD = &topsv1.BaseFields{} })
 	}
 	settle := func(s *scene) error { return s.goOn(nil) }
+	empty := func(s *scene) error {
+		return s.api.Create(context.Background(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: hero}})
+	}
+	addOther := func(s *scene) error {
+		return s.api.Create(context.Background(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: s.spec})
+	}
 	all := func(steps ...func(*scene) error) func(*scene) error {
 		return func(s *scene) error {
 			for _, step := range steps {
@@ -82,8 +89,10 @@ func TestNothingIsWrittenForAnOldGr(t *testing.T) {
 		"an upgrade is not undone":                           {all(deployAll, settle), all(upgradeAll, settle)},
 		"a component that was added at once is not deleted":  {all(deployAll, withoutStrategy, settle), all(addComponent, settle)},
 		"a component of a gr that is deleted is not created": {all(deployAll, settle), halfway(3, deleteHero, all())},
+		"a spec that is rejected is not deployed again":      {all(deployAll, settle, upgradeAll, settle), all(reject, settle)},
 		"the nodes of a gr that is new keep their labels":    {func(*scene) error { return nil }, all(deployAll, settle)},
 		"the nodes of a gr that is back keep their labels":   {all(deployAll, settle, deleteHero), all(settle, deployAll, settle, addComponent, settle)},
+		"the nodes of another gr keep their labels":          {all(empty, settle, deleteHero), all(addOther, (*scene).label)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := inMemory(t)
@@ -98,7 +107,9 @@ func TestNothingIsWrittenForAnOldGr(t *testing.T) {
 			s.restart()
 			behind := &lag{specMaker: specMaker{rand.New(rand.NewPCG(1, 1))}}
 			behind.begin(s)
-			behind.kinds[topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind)] = shown
+			for _, kind := range []string{topsv1.GcuResourceKind, "DaemonRollout"} {
+				behind.kinds[topsv1.GroupVersion.WithKind(kind)] = shown
+			}
 			if err := s.turn(); err != nil {
 				t.Fatal(err)
 			}

@@ -143,7 +143,13 @@ func (s *scene) copied() *scene {
 func (s *scene) turn() error {
 	ctx := log.IntoContext(context.Background(), logr.Discard())
 	_, err := s.gcu.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: hero}})
-	errs := []error{err}
+	return errors.Join(err, s.label())
+}
+
+// label passes over the labels of each node.
+func (s *scene) label() error {
+	ctx := log.IntoContext(context.Background(), logr.Discard())
+	var errs []error
 	for _, node := range sceneNodes {
 		_, err := s.labeler.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: node}})
 		errs = append(errs, err)
