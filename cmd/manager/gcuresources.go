@@ -158,7 +158,7 @@ func deleteAll(ctx context.Context, c client.Client, grs []topsv1.GcuResource, o
 			continue
 		}
 		fmt.Fprintf(out, "Deleting GcuResource %s\n", gr.Name)
-		if err := c.Delete(ctx, gr, client.Preconditions{UID: &gr.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if err := c.Delete(ctx, gr, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			failed = append(failed, fmt.Errorf("deleting GcuResource %s: %w", gr.Name, err))
 		}
 	}

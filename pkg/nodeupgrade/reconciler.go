@@ -83,8 +83,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.observer.denials.end(request.Name)
 		return resultOf(ctx, 0, err)
 	}
-	began := r.observer.clock()
-	defer func() { r.observer.workTimes.worked(request.Name, r.observer.clock().Sub(began)) }()
 	o, err := r.observer.observe(ctx, request.Name)
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil // the NodeUpgrade is gone; its delete event follows
@@ -92,6 +90,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	observed := r.observer.clock()
+	defer func() { r.observer.workTimes.worked(request.Name, r.observer.clock().Sub(observed)) }()
 	d := r.machine.Next(o.facts)
 	if err := r.records.store(ctx, o, d.Record); err != nil {
 		return resultOf(ctx, 0, err)

@@ -43,5 +43,14 @@ func TestAGcuResourceIsDeletedInTheBackgroundOnly(t *testing.T) {
 		collector := as(t, s, rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}})
 		allowed(t, "the garbage collector: "+name, deletes(collector, foreground))
 	}
-	allowed(t, "for good", func() error { return admin.Delete(t.Context(), gr) })
+	for _, finalizer := range []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents} {
+		before := gr.DeepCopy()
+		gr.Finalizers = []string{finalizer}
+		check(t, admin.Patch(t.Context(), gr, client.MergeFrom(before)))
+		refused(t, "the default, with finalizer "+finalizer, deletes(admin))
+		allowed(t, "background, with finalizer "+finalizer, deletes(admin, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	}
+	allowed(t, "for good", func() error {
+		return admin.Delete(t.Context(), gr, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	})
 }

@@ -62,11 +62,17 @@ func returnedFor(operations []Operation, id string) (o Operation, wanted Wanted,
 		switch {
 		case o.ID == id:
 			return o, o.Wanted, true
-		case slices.Contains(o.RollbackKeys, id) && (o.Withdrawn || o.End != nil):
+		case slices.Contains(o.RollbackKeys, id) && o.wasTakenBack():
 			return o, Wanted{Rollback: true}, true
 		}
 	}
 	return Operation{}, Wanted{}, false
+}
+
+// wasTakenBack reports whether the rollbacks that returned an operation have had their effect: part of it was withdrawn, its
+// withdrawal was sent, or it is itself a rollback, which has ended.
+func (o Operation) wasTakenBack() bool {
+	return o.Withdrawn || o.Wanted.Rollback && o.End != nil || slices.ContainsFunc(o.Parts, func(p Part) bool { return p.State == Withdrawn })
 }
 
 // upgradedLast returns what the last operation upgraded that was not a rollback, nil if that did nothing: what was before it

@@ -52,8 +52,8 @@ type Operation struct {
 	// Withdrawn: the parts that had not started are canceled.
 	Withdrawn bool `json:"withdrawn,omitempty"`
 	// RollbackKeys are the ids that OperationID derives from the keys of rollbacks that returned this operation
-	// and started none. A key is written before the requests are withdrawn: a repeated call withdraws
-	// them unless Withdrawn is set or the operation has ended.
+	// and started none. A key is written before the requests are withdrawn: until one of them is, a repeated call
+	// is a new one.
 	RollbackKeys []string `json:"rollbackKeys,omitempty"`
 	Parts        []Part   `json:"parts,omitempty"`
 	// End is when it ended; nil before.

@@ -45,6 +45,26 @@ func TestTheLastKeysOfRollbacksAreKept(t *testing.T) {
 	}
 }
 
+// The key of a rollback is written before its withdrawals. If these could not be written, the caller was told so, or nothing.
+func TestAKeyOfARollbackWithoutEffectIsNotKnown(t *testing.T) {
+	end := metav1.Now()
+	for name, test := range map[string]struct {
+		operation Operation
+		known     bool
+	}{
+		"it goes on":                          {Operation{Parts: []Part{{State: Waiting}}}, false},
+		"it was not withdrawn, and has ended": {Operation{Parts: []Part{{State: Done}}, End: &end}, false},
+		"one part was withdrawn":              {Operation{Parts: []Part{{State: Done}, {State: Withdrawn}}, End: &end}, true},
+		"its withdrawal was too late":         {Operation{Parts: []Part{{State: Done}}, End: &end, Withdrawn: true}, true},
+		"it is a rollback that goes on":       {Operation{Wanted: Wanted{Rollback: true}, Parts: []Part{{State: Running}}}, false},
+		"it is a rollback that has ended":     {Operation{Wanted: Wanted{Rollback: true}, Parts: []Part{{State: Done}}, End: &end}, true},
+	} {
+		if got := Knows([]Operation{test.operation.ReturnedFor("node-a", "k")}, "node-a", "k"); got != test.known {
+			t.Errorf("%s: known %t, want %t", name, got, test.known)
+		}
+	}
+}
+
 func TestARequestWhoseRevisionChangedIsClosedAndReplacedAtOnce(t *testing.T) {
 	now := metav1.Unix(2000, 0)
 	earlier, _, _ := Admit(nil, nil, wantedFor("uid", "earlier"), now)
