@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,7 +159,8 @@ func deleteAll(ctx context.Context, c client.Client, grs []topsv1.GcuResource, o
 			continue
 		}
 		fmt.Fprintf(out, "Deleting GcuResource %s\n", gr.Name)
-		if err := c.Delete(ctx, gr, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		err := c.Delete(ctx, gr, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			failed = append(failed, fmt.Errorf("deleting GcuResource %s: %w", gr.Name, err))
 		}
 	}

@@ -70,7 +70,13 @@ func TestAGcuResourceIsCreatedOnceItsKindIsServed(t *testing.T) {
 
 func TestGcuResourcesAreRemovedAndWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := clusterOf(t, interceptor.Funcs{}, "a", "b")
+		// with finalizer orphan, a deletion that names no policy orphans what the gr owns
+		c := clusterOf(t, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, gr client.Object, options ...client.DeleteOption) error {
+			if policy := (&client.DeleteOptions{}).ApplyOptions(options).PropagationPolicy; policy == nil || *policy != metav1.DeletePropagationBackground {
+				t.Errorf("gr %s is deleted with policy %v", gr.GetName(), policy)
+			}
+			return c.Delete(ctx, gr, options...)
+		}}, "a", "b")
 		begin := time.Now()
 		time.AfterFunc(10*time.Second, func() { // the manager
 			for _, name := range []string{"a", "b"} {

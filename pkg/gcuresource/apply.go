@@ -37,7 +37,7 @@ func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided p
 	if failed != nil && lasts() {
 		obs.ReconcileFailure = status.ReconcileFailure(failed)
 	}
-	errs := []error{failed, a.startLeaving(ctx, obs.Resource, decided.Leave)}
+	errs := []error{failed, a.startLeaving(ctx, obs, decided.Leave)}
 	held := false
 	for i := range decided.Steps {
 		step, c := &decided.Steps[i], &obs.Components[i]
@@ -58,13 +58,13 @@ func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided p
 }
 
 // startLeaving lets the pods of DaemonSets leave their nodes one by one.
-func (a applier) startLeaving(ctx context.Context, gr *topsv1.GcuResource, leaving []*state.Owned) error {
-	name, err := revision.Name(gr)
+func (a applier) startLeaving(ctx context.Context, obs *state.Observation, leaving []*state.Owned) error {
+	name, err := revision.Name(obs.Resource)
 	if err != nil {
 		return err
 	}
 	for _, o := range leaving {
-		d, err := component.Leaving(gr, name, o.DaemonSet)
+		d, err := component.Leaving(obs.Resource, name, o.DaemonSet)
 		if err != nil {
 			return err
 		}
@@ -73,6 +73,7 @@ func (a applier) startLeaving(ctx context.Context, gr *topsv1.GcuResource, leavi
 		if err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(d.Object), client.FieldOwner(topsv1.ManagedBy), client.ForceOwnership); err != nil {
 			return &state.ApplyError{Ref: d.Ref, Err: err}
 		}
+		obs.Applied[o.UID] = state.Applied{Generation: d.Object.GetGeneration(), ResourceVersion: d.Object.GetResourceVersion()}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -255,5 +256,30 @@ func TestAGrIsNotFinishedBeforeItsRolloutSeesADaemonSetLeave(t *testing.T) {
 			}
 			reconciling("seen by the rollout, which has nothing to do", false)
 		})
+	}
+}
+
+// The rollout of all components waits for settings that agree, and the operator never removes an annotation of others.
+func TestAnAnnotationOfADaemonSetThatLeavesIsNamed(t *testing.T) {
+	s := inMemory(t)
+	if err := (story{"", []func(*scene) error{deployAll}}).play(s); err != nil {
+		t.Fatal(err)
+	}
+	s.rest.oneByOne, s.rest.upgrades = true, "none"
+	remove := func(gr *topsv1.GcuResource) { gr.Spec.Exporter = nil }
+	if err := errors.Join(s.goOn(nil), s.edit(remove), s.turn(), s.turn()); err != nil {
+		t.Fatal(err)
+	}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "enflame-gcu-exporter"}}
+	pause := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+topsv1.AnnotationPaused+`":"true"}}}`))
+	if err := errors.Join(s.api.Patch(t.Context(), ds, pause), s.turn(), s.turn()); err != nil {
+		t.Fatal(err)
+	}
+	gr, err := s.gr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(gr.Status.Conditions, func(c topsv1.ActionCondition) bool { return c.Reason == daemonset.ReasonSettingsDisagree }) {
+		t.Errorf("the gr does not name it: %+v", gr.Status.Conditions)
 	}
 }

@@ -222,6 +222,8 @@ var ofCallers = []mutant{
 		"!slices.ContainsFunc($requests, func($r $Request) bool { return $r.$Operation == $o.$ID })", "$o.Queued"},
 	{"running-taken-back", "a started request is reported as withdrawn", agent, "Withdrawable",
 		"$t.State != $TaskWaiting", "$t.State.Final()"},
+	{"rollback-known-too-early", "a rollback at a node that failed before it had an effect is not made when it is repeated", agent, "Operation.wasTakenBack",
+		"$o.Wanted.Rollback && $end != nil", "$end != nil"},
 	{"withdrawn-found", "a new request after a withdrawal returns the withdrawn one", agent, "Admit",
 		"$i >= 0 && $requests[$i].$Open() && !$requests[$i].Withdrawn", "$i >= 0 && $requests[$i].$Open()"},
 	{"hold-not-first", "a hold is shown before it is recorded", agent, "holder.setHold",

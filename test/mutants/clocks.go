@@ -54,6 +54,8 @@ var ofClocks = []mutant{
 		"!$ok || $break > operation.LongestBreak", "!$ok || $break > 1000*operation.LongestBreak"},
 	{"long-pass", "a pass that takes long is taken for an absence of the manager", nodes, "workTimes.worked",
 		"$known.last = $known.last.Add($took)", "_ = $took"},
+	{"failed-pass", "a pass that could not observe the node counts as work", nodes, "Reconciler.Reconcile",
+		"$o, $err := r.observer.observe($ctx, $node)", "began := r.observer.clock()\ndefer func() { r.observer.workTimes.worked(request.Name, r.observer.clock().Sub(began)) }()\n$o, $err := r.observer.observe($ctx, $node)"},
 	{"attendance-monotonic", "a jump of the wall clock is no break", nodes, "workTimes.since",
 		"now = now.Round(0)", ""},
 	{"soak-jumped", "the soak of an operation is over when the clock jumps", nodes, "soak.lasting",

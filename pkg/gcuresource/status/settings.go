@@ -20,27 +20,48 @@ func settingsOf(obs *state.Observation, steps []plan.Step) (daemonset.Settings, 
 	if err != nil {
 		return settings, err
 	}
-	var agree, differ []*appsv1.DaemonSet
-	for i := range steps {
-		ds := obs.Components[i].DaemonSet
-		switch {
-		case ds == nil:
-		case settingOfOthers(obs.Resource, ds) == "":
-			agree = append(agree, ds)
-		case steps[i].Failure == nil && len(steps[i].Apply) == 0 && !daemonset.Newer(obs.Applied[ds.UID].ResourceVersion, ds.ResourceVersion):
-			differ = append(differ, ds) // an annotation that the gr had would be gone by now
+	var all, settled []*appsv1.DaemonSet
+	add := func(ds *appsv1.DaemonSet, applied bool) {
+		all = append(all, ds)
+		if applied && !daemonset.Newer(obs.Applied[ds.UID].ResourceVersion, ds.ResourceVersion) {
+			settled = append(settled, ds) // an annotation that the gr had would be gone by now
 		}
 	}
-	if len(agree) == 0 {
+	for i := range steps {
+		if ds := obs.Components[i].DaemonSet; ds != nil {
+			add(ds, steps[i].Failure == nil && len(steps[i].Apply) == 0)
+		}
+	}
+	for _, i := range obs.Leftovers() {
+		if o := &obs.Owned[i]; o.DaemonSet != nil && !o.Deleting {
+			_, applied := obs.Applied[o.UID]
+			add(o.DaemonSet, applied && daemonset.IsLeaving(o.DaemonSet))
+		}
+	}
+	if agree(all) {
 		return settings, nil
 	}
-	for _, ds := range differ {
-		if own, err := daemonset.SettingsOf(ds); err != nil || own != settings {
+	for _, ds := range settled {
+		key := settingOfOthers(obs.Resource, ds)
+		if own, err := daemonset.SettingsOf(ds); key != "" && (err != nil || own != settings) {
 			return settings, &daemonset.SettingsError{Reason: daemonset.ReasonSettingsDisagree, Message: fmt.Sprintf(
-				"annotation %s is on DaemonSet %s/%s, but not on the GcuResource: remove it from the DaemonSet", settingOfOthers(obs.Resource, ds), ds.Namespace, ds.Name)}
+				"annotation %s is on DaemonSet %s/%s, but not on the GcuResource: remove it from the DaemonSet", key, ds.Namespace, ds.Name)}
 		}
 	}
 	return settings, nil
+}
+
+// agree reports whether DaemonSets have the same settings, so that they are rolled out together.
+func agree(all []*appsv1.DaemonSet) bool {
+	var first daemonset.Settings
+	for i, ds := range all {
+		own, err := daemonset.SettingsOf(ds)
+		if err != nil || i > 0 && own != first {
+			return false
+		}
+		first = own
+	}
+	return true
 }
 
 // settingOfOthers returns the first upgrade annotation of a DaemonSet that its gr does not have, "" for none.

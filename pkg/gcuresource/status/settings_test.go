@@ -1,9 +1,11 @@
 package status
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -27,6 +29,17 @@ func TestUpgradeAnnotationsThatOnlyADaemonSetHas(t *testing.T) {
 		change(&a)
 		o.Applied[uid] = a
 	}
+	pauseLeaving := func(o *world.World, applied string) {
+		pause(o, "driver")
+		ds := o.Component("driver").DaemonSet
+		o.Observation.Components = slices.DeleteFunc(o.Observation.Components, func(c state.Component) bool { return c.Name == "driver" })
+		i := slices.IndexFunc(o.Owned, func(owned state.Owned) bool { return owned.UID == ds.UID })
+		o.Owned[i].DaemonSet, o.Owned[i].Nodes = ds, []string{"node-1"}
+		ds.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
+		if delete(o.Applied, ds.UID); applied != "" {
+			o.Applied[ds.UID] = state.Applied{ResourceVersion: applied}
+		}
+	}
 	const nothing = "AsExpected: nothing is wrong"
 	const remove = "SettingsDisagree: annotation topsops.enflame.com/paused is on DaemonSet kube-system/enflame-gcu-driver, but not on the GcuResource: remove it from the DaemonSet"
 	for _, tc := range []struct {
@@ -41,6 +54,13 @@ func TestUpgradeAnnotationsThatOnlyADaemonSetHas(t *testing.T) {
 		{"the settings that are wrong are those of the gr", "Sideways", func(o *world.World) { pause(o, "driver") },
 			`InvalidUpdateStrategy: annotation topsops.enflame.com/update-strategy is "Sideways": set it to AdvancedRollingUpdate or OTA, or remove it`, "Stalled InvalidUpdateStrategy"},
 		{"all DaemonSets have it, and agree", rolling, func(o *world.World) { pause(o, "driver", "exporter") }, nothing, ""},
+		{"all DaemonSets have others, and different ones", rolling, func(o *world.World) {
+			pause(o, "driver")
+			o.Component("exporter").DaemonSet.Annotations[topsv1.AnnotationMaxUnavailable] = "1"
+		}, remove, "Stalled SettingsDisagree"},
+		{"one that leaves is paused", rolling, func(o *world.World) { pauseLeaving(o, "1") }, remove, "Stalled SettingsDisagree"},
+		{"one that leaves was paused, and the cache does not show yet that it is gone", rolling, func(o *world.World) { pauseLeaving(o, "9") }, nothing, ""},
+		{"one that leaves is paused, and nothing was applied yet", rolling, func(o *world.World) { pauseLeaving(o, "") }, nothing, ""},
 		{"an annotation of others", rolling, func(o *world.World) { o.Component("driver").DaemonSet.Annotations["a"] = "b" }, nothing, ""},
 		{"a pause without a strategy means nothing", "", func(o *world.World) { pause(o, "driver") }, nothing, ""},
 		{"the gr had it, and is about to be applied without", rolling, func(o *world.World) {
