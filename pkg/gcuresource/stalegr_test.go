@@ -92,6 +92,7 @@ func TestNothingIsWrittenForAnOldGr(t *testing.T) {
 		"a spec that is rejected is not deployed again":      {all(deployAll, settle, upgradeAll, settle), all(reject, settle)},
 		"the nodes of a gr that is new keep their labels":    {func(*scene) error { return nil }, all(deployAll, settle)},
 		"the nodes of a gr that is back keep their labels":   {all(deployAll, settle, deleteHero), all(settle, deployAll, settle, addComponent, settle)},
+		"a gr that is back keeps its own spec":               {all(deployAll, settle), all(deleteHero, settle, empty, settle)},
 		"the nodes of another gr keep their labels":          {all(empty, settle, deleteHero), all(addOther, (*scene).label)},
 	} {
 		t.Run(name, func(t *testing.T) {
