@@ -76,6 +76,8 @@ var ofPlans = []mutant{
 		"case $label != \"true\": $*then", "case false: $*then"},
 	{"plan-any-account", "a plan runs templates with the ServiceAccounts of others", tasks, "Refusal",
 		"case !strings.HasPrefix($account, AccountPrefix): $*then", "case false: $*then"},
+	{"plan-repeats-task", "a global task that is done runs again after one that was put before it", tasks, "Decide",
+		"$recorded || p.current < 0 && $completed", "p.current < 0 && ($recorded || $completed)"},
 	{"plan-drops-eviction", "a person may leave out what empties a node", tasks, "reader.keepsRules",
 		"case $r.isOptional($a): $*then", "case true: $*then"},
 	{"plan-any-order", "a person may change the order of tasks on a node", tasks, "reader.keepsOrder",

@@ -46,14 +46,15 @@ func (p *Progress) fail(message, note string) {
 }
 
 // Decide returns the progress of tasks of a plan, which run one after the other. A task that is done in the status
-// of the plan stays done. jobs are the Jobs of the tasks in the namespace of the operator, by name; nil for one
+// of the plan stays done, also if one before it is not. jobs are the Jobs of the tasks in the namespace of the operator, by name; nil for one
 // that does not exist.
 func Decide(plan *topsv1.UpgradePlan, tasks []topsv1.GlobalTask, namespace string, jobs map[string]*batchv1.Job) Progress {
 	p := Progress{current: -1}
 	for i := range tasks {
 		note := topsv1.GlobalTaskNote{Task: planfile.GlobalName(&tasks[i]), Job: JobName(plan, &tasks[i]), Result: string(planfile.NotDone)}
 		job := jobs[note.Job]
-		if p.current < 0 && (IsRecorded(plan, note.Job) || job != nil && metav1.IsControlledBy(job, plan) && condition(job, batchv1.JobComplete) != nil) {
+		completed := job != nil && metav1.IsControlledBy(job, plan) && condition(job, batchv1.JobComplete) != nil
+		if IsRecorded(plan, note.Job) || p.current < 0 && completed {
 			note.Result = string(planfile.Done)
 		}
 		if p.Notes = append(p.Notes, note); p.current >= 0 || note.Result == string(planfile.Done) {

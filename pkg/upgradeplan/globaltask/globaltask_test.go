@@ -43,6 +43,7 @@ func template(account string) *batchv1.CronJob {
 // The order of tasks is strict, each is done once, and what is not known to be done holds what follows.
 func TestDecide(t *testing.T) {
 	first, second := JobName(mission(), &mission().Spec.Before[0]), JobName(mission(), &mission().Spec.Before[1])
+	secondRecorded := []topsv1.GlobalTaskNote{{Task: "upg-server_cluster_check", Job: second, Result: "done"}}
 	foreign := jobOf(mission(), 0, batchv1.JobComplete)
 	foreign.OwnerReferences[0].UID = "uid-other"
 	leaving := jobOf(mission(), 0, batchv1.JobFailed)
@@ -70,6 +71,8 @@ func TestDecide(t *testing.T) {
 		{name: "what is recorded needs no Job", status: recorded, next: "cluster_check", message: second, results: "done undo"},
 		{name: "what is recorded of another plan says nothing", status: []topsv1.GlobalTaskNote{{Task: "upg-server_database_backup", Job: "other", Result: "done"}},
 			next: "database_backup", message: first, results: "undo undo"},
+		{name: "what is recorded stays done when a task is put before it", status: secondRecorded, next: "database_backup", message: first, results: "undo done"},
+		{name: "and does not run again after that task", status: secondRecorded, jobs: []*batchv1.Job{jobOf(mission(), 0, batchv1.JobComplete)}, results: "done done"},
 		{name: "all are done", status: recorded, jobs: []*batchv1.Job{jobOf(mission(), 1, batchv1.JobComplete)}, results: "done done"},
 		{name: "the second alone is not taken for done", jobs: []*batchv1.Job{jobOf(mission(), 1, batchv1.JobComplete)}, next: "database_backup", message: first, results: "undo undo"},
 	} {
