@@ -109,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	}
 	p, err := steps.groups.read(ctx, g, r.Clock())
 	if err != nil {
-		delete(r.fleets, g) // the nodes taken above were not read again
+		r.changed.AddAll(g) // the nodes taken above were not read
 		return ctrl.Result{}, err
 	}
 	if len(p.Members) == 0 {
@@ -118,7 +118,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	}
 	if p.Unmanaged() {
 		r.forget(g)
-		return resultOf(ctx, 0, steps.openGates(ctx, p, changed))
+		err := steps.openGates(ctx, p, changed, all)
+		if err != nil {
+			r.changed.AddAll(g) // some of the nodes taken above may still have a pod at the gate
+		}
+		return resultOf(ctx, 0, err)
 	}
 	p.In = p.Input(&r.Book, r.Deadlines, r.Clock())
 	if err := steps.refresh(ctx, p, changed); err != nil {

@@ -140,15 +140,23 @@ func (s *steps) handleGate(ctx context.Context, p *pass.Pass) error {
 	return s.gates.Handle(ctx, p.Members, waiting, p.GateFacts)
 }
 
-// openGates releases the pods at the gate on nodes of a group that is no longer controlled.
-func (s *steps) openGates(ctx context.Context, p *pass.Pass, nodes []string) error {
+// openGates releases the pods at the gate of a group that is no longer controlled: those on the changed nodes, or with all,
+// those on all nodes.
+func (s *steps) openGates(ctx context.Context, p *pass.Pass, changed []string, all bool) error {
 	if !s.ledgers.gate.Active() {
 		return nil
 	}
 	var pods []*corev1.Pod
 	for _, m := range p.Members {
-		for _, node := range nodes {
-			list, err := s.fleets.pods(ctx, m, podsOnNode(m.DaemonSet.UID, node))
+		indexes := []string{string(m.DaemonSet.UID)}
+		if !all {
+			indexes = nil
+			for _, node := range changed {
+				indexes = append(indexes, podsOnNode(m.DaemonSet.UID, node))
+			}
+		}
+		for _, index := range indexes {
+			list, err := s.fleets.pods(ctx, m, index)
 			if err != nil {
 				return err
 			}

@@ -262,7 +262,7 @@ var ofRollouts = []mutant{
 		"for _, $name := range $changed { $*then }", "for _, $name := range $changed[:0] { $*then }"},
 	{"failed-reading-forgotten", "nodes whose reading failed are not read again", updater, "Reconciler.Reconcile",
 		`if $err != nil {
-			delete($fleets, $g)
+			r.changed.AddAll(g)
 			return ctrl.Result{}, $err
 		}`,
 		`if $err != nil {

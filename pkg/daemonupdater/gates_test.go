@@ -1,0 +1,69 @@
+package daemonupdater
+
+import (
+	"context"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/test/fixture"
+)
+
+// No other event need come of a pod that was gated just before the DaemonSet lost its strategy.
+func TestAPodOfADaemonSetWithoutAStrategyLeavesTheGateAfterAFailure(t *testing.T) {
+	for name, fault := range map[string]func(fails *int) interceptor.Funcs{
+		"of its release": func(fails *int) interceptor.Funcs {
+			return interceptor.Funcs{Patch: func(ctx context.Context, w client.WithWatch, object client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if *fails--; *fails >= 0 {
+					return broken500
+				}
+				return w.Patch(ctx, object, p, opts...)
+			}}
+		},
+		"of reading the group": func(fails *int) interceptor.Funcs {
+			return interceptor.Funcs{List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if *fails--; *fails >= 0 {
+					return broken500
+				}
+				return w.List(ctx, list, opts...)
+			}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationUpdateStrategy) })
+			gated := fixture.PodOn(c.driver, "a", fixture.NewHash)
+			gated.Name, gated.UID = "driver-gated", "uid-gated"
+			gated.Spec = corev1.PodSpec{Affinity: affinityTo("a"), SchedulingGates: []corev1.PodSchedulingGate{{Name: topsv1.GateAwaitingUpgrade}}}
+			c.create(gated)
+			fails := 1
+			c.reconciler.Gate = func() gating.Mode { return gating.On }
+			c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), fault(&fails))
+			group := observed.GroupOf(c.driver)
+			c.reconciler.changed.Add(group, "a")
+			if _, err := c.reconciler.Reconcile(t.Context(), group); err == nil {
+				t.Fatal("nothing failed")
+			}
+			if _, err := c.reconciler.Reconcile(t.Context(), group); err != nil {
+				t.Fatal(err)
+			}
+			var left corev1.Pod
+			if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(gated), &left); err != nil || daemonset.AwaitsUpgrade(&left) {
+				t.Errorf("it is still at the gate: %v, %v", left.Spec.SchedulingGates, err)
+			}
+		})
+	}
+}
+
+// affinityTo is what the DaemonSet controller gives a pod that is for a node.
+func affinityTo(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}}
+}
