@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -268,10 +269,56 @@ func TestTheTasksAfterTheNodesAwaitANodeThatComesBack(t *testing.T) {
 	}
 	c.ends("images", batchv1.JobComplete)
 	c.reconciler.groupStates = newGroupStates(nil)
-	c.pass()
+	c.wantHeldAfterwards("AwaitingGlobalTask", "no node of UpgradePlan mission that is done is Ready")
+}
+
+// wantHeldAfterwards makes a pass, and checks that the tasks after the nodes hold the rollout and do not run.
+func (c *cluster) wantHeldAfterwards(reason, says string) {
+	c.t.Helper()
+	if got := c.pass(); got != reason {
+		c.t.Errorf("it waits for %q, want %q", got, reason)
+	}
+	status := c.stored().Status
+	if said := fixture.MessageOf(status, topsv1.RolloutProgressing); !strings.Contains(said, "waiting for upg-server_cluster_check") || !strings.Contains(said, says) {
+		c.t.Errorf("it says %q, want %q", said, says)
+	}
+	if words := fixture.Words(status); words[topsv1.RolloutComplete] != "False/Incomplete" || status.LastKnownGood != nil {
+		c.t.Errorf("the rollout is complete: %v, last known good %+v", words, status.LastKnownGood)
+	}
 	if c.taskJobs()["check"] != nil {
-		var plan topsv1.UpgradePlan
-		_ = c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &plan)
-		t.Errorf("the task after the nodes runs: done %d, undo %d of the plan", plan.Status.Done, plan.Status.Undo)
+		c.t.Error("the task after the nodes runs")
+	}
+}
+
+func TestTheTasksAfterTheNodesAwaitTheApprovalOfABatchThatIsOffline(t *testing.T) {
+	c := withGlobalTasks(t)
+	var plan topsv1.UpgradePlan
+	if err := c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &plan); err != nil {
+		t.Fatal(err)
+	}
+	plan.Spec.Before = nil
+	plan.Spec.Batches[0].Jobs[0].Nodes = []string{"a"}
+	plan.Spec.Batches = append(plan.Spec.Batches, topsv1.PlannedBatch{Name: "offline", Approval: topsv1.ApprovalManual,
+		Jobs: []topsv1.PlannedNodes{{Job: "light", Nodes: []string{"b"}}}})
+	c.update(&plan)
+	var b corev1.Node
+	if err := c.api.Get(t.Context(), client.ObjectKey{Name: "b"}, &b); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.api.Status().Update(t.Context(), fixture.Offline(&b)); err != nil {
+		t.Fatal(err)
+	}
+	c.now = c.now.Add(time.Hour)
+	c.pass()
+	c.wantHeldAfterwards("AwaitingApproval", "batch offline awaits approval as ")
+	dro := c.stored()
+	_, approval, _ := strings.Cut(fixture.MessageOf(dro.Status, topsv1.RolloutProgressing), " awaits approval as ")
+	approval, _, _ = strings.Cut(approval, ";")
+	metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationApprovedWaves, approval)
+	c.update(dro)
+	c.pass()
+	c.ends("check", batchv1.JobComplete)
+	if got := c.pass(); got != "CompleteExceptOffline" {
+		t.Errorf("it waits for %q", got)
 	}
 }

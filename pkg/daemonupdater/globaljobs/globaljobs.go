@@ -18,8 +18,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/globaltask"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create
@@ -55,7 +57,13 @@ func (r Runner) Before(ctx context.Context, p *pass.Pass) error {
 // Until they are done, the rollout is not complete.
 func (r Runner) After(ctx context.Context, p *pass.Pass) error {
 	plan := p.Plan.InForce()
-	if plan == nil || p.In.Blocked != nil || len(plan.Object.Spec.After) == 0 || !report.PlanIsComplete(plan, &p.In, &p.Decision) {
+	if plan == nil || p.In.Blocked != nil || len(plan.Object.Spec.After) == 0 {
+		return nil
+	}
+	if !report.PlanIsComplete(plan, &p.In, &p.Decision) {
+		if report.IsComplete(p.In, p.Decision) { // or else the nodes keep it from being complete
+			p.In.Afterwards = awaitsNodes(p, plan.Object)
+		}
 		return nil
 	}
 	progress, err := r.run(ctx, p, plan.Object, plan.Object.Spec.After)
@@ -65,6 +73,23 @@ func (r Runner) After(ctx context.Context, p *pass.Pass) error {
 	p.In.Afterwards = observed.AwaitsGlobalTask(&progress)
 	p.Globals = slices.Concat(p.Globals[:len(plan.Object.Spec.Before)], progress.Notes)
 	return nil
+}
+
+// awaitsNodes returns what keeps the tasks after the nodes from running although no reachable node has work left, nil if all
+// of them are recorded as done.
+func awaitsNodes(p *pass.Pass, plan *topsv1.UpgradePlan) *rollout.Blocked {
+	i := slices.IndexFunc(plan.Spec.After, func(t topsv1.GlobalTask) bool { return !globaltask.IsRecorded(plan, globaltask.JobName(plan, &t)) })
+	if i < 0 {
+		return nil
+	}
+	reason, why := topsv1.ReasonAwaitingGlobalTask, fmt.Sprintf("no node of UpgradePlan %s that is done is Ready", plan.Name)
+	if !p.Decision.AllReached {
+		why = p.Decision.NotReached
+		if p.Decision.Unapproved != "" {
+			reason = string(rollout.ReasonAwaitingApproval)
+		}
+	}
+	return &rollout.Blocked{Reason: reason, Message: fmt.Sprintf("waiting for %s, which comes after the nodes: %s", planfile.GlobalName(&plan.Spec.After[i]), why)}
 }
 
 // run reads the Jobs of tasks, and creates the next one unless the rollout is paused or ends.

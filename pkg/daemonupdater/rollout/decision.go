@@ -40,8 +40,9 @@ type Decision struct {
 	Waiting []Waiting
 	// Unapproved is the wave or batch that has to be approved next, as an approval names it, "" for none.
 	Unapproved string
-	// AllReached: no wave or batch is still to come.
+	// AllReached: no wave or batch is still to come. NotReached is what the next one waits for, "" if none is to come.
 	AllReached bool
+	NotReached string
 	// Advanced names the nodes whose facts have changed by time alone, without an event.
 	Advanced []string
 	// MaxUnavailable is the number of nodes that may be unavailable.
