@@ -68,7 +68,9 @@ because too many nodes failed, the failures are cleared: those nodes are retried
 new ones are started. It also clears the failures of a gr that is neither paused nor
 halted. Fix what made the nodes fail first, or the rollout halts again.
 
-If its policy rolled it back, the revision that was rejected is rolled out again.`,
+If its policy rolled it back, the revision that was rejected is rolled out again. Of a gr
+that is also paused, resume only removes the pause, and the revision stays rejected until
+the next resume.`,
 		Example: `  # Resume the only gr
   kubectl gcu resume
 
@@ -95,6 +97,8 @@ func resumeRollout(ctx context.Context, out terminal, cl *cluster, name string) 
 		return err
 	}
 	switch {
+	case dro != nil && dro.Status.Rollback != nil && unpaused: // the pause may be there only to look into what was rolled back
+		out.say("revision %s stays rejected; kubectl gcu resume %s again rolls it out", dro.Status.Rollback.RejectedRevision, name)
 	case dro != nil && (halted(dro) || dro.Status.Rollback != nil || dro.Status.FailedNodes > 0 && !unpaused):
 		return clearFailures(ctx, out, cl, name)
 	case !unpaused:

@@ -64,6 +64,21 @@ func TestResumeOfAPausedGrKeepsFailuresThatDoNotHaltIt(t *testing.T) {
 	}
 }
 
+// The pause may be there only to look into the revision that was rolled back.
+func TestResumeOfAPausedGrKeepsItsRevisionRejected(t *testing.T) {
+	s := newSite(t)
+	s.gr("rejecting", topsv1.AnnotationPaused, "true")
+	dro := s.rollout("rejecting", topsv1.DaemonRolloutStatus{FailedNodes: 1, Rollback: &topsv1.RolloutRollback{From: "r2", To: "r1",
+		RejectedRevision: "rejecting-2", GcuResourceRevision: "rejecting-1", Time: metav1.Now()}, Conditions: []metav1.Condition{
+		{Type: topsv1.RolloutHalted, Status: metav1.ConditionTrue, Reason: "Halted", LastTransitionTime: metav1.Now()}}})
+	s.says(s.gcu("resume", "rejecting"), exitOK, "is no longer paused", "revision rejecting-2 stays rejected; kubectl gcu resume rejecting again rolls it out")
+	s.read(dro)
+	if len(dro.Annotations) != 0 {
+		t.Errorf("annotations are %v", dro.Annotations)
+	}
+	s.says(s.gcu("resume", "rejecting"), exitOK, "revision rejecting-2 is no longer rejected: it is rolled out again")
+}
+
 func TestResumeRollsARejectedRevisionOutAgain(t *testing.T) {
 	s := newSite(t)
 	s.gr("rejecting")

@@ -37,7 +37,8 @@ func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
 	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, "true")
 }
 
-// resume removes a pause; clears the failures of a rollout that is halted, or was not paused; and ends the rejection of a revision.
+// resume removes a pause; clears the failures of a rollout that is halted, or was not paused; and ends the rejection of a revision
+// unless the gr was paused: the pause may be there only to look into what was rolled back.
 // For the latter two the caller needs the rights on the DaemonRollout that a write of its own would need.
 func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	if err := request.RejectBody(c.body); err != nil {
@@ -53,8 +54,12 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 		return nil, fmt.Errorf("reading DaemonRollout %s: %w", c.name, err)
 	}
 	// The pause is removed last: if it is gone, everything is done.
-	stopped := meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) || rollout.Status.Rollback != nil ||
-		rollout.Status.FailedNodes > 0 && gr.Annotations[topsv1.AnnotationPaused] == "" // which may use up the budget
+	unpaused := gr.Annotations[topsv1.AnnotationPaused] == ""
+	stopped := meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) ||
+		rollout.Status.FailedNodes > 0 && unpaused // which may use up the budget
+	if rollout.Status.Rollback != nil {
+		stopped = unpaused
+	}
 	if rollout.BelongsTo(topsv1.GcuResourceKind, c.name) && stopped {
 		if err := authorize(ctx, r.access, c, onRollout("update", r.namespace, c.name), onRollout("patch", r.namespace, c.name)); err != nil {
 			return nil, err

@@ -108,16 +108,23 @@ func TestWhoMayNotWriteTheRolloutDoesNotClearItsFailures(t *testing.T) {
 	rollout.Spec.TargetRef = topsv1.TargetRef{Kind: "GcuResource", Name: "stopped"}
 	d.make(rollout)
 	for what, stop := range map[string]func(*topsv1.DaemonRollout){"halted": d.halt, "at a rejected revision": d.reject} {
+		d.succeeds(http.MethodPost, "/gum/v1/gr/stopped/pause", "")
 		rollout.Status = topsv1.DaemonRolloutStatus{}
 		stop(rollout)
+		want := "true"
+		if rollout.Status.Rollback != nil { // the resume of a paused gr leaves it rejected
+			d.succeeds(http.MethodPost, "/gum/v1/gr/stopped/resume", "")
+			want = ""
+		}
 		for _, refused.verb = range []string{"update", "patch"} {
 			d.fails(http.MethodPost, "/gum/v1/gr/stopped/resume", "", http.StatusForbidden, "cannot "+refused.verb+" daemonrollouts")
 		}
 		d.must(d.admin.Get(context.Background(), client.ObjectKeyFromObject(rollout), rollout))
-		if got, paused := rollout.Annotations[topsv1.AnnotationResume], d.gr("stopped").Annotations[topsv1.AnnotationPaused]; got != "" || paused != "true" {
+		if got, paused := rollout.Annotations[topsv1.AnnotationResume], d.gr("stopped").Annotations[topsv1.AnnotationPaused]; got != "" || paused != want {
 			t.Errorf("%s: refused, and resumed at %q, paused: %q", what, got, paused)
 		}
 	}
+	d.succeeds(http.MethodPost, "/gum/v1/gr/stopped/pause", "")
 	rollout.Status = topsv1.DaemonRolloutStatus{}
 	d.must(d.admin.Status().Update(context.Background(), rollout))
 	d.succeeds(http.MethodPost, "/gum/v1/gr/stopped/resume", "") // a pause is the gr's

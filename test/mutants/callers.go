@@ -5,6 +5,10 @@ package main
 var ofCallers = []mutant{
 	{"resumed-in-vain", "a resume by the REST API leaves failed nodes that use up the budget", api, "rolloutControl.resume",
 		"$rollout.Status.FailedNodes > 0 && $not", "$rollout.Status.FailedNodes < 0 && $not"},
+	{"resumed-rejected", "who lifts a pause by the REST API rolls the rejected revision out again", api, "rolloutControl.resume",
+		"stopped = unpaused", "stopped = true"},
+	{"resumed-rejected-by-plugin", "who lifts a pause rolls the rejected revision out again", "cmd/kubectl-gcu", "resumeRollout",
+		"dro != nil && dro.Status.Rollback != nil && $unpaused", "dro == nil && $unpaused"},
 	{"resumed-without-right", "below Kubernetes 1.36 the failures of a rollout are cleared for who may not write it", api, "rolloutControl.resume",
 		"authorize($ctx, $r.access, $c, $*rights)", "error(nil)"},
 	{"author-not-asked", "a stored gr is created though its author may not create it", api, "Recreator.authorize",
