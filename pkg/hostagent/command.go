@@ -33,12 +33,8 @@ type Command struct {
 
 var _ ServiceManager = Command{}
 
-const (
-	// commandGrace is how long to wait for output after a command has ended.
-	commandGrace = 2 * time.Second
-	// maxOutputBytes is how much output of a failed command is reported.
-	maxOutputBytes = 512
-)
+// maxOutputBytes is how much output of a failed command is reported.
+const maxOutputBytes = 512
 
 // Busy implements ServiceManager: a process of the command is still alive. Each of them
 // inherits the lock on its output file.
@@ -84,21 +80,37 @@ func (c Command) run(ctx context.Context, argv []string, output *os.File) error 
 		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
 	}
-	command := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // G204: the restart command of the agent's own flags
+	command := exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // G204: the restart command of the agent's own flags; wait ends it
 	// A file and not a pipe: the engine may inherit it, and writing to a pipe would kill the
 	// engine once the agent is gone.
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
-	command.WaitDelay = commandGrace
-	err := command.Run()
-	if err == nil {
-		return nil
+	if err := wait(ctx, command); err != nil {
+		return fmt.Errorf("restart command %s: %w%s", argv[0], err, tail(output))
 	}
-	if ctx.Err() != nil {
-		err = fmt.Errorf("it was killed: %w", context.Cause(ctx))
+	return nil
+}
+
+// wait starts a command and waits for its end, or kills it with its session when the time of ctx is over. If ctx is
+// canceled, the command goes on: an agent may be stopped because the engine stops its container, and the engine must
+// be started again.
+func wait(ctx context.Context, command *exec.Cmd) error {
+	if err := command.Start(); err != nil {
+		return err
 	}
-	return fmt.Errorf("restart command %s: %w%s", argv[0], err, tail(output))
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("it goes on without the agent: %w", context.Cause(ctx))
+	}
+	killed := syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
+	<-ended
+	return errors.Join(fmt.Errorf("it was killed: %w", context.Cause(ctx)), killed)
 }
 
 func (c Command) output(operation string) string {

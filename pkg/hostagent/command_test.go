@@ -86,3 +86,19 @@ func TestACommandIsKilledWithItsSession(t *testing.T) {
 	}
 	untilItEnded(t, c)
 }
+
+// An engine stops the containers first, and so the agent. Killed between stop and start, it would stay down.
+func TestACommandOutlivesAnAgentThatIsStopped(t *testing.T) {
+	made := filepath.Join(t.TempDir(), "made")
+	c := commandOf(t, "sh", "-c", `sleep 0.3; touch "$0"`, made)
+	c.Timeout = time.Minute
+	ctx, stop := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, stop)
+	if err := c.Restart(ctx, task.Docker, "op"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v, want that it goes on", err)
+	}
+	untilItEnded(t, c)
+	if _, err := os.Stat(made); err != nil {
+		t.Errorf("the command did not end by itself: %v", err)
+	}
+}

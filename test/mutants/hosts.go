@@ -5,6 +5,8 @@ var ofHosts = []mutant{
 	// The host.
 	{"restart-unrecorded", "the runtime is restarted again by an agent that was killed in the middle", hosts, "restarter.attempt",
 		"if $err := $s.records.put($r); $err != nil { return $r, $err }", ""},
+	{"restart-killed-with-the-agent", "a restart command is killed when the engine stops the agent, and the engine stays down", hosts, "wait",
+		"!errors.Is($err, context.DeadlineExceeded)", "$err == nil"},
 	{"restart-in-progress-dropped", "the record of a restart in progress is removed, and the restart repeated", hosts, "Superfluous",
 		"$r.Begun == nil || $r.Final()", "true"},
 	{"password-told", "a malformed pull secret is quoted in the status", hosts, "credentialsFor",
