@@ -375,12 +375,24 @@ func TestARepeatedKeyIsTheSameOperation(t *testing.T) {
 	if slices.Sort(ids); ids[0] != ids[49] || ids[0] == "" || len(b.cluster.requested()) != 2 {
 		t.Fatalf("50 POSTs made operations %v and %d requests", slices.Compact(ids), len(b.cluster.requested()))
 	}
-	reinstalled := newBench(t, b.cluster, t.TempDir())
-	if o := call(t, reinstalled.handler(), "POST", "/v1/upgrade", "", "Idempotency-Key", "once"); o.status == 202 && o.operation().ID != ids[0] {
-		t.Errorf("without its journal the agent began operation %s", o.operation().ID)
-	}
-	if len(reinstalled.cluster.requested()) != 2 {
-		t.Errorf("requests are now %v", reinstalled.cluster.requested())
+}
+
+func TestARepeatedKeyIsTheSameOperationWithoutTheJournal(t *testing.T) {
+	for path, body := range map[string]string{"/v1/upgrade": "", "/v1/components/driver/upgrade": "", "/v1/components/toolkit/upgrade": `{"revision":"latest"}`} {
+		t.Run(path, func(t *testing.T) {
+			b := newBench(t, newFleet(), t.TempDir())
+			o := call(t, b.handler(), "POST", path, body, "Idempotency-Key", "once").wants(202).operation()
+			before := b.cluster.requested()
+			reinstalled := newBench(t, b.cluster, t.TempDir())
+			reinstalled.sync(t)
+			if again := call(t, reinstalled.handler(), "POST", path, body, "Idempotency-Key", "once").wants(202).operation(); again.ID != o.ID {
+				t.Errorf("the agent returned operation %s, want %s", again.ID, o.ID)
+			}
+			call(t, reinstalled.handler(), "POST", "/v1/components/driver/rollback", "", "Idempotency-Key", "once").wants(422)
+			if diff := cmp.Diff(before, b.cluster.requested()); diff != "" {
+				t.Errorf("requests (-before +after):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -226,6 +226,8 @@ var ofCallers = []mutant{
 		"!slices.ContainsFunc($requests, func($r $Request) bool { return $r.$Operation == $o.$ID })", "$o.Queued"},
 	{"running-taken-back", "a started request is reported as withdrawn", agent, "Withdrawable",
 		"$t.State != $TaskWaiting", "$t.State.Final()"},
+	{"adopted-key-reused", "a call repeated with its key after the journal was lost is refused as another request", agent, "Operation.Begin",
+		"$returned.Adopted", "false"},
 	{"rollback-known-too-early", "a rollback at a node that failed before it had an effect is not made when it is repeated", agent, "Operation.wasTakenBack",
 		"$o.Wanted.Rollback && $end != nil", "$end != nil"},
 	{"withdrawn-found", "a new request after a withdrawal returns the withdrawn one", agent, "Admit",

@@ -29,6 +29,9 @@ func (o Operation) Begin(operations []Operation, hold *topsv1.NodeHold, node *No
 	sequence := nextOperation(operations)
 	id := OperationID(node.Name, key, sequence, now)
 	if returned, wanted, found := returnedFor(operations, id); found {
+		if returned.Adopted { // what else the call wanted is lost
+			wanted.Component, wanted.Latest = o.Wanted.Component, o.Wanted.Latest
+		}
 		if wanted != o.Wanted {
 			return Operation{}, false, Refuse(ReasonKeyReused, "The Idempotency-Key was used for another request, operation %s: use a new one.", returned.ID)
 		}

@@ -56,6 +56,8 @@ type Operation struct {
 	// is a new one.
 	RollbackKeys []string `json:"rollbackKeys,omitempty"`
 	Parts        []Part   `json:"parts,omitempty"`
+	// Adopted: it was read from its requests after the journal was lost, and of Wanted only Rollback is known.
+	Adopted bool `json:"adopted,omitempty"`
 	// End is when it ended; nil before.
 	End *metav1.Time `json:"end,omitempty"`
 }
@@ -203,7 +205,7 @@ func AdoptOperations(operations []Operation, submitted []topsv1.UpgradeRequest) 
 		}
 		i := slices.IndexFunc(adopted, func(o Operation) bool { return o.ID == request.Operation })
 		if i < 0 {
-			adopted = append(adopted, Operation{Sequence: nextOperation(adopted), ID: request.Operation, Wanted: Wanted{Rollback: request.Rollback}, Accepted: request.RequestTime})
+			adopted = append(adopted, Operation{Sequence: nextOperation(adopted), ID: request.Operation, Wanted: Wanted{Rollback: request.Rollback}, Accepted: request.RequestTime, Adopted: true})
 			i = len(adopted) - 1
 		}
 		known := slices.ContainsFunc(adopted[i].Parts, func(p Part) bool { return p.Request == request.ID })
