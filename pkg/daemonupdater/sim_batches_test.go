@@ -142,7 +142,8 @@ func (w *simWorld) checkBatches(pass *simPass, before, after *topsv1.DaemonRollo
 		for _, h := range w.hosts {
 			_, stages := pass.planned(h.name)
 			touched := simFailed(after, h.name) || slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == h.name })
-			if pass.seen.nodes[h.name] != nil && pass.partOf(waves, h.name) == part.Name && (touched || !pass.passedOver(h.name) && !isPinnedIn(after, h.name)) && !pass.has(after, h.name, stages) {
+			has := pass.has(after, h.name, stages) && (!touched || !pass.atTargets(&after.Status, h.name))
+			if pass.seen.nodes[h.name] != nil && pass.partOf(waves, h.name) == part.Name && (touched || !pass.passedOver(h.name) && !isPinnedIn(after, h.name)) && !has {
 				w.violate("plan: %s is complete, and %s is not updated", part.Name, h.name)
 			}
 		}

@@ -442,9 +442,9 @@ func (w *simWorld) checkCompleted(pass *simPass, before, after *topsv1.DaemonRol
 			}
 			empty = false
 			available := pass.availableFor(name, 0) || pass.at.Sub(pass.m.jumped) < simMinReady && pass.availableFor(name, -pass.m.leap)
-			updated := pass.atTargets(&after.Status, name) && (!pass.seen.ready(name) || available)
 			touched := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == name }) ||
 				slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == name })
+			updated := !touched && pass.atTargets(&after.Status, name) && (!pass.seen.ready(name) || available)
 			proven = proven || updated
 			if !updated && (!pass.passedOver(name) && !isPinnedIn(after, name) || touched) {
 				open = name

@@ -190,6 +190,34 @@ func TestNoBatchIsCompleteWhileNoDoneNodeIsReached(t *testing.T) {
 	}
 }
 
+func TestABatchIsNotCompleteWhileANodeOfItIsLost(t *testing.T) {
+	a, b, c := offline(nodeOf("a", newHash)), nodeOf("b", newHash), nodeOf("c", oldHash)
+	lost := func(a Node) Input {
+		return planned([]string{"1", "2"}, a, inBatch(b, 0), inBatch(c, 1)).slots(slotOf(a, time.Minute))
+	}
+	failed := func(a Node) Input {
+		in := lost(a)
+		in.Ledger.Slots, in.Ledger.Failures = nil, []Failure{{Node: "a", UID: "uid-a", Reason: ReasonNodeLost}}
+		return in
+	}
+	for name, tt := range map[string]struct {
+		in   Input
+		want []string
+	}{
+		"with its slot":            {lost(inBatch(a, 0)), nil},
+		"and has failed":           {failed(inBatch(a, 0)), nil},
+		"unless the plan omits it": {failed(leftOutOf(inBatch(a, 2))), []string{"c"}},
+	} {
+		d := Plan(tt.in)
+		if diff := cmp.Diff(tt.want, d.Started); diff != "" {
+			t.Errorf("%s: started (-want +got):\n%s", name, diff)
+		}
+		if got := d.Ledger.Waves[0].Updated; got != 1 {
+			t.Errorf("%s: %d nodes of the batch are updated, want b", name, got)
+		}
+	}
+}
+
 // underWaves adds a wave of the nodes with a label, and what is to be approved and soaked of it.
 func underWaves(in Input, manual bool, soak time.Duration) Input {
 	in.Policy.Waves = []Wave{{Name: "canary", Selector: labels.SelectorFromSet(labels.Set{"wave": "canary"}), Manual: manual, Soak: soak}}

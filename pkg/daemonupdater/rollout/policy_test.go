@@ -111,6 +111,30 @@ func TestPlanWithAPolicy(t *testing.T) {
 				States: map[string]string{"a": "held/WaveNotReached", "b": "in-flight/NodeLost", "c": "updated/AtTarget"}},
 		},
 		{
+			name: "so does one that went offline with its new pod",
+			in:   inputOf(3, a, offline(doneB)).slots(slotOf(b, time.Minute)).withPolicy(Policy{Waves: []Wave{canary}}),
+			want: said{Slots: []string{"b"}, States: map[string]string{"a": "held/WaveNotReached", "b": "in-flight/NodeLost"}},
+		},
+		{
+			name: "also once it has failed, and another node of its wave is updated",
+			in: func() Input {
+				in := inputOf(3, a, offline(doneB), labeled(nodeOf("c", newHash), "canary", "yes"))
+				in.Ledger.Failures = []Failure{{Node: "b", UID: "uid-b", Reason: ReasonNodeLost, Message: "lost"}}
+				return in.withPolicy(Policy{Waves: []Wave{canary}})
+			}(),
+			want: said{States: map[string]string{"a": "held/WaveNotReached", "b": "failed/NodeLost", "c": "updated/AtTarget"}},
+		},
+		{
+			name: "a failed node that has recovered holds up nothing",
+			in: func() Input {
+				in := inputOf(3, a, doneB)
+				in.Ledger.Failures = []Failure{{Node: "b", UID: "uid-b", Reason: ReasonNodeLost, Message: "lost"}}
+				return in.withPolicy(Policy{Waves: []Wave{canary}})
+			}(),
+			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "updated/AtTarget"}},
+		},
+		{
 			name: "a manual wave waits for a person",
 			in:   inputOf(3, a, doneB).withPolicy(Policy{Waves: []Wave{canary, manual}}),
 			want: said{States: map[string]string{"a": "held/AwaitingApproval", "b": "updated/AtTarget"}},

@@ -150,6 +150,8 @@ func noCardsCases() []operationCase {
 	paused.Settings.Paused, leftOut.Members[1].LeftOut = true, true
 	outdated := one(noCards("a")).under(daemonset.OTA)
 	outdated.Nodes[0].Pods[1].Revision = oldHash
+	canary := Policy{Waves: []Wave{{Name: "canary", Selector: labels.SelectorFromSet(labels.Set{"canary": "yes"})}}}
+	wave := restarting(2, labeled(offersNone("a"), "canary", "yes"), nodeOf("b", newHash, oldHash)).withPolicy(canary)
 	return []operationCase{
 		{"a plugin without cards is replaced", one(noCards("a")), started, nil},
 		{"without a strategy", one(noCards("a")).under(RestartsOnly), started, nil},
@@ -167,6 +169,9 @@ func noCardsCases() []operationCase {
 			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/AwaitingAvailable")}, nil},
 		{"for as long as any pod may take", one(offersNone("a")).slots(slotOfPlugin("a", DefaultDeadlines.Progress)),
 			said{States: statesOf("a", "failed/ProgressDeadlineExceeded")}, nil},
+		{"and holds up the waves after its own", wave.slots(slotOfPlugin("a", time.Minute)),
+			said{Slots: []string{"a"}, States: statesOf("a", "in-flight/AwaitingAvailable", "b", "held/WaveNotReached")}, nil},
+		{"also once it has failed", failedPlugin(wave), said{States: statesOf("a", "failed/ProgressDeadlineExceeded", "b", "held/WaveNotReached")}, nil},
 		{"last of those without cards, which are known by its node", noCardsBesidePlugin(noCards("a")), said{Started: []string{"a"}, Slots: []string{"a"}, Delete: []string{"a-2"}, States: statesOf("a", "in-flight/Replacing")}, nil},
 		{"a slot for another pod does not wait for cards", one(offersNone("a")).slots(slotOf(nodeOf("a", newHash, newHash), time.Minute)), said{States: statesOf("a", "updated/AtTarget")}, nil},
 		{"a failed plugin has recovered when the node offers cards", failedPlugin(one(nodeOf("a", newHash, newHash))), said{States: statesOf("a", "updated/AtTarget")}, nil},

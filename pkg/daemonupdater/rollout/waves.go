@@ -24,11 +24,11 @@ type waveProgress struct {
 func followWaves(d *draft) waveProgress {
 	parts := make([]WaveProgress, d.in.Policy.partCount())
 	d.ledger.Limit = limitOf(d.in)
-	unfinished := unfinishedInWaves(d.fleet)
+	unfinished, done := unfinishedInWaves(d.fleet)
 	updated, testable, passed := 0, 0, true
 	for i := range parts {
 		state, c := &parts[i], &d.fleet.waves[i]
-		state.Name, state.Total, state.Updated = d.in.Policy.partName(i), c.nodes, c.byPhase[phaseUpdated]
+		state.Name, state.Total, state.Updated = d.in.Policy.partName(i), c.nodes, done[i]
 		state.Completed = completedBefore(d.in, state)
 		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
 		updated, testable = updated+state.Updated, testable+c.testable
@@ -67,18 +67,33 @@ func (p *Policy) soakAfter(part int) time.Duration {
 	return p.Waves[wave].Soak
 }
 
-// unfinishedInWaves counts the nodes that each wave waits for.
-func unfinishedInWaves(f *Fleet) []int {
-	unfinished := make([]int, len(f.waves))
+// unfinishedInWaves counts the nodes that each wave waits for, and those that are updated. A node whose new pods have taken it
+// offline, or offer no cards, is at its target and not updated: it has a slot, or has failed.
+func unfinishedInWaves(f *Fleet) (unfinished, updated []int) {
+	unfinished, updated = make([]int, len(f.waves)), make([]int, len(f.waves))
 	for i := range f.waves {
-		unfinished[i] = f.waves[i].unfinished()
+		unfinished[i], updated[i] = f.waves[i].unfinished(), f.waves[i].byPhase[phaseUpdated]
 	}
 	for _, n := range f.nodes.recorded {
-		if n.isPassedOver() && (n.slot != nil || n.failure != nil) || n.phase == phaseExcluded && n.slot != nil {
-			unfinished[n.wave]++ // it was touched, so the wave waits for it
+		if n.phase == phaseUpdated && (n.slot != nil || n.failure != nil) {
+			updated[n.wave]--
+		}
+		if n.isUnfinishedWhenTouched() {
+			unfinished[n.wave]++
 		}
 	}
-	return unfinished
+	return unfinished, updated
+}
+
+// isUnfinishedWhenTouched reports whether the wave of a node waits for it only because it has a slot or has failed.
+func (n *fleetNode) isUnfinishedWhenTouched() bool {
+	switch {
+	case n.phase == phaseExcluded:
+		return n.slot != nil
+	case n.phase == phaseUpdated:
+		return n.slot != nil || n.failure != nil && !n.LeftOut
+	}
+	return n.isPassedOver() && (n.slot != nil || n.failure != nil)
 }
 
 // reachesBatches reports whether some node of a batch is reachable, and is done or has work left. Otherwise the control
