@@ -84,9 +84,16 @@ func TestResumeRollsARejectedRevisionOutAgain(t *testing.T) {
 	s.gr("rejecting")
 	dro := s.rollout("rejecting", topsv1.DaemonRolloutStatus{Rollback: &topsv1.RolloutRollback{From: "r2", To: "r1",
 		RejectedRevision: "rejecting-2", GcuResourceRevision: "rejecting-1", Time: metav1.Now()}})
+	metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationApprovedWaves, "r1/main, r2/main,r2/plan/one@abc")
+	if err := s.Update(t.Context(), dro); err != nil {
+		t.Fatal(err)
+	}
 	s.says(s.gcu("resume", "rejecting"), exitOK, "revision rejecting-2 is no longer rejected: it is rolled out again")
 	s.read(dro)
 	if dro.Annotations[topsv1.AnnotationResume] == "" {
 		t.Error("the rollout is not resumed")
+	}
+	if got := dro.Annotations[topsv1.AnnotationApprovedWaves]; got != "r1/main" {
+		t.Errorf("approved are %q: what was rejected needs other approvals", got)
 	}
 }

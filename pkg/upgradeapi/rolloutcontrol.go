@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,7 +35,7 @@ func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, "true")
+	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, "true", nil)
 }
 
 // resume removes a pause; clears the failures of a rollout that is halted, or was not paused; and ends the rejection of a revision
@@ -64,11 +65,15 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 		if err := authorize(ctx, r.access, c, onRollout("update", r.namespace, c.name), onRollout("patch", r.namespace, c.name)); err != nil {
 			return nil, err
 		}
-		if err := r.annotate(ctx, c, rollout, topsv1.AnnotationResume, r.clock.Now().UTC().Format(time.RFC3339)); err != nil {
+		others := map[string]any{}
+		if rb := rollout.Status.Rollback; rb != nil && len(rollout.Approvals()) > 0 { // what failed needs other approvals
+			others[topsv1.AnnotationApprovedWaves] = rollout.ApprovalsWithout(rb.From)
+		}
+		if err := r.annotate(ctx, c, rollout, topsv1.AnnotationResume, r.clock.Now().UTC().Format(time.RFC3339), others); err != nil {
 			return nil, err
 		}
 	}
-	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, nil)
+	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, nil, nil)
 }
 
 // rollback requests that the operator restore an earlier spec of a gr.
@@ -92,12 +97,12 @@ func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	if err := request.Restorable(c.name, to, names); err != nil {
 		return nil, err
 	}
-	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationRollbackTo, to)
+	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationRollbackTo, to, nil)
 }
 
-// annotate sets an annotation of an object, or removes it if value is nil. It fails if
+// annotate sets an annotation of an object, or removes it if value is nil, and sets others with it. It fails if
 // another object has taken the name.
-func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, key string, value any) error {
+func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, key string, value any, others map[string]any) error {
 	ctx, writer, err := r.writer(ctx, c.user)
 	if err != nil {
 		return err
@@ -108,6 +113,7 @@ func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Obj
 	}
 	annotations := authorship(c.user, askedby.VerbOf(map[string]string{key: object.GetAnnotations()[key]}, map[string]string{key: changed}), r.clock.Now())
 	annotations[key] = value
+	maps.Copy(annotations, others)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "annotations": annotations}})
 	if err != nil {
 		return fmt.Errorf("encoding annotation %s: %w", key, err)

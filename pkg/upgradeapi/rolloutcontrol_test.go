@@ -46,7 +46,7 @@ func TestPauseResumeRollback(t *testing.T) {
 	}
 	clears := func(what string) {
 		t.Helper()
-		rollout.Annotations = nil
+		rollout.Annotations = map[string]string{topsv1.AnnotationApprovedWaves: "r1/main,r2/main"}
 		d.must(d.admin.Update(context.Background(), rollout))
 		d.succeeds(http.MethodPost, path+"/resume", "")
 		if _, err := time.Parse(time.RFC3339, resumed()); err != nil {
@@ -59,6 +59,9 @@ func TestPauseResumeRollback(t *testing.T) {
 	rollout.Status.FailedNodes = 0
 	d.reject(rollout)
 	clears("a rejected revision")
+	if got := rollout.Annotations[topsv1.AnnotationApprovedWaves]; got != "r1/main" {
+		t.Errorf("approved are %q: what was rejected needs other approvals", got)
+	}
 	rollout.Status.Rollback = nil
 	d.halt(rollout)
 	clears("a halt")

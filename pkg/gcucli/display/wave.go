@@ -57,7 +57,7 @@ func WavesOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, plan *tops
 		if dro.Status.Strategy == string(daemonset.OTA) {
 			required = nil // only a request starts a node, and it needs no approval
 		}
-		missing := slices.DeleteFunc(slices.Clone(required), func(g requiredApproval) bool { return slices.Contains(approvals(dro), approval(dro, g.approval)) })
+		missing := slices.DeleteFunc(slices.Clone(required), func(g requiredApproval) bool { return slices.Contains(dro.Approvals(), approval(dro, g.approval)) })
 		if w.Manual, w.Approved = len(required) > 0, len(required) > 0 && len(missing) == 0; len(missing) > 0 {
 			w.Awaits, w.entry = missing[0].name, approval(dro, missing[0].approval)
 		}
@@ -141,15 +141,13 @@ func partsOf(name string, policy *topsv1.UpgradePolicy, plan *topsv1.UpgradePlan
 	return name, ""
 }
 
-// approvals returns the approvals of a DaemonRollout, for any revision.
-func approvals(dro *topsv1.DaemonRollout) []string {
-	var list []string
-	for _, entry := range strings.Split(dro.Annotations[topsv1.AnnotationApprovedWaves], ",") {
-		if entry = strings.TrimSpace(entry); entry != "" {
-			list = append(list, entry)
-		}
-	}
-	return list
+// lastingApprovals returns the approvals of a DaemonRollout for its revision and for the last known good one, to which an
+// automatic rollback returns.
+func lastingApprovals(dro *topsv1.DaemonRollout) []string {
+	return slices.DeleteFunc(dro.Approvals(), func(entry string) bool {
+		revision, _, _ := strings.Cut(entry, "/")
+		return revision != dro.Status.Revision && (dro.Status.LastKnownGood == nil || revision != dro.Status.LastKnownGood.Revision)
+	})
 }
 
 // approval returns the approval of a wave, or of what BatchApproval names, at the current revision.
@@ -161,7 +159,7 @@ func approval(dro *topsv1.DaemonRollout, wave string) string {
 type Approval struct {
 	// Name of the wave, or of the part of a plan.
 	Name string
-	// Annotation is the value with it, in addition to existing approvals.
+	// Annotation is the value with it, in addition to existing approvals that may still be needed.
 	Annotation string
 	// Already is true if that changes nothing.
 	Already bool
@@ -174,7 +172,7 @@ func Approve(dro *topsv1.DaemonRollout, waves []Wave, wave string) (Approval, er
 	if i := slices.IndexFunc(waves, func(w Wave) bool {
 		return w.State == WaveAwaitsApproval && (isNamed(w.Awaits, wave) || w.entry == approval(dro, wave))
 	}); i >= 0 {
-		return Approval{Name: waves[i].Awaits, Annotation: strings.Join(append(approvals(dro), waves[i].entry), ",")}, nil
+		return Approval{Name: waves[i].Awaits, Annotation: strings.Join(append(lastingApprovals(dro), waves[i].entry), ",")}, nil
 	}
 	i := slices.IndexFunc(waves, func(w Wave) bool { return isNamed(w.Name, wave) })
 	switch {

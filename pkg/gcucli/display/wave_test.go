@@ -19,9 +19,13 @@ func TestApprove(t *testing.T) {
 		already               bool
 		edit                  func(*fixture)
 	}{
-		{name: "the one that waits, beside older approvals", wave: "main", want: "old/main,bbb/main"},
-		{name: "an approval for another revision is none", wave: "main", want: "ccc/main,bbb/main", edit: func(f *fixture) {
+		{name: "the one that waits, beside older approvals", wave: "main", want: "bbb/main"},
+		{name: "an approval for another revision is none", wave: "main", want: "bbb/main", edit: func(f *fixture) {
 			f.Rollout.Annotations[topsv1.AnnotationApprovedWaves] = "ccc/main"
+		}},
+		{name: "those of the last known good revision, which a rollback may need, are kept", wave: "main", want: "good/main,bbb/canary,bbb/main", edit: func(f *fixture) {
+			f.Rollout.Annotations[topsv1.AnnotationApprovedWaves] = "good/main,goods/main,bbb/canary"
+			f.Rollout.Status.LastKnownGood = &topsv1.KnownGoodRevision{Revision: "good"}
 		}},
 		{name: "twice is once", wave: "main", want: " bbb/main ,x", already: true, edit: func(f *fixture) {
 			f.Rollout.Annotations[topsv1.AnnotationApprovedWaves] = " bbb/main ,x"
@@ -31,7 +35,7 @@ func TestApprove(t *testing.T) {
 		{name: "not ahead, before the wave before is complete", wave: "main", err: "it is NotReached; no wave waits", edit: func(f *fixture) {
 			f.Rollout.Status.Waves[0].CompletedTime, f.Rollout.Status.Waiting = nil, nil
 		}},
-		{name: "ahead, if a node of it waits for that already", wave: "main", want: "old/main,bbb/main", edit: func(f *fixture) {
+		{name: "ahead, if a node of it waits for that already", wave: "main", want: "bbb/main", edit: func(f *fixture) {
 			f.Rollout.Status.Waves[0].CompletedTime = nil
 			f.Rollout.Status.Waiting = []topsv1.WaitingNote{{Reason: "AwaitingApproval", Nodes: 1, Message: "wave main awaits approval as bbb/main"}}
 		}},
