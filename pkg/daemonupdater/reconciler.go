@@ -100,6 +100,17 @@ func (m *groupStates) forget(g observed.Group) {
 	m.attempts.Forget(g)
 }
 
+// openGates releases the pods at the gate of a group that is no longer controlled, on the nodes taken from changed. After
+// an error some may still have one: all are taken again.
+func (r *Reconciler) openGates(ctx context.Context, p *pass.Pass, changed []string, all bool) error {
+	steps := r.steps()
+	err := steps.openGates(ctx, p, changed, all)
+	if err != nil {
+		r.changed.AddAll(p.Group)
+	}
+	return err
+}
+
 // Reconcile makes one pass over a group: observe, decide, store the ledger, act, report.
 func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Result, error) {
 	steps := r.steps()
@@ -118,11 +129,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	}
 	if p.Unmanaged() {
 		r.forget(g)
-		err := steps.openGates(ctx, p, changed, all)
-		if err != nil {
-			r.changed.AddAll(g) // some of the nodes taken above may still have a pod at the gate
-		}
-		return resultOf(ctx, 0, err)
+		return resultOf(ctx, 0, r.openGates(ctx, p, changed, all))
 	}
 	p.In = p.Input(&r.Book, r.Deadlines, r.Clock())
 	if err := steps.refresh(ctx, p, changed); err != nil {

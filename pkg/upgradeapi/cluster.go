@@ -147,7 +147,9 @@ func authorship(user authenticationv1.UserInfo, verb string, now time.Time) map[
 
 // remove deletes a gr by its UID: no other gr of the same name.
 func remove(ctx context.Context, c client.Client, gr *topsv1.GcuResource, options ...client.DeleteOption) error {
-	log.FromContext(ctx).Info("Deleting GcuResource", "uid", gr.UID)
+	if applied := (&client.DeleteOptions{}).ApplyOptions(options); len(applied.DryRun) == 0 {
+		log.FromContext(ctx).Info("Deleting GcuResource", "uid", gr.UID)
+	}
 	options = append(options, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	return ignoreNotFound(c.Delete(ctx, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: gr.Name}}, options...), "deleting GcuResource %s", gr.Name)
 }

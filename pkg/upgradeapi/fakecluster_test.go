@@ -26,8 +26,9 @@ type fakeCluster struct {
 	annotations map[string]string
 	recreation  *topsv1.GcuResourceRecreation
 	plan        *topsv1.UpgradePlan
-	// refuses is the error for the creation of a gr; onDelete is called before a deletion.
+	// refuses is the error for the creation of a gr, keeps that for its deletion; onDelete is called before a deletion.
 	refuses  error
+	keeps    func(dryRun bool) error
 	onDelete func()
 	// authenticated is the result for every token.
 	authenticated bool
@@ -82,6 +83,9 @@ func (s *fakeCluster) Delete(_ context.Context, o client.Object, options ...clie
 	s.write(applied.DryRun, text)
 	if s.onDelete != nil {
 		s.onDelete()
+	}
+	if _, is := o.(*topsv1.GcuResource); is && s.keeps != nil {
+		return s.keeps(len(applied.DryRun) > 0)
 	}
 	return nil
 }

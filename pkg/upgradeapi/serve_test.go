@@ -89,7 +89,8 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const recreate, tried, kept = `{"spec": {}, "mode": "recreate"}`, "try to create gr check-", "create gr"
+	const recreate, tried, triedToDelete, kept = `{"spec": {}, "mode": "recreate"}`, "try to create gr check-", "try to delete gr with UID uid-1", "create gr"
+	protected := apierrors.NewForbidden(grResource, "gr", errors.New("a webhook protects it"))
 	const inPlace = `patch gr {"metadata":{"annotations":{"topsops.enflame.com/update-strategy":"AdvancedRollingUpdate"},"resourceVersion":"7"},"spec":{"driver":{"notDeploy":false,"version":"2"}}}`
 	raced := &fakeCluster{}
 	raced.onDelete = func() { raced.recreation = stored }
@@ -105,7 +106,15 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 		{name: "an upgrade in place is one write, of what was read", method: http.MethodPut, body: `{"spec": {"driver": {"version": "2"}}}`, status: 200, want: []string{inPlace}},
 		{name: "a dry run of it stores nothing", method: http.MethodPut, path: "?dryRun=true", body: `{"spec": {"driver": {"version": "2"}}}`, status: 200, want: []string{"try to " + inPlace}},
 		{name: "one that a rollback would take back waits", s: &fakeCluster{annotations: map[string]string{topsv1.AnnotationRollbackTo: "previous"}}, method: http.MethodPut, body: `{"spec": {}}`, status: 409},
-		{name: "a recreation is tried, then stored, then the old gr is deleted", method: http.MethodPut, body: recreate, status: 200, want: []string{tried, kept, "delete gr with UID uid-1"}},
+		{name: "a recreation is tried, then stored, then the old gr is deleted", method: http.MethodPut, body: recreate, status: 200, want: []string{tried, triedToDelete, kept, "delete gr with UID uid-1"}},
+		{name: "a gr that may not be deleted is not recreated", s: &fakeCluster{keeps: func(bool) error { return protected }}, method: http.MethodPut, body: recreate, status: 500, want: []string{tried, triedToDelete}},
+		{name: "a dry run says so", s: &fakeCluster{keeps: func(bool) error { return protected }}, method: http.MethodPut, path: "?dryRun=true", body: recreate, status: 500, want: []string{tried, triedToDelete}},
+		{name: "a recreation is forgotten if the gr became protected since", s: &fakeCluster{keeps: func(dryRun bool) error {
+			if dryRun {
+				return nil
+			}
+			return protected
+		}}, method: http.MethodPut, body: recreate, status: 500, want: []string{tried, triedToDelete, kept, "delete gr with UID uid-1", "delete gr with UID "}},
 		{name: "what the API server refuses is not stored, and nothing is deleted", s: &fakeCluster{refuses: apierrors.NewInvalid(grKind.GroupKind(), "gr", nil)}, method: http.MethodPut, body: recreate, status: 422, want: []string{tried}},
 		{name: "a recreation needs more rights than an upgrade", change: func(o *Options) { o.Access = only("update") }, method: http.MethodPut, body: recreate, status: 403},
 		{name: "a second recreation waits", s: &fakeCluster{recreation: stored}, method: http.MethodPut, body: recreate, status: 409, want: []string{}},

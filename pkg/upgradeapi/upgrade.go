@@ -123,6 +123,9 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 	}
 	setAuthor(gr, c.user, u.clock.Now())
 	checked, err := check(asked, writer, gr)
+	if err == nil {
+		err = remove(asked, writer, old, client.DryRunAll) // admission may protect it
+	}
 	if err != nil || c.dryRun {
 		return checked, err
 	}
@@ -142,17 +145,27 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 	if err != nil {
 		return nil, fmt.Errorf("storing the new GcuResource: %w", err)
 	}
-	err = remove(asked, writer, old)
-	if apierrors.IsConflict(err) {
-		if err := forget(ctx, u, stored); err != nil {
-			return nil, err
-		}
-		return nil, request.Conflict("GcuResource %s was recreated concurrently: review it and send the request again", c.name)
-	}
-	if err != nil { // accepted all the same: the Recreator retries
+	return nil, u.removeOld(ctx, stored, func() error { return remove(asked, writer, old) })
+}
+
+// removeOld deletes the gr that a stored recreation replaces. If it may not be deleted, the recreation is forgotten;
+// after another error it is accepted all the same, and the Recreator retries.
+func (u *upgrades) removeOld(ctx context.Context, stored *topsv1.GcuResourceRecreation, remove func() error) error {
+	err := remove()
+	switch {
+	case apierrors.IsConflict(err):
+		err = request.Conflict("GcuResource %s was recreated concurrently: review it and send the request again", stored.Name)
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+	case err != nil:
 		log.FromContext(ctx).Error(err, "Deleting the old GcuResource failed, retrying")
+		return nil
+	default:
+		return nil
 	}
-	return nil, nil
+	if failed := forget(ctx, u, stored); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // check validates a gr by a dry-run creation under a generated name, and returns it with

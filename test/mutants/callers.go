@@ -232,6 +232,8 @@ var ofCallers = []mutant{
 		"!slices.ContainsFunc($requests, func($r $Request) bool { return $r.$Operation == $o.$ID })", "$o.Queued"},
 	{"running-taken-back", "a started request is reported as withdrawn", agent, "Withdrawable",
 		"$t.State != $TaskWaiting", "$t.State.Final()"},
+	{"protected-gr-recreated", "the recreation of a gr that may not be deleted is accepted, and made when somebody lifts the protection", api, "upgrades.removeOld",
+		"apierrors.IsForbidden($err) || $invalid", "$invalid"},
 	{"adopted-key-reused", "a call repeated with its key after the journal was lost is refused as another request", agent, "Operation.Begin",
 		"$returned.Adopted", "false"},
 	{"rollback-known-too-early", "a rollback at a node that failed before it had an effect is not made when it is repeated", agent, "Operation.wasTakenBack",

@@ -60,8 +60,8 @@ var ofTheGate = []mutant{
 		"$op.Purpose, $op.DriverVersion = $rollback, $none", "$op.Purpose = $rollback"},
 	{"pin-stored-late", "a node goes back before that is stored", updater, "keepsTargets",
 		"return $pins && $rest", "return $rest"},
-	{"gate-kept-after-failure", "a pod of a DaemonSet without a strategy stays at the gate after a request that failed", updater, "Reconciler.Reconcile",
-		"if $err != nil { r.changed.AddAll(g) }; return resultOf($ctx, 0, $err)", "return resultOf($ctx, 0, $err)"},
+	{"gate-kept-after-failure", "a pod of a DaemonSet without a strategy stays at the gate after a request that failed", updater, "Reconciler.openGates",
+		"if $err != nil { $*then }", "_ = $err"},
 	{"gate-kept-by-unnamed-nodes", "pods stay at the gate if it is not known which nodes changed", updater, "steps.openGates",
 		"if !all { $*then }", "$*then"},
 }

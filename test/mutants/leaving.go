@@ -24,7 +24,7 @@ var ofLeaving = []mutant{
 		"return confirmAll($ctx, $live, $grs)", "return nil"},
 	{"old-teardown-by-generation", "a gr that was created again counts as the one before", deploys, "confirm",
 		"$now.UID == $gr.UID", "true"},
-	{"leaving-annotation-unnamed", "nothing says which annotation of a DaemonSet that leaves blocks the rollout", deploys, "settingsOf",
+	{"leaving-annotation-unnamed", "nothing says which annotation of a DaemonSet that leaves blocks the rollout", deploys, "setsOf",
 		"$applied && daemonset.IsLeaving($ds)", "$applied && o.Deleting"},
 	{"removed-by-finalizer", "the uninstall of the operator orphans the components of a gr with finalizer orphan", "cmd/manager", "deleteAll",
 		"client.PropagationPolicy(metav1.DeletePropagationBackground)", "client.PropagationPolicy(metav1.DeletePropagationOrphan)"},

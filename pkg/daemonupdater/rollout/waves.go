@@ -87,10 +87,10 @@ func unfinishedInWaves(f *Fleet) (unfinished, updated []int) {
 
 // isUnfinishedWhenTouched reports whether the wave of a node waits for it only because it has a slot or has failed.
 func (n *fleetNode) isUnfinishedWhenTouched() bool {
-	switch {
-	case n.phase == phaseExcluded:
+	switch n.phase {
+	case phaseExcluded:
 		return n.slot != nil
-	case n.phase == phaseUpdated:
+	case phaseUpdated:
 		return n.slot != nil || n.failure != nil && !n.LeftOut
 	}
 	return n.isPassedOver() && (n.slot != nil || n.failure != nil)

@@ -20,11 +20,27 @@ func settingsOf(obs *state.Observation, steps []plan.Step) (daemonset.Settings, 
 	if err != nil {
 		return settings, err
 	}
-	var all, settled []*appsv1.DaemonSet
+	all, settled := setsOf(obs, steps)
+	if agree(all) {
+		return settings, nil
+	}
+	for _, ds := range settled {
+		key := settingOfOthers(obs.Resource, ds)
+		if own, err := daemonset.SettingsOf(ds); key != "" && (err != nil || own != settings) {
+			return settings, &daemonset.SettingsError{Reason: daemonset.ReasonSettingsDisagree, Message: fmt.Sprintf(
+				"annotation %s is on DaemonSet %s/%s, but not on the GcuResource: remove it from the DaemonSet", key, ds.Namespace, ds.Name)}
+		}
+	}
+	return settings, nil
+}
+
+// setsOf returns the DaemonSets of a gr, also those that leave, and those of them that were applied since they changed: an
+// annotation that the gr had would be gone from them.
+func setsOf(obs *state.Observation, steps []plan.Step) (all, settled []*appsv1.DaemonSet) {
 	add := func(ds *appsv1.DaemonSet, applied bool) {
 		all = append(all, ds)
 		if applied && !daemonset.Newer(obs.Applied[ds.UID].ResourceVersion, ds.ResourceVersion) {
-			settled = append(settled, ds) // an annotation that the gr had would be gone by now
+			settled = append(settled, ds)
 		}
 	}
 	for i := range steps {
@@ -38,17 +54,7 @@ func settingsOf(obs *state.Observation, steps []plan.Step) (daemonset.Settings, 
 			add(o.DaemonSet, applied && daemonset.IsLeaving(o.DaemonSet))
 		}
 	}
-	if agree(all) {
-		return settings, nil
-	}
-	for _, ds := range settled {
-		key := settingOfOthers(obs.Resource, ds)
-		if own, err := daemonset.SettingsOf(ds); key != "" && (err != nil || own != settings) {
-			return settings, &daemonset.SettingsError{Reason: daemonset.ReasonSettingsDisagree, Message: fmt.Sprintf(
-				"annotation %s is on DaemonSet %s/%s, but not on the GcuResource: remove it from the DaemonSet", key, ds.Namespace, ds.Name)}
-		}
-	}
-	return settings, nil
+	return all, settled
 }
 
 // agree reports whether DaemonSets have the same settings, so that they are rolled out together.

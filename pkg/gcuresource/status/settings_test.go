@@ -32,7 +32,7 @@ func TestUpgradeAnnotationsThatOnlyADaemonSetHas(t *testing.T) {
 	pauseLeaving := func(o *world.World, applied string) {
 		pause(o, "driver")
 		ds := o.Component("driver").DaemonSet
-		o.Observation.Components = slices.DeleteFunc(o.Observation.Components, func(c state.Component) bool { return c.Name == "driver" })
+		o.Components = slices.DeleteFunc(o.Components, func(c state.Component) bool { return c.Name == "driver" })
 		i := slices.IndexFunc(o.Owned, func(owned state.Owned) bool { return owned.UID == ds.UID })
 		o.Owned[i].DaemonSet, o.Owned[i].Nodes = ds, []string{"node-1"}
 		ds.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
