@@ -77,19 +77,33 @@ func (p *Plan) problem(name string, g Group, members []Member) *rollout.Blocked 
 	return nil
 }
 
-// describe sets the batch of a node under the plan in force, and what the plan leaves out there.
+// describe sets the batch of a node under the plan in force, and what the plan leaves out there: on a node in no batch, all
+// that is outdated. Where every pod is at its target, such a node may have joined since, and work that is left makes its cards
+// usable.
 func (p *Plan) describe(n *rollout.Node, members []Member) {
 	if p.inForce == nil {
 		return
 	}
 	batch, is := p.inForce.Batch(n.Name)
 	if n.Batch = batch; !is {
-		n.Batch, n.LeftOut = len(p.inForce.Object.Spec.Batches), true
+		n.Batch = len(p.inForce.Object.Spec.Batches)
+		if areAtTargets(n.Pods, members) {
+			return
+		}
+		n.LeftOut = true
 	}
 	for i := range n.Pods {
 		pod := &n.Pods[i]
 		pod.LeftOut = !p.inForce.HasComponent(n.Name, members[pod.Member].Component())
 	}
+}
+
+// areAtTargets reports whether every pod is there, and at the target of its member.
+func areAtTargets(pods []rollout.Pod, members []Member) bool {
+	return !slices.ContainsFunc(pods, func(pod rollout.Pod) bool {
+		target, err := members[pod.Member].Target()
+		return err != nil || pod.UID == "" || pod.Terminating || pod.Revision != target
+	})
 }
 
 // cut returns a mission without the tasks that the plan in force leaves out.

@@ -85,6 +85,24 @@ func TestAPlanSaysWhichNodesAndComponentsAreUpgraded(t *testing.T) {
 	}
 }
 
+// Such a node joined after the plan was written: its runtime has to be restarted before its cards can be used.
+func TestAPlanLeavesNoRestartOutOfANodeAtItsTargets(t *testing.T) {
+	w := following(planFor(t, nil), func(s *seen) {
+		for _, m := range s.members {
+			m.pods[2] = fixture.PodOn(m.DaemonSet, "c", fixture.NewHash)
+		}
+	})
+	in := inputFrom(w)
+	n := w.fleet.Node("c")
+	if n.Batch != 2 || n.LeftOut || n.Pods[0].LeftOut || n.Pods[1].LeftOut {
+		t.Errorf("node c is in batch %d, left out %v, its pods %v and %v", n.Batch, n.LeftOut, n.Pods[0].LeftOut, n.Pods[1].LeftOut)
+	}
+	op, err := w.NewOperation(&in, testBook, n, "op")
+	if err != nil || len(op.Job) == 0 {
+		t.Errorf("its operation has %v, %v", op, err)
+	}
+}
+
 // A restored backup of etcd gives generations out twice: nodes that are kept are not those of another content.
 func TestNodesAreNotKeptThatWereReadByAnotherPlan(t *testing.T) {
 	key := func(edit func(*topsv1.UpgradePlan)) string {

@@ -63,6 +63,8 @@ func restartCases() []operationCase {
 	notHeavy := one(unverified(b()))
 	notHeavy.Members[0].Heavy = false
 	busy := one(withJob(a(), &Operation{ID: "other", Granted: true}))
+	joined := restarting(2, inBatch(nodeOf("a", newHash, newHash), 0), inBatch(atTargets("b"), 1))
+	joined.Policy.Plan, joined.Policy.PlanVersion, joined.Policy.Batches = "plan", "plan/1", []Batch{{Name: "one"}}
 	return []operationCase{
 		{"a runtime that has to be restarted takes an operation", restarting(2, a(), b()), said{States: statesOf("a", preparing, "b", updated)}, []string{"a:prepare"}},
 		{"under the budget", restarting(1, prepared(a()), prepared(atTargets("b"))),
@@ -98,6 +100,7 @@ func restartCases() []operationCase {
 		{"one that is set back again and again is restarted later", one(setBack(a())), said{States: statesOf("a", "pending/RuntimeSetBack")}, nil},
 		{"under OTA too", one(setBack(a())).under(daemonset.OTA), said{States: statesOf("a", "pending/RuntimeSetBack")}, nil},
 		{"not if an operation has to verify something else", one(setBack(unverified(b()))), said{States: statesOf("b", "pending/Deferred")}, nil},
+		{"a node in no batch of a plan", joined, said{States: statesOf("a", updated, "b", preparing)}, []string{"b:prepare"}},
 		{"a node that waits for a pod gives its slot to the operation", one(a()).slots(slotOf(a(), time.Minute)), said{States: statesOf("a", preparing)}, []string{"a:prepare"}},
 	}
 }
