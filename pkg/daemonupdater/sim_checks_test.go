@@ -276,6 +276,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 		w.say("%s starts in %s, limit %d", s.Node, pass.group, limit)
 	}
 	w.checkCompleted(pass, before, after)
+	w.checkStaysPassed(before, after)
 	w.checkBatches(pass, before, after)
 	w.checkFailures(pass, before, after)
 	if n := len(after.Status.InFlight); len(started) > 0 && n > limit {

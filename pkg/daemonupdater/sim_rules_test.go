@@ -380,7 +380,20 @@ func simCompleted(r *topsv1.DaemonRollout, wave string) *metav1.Time {
 	return nil
 }
 
-// simEmpty reports whether a wave had no nodes.
+// checkStaysPassed checks that a wave or batch that was complete with nodes is so as long as revision, plan and limit are
+// the same, also while its nodes are gone.
+func (w *simWorld) checkStaysPassed(before, after *topsv1.DaemonRollout) {
+	if before.Status.Revision != after.Status.Revision || before.Status.LimitedTo != after.Status.LimitedTo {
+		return
+	}
+	for _, wave := range after.Status.Waves {
+		if simCompleted(before, wave.Name) != nil && !simEmpty(before, wave.Name) && (wave.CompletedTime == nil || wave.Total == 0) {
+			w.violate("wave: %s was complete with nodes, and is no more", wave.Name)
+		}
+	}
+}
+
+// simEmpty reports whether a wave had no nodes when it became complete.
 func simEmpty(r *topsv1.DaemonRollout, wave string) bool {
 	return slices.ContainsFunc(r.Status.Waves, func(w topsv1.WaveStatus) bool { return w.Name == wave && w.Total == 0 })
 }

@@ -269,6 +269,28 @@ func TestAWaveSoaksAfterItsLastBatch(t *testing.T) {
 	}
 }
 
+// The part of a wave that is in no batch is empty as a rule, and starts the soak.
+func TestAWaveSoaksOnceUnderAPlan(t *testing.T) {
+	a, b := inBatch(canary(nodeOf("a", newHash)), 0), inBatch(nodeOf("b", oldHash), 0)
+	joined := leftOutOf(inBatch(canary(missing(nodeOf("c", newHash))), 1))
+	for name, tt := range map[string]struct {
+		first, then []Node
+		want        []string
+	}{
+		"when a node joins that is in no batch":    {[]Node{a, b}, []Node{a, b, joined}, []string{"b"}},
+		"but after a batch if it had no nodes":     {[]Node{b}, []Node{a, b}, nil},
+		"when the nodes of its batch are gone":     {[]Node{a, b}, []Node{b}, []string{"b"}},
+		"and not when no node is in one, or comes": {[]Node{b}, []Node{b}, []string{"b"}},
+	} {
+		in := underWaves(planned([]string{"1"}, tt.first...), false, time.Hour)
+		in.Ledger = Plan(in).Ledger
+		in.Nodes, in.Now, in.Ledger.Decided = tt.then, epoch.Add(time.Hour), time.Time{}
+		if diff := cmp.Diff(tt.want, Plan(in).Started); diff != "" {
+			t.Errorf("%s: started (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestTheProgressOfBatchesBelongsToThePlan(t *testing.T) {
 	a, b := inBatch(nodeOf("a", newHash), 0), inBatch(nodeOf("b", oldHash), 1)
 	in := planned([]string{"1", "2"}, a, b)

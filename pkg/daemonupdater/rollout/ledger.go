@@ -166,10 +166,10 @@ type Target struct {
 // WaveProgress is the recorded progress of a wave.
 type WaveProgress struct {
 	Name string
-	// Total and Updated count its nodes. Updated is for display only.
+	// Total and Updated count its nodes, the last ones if they are all gone after it was completed. Updated is for display only.
 	Total, Updated int
 	// Completed is when every reachable node was first updated, zero before. Once it is set, the
-	// wave stays passed, even if nodes come back later, unless it had none at all. The time in which nothing was decided while the
+	// wave stays passed, even if nodes come back later, unless it never had any. The time in which nothing was decided while the
 	// wave soaked is added. Nodes that a limited upgrade leaves out do not count, and an upgrade with
 	// another limit ignores it.
 	Completed time.Time

@@ -29,7 +29,11 @@ func followWaves(d *draft) waveProgress {
 	for i := range parts {
 		state, c := &parts[i], &d.fleet.waves[i]
 		state.Name, state.Total, state.Updated = d.in.Policy.partName(i), c.nodes, done[i]
-		state.Completed = completedBefore(d.in, state)
+		state.Completed = completedBefore(d, parts, i)
+		if state.Total == 0 && !state.Completed.IsZero() { // that it had nodes keeps it passed when they are back
+			state.Total = recordedBefore(d.in, state.Name).Total
+			state.Updated = state.Total
+		}
 		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
 		updated, testable = updated+state.Updated, testable+c.testable
 		_, last := d.in.Policy.waveOf(i)
@@ -119,18 +123,35 @@ func lastPlanned(d *draft) int {
 	return 0
 }
 
-// completedBefore returns when a wave was completed at this revision under this limit or plan, zero if it
-// was not, or if it has nodes now and had none at the last decision: its selector may have been corrected.
-func completedBefore(in *Input, wave *WaveProgress) time.Time {
-	if in.Ledger.Revision != in.Revision || in.Ledger.Limit != limitOf(in) {
-		return time.Time{}
+// completedBefore returns when a part was completed at this revision under this limit or plan, zero if it was not, or if
+// it has nodes now and had none at the last decision: the selector of its wave may have been corrected. The last part of a
+// wave under a plan, which seldom has nodes of its own, has all nodes of the wave in that sense.
+func completedBefore(d *draft, parts []WaveProgress, part int) time.Time {
+	first := part
+	if wave, last := d.in.Policy.waveOf(part); last {
+		first = wave * d.in.Policy.parts()
 	}
-	for i := range in.Ledger.Waves {
-		if before := &in.Ledger.Waves[i]; before.Name == wave.Name && (before.Total > 0 || wave.Total == 0) {
-			return before.Completed
-		}
+	had, has := 0, 0
+	for i := first; i <= part; i++ {
+		had, has = had+recordedBefore(d.in, parts[i].Name).Total, has+d.fleet.waves[i].nodes
+	}
+	if had > 0 || has == 0 {
+		return recordedBefore(d.in, parts[part].Name).Completed
 	}
 	return time.Time{}
+}
+
+// recordedBefore returns the progress of a part at the last decision, if that was at this revision under this limit or plan.
+func recordedBefore(in *Input, name string) WaveProgress {
+	if in.Ledger.Revision != in.Revision || in.Ledger.Limit != limitOf(in) {
+		return WaveProgress{}
+	}
+	for i := range in.Ledger.Waves {
+		if in.Ledger.Waves[i].Name == name {
+			return in.Ledger.Waves[i]
+		}
+	}
+	return WaveProgress{}
 }
 
 // limitOf returns what the progress of waves refers to, as Ledger.Limit has it: the plan in force and the

@@ -51,3 +51,25 @@ func TestAWaveThatIsRedefinedGoesFirstUnderAnotherName(t *testing.T) {
 		}
 	}
 }
+
+// A pool may be scaled to zero for the night: its wave stays passed, and does not soak again.
+func TestAPassedWaveStaysPassedWhenItsNodesAreGoneForAWhile(t *testing.T) {
+	a, f := nodeOf("a", oldHash), labeled(nodeOf("f", newHash), "ring", "early")
+	policy := canaryOf("ring")
+	policy.Waves[0].Soak = 90 * time.Minute
+	in := inputOf(3).withPolicy(policy)
+	var started []string
+	for _, nodes := range [][]Node{{a, f}, {a}, {a, offline(f)}} {
+		in.Nodes = nodes
+		d := Plan(in)
+		in.Ledger, started = d.Ledger, d.Started
+		in.Ledger.Decided = time.Time{} // else the soak does not count the hour in which nothing is decided
+		if canary := d.Ledger.Waves[0]; !canary.Completed.Equal(epoch) || canary.Total != 1 {
+			t.Errorf("at %s the wave is %+v, want that it is complete with one node since %s", in.Now, canary, epoch)
+		}
+		in.Now = in.Now.Add(time.Hour)
+	}
+	if diff := cmp.Diff([]string{"a"}, started); diff != "" {
+		t.Errorf("started (-want +got):\n%s", diff)
+	}
+}
