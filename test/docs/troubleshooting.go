@@ -43,7 +43,7 @@ var symptoms = []struct {
 		{"Queued", "the node is next", "该节点即将开始", "无需处理：会自动继续"},
 		{"Preparing", "the node is checked, or images are pulled in advance", "正在检查节点或预拉取镜像", "无需处理：会自动继续"},
 		{"WaveNotReached", "an earlier wave is not complete", "之前的批次尚未完成", "无需处理：会自动继续"},
-		{"Soaking", "a wave is complete and is observed for a while", "批次已完成，正在观察一段时间", "无需处理：会自动继续"},
+		{"Soaking", "a wave is complete and is observed for a while", "批次已完成，正在观察一段时间", "无需处理；若消息指出某个节点不可用，修复该节点，或发布另一个版本"},
 		{"RecentlyReturned", "the node has just come back", "节点刚刚恢复在线", "无需处理：会自动继续"},
 		{"NodeBusy", "another gr works on the node", "另一个 gr 正在操作该节点", "无需处理：先执行另一个 gr 的操作"},
 		{"CordonHeld", "another operation keeps the node cordoned", "另一个操作使节点保持禁止调度（cordon）", "无需处理：会自动继续"},

@@ -42,6 +42,7 @@ func TestPlanWithAPolicy(t *testing.T) {
 	soaking.Soak = 10 * time.Minute
 	canaryB := labeled(b, "canary", "yes")
 	doneB := labeled(nodeOf("b", newHash), "canary", "yes")
+	brokenB := func() Node { return labeled(broken(nodeOf("b", newHash)), "canary", "yes") }
 	tests := []struct {
 		name string
 		in   Input
@@ -75,6 +76,36 @@ func TestPlanWithAPolicy(t *testing.T) {
 			in:   inputOf(3, a, doneB).withPolicy(Policy{Waves: []Wave{soaking}}).passed(10*time.Minute, "canary"),
 			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
 				States: map[string]string{"a": "in-flight/Replacing", "b": "updated/AtTarget"}},
+		},
+		{
+			name: "but not while a new pod of the one before is not available",
+			in:   inputOf(3, a, brokenB()).withPolicy(Policy{Waves: []Wave{soaking}}).passed(10*time.Minute, "canary"),
+			want: said{States: map[string]string{"a": "held/Soaking", "b": "pending/Unavailable"}},
+		},
+		{
+			name: "which the wave after it does not wait for once it has begun",
+			in: func() Input {
+				in := inputOf(3, a, brokenB(), nodeOf("c", newHash)).withPolicy(Policy{Waves: []Wave{soaking}}).passed(11*time.Minute, "canary")
+				in.Ledger.LastStart = epoch.Add(-time.Minute)
+				return in
+			}(),
+			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "pending/Unavailable", "c": "updated/AtTarget"}},
+		},
+		{
+			name: "nor for one of a later wave, or on a node that is offline",
+			in: func() Input {
+				off := offline(doneB)
+				off.ReadyWritten = off.ReadySince
+				return inputOf(3, a, off, broken(nodeOf("c", newHash))).withPolicy(Policy{Waves: []Wave{soaking}}).passed(10*time.Minute, "canary")
+			}(),
+			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "updated/AtTarget", "c": "pending/Unavailable"}},
+		},
+		{
+			name: "but for a node that has failed since",
+			in:   inputOf(3, a, offline(doneB)).withPolicy(Policy{Waves: []Wave{soaking}}).passed(10*time.Minute, "canary"), // shortly after its new pod
+			want: said{States: map[string]string{"a": "held/Soaking", "b": "failed/NodeLost"}},
 		},
 		{
 			name: "a wave does not start on nodes that are offline, and a wave without a proof is not passed",

@@ -198,15 +198,10 @@ func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 			}
 			return w
 		}
-		soak := d.in.Policy.soakAfter(w.reached)
-		if wave, _ := d.in.Policy.waveOf(w.reached); soak == 0 || !takesPart(d, wave) {
-			continue // no soak follows, or no node takes part, so there is nothing to soak
-		}
-		soaked := state.Completed.Add(soak)
-		if left := soaked.Sub(d.in.Now); left > 0 {
-			w.reason, w.why = ReasonSoaking, fmt.Sprintf("wave %s is complete and soaks until %s", state.Name, soaked.UTC().Format(time.RFC3339))
+		if why, left := soaking(d, parts, w.reached); why != "" {
+			w.reason, w.why = ReasonSoaking, why
 			d.recheckIn(left)
-			d.soaks = slices.ContainsFunc(parts[w.reached+1:], func(p WaveProgress) bool { return p.Updated < p.Total })
+			d.soaks = left > 0 && slices.ContainsFunc(parts[w.reached+1:], func(p WaveProgress) bool { return p.Updated < p.Total })
 			return w
 		}
 	}

@@ -54,12 +54,13 @@ func TestAWaveThatIsRedefinedGoesFirstUnderAnotherName(t *testing.T) {
 
 // A pool may be scaled to zero for the night: its wave stays passed, and does not soak again.
 func TestAPassedWaveStaysPassedWhenItsNodesAreGoneForAWhile(t *testing.T) {
-	a, f := nodeOf("a", oldHash), labeled(nodeOf("f", newHash), "ring", "early")
+	a, f, back := nodeOf("a", oldHash), labeled(nodeOf("f", newHash), "ring", "early"), offline(labeled(nodeOf("f", newHash), "ring", "early"))
+	back.ReadyWritten = epoch // long after its pod was created
 	policy := canaryOf("ring")
 	policy.Waves[0].Soak = 90 * time.Minute
 	in := inputOf(3).withPolicy(policy)
 	var started []string
-	for _, nodes := range [][]Node{{a, f}, {a}, {a, offline(f)}} {
+	for _, nodes := range [][]Node{{a, f}, {a}, {a, back}} {
 		in.Nodes = nodes
 		d := Plan(in)
 		in.Ledger, started = d.Ledger, d.Started
@@ -71,5 +72,28 @@ func TestAPassedWaveStaysPassedWhenItsNodesAreGoneForAWhile(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a"}, started); diff != "" {
 		t.Errorf("started (-want +got):\n%s", diff)
+	}
+}
+
+// What starts before the next wave, in the one that soaks or ahead of all, does not end the soak.
+func TestASoakDoesNotEndWhileANewPodIsNotAvailable(t *testing.T) {
+	policy := canaryOf("ring")
+	policy.Waves[0].Soak = 10 * time.Minute
+	early := func(n Node) Node { return labeled(n, "ring", "early") }
+	in := inputOf(3, nodeOf("a", oldHash), early(broken(nodeOf("f", newHash))), early(nodeOf("g", newHash))).withPolicy(policy).passed(5*time.Minute, "canary")
+	in.Ledger.LastStart = epoch.Add(-time.Hour)
+	const want = "wave canary is complete and soaks until 2026-01-01T00:05:00Z, and until node f is available: " +
+		"waiting for pod f-0 of kube-system/a to be available; if it lasts, repair the node or roll out another revision"
+	for _, started := range []time.Time{epoch.Add(-time.Hour), epoch.Add(6 * time.Minute)} {
+		in.Ledger.LastStart = started
+		d := Plan(in)
+		if v, _ := d.Verdict("a"); v.Reason != ReasonSoaking || v.Message != want {
+			t.Errorf("at %s a is %s: %s", in.Now, v.Reason, v.Message)
+		}
+		in.Now = in.Now.Add(10 * time.Minute)
+	}
+	in.Nodes[1] = early(nodeOf("f", newHash))
+	if d := Plan(in); !cmp.Equal(d.Started, []string{"a"}) {
+		t.Errorf("%v are started when f is available again, want a", d.Started)
 	}
 }

@@ -57,7 +57,7 @@ var advice = map[string]string{
 	string(rollout.ReasonVersionNotAllowed): "upgrade NODE through the versions named in the message: kubectl gcu upgrade GR -f FILE --nodes NODE; or change spec.versions of the UpgradePolicy",
 	string(rollout.ReasonAgentTooOld):       "upgrade the node agent on NODE: kubectl rollout status -n kube-system daemonset/gcu-node-agent",
 	string(rollout.ReasonWaveNotReached):    nothing,
-	string(rollout.ReasonSoaking):           nothing,
+	string(rollout.ReasonSoaking):           "nothing, unless the message names a node that is not available: repair it, or roll out another revision",
 	string(rollout.ReasonAwaitingApproval):  "kubectl gcu approve GR shows the waves; kubectl gcu approve GR WAVE approves one",
 	string(rollout.ReasonRecentlyReturned):  nothing,
 	string(rollout.ReasonOutsideWindow):     "nothing: wait for the window to open",

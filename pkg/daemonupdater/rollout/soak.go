@@ -1,0 +1,60 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// soaking returns why the soak that follows a complete part is not over, "" if it is or if none follows, and the time that is
+// left. It does not end while a node of the wave is not available, but once nodes of later parts have started, the wave
+// stays passed.
+func soaking(d *draft, parts []WaveProgress, part int) (why string, left time.Duration) {
+	soak := d.in.Policy.soakAfter(part)
+	wave, _ := d.in.Policy.waveOf(part)
+	if soak == 0 || !takesPart(d, wave) {
+		return "", 0 // if no node takes part, there is nothing to soak
+	}
+	until := parts[part].Completed.Add(soak)
+	left = max(0, until.Sub(d.in.Now))
+	name, lacks := notAvailableIn(d, wave)
+	if left == 0 && (name == "" || hasBegunAfter(d, parts, part, until)) {
+		return "", 0
+	}
+	why = fmt.Sprintf("wave %s is complete and soaks until %s", parts[part].Name, until.UTC().Format(time.RFC3339))
+	if name != "" {
+		why += fmt.Sprintf(", and until node %s is available: %s; if it lasts, repair the node or roll out another revision", name, lacks)
+	}
+	return why, left
+}
+
+// notAvailableIn returns the name of a node of a wave that has failed, or whose pod at its target is not available, and what it
+// lacks; "" if there is none. Another node that is offline does not count.
+func notAvailableIn(d *draft, wave int) (name, lacks string) {
+	isOf := func(n *fleetNode) bool {
+		of, _ := d.in.Policy.waveOf(n.wave)
+		return of == wave
+	}
+	for _, n := range d.fleet.nodes.recorded {
+		if n.failure != nil && !n.LeftOut && isOf(n) {
+			return n.Name, n.failure.Message
+		}
+	}
+	d.fleet.byPhase[phaseUnavailable].Ascend(func(n *fleetNode) bool {
+		if isOf(n) && slices.ContainsFunc(n.Pods, func(p Pod) bool { return n.group.isMoving(&p) && !p.isAbsent() }) {
+			name = n.Name
+			_, lacks = n.progress()
+		}
+		return name == ""
+	})
+	return name, lacks
+}
+
+// hasBegunAfter reports whether a node was started since a time, and one of a later part is updated, in flight or failed.
+func hasBegunAfter(d *draft, parts []WaveProgress, part int, at time.Time) bool {
+	if d.ledger.LastStart.Before(at) {
+		return false
+	}
+	return slices.ContainsFunc(parts[part+1:], func(p WaveProgress) bool { return p.Updated > 0 }) ||
+		slices.ContainsFunc(d.fleet.nodes.recorded, func(n *fleetNode) bool { return n.wave > part && (n.slot != nil || n.failure != nil) })
+}
