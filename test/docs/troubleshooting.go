@@ -42,7 +42,7 @@ var symptoms = []struct {
 		{"NodesOnProbation", "nodes that were just upgraded have not sent a heartbeat since", "刚升级完的节点之后还没有上报心跳", "通常无需处理；若持续出现，检查最近升级的节点，它们可能已经失联而 Kubernetes 尚未显示"},
 		{"Queued", "the node is next", "该节点即将开始", "无需处理：会自动继续"},
 		{"Preparing", "the node is checked, or images are pulled in advance", "正在检查节点或预拉取镜像", "无需处理：会自动继续"},
-		{"WaveNotReached", "an earlier wave is not complete", "之前的批次尚未完成", "无需处理：会自动继续"},
+		{"WaveNotReached", "an earlier wave is not complete", "之前的批次尚未完成", "无需处理；若消息指出某个批次的节点现在都无法升级，使其中一个恢复在线，或修改 UpgradePolicy 的 waves"},
 		{"Soaking", "a wave is complete and is observed for a while", "批次已完成，正在观察一段时间", "无需处理；若消息指出某个节点不可用，修复该节点，或发布另一个版本"},
 		{"RecentlyReturned", "the node has just come back", "节点刚刚恢复在线", "无需处理：会自动继续"},
 		{"NodeBusy", "another gr works on the node", "另一个 gr 正在操作该节点", "无需处理：先执行另一个 gr 的操作"},

@@ -215,6 +215,8 @@ var ofRollouts = []mutant{
 		"$slot != nil || $failure != nil && !$LeftOut", "$slot != nil"},
 	{"wave-counts-dead-nodes", "a node that its new pod took offline counts as updated in its wave", updater, "unfinishedInWaves",
 		"$updated[$wave]--", "$updated[$wave] += 0"},
+	{"wave-waits-without-a-reason", "a rollout waits for a wave of offline nodes as if it went on by itself", updater, "reachWave",
+		"$unfinished[$reached] == 0", "$unfinished[$reached] < 0"},
 	{"soak-ignored", "the next wave does not wait for the soak", updater, "soaking",
 		"$left == 0 && ($name == \"\" || $begun)", "$left < 1000*time.Hour && ($name == \"\" || $begun)"},
 	{"soak-sees-nothing", "the next wave starts after the soak though the new pods before it crash-loop", updater, "notAvailableIn",

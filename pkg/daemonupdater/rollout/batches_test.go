@@ -150,9 +150,21 @@ func TestBatchesOfAPlanFollowEachOther(t *testing.T) {
 }
 
 func TestAWaveThatIsNotProvenIsNamed(t *testing.T) {
-	in := underWaves(planned([]string{"1"}, inBatch(canary(offline(nodeOf("a", oldHash))), 0), inBatch(nodeOf("b", oldHash), 0)), false, 0)
-	if v, _ := new(Plan(in)).Verdict("b"); v.Message != "waits until a node of wave canary is updated: all of them are offline or cannot be upgraded now" {
-		t.Errorf("b waits as: %s", v.Message)
+	off, b := func() Node { return canary(offline(nodeOf("a", oldHash))) }, nodeOf("b", oldHash)
+	const unproven = "waits until a node of wave canary is updated: all of them are offline or cannot be upgraded now; bring one back, or change the waves of the policy"
+	for name, tt := range map[string]struct {
+		in   Input
+		want string
+	}{
+		"under a plan":                    {underWaves(planned([]string{"1"}, inBatch(off(), 0), inBatch(b, 0)), false, 0), unproven},
+		"with a node that is in no batch": {underWaves(planned([]string{"1"}, inBatch(off(), 0), leftOutOf(inBatch(canary(nodeOf("c", oldHash)), 1)), inBatch(b, 0)), false, 0), unproven},
+		"without a plan":                  {underWaves(inputOf(3, off(), b), false, 0), unproven},
+		"with a node that is not fit":     {underWaves(inputOf(3, canary(unfit(nodeOf("a", oldHash))), b), false, 0), unproven},
+		"unless it goes on":               {underWaves(inputOf(3, canary(nodeOf("a", oldHash)), b), false, 0), "waits for wave canary: 0 of 1 nodes are updated"},
+	} {
+		if v, _ := new(Plan(tt.in)).Verdict("b"); v.Message != tt.want {
+			t.Errorf("%s b waits as: %s", name, v.Message)
+		}
 	}
 }
 

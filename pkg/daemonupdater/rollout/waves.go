@@ -46,7 +46,7 @@ func followWaves(d *draft) waveProgress {
 		}
 	}
 	d.ledger.Waves = recordedParts(&d.in.Policy, parts)
-	return reachWave(d, parts)
+	return reachWave(d, parts, unfinished)
 }
 
 // skipIdleTime moves the completion of a wave by the time in which nothing was decided while the wave soaked: like a
@@ -179,8 +179,8 @@ func remembered(only string) string {
 	return only[:maxLimit/2] + "… " + hex.EncodeToString(sum[:8])
 }
 
-// reachWave returns how far the rollout may go, and why not farther.
-func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
+// reachWave returns how far the rollout may go, and why not farther. unfinished counts the nodes that each part waits for.
+func reachWave(d *draft, parts []WaveProgress, unfinished []int) (w waveProgress) {
 	for ; ; w.reached++ {
 		if name, why := approvalMissing(d, w.reached); why != "" {
 			w.reached, w.reason, w.why, w.approval = w.reached-1, ReasonAwaitingApproval, why, name
@@ -193,8 +193,8 @@ func reachWave(d *draft, parts []WaveProgress) (w waveProgress) {
 		if state.Completed.IsZero() {
 			w.reason = ReasonWaveNotReached
 			w.why = fmt.Sprintf("waits for wave %s: %d of %d nodes are updated", state.Name, state.Updated, state.Total)
-			if wave, _ := d.in.Policy.waveOf(w.reached); state.Total == 0 { // the last part of a wave that a plan divides
-				w.why = fmt.Sprintf("waits until a node of wave %s is updated: all of them are offline or cannot be upgraded now", d.in.Policy.waveName(wave))
+			if wave, _ := d.in.Policy.waveOf(w.reached); unfinished[w.reached] == 0 { // no node proves the version
+				w.why = fmt.Sprintf("waits until a node of wave %s is updated: all of them are offline or cannot be upgraded now; bring one back, or change the waves of the policy", d.in.Policy.waveName(wave))
 			}
 			return w
 		}

@@ -56,7 +56,7 @@ var advice = map[string]string{
 	string(rollout.ReasonNoSuccessor):       "remove the taint that the message names; a DaemonSet that belongs to no gr can get a toleration for it instead",
 	string(rollout.ReasonVersionNotAllowed): "upgrade NODE through the versions named in the message: kubectl gcu upgrade GR -f FILE --nodes NODE; or change spec.versions of the UpgradePolicy",
 	string(rollout.ReasonAgentTooOld):       "upgrade the node agent on NODE: kubectl rollout status -n kube-system daemonset/gcu-node-agent",
-	string(rollout.ReasonWaveNotReached):    nothing,
+	string(rollout.ReasonWaveNotReached):    "nothing, unless the message says that no node of a wave can be upgraded now: bring one back, or change the waves of the UpgradePolicy",
 	string(rollout.ReasonSoaking):           "nothing, unless the message names a node that is not available: repair it, or roll out another revision",
 	string(rollout.ReasonAwaitingApproval):  "kubectl gcu approve GR shows the waves; kubectl gcu approve GR WAVE approves one",
 	string(rollout.ReasonRecentlyReturned):  nothing,
