@@ -42,6 +42,8 @@ var ofPrepulls = []mutant{
 		"$now.prepulls = append($*of)", "_ = append($*of)"},
 	{"stalled-rollout-prepares", "a rollout that failed nodes stop reports that it prepares others, and is not Stalled", updater, "roundRobin.whyUnprepared",
 		"($reason == ReasonBudgetExhausted || $pool) && $none", "false"},
+	{"budget-of-other-nodes", "a rollout says that failed nodes use up the budget when they are offline and another node does", updater, "usedByFailed",
+		"$n.failure != nil && $n.charged", "$n.failure != nil"},
 	{"pool-of-failed-nodes", "a rollout whose failed nodes use up the budget of their pool is in progress for ever", updater, "usedUpByFailed",
 		"$w.Reason == rollout.ReasonPoolExhausted", "false"},
 	{"bad-image-forgotten", "that an image is bad is forgotten when other DaemonSets ask for images, and the node is started with it", updater, "isEvictable",

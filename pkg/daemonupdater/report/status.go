@@ -196,7 +196,7 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 func usedUpByFailed(d rollout.Decision) string {
 	w := waiting(d)
 	switch {
-	case len(d.Ledger.Failures) == 0:
+	case d.UsedByFailed == 0:
 	case w.Reason == rollout.ReasonBudgetExhausted:
 		return "failed nodes use up max-unavailable: repair them or roll out another revision"
 	case w.Reason == rollout.ReasonPoolExhausted:

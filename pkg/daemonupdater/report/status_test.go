@@ -126,6 +126,11 @@ var stateWords = []struct {
 	{"a failed node uses up the budget of its pool", change(change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash)), failedNodes("a")), func(in *rollout.Input) {
 		in.Settings.MaxUnavailable, in.Policy.PoolMaxUnavailable = intstr.FromInt32(2), ptr.To(intstr.FromInt32(1))
 	}), saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
+	{"a failed node is offline, and another one uses up the budget", change(inputWith(fixture.PlannedOffline("x", fixture.NewHash), fixture.PlannedBroken("y", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash)), failedNodes("x")),
+		saying("Progressing", "False/BudgetExhausted", "Reconciling", "True/BudgetExhausted")},
+	{"a failed node is offline, and another one uses up the budget of its pool", change(change(inputWith(fixture.PlannedOffline("x", fixture.NewHash), fixture.PlannedBroken("y", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash)), failedNodes("x")), func(in *rollout.Input) {
+		in.Settings.MaxUnavailable, in.Policy.PoolMaxUnavailable = intstr.FromInt32(2), ptr.To(intstr.FromInt32(1))
+	}), saying("Progressing", "False/PoolBudgetExhausted", "Reconciling", "True/PoolBudgetExhausted")},
 	{"a node failed and is gone", change(inputWith(fixture.Planned("b", fixture.NewHash)), failedNodes("a")), saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
 	{"images that cannot be pulled", inputWith(notPulled("a", 4)), saying("Progressing", "False/PrepullFailed", "Reconciling", "True/PrepullFailed")},
 	{"images that cannot be pulled for long", inputWith(notPulled("a", 5)), saying("Progressing", "False/PrepullFailed", "Stalled", "True/PrepullFailed")},

@@ -55,6 +55,16 @@ func budgetsOf(d *draft) *budgets {
 	return b
 }
 
+// usedByFailed counts the failed nodes that count against the limit: those that are Ready and not available.
+func usedByFailed(f *Fleet) (nodes int) {
+	for _, n := range f.nodes.recorded {
+		if n.failure != nil && n.charged {
+			nodes++
+		}
+	}
+	return nodes
+}
+
 // use adds to the number of nodes in flight and to the number of nodes that count against the limit.
 func (b *budgets) use(pool string, inFlight, used int) {
 	b.inFlight += inFlight

@@ -55,6 +55,8 @@ type Decision struct {
 	InFlight int
 	// Used is the number of nodes that count against MaxUnavailable.
 	Used int
+	// UsedByFailed is how many of these have failed.
+	UsedByFailed int
 	// Halted is set when too many nodes failed; it says how many, and what to do.
 	Halted string
 	// LastTaskEnd is when a task of an operation in flight last ended, zero if none has.

@@ -59,7 +59,7 @@ func decisionOf(d *draft, b *budgets, e explanation) Decision {
 	return Decision{
 		Ledger: d.ledger, Fence: d.fence, Recheck: d.recheck,
 		Waiting: waiting, Counts: countStates(d.fleet, waiting),
-		MaxUnavailable: b.limit, InFlight: b.inFlight, Used: b.used, Halted: e.halted,
+		MaxUnavailable: b.limit, InFlight: b.inFlight, Used: b.used, UsedByFailed: usedByFailed(d.fleet), Halted: e.halted,
 		LastTaskEnd: stepped(d), OfflineSince: offlineSince(d.fleet),
 		Behind: d.fleet.all.behind, NotPrepulled: d.fleet.all.notPrepulled, Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,
 	}
