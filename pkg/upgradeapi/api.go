@@ -8,8 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;create;patch;delete
@@ -67,8 +65,7 @@ type API struct {
 	cache      *objectCache
 	deletions  *deletions
 	middleware *middleware
-	// planning is acquired while a plan is computed.
-	planning inquiry.Semaphore
+	resolver   *resolver
 }
 
 // New returns an API.
@@ -78,7 +75,7 @@ func New(o Options) *API {
 		o.Rates = DefaultRates
 	}
 	a := &API{Options: o, cluster: &cluster{o.Client, o.Namespace, o.Impersonator}, cache: newObjectCache(o.Cache, o.Clock)}
-	a.planning = inquiry.NewSemaphore()
+	a.resolver = newResolver(a.cluster, o)
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
 	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts, bodies: newBodies(),

@@ -2,9 +2,12 @@ package upgradeapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +17,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -54,25 +58,71 @@ func (f foretold) Refused(context.Context, *topsv1.GcuResource, *topsv1.GcuResou
 	return f.says.Refused(), nil
 }
 
-// TestAnUpgradeWaitsItsTurn: what a PUT has checked costs as much as a plan.
+func (f foretold) CheckPlan(context.Context, *planfile.Plan, *topsv1.GcuResource, *topsv1.GcuResource) (string, error) {
+	return "", nil
+}
+
+// TestAnUpgradeWaitsItsTurn: what a PUT checks costs as much as a plan, but plans, which anyone who may read can ask
+// for, do not delay it; only a few of them wait.
 func TestAnUpgradeWaitsItsTurn(t *testing.T) {
-	gr := &topsv1.GcuResource{}
-	u := &upgrades{resolver: &resolver{planner: foretold{says: &preview.Preview{}}, planning: inquiry.NewSemaphore()}}
-	release, err := u.turn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	if err := u.refuse(gone, gr, &request.Desired{}); !apierrors.IsTimeout(err) {
-		t.Errorf("checked beside a plan: %v", err)
-	}
-	release()
-	for range 2 {
-		if err := u.refuse(t.Context(), gr, &request.Desired{}); err != nil {
-			t.Errorf("checked alone: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		gr := &topsv1.GcuResource{}
+		r := newResolver(&cluster{}, Options{Planner: foretold{says: &preview.Preview{}}})
+		p := &planFiles{plans: &plans{r}, upgrades: &upgrades{resolver: r}}
+		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+		defer cancel()
+		release, err := r.turn(ctx)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		var served atomic.Int64
+		for range maxWaitingPlans {
+			go func() {
+				if release, err := r.turn(ctx); err == nil {
+					served.Add(1)
+					release()
+				}
+			}()
+		}
+		synctest.Wait()
+		begun := time.Now()
+		for range 2 { // nothing is left behind
+			if _, err := r.turn(ctx); !refusedWith(err, http.StatusTooManyRequests) {
+				t.Errorf("one more plan: %v", err)
+			}
+			if err := p.upgrades.refuse(ctx, gr, &request.Desired{}); err != nil {
+				t.Errorf("an upgrade beside plans: %v", err)
+			}
+			if err := p.check(ctx, call{}, nil, gr, &request.Desired{}); err != nil {
+				t.Errorf("an upgrade by a plan file beside plans: %v", err)
+			}
+		}
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("answered after %s", took)
+		}
+		release()
+		synctest.Wait()
+		if n := served.Load(); n != maxWaitingPlans {
+			t.Errorf("%d plans had their turn, want %d", n, maxWaitingPlans)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := r.checking.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.upgrades.refuse(gone, gr, &request.Desired{}); !apierrors.IsTimeout(err) {
+			t.Errorf("checked beside another upgrade: %v", err)
+		}
+		if err := p.check(gone, call{}, nil, gr, &request.Desired{}); !apierrors.IsTimeout(err) {
+			t.Errorf("a plan file checked beside another upgrade: %v", err)
+		}
+	})
+}
+
+// refusedWith reports whether an error is a refusal with a status.
+func refusedWith(err error, status int) bool {
+	refusal, ok := errors.AsType[*request.Refusal](err)
+	return ok && refusal.Status == status
 }
 
 func TestVersionsThatAreNotAllowedAreRefused(t *testing.T) {

@@ -124,7 +124,7 @@ func (p *planFiles) check(ctx context.Context, c call, plan *planfile.Plan, pres
 	if err != nil {
 		return err
 	}
-	release, err := p.turn(ctx)
+	release, err := p.turnToCheck(ctx)
 	if err != nil {
 		return err
 	}

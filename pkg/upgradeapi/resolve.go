@@ -2,6 +2,7 @@ package upgradeapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,9 @@ type Planner interface {
 	CheckPlan(ctx context.Context, plan *planfile.Plan, present, wanted *topsv1.GcuResource) (wrong string, err error)
 }
 
+// maxWaitingPlans is how many plans may wait for their turn at once.
+const maxWaitingPlans = 8
+
 // resolver reads the gr, the blueprint and the limit of an upgrade.
 type resolver struct {
 	*cluster
@@ -40,8 +44,16 @@ type resolver struct {
 	blueprintsOnly bool
 	// planner checks limits; nil accepts all.
 	planner Planner
-	// planning is acquired while a plan is computed.
-	planning inquiry.Semaphore
+	// planning is acquired while a plan is computed, and checking while an upgrade is checked: plans, which anyone who
+	// may read can ask for, delay no upgrade.
+	planning, checking inquiry.Semaphore
+	// queue has an entry for each plan that waits.
+	queue chan struct{}
+}
+
+func newResolver(c *cluster, o Options) *resolver {
+	return &resolver{cluster: c, blueprints: o.Blueprints, blueprintsOnly: o.Anonymous != "", planner: o.Planner,
+		planning: inquiry.NewSemaphore(), checking: inquiry.NewSemaphore(), queue: make(chan struct{}, maxWaitingPlans)}
 }
 
 // resolve returns a gr that may be changed, and its desired state.
@@ -76,11 +88,26 @@ func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upg
 	return gr, desired, err
 }
 
-// turn waits until this request may compute a plan, one at a time: it is expensive for a large fleet. release must
-// be called when it is done.
+// turn waits until this request may compute a plan, one at a time: it is expensive for a large fleet. Few may wait.
+// release must be called when it is done.
 func (r *resolver) turn(ctx context.Context) (release func(), err error) {
-	if release, err = r.planning.Acquire(ctx); err != nil {
-		return nil, apierrors.NewTimeoutError("too many plans at the same time: send the request again", 1)
+	select {
+	case r.queue <- struct{}{}:
+		defer func() { <-r.queue }()
+	default:
+		return nil, request.Refuse(http.StatusTooManyRequests, "%d plans wait already: send the request again later", maxWaitingPlans)
+	}
+	return acquired(ctx, r.planning, "plans")
+}
+
+// turnToCheck is turn for the check of an upgrade.
+func (r *resolver) turnToCheck(ctx context.Context) (release func(), err error) {
+	return acquired(ctx, r.checking, "upgrades")
+}
+
+func acquired(ctx context.Context, s inquiry.Semaphore, what string) (release func(), err error) {
+	if release, err = s.Acquire(ctx); err != nil {
+		return nil, apierrors.NewTimeoutError(fmt.Sprintf("too many %s at the same time: send the request again", what), 1)
 	}
 	return release, nil
 }

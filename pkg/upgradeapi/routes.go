@@ -25,8 +25,7 @@ func (a *API) Handler() http.Handler {
 		return map[string]endpoint{http.MethodPost: {operation: operation, verb: "update", do: do}}
 	}
 	reads, control := &reads{a.cluster, a.cache}, &rolloutControl{a.cluster, a.Access, a.Clock}
-	resolver := &resolver{a.cluster, a.Blueprints, a.Anonymous != "", a.Planner, a.planning}
-	upgrades, plans := &upgrades{resolver, a.Access, a.Clock}, &plans{resolver}
+	upgrades, plans := &upgrades{a.resolver, a.Access, a.Clock}, &plans{a.resolver}
 	one := read(OperationGet, "get", reads.get)
 	one[http.MethodPut] = endpoint{operation: OperationUpgrade, verb: "update", do: upgrades.upgrade}
 	one[http.MethodDelete] = endpoint{operation: OperationDelete, verb: "delete", timeout: a.Deadline + responseTimeout, do: a.deletions.delete}

@@ -96,7 +96,7 @@ func (u *upgrades) refuse(ctx context.Context, gr *topsv1.GcuResource, desired *
 	if u.planner == nil {
 		return nil
 	}
-	release, err := u.turn(ctx)
+	release, err := u.turnToCheck(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@ package inquiry
 
 import "context"
 
-// Semaphore limits a process to one prediction at a time: each is expensive for a large fleet.
+// Semaphore limits those who share it to one prediction at a time: each is expensive for a large fleet.
 type Semaphore chan struct{}
 
 // NewSemaphore returns a Semaphore that is free.
