@@ -27,15 +27,18 @@ const (
 	// How long answers of the API server about a token or a right are cached.
 	tokenTTL = time.Minute
 	rightTTL = 10 * time.Second
-	// cachedReviews bounds both caches.
+	// memoryTTL is how long the user of a token is remembered after that.
+	memoryTTL = 24 * time.Hour
+	// cachedReviews bounds both caches; the least recent is dropped.
 	cachedReviews = 4096
 )
 
 // Access authenticates and authorizes callers. Errors about the caller are of type
 // *request.Refusal, with status 401 or 403.
 type Access interface {
-	// Known returns the user of a token that was authenticated recently.
-	Known(token string) (authenticationv1.UserInfo, bool)
+	// Known returns the user of a token that was authenticated before, with an empty name if there is none. Unless
+	// current, the token has to be authenticated again.
+	Known(token string) (user authenticationv1.UserInfo, current bool)
 	// Authenticate returns the user of a token.
 	Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error)
 	// Authorize returns an error unless a user has a right.
@@ -49,8 +52,15 @@ type TokenAccess struct {
 	client    client.Client
 	clock     clock.PassiveClock
 	audiences []string
-	tokens    *cache.LRUExpireCache
-	rights    *cache.LRUExpireCache
+	// tokens has an identity for the hash of each token.
+	tokens *cache.LRUExpireCache
+	rights *cache.LRUExpireCache
+}
+
+// identity is the user that a token had when it was authenticated.
+type identity struct {
+	user authenticationv1.UserInfo
+	at   time.Time
 }
 
 // NewTokenAccess returns a TokenAccess that asks with a client. Tokens must be for one of the audiences; without
@@ -60,27 +70,34 @@ func NewTokenAccess(c client.Client, clk clock.PassiveClock, audiences ...string
 }
 
 // Known implements Access.
-func (t *TokenAccess) Known(token string) (authenticationv1.UserInfo, bool) {
+func (t *TokenAccess) Known(token string) (user authenticationv1.UserInfo, current bool) {
 	known, ok := t.tokens.Get(sha256.Sum256([]byte(token)))
 	if !ok {
 		return authenticationv1.UserInfo{}, false
 	}
-	return known.(authenticationv1.UserInfo), true
+	id := known.(identity)
+	return id.user, t.clock.Since(id.at) <= tokenTTL
 }
 
-// Authenticate implements Access.
+// Authenticate implements Access. A token that is not valid any more is forgotten.
 func (t *TokenAccess) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: t.audiences}}
 	if err := t.client.Create(ctx, review); err != nil {
 		return authenticationv1.UserInfo{}, fmt.Errorf("authenticating with the API server: %w", err)
 	}
-	if !review.Status.Authenticated {
-		return authenticationv1.UserInfo{}, request.Refuse(http.StatusUnauthorized, "the bearer token is not valid")
+	var refused error
+	switch {
+	case !review.Status.Authenticated:
+		refused = request.Refuse(http.StatusUnauthorized, "the bearer token is not valid")
+	case !t.meant(review.Status.Audiences):
+		refused = request.Refuse(http.StatusUnauthorized, "the bearer token is not for one of the audiences %s", strings.Join(t.audiences, ", "))
 	}
-	if !t.meant(review.Status.Audiences) {
-		return authenticationv1.UserInfo{}, request.Refuse(http.StatusUnauthorized, "the bearer token is not for one of the audiences %s", strings.Join(t.audiences, ", "))
+	hash := sha256.Sum256([]byte(token))
+	if refused != nil {
+		t.tokens.Remove(hash)
+		return authenticationv1.UserInfo{}, refused
 	}
-	t.tokens.Add(sha256.Sum256([]byte(token)), review.Status.User, tokenTTL)
+	t.tokens.Add(hash, identity{review.Status.User, t.clock.Now()}, memoryTTL)
 	return review.Status.User, nil
 }
 

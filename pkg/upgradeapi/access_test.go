@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -256,5 +257,67 @@ func TestTokensThatAreGuessedAreBounded(t *testing.T) {
 	}
 	if n := counted.tokens.Load(); n != 1 {
 		t.Errorf("the API server was asked %d times", n)
+	}
+}
+
+// A caller with a token that was valid before is not kept out by those who guess tokens.
+func TestATokenThatReturnsIsNotAStrangers(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Now())
+	counted := &asking{Client: apiserver.Shared(t).Client(t, apiserver.Operator)}
+	d := newTestServer(t, func(o *Options) {
+		o.Access, o.Clock, o.Rates = NewTokenAccess(counted, clk), clk, Rates{Reads: 1000, Writes: 1e-9}
+	})
+	token := d.tokenOf("returning", "list")
+	status := func(token string) int { return d.authorized(token, http.MethodGet, "/gum/v1/gr", "").status }
+	if got := status(token); got != http.StatusOK {
+		t.Fatalf("the first time: %d", got)
+	}
+	if got := status("guess"); got != http.StatusTooManyRequests {
+		t.Fatalf("a guess: %d, so this test shows nothing", got)
+	}
+	clk.Step(tokenTTL + 1)
+	before := counted.tokens.Load()
+	if got := status(token); got != http.StatusOK || counted.tokens.Load() != before+1 {
+		t.Errorf("a minute later: %d after %d reviews, want %d after one", got, counted.tokens.Load()-before, http.StatusOK)
+	}
+	clk.Step(tokenTTL + 1)
+	if got := status(token); got != http.StatusTooManyRequests { // Writes is 1 for ever
+		t.Errorf("reviews for one user are unbounded: %d", got)
+	}
+}
+
+// A token is asked about again, and forgotten when it is not valid any more.
+func TestATokenThatWasRevokedIsForgotten(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Now())
+	asked := &reviewer{}
+	access := NewTokenAccess(asked, clk)
+	if _, err := access.Authenticate(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	if user, current := access.Known("t"); user.Username != "u" || !current {
+		t.Errorf("at first: %v, current: %t", user, current)
+	}
+	clk.Step(tokenTTL + 1)
+	asked.err = errors.New("no answer")
+	if _, err := access.Authenticate(t.Context(), "t"); err == nil {
+		t.Error("authenticated without an answer of the API server")
+	}
+	if user, current := access.Known("t"); user.Username != "u" || current {
+		t.Errorf("after a minute, without an answer: %v, current: %t", user, current)
+	}
+	asked.err, asked.revoked = nil, true
+	if _, err := access.Authenticate(t.Context(), "t"); !refusedWith(err, http.StatusUnauthorized) {
+		t.Errorf("revoked: %v", err)
+	}
+	if user, _ := access.Known("t"); user.Username != "" {
+		t.Errorf("revoked: %v", user)
+	}
+	asked.revoked = false
+	if _, err := access.Authenticate(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(memoryTTL + 1)
+	if user, _ := access.Known("t"); user.Username != "" {
+		t.Errorf("after a day: %v", user)
 	}
 }

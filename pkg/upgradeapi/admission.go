@@ -22,13 +22,18 @@ func newAdmission(access Access, rates Rates, clk clock.PassiveClock) *admission
 	return &admission{access: access, users: newLimits(rates, clk), unauthenticated: newLimits(rates, clk).together(unauthenticatedFactor)}
 }
 
-// userOf returns the user of the bearer token of a request, also if they send too many. Requests with an
-// unknown token count for their address, before the API server is asked.
+// userOf returns the user of the bearer token of a request, also if they send too many. Before the API server is
+// asked about a token, the request counts for the user that the token had, or for its address if it had none: so
+// those who guess tokens do not keep out a caller who returns.
 func (a *admission) userOf(ctx context.Context, r *http.Request, reads bool) (authenticationv1.UserInfo, error) {
 	token := bearerToken(r)
-	user, known := a.access.Known(token)
-	if !known {
-		if !a.unauthenticated.allow(connections.AddressOf(r), false) {
+	user, current := a.access.Known(token)
+	if !current {
+		limits, caller := a.users, user.Username
+		if caller == "" {
+			limits, caller = a.unauthenticated, connections.AddressOf(r)
+		}
+		if !limits.allow(caller, false) {
 			return user, tooMany()
 		}
 		if token == "" {

@@ -71,7 +71,8 @@
 //
 // Headers, bodies, connections and responses have timeouts and size limits (server.go); connections are
 // bounded, and those without an authorized request make room for others (package connections);
-// each user has a rate limit, and all who are not authenticated have one together (ratelimit.go); the bodies
+// each user has a rate limit, and all who are not authenticated have one together (ratelimit.go), which does not
+// keep out a token that was valid before (admission.go); the bodies
 // in memory are bounded in total and per caller, and a GET has none (bodies.go); a request that may come from a page
 // of another site is refused, by its Host or Origin (serve.go); plans are computed one at a time, few wait, and
 // they delay no upgrade (resolve.go); a blueprint is a regular file of at most 1

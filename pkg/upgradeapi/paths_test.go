@@ -21,6 +21,8 @@ type reviewer struct {
 	client.Client
 	tokens, rights int
 	err            error
+	// revoked makes no token valid.
+	revoked bool
 	// unaware answers as an API server that does not look at audiences.
 	unaware bool
 }
@@ -29,7 +31,7 @@ func (r *reviewer) Create(_ context.Context, o client.Object, _ ...client.Create
 	switch review := o.(type) {
 	case *authenticationv1.TokenReview:
 		r.tokens++
-		review.Status.Authenticated = review.Spec.Token == "t"
+		review.Status.Authenticated = review.Spec.Token == "t" && !r.revoked
 		review.Status.User.Username = "u"
 		if !r.unaware && review.Status.Authenticated {
 			review.Status.Audiences = review.Spec.Audiences
