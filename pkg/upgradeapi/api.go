@@ -75,7 +75,7 @@ func New(o Options) *API {
 		o.Rates = DefaultRates
 	}
 	a := &API{Options: o, cluster: &cluster{o.Client, o.Namespace, o.Impersonator}, cache: newObjectCache(o.Cache, o.Clock)}
-	a.resolver = newResolver(a.cluster, o)
+	a.resolver = newResolver(a.cluster, o.Blueprints, o.Anonymous != "", o.Planner)
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
 	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts, bodies: newBodies(),

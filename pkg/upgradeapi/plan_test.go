@@ -67,7 +67,7 @@ func (f foretold) CheckPlan(context.Context, *planfile.Plan, *topsv1.GcuResource
 func TestAnUpgradeWaitsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gr := &topsv1.GcuResource{}
-		r := newResolver(&cluster{}, Options{Planner: foretold{says: &preview.Preview{}}})
+		r := newResolver(&cluster{}, "", false, foretold{says: &preview.Preview{}})
 		p := &planFiles{plans: &plans{r}, upgrades: &upgrades{resolver: r}}
 		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 		defer cancel()

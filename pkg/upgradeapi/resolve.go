@@ -51,8 +51,8 @@ type resolver struct {
 	queue chan struct{}
 }
 
-func newResolver(c *cluster, o Options) *resolver {
-	return &resolver{cluster: c, blueprints: o.Blueprints, blueprintsOnly: o.Anonymous != "", planner: o.Planner,
+func newResolver(c *cluster, blueprints string, blueprintsOnly bool, planner Planner) *resolver {
+	return &resolver{cluster: c, blueprints: blueprints, blueprintsOnly: blueprintsOnly, planner: planner,
 		planning: inquiry.NewSemaphore(), checking: inquiry.NewSemaphore(), queue: make(chan struct{}, maxWaitingPlans)}
 }
 

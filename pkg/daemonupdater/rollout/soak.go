@@ -58,3 +58,25 @@ func hasBegunAfter(d *draft, parts []WaveProgress, part int, at time.Time) bool 
 	return slices.ContainsFunc(parts[part+1:], func(p WaveProgress) bool { return p.Updated > 0 }) ||
 		slices.ContainsFunc(d.fleet.nodes.recorded, func(n *fleetNode) bool { return n.wave > part && (n.slot != nil || n.failure != nil) })
 }
+
+// soakAfter returns how long the wave of a part soaks after that part: 0 unless it is the last part of the wave.
+func (p *Policy) soakAfter(part int) time.Duration {
+	wave, last := p.waveOf(part)
+	if !last || wave == len(p.Waves) {
+		return 0
+	}
+	return p.Waves[wave].Soak
+}
+
+// takesPart reports whether the limit or plan includes some node of a wave, or the wave has no nodes.
+func takesPart(d *draft, wave int) bool {
+	parts := d.in.Policy.parts()
+	leftOut := 0
+	for _, c := range d.fleet.waves[wave*parts : (wave+1)*parts] {
+		if c.nodes > c.leftOut {
+			return true
+		}
+		leftOut += c.leftOut
+	}
+	return leftOut == 0
+}

@@ -62,15 +62,6 @@ func (w *WaveProgress) skipIdleTime(in *Input, soak time.Duration) {
 	w.Completed = earlier(w.Completed, in.Now)
 }
 
-// soakAfter returns how long the wave of a part soaks after that part: 0 unless it is the last part of the wave.
-func (p *Policy) soakAfter(part int) time.Duration {
-	wave, last := p.waveOf(part)
-	if !last || wave == len(p.Waves) {
-		return 0
-	}
-	return p.Waves[wave].Soak
-}
-
 // unfinishedInWaves counts the nodes that each wave waits for, and those that are updated. A node whose new pods have taken it
 // offline, or offer no cards, is at its target and not updated: it has a slot, or has failed.
 func unfinishedInWaves(f *Fleet) (unfinished, updated []int) {
@@ -82,7 +73,7 @@ func unfinishedInWaves(f *Fleet) (unfinished, updated []int) {
 		if n.phase == phaseUpdated && (n.slot != nil || n.failure != nil) {
 			updated[n.wave]--
 		}
-		if n.isUnfinishedWhenTouched() {
+		if isUnfinishedWhenTouched(n) {
 			unfinished[n.wave]++
 		}
 	}
@@ -90,7 +81,7 @@ func unfinishedInWaves(f *Fleet) (unfinished, updated []int) {
 }
 
 // isUnfinishedWhenTouched reports whether the wave of a node waits for it only because it has a slot or has failed.
-func (n *fleetNode) isUnfinishedWhenTouched() bool {
+func isUnfinishedWhenTouched(n *fleetNode) bool {
 	switch n.phase {
 	case phaseExcluded:
 		return n.slot != nil
@@ -205,19 +196,6 @@ func reachWave(d *draft, parts []WaveProgress, unfinished []int) (w waveProgress
 			return w
 		}
 	}
-}
-
-// takesPart reports whether the limit or plan includes some node of a wave, or the wave has no nodes.
-func takesPart(d *draft, wave int) bool {
-	parts := d.in.Policy.parts()
-	leftOut := 0
-	for _, c := range d.fleet.waves[wave*parts : (wave+1)*parts] {
-		if c.nodes > c.leftOut {
-			return true
-		}
-		leftOut += c.leftOut
-	}
-	return leftOut == 0
 }
 
 // approvalMissing returns the name of the approval that a wave, or a batch of the plan, requires and lacks,
