@@ -16,7 +16,12 @@ func (r *DaemonRollout) Approvals() []string {
 	return list
 }
 
-// ApprovalsWithout returns annotation AnnotationApprovedWaves without the approvals for a revision.
-func (r *DaemonRollout) ApprovalsWithout(revision string) string {
-	return strings.Join(slices.DeleteFunc(r.Approvals(), func(entry string) bool { return strings.HasPrefix(entry, revision+"/") }), ",")
+// ApprovalsAfterRejection returns annotation AnnotationApprovedWaves without the approvals for the revision that was
+// rolled back, which needs others when its rejection ends; ok is false if there are no approvals, or none was rolled back.
+func (r *DaemonRollout) ApprovalsAfterRejection() (annotation string, ok bool) {
+	rejected, approvals := r.Status.Rollback, r.Approvals()
+	if rejected == nil || len(approvals) == 0 {
+		return "", false
+	}
+	return strings.Join(slices.DeleteFunc(approvals, func(entry string) bool { return strings.HasPrefix(entry, rejected.From+"/") }), ","), true
 }

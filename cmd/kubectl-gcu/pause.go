@@ -120,8 +120,8 @@ func clearFailures(ctx context.Context, out terminal, cl *cluster, name string) 
 		if cleared = dro.Status.FailedNodes; cleared == 0 && !halted(dro) && dro.Status.Rollback == nil {
 			return false, nil
 		}
-		if rb := dro.Status.Rollback; rb != nil && len(dro.Approvals()) > 0 { // what failed needs other approvals
-			dro.Annotations[topsv1.AnnotationApprovedWaves] = dro.ApprovalsWithout(rb.From)
+		if approvals, ok := dro.ApprovalsAfterRejection(); ok {
+			dro.Annotations[topsv1.AnnotationApprovedWaves] = approvals
 		}
 		metav1.SetMetaDataAnnotation(&dro.ObjectMeta, topsv1.AnnotationResume, time.Now().UTC().Format(time.RFC3339Nano))
 		return true, nil

@@ -35,7 +35,7 @@ func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, "true", nil)
+	return nil, r.annotate(ctx, c, gr, map[string]any{topsv1.AnnotationPaused: "true"})
 }
 
 // resume removes a pause; clears the failures of a rollout that is halted, or was not paused; and ends the rejection of a revision
@@ -65,15 +65,15 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 		if err := authorize(ctx, r.access, c, onRollout("update", r.namespace, c.name), onRollout("patch", r.namespace, c.name)); err != nil {
 			return nil, err
 		}
-		others := map[string]any{}
-		if rb := rollout.Status.Rollback; rb != nil && len(rollout.Approvals()) > 0 { // what failed needs other approvals
-			others[topsv1.AnnotationApprovedWaves] = rollout.ApprovalsWithout(rb.From)
+		changes := map[string]any{topsv1.AnnotationResume: r.clock.Now().UTC().Format(time.RFC3339)}
+		if approvals, ok := rollout.ApprovalsAfterRejection(); ok {
+			changes[topsv1.AnnotationApprovedWaves] = approvals
 		}
-		if err := r.annotate(ctx, c, rollout, topsv1.AnnotationResume, r.clock.Now().UTC().Format(time.RFC3339), others); err != nil {
+		if err := r.annotate(ctx, c, rollout, changes); err != nil {
 			return nil, err
 		}
 	}
-	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationPaused, nil, nil)
+	return nil, r.annotate(ctx, c, gr, map[string]any{topsv1.AnnotationPaused: nil})
 }
 
 // rollback requests that the operator restore an earlier spec of a gr.
@@ -97,28 +97,30 @@ func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	if err := request.Restorable(c.name, to, names); err != nil {
 		return nil, err
 	}
-	return nil, r.annotate(ctx, c, gr, topsv1.AnnotationRollbackTo, to, nil)
+	return nil, r.annotate(ctx, c, gr, map[string]any{topsv1.AnnotationRollbackTo: to})
 }
 
-// annotate sets an annotation of an object, or removes it if value is nil, and sets others with it. It fails if
-// another object has taken the name.
-func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, key string, value any, others map[string]any) error {
+// annotate sets annotations of an object, and removes those whose value is nil. It fails if another object has taken the
+// name.
+func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, changes map[string]any) error {
 	ctx, writer, err := r.writer(ctx, c.user)
 	if err != nil {
 		return err
 	}
-	changed := ""
-	if value != nil {
-		changed = fmt.Sprint(value)
+	before, after := map[string]string{}, map[string]string{}
+	for key, value := range changes {
+		log.FromContext(ctx).Info("Writing annotation", "annotation", key, "value", value, "dryRun", c.dryRun)
+		before[key] = object.GetAnnotations()[key]
+		if value != nil {
+			after[key] = fmt.Sprint(value)
+		}
 	}
-	annotations := authorship(c.user, askedby.VerbOf(map[string]string{key: object.GetAnnotations()[key]}, map[string]string{key: changed}), r.clock.Now())
-	annotations[key] = value
-	maps.Copy(annotations, others)
+	annotations := authorship(c.user, askedby.VerbOf(before, after), r.clock.Now())
+	maps.Copy(annotations, changes)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "annotations": annotations}})
 	if err != nil {
-		return fmt.Errorf("encoding annotation %s: %w", key, err)
+		return fmt.Errorf("encoding annotations: %w", err)
 	}
-	log.FromContext(ctx).Info("Writing annotation", "annotation", key, "value", value, "dryRun", c.dryRun)
 	target := object.DeepCopyObject().(client.Object)
 	return writer.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), c.patchOptions()...)
 }

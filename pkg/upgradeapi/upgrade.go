@@ -145,21 +145,20 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 	if err != nil {
 		return nil, fmt.Errorf("storing the new GcuResource: %w", err)
 	}
-	return nil, u.removeOld(ctx, stored, func() error { return remove(asked, writer, old) })
+	return nil, u.settleRemoval(ctx, stored, remove(asked, writer, old))
 }
 
-// removeOld deletes the gr that a stored recreation replaces. If it may not be deleted, the recreation is forgotten;
-// after another error it is accepted all the same, and the Recreator retries.
-func (u *upgrades) removeOld(ctx context.Context, stored *topsv1.GcuResourceRecreation, remove func() error) error {
-	err := remove()
+// settleRemoval returns the answer to an upgrade whose removal of the old gr returned err, nil for none. If the gr may not
+// be deleted, the stored recreation is forgotten; after another error it is accepted all the same, and the Recreator retries.
+func (u *upgrades) settleRemoval(ctx context.Context, stored *topsv1.GcuResourceRecreation, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case apierrors.IsConflict(err):
 		err = request.Conflict("GcuResource %s was recreated concurrently: review it and send the request again", stored.Name)
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-	case err != nil:
-		log.FromContext(ctx).Error(err, "Deleting the old GcuResource failed, retrying")
-		return nil
 	default:
+		log.FromContext(ctx).Error(err, "Deleting the old GcuResource failed, retrying")
 		return nil
 	}
 	if failed := forget(ctx, u, stored); failed != nil {

@@ -39,7 +39,7 @@ func (p *Plan) rollBack(rb *topsv1.RolloutRollback, g Group) {
 
 // apply refines the input by the plan that the settings name, with the approvals of the rollout. A
 // plan that is missing, invalid, or for something else blocks the group; it never counts as no plan.
-func (p *Plan) apply(in *rollout.Input, g Group, members []Member, approved string) {
+func (p *Plan) apply(in *rollout.Input, g Group, members []Member, approvals []string) {
 	name := in.Settings.Plan
 	if p.inForce, p.rolledBack = nil, nil; name == "" || in.Blocked != nil {
 		return
@@ -52,7 +52,7 @@ func (p *Plan) apply(in *rollout.Input, g Group, members []Member, approved stri
 	for _, b := range object.Spec.Batches {
 		in.Policy.Batches = append(in.Policy.Batches, rollout.Batch{Name: b.Name, Manual: b.Approval == topsv1.ApprovalManual})
 	}
-	in.Policy.Approved = approvedWaves(approved, in.Revision)
+	in.Policy.Approved = approvedWaves(approvals, in.Revision)
 }
 
 // problem returns why the named plan cannot be followed, nil if it can.
@@ -77,9 +77,9 @@ func (p *Plan) problem(name string, g Group, members []Member) *rollout.Blocked 
 	return nil
 }
 
-// describe sets the batch of a node under the plan in force, and what the plan leaves out there: on a node in no batch, all
-// that is outdated. Where every pod is at its target, such a node may have joined since, and work that is left makes its cards
-// usable.
+// describe sets the batch of a node under the plan in force, and what the plan leaves out there: on a node in no batch,
+// everything, unless all its pods are at their targets. Such a node may have joined later, and may need a restart to use its
+// cards.
 func (p *Plan) describe(n *rollout.Node, members []Member) {
 	if p.inForce == nil {
 		return

@@ -21,7 +21,7 @@ var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node
 // applyPolicy refines the input by the policy that the settings name, with the approvals of the
 // rollout; without a policy the control plane is first (contract 98). A missing or invalid policy blocks the group; it
 // never counts as no policy.
-func applyPolicy(in *rollout.Input, named *topsv1.UpgradePolicy, approved string) {
+func applyPolicy(in *rollout.Input, named *topsv1.UpgradePolicy, approvals []string) {
 	in.Policy.ControlPlane = rollout.ControlPlaneFirst
 	if in.Settings.Policy == "" || in.Blocked != nil {
 		return
@@ -48,7 +48,7 @@ func applyPolicy(in *rollout.Input, named *topsv1.UpgradePolicy, approved string
 	in.Deadlines.Unavailable = secondsOr(spec.UnavailableSeconds, in.Deadlines.Unavailable)
 	in.Deadlines.Probation = secondsOr(spec.ProbationSeconds, in.Deadlines.Probation)
 	in.Policy.Returned = secondsOr(spec.ReturnedSeconds, 0)
-	in.Policy.Approved = approvedWaves(approved, in.Revision)
+	in.Policy.Approved = approvedWaves(approvals, in.Revision)
 }
 
 func secondsOr(seconds *int32, otherwise time.Duration) time.Duration {
@@ -138,11 +138,11 @@ func describeNode(n *rollout.Node, node *corev1.Node, spec *topsv1.UpgradePolicy
 	n.TimeZone, n.ZoneError = known.ofNode(spec.Window, node.Labels)
 }
 
-// approvedWaves parses the approvals for a revision.
-func approvedWaves(annotation, revision string) map[string]bool {
+// approvedWaves returns what approvals for a revision approve.
+func approvedWaves(approvals []string, revision string) map[string]bool {
 	approved := map[string]bool{}
-	for _, entry := range strings.Split(annotation, ",") {
-		if of, wave, ok := strings.Cut(strings.TrimSpace(entry), "/"); ok && of == revision {
+	for _, entry := range approvals {
+		if of, wave, ok := strings.Cut(entry, "/"); ok && of == revision {
 			approved[wave] = true
 		}
 	}

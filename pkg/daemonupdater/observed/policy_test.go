@@ -261,7 +261,8 @@ func TestApprovedWaves(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := slices.Sorted(maps.Keys(approvedWaves(tt.annotation, "r2")))
+			dro := topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{topsv1.AnnotationApprovedWaves: tt.annotation}}}
+			got := slices.Sorted(maps.Keys(approvedWaves(dro.Approvals(), "r2")))
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("approved (-want +got):\n%s", diff)
 			}

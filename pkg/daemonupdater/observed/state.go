@@ -163,12 +163,12 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	if in.Blocked == nil {
 		in.Blocked = rejected(s.Rollout, s.Group.Kind, in.Revision, s.Members)
 	}
-	applyPolicy(&in, s.Policy, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
+	applyPolicy(&in, s.Policy, s.Rollout.Approvals())
 	if s.purpose(&in) == topsv1.PurposeRollback { // a rollback is always allowed, and reaches every node that the failed revision reached
 		in.Policy.Versions = nil
 		s.Plan.rollBack(s.Rollout.Status.Rollback, s.Group)
 	} else {
-		s.Plan.apply(&in, s.Group, s.Members, s.Rollout.Annotations[topsv1.AnnotationApprovedWaves])
+		s.Plan.apply(&in, s.Group, s.Members, s.Rollout.Approvals())
 	}
 	return in
 }

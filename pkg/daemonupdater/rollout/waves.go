@@ -31,7 +31,7 @@ func followWaves(d *draft) waveProgress {
 		state.Name, state.Total, state.Updated = d.in.Policy.partName(i), c.nodes, done[i]
 		state.Completed = completedBefore(d, parts, i)
 		if state.Total == 0 && !state.Completed.IsZero() { // that it had nodes keeps it passed when they are back
-			state.Total = recordedBefore(d.in, state.Name).Total
+			state.Total = recordedBefore(d, state.Name).Total
 			state.Updated = state.Total
 		}
 		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
@@ -62,8 +62,8 @@ func (w *WaveProgress) skipIdleTime(in *Input, soak time.Duration) {
 	w.Completed = earlier(w.Completed, in.Now)
 }
 
-// unfinishedInWaves counts the nodes that each wave waits for, and those that are updated. A node whose new pods have taken it
-// offline, or offer no cards, is at its target and not updated: it has a slot, or has failed.
+// unfinishedInWaves counts the nodes that each wave waits for, and those that are updated. A node whose new pods took it
+// offline, or offer no cards, does not count as updated although it is at its target: it keeps its slot, or has failed.
 func unfinishedInWaves(f *Fleet) (unfinished, updated []int) {
 	unfinished, updated = make([]int, len(f.waves)), make([]int, len(f.waves))
 	for i := range f.waves {
@@ -124,22 +124,23 @@ func completedBefore(d *draft, parts []WaveProgress, part int) time.Time {
 	}
 	had, has := 0, 0
 	for i := first; i <= part; i++ {
-		had, has = had+recordedBefore(d.in, parts[i].Name).Total, has+d.fleet.waves[i].nodes
+		had, has = had+recordedBefore(d, parts[i].Name).Total, has+d.fleet.waves[i].nodes
 	}
 	if had > 0 || has == 0 {
-		return recordedBefore(d.in, parts[part].Name).Completed
+		return recordedBefore(d, parts[part].Name).Completed
 	}
 	return time.Time{}
 }
 
 // recordedBefore returns the progress of a part at the last decision, if that was at this revision under this limit or plan.
-func recordedBefore(in *Input, name string) WaveProgress {
-	if in.Ledger.Revision != in.Revision || in.Ledger.Limit != limitOf(in) {
+func recordedBefore(d *draft, name string) WaveProgress {
+	before := &d.in.Ledger
+	if before.Revision != d.in.Revision || before.Limit != d.ledger.Limit {
 		return WaveProgress{}
 	}
-	for i := range in.Ledger.Waves {
-		if in.Ledger.Waves[i].Name == name {
-			return in.Ledger.Waves[i]
+	for i := range before.Waves {
+		if before.Waves[i].Name == name {
+			return before.Waves[i]
 		}
 	}
 	return WaveProgress{}
