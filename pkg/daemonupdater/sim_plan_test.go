@@ -328,6 +328,7 @@ func (w *simWorld) checkPlanStarts(pass *simPass, after *topsv1.DaemonRollout, s
 	for _, name := range started {
 		batch, _ := pass.planned(name)
 		switch {
+		case batch < 0 && pass.atTargets(&after.Status, name): // its runtime only has to be restarted
 		case batch < 0:
 			w.violate("plan: %s starts, and is not in the plan", name)
 		case settings.Strategy == daemonset.OTA:

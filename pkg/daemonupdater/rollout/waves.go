@@ -35,7 +35,7 @@ func followWaves(d *draft) waveProgress {
 			state.Updated = state.Total
 		}
 		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
-		updated, testable = updated+state.Updated, testable+c.testable
+		updated, testable = updated+done[i], testable+c.testable
 		_, last := d.in.Policy.waveOf(i)
 		// A wave is complete only if some node of it proves the version, or none could. A batch of a plan need not prove it.
 		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (testable == 0 || last && updated > 0 || !last && reachesBatches(d)) {

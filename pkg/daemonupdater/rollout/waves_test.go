@@ -97,3 +97,17 @@ func TestASoakDoesNotEndWhileANewPodIsNotAvailable(t *testing.T) {
 		t.Errorf("%v are started when f is available again, want a", d.Started)
 	}
 }
+
+// The nodes that proved the revision are gone, or were moved to another wave.
+func TestAWaveThatStaysPassedWithoutNodesProvesNothing(t *testing.T) {
+	policy := canaryOf("ring")
+	policy.Waves = append(policy.Waves, Wave{Name: "second", Selector: labels.SelectorFromSet(labels.Set{"second": "early"})})
+	in := inputOf(3, nodeOf("a", oldHash), offline(labeled(nodeOf("b", oldHash), "second", "early")), labeled(nodeOf("f", newHash), "ring", "early")).withPolicy(policy).paused()
+	in.Ledger = Plan(in).Ledger
+	in.Ledger.Waves[1].Completed = time.Time{}
+	in.Nodes, in.Settings.Paused = in.Nodes[:2], false
+	d := Plan(in)
+	if waves := d.Ledger.Waves; waves[0].Completed.IsZero() || !waves[1].Completed.IsZero() || len(d.Started) > 0 {
+		t.Errorf("waves %+v, %v are started, want that only the first wave is passed and nothing starts", waves, d.Started)
+	}
+}
