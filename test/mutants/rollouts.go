@@ -205,6 +205,8 @@ var ofRollouts = []mutant{
 		"$had > 0 || $has == 0", "true"},
 	{"wave-forgets-its-nodes", "a wave is waited for again, and soaks again, when its nodes were gone for a while", updater, "followWaves",
 		"$total = recordedBefore($d, $name).Total", "$total = 0"},
+	{"wave-proved-by-what-is-gone", "nodes that a passed wave had prove the revision for the next wave", updater, "followWaves",
+		"updated + done[$i]", "updated + parts[$i].Updated"},
 	{"wave-soaks-again-under-a-plan", "a wave soaks again when a node joins that is in no batch of the plan", updater, "completedBefore",
 		"if $wave, $last := $of; $last { $*then }", "if $wave, $last := $of; $last && $wave < 0 { $*then }"},
 	{"waves-forget-lost-nodes", "a wave is passed while a lost node of it is not updated", updater, "unfinishedInWaves",
