@@ -3,19 +3,24 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/procfs"
 )
 
 const hostExecHelp = `Run a command of the host, to restart the runtime where there is no systemd: in the
-namespaces of process 1, with the host's root folder and its usual PATH. It takes the
-place of this program. The container needs the host's process namespace and the
-capabilities SYS_ADMIN, SYS_CHROOT and SYS_PTRACE.`
+namespaces and cgroups of process 1, with the host's root folder and its usual PATH. It
+takes the place of this program. What the command starts outlives the container, but
+inherits its capabilities and its seccomp filter. The container needs the host's process
+namespace and the capabilities SYS_ADMIN, SYS_CHROOT and SYS_PTRACE.`
 
 const hostExecExample = `  node-agent host-exec /etc/init.d/containerd restart`
 
@@ -40,6 +45,9 @@ func hostExec(args []string) error {
 	if err := enterNamespaces(); err != nil {
 		return err
 	}
+	if err := joinCgroups(); err != nil {
+		return err
+	}
 	if err := os.Setenv("PATH", hostPath); err != nil {
 		return err
 	}
@@ -56,10 +64,13 @@ func enterNamespaces() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("leaving the container's root folder: %w", err)
 	}
-	names := []string{"uts", "ipc", "net", "mnt"} // the mount namespace last: it has another /proc
+	names := []string{"uts", "ipc", "net", "cgroup", "mnt"} // the mount namespace last: it has another /proc
 	for _, name := range names {
 		path := "/proc/1/ns/" + name
 		file, err := os.Open(path)
+		if name == "cgroup" && errors.Is(err, os.ErrNotExist) {
+			continue // a kernel before 4.6
+		}
 		if err != nil {
 			return fmt.Errorf("%w: the container needs the host's process namespace and SYS_PTRACE", err)
 		}
@@ -67,6 +78,25 @@ func enterNamespaces() error {
 		_ = file.Close() // it was only named
 		if err != nil {
 			return fmt.Errorf("entering %s: %w: the container needs SYS_ADMIN and SYS_CHROOT", path, err)
+		}
+	}
+	return nil
+}
+
+// joinCgroups moves this process to the cgroups of process 1: in those of the container, an engine that the command
+// starts would be under the limits of the container, and would be killed with it.
+func joinCgroups() error {
+	var files [3]string
+	for i, name := range []string{"/proc/thread-self/cgroup", "/proc/1/cgroup", "/proc/thread-self/mountinfo"} {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("reading the cgroups: %w", err)
+		}
+		files[i] = string(content)
+	}
+	for _, directory := range procfs.CgroupsToJoin(files[0], files[1], files[2]) {
+		if err := os.WriteFile(filepath.Join(directory, "cgroup.procs"), []byte("0"), 0o600); err != nil { // 0 is the writer
+			return fmt.Errorf("leaving the cgroup of the container: %w", err)
 		}
 	}
 	return nil

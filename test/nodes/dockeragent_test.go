@@ -76,6 +76,17 @@ func (s *stage) moveAgentToDocker() {
 		"-c", "trap 'exit 0' TERM; while :; do /bin/busybox sleep 0.5; done")
 }
 
+// leavesTheContainer checks that a command that the agent's container hands over to the node is in the cgroups of the
+// node's first process: with those of the container, an engine that it starts would be killed with the container.
+func (s *stage) leavesTheContainer() {
+	s.t.Helper()
+	const cgroups = "cat /proc/self/cgroup && echo --- && cat /proc/1/cgroup"
+	own, first, _ := strings.Cut(s.on(dockerNode, "docker", "exec", agentContainer, "/usr/bin/node-agent", "host-exec", "/bin/sh", "-c", cgroups), "---\n")
+	if own == "" || own != first {
+		s.t.Errorf("a command of the node runs in the cgroups\n%s, want those of process 1:\n%s", own, first)
+	}
+}
+
 // configureDocker overwrites daemon.json and restarts docker, like an administrator. It
 // restarts the agent too, so that its report is not stale.
 func (s *stage) configureDocker(config string) {

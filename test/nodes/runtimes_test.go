@@ -98,6 +98,7 @@ func (s *stage) emptyWhenRestarted(before map[string]engine) {
 func (s *stage) firstRestarts() {
 	s.leaveRestartsToAdministrator()
 	s.moveAgentToDocker()
+	s.leavesTheContainer()
 	docker := s.engine(dockerNode, "docker")
 	agent, agentProcess, _ := s.inDocker(agentContainer)
 	engines := map[string]engine{}
