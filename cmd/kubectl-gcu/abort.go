@@ -15,7 +15,9 @@ func abortCommand(c *cli) *cobra.Command {
 		Short: "Abort the operation on a node and uncordon the node",
 		Long: `Abort the operation on a node: what is in progress is brought to a safe state, and
 the node is uncordoned if it was cordoned for the operation. An abort cannot be
-reverted. The node counts as failed until kubectl gcu resume or a new revision.`,
+reverted. The node counts as failed until kubectl gcu resume or a new revision. An
+operation that waits for its slot has not touched the node: the node gets another one,
+and kubectl gcu hold keeps it out of upgrades.`,
 		Example: `  # Uncordon a node that a failed operation keeps cordoned
   kubectl gcu abort node-1`,
 		Args:              cobra.ExactArgs(1),
@@ -27,14 +29,14 @@ reverted. The node counts as failed until kubectl gcu resume or a new revision.`
 }
 
 func abortOperation(ctx context.Context, out terminal, cl *cluster, node string) error {
-	var already bool
+	var already, begun bool
 	var id string
 	err := change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
 		wanted, op := upgrade.Spec.Operation, upgrade.Status.Operation
 		if wanted == nil {
 			return false, refused("there is no operation on node %s", node)
 		}
-		id, already = wanted.ID, wanted.Abort
+		id, already, begun = wanted.ID, wanted.Abort, wanted.Granted
 		if op != nil && op.ID == id && op.Phase.Final() && !op.Held {
 			return false, refused("operation %s on node %s has ended: %s, %s", id, node, op.Phase, op.Reason)
 		}
@@ -48,6 +50,8 @@ func abortOperation(ctx context.Context, out terminal, cl *cluster, node string)
 		return err
 	case already:
 		out.say("operation %s on node %s is already being aborted", id, node)
+	case !begun:
+		out.say("operation %s on node %s is aborted before it was started: the node gets another one; kubectl gcu hold %s keeps it out of upgrades", id, node, node)
 	default:
 		out.say("operation %s on node %s is aborted: the node is uncordoned if it was cordoned for it", id, node)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
-// denials remembers, by node, which deletions of pods were denied. They need not survive the process:
+// denials remembers, by node, which deletions and fences of pods were denied. They need not survive the process:
 // another one tries again. It is safe for concurrent use.
 type denials struct {
 	mu    sync.Mutex
@@ -26,15 +26,15 @@ type denied struct {
 // maxRetryWait is the longest time until a denied deletion is retried (retry.Next).
 const maxRetryWait = 30 * time.Second
 
-// add records that the deletion of a pod was denied.
-func (d *denials) add(node string, pod types.UID, why error, now time.Time) {
+// add records that the deletion of a pod, or its fence, was denied.
+func (d *denials) add(node string, pod types.UID, ofFence bool, why error, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.nodes[node] == nil {
 		d.nodes[node] = map[types.UID]denied{}
 	}
 	wait := retry.Next(d.nodes[node][pod].wait, maxRetryWait)
-	d.nodes[node][pod] = denied{operation.Denial{Retry: now.Add(wait), Message: why.Error()}, wait}
+	d.nodes[node][pod] = denied{operation.Denial{Retry: now.Add(wait), Message: why.Error(), OfFence: ofFence}, wait}
 }
 
 // of returns the denials of a node.

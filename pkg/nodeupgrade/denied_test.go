@@ -1,13 +1,40 @@
 package nodeupgrade
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/test/simapi"
 )
+
+// watchedStatus is the status of objects, of which that of some pods may not be written.
+type watchedStatus struct {
+	client.SubResourceClient
+	w *simulation
+}
+
+func (c watched) SubResource(name string) client.SubResourceClient {
+	return watchedStatus{c.Client.SubResource(name), c.w}
+}
+
+func (s watchedStatus) Patch(ctx context.Context, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	if _, is := object.(*corev1.Pod); is && s.w.sealed != "" {
+		key := simapi.KeyOf(object)
+		if s.w.componentOf(simapi.Get[*corev1.Pod](s.w.api, key)) == s.w.sealed {
+			return apierrors.NewForbidden(simapi.Resource(key), object.GetName(), errors.New("its status is sealed"))
+		}
+	}
+	return s.SubResourceClient.Patch(ctx, object, patch, opts...)
+}
 
 // TestADeniedDeletionDoesNotCountAgainstTheVersion: a webhook refuses to delete a pod. The operation
 // waits, says so, and is deferred, or goes on when the pod may be deleted.
@@ -45,5 +72,31 @@ func TestADeniedDeletionDoesNotCountAgainstTheVersion(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAFenceThatIsDeniedIsNamed: until the pod that it was to delete is fenced, the operation keeps the node, and says why.
+func TestAFenceThatIsDeniedIsNamed(t *testing.T) {
+	s := tell(t, story{name: "a denied fence", components: []string{driver, toolkit, plugin}, tell: func(w *simulation) {
+		w.publish(driver, "v2")
+		w.publish(toolkit, "v2")
+		w.refused, w.sealed = driver, driver
+		w.order("op1", func(op *topsv1.NodeOperation) { op.Deadlines = topsv1.OperationDeadlines{SoakSeconds: 1} }, driver, toolkit)
+		w.until("the denial", func(op *topsv1.OperationStatus) bool {
+			return op.Phase == topsv1.OperationReleasing && strings.Contains(op.Message, "the node is not released: ") && strings.Contains(op.Message, "its status is sealed")
+		})
+		for end := w.now.Add(5 * time.Minute); w.now.Before(end); {
+			w.step()
+		}
+		if op := w.upgrade().Status.Operation; strings.Count(op.Message, "the node is not released: ") != 1 {
+			w.run.Violation = "it says: " + op.Message
+		}
+		w.sealed = ""
+	}}, nil)
+	if s.run.Violation != "" || s.end.How != "Deferred DeletionDenied" || s.end.Marks != "" {
+		t.Errorf("it ends %+v %s", s.end, s.run.Violation)
+	}
+	if op := s.upgrade().Status.Operation; strings.Contains(op.Message, "not released") {
+		t.Errorf("in the end it says: %s", op.Message)
 	}
 }

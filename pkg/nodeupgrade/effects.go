@@ -50,7 +50,8 @@ func (c effects) effect(ctx context.Context, o *observation, e operation.Effect)
 		return c.deletePod(ctx, o, e)
 	case operation.FencePod:
 		log.FromContext(ctx).Info("Fencing Pod, its operation ends", "Pod", klog.KRef(e.Pod.Namespace, e.Pod.Name), "operation", e.Operation)
-		return c.pods.Fence(ctx, podOf(e), o.facts.Now, fmt.Sprintf("operation %s ends without replacing the pod", e.Operation))
+		err := c.pods.Fence(ctx, podOf(e), o.facts.Now, fmt.Sprintf("operation %s ends without replacing the pod", e.Operation))
+		return c.denied(ctx, o, e, err)
 	}
 	return fmt.Errorf("unknown effect %s", e.Kind)
 }
@@ -81,13 +82,18 @@ func (c effects) deletePod(ctx context.Context, o *observation, e operation.Effe
 	}
 	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KObj(pod), "DaemonSet", klog.KObj(ds), "Node", o.upgrade.Name, "operation", e.Operation)
 	deleted, err := c.pods.Delete(ctx, podOf(e))
-	if podreplace.IsDeniedOrBroken(err) {
-		log.FromContext(ctx).Info("Deletion denied", "Pod", klog.KObj(pod), "Node", o.upgrade.Name, "cause", err.Error())
-		c.denials.add(o.upgrade.Name, e.Pod.UID, err, o.facts.Now)
-		return fmt.Errorf("%w: %w", podreplace.ErrChanged, err)
-	}
 	if err == nil && !deleted {
 		return fmt.Errorf("pod %s/%s: %w", e.Pod.Namespace, e.Pod.Name, podreplace.ErrChanged)
 	}
-	return err
+	return c.denied(ctx, o, e, err)
+}
+
+// denied remembers an error that is a denial of an effect on a pod: the next decision knows of it, and the pass has not failed.
+func (c effects) denied(ctx context.Context, o *observation, e operation.Effect, err error) error {
+	if !podreplace.IsDeniedOrBroken(err) {
+		return err
+	}
+	log.FromContext(ctx).Info("Write to Pod denied", "effect", e.Kind, "Pod", klog.KRef(e.Pod.Namespace, e.Pod.Name), "Node", o.upgrade.Name, "cause", err.Error())
+	c.denials.add(o.upgrade.Name, e.Pod.UID, e.Kind == operation.FencePod, err, o.facts.Now)
+	return fmt.Errorf("%w: %w", podreplace.ErrChanged, err)
 }

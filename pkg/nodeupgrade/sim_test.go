@@ -57,8 +57,9 @@ type simulation struct {
 	nested bool // in such an interruption
 	late   bool // the rest of a reconcile after one
 	calm   bool // no more disturbances
-	// refused is the component whose pods may not be deleted, "" for none.
+	// refused is the component whose pods may not be deleted, sealed the one whose pods may not be changed; "" for none.
 	refused  string
+	sealed   string
 	refusals int
 	// then is called once the operation is at the task awaited.
 	awaited string

@@ -52,27 +52,27 @@ func (r *Rollout) Drains(policy *topsv1.UpgradePolicy, own map[types.UID]bool, f
 }
 
 // Evict adds which pods leave the drained nodes, and what blocks the others. pods are the pods
-// that the drains consider, by node.
-func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]eviction.Pod, budgets []policyv1.PodDisruptionBudget, now time.Time) {
+// that the drains consider, by node; operator is the pod that carries them out.
+func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]eviction.Pod, operator eviction.Self, budgets []policyv1.PodDisruptionBudget, now time.Time) {
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if policy, drained := drains[n.Name]; drained {
-			n.Evicts, n.BlockedBy = evicted(pods[n.Name], policy, now, budgets)
+			n.Evicts, n.BlockedBy = evicted(eviction.Facts{NodeReady: true, Pods: pods[n.Name], Self: operator}, policy, now, budgets)
 		}
 	}
 }
 
 // evicted returns which pods leave a drained node, and what blocks pods: the policy, or a
 // PodDisruptionBudget that allows no eviction now.
-func evicted(pods []eviction.Pod, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
-	r := eviction.Expect(eviction.Facts{NodeReady: true, Pods: pods}, policy, nil, now, now)
+func evicted(facts eviction.Facts, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
+	r := eviction.Expect(facts, policy, nil, now, now)
 	refused := map[string][]string{}
 	var order []string
 	for _, o := range r.Of(eviction.Due) {
 		name := o.Pod.String()
 		leave = append(leave, name)
-		i := slices.IndexFunc(pods, func(p eviction.Pod) bool { return p.UID == o.UID })
-		if budget := refusing(pods[i].Pod, budgets); budget != "" {
+		i := slices.IndexFunc(facts.Pods, func(p eviction.Pod) bool { return p.UID == o.UID })
+		if budget := refusing(facts.Pods[i].Pod, budgets); budget != "" {
 			if refused[budget] == nil {
 				order = append(order, budget)
 			}

@@ -38,6 +38,37 @@ func TestDeadlinesDoNotRunWhileNoManagerWorks(t *testing.T) {
 	}
 }
 
+// TestWhatHasADeadlineIsLookedAtOften: otherwise each pass would look like the end of an absence, and move the deadline.
+func TestWhatHasADeadlineIsLookedAtOften(t *testing.T) {
+	restarting := reach(t, "node_restart-runtime", toolkitOnly...)
+	for _, tt := range []struct {
+		name  string
+		facts Facts
+		with  []func(*Facts)
+		want  string
+		never bool
+	}{
+		{"an aborted restart that may go on", restarting, []func(*Facts){func(f *Facts) { f.Wanted.Abort = true }}, "Releasing then Aborted node_restart-runtime Aborted", false},
+		{"one that another operation replaces", restarting, []func(*Facts){func(f *Facts) { f.Wanted.ID = "next" }}, "Releasing then Aborted node_restart-runtime Superseded", false},
+		{"a prepared operation whose node is offline", prepared(t, everything...), []func(*Facts){offline}, "Running NodeOffline", false},
+		{"one whose agent is silent", prepared(t, everything...), []func(*Facts){func(f *Facts) { f.HostSince = f.Now.Add(-10 * time.Minute) }}, "Running node_precheck PrecheckFailed", false},
+		{"one that waits for its slot", prepared(t, everything...), nil, "Running AwaitingSlot", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, change := range tt.with {
+				change(&tt.facts)
+			}
+			d := newMachine(t).Next(tt.facts)
+			if got := summaryOf(d); got != tt.want {
+				t.Errorf("%s, want %s: %s", got, tt.want, d.Record.Operation.Message)
+			}
+			if often := d.After > 0 && d.After <= tick; often == tt.never {
+				t.Errorf("the next pass is in %s", d.After)
+			}
+		})
+	}
+}
+
 // setBack sets the clock back by three hours, which the manager has just noticed.
 func setBack(f *Facts) {
 	later(-3 * time.Hour)(f)

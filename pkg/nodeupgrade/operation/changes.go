@@ -61,9 +61,9 @@ func (c *changes) onNode(e Effect) {
 }
 
 // onPod adds an effect on a pod, with the UID and resourceVersion recorded for it.
-// A deletion that was denied is retried from time to time.
+// One that was denied is retried from time to time.
 func (c *changes) onPod(kind EffectKind, named topsv1.NamedPod) {
-	if denied, is := c.f.Denied[named.UID]; is && kind == DeletePod && c.f.Now.Before(denied.Retry) {
+	if denied, is := c.f.Denied[named.UID]; is && denied.OfFence == (kind == FencePod) && c.f.Now.Before(denied.Retry) {
 		c.at(denied.Retry)
 		return
 	}

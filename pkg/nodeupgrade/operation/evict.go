@@ -7,7 +7,8 @@ import (
 )
 
 // evict empties the node. It is done when the node is cordoned and empty. A missed deadline
-// (the drain timeout) defers the operation.
+// (the drain timeout) defers the operation, or fails it once it has replaced the driver and not verified it: then the
+// node stays cordoned.
 type evict struct{ base }
 
 func (evict) done(s *snapshot, _ upgradeplan.Task) bool {
@@ -22,6 +23,9 @@ func (evict) attempt(c *changes, _ upgradeplan.Task) verdict {
 }
 
 func (evict) deadline(s *snapshot, _ verdict) deadline {
+	if driverIsUnproven(s) {
+		return deadline{s.limits.drain, s.blame(), ReasonDrainTimeout}
+	}
 	return deadline{s.limits.drain, topsv1.OperationDeferred, ReasonDrainTimeout}
 }
 
@@ -37,4 +41,18 @@ func drainPass(c *changes) verdict {
 		return waiting(ReasonDrainBlocked, "%s", c.f.Drained.Message)
 	}
 	return waiting(ReasonInProgress, "%s", c.f.Drained.Message)
+}
+
+// driverIsUnproven reports whether the operation has replaced the driver, or begun to, and has not verified it.
+func driverIsUnproven(s *snapshot) bool {
+	replaced, verified := false, false
+	for t := range s.job.All() {
+		rec := s.recorded(t)
+		if t.Target != upgradeplan.TargetDriver {
+			continue
+		}
+		replaced = replaced || t.Action == upgradeplan.ActionReplace && (rec.Pod != nil || rec.State == topsv1.OperationTaskDone)
+		verified = verified || t.Action == upgradeplan.ActionVerify && rec.State == topsv1.OperationTaskDone
+	}
+	return replaced && !verified
 }

@@ -46,11 +46,13 @@ type Facts struct {
 	WorkedSince time.Time
 }
 
-// Denial is a deletion that was denied.
+// Denial is a deletion, or a fence, of a pod that was denied.
 type Denial struct {
 	// Retry is the time of the next attempt.
 	Retry   time.Time
 	Message string
+	// OfFence: the fence was denied.
+	OfFence bool
 }
 
 // Record is the part of the status that the operator keeps of operations.

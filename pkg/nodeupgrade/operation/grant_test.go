@@ -55,6 +55,7 @@ func TestAnOperationWithoutASlotIsPreparedAndWaits(t *testing.T) {
 		{"a node that is offline meanwhile is waited for", everything, []func(*Facts){offline}, "Running NodeOffline"},
 		{"and deferred when it is lost", everything, []func(*Facts){offline, later(15 * time.Minute)}, "Releasing then Deferred NodeLost"},
 		{"an abort ends it at once", everything, []func(*Facts){func(f *Facts) { f.Wanted.Abort = true }}, "Aborted Withdrawn"},
+		{"an abort of a grant that is not recorded yet counts as that of a started one", everything, []func(*Facts){granted, func(f *Facts) { f.Wanted.Abort = true }}, "Aborted Aborted"},
 		{"so does another operation", everything, []func(*Facts){func(f *Facts) { f.Wanted.ID = "next" }}, "Aborted Superseded"},
 		{"so does the end of the rollout", everything, []func(*Facts){func(f *Facts) { f.Wanted = nil }}, "Aborted Withdrawn"},
 		{"a newer revision ends it", everything, []func(*Facts){func(f *Facts) { f.Members[1].Newest = "v3" }}, "Releasing then Aborted TargetChanged"},

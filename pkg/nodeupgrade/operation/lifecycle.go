@@ -60,7 +60,7 @@ func proceed(c *changes) {
 		switch {
 		case c.op.Held:
 			endKeptCordoned(c)
-		case !c.op.Granted:
+		case !c.op.Granted && !c.wanted.Granted:
 			end(c, topsv1.OperationAborted, ReasonWithdrawn, "it was withdrawn before it was granted")
 		default:
 			end(c, topsv1.OperationAborted, ReasonAborted, "the operation was aborted")

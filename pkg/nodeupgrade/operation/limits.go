@@ -8,7 +8,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
-// tick is the longest time between two passes over an operation that may touch its node, and
+// tick is the longest time between two passes over an operation that has a deadline, and
 // LongestBreak the longest that counts as work.
 const (
 	tick         = 30 * time.Second

@@ -85,8 +85,20 @@ func decide(c *changes) {
 		c.job, _ = jobOf(wanted, c.f.Node.Name) // validated by accept
 		c.badOverride = badOverride(c.snapshot)
 		proceed(c)
-		if c.op.Phase == topsv1.OperationRunning && !awaits(c.snapshot) {
-			c.at(c.f.Now.Add(tick))
-		}
 	}
+	if hasDeadline(c.snapshot) {
+		c.at(c.f.Now.Add(tick))
+	}
+}
+
+// hasDeadline reports whether time counts for an operation: a longer pause than tick would look like an absence of the
+// manager, which moves its deadlines. None counts while it waits for its slot on a node that is Ready.
+func hasDeadline(s *snapshot) bool {
+	switch s.op.Phase {
+	case topsv1.OperationReleasing:
+		return true
+	case topsv1.OperationRunning:
+		return !awaits(s) || !s.f.Node.Ready || s.op.Task != ""
+	}
+	return false
 }

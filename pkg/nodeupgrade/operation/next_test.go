@@ -108,6 +108,15 @@ func override(value string) func(*Facts) {
 	return func(f *Facts) { f.Override = value }
 }
 
+// stepped makes a pass with the facts.
+func stepped(f *Facts) {
+	machine, err := New(upgradeplan.DefaultBook())
+	if err != nil {
+		panic(err)
+	}
+	f.Record = machine.Next(*f).Record
+}
+
 func offline(f *Facts) { f.Node.Ready, f.Node.Since = false, f.Now }
 
 func result(task string, state topsv1.HostTaskState) func(*Facts) {
@@ -155,6 +164,8 @@ func TestNext(t *testing.T) {
 			[]func(*Facts){func(f *Facts) { f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = true, "other" }, later(10 * time.Minute)}, "Releasing then Deferred node_cordon CordonHeld"},
 		{"all pods leave when a restart of the runtime stops them", "node_evict", everything, nil, "Running node_evict InProgress EvictAll"},
 		{"pods that use the accelerator leave for a driver", "node_evict", driverOnly, nil, "Running node_evict InProgress Evict"},
+		{"once the driver is replaced the node stays cordoned if it cannot be emptied again", "driver_verify", everything,
+			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Message: "one is left"} }, stepped, later(5 * time.Minute)}, "Failed held node_evict DrainTimeout"},
 		{"a drain that does not end is no fault of the version", "node_evict", everything, []func(*Facts){later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
 		{"a node that somebody uncordoned is cordoned again", "node_evict", everything,
 			[]func(*Facts){func(f *Facts) { f.Node.Cordon.Unschedulable = false }}, "Running node_cordon InProgress Cordon"},

@@ -72,13 +72,23 @@ func tasksLost(c *changes) bool {
 	return true
 }
 
+// notReleased is what comes before the cause in the message of an operation whose node cannot be released.
+const notReleased = "; the node is not released: "
+
 // fence prevents deletions that were decided but not seen to happen, because an interrupted
-// manager may still carry them out. It reports whether any are left.
+// manager may still carry them out. It reports whether any are left, and adds to the message why a pod cannot be fenced.
 func fence(c *changes) bool {
-	pending := false
+	pending, why := false, ""
 	for _, named := range Named(c.op) {
-		pending = fencePod(c, named) || pending
+		if fencePod(c, named) {
+			pending = true
+			if denied := c.f.Denied[named.UID]; denied.OfFence {
+				why = notReleased + denied.Message
+			}
+		}
 	}
+	before, _, _ := strings.Cut(c.op.Message, notReleased)
+	c.op.Message = before + why
 	return pending
 }
 

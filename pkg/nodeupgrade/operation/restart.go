@@ -13,7 +13,8 @@ import (
 // restart waits until the agent has restarted the container runtime with the wanted default runtime, and
 // then replaces the pods that use the device and started before: they have no cards. It is done when
 // the running engine has that runtime, or the agent reports the restart, and no such pod is left. A
-// missed deadline fails the operation, or defers it when the restart is left to an administrator.
+// missed deadline fails the operation, or defers it when the restart is left to an administrator or such a pod may
+// not be deleted.
 type restart struct{ base }
 
 func (restart) done(s *snapshot, t upgradeplan.Task) bool {
@@ -83,19 +84,24 @@ func restartedEngine(s *snapshot) bool {
 // replacePods records and deletes pods that have no cards.
 func replacePods(c *changes, t upgradeplan.Task, members []*Member) verdict {
 	var left []string
+	reason := ReasonInProgress
 	for _, m := range members {
-		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name)
+		denial := denialOf(c, m.Pod)
+		if denial != "" {
+			reason = ReasonDeletionDenied
+		}
+		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name+denial)
 		if !m.Pod.Terminating && nameUser(c.task(t), m.Pod.NamedPod) {
 			c.onPod(DeletePod, m.Pod.NamedPod)
 		}
 	}
 	slices.Sort(left)
-	return waiting(ReasonInProgress, "pods that started before the runtime was restarted, and so have no cards, are being replaced: %s", strings.Join(left, ", "))
+	return waiting(reason, "pods that started before the runtime was restarted, and so have no cards, are being replaced: %s", strings.Join(left, ", "))
 }
 
 func (restart) deadline(s *snapshot, why verdict) deadline {
-	if why.reason == ReasonLeftToAdministrator {
-		return deadline{s.limits.restart, topsv1.OperationDeferred, ReasonLeftToAdministrator}
+	if why.reason == ReasonLeftToAdministrator || why.reason == ReasonDeletionDenied {
+		return deadline{s.limits.restart, topsv1.OperationDeferred, why.reason}
 	}
 	return deadline{s.limits.restart, s.blame(), ReasonRestartFailed}
 }

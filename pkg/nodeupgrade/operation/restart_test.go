@@ -3,10 +3,12 @@ package operation
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -65,6 +67,29 @@ func TestASuccessorIsNotReplacedThoughTheClockOfItsNodeWasSetBack(t *testing.T) 
 	exporter.Started = next.Started
 	if got := summaryOf(newMachine(t).Next(*f)); got != "Running node_restart-runtime InProgress DeletePod" {
 		t.Errorf("with a pod of another DaemonSet that started before: %s", got)
+	}
+}
+
+// A denied deletion says nothing of the version.
+func TestAPodThatMayNotBeDeletedAfterARestartDefersTheOperation(t *testing.T) {
+	f := afterRestart(t)
+	f.Denied = map[types.UID]Denial{pod(f, "exporter").UID: {Retry: f.Now.Add(time.Hour), Message: "by a webhook"}}
+	d := newMachine(t).Next(*f)
+	if got, text := summaryOf(d), d.Record.Operation.Message; got != "Running node_restart-runtime DeletionDenied DeletePod" || !strings.Contains(text, "(deletion denied: by a webhook)") {
+		t.Errorf("%s: %s", got, text)
+	}
+	f.Record = d.Record
+	later(7 * time.Minute)(f)
+	if got := summaryOf(newMachine(t).Next(*f)); got != "Releasing then Deferred node_restart-runtime DeletionDenied" {
+		t.Errorf("after the deadline: %s", got)
+	}
+	f = new(reach(t, "allocatable_verify", toolkitOnly...))
+	f.Node.Allocatable["enflame.com/gcu"] = 0
+	pod(f, "devicePlugin").Created = f.Record.Operation.StartTime.Add(-time.Minute)
+	f.Denied = map[types.UID]Denial{pod(f, "devicePlugin").UID: {Retry: f.Now.Add(time.Hour), Message: "by a webhook"}}
+	later(5 * time.Minute)(f)
+	if got := summaryOf(newMachine(t).Next(*f)); got != "Releasing then Deferred allocatable_verify DeletionDenied" {
+		t.Errorf("after the deadline of the verification: %s", got)
 	}
 }
 

@@ -100,10 +100,13 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 	return v
 }
 
-// deadline is the one of verify, except that the operation is deferred if the cause is an outdated device plugin that is not
-// its own: if the node stayed cordoned, the gr that deploys the plugin could not replace it.
+// deadline is the one of verify, except that the operation is deferred if an old device plugin may not be deleted, or if the
+// cause is an outdated one that is not its own: if the node stayed cordoned, the gr that deploys the plugin could not replace it.
 func (k verifyAllocatable) deadline(s *snapshot, v verdict) deadline {
 	limit := k.verify.deadline(s, v)
+	if v.reason == ReasonDeletionDenied {
+		return deadline{limit.after, topsv1.OperationDeferred, v.reason}
+	}
 	if otherPlugin(s) != nil {
 		limit.phase = topsv1.OperationDeferred
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/ownership"
@@ -79,10 +80,12 @@ func (a Predictor) predict(ctx context.Context, q preview.Question) (*preview.Pr
 		return nil, err
 	}
 	s := &observed.State{Group: group, Members: differs.Foresee(members, annotations), New: differs.New, Plan: observed.Plan{Read: q.Plan}}
-	if s.OperatorNode, err = operatorNode(ctx, a.Live, a.Namespace); err != nil {
+	operator, err := operatorPod(ctx, a.Live, a.Namespace)
+	if err != nil {
 		return nil, err
 	}
-	outlook, err := rolloutReader{a.ownership()}.rollout(ctx, s, a.Clock(), &q)
+	s.OperatorNode = operator.Spec.NodeName
+	outlook, err := rolloutReader{a.ownership(), eviction.Self{UID: operator.UID}}.rollout(ctx, s, a.Clock(), &q)
 	if err != nil {
 		return nil, err
 	}

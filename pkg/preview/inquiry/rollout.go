@@ -25,8 +25,11 @@ import (
 
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
 
-// rolloutReader reads the input of a rollout.
-type rolloutReader struct{ ownership.Reader }
+// rolloutReader reads the input of a rollout. operator is the pod of the active manager, which no drain evicts.
+type rolloutReader struct {
+	ownership.Reader
+	operator eviction.Self
+}
 
 // rollout predicts the rollout of a group with the given members.
 func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.Time, q *preview.Question) (*preview.Rollout, error) {
@@ -65,7 +68,7 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err := r.Live.List(ctx, &budgets); err != nil {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
-	outlook.Evict(drains, pods, budgets.Items, in.Now)
+	outlook.Evict(drains, pods, r.operator, budgets.Items, in.Now)
 	return outlook, nil
 }
 

@@ -83,7 +83,7 @@ func (a Predictor) rolloutOf(ctx context.Context, q question) (*preview.Rollout,
 		return nil, err
 	}
 	s := &observed.State{Group: group, Members: q.Foresee(members, q.annotations)}
-	return rolloutReader{a.ownership()}.rollout(ctx, s, a.Clock(), &preview.Question{})
+	return rolloutReader{Reader: a.ownership()}.rollout(ctx, s, a.Clock(), &preview.Question{})
 }
 
 // changes is a question about new templates of components of "fleet".

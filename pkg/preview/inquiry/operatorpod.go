@@ -16,33 +16,33 @@ import (
 // LeaseName is the Lease of the active manager, in its namespace.
 const LeaseName = "gcu-operator.topsops.enflame.com"
 
-// operatorNode returns the node of the active manager, which comes last in its wave; "" if unknown. Of
+// operatorPod returns the pod of the active manager, whose node comes last in its wave; empty if unknown. Of
 // several managers the active one holds the Lease, which not every user may read.
-func operatorNode(ctx context.Context, live client.Reader, namespace string) (string, error) {
+func operatorPod(ctx context.Context, live client.Reader, namespace string) (corev1.Pod, error) {
 	var pods corev1.PodList
 	err := live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": topsv1.ManagedBy})
 	if err != nil {
-		return "", fmt.Errorf("listing the pods of the operator: %w", err)
+		return corev1.Pod{}, fmt.Errorf("listing the pods of the operator: %w", err)
 	}
 	switch len(pods.Items) {
 	case 0:
-		return "", nil
+		return corev1.Pod{}, nil
 	case 1:
-		return pods.Items[0].Spec.NodeName, nil
+		return pods.Items[0], nil
 	}
 	var lease coordinationv1.Lease
 	err = live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LeaseName}, &lease)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && lease.Spec.HolderIdentity == nil {
-		return "", nil
+		return corev1.Pod{}, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading the Lease of the operator: %w", err)
+		return corev1.Pod{}, fmt.Errorf("reading the Lease of the operator: %w", err)
 	}
 	for i := range pods.Items {
 		// The holder identity is the host name, which is the pod's name, and an id.
 		if strings.HasPrefix(*lease.Spec.HolderIdentity, pods.Items[i].Name+"_") {
-			return pods.Items[i].Spec.NodeName, nil
+			return pods.Items[i], nil
 		}
 	}
-	return "", nil
+	return corev1.Pod{}, nil
 }
