@@ -135,6 +135,8 @@ var deployment = append([]edit{
         - name: notifications
           secret:
             secretName: {{ required "notifications.url needs notifications.secretName" .Values.notifications.secretName }}
+            # without it notifications fail, and nothing else
+            optional: true
             # the manager is not root, and in no group of the volume
             defaultMode: 0444
         {{- end }}

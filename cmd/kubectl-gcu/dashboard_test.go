@@ -235,6 +235,47 @@ func TestTheDashboardSaysWhatAButtonWouldDo(t *testing.T) {
 	}
 }
 
+// TestTheDashboardApprovesTheWaveThatItShowed: a policy that was edited, or another policy, may give it other nodes.
+func TestTheDashboardApprovesTheWaveThatItShowed(t *testing.T) {
+	s := newSite(t)
+	source := &source{live: clusterOf(t, s)}
+	waves := topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{{Name: "main", Selector: &metav1.LabelSelector{}, Approval: topsv1.ApprovalManual}}}
+	policy := &topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "same-a"}, Spec: waves}
+	s.create(policy)
+	s.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "same-b"}, Spec: waves})
+	gr := s.gr("same", topsv1.AnnotationUpgradePolicy, "same-a")
+	s.rollout("same", topsv1.DaemonRolloutStatus{Revision: "r1", Waves: []topsv1.WaveStatus{{Name: "main", Total: 5}, {Name: "rest"}}})
+	approve := dashboard.Action{Verb: dashboard.Approve, GR: "same", Target: "main"}
+	for _, tt := range []struct {
+		want string
+		edit func() error
+	}{
+		{"policy same-a has changed", func() error {
+			policy.Spec.Waves[0].Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"more": "nodes"}}
+			return s.Update(t.Context(), policy)
+		}},
+		{"gr same has changed", func() error {
+			gr.Annotations[topsv1.AnnotationUpgradePolicy] = "same-b"
+			return s.Update(t.Context(), gr)
+		}},
+	} {
+		would, err := source.DryRun(t.Context(), approve)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tt.edit(); err != nil {
+			t.Fatal(err)
+		}
+		approve.Seen = would.Seen
+		if said, err := source.Do(t.Context(), approve); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q, %v; want that %s", said, err, tt.want)
+		}
+	}
+	if said, err := press(t.Context(), source, approve); err != nil || !strings.Contains(said, "wave main of gr same is approved") {
+		t.Errorf("%q, %v", said, err)
+	}
+}
+
 // TestTheDashboardSaysWhoRefuses: admission, and the rights of the user, refuse a dry run as they refuse the request.
 func TestTheDashboardSaysWhoRefuses(t *testing.T) {
 	s := newSite(t)

@@ -119,6 +119,8 @@ func markOf(o client.Object) (kind, mark string, err error) {
 		kind = "dro"
 		annotations(topsv1.AnnotationResume)
 		facts = append(facts, o.Status.Revision, o.Status.LimitedTo, halted(o), o.Status.FailedNodes, o.Status.Rollback)
+	case *topsv1.UpgradePolicy:
+		kind = "policy"
 	case *topsv1.NodeUpgrade:
 		kind = "nu"
 		annotations(topsv1.AnnotationHold, topsv1.AnnotationTaskOverride)
@@ -232,6 +234,14 @@ func perform(ctx context.Context, out terminal, cl *cluster, a dashboard.Action,
 		g, err := readApprovalSources(ctx, cl, gr)
 		if err != nil {
 			return err
+		}
+		if err := cl.mayChange(gr); err != nil { // it names the policy
+			return err
+		}
+		if g.policy != nil {
+			if err := cl.mayChange(g.policy); err != nil { // it says which nodes the wave has
+				return err
+			}
 		}
 		return approveWave(ctx, out, cl, a.GR, a.Target, g)
 	case dashboard.Hold:

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
@@ -25,20 +29,30 @@ func within(ctx context.Context, timeout time.Duration) (context.Context, contex
 	return context.WithTimeoutCause(ctx, timeout, errTimeout)
 }
 
+// longestOutage is how long a wait without a timeout goes on while the API server cannot be read.
+const longestOutage = 10 * time.Minute
+
 // await calls look at each change until it returns true or an error. On timeout the error says what the
-// last call waited for.
-func await(ctx context.Context, timeout time.Duration, changed <-chan struct{}, look func(ctx context.Context) (done bool, waitsFor string, err error)) error {
+// last call waited for. An API server that cannot be read is waited for, once it was read: an upgrade may restart it.
+func await(ctx context.Context, out terminal, timeout time.Duration, changed <-chan struct{}, look func(ctx context.Context) (done bool, waitsFor string, err error)) error {
 	ctx, cancel := within(ctx, timeout)
 	defer cancel()
 	waits := "nothing was seen yet"
+	var seen, lost time.Time
 	for {
 		done, waitsFor, err := look(ctx)
+		now := time.Now()
 		switch {
 		case ctx.Err() != nil:
+		case err != nil && !seen.IsZero() && isOutage(err) && (timeout > 0 || now.Sub(seen) < longestOutage):
+			if lost.Before(seen) {
+				fmt.Fprintln(out.ErrOut, plaintext.Line(fmt.Sprintf("%s the API server cannot be read, still waiting: %v", now.Format(time.TimeOnly), err)))
+			}
+			waits, lost = fmt.Sprintf("the API server cannot be read: %v", err), now
 		case err != nil || done:
 			return err
 		default:
-			waits = waitsFor
+			waits, seen = waitsFor, now
 		}
 		if next(ctx, changed) {
 			continue
@@ -48,6 +62,15 @@ func await(ctx context.Context, timeout time.Duration, changed <-chan struct{}, 
 		}
 		return ctx.Err()
 	}
+}
+
+// isOutage reports whether a read failed because the API server did not respond, or not as usual.
+func isOutage(err error) bool {
+	if _, is := errors.AsType[*failure](err); is || meta.IsNoMatchError(err) {
+		return false
+	}
+	status, responded := errors.AsType[*apierrors.StatusError](err)
+	return !responded || status.ErrStatus.Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err)
 }
 
 // next waits for a change, and for more that come with it. It returns false when ctx is done.
@@ -73,7 +96,7 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 	defer t.end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return await(ctx, timeout, cl.changes(ctx, name, &topsv1.GcuResourceList{}, &topsv1.DaemonRolloutList{}), func(ctx context.Context) (bool, string, error) {
+	return await(ctx, out, timeout, cl.changes(ctx, name, &topsv1.GcuResourceList{}, &topsv1.DaemonRolloutList{}), func(ctx context.Context) (bool, string, error) {
 		gr, err := cl.resource(ctx, []string{name})
 		if err != nil {
 			return false, "", err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/topsops/gcu-operator/pkg/plaintext"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -50,7 +52,11 @@ registries are kept: review the bundle before you share it.`,
 func writeBundle(ctx context.Context, out terminal, from *collector, file string) error {
 	root := "gcu-support-" + time.Now().UTC().Format("20060102-150405")
 	if file == "-" {
-		return from.into(ctx, out.Out, root)
+		if err := from.into(ctx, plaintext.Unwrap(out.Out), root); err != nil {
+			return err
+		}
+		fmt.Fprintln(out.ErrOut, plaintext.Line(from.summary()))
+		return nil
 	}
 	if file == "" {
 		file = root + ".tar.gz"

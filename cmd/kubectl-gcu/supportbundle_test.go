@@ -37,6 +37,10 @@ func TestTheSupportBundleHasEverythingButSecrets(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, mode %v", err, info.Mode())
 	}
+	piped := s.says(s.gcu("support-bundle", "--file", "-"), exitOK, "could not be read, see errors.txt")
+	if len(fixture.FilesOf(t, strings.NewReader(piped.out))) == 0 {
+		t.Error("standard output has no files")
+	}
 	files := untar(t, file)
 	for name, content := range files {
 		if strings.Contains(content, "hunter2") {

@@ -79,7 +79,7 @@ func taskVerbCommand(c *cli, v taskVerb) *cobra.Command {
 			if !wait {
 				return nil
 			}
-			if err := awaitTask(ctx, cl, node, task, o, v.becomes, timeout); err != nil {
+			if err := awaitTask(ctx, c.terminal, cl, node, task, o, v.becomes, timeout); err != nil {
 				return err
 			}
 			c.say("node %s: task %s is %s", node, task, v.becomes)
@@ -148,10 +148,10 @@ func atWork(upgrade *topsv1.NodeUpgrade) error {
 }
 
 // awaitTask waits until the operator has read an override and the task is in a state.
-func awaitTask(ctx context.Context, cl *cluster, node, task string, o override, state topsv1.OperationTaskState, timeout time.Duration) error {
+func awaitTask(ctx context.Context, out terminal, cl *cluster, node, task string, o override, state topsv1.OperationTaskState, timeout time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return await(ctx, timeout, cl.changes(ctx, node, &topsv1.NodeUpgradeList{}), func(ctx context.Context) (bool, string, error) {
+	return await(ctx, out, timeout, cl.changes(ctx, node, &topsv1.NodeUpgradeList{}), func(ctx context.Context) (bool, string, error) {
 		var upgrade topsv1.NodeUpgrade
 		if err := cl.read(ctx, "", node, &upgrade); err != nil {
 			return false, "", err

@@ -41,7 +41,7 @@ func requestPin(ctx context.Context, out terminal, cl *cluster, node, verb, task
 	if !wait {
 		return nil
 	}
-	if err := awaitAnswer(ctx, cl, node, value, timeout); err != nil {
+	if err := awaitAnswer(ctx, out, cl, node, value, timeout); err != nil {
 		return err
 	}
 	out.say("node %s: %s of %s is done", node, verb, task)
@@ -110,10 +110,10 @@ func checkPinRequest(ctx context.Context, cl *cluster, node, task string) (newes
 }
 
 // awaitAnswer waits until the manager has answered a request for a node.
-func awaitAnswer(ctx context.Context, cl *cluster, node, value string, timeout time.Duration) error {
+func awaitAnswer(ctx context.Context, out terminal, cl *cluster, node, value string, timeout time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return await(ctx, timeout, cl.changes(ctx, node, &topsv1.NodeUpgradeList{}), func(ctx context.Context) (bool, string, error) {
+	return await(ctx, out, timeout, cl.changes(ctx, node, &topsv1.NodeUpgradeList{}), func(ctx context.Context) (bool, string, error) {
 		var upgrade topsv1.NodeUpgrade
 		if err := cl.read(ctx, "", node, &upgrade); err != nil {
 			return false, "", err

@@ -41,7 +41,7 @@ type Options struct {
 	// SecretFile has the secret of the signatures: whsec_ and 24 to 64 bytes in base64. Each further line is another valid
 	// secret, for a rotation. The file is read at each attempt.
 	SecretFile string
-	// CAFile has CAs in PEM to trust for the endpoint, besides those of the system; "" for none.
+	// CAFile has CAs in PEM to trust for the endpoint, besides those of the system; "" for none. It is read at each attempt.
 	CAFile     string
 	Clock      clock.Clock
 	Registerer prometheus.Registerer
@@ -51,36 +51,63 @@ type Options struct {
 
 // Notifier delivers notifications. It is safe for concurrent use.
 type Notifier struct {
-	options  Options
+	options Options
+	// client trusts the CAs in roots, which is CAFile as it was read last. Only Start uses them.
 	client   *http.Client
+	roots    []byte
 	outbox   *outbox
 	attempts *prometheus.CounterVec
 	woken    chan observed.Group
 }
 
-// New checks the options and registers the metrics. It panics, like client_golang, if they are already registered.
+// New checks the URL and registers the metrics. It panics, like client_golang, if they are already registered. A secret or CAs
+// that cannot be used are no error, because they may be corrected while the manager runs: it logs them, and attempts fail.
 func New(o Options) (*Notifier, error) {
 	if err := checkURL(o.URL); err != nil {
 		return nil, err
 	}
-	if _, err := signers(o.SecretFile); err != nil {
-		return nil, err
+	n := &Notifier{options: o, outbox: newOutbox(), woken: make(chan observed.Group, 100), client: clientWith(nil)}
+	_, err := signers(o.SecretFile)
+	if err = errors.Join(err, n.trust()); err != nil {
+		o.Log.Error(err, "No notification is delivered until this is corrected")
 	}
+	n.attempts = register(o.Registerer, n.outbox)
+	return n, nil
+}
+
+// clientWith returns a client that trusts roots, nil for those of the system.
+func clientWith(roots *x509.CertPool) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if o.CAFile != "" {
-		roots, err := rootsWith(o.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	}
-	n := &Notifier{options: o, outbox: newOutbox(), woken: make(chan observed.Group, 100), client: &http.Client{
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return &http.Client{
 		Transport: transport, Timeout: attemptTimeout,
 		// A redirect is not followed: the endpoint is the one that was configured.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	n.attempts = register(o.Registerer, n.outbox)
-	return n, nil
+	}
+}
+
+// trust makes a client with the CAs in the file if they have changed since it was read.
+func (n *Notifier) trust() error {
+	if n.options.CAFile == "" {
+		return nil
+	}
+	text, err := os.ReadFile(n.options.CAFile)
+	if err != nil {
+		return fmt.Errorf("reading the CAs of the webhook: %w", err)
+	}
+	if bytes.Equal(text, n.roots) {
+		return nil
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(text) {
+		return fmt.Errorf("there is no certificate in %s", n.options.CAFile)
+	}
+	n.client.CloseIdleConnections()
+	n.client, n.roots = clientWith(roots), text
+	return nil
 }
 
 // RegisterMetrics registers the metrics without a Notifier, to generate their reference.
@@ -134,21 +161,6 @@ func signers(file string) ([]*standardwebhooks.Webhook, error) {
 		return nil, fmt.Errorf("the file with the secret of the webhook, %s, is empty", file)
 	}
 	return list, nil
-}
-
-func rootsWith(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading the CAs of the webhook: %w", err)
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("there is no certificate in %s", file)
-	}
-	return roots, nil
 }
 
 // Offer replaces the pending notifications of a group, as stored; none if the group is gone.
@@ -215,7 +227,7 @@ func (n *Notifier) attempt(ctx context.Context, log logr.Logger, l *delivery) {
 // send makes one request. A 2xx response accepts the notification.
 func (n *Notifier) send(ctx context.Context, l *delivery) error {
 	signers, err := signers(n.options.SecretFile)
-	if err != nil {
+	if err = errors.Join(err, n.trust()); err != nil {
 		return err
 	}
 	now := n.options.Clock.Now()

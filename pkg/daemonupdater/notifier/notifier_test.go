@@ -2,9 +2,15 @@ package notifier
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -181,25 +187,73 @@ func TestTheOutboxIsBoundByTheRecords(t *testing.T) {
 	}
 }
 
-func TestWrongOptionsAreRefused(t *testing.T) {
-	good := file(t, secret("a"))
-	for name, tt := range map[string]struct {
-		options Options
-		want    string
-	}{
-		"no URL":                 {Options{SecretFile: good}, "must begin with http"},
-		"another scheme":         {Options{URL: "ftp://a/", SecretFile: good}, "must begin with http"},
-		"a password":             {Options{URL: "https://a:b@c/", SecretFile: good}, "no user or password"},
-		"no secret":              {Options{URL: "https://a/", SecretFile: "/missing"}, "reading the secret"},
-		"an empty secret":        {Options{URL: "https://a/", SecretFile: file(t, "\n")}, "is empty"},
-		"a short secret":         {Options{URL: "https://a/", SecretFile: file(t, "whsec_YWJj")}, "24 to 64 bytes"},
-		"no base64":              {Options{URL: "https://a/", SecretFile: file(t, "secret!")}, "24 to 64 bytes"},
-		"CAs that are none":      {Options{URL: "https://a/", SecretFile: good, CAFile: good}, "no certificate"},
-		"CAs that are not there": {Options{URL: "https://a/", SecretFile: good, CAFile: "/missing"}, "reading the CAs"},
-	} {
-		tt.options.Registerer = prometheus.NewRegistry()
-		if _, err := New(tt.options); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "b@c") {
-			t.Errorf("%s: %v, want %q", name, err, tt.want)
+func TestWrongURLsAreRefused(t *testing.T) {
+	for url, want := range map[string]string{"": "must begin with http", "ftp://a/": "must begin with http", "https://a:b@c/": "no user or password"} {
+		_, err := New(Options{URL: url, SecretFile: file(t, secret("a")), Registerer: prometheus.NewRegistry()})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "b@c") {
+			t.Errorf("%s: %v, want %q", url, err, want)
 		}
 	}
+}
+
+// A secret or CAs that are wrong do not stop the manager, which needs them for notifications alone: they may be
+// corrected at any time.
+func TestFilesThatAreWrongAreReadAgain(t *testing.T) {
+	good, h := secret("a"), &hook{status: http.StatusOK}
+	server := httptest.NewTLSServer(h)
+	t.Cleanup(server.Close)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	for name, tt := range map[string]struct{ secret, ca, want string }{
+		"no secret":              {"", ca, "reading the secret"},
+		"an empty secret":        {"\n", ca, "is empty"},
+		"a short secret":         {"whsec_YWJj", ca, "24 to 64 bytes"},
+		"no base64":              {"secret!", ca, "24 to 64 bytes"},
+		"CAs that are none":      {good, good, "no certificate"},
+		"CAs that are not there": {good, "", "reading the CAs"},
+		"other CAs":              {good, string(otherCA(t)), "x509"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			put := func(name, text string) string {
+				path := filepath.Join(folder, name)
+				if text != "" && os.WriteFile(path, []byte(text), 0o600) != nil {
+					t.Fatal("writing a file")
+				}
+				return path
+			}
+			var lines []string
+			log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+			n, err := New(Options{URL: server.URL, SecretFile: put("secret", tt.secret), CAFile: put("ca", tt.ca), Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Log: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := strings.Join(lines, "\n"); tt.want != "x509" && !strings.Contains(text, tt.want) {
+				t.Errorf("it logs %q, want %q", text, tt.want)
+			}
+			l := &delivery{Message: message("a", 0)}
+			if err := n.send(t.Context(), l); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+			put("secret", good)
+			put("ca", ca)
+			if err := n.send(t.Context(), l); err != nil {
+				t.Errorf("after the correction: %v", err)
+			}
+		})
+	}
+}
+
+// otherCA returns the certificate of another server.
+func otherCA(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
 }

@@ -41,7 +41,7 @@ spec:
         env:
         - {name: MYSQL_ROOT_PASSWORD, value: hunter2}
         - {name: PLAIN_LOOKING, value: hunter2}
-        args: ["--listen=:9400", "--auth-token=hunter2", --password, hunter2, "mysql://root:hunter2@db/n9e", "-api-key", "hunter2"]
+        args: ["--listen=:9400", "--auth-token=hunter2", --password, hunter2, "mysql://root:hunter2@db/n9e", "-api-key", "hunter2", "--notify-url=https://example.com/hunter2", --notify-url, "https://example.com/hunter2"]
         command: [sh, -c, "export DB_PASSWORD='hunter2 x'; curl -H 'Authorization: Bearer hunter2hunter2' x"]
         livenessProbe: {httpGet: {path: /, httpHeaders: [{name: X-Any, value: hunter2}]}}
 data:

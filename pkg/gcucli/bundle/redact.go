@@ -21,8 +21,8 @@ const secretWord = `(?:pass(?:word|wd|phrase)?|token|secret|credentials?|api[-_]
 var (
 	// secretName matches the name of a field, a header or a flag with a secret.
 	secretName = regexp.MustCompile(`(?i)(?:^|[-_./a-z])` + secretWord + `$`)
-	// secretFlag matches a flag with a secret, its value after = or in the next argument.
-	secretFlag = regexp.MustCompile(`(?i)^(--?[-\w.]*` + secretWord + `)(=.*)?$`)
+	// secretFlag matches a flag with a secret, its value after = or in the next argument. The path of a webhook's URL is one.
+	secretFlag = regexp.MustCompile(`(?i)^(--?[-\w.]*(?:` + secretWord + `|notify-url))(=.*)?$`)
 	dropped    = []string{"kubectl.kubernetes.io/last-applied-configuration"}
 )
 

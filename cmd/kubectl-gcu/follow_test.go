@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// An upgrade may restart the API server: on a node with k3s it is part of what restarts with the runtime.
+func TestAWaitGoesOnWhileTheAPIServerIsAway(t *testing.T) {
+	down := fmt.Errorf("get: %w", syscall.ECONNREFUSED)
+	busy := apierrors.NewInternalError(down)
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "gcuresources"}, "a")
+	for name, tt := range map[string]struct {
+		reads []error // nil: it is not done yet; then it is
+		want  string
+		says  int
+	}{
+		"for a while":                    {[]error{nil, down, busy, nil, down}, "", 2},
+		"not if it was never seen":       {[]error{down}, "connection refused", 0},
+		"not if the object is gone":      {[]error{nil, gone}, "not found", 0},
+		"not if the request was refused": {[]error{nil, refused("no")}, "no", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said bytes.Buffer
+			out := terminal{genericiooptions.IOStreams{Out: &said, ErrOut: &said}}
+			changed := make(chan struct{}, len(tt.reads))
+			for range tt.reads {
+				changed <- struct{}{}
+			}
+			err := await(t.Context(), out, 0, changed, func(context.Context) (bool, string, error) {
+				if len(tt.reads) == 0 {
+					return true, "", nil
+				}
+				next := tt.reads[0]
+				tt.reads = tt.reads[1:]
+				return false, "a node", next
+			})
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+			if got := strings.Count(said.String(), "still waiting"); got != tt.says {
+				t.Errorf("it says %d times that it waits:\n%s", got, &said)
+			}
+		})
+	}
+	err := await(t.Context(), terminal{genericiooptions.IOStreams{ErrOut: &bytes.Buffer{}}}, time.Second, nil, func() func(context.Context) (bool, string, error) {
+		first := true
+		return func(context.Context) (bool, string, error) {
+			if first {
+				first = false
+				return false, "a node", nil
+			}
+			return false, "", down
+		}
+	}())
+	if exitCode(t.Context(), err) != exitNotYet {
+		t.Errorf("a timeout ends with %v", err)
+	}
+}
