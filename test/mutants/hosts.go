@@ -46,6 +46,8 @@ var ofHosts = []mutant{
 		"Allowed: $restartAllowed", "Allowed: true"},
 	{"refusal-unreported", "a task that the host refuses is waited for without a word", hostTasks, "runner.do",
 		"$err != nil && !$interrupted", "$err != nil && !$interrupted && r == nil"},
+	{"wrong-hierarchy-left", "a command of the host stays in a cgroup of the container", hosts, "isMountOf",
+		"!slices.Contains($has, $c)", "slices.Contains($has, $c)"},
 	{"restored-operation-done", "an operation of a restored backup is carried out again", hostTasks, "Task.Outdated",
 		"$r.Since.Sub($t.Since) > clockSkew", "$t.Since.Sub($r.Since) > clockSkew"},
 	{"restart-ended", "a restart that has begun is ended with its operation, and its result is lost", hostTasks, "runner.endUnrequestedPulls",

@@ -3,7 +3,23 @@ package main
 // ofOperations are defects in operations on a node.
 var ofOperations = []mutant{
 	{"taken-back-blamed", "an operation that was aborted before its grant fails its node", nodes, "proceed",
-		"case !c.op.Granted: $*then", "case false: $*then"},
+		"!c.op.Granted && !c.wanted.Granted", "false && !c.wanted.Granted"},
+	{"abort-of-new-grant-forgotten", "a node whose operation a person aborted when it had just been granted gets another one", nodes, "proceed",
+		"!c.op.Granted && !c.wanted.Granted", "!c.op.Granted"},
+	{"released-never", "an operation whose agent is silent is never released after a restart", nodes, "hasDeadline",
+		"case topsv1.OperationReleasing: return true", "case topsv1.OperationReleasing: return false"},
+	{"prepared-looked-at-rarely", "a prepared operation whose node is offline, or whose agent is silent, is never deferred", nodes, "hasDeadline",
+		"!awaits($s) || !$Ready || $s.op.Task != \"\"", "!awaits($s)"},
+	{"denied-after-restart-blamed", "a deletion that is denied after a restart fails the version", nodes, "replacePods",
+		"reason = ReasonDeletionDenied", ""},
+	{"denied-plugin-blamed", "a deletion that is denied during the verification of cards fails the version", nodes, "verifyAllocatable.deadline",
+		"v.reason == ReasonDeletionDenied", "v.reason != v.reason"},
+	{"unproven-driver-released", "a node with a driver that was not verified is uncordoned because it cannot be emptied again", nodes, "evict.deadline",
+		"driverIsUnproven($s)", "driverIsUnproven($s) && s == nil"},
+	{"denied-fence-unnamed", "nothing says why a node is not released", nodes, "fence",
+		"denied.OfFence", "denied.OfFence && c == nil"},
+	{"operator-in-a-plan", "a plan evicts the pod of the operator", foretold, "Rollout.Evict",
+		"Self: operator", "Self: eviction.Self{}"},
 
 	// The tasks of an upgrade.
 	{"driver-alone", "a new driver does not restart pods that use the device", tasks, "userOfDevice",
@@ -207,7 +223,7 @@ var ofOperations = []mutant{
 	{"old-view-deletes", "a pod is deleted based on an observation from before it was named", nodes, "replace.deletePod",
 		"$rec.Pod != nil", "$rec.Pod == nil"},
 	{"drain-blames", "a drain timeout counts against the version", nodes, "evict.deadline",
-		"$deadline{$after, $OperationDeferred, $reason}", "$deadline{$after, topsv1.OperationFailed, $reason}"},
+		"phase := topsv1.OperationDeferred", "phase := topsv1.OperationFailed"},
 	{"untouched-blamed", "a node that was lost before it was touched counts against the version", nodes, "snapshot.blame",
 		"$op.Touched", `$op.ID != ""`},
 	{"broken-card-blames", "a card that was broken before counts against the version", nodes, "driverLacks",

@@ -23,10 +23,11 @@ func (evict) attempt(c *changes, _ upgradeplan.Task) verdict {
 }
 
 func (evict) deadline(s *snapshot, _ verdict) deadline {
+	phase := topsv1.OperationDeferred
 	if driverIsUnproven(s) {
-		return deadline{s.limits.drain, s.blame(), ReasonDrainTimeout}
+		phase = s.blame()
 	}
-	return deadline{s.limits.drain, topsv1.OperationDeferred, ReasonDrainTimeout}
+	return deadline{s.limits.drain, phase, ReasonDrainTimeout}
 }
 
 // lasts once every task that needs the node empty has begun: until then a node with new pods
