@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/topsops/gcu-operator/pkg/plaintext"
-	"k8s.io/client-go/kubernetes"
 )
 
 func bundleCommand(c *cli) *cobra.Command {

@@ -19,7 +19,7 @@ var ofDenials = []mutant{
 	{"operation-denial-forgotten", "a deletion that was denied in an operation is tried again at once", nodes, "changes.onPod",
 		"$Now.Before($denied.Retry)", "false"},
 	{"operation-denial-unnoticed", "a denial of an operation is an error of the pass, and nothing says so", nodes, "effects.denied",
-		"podreplace.IsDeniedOrBroken($err)", "podreplace.IsDeniedOrBroken($err) && !podreplace.IsDenied($err)"},
+		"!podreplace.IsDeniedOrBroken($err)", "!podreplace.IsDeniedOrBroken($err) || podreplace.IsDenied($err)"},
 	{"order-refused-fails", "a NodeUpgrade that cannot be written stops the operations of all nodes", updater, "Writer.Operate",
 		"errors.Is($err, errFormerNode) || podreplace.IsDeniedOrBroken($err) && $fresh", "errors.Is($err, errFormerNode)"},
 	{"order-refused-first", "a node whose operation cannot be written keeps the others from being prepared", updater, "AllAttempts.Show",

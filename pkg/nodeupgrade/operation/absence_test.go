@@ -48,8 +48,8 @@ func TestWhatHasADeadlineIsLookedAtOften(t *testing.T) {
 		want  string
 		never bool
 	}{
-		{"an aborted restart that may go on", restarting, []func(*Facts){func(f *Facts) { f.Wanted.Abort = true }}, "Releasing then Aborted node_restart-runtime Aborted", false},
-		{"one that another operation replaces", restarting, []func(*Facts){func(f *Facts) { f.Wanted.ID = "next" }}, "Releasing then Aborted node_restart-runtime Superseded", false},
+		{"an aborted restart that may go on", restarting, []func(*Facts){func(f *Facts) { f.Wanted.Abort = true }, stepped}, "Releasing then Aborted node_restart-runtime Aborted", false},
+		{"one that another operation replaces", restarting, []func(*Facts){func(f *Facts) { f.Wanted.ID = "next" }, stepped}, "Releasing then Aborted node_restart-runtime Superseded", false},
 		{"a prepared operation whose node is offline", prepared(t, everything...), []func(*Facts){offline}, "Running NodeOffline", false},
 		{"one whose agent is silent", prepared(t, everything...), []func(*Facts){func(f *Facts) { f.HostSince = f.Now.Add(-10 * time.Minute) }}, "Running node_precheck PrecheckFailed", false},
 		{"one that waits for its slot", prepared(t, everything...), nil, "Running AwaitingSlot", true},
