@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"reflect"
 	"strings"
@@ -47,14 +48,18 @@ func (n connection) connect() (*client, error) {
 		}
 		return c, nil
 	}
-	c.base = strings.TrimSuffix(n.address, "/")
+	address, err := url.Parse(n.address)
+	if err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "" {
+		return nil, fmt.Errorf("--address %q is no URL of http or https, such as http://127.0.0.1:10267", n.address)
+	}
+	c.base = strings.TrimSuffix(address.String(), "/")
 	if n.tokenFile != "" {
 		token, err := os.ReadFile(n.tokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading --token-file: %w", err)
 		}
 		c.token = strings.TrimSpace(string(token))
-		if strings.HasPrefix(c.base, "http:") {
+		if address.Scheme == "http" {
 			transport.DialContext = (&verifier{base: c.base, token: c.token}).dial
 		}
 	}

@@ -128,14 +128,18 @@ func TestTheTokenIsShownOnlyToTheAgent(t *testing.T) {
 		code    int
 		says    string
 	}{
-		"the agent":                     {agent, exitOK, ""},
-		"a thief":                       {(&thief{}).steal(t), exitFailed, "is not the node agent"},
-		"a thief that asks the agent":   {(&thief{relay: agent}).steal(t), exitFailed, "is not the node agent"},
-		"an agent that does not listen": {"127.0.0.1:1", exitFailed, "does not respond"},
+		"the agent":                      {"http://" + agent, exitOK, ""},
+		"the agent, in capitals":         {"HTTP://" + agent, exitOK, ""},
+		"a thief":                        {"http://" + (&thief{}).steal(t), exitFailed, "is not the node agent"},
+		"a thief, in capitals":           {"HTTP://" + (&thief{}).steal(t), exitFailed, "is not the node agent"},
+		"a thief that asks the agent":    {"http://" + (&thief{relay: agent}).steal(t), exitFailed, "is not the node agent"},
+		"an agent that does not listen":  {"http://127.0.0.1:1", exitFailed, "does not respond"},
+		"an address that is no URL":      {agent, exitFailed, "is no URL of http or https"},
+		"an address with another scheme": {"ftp://" + agent, exitFailed, "is no URL of http or https"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr buffer
-			code := run(t.Context(), []string{"ota", "status", "--address", "http://" + tt.address, "--token-file", filepath.Join(directory, "state", tokenFileName)}, &stdout, &stderr)
+			code := run(t.Context(), []string{"ota", "status", "--address", tt.address, "--token-file", filepath.Join(directory, "state", tokenFileName)}, &stdout, &stderr)
 			if code != tt.code || !strings.Contains(stderr.String(), tt.says) {
 				t.Errorf("exit code %d, %s%s, want %d and %q", code, stdout.String(), stderr.String(), tt.code, tt.says)
 			}

@@ -109,3 +109,7 @@ func (e *Executor) Facts(ctx context.Context, wanted task.Engine) (task.Facts, e
 // Results returns the results of all recorded tasks, sorted by id and task. A task that is
 // Running after the agent has restarted must be executed again.
 func (e *Executor) Results() []task.Result { return e.records.results() }
+
+// Unended returns, for each restart that has begun and not ended, the request with which Execute observes it until it has,
+// without another attempt.
+func (e *Executor) Unended() []task.Request { return e.records.unended() }

@@ -335,3 +335,53 @@ func TestARestartIsRecordedBeforeItIsMade(t *testing.T) {
 		t.Errorf("the next agent finds %+v, and restarts it again", manager.found)
 	}
 }
+
+// An administrator names the engine of the node while the restart waits because none was found. Earlier versions
+// recorded it with the task.
+func TestTheEngineOfARestartMayBeNamedLater(t *testing.T) {
+	state := t.TempDir()
+	e := newExecutor(t, state, func(*Options) {})
+	asked := restartOperation("op-1")
+	asked.Engine = task.Auto
+	if got, err := e.Execute(t.Context(), asked); err != nil || got.Reason != task.ReasonNoEngine {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	old := e.records.of(task.KeyOf(asked.ID, asked.Task))
+	old.Subject = "default runtime enflame, engine auto"
+	if err := e.records.put(old); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := e.Execute(t.Context(), restartOperation("op-1")); err != nil || got.Reason != task.ReasonNotConfigured {
+		t.Errorf("with its engine: %+v, %v", got, err)
+	}
+	other := restartOperation("op-1")
+	other.RestartRuntime.DefaultRuntime = "another"
+	if _, err := e.Execute(t.Context(), other); !errors.Is(err, task.ErrConflict) {
+		t.Errorf("for another default runtime: %v", err)
+	}
+}
+
+// The operation has ended: nothing begins a restart again, and what was begun is watched until its deadline.
+func TestAnUnrequestedRestartIsObserved(t *testing.T) {
+	e := newExecutor(t, t.TempDir(), func(*Options) {})
+	r := fullRecord()
+	if err := e.records.put(r); err != nil {
+		t.Fatal(err)
+	}
+	unended := e.Unended()
+	if len(unended) != 1 || !unended[0].RestartRuntime.Observe || unended[0].RestartRuntime.DefaultRuntime != "enflame" || unended[0].Engine != task.Docker {
+		t.Fatalf("%+v", unended)
+	}
+	f := restart.Facts{Want: *unended[0].RestartRuntime, CanRestart: true, GraceOver: true, Runtime: task.RuntimeFacts{Engine: task.Docker, Default: "runc", Instance: r.Begun.Before},
+		Begun: &task.Begun{Engine: task.Docker, Before: r.Begun.Before}}
+	if d := restart.Decide(f); d.Step != restart.Wait {
+		t.Errorf("before the deadline: %+v", d)
+	}
+	f.Expired = true
+	if d := restart.Decide(f); d.Step != restart.Finish || d.Reason != task.ReasonNotRestarted {
+		t.Errorf("after the deadline: %+v", d)
+	}
+	if _, err := e.records.end(r, topsv1.HostTaskFailed, task.ReasonNotRestarted, ""); err != nil || len(e.Unended()) > 0 {
+		t.Errorf("when it has ended: %v, %+v", err, e.Unended())
+	}
+}

@@ -78,6 +78,18 @@ func (s *records) results() []task.Result {
 	return all
 }
 
+// unended returns requests that observe the restarts that have begun and not ended, sorted by id and task.
+func (s *records) unended() (requests []task.Request) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(s.all)) {
+		if request, is := s.all[key].Unended(); is {
+			requests = append(requests, request)
+		}
+	}
+	return requests
+}
+
 // again returns the recorded result, with the attempt of this request.
 func (s *records) again(request task.Request, r task.Record) (task.Result, error) {
 	if r.Result.Attempt == request.Attempt {
@@ -105,7 +117,7 @@ func (s *records) take(request task.Request) (r task.Record, release func(), err
 		return task.Record{}, nil, fmt.Errorf("%s: %w", key, task.ErrLost)
 	}
 	r, known := s.all[key]
-	if known && r.Subject != request.Subject() {
+	if known && !r.Matches(request) {
 		return task.Record{}, nil, fmt.Errorf("%s: it is now %q, and was %q: %w", key, request.Subject(), r.Subject, task.ErrConflict)
 	}
 	if !known {

@@ -68,7 +68,8 @@ func (d dying) ApplyStatus(ctx context.Context, manager string, n *topsv1.NodeUp
 func TestTheRuntimeIsRestartedOnceWhereverTheAgentIsKilled(t *testing.T) {
 	const operation, task = "op", "node_restart-runtime"
 	for i, point := range []string{"before the request is recorded", "after the record, before the restart", "while docker is down",
-		"after the restart, before the answer is recorded", "before the result is shown"} {
+		"after the restart, before the answer is recorded", "before the result is shown", "while docker is down, and its operation is aborted"} {
+		down, aborted := i == 2 || i == 5, i == 5
 		t.Run("killed "+point, func(t *testing.T) {
 			s := newSite(t, fmt.Sprint("killed-", i))
 			d := &death{site: s, left: filepath.Join(t.TempDir(), "left"), dead: make(chan struct{})}
@@ -90,7 +91,7 @@ func TestTheRuntimeIsRestartedOnceWhereverTheAgentIsKilled(t *testing.T) {
 				}
 				s.manager.job(1)
 				defer s.manager.job(-1)
-				if i == 2 { // systemd continues without the agent
+				if down { // systemd continues without the agent
 					err := s.host.stopDocker()
 					s.manager.job(1)
 					d.kill()
@@ -128,6 +129,13 @@ func TestTheRuntimeIsRestartedOnceWhereverTheAgentIsKilled(t *testing.T) {
 				t.Fatalf("it was shown before the agent was killed: %+v", r)
 			}
 
+			if aborted {
+				asked := s.nodeUpgrade()
+				asked.Spec.Operation.Abort = true
+				if err := s.admin.Update(t.Context(), asked); err != nil {
+					t.Fatal(err)
+				}
+			}
 			s.stateDir, s.change, s.manager.restart = d.left, func(*Options) {}, nil
 			s.start() // comes back
 			r := s.untilAnswered(operation, task, 1)
@@ -137,7 +145,7 @@ func TestTheRuntimeIsRestartedOnceWhereverTheAgentIsKilled(t *testing.T) {
 			if host := s.nodeUpgrade().Status.Host; host.Runtime == nil || host.Runtime.Default != "enflame" {
 				t.Errorf("runtime %+v", host.Runtime)
 			}
-			if i == 2 {
+			if down {
 				if err := <-ended; err != nil {
 					t.Fatal(err)
 				}

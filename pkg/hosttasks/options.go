@@ -34,6 +34,8 @@ type Cluster interface {
 
 // Executor executes tasks on the host, and keeps their results: a hostagent.Executor.
 type Executor interface {
+	// Unended returns the requests that observe restarts that have begun and not ended.
+	Unended() []task.Request
 	// Execute executes a task, or continues it, and returns its result.
 	Execute(ctx context.Context, request task.Request) (task.Result, error)
 	// Facts returns the current state of the host.

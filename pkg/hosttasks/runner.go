@@ -73,6 +73,33 @@ func (r *runner) begin(ctx context.Context, t hostapi.Task) {
 	})
 }
 
+// observeUnrequested observes the restarts that have begun and are no longer requested until they have ended: the operator
+// waits for that before it gives the node back, and the agent that began one may have been killed by it.
+func (r *runner) observeUnrequested(ctx context.Context, tasks []hostapi.Task) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, request := range r.options.Executor.Unended() {
+		key := task.KeyOf(request.ID, request.Task)
+		_, is := r.underWay[key]
+		if is || slices.ContainsFunc(tasks, func(t hostapi.Task) bool { return t.Key() == key }) {
+			continue
+		}
+		r.options.Log.Info("Observing a restart that is no longer requested", "operation", request.ID, "task", request.Task)
+		ctx, cancel := context.WithCancelCause(ctx)
+		r.underWay[key] = attempt{end: cancel}
+		r.running.Go(func() {
+			defer cancel(nil)
+			if _, err := r.options.Executor.Execute(ctx, request); err != nil && ctx.Err() == nil {
+				r.options.Log.Error(err, "Could not observe a restart", "operation", request.ID, "task", request.Task)
+			}
+			r.mutex.Lock()
+			defer r.mutex.Unlock()
+			delete(r.underWay, key)
+			r.woken.set()
+		})
+	}
+}
+
 // known returns the refused or recorded result of a task; the caller holds the lock.
 func (r *runner) known(key string) (task.Result, bool) {
 	if refused, is := r.refused[key]; is {

@@ -100,6 +100,7 @@ func (w *Worker) Pass(ctx context.Context) (time.Duration, error) {
 		return old
 	})
 	w.runner.endUnrequestedPulls(tasks)
+	w.runner.observeUnrequested(ctx, tasks)
 	for _, t := range tasks {
 		w.runner.begin(ctx, t)
 	}

@@ -72,6 +72,10 @@ func (h holder) dropQueued() {
 	if i < 0 || !operations[i].Queued || !operations[i].Unsent(h.journals.Requests.List) {
 		return
 	}
+	if err := h.journals.Requests.Settle(); err != nil {
+		h.log.Error(err, "Could not drop an operation", "operation", operations[i].ID)
+		return
+	}
 	o := operations[i].Ended(request.Dropped, request.ReasonNodeHeld, "this node was held before the operator received it", h.clock.Now())
 	if err := h.journals.Operations.Put(o); err != nil {
 		h.log.Error(err, "Could not record that an operation was dropped", "operation", o.ID)

@@ -130,6 +130,28 @@ func TestAnAPIServerThatRefusesIsNotAway(t *testing.T) {
 	}
 }
 
+// The operation of a repeated call is recorded, whatever the API server says since.
+func TestARepeatedCallNeedsNoAPIServer(t *testing.T) {
+	for name, refuse := range map[string]func(c *fakeCluster){
+		"refuses": func(c *fakeCluster) { c.node.UID = "another" },
+		"is away": func(c *fakeCluster) { c.unreachable = errUnreachable },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newFleet()
+			b := newBench(t, c, t.TempDir())
+			upgrade := func(path string) string {
+				return call(t, b.handler(), "POST", path, "", "Idempotency-Key", "once").wants(202).operation().ID
+			}
+			first := upgrade("/v1/upgrade")
+			c.set(func() { refuse(c) })
+			if again := upgrade("/v1/upgrade"); again != first {
+				t.Errorf("%s, then %s", first, again)
+			}
+			call(t, b.handler(), "POST", "/v1/components/driver/upgrade", "", "Idempotency-Key", "once").wants(422)
+		})
+	}
+}
+
 // TestKilledAtEveryStepOfAccepting snapshots the files before the operator is told, and
 // then leaves out the last writes one by one: the agent may be killed at each of these
 // moments.

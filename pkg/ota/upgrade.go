@@ -27,6 +27,13 @@ func (t operationStarter) Upgrade(ctx context.Context, operation request.Operati
 	defer cancel()
 
 	nodeUpgrade, err := t.observe(ctx)
+	// A repeated call needs no API server: what it asks for is recorded.
+	if repeated, known, refusal := operation.Repeated(t.journals.Operations.List, t.nodeName, key); refusal != nil {
+		return response.Operation{}, refusal
+	} else if known {
+		result, _, err := t.latest.Operation(repeated.ID)
+		return result, err
+	}
 	var node *request.Node
 	if err == nil {
 		node, err = t.node.look(ctx, true)
@@ -37,13 +44,9 @@ func (t operationStarter) Upgrade(ctx context.Context, operation request.Operati
 			return response.Operation{}, err
 		}
 	}
-	o, known, refusal := operation.Begin(t.journals.Operations.List, t.journals.Hold.Hold, node, key, offline, t.clock.Now())
+	o, refusal := operation.Begin(t.journals.Operations.List, t.journals.Hold.Hold, node, key, offline, t.clock.Now())
 	if refusal != nil {
 		return response.Operation{}, refusal
-	}
-	if known {
-		result, _, err := t.latest.Operation(o.ID)
-		return result, err
 	}
 	t.log.Info("Recording an operation", "operation", o.ID, "component", o.Wanted.Component, "latest", o.Wanted.Latest, "offline", offline)
 	if err := t.journals.Operations.Put(o); err != nil {

@@ -40,17 +40,20 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 	ctx, cancel := context.WithTimeout(ctx, endpoint.CallTimeout)
 	defer cancel()
 	nodeUpgrade, err := w.observe(ctx)
-	if err != nil && !isUnreachable(err) {
+	known := request.Knows(w.journals.Operations.List, w.nodeName, key)
+	if err != nil && !isUnreachable(err) && !known {
 		return result, false, request.Disconnected(err, request.NotKept)
 	}
 	now, _ := w.latest.read()
 	o, waiting := request.Withdrawable(w.journals.Operations.List, w.journals.Requests.List, now.tasks(), w.nodeName, w.clock.Now())
 	switch {
-	case o.ID == "" || request.Knows(w.journals.Operations.List, w.nodeName, key):
+	case o.ID == "" || known:
 		return result, false, nil
-	case o.Queued:
+	case o.Queued && o.Unsent(w.journals.Requests.List):
 		result, err = w.withdrawQueued(o.ReturnedFor(w.nodeName, key))
 		return result, true, err
+	case o.Queued && !o.Wanted.Rollback: // part of it may have reached the operator
+		o = o.AsSent(w.journals.Requests.List)
 	case o.Wanted.Rollback:
 		result, err = w.returnRollback(o, key)
 		return result, true, err
@@ -73,8 +76,8 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 
 // withdrawQueued ends an operation that was not sent to the operator.
 func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, error) {
-	if !o.Unsent(w.journals.Requests.List) { // the operator may know part of it
-		return response.Operation{}, request.Refuse(request.ReasonDisconnected, "Operation %s is being sent to the operator: try again in a moment.", o.ID)
+	if err := w.journals.Requests.Settle(); err != nil {
+		return response.Operation{}, request.NotRecorded(err)
 	}
 	o = o.Ended(request.Withdrawn, request.ReasonWithdrawn, "it was withdrawn before the operator received it", w.clock.Now())
 	if err := w.journals.Operations.Put(o); err != nil {

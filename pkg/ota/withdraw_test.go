@@ -196,15 +196,44 @@ func TestAPartlySentOperationIsNotDropped(t *testing.T) {
 	}
 	c.set(func() { c.unreachable = errUnreachable })
 	restarted := newBench(t, c, b.directory)
-	call(t, restarted.handler(), "POST", "/v1/rollback", "").wants(503)
 	call(t, restarted.handler(), "POST", "/v1/hold", "").wants(200)
 	if o := call(t, restarted.handler(), "GET", "/v1/operations/"+id, "").operation(); o.State != request.Queued {
 		t.Errorf("what the operator may know of is %+v", o)
 	}
+	if o := call(t, restarted.handler(), "POST", "/v1/rollback", "").wants(202).operation(); len(o.Requests) != 2 {
+		t.Errorf("taken back without a connection: %+v", o)
+	}
+	again := newBench(t, c, b.directory) // killed again: it is on disk
 	c.set(func() { c.unreachable = nil })
-	restarted.sync(t)
-	call(t, restarted.handler(), "POST", "/v1/rollback", "").wants(202)
+	again.sync(t)
 	b.wantTaken(t, bothTaken)
+}
+
+// The disk was full while the requests were recorded: some are on it.
+func TestWhatAFullDiskKeptDoesNotComeBack(t *testing.T) {
+	for name, end := range map[string]func(b *bench){
+		"withdrawn": func(b *bench) { call(t, b.handler(), "POST", "/v1/rollback", "").wants(200) },
+		"dropped":   func(b *bench) { call(t, b.handler(), "POST", "/v1/hold", "").wants(200) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newFleet()
+			b := newBench(t, c, t.TempDir())
+			b.sync(t)
+			c.set(func() { c.unreachable = errUnreachable })
+			id := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202).operation().ID
+			half := []request.Request{
+				{Sequence: 1, UpgradeRequest: topsv1.UpgradeRequest{ID: "0123456789abcdef", Operation: id}},
+				{Sequence: 2, UpgradeRequest: topsv1.UpgradeRequest{ID: "0123456789abcdef-2", Operation: id, Revision: strings.Repeat("x", 1<<20)}},
+			}
+			if err := b.loop.journals.Requests.Keep(half); err == nil {
+				t.Fatal("both are recorded")
+			}
+			end(b)
+			if restarted := newBench(t, c, b.directory); len(restarted.loop.journals.Requests.List) > 0 {
+				t.Errorf("after a restart there is %+v", restarted.loop.journals.Requests.List)
+			}
+		})
+	}
 }
 
 func TestRejectionsMatchTheOpenAPIDocument(t *testing.T) {

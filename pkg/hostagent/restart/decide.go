@@ -197,7 +197,7 @@ func notBack(f Facts) Decision {
 // calling it shows what is wrong.
 func mayRestart(f Facts) bool {
 	b := f.Begun
-	if f.Busy || b.Answered || b.Attempts >= maxAttempts {
+	if f.Want.Observe || f.Busy || b.Answered || b.Attempts >= maxAttempts {
 		return false
 	}
 	return b.Attempts == 0 || f.GraceOver && f.BusyErr == nil

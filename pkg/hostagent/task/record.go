@@ -41,6 +41,23 @@ func (b Begun) Within(now time.Time, timeout time.Duration) *Begun {
 	return &b
 }
 
+// Matches reports whether a request is about the same as the record.
+func (r Record) Matches(request Request) bool {
+	subject, _, _ := strings.Cut(r.Subject, engineSubject)
+	return subject == request.Subject()
+}
+
+// Unended returns a request that observes the restart of a record until it has ended; false if it has not begun, or has
+// ended.
+func (r Record) Unended() (Request, bool) {
+	if r.Begun == nil || r.Final() {
+		return Request{}, false
+	}
+	subject, _, _ := strings.Cut(r.Subject, engineSubject)
+	return Request{ID: r.Result.ID, Task: r.Result.Task, Attempt: r.Result.Attempt, Since: r.Result.Since, Engine: r.Begun.Engine,
+		RestartRuntime: &RestartRuntime{DefaultRuntime: strings.TrimPrefix(subject, restartSubject), Observe: true}}, true
+}
+
 // Final reports whether the record needs no further work: its restart has ended.
 func (r Record) Final() bool {
 	return r.Begun != nil && r.Result.State.Final()

@@ -3,7 +3,6 @@
 package task
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -97,6 +96,8 @@ type RestartRuntime struct {
 	Allowed bool
 	// Timeout from the request until the daemon is back; 5 minutes when zero.
 	Timeout time.Duration
+	// Observe only: the operation has ended, and a restart that has begun is not attempted again.
+	Observe bool
 }
 
 const (
@@ -155,14 +156,21 @@ func (r Request) Timeout() time.Duration {
 	return defaultRestartTimeout
 }
 
+// engineSubject is what comes before the engine in subjects of restarts that earlier versions recorded.
+const engineSubject = ", engine "
+
+// restartSubject is what comes before the default runtime in the subject of a restart.
+const restartSubject = "default runtime "
+
 // Subject returns the part of the request that must be the same each time an operation id is
-// used.
+// used. The engine is none of it: an administrator may name it while the task waits for one, and a restart that has begun
+// keeps its engine.
 func (r Request) Subject() string {
 	switch {
 	case r.Prepull != nil:
 		return "images " + strings.Join(r.Prepull.Images, " ")
 	case r.RestartRuntime != nil:
-		return "default runtime " + r.RestartRuntime.DefaultRuntime + ", engine " + string(cmp.Or(r.Engine, Auto))
+		return restartSubject + r.RestartRuntime.DefaultRuntime
 	}
 	return "verify"
 }

@@ -28,6 +28,8 @@ type Requests struct {
 	disk *journal.Journal[request.Request]
 	// List is the content of the disk, oldest first.
 	List []request.Request
+	// doubtful are the ids of the requests that a change which failed may have written or removed.
+	doubtful map[string]bool
 }
 
 // openRequests returns the requests under stateDirectory, which it creates if needed. lost
@@ -40,17 +42,45 @@ func openRequests(stateDirectory string, log logr.Logger) (j Requests, lost bool
 	slices.SortFunc(content.Values, func(a, b request.Request) int {
 		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.ID, b.ID))
 	})
-	return Requests{disk, content.Values}, content.Incomplete, nil
+	return Requests{disk: disk, List: content.Values}, content.Incomplete, nil
 }
 
 // Keep replaces the content of the journal by next. On an error the list is unchanged, but
-// the disk may already have some of the new requests.
+// the disk may already have some of the new requests: the next Keep writes or removes these too.
 func (j *Requests) Keep(next []request.Request) error {
-	if err := j.disk.Change(request.Changes(j.List, next)); err != nil {
+	write, remove := request.Changes(j.List, next)
+	for id := range j.doubtful {
+		i := slices.IndexFunc(next, func(r request.Request) bool { return r.ID == id })
+		switch {
+		case i < 0 && !slices.Contains(remove, id):
+			remove = append(remove, id)
+		case i >= 0 && !slices.ContainsFunc(write, func(r request.Request) bool { return r.ID == id }):
+			write = append(write, next[i])
+		}
+	}
+	if err := j.disk.Change(write, remove); err != nil {
+		if j.doubtful == nil {
+			j.doubtful = map[string]bool{}
+		}
+		for _, r := range write {
+			j.doubtful[r.ID] = true
+		}
+		for _, id := range remove {
+			j.doubtful[id] = true
+		}
 		return err
 	}
-	j.List = next
+	j.List, j.doubtful = next, nil
 	return nil
+}
+
+// Settle brings the disk in line with the list after a change that failed. Until it does, an agent that is started again may
+// find requests that are not in the list.
+func (j *Requests) Settle() error {
+	if len(j.doubtful) == 0 {
+		return nil
+	}
+	return j.Keep(j.List)
 }
 
 // Remove removes a request from the list, even if removing it from disk fails.

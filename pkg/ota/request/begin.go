@@ -22,34 +22,43 @@ func (w Wanted) Validate(key string) *Refusal {
 	return nil
 }
 
-// Begin completes a new operation or, with known, returns the one that an earlier call with the
-// same key returned. operations are those of this node, hold is nil if the node is not held, and node
+// Begin completes a new operation, which no earlier call with the key has returned (Repeated). operations are those of this node, hold is nil if the node is not held, and node
 // is its last known state. With offline, an operation for the latest needs no pod.
-func (o Operation) Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, key string, offline bool, now time.Time) (begun Operation, known bool, refusal *Refusal) {
+func (o Operation) Begin(operations []Operation, hold *topsv1.NodeHold, node *Node, key string, offline bool, now time.Time) (begun Operation, refusal *Refusal) {
 	sequence := nextOperation(operations)
 	id := OperationID(node.Name, key, sequence, now)
-	if returned, wanted, found := returnedFor(operations, id); found {
-		if returned.Adopted { // what else the call wanted is lost
-			wanted.Component, wanted.Latest = o.Wanted.Component, o.Wanted.Latest
-		}
-		if wanted != o.Wanted {
-			return Operation{}, false, Refuse(ReasonKeyReused, "The Idempotency-Key was used for another request, operation %s: use a new one.", returned.ID)
-		}
-		return returned, true, nil
-	}
 	if i := Unfinished(operations); i >= 0 {
 		refusal := Refuse(ReasonOperationRunning, "Operation %s has not ended: wait for it with node-agent ota watch, or GET /v1/operations/%[1]s?wait=30s.", operations[i].ID)
 		refusal.Operation = operations[i].ID
-		return Operation{}, false, refusal
+		return Operation{}, refusal
 	}
 	if hold != nil {
-		return Operation{}, false, NodeHeld(hold)
+		return Operation{}, NodeHeld(hold)
 	}
 	parts, refusal := node.choose(o.Wanted, upgradedLast(operations))
 	if refusal != nil && (!offline || !o.Wanted.Latest) {
-		return Operation{}, false, refusal
+		return Operation{}, refusal
 	}
-	return Operation{Sequence: sequence, ID: id, Wanted: o.Wanted, Accepted: Seconds(now), Queued: true, Parts: parts}, false, nil
+	return Operation{Sequence: sequence, ID: id, Wanted: o.Wanted, Accepted: Seconds(now), Queued: true, Parts: parts}, nil
+}
+
+// Repeated returns, with known, the operation that an earlier call with the same key returned; "" is no key. It is refused if that
+// call wanted something else.
+func (o Operation) Repeated(operations []Operation, nodeName, key string) (repeated Operation, known bool, refusal *Refusal) {
+	if key == "" {
+		return Operation{}, false, nil
+	}
+	returned, wanted, found := returnedFor(operations, OperationID(nodeName, key, 0, time.Time{}))
+	if !found {
+		return Operation{}, false, nil
+	}
+	if returned.Adopted { // what else the call wanted is lost
+		wanted.Component, wanted.Latest = o.Wanted.Component, o.Wanted.Latest
+	}
+	if wanted != o.Wanted {
+		return Operation{}, false, Refuse(ReasonKeyReused, "The Idempotency-Key was used for another request, operation %s: use a new one.", returned.ID)
+	}
+	return returned, true, nil
 }
 
 // Knows reports whether a call with a key has returned an operation, "" for none.

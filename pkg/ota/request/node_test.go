@@ -52,7 +52,7 @@ func TestADaemonSetInAnotherNamespaceBlocksNoComponent(t *testing.T) {
 			node.add(fixture.ComponentOf("driver"), true)
 			add(node)
 			for _, wanted := range []Wanted{{Component: "driver"}, {Component: "enflame-driver"}, {Component: "driver", Rollback: true}, {Component: "enflame-driver", Rollback: true}} {
-				o, _, refusal := Operation{Wanted: wanted}.Begin(nil, nil, node, "", false, time.Time{})
+				o, refusal := Operation{Wanted: wanted}.Begin(nil, nil, node, "", false, time.Time{})
 				if refusal != nil || len(o.Parts) != 1 || o.Parts[0].Pod.Namespace != "kube-system" || o.Parts[0].Component != "driver" {
 					t.Errorf("%+v: %+v, refused with %v", wanted, o.Parts, refusal)
 				}
@@ -86,7 +86,7 @@ func TestOfTwoDaemonSetsOfOneNameNeitherIsChosen(t *testing.T) {
 		others.add(alone, true)
 	}
 	for _, node := range []*Node{ours, others} {
-		if _, _, refusal := (Operation{Wanted: Wanted{Component: "driver"}}).Begin(nil, nil, node, "", false, time.Time{}); refusal == nil || refusal.Reason != ReasonAmbiguous {
+		if _, refusal := (Operation{Wanted: Wanted{Component: "driver"}}).Begin(nil, nil, node, "", false, time.Time{}); refusal == nil || refusal.Reason != ReasonAmbiguous {
 			t.Errorf("refused with %v, want %s", refusal, ReasonAmbiguous)
 		}
 	}

@@ -64,6 +64,28 @@ func (o Operation) Unsent(requests []Request) bool {
 	return !slices.ContainsFunc(requests, func(r Request) bool { return r.Operation == o.ID })
 }
 
+// AsSent returns an operation whose sending was interrupted as one that was sent, to be withdrawn: its recorded requests may have
+// reached the operator, and each is a part; the other parts are withdrawn. The input is not changed.
+func (o Operation) AsSent(requests []Request) Operation {
+	var parts []Part
+	for _, r := range requests {
+		if r.Operation == o.ID {
+			parts = append(parts, partOf(r.UpgradeRequest))
+		}
+	}
+	for _, p := range o.Parts {
+		i := slices.IndexFunc(parts, func(sent Part) bool { return sent.Pod.UID == p.Pod.UID })
+		if i < 0 {
+			p.State, p.Reason, p.Message = Withdrawn, string(ReasonWithdrawn), "it was withdrawn before the operator received it"
+			parts = append(parts, p)
+			continue
+		}
+		parts[i].Component = p.Component
+	}
+	o.Queued, o.Parts = false, parts
+	return o
+}
+
 // Ended returns an operation that ended before anything was done, with the same end for all
 // parts.
 func (o Operation) Ended(state State, reason Reason, message string, now time.Time) Operation {
