@@ -3,6 +3,7 @@ package ota
 import (
 	"context"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/ota/endpoint"
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 	"github.com/topsops/gcu-operator/pkg/ota/response"
@@ -52,16 +53,24 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 	case o.Queued && o.Unsent(w.journals.Requests.List):
 		result, err = w.withdrawQueued(o.ReturnedFor(w.nodeName, key))
 		return result, true, err
-	case o.Queued && !o.Wanted.Rollback: // part of it may have reached the operator
-		o = o.AsSent(w.journals.Requests.List)
 	case o.Wanted.Rollback:
 		result, err = w.returnRollback(o, key)
 		return result, true, err
 	case len(waiting) == 0 && !request.Unconfirmed(w.journals.Requests.List):
 		return result, true, o.Started()
 	}
-	if err := w.record(o.ReturnedFor(w.nodeName, key), waiting); err != nil {
-		return result, true, request.NotRecorded(err)
+	result, err = w.withdrawSent(ctx, o.ReturnedFor(w.nodeName, key), waiting, nodeUpgrade)
+	return result, true, err
+}
+
+// withdrawSent withdraws requests of an operation that the operator has received, or part of it. nodeUpgrade is nil without a
+// connection.
+func (w withdrawer) withdrawSent(ctx context.Context, o request.Operation, waiting []string, nodeUpgrade *topsv1.NodeUpgrade) (response.Operation, error) {
+	if o.Queued { // its sending was interrupted
+		o = o.AsSent(w.journals.Requests.List)
+	}
+	if err := w.record(o, waiting); err != nil {
+		return response.Operation{}, request.NotRecorded(err)
 	}
 	if nodeUpgrade == nil {
 		w.wake()
@@ -70,8 +79,8 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 		w.wake()
 	}
 	w.publish(nil)
-	result, _, err = w.latest.Operation(o.ID)
-	return result, true, err
+	result, _, err := w.latest.Operation(o.ID)
+	return result, err
 }
 
 // withdrawQueued ends an operation that was not sent to the operator.

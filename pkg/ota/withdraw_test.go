@@ -2,6 +2,7 @@ package ota
 
 import (
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -207,6 +208,31 @@ func TestAPartlySentOperationIsNotDropped(t *testing.T) {
 	c.set(func() { c.unreachable = nil })
 	again.sync(t)
 	b.wantTaken(t, bothTaken)
+}
+
+// One of two requests was recorded when the agent was killed: the other is not made later.
+func TestAHalfSentOperationIsWithdrawnAsAWhole(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202)
+	journals := &b.loop.journals
+	o := journals.Operations.List[0]
+	o.Queued = true
+	if err := journals.Operations.Put(o); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(journals.Requests.List, func(r request.Request) bool { return r.DaemonSet.Name == "enflame-toolkit" })
+	if err := journals.Requests.Remove(journals.Requests.List[i].ID); err != nil {
+		t.Fatal(err)
+	}
+	c.set(func() { c.unreachable = errUnreachable })
+	restarted := newBench(t, c, b.directory)
+	if taken := call(t, restarted.handler(), "POST", "/v1/rollback", "").wants(202).operation(); len(taken.Requests) != 2 {
+		t.Errorf("taken back: %+v", taken)
+	}
+	c.set(func() { c.unreachable = nil })
+	restarted.sync(t)
+	b.wantTaken(t, map[string]bool{"enflame-driver": true})
 }
 
 // The disk was full while the requests were recorded: some are on it.

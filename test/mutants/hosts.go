@@ -51,7 +51,7 @@ var ofHosts = []mutant{
 	{"restart-of-nobody", "a restart that is no longer requested is begun again", hosts, "mayRestart",
 		"f.Want.Observe || $rest", "$rest"},
 	{"named-engine-conflicts", "an engine that is named while a restart waits for one fails the operation", hosts, "Record.Matches",
-		"$subject == request.Subject()", "r.Subject == request.Subject()"},
+		"strings.Cut(r.Subject, engineSubject)", "strings.Cut(r.Subject, \"\\x00\")"},
 	{"wrong-hierarchy-left", "a command of the host stays in a cgroup of the container", hosts, "isMountOf",
 		"!slices.Contains($has, $c)", "slices.Contains($has, $c)"},
 	{"restored-operation-done", "an operation of a restored backup is carried out again", hostTasks, "Task.Outdated",
