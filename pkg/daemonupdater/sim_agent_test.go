@@ -301,6 +301,16 @@ func (a *simAgent) Results() (all []task.Result) {
 	return all
 }
 
+// Unended returns the requests that observe the restarts on the disk that have not ended.
+func (a *simAgent) Unended() (requests []task.Request) {
+	for _, key := range slices.Sorted(maps.Keys(a.h.machine.disk)) {
+		if request, is := a.h.machine.disk[key].Unended(); is {
+			requests = append(requests, request)
+		}
+	}
+	return requests
+}
+
 // simHostClock is the clock of a host.
 type simHostClock struct {
 	clock.Clock
