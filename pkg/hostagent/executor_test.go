@@ -361,27 +361,42 @@ func TestTheEngineOfARestartMayBeNamedLater(t *testing.T) {
 	}
 }
 
-// The operation has ended: nothing begins a restart again, and what was begun is watched until its deadline.
+// The operation has ended: nothing begins a restart again, and what was begun is observed until its own deadline.
 func TestAnUnrequestedRestartIsObserved(t *testing.T) {
-	e := newExecutor(t, t.TempDir(), func(*Options) {})
+	clock, manager := testclock.NewFakeClock(noon), &refusing{}
+	e := newExecutor(t, t.TempDir(), func(o *Options) { o.Clock, o.ServiceManager = clock, manager })
 	r := fullRecord()
+	r.Begun = &task.Begun{Engine: task.Docker, Before: r.Begun.Before, Deadline: noon.Add(10 * time.Minute)}
 	if err := e.records.put(r); err != nil {
 		t.Fatal(err)
 	}
 	unended := e.Unended()
-	if len(unended) != 1 || !unended[0].RestartRuntime.Observe || unended[0].RestartRuntime.DefaultRuntime != "enflame" || unended[0].Engine != task.Docker {
+	if len(unended) != 1 || unended[0].RestartRuntime.DefaultRuntime != "enflame" {
 		t.Fatalf("%+v", unended)
 	}
-	f := restart.Facts{Want: *unended[0].RestartRuntime, CanRestart: true, GraceOver: true, Runtime: task.RuntimeFacts{Engine: task.Docker, Default: "runc", Instance: r.Begun.Before},
-		Begun: &task.Begun{Engine: task.Docker, Before: r.Begun.Before}}
-	if d := restart.Decide(f); d.Step != restart.Wait {
-		t.Errorf("before the deadline: %+v", d)
+	ended := make(chan task.Result, 1)
+	go func() {
+		result, err := e.Execute(t.Context(), unended[0])
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- result
+	}()
+	for _, step := range []time.Duration{0, 6 * time.Minute} { // longer than a restart may take by default
+		clock.Step(step)
+		for !clock.HasWaiters() {
+			select {
+			case got := <-ended:
+				t.Fatalf("it ended at %s: %+v", clock.Now(), got)
+			case <-time.After(time.Millisecond):
+			}
+		}
 	}
-	f.Expired = true
-	if d := restart.Decide(f); d.Step != restart.Finish || d.Reason != task.ReasonNotRestarted {
-		t.Errorf("after the deadline: %+v", d)
+	clock.Step(4 * time.Minute)
+	if got := <-ended; got.State != topsv1.HostTaskFailed || got.Reason != task.ReasonNotBack {
+		t.Errorf("%+v", got)
 	}
-	if _, err := e.records.end(r, topsv1.HostTaskFailed, task.ReasonNotRestarted, ""); err != nil || len(e.Unended()) > 0 {
-		t.Errorf("when it has ended: %v, %+v", err, e.Unended())
+	if len(e.Unended()) > 0 || manager.asked > 0 {
+		t.Errorf("then %+v is observed; %d restarts", e.Unended(), manager.asked)
 	}
 }

@@ -2,6 +2,7 @@ package hosttasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,20 +43,27 @@ type runner struct {
 
 // attempt is a task in progress, and how to end it.
 type attempt struct {
+	// task is the zero value for the observation of a restart that is not requested.
 	task hostapi.Task
 	end  context.CancelCauseFunc
 }
+
+// errRequested ends the observation of a restart that is requested again.
+var errRequested = errors.New("the restart is requested again")
 
 func newRunner(o Options, woken signal) *runner {
 	return &runner{options: o, woken: woken, underWay: map[string]attempt{}, refused: map[string]task.Result{}}
 }
 
 // begin passes a task to the executor, unless it is in progress or this attempt has a final
-// result.
+// result. The observation of a restart that is requested again ends first, and wakes the loop.
 func (r *runner) begin(ctx context.Context, t hostapi.Task) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if _, is := r.underWay[t.Key()]; is {
+	if current, is := r.underWay[t.Key()]; is {
+		if current.task.Operation == nil {
+			current.end(errRequested)
+		}
 		return
 	}
 	before, known := r.known(t.Key())
@@ -89,12 +97,14 @@ func (r *runner) observeUnrequested(ctx context.Context, tasks []hostapi.Task) {
 		r.underWay[key] = attempt{end: cancel}
 		r.running.Go(func() {
 			defer cancel(nil)
-			if _, err := r.options.Executor.Execute(ctx, request); err != nil && ctx.Err() == nil {
-				r.options.Log.Error(err, "Could not observe a restart", "operation", request.ID, "task", request.Task)
-			}
+			_, err := r.options.Executor.Execute(ctx, request)
 			r.mutex.Lock()
 			defer r.mutex.Unlock()
 			delete(r.underWay, key)
+			if err != nil && ctx.Err() == nil { // a full disk, or another restart; the next pass observes again
+				r.options.Log.Error(err, "Could not observe a restart", "operation", request.ID, "task", request.Task)
+				return
+			}
 			r.woken.set()
 		})
 	}
@@ -118,12 +128,12 @@ func (r *runner) recorded(key string) (task.Result, bool) {
 	return results[i], true
 }
 
-// awaits reports whether one of the requested tasks may change soon: any of an operation, and a prepull
-// that has no final result, which stays requested after it has ended.
+// awaits reports whether a result may change soon: of any task of an operation, of a prepull
+// that has no final result, which stays requested after it has ended, and of a restart that is no longer requested.
 func (r *runner) awaits(tasks []hostapi.Task) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return slices.ContainsFunc(tasks, func(t hostapi.Task) bool {
+	return len(r.options.Executor.Unended()) > 0 || slices.ContainsFunc(tasks, func(t hostapi.Task) bool {
 		if !t.IsPrepull() {
 			return true
 		}

@@ -320,3 +320,69 @@ func TestAnOperationOfABackupIsLeftAlone(t *testing.T) {
 		t.Errorf("it has done %+v", results)
 	}
 }
+
+// unended is a host with a restart that has begun and not ended. Its lock guards all fields.
+type unended struct {
+	Executor
+	mutex     sync.Mutex
+	observed  int
+	requested int
+	fails     error
+}
+
+func (u *unended) Unended() []task.Request {
+	return []task.Request{{ID: "op", Task: "node_restart-runtime", RestartRuntime: &task.RestartRuntime{DefaultRuntime: "enflame", Observe: true}}}
+}
+
+func (u *unended) Execute(ctx context.Context, r task.Request) (task.Result, error) {
+	u.mutex.Lock()
+	if !r.RestartRuntime.Observe {
+		u.requested++
+		u.mutex.Unlock()
+		return task.Result{}, nil
+	}
+	u.observed++
+	err := u.fails
+	u.mutex.Unlock()
+	if err == nil {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return task.Result{}, err
+}
+
+func (u *unended) counts() (observed, requested int) {
+	u.mutex.Lock()
+	defer u.mutex.Unlock()
+	return u.observed, u.requested
+}
+
+// A full disk must not make the agent read and log without a pause.
+func TestAnObservationThatFailsIsRepeatedAtTheNextPass(t *testing.T) {
+	b := newBench(t, &fakeCluster{nodeUpgrade: idle()}, t.TempDir())
+	u := &unended{Executor: b.options.Executor, fails: task.ErrNotRecorded}
+	b.options.Executor, b.runner.options.Executor = u, u
+	for pass := 1; pass <= 2; pass++ {
+		if next, err := b.Pass(t.Context()); err != nil || next != attentivePeriod {
+			t.Errorf("the next pass is after %s, %v", next, err)
+		}
+		b.runner.running.Wait()
+		if observed, _ := u.counts(); observed != pass {
+			t.Errorf("observed %d times in %d passes", observed, pass)
+		}
+		if len(b.woken) > 0 {
+			t.Error("it has woken the loop")
+		}
+	}
+}
+
+func TestARestartThatIsRequestedAgainIsNoLongerOnlyObserved(t *testing.T) {
+	b := newBench(t, &fakeCluster{nodeUpgrade: idle()}, t.TempDir())
+	u := &unended{Executor: b.options.Executor}
+	b.options.Executor, b.runner.options.Executor = u, u
+	b.run(t)
+	until(t, "it is observed", func() bool { observed, _ := u.counts(); return observed == 1 })
+	b.cluster.set(func() { b.cluster.nodeUpgrade = asking("node-a_node_restart-runtime") })
+	b.woken.set()
+	until(t, "it is requested", func() bool { _, requested := u.counts(); return requested > 0 })
+}

@@ -55,7 +55,8 @@ func (r Record) Unended() (Request, bool) {
 	}
 	subject, _, _ := strings.Cut(r.Subject, engineSubject)
 	return Request{ID: r.Result.ID, Task: r.Result.Task, Attempt: r.Result.Attempt, Since: r.Result.Since, Engine: r.Begun.Engine,
-		RestartRuntime: &RestartRuntime{DefaultRuntime: strings.TrimPrefix(subject, restartSubject), Observe: true}}, true
+		RestartRuntime: &RestartRuntime{DefaultRuntime: strings.TrimPrefix(subject, restartSubject), Observe: true,
+			Timeout: max(defaultRestartTimeout, r.Begun.Deadline.Sub(r.Result.Started))}}, true // its deadline is kept
 }
 
 // Final reports whether the record needs no further work: its restart has ended.
