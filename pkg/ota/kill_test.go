@@ -161,3 +161,71 @@ func TestKilledAtEveryWriteTheStoryEndsTheSame(t *testing.T) {
 		}
 	}
 }
+
+// TestKilledAtEveryWriteAHalfSentOperationIsWithdrawnAsAWhole kills the agent while it withdraws, without a connection, an
+// operation that it was killed in sending. A repeated call finds no upgrade that goes on; without one, no part differs from another.
+func TestKilledAtEveryWriteAHalfSentOperationIsWithdrawnAsAWhole(t *testing.T) {
+	rollback := step{"it is taken back", post("/v1/rollback", "", "Idempotency-Key", "tuesday")}
+	for i := range 4 {
+		repeated, recorded, survived := i%2 == 0, 1+i/2, false
+		for at := 1; !survived && !t.Failed(); at++ {
+			t.Run(fmt.Sprintf("killed at %d, %d requests recorded, repeated %t", at, recorded, repeated), func(t *testing.T) {
+				c, r := newFleet(), &reaper{}
+				r.watch(t, c)
+				b := halfSent(t, c, recorded)
+				*r = reaper{at: at}
+				_, survived = b.survives(rollback)
+				*r = reaper{}
+				b = newBenchAt(t, c, b.directory, b.clock)
+				if repeated && !survived {
+					if status, _ := b.survives(rollback); status >= 300 {
+						t.Errorf("the repeated call is answered with %d", status)
+					}
+				}
+				c.set(func() { c.unreachable = nil })
+				b.sync(t)
+				if diff := cmp.Diff(map[bool]int{true: recorded}, count(c.taken())); diff != "" && (repeated || survived || len(count(c.taken())) > 1) {
+					t.Errorf("requests, by whether they are taken back (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// count returns how often each value occurs.
+func count(taken map[string]bool) map[bool]int {
+	counts := map[bool]int{}
+	for _, is := range taken {
+		counts[is]++
+	}
+	return counts
+}
+
+// halfSent returns an agent without a connection that was killed in sending an operation of two requests: one is recorded, or both,
+// of which the operator has one.
+func halfSent(t *testing.T, c *fakeCluster, recorded int) *bench {
+	t.Helper()
+	b := newBench(t, c, t.TempDir())
+	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202)
+	o := b.loop.journals.Operations.List[0]
+	o.Queued = true
+	if err := b.loop.journals.Operations.Put(o); err != nil {
+		t.Fatal(err)
+	}
+	if recorded == 1 {
+		if err := b.loop.journals.Requests.Remove(b.loop.journals.Requests.List[1].ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.set(func() { c.unreachable, c.nodeUpgrade.Status.Requests = errUnreachable, c.nodeUpgrade.Status.Requests[:recorded-1] })
+	return newBench(t, c, b.directory)
+}
+
+func TestAHalfSentOperationStaysQueuedIfItsWithdrawalCannotBeRecorded(t *testing.T) {
+	b := halfSent(t, newFleet(), 2)
+	b.breakDisk(t, "requests")
+	call(t, b.handler(), "POST", "/v1/rollback", "").wants(500)
+	if o := b.loop.journals.Operations.List[0]; !o.Queued || o.Withdrawn || o.State() != request.Queued {
+		t.Errorf("then it is %+v", o)
+	}
+}

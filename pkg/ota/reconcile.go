@@ -130,6 +130,13 @@ func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 	if i < 0 || !operations[i].Queued {
 		return nil
 	}
+	if o := operations[i]; request.Unconfirmed(o.Of(r.journals.Requests.List)) { // the agent was killed while it recorded that
+		_, waiting := request.Withdrawable(operations, r.journals.Requests.List, nodeUpgrade.Status.Tasks, r.nodeName, r.clock.Now())
+		if err := r.recordWithdrawal(o, waiting); err != nil {
+			return fmt.Errorf("recording that operation %s is withdrawn: %w", o.ID, err)
+		}
+		return nil
+	}
 	if node == nil {
 		if node, err = r.node.look(ctx, true); err != nil {
 			return err
@@ -148,4 +155,18 @@ func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 	r.log.Info("Sent an operation to the operator", "operation", next.ID, "state", next.State(), "requests", len(next.Parts))
 	r.publish(nil)
 	return nil
+}
+
+// recordWithdrawal records the withdrawal of an operation's requests. An operation whose sending was interrupted stays queued until
+// they are withdrawn, and its Withdrawn is written last: until then a repeated call withdraws them.
+func (r *reconciler) recordWithdrawal(o request.Operation, requests []string) error {
+	r.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(requests))
+	if err := r.journals.Requests.Keep(request.Withdraw(r.journals.Requests.List, requests)); err != nil {
+		return err
+	}
+	if o.Queued {
+		o = o.AsSent(r.journals.Requests.List)
+	}
+	o.Withdrawn = true
+	return r.journals.Operations.Put(o)
 }

@@ -66,10 +66,10 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 // withdrawSent withdraws requests of an operation that the operator has received, or part of it. nodeUpgrade is nil without a
 // connection.
 func (w withdrawer) withdrawSent(ctx context.Context, o request.Operation, waiting []string, nodeUpgrade *topsv1.NodeUpgrade) (response.Operation, error) {
-	if o.Queued { // its sending was interrupted
-		o = o.AsSent(w.journals.Requests.List)
+	if err := w.journals.Operations.Put(o); err != nil { // with the key: a repeated call finds it wherever the agent was killed
+		return response.Operation{}, request.NotRecorded(err)
 	}
-	if err := w.record(o, waiting); err != nil {
+	if err := w.recordWithdrawal(o, waiting); err != nil {
 		return response.Operation{}, request.NotRecorded(err)
 	}
 	if nodeUpgrade == nil {
@@ -106,19 +106,4 @@ func (w withdrawer) returnRollback(o request.Operation, key string) (response.Op
 	}
 	result, _, err := w.latest.Operation(o.ID)
 	return result, err
-}
-
-// record records the withdrawal of an operation's requests. The operation is written first, with the key,
-// so that a repeated call finds it wherever the agent was killed, and Withdrawn last: until then a repeated
-// call withdraws them.
-func (w withdrawer) record(o request.Operation, requests []string) error {
-	w.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(requests))
-	if err := w.journals.Operations.Put(o); err != nil {
-		return err
-	}
-	if err := w.journals.Requests.Keep(request.Withdraw(w.journals.Requests.List, requests)); err != nil {
-		return err
-	}
-	o.Withdrawn = true
-	return w.journals.Operations.Put(o)
 }
