@@ -37,6 +37,13 @@ func (d *denials) add(node string, pod types.UID, ofFence bool, why error, now t
 	d.nodes[node][pod] = denied{operation.Denial{Retry: now.Add(wait), Message: why.Error(), OfFence: ofFence}, wait}
 }
 
+// forget forgets the denial of a pod.
+func (d *denials) forget(node string, pod types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.nodes[node], pod)
+}
+
 // of returns the denials of a node.
 func (d *denials) of(node string) map[types.UID]operation.Denial {
 	d.mu.Lock()

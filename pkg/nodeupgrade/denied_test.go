@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -98,5 +100,18 @@ func TestAFenceThatIsDeniedIsNamed(t *testing.T) {
 	}
 	if op := s.upgrade().Status.Operation; strings.Contains(op.Message, "not released") {
 		t.Errorf("in the end it says: %s", op.Message)
+	}
+}
+
+// The cache may not have seen yet that the pod ends.
+func TestADenialIsForgottenWhenThePodIsDeleted(t *testing.T) {
+	c := effects{denials: &denials{nodes: map[string]map[types.UID]denied{}}}
+	o := &observation{upgrade: &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
+	e := operation.Effect{Kind: operation.DeletePod, Pod: topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{UID: "pod"}}}
+	if err := c.denied(t.Context(), o, e, apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("by a webhook"))); err == nil || len(c.denials.of("n1")) != 1 {
+		t.Fatalf("%v, %v", err, c.denials.of("n1"))
+	}
+	if err := c.denied(t.Context(), o, e, nil); err != nil || len(c.denials.of("n1")) != 0 {
+		t.Errorf("%v, %v", err, c.denials.of("n1"))
 	}
 }

@@ -89,7 +89,11 @@ func (c effects) deletePod(ctx context.Context, o *observation, e operation.Effe
 }
 
 // denied remembers an error that is a denial of an effect on a pod: the next decision knows of it, and the pass has not failed.
+// A denial that has ended is forgotten.
 func (c effects) denied(ctx context.Context, o *observation, e operation.Effect, err error) error {
+	if err == nil {
+		c.denials.forget(o.upgrade.Name, e.Pod.UID)
+	}
 	if !podreplace.IsDeniedOrBroken(err) {
 		return err
 	}

@@ -81,7 +81,7 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 		if m.Pod == nil || m.Pod.Placeholder || !c.uses(m.Component) {
 			continue
 		}
-		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name+denialOf(c, m.Pod))
+		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name+denialOf(c.snapshot, m.Pod))
 		if !m.Pod.Terminating && !m.Uncontrolled && nameUser(rec, m.Pod.NamedPod) {
 			c.onPod(DeletePod, m.Pod.NamedPod)
 		}
@@ -91,9 +91,9 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 }
 
 // denialOf says that the API server refuses to delete a pod, "" if it does not.
-func denialOf(c *changes, pod *Pod) string {
-	if denied, is := c.f.Denied[pod.UID]; is {
-		return " (deletion denied: " + denied.Message + ")"
+func denialOf(s *snapshot, pod *Pod) string {
+	if cause := s.denied(pod); cause != "" {
+		return " (deletion denied: " + cause + ")"
 	}
 	return ""
 }

@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"slices"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -44,16 +46,22 @@ func drainPass(c *changes) verdict {
 	return waiting(ReasonInProgress, "%s", c.f.Drained.Message)
 }
 
-// driverIsUnproven reports whether the operation has replaced the driver, or begun to, and has not verified it.
+// driverIsUnproven reports whether the operation has replaced the driver, or begun to, and has not verified it. A person
+// may have skipped that.
 func driverIsUnproven(s *snapshot) bool {
-	replaced, verified := false, false
+	replaced, settled := false, false
 	for t := range s.job.All() {
 		rec := s.recorded(t)
 		if t.Target != upgradeplan.TargetDriver {
 			continue
 		}
-		replaced = replaced || t.Action == upgradeplan.ActionReplace && (rec.Pod != nil || rec.State == topsv1.OperationTaskDone)
-		verified = verified || t.Action == upgradeplan.ActionVerify && rec.State == topsv1.OperationTaskDone
+		replaced = replaced || t.Action == upgradeplan.ActionReplace && (rec.Pod != nil && !mayNotLeave(s, rec.Pod) || rec.State == topsv1.OperationTaskDone)
+		settled = settled || t.Action == upgradeplan.ActionVerify && (rec.State == topsv1.OperationTaskDone || rec.State == topsv1.OperationTaskSkipped)
 	}
-	return replaced && !verified
+	return replaced && !settled
+}
+
+// mayNotLeave reports whether a pod was to be deleted, and the API server refuses that.
+func mayNotLeave(s *snapshot, named *topsv1.NamedPod) bool {
+	return slices.ContainsFunc(s.f.Members, func(m Member) bool { return m.Pod != nil && m.Pod.UID == named.UID && s.denied(m.Pod) != "" })
 }

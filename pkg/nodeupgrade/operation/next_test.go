@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -108,6 +110,11 @@ func override(value string) func(*Facts) {
 	return func(f *Facts) { f.Override = value }
 }
 
+// denied is a denial of the deletion of a component's pod.
+func denied(f *Facts, component string) map[types.UID]Denial {
+	return map[types.UID]Denial{pod(f, component).UID: {Retry: f.Now.Add(time.Hour), Message: "by a webhook"}}
+}
+
 // stepped makes a pass with the facts.
 func stepped(f *Facts) {
 	machine, err := New(upgradeplan.DefaultBook())
@@ -166,6 +173,16 @@ func TestNext(t *testing.T) {
 		{"pods that use the accelerator leave for a driver", "node_evict", driverOnly, nil, "Running node_evict InProgress Evict"},
 		{"once the driver is replaced the node stays cordoned if it cannot be emptied again", "driver_verify", everything,
 			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Message: "one is left"} }, stepped, later(5 * time.Minute)}, "Failed held node_evict DrainTimeout"},
+		{"unless a person skipped its verification", "driver_verify", everything,
+			[]func(*Facts){func(f *Facts) {
+				f.Record.Operation.Tasks[taskAt(f, "driver_verify")].State = topsv1.OperationTaskSkipped
+				f.Drained = Drained{Message: "one is left"}
+			}, stepped, later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
+		{"a driver whose deletion is denied was not replaced", "driver_replace", everything,
+			[]func(*Facts){func(f *Facts) {
+				f.Record.Operation.Tasks[taskAt(f, "driver_replace")].Pod, f.Record.Operation.Touched = &pod(f, "driver").NamedPod, true
+				f.Drained, f.Denied = Drained{Message: "one is left"}, denied(f, "driver")
+			}, stepped, later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
 		{"a drain that does not end is no fault of the version", "node_evict", everything, []func(*Facts){later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
 		{"a node that somebody uncordoned is cordoned again", "node_evict", everything,
 			[]func(*Facts){func(f *Facts) { f.Node.Cordon.Unschedulable = false }}, "Running node_cordon InProgress Cordon"},

@@ -151,8 +151,8 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	rec.Pod = &named
 	c.op.Touched = true
 	c.onPod(DeletePod, named)
-	if denied, is := c.f.Denied[pod.UID]; is {
-		return waiting(ReasonDeletionDenied, "the API server denied the deletion of pod %s; retrying: %s", pod.Name, denied.Message)
+	if cause := c.denied(pod); cause != "" {
+		return waiting(ReasonDeletionDenied, "the API server denied the deletion of pod %s; retrying: %s", pod.Name, cause)
 	}
 	return waiting(ReasonInProgress, "pod %s is being replaced", pod.Name)
 }

@@ -86,7 +86,7 @@ func replacePods(c *changes, t upgradeplan.Task, members []*Member) verdict {
 	var left []string
 	reason := ReasonInProgress
 	for _, m := range members {
-		denial := denialOf(c, m.Pod)
+		denial := denialOf(c.snapshot, m.Pod)
 		if denial != "" {
 			reason = ReasonDeletionDenied
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -73,7 +72,7 @@ func TestASuccessorIsNotReplacedThoughTheClockOfItsNodeWasSetBack(t *testing.T) 
 // A denied deletion says nothing of the version.
 func TestAPodThatMayNotBeDeletedAfterARestartDefersTheOperation(t *testing.T) {
 	f := afterRestart(t)
-	f.Denied = map[types.UID]Denial{pod(f, "exporter").UID: {Retry: f.Now.Add(time.Hour), Message: "by a webhook"}}
+	f.Denied = denied(f, "exporter")
 	d := newMachine(t).Next(*f)
 	if got, text := summaryOf(d), d.Record.Operation.Message; got != "Running node_restart-runtime DeletionDenied DeletePod" || !strings.Contains(text, "(deletion denied: by a webhook)") {
 		t.Errorf("%s: %s", got, text)
@@ -86,10 +85,28 @@ func TestAPodThatMayNotBeDeletedAfterARestartDefersTheOperation(t *testing.T) {
 	f = new(reach(t, "allocatable_verify", toolkitOnly...))
 	f.Node.Allocatable["enflame.com/gcu"] = 0
 	pod(f, "devicePlugin").Created = f.Record.Operation.StartTime.Add(-time.Minute)
-	f.Denied = map[types.UID]Denial{pod(f, "devicePlugin").UID: {Retry: f.Now.Add(time.Hour), Message: "by a webhook"}}
+	f.Denied = denied(f, "devicePlugin")
 	later(5 * time.Minute)(f)
 	if got := summaryOf(newMachine(t).Next(*f)); got != "Releasing then Deferred allocatable_verify DeletionDenied" {
 		t.Errorf("after the deadline of the verification: %s", got)
+	}
+}
+
+// A pod that ends is not denied, by whomever it was deleted, and what is said of its fence is no denial of its deletion.
+func TestAPodThatEndsIsNotDenied(t *testing.T) {
+	for name, with := range map[string]func(f *Facts, d *Denial){
+		"it ends":      func(f *Facts, _ *Denial) { pod(f, "exporter").Terminating = true },
+		"of its fence": func(_ *Facts, d *Denial) { d.OfFence = true },
+	} {
+		f := afterRestart(t)
+		f.Denied = denied(f, "exporter")
+		d := f.Denied[pod(f, "exporter").UID]
+		with(f, &d)
+		f.Denied[pod(f, "exporter").UID] = d
+		next := newMachine(t).Next(*f)
+		if got := next.Record.Operation; got.Reason != ReasonInProgress || strings.Contains(got.Message, "denied") {
+			t.Errorf("%s: %s: %s", name, got.Reason, got.Message)
+		}
 	}
 }
 

@@ -139,6 +139,14 @@ func (s *snapshot) atTarget(t upgradeplan.Task) bool {
 // uses reports whether a component holds the device open.
 func (s *snapshot) uses(component string) bool { return slices.Contains(s.users, component) }
 
+// denied returns why the API server refuses to delete a pod, "" if it does not: a pod that ends was deleted.
+func (s *snapshot) denied(pod *Pod) string {
+	if denial := s.f.Denied[pod.UID]; !denial.OfFence && !pod.Terminating {
+		return denial.Message
+	}
+	return ""
+}
+
 // silent reports whether the agent has missed its reports for too long.
 func (s *snapshot) silent() bool {
 	return s.f.Host == nil || !s.f.Now.Before(s.f.HostSince.Add(s.limits.silence))
