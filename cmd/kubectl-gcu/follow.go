@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
@@ -66,11 +68,11 @@ func await(ctx context.Context, out terminal, timeout time.Duration, changed <-c
 
 // isOutage reports whether a read failed because the API server did not respond, or not as usual.
 func isOutage(err error) bool {
-	if _, is := errors.AsType[*failure](err); is || meta.IsNoMatchError(err) {
-		return false
+	if status, responded := errors.AsType[*apierrors.StatusError](err); responded {
+		return status.ErrStatus.Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err)
 	}
-	status, responded := errors.AsType[*apierrors.StatusError](err)
-	return !responded || status.ErrStatus.Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err)
+	_, unreachable := errors.AsType[net.Error](err)
+	return unreachable || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
 }
 
 // next waits for a change, and for more that come with it. It returns false when ctx is done.

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +27,8 @@ func TestAWaitGoesOnWhileTheAPIServerIsAway(t *testing.T) {
 		says  int
 	}{
 		"for a while":                    {[]error{nil, down, busy, nil, down}, "", 2},
+		"also in the middle of a read":   {[]error{nil, fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), errors.New("http2: client connection lost")}, "", 1},
+		"not if it is another error":     {[]error{nil, errors.New("it cannot be read")}, "cannot be read", 0},
 		"not if it was never seen":       {[]error{down}, "connection refused", 0},
 		"not if the object is gone":      {[]error{nil, gone}, "not found", 0},
 		"not if the request was refused": {[]error{nil, refused("no")}, "no", 0},
