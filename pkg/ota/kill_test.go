@@ -217,7 +217,9 @@ func halfSent(t *testing.T, c *fakeCluster, recorded int) *bench {
 			t.Fatal(err)
 		}
 	}
-	c.set(func() { c.unreachable, c.nodeUpgrade.Status.Requests = errUnreachable, c.nodeUpgrade.Status.Requests[:recorded-1] })
+	c.set(func() {
+		c.unreachable, c.nodeUpgrade.Status.Requests = errUnreachable, c.nodeUpgrade.Status.Requests[:recorded-1]
+	})
 	return newBench(t, c, b.directory)
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,9 @@ import (
 
 // nodeID is the id of the only value in the journal of the node's pods.
 const nodeID = "node"
+
+// concurrentReads bounds the reads of DaemonSets at a time.
+const concurrentReads = 8
 
 // nodeKind keeps two generations: older data is better than none.
 var nodeKind = journal.Kind[request.Node]{
@@ -141,23 +145,53 @@ func (n *nodeReader) look(ctx context.Context, fresh bool) (*request.Node, error
 		return nil, fmt.Errorf("listing pods of node %s: %w", n.nodeName, err)
 	}
 	now := &request.Node{Name: n.nodeName, Time: request.Seconds(n.clock.Now()), Pods: *pods}
+	var owned []*corev1.Pod // one for each DaemonSet
+	seen := map[types.UID]bool{}
 	for i := range now.Pods.Items {
 		pod := &now.Pods.Items[i]
 		pod.ManagedFields = nil
-		ref := daemonset.Owner(pod)
-		if ref == nil || slices.ContainsFunc(now.DaemonSets, func(ds request.DaemonSet) bool { return ds.Ref.UID == ref.UID }) {
-			continue
+		if ref := daemonset.Owner(pod); ref != nil && !seen[ref.UID] {
+			seen[ref.UID] = true
+			owned = append(owned, pod)
 		}
-		ds, err := n.daemonSet(ctx, pod, ref, fresh)
-		if err != nil {
-			return nil, err
-		}
-		if ds != nil {
-			now.DaemonSets = append(now.DaemonSets, *ds)
-		}
+	}
+	if now.DaemonSets, err = n.readDaemonSets(ctx, owned, fresh); err != nil {
+		n.learn(now.DaemonSets)
+		return nil, err
 	}
 	n.keep(now)
 	return now, nil
+}
+
+// readDaemonSets returns the DaemonSets of pods, with an error those that could be read: on a slow link one call after
+// another takes too long.
+func (n *nodeReader) readDaemonSets(ctx context.Context, owned []*corev1.Pod, fresh bool) (list []request.DaemonSet, err error) {
+	read := make([]*request.DaemonSet, len(owned))
+	var reads errgroup.Group
+	reads.SetLimit(concurrentReads)
+	for i, pod := range owned {
+		reads.Go(func() (err error) {
+			read[i], err = n.daemonSet(ctx, pod, daemonset.Owner(pod), fresh)
+			return err
+		})
+	}
+	err = reads.Wait()
+	for _, ds := range read {
+		if ds != nil {
+			list = append(list, *ds)
+		}
+	}
+	return list, err
+}
+
+// learn adds DaemonSets to the last result, so that the next read need not repeat them.
+func (n *nodeReader) learn(read []request.DaemonSet) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := slices.DeleteFunc(slices.Clone(n.daemonSets), func(old request.DaemonSet) bool {
+		return slices.ContainsFunc(read, func(ds request.DaemonSet) bool { return ds.Ref.UID == old.Ref.UID })
+	})
+	n.daemonSets = append(known, read...)
 }
 
 // daemonSet returns the DaemonSet of a pod, with the template of the newest revision that

@@ -1,7 +1,12 @@
 package ota
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
@@ -20,5 +25,72 @@ func TestVersionsOfComparesTargetsByContent(t *testing.T) {
 	}
 	if unknown := (&request.Node{DaemonSets: []request.DaemonSet{{Component: "driver"}}}); versionsOf(unknown) == versionsOf(node("a")) {
 		t.Error("a target that becomes known is not noticed")
+	}
+}
+
+// slowLink is an API server whose DaemonSets are answered together: when the last one is asked for.
+type slowLink struct {
+	*fakeCluster
+	missing atomic.Int32
+	all     chan struct{}
+}
+
+func (c *slowLink) DaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
+	if c.missing.Add(-1) == 0 {
+		close(c.all)
+	}
+	select {
+	case <-c.all:
+		return c.fakeCluster.DaemonSet(ctx, namespace, name)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestOnASlowLinkDaemonSetsAreReadSideBySide(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	link := &slowLink{fakeCluster: c, all: make(chan struct{})}
+	link.missing.Store(3)
+	b.loop.node.cluster = link
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := b.loop.node.look(ctx, true); err != nil {
+		t.Error(err)
+	}
+}
+
+// oneFails is an API server that cannot read one DaemonSet.
+type oneFails struct {
+	*fakeCluster
+	fails string
+	asked atomic.Int32
+}
+
+func (c *oneFails) DaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
+	if name == c.fails {
+		return nil, errUnreachable
+	}
+	c.asked.Add(1)
+	return c.fakeCluster.DaemonSet(ctx, namespace, name)
+}
+
+func TestWhatWasReadBeforeTheLinkWasCutIsNotReadAgain(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	link := &oneFails{fakeCluster: c, fails: "enflame-toolkit"}
+	b.loop.node.cluster = link
+	for range 2 {
+		if _, err := b.loop.node.look(t.Context(), false); err == nil {
+			t.Fatal("the toolkit was read")
+		}
+	}
+	link.fails = ""
+	node, err := b.loop.node.look(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked := link.asked.Load(); len(node.DaemonSets) != 3 || asked != 3 {
+		t.Errorf("%d reads of %d DaemonSets", asked, len(node.DaemonSets))
 	}
 }
