@@ -191,7 +191,7 @@ func (n *nodeReader) learn(read []request.DaemonSet) {
 	known := slices.DeleteFunc(slices.Clone(n.daemonSets), func(old request.DaemonSet) bool {
 		return slices.ContainsFunc(read, func(ds request.DaemonSet) bool { return ds.Ref.UID == old.Ref.UID })
 	})
-	n.daemonSets = append(known, read...)
+	n.daemonSets = slices.Concat(known, read)
 }
 
 // daemonSet returns the DaemonSet of a pod, with the template of the newest revision that
