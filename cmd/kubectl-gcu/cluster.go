@@ -23,6 +23,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
@@ -81,11 +82,8 @@ func (c connection) connect() (*cluster, error) {
 	return &cluster{Client: cl, config: config, namespace: cmp.Or(*c.flags.Namespace, operatorNamespace)}, nil
 }
 
-// policyDenied is in the errors of admission policies, which say themselves what is missing.
+// policyDenied is in the errors of admission policies.
 const policyDenied = "ValidatingAdmissionPolicy"
-
-// webhookDenied is in the errors of admission webhooks, which say themselves why.
-const webhookDenied = "denied the request"
 
 // explain adds to an error of the API server which right is missing, or that the operator is
 // not installed. verb was tried in namespace, "" for all.
@@ -96,7 +94,7 @@ func explain(err error, verb, namespace string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	if strings.Contains(err.Error(), policyDenied) || strings.Contains(err.Error(), webhookDenied) {
+	if denial.ByAdmission(err) { // it says itself what is missing
 		return &failure{exitForbidden, err}
 	}
 	what, where, flag := "this", "cluster-wide", "-A"

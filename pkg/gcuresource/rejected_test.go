@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
@@ -222,5 +223,43 @@ func TestARejectionEndsWithItsGcuResource(t *testing.T) {
 	keeper := revisionKeeper{s.api, s.api, revisionNamespace}
 	if as, rejected, err := keeper.inForce(context.Background(), keeper.Client, gr); err != nil || rejected != nil || as.Spec.Driver.Version != "v2" {
 		t.Errorf("driver %s, %+v, %v", as.Spec.Driver.Version, rejected, err)
+	}
+}
+
+// A rollback that admission denies is reported like one that the schema refuses: the gr is reconciled on as it is.
+func TestARollbackThatAdmissionDeniesIsReported(t *testing.T) {
+	gr := schema.GroupResource{Resource: "gcuresources"}
+	for name, denial := range map[string]*apierrors.StatusError{
+		"forbidden": apierrors.NewForbidden(gr, hero, errors.New("out of bounds")),
+		"a webhook with a code of its own": {ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Reason: metav1.StatusReasonBadRequest,
+			Message: `admission webhook "no.example.com" denied the request: out of bounds`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := inMemory(t)
+			upgraded := func(s *scene) error { return s.goOn(nil) }
+			if err := (story{steps: []func(*scene) error{deployAll, upgradeAll, upgraded}}).play(s); err != nil {
+				t.Fatal(err)
+			}
+			s.operator = interceptor.NewClient(s.operator, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if _, is := o.(*topsv1.GcuResource); is && o.GetAnnotations()[topsv1.AnnotationRolledBackTo] != "" {
+					return denial
+				}
+				return c.Patch(ctx, o, p, opts...)
+			}})
+			s.restart()
+			if err := errors.Join(s.edit(rollBackTo(topsv1.RollbackToPrevious)), s.turn(), s.turn()); err != nil {
+				t.Fatal(err)
+			}
+			now, err := s.gr()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c := world.Action(now.Status, "rollback"); c.Status != "failed" || c.Reason != revision.ReasonRefusedRevision || !strings.Contains(c.Message, "out of bounds") {
+				t.Errorf("rollback is %+v", c)
+			}
+			if now.Spec.Driver.Version != "v2" || world.Action(now.Status, "deploy").Status != "success" {
+				t.Errorf("driver %s, %+v", now.Spec.Driver.Version, now.Status.Conditions)
+			}
+		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/ownership"
@@ -148,13 +149,18 @@ func (r revisionKeeper) maySpecify(ctx context.Context, gr, as *topsv1.GcuResour
 	next := gr.DeepCopy()
 	next.Spec = as.Spec
 	err := r.Patch(ctx, next, client.MergeFrom(gr), client.DryRunAll, client.FieldOwner(topsv1.ManagedBy))
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+	if isRefusal(err) {
 		return fmt.Errorf("the revision to be deployed in place of the rejected one is not accepted any more: apply another spec, or resume the rollout: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("asking whether an earlier spec is accepted: %w", err)
 	}
 	return nil
+}
+
+// isRefusal reports whether the API server or its admission does not accept a spec: the same request is refused again.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || denial.ByAdmission(err)
 }
 
 func (r revisionKeeper) read(ctx context.Context, from client.Reader, gr *topsv1.GcuResource) (*revision.History, error) {
@@ -235,7 +241,7 @@ func (r revisionKeeper) restore(ctx context.Context, gr *topsv1.GcuResource, h *
 	}
 	log.FromContext(ctx).Info("Restoring an earlier spec", "revision", stored.Name, "current", h.Current)
 	err = r.Patch(ctx, gr, locked(before), client.FieldOwner(topsv1.ManagedBy))
-	if apierrors.IsInvalid(err) {
+	if isRefusal(err) {
 		before.DeepCopyInto(gr)
 		return false, revision.Refused(stored.Name, err), nil
 	}

@@ -27,7 +27,7 @@ var ofPrograms = []mutant{
 	{"metrics-other-certificate", "a mistake in the path of the certificate goes unnoticed", programs, "metricsOptions.server",
 		`$o.certDir != ""`, `$o.certDir == "/"`},
 	{"policy-taken-for-role", "the plugin says that patch is missing where a policy wants another verb", programs, "explain",
-		"strings.Contains($err.Error(), policyDenied)", "strings.Contains($err.Error(), policyDenied+policyDenied)"},
+		"denial.ByAdmission($err)", "denial.ByAdmission(nil)"},
 	{"exit-0-though-withdrawn", "a script takes an operation that was withdrawn for done", programs, "watch",
 		"$last.State != $wanted", "$last.State == request.Failed"},
 	{"deletion-without-preconditions", "the manager deletes a pod whatever it has become since", "cmd/manager", "withPlainDeletions.Delete",

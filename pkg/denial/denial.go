@@ -1,0 +1,19 @@
+// Package denial recognizes requests that admission denied, whatever code a webhook or a policy chose.
+package denial
+
+import (
+	"errors"
+	"regexp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// byAdmission matches how the API server words a denial. The code says nothing: a webhook may choose any, and a
+// policy one of four. A webhook that cannot be called has not denied anything.
+var byAdmission = regexp.MustCompile(`admission webhook "[^"]+" denied the request|[Pp]olicy '[^']+' (with binding '[^']+' )?denied request`)
+
+// ByAdmission reports whether an admission webhook or an admission policy denied a request of the API server.
+func ByAdmission(err error) bool {
+	api, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && byAdmission.MatchString(api.ErrStatus.Message)
+}
