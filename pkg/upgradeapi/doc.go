@@ -64,7 +64,7 @@
 // 400 invalid request · 401, 403 not authenticated, not allowed · 404 · 405 with Allow ·
 // 409 another upgrade, a rollback, a deletion or a concurrent change of the gr, a plan that
 // does not fit the cluster · 413, 422
-// too large, rejected by the API server · 421 a foreign Host header · 429 too many requests · 500, 502, 503, 504
+// too large, rejected by the API server or its admission · 421 a foreign Host header · 429 too many requests · 500, 502, 503, 504
 // failures of the API server or the manager.
 //
 // # Bounds

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
@@ -96,6 +97,9 @@ var apiStatuses = map[int]bool{
 	http.StatusUnprocessableEntity: true, http.StatusTooManyRequests: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
 }
 
+// deniedHint says what to do about a denial by admission.
+const deniedHint = ": send what that webhook or policy accepts, or have its administrator allow it"
+
 // failure returns the HTTP status of an error (decision D8) and the message for the
 // envelope: for an error of the API server its plain message (statement 67).
 func failure(err error) (status int, message string) {
@@ -103,6 +107,9 @@ func failure(err error) (status int, message string) {
 		return refusal.Status, refusal.Message
 	}
 	if api, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		if denial.ByAdmission(err) { // about the object, not about rights, whatever its code
+			return http.StatusUnprocessableEntity, api.ErrStatus.Message + deniedHint
+		}
 		code := int(api.ErrStatus.Code)
 		if !apiStatuses[code] {
 			code = http.StatusInternalServerError

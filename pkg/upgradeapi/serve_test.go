@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -91,6 +92,7 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 	}
 	const recreate, tried, triedToDelete, kept = `{"spec": {}, "mode": "recreate"}`, "try to create gr check-", "try to delete gr with UID uid-1", "create gr"
 	protected := apierrors.NewForbidden(grResource, "gr", errors.New("a webhook protects it"))
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 400, Message: `admission webhook "w" denied the request: keep it`}}
 	const inPlace = `patch gr {"metadata":{"annotations":{"topsops.enflame.com/update-strategy":"AdvancedRollingUpdate"},"resourceVersion":"7"},"spec":{"driver":{"notDeploy":false,"version":"2"}}}`
 	raced := &fakeCluster{}
 	raced.onDelete = func() { raced.recreation = stored }
@@ -115,6 +117,12 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 			}
 			return protected
 		}}, method: http.MethodPut, body: recreate, status: 500, want: []string{tried, triedToDelete, kept, "delete gr with UID uid-1", "delete gr with UID "}},
+		{name: "also by a webhook with a code of its own", s: &fakeCluster{keeps: func(dryRun bool) error {
+			if dryRun {
+				return nil
+			}
+			return denied
+		}}, method: http.MethodPut, body: recreate, status: 422, want: []string{tried, triedToDelete, kept, "delete gr with UID uid-1", "delete gr with UID "}},
 		{name: "what the API server refuses is not stored, and nothing is deleted", s: &fakeCluster{refuses: apierrors.NewInvalid(grKind.GroupKind(), "gr", nil)}, method: http.MethodPut, body: recreate, status: 422, want: []string{tried}},
 		{name: "a recreation needs more rights than an upgrade", change: func(o *Options) { o.Access = only("update") }, method: http.MethodPut, body: recreate, status: 403},
 		{name: "a second recreation waits", s: &fakeCluster{recreation: stored}, method: http.MethodPut, body: recreate, status: 409, want: []string{}},

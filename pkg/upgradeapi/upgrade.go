@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
@@ -156,7 +157,7 @@ func (u *upgrades) settleRemoval(ctx context.Context, stored *topsv1.GcuResource
 		return nil
 	case apierrors.IsConflict(err):
 		err = request.Conflict("GcuResource %s was recreated concurrently: review it and send the request again", stored.Name)
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || denial.ByAdmission(err):
 	default:
 		log.FromContext(ctx).Error(err, "Deleting the old GcuResource failed, retrying")
 		return nil
