@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -321,4 +322,33 @@ func probeToolkit(t *testing.T, cluster Cluster, named, file, content string) er
 		return fmt.Errorf("%s: %w", script, err)
 	}
 	return nil
+}
+
+// The vendor's scheduler image has no entrypoint, and the scheduler records each assignment of a card in a ConfigMap.
+func TestTheSchedulerOfSharedCardsCanRun(t *testing.T) {
+	for _, d := range render(t, newGR(allComponents()))[GcushareScheduler].Objects {
+		switch d.Ref.Kind {
+		case "Deployment":
+			containers, _, err := unstructured.NestedSlice(d.Object.Object, "spec", "template", "spec", "containers")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]any{"gcushare-scheduler-plugin"}, containers[0].(map[string]any)["command"]); diff != "" {
+				t.Errorf("its command (-want +got):\n%s", diff)
+			}
+		case "ClusterRole":
+			rules, _, err := unstructured.NestedSlice(d.Object.Object, "rules")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, verb := range []string{"create", "delete"} {
+				if !slices.ContainsFunc(rules, func(r any) bool {
+					rule := r.(map[string]any)
+					return slices.Contains(rule["resources"].([]any), any("configmaps")) && slices.Contains(rule["verbs"].([]any), any(verb))
+				}) {
+					t.Errorf("it may not %s ConfigMaps", verb)
+				}
+			}
+		}
+	}
 }
