@@ -76,15 +76,11 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if err := l.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing GcuResources: %w", err)
 	}
-	keeper := revisionKeeper{l.Client, l.Client, l.Namespace}
-	for i := range grs.Items {
-		as, _, err := keeper.inForce(ctx, l.Client, &grs.Items[i])
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		grs.Items[i] = *as
+	inForce, err := revisionKeeper{l.Client, l.Client, l.Namespace}.allInForce(ctx, l.Client, grs.Items)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	claims, err := readClaims(ctx, l.Client, grs.Items)
+	claims, err := readClaims(ctx, l.Client, inForce)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -137,7 +133,7 @@ func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, claims
 	return nil
 }
 
-// removeLabels removes our labels that no gr wants any more from nodes. A failed node does not
+// removeLabels removes our labels that no gr, as it is in force, wants any more from nodes. A failed node does not
 // prevent the others.
 func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node, grs []topsv1.GcuResource) error {
 	claims, err := readClaims(ctx, c, grs)

@@ -177,7 +177,11 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 		if err := confirmAll(ctx, r.APIReader, append([]topsv1.GcuResource{*gr}, obs.Others...)); err != nil {
 			return err
 		}
-		if failed = removeLabels(ctx, r.Client, obs.Nodes, obs.Others); failed == nil {
+		others, err := r.revisionKeeper().allInForce(ctx, r.Client, obs.Others)
+		if err != nil {
+			return err
+		}
+		if failed = removeLabels(ctx, r.Client, obs.Nodes, others); failed == nil {
 			failed = removeFinalizer(ctx, r.Client, gr)
 		}
 		if failed == nil {

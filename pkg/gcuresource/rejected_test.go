@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -261,5 +262,36 @@ func TestARollbackThatAdmissionDeniesIsReported(t *testing.T) {
 				t.Errorf("driver %s, %+v", now.Spec.Driver.Version, now.Status.Conditions)
 			}
 		})
+	}
+}
+
+// The deletion of another gr leaves nodes the labels of the spec that is deployed.
+func TestLabelsInPlaceOfARejectedSpecOutliveAnotherGcuResource(t *testing.T) {
+	s := inMemory(t)
+	on := func(node string) func(*scene) error {
+		return func(s *scene) error {
+			return errors.Join(s.goOn(nil), s.edit(func(gr *topsv1.GcuResource) {
+				gr.Spec.DevicePlugin, gr.Spec.GcusharePlugin = nil, &topsv1.GcusharePluginSpec{GcushareNodes: []string{node}}
+			}))
+		}
+	}
+	ctx := context.Background()
+	other := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	another := func(pass func() error) error {
+		_, err := s.gcu.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(other)})
+		return errors.Join(err, pass())
+	}
+	if err := (story{steps: []func(*scene) error{deployAll, on("node-1"), on("node-2"), reject}}).play(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.goOn(nil), s.api.Create(ctx, other), another(s.label), s.api.Delete(ctx, other)); err != nil {
+		t.Fatal(err)
+	}
+	var node corev1.Node
+	if err := another(func() error { return s.api.Get(ctx, client.ObjectKey{Name: "node-1"}, &node) }); err != nil || node.Labels[topsv1.LabelGcushare] == "" {
+		t.Errorf("the labels are %v, %v", node.Labels, err)
+	}
+	if err := s.api.Get(ctx, client.ObjectKeyFromObject(other), other); !apierrors.IsNotFound(err) {
+		t.Errorf("the other gr is not gone: %v", err)
 	}
 }

@@ -130,6 +130,19 @@ func (r revisionKeeper) inForce(ctx context.Context, from client.Reader, gr *top
 	return as, revision.Rejected(h.Current, rollout.Status.Rollback), nil
 }
 
+// allInForce returns a list of grs, each as inForce returns it.
+func (r revisionKeeper) allInForce(ctx context.Context, from client.Reader, grs []topsv1.GcuResource) ([]topsv1.GcuResource, error) {
+	all := make([]topsv1.GcuResource, 0, len(grs))
+	for i := range grs {
+		as, _, err := r.inForce(ctx, from, &grs[i])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *as)
+	}
+	return all, nil
+}
+
 // confirmInForce is confirm for the spec that is to be deployed, which a rollback that the cache does not show yet
 // may have rejected.
 func (r revisionKeeper) confirmInForce(ctx context.Context, gr, as *topsv1.GcuResource) error {
