@@ -109,7 +109,7 @@ const (
 	// ManagedBy is the value of LabelManagedBy and the field manager of every
 	// server-side apply.
 	ManagedBy = "gcu-operator"
-	// LabelGcuResource names, on every deployed object, the gr it belongs to.
+	// LabelGcuResource names, on every deployed object that is deleted with its gr, that gr.
 	LabelGcuResource = "topsops.enflame.com/gcuresource"
 	// LabelComponent names, on every deployed object, the component (the spec key).
 	LabelComponent = "topsops.enflame.com/component"

@@ -26,6 +26,14 @@ func ofLabel(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
+// ofKept maps an object that is kept when its gr is deleted to every gr: any may apply it.
+func (r requester) ofKept(ctx context.Context, o client.Object) []reconcile.Request {
+	if o.GetLabels()[topsv1.LabelComponent] == "" {
+		return nil
+	}
+	return r.all(ctx, o)
+}
+
 // ofWorkload maps a pod or a revision to the gr of its workload: by its label if it belongs to a
 // Deployment or a Job, otherwise by its DaemonSet. If the DaemonSet is gone, any gr may be
 // waiting for the pod to go.

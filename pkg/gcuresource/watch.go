@@ -53,7 +53,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(
 			predicate.GenerationChangedPredicate{})).
-		WatchesMetadata(kindOf("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(ofLabel)).
+		WatchesMetadata(kindOf("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(to.ofKept)).
 		WatchesMetadata(kindOf(rbacv1.GroupName, "ClusterRole"), handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(installed)).
 		Watches(&rbacv1.ClusterRoleBinding{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(installed)).
 		WatchesMetadata(kindOf("", "Namespace"), handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(

@@ -23,6 +23,12 @@ var ofResources = []mutant{
 		"isOfNewestSpec($rollout, $obs)", "true"},
 	{"summary-stays", "a finished gr keeps the condition for kstatus", "pkg/gcuresource/status", "summarize",
 		"return withoutSummary($status.Conditions)", "return $status.Conditions"},
+	{"shared-crd-named", "two grs with the same CRD label it in turn, for ever", deploys, "own",
+		"if RefOf($o).Kept() { $*then }", "if labels[topsv1.LabelGcuResource] = gr.Name; RefOf(o).Kept() { o.SetLabels(labels); return }"},
+	{"shared-crd-renamed", "two grs with the same CRD give it the names of their workloads in turn, for ever", deploys, "objects.setName",
+		"$ref.Kept()", "false"},
+	{"kept-crd-unwatched", "a CRD that is deleted does not come back until something else happens", deploys, "requester.ofKept",
+		"return $r.all($ctx, $o)", "return nil"},
 	// A rejected spec.
 	{"newer-spec-overruled", "a rejection holds for another spec too", "api/v1", "DaemonRolloutStatus.InPlaceOf",
 		"$s.Rollback.RejectedRevision != $revision", "false"},

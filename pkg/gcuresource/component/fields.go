@@ -77,14 +77,14 @@ func templateOf(o object) *corev1.PodTemplateSpec {
 }
 
 // setName replaces the built-in name of a workload and the label of the objects that belong to it
-// (contract statement 13). Only the workload is renamed. Webhooks and CreateOnly objects keep their
-// label.
+// (contract statement 13). Only the workload is renamed. Webhooks, CreateOnly objects and what several grs
+// may share keep their label.
 func (l objects) setName(name string) {
 	if name == "" {
 		return
 	}
 	for _, o := range l {
-		if ref := RefOf(o); ref.CreateOnly() || ref.Webhook() {
+		if ref := RefOf(o); ref.CreateOnly() || ref.Kept() || ref.Webhook() {
 			continue
 		}
 		o.SetLabels(map[string]string{LabelName: name})

@@ -95,7 +95,7 @@ func checkObject(t *testing.T, gr *topsv1.GcuResource, d component.Desired, fiel
 		}
 	}
 	owner := metav1.GetControllerOf(d.Object)
-	if d.Object.GetLabels()[topsv1.LabelGcuResource] != gr.Name || (owner == nil) != d.Ref.Kept() || owner != nil && owner.UID != gr.UID {
+	if (d.Object.GetLabels()[topsv1.LabelGcuResource] == gr.Name) == d.Ref.Kept() || (owner == nil) != d.Ref.Kept() || owner != nil && owner.UID != gr.UID {
 		t.Errorf("%s is not the gr's: labels %v, owner %v", d.Ref, d.Object.GetLabels(), owner)
 	}
 	if !d.Ref.Workload() || d.Ref.Kind == component.JobKind.Kind {

@@ -166,21 +166,22 @@ func (r *Rendered) fill(gr *topsv1.GcuResource, revision string, list objects) e
 	return nil
 }
 
-// own marks an object as deployed by the operator for a gr. Kept objects get no owner: they stay
-// when the gr is deleted.
+// own marks an object as deployed by the operator for a gr. Kept objects get no owner, because they stay
+// when the gr is deleted, and do not name it, because several grs may apply them.
 func own(gr *topsv1.GcuResource, component string, o object) {
 	labels := maps.Clone(o.GetLabels())
 	labels[topsv1.LabelManagedBy] = topsv1.ManagedBy
-	labels[topsv1.LabelGcuResource] = gr.Name
 	labels[topsv1.LabelComponent] = component
+	if RefOf(o).Kept() {
+		o.SetLabels(labels)
+		return
+	}
+	labels[topsv1.LabelGcuResource] = gr.Name
 	o.SetLabels(labels)
 	// The owners of these pods come and go, so the label names their gr.
 	switch o.(type) {
 	case *appsv1.Deployment, *batchv1.Job:
 		metav1.SetMetaDataLabel(&templateOf(o).ObjectMeta, topsv1.LabelGcuResource, gr.Name)
-	}
-	if RefOf(o).Kept() {
-		return
 	}
 	o.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion:         topsv1.GroupVersion.String(),

@@ -303,6 +303,9 @@ func TestEveryObjectIsMarkedAsOurs(t *testing.T) {
 			labels := d.Object.GetLabels()
 			want := map[string]string{LabelName: labels[LabelName], topsv1.LabelManagedBy: "gcu-operator",
 				topsv1.LabelGcuResource: "gpu", topsv1.LabelComponent: name}
+			if d.Ref.Kept() {
+				delete(want, topsv1.LabelGcuResource)
+			}
 			if diff := cmp.Diff(want, labels); diff != "" || labels[LabelName] == "" {
 				t.Errorf("%s: labels (-want +got):\n%s", d.Ref, diff)
 			}
@@ -326,5 +329,32 @@ func TestEveryObjectIsMarkedAsOurs(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{LabelName: r.PerNode.Name}, r.PerNode.Spec.Selector.MatchLabels); diff != "" {
 			t.Errorf("%s: selector (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// Two grs that apply an object of both in turn would never rest.
+func TestWhatIsKeptIsTheSameForEveryGcuResource(t *testing.T) {
+	another := newGR(topsv1.GcuResourceSpec{
+		NFD: &topsv1.NFDSpec{Name: "another-nfd", Namespace: "another"}, Volcano: &topsv1.VolcanoSpec{Namespace: "another-volcano"}})
+	another.Name, another.UID = "another", "another-uid"
+	first := map[Ref]string{}
+	for _, r := range render(t, newGR(allComponents())) {
+		for _, d := range r.Objects {
+			first[d.Ref] = d.Hash
+		}
+	}
+	kept := 0
+	for _, r := range render(t, another) {
+		for _, d := range r.Objects {
+			if hash := first[d.Ref]; d.Ref.Kept() && !d.Ref.Installed() && hash != "" {
+				kept++
+				if hash != d.Hash {
+					t.Errorf("%s differs: %v", d.Ref, d.Object.GetLabels())
+				}
+			}
+		}
+	}
+	if kept != 6 {
+		t.Errorf("%d CRDs", kept)
 	}
 }
