@@ -60,6 +60,31 @@ func (r *Rendered) Workloads() []Ref {
 	return refs
 }
 
+// WebhookServer returns the workload whose pods the webhooks of the component call; ok is false without any.
+func (r *Rendered) WebhookServer() (server Ref, ok bool) {
+	i := slices.IndexFunc(r.Objects, func(d Desired) bool { return d.Ref.Webhook() })
+	if i < 0 {
+		return Ref{}, false
+	}
+	hooks, _, _ := unstructured.NestedSlice(r.Objects[i].Object.Object, "webhooks")
+	if len(hooks) == 0 {
+		return Ref{}, false
+	}
+	hook, _ := hooks[0].(map[string]any)
+	service, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "name")
+	i = slices.IndexFunc(r.Objects, func(d Desired) bool { return d.Ref.Kind == "Service" && d.Ref.Name == service })
+	if i < 0 {
+		return Ref{}, false
+	}
+	name, _, _ := unstructured.NestedString(r.Objects[i].Object.Object, "spec", "selector", LabelName)
+	for _, ref := range r.Workloads() {
+		if ref.Name == name {
+			return ref, true
+		}
+	}
+	return Ref{}, false
+}
+
 // Render is RenderIn for the zero Cluster. It suffices to compare two specs: the Cluster changes both in the same
 // way.
 func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {

@@ -44,8 +44,34 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 			l.gone = append(l.gone, *o)
 		}
 	}
-	l.gone = webhooksFirst(l.gone)
+	l.gone = webhooksFirst(append(l.gone, unserved(obs, l.gone)...))
 	return l
+}
+
+// unserved returns the webhook configurations of the gr whose pods are replaced by those of a workload that does not exist
+// yet: until it runs they would reject pods in the whole cluster. They are created again when it runs.
+func unserved(obs *state.Observation, gone []state.Owned) (webhooks []state.Owned) {
+	for i := range obs.Components {
+		c := &obs.Components[i]
+		server, ok := c.WebhookServer()
+		if !ok || c.Live[server] != nil ||
+			!slices.ContainsFunc(gone, func(o state.Owned) bool { return o.Component == c.Name && o.Ref.Workload() }) {
+			continue
+		}
+		for _, o := range obs.Owned {
+			if o.Component == c.Name && o.Ref.Webhook() && c.Live[o.Ref] != nil {
+				webhooks = append(webhooks, o)
+			}
+		}
+	}
+	return webhooks
+}
+
+// replaceable returns the objects but those whose component has failed: what cannot be replaced stays.
+func replaceable(objects []state.Owned, steps []Step) []state.Owned {
+	return slices.DeleteFunc(objects, func(o state.Owned) bool {
+		return slices.ContainsFunc(steps, func(s Step) bool { return s.Component == o.Component && s.stops() })
+	})
 }
 
 // asSeen adds the observed resourceVersion as a precondition of the deletion: a manager with a stale cache must
@@ -84,16 +110,21 @@ func (l *leftovers) predecessorsOf(c *state.Component) []string {
 	return names
 }
 
-// inTheWayOf returns a workload that has to be gone before a component is created, nil for none: an
-// old one of the component itself, or one of a component that it excludes.
+// inTheWayOf returns an object that has to be gone before a component is created, nil for none: an
+// old workload of the component itself, or its webhooks, or a workload of a component that it excludes.
 func (l *leftovers) inTheWayOf(c *state.Component) *state.Owned {
 	excludes := component.Find(c.Name).Excludes
 	for i := range l.gone {
-		if o := &l.gone[i]; o.Ref.Workload() && (o.Component == c.Name || slices.Contains(excludes, o.Component)) {
+		if o := &l.gone[i]; (o.Ref.Workload() || o.Ref.Webhook()) && (o.Component == c.Name || slices.Contains(excludes, o.Component)) {
 			return o
 		}
 	}
 	return nil
+}
+
+// closes reports whether webhooks of a component are deleted now, before anything else of it changes.
+func (l *leftovers) closes(c *state.Component) bool {
+	return slices.ContainsFunc(l.gone, func(o state.Owned) bool { return o.Component == c.Name && o.Ref.Webhook() })
 }
 
 // webhooksFirst returns the objects that may be deleted now: webhook configurations before the

@@ -64,14 +64,14 @@ type Step struct {
 // before it run (contract statement 51). A failed one holds up those after it.
 func Decide(obs *state.Observation, now time.Time) Plan {
 	left := leftoversOf(obs)
-	plan := Plan{Delete: left.gone, Leave: left.toUpdate}
+	plan := Plan{Leave: left.toUpdate}
 	nodes := obs.NodeIndex()
 	before := ""
 	for i := range obs.Components {
 		c := &obs.Components[i]
 		step := Step{Component: c.Name, Health: obs.Assess(c, nodes, now)}
 		step.Failure = failing(obs, c, &step.Health)
-		if step.Failure == nil || step.Failure.Reason == state.ReasonJobFailed {
+		if !step.stops() {
 			step.decide(obs, c, &left, nodes, before, now)
 		}
 		if before == "" && (step.Failure != nil || !step.Health.LetsNextStart()) {
@@ -83,8 +83,13 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		plan.Wait = retry.Sooner(plan.Wait, step.Health.Wait)
 		plan.Steps = append(plan.Steps, step)
 	}
+	plan.Delete = replaceable(left.gone, plan.Steps)
 	return plan
 }
+
+// stops reports whether the component failed so that nothing of it is changed. A failed Job does not: another template may
+// be the remedy.
+func (s *Step) stops() bool { return s.Failure != nil && s.Failure.Reason != state.ReasonJobFailed }
 
 // decide sets what to apply. before names the first earlier component that failed or does not run
 // yet, "" if there is none.
@@ -96,7 +101,7 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftover
 	if s.Create && s.Waits == "" {
 		s.awaitRestart(obs, c, nodes, now)
 	}
-	if s.Waits != "" || s.Health.Terminating {
+	if s.Waits != "" || s.Health.Terminating || left.closes(c) {
 		return
 	}
 	for _, d := range c.Objects {
