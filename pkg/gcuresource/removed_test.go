@@ -283,3 +283,25 @@ func TestAnAnnotationOfADaemonSetThatLeavesIsNamed(t *testing.T) {
 		t.Errorf("the gr does not name it: %+v", gr.Status.Conditions)
 	}
 }
+
+// Only an API server knows that a node port is taken.
+func TestAnExporterIsRenamedNodeByNode(t *testing.T) {
+	s := newStage(t, "node-1")
+	s.create("port", topsv1.GcuResourceSpec{Exporter: &topsv1.BaseFields{}})
+	s.play("enflame-gcu-exporter")
+	s.reaches("port", "Running", "1/1")
+	s.edit("port", func(gr *topsv1.GcuResource) {
+		gr.Annotations[topsv1.AnnotationUpdateStrategy] = "AdvancedRollingUpdate"
+		gr.Spec.Exporter.Name = "metrics"
+	})
+	s.until("deploying it beside the one that leaves", func() string {
+		old, successor := &appsv1.DaemonSet{}, &appsv1.DaemonSet{}
+		if err := errors.Join(s.get(old, "kube-system", "enflame-gcu-exporter"), s.get(successor, "kube-system", "metrics")); err != nil {
+			return err.Error()
+		}
+		if !daemonset.IsLeaving(old) {
+			return "the old one does not leave"
+		}
+		return ""
+	})
+}

@@ -85,6 +85,20 @@ func (r *Rendered) WebhookServer() (server Ref, ok bool) {
 	return Ref{}, false
 }
 
+// HasNodePort reports whether a Service of the component asks for a port of its own on every node, which one Service can
+// have.
+func (r *Rendered) HasNodePort() bool {
+	for i := range r.Objects {
+		ports, _, _ := unstructured.NestedSlice(r.Objects[i].Object.Object, "spec", "ports")
+		for _, p := range ports {
+			if port, ok := p.(map[string]any); ok && port["nodePort"] != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Render is RenderIn for the zero Cluster. It suffices to compare two specs: the Cluster changes both in the same
 // way.
 func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {

@@ -40,12 +40,18 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 		}
 	}
 	for _, o := range others {
-		if o.Ref.Workload() || !slices.ContainsFunc(l.leaving, func(ds *state.Owned) bool { return ds.Component == o.Component }) {
+		if o.Ref.Workload() || holdsNodePort(obs, o) || !slices.ContainsFunc(l.leaving, func(ds *state.Owned) bool { return ds.Component == o.Component }) {
 			l.gone = append(l.gone, *o)
 		}
 	}
 	l.gone = webhooksFirst(append(l.gone, unserved(obs, l.gone)...))
 	return l
+}
+
+// holdsNodePort reports whether a Service has a node port that its component asks for under another name: it
+// is in the way of the successor of the pods that are leaving.
+func holdsNodePort(obs *state.Observation, o *state.Owned) bool {
+	return o.Ref.Kind == "Service" && slices.ContainsFunc(obs.Components, func(c state.Component) bool { return c.Name == o.Component && c.HasNodePort() })
 }
 
 // unserved returns the webhook configurations of the gr whose pods are replaced by those of a workload that does not exist

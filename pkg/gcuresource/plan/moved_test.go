@@ -119,3 +119,25 @@ func TestWhatCannotBeReplacedStays(t *testing.T) {
 		t.Errorf("%s go, failure %+v", kinds(got.Delete), f)
 	}
 }
+
+// A node port has one Service.
+func TestAServiceGoesBeforeTheOneThatAsksForItsNodePort(t *testing.T) {
+	exporter := func(name string) topsv1.GcuResourceSpec {
+		return topsv1.GcuResourceSpec{Exporter: &topsv1.BaseFields{Name: name}}
+	}
+	for name, tc := range map[string]struct {
+		to   topsv1.GcuResourceSpec
+		want string
+	}{
+		"under another name": {exporter("another"), "Service"},
+		"removed":            {topsv1.GcuResourceSpec{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := edited(t, exporter(""), tc.to)
+			w.Resource.Annotations[topsv1.AnnotationUpdateStrategy] = "AdvancedRollingUpdate"
+			if got := kinds(Decide(w.Observation, world.Noon).Delete); got != tc.want {
+				t.Errorf("%q goes before the pods, want %q", got, tc.want)
+			}
+		})
+	}
+}
