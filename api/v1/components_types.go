@@ -95,13 +95,16 @@ type NFDSpec struct {
 }
 
 // NightingaleSpec configures the Nightingale monitoring system.
+//
+// +kubebuilder:validation:XValidation:rule="self.notDeploy || oldSelf.notDeploy || self.__namespace__ == oldSelf.__namespace__",message="namespace cannot be changed while nightingale is deployed, its database would stay behind: set notDeploy: true first, copy Secret nightingale-mysql to the new namespace, change it when nightingale is gone"
+// +kubebuilder:validation:XValidation:rule="self.notDeploy || oldSelf.notDeploy || ((has(self.mysql__dash__pv) ? self.mysql__dash__pv.name : 'mysql-pv') == (has(oldSelf.mysql__dash__pv) ? oldSelf.mysql__dash__pv.name : 'mysql-pv') && (has(self.mysql__dash__pvc) ? self.mysql__dash__pvc.name : 'mysql-pvc') == (has(oldSelf.mysql__dash__pvc) ? oldSelf.mysql__dash__pvc.name : 'mysql-pvc'))",message="mysql-pv.name and mysql-pvc.name cannot be changed while nightingale is deployed, its database would lose its files: set notDeploy: true first, change them when nightingale is gone"
 type NightingaleSpec struct {
 	// notDeploy true leaves the component out. Default false.
 	// +optional
 	// +kubebuilder:default=false
 	NotDeploy bool `json:"notDeploy"`
 	// namespace of all its objects. Default enflame. It is created when
-	// missing and is never deleted.
+	// missing and is never deleted. It stays as it is while nightingale is deployed.
 	// +optional
 	// +kubebuilder:default=enflame
 	// +kubebuilder:validation:MaxLength=63
@@ -136,7 +139,7 @@ type NightingaleSpec struct {
 
 // HostPathVolume is a PersistentVolume on a path of a node.
 type HostPathVolume struct {
-	// name of the PersistentVolume.
+	// name of the PersistentVolume. It stays as it is while nightingale is deployed.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 	// hostpath is the absolute directory on the node. It is created when
@@ -147,7 +150,7 @@ type HostPathVolume struct {
 
 // VolumeClaim is a PersistentVolumeClaim.
 type VolumeClaim struct {
-	// name of the PersistentVolumeClaim.
+	// name of the PersistentVolumeClaim. It stays as it is while nightingale is deployed.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 }

@@ -225,3 +225,34 @@ func TestTheExamplesAreAcceptedAndDeployWhatTheySay(t *testing.T) {
 		})
 	}
 }
+
+func TestTheDatabaseKeepsItsPlaceWhileItIsDeployed(t *testing.T) {
+	const (
+		space = "namespace cannot be changed while nightingale is deployed"
+		names = "mysql-pv.name and mysql-pvc.name cannot be changed while nightingale is deployed"
+	)
+	for _, tc := range []struct{ name, from, to, want string }{
+		{"another namespace", "{}", "{namespace: elsewhere}", space},
+		{"another volume", "{}", "{mysql-pv: {name: x, hostpath: /x}}", names},
+		{"another claim", "{mysql-pvc: {name: x}}", "{}", names},
+		{"the built-in names", "{}", "{namespace: enflame, mysql-pv: {name: mysql-pv, hostpath: /x}, mysql-pvc: {name: mysql-pvc}}", ""},
+		{"when it goes", "{}", "{notDeploy: true, namespace: elsewhere, mysql-pvc: {name: x}}", ""},
+		{"before it comes back", "{notDeploy: true}", "{namespace: elsewhere, mysql-pvc: {name: x}}", ""},
+	} {
+		t.Run("contract 30: "+tc.name, func(t *testing.T) {
+			gr, err := stored(t, "{nightingale: "+tc.from+"}")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var spec map[string]any
+			if err := yaml.Unmarshal([]byte(tc.to), &spec); err != nil {
+				t.Fatal(err)
+			}
+			gr.Object["spec"] = map[string]any{"nightingale": spec}
+			err = testClient(t).Update(context.Background(), gr, client.DryRunAll)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}

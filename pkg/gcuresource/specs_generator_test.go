@@ -1,9 +1,11 @@
 package gcuresource
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -179,5 +181,25 @@ func refusedUpdate(from, to *topsv1.GcuResourceSpec) string {
 	if a != nil && b != nil && !a.NotDeploy && !b.NotDeploy && a.MemoryUnit != b.MemoryUnit {
 		return "memoryUnit cannot be changed"
 	}
+	was, now := from.Nightingale, to.Nightingale
+	switch {
+	case was == nil || now == nil || was.NotDeploy || now.NotDeploy:
+	case cmp.Or(was.Namespace, "enflame") != cmp.Or(now.Namespace, "enflame"):
+		return "namespace cannot be changed"
+	case !slices.Equal(databaseOf(was), databaseOf(now)):
+		return "mysql-pv.name and mysql-pvc.name cannot be changed"
+	}
 	return ""
+}
+
+// databaseOf returns the names of the volume and of the claim of a database.
+func databaseOf(n *topsv1.NightingaleSpec) []string {
+	names := []string{"mysql-pv", "mysql-pvc"}
+	if n.MySQLPV != nil {
+		names[0] = n.MySQLPV.Name
+	}
+	if n.MySQLPVC != nil {
+		names[1] = n.MySQLPVC.Name
+	}
+	return names
 }
