@@ -14,7 +14,7 @@ var ofLeaving = []mutant{
 		"$Terminating || $left.closes($c)", "$Terminating"},
 	{"webhooks-closed-for-any", "the rename of another workload takes the webhooks away", deploys, "unserved",
 		"!$ok || $c.Live[$server] != nil || $rest", "!$ok || server == (component.Ref{}) || $rest"},
-	{"node-port-held", "an exporter is renamed, and the new one never gets the node port", deploys, "leftoversOf",
+	{"node-port-held", "an exporter is renamed, and the new one never gets the node port", deploys, "leftovers.unneeded",
 		"holdsNodePort($obs, $o)", "false"},
 	{"removed-in-flight", "a DaemonSet goes while an operation is about it", deploys, "leftoversOf",
 		"$left($o) && !$rollout.InFlight", "$left($o)"},

@@ -39,11 +39,7 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 			}
 		}
 	}
-	for _, o := range others {
-		if o.Ref.Workload() || holdsNodePort(obs, o) || !slices.ContainsFunc(l.leaving, func(ds *state.Owned) bool { return ds.Component == o.Component }) {
-			l.gone = append(l.gone, *o)
-		}
-	}
+	l.gone = append(l.gone, l.unneeded(obs, others)...)
 	l.gone = webhooksFirst(append(l.gone, unserved(obs, l.gone)...))
 	return l
 }
@@ -73,11 +69,19 @@ func unserved(obs *state.Observation, gone []state.Owned) (webhooks []state.Owne
 	return webhooks
 }
 
-// replaceable returns the objects but those whose component has failed: what cannot be replaced stays.
-func replaceable(objects []state.Owned, steps []Step) []state.Owned {
-	return slices.DeleteFunc(objects, func(o state.Owned) bool {
-		return slices.ContainsFunc(steps, func(s Step) bool { return s.Component == o.Component && s.stops() })
-	})
+// unneeded returns the objects that no pod of a DaemonSet that is leaving needs, or that have to go before it.
+func (l *leftovers) unneeded(obs *state.Observation, objects []*state.Owned) (gone []state.Owned) {
+	for _, o := range objects {
+		if o.Ref.Workload() || holdsNodePort(obs, o) || !l.leaves(o.Component) {
+			gone = append(gone, *o)
+		}
+	}
+	return gone
+}
+
+// leaves reports whether a DaemonSet of a component is leaving.
+func (l *leftovers) leaves(name string) bool {
+	return slices.ContainsFunc(l.leaving, func(o *state.Owned) bool { return o.Component == name })
 }
 
 // asSeen adds the observed resourceVersion as a precondition of the deletion: a manager with a stale cache must

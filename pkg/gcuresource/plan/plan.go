@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -91,6 +93,13 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 // be the remedy.
 func (s *Step) stops() bool { return s.Failure != nil && s.Failure.Reason != state.ReasonJobFailed }
 
+// replaceable returns the objects but those whose component has failed: what cannot be replaced stays.
+func replaceable(objects []state.Owned, steps []Step) []state.Owned {
+	return slices.DeleteFunc(objects, func(o state.Owned) bool {
+		return slices.ContainsFunc(steps, func(s Step) bool { return s.Component == o.Component && s.stops() })
+	})
+}
+
 // decide sets what to apply. before names the first earlier component that failed or does not run
 // yet, "" if there is none.
 func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftovers, nodes *state.NodeIndex, before string, now time.Time) {
@@ -113,12 +122,17 @@ func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftover
 				return
 			}
 		}
-		if d.Ref.Installed() || upToDate(&d, live, obs.Applied) || (d.Ref.Webhook() && live == nil && !s.Health.ReplicasRun()) {
+		if d.Ref.Installed() || upToDate(&d, live, obs.Applied) || s.isEarly(&d, live) {
 			continue
 		}
 		s.Apply = append(s.Apply, d)
 	}
 	slices.SortStableFunc(s.Apply, func(a, b component.Desired) int { return a.Ref.Rank() - b.Ref.Rank() })
+}
+
+// isEarly reports whether an object is a webhook configuration whose pods do not run yet.
+func (s *Step) isEarly(d *component.Desired, live *metav1.PartialObjectMetadata) bool {
+	return d.Ref.Webhook() && live == nil && !s.Health.ReplicasRun()
 }
 
 // creationWaits returns which objects the creation of a component waits for: an earlier component, the
