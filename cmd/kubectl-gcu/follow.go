@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,13 +68,21 @@ func await(ctx context.Context, out terminal, timeout time.Duration, changed <-c
 	}
 }
 
-// isOutage reports whether a read failed because the API server did not respond, or not as usual.
+// cutStream is how client-go words that a connection ended in the middle of an object.
+const cutStream = "stream error when reading response body"
+
+// isOutage reports whether a read failed because the API server did not respond, or not as usual. A certificate or a login that is not
+// accepted stays so.
 func isOutage(err error) bool {
 	if status, responded := errors.AsType[*apierrors.StatusError](err); responded {
 		return status.ErrStatus.Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err)
 	}
+	if call, is := errors.AsType[*url.Error](err); is {
+		err = call.Err
+	}
 	_, unreachable := errors.AsType[net.Error](err)
-	return unreachable || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
+	return unreachable || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || strings.Contains(err.Error(), cutStream)
 }
 
 // next waits for a change, and for more that come with it. It returns false when ctx is done.

@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +20,8 @@ import (
 
 // An upgrade may restart the API server: on a node with k3s it is part of what restarts with the runtime.
 func TestAWaitGoesOnWhileTheAPIServerIsAway(t *testing.T) {
-	down := fmt.Errorf("get: %w", syscall.ECONNREFUSED)
+	call := func(err error) error { return &url.Error{Op: "Get", URL: "https://gcu", Err: err} }
+	down := fmt.Errorf("get: %w", call(syscall.ECONNREFUSED))
 	busy := apierrors.NewInternalError(down)
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "gcuresources"}, "a")
 	for name, tt := range map[string]struct {
@@ -28,6 +31,9 @@ func TestAWaitGoesOnWhileTheAPIServerIsAway(t *testing.T) {
 	}{
 		"for a while":                    {[]error{nil, down, busy, nil, down}, "", 2},
 		"also in the middle of a read":   {[]error{nil, fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), errors.New("http2: client connection lost")}, "", 1},
+		"also if its stream is cut":      {[]error{nil, errors.New("stream error when reading response body, may be caused by closed connection")}, "", 1},
+		"not if the login has ended":     {[]error{nil, call(errors.New("getting credentials: exec: it failed"))}, "exec", 0},
+		"not if its certificate is bad":  {[]error{nil, call(x509.UnknownAuthorityError{})}, "certificate", 0},
 		"not if it is another error":     {[]error{nil, errors.New("it cannot be read")}, "cannot be read", 0},
 		"not if it was never seen":       {[]error{down}, "connection refused", 0},
 		"not if the object is gone":      {[]error{nil, gone}, "not found", 0},

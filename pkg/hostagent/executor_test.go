@@ -366,7 +366,7 @@ func TestAnUnrequestedRestartIsObserved(t *testing.T) {
 	clock, manager := testclock.NewFakeClock(noon), &refusing{}
 	e := newExecutor(t, t.TempDir(), func(o *Options) { o.Clock, o.ServiceManager = clock, manager })
 	r := fullRecord()
-	r.Begun = &task.Begun{Engine: task.Docker, Before: r.Begun.Before, Deadline: noon.Add(10 * time.Minute)}
+	r.Begun = &task.Begun{Engine: task.Docker, Before: r.Begun.Before, Deadline: noon.Add(10 * time.Minute), Timeout: 10 * time.Minute}
 	if err := e.records.put(r); err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func (s restarter) ownGone(ctx context.Context, engine task.Engine) error {
 
 // begin records the request with the current instance.
 func (s restarter) begin(request task.Request, f restart.Facts, r task.Record, d restart.Decision) (task.Record, error) {
-	r.Begun = &task.Begun{Engine: f.Runtime.Engine, Before: f.Runtime.Instance, Deadline: s.records.now().Add(request.Timeout())}
+	r.Begun = &task.Begun{Engine: f.Runtime.Engine, Before: f.Runtime.Instance, Deadline: s.records.now().Add(request.Timeout()), Timeout: request.Timeout()}
 	r.Result.State, r.Result.Reason, r.Result.Message = d.State, d.Reason, d.Message
 	return r, s.records.put(r)
 }

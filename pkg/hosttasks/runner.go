@@ -37,6 +37,8 @@ type runner struct {
 	mutex   sync.Mutex
 	// underWay are the tasks that the executor is executing, by key.
 	underWay map[string]attempt
+	// unobserved are the errors of the last observations of restarts that are not requested, by key.
+	unobserved map[string]string
 	// refused are the tasks that the executor has refused, until it accepts them.
 	refused map[string]task.Result
 }
@@ -52,7 +54,7 @@ type attempt struct {
 var errRequested = errors.New("the restart is requested again")
 
 func newRunner(o Options, woken signal) *runner {
-	return &runner{options: o, woken: woken, underWay: map[string]attempt{}, refused: map[string]task.Result{}}
+	return &runner{options: o, woken: woken, underWay: map[string]attempt{}, unobserved: map[string]string{}, refused: map[string]task.Result{}}
 }
 
 // begin passes a task to the executor, unless it is in progress or this attempt has a final
@@ -92,7 +94,10 @@ func (r *runner) observeUnrequested(ctx context.Context, tasks []hostapi.Task) {
 		if is || slices.ContainsFunc(tasks, func(t hostapi.Task) bool { return t.Key() == key }) {
 			continue
 		}
-		r.options.Log.Info("Observing a restart that is no longer requested", "operation", request.ID, "task", request.Task)
+		log := r.options.Log.WithValues("operation", request.ID, "task", request.Task)
+		if r.unobserved[key] == "" {
+			log.Info("Observing a restart that is no longer requested")
+		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		r.underWay[key] = attempt{end: cancel}
 		r.running.Go(func() {
@@ -102,9 +107,13 @@ func (r *runner) observeUnrequested(ctx context.Context, tasks []hostapi.Task) {
 			defer r.mutex.Unlock()
 			delete(r.underWay, key)
 			if err != nil && ctx.Err() == nil { // a full disk, or another restart; the next pass observes again
-				r.options.Log.Error(err, "Could not observe a restart", "operation", request.ID, "task", request.Task)
+				if r.unobserved[key] != err.Error() {
+					log.Error(err, "Could not observe a restart")
+				}
+				r.unobserved[key] = err.Error()
 				return
 			}
+			delete(r.unobserved, key)
 			r.woken.set()
 		})
 	}

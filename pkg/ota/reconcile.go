@@ -82,6 +82,11 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 			return nil, fmt.Errorf("taking over the published operations: %w", err)
 		}
 		requests = request.Adopt(requests, status.Requests)
+	} else if o, waiting, is := request.InterruptedWithdrawal(r.journals.Operations.List, requests, status.Tasks); is {
+		if err := r.recordWithdrawal(o, waiting); err != nil {
+			return nil, fmt.Errorf("recording that operation %s is withdrawn: %w", o.ID, err)
+		}
+		requests = r.journals.Requests.List
 	}
 	r.followOperations(status.Tasks)
 	if err := r.journals.Requests.Keep(request.Trim(request.ApplyAnswers(requests, status.Tasks))); err != nil {
@@ -130,13 +135,6 @@ func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 	if i < 0 || !operations[i].Queued {
 		return nil
 	}
-	if o := operations[i]; request.Unconfirmed(o.Of(r.journals.Requests.List)) { // the agent was killed while it recorded that
-		_, waiting := request.Withdrawable(operations, r.journals.Requests.List, nodeUpgrade.Status.Tasks, r.nodeName, r.clock.Now())
-		if err := r.recordWithdrawal(o, waiting); err != nil {
-			return fmt.Errorf("recording that operation %s is withdrawn: %w", o.ID, err)
-		}
-		return nil
-	}
 	if node == nil {
 		if node, err = r.node.look(ctx, true); err != nil {
 			return err
@@ -158,7 +156,7 @@ func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 }
 
 // recordWithdrawal records the withdrawal of an operation's requests. An operation whose sending was interrupted stays queued until
-// they are withdrawn, and its Withdrawn is written last: until then a repeated call withdraws them.
+// they are withdrawn, and its Withdrawn is written last: an agent that is killed meanwhile withdraws the rest when it is back.
 func (r *reconciler) recordWithdrawal(o request.Operation, requests []string) error {
 	r.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(requests))
 	if err := r.journals.Requests.Keep(request.Withdraw(r.journals.Requests.List, requests)); err != nil {

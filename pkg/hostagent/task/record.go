@@ -25,6 +25,8 @@ type Begun struct {
 	Before string `json:"before"`
 	// Deadline for the daemon to be back, UTC.
 	Deadline time.Time `json:"deadline"`
+	// Timeout is that of the request; zero in the records of earlier versions.
+	Timeout time.Duration `json:"timeout,omitempty"`
 	// Attempts is the number of calls of the service manager.
 	Attempts int `json:"attempts,omitempty"`
 	// Answered: the last call has returned; Refused is its error, if any.
@@ -56,7 +58,7 @@ func (r Record) Unended() (Request, bool) {
 	subject, _, _ := strings.Cut(r.Subject, engineSubject)
 	return Request{ID: r.Result.ID, Task: r.Result.Task, Attempt: r.Result.Attempt, Since: r.Result.Since, Engine: r.Begun.Engine,
 		RestartRuntime: &RestartRuntime{DefaultRuntime: strings.TrimPrefix(subject, restartSubject), Observe: true,
-			Timeout: max(defaultRestartTimeout, r.Begun.Deadline.Sub(r.Result.Started))}}, true // its deadline is kept
+			Timeout: r.Begun.Timeout}}, true
 }
 
 // Final reports whether the record needs no further work: its restart has ended.

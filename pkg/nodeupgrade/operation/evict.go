@@ -47,16 +47,20 @@ func drainPass(c *changes) verdict {
 }
 
 // driverIsUnproven reports whether the operation has replaced the driver, or begun to, and has not verified it. A person
-// may have skipped that.
+// may have skipped that once it was replaced.
 func driverIsUnproven(s *snapshot) bool {
-	replaced, settled := false, false
+	replaced, ended, settled := false, false, false
 	for t := range s.job.All() {
 		rec := s.recorded(t)
-		if t.Target != upgradeplan.TargetDriver {
-			continue
+		over := rec.State == topsv1.OperationTaskDone || rec.State == topsv1.OperationTaskSkipped
+		switch {
+		case t.Target != upgradeplan.TargetDriver:
+		case t.Action == upgradeplan.ActionReplace:
+			ended = over
+			replaced = rec.State == topsv1.OperationTaskDone || rec.Pod != nil && (s.atTarget(t) || !mayNotLeave(s, rec.Pod))
+		case t.Action == upgradeplan.ActionVerify:
+			settled = over && ended
 		}
-		replaced = replaced || t.Action == upgradeplan.ActionReplace && (rec.Pod != nil && !mayNotLeave(s, rec.Pod) || rec.State == topsv1.OperationTaskDone)
-		settled = settled || t.Action == upgradeplan.ActionVerify && (rec.State == topsv1.OperationTaskDone || rec.State == topsv1.OperationTaskSkipped)
 	}
 	return replaced && !settled
 }

@@ -115,6 +115,19 @@ func denied(f *Facts, component string) map[types.UID]Denial {
 	return map[types.UID]Denial{pod(f, component).UID: {Retry: f.Now.Add(time.Hour), Message: "by a webhook"}}
 }
 
+// retried is a replacement that a person repeats: the pod has the new version, and may not be deleted.
+func retried(component string) func(*Facts) {
+	return func(f *Facts) {
+		i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == component })
+		p := f.Members[i].Pod
+		p.Revision = "v2"
+		rec := &f.Record.Operation.Tasks[taskAt(f, component+"_replace")]
+		rec.Pod, rec.Again, f.Record.Operation.Touched = &p.NamedPod, p.UID, true
+		f.Denied, f.Node.Taint = denied(f, component), "op"
+		f.Members = slices.DeleteFunc(f.Members, func(m Member) bool { return m.Component == "devicePlugin" || m.Component == "exporter" })
+	}
+}
+
 // stepped makes a pass with the facts.
 func stepped(f *Facts) {
 	machine, err := New(upgradeplan.DefaultBook())
@@ -178,6 +191,17 @@ func TestNext(t *testing.T) {
 				f.Record.Operation.Tasks[taskAt(f, "driver_verify")].State = topsv1.OperationTaskSkipped
 				f.Drained = Drained{Message: "one is left"}
 			}, stepped, later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
+		{"even if its verification was skipped before it was replaced", "driver_replace", everything,
+			[]func(*Facts){func(f *Facts) {
+				f.Record.Operation.Tasks[taskAt(f, "driver_verify")].State = topsv1.OperationTaskSkipped
+				f.Record.Operation.Tasks[taskAt(f, "driver_replace")].Pod, f.Record.Operation.Touched = &topsv1.NamedPod{}, true
+				f.Drained = Drained{Message: "one is left"}
+			}, stepped, later(5 * time.Minute)}, "Failed held node_evict DrainTimeout"},
+		{"a driver that a person retries stays replaced though its deletion is denied", "driver_replace", everything, []func(*Facts){retried("driver"), func(f *Facts) {
+			f.Drained = Drained{Message: "one is left"}
+		}, stepped, later(5 * time.Minute)}, "Failed held node_evict DrainTimeout"},
+		{"also when the drain has ended", "driver_replace", everything, []func(*Facts){retried("driver"), stepped, later(10 * time.Minute)},
+			"Failed held driver_replace ProgressDeadline"},
 		{"a driver whose deletion is denied was not replaced", "driver_replace", everything,
 			[]func(*Facts){func(f *Facts) {
 				f.Record.Operation.Tasks[taskAt(f, "driver_replace")].Pod, f.Record.Operation.Touched = &pod(f, "driver").NamedPod, true

@@ -152,7 +152,11 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	c.op.Touched = true
 	c.onPod(DeletePod, named)
 	if cause := c.denied(pod); cause != "" {
-		return waiting(ReasonDeletionDenied, "the API server denied the deletion of pod %s; retrying: %s", pod.Name, cause)
+		reason := ReasonDeletionDenied
+		if rec.Again == pod.UID { // it has the version, and a person retried the task
+			reason = ReasonInProgress
+		}
+		return waiting(reason, "the API server denied the deletion of pod %s; retrying: %s", pod.Name, cause)
 	}
 	return waiting(ReasonInProgress, "pod %s is being replaced", pod.Name)
 }

@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,5 +81,33 @@ func TestARequestWhoseRevisionChangedIsClosedAndReplacedAtOnce(t *testing.T) {
 	again, found, refusal := Admit(requests, answered, wantedFor("uid", "newest"), now)
 	if found || refusal != nil || again.Revision != "newest" || again.ID == earlier.ID {
 		t.Errorf("asked again: %+v, found %v, refused %v", again, found, refusal)
+	}
+}
+
+func TestAnInterruptedWithdrawal(t *testing.T) {
+	of := func(operation, id string, withdrawn bool) Request {
+		return Request{UpgradeRequest: topsv1.UpgradeRequest{ID: id, Operation: operation, Withdrawn: withdrawn}}
+	}
+	answered := of("op", "a", true)
+	answered.Outcome = topsv1.TaskWithdrawn
+	for _, tc := range []struct {
+		name      string
+		operation Operation
+		requests  []Request
+		want      []string // nil: there is none
+	}{
+		{"one of two is withdrawn", Operation{ID: "op"}, []Request{of("op", "a", true), of("op", "b", false)}, []string{"b"}},
+		{"and the operator has confirmed that", Operation{ID: "op"}, []Request{answered, of("op", "b", false)}, []string{"b"}},
+		{"another request came since", Operation{ID: "op"}, []Request{of("op", "a", true), of("op", "b", false), of("", "c", false)}, []string{"b"}},
+		{"the other one has started", Operation{ID: "op"}, []Request{of("op", "a", true), of("op", "started", false)}, []string{}},
+		{"it was recorded as a whole", Operation{ID: "op", Withdrawn: true}, []Request{of("op", "a", true), of("op", "b", false)}, nil},
+		{"nothing was withdrawn", Operation{ID: "op"}, []Request{of("op", "a", false)}, nil},
+		{"a single request was", Operation{ID: "op"}, []Request{of("", "a", true), of("op", "b", false)}, nil},
+	} {
+		tasks := []topsv1.UpgradeTask{{RequestID: "started", State: topsv1.TaskRunning}}
+		o, waiting, is := InterruptedWithdrawal([]Operation{tc.operation}, tc.requests, tasks)
+		if is != (tc.want != nil) || is && o.ID != "op" || !slices.Equal(waiting, tc.want) {
+			t.Errorf("%s: %v, %v", tc.name, is, waiting)
+		}
 	}
 }

@@ -53,6 +53,17 @@ func Withdraw(requests []Request, ids []string) []Request {
 	return requests
 }
 
+// InterruptedWithdrawal returns the operation whose withdrawal was not recorded as a whole, because the agent was killed, and the ids
+// of its other requests that may be withdrawn; false if there is none.
+func InterruptedWithdrawal(operations []Operation, requests []Request, tasks []topsv1.UpgradeTask) (o Operation, waiting []string, is bool) {
+	i := Unfinished(operations)
+	if i < 0 || operations[i].Withdrawn || !slices.ContainsFunc(operations[i].Of(requests), func(r Request) bool { return r.Withdrawn }) {
+		return Operation{}, nil, false
+	}
+	o, waiting = Withdrawable(operations, operations[i].Of(requests), tasks, "", time.Time{})
+	return o, waiting, true
+}
+
 // Unconfirmed reports whether a withdrawal still waits for the operator's answer.
 func Unconfirmed(requests []Request) bool {
 	return slices.ContainsFunc(requests, func(r Request) bool { return r.Open() && r.Withdrawn })
