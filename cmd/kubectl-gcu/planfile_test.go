@@ -250,6 +250,21 @@ func TestAWaitForAPlanDoesNotEndByTheStatusOfBefore(t *testing.T) {
 	s.says(s.gcu("upgrade", "--plan", s.fileOf(plan), "--wait", "--timeout", "1m"), exitNotYet, "GlobalTaskFailed: upg-server_nodes_check: its Job failed")
 }
 
+// A rollback that is requested while the changes are printed would take the new spec back.
+func TestAnUpgradeDoesNotOverwriteARollbackThatWasJustRequested(t *testing.T) {
+	s := newSite(t)
+	gr := s.plannable("overtaken")
+	other := &cutOff{last: 99, before: func(write int) {
+		if write == 1 {
+			s.annotate(gr, topsv1.AnnotationRollbackTo, "overtaken-0")
+		}
+	}}
+	s.says(s.through(other).gcuWith(t.Context(), grFile("overtaken", "1.1"), "upgrade", "-f", "-"), exitRefused, "a rollback of gr overtaken to overtaken-0 has already been requested")
+	if s.read(gr); gr.Spec.Driver.Version != "1.0" {
+		t.Errorf("its driver is %s", gr.Spec.Driver.Version)
+	}
+}
+
 // Somebody else stores a plan of the same name after this one is stored, and before the gr follows it.
 func TestAPlanThatSomebodyElseWritesMeanwhileIsNotTakenForOurs(t *testing.T) {
 	s := newSite(t)

@@ -114,8 +114,8 @@ func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (ov
 			return false, err
 		}
 		op := upgrade.Status.Operation
-		if before := upgrade.Annotations[topsv1.AnnotationTaskOverride]; before != op.Override {
-			return false, refused("node %s: the operator has not read %q yet, which was requested before", node, before)
+		if err := overrideIsRead(upgrade); err != nil {
+			return false, err
 		}
 		// The time makes a repeated request a new one.
 		o = override{op.ID, verb + ":" + task + ":" + time.Now().UTC().Format(time.RFC3339Nano)}
@@ -129,6 +129,14 @@ func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (ov
 		err = refused("node %s has no NodeUpgrade: there is no operation on it", node)
 	}
 	return o, err
+}
+
+// overrideIsRead returns a refusal if the operation of a node has not read the last override: another one would take its place.
+func overrideIsRead(upgrade *topsv1.NodeUpgrade) error {
+	if before := upgrade.Annotations[topsv1.AnnotationTaskOverride]; before != upgrade.Status.Operation.Override {
+		return refused("node %s: the operator has not read %q yet, which was requested before", upgrade.Name, before)
+	}
+	return nil
 }
 
 // atWork returns a refusal unless a node has an operation that can be overridden.

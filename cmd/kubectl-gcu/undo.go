@@ -61,11 +61,19 @@ func writePinRequest(ctx context.Context, cl *cluster, node, verb, task string) 
 		value = observed.UndoValue(task, newest, note)
 	}
 	err = change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+		if atWork(upgrade) == nil {
+			if err := overrideIsRead(upgrade); err != nil {
+				return false, err
+			}
+		}
 		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationTaskOverride, value)
 		return true, nil
 	})
 	if apierrors.IsNotFound(err) {
 		err = createAnnotated(ctx, cl, node, topsv1.AnnotationTaskOverride, value)
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return writePinRequest(ctx, cl, node, verb, task) // created meanwhile by the node agent or the operator
 	}
 	return value, err
 }

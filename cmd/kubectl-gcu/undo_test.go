@@ -55,6 +55,8 @@ func TestTheTaskOfALiveOperationIsNotTakenForAPin(t *testing.T) {
 	s.upgraded("default", "back-live", metav1.ConditionTrue)
 	s.upgrade("live-1", nil)
 	s.says(s.gcu("task", "retry", "live-1", "back-live_replace"), exitRefused, "the job has no task")
+	s.says(s.gcu("task", "retry", "live-1", "driver_verify"), exitOK)
+	s.says(s.gcu("task", "undo", "live-1", "back-live_replace"), exitRefused, "has not read", "which was requested before")
 	s.upgrade("live-2", func(u *topsv1.NodeUpgrade) { u.Status.Operation.Held = false })
 	s.says(s.gcu("task", "retry", "live-2", "back-live_replace"), exitOK, "is requested")
 	s.says(s.gcu("task", "retry", "live-2", "driver_verify"), exitRefused, "has ended")

@@ -156,6 +156,9 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 		if !planfile.Unchanged(checked, live) {
 			return 0, refused("the spec of gr %s, or the plan that it follows, was changed concurrently: this upgrade is not started; review it and try again", name)
 		}
+		if err := mayUpgrade(live); err != nil { // a rollback that is requested meanwhile would take the new spec back
+			return live.GetGeneration(), err
+		}
 		if !linkReporter {
 			err := announce(ctx, out, cl, live, wanted, p)
 			if apierrors.IsConflict(err) {
@@ -191,17 +194,22 @@ func ignoreUnchanged(err error) error {
 	return err
 }
 
+// mayUpgrade returns why a gr may not be upgraded now, nil if it may.
+func mayUpgrade(live *unstructured.Unstructured) error {
+	if live.GetDeletionTimestamp() != nil {
+		return refused("gr %s is being deleted", live.GetName())
+	}
+	if to, is := live.GetAnnotations()[topsv1.AnnotationRollbackTo]; is {
+		return refused("a rollback of gr %s to %s has already been requested: wait for it, or remove annotation %s", live.GetName(), to, topsv1.AnnotationRollbackTo)
+	}
+	return nil
+}
+
 // announce checks that a gr may be upgraded, following a plan if that is not nil, and prints the changes.
 func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unstructured.Unstructured, p *plannedUpgrade) error {
 	name := live.GetName()
 	if uid := wanted.GetUID(); uid != "" && uid != live.GetUID() {
 		return refused("the file is for another gr %s, with UID %s; the current one has %s", name, uid, live.GetUID())
-	}
-	if live.GetDeletionTimestamp() != nil {
-		return refused("gr %s is being deleted", name)
-	}
-	if to, is := live.GetAnnotations()[topsv1.AnnotationRollbackTo]; is {
-		return refused("a rollback of gr %s to %s has already been requested: wait for it, or remove annotation %s", name, to, topsv1.AnnotationRollbackTo)
 	}
 	next, err := writeSpec(ctx, cl, live, wanted, client.DryRunAll)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+	_ "golang.org/x/crypto/x509roots/fallback" // the image has no CAs
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -23,7 +24,7 @@ type notifyOptions struct {
 func (o *notifyOptions) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.url, "notify-url", "", "`URL` of a webhook that is sent a CloudEvent when a rollout is halted, waits for an approval, is complete or was rolled back; empty: none")
 	flags.StringVar(&o.secretFile, "notify-secret-file", "", "`file` with the secret of the signatures of --notify-url, as in Standard Webhooks: whsec_ and 24 to 64 bytes in base64; more lines are more secrets, all of which sign")
-	flags.StringVar(&o.caFile, "notify-ca-file", "", "`file` with CAs in PEM that the webhook of --notify-url is trusted by, besides those of the system")
+	flags.StringVar(&o.caFile, "notify-ca-file", "", "`file` with CAs in PEM that the webhook of --notify-url is trusted by, besides those of the system, or those of Mozilla where it has none")
 }
 
 func (o notifyOptions) validate() error {

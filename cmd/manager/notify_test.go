@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/x509"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -27,5 +30,20 @@ func TestNotifyFlags(t *testing.T) {
 		if err := o.validate(); (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%v: %v, want %q", tt.args, err, tt.err)
 		}
+	}
+}
+
+// The image of the manager has no files but its own, and a webhook may be a public one.
+func TestAPublicWebhookIsTrustedWhereTheSystemHasNoCAs(t *testing.T) {
+	if os.Getenv("SSL_CERT_FILE") != "/none" {
+		command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		command.Env = append(os.Environ(), "SSL_CERT_FILE=/none", "SSL_CERT_DIR=/none")
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, output)
+		}
+		return
+	}
+	if roots, err := x509.SystemCertPool(); err != nil || roots.Equal(x509.NewCertPool()) {
+		t.Errorf("there is no CA: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -228,6 +229,29 @@ func TestATaskOfAPlanThatCannotStartHoldsTheNodes(t *testing.T) {
 				t.Errorf("Jobs %v are made", jobs)
 			}
 		})
+	}
+}
+
+// A quota that changes at that moment, or an API server that has just started, refuses no task.
+func TestAJobThatCannotBeCreatedNowIsCreatedLater(t *testing.T) {
+	jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
+	for _, passing := range []error{apierrors.NewConflict(jobs, "job", errors.New("the quota changed")), apierrors.NewUnauthorized("not yet")} {
+		c := withGlobalTasks(t)
+		c.mustReconcile() // makes the DaemonRollout
+		for name := range c.taskJobs() {
+			c.deleteJob(name)
+		}
+		c.onCreate = passing
+		if after, err := c.reconcile(); err == nil && after == 0 {
+			t.Errorf("%v: nothing is tried again", passing)
+		}
+		if said := fixture.MessageOf(c.stored().Status, topsv1.RolloutProgressing); strings.Contains(said, "failed") {
+			t.Errorf("%v: it says %q", passing, said)
+		}
+		c.onCreate = nil
+		if c.mustReconcile(); len(c.taskJobs()) != 1 {
+			t.Errorf("%v: Jobs %v are made", passing, c.taskJobs())
+		}
 	}
 }
 

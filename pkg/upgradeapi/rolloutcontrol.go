@@ -65,7 +65,7 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 		if err := authorize(ctx, r.access, c, onRollout("update", r.namespace, c.name), onRollout("patch", r.namespace, c.name)); err != nil {
 			return nil, err
 		}
-		changes := map[string]any{topsv1.AnnotationResume: r.clock.Now().UTC().Format(time.RFC3339)}
+		changes := map[string]any{topsv1.AnnotationResume: r.clock.Now().UTC().Format(time.RFC3339Nano)}
 		if approvals, ok := rollout.ApprovalsAfterRejection(); ok {
 			changes[topsv1.AnnotationApprovedWaves] = approvals
 		}

@@ -65,6 +65,10 @@ func TestPauseResumeRollback(t *testing.T) {
 	rollout.Status.Rollback = nil
 	d.halt(rollout)
 	clears("a halt")
+	first := resumed()
+	if d.succeeds(http.MethodPost, path+"/resume", ""); resumed() == first {
+		t.Errorf("another call within a second is lost: %s", first)
+	}
 
 	d.fails(http.MethodPost, path+"/rollback", "", http.StatusConflict, "no earlier spec of steered is kept")
 	d.revision(gr, "steered-a", 1)

@@ -141,10 +141,16 @@ func (r Runner) create(ctx context.Context, plan *topsv1.UpgradePlan, task *tops
 	job := globaltask.JobOf(plan, task, cron)
 	log.FromContext(ctx).Info("Creating Job of a plan", "Job", klog.KObj(job), "UpgradePlan", plan.Name, "task", task.Task, "CronJob", task.CronJob)
 	switch err := r.Create(ctx, job, access.StrictFields); {
-	case podreplace.IsDenied(err) && !apierrors.IsAlreadyExists(err): // AlreadyExists: it was created in between, and the next pass reads it
+	case podreplace.IsDenied(err) && !passes(err):
 		return err.Error(), nil
 	case err != nil:
 		return "", fmt.Errorf("creating Job %s of UpgradePlan %s: %w", job.Name, plan.Name, err)
 	}
 	return "", nil
+}
+
+// passes reports whether a refusal is of the moment: the Job was created in between, which the next pass reads, a quota changed
+// meanwhile, or the API server has just started.
+func passes(err error) bool {
+	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsUnauthorized(err)
 }

@@ -115,12 +115,12 @@ func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 		o := outcomeOf(Stopped, c)
 		return &o
 	}
-	return stoppedByReason(dro)
+	return stoppedByReason(gr, dro)
 }
 
 // stoppedByReason returns what stops a rollout by the reason of its condition Progressing, nil if nothing does. An image that cannot be
 // pulled stops it once it is Stalled.
-func stoppedByReason(dro *topsv1.DaemonRollout) *Outcome {
+func stoppedByReason(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
 	c := progressing(dro)
 	if c == nil {
 		return nil
@@ -134,6 +134,9 @@ func stoppedByReason(dro *topsv1.DaemonRollout) *Outcome {
 			return &o
 		}
 	case topsv1.ReasonNodesFailed, topsv1.ReasonNodesPinned:
+		if c.Reason == topsv1.ReasonNodesFailed && begins(gr) {
+			return nil
+		}
 		o.Reason = topsv1.ReasonHalted // the advice is the same
 		return &o
 	}
@@ -141,7 +144,7 @@ func stoppedByReason(dro *topsv1.DaemonRollout) *Outcome {
 }
 
 // begins reports whether an upgrade of the gr is in progress according to the operator: a
-// halt in its rollout's status is then about the earlier spec.
+// halt in its rollout's status, or failed nodes, are then about the earlier spec.
 func begins(gr *topsv1.GcuResource) bool {
 	a := underWay(gr)
 	return a != nil && (a.Reason == status.ReasonUpgrading || a.Reason == topsv1.ReasonRollingBack)

@@ -55,6 +55,11 @@ func TestOutcome(t *testing.T) {
 		{"failed nodes that use up the budget", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
 			condition(dro, "Progressing", "False", "NodesFailed")
 		}, Stopped, "Halted"},
+		{"failed nodes of the spec before", func(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
+			condition(dro, "Complete", "False", "Incomplete")
+			condition(dro, "Progressing", "False", "NodesFailed")
+			gr.Status.Conditions = append(gr.Status.Conditions, topsv1.ActionCondition{Action: "upgrade", Status: "upgrading", Reason: "Upgrading"})
+		}, Working, "Upgrading"},
 		{"a task before the nodes", func(_ *topsv1.GcuResource, dro *topsv1.DaemonRollout) {
 			condition(dro, "Complete", "False", "Incomplete")
 			condition(dro, "Progressing", "False", "AwaitingGlobalTask")

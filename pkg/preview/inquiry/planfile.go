@@ -18,6 +18,7 @@ import (
 // nothing to plan, "" if there is.
 func (a Predictor) PlanFile(ctx context.Context, present, wanted *topsv1.GcuResource) (plan *topsv1.UpgradePlan, wrong string, err error) {
 	q := preview.ForFile(present, wanted)
+	q.WithoutEvictions = true
 	prediction, err := a.Ask(ctx, q)
 	if err != nil {
 		return nil, "", err
@@ -29,6 +30,7 @@ func (a Predictor) PlanFile(ctx context.Context, present, wanted *topsv1.GcuReso
 // cannot be run, "" if it can.
 func (a Predictor) CheckPlan(ctx context.Context, plan *planfile.Plan, present, wanted *topsv1.GcuResource) (wrong string, err error) {
 	q := preview.ForPlan(plan, present, wanted)
+	q.WithoutEvictions = true
 	if wrong, err = q.RevisionsOf(plan); err != nil || wrong != "" {
 		return wrong, err
 	}

@@ -33,7 +33,8 @@ func withVersions(t *testing.T) (Predictor, preview.Question) {
 	return a, preview.Question{Present: of("1.5.0"), Wanted: of("1.6.0"), Approved: true}
 }
 
-// Whether versions are allowed is not a question to all pods of the cluster, whose list may take longer than the webhook has.
+// Whether versions are allowed, and which nodes a plan has, is no question to all pods of the cluster, whose list may take longer than
+// the webhook has, or a call of the REST API.
 func TestVersionsAreCheckedWithoutAListOfAllPods(t *testing.T) {
 	a, q := withVersions(t)
 	a.Live = interceptor.NewClient(a.Live.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -47,6 +48,9 @@ func TestVersionsAreCheckedWithoutAListOfAllPods(t *testing.T) {
 	}})
 	if _, err := a.Ask(t.Context(), q); err == nil {
 		t.Error("the upgrade evicts nothing: this test shows nothing")
+	}
+	if _, wrong, err := a.PlanFile(t.Context(), q.Present, q.Wanted); err != nil || wrong != "" {
+		t.Errorf("a plan: %s %v", wrong, err)
 	}
 	if answer, err := a.UnderVersions(t.Context(), q); err != nil || len(answer.Nodes)+len(answer.Left) != 2 {
 		t.Errorf("%+v %v", answer, err)
