@@ -371,8 +371,16 @@ func TestAnUnrequestedRestartIsObserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	unended := e.Unended()
-	if len(unended) != 1 || unended[0].RestartRuntime.DefaultRuntime != "enflame" {
+	if len(unended) != 1 || !unended[0].RestartRuntime.Observe || unended[0].RestartRuntime.DefaultRuntime != "enflame" || unended[0].Engine != task.Docker {
 		t.Fatalf("%+v", unended)
+	}
+	f := restart.Facts{Want: *unended[0].RestartRuntime, CanRestart: true, GraceOver: true, Runtime: task.RuntimeFacts{Engine: task.Docker, Default: "runc", Instance: r.Begun.Before}, Begun: r.Begun}
+	if d := restart.Decide(f); d.Step != restart.Wait {
+		t.Errorf("before the deadline: %+v", d)
+	}
+	f.Expired = true
+	if d := restart.Decide(f); d.Step != restart.Finish || d.Reason != task.ReasonNotRestarted {
+		t.Errorf("after the deadline: %+v", d)
 	}
 	ended := make(chan task.Result, 1)
 	go func() {
