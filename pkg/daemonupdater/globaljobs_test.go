@@ -192,6 +192,29 @@ func TestAPlanDoesItsTasksBeforeAndAfterTheNodes(t *testing.T) {
 	c.wantDeletions("driver-b")
 }
 
+// Contract 91.
+func TestTasksAfterTheNodesWaitForThoseBeforeThem(t *testing.T) {
+	c := withGlobalTasks(t)
+	if err := c.api.Delete(t.Context(), fixture.PodOn(c.driver, "b", fixture.OldHash)); err != nil {
+		t.Fatal(err)
+	}
+	c.create(fixture.PodOn(c.driver, "b", fixture.NewHash))
+	for range 2 {
+		if got := c.pass(); got != "AwaitingGlobalTask" {
+			t.Errorf("it waits for %s", got)
+		}
+	}
+	c.wantTasks("undo undo undo", "backup")
+	if words := fixture.Words(c.stored().Status); words[topsv1.RolloutComplete] != "False/Incomplete" || words[topsv1.RolloutAccepted] != "True/SettingsAccepted" {
+		t.Errorf("conditions %v", words)
+	}
+	c.ends("backup", batchv1.JobFailed)
+	c.pass()
+	if words := fixture.Words(c.stored().Status); words[topsv1.RolloutAccepted] != "False/GlobalTaskFailed" {
+		t.Errorf("conditions %v", words)
+	}
+}
+
 func TestATaskOfAPlanThatCannotStartHoldsTheNodes(t *testing.T) {
 	denied := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "job", nil)
 	for _, tt := range []struct {

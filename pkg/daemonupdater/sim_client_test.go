@@ -195,7 +195,7 @@ func (m *simManager) call(verb string, key simapi.Key, effect func() error) erro
 	reply := make(chan error)
 	c := &simCall{verb: verb, key: key, effect: effect, by: &m.pass.simActor, answer: func(err error) { reply <- err }, delayed: verb == "delete"}
 	m.mu.Lock()
-	if m.pass.seen.nodes == nil && c.writes() {
+	if m.pass.seen.nodes == nil && c.writes() && key.Kind != simJobs { // Jobs are created before the nodes are read
 		m.pass.seen = m.seen.clone()
 	}
 	m.parked = append(m.parked, c)

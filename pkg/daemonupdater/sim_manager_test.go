@@ -270,7 +270,7 @@ var simLiveIndexers = map[string]client.IndexerFunc{controllerUID: indexByContro
 const simNodeOfPod = "spec.nodeName"
 
 // simKinds lists all watched kinds, in a fixed order.
-var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies, simGrs, simPlans}
+var simKinds = []string{simSets, simRevisions, simPods, simNodes, simUpgrades, simRollouts, simPolicies, simGrs, simPlans, simJobs}
 
 // sync lets the cache catch up to some degree, and passes the events to the queue.
 func (m *simManager) sync() {
@@ -317,7 +317,7 @@ func (m *simManager) handle(kind string, e simapi.Event) {
 	watches := m.r.watches()
 	maps := map[string]func(context.Context, client.Object) []observed.Group{
 		simPods: watches.OfPod, simRevisions: watches.OfController, simNodes: watches.OnNode,
-		simUpgrades: watches.OfNodeUpgrade, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy, simPlans: watches.UnderPlan, simGrs: watch.OfGcuResource,
+		simUpgrades: watches.OfNodeUpgrade, simRollouts: watches.OfRollout, simPolicies: watches.UnderPolicy, simPlans: watches.UnderPlan, simJobs: watches.OfJob, simGrs: watch.OfGcuResource,
 	}
 	passes := map[string]predicate.Predicate{simNodes: watch.NodeChanged(), simSets: watch.DaemonSetChanged(), simUpgrades: watch.UpgradeChanged(), simGrs: watch.DeletionBegan(), simPlans: predicate.GenerationChangedPredicate{}}[kind]
 	if passes != nil && e.Before != nil && e.After != nil && !passes.Update(event.UpdateEvent{ObjectOld: e.Before, ObjectNew: e.After}) {

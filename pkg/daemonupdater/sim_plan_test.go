@@ -157,6 +157,9 @@ func (w *simWorld) planOf(g *simGroup, names []string, has func(component string
 			spec.Batches[i].Approval = topsv1.ApprovalManual
 		}
 	}
+	if w.plans.IntN(3) == 0 {
+		spec.Before = w.tasksBefore()
+	}
 	w.plans.Shuffle(len(spec.Batches), func(i, j int) { spec.Batches[i], spec.Batches[j] = spec.Batches[j], spec.Batches[i] })
 	return spec
 }
@@ -324,6 +327,7 @@ func (w *simWorld) checkPlanStarts(pass *simPass, after *topsv1.DaemonRollout, s
 		w.violate("plan: %v start though the plan %s", started, wrong)
 		return
 	}
+	w.checkTasksBefore(pass, started)
 	settings, _ := daemonset.SettingsOf(pass.sets[0])
 	for _, name := range started {
 		batch, _ := pass.planned(name)

@@ -87,7 +87,10 @@ type simWorld struct {
 	stuck      string // the one node that never reaches the target
 	accounts   map[observed.Group]*simAccount
 	undone     int // rollbacks by a manager
-	plansCut   int // deaths of managers in the middle of a plan
+	// tasksDone are the Jobs of tasks of plans that have ever completed; with tasksHang, none ends.
+	tasksDone map[string]bool
+	tasksHang bool
+	plansCut  int // deaths of managers in the middle of a plan
 	// partsOfWaves counts the parts of plans that became complete under a policy with waves.
 	partsOfWaves int
 	// approvals of batches that persons gave.
@@ -119,7 +122,7 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), controller: newSimController(seed), simCRDs: newSimCRDs(seed), plans: newSimPlans(seed), now: fixture.Epoch.Add(137 * time.Millisecond),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), controller: newSimController(seed), simCRDs: newSimCRDs(seed), plans: newSimPlans(seed), tasksDone: map[string]bool{}, now: fixture.Epoch.Add(137 * time.Millisecond),
 		seen: map[simapi.Key]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{}, ahead: map[string]int{}, approvals: map[simApproval]bool{},
 	}
 	w.api = simapi.New(w.clock)
@@ -267,6 +270,7 @@ func (w *simWorld) step() {
 		w.deploySpecs()
 	}
 	w.runMachines()
+	w.runTasks()
 	if w.calm {
 		w.calmAdministrator()
 	} else {

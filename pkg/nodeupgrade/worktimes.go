@@ -24,7 +24,7 @@ func (t *workTimes) since(node string, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known, ok := t.nodes[node]
-	if !ok || now.Sub(known.last).Abs() > operation.LongestBreak {
+	if !ok || now.Sub(known.last).Abs() > operation.LongestBreak || known.first.After(now) {
 		known.first = now
 	}
 	known.last = now

@@ -38,6 +38,11 @@ func TestAPassIsNoBreak(t *testing.T) {
 			t.Errorf("since %v, want %v", since, first)
 		}
 	}
+	times.worked("node", -3*time.Hour) // by a clock without a monotonic reading that was set back
+	now = now.Add(-3 * time.Hour)
+	if since := times.since("node", now); since.After(now) {
+		t.Errorf("since %v, which is after %v", since, now)
+	}
 	times.end("node")
 	times.worked("node", time.Second)
 	if len(times.nodes) != 0 {

@@ -52,6 +52,8 @@ var ofClocks = []mutant{
 		"latest($ends, $spare)", "$ends"},
 	{"absence-of-a-manager", "the time in which the API server was away counts as work", nodes, "workTimes.since",
 		"!$ok || $break > operation.LongestBreak", "!$ok || $break > 1000*operation.LongestBreak"},
+	{"work-in-the-future", "a node waits until a clock that was set back has caught up", nodes, "workTimes.since",
+		"$break || known.first.After($now)", "$break"},
 	{"long-pass", "a pass that takes long is taken for an absence of the manager", nodes, "workTimes.worked",
 		"$known.last = $known.last.Add($took)", "_ = $took"},
 	{"failed-pass", "a pass that could not observe the node counts as work", nodes, "Reconciler.Reconcile",

@@ -37,7 +37,7 @@ type Runner struct {
 	Namespace string
 }
 
-// Before runs the plan's global tasks that precede the nodes. Until they are done, the group is blocked.
+// Before runs the plan's global tasks that precede the nodes. Until they are done, no node starts.
 func (r Runner) Before(ctx context.Context, p *pass.Pass) error {
 	plan := p.Plan.InForce()
 	if plan == nil {
@@ -47,8 +47,7 @@ func (r Runner) Before(ctx context.Context, p *pass.Pass) error {
 	if err != nil {
 		return err
 	}
-	p.In.Blocked = observed.AwaitsGlobalTask(&progress)
-	p.AwaitsGlobal = p.In.Blocked != nil
+	p.In.Beforehand = observed.AwaitsGlobalTask(&progress)
 	p.Globals = slices.Concat(progress.Notes, globaltask.Decide(plan.Object, plan.Object.Spec.After, r.Namespace, nil).Notes)
 	return nil
 }
@@ -57,7 +56,7 @@ func (r Runner) Before(ctx context.Context, p *pass.Pass) error {
 // Until they are done, the rollout is not complete.
 func (r Runner) After(ctx context.Context, p *pass.Pass) error {
 	plan := p.Plan.InForce()
-	if plan == nil || p.In.Blocked != nil || len(plan.Object.Spec.After) == 0 {
+	if plan == nil || p.In.Blocked != nil || p.In.Beforehand != nil || len(plan.Object.Spec.After) == 0 {
 		return nil
 	}
 	if !report.PlanIsComplete(plan, &p.In, &p.Decision) {

@@ -42,7 +42,7 @@ func decisionOf(in rollout.Input, d *rollout.Decision) decision {
 		waiting: slices.Clone(d.Waiting), waves: slices.Clone(d.Ledger.Waves),
 		progress: latest(d.Ledger.LastStart, d.Ledger.LastProgress, d.LastTaskEnd), offlineSince: d.OfflineSince,
 		conditions: map[string]bool{
-			topsv1.RolloutAccepted: in.Blocked == nil || observed.Transient(in.Blocked),
+			topsv1.RolloutAccepted: observed.NotAccepted(&in) == nil,
 			topsv1.RolloutHalted:   d.Halted != "",
 			topsv1.RolloutPaused:   in.Settings.Paused,
 			topsv1.RolloutComplete: report.IsComplete(in, *d),

@@ -16,7 +16,7 @@ const reasonRevisionPending = "RevisionPending"
 // reasonNameTaken blocks a group whose DaemonRollout would have the same key as another group's.
 const reasonNameTaken = "RolloutNameTaken"
 
-// AwaitsGlobalTask blocks a group until some of its plan's global tasks are done, nil if they are. A failed task waits for a
+// AwaitsGlobalTask returns which of some global tasks of a plan is awaited, nil if all are done. A failed task waits for a
 // user.
 func AwaitsGlobalTask(p *globaltask.Progress) *rollout.Blocked {
 	switch {
@@ -31,7 +31,19 @@ func AwaitsGlobalTask(p *globaltask.Progress) *rollout.Blocked {
 // Transient reports whether a reason to block resolves itself. DaemonSets of a gr that disagree do when all of them
 // have its annotations; otherwise the gr reports which annotation to remove.
 func Transient(b *rollout.Blocked) bool {
-	return b.Reason == reasonRevisionPending || b.Reason == daemonset.ReasonSettingsDisagree || b.Reason == topsv1.ReasonAwaitingGlobalTask
+	return b.Reason == reasonRevisionPending || b.Reason == daemonset.ReasonSettingsDisagree
+}
+
+// NotAccepted returns what a user has to correct before nodes start: a setting, or what a global task before the nodes
+// needs; nil for nothing.
+func NotAccepted(in *rollout.Input) *rollout.Blocked {
+	switch {
+	case in.Blocked != nil && !Transient(in.Blocked):
+		return in.Blocked
+	case in.Beforehand != nil && in.Beforehand.Reason == topsv1.ReasonGlobalTaskFailed:
+		return in.Beforehand
+	}
+	return nil
 }
 
 // rejected blocks a group whose target was rejected by a rollback, until a user resumes the rollout or the target

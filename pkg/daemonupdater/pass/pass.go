@@ -25,11 +25,10 @@ type Pass struct {
 	// In is the input of the decision, and Decision its result.
 	In       rollout.Input
 	Decision rollout.Decision
-	// Globals are the results of the global tasks of the plan in force. AwaitsGlobal: the group is blocked until
-	// those before the nodes are done. Again is the time until they are checked again, 0 if events cause that.
-	Globals      []topsv1.GlobalTaskNote
-	AwaitsGlobal bool
-	Again        time.Duration
+	// Globals are the results of the global tasks of the plan in force. Again is the time until they are checked again, 0
+	// if events cause that.
+	Globals []topsv1.GlobalTaskNote
+	Again   time.Duration
 	// Rejected are the pin requests that were rejected.
 	Refused map[pinning.RequestKey]pinning.Refusal
 	// PinRequestsBlockedBy says why pin requests cannot be decided now, "" if they can.

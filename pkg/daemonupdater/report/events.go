@@ -150,7 +150,7 @@ var routineReasons = []string{reasonRollingOut, reasonRollingBack, reasonAwaitin
 
 // emitsNoEvent reports whether a reason is transient, or is about a pod and not about the rollout.
 func emitsNoEvent(reason string) bool {
-	return observed.Transient(&rollout.Blocked{Reason: reason}) || reason == string(rollout.ReasonUnavailable)
+	return observed.Transient(&rollout.Blocked{Reason: reason}) || reason == topsv1.ReasonAwaitingGlobalTask || reason == string(rollout.ReasonUnavailable)
 }
 
 func nodesIn(notes []topsv1.NodeNote) []string {

@@ -11,10 +11,10 @@ import (
 
 // needUpgradeInputs holds what PodNeedUpgrade depends on besides the pod, the targets and the strategy. When
 // it changes, the pods of all nodes are checked again.
-type needUpgradeInputs struct{ blocked, paused, halted bool }
+type needUpgradeInputs struct{ blocked, notAccepted, paused, halted bool }
 
 func needUpgradeInputsOf(in *rollout.Input, d *rollout.Decision) needUpgradeInputs {
-	return needUpgradeInputs{blocked: in.Blocked != nil, paused: in.Settings.Paused, halted: d.Halted != ""}
+	return needUpgradeInputs{blocked: in.Blocked != nil, notAccepted: observed.NotAccepted(in) != nil, paused: in.Settings.Paused, halted: d.Halted != ""}
 }
 
 // desired is the desired state of PodNeedUpgrade.
@@ -30,9 +30,9 @@ const (
 // desiredNeedUpgrade returns the desired PodNeedUpgrade of a pod (contract statement 100). Under
 // OTA it shows whether the pod is outdated, which includes that it must still be verified. Under
 // AdvancedRollingUpdate it is True on an outdated pod that is not replaced now because its node
-// is skipped or the rollout is paused or halted, and absent otherwise. While the group is blocked
-// it is True on outdated pods, and unchanged on others. While the block is transient, such as an
-// unknown target, it is unchanged on all pods.
+// is skipped, the rollout is paused or halted, or a global task before the nodes failed, and absent otherwise.
+// While the group is blocked it is True on outdated pods, and unchanged on others. While the block is
+// transient, such as an unknown target, it is unchanged on all pods.
 func desiredNeedUpgrade(outdated bool, in *rollout.Input, verdict *rollout.Verdict) desired {
 	switch {
 	case in.Blocked != nil && (!outdated || observed.Transient(in.Blocked)):
@@ -51,9 +51,9 @@ func desiredNeedUpgrade(outdated bool, in *rollout.Input, verdict *rollout.Verdi
 	return desiredAbsent
 }
 
-// isStopped reports whether a node is skipped, or the rollout is paused or halted.
+// isStopped reports whether a node is skipped, or the rollout goes on only when a person acts.
 func isStopped(v *rollout.Verdict) bool {
-	return v.State == rollout.Skipped || v.Reason == rollout.ReasonPaused || v.Reason == rollout.ReasonHalted
+	return v.State == rollout.Skipped || v.Reason == rollout.ReasonPaused || v.Reason == rollout.ReasonHalted || v.Reason == rollout.ReasonGlobalTaskFailed
 }
 
 // needUpgradeChange returns the change to PodNeedUpgrade of a pod, nil for none.

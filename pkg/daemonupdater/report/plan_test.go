@@ -56,9 +56,9 @@ func TestTheResultOfAPlan(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
-	in.Blocked = &rollout.Blocked{Reason: topsv1.ReasonAwaitingGlobalTask, Message: "upg-server_database_backup"}
-	blocked := rollout.Plan(in)
-	if got := PlanResult(plan, &in, &blocked, func(string) topsv1.FailedNode { return want.Failed[0] }, now); !cmp.Equal(got, want) {
+	in.Beforehand = &rollout.Blocked{Reason: topsv1.ReasonAwaitingGlobalTask, Message: "upg-server_database_backup"}
+	awaiting := rollout.Plan(in)
+	if got := PlanResult(plan, &in, &awaiting, func(string) topsv1.FailedNode { return want.Failed[0] }, now); !cmp.Equal(got, want) {
 		t.Errorf("while a task before the nodes is awaited: %s", cmp.Diff(want, got))
 	}
 	plan.Object.Status = got

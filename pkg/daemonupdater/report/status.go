@@ -146,16 +146,16 @@ func condition(kind string, is bool, yes, no, message string) metav1.Condition {
 
 func accepted(in rollout.Input) metav1.Condition {
 	c := metav1.Condition{Type: topsv1.RolloutAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, Message: "the upgrade annotations are valid"}
-	if b := in.Blocked; b != nil && !observed.Transient(b) {
+	if b := observed.NotAccepted(&in); b != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, b.Reason, b.Message
 	}
 	return c
 }
 
 // IsComplete reports whether every reachable node is at the target, no node has failed or is pinned to an
-// earlier revision, and nothing is left to do after the nodes.
+// earlier revision, and nothing is left to do before or after the nodes.
 func IsComplete(in rollout.Input, d rollout.Decision) bool {
-	return in.Blocked == nil && in.Afterwards == nil && d.Counts.Pending+d.Counts.Held+d.Counts.Pinned == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
+	return in.Blocked == nil && in.Beforehand == nil && in.Afterwards == nil && d.Counts.Pending+d.Counts.Held+d.Counts.Pinned == 0 && len(d.Ledger.Failures) == 0 && d.Ledger.InFlight() == 0
 }
 
 // progressing returns the Progressing condition, whose reason says where the rollout stands.
@@ -167,8 +167,9 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason, c.Message = in.Blocked.Reason, in.Blocked.Message
 	case d.Halted != "":
 		c.Reason, c.Message = reasonHalted, d.Halted+"; "+c.Message
-	case in.Afterwards != nil:
-		c.Reason, c.Message = in.Afterwards.Reason, in.Afterwards.Message+"; "+c.Message
+	case in.Beforehand != nil || in.Afterwards != nil:
+		awaited := cmp.Or(in.Beforehand, in.Afterwards)
+		c.Reason, c.Message = awaited.Reason, awaited.Message+"; "+c.Message
 	case IsComplete(in, d) && d.Counts.Skipped > 0:
 		c.Reason = reasonReachableComplete
 	case IsComplete(in, d):

@@ -28,7 +28,7 @@ func (r Reporter) PlanResult(ctx context.Context, p *pass.Pass) (again time.Dura
 		return 0, r.write(ctx, next)
 	}
 	plan := p.Plan.InForce()
-	if plan == nil || p.In.Blocked != nil && !p.AwaitsGlobal {
+	if plan == nil || p.In.Blocked != nil {
 		return 0, nil
 	}
 	before := plan.Object.Status.DeepCopy()

@@ -15,9 +15,12 @@ type Input struct {
 	Now time.Time
 	// Settings of the group, ignored while Blocked is set.
 	Settings daemonset.Settings
-	// Blocked, when set, says why nothing may be touched: the settings are invalid, a target is not
-	// known yet, or global tasks of the plan come before the nodes.
+	// Blocked, when set, says why nothing may be touched: the settings are invalid, or a target is not
+	// known yet.
 	Blocked *Blocked
+	// Beforehand, when set, says which global task of the plan comes before the nodes: no node starts. Those in
+	// flight go on, and nodes may go back.
+	Beforehand *Blocked
 	// Afterwards, when set, says what is left to do after the nodes. No decision about nodes uses it.
 	Afterwards *Blocked
 	// Revision identifies the targets of all members together.
@@ -45,7 +48,7 @@ func (in *Input) Upgrades() bool {
 	return in.Settings.Strategy == daemonset.AdvancedRollingUpdate || in.Settings.Strategy == daemonset.OTA
 }
 
-// Blocked is why nothing may be touched.
+// Blocked is why nothing may be touched, or why nodes have to wait.
 type Blocked struct {
 	Reason  string
 	Message string

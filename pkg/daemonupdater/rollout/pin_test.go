@@ -30,6 +30,8 @@ func TestAPinnedNodeGoesBackAndStaysThere(t *testing.T) {
 	a, b := nodeOf("a", newHash), nodeOf("b", oldHash)
 	paused := inputOf(1, a, b).back(false, "a")
 	paused.Settings.Paused = true
+	beforehand := inputOf(2, a, b).back(false, "a")
+	beforehand.Beforehand = &Blocked{Reason: "AwaitingGlobalTask", Message: "waiting for database_backup"}
 	later := inputOf(2, nodeOf("a", newHash), b).back(false, "a")
 	later.Policy.Waves = []Wave{sizedWave("none", "0"), {Name: "site", Manual: true}}
 	for _, test := range []struct {
@@ -46,6 +48,8 @@ func TestAPinnedNodeGoesBackAndStaysThere(t *testing.T) {
 		{"it goes back in a halt, and no other node starts", inputOf(2, a, b, broken(nodeOf("c", newHash))).back(true, "a", "c").threshold(1),
 			said{Started: []string{"a", "c"}, Delete: []string{"a-0", "c-0"}, Slots: []string{"a", "c"}, States: statesOf("a", "in-flight/Replacing", "b", "held/Halted", "c", "in-flight/Replacing"), Halted: true}},
 		{"it does not while the rollout is paused", paused, said{States: statesOf("a", "held/Paused", "b", "held/Paused")}},
+		{"it does not wait for global tasks", beforehand,
+			said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing", "b", "held/AwaitingGlobalTask")}},
 		{"its wave does not matter", later, said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing", "b", "held/WaveNotReached")}},
 		{"under OTA it needs no request", ota(inputOf(1, a).back(false, "a")),
 			said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}},

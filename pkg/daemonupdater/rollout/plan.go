@@ -44,7 +44,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	slices.SortFunc(changes, func(a, b OperationChange) int { return cmp.Compare(a.Node, b.Node) })
 
 	decision := decisionOf(d, budgets, explanation{
-		ending: in.Ending, paused: in.Settings.Paused, halted: halted, returned: in.Policy.Returned, refused: start.refused})
+		ending: in.Ending, paused: in.Settings.Paused, halted: halted, beforehand: in.Beforehand, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen, decision.WithoutOperation = start.names, review.finished, review.unseen, review.withoutOperation
 	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullKeepsFailing = deletions, changes, prepared.prepulls, prepared.keepsFailing
 	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, cmp.Or(waves.approval, rules.unapproved)

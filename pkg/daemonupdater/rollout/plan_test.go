@@ -218,6 +218,26 @@ func TestPlan(t *testing.T) {
 				States: map[string]string{"a": "in-flight/Replacing", "b": "held/Paused"}},
 		},
 		{
+			name: "before the global tasks are done nothing starts, and what is in flight goes on",
+			in: func() Input {
+				in := inputOf(3, a, b, broken(nodeOf("c", oldHash))).slots(slotOf(a, time.Minute))
+				in.Beforehand = &Blocked{Reason: "AwaitingGlobalTask", Message: "waiting for database_backup"}
+				return in
+			}(),
+			want: said{Delete: []string{"a-0"}, Slots: []string{"a"},
+				States: map[string]string{"a": "in-flight/Replacing", "b": "held/AwaitingGlobalTask", "c": "held/AwaitingGlobalTask"}},
+		},
+		{
+			name: "deadlines and halts count meanwhile",
+			in: func() Input {
+				in := inputOf(3, crashing(nodeOf("a", newHash)), broken(nodeOf("b", newHash)), c).slots(slotOf(a, time.Minute), slotOf(b, 11*time.Minute))
+				in.Beforehand = &Blocked{Reason: "GlobalTaskFailed", Message: "database_backup failed"}
+				return in
+			}(),
+			want: said{Halted: true,
+				States: map[string]string{"a": "failed/CrashLooping", "b": "failed/ProgressDeadlineExceeded", "c": "held/Halted"}},
+		},
+		{
 			name: "blocked touches nothing and forgets nothing",
 			in: func() Input {
 				in := inputOf(2, a, b).slots(slotOf(a, time.Hour))

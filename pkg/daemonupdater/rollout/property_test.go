@@ -62,6 +62,9 @@ func drawInput(t *rapid.T) Input {
 	if rapid.IntRange(0, 9).Draw(t, "blocked") == 0 {
 		in.Blocked = &Blocked{Reason: "X", Message: "x"}
 	}
+	if rapid.IntRange(0, 9).Draw(t, "beforehand") == 0 {
+		in.Beforehand = &Blocked{Reason: "AwaitingGlobalTask", Message: "y"}
+	}
 	for m := range members {
 		in.Members = append(in.Members, Member{Key: fmt.Sprint("ds", m), Target: newHash})
 	}
@@ -197,13 +200,13 @@ func pinOf(in Input, node string, member int, otherwise string) string {
 	return otherwise
 }
 
-// checkStops checks that nothing starts on offline nodes, or while paused, halted or blocked, except that pinned
-// nodes go back in a halt.
+// checkStops checks that nothing starts on offline nodes, or while paused, halted, blocked or before the global tasks are
+// done, except that pinned nodes go back in a halt and before the tasks are done.
 func checkStops(t *rapid.T, in Input, d Decision) {
-	stopped := in.Settings.Paused || d.Halted != "" || in.Blocked != nil
+	stopped := in.Settings.Paused || d.Halted != "" || in.Blocked != nil || in.Beforehand != nil
 	onlyBack := !in.Settings.Paused && in.Blocked == nil && !slices.ContainsFunc(d.Started, func(node string) bool { return pinOf(in, node, 0, "") == "" })
 	if stopped && len(d.Started) > 0 && !onlyBack {
-		t.Fatalf("started %v though it must not (paused %v, halted %q, blocked %v)", d.Started, in.Settings.Paused, d.Halted, in.Blocked)
+		t.Fatalf("started %v though it must not (paused %v, halted %q, blocked %v, tasks before %v)", d.Started, in.Settings.Paused, d.Halted, in.Blocked, in.Beforehand)
 	}
 	if in.Blocked != nil && len(d.Delete) > 0 {
 		t.Fatalf("deletes %v while blocked", d.Delete)

@@ -132,7 +132,8 @@ func TestTheQueueIsFilledWhenANodeIsStartedAfterItRanEmpty(t *testing.T) {
 
 func TestQueuedNodesGiveTheirSlotsBackWhenNothingMayStart(t *testing.T) {
 	tests := map[string]func(*Input){
-		"paused": func(in *Input) { in.Settings.Paused = true },
+		"paused":                 func(in *Input) { in.Settings.Paused = true },
+		"a global task is added": func(in *Input) { in.Beforehand = &Blocked{Reason: "AwaitingGlobalTask"} },
 		"their images are not there": func(in *Input) {
 			for i := range in.Nodes {
 				in.Nodes[i].Pods[0].Pull = Pull{State: PullNeeded}

@@ -95,6 +95,9 @@ const (
 	ReasonLeftToAdministrator Reason = topsv1.ReasonLeftToAdministrator
 	// ReasonNodeHeld: a hold of an administrator, or one set on the node, excludes it.
 	ReasonNodeHeld Reason = topsv1.ReasonNodeHeld
+	// ReasonAwaitingGlobalTask and ReasonGlobalTaskFailed: a global task of the plan comes before the nodes.
+	ReasonAwaitingGlobalTask Reason = topsv1.ReasonAwaitingGlobalTask
+	ReasonGlobalTaskFailed   Reason = topsv1.ReasonGlobalTaskFailed
 
 	// Skipped; pending while the node may be back at once.
 	ReasonNodeOffline Reason = topsv1.ReasonNodeOffline
@@ -131,7 +134,7 @@ func (r Reason) IsDenied() bool {
 func (r Reason) needsPerson() bool {
 	switch r {
 	case ReasonBlocked, ReasonPaused, ReasonHalted, ReasonAwaitingRequest, ReasonAwaitingApproval, ReasonLeftOut, ReasonNodeHeld,
-		ReasonEnding, ReasonNoSuccessor, ReasonVersionNotAllowed, ReasonAgentTooOld, ReasonLeftToAdministrator:
+		ReasonEnding, ReasonNoSuccessor, ReasonVersionNotAllowed, ReasonAgentTooOld, ReasonLeftToAdministrator, ReasonGlobalTaskFailed:
 		return true
 	}
 	return false

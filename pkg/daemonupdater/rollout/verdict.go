@@ -23,6 +23,8 @@ type explanation struct {
 	ending  bool
 	paused  bool
 	halted  string
+	// beforehand is the global task that comes before the nodes.
+	beforehand *Blocked
 	// returned is how long a node must have been Ready before it is started.
 	returned time.Duration
 	refused  map[*lane]refusal
@@ -90,16 +92,19 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	return ReasonUnavailable, message
 }
 
-// whyNothingStarts returns why nodes like this one are not started in the whole group, "" if they are. A halt
-// does not keep a node from going back.
+// whyNothingStarts returns why nodes like this one are not started in the whole group, "" if they are. Neither a halt
+// nor a global task keeps a node from going back.
 func (e *explanation) whyNothingStarts(n *fleetNode) (Reason, string) {
 	switch {
 	case e.ending:
 		return ReasonEnding, "the GcuResource or DaemonSet is being deleted"
 	case e.paused:
 		return ReasonPaused, "the rollout is paused"
-	case e.halted != "" && (n.lane == nil || !n.lane.pinned):
+	case n.lane != nil && n.lane.pinned:
+	case e.halted != "":
 		return ReasonHalted, e.halted
+	case e.beforehand != nil:
+		return Reason(e.beforehand.Reason), e.beforehand.Message
 	}
 	return "", ""
 }
