@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -42,29 +43,28 @@ type logLimits struct {
 	agents int
 }
 
-// file of the bundle, with objects or text.
-type file struct {
-	name    string
-	objects []map[string]any
-	text    string
-}
-
-// collector reads the contents of a support bundle, and records what cannot be read.
+// collector reads the contents of a support bundle into it, page by page, and records what cannot be read.
 type collector struct {
 	cluster *cluster
 	logs    kubernetes.Interface
 	limits  logLimits
 
-	files  []file
+	bundle *bundle.Bundle
+	// failed is the first error of writing the bundle.
+	failed error
 	errors []string
 	// uids and namespaces of the collected objects.
 	uids       map[string]bool
 	namespaces map[string]bool
 	// worst are the stuck nodes.
-	worst []string
+	worst map[string]bool
 }
 
-func (c *collector) text(name, text string) { c.files = append(c.files, file{name: name, text: text}) }
+func (c *collector) text(name, text string) {
+	if c.failed == nil {
+		c.failed = c.bundle.Text(name, text)
+	}
+}
 
 // miss records what could not be read.
 func (c *collector) miss(what string, err error) {
@@ -84,7 +84,7 @@ func (c *collector) summary() string {
 func (c *collector) trouble(nodes []display.Node) {
 	for _, n := range nodes {
 		if n.Stuck {
-			c.worst = append(c.worst, n.Name)
+			c.worst[n.Name] = true
 		}
 	}
 }
@@ -97,6 +97,7 @@ var (
 
 func (c *collector) collect(ctx context.Context) {
 	c.uids, c.namespaces = map[string]bool{}, map[string]bool{c.cluster.namespace: true, metav1.NamespaceDefault: true}
+	c.worst = map[string]bool{}
 	c.addVersions(ctx)
 	c.addStatus(ctx)
 	for _, kind := range []string{"GcuResource", "DaemonRollout", "NodeUpgrade", "UpgradePolicy", "UpgradePlan"} {
@@ -106,10 +107,10 @@ func (c *collector) collect(ctx context.Context) {
 	deployed := labels.SelectorFromSet(labels.Set{topsv1.LabelManagedBy: topsv1.ManagedBy})
 	operator := labels.SelectorFromSet(labels.Set{nameLabel: operatorName})
 	agents := labels.SelectorFromSet(labels.Set{nameLabel: agentName})
-	sets := append(c.list(ctx, apps.WithKind("DaemonSet"), "", deployed), c.list(ctx, apps.WithKind("DaemonSet"), c.cluster.namespace, agents)...)
-	deployments := append(c.list(ctx, apps.WithKind("Deployment"), "", deployed), c.list(ctx, apps.WithKind("Deployment"), c.cluster.namespace, operator)...)
-	c.save("daemonset", sets)
-	c.save("deployment", deployments)
+	sets := slices.AppendSeq(slices.Collect(c.list(ctx, apps.WithKind("DaemonSet"), "", deployed)), c.list(ctx, apps.WithKind("DaemonSet"), c.cluster.namespace, agents))
+	deployments := slices.AppendSeq(slices.Collect(c.list(ctx, apps.WithKind("Deployment"), "", deployed)), c.list(ctx, apps.WithKind("Deployment"), c.cluster.namespace, operator))
+	c.save("daemonset", slices.Values(sets))
+	c.save("deployment", slices.Values(deployments))
 	c.save("pod", c.podsOf(ctx, append(sets, deployments...)))
 	c.save("controllerrevision", c.owned(ctx, apps.WithKind("ControllerRevision")))
 	c.save("event", c.events(ctx))
@@ -118,21 +119,24 @@ func (c *collector) collect(ctx context.Context) {
 }
 
 // list reads all objects of a kind, page by page; namespace "" means all namespaces.
-func (c *collector) list(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) []map[string]any {
-	var found []map[string]any
-	for next := ""; ; {
-		page := &unstructured.UnstructuredList{}
-		page.SetGroupVersionKind(kind)
-		err := c.cluster.all(ctx, namespace, page, client.MatchingLabelsSelector{Selector: selector}, client.Limit(pageSize), client.Continue(next))
-		if err != nil {
-			c.miss(kind.Kind+" in "+orEverywhere(namespace), err)
-			return found
-		}
-		for i := range page.Items {
-			found = append(found, page.Items[i].Object)
-		}
-		if next = page.GetContinue(); next == "" {
-			return found
+func (c *collector) list(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) {
+		for next := ""; ; {
+			page := &unstructured.UnstructuredList{}
+			page.SetGroupVersionKind(kind)
+			err := c.cluster.all(ctx, namespace, page, client.MatchingLabelsSelector{Selector: selector}, client.Limit(pageSize), client.Continue(next))
+			if err != nil {
+				c.miss(kind.Kind+" in "+orEverywhere(namespace), err)
+				return
+			}
+			for i := range page.Items {
+				if !yield(page.Items[i].Object) {
+					return
+				}
+			}
+			if next = page.GetContinue(); next == "" {
+				return
+			}
 		}
 	}
 }
@@ -145,59 +149,71 @@ func orEverywhere(namespace string) string {
 }
 
 // save adds a file with objects, and records their uids for events.
-func (c *collector) save(name string, objects []map[string]any) {
-	for _, o := range objects {
-		u := unstructured.Unstructured{Object: o}
-		c.uids[string(u.GetUID())] = true
-		if u.GetNamespace() != "" && name != "event" {
-			c.namespaces[u.GetNamespace()] = true
-		}
+func (c *collector) save(name string, objects iter.Seq[map[string]any]) {
+	if c.failed != nil {
+		return
 	}
-	c.files = append(c.files, file{name: "objects/" + name + ".yaml", objects: append([]map[string]any{}, objects...)})
+	c.failed = c.bundle.Objects("objects/"+name+".yaml", func(yield func(map[string]any) bool) {
+		for o := range objects {
+			u := unstructured.Unstructured{Object: o}
+			c.uids[string(u.GetUID())] = true
+			if u.GetNamespace() != "" && name != "event" {
+				c.namespaces[u.GetNamespace()] = true
+			}
+			if !yield(o) {
+				return
+			}
+		}
+	})
 }
 
 // podsOf reads the pods of workloads.
-func (c *collector) podsOf(ctx context.Context, workloads []map[string]any) []map[string]any {
-	var found []map[string]any
-	for _, w := range workloads {
-		u := unstructured.Unstructured{Object: w}
-		matching, _, _ := unstructured.NestedStringMap(w, "spec", "selector", "matchLabels")
-		if len(matching) == 0 {
-			continue
-		}
-		found = append(found, c.list(ctx, core.WithKind("Pod"), u.GetNamespace(), labels.SelectorFromSet(matching))...)
-	}
-	return found
-}
-
-// owned reads the objects of a kind that collected objects control.
-func (c *collector) owned(ctx context.Context, kind schema.GroupVersionKind) []map[string]any {
-	var found []map[string]any
-	for _, namespace := range slices.Sorted(maps.Keys(c.namespaces)) {
-		for _, o := range c.list(ctx, kind, namespace, labels.Everything()) {
-			u := &unstructured.Unstructured{Object: o}
-			if owner := metav1.GetControllerOf(u); owner != nil && c.uids[string(owner.UID)] {
-				found = append(found, o)
+func (c *collector) podsOf(ctx context.Context, workloads []map[string]any) iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) {
+		for _, w := range workloads {
+			u := unstructured.Unstructured{Object: w}
+			matching, _, _ := unstructured.NestedStringMap(w, "spec", "selector", "matchLabels")
+			if len(matching) == 0 {
+				continue
+			}
+			for o := range c.list(ctx, core.WithKind("Pod"), u.GetNamespace(), labels.SelectorFromSet(matching)) {
+				if !yield(o) {
+					return
+				}
 			}
 		}
 	}
-	return found
+}
+
+// owned reads the objects of a kind that collected objects control.
+func (c *collector) owned(ctx context.Context, kind schema.GroupVersionKind) iter.Seq[map[string]any] {
+	return c.inNamespaces(ctx, kind, func(o map[string]any) bool {
+		owner := metav1.GetControllerOf(&unstructured.Unstructured{Object: o})
+		return owner != nil && c.uids[string(owner.UID)]
+	})
 }
 
 // events reads the events of collected objects and of nodes, whose events may have the name
 // as uid.
-func (c *collector) events(ctx context.Context) []map[string]any {
-	var found []map[string]any
-	for _, namespace := range slices.Sorted(maps.Keys(c.namespaces)) {
-		for _, o := range c.list(ctx, core.WithKind("Event"), namespace, labels.Everything()) {
-			uid, _, _ := unstructured.NestedString(o, "involvedObject", "uid")
-			kind, _, _ := unstructured.NestedString(o, "involvedObject", "kind")
-			if c.uids[uid] || kind == "Node" {
-				found = append(found, o)
+func (c *collector) events(ctx context.Context) iter.Seq[map[string]any] {
+	return c.inNamespaces(ctx, core.WithKind("Event"), func(o map[string]any) bool {
+		uid, _, _ := unstructured.NestedString(o, "involvedObject", "uid")
+		kind, _, _ := unstructured.NestedString(o, "involvedObject", "kind")
+		return c.uids[uid] || kind == "Node"
+	})
+}
+
+// inNamespaces reads the wanted objects of a kind in the namespaces of the collected objects.
+func (c *collector) inNamespaces(ctx context.Context, kind schema.GroupVersionKind, wanted func(map[string]any) bool) iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) {
+		for _, namespace := range slices.Sorted(maps.Keys(c.namespaces)) {
+			for o := range c.list(ctx, kind, namespace, labels.Everything()) {
+				if wanted(o) && !yield(o) {
+					return
+				}
 			}
 		}
 	}
-	return found
 }
 
 // addLogs adds the logs of the operator and of some node agents.
@@ -225,7 +241,7 @@ func (c *collector) addLogs(ctx context.Context) {
 func (c *collector) chosen(agents []corev1.Pod) []corev1.Pod {
 	slices.SortStableFunc(agents, func(a, b corev1.Pod) int {
 		bad := func(p *corev1.Pod) int {
-			if slices.Contains(c.worst, p.Spec.NodeName) {
+			if c.worst[p.Spec.NodeName] {
 				return 0
 			}
 			return 1
@@ -264,23 +280,15 @@ func (c *collector) addLog(ctx context.Context, pod *corev1.Pod, container strin
 
 // into writes the whole tarball.
 func (c *collector) into(ctx context.Context, out io.Writer, root string) error {
-	b := bundle.New(out, root, time.Now())
+	c.bundle = bundle.New(out, root, time.Now())
 	c.collect(ctx)
-	for _, file := range c.files {
-		var err error
-		if file.objects != nil {
-			err = b.Objects(file.name, file.objects)
-		} else {
-			err = b.Text(file.name, file.text)
-		}
-		if err != nil {
-			return err
-		}
+	if c.failed != nil {
+		return c.failed
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return b.Close()
+	return c.bundle.Close()
 }
 
 // addVersions adds a file with the versions.

@@ -83,7 +83,7 @@ func untar(t *testing.T, file string) map[string]string {
 }
 
 func TestAgentsOfNodesInTroubleComeFirst(t *testing.T) {
-	f := &collector{limits: logLimits{agents: 2}, worst: []string{"n3"}}
+	f := &collector{limits: logLimits{agents: 2}, worst: map[string]bool{"n3": true}}
 	var pods []corev1.Pod
 	for _, node := range []string{"n2", "n1", "n3"} {
 		pods = append(pods, corev1.Pod{Spec: corev1.PodSpec{NodeName: node}})

@@ -2,10 +2,13 @@ package bundle
 
 import (
 	"archive/tar"
+	"bufio"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"os"
 	"path"
 	"strings"
 	"time"
@@ -29,29 +32,53 @@ func New(out io.Writer, root string, now time.Time) *Bundle {
 }
 
 // Objects adds a YAML file with objects, as decoded from JSON, without secrets. Without
-// objects the file is empty, which shows that there were none.
-func (b *Bundle) Objects(file string, objects []map[string]any) error {
-	var content strings.Builder
-	for _, o := range objects {
+// objects the file is empty, which shows that there were none. The objects are in memory one by one: meanwhile the file is
+// a temporary one, because a tarball has the size of a file before its content.
+func (b *Bundle) Objects(file string, objects iter.Seq[map[string]any]) error {
+	spool, err := os.CreateTemp("", "kubectl-gcu-*.yaml")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	defer os.Remove(spool.Name())
+	defer spool.Close()
+	size, err := writeObjects(spool, objects)
+	if err == nil {
+		_, err = spool.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	return b.add(file, size, spool)
+}
+
+// writeObjects writes objects as YAML documents, and returns how many bytes that are.
+func writeObjects(to io.Writer, objects iter.Seq[map[string]any]) (size int64, err error) {
+	out := bufio.NewWriter(to)
+	for o := range objects {
 		data, err := plaintext.YAML(redact(o))
 		if err != nil {
-			return fmt.Errorf("writing %s: %w", file, err)
+			return 0, err
 		}
-		content.WriteString("---\n")
-		content.WriteString(data)
+		n, err := out.WriteString("---\n" + data)
+		if size += int64(n); err != nil {
+			return 0, err
+		}
 	}
-	return b.add(file, content.String())
+	return size, out.Flush()
 }
 
 // Text adds a file with text, such as a log, without secrets and control characters.
-func (b *Bundle) Text(file, text string) error { return b.add(file, plaintext.Text(scrub(text))) }
+func (b *Bundle) Text(file, text string) error {
+	content := plaintext.Text(scrub(text))
+	return b.add(file, int64(len(content)), strings.NewReader(content))
+}
 
-func (b *Bundle) add(file, content string) error {
-	header := &tar.Header{Name: path.Join(b.root, file), Mode: 0o600, Size: int64(len(content)), ModTime: b.time, Typeflag: tar.TypeReg}
+func (b *Bundle) add(file string, size int64, content io.Reader) error {
+	header := &tar.Header{Name: path.Join(b.root, file), Mode: 0o600, Size: size, ModTime: b.time, Typeflag: tar.TypeReg}
 	if err := b.tar.WriteHeader(header); err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
-	if _, err := io.WriteString(b.tar, content); err != nil {
+	if _, err := io.Copy(b.tar, content); err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	return nil
