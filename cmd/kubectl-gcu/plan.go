@@ -141,6 +141,9 @@ func checkOnly(ctx context.Context, c *cli, args []string, file string) error {
 	if _, err := p.Stored(p.checked, p.checked, false); err != nil {
 		return refused("%s: %w", file, err)
 	}
+	if err := p.dryRun(ctx, c.terminal); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
 	c.say("%s is a plan for gr %s that can be run", file, p.checked.Gr.Name)
 	_, err = fmt.Fprint(c.Out, p.text())
 	return err

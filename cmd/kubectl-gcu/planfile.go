@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -111,10 +112,9 @@ func (p *plannedUpgrade) text() string {
 	return upgradeplan.Table(p.Mission(), p.About) + p.GlobalText()
 }
 
-// store writes the plan, which the rollout follows once the gr names it, and prints that. It starts over when the
-// operator writes to the stored one meanwhile.
+// store writes the plan, which the rollout follows once the gr names it, and prints that.
 func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
-	err := retry.RetryOnConflict(retryBackoff(), func() error { return p.write(ctx) })
+	err := p.write(ctx)
 	if err == nil {
 		out.say("UpgradePlan %s is written: %s, batches: %d", p.Object.Name, message.Count(p.Nodes(), "node"), len(p.Object.Spec.Batches))
 	}
@@ -156,22 +156,45 @@ func (p *plannedUpgrade) unseen(ctx context.Context) (string, error) {
 	return fmt.Sprintf("the operator has not reported on UpgradePlan %s yet", now.Name), nil
 }
 
-func (p *plannedUpgrade) write(ctx context.Context) error {
-	now, err := p.now(ctx)
-	if err != nil {
-		return err
-	}
-	next, err := p.Stored(now, p.checked, p.step)
-	if err != nil {
-		return refused("%w", err)
-	}
-	if now.Stored == nil {
-		err = explain(p.cl.Create(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "create", "")
-	} else {
-		err = explain(p.cl.Update(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "update", "")
-	}
-	if err == nil {
-		p.asStored = next
+// dryRun has the API server check the plan, if the user may write it.
+func (p *plannedUpgrade) dryRun(ctx context.Context, out terminal) error {
+	err := p.write(ctx, client.DryRunAll)
+	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
+		fmt.Fprintln(out.ErrOut, "the plan is not checked by the API server: you do not have permission to write UpgradePlan", p.Object.Name)
+		return nil
 	}
 	return err
+}
+
+// planWrite is an option of writing a plan.
+type planWrite interface {
+	client.CreateOption
+	client.UpdateOption
+}
+
+// write stores the plan. It starts over when the operator writes to the stored one meanwhile.
+func (p *plannedUpgrade) write(ctx context.Context, options ...planWrite) error {
+	return retry.RetryOnConflict(retryBackoff(), func() error {
+		now, err := p.now(ctx)
+		if err != nil {
+			return err
+		}
+		next, err := p.Stored(now, p.checked, p.step)
+		if err != nil {
+			return refused("%w", err)
+		}
+		create, update := []client.CreateOption{}, []client.UpdateOption{}
+		for _, o := range append(options, client.FieldOwner(fieldManager), client.FieldValidation("Strict")) {
+			create, update = append(create, o), append(update, o)
+		}
+		if now.Stored == nil {
+			err = explain(p.cl.Create(ctx, next, create...), "create", "")
+		} else {
+			err = explain(p.cl.Update(ctx, next, update...), "update", "")
+		}
+		if err == nil {
+			p.asStored = next
+		}
+		return err
+	})
 }

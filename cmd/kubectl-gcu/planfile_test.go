@@ -101,6 +101,12 @@ func TestAPlanIsWrittenCheckedAndRun(t *testing.T) {
 	edited := plan.DeepCopy()
 	edited.Spec.Wanted.Raw = []byte(strings.Replace(string(edited.Spec.Wanted.Raw), "1.1", "1.2", 1))
 	s.says(s.gcu("plan", "--check", s.fileOf(edited)), exitRefused, "write another plan")
+	capital := plan.DeepCopy() // the API server knows which names may be stored
+	capital.Spec.Batches[0].Name = "Canary"
+	s.says(s.gcu("plan", "--check", s.fileOf(capital)), exitFailed, "spec.batches[0].name", "should match")
+	if err := s.Get(t.Context(), client.ObjectKeyFromObject(plan), &topsv1.UpgradePlan{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a plan that is only checked is stored: %v", err)
+	}
 	stale := plan.DeepCopy()
 	stale.Spec.From = "mission-0"
 	s.says(s.gcu("plan", "--check", s.fileOf(stale)), exitRefused, "was changed since the plan was written")
