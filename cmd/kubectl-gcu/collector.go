@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -153,6 +154,13 @@ func (c *collector) save(name string, objects iter.Seq[map[string]any]) {
 	if c.failed != nil {
 		return
 	}
+	spool, err := os.CreateTemp("", "kubectl-gcu-*.yaml") // 0600
+	if err != nil {
+		c.failed = fmt.Errorf("making a temporary file for objects: %w", err)
+		return
+	}
+	defer os.Remove(spool.Name())
+	defer spool.Close()
 	c.failed = c.bundle.Objects("objects/"+name+".yaml", func(yield func(map[string]any) bool) {
 		for o := range objects {
 			u := unstructured.Unstructured{Object: o}
@@ -164,7 +172,7 @@ func (c *collector) save(name string, objects iter.Seq[map[string]any]) {
 				return
 			}
 		}
-	})
+	}, spool)
 }
 
 // podsOf reads the pods of workloads.

@@ -33,6 +33,7 @@ func TestTheSupportBundleHasEverythingButSecrets(t *testing.T) {
 	s.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "manager", Labels: map[string]string{nameLabel: operatorName}},
 		Spec: corev1.PodSpec{NodeName: "bundled-1", TerminationGracePeriodSeconds: ptr.To[int64](0), Containers: []corev1.Container{{Name: "manager", Image: "m:1"}}}})
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	t.Setenv("TMPDIR", filepath.Dir(file))
 	s.says(s.gcu("support-bundle", "--file", file), exitOK, file+" is written", "could not be read, see errors.txt")
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, mode %v", err, info.Mode())
@@ -61,8 +62,10 @@ func TestTheSupportBundleHasEverythingButSecrets(t *testing.T) {
 	if !strings.Contains(files["objects/gcuresource.yaml"], `value: "false"`) || !strings.Contains(files["objects/controllerrevision.yaml"], "name: bundled-new") {
 		t.Error("what is no secret is gone")
 	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".gcu-support-*")); err != nil || len(left) > 0 {
-		t.Errorf("%v are left, %v", left, err)
+	for _, temporary := range []string{".gcu-support-*", "kubectl-gcu-*"} {
+		if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), temporary)); err != nil || len(left) > 0 {
+			t.Errorf("%v are left, %v", left, err)
+		}
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 
 // byAdmission matches how the API server words a denial. The code says nothing: a webhook may choose any, and a
 // policy one of four. A webhook that cannot be called has not denied anything.
-var byAdmission = regexp.MustCompile(`admission webhook "[^"]+" denied the request|[Pp]olicy '[^']+' (with binding '[^']+' )?denied request`)
+var byAdmission = regexp.MustCompile(`admission webhook "[^"]+" denied the request|[Pp]olicy '[^']+' (with binding '[^']+' )?denied request|is forbidden: exceeded quota: `)
 
-// ByAdmission reports whether an admission webhook or an admission policy denied a request of the API server.
+// ByAdmission reports whether an admission webhook, an admission policy or a quota denied a request of the API server.
 func ByAdmission(err error) bool {
 	api, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && byAdmission.MatchString(api.ErrStatus.Message)

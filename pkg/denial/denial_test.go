@@ -11,13 +11,14 @@ import (
 
 func TestByAdmission(t *testing.T) {
 	for message, want := range map[string]bool{
-		`admission webhook "no.example.com" denied the request: not on Fridays`:                                         true,
-		`gcuresources.topsops.enflame.com "a" is forbidden: admission webhook "no" denied the request without reason`:   true,
-		`gcuresources "a" is forbidden: ValidatingAdmissionPolicy 'gcu-people' with binding 'b' denied request: bounds`: true,
-		`gcuresources "a" is forbidden: ValidatingAdmissionPolicy 'gcu-people' denied request: failed to configure`:     true,
-		`gcuresources "a" is forbidden: User "denied the request" cannot patch resource "gcuresources"`:                 false,
-		`Internal error occurred: failed calling webhook "no.example.com": connection refused`:                          false,
-		`gcuresources "a" is invalid: spec: memoryUnit cannot be changed`:                                               false,
+		`admission webhook "no.example.com" denied the request: not on Fridays`:                                                                          true,
+		`gcuresources.topsops.enflame.com "a" is forbidden: admission webhook "no" denied the request without reason`:                                    true,
+		`gcuresources "a" is forbidden: ValidatingAdmissionPolicy 'gcu-people' with binding 'b' denied request: bounds`:                                  true,
+		`gcuresources "a" is forbidden: ValidatingAdmissionPolicy 'gcu-people' denied request: failed to configure`:                                      true,
+		`gcuresources "a" is forbidden: User "denied the request" cannot patch resource "gcuresources"`:                                                  false,
+		`gcuresources "a" is forbidden: exceeded quota: few, requested: count/gcuresources=1, used: count/gcuresources=3, limited: count/gcuresources=3`: true,
+		`Internal error occurred: failed calling webhook "no.example.com": connection refused`:                                                           false,
+		`gcuresources "a" is invalid: spec: memoryUnit cannot be changed`:                                                                                false,
 	} {
 		for _, code := range []int32{400, 403, 422, 500} {
 			err := fmt.Errorf("writing: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: message}})

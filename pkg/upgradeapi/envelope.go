@@ -98,7 +98,7 @@ var apiStatuses = map[int]bool{
 }
 
 // deniedHint says what to do about a denial by admission.
-const deniedHint = ": send what that webhook or policy accepts, or have its administrator allow it"
+const deniedHint = ": send what that webhook, policy or quota accepts, or have its administrator allow it"
 
 // failure returns the HTTP status of an error (decision D8) and the message for the
 // envelope: for an error of the API server its plain message (statement 67).

@@ -15,12 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -435,6 +437,30 @@ func TestTwoPlansOfOneNameAtOnce(t *testing.T) {
 		if got := envelopeIn(t, w); w.Code != http.StatusConflict || !strings.Contains(got.Error, says) {
 			t.Errorf("%d %+v, want %q", w.Code, got, says)
 		}
+	}
+}
+
+// A webhook may deny with the code of a conflict: that is no change of the gr by someone else.
+func TestADenialIsNotTriedAgainWhateverItsCode(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := topsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	const says = `admission webhook "no.example.com" denied the request: not on Fridays`
+	tries := 0
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(&topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr", UID: "uid-1"},
+		Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "1"}}}).Build(), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, is := object.(*topsv1.GcuResource); !is || len((&client.PatchOptions{}).ApplyOptions(options).DryRun) > 0 {
+				return c.Patch(ctx, object, patch, options...)
+			}
+			tries++
+			return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: says}}
+		}})
+	api, w := New(Options{Client: c, Namespace: namespace, Clock: clock.RealClock{}, Log: logr.Discard(), Planner: judging{}}), httptest.NewRecorder()
+	api.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr/plan", strings.NewReader(smallPlan("gr"))))
+	if got := envelopeIn(t, w); tries != 1 || w.Code != http.StatusUnprocessableEntity || !strings.Contains(got.Error, says) {
+		t.Errorf("after %d tries: %d %+v", tries, w.Code, got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -49,31 +50,38 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rollout := &topsv1.DaemonRollout{}
-	err = r.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: c.name}, rollout)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading DaemonRollout %s: %w", c.name, err)
-	}
 	// The pause is removed last: if it is gone, everything is done.
-	unpaused := gr.Annotations[topsv1.AnnotationPaused] == ""
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return r.clearFailures(ctx, c, gr.Annotations[topsv1.AnnotationPaused] == "") })
+	if err != nil {
+		return nil, err
+	}
+	return nil, r.annotate(ctx, c, gr, map[string]any{topsv1.AnnotationPaused: nil})
+}
+
+// clearFailures resumes the DaemonRollout of a gr if it is stopped. It fails with a conflict if the DaemonRollout changes
+// meanwhile, for example by an approval.
+func (r *rolloutControl) clearFailures(ctx context.Context, c call, unpaused bool) error {
+	rollout := &topsv1.DaemonRollout{}
+	err := r.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: c.name}, rollout)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading DaemonRollout %s: %w", c.name, err)
+	}
 	stopped := meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) ||
 		rollout.Status.FailedNodes > 0 && unpaused // which may use up the budget
 	if rollout.Status.Rollback != nil {
 		stopped = unpaused
 	}
-	if rollout.BelongsTo(topsv1.GcuResourceKind, c.name) && stopped {
-		if err := authorize(ctx, r.access, c, onRollout("update", r.namespace, c.name), onRollout("patch", r.namespace, c.name)); err != nil {
-			return nil, err
-		}
-		changes := map[string]any{topsv1.AnnotationResume: r.clock.Now().UTC().Format(time.RFC3339Nano)}
-		if approvals, ok := rollout.ApprovalsAfterRejection(); ok {
-			changes[topsv1.AnnotationApprovedWaves] = approvals
-		}
-		if err := r.annotate(ctx, c, rollout, changes); err != nil {
-			return nil, err
-		}
+	if !rollout.BelongsTo(topsv1.GcuResourceKind, c.name) || !stopped {
+		return nil
 	}
-	return nil, r.annotate(ctx, c, gr, map[string]any{topsv1.AnnotationPaused: nil})
+	if err := authorize(ctx, r.access, c, onRollout("update", r.namespace, c.name), onRollout("patch", r.namespace, c.name)); err != nil {
+		return err
+	}
+	changes := map[string]any{topsv1.AnnotationResume: r.clock.Now().UTC().Format(time.RFC3339Nano)}
+	if approvals, ok := rollout.ApprovalsAfterRejection(); ok {
+		changes[topsv1.AnnotationApprovedWaves] = approvals
+	}
+	return r.annotate(ctx, c, rollout, changes)
 }
 
 // rollback requests that the operator restore an earlier spec of a gr.
@@ -100,8 +108,8 @@ func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	return nil, r.annotate(ctx, c, gr, map[string]any{topsv1.AnnotationRollbackTo: to})
 }
 
-// annotate sets annotations of an object, and removes those whose value is nil. It fails if another object has taken the
-// name.
+// annotate sets annotations of an object, and removes those whose value is nil. It fails with a conflict if another object has
+// taken the name, or if the DaemonRollout was changed: what is written of it may depend on its other annotations.
 func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, changes map[string]any) error {
 	ctx, writer, err := r.writer(ctx, c.user)
 	if err != nil {
@@ -117,7 +125,11 @@ func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Obj
 	}
 	annotations := authorship(c.user, askedby.VerbOf(before, after), r.clock.Now())
 	maps.Copy(annotations, changes)
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "annotations": annotations}})
+	metadata := map[string]any{"uid": object.GetUID(), "annotations": annotations}
+	if _, is := object.(*topsv1.DaemonRollout); is {
+		metadata["resourceVersion"] = object.GetResourceVersion()
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("encoding annotations: %w", err)
 	}

@@ -3,12 +3,19 @@ package upgradeapi
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
@@ -135,4 +142,42 @@ func TestWhoMayNotWriteTheRolloutDoesNotClearItsFailures(t *testing.T) {
 	rollout.Status = topsv1.DaemonRolloutStatus{}
 	d.must(d.admin.Status().Update(context.Background(), rollout))
 	d.succeeds(http.MethodPost, "/gum/v1/gr/stopped/resume", "") // a pause is the gr's
+}
+
+// An approval of the revision that is deployed stays, also if it is given while a resume takes back those of the rejected one.
+func TestAResumeKeepsAnApprovalOfThatMoment(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := topsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	rollout := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gr", UID: "uid-2", Annotations: map[string]string{topsv1.AnnotationApprovedWaves: "bad/one,good/one"}},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: topsv1.GcuResourceKind, Name: "gr"}}}
+	rollout.Status.Rollback = &topsv1.RolloutRollback{From: "bad", To: "good"}
+	approved := false
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rollout, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr", UID: "uid-1"}}).Build()
+	c := interceptor.NewClient(stored, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		if _, is := object.(*topsv1.DaemonRollout); is && !approved {
+			approved = true
+			now := rollout.DeepCopy()
+			if err := c.Get(ctx, client.ObjectKeyFromObject(now), now); err != nil {
+				return err
+			}
+			now.Annotations[topsv1.AnnotationApprovedWaves] += ",good/two"
+			if err := c.Update(ctx, now); err != nil {
+				return err
+			}
+		}
+		return c.Patch(ctx, object, patch, options...)
+	}})
+	api, w := New(Options{Client: c, Namespace: namespace, Clock: clock.RealClock{}, Log: logr.Discard(), Planner: judging{}}), httptest.NewRecorder()
+	api.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/gum/v1/gr/gr/resume", nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if err := stored.Get(t.Context(), client.ObjectKeyFromObject(rollout), rollout); err != nil {
+		t.Fatal(err)
+	}
+	if got := rollout.Annotations[topsv1.AnnotationApprovedWaves]; !approved || got != "good/one,good/two" || rollout.Annotations[topsv1.AnnotationResume] == "" {
+		t.Errorf("approved are %q", got)
+	}
 }

@@ -77,7 +77,7 @@ func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResour
 		log.FromContext(ctx).Info("Replacing the spec of GcuResource", "generation", gr.Generation, "dryRun", c.dryRun)
 		setAuthor(after, c.user, u.clock.Now())
 		err := writer.Patch(ctx, after, locked(gr), c.patchOptions()...)
-		if !apierrors.IsConflict(err) {
+		if !apierrors.IsConflict(err) || denial.ByAdmission(err) { // a webhook may answer with any code
 			return after, err
 		}
 		now, err := u.present(ctx, c.name)

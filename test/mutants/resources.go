@@ -40,7 +40,7 @@ var ofResources = []mutant{
 		"$present, _, err = kept.InForce(q.Present, &$rollout)", "$present = q.Present"},
 	{"rejection-of-another-gr-previewed", "a preview counts a rejection by an earlier gr of that name", "pkg/preview/inquiry", "Predictor.inForce",
 		"daemonset.IsOf(&$rollout, $gr)", "true"},
-	{"rejection-not-resumed", "a resume by REST leaves a revision rejected", "pkg/upgradeapi", "rolloutControl.resume",
+	{"rejection-not-resumed", "a resume by REST leaves a revision rejected", "pkg/upgradeapi", "rolloutControl.clearFailures",
 		"$rollout.Status.Rollback != nil", "false"},
 	{"denied-rollback-stops", "a rollback that an admission policy denies stops all work on the gr", deploys, "isRefusal",
 		"apierrors.IsForbidden($err)", "false"},

@@ -302,8 +302,8 @@ var ofRollouts = []mutant{
 	{"paused-nodes-unmarked", "pods lack PodNeedUpgrade while paused", updater, "isStopped",
 		"$State == $Skipped || $Reason == $ReasonPaused", "$State == $Skipped"},
 	{"pause-not-looked-at", "a pause does not update the conditions of pods", updater, "needUpgradeInputsOf",
-		`$marking{$blocked: $Blocked != nil, $paused: $Paused, $halted: $Halted != ""}`,
-		`$marking{$blocked: $Blocked != nil, $halted: $Halted != ""}`},
+		`$marking{$blocked: $Blocked != nil, $accepted: $not, $paused: $Paused, $halted: $Halted != ""}`,
+		`$marking{$blocked: $Blocked != nil, $accepted: $not, $halted: $Halted != ""}`},
 
 	// Rollback.
 	{"rollback-not-stored-first", "a rollback starts before its intent is stored", updater, "MustPrecede",

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -32,15 +31,9 @@ func New(out io.Writer, root string, now time.Time) *Bundle {
 }
 
 // Objects adds a YAML file with objects, as decoded from JSON, without secrets. Without
-// objects the file is empty, which shows that there were none. The objects are in memory one by one: meanwhile the file is
-// a temporary one, because a tarball has the size of a file before its content.
-func (b *Bundle) Objects(file string, objects iter.Seq[map[string]any]) error {
-	spool, err := os.CreateTemp("", "kubectl-gcu-*.yaml")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	defer os.Remove(spool.Name())
-	defer spool.Close()
+// objects the file is empty, which shows that there were none. The objects are in memory one by one: meanwhile the
+// content is in spool, which is empty before, because a tarball has the size of a file before its content.
+func (b *Bundle) Objects(file string, objects iter.Seq[map[string]any], spool io.ReadWriteSeeker) error {
 	size, err := writeObjects(spool, objects)
 	if err == nil {
 		_, err = spool.Seek(0, io.SeekStart)
