@@ -215,6 +215,53 @@ func TestTasksAfterTheNodesWaitForThoseBeforeThem(t *testing.T) {
 	}
 }
 
+// A node in flight cannot wait until the API server creates Jobs again.
+func TestANodeInFlightGoesOnWhenATaskCannotBeReadOrCreated(t *testing.T) {
+	for name, fault := range map[string]func(*cluster){
+		"created": func(c *cluster) { c.onCreate = apierrors.NewInternalError(errors.New("failed calling webhook")) },
+		"read": func(c *cluster) {
+			c.live(interceptor.Funcs{Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+				if _, is := object.(*batchv1.Job); is {
+					return apierrors.NewTooManyRequests("slow down", 1)
+				}
+				return w.Get(ctx, key, object, opts...)
+			}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := withGlobalTasks(t)
+			pass := func() error {
+				c.now = c.now.Add(reporter.PlanInterval)
+				_, err := c.reconcile()
+				return err
+			}
+			c.pass()
+			c.ends("backup", batchv1.JobComplete)
+			c.pass()
+			c.ends("images", batchv1.JobComplete)
+			c.pass()
+			c.wantDeletions("driver-b")
+			var plan topsv1.UpgradePlan
+			if err := c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &plan); err != nil {
+				t.Fatal(err)
+			}
+			plan.Spec.Before = append(plan.Spec.Before, topsv1.GlobalTask{Task: "nodes_list", CronJob: "images"})
+			plan.Generation++
+			c.update(&plan)
+			fault(c)
+			for range 70 { // as often as retries would be
+				if err := pass(); err == nil {
+					t.Fatal("the pass reports no error")
+				}
+			}
+			if s := c.stored().Status; len(s.Failed) != 1 || s.Failed[0].Node != "b" {
+				t.Errorf("the node without a pod has not failed after a quarter of an hour: %+v", s.Failed)
+			}
+			c.wantTasks("done done undo", "backup", "images")
+		})
+	}
+}
+
 func TestATaskOfAPlanThatCannotStartHoldsTheNodes(t *testing.T) {
 	denied := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "job", nil)
 	for _, tt := range []struct {

@@ -43,9 +43,7 @@ type steps struct {
 // refresh runs the plan's global tasks that precede the nodes, and reads the changed nodes. On an error the caller must
 // read all nodes again.
 func (s *steps) refresh(ctx context.Context, p *pass.Pass, changed []string) error {
-	if err := s.globals.Before(ctx, p); err != nil { // first: the fleet is kept for a group that is blocked, or for one that is not
-		return err
-	}
+	s.globals.Before(ctx, p)
 	return s.fleets.refresh(ctx, p, changed)
 }
 
@@ -92,7 +90,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 	fenced := errors.Join(s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.nodes.Prepull(ctx, p), s.handleGate(ctx, p))
 	undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
-	return retry.Sooner(wait, again), errors.Join(failed, fenced, undone, reported)
+	return retry.Sooner(wait, again), errors.Join(failed, fenced, undone, reported, p.TaskError)
 }
 
 // report writes the conditions of pods, the tasks of NodeUpgrades and the result of the plan. It returns how long to wait

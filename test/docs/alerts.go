@@ -47,7 +47,7 @@ var runbooks = map[string]struct {
 		"Correct the version before you roll it out again."},
 	"GCURevisionRejected":            {"`kubectl gcu status GR` shows it and why; `kubectl gcu history GR` what is deployed.", []string{topsv1.ReasonRevisionRejected}},
 	"GCUGateNotAvailable":            {look: "`kubectl describe dro -n kube-system GR` says which of them in condition `Gated`. Install `config/gate`, upgrade the control plane to Kubernetes 1.36, or turn the gate off ([Install](../install.md#the-gate))."},
-	"GCURolloutBlocked":              {"`kubectl gcu status GR` names the setting.", []string{string(rollout.ReasonBlocked)}},
+	"GCURolloutBlocked":              {"`kubectl gcu status GR` names the setting, or the task.", []string{string(rollout.ReasonBlocked), topsv1.ReasonGlobalTaskFailed}},
 	"GCURolloutAwaitsApproval":       {"", []string{string(rollout.ReasonAwaitingApproval)}},
 	"GCURolloutWindowMissed":         {look: "`kubectl get gup -o yaml`: compare `window` with how long a node takes (`kubectl gcu status GR`), and see its time zone."},
 	"GCUNodesOfflineWithOldRevision": {"`kubectl gcu nodes GR` shows them.", []string{string(rollout.ReasonNodeOffline)}},

@@ -37,19 +37,21 @@ type Runner struct {
 	Namespace string
 }
 
-// Before runs the plan's global tasks that precede the nodes. Until they are done, no node starts.
-func (r Runner) Before(ctx context.Context, p *pass.Pass) error {
+// Before runs the plan's global tasks that precede the nodes. Until they are done, no node starts. An error is left in the
+// pass, which goes on for the nodes in flight.
+func (r Runner) Before(ctx context.Context, p *pass.Pass) {
 	plan := p.Plan.InForce()
 	if plan == nil {
-		return nil
+		return
 	}
 	progress, err := r.run(ctx, p, plan.Object, plan.Object.Spec.Before)
 	if err != nil {
-		return err
+		p.TaskError, p.Globals = err, plan.Object.Status.Tasks
+		p.In.Beforehand = &rollout.Blocked{Reason: topsv1.ReasonAwaitingGlobalTask, Message: err.Error()}
+		return
 	}
 	p.In.Beforehand = observed.AwaitsGlobalTask(&progress)
 	p.Globals = slices.Concat(progress.Notes, globaltask.Decide(plan.Object, plan.Object.Spec.After, r.Namespace, nil).Notes)
-	return nil
 }
 
 // After runs the plan's global tasks that follow the nodes, once nothing is left to do on the plan's reachable nodes.

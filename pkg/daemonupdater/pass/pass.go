@@ -29,6 +29,8 @@ type Pass struct {
 	// if events cause that.
 	Globals []topsv1.GlobalTaskNote
 	Again   time.Duration
+	// TaskError is why the global tasks before the nodes could not be read or started, nil if they could.
+	TaskError error
 	// Rejected are the pin requests that were rejected.
 	Refused map[pinning.RequestKey]pinning.Refusal
 	// PinRequestsBlockedBy says why pin requests cannot be decided now, "" if they can.

@@ -140,17 +140,17 @@ func reportable(before, after *topsv1.DaemonRolloutStatus, c *metav1.Condition) 
 		return false // the event about the rollback covers it
 	}
 	was := meta.FindStatusCondition(before.Conditions, topsv1.RolloutProgressing)
-	passed := was != nil && emitsNoEvent(was.Reason) && before.Revision == after.Revision && slices.Contains(routineReasons, c.Reason)
-	return !emitsNoEvent(c.Reason) && !passed && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
+	passed := was != nil && isMomentary(was.Reason) && before.Revision == after.Revision && slices.Contains(routineReasons, c.Reason)
+	return !isMomentary(c.Reason) && c.Reason != topsv1.ReasonAwaitingGlobalTask && !passed && meta.IsStatusConditionTrue(after.Conditions, topsv1.RolloutAccepted)
 }
 
 // routineReasons get no event after a transient reason. That a rollout is paused, halted or has failed
 // nodes is always reported.
 var routineReasons = []string{reasonRollingOut, reasonRollingBack, reasonAwaitingRequests, reasonComplete, reasonReachableComplete}
 
-// emitsNoEvent reports whether a reason is transient, or is about a pod and not about the rollout.
-func emitsNoEvent(reason string) bool {
-	return observed.Transient(&rollout.Blocked{Reason: reason}) || reason == topsv1.ReasonAwaitingGlobalTask || reason == string(rollout.ReasonUnavailable)
+// isMomentary reports whether a reason is transient, or is about a pod and not about the rollout.
+func isMomentary(reason string) bool {
+	return observed.Transient(&rollout.Blocked{Reason: reason}) || reason == string(rollout.ReasonUnavailable)
 }
 
 func nodesIn(notes []topsv1.NodeNote) []string {

@@ -103,6 +103,8 @@ func TestEventsOfARollout(t *testing.T) {
 		{"nothing about a pod that is available again", standing("Unavailable"), standing("Complete"), nil},
 		{"nothing about an unavailable pod at a new revision", at("r1", rollingOut()), at("r2", standing("Unavailable")), nil},
 		{"a new revision after an unavailable pod", at("r1", standing("Unavailable")), at("r2", rollingOut()), []string{"Normal RollingOut: progress: RollingOut"}},
+		{"nothing about a global task that is awaited", at("r1", standing("Complete")), at("r2", standing("AwaitingGlobalTask")), nil},
+		{"what happens after a global task", standing("AwaitingGlobalTask"), rollingOut(), []string{"Normal RollingOut: progress: RollingOut"}},
 		{"a used up budget is about the rollout", rollingOut(), standing("BudgetExhausted"), []string{"Normal BudgetExhausted: progress: BudgetExhausted"}},
 		{"a window that closes", rollingOut(), standing("OutsideMaintenanceWindow"), []string{"Normal OutsideMaintenanceWindow: progress: OutsideMaintenanceWindow"}},
 		{"a policy that is missing", rollingOut(), refused("UpgradePolicyNotFound"), []string{"Warning UpgradePolicyNotFound: accepted: UpgradePolicyNotFound"}},

@@ -167,8 +167,12 @@ func (r *recorder) approvals(in rollout.Input, d rollout.Decision) {
 	i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingApproval })
 	awaits := shortApproval(d.Unapproved)
 	recorded := awaited && last.Subject == awaits
-	if i >= 0 && d.Unapproved != "" && !recorded {
+	switch {
+	case d.Unapproved == "" || recorded:
+	case i >= 0:
 		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: awaits, message: d.Waiting[i].Message, nodes: int32(d.Waiting[i].Nodes)})
+	case in.Beforehand != nil: // it may be approved already
+		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: awaits, message: d.NotReached})
 	}
 }
 

@@ -157,6 +157,20 @@ func TestTheRecordHasApprovals(t *testing.T) {
 	equal(t, "the wave at another revision", d.pass(toward("r3", in)), "Started 2", "AwaitingApproval main 2")
 }
 
+func TestTheRecordHasTheApprovalOfABatchThatIsGivenWhileATaskIsAwaited(t *testing.T) {
+	d := newDiary()
+	in := inputWith(fixture.Planned("a", fixture.OldHash), fixture.Planned("b", fixture.OldHash))
+	in.Policy = rollout.Policy{Plan: "plan", PlanVersion: "uid/2", Batches: []rollout.Batch{{Name: "one", Manual: true}}, Approved: map[string]bool{}}
+	approval := rollout.BatchApproval("plan/one", "plan=uid/2")
+	taskBefore(topsv1.ReasonAwaitingGlobalTask)(&in)
+	equal(t, "a batch", d.pass(in)[1:], "AwaitingApproval "+approval)
+	d.annotates(askedby.Approve, "carol")
+	in.Policy.Approved = map[string]bool{approval: true}
+	equal(t, "its approval", d.pass(in), "Approved "+approval+" by carol")
+	in.Beforehand = nil
+	equal(t, "approved once", d.pass(in))
+}
+
 // The name of a batch may not fit: it is shortened so that its approval is found, and none of an earlier version of the plan.
 func TestTheRecordHasTheApprovalOfALongName(t *testing.T) {
 	d := newDiary()

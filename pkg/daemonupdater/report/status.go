@@ -167,9 +167,10 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		c.Reason, c.Message = in.Blocked.Reason, in.Blocked.Message
 	case d.Halted != "":
 		c.Reason, c.Message = reasonHalted, d.Halted+"; "+c.Message
-	case in.Beforehand != nil || in.Afterwards != nil:
-		awaited := cmp.Or(in.Beforehand, in.Afterwards)
-		c.Reason, c.Message = awaited.Reason, awaited.Message+"; "+c.Message
+	case observed.NotAccepted(&in) != nil:
+		c.Reason, c.Message = in.Beforehand.Reason, in.Beforehand.Message+"; "+c.Message
+	case in.Afterwards != nil:
+		c.Reason, c.Message = in.Afterwards.Reason, in.Afterwards.Message+"; "+c.Message
 	case IsComplete(in, d) && d.Counts.Skipped > 0:
 		c.Reason = reasonReachableComplete
 	case IsComplete(in, d):
@@ -179,6 +180,8 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 		if v, ok := deniedOf(&d); ok {
 			c.Message = v.Node + ": " + v.Message + "; " + c.Message
 		}
+	case in.Beforehand != nil:
+		c.Reason, c.Message = in.Beforehand.Reason, in.Beforehand.Message+"; "+c.Message
 	case in.Settings.Paused:
 		c.Reason = reasonPaused
 	case awaitsRequests(d):

@@ -51,6 +51,11 @@ func leftOut(name string) rollout.Node {
 
 func pausedInput(in *rollout.Input) { in.Settings.Paused = true }
 
+// taskBefore is a global task that comes before the nodes.
+func taskBefore(reason string) func(*rollout.Input) {
+	return func(in *rollout.Input) { in.Beforehand = &rollout.Blocked{Reason: reason, Message: "database_backup"} }
+}
+
 func failedNodes(names ...string) func(*rollout.Input) {
 	return func(in *rollout.Input) {
 		in.Ledger.Touched = len(names)
@@ -134,6 +139,14 @@ var stateWords = []struct {
 	{"a node failed and is gone", change(inputWith(fixture.Planned("b", fixture.NewHash)), failedNodes("a")), saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
 	{"images that cannot be pulled", inputWith(notPulled("a", 4)), saying("Progressing", "False/PrepullFailed", "Reconciling", "True/PrepullFailed")},
 	{"images that cannot be pulled for long", inputWith(notPulled("a", 5)), saying("Progressing", "False/PrepullFailed", "Stalled", "True/PrepullFailed")},
+	{"a global task that is awaited", change(inputWith(fixture.Planned("a", fixture.OldHash)), taskBefore("AwaitingGlobalTask")),
+		saying("Progressing", "False/AwaitingGlobalTask", "Reconciling", "True/AwaitingGlobalTask")},
+	{"a global task that is awaited with nothing else to do", change(inputWith(fixture.Planned("a", fixture.NewHash)), taskBefore("AwaitingGlobalTask")),
+		saying("Progressing", "False/AwaitingGlobalTask", "Reconciling", "True/AwaitingGlobalTask")},
+	{"a global task that is awaited while a node in flight finishes", change(change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash)), holding("a")), taskBefore("AwaitingGlobalTask")),
+		saying("Progressing", "True/RollingOut", "Reconciling", "True/RollingOut")},
+	{"a global task that failed while a node in flight finishes", change(change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash)), holding("a")), taskBefore("GlobalTaskFailed")),
+		saying("Accepted", "False/GlobalTaskFailed", "Progressing", "False/GlobalTaskFailed", "Stalled", "True/GlobalTaskFailed")},
 	{"paused", change(inputWith(fixture.Planned("a", fixture.OldHash)), pausedInput), saying("Progressing", "False/Paused", "Paused", "True/Paused", "Reconciling", "True/Paused")},
 	{"paused while a node in flight finishes", change(change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash)), holding("a")), pausedInput),
 		saying("Progressing", "True/RollingOut", "Paused", "True/Paused", "Reconciling", "True/RollingOut")},

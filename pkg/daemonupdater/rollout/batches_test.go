@@ -169,6 +169,19 @@ func TestAWaveThatIsNotProvenIsNamed(t *testing.T) {
 }
 
 // While the control plane reaches no node, no batch is complete: they are in order when the nodes are back.
+// A task may be what wakes them.
+func TestABatchOfOfflineNodesIsNotPassedBeforeTheGlobalTasksAreDone(t *testing.T) {
+	in := planned([]string{"1", "2"}, inBatch(offline(nodeOf("a", oldHash)), 0), inBatch(nodeOf("b", oldHash), 1))
+	in.Beforehand = &Blocked{Reason: "AwaitingGlobalTask"}
+	if d := Plan(in); !d.Ledger.Waves[0].Completed.IsZero() {
+		t.Error("the batch is complete")
+	}
+	in.Beforehand = nil
+	if d := Plan(in); d.Ledger.Waves[0].Completed.IsZero() {
+		t.Error("the batch is not complete")
+	}
+}
+
 func TestNoBatchIsCompleteWhileNoNodeIsReached(t *testing.T) {
 	justOffline := offline(nodeOf("b", oldHash))
 	justOffline.ReadySince = epoch.Add(-time.Second)

@@ -19,7 +19,7 @@ type Input struct {
 	// known yet.
 	Blocked *Blocked
 	// Beforehand, when set, says which global task of the plan comes before the nodes: no node starts. Those in
-	// flight go on, and nodes may go back.
+	// flight go on.
 	Beforehand *Blocked
 	// Afterwards, when set, says what is left to do after the nodes. No decision about nodes uses it.
 	Afterwards *Blocked

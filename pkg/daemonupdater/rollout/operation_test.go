@@ -114,6 +114,10 @@ func operationCases() []operationCase {
 	lighter.Members = heavyInput(1).Members
 	paused := heavyInput(1, a)
 	paused.Settings.Paused = true
+	overtaken := heavyInput(1, withDone(missing(nodeOf("a", newHash, oldHash)))).slots(operating(a))
+	overtaken.Beforehand, overtaken.Revision = &Blocked{Reason: "AwaitingGlobalTask"}, "r3"
+	inService := heavyInput(1, withDone(nodeOf("a", newHash, oldHash))).slots(operating(a))
+	inService.Beforehand, inService.Revision = overtaken.Beforehand, "r3"
 	cut := heavyInput(1, nodeOf("a", oldHash, oldHash))
 	cut.Members[0].LeftOut = true
 	uncontrolled := heavyInput(1, granted(a), prepared(b)).slots(operating(a))
@@ -174,6 +178,9 @@ func operationCases() []operationCase {
 			said{States: states("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"what the operation did not know is replaced after it", heavyInput(1, withDone(nodeOf("a", newHash, oldHash))).slots(operating(a)),
 			said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
+		{"and a node that has no pod then keeps its slot at a new revision", overtaken,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/AwaitingPod")}, nil},
+		{"but not one that is in service", inService, said{States: states("a", "held/AwaitingGlobalTask")}, nil},
 		{"under a limit that was lowered, one node after the other", lowered,
 			said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing", "b", "pending/Queued")}, nil},
 		{"a failed operation is a failed node", heavyInput(1, withEnd(a, ReasonOperationFailed)).slots(operating(a)),

@@ -241,7 +241,11 @@ func (s *slotReview) reviewNotDone(slot *Slot, n *fleetNode, end *End) {
 // operation are replaced afterwards.
 func (s *slotReview) reviewDone(slot *Slot, n *fleetNode, end *End) {
 	over := n.isFinished() || slot.Revision != s.in.Revision || n.needsAnotherOperation(slot, end) || s.in.Settings.Strategy == daemonset.NoStrategy
-	if over && s.fence.isRuledOut(slot, n) {
+	switch {
+	case slot.Revision != s.in.Revision && !n.isFinished() && s.keepsSlot(slot, n, end):
+		s.keep(slot)
+		return
+	case over && s.fence.isRuledOut(slot, n):
 		s.giveBack(slot, n)
 		return
 	}

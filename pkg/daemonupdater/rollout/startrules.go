@@ -19,19 +19,17 @@ type startRules struct {
 	unapproved string
 }
 
-// forbidsUpgrades reports whether no node is upgraded. In a halt, and before the global tasks are done, nodes may still go
-// back.
-func (r *startRules) forbidsUpgrades() bool {
-	return r.forbidsAll() || r.halted != "" || r.in.Beforehand != nil
+// forbidsUpgrades reports whether no node is upgraded. In a halt, nodes may still go back.
+func (r *startRules) forbidsUpgrades() bool { return r.forbidsAll() || r.halted != "" }
+
+// forbidsAll reports whether no node starts, not even to go back: that may also bring other components to the version of a
+// plan whose global tasks come first.
+func (r *startRules) forbidsAll() bool {
+	return r.in.Ending || r.in.Settings.Paused || r.in.Beforehand != nil
 }
 
-// forbidsAll reports whether no node starts, not even to go back.
-func (r *startRules) forbidsAll() bool { return r.in.Ending || r.in.Settings.Paused }
-
-// forbids reports whether no node of a lane starts.
-func (r *startRules) forbids(l *lane) bool {
-	return r.forbidsAll() || r.forbidsUpgrades() && !l.pinned
-}
+// forbids reports whether no node of a lane starts. A halt does not keep nodes from going back.
+func (r *startRules) forbids(l *lane) bool { return r.forbidsAll() || r.halted != "" && !l.pinned }
 
 // whyHeld returns why the policy keeps the candidates of a lane from starting now, "" if it does not.
 // Waves only delay healthy nodes: a node that is already unavailable uses up the budget anyway, so a

@@ -92,16 +92,15 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 	return ReasonUnavailable, message
 }
 
-// whyNothingStarts returns why nodes like this one are not started in the whole group, "" if they are. Neither a halt
-// nor a global task keeps a node from going back.
+// whyNothingStarts returns why nodes like this one are not started in the whole group, "" if they are. A halt
+// does not keep a node from going back.
 func (e *explanation) whyNothingStarts(n *fleetNode) (Reason, string) {
 	switch {
 	case e.ending:
 		return ReasonEnding, "the GcuResource or DaemonSet is being deleted"
 	case e.paused:
 		return ReasonPaused, "the rollout is paused"
-	case n.lane != nil && n.lane.pinned:
-	case e.halted != "":
+	case e.halted != "" && (n.lane == nil || !n.lane.pinned):
 		return ReasonHalted, e.halted
 	case e.beforehand != nil:
 		return Reason(e.beforehand.Reason), e.beforehand.Message

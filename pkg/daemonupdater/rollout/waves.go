@@ -37,8 +37,9 @@ func followWaves(d *draft) waveProgress {
 		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
 		updated, testable = updated+done[i], testable+c.testable
 		_, last := d.in.Policy.waveOf(i)
-		// A wave is complete only if some node of it proves the version, or none could. A batch of a plan need not prove it.
-		if state.Completed.IsZero() && passed && unfinished[i] == 0 && (testable == 0 || last && updated > 0 || !last && reachesBatches(d)) {
+		// A wave is complete only if some node of it proves the version, or none could. A batch of a plan need not prove it, but
+		// it is not passed while no node may start: its nodes may be offline until a global task wakes them.
+		if state.Completed.IsZero() && passed && d.in.Beforehand == nil && unfinished[i] == 0 && (testable == 0 || last && updated > 0 || !last && reachesBatches(d)) {
 			state.Completed = d.in.Now
 		}
 		if passed = passed && !state.Completed.IsZero(); last {
