@@ -162,15 +162,13 @@ func IsComplete(in rollout.Input, d rollout.Decision) bool {
 func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 	c := metav1.Condition{Type: topsv1.RolloutProgressing, Status: metav1.ConditionFalse, Message: summary(d)}
 	usedUp := usedUpByFailed(d)
-	switch {
+	switch task := cmp.Or(observed.NotAccepted(&in), in.Afterwards); {
 	case in.Blocked != nil:
 		c.Reason, c.Message = in.Blocked.Reason, in.Blocked.Message
 	case d.Halted != "":
 		c.Reason, c.Message = reasonHalted, d.Halted+"; "+c.Message
-	case observed.NotAccepted(&in) != nil:
-		c.Reason, c.Message = in.Beforehand.Reason, in.Beforehand.Message+"; "+c.Message
-	case in.Afterwards != nil:
-		c.Reason, c.Message = in.Afterwards.Reason, in.Afterwards.Message+"; "+c.Message
+	case task != nil:
+		c.Reason, c.Message = task.Reason, task.Message+"; "+c.Message
 	case IsComplete(in, d) && d.Counts.Skipped > 0:
 		c.Reason = reasonReachableComplete
 	case IsComplete(in, d):
