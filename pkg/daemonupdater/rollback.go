@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
@@ -31,7 +33,7 @@ func (s rollbackStep) decide(ctx context.Context, p *pass.Pass) (report.Rollback
 		return report.RollbackOf(p.State, p.In, p.Decision, false), nil
 	}
 	if p.Group.Kind != observed.KindGcuResource {
-		return report.RollbackOf(p.State, p.In, p.Decision, report.StoredRevision(good, p.Members)), nil
+		return s.permitted(ctx, p, report.RollbackOf(p.State, p.In, p.Decision, report.StoredRevision(good, p.Members))), nil
 	}
 	var revision appsv1.ControllerRevision
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.ledgers.namespace, Name: good.GcuResourceRevision}, &revision)
@@ -41,11 +43,31 @@ func (s rollbackStep) decide(ctx context.Context, p *pass.Pass) (report.Rollback
 	return report.RollbackOf(p.State, p.In, p.Decision, err == nil), nil
 }
 
+// permitted returns a rollback of DaemonSets, without effect if the API server would deny it. One that is stored already is
+// carried out: it may be half done.
+func (s rollbackStep) permitted(ctx context.Context, p *pass.Pass, rb report.Rollback) report.Rollback {
+	if p.Rollout.Status.Rollback != nil {
+		return rb
+	}
+	if err := s.restore(ctx, p, rb, client.DryRunAll); denial.ByAdmission(err) || apierrors.IsForbidden(err) {
+		return report.DeniedRollback(err)
+	}
+	return rb // other errors show when it is carried out
+}
+
 // carryOut carries out a stored rollback of a DaemonSet; for a gr the gcuresource controller deploys the good revision of
 // the spec. It changes only DaemonSets that are as observed, so it may be repeated: until the target has changed, every
 // pass decides the same.
 func (s rollbackStep) carryOut(ctx context.Context, p *pass.Pass, rb report.Rollback) error {
-	if rb.To == nil || p.Group.Kind == observed.KindGcuResource {
+	if p.Group.Kind == observed.KindGcuResource {
+		return nil
+	}
+	return s.restore(ctx, p, rb)
+}
+
+// restore gives the DaemonSets of a group the templates of a rollback, if there is one.
+func (s rollbackStep) restore(ctx context.Context, p *pass.Pass, rb report.Rollback, options ...client.PatchOption) error {
+	if rb.To == nil {
 		return nil
 	}
 	for i, m := range p.Members {
@@ -53,7 +75,7 @@ func (s rollbackStep) carryOut(ctx context.Context, p *pass.Pass, rb report.Roll
 		if p.In.Members[i].Target == hash {
 			continue
 		}
-		if err := s.restoreTemplate(ctx, p, m, hash); err != nil {
+		if err := s.restoreTemplate(ctx, p, m, hash, options); err != nil {
 			return err
 		}
 	}
@@ -63,7 +85,7 @@ func (s rollbackStep) carryOut(ctx context.Context, p *pass.Pass, rb report.Roll
 // restoreTemplate gives a DaemonSet the template of an earlier revision, like kubectl rollout undo. The
 // DaemonSet controller finds the template among its revisions and makes that revision the newest,
 // so pods still at it are not restarted.
-func (s rollbackStep) restoreTemplate(ctx context.Context, p *pass.Pass, m observed.Member, hash string) error {
+func (s rollbackStep) restoreTemplate(ctx context.Context, p *pass.Pass, m observed.Member, hash string, options []client.PatchOption) error {
 	live, err := s.UnchangedDaemonSet(ctx, m)
 	if err != nil {
 		return err
@@ -83,8 +105,9 @@ func (s rollbackStep) restoreTemplate(ctx context.Context, p *pass.Pass, m obser
 	if err := s.ledgers.stillDecides(ctx, p); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Rolling DaemonSet back", "DaemonSet", klog.KObj(live), "revision", hash)
-	if err := s.Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(topsv1.ManagedBy)); err != nil {
+	log.FromContext(ctx).Info("Rolling DaemonSet back", "DaemonSet", klog.KObj(live), "revision", hash, "dryRun", len(options) > 0)
+	options = append(options, client.FieldOwner(topsv1.ManagedBy))
+	if err := s.Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, patch), options...); err != nil {
 		return fmt.Errorf("rolling DaemonSet %s back to %s: %w", m.Key(), hash, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,8 @@ type haltedCluster struct {
 	*cluster
 	patched []string
 	onPatch error
+	// onDryRun is the answer to dry runs.
+	onDryRun error
 }
 
 func templateData(ds *appsv1.DaemonSet, image string) []byte {
@@ -72,6 +75,9 @@ func newHaltedCluster(t *testing.T, change func(*appsv1.DaemonSet)) *haltedClust
 	c.must(c.api.Status().Update(ctx, dro))
 	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), interceptor.Funcs{
 		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if len((&client.PatchOptions{}).ApplyOptions(opts).DryRun) > 0 {
+				return c.onDryRun
+			}
 			c.patched = append(c.patched, object.GetName())
 			if c.ledger().Rollback == nil {
 				t.Errorf("%s is patched before the intent is stored", object.GetName())
@@ -164,6 +170,23 @@ func TestAHaltedDaemonSetGetsItsGoodTemplateBack(t *testing.T) {
 	}
 	if len(c.patched) != 1 {
 		t.Errorf("patched %v, want the DaemonSet once", c.patched)
+	}
+}
+
+// An admission policy may forbid the manager to write a DaemonSet that may run on the control plane.
+func TestARollbackThatIsDeniedIsNotPromised(t *testing.T) {
+	c := newHaltedCluster(t, func(*appsv1.DaemonSet) {})
+	c.onDryRun = &apierrors.StatusError{ErrStatus: metav1.Status{Code: 422, Message: "ValidatingAdmissionPolicy 'gcu-control-plane-workloads' with binding 'b' denied request: its pods could run there"}}
+	c.mustReconcile()
+	halted := meta.FindStatusCondition(c.ledger().Conditions, topsv1.RolloutHalted)
+	if c.ledger().Rollback != nil || len(c.patched) > 0 || !strings.Contains(halted.Message, "not rolled back: ") || !strings.Contains(halted.Message, "its pods could run there") {
+		t.Errorf("%+v, patched %v: %s", c.ledger().Rollback, c.patched, halted.Message)
+	}
+	c.onDryRun = nil
+	c.now = c.now.Add(time.Minute)
+	c.mustReconcile()
+	if c.ledger().Rollback == nil || len(c.patched) != 1 {
+		t.Errorf("%+v, patched %v, once it is allowed", c.ledger().Rollback, c.patched)
 	}
 }
 

@@ -117,12 +117,15 @@ func simTemplateOf(ds *appsv1.DaemonSet) runtime.RawExtension {
 
 // Patch is served by the API server: of a DaemonSet, to roll it back.
 func (c *simClient) Patch(_ context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	validation := (&client.PatchOptions{}).ApplyOptions(opts).FieldValidation
+	options := (&client.PatchOptions{}).ApplyOptions(opts)
+	validation, key, pass := options.FieldValidation, simapi.KeyOf(object), c.m.pass
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
 	}
-	key, pass := simapi.KeyOf(object), c.m.pass
+	if len(options.DryRun) > 0 {
+		return c.m.call(simDryRun, key, func() error { return nil })
+	}
 	return c.m.call("patch", key, func() error {
 		switch key.Kind {
 		case simPods:

@@ -32,6 +32,11 @@ func WantsRollback(s *observed.State, in rollout.Input, d rollout.Decision) bool
 		s.Policy.Spec.Failure != nil && s.Policy.Spec.Failure.Action == topsv1.FailureRollback
 }
 
+// DeniedRollback is no rollback, because the API server denies it.
+func DeniedRollback(err error) Rollback {
+	return Rollback{blockedBy: "not rolled back: " + err.Error()}
+}
+
 // RollbackOf decides whether a halted group returns to its last known good revision. kept says
 // whether everything needed for that still exists. If the last known good revision itself fails, the
 // rollout stays halted, so there is no loop. The result stays the same until the target has changed.
