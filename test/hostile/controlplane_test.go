@@ -46,6 +46,8 @@ func TestTheTokenOfTheManagerDoesNotReachTheControlPlane(t *testing.T) {
 	tainted := addControlPlane(t, admin, "reach-tainted", controlPlaneLabel, map[string]string{"reach": "tainted", "feature.node.kubernetes.io/a": "true"})
 	addControlPlane(t, admin, "reach-untainted", "node-role.kubernetes.io/etcd", map[string]string{"reach": "untainted"})
 	addControlPlane(t, admin, "reach-old", "node-role.kubernetes.io/master", map[string]string{"reach": "old"})
+	starting := addControlPlane(t, admin, "reach-starting", "node-role.kubernetes.io/etcd", map[string]string{"reach": "starting"})
+	check(t, merge(ctx, admin, starting, `{"spec":{"taints":[{"key":"node.cloudprovider.kubernetes.io/uninitialized","value":"true","effect":"NoSchedule"}]}}`))
 	awaitControlPlane(t, manager, gr)
 	check(t, admin.Get(ctx, client.ObjectKeyFromObject(tainted), tainted))
 
@@ -70,10 +72,11 @@ func TestTheTokenOfTheManagerDoesNotReachTheControlPlane(t *testing.T) {
 			"with a volume of any kind": with(gr, func(p *corev1.PodSpec) {
 				p.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
 			}),
-			"privileged for a moment":                 with(gr, func(p *corev1.PodSpec) { p.InitContainers = []corev1.Container{privilegedContainer()} }),
-			"in a Deployment that names a node":       deployment(gr, func(p *corev1.PodSpec) { p.Containers[0] = privilegedContainer(); p.NodeName = "reach-tainted" }),
-			"in a Deployment that is not repelled":    deployment(gr, func(p *corev1.PodSpec) { p.Containers[0] = privilegedContainer(); tolerateAll(p) }),
-			"through a scheduler that ignores taints": deployment(gr, func(p *corev1.PodSpec) { p.Containers[0] = privilegedContainer(); p.SchedulerName = "mine" }),
+			"privileged for a moment":                                          with(gr, func(p *corev1.PodSpec) { p.InitContainers = []corev1.Container{privilegedContainer()} }),
+			"in a Deployment that names a node":                                deployment(gr, func(p *corev1.PodSpec) { p.Containers[0] = privilegedContainer(); p.NodeName = "reach-tainted" }),
+			"in a Deployment that is not repelled":                             deployment(gr, func(p *corev1.PodSpec) { p.Containers[0] = privilegedContainer(); tolerateAll(p) }),
+			"in a Deployment that is repelled only until the node has started": selecting(deployment(gr, hostPath("/", false)), "reach", "starting"),
+			"through a scheduler that ignores taints":                          deployment(gr, func(p *corev1.PodSpec) { p.Containers[0] = privilegedContainer(); p.SchedulerName = "mine" }),
 		} {
 			err := manager.Create(ctx, o, client.DryRunAll)
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "of the control plane, with privileges") || !strings.Contains(err.Error(), allowedLabel+"=allowed") {
@@ -93,6 +96,10 @@ func TestTheTokenOfTheManagerDoesNotReachTheControlPlane(t *testing.T) {
 				"let it have components":              func() error { return label(ctx, c, tainted, allowedLabel, `"allowed"`) },
 				"give it a zone":                      func() error { return label(ctx, c, tainted, "zone", `"b"`) },
 				"take its taint":                      func() error { return merge(ctx, c, tainted, `{"spec":{"taints":null}}`, client.DryRunAll) },
+				"add a taint": func() error {
+					patch := `[{"op":"add","path":"/spec/taints/-","value":{"key":"node.cilium.io/agent-not-ready","effect":"NoSchedule"}}]` // the node controller has added one
+					return c.Patch(ctx, tainted.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch)), client.DryRunAll)
+				},
 				"give it the label in a write of its status": func() error {
 					patch := fmt.Sprintf(`{"metadata":{"labels":{"enflame.com/gcu.present":"true",%q:null}}}`, controlPlaneLabel)
 					return c.Status().Patch(ctx, tainted.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
@@ -120,7 +127,7 @@ func TestTheTokenOfTheManagerDoesNotReachTheControlPlane(t *testing.T) {
 	})
 	t.Run("every component with its built-in values", func(t *testing.T) { createAllComponents(t, manager, gr) })
 	t.Run("an administrator lets nodes of the control plane have components", func(t *testing.T) {
-		for _, name := range []string{"reach-tainted", "reach-untainted", "reach-old"} {
+		for _, name := range []string{"reach-tainted", "reach-untainted", "reach-old", "reach-starting"} {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			check(t, merge(ctx, admin, node, fmt.Sprintf(`{"metadata":{"labels":{%q:"allowed"}}}`, allowedLabel)))
 			allowed(t, "label it", func() error { return label(ctx, manager, node, topsv1.LabelGcuPresent, `"true"`) })
@@ -165,7 +172,7 @@ func addControlPlane(t *testing.T, admin client.Client, name, role string, label
 // awaitControlPlane waits until the API server enforces the policies for each of the nodes.
 func awaitControlPlane(t *testing.T, manager client.Client, gr *topsv1.GcuResource) {
 	t.Helper()
-	for _, value := range []string{"tainted", "untainted", "old"} {
+	for _, value := range []string{"tainted", "untainted", "old", "starting"} {
 		check(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 			err := manager.Create(ctx, selecting(privileged("await", gr), "reach", value), client.DryRunAll)
 			return apierrors.IsForbidden(err), nil
