@@ -6,6 +6,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type HostReport struct {
 	// time at which the node was read, by its own clock; renewed at least once a
 	// minute, so an old time means that the agent is not running.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	Time metav1.Time `json:"time"`
 	// bootID changes with each boot of the node.
 	// +optional
@@ -94,11 +96,15 @@ type RuntimeReport struct {
 	// startTime is when the running daemon was started, by the clock of the node; absent when that
 	// is not known. A device plugin that is older and offers no card is replaced.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// defaultSince is when default became the default runtime, by the clock of the node; absent
 	// when that is not known because it already was when the agent first looked. Pods of the operator's components
 	// that use cards and started earlier have no card, and are replaced.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	DefaultSince *metav1.Time `json:"defaultSince,omitempty"`
 	// restartStopsContainers reports whether a restart stops the containers; absent
 	// when that is not known, which counts as yes.
@@ -140,9 +146,13 @@ type HostTaskResult struct {
 	Message string `json:"message,omitempty"`
 	// startTime of the first attempt.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// endTime of the last attempt.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	EndTime *metav1.Time `json:"endTime,omitempty"`
 }
 

@@ -69,6 +69,8 @@ type Prepull struct {
 	// +kubebuilder:validation:Minimum=1
 	Attempt int32 `json:"attempt"`
 	// time is when this attempt was requested.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	Time metav1.Time `json:"time"`
 	// daemonSet whose pod needs the images.
 	DaemonSet NamespacedRef `json:"daemonSet"`
@@ -182,6 +184,8 @@ type AgentStatus struct {
 	RestartsRuntime *bool `json:"restartsRuntime,omitempty"`
 	// startTime of the agent process.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	StartTime metav1.Time `json:"startTime,omitempty"`
 	// hold is set while there is a local hold on the node: no rollout starts on it, and what is
 	// in flight there continues. Default: none.
@@ -192,6 +196,8 @@ type AgentStatus struct {
 // NodeHold excludes a node from upgrades.
 type NodeHold struct {
 	// since is when the hold was set.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	Since metav1.Time `json:"since"`
 	// message is the explanation given with the hold.
 	// +optional
@@ -216,6 +222,8 @@ type UpgradeRequest struct {
 	// +kubebuilder:validation:MaxLength=63
 	Revision string `json:"revision,omitempty"`
 	// requestTime is when the request was accepted on the node.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	RequestTime metav1.Time `json:"requestTime"`
 	// operation of the node's endpoint that the request is part of; empty for a single
 	// request.
@@ -253,6 +261,8 @@ type ImagePull struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 	// time is when it entered this state.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	Time metav1.Time `json:"time"`
 }
 
@@ -302,8 +312,12 @@ type UpgradeTask struct {
 	Message string `json:"message,omitempty"`
 	// startTime is when the node was given its slot.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// endTime is when the state became final.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	EndTime *metav1.Time `json:"endTime,omitempty"`
 }

@@ -63,7 +63,7 @@ type UpgradePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// pools limits the unavailable nodes within each group of nodes with the
 	// same value of a label as well. Default: no such limit.
@@ -182,7 +182,7 @@ type PoolPolicy struct {
 	// may be unavailable at once.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%"
 	MaxUnavailable intstr.IntOrString `json:"maxUnavailable"`
 }
 
@@ -205,7 +205,7 @@ type Wave struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:Pattern=`^([1-9][0-9]?|100)%$`
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 1",message="size must be a number of at least 1 or a percentage from 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 1 && self <= 2147483647",message="size must be a number of at least 1 or a percentage from 1% to 100%"
 	Size *intstr.IntOrString `json:"size,omitempty"`
 	// soakSeconds is how long the wave must have been complete before the next
 	// one starts. Default 0.
@@ -237,7 +237,7 @@ type FailurePolicy struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="threshold must be a number of at least 1 or a percentage from 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : self.matches('^([1-9][0-9]?|100)%$')",message="threshold must be a number of at least 1 or a percentage from 1% to 100%"
 	Threshold *intstr.IntOrString `json:"threshold,omitempty"`
 	// action is Halt, Rollback or RollbackNode. Halt: no new node starts. Rollback: no new node
 	// starts, and the group is rolled back to status.lastKnownGood of its
@@ -261,6 +261,8 @@ type FailurePolicy struct {
 	// the group stays halted; nor is a single node brought back to a revision that became good, or was created,
 	// before. Default: no limit.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
 	RollbackNotBefore *metav1.Time `json:"rollbackNotBefore,omitempty"`
 }
 

@@ -49,24 +49,28 @@ func TestAnAgentStoresNothingLongOrMalformed(t *testing.T) {
 	long := strings.Repeat("x", 20_000)
 	huge := strings.Repeat("x", 900_000) // was stored
 	attacks := map[string]object{
-		"a malformed pod name":      request("pod", ref("name", "a/b")),
-		"a pod name with a newline": request("pod", ref("name", "a\nb")),
-		"a malformed namespace":     request("daemonSet", ref("namespace", "../a")),
-		"a long UID":                request("pod", ref("uid", long)),
-		"a long revision":           request("revision", long),
-		"a long id":                 request("id", long),
-		"a long version":            {"agent": object{"version": long}},
-		"a long capability":         {"agent": object{"capabilities": []string{long}}},
-		"a long hold":               {"agent": object{"hold": object{"since": someTime, "message": long}}},
-		"a long driver version":     {"host": object{"time": someTime, "driverVersion": long}},
-		"a long boot ID":            {"host": object{"time": someTime, "bootID": long}},
-		"a long explanation":        {"host": object{"time": someTime, "missing": []string{huge}}},
-		"a long command":            {"host": object{"time": someTime, "deviceHolders": []any{object{"pid": 1, "uid": 1, "command": long, "device": "d"}}}},
-		"a long result":             {"host": object{"time": someTime, "results": []any{object{"operation": "o", "task": "t", "state": "Done", "message": long}}}},
-		"a long default runtime":    {"host": object{"time": someTime, "runtime": object{"engine": "docker", "default": long}}},
-		"a thousand requests":       {"requests": requestsFor(1000)},
-		"a thousand missing facts":  {"host": object{"time": someTime, "missing": make([]string, 1000)}},
-		"a thousand capabilities":   {"agent": object{"capabilities": make([]string, 1000)}},
+		"a malformed pod name":          request("pod", ref("name", "a/b")),
+		"a pod name with a newline":     request("pod", ref("name", "a\nb")),
+		"a malformed namespace":         request("daemonSet", ref("namespace", "../a")),
+		"a long UID":                    request("pod", ref("uid", long)),
+		"a long revision":               request("revision", long),
+		"a long id":                     request("id", long),
+		"a long version":                {"agent": object{"version": long}},
+		"a long capability":             {"agent": object{"capabilities": []string{long}}},
+		"a long hold":                   {"agent": object{"hold": object{"since": someTime, "message": long}}},
+		"a long driver version":         {"host": object{"time": someTime, "driverVersion": long}},
+		"a long boot ID":                {"host": object{"time": someTime, "bootID": long}},
+		"a long explanation":            {"host": object{"time": someTime, "missing": []string{huge}}},
+		"a long command":                {"host": object{"time": someTime, "deviceHolders": []any{object{"pid": 1, "uid": 1, "command": long, "device": "d"}}}},
+		"a long result":                 {"host": object{"time": someTime, "results": []any{object{"operation": "o", "task": "t", "state": "Done", "message": long}}}},
+		"a time that Go cannot read":    {"host": object{"time": strings.ToLower(someTime)}},
+		"a time with another separator": {"host": object{"time": strings.Replace(someTime, "Z", "_5Z", 1)}},
+		"a time in a zone that is none": {"agent": object{"hold": object{"since": strings.Replace(someTime, "Z", "+99:99", 1)}}},
+		"a long time":                   request("requestTime", someTime+"T"+long),
+		"a long default runtime":        {"host": object{"time": someTime, "runtime": object{"engine": "docker", "default": long}}},
+		"a thousand requests":           {"requests": requestsFor(1000)},
+		"a thousand missing facts":      {"host": object{"time": someTime, "missing": make([]string, 1000)}},
+		"a thousand capabilities":       {"agent": object{"capabilities": make([]string, 1000)}},
 	}
 	for what, status := range attacks {
 		t.Run(what, func(t *testing.T) {
@@ -75,6 +79,27 @@ func TestAnAgentStoresNothingLongOrMalformed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the types of the operator cannot hold would stop every manager: its informer reads all objects of the kind, or none.
+func TestAPolicyThatTheManagerCannotReadIsNotStored(t *testing.T) {
+	admin := cluster(t).Client(t, apiserver.Admin)
+	policy := func(spec object) error {
+		return admin.Create(t.Context(), &unstructured.Unstructured{Object: object{"apiVersion": topsv1.GroupVersion.String(), "kind": "UpgradePolicy", "metadata": object{"name": "unreadable"}, "spec": spec}}, client.DryRunAll)
+	}
+	const many = int64(3_000_000_000)
+	for what, spec := range map[string]object{
+		"a large budget":       {"maxUnavailable": many},
+		"a large pool":         {"pools": object{"topologyKey": "zone", "maxUnavailable": many}},
+		"a large wave":         {"waves": []any{object{"name": "all", "size": many}}},
+		"a large threshold":    {"failure": object{"threshold": many}},
+		"a time in small type": {"failure": object{"rollbackNotBefore": strings.ToLower(someTime)}},
+	} {
+		if err := policy(spec); !apierrors.IsInvalid(err) {
+			t.Errorf("%s: the API server says %v, want that it is invalid", what, err)
+		}
+	}
+	check(t, policy(object{"maxUnavailable": int64(2_147_483_647), "failure": object{"rollbackNotBefore": "2026-01-01T01:00:00.5+01:00"}}))
 }
 
 // TestAnAgentHasFewFieldManagers: every apply under another name adds an entry to metadata, which its schema does not bound.
@@ -177,7 +202,7 @@ func unboundedIn(path string, schema object) (paths []string) {
 	has := func(key string) bool { _, ok := schema[key]; return ok }
 	switch schema["type"] {
 	case "string":
-		if !has("maxLength") && !has("enum") && schema["format"] != "date-time" {
+		if !has("maxLength") && !has("enum") && (schema["format"] != "date-time" || !has("pattern")) { // the format allows what Go cannot read, of any length
 			return []string{path}
 		}
 	case "array":

@@ -1,6 +1,9 @@
 package rollout
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A deadline, like the soak of a wave, counts only the time in which a manager decided: not while no manager ran, the
 // group was blocked, or the ledger could not be stored. Nor does it jump with a clock: if the last stored decision is
@@ -75,7 +78,12 @@ func (s *Slot) restart(now time.Time, pods []Pod) {
 // then, by the clock of the API server.
 func (s *Slot) isNew(pod *Pod) bool { return pod.Created.After(s.Newest) }
 
-// maxTotal bounds how long a node with the given number of pods may be unavailable under one slot.
+// maxTotal bounds how long a node with the given number of pods may be unavailable under one slot. The deadlines of a policy
+// may be of decades.
 func (d Deadlines) maxTotal(pods int) time.Duration {
-	return time.Duration(max(3, pods))*d.Progress + d.Lost
+	times := time.Duration(max(3, pods))
+	if d.Progress > (math.MaxInt64-d.Lost)/times {
+		return math.MaxInt64
+	}
+	return times*d.Progress + d.Lost
 }

@@ -123,3 +123,13 @@ func TestAnotherMachineHasNotFailed(t *testing.T) {
 		}
 	}
 }
+
+// A policy may set a deadline of decades: nodes with many pods do not fail at once.
+func TestALongDeadlineIsLong(t *testing.T) {
+	long := Deadlines{Progress: 2147483647 * time.Second, Lost: 2147483647 * time.Second}
+	for pods := range 20 {
+		if got := long.maxTotal(pods); got < long.Progress {
+			t.Errorf("a node of %d pods may be unavailable for %s", pods, got)
+		}
+	}
+}
