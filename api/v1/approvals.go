@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -14,6 +15,12 @@ func (r *DaemonRollout) Approvals() []string {
 		}
 	}
 	return list
+}
+
+// LastResume returns the value with which a person last resumed the rollout, "" for none. A new one resumes it; that the
+// annotation is gone does not.
+func (r *DaemonRollout) LastResume() string {
+	return cmp.Or(r.Annotations[AnnotationResume], r.Status.Resumed)
 }
 
 // ApprovalsAfterRejection returns annotation AnnotationApprovedWaves without the approvals for the revision that was

@@ -436,6 +436,21 @@ func TestAHaltedGcuResourceIsRolledBack(t *testing.T) {
 	}
 }
 
+// It was resumed once; somebody cleans the annotation up.
+func TestThatAResumeIsRemovedIsNoResume(t *testing.T) {
+	c := newHaltedCluster(t, unchanged)
+	var dro topsv1.DaemonRollout
+	c.must(c.api.Get(context.Background(), observed.GroupOf(c.driver).RolloutKey("gcu-system"), &dro))
+	dro.Status.Resumed = "earlier"
+	c.must(c.api.Status().Update(context.Background(), &dro))
+	for range 2 {
+		c.mustReconcile()
+		if s := c.ledger(); s.Rollback == nil || len(s.Failed) != 2 || s.Resumed != "earlier" {
+			t.Fatalf("failed %v, rollback %+v, resumed %q", s.Failed, s.Rollback, s.Resumed)
+		}
+	}
+}
+
 func TestAGcuResourceIsNotRolledBackToASpecThatIsNotKept(t *testing.T) {
 	c := newHaltedFleet(t, func(*topsv1.GcuResource) {})
 	c.must(c.api.Delete(context.Background(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "gcu-system", Name: "fleet-1"}}))

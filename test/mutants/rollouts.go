@@ -309,6 +309,8 @@ var ofRollouts = []mutant{
 	{"rollback-not-stored-first", "a rollback starts before its intent is stored", updater, "MustPrecede",
 		"$others || !$allStored($next.$Queued, $stored.$Queued) || !$sameMemory($stored, $next)",
 		"$others || !$allStored($next.$Queued, $stored.$Queued)"},
+	{"resume-removed", "that somebody removes the annotation of a resume ends a halt and a rejection", "api/v1", "DaemonRollout.LastResume",
+		"cmp.Or($resume, r.Status.Resumed)", "cmp.Or($resume)"},
 	{"rollback-promised", "a rollback that the API server denies is said to be made", updater, "rollbackStep.permitted",
 		"return report.DeniedRollback($err)", "_ = report.DeniedRollback(err)"},
 	{"rollback-loops", "a failing last known good revision is rolled back to itself", updater, "atGood",

@@ -52,7 +52,7 @@ func NotAccepted(in *rollout.Input) *rollout.Blocked {
 func rejected(r *topsv1.DaemonRollout, kind, target string, members []Member) *rollout.Blocked {
 	rb := r.Status.Rollback
 	switch {
-	case rb == nil || r.Annotations[topsv1.AnnotationResume] != r.Status.Resumed:
+	case rb == nil || r.LastResume() != r.Status.Resumed:
 		return nil
 	case HasRejected(rb, members), ReplacesRejected(rb, members) && target == rb.From: // the cache of revisions may be older than that of DaemonSets
 		return &rollout.Blocked{Reason: reasonRevisionPending, Message: fmt.Sprintf(

@@ -159,7 +159,7 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 		hashes = append(hashes, m.Key()+"="+target)
 	}
 	in.Revision = revisionOf(hashes)
-	in.Resume = s.Rollout.Annotations[topsv1.AnnotationResume]
+	in.Resume = s.Rollout.LastResume()
 	if in.Blocked == nil {
 		in.Blocked = rejected(s.Rollout, s.Group.Kind, in.Revision, s.Members)
 	}
