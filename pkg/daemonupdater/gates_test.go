@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -58,6 +59,29 @@ func TestAPodOfADaemonSetWithoutAStrategyLeavesTheGateAfterAFailure(t *testing.T
 				t.Errorf("it is still at the gate: %v, %v", left.Spec.SchedulingGates, err)
 			}
 		})
+	}
+}
+
+// A pod that died cannot wait at the gate until somebody corrects an annotation.
+func TestAPodComesBackThroughTheGateThoughASettingIsWrong(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationMaxUnavailable, "abc") })
+	c.reconciler.Gate = func() gating.Mode { return gating.On }
+	if err := c.api.Delete(t.Context(), fixture.PodOn(c.driver, "a", fixture.OldHash)); err != nil {
+		t.Fatal(err)
+	}
+	gated := fixture.PodOn(c.driver, "a", fixture.NewHash)
+	gated.Name, gated.UID = "driver-gated", "uid-gated"
+	gated.Spec = corev1.PodSpec{Affinity: affinityTo("a"), SchedulingGates: []corev1.PodSchedulingGate{{Name: topsv1.GateAwaitingUpgrade}}}
+	c.create(gated)
+	if after := c.mustReconcile(); after == retryStaleCache {
+		t.Error("the cache is taken for stale")
+	}
+	var list corev1.PodList
+	if err := c.api.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return daemonset.NodeName(&p) == "a" && !daemonset.AwaitsUpgrade(&p) }) {
+		t.Error("node a has no pod that may run")
 	}
 }
 

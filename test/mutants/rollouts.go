@@ -98,6 +98,8 @@ var ofRollouts = []mutant{
 		`$Version != ""`, `$Version == "any"`},
 	{"no-recheck", "pods of a DaemonSet that has just opted out are deleted", updater, "Member.SameSettings",
 		"$err1 == nil && $err2 == nil && $before == $now", "$err1 == nil || $err2 == nil || $before == $now"},
+	{"gate-shut-by-a-setting", "a pod that died waits at the gate until an annotation is corrected", updater, "Member.SameSettings",
+		"$same || $err1 != nil && $err2 != nil", "$same"},
 	{"old-target", "a pod at a revision that the cache does not show yet is deleted", updater, "Member.SameTarget",
 		"$err1 == nil && $err2 == nil && $observed == $now",
 		`$err1 == nil && $err2 == nil && ($observed == $now || $observed != "")`},

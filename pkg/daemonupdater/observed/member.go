@@ -62,9 +62,10 @@ func (m Member) SameTarget(live *appsv1.DaemonSet, revisions []*appsv1.Controlle
 	return err1 == nil && err2 == nil && observed == now
 }
 
-// SameSettings reports whether a DaemonSet, read live, has the observed upgrade annotations.
+// SameSettings reports whether a DaemonSet, read live, has the observed upgrade annotations. Wrong ones are all the same: they
+// permit nothing, but a pod at the gate cannot wait until they are corrected.
 func (m Member) SameSettings(live *appsv1.DaemonSet) bool {
 	before, err1 := daemonset.SettingsOf(m.DaemonSet)
 	now, err2 := daemonset.SettingsOf(live)
-	return err1 == nil && err2 == nil && before == now
+	return err1 == nil && err2 == nil && before == now || err1 != nil && err2 != nil
 }
