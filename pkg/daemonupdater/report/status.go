@@ -225,16 +225,20 @@ func deniedOf(d *rollout.Decision) (rollout.Verdict, bool) {
 	return rollout.Verdict{}, false
 }
 
-// waiting returns why most nodes wait. It ignores nodes that are left out or have a hold, unless
-// there are no others, because they do not delay the rollout. It is zero if no node waits.
+// waiting returns why most nodes wait. It ignores nodes that wait for those of an earlier wave, unless there are no others
+// but nodes that do not delay the rollout, because they are left out or have a hold; and these, unless there are no others at
+// all. It is zero if no node waits.
 func waiting(d rollout.Decision) rollout.Waiting {
 	if len(d.Waiting) == 0 {
 		return rollout.Waiting{}
 	}
-	i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool {
-		return w.Reason != rollout.ReasonLeftOut && w.Reason != rollout.ReasonNodeHeld
-	})
-	return d.Waiting[max(i, 0)]
+	ignored := []rollout.Reason{rollout.ReasonLeftOut, rollout.ReasonNodeHeld, rollout.ReasonWaveNotReached}
+	for ; len(ignored) > 1; ignored = ignored[:len(ignored)-1] {
+		if i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return !slices.Contains(ignored, w.Reason) }); i >= 0 {
+			return d.Waiting[i]
+		}
+	}
+	return d.Waiting[0]
 }
 
 // awaitsRequests reports whether any node waits for a request.

@@ -119,6 +119,10 @@ var stateWords = []struct {
 	{"a wave that waits for a person, and most nodes are left out", change(inputWith(fixture.Planned("a", fixture.OldHash), leftOut("b"), leftOut("c")), func(in *rollout.Input) {
 		in.Policy.Waves = []rollout.Wave{{Name: "first", Size: &everyNode, Manual: true}}
 	}), saying("Progressing", "False/AwaitingApproval", "Reconciling", "True/AwaitingApproval")},
+	{"an image that cannot be pulled in the first wave, and most nodes are in the second", change(inputWith(notPulled("a", 5), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash)), func(in *rollout.Input) {
+		in.Policy.Waves = []rollout.Wave{{Name: "first", Selector: labels.SelectorFromSet(labels.Set{"wave": "first"})}}
+		in.Nodes[0].Labels = map[string]string{"wave": "first"}
+	}), saying("Progressing", "False/PrepullFailed", "Stalled", "True/PrepullFailed")},
 	{"every node that is outdated is left out", inputWith(fixture.Planned("a", fixture.NewHash), leftOut("b")), saying("Progressing", "False/LeftOut", "Reconciling", "True/LeftOut")},
 	{"a policy that is missing", change(inputWith(fixture.Planned("a", fixture.OldHash)), blockedInput("UpgradePolicyNotFound")),
 		saying("Accepted", "False/UpgradePolicyNotFound", "Progressing", "False/UpgradePolicyNotFound", "Stalled", "True/UpgradePolicyNotFound")},

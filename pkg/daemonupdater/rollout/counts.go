@@ -1,5 +1,7 @@
 package rollout
 
+import "fmt"
+
 // nodeCounts counts nodes by their facts.
 type nodeCounts struct {
 	nodes int
@@ -48,6 +50,17 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	if n.charged {
 		c.charged += times
 	}
+}
+
+// delayed says how many nodes of a wave wait for a person, "" if none does.
+func (c *nodeCounts) delayed() (says string) {
+	if held := c.byPhase[phaseHeld]; held > 0 {
+		says = fmt.Sprintf("; on hold: %d", held)
+	}
+	if left := c.byPhase[phaseLeftToAdministrator]; left > 0 {
+		says += fmt.Sprintf("; left to the administrator: %d", left)
+	}
+	return says
 }
 
 // unfinished counts the nodes with work left that a wave waits for.

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
@@ -94,5 +96,17 @@ func TestAQueuedNodeThatIsHeldIsNotStarted(t *testing.T) {
 	d := Plan(in)
 	if v, _ := d.Verdict(queued); v.Reason != ReasonNodeHeld || len(d.Delete) > 0 || len(d.Started) > 0 {
 		t.Errorf("node %s is %+v, deleted %v, started %v", queued, v, d.Delete, d.Started)
+	}
+}
+
+func TestAWaveThatWaitsForAHoldSaysSo(t *testing.T) {
+	in := inputOf(1, held(nodeOf("a", oldHash)), nodeOf("b", newHash), nodeOf("c", oldHash))
+	in.Policy.Waves = []Wave{{Name: "first", Selector: labels.SelectorFromSet(labels.Set{"wave": "first"})}}
+	for i := range 2 {
+		in.Nodes[i].Labels = map[string]string{"wave": "first"}
+	}
+	d := Plan(in)
+	if v, _ := d.Verdict("c"); v.Message != "waits for wave first: 1 of 2 nodes are updated; on hold: 1" {
+		t.Errorf("it waits as: %s", v.Message)
 	}
 }

@@ -185,7 +185,7 @@ func reachWave(d *draft, parts []WaveProgress, unfinished []int) (w waveProgress
 		state := parts[w.reached]
 		if state.Completed.IsZero() {
 			w.reason = ReasonWaveNotReached
-			w.why = fmt.Sprintf("waits for wave %s: %d of %d nodes are updated", state.Name, state.Updated, state.Total)
+			w.why = fmt.Sprintf("waits for wave %s: %d of %d nodes are updated%s", state.Name, state.Updated, state.Total, d.fleet.waves[w.reached].delayed())
 			if wave, _ := d.in.Policy.waveOf(w.reached); unfinished[w.reached] == 0 { // no node proves the version
 				w.why = fmt.Sprintf("waits until a node of wave %s is updated: all of them are offline or cannot be upgraded now; bring one back, or change the waves of the policy", d.in.Policy.waveName(wave))
 			}
