@@ -269,6 +269,9 @@ func TestTheTokenOfTheManagerTakesNoClaimOfOthers(t *testing.T) {
 		"give it a class": func() error {
 			return merge(ctx, manager, mine, `{"spec":{"storageClassName":"standard"}}`, client.DryRunAll)
 		},
+		"give it a class by the annotation that Kubernetes reads first": func() error {
+			return merge(ctx, manager, mine, `{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":"standard"}}}`, client.DryRunAll)
+		},
 	})
 }
 
