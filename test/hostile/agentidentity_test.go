@@ -99,10 +99,16 @@ func (p *plane) account(t *testing.T, name string, bound *authenticationv1.Bound
 // agentInPod returns the agent with the token that a kubelet requests for its pod.
 func (p *plane) agentInPod(t *testing.T, node *corev1.Node) *rest.Config {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gcu-node-agent-" + node.Name},
-		Spec: corev1.PodSpec{NodeName: node.Name, ServiceAccountName: agentAccount, Containers: []corev1.Container{{Name: "node-agent", Image: "x"}}}}
+	return p.inPod(t, agentAccount, node)
+}
+
+// inPod returns a ServiceAccount with the token that a kubelet requests for a pod of it.
+func (p *plane) inPod(t *testing.T, account string, node *corev1.Node) *rest.Config {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account + "-" + node.Name},
+		Spec: corev1.PodSpec{NodeName: node.Name, ServiceAccountName: account, Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
 	check(t, p.admin.Create(t.Context(), pod))
-	return p.account(t, agentAccount, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
+	return p.account(t, account, &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 }
 
 // agentOfNode returns the agent with a token bound to its Node, like test/harness for

@@ -23,10 +23,16 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
-// deniedByPolicy checks that the policy rejected a request with a message.
+// deniedByPolicy checks that the policy of node agents rejected a request with a message.
 func deniedByPolicy(t *testing.T, err error, says string) {
 	t.Helper()
-	const by = "ValidatingAdmissionPolicy 'gcu-node-agent' with binding 'gcu-node-agent' denied request: "
+	deniedBy(t, "gcu-node-agent", err, says)
+}
+
+// deniedBy checks that a policy rejected a request with a message.
+func deniedBy(t *testing.T, policy string, err error, says string) {
+	t.Helper()
+	by := fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%[1]s' denied request: ", policy)
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), by) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "resulted in error") {
 		t.Errorf("%v\nwant it rejected by the policy with %q", err, says)
 	}

@@ -232,10 +232,10 @@ func label(ctx context.Context, c client.Client, node *corev1.Node, key, value s
 	return merge(ctx, c, node, fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, value), client.DryRunAll)
 }
 
-// labelsNodes returns a client of an account whose role lets it write nodes.
+// labelsNodes returns a client of an account whose role lets it write nodes, in a pod of node reach-tainted.
 func labelsNodes(t *testing.T, s *apiserver.Server, account string) client.Client {
 	t.Helper()
-	return as(t, s, rest.ImpersonationConfig{UserName: account, Groups: []string{"system:masters"}})
+	return as(t, s, rest.ImpersonationConfig{UserName: account, Groups: []string{"system:masters"}, Extra: map[string][]string{nodeNameClaim: {"reach-tainted"}}})
 }
 
 // Root on a node has the credential of its kubelet. The manager, whose token is worth more, goes to
