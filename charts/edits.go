@@ -21,6 +21,7 @@ var folders = []folder{
 	{name: "manager", edits: map[string][]edit{
 		"deployment.yaml":          deployment,
 		"network_policy.yaml":      networkPolicy,
+		"nfd_network_policy.yaml":  nfdNetworkPolicy,
 		"upgrade_api_service.yaml": upgradeAPIService,
 	}},
 	{name: "node-agent", when: ".Values.nodeAgent.enabled", edits: map[string][]edit{"daemonset.yaml": daemonSet}},
@@ -189,6 +190,11 @@ var networkPolicy = []edit{
   {{- end }}
 {{- end }}
 `},
+}
+
+var nfdNetworkPolicy = []edit{
+	{old: "apiVersion: networking.k8s.io/v1\n", new: "{{- if .Values.networkPolicy.enabled }}\napiVersion: networking.k8s.io/v1\n"},
+	{old: "  policyTypes: [Ingress]\n", new: "  policyTypes: [Ingress]\n{{- end }}\n"},
 }
 
 var upgradeAPIService = []edit{

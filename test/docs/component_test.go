@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/test/need"
 )
 
@@ -90,7 +92,7 @@ func TestTheNetworkPolicyCoversThePortsOfTheManager(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(document), &is); err != nil {
 			t.Fatal(err)
 		}
-		if into := map[string]any{"NetworkPolicy": &policy, "Deployment": &deployment}[is.Kind]; into != nil {
+		if into := map[string]any{"NetworkPolicy": &policy, "Deployment": &deployment}[is.Kind]; into != nil && !strings.Contains(document, "name: gcu-nfd\n") {
 			if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
 				t.Fatal(err)
 			}
@@ -119,6 +121,36 @@ func TestTheNetworkPolicyCoversThePortsOfTheManager(t *testing.T) {
 	}
 	if shipped := read(t, "config/manager/network_policy.yaml"); strings.Contains(shipped, "egress:") {
 		t.Error("the default limits egress, though the port of the API server is not known")
+	}
+}
+
+// TestNobodyReachesNFD: its master listens without authentication, for the worker in its pod. The policy has the
+// names that nfd has without one in its gr, and in the examples.
+func TestNobodyReachesNFD(t *testing.T) {
+	var policy networkingv1.NetworkPolicy
+	if err := yaml.UnmarshalStrict([]byte(read(t, "config/manager/nfd_network_policy.yaml")), &policy); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) || policy.Spec.Ingress != nil {
+		t.Errorf("it is %+v, want that nothing comes in", policy.Spec)
+	}
+	selected, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unnamed := topsv1.GcuResource{Spec: topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{}}}
+	var example topsv1.GcuResource
+	if err := yaml.Unmarshal([]byte(read(t, "examples/gcu-resource.json")), &example); err != nil {
+		t.Fatal(err)
+	}
+	for _, gr := range []topsv1.GcuResource{unnamed, example} {
+		components, err := component.Render(&gr, "revision")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if nfd := components[0].PerNode; components[0].Name != component.NFD || nfd.Namespace != "kube-system" || !selected.Matches(labels.Set(nfd.Spec.Template.Labels)) {
+			t.Errorf("it selects %v, not the pods of %s/%s", selected, nfd.Namespace, nfd.Name)
+		}
 	}
 }
 

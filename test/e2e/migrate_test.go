@@ -162,7 +162,7 @@ func TestTheRESTAPITakesThePlaceOfGCUUpgradeManager(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		s.kubectl(context.WithoutCancel(ctx), t, "delete", "--namespace=kube-system", "--ignore-not-found", "deployment/gcu-operator", "daemonset/gcu-node-agent", "service/gcu-upgrade-manager",
-			"service/gcu-operator-metrics", "networkpolicy/gcu-operator")
+			"service/gcu-operator-metrics", "networkpolicy/gcu-operator", "networkpolicy/gcu-nfd")
 		s.kubectl(context.WithoutCancel(ctx), t, "label", "node", s.nodes[0], "node-restriction.kubernetes.io/gcu-upgrade-manager-")
 	})
 	if said := c.block(ctx); !strings.Contains(said, theirs) {
