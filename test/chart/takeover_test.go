@@ -14,16 +14,16 @@ import (
 // applied is the tag of the image that kustomize installs.
 const applied = "applied"
 
-// TestHelmTakesOverWhatKustomizeInstalled: with the command of docs/install.md, although the image has another tag then.
+// TestHelmTakesOverWhatKustomizeInstalled: with the commands of docs/install.md, although the image has another tag then.
 func TestHelmTakesOverWhatKustomizeInstalled(t *testing.T) {
 	s := newSite(t)
 	_, err := s.OnNode(s.ctx, host, nil, "ctr", "--namespace=k8s.io", "images", "tag", image+":dev", image+":"+applied)
 	check(t, err)
 	page, err := os.ReadFile(s.Project.Path("docs", "install.md"))
 	check(t, err)
-	commands := regexp.MustCompile("(?m)^helm (install .*--take-ownership[^#\n]*)#").FindAllStringSubmatch(string(page), -1)
-	if len(commands) != 1 {
-		t.Fatalf("docs/install.md has %d commands, want one", len(commands))
+	commands := regexp.MustCompile("(?m)^helm ((?:install .*--take-ownership|upgrade .*--set hooks.removeGcuResources=true)[^#\n]*)#").FindAllStringSubmatch(string(page), -1)
+	if len(commands) != 2 {
+		t.Fatalf("docs/install.md has %d commands, want two", len(commands))
 	}
 	for _, helm := range []string{"helm3", "helm4"} {
 		t.Run(helm, func(t *testing.T) {
@@ -42,6 +42,7 @@ func TestHelmTakesOverWhatKustomizeInstalled(t *testing.T) {
 				}
 				return s.shows("5/5")
 			})
+			s.run(strings.Fields(commands[1][1])...)
 			s.run("uninstall", "gcu-operator")
 			s.eventually("what is left is what docs/install.md says", s.isGone)
 		})

@@ -278,7 +278,7 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 }
 
 // foreignFlags are flags of other programs that pages mention without a command.
-var foreignFlags = []string{"server-side", "resolve", "no-hooks", "force-conflicts", "cascade"}
+var foreignFlags = []string{"server-side", "resolve", "no-hooks", "force-conflicts", "atomic", "rollback-on-failure", "cascade"}
 
 var aFlag = regexp.MustCompile(`^--?([a-zA-Z0-9][a-zA-Z0-9-]*)`)
 
