@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
@@ -159,7 +160,7 @@ func (p *plannedUpgrade) unseen(ctx context.Context) (string, error) {
 // dryRun has the API server check the plan, if the user may write it.
 func (p *plannedUpgrade) dryRun(ctx context.Context, out terminal) error {
 	err := p.write(ctx, client.DryRunAll)
-	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
+	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden && !denial.ByAdmission(err) {
 		fmt.Fprintln(out.ErrOut, "the plan is not checked by the API server: you do not have permission to write UpgradePlan", p.Object.Name)
 		return nil
 	}

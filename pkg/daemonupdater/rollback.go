@@ -105,7 +105,9 @@ func (s rollbackStep) restoreTemplate(ctx context.Context, p *pass.Pass, m obser
 	if err := s.ledgers.stillDecides(ctx, p); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Rolling DaemonSet back", "DaemonSet", klog.KObj(live), "revision", hash, "dryRun", len(options) > 0)
+	if len(options) == 0 { // no dry run
+		log.FromContext(ctx).Info("Rolling DaemonSet back", "DaemonSet", klog.KObj(live), "revision", hash)
+	}
 	options = append(options, client.FieldOwner(topsv1.ManagedBy))
 	if err := s.Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, patch), options...); err != nil {
 		return fmt.Errorf("rolling DaemonSet %s back to %s: %w", m.Key(), hash, err)

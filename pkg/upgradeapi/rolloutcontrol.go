@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -16,6 +17,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/askedby"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
@@ -51,7 +53,8 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 		return nil, err
 	}
 	// The pause is removed last: if it is gone, everything is done.
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return r.clearFailures(ctx, c, gr.Annotations[topsv1.AnnotationPaused] == "") })
+	changed := func(err error) bool { return apierrors.IsConflict(err) && !denial.ByAdmission(err) } // a webhook may answer with any code
+	err = retry.OnError(retry.DefaultBackoff, changed, func() error { return r.clearFailures(ctx, c, gr.Annotations[topsv1.AnnotationPaused] == "") })
 	if err != nil {
 		return nil, err
 	}

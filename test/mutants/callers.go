@@ -283,7 +283,7 @@ var ofCallers = []mutant{
 	{"resume-forgets-an-approval", "a resume takes back an approval that was given at that moment", api, "rolloutControl.annotate",
 		`metadata["resourceVersion"] = $version`, "_ = $version"},
 	{"resume-gives-up", "a resume fails because the operator writes to the rollout at that moment", api, "rolloutControl.resume",
-		"retry.RetryOnConflict(retry.DefaultBackoff, $do)", "retry.OnError(retry.DefaultBackoff, func(error) bool { return false }, $do)"},
+		"apierrors.IsConflict($err) && $own", "!apierrors.IsConflict($err) && $own"},
 	{"denial-is-a-failure", "REST takes what admission denies for a failure of the manager", api, "failure",
 		"denial.ByAdmission($err)", "denial.ByAdmission(nil)"},
 	{"adopted-key-reused", "a call repeated with its key after the journal was lost is refused as another request", agent, "Operation.Repeated",

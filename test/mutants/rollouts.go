@@ -312,7 +312,7 @@ var ofRollouts = []mutant{
 		"$others || !$allStored($next.$Queued, $stored.$Queued) || !$sameMemory($stored, $next)",
 		"$others || !$allStored($next.$Queued, $stored.$Queued)"},
 	{"wave-hides-its-cause", "the nodes of later waves hide why those of the first wait", updater, "waiting",
-		"for ; len(ignored) > $least; $step { $*do }", "ignored = ignored[:2]\nfor ; len(ignored) > $least; $step { $*do }"},
+		"$r == rollout.ReasonWaveNotReached && $cause >= 0", "false"},
 	{"wave-hides-a-hold", "nothing says that a wave waits for a hold", updater, "nodeCounts.delayed",
 		`$says = fmt.Sprintf("; on hold: %d", $held)`, "_ = fmt.Sprint($held)"},
 	{"resume-removed", "that somebody removes the annotation of a resume ends a halt and a rejection", "api/v1", "DaemonRollout.LastResume",

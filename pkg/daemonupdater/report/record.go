@@ -11,6 +11,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/askedby"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/notification"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -164,15 +165,19 @@ func (r *recorder) approvals(in rollout.Input, d rollout.Decision) {
 	if awaited && given() {
 		r.add(entry{event: topsv1.RecordApproved, subject: last.Subject, verbs: []string{askedby.Approve}})
 	}
-	i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == rollout.ReasonAwaitingApproval })
+	reason, beforehand := rollout.ReasonAwaitingApproval, in.Beforehand != nil && in.Settings.Strategy != daemonset.OTA
+	if beforehand { // the nodes wait for a task, and the approval may be given meanwhile
+		reason = rollout.Reason(in.Beforehand.Reason)
+	}
+	i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return w.Reason == reason })
 	awaits := shortApproval(d.Unapproved)
 	recorded := awaited && last.Subject == awaits
-	switch {
-	case d.Unapproved == "" || recorded:
-	case i >= 0:
-		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: awaits, message: d.Waiting[i].Message, nodes: int32(d.Waiting[i].Nodes)})
-	case in.Beforehand != nil: // it may be approved already
-		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: awaits, message: d.NotReached})
+	if i >= 0 && d.Unapproved != "" && !recorded {
+		message := d.Waiting[i].Message
+		if beforehand {
+			message = d.NotReached
+		}
+		r.add(entry{event: topsv1.RecordAwaitingApproval, subject: awaits, message: message, nodes: int32(d.Waiting[i].Nodes)})
 	}
 }
 

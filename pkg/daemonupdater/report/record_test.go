@@ -163,7 +163,7 @@ func TestTheRecordHasTheApprovalOfABatchThatIsGivenWhileATaskIsAwaited(t *testin
 	in.Policy = rollout.Policy{Plan: "plan", PlanVersion: "uid/2", Batches: []rollout.Batch{{Name: "one", Manual: true}}, Approved: map[string]bool{}}
 	approval := rollout.BatchApproval("plan/one", "plan=uid/2")
 	taskBefore(topsv1.ReasonAwaitingGlobalTask)(&in)
-	equal(t, "a batch", d.pass(in)[1:], "AwaitingApproval "+approval)
+	equal(t, "a batch", d.pass(in)[1:], "AwaitingApproval "+approval+" 2")
 	d.annotates(askedby.Approve, "carol")
 	in.Policy.Approved = map[string]bool{approval: true}
 	equal(t, "its approval", d.pass(in), "Approved "+approval+" by carol")

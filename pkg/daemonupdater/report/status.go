@@ -225,21 +225,26 @@ func deniedOf(d *rollout.Decision) (rollout.Verdict, bool) {
 	return rollout.Verdict{}, false
 }
 
-// waiting returns why most nodes wait. It ignores nodes that wait for those of an earlier wave, unless there are no others
-// but nodes that do not delay the rollout, because they are left out or have a hold; and these, unless there are no others at
-// all. It is zero if no node waits.
+// waiting returns why most nodes wait. It ignores nodes that are left out or have a hold, unless
+// there are no others, because they do not delay the rollout; and that nodes wait for an earlier wave, if one cannot be
+// upgraded. It is zero if no node waits.
 func waiting(d rollout.Decision) rollout.Waiting {
 	if len(d.Waiting) == 0 {
 		return rollout.Waiting{}
 	}
-	ignored := []rollout.Reason{rollout.ReasonLeftOut, rollout.ReasonNodeHeld, rollout.ReasonWaveNotReached}
-	for ; len(ignored) > 1; ignored = ignored[:len(ignored)-1] {
-		if i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return !slices.Contains(ignored, w.Reason) }); i >= 0 {
-			return d.Waiting[i]
-		}
+	first := func(matches func(rollout.Reason) bool) int {
+		return slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return matches(w.Reason) })
 	}
-	return d.Waiting[0]
+	i := max(first(func(r rollout.Reason) bool { return r != rollout.ReasonLeftOut && r != rollout.ReasonNodeHeld }), 0)
+	cause := first(func(r rollout.Reason) bool { return slices.Contains(causes, r) })
+	if d.Waiting[i].Reason == rollout.ReasonWaveNotReached && cause >= 0 {
+		return d.Waiting[cause]
+	}
+	return d.Waiting[i]
 }
+
+// causes are the reasons of nodes that may be why a wave does not come to its end.
+var causes = []rollout.Reason{rollout.ReasonPrepullFailed, rollout.ReasonDeletionDenied, rollout.ReasonDeferred, rollout.ReasonRuntimeSetBack}
 
 // awaitsRequests reports whether any node waits for a request.
 func awaitsRequests(d rollout.Decision) bool {

@@ -128,7 +128,14 @@ func TestAnotherMachineHasNotFailed(t *testing.T) {
 func TestALongDeadlineIsLong(t *testing.T) {
 	long := Deadlines{Progress: 2147483647 * time.Second, Lost: 2147483647 * time.Second}
 	for pods := range 20 {
-		if got := long.maxTotal(pods); got < long.Progress {
+		n := &fleetNode{Node: broken(nodeOf("a", newHash)), group: &group{}}
+		for range pods {
+			n.Pods = append(n.Pods, n.Pods[0])
+		}
+		slot := slotOf(n.Node, time.Minute)
+		slot.Idle = time.Hour
+		in := Input{Now: epoch, Deadlines: long}
+		if got := timeLeft(&in, &slot, slot.Since, n); got < long.Progress/2 {
 			t.Errorf("a node of %d pods may be unavailable for %s", pods, got)
 		}
 	}

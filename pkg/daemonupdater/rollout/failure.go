@@ -67,7 +67,7 @@ func timeLeft(in *Input, slot *Slot, since time.Time, n *fleetNode) time.Duratio
 	if !n.Ready {
 		within = in.Deadlines.Lost
 	}
-	left, total := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now), since.Add(slot.Idle+in.Deadlines.maxTotal(len(n.Pods))).Sub(in.Now)
+	left, total := later(slot.Progress, n.ReadySince).Add(within).Sub(in.Now), since.Add(slot.Idle).Add(in.Deadlines.maxTotal(len(n.Pods))).Sub(in.Now)
 	if n.Ready && !n.unready && !awaitsCards(n.group, slot, n.Pods) {
 		return total // every pod is Ready, and only waits for minReadySeconds
 	}

@@ -116,6 +116,11 @@ func operationCases() []operationCase {
 	paused.Settings.Paused = true
 	overtaken := heavyInput(1, withDone(missing(nodeOf("a", newHash, oldHash)))).slots(operating(a))
 	overtaken.Beforehand, overtaken.Revision = &Blocked{Reason: "AwaitingGlobalTask"}, "r3"
+	overtakenAgain := heavyInput(1, withDone(broken(nodeOf("a", newHash, oldHash)))).slots(operating(a))
+	overtakenAgain.Beforehand, overtakenAgain.Revision = overtaken.Beforehand, "r3"
+	overtakenBroken := heavyInput(1, withDone(crashing(nodeOf("a", newHash, newHash)))).slots(operating(a))
+	overtakenBroken.Beforehand, overtakenBroken.Revision = overtaken.Beforehand, "r3"
+	overtakenBroken.Ledger.Slots[0].Revision, overtakenBroken.Ledger.Revision = "r3", "r3"
 	inService := heavyInput(1, withDone(nodeOf("a", newHash, oldHash))).slots(operating(a))
 	inService.Beforehand, inService.Revision = overtaken.Beforehand, "r3"
 	cut := heavyInput(1, nodeOf("a", oldHash, oldHash))
@@ -180,6 +185,9 @@ func operationCases() []operationCase {
 			said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing")}, nil},
 		{"and a node that has no pod then keeps its slot at a new revision", overtaken,
 			said{Slots: []string{"a"}, States: states("a", "in-flight/AwaitingPod")}, nil},
+		{"and goes on, with its deadlines anew", overtakenAgain,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/AwaitingAvailable")}, nil},
+		{"and fails if the pod of the new revision does not work", overtakenBroken, said{States: states("a", "failed/CrashLooping")}, nil},
 		{"but not one that is in service", inService, said{States: states("a", "held/AwaitingGlobalTask")}, nil},
 		{"under a limit that was lowered, one node after the other", lowered,
 			said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: states("a", "in-flight/Replacing", "b", "pending/Queued")}, nil},
@@ -401,5 +409,15 @@ func TestAnOperationIsNotMadeUnderOTAForATargetThatCameLater(t *testing.T) {
 	in.Nodes[0] = granted(a)
 	if d := Plan(in); len(d.Ledger.Slots) != 1 || len(d.WithoutOperation) != 0 {
 		t.Errorf("slots %+v, not made %+v: the operation is at work", d.Ledger.Slots, d.WithoutOperation)
+	}
+}
+
+// Otherwise nothing of the new revision would count, and its pod could fail for ever.
+func TestANodeThatKeepsItsSlotBeforeATaskIsStartedForTheNewRevision(t *testing.T) {
+	in := heavyInput(1, withDone(broken(nodeOf("a", newHash, oldHash)))).slots(operating(heavyNode("a")))
+	in.Beforehand, in.Revision = &Blocked{Reason: "AwaitingGlobalTask"}, "r3"
+	d := Plan(in)
+	if s := d.Ledger.Slots[0]; s.Revision != "r3" || !s.Since.Equal(epoch) || d.Ledger.Started != 1 {
+		t.Errorf("slot %+v, started %d", s, d.Ledger.Started)
 	}
 }

@@ -242,10 +242,16 @@ func (s *slotReview) reviewNotDone(slot *Slot, n *fleetNode, end *End) {
 func (s *slotReview) reviewDone(slot *Slot, n *fleetNode, end *End) {
 	over := n.isFinished() || slot.Revision != s.in.Revision || n.needsAnotherOperation(slot, end) || s.in.Settings.Strategy == daemonset.NoStrategy
 	switch {
-	case slot.Revision != s.in.Revision && !n.isFinished() && s.keepsSlot(slot, n, end):
-		s.keep(slot)
-		return
-	case over && s.fence.isRuledOut(slot, n):
+	case !over || !s.fence.isRuledOut(slot, n):
+	case s.in.Beforehand != nil && slot.Revision != s.in.Revision && !n.available && !n.isFinished() && s.in.Settings.Strategy != daemonset.NoStrategy:
+		// It would get no other slot before the global tasks are done.
+		if n.Ready && n.heavy && s.operateOn(slot, n) {
+			s.keep(slot)
+			return
+		}
+		s.retarget(slot)
+		slot.restart(s.in.Now, n.Pods)
+	default:
 		s.giveBack(slot, n)
 		return
 	}
