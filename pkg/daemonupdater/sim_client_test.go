@@ -138,13 +138,14 @@ func (s *simStatus) Patch(_ context.Context, object client.Object, patch client.
 	if err != nil {
 		return err
 	}
-	key := simapi.KeyOf(object)
+	key, pass := simapi.KeyOf(object), s.m.pass
 	return s.m.call("patch", key, func() error {
 		before := s.m.w.api.Objects[key]
 		if err := s.m.w.api.Validated(validation, func() error { return s.m.w.api.Patch(object, patch.Type(), data, simapi.Status, "") }); err != nil {
 			return err
 		}
 		s.m.w.checkPatch(before, s.m.w.api.Objects[key])
+		s.m.w.checkFreed(pass, before, s.m.w.api.Objects[key])
 		return nil
 	})
 }

@@ -9,10 +9,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
@@ -121,6 +123,26 @@ func (w *simWorld) isFreed(node, set string) bool {
 		w.override(node, observed.VerbRetry, set)
 		return false
 	})
+}
+
+// checkFreed checks that a node whose retry is answered is no longer pinned. A person may have it pinned again in the same pass.
+func (w *simWorld) checkFreed(pass *simPass, before, after client.Object) {
+	now, ok := after.(*topsv1.NodeUpgrade)
+	stored := w.rolloutOf(pass.group)
+	if !ok || stored == nil || !w.answers(pass) {
+		return
+	}
+	for i := range now.Status.Tasks {
+		task := &now.Status.Tasks[i]
+		answered := slices.ContainsFunc(before.(*topsv1.NodeUpgrade).Status.Tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == task.RequestID && t.State.Final() })
+		pinned := slices.ContainsFunc(stored.Status.Pinned, func(p topsv1.NodePin) bool {
+			_, set, _ := strings.Cut(p.DaemonSet, "/")
+			return p.Node == now.Name && task.Name == now.Name+"_"+set+"_retry" && p.Reason != string(rollout.ReasonUndone)
+		})
+		if task.Reason == "Freed" && !answered && pinned {
+			w.violate("%s is answered %s, and is still pinned", now.Name, task.Name)
+		}
+	}
 }
 
 // wereGood reports whether no revision that is kept of a DaemonSet is a bad one.

@@ -178,16 +178,20 @@ func (f *Facts) isOf(request Request) func(rollout.Pin) bool {
 	return func(p rollout.Pin) bool { return p.Node == request.Node && p.Member == key }
 }
 
-// free ends the pin of a node, and clears the failures of that component alone.
+// free ends the pin of a node, and clears the failures of that component alone; with the last pin of the node, also those
+// of the component and others, for which the node would be pinned again.
 func (f *Facts) free(update *Update, request Request) {
 	if node := f.Node(request.Node); node != nil && node.Operation != nil {
 		update.Refused[request.Key()] = Refusal{ReasonOperationAtWork, fmt.Sprintf("node %s has operation %s: retry a task of it, or abort it (kubectl gcu abort)", request.Node, node.Operation.ID)}
 		return
 	}
 	key := f.Input.Members[request.Member].Key
+	ends := slices.ContainsFunc(update.Pins, f.isOf(request))
 	update.Pins = slices.DeleteFunc(update.Pins, f.isOf(request))
+	last := ends && !hasPin(update.Pins, request.Node)
 	update.Failures = slices.DeleteFunc(slices.Clone(update.Failures), func(failed rollout.Failure) bool {
-		return failed.Node == request.Node && len(failed.Targets) == 1 && failed.Targets[0].Member == key
+		blames := slices.ContainsFunc(failed.Targets, func(t rollout.Target) bool { return t.Member == key })
+		return failed.Node == request.Node && blames && (last || len(failed.Targets) == 1)
 	})
 }
 
@@ -207,14 +211,18 @@ func (f *Facts) pin(update *Update, pins ...rollout.Pin) {
 
 // rollBack pins the nodes that failed to the earlier revision of each member that may be to blame.
 func (f *Facts) rollBack(update *Update) {
-	for _, failed := range f.Input.Ledger.Failures {
-		if failed.Reason == rollout.ReasonNodeLost || slices.ContainsFunc(update.Pins, func(p rollout.Pin) bool { return p.Node == failed.Node }) {
+	for _, failed := range update.Failures { // without those that a retry cleared
+		if failed.Reason == rollout.ReasonNodeLost || hasPin(update.Pins, failed.Node) {
 			continue // a revision may not be to blame, or the node went back before
 		}
 		if pins := f.allBack(&failed); len(pins) > 0 && len(update.Pins)+len(pins) <= maxPins {
 			f.pin(update, pins...)
 		}
 	}
+}
+
+func hasPin(pins []rollout.Pin, node string) bool {
+	return slices.ContainsFunc(pins, func(p rollout.Pin) bool { return p.Node == node })
 }
 
 // allBack returns the pins of a node that failed, nil if it cannot be rolled back individually.

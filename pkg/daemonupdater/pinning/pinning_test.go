@@ -66,6 +66,9 @@ func both(f *rollout.Failure) {
 	f.Targets = append(f.Targets, rollout.Target{Member: driver, Revision: "new"})
 }
 
+// ofDriver makes a pin one of the driver.
+func ofDriver(p *rollout.Pin) { p.Member = driver }
+
 // asks has node a ask for a revision of its first pod, some time after it was pinned.
 func asks(f *Facts, revision string, after time.Duration, strategy daemonset.Strategy) {
 	f.Input.Settings.Strategy, f.Input.Ledger.Pins[0].Requested = strategy, fixture.Epoch
@@ -127,6 +130,21 @@ func TestNextOf(t *testing.T) {
 			f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
 			pinned(f, pinOf("a"), pinOf("b"))
 		}, []string{"b=old!"}, ""},
+		{"also after it failed on its way back", func(f *Facts) {
+			f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
+			failed(f, failureOf("a"), failureOf("b"))
+			pinned(f, pinOf("a"))
+		}, []string{"b=old!"}, ""},
+		{"a retry of one of two keeps the other pin, and what both failed of", func(f *Facts) {
+			f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
+			failed(f, failureOf("a", both))
+			pinned(f, pinOf("a"), pinOf("a", ofDriver))
+		}, []string{"a=old!"}, ""},
+		{"a retry of the last one forgives what both failed of", func(f *Facts) {
+			f.Requests = []Request{{ID: "1", Node: "a", Member: 1, Verb: observed.VerbRetry}}
+			failed(f, failureOf("a", both))
+			pinned(f, pinOf("a", ofDriver))
+		}, nil, ""},
 		{"not during an operation, whose failure it is", func(f *Facts) {
 			f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbRetry}}
 			f.Node("a").Operation = &rollout.Operation{ID: "op"}
