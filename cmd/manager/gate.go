@@ -34,8 +34,10 @@ type gate struct {
 	live client.Reader
 	// show shows whether it is there.
 	show func(available bool)
-	log  logr.Logger
-	mode atomic.Value
+	// changed receives when the mode has changed.
+	changed chan struct{}
+	log     logr.Logger
+	mode    atomic.Value
 }
 
 // Mode returns it.
@@ -45,15 +47,15 @@ func (g *gate) Mode() gating.Mode {
 }
 
 // addGate adds the checks of the gate to a manager, and returns the gate that they update.
-func addGate(mgr ctrl.Manager, show func(available bool)) (func() gating.Mode, error) {
-	g := &gate{live: mgr.GetAPIReader(), show: show, log: mgr.GetLogger()}
+func addGate(mgr ctrl.Manager, show func(available bool)) (*gate, error) {
+	g := &gate{live: mgr.GetAPIReader(), show: show, changed: make(chan struct{}, 1), log: mgr.GetLogger()}
 	if err := g.begin(mgr.GetRESTMapper()); err != nil {
 		return nil, err
 	}
 	if err := mgr.Add(g); err != nil {
 		return nil, fmt.Errorf("adding the checks of the gate: %w", err)
 	}
-	return g.Mode, nil
+	return g, nil
 }
 
 // begin checks whether the API server serves the policy; a running manager does not check that again.
@@ -102,11 +104,15 @@ func (g *gate) look(ctx context.Context) {
 	g.becomes(gating.On)
 }
 
-// becomes sets the mode, and logs a change.
+// becomes sets the mode. It announces and logs a change.
 func (g *gate) becomes(mode gating.Mode) {
 	g.show(mode == gating.On)
 	if before, _ := g.mode.Swap(mode).(gating.Mode); before == mode {
 		return
+	}
+	select {
+	case g.changed <- struct{}{}:
+	default: // an earlier change is not taken yet
 	}
 	if why := mode.Why(); why != "" {
 		g.log.Error(errors.New(why), "The gate is not available. Install config/gate, for which Kubernetes may have to be upgraded and the manager restarted, or leave --gate out")

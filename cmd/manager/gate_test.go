@@ -51,7 +51,7 @@ func TestTheGateIsLookedFor(t *testing.T) {
 					}
 					return nil
 				}})
-			g := &gate{live: live, show: func(is bool) { available = is }, log: logging.New(&out, logging.Options{})}
+			g := &gate{live: live, show: func(is bool) { available = is }, changed: make(chan struct{}, 1), log: logging.New(&out, logging.Options{})}
 			if err := g.begin(c.kinds); err != nil {
 				t.Fatal(err)
 			}
@@ -60,6 +60,9 @@ func TestTheGateIsLookedFor(t *testing.T) {
 				missing = c.missing
 				g.look(t.Context())
 				g.look(t.Context())
+				if changed := len(g.changed) > 0; changed != (c.want != gating.On) {
+					t.Errorf("it wakes the groups: %t", changed)
+				}
 			}
 			if got := g.Mode(); got != c.want || available != (c.want == gating.On) || !strings.Contains(out.String(), c.logs) || (c.logs == "") != (out.Len() == 0) {
 				t.Errorf("mode %q, available: %t, want %q; it logs %q", got, available, c.want, out.String())

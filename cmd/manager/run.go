@@ -174,29 +174,32 @@ func addControllers(mgr ctrl.Manager, o options, ahead func(time.Time) time.Dura
 	}
 	shown := rolloutmetrics.New(metrics.Registry)
 	var gateMode func() gating.Mode
+	var gateChanged <-chan struct{}
 	if o.gate {
-		var err error
-		if gateMode, err = addGate(mgr, shown.Gate); err != nil {
+		g, err := addGate(mgr, shown.Gate)
+		if err != nil {
 			return err
 		}
+		gateMode, gateChanged = g.Mode, g.changed
 	}
 	notices, err := addNotifier(mgr, o.notify)
 	if err != nil {
 		return err
 	}
 	return (&daemonupdater.Reconciler{
-		Client:    mgr.GetClient(),
-		Live:      mgr.GetAPIReader(),
-		Recorder:  mgr.GetEventRecorder(topsv1.ManagedBy),
-		Metrics:   shown,
-		Gate:      gateMode,
-		Notices:   notices,
-		Namespace: o.namespace,
-		Node:      os.Getenv("NODE_NAME"),
-		Book:      upgradeplan.DefaultBook(),
-		Deadlines: rollout.DefaultDeadlines,
-		Clock:     time.Now,
-		Ahead:     ahead,
+		Client:      mgr.GetClient(),
+		Live:        mgr.GetAPIReader(),
+		Recorder:    mgr.GetEventRecorder(topsv1.ManagedBy),
+		Metrics:     shown,
+		Gate:        gateMode,
+		GateChanged: gateChanged,
+		Notices:     notices,
+		Namespace:   o.namespace,
+		Node:        os.Getenv("NODE_NAME"),
+		Book:        upgradeplan.DefaultBook(),
+		Deadlines:   rollout.DefaultDeadlines,
+		Clock:       time.Now,
+		Ahead:       ahead,
 	}).SetupWithManager(mgr)
 }
 

@@ -34,16 +34,18 @@ func TestAPolicyWakesTheGroupsThatNameIt(t *testing.T) {
 	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.UnderPolicy(ds) })
 	silver, unnamed := fixture.DaemonSet("silver"), fixture.DaemonSet("unnamed")
 	member, wrong := fixture.OfGcuResource(fixture.UnderPolicy(fixture.DaemonSet("member"))), fixture.Annotate(fixture.UnderPolicy(fixture.DaemonSet("wrong")), topsv1.AnnotationPaused, "perhaps")
-	for _, ds := range []*appsv1.DaemonSet{fixture.Annotate(silver, topsv1.AnnotationUpgradePolicy, "silver"), unnamed, member, wrong} {
+	restarts := fixture.UnderPolicy(fixture.DaemonSet("restarts")) // without a strategy, only runtimes are restarted
+	delete(restarts.Annotations, topsv1.AnnotationUpdateStrategy)
+	for _, ds := range []*appsv1.DaemonSet{fixture.Annotate(silver, topsv1.AnnotationUpgradePolicy, "silver"), unnamed, member, wrong, restarts} {
 		c.create(ds)
 	}
 	got := c.reconciler.watches().UnderPolicy(context.Background(), fixture.PolicyWith(topsv1.UpgradePolicySpec{}))
-	want := []observed.Group{{Kind: "DaemonSet", Namespace: "kube-system", Name: "driver"}, {Kind: "GcuResource", Name: "fleet"}}
+	want := []observed.Group{{Kind: "DaemonSet", Namespace: "kube-system", Name: "driver"}, {Kind: "GcuResource", Name: "fleet"}, {Kind: "DaemonSet", Namespace: "kube-system", Name: "restarts"}}
 	byName := cmpopts.SortSlices(func(a, b observed.Group) bool { return a.Name < b.Name })
 	if diff := cmp.Diff(want, got, byName); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 	if all := c.reconciler.watches().OnNode(context.Background(), fixture.Node("a")); len(all) != 5 {
-		t.Errorf("a node wakes %v, want all five groups", all)
+		t.Errorf("a node wakes %v, want the five groups with a strategy", all)
 	}
 }

@@ -61,6 +61,8 @@ type Reconciler struct {
 	Book upgradeplan.LogicBook
 	// Gate returns whether the admission policy gcu-operator-gate gates pods; nil if the gate is not enabled.
 	Gate func() gating.Mode
+	// GateChanged receives when Gate has begun to return another mode; nil if the gate is not enabled.
+	GateChanged <-chan struct{}
 	// Notices delivers notifications; nil for none.
 	Notices Notices
 	// Deadlines of nodes in flight.

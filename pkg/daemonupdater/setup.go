@@ -39,7 +39,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 func (r *Reconciler) watches() watch.Groups {
-	w := watch.Groups{Reader: r.Client, Namespace: r.Namespace, Changed: &r.changed, Clock: r.Clock}
+	w := watch.Groups{Reader: r.Client, Namespace: r.Namespace, Changed: &r.changed, Clock: r.Clock, GateChanged: r.GateChanged}
 	if r.Notices != nil {
 		w.Woken = r.Notices.Woken()
 	}

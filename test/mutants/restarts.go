@@ -46,6 +46,8 @@ var ofRestarts = []mutant{
 		"$d.fleet.all.outdated == 0 && $rest", "$rest"},
 	{"restart-unseen", "a runtime that has to be restarted wakes nobody", updater, "UpgradeChanged",
 		"$before.Status.Host.NeedsRestart() != $after.Status.Host.NeedsRestart()", "false"},
+	{"restart-policy-unheard", "a policy that is corrected does not wake the groups that only restart runtimes under it", updater, "Groups.UnderPolicy",
+		"$err == nil && !daemonset.IsControlled($ds)", "$err != nil"},
 	{"restart-not-offered", "under OTA a restart cannot be asked for", updater, "needUpgradeChange",
 		"$outdated || rollout.NeedsVerification($in, $node, $pod)", "$outdated"},
 	{"restart-answered-at-once", "a request for a restart is done before the restart", updater, "Answers.ended",

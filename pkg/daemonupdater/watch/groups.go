@@ -30,6 +30,8 @@ type Groups struct {
 	Clock func() time.Time
 	// Woken has groups to enqueue without an event; nil for none.
 	Woken <-chan observed.Group
+	// GateChanged receives when all groups are to be enqueued because the gate has another mode; nil for never.
+	GateChanged <-chan struct{}
 }
 
 // OfPod returns the group of the DaemonSet that controls a pod, and marks the pod's node to be
@@ -70,10 +72,13 @@ func dependsOnNodes(ds *appsv1.DaemonSet) bool {
 	return daemonset.IsControlled(ds) || observed.Restarts(ds)
 }
 
-// UnderPolicy returns the groups that name a policy.
+// UnderPolicy returns the groups that name a policy, also those without a strategy: runtimes are restarted under it.
 func (w Groups) UnderPolicy(ctx context.Context, policy client.Object) []observed.Group {
 	return w.with(ctx, func(ds *appsv1.DaemonSet) bool {
 		s, err := daemonset.SettingsOf(ds)
+		if err == nil && !daemonset.IsControlled(ds) {
+			s.Policy, err = daemonset.PolicyName(ds.Annotations)
+		}
 		return err == nil && s.Policy == policy.GetName()
 	})
 }

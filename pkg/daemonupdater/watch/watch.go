@@ -32,6 +32,9 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 	if w.Woken != nil {
 		b = b.WatchesRawSource(source.TypedFunc[observed.Group](w.wake))
 	}
+	if w.GateChanged != nil {
+		b = b.WatchesRawSource(source.TypedFunc[observed.Group](w.wakeAll))
+	}
 	return b.
 		Watches(&appsv1.DaemonSet{}, w.ofDaemonSet(), builder.WithPredicates(DaemonSetChanged())).
 		Watches(&corev1.Pod{}, enqueueSoon(w.OfPod)).
@@ -54,6 +57,23 @@ func (w Groups) wake(ctx context.Context, q queue) error {
 				return
 			case g := <-w.Woken:
 				q.Add(g)
+			}
+		}
+	}()
+	return nil
+}
+
+// wakeAll enqueues all groups that have a strategy or an invalid setting at each change of the gate, until ctx is done.
+func (w Groups) wakeAll(ctx context.Context, q queue) error {
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.GateChanged:
+				for _, g := range w.with(ctx, daemonset.IsControlled) {
+					q.Add(g)
+				}
 			}
 		}
 	}()

@@ -2,7 +2,9 @@ package watch
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -195,6 +198,30 @@ func TestAPodThatBecomesReadyWakesItsGroupFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// adds is a queue that records the groups that are added.
+type adds struct {
+	workqueue.TypedRateLimitingInterface[observed.Group]
+	names []string
+}
+
+func (a *adds) Add(g observed.Group) { a.names = append(a.names, g.Name) }
+
+func TestAChangeOfTheGateWakesAllGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changed, q := make(chan struct{}, 1), &adds{}
+		unmanaged := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "unmanaged"}}
+		w := Groups{Reader: fake.NewFakeClient(fixture.DaemonSet("driver"), unmanaged, fixture.OfGcuResource(fixture.DaemonSet("exporter"))), GateChanged: changed}
+		if err := w.wakeAll(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		changed <- struct{}{}
+		synctest.Wait()
+		if slices.Sort(q.names); !slices.Equal(q.names, []string{"driver", "fleet"}) {
+			t.Errorf("woken are %v, want driver and fleet", q.names)
+		}
+	})
 }
 
 func TestAReportWakesGroupsWhenItIsAboutARestart(t *testing.T) {
