@@ -72,6 +72,23 @@ func TestARequestIsDoneAfterALiveRead(t *testing.T) {
 	}
 }
 
+// TestARequestIsDoneThoughAFinalizerKeepsItsPod: its containers have ended, and its successor is available.
+func TestARequestIsDoneThoughAFinalizerKeepsItsPod(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	kept := fixture.PodOn(c.driver, "a", fixture.OldHash)
+	kept.Name, kept.UID = "kept", "kept"
+	kept.Finalizers, kept.Status.Phase = []string{"example.com/keep"}, corev1.PodSucceeded
+	c.create(kept.DeepCopy())
+	c.create(fixture.NodeUpgrade("a", fixture.Request("1", c.driver, kept)))
+	if err := c.api.Delete(context.Background(), kept); err != nil {
+		t.Fatal(err)
+	}
+	c.mustReconcile()
+	if got := c.answered("a"); got != topsv1.TaskDone {
+		t.Errorf("state %q, want %s", got, topsv1.TaskDone)
+	}
+}
+
 // TestARevisionHasChangedAfterALiveRead: a manager with a stale cache takes the revision
 // before the requested one for the newest.
 func TestARevisionHasChangedAfterALiveRead(t *testing.T) {

@@ -419,7 +419,7 @@ func (w *simWorld) checkPatch(before, after client.Object) {
 		for _, r := range now.Status.Requests {
 			done := slices.ContainsFunc(now.Status.Tasks, func(task topsv1.UpgradeTask) bool { return task.RequestID == r.ID && task.Reason == "Replaced" })
 			pod := simapi.Get[*corev1.Pod](w.api, simapi.Named(simPods, r.Pod.Namespace, r.Pod.Name))
-			if done && pod != nil && pod.UID == r.Pod.UID {
+			if done && pod != nil && pod.UID == r.Pod.UID && !daemonset.HasLeft(pod) {
 				w.violate("S10: request %s of %s is done, and its pod is still there", r.ID, now.Name)
 			}
 		}

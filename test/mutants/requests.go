@@ -31,6 +31,8 @@ var ofRequests = []mutant{
 		"!isValidName($pod)", "false"},
 	{"request-for-others-pod", "a request for the pod of another node repeats the pass of its group for good", updater, "Reporter.confirmReplaced",
 		"daemonset.NodeName($pod) != $node || $none || $other", "$none || $other"},
+	{"request-kept-by-a-finalizer", "a request whose pod only a finalizer keeps repeats the pass of its group for good", updater, "Reporter.confirmReplaced",
+		"daemonset.HasLeft(&$pod)", "false"},
 	{"invalid-nodeupgrade", "a NodeUpgrade that cannot be written fails the pass of its group", updater, "Reporter.writeTasks",
 		"apierrors.IsInvalid($err)", "false"},
 	{"agent-without-budget", "every write of an agent costs a pass over the fleet", budget, "budgets.spend",

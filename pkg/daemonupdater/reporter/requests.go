@@ -97,8 +97,8 @@ func (r Reporter) confirmFinal(ctx context.Context, s *observed.State, upgrade *
 	return nil
 }
 
-// confirmReplaced returns podreplace.ErrChanged if the pod of a request still exists. ours is false if it exists and is
-// not a pod of the DaemonSet on that node.
+// confirmReplaced returns podreplace.ErrChanged if the pod of a request still exists, other than by a finalizer alone. ours
+// is false if it exists and is not a pod of the DaemonSet on that node.
 func (r Reporter) confirmReplaced(ctx context.Context, node string, request *topsv1.UpgradeRequest) (ours bool, err error) {
 	var live corev1.Pod
 	key := client.ObjectKey{Namespace: request.Pod.Namespace, Name: request.Pod.Name}
@@ -110,6 +110,8 @@ func (r Reporter) confirmReplaced(ctx context.Context, node string, request *top
 		return false, fmt.Errorf("looking for pod %s: %w", key, err)
 	case daemonset.NodeName(&live) != node || daemonset.Owner(&live) == nil || daemonset.Owner(&live).UID != request.DaemonSet.UID:
 		return false, nil
+	case daemonset.HasLeft(&live):
+		return true, nil
 	}
 	return true, fmt.Errorf("pod %s: %w", key, podreplace.ErrChanged)
 }
