@@ -216,7 +216,7 @@ func TestARolloutIsDeletedWhenTheDeletionItNamesCannotHappenAnyMore(t *testing.T
 		t.Fatalf("slots %v, %v, want one and a deletion that failed", c.slots(), err)
 	}
 	c.optOut()
-	if after := c.mustReconcile(); after != retryStaleCache || c.stored().Name == "" {
+	if after := c.mustReconcile(); after != releaseInterval || c.stored().Name == "" {
 		t.Errorf("rollout %q, decides again after %s, want it kept until the pod is seen fenced", c.stored().Name, after)
 	}
 	c.mustReconcile()

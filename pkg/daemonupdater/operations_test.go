@@ -273,6 +273,27 @@ func TestNothingIsOrderedOfANodeUpgradeThatGoesWithItsNode(t *testing.T) {
 	}
 }
 
+// TestAnAbortIsWrittenOnceWithoutAStrategy: events wake the group when an operation has ended.
+func TestAnAbortIsWrittenOnceWithoutAStrategy(t *testing.T) {
+	c := preparedCluster(t)
+	c.mustReconcile()
+	if c.optOut(); !c.upgrade().Spec.Operation.Granted {
+		t.Fatalf("operation %+v, want it granted", c.upgrade().Spec.Operation)
+	}
+	if after := c.mustReconcile(); after != releaseInterval || !c.upgrade().Spec.Operation.Abort {
+		t.Errorf("operation %+v, decides again after %s, want it aborted, and %s", c.upgrade().Spec.Operation, after, releaseInterval)
+	}
+	read := 0
+	c.reconciler.Live = readAnd{c.api, func(object client.Object) {
+		if _, ok := object.(*topsv1.NodeUpgrade); ok {
+			read++
+		}
+	}}
+	if after := c.mustReconcile(); after != releaseInterval || read > 0 {
+		t.Errorf("%d NodeUpgrades are read live, decides again after %s, want none, and %s", read, after, releaseInterval)
+	}
+}
+
 // TestAnOperationWakesItsGroupWhateverBecameOfIt: the group waits for the end of the operation,
 // even if it has no strategy any more, or is gone (invariant S3).
 func TestAnOperationWakesItsGroupWhateverBecameOfIt(t *testing.T) {

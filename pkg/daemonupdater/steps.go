@@ -26,6 +26,10 @@ import (
 // retryStaleCache is the time to the next pass after the cache was found stale.
 const retryStaleCache = 50 * time.Millisecond
 
+// releaseInterval is the time to the next pass over a group that no longer has a strategy while slots are held or operations
+// have not ended. Their ends are events, which cause an earlier pass.
+const releaseInterval = 5 * time.Second
+
 // steps are the steps of a pass, each with its dependencies.
 type steps struct {
 	groups    groupReader
@@ -112,10 +116,10 @@ func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration,
 		return again, false, errors.Join(err, failed)
 	}
 	if p.HoldsSlot() {
-		return retryStaleCache, false, nil
+		return releaseInterval, false, nil
 	}
 	if left, err := s.nodes.Cancel(ctx, p.OperationKey()); err != nil || left {
-		return retryStaleCache, false, err
+		return releaseInterval, false, err
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its GcuResource or DaemonSet no longer has an update strategy", "rollout", p.Group.String())
 	as := client.Preconditions{UID: &p.Rollout.UID, ResourceVersion: &p.Rollout.ResourceVersion} // it may have got slots since

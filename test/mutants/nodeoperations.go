@@ -62,6 +62,10 @@ var ofNodeOperations = []mutant{
 		"$delayed < $Turn && $awaitsGrant()", "$delayed > $Turn && $awaitsGrant()"},
 	{"granted-makes-way", "an operation that is granted is aborted for a node that was started before it", updater, "operationChangesOfSlots",
 		"$delayed < $Turn && $awaitsGrant()", "$delayed < $Turn"},
+	{"abort-repeated", "an operation that is being ended is read live in each pass", updater, "OperationChange.isDone",
+		"return $op != nil && $op.Aborted", "return false"},
+	{"ended-polled", "a group without a strategy is read again all the time until its operations have ended", updater, "steps.release",
+		"if $p.HoldsSlot() { return releaseInterval, $*rest }", "if $p.HoldsSlot() { return retryStaleCache, $*rest }"},
 	{"heavy-and-lost", "a lost node that needs an operation releases its slot", updater, "slotReview.endOrOperate",
 		"$heavy && $Ready && !$absent", "$heavy && !$absent"},
 

@@ -67,7 +67,7 @@ func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation
 	}
 	if asked != nil {
 		disturbed = asked.Granted
-		op = &rollout.Operation{ID: asked.ID, Revision: asked.Revision, Ours: asked.Rollout == own, Granted: asked.Granted, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
+		op = &rollout.Operation{ID: asked.ID, Revision: asked.Revision, Ours: asked.Rollout == own, Granted: asked.Granted, Aborted: asked.Abort, OnlyIdle: asked.OnlyIdle, Targets: targetsOf(asked),
 			Message: fmt.Sprintf("operation %s is about to start", asked.ID)}
 	}
 	if shown != nil {

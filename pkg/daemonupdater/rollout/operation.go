@@ -20,6 +20,8 @@ type Operation struct {
 	OldPolicy bool
 	// Prepared: it waits for nothing but its grant. Granted: it may touch the node.
 	Prepared, Granted bool
+	// Aborted: it was told to end.
+	Aborted bool
 	// OnlyIdle: it has no request, and ends before it touches a node whose cards are in use. InUse:
 	// a pod used one at its last check.
 	OnlyIdle, InUse bool
@@ -105,4 +107,12 @@ type OperationChange struct {
 	Instead string
 	// Grant permits it to touch the node, Abort aborts it.
 	Grant, Abort bool
+}
+
+// isDone reports whether an operation, nil if there is none, has been told what a change tells it.
+func (c *OperationChange) isDone(op *Operation) bool {
+	if c.Abort {
+		return op != nil && op.Aborted
+	}
+	return op != nil && op.Granted
 }

@@ -44,6 +44,11 @@ func granted(n Node) Node {
 	return withJob(n, job)
 }
 
+func aborted(n Node) Node {
+	n.Operation.Aborted = true
+	return n
+}
+
 // withEnd returns the node with an operation that ended without being done, failed for a reason or "".
 func withEnd(n Node, failure Reason) Node {
 	n.Ended = append(n.Ended, End{ID: "op-" + n.Name, Failure: failure, Message: "said why", Time: epoch.Add(-time.Second)})
@@ -127,6 +132,7 @@ func operationCases() []operationCase {
 	cut.Members[0].LeftOut = true
 	uncontrolled := heavyInput(1, granted(a), prepared(b)).slots(operating(a))
 	uncontrolled.Settings.Strategy = daemonset.NoStrategy
+	told := heavyInput(1, aborted(granted(a)), aborted(prepared(b))).slots(operating(a)).under(daemonset.NoStrategy)
 	retargeted := heavyInput(1, granted(a)).slots(operating(a))
 	retargeted.Members[0].Target = "newer"
 	stale := heavyInput(1, prepared(a))
@@ -244,6 +250,8 @@ func operationCases() []operationCase {
 			said{States: states("a", "pending/Preparing")}, []string{"a:prepare"}},
 		{"an operation that nobody needs is taken back", heavyInput(1, prepared(nodeOf("a", newHash, newHash))),
 			said{States: states("a", "updated/AtTarget")}, []string{"a:abort op-a"}},
+		{"what is being ended is not told so again", told,
+			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "held/AwaitingRequest")}, nil},
 		{"what runs is ended when the control ends", uncontrolled,
 			said{Slots: []string{"a"}, States: states("a", "in-flight/Operating", "b", "held/AwaitingRequest")}, []string{"a:abort op-a", "b:abort op-b"}},
 		{"an operation without a slot that is known gets one", heavyInput(1, granted(a)),

@@ -33,7 +33,7 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 				continue
 			}
 		}
-		if op == nil || !op.Granted || change.Abort {
+		if !change.isDone(op) {
 			changes = append(changes, change)
 		}
 	}
@@ -72,12 +72,14 @@ func (f *Fleet) operatesOutside(slot *Slot) bool {
 // are in the way of other groups while this one starts nothing.
 func abortsWithoutSlot(f *Fleet, rules *startRules) (changes []OperationChange) {
 	for _, n := range f.preparing {
-		if n.slot == nil && (rules.forbids(&lane{pinned: n.pinned}) || n.needsNoOperation() && !awaitsIdleNode(n)) {
+		if n.slot == nil && !n.Operation.Aborted && (rules.forbids(&lane{pinned: n.pinned}) || n.needsNoOperation() && !awaitsIdleNode(n)) {
 			changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Operation.ID, Abort: true})
 		}
 	}
 	for _, n := range f.outside {
-		changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Operation.ID, Abort: true})
+		if !n.Operation.Aborted {
+			changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Operation.ID, Abort: true})
+		}
 	}
 	return changes
 }
