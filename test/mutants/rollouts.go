@@ -73,6 +73,8 @@ var ofRollouts = []mutant{
 	{"settled-while-outdated", "under OTA a slot is released while its pod is outdated again and not available", updater, "fleetNode.isFinished",
 		"$n.$slotWaitsFor(&$pod) && ($isAbsent() || !$Available)",
 		"$n.$slotWaitsFor(&$pod) && !$n.group.isOutdated(&$pod) && ($isAbsent() || !$Available)"},
+	{"failed-and-gone-uncounted", "kubectl gcu resume refuses to clear the failure of a node that is gone, and nothing names it", updater, "failedAndGone",
+		"!$d.Has($name)", "false"},
 	{"slot-back-unfenced", "a slot is released while the pod it names can still be deleted", updater, "fence.isRuledOut",
 		"len($Members) == 0", "len($Members) >= 0"},
 	{"slot-renamed-unfenced", "a slot is changed to another pod while the first can still be deleted", updater, "mayChoosePod",

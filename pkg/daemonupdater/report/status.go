@@ -55,7 +55,7 @@ func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.In
 	status.Total, status.Updated = int32(d.Counts.Total), int32(d.Counts.Updated)
 	status.InFlightNodes, status.Pending = int32(d.Counts.InFlight), int32(d.Counts.Pending)
 	status.HeldNodes = int32(d.Counts.Held)
-	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed)
+	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed+len(failedAndGone(d)))
 	status.PinnedNodes, status.NotPrepulledNodes = int32(d.Counts.Pinned), int32(d.NotPrepulled)
 	status.Unavailable = int32(d.Used)
 	status.ETASeconds = int32(d.ETA() / time.Second)
@@ -208,11 +208,24 @@ func usedUpByFailed(d rollout.Decision) string {
 }
 
 // leftOver returns why a rollout with nothing left to do is not complete.
-func leftOver(d rollout.Decision, summary string) (reason, message string) {
+func leftOver(d rollout.Decision, summary string) (reason, text string) {
 	if len(d.Ledger.Failures) == 0 && d.Counts.Pinned > 0 {
 		return reasonNodesPinned, "pinned nodes stay at an earlier revision: roll out another revision, or try again with kubectl gcu task retry; " + summary
 	}
+	if gone := failedAndGone(d); len(gone) > 0 {
+		return reasonNodesFailed, "failed earlier and gone: " + message.Names(gone) + "; clear that with kubectl gcu resume, or roll out another revision; " + summary
+	}
 	return reasonNodesFailed, summary
+}
+
+// failedAndGone returns the nodes that failed and are no longer in the group.
+func failedAndGone(d rollout.Decision) (names []string) {
+	for i := range d.Ledger.Failures {
+		if name := d.Ledger.Failures[i].Node; !d.Has(name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // deniedOf returns the verdict on the first node in flight that waits because the API server denies a write, false if none does.
@@ -280,7 +293,7 @@ func summary(d rollout.Decision) string {
 		{d.Counts.Pending, "pending", nil},
 		{d.Counts.Held, "held", nil},
 		{d.Counts.Skipped, "skipped because they are offline", skipped},
-		{d.Counts.Failed, "failed", failed},
+		{d.Counts.Failed + len(failedAndGone(d)), "failed", failed},
 		{d.Counts.Pinned, "pinned to an earlier revision", pinned},
 	}
 	for _, p := range parts {
