@@ -266,7 +266,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	}
 	this := func(hashes []string) bool { return slices.Contains(hashes, hash) }
 	none := func(hashes []string) bool { return len(hashes) == 0 }
-	if stored != nil && err == nil && settings.Strategy != daemonset.NoStrategy && slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) && w.checkPin(stored, ds, pod, how) {
+	if stored != nil && (err != nil || settings.Strategy != daemonset.NoStrategy) && slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) && w.checkPin(stored, ds, pod, how) {
 		w.backAlones++
 		return
 	}

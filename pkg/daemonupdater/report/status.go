@@ -55,7 +55,7 @@ func Status(previous topsv1.DaemonRolloutStatus, generation int64, in rollout.In
 	status.Total, status.Updated = int32(d.Counts.Total), int32(d.Counts.Updated)
 	status.InFlightNodes, status.Pending = int32(d.Counts.InFlight), int32(d.Counts.Pending)
 	status.HeldNodes = int32(d.Counts.Held)
-	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed+len(failedAndGone(d)))
+	status.SkippedNodes, status.FailedNodes = int32(d.Counts.Skipped), int32(d.Counts.Failed)
 	status.PinnedNodes, status.NotPrepulledNodes = int32(d.Counts.Pinned), int32(d.NotPrepulled)
 	status.Unavailable = int32(d.Used)
 	status.ETASeconds = int32(d.ETA() / time.Second)
@@ -197,6 +197,10 @@ func progressing(in rollout.Input, d rollout.Decision) metav1.Condition {
 // usedUpByFailed says that nodes wait because failed nodes use up a budget, "" if that is not so.
 func usedUpByFailed(d rollout.Decision) string {
 	w := waiting(d)
+	budgets := []rollout.Reason{rollout.ReasonBudgetExhausted, rollout.ReasonPoolExhausted}
+	if i := slices.IndexFunc(d.Waiting, func(w rollout.Waiting) bool { return slices.Contains(budgets, w.Reason) }); i >= 0 && w.Reason == rollout.ReasonWaveNotReached {
+		w = d.Waiting[i] // others only wait for these
+	}
 	switch {
 	case d.UsedByFailed == 0:
 	case w.Reason == rollout.ReasonBudgetExhausted:
@@ -293,7 +297,7 @@ func summary(d rollout.Decision) string {
 		{d.Counts.Pending, "pending", nil},
 		{d.Counts.Held, "held", nil},
 		{d.Counts.Skipped, "skipped because they are offline", skipped},
-		{d.Counts.Failed + len(failedAndGone(d)), "failed", failed},
+		{d.Counts.Failed, "failed", failed},
 		{d.Counts.Pinned, "pinned to an earlier revision", pinned},
 	}
 	for _, p := range parts {

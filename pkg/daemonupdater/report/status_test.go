@@ -123,6 +123,10 @@ var stateWords = []struct {
 		in.Policy.Waves = []rollout.Wave{{Name: "first", Selector: labels.SelectorFromSet(labels.Set{"wave": "first"})}}
 		in.Nodes[0].Labels = map[string]string{"wave": "first"}
 	}), saying("Progressing", "False/PrepullFailed", "Stalled", "True/PrepullFailed")},
+	{"a failed node uses up the budget in the first wave, and most nodes are in the second", change(change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.Planned("b", fixture.OldHash), fixture.Planned("c", fixture.OldHash), fixture.Planned("d", fixture.OldHash)), failedNodes("a")), func(in *rollout.Input) {
+		in.Policy.Waves = []rollout.Wave{{Name: "first", Selector: labels.SelectorFromSet(labels.Set{"wave": "first"})}}
+		in.Nodes[0].Labels, in.Nodes[1].Labels = map[string]string{"wave": "first"}, map[string]string{"wave": "first"}
+	}), saying("Progressing", "False/NodesFailed", "Stalled", "True/NodesFailed")},
 	{"every node that is outdated is left out", inputWith(fixture.Planned("a", fixture.NewHash), leftOut("b")), saying("Progressing", "False/LeftOut", "Reconciling", "True/LeftOut")},
 	{"a policy that is missing", change(inputWith(fixture.Planned("a", fixture.OldHash)), blockedInput("UpgradePolicyNotFound")),
 		saying("Accepted", "False/UpgradePolicyNotFound", "Progressing", "False/UpgradePolicyNotFound", "Stalled", "True/UpgradePolicyNotFound")},

@@ -58,7 +58,7 @@ func decisionOf(d *draft, b *budgets, e explanation) Decision {
 	waiting := countWaiting(d.fleet, &e)
 	return Decision{
 		Ledger: d.ledger, Fence: d.fence, Recheck: d.recheck,
-		Waiting: waiting, Counts: countStates(d.fleet, waiting),
+		Waiting: waiting, Counts: countStates(d.fleet, waiting, d.ledger.Failures),
 		MaxUnavailable: b.limit, InFlight: b.inFlight, Used: b.used, UsedByFailed: usedByFailed(d.fleet), Halted: e.halted,
 		LastTaskEnd: stepped(d), OfflineSince: offlineSince(d.fleet),
 		Behind: d.fleet.all.behind, NotPrepulled: d.fleet.all.notPrepulled, Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,

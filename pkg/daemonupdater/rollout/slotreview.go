@@ -243,14 +243,13 @@ func (s *slotReview) reviewDone(slot *Slot, n *fleetNode, end *End) {
 	over := n.isFinished() || slot.Revision != s.in.Revision || n.needsAnotherOperation(slot, end) || s.in.Settings.Strategy == daemonset.NoStrategy
 	switch {
 	case !over || !s.fence.isRuledOut(slot, n):
-	case s.in.Beforehand != nil && slot.Revision != s.in.Revision && !n.available && !n.isFinished() && s.in.Settings.Strategy != daemonset.NoStrategy:
+	case s.in.Beforehand != nil && slot.Revision != s.in.Revision && !n.available && n.replaceable && s.in.Settings.Strategy != daemonset.NoStrategy:
 		// It would get no other slot before the global tasks are done.
-		if n.Ready && n.heavy && s.operateOn(slot, n) {
-			s.keep(slot)
-			return
-		}
+		slot.Operation, slot.Members = "", nil
 		s.retarget(slot)
 		slot.restart(s.in.Now, n.Pods)
+		s.keep(slot)
+		return
 	default:
 		s.giveBack(slot, n)
 		return

@@ -131,7 +131,7 @@ func offlineSince(f *Fleet) (first time.Time) {
 }
 
 // countStates sums up the states of all nodes.
-func countStates(f *Fleet, waiting []Waiting) Counts {
+func countStates(f *Fleet, waiting []Waiting, failures []Failure) Counts {
 	c := Counts{Total: f.Len(), Updated: f.all.byPhase[phaseUpdated], Skipped: f.all.byPhase[phaseOffline], Pinned: f.all.byPhase[phasePinned]}
 	for _, n := range f.nodes.recorded {
 		switch {
@@ -149,6 +149,11 @@ func countStates(f *Fleet, waiting []Waiting) Counts {
 			c.Pinned--
 		case phaseOffline:
 			c.Skipped--
+		}
+	}
+	for i := range failures {
+		if f.nodes.byName[failures[i].Node] == nil { // it is gone, and may come back
+			c.Failed++
 		}
 	}
 	for _, w := range waiting {
