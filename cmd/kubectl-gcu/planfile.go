@@ -115,7 +115,7 @@ func (p *plannedUpgrade) text() string {
 
 // store writes the plan, which the rollout follows once the gr names it, and prints that.
 func (p *plannedUpgrade) store(ctx context.Context, out terminal) error {
-	err := p.write(ctx)
+	err := p.write(ctx, p.cl)
 	if err == nil {
 		out.say("UpgradePlan %s is written: %s, batches: %d", p.Object.Name, message.Count(p.Nodes(), "node"), len(p.Object.Spec.Batches))
 	}
@@ -159,7 +159,7 @@ func (p *plannedUpgrade) unseen(ctx context.Context) (string, error) {
 
 // dryRun has the API server check the plan, if the user may write it.
 func (p *plannedUpgrade) dryRun(ctx context.Context, out terminal) error {
-	err := p.write(ctx, client.DryRunAll)
+	err := p.write(ctx, client.NewDryRunClient(p.cl))
 	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden && !denial.ByAdmission(err) {
 		fmt.Fprintln(out.ErrOut, "the plan is not checked by the API server: you do not have permission to write UpgradePlan", p.Object.Name)
 		return nil
@@ -167,14 +167,8 @@ func (p *plannedUpgrade) dryRun(ctx context.Context, out terminal) error {
 	return err
 }
 
-// planWrite is an option of writing a plan.
-type planWrite interface {
-	client.CreateOption
-	client.UpdateOption
-}
-
 // write stores the plan. It starts over when the operator writes to the stored one meanwhile.
-func (p *plannedUpgrade) write(ctx context.Context, options ...planWrite) error {
+func (p *plannedUpgrade) write(ctx context.Context, writer client.Writer) error {
 	return retry.RetryOnConflict(retryBackoff(), func() error {
 		now, err := p.now(ctx)
 		if err != nil {
@@ -184,14 +178,10 @@ func (p *plannedUpgrade) write(ctx context.Context, options ...planWrite) error 
 		if err != nil {
 			return refused("%w", err)
 		}
-		create, update := []client.CreateOption{}, []client.UpdateOption{}
-		for _, o := range append(options, client.FieldOwner(fieldManager), client.FieldValidation("Strict")) {
-			create, update = append(create, o), append(update, o)
-		}
 		if now.Stored == nil {
-			err = explain(p.cl.Create(ctx, next, create...), "create", "")
+			err = explain(writer.Create(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "create", "")
 		} else {
-			err = explain(p.cl.Update(ctx, next, update...), "update", "")
+			err = explain(writer.Update(ctx, next, client.FieldOwner(fieldManager), client.FieldValidation("Strict")), "update", "")
 		}
 		if err == nil {
 			p.asStored = next

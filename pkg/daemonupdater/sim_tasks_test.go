@@ -17,10 +17,7 @@ import (
 
 // Some plans have tasks before the nodes. Their Jobs end or fail at random, and persons delete those that failed.
 
-const (
-	simJobs     = "Job"
-	simCronJobs = "CronJob"
-)
+const simJobs = "Job"
 
 // tasksBefore are the tasks that precede the nodes of some plans.
 func (w *simWorld) tasksBefore() []topsv1.GlobalTask {

@@ -18,7 +18,7 @@ var ofTheGate = []mutant{
 		"case apierrors.IsNotFound($err), apierrors.IsForbidden($err): $*then", "case apierrors.IsNotFound($err): $*then"},
 	{"gate-back-unnoticed", "nothing wakes the groups that wait for config/gate once it is installed", "cmd/manager", "gate.becomes",
 		"$g.changed <- struct{}{}", "make(chan struct{}) <- struct{}{}"},
-	{"gate-back-unheard", "groups do not hear that config/gate is installed", updater, "Groups.wakeAll",
+	{"gate-back-unheard", "groups do not hear that config/gate is installed", updater, "Groups.underGate",
 		"w.with(ctx, daemonset.IsControlled)", "w.with(ctx, observed.Restarts)"},
 	{"gate-missing-without-an-event", "no event says that the gate is not available", updater, "Events",
 		"changed($before, $after, topsv1.RolloutGated)", "changed($before, $before, topsv1.RolloutGated)"},

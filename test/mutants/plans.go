@@ -76,7 +76,7 @@ var ofPlans = []mutant{
 		"s.retarget($slot)", "_ = s.retarget"},
 	{"plan-freezes-by-error", "nodes in flight wait until the API server creates Jobs", updater, "Runner.Before",
 		"p.In.Beforehand = &rollout.Blocked{$*of}", "p.In.Blocked = &rollout.Blocked{$*of}"},
-	{"plan-error-unseen", "nobody says why no global task starts", updater, "Runner.Before",
+	{"plan-error-unseen", "the reason why no global task starts is not reported", updater, "Runner.Before",
 		"p.TaskError, p.Globals = $err, $known", "p.Globals = $known"},
 	{"plan-error-forgets", "the results of global tasks are forgotten when one cannot be read", updater, "Runner.Before",
 		"p.TaskError, p.Globals = $err, $known", "p.TaskError = $err"},

@@ -216,20 +216,10 @@ func leftOver(d rollout.Decision, summary string) (reason, text string) {
 	if len(d.Ledger.Failures) == 0 && d.Counts.Pinned > 0 {
 		return reasonNodesPinned, "pinned nodes stay at an earlier revision: roll out another revision, or try again with kubectl gcu task retry; " + summary
 	}
-	if gone := failedAndGone(d); len(gone) > 0 {
+	if gone := d.FailedAndGone(); len(gone) > 0 {
 		return reasonNodesFailed, "failed earlier and gone: " + message.Names(gone) + "; clear that with kubectl gcu resume, or roll out another revision; " + summary
 	}
 	return reasonNodesFailed, summary
-}
-
-// failedAndGone returns the nodes that failed and are no longer in the group.
-func failedAndGone(d rollout.Decision) (names []string) {
-	for i := range d.Ledger.Failures {
-		if name := d.Ledger.Failures[i].Node; !d.Has(name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // deniedOf returns the verdict on the first node in flight that waits because the API server denies a write, false if none does.

@@ -100,8 +100,8 @@ func (d *Decision) Verdict(node string) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// Has reports whether the group has a node, so that it has a Verdict.
-func (d *Decision) Has(node string) bool { return d.fleet.nodes.byName[node] != nil }
+// FailedAndGone returns the nodes that failed and are no longer in the group; they may come back.
+func (d *Decision) FailedAndGone() []string { return d.fleet.gone(d.Ledger.Failures) }
 
 // HasSlot reports whether a node has a slot, so that its Verdict is InFlight. It formats no message, so it is cheap
 // enough to be called for every slot.

@@ -130,6 +130,16 @@ func offlineSince(f *Fleet) (first time.Time) {
 	return first
 }
 
+// gone returns the nodes of failures that are not in the fleet.
+func (f *Fleet) gone(failures []Failure) (names []string) {
+	for i := range failures {
+		if name := failures[i].Node; f.nodes.byName[name] == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // countStates sums up the states of all nodes.
 func countStates(f *Fleet, waiting []Waiting, failures []Failure) Counts {
 	c := Counts{Total: f.Len(), Updated: f.all.byPhase[phaseUpdated], Skipped: f.all.byPhase[phaseOffline], Pinned: f.all.byPhase[phasePinned]}
@@ -151,11 +161,7 @@ func countStates(f *Fleet, waiting []Waiting, failures []Failure) Counts {
 			c.Skipped--
 		}
 	}
-	for i := range failures {
-		if f.nodes.byName[failures[i].Node] == nil { // it is gone, and may come back
-			c.Failed++
-		}
-	}
+	c.Failed += len(f.gone(failures))
 	for _, w := range waiting {
 		if w.State == Held {
 			c.Held += w.Nodes

@@ -30,10 +30,10 @@ import (
 // Add adds the watches to a controller of groups.
 func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuilder[observed.Group] {
 	if w.Woken != nil {
-		b = b.WatchesRawSource(source.TypedFunc[observed.Group](w.wake))
+		b = b.WatchesRawSource(wakes(w.Woken, func(_ context.Context, g observed.Group) []observed.Group { return []observed.Group{g} }))
 	}
 	if w.GateChanged != nil {
-		b = b.WatchesRawSource(source.TypedFunc[observed.Group](w.wakeAll))
+		b = b.WatchesRawSource(wakes(w.GateChanged, w.underGate))
 	}
 	return b.
 		Watches(&appsv1.DaemonSet{}, w.ofDaemonSet(), builder.WithPredicates(DaemonSetChanged())).
@@ -48,36 +48,28 @@ func (w Groups) Add(b *builder.TypedBuilder[observed.Group]) *builder.TypedBuild
 		Watches(&batchv1.Job{}, enqueue(w.OfJob))
 }
 
-// wake enqueues the groups of Woken until ctx is done.
-func (w Groups) wake(ctx context.Context, q queue) error {
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case g := <-w.Woken:
-				q.Add(g)
-			}
-		}
-	}()
-	return nil
-}
-
-// wakeAll enqueues all groups that have a strategy or an invalid setting at each change of the gate, until ctx is done.
-func (w Groups) wakeAll(ctx context.Context, q queue) error {
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.GateChanged:
-				for _, g := range w.with(ctx, daemonset.IsControlled) {
-					q.Add(g)
+// wakes enqueues the groups of each value that it receives, until its context is done.
+func wakes[T any](received <-chan T, groups func(context.Context, T) []observed.Group) source.TypedFunc[observed.Group] {
+	return func(ctx context.Context, q queue) error {
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case value := <-received:
+					for _, g := range groups(ctx, value) {
+						q.Add(g)
+					}
 				}
 			}
-		}
-	}()
-	return nil
+		}()
+		return nil
+	}
+}
+
+// underGate returns all groups that have a strategy or an invalid setting.
+func (w Groups) underGate(ctx context.Context, _ struct{}) []observed.Group {
+	return w.with(ctx, daemonset.IsControlled)
 }
 
 // ofNodeUpgrade is OfNodeUpgrade as agentbudget.Handler calls it.

@@ -213,7 +213,7 @@ func TestAChangeOfTheGateWakesAllGroups(t *testing.T) {
 		changed, q := make(chan struct{}, 1), &adds{}
 		unmanaged := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "unmanaged"}}
 		w := Groups{Reader: fake.NewFakeClient(fixture.DaemonSet("driver"), unmanaged, fixture.OfGcuResource(fixture.DaemonSet("exporter"))), GateChanged: changed}
-		if err := w.wakeAll(t.Context(), q); err != nil {
+		if err := wakes(w.GateChanged, w.underGate)(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 		changed <- struct{}{}
