@@ -291,18 +291,20 @@ type OperationStatus struct {
 	// endTime is when the phase became final.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
-	// touched reports whether the operation changed the node: a pod was chosen for
-	// deletion, or a restart of the runtime was requested.
+	// touched reports whether the operation changed the node: chose a pod for deletion, or requested a restart of the runtime.
 	// +optional
 	Touched bool `json:"touched,omitempty"`
 	// held reports whether the operation has ended and its node is kept cordoned.
 	// +optional
 	Held bool `json:"held,omitempty"`
+	// cordonedBy is the id that the mark of the node's cordon names, if it is not this operation's: that of
+	// the failed operation whose cordon this one took over. Unless this one is done or aborted, the node stays cordoned.
+	// +optional
+	CordonedBy string `json:"cordonedBy,omitempty"`
 	// foreignCordon reports whether the node had been cordoned by someone else.
 	// +optional
 	ForeignCordon bool `json:"foreignCordon,omitempty"`
-	// drainAll reports whether every pod is evicted, because a restart of the node's
-	// runtime stops its containers.
+	// drainAll reports whether every pod is evicted, because a restart of the node's runtime stops its containers.
 	// +optional
 	DrainAll bool `json:"drainAll,omitempty"`
 	// inUse reports whether a card of the node was, or may have been, in use when an operation

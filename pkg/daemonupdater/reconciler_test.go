@@ -87,7 +87,7 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 	}
 	store := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&topsv1.DaemonRollout{}, &topsv1.NodeUpgrade{}, &topsv1.UpgradePlan{}).
-		WithIndex(&corev1.Pod{}, controllerUID, indexByController).
+		WithIndex(&corev1.Pod{}, controllerUID, indexByController).WithIndex(&corev1.Pod{}, simNodeOfPod, simLiveIndexers[simNodeOfPod]).
 		WithIndex(&appsv1.ControllerRevision{}, controllerUID, indexByController).Build()
 	c.api = store
 	c.reconciler = &Reconciler{

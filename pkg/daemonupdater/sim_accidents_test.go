@@ -35,6 +35,8 @@ type simAccidents struct {
 	// wereLost are all that ever were lost: a manager that still sees such a slot may delete under it
 	// though the node was started again.
 	wereLost map[simLost]bool
+	// takenAway are the pods that somebody else deleted.
+	takenAway map[types.UID]bool
 	// restores counts the backups that were restored.
 	restores int
 	// away: until then no manager works.
@@ -53,7 +55,7 @@ type simLost struct {
 }
 
 func newSimAccidents(seed uint64) simAccidents {
-	a := simAccidents{lost: map[simLost]bool{}, wereLost: map[simLost]bool{}}
+	a := simAccidents{lost: map[simLost]bool{}, wereLost: map[simLost]bool{}, takenAway: map[types.UID]bool{}}
 	if rng := rand.New(rand.NewPCG(seed, 6)); rng.IntN(3) == 0 {
 		a.accidents = rng
 	}

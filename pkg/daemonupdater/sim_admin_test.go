@@ -94,6 +94,7 @@ func (w *simWorld) disturbPod() {
 	key := simapi.KeyOf(pods[w.rng.IntN(len(pods))])
 	if w.chance(2) {
 		w.say("somebody deletes %s", key)
+		w.takenAway[w.api.Objects[key].GetUID()] = true
 		_, _ = w.api.Delete(key, nil) // it exists
 		return
 	}

@@ -346,14 +346,17 @@ func (w *simWorld) sayLedger(pass *simPass, before, after *topsv1.DaemonRollout)
 // excuseRelapse removes a node with a slot from the account if the pass saw every new pod there Ready for long enough: it gives its slot
 // back, or keeps it for a later version, and is not counted as down. A pod may have lost that within minReadySeconds, too
 // late for the cache to show: no controller can know, and without minReadySeconds the node would
-// already be settled. Nor does a manager know that its clock has just jumped over minReadySeconds.
+// already be settled. So may a pod that somebody else deletes. Nor does a manager know that its clock has just jumped over minReadySeconds.
 func (w *simWorld) excuseRelapse(pass *simPass, node string) {
 	a := w.account(pass.group)
 	healthy := pass.healthy(node) || pass.at.Sub(pass.m.jumped) < simMinReady && pass.healthyFor(node, -pass.m.leap)
 	if d := a.down[node]; d != nil && healthy && !slices.ContainsFunc(d.sets, func(set simapi.Key) bool {
 		ds := simapi.Get[*appsv1.DaemonSet](w.api, set)
-		pod := w.podOn(set, node)
-		return pod == nil || ds == nil || pod.DeletionTimestamp != nil || pass.pod(ds, node) == nil || pass.pod(ds, node).UID != pod.UID
+		if ds == nil || pass.pod(ds, node) == nil {
+			return true
+		}
+		seen, pod := pass.pod(ds, node), w.podOn(set, node)
+		return !w.takenAway[seen.UID] && (pod == nil || pod.DeletionTimestamp != nil || seen.UID != pod.UID)
 	}) {
 		w.say("%s is excused: its new pods were available", node)
 		delete(a.down, node)

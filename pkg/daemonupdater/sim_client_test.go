@@ -179,8 +179,10 @@ func (l *simLive) Get(_ context.Context, key client.ObjectKey, object client.Obj
 func (l *simLive) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	k, pass := simapi.Key{Kind: simapi.KindOf(list)}, l.m.pass
 	return l.m.call("list", k, func() error {
-		for uid, seen := range pass.live {
-			pass.live[uid] = l.m.w.liveSet(seen.ds)
+		if k.Kind != simPods {
+			for uid, seen := range pass.live {
+				pass.live[uid] = l.m.w.liveSet(seen.ds)
+			}
 		}
 		return l.m.w.api.Live(simLiveIndexers).List(list, opts)
 	})

@@ -64,8 +64,10 @@ type simManager struct {
 
 	// sawReady are the revisions of the pods that it last saw ready since it was started, by their place.
 	sawReady map[simSpot]string
-	// healthyAt is when a pass over a group last saw a node healthy.
+	// healthyAt is when a pass over a group last saw a node healthy. readyAt is when a pass first saw a node Ready since
+	// the time that its condition names: what changed while the manager was away seems to change then.
 	healthyAt map[simLost]time.Time
+	readyAt   map[string]simSighting
 
 	operator simOperator
 	frozen   time.Time // the process is suspended until then

@@ -17,6 +17,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/test/fixture"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
@@ -137,7 +138,7 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	if now == nil {
 		return
 	}
-	if op := w.ops.known[now.ID]; before != nil && before.ID != now.ID && simLives(before) && (op == nil || !op.lost) {
+	if op := w.ops.known[now.ID]; before != nil && before.ID != now.ID && simLives(before) && !simTakesOver(now, before) && (op == nil || !op.lost) {
 		w.violate("S6: operation %s begins on %s before %s is over", now.ID, u.Name, before.ID)
 	}
 	if before != nil && before.ID == now.ID && before.Phase.Final() && !before.Held && !now.Phase.Final() {
@@ -153,9 +154,18 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	if op := w.ops.known[now.ID]; now.Granted && (op == nil || !op.granted) {
 		w.violate("ledger: operation %s of %s took itself for granted", now.ID, u.Name)
 	}
-	if now.Held && now.Phase != topsv1.OperationFailed && now.Phase != topsv1.OperationQuarantined {
+	if now.Held && now.Phase != topsv1.OperationFailed && now.Phase != topsv1.OperationQuarantined && now.CordonedBy == "" {
 		w.violate("S3: node %s is held after %s", u.Name, now.Phase)
 	}
+	if asked := u.Spec.Operation; before != nil && before.Held && now.ID == before.ID && !now.Held && now.EndTime != nil &&
+		asked != nil && asked.ID != now.ID && asked.Granted && asked.Rollout == now.Rollout {
+		w.violate("S3: %s goes back into service before operation %s has shown that it works", u.Name, asked.ID)
+	}
+}
+
+// simTakesOver reports whether an operation takes over the cordon of the one before it.
+func simTakesOver(now, before *topsv1.OperationStatus) bool {
+	return before.Held && now.CordonedBy == operation.CordonMark(before)
 }
 
 // simLives reports whether an operation has not ended, or keeps its node cordoned.

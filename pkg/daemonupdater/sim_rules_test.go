@@ -97,13 +97,18 @@ func (p *simPass) poolOf(node string) simPool {
 // healthy reports whether the pass saw the node Ready and every pod on it available.
 func (p *simPass) healthy(node string) bool { return p.healthyFor(node, 0) }
 
-// noteHealthy notes which nodes a pass saw healthy.
+// noteHealthy notes which nodes a pass saw Ready and healthy.
 func (p *simPass) noteHealthy() {
 	if p.seen.nodes == nil {
 		p.seen = p.m.seen.clone()
 	}
 	if p.m.healthyAt == nil {
-		p.m.healthyAt = map[simLost]time.Time{}
+		p.m.healthyAt, p.m.readyAt = map[simLost]time.Time{}, map[string]simSighting{}
+	}
+	for name, node := range p.seen.nodes {
+		if ready, since := daemonset.NodeReady(node); ready && since != p.m.readyAt[name].since {
+			p.m.readyAt[name] = simSighting{since, p.at}
+		}
 	}
 	for _, name := range p.fleet() {
 		if p.healthy(name) && p.at.Sub(p.m.restored) >= rollout.DefaultDeadlines.Unavailable { // else its cache may be of before
@@ -420,8 +425,7 @@ func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name st
 		if wave != waves[name] || simControlPlane(pass.seen.nodes[other]) == master || !pass.healthyFor(other, 2*daemonset.MaxSkew) || pass.atTargets(&after.Status, other) {
 			continue
 		}
-		mustWait := simForeign(pass.seen.nodes[other], corev1.TaintEffectNoSchedule) ||
-			spec.ReturnedSeconds != nil && pass.readyFor(other) < time.Duration(*spec.ReturnedSeconds)*time.Second+2*daemonset.MaxSkew // it was first seen late, by clocks that differ
+		mustWait := simForeign(pass.seen.nodes[other], corev1.TaintEffectNoSchedule) || spec.ReturnedSeconds != nil && pass.seemsReadyFor(other) < time.Duration(*spec.ReturnedSeconds)*time.Second
 		taken := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == other }) ||
 			slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == other })
 		if !mustWait && !taken {

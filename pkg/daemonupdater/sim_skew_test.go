@@ -233,6 +233,21 @@ func (w *simWorld) checkFailures(pass *simPass, before, after *topsv1.DaemonRoll
 	}
 }
 
+// simSighting is when a manager first saw a condition that has lasted since a time.
+type simSighting struct {
+	since metav1.Time
+	at    time.Time
+}
+
+// seemsReadyFor returns at least how long a node seems to be Ready to the manager of a pass, by clocks that differ.
+func (p *simPass) seemsReadyFor(node string) time.Duration {
+	_, since := daemonset.NodeReady(p.seen.nodes[node])
+	if seen := p.m.readyAt[node]; since == seen.since {
+		return min(p.readyFor(node)-2*daemonset.MaxSkew, p.at.Sub(seen.at))
+	}
+	return 0
+}
+
 // readyFor returns for how long a node that a pass saw Ready had truly been so.
 func (p *simPass) readyFor(node string) time.Duration {
 	_, since := daemonset.NodeReady(p.seen.nodes[node])

@@ -2,11 +2,14 @@ package daemonupdater
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,7 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -321,5 +327,69 @@ func TestARolloutThatWasJustCreatedIsLookedForSoonThoughNothingHappens(t *testin
 	}
 	if after := c.mustReconcile(); after != 0 {
 		t.Errorf("next pass after %s when the cache shows it, want never", after)
+	}
+}
+
+// A node that is not available is replaced before nodes that wait in the queue. If the cache is behind, it is available, and a
+// manager with the ledger of before may replace one of those as well.
+func TestAnUnreadyNodeIsConfirmedLiveBeforeItIsReplacedOutOfTurn(t *testing.T) {
+	c := newCluster(t, twoAtATime)
+	unready := func(pod *corev1.Pod, ago time.Duration) *corev1.Pod {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: fixture.Ago(ago)}}
+		return pod
+	}
+	c.create(fixture.Node("d"))
+	c.create(fixture.PodOn(c.driver, "d", fixture.OldHash))
+	c.create(fixture.Node("e"))
+	c.create(unready(fixture.PodOn(c.driver, "e", fixture.OldHash), 0)) // it counts as unavailable, and may only flap
+	c.mustReconcile()
+	if slots := simSlots(c.stored()); len(slots) != 3 || len(c.deletions) != 1 {
+		t.Fatalf("slots %v, deletions %v; want one node to be started and two queued", slots, c.deletions)
+	}
+	all := []string{"a", "b", "c", "d"}
+	last := all[slices.IndexFunc(all, func(node string) bool {
+		return !slices.ContainsFunc(simSlots(c.stored()), func(s topsv1.NodeSlot) bool { return s.Node == node })
+	})]
+	var pod corev1.Pod
+	if err := c.api.Get(t.Context(), client.ObjectKey{Namespace: c.driver.Namespace, Name: "driver-" + last}, &pod); err != nil {
+		t.Fatal(err)
+	}
+	before := pod.DeepCopy()
+	if err := c.api.Status().Update(t.Context(), unready(&pod, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	c.live(interceptor.Funcs{List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if pods, ok := list.(*corev1.PodList); ok {
+			pods.Items = []corev1.Pod{*before}
+			return nil
+		}
+		return w.List(ctx, list, opts...)
+	}})
+	c.deletions = nil
+	c.reconciler.changed.Add(observed.GroupOf(c.driver), last)
+	if after := c.mustReconcile(); after != retryStaleCache {
+		t.Errorf("decides again after %s, want %s", after, retryStaleCache)
+	}
+	c.wantDeletions()
+	c.live(interceptor.Funcs{})
+	c.reconciler.changed.Add(observed.GroupOf(c.driver), last)
+	c.mustReconcile()
+	c.wantDeletions("driver-" + last)
+}
+
+func TestAnUnreadyNodeIsConfirmedLiveBeforeItsOperationIsGrantedOutOfTurn(t *testing.T) {
+	c := newCluster(t, unchanged)
+	confirm := func() error {
+		grants := []rollout.OperationChange{{Node: "a", Grant: true, Unready: []int{0}}}
+		return access.Cluster{Live: c.api}.ConfirmUnready(t.Context(), []observed.Member{{DaemonSet: c.driver}}, nil, grants)
+	}
+	if err := confirm(); !errors.Is(err, podreplace.ErrChanged) {
+		t.Errorf("the pod is Ready: %v, want %v", err, podreplace.ErrChanged)
+	}
+	if err := c.api.Delete(t.Context(), fixture.PodOn(c.driver, "a", fixture.OldHash)); err != nil {
+		t.Fatal(err)
+	}
+	if err := confirm(); err != nil {
+		t.Errorf("there is no pod: %v", err)
 	}
 }

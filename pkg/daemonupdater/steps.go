@@ -77,6 +77,9 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 		}
 	}
 	due := s.pods.due(p.Decision.Delete, p.In.Now)
+	if err := s.fleets.ConfirmUnready(ctx, p.Members, due, p.Decision.Operations); err != nil {
+		return 0, err
+	}
 	var unchanged map[int]bool
 	var check errgroup.Group
 	check.Go(func() (err error) {

@@ -77,13 +77,13 @@ func (w *simulation) checkUpgrade(nu *topsv1.NodeUpgrade) {
 		w.awaited = ""
 	}
 	switch {
-	case before != nil && before.ID != now.ID && !operation.Over(before):
+	case before != nil && before.ID != now.ID && !operation.Over(before) && (!before.Held || now.CordonedBy != operation.CordonMark(before)):
 		w.violate("S6: operation %s begins before %s is over", now.ID, before.ID)
 	case before != nil && before.ID == now.ID && operation.Over(before) && !now.Phase.Final():
 		w.violate("S6: operation %s begins again", now.ID)
 	case now.Touched && !now.Granted:
 		w.violate("operation %s touched the node without a slot", now.ID)
-	case now.Held && now.Phase != topsv1.OperationFailed && now.Phase != topsv1.OperationQuarantined:
+	case now.Held && now.Phase != topsv1.OperationFailed && now.Phase != topsv1.OperationQuarantined && now.CordonedBy == "":
 		w.violate("S3: the node is held after %s", now.Phase)
 	}
 	seen := map[string]bool{}

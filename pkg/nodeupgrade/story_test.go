@@ -234,8 +234,24 @@ func TestAHeldNodeStaysClosedUntilAnotherOperation(t *testing.T) {
 	}
 	s.results = nil
 	s.publish(driver, "v3")
+	annotate := func(value string) {
+		node := s.readNode()
+		node.Annotations["weave.works/kured-reboot-in-progress"] = value
+		s.must(s.admin.Update(s.ctx, node))
+	}
+	annotate("2030-01-01T00:00:00Z")
 	s.offer("op2", driver)
 	s.until("the second operation", func(op *topsv1.OperationStatus) bool { return op.ID == "op2" })
+	s.ends("Deferred held PrecheckFailed", "cordoned, by op1", "devicePlugin v1, driver v2")
+	s.start()
+	s.must(s.r.Sweep(s.ctx))
+	s.turn()
+	if got := s.marks(); got != "cordoned, by op1" {
+		t.Errorf("after a restart and a sweep: %s", got)
+	}
+	annotate("")
+	s.offer("op3", driver)
+	s.until("the third operation", func(op *topsv1.OperationStatus) bool { return op.ID == "op3" })
 	s.ends("Done Succeeded", "", "devicePlugin v1, driver v3")
 }
 

@@ -50,7 +50,7 @@ func (s sweeper) sweep(ctx context.Context) error {
 	return errors.Join(err, s.sweepTaints(ctx))
 }
 
-// liveOperations returns the ids of all operations that are not over, read live.
+// liveOperations returns the ids of all operations that are not over, and those that their cordons name, read live.
 func (s sweeper) liveOperations(ctx context.Context) (sets.Set[string], error) {
 	var list topsv1.NodeUpgradeList
 	if err := s.live.List(ctx, &list); err != nil {
@@ -59,7 +59,7 @@ func (s sweeper) liveOperations(ctx context.Context) (sets.Set[string], error) {
 	ids := sets.New[string]()
 	for i := range list.Items {
 		if op := list.Items[i].Status.Operation; !operation.Over(op) {
-			ids.Insert(op.ID)
+			ids.Insert(op.ID, operation.CordonMark(op))
 		}
 	}
 	return ids, nil

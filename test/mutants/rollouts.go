@@ -62,7 +62,15 @@ var ofRollouts = []mutant{
 
 	// Slots and deletions.
 	{"later-turns-forgotten", "a node is taken down beside one that was started with a later turn", updater, "nextDeletions",
-		"$n.mayBeAvailable() && $turns.beside($slot) >= $limit", "$n.mayBeAvailable() && $turns.before($slot) >= $limit"},
+		"$turns.beside($slot) >= $limit", "$turns.before($slot) >= $limit"},
+	{"early-unnamed", "a node that seems to be unavailable is taken down before its turn", updater, "nextDeletions",
+		"if $early { $deletion.Unready = $members }", ""},
+	{"early-grant-unnamed", "a node that seems to be unavailable is emptied before its turn", updater, "operationChangesOfSlots",
+		"$change.Unready = $members", ""},
+	{"early-grant-unconfirmed", "an operation is granted before its turn on a node that is available", updater, "Cluster.ConfirmUnready",
+		"for i := range changes { $*then }", "_ = changes"},
+	{"early-unconfirmed", "a node that is available is taken down before its turn, because the cache is behind", updater, "Cluster.hasReadyPod",
+		"$rest && daemonset.IsReady($pod)", "$rest && daemonset.IsReady($pod) && m.DaemonSet == nil"},
 	{"given-back-in-memory", "a queued node starts before it is stored that the slot before it was given back", updater, "queue.serveQueued",
 		"len($kept)+$q.returned", "len($kept)"},
 	{"lost-nodes-forgotten", "a node lost after it was touched drops out of the count", updater, "slotReview.isOver",

@@ -117,9 +117,9 @@ func (c Cluster) LiveRevisions(ctx context.Context, live *appsv1.DaemonSet) ([]*
 }
 
 // LivePods reads the pods that the selector of a DaemonSet selects live, with any controller.
-func (c Cluster) LivePods(ctx context.Context, m observed.Member) ([]corev1.Pod, error) {
+func (c Cluster) LivePods(ctx context.Context, m observed.Member, options ...client.ListOption) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := ownership.ListSelected(ctx, c.Live, &list, m.DaemonSet)
+	err := ownership.ListSelected(ctx, c.Live, &list, m.DaemonSet, options...)
 	return list.Items, err
 }
 

@@ -15,6 +15,9 @@ type Deletion struct {
 	Absent []int
 	// WasUnavailable is true if the pod was already unavailable.
 	WasUnavailable bool
+	// Unready are the members without a Ready pod on the node, if only that lets it be replaced before its turn. A cache that
+	// lags may show it: one of them must still have none at the time of the deletion.
+	Unready []int
 }
 
 // nextDeletions records in each slot which pod to delete next, if any, and returns these deletions. A
@@ -27,7 +30,8 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 		if !mayReplacePods(n, slot) {
 			continue
 		}
-		if n.mayBeAvailable() && turns.beside(slot) >= limit {
+		early := turns.beside(slot) >= limit
+		if early && n.mayBeAvailable() {
 			continue
 		}
 		pod := n.nextPod()
@@ -38,11 +42,25 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 			d.progressed(d.in.Now)
 		}
 		setPod(slot, n, pod, d.in.Now)
-		deletions = append(deletions, Deletion{
+		deletion := Deletion{
 			Node: n.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, Absent: absentMembers(n.Pods), WasUnavailable: !pod.Available,
-		})
+		}
+		if early {
+			deletion.Unready = unreadyMembers(n.Pods)
+		}
+		deletions = append(deletions, deletion)
 	}
 	return deletions
+}
+
+// unreadyMembers returns the members without a Ready pod, of the pods of a node.
+func unreadyMembers(pods []Pod) (members []int) {
+	for i := range pods {
+		if pods[i].isUnready() {
+			members = append(members, pods[i].Member)
+		}
+	}
+	return members
 }
 
 // mayReplacePods reports whether pods of a node, nil if it is gone, may be deleted under its slot: no operation is at work

@@ -167,7 +167,7 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 func (f *facts) includeAvailability(g *group, node *Node, pod *Pod) {
 	f.moving = f.moving || !node.Operation.isKeptCordoned() && g.isMoving(pod) // a node kept cordoned waits for another operation
 	switch {
-	case pod.isAbsent() || !pod.Available && pod.AvailableAt.IsZero():
+	case pod.isUnready():
 		if !f.unready || pod.NotReadySince.Before(f.unreadySince) {
 			f.unreadySince = pod.NotReadySince
 		}

@@ -226,6 +226,9 @@ type Denial struct {
 // isAbsent reports whether a pod is missing or terminating.
 func (p *Pod) isAbsent() bool { return p.UID == "" || p.Terminating }
 
+// isUnready reports whether there is no pod that is Ready, if only for less than minReadySeconds.
+func (p *Pod) isUnready() bool { return p.isAbsent() || !p.Available && p.AvailableAt.IsZero() }
+
 // Request is a request on the node to replace this very pod. Time is by the node's clock.
 type Request struct {
 	PodUID types.UID

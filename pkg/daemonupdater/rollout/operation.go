@@ -107,6 +107,8 @@ type OperationChange struct {
 	Instead string
 	// Grant permits it to touch the node, Abort aborts it.
 	Grant, Abort bool
+	// Unready as in Deletion: why it is granted before its turn.
+	Unready []int
 }
 
 // isDone reports whether an operation, nil if there is none, has been told what a change tells it.

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -427,5 +428,23 @@ func TestANodeThatKeepsItsSlotBeforeATaskIsStartedForTheNewRevision(t *testing.T
 	d := Plan(in)
 	if s := d.Ledger.Slots[0]; s.Revision != "r3" || !s.Since.Equal(epoch) || d.Ledger.Started != 1 {
 		t.Errorf("slot %+v, started %d", s, d.Ledger.Started)
+	}
+}
+
+// Like the pod of one that is deleted before its turn: see TestAPodDeletedBeforeItsTurnNamesWhatIsUnready.
+func TestAGrantBeforeItsTurnNamesWhatIsUnready(t *testing.T) {
+	a, b, c := heavyNode("a"), heavyNode("b"), prepared(heavyNode("c"))
+	c.Pods[1].Available = false
+	var slots []Slot
+	for i, n := range []Node{a, b, c} {
+		slot := operating(n)
+		slot.Turn = int64(i + 1)
+		slots = append(slots, slot)
+	}
+	for limit, want := range map[int][]int{2: {1}, 3: nil} {
+		d := Plan(heavyInput(limit, granted(a), granted(b), c).slots(slots...))
+		if len(d.Operations) != 1 || d.Operations[0].Node != "c" || !slices.Equal(d.Operations[0].Unready, want) {
+			t.Errorf("limit %d: changes %+v, want a grant for c in which members %v are unready", limit, d.Operations, want)
+		}
 	}
 }

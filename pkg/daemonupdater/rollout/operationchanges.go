@@ -28,10 +28,12 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 			change.Instead, op = op.othersWaiting(), nil
 		}
 		change.Abort = isUnwanted(d, n, op)
-		if n.available && turns.before(slot) >= limit && !change.Abort {
+		if early := turns.before(slot) >= limit && !change.Abort; early && n.available {
 			if change.Abort = delayed < slot.Turn && op.awaitsGrant(); !change.Abort {
 				continue
 			}
+		} else if early {
+			change.Unready = unreadyMembers(n.Pods)
 		}
 		if !change.isDone(op) {
 			changes = append(changes, change)

@@ -289,3 +289,25 @@ func TestAStartedNodeWaitsForItsTurnWhenOnlyMinReadySecondsAreMissing(t *testing
 		t.Errorf("deletes %v, %d in flight; want none, and both", d.Delete, d.InFlight)
 	}
 }
+
+// What lets a node start before those that wait in the queue may be an old view of it: a manager that acts on the ledger of
+// before may start those.
+func TestAPodDeletedBeforeItsTurnNamesWhatIsUnready(t *testing.T) {
+	nodes := fleetInVersions(5)
+	nodes[3] = unfit(broken(nodes[3])) // it counts as unavailable, and is not started
+	in := inputOf(2, nodes...)
+	d := Plan(in)
+	if len(d.Started) != 1 || len(queued(d)) != 2 || d.Delete[0].Unready != nil {
+		t.Fatalf("started %v, queued %v, deletes %+v; want one to be started in its turn, and two queued", d.Started, queued(d), d.Delete)
+	}
+	in.Ledger = d.Ledger
+	left := slices.IndexFunc(in.Nodes, func(n Node) bool {
+		return n.Name != "n3" && !slices.ContainsFunc(d.Ledger.Slots, func(s Slot) bool { return s.Node == n.Name })
+	})
+	in.Nodes[left] = broken(in.Nodes[left])
+	d = Plan(in)
+	i := slices.IndexFunc(d.Delete, func(x Deletion) bool { return x.Node == in.Nodes[left].Name })
+	if i < 0 || !slices.Equal(d.Delete[i].Unready, []int{0}) {
+		t.Errorf("deletes %+v, want the pod of %s, and member 0 to be unready", d.Delete, in.Nodes[left].Name)
+	}
+}

@@ -14,9 +14,9 @@ type cordonNode struct{ base }
 func (cordonNode) done(s *snapshot, _ upgradeplan.Task) bool { return s.cordoned() }
 
 func (cordonNode) attempt(c *changes, _ upgradeplan.Task) verdict {
-	change := cordon.DecideCordon(c.f.Node.Cordon, c.op.ID)
+	change := cordon.DecideCordon(c.f.Node.Cordon, CordonMark(c.op))
 	if change.Needed() {
-		c.onNode(Effect{Kind: Cordon, Change: change})
+		c.onNode(Effect{Kind: Cordon, Operation: CordonMark(c.op), Change: change})
 		return waiting(ReasonInProgress, "%s", change.Message)
 	}
 	return waiting(ReasonCordonHeld, "%s", change.Message)

@@ -13,8 +13,8 @@
 //	          ┌──────────── retry or skip of a task ────────────┐
 //	          ▼                                                 │
 //	(accept) Running ──── touched and failed ───► Failed, Quarantined (kept cordoned)
-//	          │                                                 │ another operation,
-//	          │ all done, or aborted, deferred,                 │ abort, withdrawn
+//	          │                                                 │ abort, withdrawn, or an operation
+//	          │ all done, or aborted, deferred,                 │ of another rollout
 //	          │ failed without being touched                    │
 //	          ▼                                                 │
 //	      Releasing ◄───────────────────────────────────────────┘
@@ -30,7 +30,8 @@
 //
 // Failed counts against the version. Deferred does not: the operation is retried after
 // Backoff. When an operation fails after something of the new version was put on the node,
-// the node stays cordoned, because it is not known to work. A rollback is an ordinary
+// the node stays cordoned, because it is not known to work. The next operation of its rollout takes
+// the cordon over (CordonedBy); unless it is done, the node stays cordoned too. A rollback is an ordinary
 // operation, created when the DaemonSets have gone back to the previous revision; if it
 // fails, the node is quarantined.
 //

@@ -15,28 +15,36 @@ import (
 const historyLimit = 20
 
 // end ends the operation. The node is released, unless something of a version that failed is
-// on it: then it stays cordoned until another operation, a person, or the end of the rollout
-// releases it.
+// on it: then it stays cordoned until another operation is done, or a person or the end of the
+// rollout releases it.
 func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
 	if phase == topsv1.OperationFailed && c.op.Purpose == topsv1.PurposeRollback {
 		phase = topsv1.OperationQuarantined
 	}
 	c.wait(reason, text)
-	if c.op.Touched && (phase == topsv1.OperationFailed || phase == topsv1.OperationQuarantined) {
-		c.op.Held = true
-		c.phase(phase)
-		archive(c)
+	if !staysCordoned(c.snapshot, phase) {
+		giveBack(c, phase)
 		return
 	}
-	c.op.Outcome = phase
-	c.phase(topsv1.OperationReleasing)
-	c.soon()
+	c.op.Held = true
+	c.phase(phase)
+	archive(c)
 }
 
-// endKeptCordoned ends that a failed operation keeps its node cordoned, so that the node is released.
-func endKeptCordoned(c *changes) {
-	c.op.Held, c.op.Outcome = false, c.op.Phase
+// staysCordoned reports whether something of a version that failed is on the node if the operation ends in this phase:
+// what it put there itself, or what the operation left there from which it took over the cordon.
+func staysCordoned(s *snapshot, phase topsv1.OperationPhase) bool {
+	if s.op.CordonedBy != "" && s.f.Node.Cordon.Mark == s.op.CordonedBy && phase != topsv1.OperationDone {
+		return true
+	}
+	return s.op.Touched && (phase == topsv1.OperationFailed || phase == topsv1.OperationQuarantined)
+}
+
+// giveBack begins the release of the node, after which the operation ends in this phase.
+func giveBack(c *changes, phase topsv1.OperationPhase) {
+	c.op.Held, c.op.Outcome = false, phase
 	c.phase(topsv1.OperationReleasing)
+	c.soon()
 }
 
 // finish records the end of an operation whose node is released.

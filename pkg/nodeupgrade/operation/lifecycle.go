@@ -40,14 +40,40 @@ func accept(c *changes, wanted *topsv1.NodeOperation) {
 func abandon(c *changes, wanted *topsv1.NodeOperation) {
 	switch {
 	case c.op.Phase == topsv1.OperationReleasing:
+	case c.op.Held && takesOver(c.op, wanted):
+		handOver(c, wanted)
+		return
 	case c.op.Held:
-		endKeptCordoned(c)
+		giveBack(c, c.op.Phase)
 	case wanted == nil:
-		end(c, topsv1.OperationAborted, ReasonWithdrawn, "the operation was removed from the spec")
+		c.wait(ReasonWithdrawn, "the operation was removed from the spec")
+		giveBack(c, topsv1.OperationAborted)
 	default:
 		end(c, topsv1.OperationAborted, ReasonSuperseded, fmt.Sprintf("operation %s replaces it", wanted.ID))
+		if c.op.Held {
+			return
+		}
 	}
 	release(c)
+}
+
+// takesOver reports whether the wanted operation, nil for none, takes over the cordon of one that keeps its node cordoned:
+// the node is out of service until another operation of the rollout has shown that it works (docs/adr/0010). One
+// without a slot does not: its node would count as available.
+func takesOver(op *topsv1.OperationStatus, wanted *topsv1.NodeOperation) bool {
+	return wanted != nil && wanted.Granted && wanted.Rollout == op.Rollout
+}
+
+// handOver begins the wanted operation in the place of one that keeps its node cordoned. The driver-upgrade taint is
+// removed, so that the device plugin can return before the prechecks; the cordon stays, with its mark.
+func handOver(c *changes, wanted *topsv1.NodeOperation) {
+	if busy(c) {
+		c.at(c.f.Now.Add(tick))
+		return
+	}
+	mark := CordonMark(c.op)
+	accept(c, wanted)
+	c.op.CordonedBy = mark
 }
 
 // proceed continues the wanted operation.
@@ -59,11 +85,13 @@ func proceed(c *changes) {
 	if c.wanted.Abort {
 		switch {
 		case c.op.Held:
-			endKeptCordoned(c)
+			giveBack(c, c.op.Phase)
 		case !c.op.Granted && !c.wanted.Granted:
-			end(c, topsv1.OperationAborted, ReasonWithdrawn, "it was withdrawn before it was granted")
+			c.wait(ReasonWithdrawn, "it was withdrawn before it was granted")
+			giveBack(c, topsv1.OperationAborted)
 		default:
-			end(c, topsv1.OperationAborted, ReasonAborted, "the operation was aborted")
+			c.wait(ReasonAborted, "the operation was aborted")
+			giveBack(c, topsv1.OperationAborted)
 		}
 		release(c)
 		return

@@ -11,22 +11,30 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// release releases the node: it first waits for or prevents everything this operation could
-// still do to it, then removes the driver-upgrade taint and uncordons. It needs only the record, so every
+// release uncordons the node once nothing of the operation is at work on it. It needs only the record, so every
 // operation can be released.
 func release(c *changes) {
-	if restartPending(c) || fence(c) || tasksLost(c) {
+	if busy(c) {
 		return
 	}
-	if c.f.Node.Taint == c.op.ID {
-		c.onNode(Effect{Kind: UntaintDevice})
-		return
-	}
-	if change := cordon.DecideUncordon(c.f.Node.Cordon, c.op.ID); change.Needed() {
-		c.onNode(Effect{Kind: Uncordon, Change: change})
+	if change := cordon.DecideUncordon(c.f.Node.Cordon, CordonMark(c.op)); change.Needed() {
+		c.onNode(Effect{Kind: Uncordon, Operation: CordonMark(c.op), Change: change})
 		return
 	}
 	finish(c)
+}
+
+// busy waits for or prevents everything that the operation could still do to the node, then removes its driver-upgrade
+// taint, and reports whether any of that is left.
+func busy(c *changes) bool {
+	if restartPending(c) || fence(c) || tasksLost(c) {
+		return true
+	}
+	if c.f.Node.Taint != c.op.ID {
+		return false
+	}
+	c.onNode(Effect{Kind: UntaintDevice})
+	return true
 }
 
 // restartEnds returns when a restart of the runtime that was recorded at a time has certainly ended: the agent may start it until the
@@ -123,18 +131,20 @@ func fencePod(c *changes, named topsv1.NamedPod) (pending bool) {
 // an operation that has ended. Only operations in the history are known to have ended: an
 // unknown one may be newer than the record that was read.
 func leftovers(c *changes) {
-	if id := c.f.Node.Taint; ended(c, id) {
+	live := c.op
+	if Over(live) {
+		live = &topsv1.OperationStatus{}
+	}
+	if id := c.f.Node.Taint; id != live.ID && ended(c, id) {
 		c.onNode(Effect{Kind: UntaintDevice, Operation: id})
 	}
 	id := c.f.Node.Cordon.Mark
-	if change := cordon.DecideUncordon(c.f.Node.Cordon, id); ended(c, id) && change.Needed() {
+	if change := cordon.DecideUncordon(c.f.Node.Cordon, id); id != CordonMark(live) && ended(c, id) && change.Needed() {
 		c.onNode(Effect{Kind: Uncordon, Operation: id, Change: change})
 	}
 }
 
+// ended reports whether the history has the end of an operation.
 func ended(c *changes, id string) bool {
-	if !Over(c.op) && c.op.ID == id {
-		return false
-	}
 	return slices.ContainsFunc(c.history, func(r topsv1.OperationRecord) bool { return r.ID == id })
 }

@@ -299,7 +299,7 @@ func (w *world) checkEnd() {
 	if !op.Held && w.node.Unschedulable != w.foreign {
 		w.violate("S3: after %s the node is unschedulable: %v, a person wants it so: %v", op.Phase, w.node.Unschedulable, w.foreign)
 	}
-	if op.Held && (op.Phase == topsv1.OperationAborted || op.Phase == topsv1.OperationDone || op.Phase == topsv1.OperationDeferred) {
+	if op.Held && (op.Phase == topsv1.OperationDone || op.CordonedBy == "" && (op.Phase == topsv1.OperationAborted || op.Phase == topsv1.OperationDeferred)) {
 		w.violate("S3: the node is held after %s", op.Phase)
 	}
 	if op.Phase == topsv1.OperationDone && op.ID == w.asked { // a later one had other targets, and was withdrawn

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"slices"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -166,9 +167,13 @@ func succeeded(result *topsv1.HostTaskResult) bool {
 	return result != nil && result.State == topsv1.HostTaskDone
 }
 
+// CordonMark returns the id that the mark of an operation's cordon names: its own, or that of the failed
+// operation whose cordon it took over.
+func CordonMark(op *topsv1.OperationStatus) string { return cmp.Or(op.CordonedBy, op.ID) }
+
 // cordoned reports whether the node is unschedulable, and not because of another operation.
 func (s *snapshot) cordoned() bool {
-	change := cordon.DecideCordon(s.f.Node.Cordon, s.op.ID)
+	change := cordon.DecideCordon(s.f.Node.Cordon, CordonMark(s.op))
 	return change.Cordoned && !change.Needed() && change.Reason != cordon.ReasonCordonedByOther
 }
 
