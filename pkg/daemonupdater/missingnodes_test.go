@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -11,9 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
@@ -171,5 +174,58 @@ func TestThePodsThatOutliveTheirNodesAreFencedTogether(t *testing.T) {
 	c.now = c.now.Add(reportInterval)
 	if c.mustReconcile(); len(c.slots())+len(c.queuedNodes()) != 0 || lists != 2 {
 		t.Errorf("slots %v and %v, %d lists of pods, want no slots and one more list", c.slots(), c.queuedNodes(), lists)
+	}
+}
+
+// A node that is tainted NoExecute leaves the group with its pod, which a late deletion could still hit when the taint is gone.
+func TestThePodOfANodeThatLeavesIsFenced(t *testing.T) {
+	c := newCluster(t, unchanged)
+	c.mustReconcile()
+	left := c.queuedNodes()[0]
+	node := fixture.Node(left)
+	if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		t.Fatal(err)
+	}
+	node.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
+	c.update(node)
+	c.startsAnew()
+	if after := c.mustReconcile(); after != retryStaleCache || !slices.Contains(c.queuedNodes(), left) {
+		t.Errorf("decides again after %s with %v in the queue, want %s and %s", after, c.queuedNodes(), retryStaleCache, left)
+	}
+	pod := fixture.PodOn(c.driver, left, fixture.OldHash)
+	if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool { return condition.Type == podreplace.Fenced }) {
+		t.Error("the pod is not fenced")
+	}
+	if c.mustReconcile(); slices.Contains(c.queuedNodes(), left) {
+		t.Errorf("%v are in the queue, want %s to have left", c.queuedNodes(), left)
+	}
+}
+
+// The cache shows that a pod is gone, and not yet its successor, which was created before a taint came.
+func TestAMemberIsLookedForWhereItSeemsToHaveLeft(t *testing.T) {
+	c := newCluster(t, unchanged)
+	confirm := func(node string) error {
+		slots := []rollout.Slot{{Node: node, Members: []string{"kube-system/driver"}}}
+		return access.Cluster{Live: c.api}.ConfirmVacated(t.Context(), []observed.Member{{DaemonSet: c.driver}}, slots)
+	}
+	if err := confirm("a"); !errors.Is(err, podreplace.ErrChanged) {
+		t.Errorf("a pod is there: %v, want %v", err, podreplace.ErrChanged)
+	}
+	node := fixture.Node("b")
+	if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		t.Fatal(err)
+	}
+	node.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
+	c.update(node)
+	if err := c.api.Delete(t.Context(), fixture.PodOn(c.driver, "c", fixture.OldHash)); err != nil {
+		t.Fatal(err)
+	}
+	for node, why := range map[string]string{"b": "its pod does not stay", "c": "there is no pod", "d": "there is no node"} {
+		if err := confirm(node); err != nil {
+			t.Errorf("%s: %v", why, err)
+		}
 	}
 }

@@ -126,7 +126,7 @@ func (r fleetReader) confirmNodesGone(ctx context.Context, p *pass.Pass) error {
 			return err
 		}
 	}
-	return r.confirmPods(ctx, p, left)
+	return errors.Join(r.confirmPods(ctx, p, left), r.ConfirmVacated(ctx, p.Members, p.Decision.Vacated))
 }
 
 // confirmNoOperation confirms live that the operation of a slot is not on its node.
@@ -179,20 +179,18 @@ func (r fleetReader) confirmPods(ctx context.Context, p *pass.Pass, left map[str
 		if unread != nil {
 			return unread
 		}
-		err = errors.Join(err, r.fenceLeftovers(ctx, p, left, pods), confirmNoPods(m, left, pods))
+		err = errors.Join(err, r.fenceLeftovers(ctx, p, pods), access.ConfirmNoPods(m, left, pods))
 	}
 	return err
 }
 
-// fenceLeftovers fences the live pods that unseen slots name and that outlived their Node objects: another Node may get the
-// name of one, and with it the pod, before the garbage collector deletes the pod. It returns podreplace.ErrChanged until the
-// deletions that the slots permit can no longer happen.
-func (r fleetReader) fenceLeftovers(ctx context.Context, p *pass.Pass, left map[string]*corev1.Node, pods []corev1.Pod) error {
+// fenceLeftovers fences the live pods that unseen slots name: a Node may return to the group, or another one get its name,
+// and with it the pod, before the pod is deleted. It returns podreplace.ErrChanged until the deletions that the slots permit
+// can no longer happen.
+func (r fleetReader) fenceLeftovers(ctx context.Context, p *pass.Pass, pods []corev1.Pod) error {
 	versions := map[types.UID]string{}
 	for i := range p.Decision.Unseen {
-		if slot := &p.Decision.Unseen[i]; left[slot.Node] == nil {
-			versions[slot.Pod] = slot.PodVersion
-		}
+		versions[p.Decision.Unseen[i].Pod] = p.Decision.Unseen[i].PodVersion
 	}
 	var leftovers []*corev1.Pod
 	for i := range pods {
@@ -204,21 +202,9 @@ func (r fleetReader) fenceLeftovers(ctx context.Context, p *pass.Pass, left map[
 		return nil
 	}
 	err := access.InParallel(ctx, len(leftovers), func(i int) error {
-		return r.Replacer().Fence(ctx, leftovers[i], p.In.Now, "its Node object is gone")
+		return r.Replacer().Fence(ctx, leftovers[i], p.In.Now, "its node has left the rollout")
 	})
-	return cmp.Or(err, fmt.Errorf("%d pods of former nodes: %w", len(leftovers), podreplace.ErrChanged))
-}
-
-// confirmNoPods confirms, from the live pods of a member, that nodes that left the group run no pod that stays there: the
-// successor of a pod may have been created just before its node left, and not be in the cache yet.
-func confirmNoPods(m observed.Member, left map[string]*corev1.Node, pods []corev1.Pod) error {
-	for i := range pods {
-		pod := &pods[i]
-		if node := left[daemonset.NodeName(pod)]; node != nil && metav1.IsControlledBy(pod, m.DaemonSet) && daemonset.ShouldRun(m.DaemonSet, node).Keep {
-			return fmt.Errorf("pod %s of DaemonSet %s: %w", pod.Name, m.Key(), podreplace.ErrChanged)
-		}
-	}
-	return nil
+	return cmp.Or(err, fmt.Errorf("%d pods of nodes that left: %w", len(leftovers), podreplace.ErrChanged))
 }
 
 // controllerUID indexes objects by the UID of their controller.

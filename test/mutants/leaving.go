@@ -82,6 +82,10 @@ var ofLeaving = []mutant{
 		"$r.cache, $r.ownership.Reader = $r.live, $r.live", "$r.cache = $r.live"},
 	{"leftover-not-fenced", "a pod that outlived its Node object is deleted late, on the node that has the name then", updater, "fleetReader.confirmPods",
 		"errors.Join($err, $fenced, $none)", "errors.Join($err, $none)"},
+	{"vacated-unnamed", "a slot is given back although the successor of its pod was created before a taint came", updater, "slotReview.giveBack",
+		"if $left := $vacantOf($n, $m); $some { $*then }", ""},
+	{"vacated-unconfirmed", "a slot is given back although the successor of its pod is only missing in the cache", updater, "fleetReader.confirmNodesGone",
+		"errors.Join($pods, $vacated)", "$pods"},
 	{"absent-group-unread", "a node that was tainted while its group had no strategy is started after", updater, "Groups.OfDaemonSet",
 		"$w.Changed.AddAll($g)", ""},
 }

@@ -265,6 +265,8 @@ var ofOperations = []mutant{
 		"latest($from, recordedAt($s, $pod.Since))", "$from"},
 	{"done-from-memory", "an operation is done although a pod is no longer at its target", nodes, "replace.lasts",
 		"$there && !$atTarget()", "!$there"},
+	{"late-though-done", "a node that passes its prechecks at their deadline is deferred", nodes, "run",
+		`$v.phase == "" && !$done`, `$v.phase == ""`},
 	{"done-unavailable", "an operation is done although a pod is no longer available", nodes, "run",
 		"$outcome($view, true)", "$outcome($view, false)"},
 	{"failed-released", "a node on which a version failed is uncordoned", nodes, "end",

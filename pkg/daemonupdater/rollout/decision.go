@@ -29,6 +29,9 @@ type Decision struct {
 	// or its name belongs to another Node object. Confirm this with a live read before storing
 	// Ledger: the cache may be stale.
 	Unseen []Slot
+	// Vacated lists the slots of Input.Ledger that Ledger drops although a member that was replaced under them no longer runs on
+	// the node, with those members only. Confirm with a live read that it has no pod there: the cache may lack it.
+	Vacated []Slot
 	// WithoutOperation lists the slots of Input.Ledger that Ledger drops because their operation is not on its node, and would
 	// be created, under OTA, for targets that were not requested. Confirm with a live read that it is not there.
 	WithoutOperation []Slot

@@ -311,3 +311,19 @@ func TestAPodDeletedBeforeItsTurnNamesWhatIsUnready(t *testing.T) {
 		t.Errorf("deletes %+v, want the pod of %s, and member 0 to be unready", d.Delete, in.Nodes[left].Name)
 	}
 }
+
+// A pod whose successor is not in the cache yet seems not to be needed any more if a taint keeps new ones away.
+func TestSlotsThatAreGivenBackWithoutTheirMembersAreNamed(t *testing.T) {
+	in := inputOf(1, nodeOf("a", newHash), nodeOf("b", newHash, newHash))
+	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+	var slots []Slot
+	for _, n := range in.Nodes {
+		slot := slotOf(n, time.Minute)
+		slot.Members = []string{"kube-system/a", "kube-system/b"}
+		slots = append(slots, slot)
+	}
+	d := Plan(in.slots(slots...))
+	if want := []Slot{{Node: "a", UID: "uid-a", Members: []string{"kube-system/b"}}}; len(d.Ledger.Slots) != 0 || cmp.Diff(want, d.Vacated) != "" {
+		t.Errorf("slots %+v, vacated %+v; want both given back, and %+v vacated", d.Ledger.Slots, d.Vacated, want)
+	}
+}

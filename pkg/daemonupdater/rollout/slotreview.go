@@ -12,10 +12,11 @@ import (
 // slotReview decides for each slot of the ledger whether it is kept or given back, or its node has failed.
 type slotReview struct {
 	*draft
-	// unseen are the slots dropped because their nodes do not exist, withoutOperation those dropped because their operations
-	// are not created. finished has the durations of the nodes that reached the target.
-	unseen, withoutOperation []Slot
-	finished                 []time.Duration
+	// unseen are the slots dropped because their nodes do not exist, vacated those given back with members that left the node,
+	// withoutOperation those dropped because their operations are not created. finished has the durations of the nodes
+	// that reached the target.
+	unseen, vacated, withoutOperation []Slot
+	finished                          []time.Duration
 }
 
 // reviewSlots reviews the slots of earlier decisions.
@@ -91,7 +92,17 @@ func (s *slotReview) giveBack(slot *Slot, n *fleetNode) {
 			s.ledger.Usual += (took - s.ledger.Usual) / usualWeight
 		}
 	}
+	if left := vacantOf(n, slot.Members); len(left) > 0 {
+		s.vacated = append(s.vacated, Slot{Node: slot.Node, UID: slot.UID, Members: left})
+	}
 	s.fleet.nodes.record(n, nil, nil)
+}
+
+// vacantOf returns the members, of those with the given keys, that neither run nor should run on a node.
+func vacantOf(n *fleetNode, members []string) []string {
+	return slices.DeleteFunc(slices.Clone(members), func(key string) bool {
+		return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return n.group.keyOf(&pod) == key })
+	})
 }
 
 // usualWeight is the inverse of the weight of a new duration in the moving average.

@@ -172,6 +172,8 @@ func TestNext(t *testing.T) {
 			}}, "Running node_precheck PrecheckFailed"},
 		{"what a node lacks for too long defers it", "node_precheck", everything,
 			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil; f.Host = nil }, later(2 * time.Minute)}, "Releasing then Deferred node_precheck PrecheckFailed"},
+		{"a node that passes at the deadline is not deferred", "node_precheck", everything,
+			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil }, later(2 * time.Minute)}, "Running node_precheck InProgress"},
 		{"images that are there let the node be cordoned", "driver_prepull", everything,
 			[]func(*Facts){result("driver_prepull", "Done"), result("toolkit_prepull", "Done"), result("exporter_prepull", "Done"), result("nfd_prepull", "Done")}, "Running node_cordon InProgress Cordon"},
 		{"an image that cannot be pulled defers the node", "driver_prepull", everything,

@@ -34,7 +34,7 @@ func run(c *changes) {
 	}
 	for i, t := range p.Next {
 		v := rowOf(t).attempt(c, t)
-		if v.phase == "" {
+		if v.phase == "" && !rowOf(t).done(c.snapshot, t) {
 			v = inTime(c, t, v)
 		}
 		if v.phase != "" {
