@@ -143,7 +143,7 @@ func retryBackoff() wait.Backoff {
 // resourceVersion as precondition; on a conflict it starts over. edit returns false if there
 // is nothing to change. The patch says who asked.
 func change[T any, P object[T]](ctx context.Context, c *cluster, namespace, name string, edit func(P) (bool, error)) error {
-	return retry.RetryOnConflict(retryBackoff(), func() error {
+	return retry.OnError(retryBackoff(), denial.IsConflict, func() error {
 		o := P(new(T))
 		if err := c.read(ctx, namespace, name, o); err != nil {
 			return err

@@ -169,7 +169,7 @@ func (p *plannedUpgrade) dryRun(ctx context.Context, out terminal) error {
 
 // write stores the plan. It starts over when the operator writes to the stored one meanwhile.
 func (p *plannedUpgrade) write(ctx context.Context, writer client.Writer) error {
-	return retry.RetryOnConflict(retryBackoff(), func() error {
+	return retry.OnError(retryBackoff(), denial.IsConflict, func() error {
 		now, err := p.now(ctx)
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
@@ -161,7 +162,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 		}
 		if !linkReporter {
 			err := announce(ctx, out, cl, live, wanted, p)
-			if apierrors.IsConflict(err) {
+			if denial.IsConflict(err) {
 				continue
 			}
 			if p != nil && ignoreUnchanged(err) == nil {
@@ -174,7 +175,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 			setAnnotation(wanted, topsv1.AnnotationAskedBy, cl.requesterAnnotation(ctx, askedby.Upgrade, time.Now()))
 		}
 		next, err := writeSpec(ctx, cl, live, wanted)
-		if !apierrors.IsConflict(err) {
+		if !denial.IsConflict(err) {
 			if err == nil {
 				out.say("gr %s is changed", name)
 			}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/preview"
 )
 
@@ -75,7 +76,7 @@ func writeSpec(ctx context.Context, cl *cluster, live, wanted *unstructured.Unst
 func compareWith(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured) (q *preview.Question, err error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
-	err = retry.RetryOnConflict(retryBackoff(), func() error {
+	err = retry.OnError(retryBackoff(), denial.IsConflict, func() error {
 		if err := cl.read(ctx, "", wanted.GetName(), live); err != nil {
 			return err
 		}

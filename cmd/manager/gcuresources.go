@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/kubeconfig"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/strictyaml"
@@ -160,7 +161,7 @@ func deleteAll(ctx context.Context, c client.Client, grs []topsv1.GcuResource, o
 		}
 		fmt.Fprintf(out, "Deleting GcuResource %s\n", gr.Name)
 		err := c.Delete(ctx, gr, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if client.IgnoreNotFound(err) != nil && !denial.IsConflict(err) {
 			failed = append(failed, fmt.Errorf("deleting GcuResource %s: %w", gr.Name, err))
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
@@ -72,7 +72,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 		return 0, err
 	}
 	if rollback.To != nil { // from the next pass on, the plan is not in force, and its result no longer changes
-		if _, err := s.reports.PlanResult(ctx, p); apierrors.IsConflict(err) {
+		if _, err := s.reports.PlanResult(ctx, p); denial.IsConflict(err) {
 			return 0, err // other errors must not prevent the rollback
 		}
 	}

@@ -12,6 +12,14 @@ import (
 // policy one of four. A webhook that cannot be called has not denied anything.
 var byAdmission = regexp.MustCompile(`admission webhook "[^"]+" denied the request|[Pp]olicy '[^']+' (with binding '[^']+' )?denied request|is forbidden: exceeded quota: `)
 
+// IsConflict reports whether the API server refused a request because its object has changed. A webhook may deny with that code.
+func IsConflict(err error) bool { return apierrors.IsConflict(err) && !ByAdmission(err) }
+
+// IsGoneOrChanged reports whether the API server refused a request because its object no longer exists, or not as it was.
+func IsGoneOrChanged(err error) bool {
+	return (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !ByAdmission(err)
+}
+
 // ByAdmission reports whether an admission webhook, an admission policy or a quota denied a request of the API server.
 func ByAdmission(err error) bool {
 	api, ok := errors.AsType[*apierrors.StatusError](err)

@@ -31,3 +31,25 @@ func TestByAdmission(t *testing.T) {
 		t.Error("something else than an error of the API server counts")
 	}
 }
+
+func TestAConflictIsNotTheAnswerOfAWebhook(t *testing.T) {
+	answer := func(code int32, reason metav1.StatusReason, message string) error {
+		return fmt.Errorf("writing: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Message: message}})
+	}
+	const denied = `admission webhook "no.example.com" denied the request: not on Fridays`
+	for _, tt := range []struct {
+		err               error
+		conflict, changed bool
+	}{
+		{answer(409, metav1.StatusReasonConflict, "the object has been modified"), true, true},
+		{answer(404, metav1.StatusReasonNotFound, `pods "a" not found`), false, true},
+		{answer(409, metav1.StatusReasonConflict, denied), false, false},
+		{answer(404, metav1.StatusReasonNotFound, denied), false, false},
+		{answer(500, metav1.StatusReasonInternalError, "etcd is away"), false, false},
+		{nil, false, false},
+	} {
+		if conflict, changed := IsConflict(tt.err), IsGoneOrChanged(tt.err); conflict != tt.conflict || changed != tt.changed {
+			t.Errorf("%v: conflict %t, gone or changed %t; want %t, %t", tt.err, conflict, changed, tt.conflict, tt.changed)
+		}
+	}
+}

@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,6 +21,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
 )
@@ -87,7 +87,7 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if err = confirmRemoval(ctx, l.APIReader, node, claims); err == nil {
 		err = patchLabels(ctx, l.Client, node, claims)
 	}
-	if apierrors.IsConflict(err) {
+	if denial.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -8,6 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 const (
@@ -33,7 +35,7 @@ func retryOptions() controller.Options {
 
 // stale reports whether an error means that the cache is stale: the next pass sees the current
 // state.
-func stale(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+func stale(err error) bool { return denial.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
 // locked returns a patch that fails if the object changed since it was read.
 func locked(before client.Object) client.Patch {

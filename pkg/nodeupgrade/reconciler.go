@@ -15,6 +15,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/ownership"
@@ -138,7 +139,7 @@ func resultOf(ctx context.Context, after time.Duration, err error) (ctrl.Result,
 	switch {
 	case err == nil:
 		return ctrl.Result{RequeueAfter: after}, nil
-	case errors.Is(err, podreplace.ErrChanged), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, podreplace.ErrChanged), denial.IsConflict(err), apierrors.IsNotFound(err):
 		log.FromContext(ctx).V(4).Info("Stale cache, requeueing", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}

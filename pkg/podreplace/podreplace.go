@@ -25,6 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
@@ -75,7 +77,7 @@ func (r Replacer) Delete(ctx context.Context, pod *corev1.Pod) (deleted bool, er
 	switch {
 	case err == nil:
 		return true, nil
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+	case denial.IsGoneOrChanged(err):
 		return false, nil
 	}
 	return false, fmt.Errorf("deleting Pod %s/%s: %w", pod.Namespace, pod.Name, err)
@@ -95,7 +97,7 @@ func (r Replacer) Fence(ctx context.Context, pod *corev1.Pod, now time.Time, why
 		return fmt.Errorf("encoding the fence of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	err = r.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !denial.IsGoneOrChanged(err) {
 		return fmt.Errorf("fencing Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

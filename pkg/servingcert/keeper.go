@@ -16,6 +16,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // The Secret can be created because the manager creates that of nightingale; the admission policy
@@ -131,7 +133,7 @@ func (k *Keeper) serve(ca *authority) error {
 // authority returns the CA of all replicas: the stored one, which it creates or renews.
 func (k *Keeper) authority(ctx context.Context) (ca *authority, err error) {
 	for range attempts {
-		if ca, err = k.stored(ctx); !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
+		if ca, err = k.stored(ctx); !apierrors.IsAlreadyExists(err) && !denial.IsConflict(err) {
 			return ca, err
 		}
 	}
@@ -202,7 +204,7 @@ func (k *Keeper) publish(ctx context.Context, public []byte) error {
 		published.Data = map[string]string{certificateKey: string(public)}
 		err = k.Client.Patch(ctx, published, locked(before))
 	}
-	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) { // another manager publishes the same
+	if apierrors.IsAlreadyExists(err) || denial.IsConflict(err) { // another manager publishes the same
 		return nil
 	}
 	if err != nil {

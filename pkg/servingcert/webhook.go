@@ -7,8 +7,9 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // giveTo writes the CA into a webhook configuration: config/webhook has it, with the right. Without the right it returns
@@ -29,7 +30,7 @@ func giveTo(ctx context.Context, c client.Client, name string, public []byte, lo
 	}
 	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
 	err := c.Patch(ctx, configuration, patch)
-	if apierrors.IsConflict(err) {
+	if denial.IsConflict(err) {
 		return nil // the next time
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/plaintext"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
@@ -151,7 +152,7 @@ func (p *planFiles) now(ctx context.Context, c call, plan *planfile.Plan) (now p
 // store writes the UpgradePlan with the rights of the caller, and returns it. It starts over when the operator reports on it meanwhile, and
 // refuses when someone else wrote it, or ended it, since the plan was checked.
 func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Current) (stored *topsv1.UpgradePlan, err error) {
-	return stored, retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+	return stored, retry.OnError(retry.DefaultBackoff, denial.IsConflict, func() (err error) {
 		stored, err = p.put(ctx, c, plan, checked)
 		return err
 	})

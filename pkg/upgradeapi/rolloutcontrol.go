@@ -7,7 +7,6 @@ import (
 	"maps"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -53,8 +52,7 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 		return nil, err
 	}
 	// The pause is removed last: if it is gone, everything is done.
-	changed := func(err error) bool { return apierrors.IsConflict(err) && !denial.ByAdmission(err) } // a webhook may answer with any code
-	err = retry.OnError(retry.DefaultBackoff, changed, func() error { return r.clearFailures(ctx, c, gr.Annotations[topsv1.AnnotationPaused] == "") })
+	err = retry.OnError(retry.DefaultBackoff, denial.IsConflict, func() error { return r.clearFailures(ctx, c, gr.Annotations[topsv1.AnnotationPaused] == "") })
 	if err != nil {
 		return nil, err
 	}

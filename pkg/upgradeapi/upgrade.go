@@ -77,7 +77,7 @@ func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResour
 		log.FromContext(ctx).Info("Replacing the spec of GcuResource", "generation", gr.Generation, "dryRun", c.dryRun)
 		setAuthor(after, c.user, u.clock.Now())
 		err := writer.Patch(ctx, after, locked(gr), c.patchOptions()...)
-		if !apierrors.IsConflict(err) || denial.ByAdmission(err) { // a webhook may answer with any code
+		if !denial.IsConflict(err) {
 			return after, err
 		}
 		now, err := u.present(ctx, c.name)
@@ -155,7 +155,7 @@ func (u *upgrades) settleRemoval(ctx context.Context, stored *topsv1.GcuResource
 	switch {
 	case err == nil:
 		return nil
-	case apierrors.IsConflict(err):
+	case denial.IsConflict(err):
 		err = request.Conflict("GcuResource %s was recreated concurrently: review it and send the request again", stored.Name)
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || denial.ByAdmission(err):
 	default:

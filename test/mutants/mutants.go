@@ -16,6 +16,7 @@ const (
 	budget    = "pkg/agentbudget"
 	sets      = "pkg/daemonset"
 	pods      = "pkg/podreplace"
+	denials   = "pkg/denial"
 	tasks     = "pkg/upgradeplan"
 	drain     = "pkg/drain"
 	nodes     = "pkg/nodeupgrade"

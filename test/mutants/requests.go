@@ -70,5 +70,5 @@ var ofRequests = []mutant{
 	{"rollback-below-the-floor", "a rollback goes back to a version that is forbidden", updater, "RollbackOf",
 		"$good.Since.Before($floor)", "false"},
 	{"answers-stuck", "a result is retried forever on a NodeUpgrade that the agent has changed", updater, "Reporter.writeTasks",
-		"apierrors.IsConflict($err)", "apierrors.IsConflict($err) && s == nil"},
+		"denial.IsConflict($err)", "denial.IsConflict($err) && s == nil"},
 }

@@ -25,6 +25,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -42,7 +43,7 @@ func IsStale(err error) bool {
 		}
 		return true
 	}
-	return errors.Is(err, podreplace.ErrChanged) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	return errors.Is(err, podreplace.ErrChanged) || denial.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
 // StrictFields makes the API server reject a write with a field that an older CRD would drop: what is acted on must

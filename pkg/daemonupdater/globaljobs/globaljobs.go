@@ -19,6 +19,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/globaltask"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
@@ -153,5 +154,5 @@ func (r Runner) create(ctx context.Context, plan *topsv1.UpgradePlan, task *tops
 // passes reports whether a refusal is of the moment: the Job was created in between, which the next pass reads, a quota changed
 // meanwhile, or the API server has just started.
 func passes(err error) bool {
-	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsUnauthorized(err)
+	return apierrors.IsAlreadyExists(err) || denial.IsConflict(err) || apierrors.IsUnauthorized(err)
 }

@@ -18,6 +18,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // reasonAccepted is the reason of condition Accepted while it is True.
@@ -50,7 +51,7 @@ func (r *Reporter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	if equality.Semantic.DeepEqual(before, &policy.Status) {
 		return ctrl.Result{}, nil
 	}
-	if err := r.Status().Update(ctx, policy); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+	if err := r.Status().Update(ctx, policy); err != nil && !denial.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return ctrl.Result{}, fmt.Errorf("writing the status of UpgradePolicy %s: %w", policy.Name, err)
 	}
 	return ctrl.Result{}, nil

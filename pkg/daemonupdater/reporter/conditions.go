@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // Conditions patches the pod conditions that differ from the decision. more reports whether some are
@@ -47,7 +48,7 @@ func (r Reporter) Conditions(ctx context.Context, p *pass.Pass) (more bool, err 
 func (r Reporter) patch(ctx context.Context, patch *report.PodPatch) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Namespace, Name: patch.Name}}
 	err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch.Data))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !apierrors.IsNotFound(err) && !denial.IsConflict(err) {
 		return fmt.Errorf("patching conditions of Pod %s/%s: %w", patch.Namespace, patch.Name, err)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/watch"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
@@ -61,7 +62,7 @@ func (r Reporter) writeTasks(ctx context.Context, s *observed.State, upgrades []
 		}
 		patch := client.MergeFromWithOptions(upgrades[i], client.MergeFromWithOptimisticLock{})
 		err := r.Status().Patch(ctx, report.WithTasks(upgrades[i], tasks), patch, client.FieldOwner(topsv1.ManagedBy), access.StrictFields)
-		if apierrors.IsConflict(err) {
+		if denial.IsConflict(err) {
 			r.Changed.Add(s.Group, upgrades[i].Name) // the agent's reports, one a minute, trigger no pass
 		}
 		if apierrors.IsInvalid(err) {

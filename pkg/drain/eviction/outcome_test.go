@@ -31,6 +31,8 @@ func TestResponseTo(t *testing.T) {
 		{"evicted", nil, Outcome{State: Evicted}},
 		{"gone", apierrors.NewNotFound(pods, "a"), Outcome{State: Gone}},
 		{"another pod of its name", apierrors.NewConflict(pods, "a", errors.New("the UID in the precondition does not match")), Outcome{State: Gone}},
+		{"denied by a webhook with the code of a conflict", apierrors.NewConflict(pods, "a", errors.New(`admission webhook "no.example.com" denied the request: no`)),
+			Outcome{State: Failed, Reason: `Operation cannot be fulfilled on pods "a": admission webhook "no.example.com" denied the request: no`}},
 		{"refused by a budget", withCause(apierrors.NewTooManyRequests("Cannot evict pod", 0), policyv1.DisruptionBudgetCause, needs),
 			Outcome{State: Refused, Reason: needs, Budget: named("ns", "web")}},
 		{"refused in words that are not known", withCause(apierrors.NewTooManyRequests("Cannot evict pod", 0), policyv1.DisruptionBudgetCause, "No."),

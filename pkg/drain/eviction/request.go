@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // ResponseTo returns the outcome of an eviction from the API server's response: after a dry run that
@@ -22,7 +24,7 @@ func ResponseTo(o Outcome, dryRun bool, err error) Outcome {
 		o.State = Due
 	case err == nil:
 		o.State = Evicted
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case denial.IsGoneOrChanged(err):
 		o.State = Gone // no pod of this name, or one with another UID
 	case refused:
 		o.State, o.Reason = Refused, cause
