@@ -289,7 +289,7 @@ func (w *simWorld) justResumed(id string) bool {
 // writer is noticed.
 func (w *simWorld) checkStray(node *corev1.Node, u *topsv1.NodeUpgrade) {
 	stray := slices.ContainsFunc(simMarks(node), func(id string) bool {
-		return u == nil || !simLives(u.Status.Operation) || u.Status.Operation.ID != id
+		return u == nil || !simLives(u.Status.Operation) || u.Status.Operation.ID != id && operation.CordonMark(u.Status.Operation) != id
 	})
 	if !stray {
 		delete(w.ops.stray, node.Name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,6 +73,9 @@ func cached(of client.WithWatch) client.WithWatch {
 	keep := transform.Trim()
 	return interceptor.NewClient(of, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			kind := o.GetObjectKind().GroupVersionKind()
+			reflect.ValueOf(o).Elem().SetZero()
+			o.GetObjectKind().SetGroupVersionKind(kind)
 			if err := c.Get(ctx, key, o, opts...); err != nil {
 				return err
 			}

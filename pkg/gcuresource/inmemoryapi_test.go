@@ -128,7 +128,14 @@ func (m *memoryAPI) Get(_ context.Context, name client.ObjectKey, o client.Objec
 	if err != nil {
 		return err
 	}
-	return e.into(o)
+	if o.GetName() == "" {
+		return e.into(o)
+	}
+	data, err := json.Marshal(e.object.Object) // like a client of the API server, it leaves what the answer does not have
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, o)
 }
 
 func (m *memoryAPI) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {

@@ -76,6 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	last := r.passes.of(gr.Name)
 	if last.aheadOf(gr) {
+		gr = &topsv1.GcuResource{} // the answer is decoded into what is there
 		if err := r.APIReader.Get(ctx, request.NamespacedName, gr); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("reading GcuResource %s from the API server: %w", request.Name, err))
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,6 +57,37 @@ func TestAStatusThatTheCacheDoesNotShowYetIsStillReplaced(t *testing.T) {
 	must(s.turn())
 	if got := phase(); got != topsv1.PhaseRunning {
 		t.Errorf("with redis, the phase is still %s", got)
+	}
+}
+
+// TestAGrIsReadAnew has a component that is removed from the spec while the cache shows the gr as it was before the last write of its
+// status: what is read past the cache is not mixed with that.
+func TestAGrIsReadAnew(t *testing.T) {
+	s := inMemory(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(stories[0].play(s))
+	must(s.goOn(nil))
+	before := s.api.(*memoryAPI).copied()
+	redis := &appsv1.Deployment{}
+	must(s.api.Get(t.Context(), client.ObjectKey{Namespace: "enflame", Name: "redis"}, redis))
+	was := redis.DeepCopy()
+	redis.Status.AvailableReplicas = 0
+	must(s.api.Status().Patch(t.Context(), redis, client.MergeFrom(was)))
+	must(s.turn()) // writes a status
+	must(s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Exporter = nil }))
+	behind := &lag{specMaker: specMaker{rand.New(rand.NewPCG(1, 1))}}
+	behind.begin(s)
+	behind.kinds[topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind)] = before
+	must(s.turn())
+	behind.end(s)
+	must(s.goOn(nil))
+	if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-exporter"}, &appsv1.DaemonSet{}); !apierrors.IsNotFound(err) {
+		t.Errorf("looking for the DaemonSet of the removed component: %v, want that there is none", err)
 	}
 }
 

@@ -152,10 +152,11 @@ func (p *planFiles) now(ctx context.Context, c call, plan *planfile.Plan) (now p
 // store writes the UpgradePlan with the rights of the caller, and returns it. It starts over when the operator reports on it meanwhile, and
 // refuses when someone else wrote it, or ended it, since the plan was checked.
 func (p *planFiles) store(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Current) (stored *topsv1.UpgradePlan, err error) {
-	return stored, retry.OnError(retry.DefaultBackoff, denial.IsConflict, func() (err error) {
+	err = retry.OnError(retry.DefaultBackoff, denial.IsConflict, func() (err error) {
 		stored, err = p.put(ctx, c, plan, checked)
 		return err
 	})
+	return stored, err
 }
 
 func (p *planFiles) put(ctx context.Context, c call, plan *planfile.Plan, checked planfile.Current) (*topsv1.UpgradePlan, error) {
