@@ -22,6 +22,7 @@ func (s *scene) reports(t *testing.T, node string, changes ...func(*topsv1.NodeU
 	if err := client.IgnoreAlreadyExists(s.api.Create(ctx, u)); err != nil {
 		t.Fatal(err)
 	}
+	u = &topsv1.NodeUpgrade{}
 	if err := s.api.Get(ctx, client.ObjectKey{Name: node}, u); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
@@ -154,6 +155,23 @@ func TestANamespaceThatIsMissingIsNamed(t *testing.T) {
 	s.must(s.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}))
 	s.has(&appsv1.DaemonSet{}, "later", "enflame-gcu-exporter")
 	s.reaches("placed", "deploying", "0/1")
+}
+
+// Without a strategy, the DaemonSet of a component that moves is deleted at once, with its pods on all nodes.
+func TestAComponentStaysUntilItsNewNamespaceExists(t *testing.T) {
+	s := newStage(t, "node-1")
+	s.dropNamespace("later")
+	s.create("moves", topsv1.GcuResourceSpec{Exporter: &topsv1.BaseFields{}})
+	s.has(&appsv1.DaemonSet{}, "kube-system", "enflame-gcu-exporter")
+	s.edit("moves", func(gr *topsv1.GcuResource) { gr.Spec.Exporter.Namespace = "later" })
+	s.sees("moves", "exporter", "failed", "namespace later does not exist: create it, DaemonSet later/enflame-gcu-exporter goes there")
+	ds := &appsv1.DaemonSet{}
+	s.must(s.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-exporter"}, ds))
+	if ds.DeletionTimestamp != nil {
+		t.Error("the DaemonSet is being deleted")
+	}
+	s.must(s.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}))
+	s.has(&appsv1.DaemonSet{}, "later", "enflame-gcu-exporter")
 }
 
 // volcanoParts are the Deployments of volcano.

@@ -33,6 +33,11 @@ func deletionChanged(e event.UpdateEvent) bool {
 	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 }
 
+// finalizersChanged reports whether a finalizer was added or removed: a gr gets back the one that somebody removed.
+func finalizersChanged(e event.UpdateEvent) bool {
+	return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+}
+
 // podChanged reports whether an update of a pod can change a decision: by its node, deletion,
 // revision, availability or failing containers.
 func podChanged(e event.UpdateEvent) bool {

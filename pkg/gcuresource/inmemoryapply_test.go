@@ -28,7 +28,11 @@ func (m *memoryAPI) Apply(_ context.Context, o runtime.ApplyConfiguration, opts 
 	}
 	options := client.ApplyOptions{}
 	options.ApplyOptions(opts)
-	e, err := m.apply(key, u, options.Force != nil && *options.Force)
+	on := m
+	if len(options.DryRun) > 0 {
+		on = m.copied()
+	}
+	e, err := on.apply(key, u, options.Force != nil && *options.Force)
 	if err != nil {
 		return err
 	}

@@ -139,9 +139,14 @@ func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *st
 			return ctrl.Result{}, err
 		}
 	}
+	apply := applier{r.Client, r.APIReader}
+	wanted := len(decided.Delete)
+	var refused error
+	decided.Delete, refused = apply.spare(ctx, obs, decided.Delete)
+	spared := len(decided.Delete) < wanted
 	r.reporter(last).send(obs.Resource, status.Removals(&decided))
-	failed := applier{r.Client, r.APIReader}.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) })
-	if decided.Applies() {
+	failed := errors.Join(refused, apply.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) }))
+	if decided.Applies() || spared {
 		decided = plan.Decide(obs, now)
 	}
 	next := status.Describe(obs, decided, now)

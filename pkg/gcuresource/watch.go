@@ -50,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("gcuresource").
 		WithOptions(retryOptions()).
 		For(&topsv1.GcuResource{}, builder.WithPredicates(
-			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.Funcs{UpdateFunc: finalizersChanged}))).
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(to.all), builder.WithPredicates(
 			predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(kindOf("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(to.ofKept)).

@@ -56,7 +56,7 @@ func (s *Slot) skipIdleTime(in *Input, readySince time.Time) {
 	s.Idle = max(0, s.Idle+idle)
 }
 
-// wait moves the deadlines of a slot whose node is available and only waits for the manager.
+// wait moves the deadlines of a slot whose node is available and only waits for the manager, or whose deletion is denied.
 func (s *Slot) wait(in *Input) {
 	if since := in.Now.Sub(s.Progress); since >= in.Deadlines.tick() {
 		s.Progress, s.Idle = in.Now, s.Idle+since

@@ -50,3 +50,17 @@ func TestANodeThatIsOfflineKeepsItsSlotThoughADeletionWasDenied(t *testing.T) {
 		t.Errorf("failures %+v, want a lost", d.Ledger.Failures)
 	}
 }
+
+func TestTheDeadlineRestartsWhenADeletionIsNoLongerDenied(t *testing.T) {
+	a := broken(nodeOf("a", oldHash))
+	slot := slotOf(a, 30*time.Minute)
+	slot.Pod, slot.Members, slot.Newest = a.Pods[0].UID, []string{"kube-system/a"}, epoch.Add(-time.Hour)
+	a.DeniedDeletion = &Denial{Object: a.Pods[0].UID, Since: epoch.Add(-5 * time.Minute), Retry: epoch.Add(time.Minute)}
+	in := inputOf(1, a).slots(slot)
+	d := Plan(in)
+	in.Ledger, in.Now, in.Nodes[0] = d.Ledger, epoch.Add(time.Minute), terminating(a) // it was not denied again
+	in.Nodes[0].DeniedDeletion = nil
+	if d := Plan(in); len(d.Ledger.Failures) > 0 || d.InFlight != 1 {
+		t.Errorf("failures %+v, %d in flight, want the node to have its time", d.Ledger.Failures, d.InFlight)
+	}
+}

@@ -113,7 +113,7 @@ const usualWeight = 8
 func (s *slotReview) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode) {
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil {
-		if n.available && !awaitsCards(n.group, slot, n.Pods) {
+		if n.available && !awaitsCards(n.group, slot, n.Pods) || n.isDenied(slot) {
 			slot.wait(s.in)
 		}
 		s.recheckIn(left)

@@ -34,6 +34,9 @@ func ObjectConflict(ref component.Ref, live metav1.Object) *Failure {
 	if c := metav1.GetControllerOf(live); c != nil {
 		owner = "belongs to " + c.Kind + " " + c.Name
 	}
-	return &Failure{Reason: ReasonObjectConflict, Message: ref.String() + " exists and " + owner +
-		": delete it, or give the component another name or set its notDeploy: true"}
+	remedy := "delete it, or give the component another name or set its notDeploy: true"
+	if ref.Kept() { // its name is fixed, and users' objects go with a definition
+		remedy = "set notDeploy: true of the component, or, if it is the same, label it " + topsv1.LabelManagedBy + "=" + topsv1.ManagedBy
+	}
+	return &Failure{Reason: ReasonObjectConflict, Message: ref.String() + " exists and " + owner + ": " + remedy}
 }
