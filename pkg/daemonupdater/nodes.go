@@ -1,11 +1,11 @@
 package daemonupdater
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -179,7 +179,7 @@ func (r fleetReader) confirmPods(ctx context.Context, p *pass.Pass, left map[str
 		if unread != nil {
 			return unread
 		}
-		err = errors.Join(err, r.fenceLeftovers(ctx, p, pods), access.ConfirmNoPods(m, left, pods))
+		err = errors.Join(err, r.fenceLeftovers(ctx, p, left, pods), access.ConfirmNoPods(m, left, pods))
 	}
 	return err
 }
@@ -187,7 +187,7 @@ func (r fleetReader) confirmPods(ctx context.Context, p *pass.Pass, left map[str
 // fenceLeftovers fences the live pods that unseen slots name: a Node may return to the group, or another one get its name,
 // and with it the pod, before the pod is deleted. It returns podreplace.ErrChanged until the deletions that the slots permit
 // can no longer happen.
-func (r fleetReader) fenceLeftovers(ctx context.Context, p *pass.Pass, pods []corev1.Pod) error {
+func (r fleetReader) fenceLeftovers(ctx context.Context, p *pass.Pass, left map[string]*corev1.Node, pods []corev1.Pod) error {
 	versions := map[types.UID]string{}
 	for i := range p.Decision.Unseen {
 		versions[p.Decision.Unseen[i].Pod] = p.Decision.Unseen[i].PodVersion
@@ -201,10 +201,19 @@ func (r fleetReader) fenceLeftovers(ctx context.Context, p *pass.Pass, pods []co
 	if len(leftovers) == 0 {
 		return nil
 	}
+	var fenced atomic.Int32
 	err := access.InParallel(ctx, len(leftovers), func(i int) error {
-		return r.Replacer().Fence(ctx, leftovers[i], p.In.Now, "its node has left the rollout")
+		err := r.Replacer().Fence(ctx, leftovers[i], p.In.Now, "its node has left the rollout")
+		if left[daemonset.NodeName(leftovers[i])] != nil && podreplace.IsDeniedOrBroken(err) {
+			return nil // its pod goes anyway, and must not hold up the group
+		}
+		fenced.Add(1)
+		return err
 	})
-	return cmp.Or(err, fmt.Errorf("%d pods of nodes that left: %w", len(leftovers), podreplace.ErrChanged))
+	if n := fenced.Load(); err == nil && n > 0 {
+		err = fmt.Errorf("%d pods of nodes that left: %w", n, podreplace.ErrChanged)
+	}
+	return err
 }
 
 // controllerUID indexes objects by the UID of their controller.

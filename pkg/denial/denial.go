@@ -15,9 +15,12 @@ var byAdmission = regexp.MustCompile(`admission webhook "[^"]+" denied the reque
 // IsConflict reports whether the API server refused a request because its object has changed. A webhook may deny with that code.
 func IsConflict(err error) bool { return apierrors.IsConflict(err) && !ByAdmission(err) }
 
+// IsNotFound reports whether the API server refused a request because its object does not exist. A webhook may deny with that code.
+func IsNotFound(err error) bool { return apierrors.IsNotFound(err) && !ByAdmission(err) }
+
 // IsGoneOrChanged reports whether the API server refused a request because its object no longer exists, or not as it was.
 func IsGoneOrChanged(err error) bool {
-	return (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !ByAdmission(err)
+	return IsNotFound(err) || IsConflict(err)
 }
 
 // ByAdmission reports whether an admission webhook, an admission policy or a quota denied a request of the API server.

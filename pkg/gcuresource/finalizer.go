@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // addFinalizer comes before everything else, so that everything deployed is also torn down
@@ -32,7 +33,7 @@ func removeFinalizer(ctx context.Context, c client.Client, gr *topsv1.GcuResourc
 	controllerutil.RemoveFinalizer(after, topsv1.Finalizer)
 	log.FromContext(ctx).Info("Removing finalizer, every component is gone", "finalizer", topsv1.Finalizer)
 	err := c.Patch(ctx, after, locked(gr), client.FieldOwner(topsv1.ManagedBy))
-	if client.IgnoreNotFound(err) != nil {
+	if err != nil && !denial.IsNotFound(err) {
 		return fmt.Errorf("removing finalizer: %w", err)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
@@ -113,7 +114,7 @@ func deleteObjects(ctx context.Context, c client.Client, objects []state.Owned) 
 			as.ResourceVersion = &o.Version
 		}
 		err := c.Delete(ctx, o.Ref.Metadata(), as, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if client.IgnoreNotFound(err) != nil {
+		if err != nil && !denial.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("deleting %s: %w", o.Ref, err))
 		}
 	}

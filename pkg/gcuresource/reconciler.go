@@ -140,13 +140,13 @@ func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *st
 		}
 	}
 	apply := applier{r.Client, r.APIReader}
-	wanted := len(decided.Delete)
-	var refused error
-	decided.Delete, refused = apply.spare(ctx, obs, decided.Delete)
-	spared := len(decided.Delete) < wanted
+	fails, refused := apply.tryReplacements(ctx, obs, decided.Delete)
+	if fails {
+		decided = plan.Decide(obs, now)
+	}
 	r.reporter(last).send(obs.Resource, status.Removals(&decided))
 	failed := errors.Join(refused, apply.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) }))
-	if decided.Applies() || spared {
+	if decided.Applies() {
 		decided = plan.Decide(obs, now)
 	}
 	next := status.Describe(obs, decided, now)

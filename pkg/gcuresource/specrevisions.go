@@ -136,7 +136,7 @@ func (r revisionKeeper) allInForce(ctx context.Context, from client.Reader, grs 
 	for i := range grs {
 		as, _, err := r.inForce(ctx, from, &grs[i])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("finding the spec that is in force for GcuResource %s: %w", grs[i].Name, err)
 		}
 		all = append(all, *as)
 	}

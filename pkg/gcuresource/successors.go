@@ -5,42 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// spare returns the objects that may be deleted: without those of a component that has got another name or namespace, and
-// whose workloads the API server would refuse to create there. Such a component has failed, and keeps what it has. The error
-// has what should be retried at once.
-func (a applier) spare(ctx context.Context, obs *state.Observation, objects []state.Owned) ([]state.Owned, error) {
+// tryReplacements lets those components fail whose objects are to be deleted, or those of a component that they exclude, and
+// whose workloads the API server would refuse to create in their place: what cannot be replaced stays. It reports whether one
+// fails. The error has what should be retried at once.
+func (a applier) tryReplacements(ctx context.Context, obs *state.Observation, objects []state.Owned) (fails bool, err error) {
 	var errs []error
 	for i := range obs.Components {
 		c := &obs.Components[i]
-		of := func(o state.Owned) bool { return o.Component == c.Name && !o.Deleting }
-		if !slices.ContainsFunc(objects, func(o state.Owned) bool { return of(o) && o.Ref.Workload() }) {
+		replaced := func(o state.Owned) bool { return !o.Deleting && plan.Replaces(c.Name, o.Component) }
+		if c.Failure != nil || !slices.ContainsFunc(objects, replaced) {
 			continue
 		}
-		err := a.tryWorkloads(ctx, c)
+		err := a.tryWorkloads(ctx, c, objects)
 		if err == nil {
 			continue
 		}
-		log.FromContext(ctx).Info("Keeping the objects of a component, its new ones would be refused", "component", c.Name, "cause", err.Error())
-		objects = slices.DeleteFunc(slices.Clone(objects), of)
+		log.FromContext(ctx).Info("Keeping what a component would replace, its own workloads would be refused", "component", c.Name, "cause", err.Error())
+		fails = true
 		if c.Failure = state.FailureOf(err); c.Failure.Retry {
 			errs = append(errs, fmt.Errorf("trying component %s: %w", c.Name, err))
 		}
 	}
-	return objects, errors.Join(errs...)
+	return fails, errors.Join(errs...)
 }
 
 // tryWorkloads applies the workloads of a component that do not exist in a dry run. Those in a namespace that the operator
-// creates first are left out.
-func (a applier) tryWorkloads(ctx context.Context, c *state.Component) error {
+// creates first are left out. objects are to be deleted before.
+func (a applier) tryWorkloads(ctx context.Context, c *state.Component, objects []state.Owned) error {
 	for i := range c.Objects {
 		d := &c.Objects[i]
 		created := func(o component.Desired) bool {
@@ -50,9 +52,18 @@ func (a applier) tryWorkloads(ctx context.Context, c *state.Component) error {
 			continue
 		}
 		object := client.ApplyConfigurationFromUnstructured(d.Object.DeepCopy())
-		if err := a.Apply(ctx, object, client.FieldOwner(topsv1.ManagedBy), client.DryRunAll); err != nil {
+		err := a.Apply(ctx, object, client.FieldOwner(topsv1.ManagedBy), client.DryRunAll)
+		if err != nil && !saysNothing(err, d.Ref, objects) {
 			return &state.ApplyError{Ref: d.Ref, Err: err}
 		}
 	}
 	return nil
+}
+
+// saysNothing reports whether a dry run was refused though the creation may succeed: the quota may be that of the objects to be
+// deleted, and a webhook may not support dry runs.
+func saysNothing(err error, ref component.Ref, objects []state.Owned) bool {
+	inNamespace := func(o state.Owned) bool { return o.Ref.Namespace == ref.Namespace }
+	return strings.Contains(err.Error(), "exceeded quota") && slices.ContainsFunc(objects, inNamespace) ||
+		strings.Contains(err.Error(), "does not support dry run")
 }

@@ -7,7 +7,7 @@ var ofLeaving = []mutant{
 	{"removed-under-wrong-settings", "wrong settings remove a component at once", deploys, "leftoversOf",
 		"$err == nil && $strategy == $none", "$err != nil || $strategy == $none"},
 	{"removed-without-successor", "a component that cannot be deployed under its new name goes all the same", deploys, "replaceable",
-		"$s.Component == $o.Component && $s.stops()", "false"},
+		"$s.stops() && ($s.Component == $o.Component || $rest)", "false"},
 	{"webhooks-unserved", "volcano moves, and no pod can be created until its admission runs there", deploys, "leftoversOf",
 		"append($gone, unserved($obs, $all)...)", "$gone"},
 	{"webhooks-retargeted", "the webhooks are applied again in the pass that deletes them", deploys, "Step.decide",

@@ -41,42 +41,43 @@ func (c Cluster) ConfirmUnready(ctx context.Context, members []observed.Member, 
 	})
 }
 
-// onNode selects the pods on a node.
-func onNode(node string) client.ListOption { return client.MatchingFields{"spec.nodeName": node} }
-
 // hasReadyPod reports whether a member has a Ready pod on a node, read live.
 func (c Cluster) hasReadyPod(ctx context.Context, m observed.Member, node string) (bool, error) {
-	pods, err := c.LivePods(ctx, m, onNode(node))
+	pods, err := c.LivePods(ctx, m, client.MatchingFields{"spec.nodeName": node})
 	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return metav1.IsControlledBy(&pod, m.DaemonSet) && pod.DeletionTimestamp == nil && daemonset.IsReady(&pod)
 	}), err
 }
 
 // ConfirmVacated confirms live that the members of slots that are given back because these no longer run on their nodes have no
-// pod there that stays. It returns podreplace.ErrChanged for one that has.
+// pod there that stays, scheduled or not. It returns podreplace.ErrChanged for one that has.
 func (c Cluster) ConfirmVacated(ctx context.Context, members []observed.Member, slots []rollout.Slot) error {
-	return InParallel(ctx, len(slots), func(i int) error {
-		var node corev1.Node
-		if err := c.Live.Get(ctx, client.ObjectKey{Name: slots[i].Node}, &node); err != nil {
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return fmt.Errorf("looking for node %s: %w", slots[i].Node, err)
-		}
-		for _, m := range members {
+	for _, m := range members {
+		left := map[string]*corev1.Node{}
+		for i := range slots {
 			if !slices.Contains(slots[i].Members, m.Key()) {
 				continue
 			}
-			pods, err := c.LivePods(ctx, m, onNode(node.Name))
-			if err == nil {
-				err = ConfirmNoPods(m, map[string]*corev1.Node{node.Name: &node}, pods)
-			}
-			if err != nil {
-				return err
+			var node corev1.Node
+			switch err := c.Live.Get(ctx, client.ObjectKey{Name: slots[i].Node}, &node); {
+			case err == nil:
+				left[node.Name] = &node
+			case !apierrors.IsNotFound(err):
+				return fmt.Errorf("looking for node %s: %w", slots[i].Node, err)
 			}
 		}
-		return nil
-	})
+		if len(left) == 0 {
+			continue
+		}
+		pods, err := c.LivePods(ctx, m)
+		if err == nil {
+			err = ConfirmNoPods(m, left, pods)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ConfirmNoPods confirms, from the live pods of a member, that nodes that it left run no pod of it that stays there: the successor

@@ -87,3 +87,8 @@ func excluded(obs *state.Observation, name string) *state.Failure {
 	}
 	return nil
 }
+
+// Replaces reports whether a component takes the place of another one, or of itself under another name or in another namespace.
+func Replaces(name, other string) bool {
+	return name == other || slices.Contains(component.Find(name).Excludes, other)
+}

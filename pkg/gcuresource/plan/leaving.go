@@ -106,7 +106,7 @@ func SuccessorsExist(obs *state.Observation, o *state.Owned) bool {
 // succeeds reports whether a component takes over from a DaemonSet that leaves: it is the same
 // component, under another name or in another namespace, or one that must not run beside it.
 func succeeds(c *state.Component, o *state.Owned) bool {
-	return c.PerNode != nil && (c.Name == o.Component || slices.Contains(component.Find(c.Name).Excludes, o.Component))
+	return c.PerNode != nil && Replaces(c.Name, o.Component)
 }
 
 // predecessorsOf returns the namespace/name of the DaemonSets that a component takes over from.
@@ -123,9 +123,8 @@ func (l *leftovers) predecessorsOf(c *state.Component) []string {
 // inTheWayOf returns an object that has to be gone before a component is created, nil for none: an
 // old workload of the component itself, or its webhooks, or a workload of a component that it excludes.
 func (l *leftovers) inTheWayOf(c *state.Component) *state.Owned {
-	excludes := component.Find(c.Name).Excludes
 	for i := range l.gone {
-		if o := &l.gone[i]; (o.Ref.Workload() || o.Ref.Webhook()) && (o.Component == c.Name || slices.Contains(excludes, o.Component)) {
+		if o := &l.gone[i]; (o.Ref.Workload() || o.Ref.Webhook()) && Replaces(c.Name, o.Component) {
 			return o
 		}
 	}

@@ -93,10 +93,13 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 // be the remedy.
 func (s *Step) stops() bool { return s.Failure != nil && s.Failure.Reason != state.ReasonJobFailed }
 
-// replaceable returns the objects but those whose component has failed: what cannot be replaced stays.
+// replaceable returns the objects but those whose component has failed, or the one that excludes it before it exists: what cannot
+// be replaced stays.
 func replaceable(objects []state.Owned, steps []Step) []state.Owned {
 	return slices.DeleteFunc(objects, func(o state.Owned) bool {
-		return slices.ContainsFunc(steps, func(s Step) bool { return s.Component == o.Component && s.stops() })
+		return slices.ContainsFunc(steps, func(s Step) bool {
+			return s.stops() && (s.Component == o.Component || !s.Health.Exists && Replaces(s.Component, o.Component))
+		})
 	})
 }
 

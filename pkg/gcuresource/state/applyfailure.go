@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
@@ -36,7 +37,7 @@ func FailureOf(err error) *Failure {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return &Failure{Reason: ReasonNamespaceTerminating, Message: fmt.Sprintf(
 				"namespace %s is being deleted: %s is applied when that is over", apply.Ref.Namespace, apply.Ref)}
-		case apierrors.IsNotFound(err):
+		case denial.IsNotFound(err):
 			return &Failure{Reason: ReasonNamespaceMissing, Message: fmt.Sprintf(
 				"namespace %s does not exist: create it, %s goes there", apply.Ref.Namespace, apply.Ref)}
 		}
