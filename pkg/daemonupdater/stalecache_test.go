@@ -2,7 +2,6 @@ package daemonupdater
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
-	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -367,8 +365,8 @@ func TestAnUnreadyNodeIsConfirmedLiveBeforeItIsReplacedOutOfTurn(t *testing.T) {
 	}})
 	c.deletions = nil
 	c.reconciler.changed.Add(observed.GroupOf(c.driver), last)
-	if after := c.mustReconcile(); after != retryStaleCache {
-		t.Errorf("decides again after %s, want %s", after, retryStaleCache)
+	if after := c.mustReconcile(); after == 0 || after > retryAvailable {
+		t.Errorf("decides again after %s, want at most %s", after, retryAvailable)
 	}
 	c.wantDeletions()
 	c.live(interceptor.Funcs{})
@@ -379,17 +377,21 @@ func TestAnUnreadyNodeIsConfirmedLiveBeforeItIsReplacedOutOfTurn(t *testing.T) {
 
 func TestAnUnreadyNodeIsConfirmedLiveBeforeItsOperationIsGrantedOutOfTurn(t *testing.T) {
 	c := newCluster(t, unchanged)
-	confirm := func() error {
+	confirm := func() map[string]bool {
 		grants := []rollout.OperationChange{{Node: "a", Grant: true, Unready: []int{0}}}
-		return access.Cluster{Live: c.api}.ConfirmUnready(t.Context(), []observed.Member{{DaemonSet: c.driver}}, nil, grants)
+		available, err := access.Cluster{Live: c.api}.Available(t.Context(), []observed.Member{{DaemonSet: c.driver}}, nil, grants)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return available
 	}
-	if err := confirm(); !errors.Is(err, podreplace.ErrChanged) {
-		t.Errorf("the pod is Ready: %v, want %v", err, podreplace.ErrChanged)
+	if available := confirm(); !available["a"] {
+		t.Error("the pod is Ready, and the node does not count as available")
 	}
 	if err := c.api.Delete(t.Context(), fixture.PodOn(c.driver, "a", fixture.OldHash)); err != nil {
 		t.Fatal(err)
 	}
-	if err := confirm(); err != nil {
-		t.Errorf("there is no pod: %v", err)
+	if available := confirm(); len(available) > 0 {
+		t.Errorf("there is no pod, and %v are available", available)
 	}
 }

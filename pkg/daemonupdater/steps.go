@@ -19,12 +19,17 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/reporter"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
 // retryStaleCache is the time to the next pass after the cache was found stale.
 const retryStaleCache = 50 * time.Millisecond
+
+// retryAvailable is the time to the next pass if a node that was to be replaced before its turn is available: the cache may
+// take longer than an event to show it.
+const retryAvailable = 5 * time.Second
 
 // releaseInterval is the time to the next pass over a group that no longer has a strategy while slots are held or operations
 // have not ended. Their ends are events, which cause an earlier pass.
@@ -77,9 +82,12 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 		}
 	}
 	due := s.pods.due(p.Decision.Delete, p.In.Now)
-	if err := s.fleets.ConfirmUnready(ctx, p.Members, due, p.Decision.Operations); err != nil {
+	available, err := s.fleets.Available(ctx, p.Members, due, p.Decision.Operations)
+	if err != nil {
 		return 0, err
 	}
+	due = slices.DeleteFunc(due, func(d rollout.Deletion) bool { return available[d.Node] })
+	p.Decision.Operations = slices.DeleteFunc(slices.Clone(p.Decision.Operations), func(o rollout.OperationChange) bool { return available[o.Node] })
 	var unchanged map[int]bool
 	var check errgroup.Group
 	check.Go(func() (err error) {
@@ -97,6 +105,9 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 	fenced := errors.Join(s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.nodes.Prepull(ctx, p), s.handleGate(ctx, p))
 	undone := s.rollbacks.carryOut(ctx, p, rollback)
 	again, reported := s.report(ctx, p)
+	if len(available) > 0 {
+		again = retry.Sooner(again, retryAvailable)
+	}
 	return retry.Sooner(wait, again), errors.Join(failed, fenced, undone, reported, p.TaskError)
 }
 

@@ -87,9 +87,7 @@ func (s restarter) observe(ctx context.Context, request task.Request, r *task.Re
 	f.Command, f.Config = s.manualCommand(engine), "/"+s.host.config(engine)
 	if r.Begun == nil {
 		f.Fresh = s.options.Clock.Since(r.Result.Started).Abs() < restart.ConfigurePatience // else its clock was set back
-		if f.Configured, f.Named, err = s.host.configuredDefault(engine); err != nil {
-			s.options.Log.Error(err, "Could not read the configuration of the container engine", "engine", engine)
-		}
+		f.Configured, f.Named, f.ConfigErr = s.host.configuredDefault(engine)
 		return f
 	}
 	f.Busy, f.BusyErr = s.isBusy(ctx, engine, r.Key())

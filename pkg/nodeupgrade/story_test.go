@@ -240,7 +240,16 @@ func TestAHeldNodeStaysClosedUntilAnotherOperation(t *testing.T) {
 		s.must(s.admin.Update(s.ctx, node))
 	}
 	annotate("2030-01-01T00:00:00Z")
-	s.offer("op2", driver)
+	ungranted := s.upgrade()
+	ungranted.Spec.Operation = s.operation("op2", driver)
+	quick(ungranted.Spec.Operation)
+	ungranted.Spec.Operation.Granted = false // as the daemonupdater makes it
+	s.must(s.admin.Update(s.ctx, ungranted))
+	s.turn()
+	if got := s.marks(); got != "cordoned, by op1, closed for op1" {
+		t.Errorf("while the second operation has no slot: %s", got)
+	}
+	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.Granted = true })
 	s.until("the second operation", func(op *topsv1.OperationStatus) bool { return op.ID == "op2" })
 	s.ends("Deferred held PrecheckFailed", "cordoned, by op1", "devicePlugin v1, driver v2")
 	s.start()

@@ -67,7 +67,7 @@ var ofRollouts = []mutant{
 		"if $early { $deletion.Unready = $members }", ""},
 	{"early-grant-unnamed", "a node that seems to be unavailable is emptied before its turn", updater, "operationChangesOfSlots",
 		"$change.Unready = $members", ""},
-	{"early-grant-unconfirmed", "an operation is granted before its turn on a node that is available", updater, "Cluster.ConfirmUnready",
+	{"early-grant-unconfirmed", "an operation is granted before its turn on a node that is available", updater, "Cluster.Available",
 		"for i := range changes { $*then }", "_ = changes"},
 	{"early-unconfirmed", "a node that is available is taken down before its turn, because the cache is behind", updater, "Cluster.hasReadyPod",
 		"$rest && daemonset.IsReady($pod)", "$rest && daemonset.IsReady($pod) && m.DaemonSet == nil"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,9 +17,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// ConfirmUnready confirms live that the nodes that are replaced before their turn are not available. It returns
-// podreplace.ErrChanged for one that is: a manager with an earlier ledger may start the nodes before it (docs/adr/0001).
-func (c Cluster) ConfirmUnready(ctx context.Context, members []observed.Member, deletions []rollout.Deletion, changes []rollout.OperationChange) error {
+// Available returns, of the nodes that are replaced before their turn because their pods are not Ready, those whose pods are, read
+// live: they have to wait for their turn, because a manager with an earlier ledger may start the nodes before them
+// (docs/adr/0001).
+func (c Cluster) Available(ctx context.Context, members []observed.Member, deletions []rollout.Deletion, changes []rollout.OperationChange) (map[string]bool, error) {
 	type early struct {
 		node    string
 		unready []int
@@ -31,14 +33,20 @@ func (c Cluster) ConfirmUnready(ctx context.Context, members []observed.Member, 
 		nodes = append(nodes, early{changes[i].Node, changes[i].Unready})
 	}
 	nodes = slices.DeleteFunc(nodes, func(n early) bool { return len(n.unready) == 0 })
-	return InParallel(ctx, len(nodes), func(i int) error {
+	var mu sync.Mutex
+	available := map[string]bool{}
+	err := InParallel(ctx, len(nodes), func(i int) error {
 		for _, member := range nodes[i].unready {
 			if ready, err := c.hasReadyPod(ctx, members[member], nodes[i].node); err != nil || !ready {
 				return err
 			}
 		}
-		return fmt.Errorf("the pods of node %s are Ready: %w", nodes[i].node, podreplace.ErrChanged)
+		mu.Lock()
+		defer mu.Unlock()
+		available[nodes[i].node] = true
+		return nil
 	})
+	return available, err
 }
 
 // hasReadyPod reports whether a member has a Ready pod on a node, read live.

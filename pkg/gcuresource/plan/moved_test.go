@@ -145,13 +145,14 @@ func TestAServiceGoesBeforeTheOneThatAsksForItsNodePort(t *testing.T) {
 // A plugin that would take the place of another one, and whose creation would be refused, leaves it the cards.
 func TestWhatIsExcludedStaysUntilItCanBeReplaced(t *testing.T) {
 	before := topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{}, DevicePlugin: &topsv1.BaseFields{}}
-	after := topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{}, GcusharePlugin: &topsv1.BaseFields{}}
+	after := topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{}, GcusharePlugin: &topsv1.GcusharePluginSpec{}}
 	w := edited(t, before, after)
 	delete(w.Resource.Annotations, topsv1.AnnotationUpdateStrategy)
 	if got := kinds(Decide(w.Observation, world.Noon).Delete); got != "DaemonSet" {
 		t.Fatalf("%s go", got)
 	}
-	w.Component("gcusharePlugin").Failure = &state.Failure{Reason: state.ReasonNamespaceMissing}
+	plugin := w.Component("gcusharePlugin")
+	plugin.DaemonSet, plugin.Failure = nil, &state.Failure{Reason: state.ReasonNamespaceMissing}
 	if got := kinds(Decide(w.Observation, world.Noon).Delete); got != "" {
 		t.Errorf("%s go", got)
 	}

@@ -58,6 +58,8 @@ type Facts struct {
 	// they set one.
 	Configured string
 	Named      bool
+	// ConfigErr: the configuration files cannot be read. An engine that is restarted would not start with them.
+	ConfigErr error
 	// Fresh: the request is so recent that the toolkit's installer may not have written the
 	// configuration yet; its pod is already ready when an earlier version is in place.
 	Fresh bool
@@ -105,6 +107,10 @@ func notBegun(f Facts) Decision {
 	case f.StatusErr == nil && f.Runtime.Default == f.Want.DefaultRuntime:
 		return Decision{Report, topsv1.HostTaskDone, task.ReasonAlreadyDefault,
 			fmt.Sprintf("%s default runtime is %s, need not restart", f.Runtime.Engine, f.Runtime.Default)}
+	case f.ConfigErr != nil && f.Fresh:
+		return Decision{Report, topsv1.HostTaskRunning, task.ReasonNotConfigured, fmt.Sprintf("waiting until the configuration of %s can be read: %v", f.Runtime.Engine, f.ConfigErr)}
+	case f.ConfigErr != nil:
+		return failed(Report, task.ReasonNotConfigured, "the configuration of %s cannot be read, it may not start with it: %v", f.Runtime.Engine, f.ConfigErr)
 	case f.Fresh && f.Configured != f.Want.DefaultRuntime:
 		return Decision{Report, topsv1.HostTaskRunning, task.ReasonNotConfigured,
 			fmt.Sprintf("waiting until %s names %s as default runtime of %s", f.Config, f.Want.DefaultRuntime, f.Runtime.Engine)}
@@ -165,7 +171,7 @@ func notRestarted(f Facts) Decision {
 	switch {
 	case same && f.StatusErr == nil && f.Runtime.Default == f.Want.DefaultRuntime:
 		return Decision{Finish, topsv1.HostTaskDone, task.ReasonAlreadyDefault, fmt.Sprintf("%s default runtime has become %s without a restart", f.Runtime.Engine, f.Runtime.Default)}
-	case same && b.Refused != "":
+	case same && b.Refused != "" && !f.Busy && f.BusyErr == nil:
 		return failed(Finish, task.ReasonRestartFailed, "%s", b.Refused)
 	case f.Expired && same:
 		return failed(Finish, task.ReasonNotRestarted, "%s was not restarted: it is still the same process%s", f.Runtime.Engine, because(f))

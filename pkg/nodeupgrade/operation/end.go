@@ -34,7 +34,7 @@ func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
 // staysCordoned reports whether something of a version that failed is on the node if the operation ends in this phase:
 // what it put there itself, or what the operation left there from which it took over the cordon.
 func staysCordoned(s *snapshot, phase topsv1.OperationPhase) bool {
-	if s.op.CordonedBy != "" && s.f.Node.Cordon.Mark == s.op.CordonedBy && phase != topsv1.OperationDone {
+	if s.op.CordonedBy != "" && s.f.Node.Cordon.Mark == s.op.CordonedBy && phase != topsv1.OperationDone && otherPlugin(s) == nil {
 		return true
 	}
 	return s.op.Touched && (phase == topsv1.OperationFailed || phase == topsv1.OperationQuarantined)
@@ -80,9 +80,6 @@ func archive(c *changes) {
 	c.history = history
 }
 
-// isEvidence reports whether an operation shows what is on the node.
-func isEvidence(r topsv1.OperationRecord) bool { return r.Touched || r.Phase == topsv1.OperationDone }
-
 // isLastEvidence reports whether an operation is the last of a history that shows what is on the node, for one
 // of the components that it was to replace.
 func isLastEvidence(history []topsv1.OperationRecord, of *topsv1.OperationRecord) bool {
@@ -91,11 +88,6 @@ func isLastEvidence(history []topsv1.OperationRecord, of *topsv1.OperationRecord
 		return strings.HasSuffix(name, "_"+upgradeplan.ActionReplace) &&
 			!slices.ContainsFunc(later, func(r topsv1.OperationRecord) bool { return isEvidence(r) && slices.Contains(tasksOf(&r), name) })
 	})
-}
-
-// tasksOf returns the names of the tasks of an ended operation.
-func tasksOf(r *topsv1.OperationRecord) []string {
-	return slices.Concat(r.Result.Done, r.Result.Fail, r.Result.Undo)
 }
 
 // resultOf groups tasks by result, as the upgrade framework does (contract statement 93).

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -187,4 +188,12 @@ type Effect struct {
 	Pod topsv1.NamedPod
 	// All: evict every pod, not only those that use the accelerator.
 	All bool
+}
+
+// isEvidence reports whether an operation shows what is on the node.
+func isEvidence(r topsv1.OperationRecord) bool { return r.Touched || r.Phase == topsv1.OperationDone }
+
+// tasksOf returns the names of the tasks of an ended operation.
+func tasksOf(r *topsv1.OperationRecord) []string {
+	return slices.Concat(r.Result.Done, r.Result.Fail, r.Result.Undo)
 }

@@ -58,22 +58,25 @@ func abandon(c *changes, wanted *topsv1.NodeOperation) {
 }
 
 // takesOver reports whether the wanted operation, nil for none, takes over the cordon of one that keeps its node cordoned:
-// the node is out of service until another operation of the rollout has shown that it works (docs/adr/0010). One
-// without a slot does not: its node would count as available.
+// the node is out of service until another operation of the rollout has shown that it works (docs/adr/0010).
 func takesOver(op *topsv1.OperationStatus, wanted *topsv1.NodeOperation) bool {
-	return wanted != nil && wanted.Granted && wanted.Rollout == op.Rollout
+	return wanted != nil && wanted.Rollout == op.Rollout
 }
 
-// handOver begins the wanted operation in the place of one that keeps its node cordoned. The driver-upgrade taint is
-// removed, so that the device plugin can return before the prechecks; the cordon stays, with its mark.
+// handOver begins the wanted operation in the place of one that keeps its node cordoned, once it is granted: before, its
+// node would count as available. The driver-upgrade taint is removed, so that the device plugin can return before the
+// prechecks; the cordon stays, with its mark.
 func handOver(c *changes, wanted *topsv1.NodeOperation) {
+	if !wanted.Granted && !wanted.Abort {
+		return
+	}
 	if busy(c) {
 		c.at(c.f.Now.Add(tick))
 		return
 	}
 	mark := CordonMark(c.op)
 	accept(c, wanted)
-	c.op.CordonedBy = mark
+	c.op.CordonedBy, c.op.Held = mark, c.op.Phase.Final() // a bad operation is over at once
 }
 
 // proceed continues the wanted operation.

@@ -102,7 +102,7 @@ func TestAHeldNodeWaitsForAPersonOrAnotherOperation(t *testing.T) {
 		{"a skip goes on behind it", override("skip:n1_driver_verify"), "Running toolkit_replace InProgress DeletePod"},
 		{"an abort gives the node back", func(f *Facts) { f.Wanted.Abort = true }, "Releasing then Failed driver_verify VerifyFailed UntaintDevice"},
 		{"so does one of another rollout", func(f *Facts) { f.Wanted.ID, f.Wanted.Rollout = "next", "gcu-system/other" }, "Releasing then Failed driver_verify VerifyFailed UntaintDevice"},
-		{"so does one without a slot", func(f *Facts) { f.Wanted.ID, f.Wanted.Granted = "next", false }, "Releasing then Failed driver_verify VerifyFailed UntaintDevice"},
+		{"another of the rollout waits for its slot", func(f *Facts) { f.Wanted.ID, f.Wanted.Granted = "next", false }, "Failed held driver_verify VerifyFailed"},
 		{"another of the rollout first opens the device", func(f *Facts) { f.Wanted.ID = "next" }, "Failed held driver_verify VerifyFailed UntaintDevice"},
 		{"and then takes over the cordon", func(f *Facts) { f.Wanted.ID, f.Node.Taint = "next", "" }, "Running InProgress"},
 		{"so does the end of the rollout", func(f *Facts) { f.Wanted = nil }, "Releasing then Failed driver_verify VerifyFailed UntaintDevice"},

@@ -139,7 +139,7 @@ func leftovers(c *changes) {
 		c.onNode(Effect{Kind: UntaintDevice, Operation: id})
 	}
 	id := c.f.Node.Cordon.Mark
-	if change := cordon.DecideUncordon(c.f.Node.Cordon, id); id != CordonMark(live) && ended(c, id) && change.Needed() {
+	if change := cordon.DecideUncordon(c.f.Node.Cordon, id); id != live.ID && id != CordonMark(live) && ended(c, id) && change.Needed() {
 		c.onNode(Effect{Kind: Uncordon, Operation: id, Change: change})
 	}
 }

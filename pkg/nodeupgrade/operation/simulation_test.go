@@ -256,6 +256,10 @@ func (w *world) outlast(machine *Machine) {
 	}
 	if op := w.nu.Status.Operation; op.ID == w.nu.Spec.Operation.ID && op.Phase.Final() && !op.Granted {
 		return // it ended before the faults stopped
+	} else if op.ID != w.nu.Spec.Operation.ID && op.Held { // it takes over the cordon once it is granted
+		w.nu.Spec.Operation.Granted = true
+		w.touch()
+		return
 	} else if !prepared || op.Reason != ReasonAwaitingSlot && !awaitsRequest(&snapshot{op: op}) || op.Phase != topsv1.OperationRunning {
 		w.violate("operation %s does not wait for its slot: %s %s %s", op.ID, op.Phase, op.Reason, op.Message)
 	}
