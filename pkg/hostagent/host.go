@@ -7,6 +7,9 @@ import (
 	"os"
 	"path"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/topsops/gcu-operator/pkg/distribution"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
@@ -125,23 +128,34 @@ func (h host) connect(e task.Engine) (engine, error) {
 
 // candidates is the input for the choice of the engine.
 type candidates struct {
-	criDockerd bool  // the socket of cri-dockerd exists: the kubelet uses docker
-	containerd error // nil: containerd responds as a CRI runtime
-	docker     error // nil: docker responds
+	criDockerd bool         // the socket of cri-dockerd exists: the kubelet uses docker
+	containerd error        // nil: containerd responds as a CRI runtime
+	docker     func() error // nil: docker responds; only called when containerd runs no pods, because it may start docker
 }
 
 // choose returns the engine that runs the pods. docker has its own containerd, which does not
-// respond as a CRI runtime unless configured to.
+// respond as a CRI runtime unless configured to. A containerd that gives no answer may only be starting.
 func choose(c candidates) (task.Engine, error) {
 	switch {
 	case c.criDockerd:
 		return task.Docker, nil
 	case c.containerd == nil:
 		return task.Containerd, nil
-	case c.docker == nil:
-		return task.Docker, nil
+	case !runsNoPods(c.containerd):
+		return "", fmt.Errorf("containerd is not responding: %w", c.containerd)
 	}
-	return "", fmt.Errorf("no container engine is responding: containerd: %w; docker: %w", c.containerd, c.docker)
+	if err := c.docker(); err != nil {
+		return "", fmt.Errorf("no container engine is responding: containerd: %w; docker: %w", c.containerd, err)
+	}
+	return task.Docker, nil
+}
+
+// errNoSocket means that an engine has no socket.
+var errNoSocket = errors.New("there is no socket")
+
+// runsNoPods reports whether an error of containerd means that it is not there, or has no CRI plugin.
+func runsNoPods(err error) bool {
+	return errors.Is(err, errNoSocket) || status.Code(err) == codes.Unimplemented
 }
 
 // detect returns the wanted engine, or for Auto the one that runs the pods.
@@ -152,7 +166,7 @@ func (h host) detect(ctx context.Context, wanted task.Engine) (task.Engine, erro
 	return choose(candidates{
 		criDockerd: h.exists(h.paths.CRIDockerdSocket),
 		containerd: h.probe(ctx, task.Containerd),
-		docker:     h.probe(ctx, task.Docker),
+		docker:     func() error { return h.probe(ctx, task.Docker) },
 	})
 }
 
@@ -164,7 +178,7 @@ func (h host) probe(ctx context.Context, e task.Engine) error {
 // ask connects to an engine and returns its status.
 func (h host) ask(ctx context.Context, e task.Engine) (engineStatus, error) {
 	if socket := h.socket(e); !h.exists(socket) {
-		return engineStatus{}, fmt.Errorf("there is no /%s", socket)
+		return engineStatus{}, fmt.Errorf("%w /%s", errNoSocket, socket)
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -172,6 +186,6 @@ func (h host) ask(ctx context.Context, e task.Engine) (engineStatus, error) {
 	if err != nil {
 		return engineStatus{}, err
 	}
-	status, err := client.status(ctx)
-	return status, errors.Join(err, client.close())
+	found, err := client.status(ctx)
+	return found, errors.Join(err, client.close())
 }

@@ -2,23 +2,32 @@ package hostagent
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
 
 func TestChoose(t *testing.T) {
 	silent := errors.New("silent")
+	answers := func() error { return nil }
+	isSilent := func() error { return silent }
+	unasked := func() error { t.Error("docker is asked, which may start it"); return nil }
+	noCRI := fmt.Errorf("asking containerd: %w", status.Error(codes.Unimplemented, "unknown service runtime.v1.RuntimeService"))
+	starting := fmt.Errorf("asking containerd: %w", status.Error(codes.Unavailable, "connection refused"))
 	tests := map[string]struct {
 		in   candidates
 		want task.Engine
 	}{
-		"containerd runs the pods":                      {candidates{docker: silent}, task.Containerd},
-		"docker with a containerd that runs no pods":    {candidates{containerd: silent}, task.Docker},
-		"both answer: the kubelet speaks to containerd": {candidates{}, task.Containerd},
-		"both answer and cri-dockerd is there":          {candidates{criDockerd: true}, task.Docker},
-		"cri-dockerd is there and docker is down":       {candidates{criDockerd: true, docker: silent}, task.Docker},
-		"none answers": {candidates{containerd: silent, docker: silent}, ""},
+		"containerd runs the pods":                   {candidates{docker: unasked}, task.Containerd},
+		"docker with a containerd that runs no pods": {candidates{containerd: noCRI, docker: answers}, task.Docker},
+		"docker without a containerd":                {candidates{containerd: fmt.Errorf("%w /run/x", errNoSocket), docker: answers}, task.Docker},
+		"containerd is starting":                     {candidates{containerd: starting, docker: unasked}, ""},
+		"cri-dockerd is there":                       {candidates{criDockerd: true, docker: unasked}, task.Docker},
+		"none answers":                               {candidates{containerd: noCRI, docker: isSilent}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

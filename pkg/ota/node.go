@@ -224,11 +224,11 @@ func (n *nodeReader) daemonSet(ctx context.Context, pod *corev1.Pod, ref *metav1
 }
 
 // template reads the template of a revision, or returns nil if the DaemonSet has no
-// ControllerRevision of this hash.
+// ControllerRevision of this hash that can be read.
 func (n *nodeReader) template(ctx context.Context, ds topsv1.NamespacedRef, hash string) (*request.Template, error) {
 	revision, err := n.cluster.ControllerRevision(ctx, ds.Namespace, ds.Name+"-"+hash)
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("getting ControllerRevision %s/%s-%s: %w", ds.Namespace, ds.Name, hash, err)
@@ -236,5 +236,10 @@ func (n *nodeReader) template(ctx context.Context, ds topsv1.NamespacedRef, hash
 	if ref := metav1.GetControllerOfNoCopy(revision); ref == nil || ref.UID != ds.UID {
 		return nil, nil
 	}
-	return request.ReadTemplate(revision, hash)
+	target, err := request.ReadTemplate(revision, hash)
+	if err != nil { // whose pods run on the node may write such a revision in a namespace of their own
+		n.log.Info("Skipping a ControllerRevision", "cause", err.Error())
+		return nil, nil
+	}
+	return target, nil
 }

@@ -94,3 +94,18 @@ func TestWhatWasReadBeforeTheLinkWasCutIsNotReadAgain(t *testing.T) {
 		t.Errorf("%d reads of %d DaemonSets", asked, len(node.DaemonSets))
 	}
 }
+
+// Anybody whose pods run on the node may write such a revision: the rest of the node is upgraded all the same.
+func TestARevisionThatCannotBeReadConcernsItsDaemonSetOnly(t *testing.T) {
+	c := newFleet()
+	c.addComponent("tenant", true)
+	c.revisions["kube-system/enflame-tenant-"+newestHash].Data.Raw = []byte(`{"spec":{"template":{"spec":{"containers":"x"}}}}`)
+	b := newBench(t, c, t.TempDir())
+	o := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202).operation()
+	if o.Offline != "" || o.State != request.Waiting {
+		t.Errorf("the operation is %+v, want its requests to be submitted", o)
+	}
+	if requested := c.requested(); requested["enflame-driver"].Revision != newestHash {
+		t.Errorf("requested %+v, want the driver among them", requested)
+	}
+}

@@ -70,4 +70,12 @@ var ofHosts = []mutant{
 		"$j.generations($id)", "$j.generations($id)[:1]"},
 	{"removed-newest-first", "a removal that is interrupted leaves a record as it was before its last change", journals, "Journal.Change",
 		"slices.Backward($names)", "slices.All($names)"},
+	{"starting-is-docker", "the agent takes docker for the engine of a node while containerd starts", hosts, "choose",
+		"!$runsNoPods($c.containerd)", "false"},
+	{"configuration-half-written", "an engine is restarted into a configuration that is being written", hosts, "notBegun",
+		"$f.ConfigErr != nil && $f.Fresh", "false"},
+	{"lost-answer-fails", "a restart that goes on has failed because its answer was lost", hosts, "notRestarted",
+		"!$f.Busy", "true"},
+	{"revision-of-a-tenant", "one revision that cannot be read keeps a whole node from its upgrade", agent, "nodeReader.template",
+		"if $err != nil { $n.log.Info($*args); return nil, nil }", "if $err != nil { return nil, $err }"},
 }
