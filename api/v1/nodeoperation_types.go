@@ -314,8 +314,7 @@ type OperationStatus struct {
 	// before is the state of the node before it was touched.
 	// +optional
 	Before *NodeBefore `json:"before,omitempty"`
-	// override is the last value of the annotation topsops.enflame.com/task-override
-	// that was read.
+	// override is the last value of the annotation topsops.enflame.com/task-override that was read.
 	// +optional
 	Override string `json:"override,omitempty"`
 	// tasks in the order of the job.

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A webhook may deny with the codes of a conflict and of an object that is gone. Taken for these, a denial would be repeated without
-// an end, and nobody would be told.
+// A webhook may deny with the codes of a conflict and of an object that is gone. Taken for these, a denial would be repeated for
+// ever and not be reported.
 func TestADenialWithAnyCodeIsOne(t *testing.T) {
 	for _, tt := range []struct {
 		reason metav1.StatusReason

@@ -46,8 +46,7 @@ func abandon(c *changes, wanted *topsv1.NodeOperation) {
 	case c.op.Held:
 		giveBack(c, c.op.Phase)
 	case wanted == nil:
-		c.wait(ReasonWithdrawn, "the operation was removed from the spec")
-		giveBack(c, topsv1.OperationAborted)
+		abort(c, ReasonWithdrawn, "the operation was removed from the spec")
 	default:
 		end(c, topsv1.OperationAborted, ReasonSuperseded, fmt.Sprintf("operation %s replaces it", wanted.ID))
 		if c.op.Held {
@@ -55,6 +54,12 @@ func abandon(c *changes, wanted *topsv1.NodeOperation) {
 		}
 	}
 	release(c)
+}
+
+// abort ends an operation whose node goes back into service whatever is on it.
+func abort(c *changes, reason, text string) {
+	c.wait(reason, text)
+	giveBack(c, topsv1.OperationAborted)
 }
 
 // takesOver reports whether the wanted operation, nil for none, takes over the cordon of one that keeps its node cordoned:
@@ -90,11 +95,9 @@ func proceed(c *changes) {
 		case c.op.Held:
 			giveBack(c, c.op.Phase)
 		case !c.op.Granted && !c.wanted.Granted:
-			c.wait(ReasonWithdrawn, "it was withdrawn before it was granted")
-			giveBack(c, topsv1.OperationAborted)
+			abort(c, ReasonWithdrawn, "it was withdrawn before it was granted")
 		default:
-			c.wait(ReasonAborted, "the operation was aborted")
-			giveBack(c, topsv1.OperationAborted)
+			abort(c, ReasonAborted, "the operation was aborted")
 		}
 		release(c)
 		return
