@@ -86,14 +86,27 @@ func (h *simHost) jump(w *simWorld, skew time.Duration) {
 	h.before, h.skew, h.jumped = h.skew, skew, w.now
 }
 
-// jump sets the clock of a manager, which is skew ahead then.
+// jump sets the clock of a manager, which is skew ahead then. How old what the process wrote is, it knows by the
+// monotonic clock, which does not jump: else it would believe a ledger that a restored backup took back.
 func (m *simManager) jump(skew time.Duration) {
 	m.w.say("the clock of %s jumps by %s", m.name, skew-m.skew)
 	if m.leaps == nil {
 		m.leaps = map[time.Time]time.Duration{}
 	}
 	m.leaps[m.w.now] += skew - m.skew
+	for g, last := range m.written() {
+		last.at, last.promptly = last.at.Add(skew-m.skew), last.promptly.Add(skew-m.skew)
+		m.r.written[g] = last
+	}
 	m.skew, m.leap, m.jumped = skew, skew-m.skew, m.w.now
+}
+
+// written is what the process remembers to have written, nil before it starts.
+func (m *simManager) written() map[observed.Group]writtenRollout {
+	if m.r == nil {
+		return nil
+	}
+	return m.r.written
 }
 
 // clock is the time by the clock of a host.

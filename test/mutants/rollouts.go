@@ -227,6 +227,8 @@ var ofRollouts = []mutant{
 		"$slot != nil || $failure != nil && !$LeftOut", "false"},
 	{"wave-passed-by-a-failed-node", "a wave is passed once the node that its new pod took offline has failed", updater, "isUnfinishedWhenTouched",
 		"$slot != nil || $failure != nil && !$LeftOut", "$slot != nil"},
+	{"batch-passed-by-a-failed-node", "a batch is passed though a node of it has failed, once the rest of its work is left out", updater, "isUnfinishedWhenTouched",
+		"case phaseUpdated, phaseExcluded: $*body", "case phaseUpdated: $*body"},
 	{"wave-counts-dead-nodes", "a node that its new pod took offline counts as updated in its wave", updater, "unfinishedInWaves",
 		"$updated[$wave]--", "$updated[$wave] += 0"},
 	{"wave-waits-without-a-reason", "a rollout waits for a wave of offline nodes as if it went on by itself", updater, "reachWave",

@@ -97,6 +97,24 @@ func TestABatchIsNotCompleteWhileAPodOfItIsNotAvailable(t *testing.T) {
 	}
 }
 
+// S15: what is left to do on a node is left out, and that it failed at what the batch has is not forgotten.
+func TestABatchIsNotCompleteWhileANodeOfItHasFailed(t *testing.T) {
+	for name, failed := range map[string]bool{"has failed": true, "has not failed": false} {
+		t.Run(name, func(t *testing.T) {
+			a := nodeOf("a", oldHash, newHash)
+			a.Pods[0].LeftOut = true
+			in := planned([]string{"1", "2"}, inBatch(a, 0), inBatch(nodeOf("b", newHash, oldHash), 1))
+			in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+			if failed {
+				in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonOperationAborted, Since: in.Now}}
+			}
+			if done := !Plan(in).Ledger.Waves[0].Completed.IsZero(); done == failed {
+				t.Errorf("the batch is complete: %v", done)
+			}
+		})
+	}
+}
+
 func TestBatchesOfAPlanFollowEachOther(t *testing.T) {
 	a, b, c, d := nodeOf("a", oldHash), nodeOf("b", oldHash), nodeOf("c", oldHash), nodeOf("d", oldHash)
 	tests := []struct {

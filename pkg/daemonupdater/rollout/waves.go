@@ -84,9 +84,7 @@ func unfinishedInWaves(f *Fleet) (unfinished, updated []int) {
 // isUnfinishedWhenTouched reports whether the wave of a node waits for it only because it has a slot or has failed.
 func isUnfinishedWhenTouched(n *fleetNode) bool {
 	switch n.phase {
-	case phaseExcluded:
-		return n.slot != nil
-	case phaseUpdated:
+	case phaseUpdated, phaseExcluded:
 		return n.slot != nil || n.failure != nil && !n.LeftOut
 	}
 	return n.isPassedOver() && (n.slot != nil || n.failure != nil)

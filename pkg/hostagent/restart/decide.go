@@ -169,9 +169,13 @@ func notRestarted(f Facts) Decision {
 	b := f.Begun
 	same := f.Runtime.Instance != NotRunning
 	switch {
+	case f.Busy && f.Expired:
+		return stillRestarting(f)
+	case same && f.Busy:
+		return Decision{Step: Wait}
 	case same && f.StatusErr == nil && f.Runtime.Default == f.Want.DefaultRuntime:
 		return Decision{Finish, topsv1.HostTaskDone, task.ReasonAlreadyDefault, fmt.Sprintf("%s default runtime has become %s without a restart", f.Runtime.Engine, f.Runtime.Default)}
-	case same && b.Refused != "" && !f.Busy && f.BusyErr == nil:
+	case same && b.Refused != "" && f.BusyErr == nil:
 		return failed(Finish, task.ReasonRestartFailed, "%s", b.Refused)
 	case f.Expired && same:
 		return failed(Finish, task.ReasonNotRestarted, "%s was not restarted: it is still the same process%s", f.Runtime.Engine, because(f))
@@ -181,6 +185,13 @@ func notRestarted(f Facts) Decision {
 		return Decision{Step: Wait}
 	}
 	return notBack(f)
+}
+
+// stillRestarting decides past the deadline while the requested restart is still in progress. The task does not end before
+// it: the node would be back in service when the runtime restarts (S8).
+func stillRestarting(f Facts) Decision {
+	return Decision{Wait, topsv1.HostTaskRunning, task.ReasonInProgress,
+		fmt.Sprintf("the deadline has passed, and the restart of %s has not ended: find out on the node what it waits for (systemctl list-jobs), or cancel it", f.Runtime.Engine)}
 }
 
 // notBack decides while a daemon to be restarted does not respond. After a failure of the
