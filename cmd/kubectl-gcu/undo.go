@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,6 +67,10 @@ func writePinRequest(ctx context.Context, cl *cluster, node, verb, task string) 
 				return false, err
 			}
 		}
+		if before := upgrade.Annotations[topsv1.AnnotationTaskOverride]; !strings.HasPrefix(before, verb+":"+task+":") && awaitsAnswer(upgrade, before) {
+			return false, refused("node %s: %q, which was requested before, is not carried out yet, and this would replace it: wait, or withdraw it (kubectl annotate nodeupgrade %s %s-)",
+				node, before, node, topsv1.AnnotationTaskOverride)
+		}
 		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationTaskOverride, value)
 		return true, nil
 	})
@@ -76,6 +81,11 @@ func writePinRequest(ctx context.Context, cl *cluster, node, verb, task string) 
 		return writePinRequest(ctx, cl, node, verb, task) // created meanwhile by the node agent or the operator
 	}
 	return value, err
+}
+
+// awaitsAnswer reports whether a value of annotation task-override is a pin request that is not carried out yet.
+func awaitsAnswer(upgrade *topsv1.NodeUpgrade, value string) bool {
+	return slices.ContainsFunc(observed.OpenPinRequests(upgrade), func(r observed.PinRequest) bool { return r.ID == observed.OverrideTaskID(value) && !r.Begun })
 }
 
 // checkPinRequest returns the newest revision of the target of a task, or a refusal unless that is one DaemonSet that is

@@ -47,7 +47,12 @@ func TestANodeIsBroughtBackOnlyWhereTheGateKeepsItThere(t *testing.T) {
 	if value := made.Annotations[topsv1.AnnotationTaskOverride]; !strings.HasPrefix(value, "undo:undo-1_back-gated_replace:from=new 20") {
 		t.Errorf("annotation is %q", value)
 	}
-	s.says(s.gcu("task", "undo", "undo-1", "default.back-twice_replace"), exitOK)
+	s.says(s.gcu("task", "undo", "undo-1", "back-gated_replace"), exitOK)
+	s.says(s.gcu("task", "undo", "undo-1", "default.back-twice_replace"), exitRefused, "is not carried out yet", "withdraw it")
+	s.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "undo-2"}})
+	s.says(s.gcu("task", "undo", "undo-2", "default.back-twice_replace"), exitOK)
+	other := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "undo-2"}}
+	t.Cleanup(func() { _ = s.Delete(t.Context(), other) })
 }
 
 func TestTheTaskOfALiveOperationIsNotTakenForAPin(t *testing.T) {

@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,8 +38,8 @@ type simGate struct {
 	backAlones int
 	// backByOperation counts the operations that brought a node back alone.
 	backByOperation int
-	// retried are nodes of which a person said that they get the target after all: that forgives their failures.
-	retried map[string]bool
+	// retried are nodes of which a person said that they get the target after all, and when: that forgives their failures.
+	retried map[string]time.Time
 	// calmPeople: no person frees a pinned node for now.
 	calmPeople bool
 }
@@ -49,7 +50,7 @@ type simRan struct{ set, node types.UID }
 // gated returns a story with the gate.
 func gated(story func(*simWorld)) func(*simWorld) {
 	return func(w *simWorld) {
-		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]bool{}, ran: map[simRan][]string{}, worked: map[simRan]string{}, takenBack: map[simRan][]string{}, restored: map[simapi.Key][]simapi.Key{}}
+		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]time.Time{}, ran: map[simRan][]string{}, worked: map[simRan]string{}, takenBack: map[simRan][]string{}, restored: map[simapi.Key][]simapi.Key{}}
 		story(w)
 	}
 }

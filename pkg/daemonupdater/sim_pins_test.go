@@ -79,10 +79,23 @@ func (w *simWorld) override(node, verb, set string) {
 		value = observed.UndoValue(node+"_"+set+"_replace", newest, fmt.Sprint(w.api.Counter))
 	}
 	w.say("a person asks %s to %s %s", node, verb, set)
-	w.retried[node] = w.retried[node] || verb == "retry"
+	if verb == "retry" {
+		w.retried[node] = w.now
+	}
 	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
 		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, value)
 	})
+}
+
+// freed reports whether a person asked for a node to be freed, and that may take effect now: it does so once, soon, or
+// when what blocks the group is mended.
+func (w *simWorld) freed(node string) bool {
+	at, asked := w.retried[node]
+	if !asked {
+		return false
+	}
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: node})
+	return w.now.Sub(at) < simSeenWithin || u == nil || len(observed.OpenPinRequests(u)) > 0 || w.restores > 0
 }
 
 // goesBackByOperation has a person bring one node, once all have arrived, back by an operation, and then free it: the

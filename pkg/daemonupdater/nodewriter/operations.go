@@ -93,7 +93,7 @@ func (w Writer) operateOne(ctx context.Context, p *pass.Pass, change *rollout.Op
 	switch {
 	case makeNew:
 		node := p.Fleet.Node(change.Node)
-		if node == nil {
+		if node == nil || p.AwaitsFreeing(&live) {
 			return podreplace.ErrChanged
 		}
 		if next, err = p.NewOperation(&p.In, w.Book, node, change.Operation); err != nil {

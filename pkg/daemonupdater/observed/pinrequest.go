@@ -3,6 +3,7 @@ package observed
 import (
 	"cmp"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,8 +36,9 @@ type PinRequest struct {
 	Begun bool
 }
 
-// PinRequestOf returns the request of annotation task-override, nil for none. While the node has a live operation, a
-// retry is about that, and no pin request.
+// PinRequestOf returns the request of annotation task-override, nil for none. A retry is about an operation, and no pin
+// request, while the node has a live one, or if the last one has read it. One with an answer stays a pin request: it takes
+// effect once, and not again when an operation has ended.
 func PinRequestOf(upgrade *topsv1.NodeUpgrade) *PinRequest {
 	if upgrade == nil {
 		return nil
@@ -50,10 +52,18 @@ func PinRequestOf(upgrade *topsv1.NodeUpgrade) *PinRequest {
 	if len(task) != 3 || task[0] != upgrade.Name || task[2] != "replace" {
 		return nil
 	}
-	if parts[0] == VerbRetry && HasLiveOperation(upgrade) {
+	id := OverrideTaskID(value)
+	answered := slices.ContainsFunc(upgrade.Status.Tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == id })
+	if parts[0] == VerbRetry && !answered && (HasLiveOperation(upgrade) || wasRead(upgrade, value)) {
 		return nil
 	}
-	return &PinRequest{ID: OverrideTaskID(value), Verb: parts[0], Target: task[1], From: revisionToLeave(strings.Join(parts[2:], ""))}
+	return &PinRequest{ID: id, Verb: parts[0], Target: task[1], From: revisionToLeave(strings.Join(parts[2:], ""))}
+}
+
+// wasRead reports whether the last operation of a node has read a value of annotation task-override.
+func wasRead(upgrade *topsv1.NodeUpgrade, value string) bool {
+	op := upgrade.Status.Operation
+	return op != nil && op.Override == value
 }
 
 // fromMark is the prefix of a note in annotation task-override that names the revision the node is to leave.

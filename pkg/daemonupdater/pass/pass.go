@@ -86,6 +86,15 @@ func (p *Pass) PinFacts(gate gating.Mode) pinning.Facts {
 	return f
 }
 
+// AwaitsFreeing reports whether a retry that ends a pin of a node has no answer yet. Once the node has an operation, it would
+// be taken for a retry of one of its tasks, and never be answered.
+func (p *Pass) AwaitsFreeing(upgrade *topsv1.NodeUpgrade) bool {
+	return p.PinRequestsBlockedBy == "" && slices.ContainsFunc(observed.OpenPinRequests(upgrade), func(asked observed.PinRequest) bool {
+		_, ours := pinning.RequestFor(upgrade.Name, &asked, p.Members)
+		return ours && asked.Verb == observed.VerbRetry
+	})
+}
+
 // history returns what is known about the revisions of a member on one node.
 func (p *Pass) history(member int, node string) *pinning.RevisionHistory {
 	m := p.Members[member]
