@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,6 +88,34 @@ func preparedCluster(t *testing.T) *cluster {
 	}
 	c.show(u, prepared)
 	return c
+}
+
+// Once a node has an operation, a retry is about that: one that ends the node's pin would never be answered.
+func TestANodeThatIsFreedGetsItsOperationAfterTheAnswer(t *testing.T) {
+	c := newCluster(t, ofTheFleet)
+	for _, node := range []string{"a", "b", "c"} {
+		u := &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, "retry:"+node+"_driver_replace:1")
+		if err := c.api.Create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.onAnswer = conflict
+	_, _ = c.reconcile()
+	if u := c.upgrade(); u != nil {
+		t.Fatalf("node %s gets operation %s, and its retry has the answers %+v", u.Name, u.Spec.Operation.ID, u.Status.Tasks)
+	}
+	c.onAnswer = nil
+	for range 3 {
+		_, _ = c.reconcile()
+	}
+	u := c.upgrade()
+	if u == nil {
+		t.Fatal("no node gets an operation after the answer")
+	}
+	if len(u.Status.Tasks) != 1 || u.Status.Tasks[0].State != topsv1.TaskDone {
+		t.Errorf("the retry of node %s has the answers %+v", u.Name, u.Status.Tasks)
+	}
 }
 
 func TestAnOperationIsGrantedOnceItsSlotIsStored(t *testing.T) {

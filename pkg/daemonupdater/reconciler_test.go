@@ -56,7 +56,8 @@ type cluster struct {
 	onCreate, onStatusUpdate error
 	onOperationWrite         func(node string) error
 	onFence                  error
-	fences                   int // refused by onFence
+	onAnswer                 error // to requests of nodes
+	fences                   int   // refused by onFence
 	onDelete                 func(pod string) error
 	statusUpdates            int
 	staleRollouts            bool   // the cache does not show DaemonRollouts yet
@@ -169,6 +170,9 @@ func (c *cluster) faults() interceptor.Funcs {
 			return w.Delete(ctx, object, opts...)
 		},
 		SubResourcePatch: func(ctx context.Context, w client.Client, sub string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if _, ok := object.(*topsv1.NodeUpgrade); ok && c.onAnswer != nil {
+				return c.onAnswer
+			}
 			if data, _ := patch.Data(object); c.onFence != nil && strings.Contains(string(data), string(podreplace.Fenced)) {
 				c.fences++
 				return c.onFence

@@ -72,4 +72,12 @@ var ofTheGate = []mutant{
 		"if $err != nil { $*then }", "_ = $err"},
 	{"gate-kept-by-unnamed-nodes", "pods stay at the gate if it is not known which nodes changed", updater, "steps.openGates",
 		"if !all { $*then }", "$*then"},
+	{"freed-again", "a retry that ended a pin is carried out again after each operation", updater, "PinRequestOf",
+		"!$answered", "($answered || true)"},
+	{"freed-by-a-task", "a retry that an operation has read ends a pin when the operation has ended", updater, "PinRequestOf",
+		"wasRead($upgrade, $value)", "false"},
+	{"freed-unanswered", "a retry that ended a pin is taken for one of the operation that it allowed", updater, "Writer.operateOne",
+		"p.AwaitsFreeing($live)", "false"},
+	{"request-replaced", "a request about a node is lost because another one is written before it is carried out", "cmd/kubectl-gcu", "awaitsAnswer",
+		"$id == $of && !$r.Begun", "false"},
 }
