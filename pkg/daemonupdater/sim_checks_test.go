@@ -285,7 +285,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	if ds := pass.sets[0]; len(started) > 0 && ds.Annotations[topsv1.AnnotationPaused] == "true" {
 		w.violate("paused: %v of %s start", started, pass.group)
 	}
-	if started = notBack(after, started); len(started) == 0 {
+	if started = pass.notBack(after, started); len(started) == 0 {
 		return
 	}
 	w.checkStarts(pass, after, started)
@@ -319,7 +319,7 @@ func (w *simWorld) checkQueued(pass *simPass, stored *topsv1.DaemonRollout, node
 	if ds := pass.sets[0]; ds.Annotations[topsv1.AnnotationPaused] == "true" {
 		w.violate("paused: queued node %s of %s starts", node, pass.group)
 	}
-	if isPinnedIn(stored, node) {
+	if pass.goesBack(stored, node) {
 		return
 	}
 	if meta.IsStatusConditionTrue(stored.Status.Conditions, topsv1.RolloutHalted) {

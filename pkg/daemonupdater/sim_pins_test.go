@@ -213,9 +213,19 @@ func simPin(r *topsv1.DaemonRollout, ds *appsv1.DaemonSet, node string) *topsv1.
 	return &r.Status.Pinned[i]
 }
 
-// notBack drops the nodes that are pinned: what keeps others from starting does not keep them from going back.
-func notBack(r *topsv1.DaemonRollout, nodes []string) []string {
-	return slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return isPinnedIn(r, name) })
+// notBack drops the nodes that go back to what they are pinned to: what keeps others from starting does not keep them from
+// that. One that is back starts for another component like any other.
+func (p *simPass) notBack(r *topsv1.DaemonRollout, nodes []string) []string {
+	return slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return p.goesBack(r, name) })
+}
+
+func (p *simPass) goesBack(r *topsv1.DaemonRollout, node string) bool {
+	u := p.seen.upgrades[node]
+	kept := u != nil && u.Status.Operation != nil && u.Status.Operation.Held
+	return isPinnedIn(r, node) && (kept || slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+		pin, pod := simPin(r, ds, node), p.pod(ds, node)
+		return pin != nil && (pod == nil || pod.DeletionTimestamp != nil || daemonset.RevisionHash(pod) != pin.Hash)
+	}))
 }
 
 func isPinnedIn(r *topsv1.DaemonRollout, node string) bool {

@@ -9,7 +9,7 @@ var ofPrepulls = []mutant{
 	{"silent-agent-awaited", "a node waits for ever for images that its agent never pulls", updater, "Pull.at",
 		"return PullByKubelet, time.Time{}", "return p.State, time.Time{}"},
 	{"broken-node-awaits-images", "a node that is unavailable already waits for images before it is repaired", updater, "group.factsOf",
-		"$f.heavy || $f.pinned || $f.unready || $node.Disturbed", "$f.heavy || $f.pinned || $node.Disturbed"},
+		"$f.heavy || $f.goingBack || $f.unready || $node.Disturbed", "$f.heavy || $f.goingBack || $node.Disturbed"},
 	{"bad-image-asked-everywhere", "every node agent is asked for an image that none can pull", updater, "Fleet.isImageDoubtful",
 		"$failed >= maxFailedPulls", "$failed >= 1<<30"},
 	{"some-without-images-stop-all", "twenty nodes that reach no registry stop a rollout of which others run the image", updater, "Fleet.isImageDoubtful",

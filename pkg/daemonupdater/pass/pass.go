@@ -99,7 +99,7 @@ func (p *Pass) AwaitsFreeing(upgrade *topsv1.NodeUpgrade) bool {
 func (p *Pass) history(member int, node string) *pinning.RevisionHistory {
 	m := p.Members[member]
 	h := &pinning.RevisionHistory{DaemonSet: m.DaemonSet, Revisions: m.Revisions, Target: p.In.Members[member].Target,
-		Had: p.Fleet.lastRevisions.OfNode(m.DaemonSet, node), Floor: pinning.FloorOf(p.Policy)}
+		Had: p.Fleet.lastRevisions.OfNode(m.DaemonSet, node), Floor: pinning.FloorOf(p.Policy), RolledBack: p.Rollout.Status.Rollback != nil}
 	if good := p.Rollout.Status.LastKnownGood; good != nil {
 		h.Good, h.Since = report.TargetIn(good.Targets, m.Key()), good.Since.Time
 	}

@@ -247,6 +247,8 @@ func TestBefore(t *testing.T) {
 		{"the last known good one, if the node had the target", RevisionHistory{Had: "d", Good: "b"}, "b", ""},
 		{"the one before, if the target is the last known good one", RevisionHistory{Had: "d", Good: "d"}, "c", ""},
 		{"one that is kept", RevisionHistory{Had: "trimmed"}, "c", ""},
+		{"not the rejected one, after a rollback to the target", RevisionHistory{Had: "d", Good: "d", RolledBack: true}, "", "is kept"},
+		{"the last known good one even so", RevisionHistory{Had: "d", Good: "b", RolledBack: true}, "b", ""},
 		{"none below the floor", RevisionHistory{Had: "a", Floor: at(1)}, "", "rollbackNotBefore"},
 		{"one that is as old as the floor", RevisionHistory{Had: "b", Floor: at(1)}, "b", ""},
 		{"one that became good after the floor", RevisionHistory{Good: "a", Since: fixture.Epoch.Add(5 * time.Hour), Floor: at(2)}, "a", ""},

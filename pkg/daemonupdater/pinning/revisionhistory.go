@@ -20,6 +20,8 @@ type RevisionHistory struct {
 	// Good is the hash of the last known good revision, "" if there is none; Since is when it became good.
 	Good  string
 	Since time.Time
+	// RolledBack: the group was rolled back to the target, and the revision before that is the rejected one.
+	RolledBack bool
 	// Floor is the earliest time at which an allowed revision became good, nil for no limit
 	// (failure.rollbackNotBefore of the policy).
 	Floor *time.Time
@@ -40,8 +42,11 @@ func EarlierRevision(h *RevisionHistory) (hash, why string) {
 	return "", fmt.Sprintf("no revision of DaemonSet %s/%s before %s is kept", h.DaemonSet.Namespace, h.DaemonSet.Name, h.Target)
 }
 
-// previous returns the revision before the target, "" if there is none.
+// previous returns the revision before the target, "" if there is none, or if that was rejected.
 func (h *RevisionHistory) previous() (hash string) {
+	if h.RolledBack {
+		return ""
+	}
 	target := daemonset.RevisionOf(h.Revisions, h.Target)
 	var number int64
 	for _, r := range h.Revisions {

@@ -13,6 +13,8 @@ type nodeCounts struct {
 	testable int
 	// done counts the Ready nodes on which the upgrade has nothing left to do.
 	done int
+	// proving counts the Ready nodes that are updated: on an offline one the version may never have run.
+	proving int
 	// outdated counts the nodes with work left on a pod.
 	outdated int
 	// behind counts the nodes with a pod that is not at its target.
@@ -34,6 +36,9 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	}
 	if n.Ready && !n.LeftOut && (n.phase == phaseUpdated || n.phase == phaseExcluded) {
 		c.done += times
+	}
+	if n.Ready && n.phase == phaseUpdated {
+		c.proving += times
 	}
 	if n.outdated {
 		c.outdated += times

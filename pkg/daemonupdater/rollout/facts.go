@@ -19,6 +19,9 @@ type facts struct {
 	behind bool
 	// pinned: a pod is kept at an earlier revision than its target, or goes back to it.
 	pinned bool
+	// goingBack: a pod is to be replaced by one of the revision that it is pinned to, or the node is back and has to return to
+	// service. What else is left to do on a pinned node waits like on any other.
+	goingBack bool
 	// replaceable: an outdated pod may be replaced, or verified, under the strategy.
 	replaceable bool
 	// heavy: an operation has to replace or verify one of them, or an operation keeps the node cordoned.
@@ -54,7 +57,7 @@ type facts struct {
 	// are at the target, in any state.
 	updated bool
 	// suspect is the youngest pod that may have taken the node offline: the node went offline shortly
-	// after the pod was created, with all pods at their targets; nil if there is none.
+	// after the pod was created, with all pods at their targets; or a new pod that crash-loops; nil if there is none.
 	suspect *Pod
 	// phase follows from the fields above. changes is when the facts may change by time alone, zero for
 	// never.
@@ -121,7 +124,8 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	if f.returnsByOperation(g, node) {
 		f.outdated, f.replaceable, f.heavy = true, true, true // only another operation can show that it works
 	}
-	if f.heavy || f.pinned || f.unready || node.Disturbed {
+	f.goingBack = f.goesBack(g, node)
+	if f.heavy || f.goingBack || f.unready || node.Disturbed {
 		f.pull, f.notPrepulled = PullNone, false // an operation pulls its images itself, and a node that is unavailable loses nothing
 	}
 	f.notAllowed = whyNotAllowed(g, node)
@@ -268,7 +272,7 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 	switch {
 	case f.noSuccessor:
 		return phaseNoSuccessor
-	case f.notAllowed != "" && !f.goesBack(g, node):
+	case f.notAllowed != "" && !f.goingBack:
 		return phaseVersionNotAllowed
 	case !f.replaceable && leavesRestOut(g, node):
 		return phaseOfRest(g, node)
@@ -358,10 +362,13 @@ func hasLived(node *Node, pod *Pod, now time.Time) bool {
 	return since >= early && since-daemonset.MaxSkew <= max(now.Sub(pod.Created), now.Sub(pod.AvailableSince))
 }
 
-// suspectOf returns the youngest pod that may have taken the node offline, nil if there is none: a pod is
-// replaced only after those before it are available.
+// suspectOf returns the youngest pod that may have taken the node offline, or of a node that is not, one at its target that
+// crash-loops; nil if there is none: a pod is replaced only after those before it are available.
 func (f *facts) suspectOf(g *group, node *Node) (suspect *Pod) {
-	if node.Ready || f.phase != phaseUpdated || g.deadlines.Probation == 0 {
+	if node.Ready {
+		return g.crashLooping(node)
+	}
+	if f.phase != phaseUpdated || g.deadlines.Probation == 0 {
 		return nil
 	}
 	for i := range node.Pods {

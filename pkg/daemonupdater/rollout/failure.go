@@ -19,7 +19,7 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(toBlame(slot, n))}
 	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
 		failure.Reason, failure.Targets = ReasonCrashLooping, n.group.targetsOf([]string{n.group.keyOf(pod)})
-		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
+		failure.Message = crashMessage(pod)
 		return &failure, 0
 	}
 	if left := timeLeft(in, slot, since, n); left > 0 {
@@ -37,10 +37,19 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 }
 
 // stillHolds reports whether a node has not recovered from its failure. From the failure of a device
-// plugin it has recovered only when it offers cards.
-func stillHolds(failure *Failure, n *fleetNode) bool {
+// plugin it has recovered only when it offers cards; from a crash loop, in which a pod may be available for moments, when
+// the pod was available for some time.
+func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 	return !n.isOtherMachine(failure) && (!n.hasRecovered() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return pod.OffersNone && slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) })
+		if !slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) }) {
+			return false
+		}
+		left := pod.AvailableSince.Add(d.in.Deadlines.Unavailable).Sub(d.in.Now)
+		moment := failure.Reason == ReasonCrashLooping && left > 0
+		if moment {
+			d.recheckIn(left)
+		}
+		return pod.OffersNone || moment
 	}))
 }
 
@@ -86,14 +95,14 @@ func updateFailures(d *draft) {
 			continue
 		}
 		if n := nodes.byName[failure.Node]; n != nil {
-			if !stillHolds(&failure, n) || n.failure != nil {
+			if !d.stillHolds(&failure, n) || n.failure != nil {
 				continue
 			}
 			failure.UID = n.UID
 		}
 		d.ledger.Failures = append(d.ledger.Failures, failure)
 	}
-	if len(d.ledger.Failures) > 0 {
+	if len(d.ledger.Failures) > 0 || len(wentBack(&d.ledger)) > 0 {
 		d.ledger.Touched = max(d.ledger.Touched, d.in.Ledger.Touched) // the threshold is a share of these
 	}
 	nodes.recordFailures(d.ledger.Failures)
@@ -111,24 +120,25 @@ func (d *draft) stillBlames(failure *Failure) bool {
 	return d.fleet.group.haveTargets(failure.Targets)
 }
 
-// addSuspects adds failures for nodes that gave their slot back, went offline shortly after, and have
-// been offline for some time: a version may take its node down a while after its pod is available.
+// addSuspects adds failures for nodes that gave their slot back, and whose new pod then crash-loops, or that went offline
+// shortly after, and have been offline for some time: a version may crash, or take its node down, a while after its pod is
+// available.
 // Those that the ledger has no room for are only counted: they are found again as long as they are
 // offline.
 func addSuspects(d *draft) {
 	room := bytesForSlots(d) - len(d.ledger.Slots)*largestSlot(d)
 	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
-		made := n.suspect.Created
 		if n.failure != nil || !d.suspects(n) {
 			return true
 		}
-		if left := n.ReadySince.Add(d.in.Deadlines.Unavailable).Sub(d.in.Now); left > 0 {
-			d.recheckIn(left) // it may only flap
-			return true
+		failure := Failure{Node: n.Name, UID: n.UID, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
+			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)})}
+		if n.Ready {
+			failure.Reason, failure.Message = ReasonCrashLooping, crashMessage(n.suspect)
+		} else {
+			failure.Reason = ReasonNodeLost
+			failure.Message = fmt.Sprintf("went offline %s after its new pod %s was created", n.ReadyWritten.Sub(n.suspect.Created), n.suspect.Name)
 		}
-		failure := Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
-			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)}),
-			Message: fmt.Sprintf("went offline %s after its new pod %s was created", n.ReadyWritten.Sub(made), n.suspect.Name)}
 		if room -= sizeOf(&failure); room < 0 {
 			d.unrecorded++
 			return true
@@ -138,13 +148,28 @@ func addSuspects(d *draft) {
 	})
 }
 
-// suspects reports whether a node that has a suspect pod may be offline because of this rollout: it
-// has no slot, the rollout was not resumed since, and it did not join long after the last start. A pod from
+func crashMessage(pod *Pod) string {
+	return fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
+}
+
+// suspects reports whether a node that has a suspect pod may be offline, or have a crash-looping pod, because of this rollout:
+// it has no slot, the rollout was not resumed since, and the pod was not created long after the last start. A pod from
 // the future shows that the manager's clock, by which the last start was recorded, is behind that of the API
-// server.
+// server. A node that just went offline may only flap, and a pod that is old crash-loops for another reason.
 func (d *draft) suspects(n *fleetNode) bool {
-	joinedLater := n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) && !n.suspect.Created.After(d.in.Now)
-	return n.slot == nil && n.ReadySince.After(d.ledger.ResumedAt) && !joinedLater
+	made := n.suspect.Created
+	if n.slot != nil || made.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) && !made.After(d.in.Now) {
+		return false
+	}
+	if n.Ready {
+		return !n.queued && !n.isBusy() && made.After(d.ledger.ResumedAt) && d.in.Now.Before(made.Add(d.in.Deadlines.Progress))
+	}
+	left := n.ReadySince.Add(d.in.Deadlines.Unavailable).Sub(d.in.Now)
+	if after := n.ReadySince.After(d.ledger.ResumedAt); left <= 0 || !after {
+		return after
+	}
+	d.recheckIn(left)
+	return false
 }
 
 // A rollout halts once one in failureShare of the touched nodes has failed, and at least minFailures

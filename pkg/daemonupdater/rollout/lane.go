@@ -18,8 +18,8 @@ type lane struct {
 	// heavy: the nodes need an operation. unprepared: it is not prepared yet; of nodes that need none, the
 	// images are not there.
 	heavy, unprepared bool
-	// pinned: the nodes go back, regardless of a halt, waves and the window.
-	pinned bool
+	// goingBack: the nodes go back, regardless of a halt, waves and the window.
+	goingBack bool
 }
 
 // refusal says why no more candidates of a lane start.
@@ -78,7 +78,7 @@ func (l *lane) stepsBeforeStart() int {
 	case l.heavy:
 		steps = 1
 	}
-	if !l.pinned {
+	if !l.goingBack {
 		steps += 4
 	}
 	return steps

@@ -297,7 +297,7 @@ func (n *fleetNode) candidateLane() lane {
 	return lane{
 		priority: priority{denied: n.DeniedDeletion != nil, urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
 		zone:     n.Zone, pool: n.Pool, timeZone: n.TimeZone, zoneError: n.ZoneError,
-		heavy: n.heavy, pinned: n.pinned, unprepared: n.heavy && !n.group.isPrepared(&n.Node) || n.pull.isAwaited(),
+		heavy: n.heavy, goingBack: n.goingBack, unprepared: n.heavy && !n.group.isPrepared(&n.Node) || n.pull.isAwaited(),
 	}
 }
 

@@ -74,7 +74,7 @@ func (f *Fleet) operatesOutside(slot *Slot) bool {
 // are in the way of other groups while this one starts nothing.
 func abortsWithoutSlot(f *Fleet, rules *startRules) (changes []OperationChange) {
 	for _, n := range f.preparing {
-		if n.slot == nil && !n.Operation.Aborted && (rules.forbids(&lane{pinned: n.pinned}) || n.needsNoOperation() && !awaitsIdleNode(n)) {
+		if n.slot == nil && !n.Operation.Aborted && (rules.forbids(&lane{goingBack: n.goingBack}) || n.needsNoOperation() && !awaitsIdleNode(n)) {
 			changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: n.Operation.ID, Abort: true})
 		}
 	}

@@ -1,13 +1,16 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // back returns a group whose nodes of these names are pinned to the old revision.
@@ -67,6 +70,47 @@ func TestAPinnedNodeGoesBackAndStaysThere(t *testing.T) {
 	}
 }
 
+// Another component of a pinned node is upgraded like that of any other node.
+func TestAPinnedNodeThatIsBackStartsInItsTurn(t *testing.T) {
+	group := func(change func(*Input)) Input {
+		in := inputOf(2, nodeOf("a", oldHash, oldHash), nodeOf("b", oldHash, oldHash)).back(false, "a")
+		in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+		change(&in)
+		return in
+	}
+	halted := func(in *Input) {
+		in.Ledger.Failures = []Failure{{Node: "b", UID: "uid-b", Reason: ReasonNodeLost, Since: epoch}}
+		in.Policy.Threshold = ptr.To(intstr.FromInt32(1))
+	}
+	afterB := func(in *Input) {
+		in.Nodes[1] = labeled(in.Nodes[1], "first", "yes")
+		in.Policy.Waves = []Wave{{Name: "first", Selector: labels.SelectorFromSet(labels.Set{"first": "yes"})}}
+	}
+	away := func(in *Input) { in.Nodes[0].Pods[0].Revision = newHash }
+	for name, tt := range map[string]struct {
+		in      Input
+		want    []string
+		touched int
+	}{
+		"it starts":                   {group(func(*Input) {}), []string{"a", "b"}, 2},
+		"not in a halt":               {group(halted), nil, 0},
+		"not before its wave":         {group(afterB), []string{"b"}, 1},
+		"in a halt, back to its pin":  {group(func(in *Input) { halted(in); away(in) }), []string{"a"}, 0},
+		"before its wave, to its pin": {group(func(in *Input) { afterB(in); away(in) }), []string{"a", "b"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Plan(tt.in)
+			slices.Sort(d.Started)
+			if diff := cmp.Diff(tt.want, d.Started, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("started (-want +got):\n%s", diff)
+			}
+			if d.Ledger.Touched != tt.touched {
+				t.Errorf("%d nodes were touched, want %d", d.Ledger.Touched, tt.touched)
+			}
+		})
+	}
+}
+
 func TestANodeThatWentBackCountsForTheHaltOnce(t *testing.T) {
 	in := inputOf(3, nodeOf("a", oldHash), broken(nodeOf("b", oldHash)), nodeOf("c", oldHash)).back(true, "a", "b").threshold(2)
 	in.Ledger.Failures = []Failure{{Node: "b", UID: "uid-b", Reason: ReasonCrashLooping, Since: epoch, Targets: []Target{{"kube-system/a", newHash}}}}
@@ -78,6 +122,16 @@ func TestANodeThatWentBackCountsForTheHaltOnce(t *testing.T) {
 	}
 	if d := Plan(in); d.Halted != "" || len(d.Started) != 1 || d.Counts.Pinned != 1 || d.Counts.Failed != 1 {
 		t.Errorf("after a resume: halted %q, started %v, %+v", d.Halted, d.Started, d.Counts)
+	}
+}
+
+// Nodes that went back at the revision before are not a halt of the next one, of which none was started.
+func TestNodesThatWentBackAreAShareOfThoseThatWereTouched(t *testing.T) {
+	in := inputOf(3, nodeOf("a", oldHash, oldHash), nodeOf("b", oldHash, oldHash), nodeOf("c", newHash, oldHash)).back(true, "a", "b")
+	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+	in.Ledger.Revision, in.Ledger.Touched = "before", 50
+	if d := Plan(in); d.Halted != "" || len(d.Started) == 0 {
+		t.Errorf("halted %q, started %v: 2 of 50 failed", d.Halted, d.Started)
 	}
 }
 

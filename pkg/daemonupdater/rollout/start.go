@@ -34,7 +34,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	slot.restart(s.in.Now, n.Pods)
 	s.fleet.nodes.record(n, slot, nil)
 	n.queued = false
-	if n.DeniedDeletion == nil && !n.pinned { // otherwise it is only retried, or goes back
+	if n.DeniedDeletion == nil && !n.goingBack { // otherwise it is only retried, or goes back
 		s.ledger.Touched++
 		s.ledger.LastStart = s.in.Now
 		s.progressed(s.in.Now)

@@ -29,14 +29,14 @@ func (r *startRules) forbidsAll() bool {
 }
 
 // forbids reports whether no node of a lane starts. A halt does not keep nodes from going back.
-func (r *startRules) forbids(l *lane) bool { return r.forbidsAll() || r.halted != "" && !l.pinned }
+func (r *startRules) forbids(l *lane) bool { return r.forbidsAll() || r.halted != "" && !l.goingBack }
 
 // whyHeld returns why the policy keeps the candidates of a lane from starting now, "" if it does not.
 // Waves only delay healthy nodes: a node that is already unavailable uses up the budget anyway, so a
 // version that may repair it goes there first. Under a plan, it needs the approvals of its batch and
 // of those before it.
 func (r *startRules) whyHeld(l *lane) (Reason, string) {
-	if r.in.Settings.Strategy == daemonset.OTA || l.pinned {
+	if r.in.Settings.Strategy == daemonset.OTA || l.goingBack {
 		return "", ""
 	}
 	switch {

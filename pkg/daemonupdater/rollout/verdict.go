@@ -100,7 +100,7 @@ func (e *explanation) whyNothingStarts(n *fleetNode) (Reason, string) {
 		return ReasonEnding, "the GcuResource or DaemonSet is being deleted"
 	case e.paused:
 		return ReasonPaused, "the rollout is paused"
-	case e.halted != "" && (n.lane == nil || !n.lane.pinned):
+	case e.halted != "" && (n.lane == nil || !n.lane.goingBack):
 		return ReasonHalted, e.halted
 	case e.beforehand != nil:
 		return Reason(e.beforehand.Reason), e.beforehand.Message

@@ -24,8 +24,8 @@ type waveProgress struct {
 func followWaves(d *draft) waveProgress {
 	parts := make([]WaveProgress, d.in.Policy.partCount())
 	d.ledger.Limit = limitOf(d.in)
-	unfinished, done := unfinishedInWaves(d.fleet)
-	updated, testable, passed := 0, 0, true
+	unfinished, done, proving := unfinishedInWaves(d.fleet)
+	proven, testable, passed := 0, 0, true
 	for i := range parts {
 		state, c := &parts[i], &d.fleet.waves[i]
 		state.Name, state.Total, state.Updated = d.in.Policy.partName(i), c.nodes, done[i]
@@ -35,11 +35,11 @@ func followWaves(d *draft) waveProgress {
 			state.Updated = state.Total
 		}
 		state.skipIdleTime(d.in, d.in.Policy.soakAfter(i))
-		updated, testable = updated+done[i], testable+c.testable
+		proven, testable = proven+proving[i], testable+c.testable
 		_, last := d.in.Policy.waveOf(i)
 		// A wave is complete only if some node of it proves the version, or none could. A batch of a plan need not prove it, but
 		// it is not passed while no node may start: its nodes may be offline until a global task wakes them.
-		if state.Completed.IsZero() && passed && d.in.Beforehand == nil && unfinished[i] == 0 && (testable == 0 || last && updated > 0 || !last && reachesBatches(d)) {
+		if state.Completed.IsZero() && passed && d.in.Beforehand == nil && unfinished[i] == 0 && (testable == 0 || last && proven > 0 || !last && reachesBatches(d)) {
 			state.Completed = d.in.Now
 		}
 		if passed = passed && !state.Completed.IsZero(); last {
@@ -63,22 +63,26 @@ func (w *WaveProgress) skipIdleTime(in *Input, soak time.Duration) {
 	w.Completed = earlier(w.Completed, in.Now)
 }
 
-// unfinishedInWaves counts the nodes that each wave waits for, and those that are updated. A node whose new pods took it
+// unfinishedInWaves counts the nodes that each wave waits for, those that are updated, and of these, those that prove it. A node whose new pods took it
 // offline, or offer no cards, does not count as updated although it is at its target: it keeps its slot, or has failed.
-func unfinishedInWaves(f *Fleet) (unfinished, updated []int) {
-	unfinished, updated = make([]int, len(f.waves)), make([]int, len(f.waves))
+func unfinishedInWaves(f *Fleet) (unfinished, updated, proving []int) {
+	unfinished, updated, proving = make([]int, len(f.waves)), make([]int, len(f.waves)), make([]int, len(f.waves))
 	for i := range f.waves {
-		unfinished[i], updated[i] = f.waves[i].unfinished(), f.waves[i].byPhase[phaseUpdated]
+		c := &f.waves[i]
+		unfinished[i], updated[i], proving[i] = c.unfinished(), c.byPhase[phaseUpdated], c.proving
 	}
 	for _, n := range f.nodes.recorded {
 		if n.phase == phaseUpdated && (n.slot != nil || n.failure != nil) {
 			updated[n.wave]--
+			if n.Ready {
+				proving[n.wave]--
+			}
 		}
 		if isUnfinishedWhenTouched(n) {
 			unfinished[n.wave]++
 		}
 	}
-	return unfinished, updated
+	return unfinished, updated, proving
 }
 
 // isUnfinishedWhenTouched reports whether the wave of a node waits for it only because it has a slot or has failed.
