@@ -18,8 +18,9 @@
 //	     |                     |<-------- watch -------------|                     |
 //	     |                     | outcome into the journal    |                     |
 //
-// When the last step before the response fails, the request is removed from the journal
-// again and the response is 503, so the response always states whether the request is kept.
+// When the API server rejects the last step before the response, the request is removed from the
+// journal again. When it does not respond to that step, it may have carried it out, and the request is
+// kept. The response is 503 either way, and states whether the request is kept.
 // An agent killed in between finds the request in its journal and continues with it.
 //
 // # Hold

@@ -25,23 +25,28 @@ import (
 	"github.com/topsops/gcu-operator/pkg/ota/records"
 )
 
-var errUnreachable = errors.New("connect: connection refused")
+var (
+	errUnreachable = errors.New("connect: connection refused")
+	errForbidden   = apierrors.NewForbidden(schema.GroupResource{Resource: "nodeupgrades"}, "node-a", errors.New("no role"))
+)
 
 // fakeCluster is an API server with one node. Its lock guards all fields.
 type fakeCluster struct {
 	mu          sync.Mutex
 	unreachable error // every call fails with it
 	applyFails  error
-	onApply     func() // called inside ApplyStatus, without the lock
-	applied     func() // called after a status was applied, without the lock
-	node        *corev1.Node
-	pods        map[string]*corev1.Pod
-	daemonSets  map[string]*appsv1.DaemonSet
-	revisions   map[string]*appsv1.ControllerRevision
-	nodeUpgrade *topsv1.NodeUpgrade
-	applies     int
-	creates     int
-	calls       int
+	// responseLost is the error of an apply that took effect.
+	responseLost error
+	onApply      func() // called inside ApplyStatus, without the lock
+	applied      func() // called after a status was applied, without the lock
+	node         *corev1.Node
+	pods         map[string]*corev1.Pod
+	daemonSets   map[string]*appsv1.DaemonSet
+	revisions    map[string]*appsv1.ControllerRevision
+	nodeUpgrade  *topsv1.NodeUpgrade
+	applies      int
+	creates      int
+	calls        int
 }
 
 func newFakeCluster(pods ...*corev1.Pod) *fakeCluster {
@@ -149,10 +154,13 @@ func (c *fakeCluster) ApplyStatus(_ context.Context, _ string, nodeUpgrade *tops
 		c.onApply()
 	}
 	err := c.apply(nodeUpgrade)
-	if err == nil && c.applied != nil {
+	if err != nil {
+		return err
+	}
+	if c.applied != nil {
 		c.applied()
 	}
-	return err
+	return c.responseLost
 }
 
 func (c *fakeCluster) apply(nodeUpgrade *topsv1.NodeUpgrade) error {

@@ -101,8 +101,11 @@ type unusableError struct{ message string }
 func (e *unusableError) Error() string { return e.message }
 
 // isUnreachable reports whether an error means that the API server is unavailable, not that it
-// rejected the call.
+// rejected the call: a write may have taken effect.
 func isUnreachable(err error) bool {
+	if err == nil {
+		return false
+	}
 	if _, unusable := errors.AsType[*unusableError](err); unusable {
 		return false
 	}

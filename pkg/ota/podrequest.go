@@ -17,7 +17,7 @@ type podRequester struct{ *reconciler }
 
 // UpgradePod requests that a pod of this node be replaced with one at the newest revision. It
 // returns nil once the request, new or repeated, is durable on this node and submitted to the
-// operator. Errors are *Refusal, and then a new request is not kept.
+// operator. Errors are *Refusal; a new request is kept only if it may have been submitted.
 func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) error {
 	if refusal := request.ValidateNames(namespace, name); refusal != nil {
 		return refusal
@@ -64,7 +64,8 @@ func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) er
 	return p.accept(ctx, nodeUpgrade, admitted)
 }
 
-// accept makes a new request durable and shows it.
+// accept makes a new request durable and shows it. Without a response to that, the request may have been submitted, and its pod
+// replaced: then it is kept.
 func (p podRequester) accept(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, r request.Request) error {
 	p.log.Info("Recording upgrade request", "request", r.ID, "Pod", r.Pod.Namespace+"/"+r.Pod.Name, "revision", r.Revision)
 	requests := slices.Concat(p.journals.Requests.List, []request.Request{r})
@@ -72,7 +73,10 @@ func (p podRequester) accept(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrad
 		p.retract(r.ID)
 		return request.Refuse(request.ReasonNotRecorded, "The request could not be recorded on this node: %v. Make room or repair the disk, then repeat it.", err)
 	}
-	if err := p.submit(ctx, nodeUpgrade, request.Trim(p.decided(requests, nodeUpgrade))); err != nil {
+	if err := p.submit(ctx, nodeUpgrade, request.Trim(p.decided(requests, nodeUpgrade))); isUnreachable(err) {
+		p.wake()
+		return request.Disconnected(err, request.Kept)
+	} else if err != nil {
 		p.retract(r.ID)
 		return request.Disconnected(err, request.NotKept)
 	}

@@ -1,8 +1,10 @@
 package ota
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -129,7 +133,7 @@ func TestUpgradePodStoresNothingWhenItCannotBeSubmitted(t *testing.T) {
 		says    string
 	}{
 		"the API server is away":           {func(c *fakeCluster) { c.unreachable = errUnreachable }, "Nothing was recorded"},
-		"the apply fails":                  {func(c *fakeCluster) { c.applyFails = errUnreachable }, "Nothing was recorded"},
+		"the apply is rejected":            {func(c *fakeCluster) { c.applyFails = errForbidden }, "Nothing was recorded"},
 		"the Node does not exist":          {func(c *fakeCluster) { c.node = nil }, "getting Node node-a"},
 		"the Node was recreated":           {func(c *fakeCluster) { c.node.UID = "later" }, "kubectl delete nodeupgrade node-a"},
 		"the NodeUpgrade is being deleted": {func(c *fakeCluster) { now := c.node.CreationTimestamp; c.nodeUpgrade.DeletionTimestamp = &now }, "being deleted"},
@@ -154,9 +158,44 @@ func TestUpgradePodStoresNothingWhenItCannotBeSubmitted(t *testing.T) {
 	}
 }
 
+// TestARequestIsKeptWhenItMayHaveBeenSubmitted: without a response the operator may have the request, and may replace
+// the pod at any moment.
+func TestARequestIsKeptWhenItMayHaveBeenSubmitted(t *testing.T) {
+	for name, lost := range map[string]error{
+		"the connection ends":                          io.ErrUnexpectedEOF,
+		"the caller disconnects":                       context.Canceled,
+		"the API server times out":                     apierrors.NewTimeoutError("etcd", 1),
+		"a proxy responds in place of the API server":  apierrors.NewGenericServerResponse(502, "PATCH", schema.GroupResource{}, "", "", 0, true),
+		"the API server cannot tell what became of it": apierrors.NewInternalError(errUnreachable),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
+			b.sync(t)
+			b.cluster.set(func() { b.cluster.responseLost = lost })
+			err := b.UpgradePod(t.Context(), "kube-system", "driver-x")
+			if reasonOf(t, err) != request.ReasonDisconnected || !strings.Contains(err.Error(), "kept on this node") {
+				t.Errorf("error is %v, want one that says the request is kept", err)
+			}
+			b.cluster.set(func() { b.cluster.responseLost = nil })
+			b.sync(t)
+			want := []string{requestOf(t, fixture.OutdatedPod()).ID}
+			if diff := cmp.Diff(want, b.journaled(t)); diff != "" {
+				t.Errorf("journal (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(want, b.cluster.submitted()); diff != "" {
+				t.Errorf("status.requests (-want +got):\n%s", diff)
+			}
+			b.mustUpgrade(t, "driver-x")
+			if diff := cmp.Diff(want, b.cluster.submitted()); diff != "" {
+				t.Errorf("status.requests after a repeated POST (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestUpgradePodSucceedsAfterARefusal(t *testing.T) {
 	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
-	b.cluster.applyFails = errUnreachable
+	b.cluster.applyFails = errForbidden
 	if err := b.UpgradePod(t.Context(), "kube-system", "driver-x"); err == nil {
 		t.Fatal("no refusal although the apply failed")
 	}

@@ -247,6 +247,10 @@ var ofCallers = []mutant{
 		if $err := $keep($requests); $err != nil { $*then }`,
 		`$requests := slices.Concat($list, []$Request{$r})
 		if $err := $keep($requests); $err == nil && len($requests) == 0 { $*then }`},
+	{"lost-response-retracted", "a request is denied although the operator may have it, and replaces the pod", agent, "podRequester.accept",
+		"isUnreachable($err)", "false"},
+	{"rejected-kept", "a request that the API server rejected is kept, and submitted later", agent, "podRequester.accept",
+		"isUnreachable($err)", "$err != nil"},
 	{"asked-twice", "requests are not idempotent", agent, "Admit",
 		"return $requests[$i], true, nil", "continue"},
 	{"finished-asked-again", "a finished request whose task is gone is submitted again", agent, "ApplyAnswers",

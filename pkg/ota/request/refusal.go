@@ -109,5 +109,6 @@ func Disconnected(err error, kept string) *Refusal {
 // Values of kept for Disconnected.
 const (
 	NotKept   = "Nothing was recorded: repeat it when the connection is back."
+	Kept      = "Whether the operator received the request is not known: it is kept on this node, and will be submitted again when the connection is back."
 	KeptSince = "The request was accepted before and is still kept: it will be submitted to the operator when the connection is back."
 )
