@@ -7,6 +7,7 @@
 //	<id>.json.previous   the previous generation, if the kind keeps it
 //	*.corrupt            unusable files, set aside for a person
 //	.new-*               unfinished; removed when the journal is opened
+//	.complete            exists while no value can be missing
 //
 // A file is complete or absent: it is written under a temporary name, synced and renamed, and
 // then the directory is synced. When Put returns nil, the value survives a power failure;

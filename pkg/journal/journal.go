@@ -17,6 +17,7 @@ const (
 	previousSuffix = ".previous"
 	corruptSuffix  = ".corrupt"
 	unfinishedName = ".new-"
+	completeName   = ".complete"
 )
 
 // Journal is a directory of values. It is not safe for concurrent use, and
@@ -32,8 +33,8 @@ type Journal[T any] struct {
 type Content[T any] struct {
 	// Values in the order of their ids; for a torn file, its previous generation.
 	Values []T
-	// Incomplete is true when values may be missing or old: there was no journal,
-	// or a file had to be set aside.
+	// Incomplete is true when values may be missing or old: there was no journal, or a file had
+	// to be set aside, now or earlier, and Complete was not called since then.
 	Incomplete bool
 	// Lost are the ids of which every generation is set aside, now or earlier, sorted. Only
 	// kinds with KeepPrevious have them.
@@ -45,10 +46,6 @@ type Content[T any] struct {
 // writable.
 func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], Content[T], error) {
 	j := &Journal[T]{directory: directory, kind: kind, sync: (*os.File).Sync}
-	var content Content[T]
-	if _, err := os.Stat(directory); errors.Is(err, os.ErrNotExist) {
-		content.Incomplete = true
-	}
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, Content[T]{}, fmt.Errorf("making the state directory: %w", err)
 	}
@@ -59,6 +56,8 @@ func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], 
 	if err != nil {
 		return nil, Content[T]{}, err
 	}
+	_, err = os.Lstat(filepath.Join(directory, completeName))
+	content := Content[T]{Incomplete: err != nil}
 	for _, id := range ids {
 		if err := j.load(id, &content, log); err != nil {
 			return nil, Content[T]{}, err
@@ -154,14 +153,36 @@ func (j *Journal[T]) read(id, name string) (v T, err error) {
 	return v, nil
 }
 
-// setAside renames an unusable file, so that a person can examine it.
+// setAside renames an unusable file, so that a person can examine it. The journal counts as incomplete first, because the
+// file is not found again.
 func (j *Journal[T]) setAside(name string, cause error, log logr.Logger) error {
 	path := filepath.Join(j.directory, name)
 	log.Info("Setting aside a journal file that cannot be used", "file", path+corruptSuffix, "cause", cause.Error())
+	if err := j.markIncomplete(); err != nil {
+		return fmt.Errorf("recording that the journal is incomplete: %w", err)
+	}
 	if err := os.Rename(path, path+corruptSuffix); err != nil {
 		return fmt.Errorf("setting aside journal file %s: %w", name, err)
 	}
 	return nil
+}
+
+func (j *Journal[T]) markIncomplete() error {
+	err := os.Remove(filepath.Join(j.directory, completeName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return j.syncDirectory()
+}
+
+// Complete records that what the journal lacked was restored.
+func (j *Journal[T]) Complete() error {
+	if err := os.WriteFile(filepath.Join(j.directory, completeName), nil, 0o600); err != nil {
+		return fmt.Errorf("recording that the journal is complete: %w", err)
+	}
+	return j.syncDirectory()
 }
 
 // Get returns the value of an id, in its newest usable generation, or an error that says why

@@ -45,6 +45,14 @@ func put(t *testing.T, j *Journal[note], notes ...note) {
 	}
 }
 
+func complete(t *testing.T, j *Journal[note]) {
+	t.Helper()
+	if err := j.Complete(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// names returns the files of values.
 func names(t *testing.T, directory string) []string {
 	t.Helper()
 	files, err := os.ReadDir(directory)
@@ -53,7 +61,9 @@ func names(t *testing.T, directory string) []string {
 	}
 	var list []string
 	for _, file := range files {
-		list = append(list, file.Name())
+		if file.Name() != completeName {
+			list = append(list, file.Name())
+		}
 	}
 	return list
 }
@@ -66,6 +76,10 @@ func TestValuesSurviveAndAreRemoved(t *testing.T) {
 			t.Errorf("a new journal (-want +got):\n%s", diff)
 		}
 		put(t, j, note{"b", 1}, note{"a", 1}, note{"a", 2}, note{"c", 1})
+		if _, content = open(t, directory, noteKind(keep)); !content.Incomplete {
+			t.Error("a new journal is complete once it was opened")
+		}
+		complete(t, j)
 		_, content = open(t, directory, noteKind(keep))
 		if diff := cmp.Diff(Content[note]{Values: []note{{"a", 2}, {"b", 1}, {"c", 1}}}, content); diff != "" {
 			t.Errorf("opened again (-want +got):\n%s", diff)
@@ -152,17 +166,22 @@ func TestWhatCannotBeUsedIsSetAside(t *testing.T) {
 			directory := t.TempDir()
 			j, _ := open(t, directory, noteKind(false))
 			put(t, j, note{"kept", 1})
+			complete(t, j)
 			path := filepath.Join(directory, content.file)
 			if err := os.WriteFile(path, content.data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, got := open(t, directory, noteKind(false))
-			if diff := cmp.Diff(Content[note]{Values: []note{{"kept", 1}}, Incomplete: true}, got); diff != "" {
-				t.Errorf("content (-want +got):\n%s", diff)
+			for range 2 { // an agent may be restarted before it has restored anything
+				var got Content[note]
+				j, got = open(t, directory, noteKind(false))
+				if diff := cmp.Diff(Content[note]{Values: []note{{"kept", 1}}, Incomplete: true}, got); diff != "" {
+					t.Errorf("content (-want +got):\n%s", diff)
+				}
 			}
 			if _, err := os.Stat(path + corruptSuffix); err != nil {
 				t.Errorf("the file was not set aside: %v", err)
 			}
+			complete(t, j)
 			if _, again := open(t, directory, noteKind(false)); again.Incomplete {
 				t.Error("the file set aside makes the journal incomplete for ever")
 			}
@@ -209,6 +228,7 @@ func TestATornFileFallsBackToTheGenerationBefore(t *testing.T) {
 			for step := range test.steps {
 				put(t, j, note{"a", step + 1})
 			}
+			complete(t, j)
 			test.damage(t, directory)
 			j, got := open(t, directory, noteKind(true))
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -219,6 +239,7 @@ func TestATornFileFallsBackToTheGenerationBefore(t *testing.T) {
 				t.Errorf("what is lost when opened again (-want +got):\n%s", diff)
 			}
 			put(t, j, note{"a", 9})
+			complete(t, j)
 			if _, got := open(t, directory, noteKind(true)); !cmp.Equal(got, Content[note]{Values: []note{{"a", 9}}}) {
 				t.Errorf("recorded again: %v", got)
 			}
@@ -230,6 +251,7 @@ func TestACrashBeforeTheRenameLeavesTheValueBefore(t *testing.T) {
 	directory := t.TempDir()
 	j, _ := open(t, directory, noteKind(true))
 	put(t, j, note{"a", 1}, note{"a", 2})
+	complete(t, j)
 	// The state on disk when write is killed between its two renames: the previous generation
 	// is the current one.
 	if err := keepPrevious(filepath.Join(directory, "a.json"), filepath.Join(directory, unfinishedName+"1")); err != nil {

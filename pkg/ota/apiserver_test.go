@@ -115,7 +115,7 @@ func (s *site) wipe() {
 
 func (s *site) journalFiles() []string {
 	s.t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.stateDir, "requests", "*"))
+	files, err := filepath.Glob(filepath.Join(s.stateDir, "requests", "*.json"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -97,7 +97,11 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 		r.log.Error(err, "Could not record the results of the requests")
 		return nodeUpgrade, nil
 	}
-	r.journals.Incomplete = false
+	if r.journals.Incomplete {
+		if err := r.journals.Restored(); err != nil {
+			r.log.Error(err, "Could not record that the published requests were taken over")
+		}
+	}
 	r.publish(nodeUpgrade)
 	return nodeUpgrade, nil
 }

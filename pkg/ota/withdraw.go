@@ -42,7 +42,7 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 	defer cancel()
 	nodeUpgrade, err := w.observe(ctx)
 	known := request.Knows(w.journals.Operations.List, w.nodeName, key)
-	if err != nil && !isUnreachable(err) && !known {
+	if err != nil && (w.journals.Incomplete || !isUnreachable(err)) && !known { // requests that may be lost cannot be withdrawn
 		return result, false, request.Disconnected(err, request.NotKept)
 	}
 	now, _ := w.latest.read()

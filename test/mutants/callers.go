@@ -303,6 +303,10 @@ var ofCallers = []mutant{
 			return $Hold{}, $NotRecorded($err)
 		}`,
 		"$journal.Hold = $hold"},
+	{"lost-withdrawn", "requests that the disk lost are reported as withdrawn, and carried out", agent, "withdrawer.withdraw",
+		"$incomplete || !isUnreachable($err)", "!isUnreachable($err)"},
+	{"lost-dropped", "a hold drops an operation that the operator has", agent, "holder.dropQueued",
+		"$i < 0 || $incomplete", "$i < 0"},
 	{"unchanged-written", "an unchanged status is written again", agent, "publisher.apply",
 		"$others && equality.Semantic.DeepEqual($nodeUpgrade.Status.Pulls, $wanted.Pulls)",
 		"$others && equality.Semantic.DeepEqual($nodeUpgrade.Status.Pulls, $wanted.Pulls) && len($wanted.Requests) > 9"},

@@ -4,6 +4,7 @@ package records
 
 import (
 	"cmp"
+	"errors"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,7 +34,8 @@ type Requests struct {
 }
 
 // openRequests returns the requests under stateDirectory, which it creates if needed. lost
-// is true if some may be missing: there was no journal, or a file was set aside.
+// is true if some may be missing: there was no journal, or a file was set aside, and Restored was not
+// called since then.
 func openRequests(stateDirectory string, log logr.Logger) (j Requests, lost bool, err error) {
 	disk, content, err := journal.Open(filepath.Join(stateDirectory, "requests"), RequestKind, log)
 	if err != nil {
@@ -218,4 +220,10 @@ func (j *Journals) Adopt(status *topsv1.NodeUpgradeStatus) error {
 		hold = status.Agent.Hold
 	}
 	return j.Hold.Put(hold)
+}
+
+// Restored records that what the disk lost is restored. If that fails, it is restored again when the agent starts again.
+func (j *Journals) Restored() error {
+	j.Incomplete = false
+	return errors.Join(j.Requests.disk.Complete(), j.Operations.disk.Complete())
 }

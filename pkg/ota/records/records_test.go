@@ -59,6 +59,9 @@ func TestJournalKeepsRequestsInOrderOverRestarts(t *testing.T) {
 	if err := j.Keep(want); err != nil {
 		t.Fatal(err)
 	}
+	if err := j.disk.Complete(); err != nil {
+		t.Fatal(err)
+	}
 	_, requests, incomplete = open(t, directory)
 	if diff := cmp.Diff(want, requests); diff != "" || incomplete {
 		t.Errorf("incomplete=%t, requests (-want +got):\n%s", incomplete, diff)
