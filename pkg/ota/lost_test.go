@@ -95,3 +95,19 @@ func TestNothingIsWithdrawnWhileRequestsMayBeLost(t *testing.T) {
 		t.Errorf("requests, by whether they are taken back (-want +got):\n%s", diff)
 	}
 }
+
+// TestAnOperationWhoseRequestsAreLostEverywhereEnds: the disk lost them, and the NodeUpgrade was created again. Nobody answers
+// them any more, and the node must take other requests.
+func TestAnOperationWhoseRequestsAreLostEverywhereEnds(t *testing.T) {
+	c := newFleet()
+	b := newBench(t, c, t.TempDir())
+	id := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(http.StatusAccepted).operation().ID
+	b.tearRequests(t)
+	c.set(func() { c.nodeUpgrade = nil })
+	restarted := newBench(t, c, b.directory)
+	restarted.sync(t)
+	if o := call(t, restarted.handler(), "GET", "/v1/operations/"+id, "").operation(); o.State != request.Failed || o.Requests[0].Reason != string(request.ReasonRequestLost) {
+		t.Errorf("it is %+v", o)
+	}
+	call(t, restarted.handler(), "POST", "/v1/upgrade", "").wants(http.StatusAccepted)
+}

@@ -88,7 +88,7 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 		}
 		requests = r.journals.Requests.List
 	}
-	r.followOperations(status.Tasks)
+	r.followOperations(requests, status.Tasks)
 	if err := r.journals.Requests.Keep(request.Trim(request.ApplyAnswers(requests, status.Tasks))); err != nil {
 		if r.journals.Incomplete {
 			return nil, fmt.Errorf("taking over the published requests: %w", err)
@@ -106,10 +106,10 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	return nodeUpgrade, nil
 }
 
-// followOperations updates the operations from the tasks. What cannot be recorded now can
+// followOperations updates the operations from the requests and their tasks. What cannot be recorded now can
 // be observed again.
-func (r *reconciler) followOperations(tasks []topsv1.UpgradeTask) {
-	for _, o := range request.FollowAll(r.journals.Operations.List, tasks, request.Seconds(r.clock.Now())) {
+func (r *reconciler) followOperations(requests []request.Request, tasks []topsv1.UpgradeTask) {
+	for _, o := range request.FollowAll(r.journals.Operations.List, requests, tasks, request.Seconds(r.clock.Now())) {
 		if err := r.journals.Operations.Put(o); err != nil {
 			r.log.Error(err, "Could not record the result of an operation", "operation", o.ID)
 			continue

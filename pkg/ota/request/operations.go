@@ -156,16 +156,33 @@ func (o Operation) State() State {
 	return Done
 }
 
-// FollowAll returns the updated operations of which tasks have ended at least one part.
-func FollowAll(operations []Operation, tasks []topsv1.UpgradeTask, now metav1.Time) []Operation {
+// FollowAll returns the updated operations of which at least one part has ended: by its task, or because its request is lost.
+func FollowAll(operations []Operation, requests []Request, tasks []topsv1.UpgradeTask, now metav1.Time) []Operation {
 	var changed []Operation
 	for _, o := range operations {
-		next := o.Follow(tasks, now)
+		next := o.withoutLost(requests, tasks).Follow(tasks, now)
 		if !o.Queued && o.End == nil && (next.End != nil || o.finals() != next.finals()) {
 			changed = append(changed, next)
 		}
 	}
 	return changed
+}
+
+// withoutLost fails the parts of an operation that was sent whose requests are lost: those that have no task, and that no
+// agent submits any more, will never be answered. The input is not changed.
+func (o Operation) withoutLost(requests []Request, tasks []topsv1.UpgradeTask) Operation {
+	if o.Queued {
+		return o
+	}
+	o.Parts = slices.Clone(o.Parts)
+	for i := range o.Parts {
+		p := &o.Parts[i]
+		answered := slices.ContainsFunc(tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == p.Request })
+		if !p.State.Final() && !answered && indexOf(requests, p.Request) < 0 {
+			p.State, p.Reason, p.Message = Failed, string(ReasonRequestLost), "its request was lost on this node and in the cluster, and what became of it is not known: look at what runs, and repeat it"
+		}
+	}
+	return o
 }
 
 // finals counts the parts that have ended.

@@ -61,6 +61,7 @@ const (
 	ReasonRevisionChanged Reason = topsv1.ReasonRevisionChanged
 	ReasonPodReplaced     Reason = "PodReplaced"
 	ReasonWithdrawn       Reason = topsv1.ReasonWithdrawn
+	ReasonRequestLost     Reason = "RequestLost"
 )
 
 // Refusal is the error for a request that was not accepted. Its message states what the
