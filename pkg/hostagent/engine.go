@@ -12,7 +12,7 @@ import (
 const (
 	// podUIDLabel is on every container created by the kubelet.
 	podUIDLabel = "io.kubernetes.pod.uid"
-	// responseTimeout is the timeout of one response of a daemon.
+	// responseTimeout is the timeout of one response of a daemon, and of the kernel.
 	responseTimeout = 10 * time.Second
 )
 

@@ -31,7 +31,7 @@ func (h host) facts(ctx context.Context, wanted task.Engine) (task.Facts, error)
 			files.Missing = append(files.Missing, what+": "+err.Error())
 		}
 	}
-	holders, err := h.proc().holders()
+	holders, err := within(ctx, h.reads, "holders", h.proc().holders)
 	note("processes that have a device open", err)
 	if err == nil {
 		files.Holders = &holders
@@ -44,7 +44,7 @@ func (h host) facts(ctx context.Context, wanted task.Engine) (task.Facts, error)
 		status.Started, err = h.proc().began(status.Instance)
 		note("start of "+string(status.Engine), err)
 		facts.Runtime = &status.RuntimeFacts
-		free, err := freeDisk(h.root, status.imageStore)
+		free, err := h.freeDisk(ctx, status.imageStore)
 		note("free disk", err)
 		if err == nil {
 			files.FreeDiskBytes = &free
@@ -98,6 +98,10 @@ func hostFactsOf(host fs.FS) task.HostFacts {
 }
 
 // freeDisk returns the bytes available to unprivileged users on the disk of a host directory.
+func (h host) freeDisk(ctx context.Context, directory string) (bytes int64, err error) {
+	return within(ctx, h.reads, "free disk of "+directory, func() (int64, error) { return freeDisk(h.root, directory) })
+}
+
 func freeDisk(hostRoot, directory string) (bytes int64, err error) {
 	if directory == "" {
 		return 0, errors.New("the engine does not report where it stores images")

@@ -99,7 +99,7 @@ func TestFactsHaveTheHoldersOfDevices(t *testing.T) {
 	if err := os.Symlink(table.proc, filepath.Join(root, "proc")); err != nil {
 		t.Fatal(err)
 	}
-	facts, err := host{root: root, paths: Paths{}.withDefaults()}.facts(t.Context(), task.Docker)
+	facts, err := host{root: root, paths: Paths{}.withDefaults(), reads: &reads{limit: responseTimeout}}.facts(t.Context(), task.Docker)
 	if found := facts.Host.Holders; err != nil || found == nil || !found.Visible || len(found.Processes) != 1 || found.Processes[0].PID != 7 {
 		t.Errorf("%v, holders %+v", err, found)
 	}

@@ -25,6 +25,7 @@ type host struct {
 	units map[task.Engine]string
 	// services returns the main processes of services; nil without systemd.
 	services mainPIDs
+	reads    *reads
 }
 
 // Paths on the host, relative to its root. Symbolic links in them are those of the host.

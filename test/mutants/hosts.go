@@ -30,6 +30,10 @@ var ofHosts = []mutant{
 	{"server-started", "a worker of RKE2 is made a server", hosts, "unitThatRuns",
 		`$state == "active" || unitBusy($*p)`, `$state != "inactive"`},
 
+	{"hung-read-repeated", "each look at a process that hangs leaves one more thread in the kernel", hosts, "within",
+		"$r.underWay.DoChan($name, $read)", "new(singleflight.Group).DoChan($name, $read)"},
+	{"late-read-used", "what had a device open an hour ago is reported as of now", hosts, "within",
+		"errors.Join($err, context.Cause($fresh))", "errors.Join($err, context.Cause(context.WithoutCancel($fresh)))"},
 	{"deadline-by-a-former-clock", "a restart of which the clock of the node was set back meanwhile has that much longer", hosts, "Begun.Within",
 		"$b.Deadline.After($latest)", "false && $b.Deadline.After($latest)"},
 	{"fresh-by-a-former-clock", "an agent whose clock was set back waits that long for a configuration that nobody writes", hosts, "restarter.observe",
