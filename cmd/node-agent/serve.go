@@ -17,6 +17,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/hosttasks"
+	"github.com/topsops/gcu-operator/pkg/journal"
 	"github.com/topsops/gcu-operator/pkg/kubeconfig"
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/nodeapi"
@@ -38,6 +39,13 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := journal.Lock(ctx, s.stateDir, clock.RealClock{}, log)
+	if err != nil && ctx.Err() != nil {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
+	}
+	defer func() { _ = unlock() }() // the end of the process unlocks it too
 	worker, err := newWorker(s, cluster, log)
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)

@@ -9,6 +9,8 @@
 //	.new-*               unfinished; removed when the journal is opened
 //	.complete            exists while no value can be missing
 //
+// A process that uses journals first locks the directory above them (Lock): two would overwrite each other's values.
+//
 // A file is complete or absent: it is written under a temporary name, synced and renamed, and
 // then the directory is synced. When Put returns nil, the value survives a power failure;
 // when it returns an error, either the previous value or the new one is stored.

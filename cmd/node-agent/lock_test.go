@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestASecondAgentWaitsUntilTheFirstHasEnded: while the DaemonSet replaces its pod, both run for a moment, and two agents would write the
+// same journals.
+func TestASecondAgentWaitsUntilTheFirstHasEnded(t *testing.T) {
+	state, first, second := t.TempDir(), filepath.Join(shortDirectory(t), "s"), filepath.Join(shortDirectory(t), "s")
+	ctx, stop := context.WithCancel(t.Context())
+	_, ended := startWith(ctx, t, state, first)
+	eventually(t, func() bool { return pings(t, first) })
+	log, _ := startWith(t.Context(), t, state, second)
+	eventually(t, func() bool {
+		return strings.Contains(log.String(), "Another node agent uses the state directory") || pings(t, second)
+	})
+	if pings(t, second) {
+		t.Error("both serve")
+	}
+	stop()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d of the first", code)
+	}
+	eventually(t, func() bool { return pings(t, second) })
+}
+
+// TestASecondAgentThatWaitsStops when it is told to.
+func TestASecondAgentThatWaitsStops(t *testing.T) {
+	state, first := t.TempDir(), filepath.Join(shortDirectory(t), "s")
+	startWith(t.Context(), t, state, first)
+	eventually(t, func() bool { return pings(t, first) })
+	ctx, stop := context.WithCancel(t.Context())
+	log, ended := startWith(ctx, t, state, filepath.Join(shortDirectory(t), "s"))
+	eventually(t, func() bool { return strings.Contains(log.String(), "Another node agent uses the state directory") })
+	stop()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d: %s", code, log.String())
+	}
+}
+
+// startWith runs an agent until ctx or the test ends. ended gets its exit code.
+func startWith(ctx context.Context, t *testing.T, state, socket string) (log *buffer, ended <-chan int) {
+	t.Helper()
+	log = &buffer{}
+	codes := make(chan int, 1)
+	done := make(chan struct{})
+	kubeconfig := writeKubeconfig(t)
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(done)
+		codes <- run(ctx, []string{"--node-name=node-a", "--kubeconfig=" + kubeconfig, "--state-dir=" + state, "--ota-bind-address=127.0.0.1:0", "--ota-socket=" + socket,
+			"--log-dir=", "--log-format=json", "--host-root=" + filepath.Join(state, "none")}, &buffer{}, log)
+	}()
+	t.Cleanup(func() { stop(); <-done })
+	return log, codes
+}
+
+func pings(t *testing.T, socket string) bool {
+	var output buffer
+	return run(t.Context(), []string{"ota", "ping", "--socket", socket}, &output, &output) == exitOK
+}
