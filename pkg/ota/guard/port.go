@@ -12,11 +12,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// portRetry is the time between two attempts to listen on an address that another process uses.
+// portRetry is the time between two attempts to listen on an address.
 const portRetry = 5 * time.Second
 
-// Port is a TCP listener that waits for its address: anyone on the node may take a port, which
-// must not stop the agent. While it waits it has no connections.
+// Port is a TCP listener that waits for its address: anyone on the node may take a port, and the node may
+// get an address later, which must not stop the agent. While it waits it has no connections.
 type Port struct {
 	address string
 	clock   clock.Clock
@@ -25,23 +25,27 @@ type Port struct {
 	closed chan struct{}
 
 	mu sync.Mutex
-	// inner is nil while another process uses the address.
+	// inner is nil while the address cannot be used.
 	inner net.Listener
-	ended bool
+	// waitsFor is why the last attempt to listen failed.
+	waitsFor error
+	ended    bool
 }
 
-// ListenTCP listens on an address, ip:port. An address that another process uses is no error:
+// ListenTCP listens on an address, ip:port. An address that another process uses, or that the node does not have, is no error:
 // listening is retried every few seconds. Any other failure is an error.
 func ListenTCP(address string, c clock.Clock, log logr.Logger) (*Port, error) {
 	p := &Port{address: address, clock: c, log: log, closed: make(chan struct{})}
-	inner, err := net.Listen("tcp", address)
+	var err error
+	p.inner, err = net.Listen("tcp", address)
+	p.waitsFor = err
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		log.Error(err, "Another process uses the address of the OTA endpoint, serving the socket only until it is free", "address", address)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		log.Error(err, "This node does not have the address of the OTA endpoint, serving the socket only until it has", "address", address)
 	case err != nil:
 		return nil, fmt.Errorf("listening on %s: %w", address, err)
-	default:
-		p.inner = inner
 	}
 	return p, nil
 }
@@ -50,13 +54,13 @@ func ListenTCP(address string, c clock.Clock, log logr.Logger) (*Port, error) {
 func (p *Port) InUse() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.inner != nil {
-		return ""
+	if errors.Is(p.waitsFor, syscall.EADDRINUSE) {
+		return p.address
 	}
-	return p.address
+	return ""
 }
 
-// Accept returns the next connection, once the address is free.
+// Accept returns the next connection, once the address can be used.
 func (p *Port) Accept() (net.Conn, error) {
 	for {
 		inner, err := p.listener()
@@ -76,7 +80,7 @@ func (p *Port) Accept() (net.Conn, error) {
 	}
 }
 
-// listener returns the listener, nil while the address is in use.
+// listener returns the listener, nil while the address cannot be used.
 func (p *Port) listener() (net.Listener, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,11 +90,12 @@ func (p *Port) listener() (net.Listener, error) {
 	return p.inner, nil
 }
 
-// retry listens if the address is free by now.
+// retry listens if the address can be used by now.
 func (p *Port) retry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	inner, err := net.Listen("tcp", p.address)
+	p.waitsFor = err
 	switch {
 	case err != nil:
 		p.log.V(4).Info("Cannot listen on the address of the OTA endpoint yet", "address", p.address, "cause", err.Error())
@@ -98,7 +103,7 @@ func (p *Port) retry() {
 		_ = inner.Close()
 	default:
 		p.inner = inner
-		p.log.Info("Serving the OTA endpoint over TCP, its address is free now", "address", p.address)
+		p.log.Info("Serving the OTA endpoint over TCP, its address can be used now", "address", p.address)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -56,6 +57,35 @@ func TestAPortThatIsTakenIsServedOnceItIsFree(t *testing.T) {
 	}
 	if err := <-ended; err == nil {
 		t.Error("a closed listener accepts")
+	}
+}
+
+// TestAnAddressThatTheNodeDoesNotHaveIsWaitedFor: the network of the node may come up later. An address that can never be listened on is an
+// error.
+func TestAnAddressThatTheNodeDoesNotHaveIsWaitedFor(t *testing.T) {
+	const address = "192.0.2.1:10267" // of no network
+	fake := clocktesting.NewFakeClock(time.Unix(0, 0))
+	port, err := ListenTCP(address, fake, testr.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if port.InUse() != "" || port.Addr().String() != address {
+		t.Errorf("in use is %q, the address %s", port.InUse(), port.Addr())
+	}
+	serveListener(t, clock.RealClock{}, Listener{Listener: port, Caller: AllowAll}, hello)
+	until(t, "the listener waits", fake.HasWaiters)
+	fake.Step(portRetry)
+	until(t, "it waits again", fake.HasWaiters)
+	port.mu.Lock()
+	port.address = "127.0.0.1:0" // the node gets the address
+	port.mu.Unlock()
+	fake.Step(portRetry)
+	until(t, "it serves", func() bool { return port.Addr().String() != "127.0.0.1:0" && port.Addr().String() != address })
+	if status, _ := get(t, port.Addr().String(), http.MethodGet, "/", nil); status != http.StatusOK {
+		t.Errorf("status %d", status)
+	}
+	if _, err := ListenTCP("127.0.0.1:http:80", fake, testr.New(t)); err == nil {
+		t.Error("an address that is none is waited for")
 	}
 }
 
