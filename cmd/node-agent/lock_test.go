@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/topsops/gcu-operator/test/need"
 )
 
 // TestASecondAgentWaitsUntilTheFirstHasEnded: while the DaemonSet replaces its pod, both run for a moment, and two agents would write the
@@ -62,4 +67,36 @@ func startWith(ctx context.Context, t *testing.T, state, socket string) (log *bu
 func pings(t *testing.T, socket string) bool {
 	var output buffer
 	return run(t.Context(), []string{"ota", "ping", "--socket", socket}, &output, &output) == exitOK
+}
+
+// TestAnAgentServesOnADiskThatIsReadOnly also says what is wrong.
+func TestAnAgentServesOnADiskThatIsReadOnly(t *testing.T) {
+	if os.Geteuid() != 0 {
+		need.Skip(t, "a disk that is read-only needs root, to mount one")
+	}
+	state, socket := t.TempDir(), filepath.Join(shortDirectory(t), "s")
+	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, ""); err != nil {
+		need.Skip(t, fmt.Sprintf("a disk that is read-only needs a file system, which cannot be mounted here: %v", err))
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(state, syscall.MNT_DETACH) })
+	ctx, stop := context.WithCancel(t.Context())
+	_, ended := startWith(ctx, t, state, socket)
+	eventually(t, func() bool { return pings(t, socket) })
+	stop()
+	<-ended
+	if err := syscall.Mount("tmpfs", state, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	log, ended := startWith(t.Context(), t, state, socket)
+	eventually(t, func() bool {
+		select {
+		case code := <-ended:
+			t.Fatalf("exit code %d: %s", code, log.String())
+		default:
+		}
+		return pings(t, socket)
+	})
+	if !strings.Contains(log.String(), "Cannot write to the state directory") {
+		t.Errorf("the log says nothing: %s", log.String())
+	}
 }

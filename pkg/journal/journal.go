@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/go-logr/logr"
 )
@@ -43,13 +44,15 @@ type Content[T any] struct {
 
 // Open returns the journal in a directory, which is created if absent, and its content.
 // Unusable files are set aside and logged. It returns an error when the directory is not
-// writable.
+// writable, unless that is because the disk takes no writes now: then it is logged, and each change fails until it does.
 func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], Content[T], error) {
 	j := &Journal[T]{directory: directory, kind: kind, sync: (*os.File).Sync}
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, Content[T]{}, fmt.Errorf("making the state directory: %w", err)
 	}
-	if err := j.checkWritable(); err != nil {
+	if err := j.checkWritable(); diskFails(err) {
+		log.Error(err, "Cannot write to the state directory, using what is in it", "directory", directory)
+	} else if err != nil {
 		return nil, Content[T]{}, err
 	}
 	ids, err := j.list()
@@ -64,6 +67,12 @@ func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], 
 		}
 	}
 	return j, content, nil
+}
+
+// diskFails reports whether an error means that the disk takes no writes now, which somebody may repair: it is full, broken, or
+// made read-only by the kernel.
+func diskFails(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO}, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 // checkWritable detects at start, and not at the first value, that nothing can be written.
@@ -84,7 +93,7 @@ func (j *Journal[T]) list() ([]string, error) {
 	var ids []string
 	for _, file := range files {
 		if strings.HasPrefix(file.Name(), unfinishedName) {
-			if err := os.Remove(filepath.Join(j.directory, file.Name())); err != nil {
+			if err := os.Remove(filepath.Join(j.directory, file.Name())); err != nil && !diskFails(err) {
 				return nil, fmt.Errorf("removing an unfinished file: %w", err)
 			}
 			continue
@@ -115,7 +124,7 @@ func (j *Journal[T]) load(id string, content *Content[T], log logr.Logger) error
 		}
 		corrupt++
 		content.Incomplete = true
-		if err := j.setAside(name, err, log); err != nil {
+		if err := j.setAside(name, err, log); err != nil && !diskFails(err) { // it is found again at the next start
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,11 +14,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-const (
-	lockName = "lock"
-	// lockRetry is the time between two attempts to lock a directory that another process uses.
-	lockRetry = time.Second
-)
+// lockRetry is the time between two attempts to lock a directory that another process uses.
+const lockRetry = time.Second
 
 // Lock keeps other processes from the journals below a directory, which is created if absent, until unlock or the end of this
 // process, however that ends. While another process has the lock, as the agent that is being replaced, Lock waits. It returns an error
@@ -28,8 +24,9 @@ func Lock(ctx context.Context, directory string, c clock.Clock, log logr.Logger)
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("making the state directory: %w", err)
 	}
-	// Commands that this process starts do not inherit the file: they may outlive it, and would keep the lock.
-	file, err := os.OpenFile(filepath.Join(directory, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	// The lock is that of the directory, which needs no file, so that a disk that is read-only can be locked. Commands that this process
+	// starts do not inherit it: they may outlive this process.
+	file, err := os.Open(directory)
 	if err != nil {
 		return nil, fmt.Errorf("locking the state directory: %w", err)
 	}

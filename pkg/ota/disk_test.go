@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/topsops/gcu-operator/test/need"
 )
 
@@ -93,5 +95,50 @@ func TestAnAgentStartsOnADiskThatIsFull(t *testing.T) {
 	restarted.sync(t)
 	if submitted := c.submitted(); len(submitted) != 2 {
 		t.Errorf("requests %v", submitted)
+	}
+}
+
+// remount makes a disk of smallDisk read-only, or writable again.
+func remount(t *testing.T, directory string, flags uintptr) {
+	t.Helper()
+	if err := syscall.Mount("tmpfs", directory, "tmpfs", syscall.MS_REMOUNT|flags, "size=128k"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAnAgentStartsOnADiskThatIsReadOnly, as the kernel makes it after an error of the disk: what was recorded goes on, what is new is
+// refused until it can be recorded.
+func TestAnAgentStartsOnADiskThatIsReadOnly(t *testing.T) {
+	for name, damage := range map[string]func(b *bench, t *testing.T){
+		"nothing is damaged": func(*bench, *testing.T) {},
+		"a file is torn":     (*bench).tearRequests,
+		"a file is unfinished": func(b *bench, t *testing.T) {
+			if err := os.WriteFile(filepath.Join(b.directory, "requests", ".new-1"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := smallDisk(t)
+			c := newFleet()
+			b := newBench(t, c, filepath.Join(directory, "state"))
+			call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202)
+			want := c.submitted()
+			damage(b, t)
+			remount(t, directory, syscall.MS_RDONLY)
+			restarted := newBench(t, c, b.directory)
+			call(t, restarted.handler(), "GET", "/v1/status", "").wants(200)
+			call(t, restarted.handler(), "GET", "/pods", "").wants(200)
+			if a := call(t, restarted.handler(), "POST", "/v1/hold", "").wants(500); !strings.Contains(string(a.body), "read-only file system") {
+				t.Errorf("a hold is answered with %s", a.body)
+			}
+			_ = restarted.syncOnce(t.Context()) // says what it cannot take over
+			remount(t, directory, 0)
+			restarted.sync(t)
+			if diff := cmp.Diff(want, c.submitted()); diff != "" {
+				t.Errorf("status.requests (-want +got):\n%s", diff)
+			}
+			call(t, restarted.handler(), "POST", "/v1/hold", "").wants(200)
+		})
 	}
 }
