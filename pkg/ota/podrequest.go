@@ -51,6 +51,9 @@ func (p podRequester) UpgradePod(ctx context.Context, namespace, name string) er
 	if p.pulls.isUnderWay(request.PullID(wanted)) {
 		return request.Refuse(request.ReasonImageNotReady, "The images of the newest revision of pod %s/%s are being pulled: repeat the request when PodImageReady in GET /pods is no longer %s.", namespace, name, topsv1.ReasonWaitPullImage)
 	}
+	if err := p.send(ctx, nodeUpgrade, nil); err != nil { // a queued operation may have this request, and would keep it back
+		return request.Disconnected(err, request.NotKept)
+	}
 	admitted, found, refusal := request.Admit(p.journals.Requests.List, nodeUpgrade.Status.Tasks, wanted, request.Seconds(p.clock.Now()))
 	if refusal != nil {
 		return refusal

@@ -219,6 +219,23 @@ func TestARepeatedRequestReportsTheStoredOne(t *testing.T) {
 	}
 }
 
+// TestARequestThatAQueuedOperationHasIsSubmitted: the agent was killed in sending the operation, so that the operator has the request
+// for one pod of two.
+func TestARequestThatAQueuedOperationHasIsSubmitted(t *testing.T) {
+	b := halfSent(t, newFleet(), 2)
+	b.cluster.set(func() { b.cluster.unreachable = nil })
+	b.mustUpgrade(t, "enflame-toolkit-x") // before the loop is back
+	if requested := b.cluster.requested(); requested["enflame-toolkit"].ID == "" || len(b.cluster.submitted()) != 2 {
+		t.Errorf("the request is accepted, and these are submitted: %v", requested)
+	}
+
+	b = halfSent(t, newFleet(), 2)
+	b.cluster.set(func() { b.cluster.unreachable, b.cluster.applyFails = nil, errUnreachable })
+	if err := b.UpgradePod(t.Context(), "kube-system", "enflame-toolkit-x"); reasonOf(t, err) != request.ReasonDisconnected {
+		t.Errorf("when it cannot be submitted, the answer is %v", err)
+	}
+}
+
 func TestUpgradePodAfterAFailureIsANewRequest(t *testing.T) {
 	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
 	b.mustUpgrade(t, "driver-x")

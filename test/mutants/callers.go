@@ -251,6 +251,8 @@ var ofCallers = []mutant{
 		"isUnreachable($err)", "false"},
 	{"rejected-kept", "a request that the API server rejected is kept, and submitted later", agent, "podRequester.accept",
 		"isUnreachable($err)", "$err != nil"},
+	{"queued-reported-as-sent", "a request that an operation keeps back is reported as submitted", agent, "podRequester.UpgradePod",
+		"if $err := $p.send($ctx, $nodeUpgrade, nil); $err != nil { $*then }", ""},
 	{"asked-twice", "requests are not idempotent", agent, "Admit",
 		"return $requests[$i], true, nil", "continue"},
 	{"finished-asked-again", "a finished request whose task is gone is submitted again", agent, "ApplyAnswers",
