@@ -85,6 +85,10 @@ var ofResources = []mutant{
 		"$r.reporter($last).send($obs.Resource, status.Removals(&$decided))", ""},
 	{"removal-told-again", "the removal of a DaemonSet is announced again while it goes", deploys, "Removals",
 		"$kind && !$o.Deleting", "$kind"},
+	{"guarded-awaited", "a node of the control plane that is not allowed keeps the fleet without components", deploys, "Anticipated",
+		"!$there && !isGuarded($node) && $rest", "!$there && $rest"},
+	{"guarded-untold", "nothing says why a node of the control plane with a GCU gets no components", deploys, "NotAllowed",
+		"!$labeled && isGuarded($node) && $rest", "labeled && !labeled"},
 	{"waits-for-pods-of-another", "a deletion waits for pods of a component that is deleted later", deploys, "podNodes",
 		"$i < 0 || $deployedAsAnother($obs, $c)", "$i < 0"},
 

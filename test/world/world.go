@@ -101,6 +101,14 @@ func (w *World) Node(name string) *corev1.Node {
 	return nil
 }
 
+// Guard adds a Ready node of the control plane that has a GCU, and to which admission denies the label of a GCU node.
+func (w *World) Guard(name string) {
+	node := GCUNode(name)
+	delete(node.Labels, topsv1.LabelGcuPresent)
+	node.Labels["node-role.kubernetes.io/control-plane"] = ""
+	w.Nodes = append(w.Nodes, node)
+}
+
 // Off makes nodes not Ready.
 func (w *World) Off(names ...string) {
 	for _, name := range names {

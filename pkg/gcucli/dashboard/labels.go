@@ -23,7 +23,7 @@ var labels = map[string]map[string]string{"zh": {
 	"AwaitingRequests": "等待节点请求", "InProgress": "进行中", "NodesFailed": "有节点失败", "NodesPinned": "有节点被固定", "RollingBack": "正在回滚", "RolledBack": "已回滚",
 	"RevisionRejected": "版本被拒绝", "Superseded": "已被取代", "Restarted": "已重启", "RestartFailed": "重启失败", "RevisionChanged": "版本已变化", "Withdrawn": "已撤回", "NotSeen": "尚未处理",
 	"Deploying": "部署中", "Deleting": "删除中", "Removing": "移除中", "ReconcileFailed": "协调失败", "AsExpected": "符合预期", "Upgrading": "升级中", "WaitingForNodes": "等待节点",
-	"NoUpdateStrategy": "未设置升级策略", "RemovedAtOnce": "已同时移除", "RemovedNodeByNode": "逐节点移除", "ApplyFailed": "应用对象失败", "ComponentConflict": "组件冲突", "DriverMissing": "缺少驱动",
+	"NoUpdateStrategy": "未设置升级策略", "RemovedAtOnce": "已同时移除", "RemovedNodeByNode": "逐节点移除", "ApplyFailed": "应用对象失败", "ComponentConflict": "组件冲突", "DriverMissing": "缺少驱动", "NodeNotAllowed": "节点未获准",
 	"JobFailed": "Job 失败", "NamespaceMissing": "缺少命名空间", "NamespaceTerminating": "命名空间正在终止", "NotInstalled": "未安装", "ObjectConflict": "对象冲突",
 	"NoPreviousRevision": "没有之前的版本", "RefusedRevision": "版本被拒绝", "UnknownRevision": "未知版本", "UnreadableRevision": "版本无法读取", "InvalidMaxUnavailable": "max-unavailable 无效",
 	"InvalidPaused": "paused 无效", "SettingsDisagree": "升级注解不一致", "InvalidUpdateStrategy": "升级策略无效", "InvalidUpgradeOnly": "upgrade-only 无效", "InvalidUpgradePlan": "UpgradePlan 无效",

@@ -49,6 +49,31 @@ func GCUNodes(nodes []*corev1.Node) []string {
 	return found
 }
 
+// allowance is the label with which a node of the control plane gets components. Without it, admission denies such a
+// node the labels of this operator (config/admission/control_plane.yaml).
+const allowance = "node-restriction.kubernetes.io/gcu-components"
+
+// isGuarded reports whether a node is of the control plane and not allowed to run components.
+func isGuarded(node *corev1.Node) bool {
+	isRole := func(role string) bool {
+		_, has := node.Labels["node-role.kubernetes.io/"+role]
+		return has
+	}
+	return node.Labels[allowance] != "allowed" && slices.ContainsFunc([]string{"control-plane", "master", "etcd"}, isRole)
+}
+
+// NotAllowed returns the names of the nodes with a device that do not have the GCU label because they are guarded, in
+// the order of nodes.
+func NotAllowed(nodes []*corev1.Node) []string {
+	var found []string
+	for _, node := range nodes {
+		if _, labeled := node.Labels[topsv1.LabelGcuPresent]; !labeled && isGuarded(node) && hasDevice(node) {
+			found = append(found, node.Name)
+		}
+	}
+	return found
+}
+
 // labels are the labels that this operator sets on nodes, with value "true".
 var labels = []string{topsv1.LabelGcuPresent, topsv1.LabelGcushare}
 
@@ -196,14 +221,14 @@ func withRecord(owned []string, label string, add bool) string {
 }
 
 // Anticipated returns the nodes with the labels that the gr will give them, so that a component
-// does not count as running everywhere just because its nodes are not labeled yet. Labels that
-// will be removed are still there.
+// does not count as running everywhere just because its nodes are not labeled yet. Guarded nodes are
+// left as they are. Labels that will be removed are still there.
 func Anticipated(nodes []*corev1.Node, gr *topsv1.GcuResource) []*corev1.Node {
 	claims := Inputs{Resources: []topsv1.GcuResource{*gr}}
 	out := make([]*corev1.Node, 0, len(nodes))
 	for _, node := range nodes {
 		for _, label := range labels {
-			if _, there := node.Labels[label]; !there && decide(node, label, wantedBy(claims, node, label)) == set {
+			if _, there := node.Labels[label]; !there && !isGuarded(node) && decide(node, label, wantedBy(claims, node, label)) == set {
 				node = withOwnLabels(node)
 				apply(node, label, set)
 			}

@@ -73,6 +73,16 @@ func TestDecide(t *testing.T) {
 				delete(o.Node("node-3").Labels, topsv1.LabelGcuPresent)
 			},
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
+		{"a node of the control plane that admission keeps from the label holds up nobody", three,
+			func(o *world.World) { o.Run("driver"); o.Guard("node-3") },
+			[]string{"driver:", "toolkit: DaemonSet (new)", "exporter: (new) waiting for toolkit"}},
+		{"one that is allowed is waited for", three,
+			func(o *world.World) {
+				o.Run("driver")
+				o.Guard("node-3")
+				o.Node("node-3").Labels["node-restriction.kubernetes.io/gcu-components"] = "allowed"
+			},
+			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
 		{"until a node has a GCU only the first component that needs one is created", three,
 			func(o *world.World) { o.Create("driver"); o.Nodes = nil },
 			[]string{"driver:", "toolkit: (new) waiting for driver, which no node runs yet", "exporter: (new) waiting for driver, which no node runs yet"}},

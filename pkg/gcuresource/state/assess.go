@@ -60,6 +60,14 @@ func (o *Observation) GCUNodes() []string {
 	return slices.Clone(o.CachedNodes.gcu)
 }
 
+// NotAllowed returns the names of the nodes with a GCU that admission keeps from running components, sorted.
+func (o *Observation) NotAllowed() []string {
+	if o.CachedNodes == nil {
+		return nodelabel.NotAllowed(o.Nodes)
+	}
+	return o.CachedNodes.notAllowed
+}
+
 // NodeIndex returns the nodes as they will be once the gr has labeled them.
 func (o *Observation) NodeIndex() *NodeIndex {
 	if o.CachedNodes == nil {

@@ -33,8 +33,8 @@ type CachedNodes struct {
 	count int
 	// List is sorted by name.
 	List []*corev1.Node
-	// gcu are the names of the GCU nodes among them.
-	gcu []string
+	// gcu are the names of the GCU nodes among them, notAllowed of those that admission keeps from being labeled so.
+	gcu, notAllowed []string
 }
 
 // Nodes returns the nodes among objects, from the cache if the count is the same.
@@ -49,7 +49,7 @@ func (c *Cache) Nodes(count int, objects func() []any) *CachedNodes {
 		}
 	}
 	slices.SortFunc(c.nodes.List, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
-	c.nodes.gcu = nodelabel.GCUNodes(c.nodes.List)
+	c.nodes.gcu, c.nodes.notAllowed = nodelabel.GCUNodes(c.nodes.List), nodelabel.NotAllowed(c.nodes.List)
 	return c.nodes
 }
 

@@ -35,6 +35,8 @@ const (
 	ReasonNotInstalled = "NotInstalled"
 	// ReasonDriverMissing means that nodes have no driver, and that no gr deploys it.
 	ReasonDriverMissing = "DriverMissing"
+	// ReasonNodeNotAllowed means that nodes of the control plane have a GCU and may not run components.
+	ReasonNodeNotAllowed = "NodeNotAllowed"
 )
 
 // NotInstalled returns the Failure of a component without an object that an administrator installs.
@@ -53,4 +55,18 @@ func DriverMissing(nodes []string) *Failure {
 	return &Failure{Reason: ReasonDriverMissing, Message: "no driver is loaded on " + message.Names(nodes) +
 		": you should install the driver on the node in advance, or use the GcuResource to install the driver " +
 		"(build the driver image, and set spec.driver.notDeploy to false)"}
+}
+
+// NodeNotAllowed returns the Failure of nodes of the control plane that have a GCU and may not run components; nil
+// without such nodes.
+func NodeNotAllowed(nodes []string) *Failure {
+	if len(nodes) == 0 {
+		return nil
+	}
+	has := " has a GCU and is"
+	if len(nodes) > 1 {
+		has = " have GCUs and are"
+	}
+	return &Failure{Reason: ReasonNodeNotAllowed, Message: message.Names(nodes) + has + " of the control plane, where components need the label " +
+		"node-restriction.kubernetes.io/gcu-components=allowed: set it, or leave the node without components"}
 }

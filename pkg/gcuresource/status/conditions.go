@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,8 +91,9 @@ func progressing(decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade
 }
 
 func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus) metav1.Condition {
-	c := degradedBy(obs.ReconcileFailure)
 	var messages []string
+	guarded := state.NodeNotAllowed(obs.NotAllowed())
+	c := degradedBy(cmp.Or(obs.ReconcileFailure, guarded))
 	missing := driverMissing(decided)
 	if missing != nil {
 		messages = append(messages, missing.Message)
@@ -99,8 +101,10 @@ func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResou
 	if m := failureMessage(status); m != "" {
 		messages = append(messages, m)
 	}
-	if f := obs.ReconcileFailure; f != nil {
-		messages = append(messages, f.Message)
+	for _, f := range []*state.Failure{obs.ReconcileFailure, guarded} {
+		if f != nil {
+			messages = append(messages, f.Message)
+		}
 	}
 	if f := obs.Rollback; f != nil {
 		messages = append(messages, f.Message)

@@ -55,3 +55,18 @@ func TestContractMissingDriver(t *testing.T) {
 		}
 	})
 }
+
+func TestANodeThatAdmissionKeepsFromTheLabelIsNamed(t *testing.T) {
+	const why = "node-4 has a GCU and is of the control plane, where components need the label " +
+		"node-restriction.kubernetes.io/gcu-components=allowed: set it, or leave the node without components"
+	obs := plugin(t)
+	obs.Guard("node-4")
+	got := next(obs)
+	if degraded := world.Standard(got, ConditionDegraded); got.Phase != "Running" || degraded != "True NodeNotAllowed: "+why {
+		t.Errorf("%s, Degraded %s", got.Phase, degraded)
+	}
+	obs.Node("node-4").Labels[topsv1.LabelGcuPresent] = "true"
+	if degraded := world.Standard(next(obs), ConditionDegraded); degraded != "False AsExpected: nothing is wrong" {
+		t.Errorf("a node that somebody labeled: Degraded %s", degraded)
+	}
+}
