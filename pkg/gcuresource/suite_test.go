@@ -218,7 +218,8 @@ func (s *stage) until(what string, check func() string) {
 func (s *stage) addNode(name string) {
 	s.t.Helper()
 	ctx := context.Background()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"feature.node.kubernetes.io/pci-1e36.present": "true"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		"feature.node.kubernetes.io/pci-1e36.present": "true", "feature.node.kubernetes.io/cpu-hardware_multithreading": "true"}}}
 	s.must(s.Create(ctx, node))
 	node.Spec.Taints = nil // the API server adds not-ready, and no controller removes it here
 	s.must(s.Update(ctx, node))

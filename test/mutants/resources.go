@@ -85,6 +85,8 @@ var ofResources = []mutant{
 		"$r.reporter($last).send($obs.Resource, status.Removals(&$decided))", ""},
 	{"removal-told-again", "the removal of a DaemonSet is announced again while it goes", deploys, "Removals",
 		"$kind && !$o.Deleting", "$kind"},
+	{"unreported-unlabeled", "when nfd is away and its labels with it, all nodes lose their GCU pods at once", deploys, "wantedBy",
+		"case isUnreported($node): $*_", "case false:"},
 	{"guarded-awaited", "a node of the control plane that is not allowed keeps the fleet without components", deploys, "Anticipated",
 		"!$there && !isGuarded($node) && $rest", "!$there && $rest"},
 	{"guarded-untold", "nothing says why a node of the control plane with a GCU gets no components", deploys, "NotAllowed",

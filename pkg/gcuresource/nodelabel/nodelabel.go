@@ -20,8 +20,12 @@ import (
 // 1e36 (components.md section 1.0), whether it labels by vendor or by class and vendor.
 var deviceLabel = regexp.MustCompile(`^feature\.node\.kubernetes\.io/pci-([0-9a-f]{4}_)?1e36(_[0-9a-f_]+)?\.present$`)
 
-// devicePrefix rules out most labels without the expression.
-const devicePrefix = "feature.node.kubernetes.io/pci-"
+// featurePrefix is that of all labels of node-feature-discovery; devicePrefix rules out most labels without the
+// expression.
+const (
+	featurePrefix = "feature.node.kubernetes.io/"
+	devicePrefix  = featurePrefix + "pci-"
+)
 
 // hasDevice reports whether node-feature-discovery found a GCU on the node.
 func hasDevice(node *corev1.Node) bool {
@@ -31,6 +35,17 @@ func hasDevice(node *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// isUnreported reports whether node-feature-discovery reports nothing of a node: it is away, was restarted with an empty
+// result, or labels with another prefix. Then a missing device label says nothing.
+func isUnreported(node *corev1.Node) bool {
+	for key := range node.Labels {
+		if strings.HasPrefix(key, featurePrefix) {
+			return false
+		}
+	}
+	return true
 }
 
 // isGCUNode reports whether a node has a device, or was labeled so by someone else.
@@ -107,7 +122,7 @@ const (
 	unwanted wanted = iota
 	// stillNeeded: every gr that wants it is being deleted, or its pods leave node by node
 	// (docs/adr/0014). They still need the label: without it the DaemonSet controller deletes them all.
-	// The last gr that is deleted removes it itself.
+	// The last gr that is deleted removes it itself. Or it is not known whether the node still has its device.
 	stillNeeded
 	// desired: a gr that is not being deleted wants it.
 	desired
@@ -128,6 +143,8 @@ func wantedBy(claims Inputs, node *corev1.Node, label string) wanted {
 			w = max(w, stillNeeded)
 		case label == topsv1.LabelGcushare || hasDevice(node):
 			return desired
+		case isUnreported(node):
+			w = max(w, stillNeeded)
 		}
 	}
 	return w

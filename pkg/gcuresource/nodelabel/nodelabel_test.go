@@ -26,6 +26,7 @@ func grs(n, deleting int) []topsv1.GcuResource {
 
 func TestNodeLabels(t *testing.T) {
 	const device = "feature.node.kubernetes.io/pci-1200_1e36.present"
+	const cpu = "feature.node.kubernetes.io/cpu-cpuid.AVX"
 	ours := map[string]string{topsv1.AnnotationOwnedLabels: topsv1.LabelGcuPresent}
 	none, going, staying := grs(0, 0), grs(2, 2), grs(2, 1)
 	for _, tc := range []struct {
@@ -43,7 +44,9 @@ func TestNodeLabels(t *testing.T) {
 		{"a label that is there is left alone", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, nil, staying, keep},
 		{"also when it says false", map[string]string{device: "true", topsv1.LabelGcuPresent: "false"}, nil, staying, keep},
 		{"a foreign label stays when the last gr goes", map[string]string{topsv1.LabelGcuPresent: "true"}, nil, none, keep},
-		{"ours goes with the device", map[string]string{topsv1.LabelGcuPresent: "true"}, ours, grs(1, 0), remove},
+		{"ours goes with the device", map[string]string{topsv1.LabelGcuPresent: "true", cpu: "true"}, ours, grs(1, 0), remove},
+		{"but stays when no feature of the node is reported", map[string]string{topsv1.LabelGcuPresent: "true"}, ours, grs(1, 0), keep},
+		{"unless no gr is left", map[string]string{topsv1.LabelGcuPresent: "true"}, ours, none, remove},
 		{"ours goes with the last gr", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, ours, none, remove},
 		{"ours stays while the last gr is torn down", map[string]string{device: "true", topsv1.LabelGcuPresent: "true"}, ours, going, keep},
 		{"ours that somebody took comes back", map[string]string{device: "true"}, ours, staying, set},
