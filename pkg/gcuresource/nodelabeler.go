@@ -66,7 +66,8 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(l)
 }
 
-// Reconcile sets or removes the labels of one node, as decided by package nodelabel.
+// Reconcile sets or removes the labels of one node, as decided by package nodelabel. A gr of which the spec in force is
+// unknown is an error, but only after that.
 func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := l.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
@@ -76,12 +77,11 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if err := l.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing GcuResources: %w", err)
 	}
-	inForce, err := revisionKeeper{l.Client, l.Client, l.Namespace}.allInForce(ctx, l.Client, grs.Items)
+	claims, untold, err := revisionKeeper{l.Client, l.Client, l.Namespace}.allInForce(ctx, l.Client, grs.Items)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	claims, err := readClaims(ctx, l.Client, inForce)
-	if err != nil {
+	if err := readLeaving(ctx, l.Client, &claims); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err = confirmRemoval(ctx, l.APIReader, node, claims); err == nil {
@@ -90,22 +90,22 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if denial.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return ctrl.Result{}, errors.Join(client.IgnoreNotFound(err), untold)
 }
 
-// readClaims reads which of some grs, as they are in force, have a DaemonSet of gcusharePlugin.
-func readClaims(ctx context.Context, from client.Reader, grs []topsv1.GcuResource) (nodelabel.Inputs, error) {
-	claims := nodelabel.Inputs{Resources: grs, Leaving: map[types.UID]bool{}}
+// readLeaving reads which grs have a DaemonSet of gcusharePlugin.
+func readLeaving(ctx context.Context, from client.Reader, claims *nodelabel.Inputs) error {
+	claims.Leaving = map[types.UID]bool{}
 	var sets appsv1.DaemonSetList
 	if err := from.List(ctx, &sets, client.MatchingLabels{topsv1.LabelComponent: component.GcusharePlugin}, client.UnsafeDisableDeepCopy); err != nil {
-		return claims, fmt.Errorf("listing DaemonSets of %s: %w", component.GcusharePlugin, err)
+		return fmt.Errorf("listing DaemonSets of %s: %w", component.GcusharePlugin, err)
 	}
 	for i := range sets.Items {
 		if owner := daemonset.GcuResourceOwner(&sets.Items[i]); owner != nil {
 			claims.Leaving[owner.UID] = true
 		}
 	}
-	return claims, nil
+	return nil
 }
 
 // confirmRemoval returns a conflict if a node would lose a label because the cache does not show every gr as the API
@@ -133,11 +133,9 @@ func patchLabels(ctx context.Context, c client.Client, node *corev1.Node, claims
 	return nil
 }
 
-// removeLabels removes our labels that no gr, as it is in force, wants any more from nodes. A failed node does not
-// prevent the others.
-func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node, grs []topsv1.GcuResource) error {
-	claims, err := readClaims(ctx, c, grs)
-	if err != nil {
+// removeLabels removes our labels that no gr wants any more from nodes. A failed node does not prevent the others.
+func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node, claims nodelabel.Inputs) error {
+	if err := readLeaving(ctx, c, &claims); err != nil {
 		return err
 	}
 	var errs []error

@@ -183,9 +183,12 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 		if err := confirmAll(ctx, r.APIReader, append([]topsv1.GcuResource{*gr}, obs.Others...)); err != nil {
 			return err
 		}
-		others, err := r.revisionKeeper().allInForce(ctx, r.Client, obs.Others)
+		others, untold, err := r.revisionKeeper().allInForce(ctx, r.Client, obs.Others)
 		if err != nil {
 			return err
+		}
+		if untold != nil {
+			log.FromContext(ctx).Error(untold, "Leaving nodes the labels that another gr may need")
 		}
 		if failed = removeLabels(ctx, r.Client, obs.Nodes, others); failed == nil {
 			failed = removeFinalizer(ctx, r.Client, gr)

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -293,5 +294,52 @@ func TestLabelsInPlaceOfARejectedSpecOutliveAnotherGcuResource(t *testing.T) {
 	}
 	if err := s.api.Get(ctx, client.ObjectKeyFromObject(other), other); !apierrors.IsNotFound(err) {
 		t.Errorf("the other gr is not gone: %v", err)
+	}
+}
+
+// A gr whose spec in force cannot be read keeps the labels that its pods may need, and no other gr from being labeled or deleted.
+func TestAGrWhoseSpecInForceIsUnknownHoldsUpNoOther(t *testing.T) {
+	s := inMemory(t)
+	shares := func(s *scene) error {
+		return errors.Join(s.goOn(nil), s.edit(func(gr *topsv1.GcuResource) {
+			gr.Spec.DevicePlugin, gr.Spec.GcusharePlugin = nil, &topsv1.GcusharePluginSpec{}
+		}))
+	}
+	unshares := func(s *scene) error {
+		return errors.Join(s.goOn(nil), s.edit(func(gr *topsv1.GcuResource) { gr.Spec.GcusharePlugin = nil }))
+	}
+	if err := (story{steps: []func(*scene) error{deployAll, shares, unshares, reject}}).play(s); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	gr, err := s.gr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := s.previous(gr)
+	lost := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: revisionNamespace, Name: good}}
+	other := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
+	bare := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+topsv1.LabelGcuPresent+`":null}}}`))
+	if err := errors.Join(err, s.goOn(nil), s.api.Delete(ctx, lost), s.api.Create(ctx, other), s.api.Patch(ctx, node, bare)); err != nil {
+		t.Fatal(err)
+	}
+	pass := func() error {
+		_, err := s.gcu.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(other)})
+		return err
+	}
+	if err := s.label(); err == nil || !strings.Contains(err.Error(), "GcuResource "+hero+": revision "+good) {
+		t.Errorf("the labeler says nothing of the gr: %v", err)
+	}
+	if err := errors.Join(pass(), s.api.Delete(ctx, other), pass()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.api.Get(ctx, client.ObjectKeyFromObject(other), other); !apierrors.IsNotFound(err) {
+		t.Errorf("the other gr is not gone: %v", err)
+	}
+	for _, name := range sceneNodes {
+		if err := s.api.Get(ctx, client.ObjectKey{Name: name}, node); err != nil || node.Labels[topsv1.LabelGcuPresent] == "" || node.Labels[topsv1.LabelGcushare] == "" {
+			t.Errorf("%s has the labels %v, %v", name, node.Labels, err)
+		}
 	}
 }

@@ -8,12 +8,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/denial"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/ownership"
@@ -130,17 +132,23 @@ func (r revisionKeeper) inForce(ctx context.Context, from client.Reader, gr *top
 	return as, revision.Rejected(h.Current, rollout.Status.Rollback), nil
 }
 
-// allInForce returns a list of grs, each as inForce returns it.
-func (r revisionKeeper) allInForce(ctx context.Context, from client.Reader, grs []topsv1.GcuResource) ([]topsv1.GcuResource, error) {
-	all := make([]topsv1.GcuResource, 0, len(grs))
+// allInForce returns a list of grs, each as inForce returns it. A gr of which a Failure keeps that from being known is
+// returned as it is, as unknown; untold has the Failures.
+func (r revisionKeeper) allInForce(ctx context.Context, from client.Reader, grs []topsv1.GcuResource) (all nodelabel.Inputs, untold, err error) {
+	all.Unknown = map[types.UID]bool{}
 	for i := range grs {
 		as, _, err := r.inForce(ctx, from, &grs[i])
 		if err != nil {
-			return nil, fmt.Errorf("finding the spec that is in force for GcuResource %s: %w", grs[i].Name, err)
+			err = fmt.Errorf("finding the spec that is in force for GcuResource %s: %w", grs[i].Name, err)
+			if _, isFailure := errors.AsType[*state.Failure](err); !isFailure {
+				return all, nil, err
+			}
+			untold, as = errors.Join(untold, err), &grs[i]
+			all.Unknown[grs[i].UID] = true
 		}
-		all = append(all, *as)
+		all.Resources = append(all.Resources, *as)
 	}
-	return all, nil
+	return all, untold, nil
 }
 
 // confirmInForce is confirm for the spec that is to be deployed, which a rollback that the cache does not show yet

@@ -112,6 +112,9 @@ type Inputs struct {
 	// Leaving has the UIDs of the grs that have a DaemonSet of gcusharePlugin: if the spec no longer requests
 	// it, the DaemonSet is leaving its nodes one by one, or is about to be deleted.
 	Leaving map[types.UID]bool
+	// Unknown has the UIDs of the grs of which it is not known which spec is in force: any node may need its labels for
+	// their pods.
+	Unknown map[types.UID]bool
 }
 
 // wanted is whether a node should have a label.
@@ -136,6 +139,8 @@ func wantedBy(claims Inputs, node *corev1.Node, label string) wanted {
 	for i := range claims.Resources {
 		gr := &claims.Resources[i]
 		switch {
+		case label == topsv1.LabelGcushare && claims.Unknown[gr.UID]:
+			w = max(w, stillNeeded)
 		case label == topsv1.LabelGcushare && !component.SharesCards(&gr.Spec) && claims.Leaving[gr.UID]:
 			w = max(w, stillNeeded)
 		case label == topsv1.LabelGcushare && !sharesCardsOf(&gr.Spec, node):

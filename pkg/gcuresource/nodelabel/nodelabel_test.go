@@ -132,6 +132,21 @@ func TestALabelStaysWhileTheComponentThatNeedsItLeavesNodeByNode(t *testing.T) {
 	}
 }
 
+// Which nodes an unread gr shares is not known, that it wants the GCU label is.
+func TestAGrWhoseSpecIsUnknownKeepsLabels(t *testing.T) {
+	sharing := topsv1.GcuResource{Spec: topsv1.GcuResourceSpec{GcusharePlugin: &topsv1.GcusharePluginSpec{}}}
+	labeled := Relabeled(gcuNode("node-1"), Inputs{Resources: []topsv1.GcuResource{sharing}})
+	unknown := Inputs{Resources: []topsv1.GcuResource{{ObjectMeta: metav1.ObjectMeta{UID: "a"}}}, Unknown: map[types.UID]bool{"a": true}}
+	if same := Relabeled(labeled, unknown); same != labeled {
+		t.Errorf("a label that it may need goes: %v", same.Labels)
+	}
+	bare := gcuNode("node-2")
+	delete(bare.Labels, topsv1.LabelGcuPresent)
+	if after := Relabeled(bare, unknown); after.Labels[topsv1.LabelGcuPresent] != "true" || after.Labels[topsv1.LabelGcushare] != "" {
+		t.Errorf("labels %v", after.Labels)
+	}
+}
+
 func TestDeviceLabels(t *testing.T) {
 	const prefix = "feature.node.kubernetes.io/"
 	for label, want := range map[string]bool{

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -341,8 +340,8 @@ func InPlace(gr *topsv1.GcuResource, good *appsv1.ControllerRevision) (*topsv1.G
 }
 
 // InForce returns the gr of this history as it is to be deployed: with an earlier spec if a rollback recorded in
-// its rollout rejected its own. inPlace is then the name of the revision of that spec; "" otherwise. The error is
-// for a user.
+// its rollout rejected its own. inPlace is then the name of the revision of that spec; "" otherwise. A Failure is
+// returned if that spec is not kept or cannot be read.
 func (h *History) InForce(gr *topsv1.GcuResource, rollout *topsv1.DaemonRollout) (as *topsv1.GcuResource, inPlace string, err error) {
 	current, err := Name(gr)
 	if err != nil {
@@ -353,12 +352,12 @@ func (h *History) InForce(gr *topsv1.GcuResource, rollout *topsv1.DaemonRollout)
 	}
 	good := h.Find(inPlace)
 	if good == nil {
-		return nil, "", fmt.Errorf("revision %s, to be deployed in place of %s, which is rejected, is not kept any more: "+
-			"apply another spec, or resume the rollout", inPlace, current)
+		return nil, "", &state.Failure{Reason: ReasonUnreadableRevision, Message: fmt.Sprintf("revision %s, to be deployed in place of %s, "+
+			"which is rejected, is not kept any more: apply another spec, or resume the rollout", inPlace, current)}
 	}
 	as, unreadable := InPlace(gr, good)
 	if unreadable != nil {
-		return nil, "", errors.New(unreadable.Message)
+		return nil, "", unreadable
 	}
 	return as, inPlace, nil
 }
