@@ -137,6 +137,9 @@ const (
 	// to succeed while they leave: its pods do not run beside theirs. After a semicolon follows the hash of the
 	// template that it would have otherwise.
 	AnnotationSuccessorOf = "topsops.enflame.com/successor-of"
+	// AnnotationCreatedFrom is, on a Job of a gr, the hash of what it was created from: its template is
+	// immutable.
+	AnnotationCreatedFrom = "topsops.enflame.com/created-from"
 
 	// LabelGlobalTask is, with value "true", on the CronJobs whose templates plans may run.
 	LabelGlobalTask = "topsops.enflame.com/global-task"

@@ -109,7 +109,7 @@ func (a applier) apply(ctx context.Context, gr *topsv1.GcuResource, c *state.Com
 	}
 	object := d.Object.DeepCopy()
 	if d.Ref.CreateOnly() {
-		return a.createOnce(ctx, object, d.Ref, live)
+		return a.createOnce(ctx, object, d, live)
 	}
 	options := []client.ApplyOption{client.FieldOwner(topsv1.ManagedBy)}
 	if live != nil {
@@ -123,18 +123,22 @@ func (a applier) apply(ctx context.Context, gr *topsv1.GcuResource, c *state.Com
 	return object, nil
 }
 
-// createOnce creates an object that is CreateOnly, unless it exists.
-func (a applier) createOnce(ctx context.Context, object *unstructured.Unstructured, ref component.Ref, live *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
+// createOnce creates an object that is CreateOnly, unless it exists. A Job names what it is created from.
+func (a applier) createOnce(ctx context.Context, object *unstructured.Unstructured, d *component.Desired, live *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
 	if live != nil {
 		object.SetUID(live.GetUID())
+		object.SetAnnotations(live.GetAnnotations())
 		return object, nil
 	}
 	if err := fillSecret(object); err != nil {
-		return nil, &state.ApplyError{Ref: ref, Err: err}
+		return nil, &state.ApplyError{Ref: d.Ref, Err: err}
 	}
-	log.FromContext(ctx).Info("Creating object", "object", ref.String())
+	if d.Ref.GroupVersionKind == component.JobKind {
+		object.SetAnnotations(map[string]string{topsv1.AnnotationCreatedFrom: d.Hash})
+	}
+	log.FromContext(ctx).Info("Creating object", "object", d.Ref.String())
 	if err := a.Create(ctx, object, client.FieldOwner(topsv1.ManagedBy)); err != nil {
-		return nil, &state.ApplyError{Ref: ref, Err: err}
+		return nil, &state.ApplyError{Ref: d.Ref, Err: err}
 	}
 	return object, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -34,6 +35,8 @@ type cluster struct {
 	excluded func(*appsv1.DaemonSet, *corev1.Pod, *corev1.Node)
 	// late, if not nil, draws whether the controller of a DaemonSet misses a step.
 	late func() bool
+	// pullable, if not empty, is part of the image of every Job that completes.
+	pullable string
 	// oneByOne: outdated pods are replaced on one node in a step, upgrades, "" if there is none yet.
 	oneByOne bool
 	upgrades string
@@ -226,7 +229,7 @@ func (c *cluster) jobs() error {
 	}
 	for i := range list.Items {
 		job := &list.Items[i]
-		if job.DeletionTimestamp != nil || len(job.Status.Conditions) > 0 {
+		if job.DeletionTimestamp != nil || len(job.Status.Conditions) > 0 || !strings.Contains(job.Spec.Template.Spec.Containers[0].Image, c.pullable) {
 			continue
 		}
 		if err := c.changed(finish(c, job, metav1.NewTime(world.Noon))); err != nil {

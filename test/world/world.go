@@ -101,6 +101,16 @@ func (w *World) Node(name string) *corev1.Node {
 	return nil
 }
 
+// Fail lets the Jobs of a component, created from what a hash stands for unless it is empty, have failed.
+func (w *World) Fail(name, hash string) {
+	for _, job := range w.Component(name).Jobs {
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
+		if hash != "" {
+			job.Annotations[topsv1.AnnotationCreatedFrom] = hash
+		}
+	}
+}
+
 // Guard adds a Ready node of the control plane that has a GCU, and to which admission denies the label of a GCU node.
 func (w *World) Guard(name string) {
 	node := GCUNode(name)
@@ -145,6 +155,9 @@ func (w *World) exist(c *state.Component, d component.Desired) {
 	object := d.Object.DeepCopy()
 	object.SetUID(uid)
 	object.SetResourceVersion("5")
+	if d.Ref.GroupVersionKind == component.JobKind {
+		object.SetAnnotations(map[string]string{topsv1.AnnotationCreatedFrom: d.Hash})
+	}
 	applied := state.Applied{Hash: d.Hash, ResourceVersion: "5"}
 	if d.Ref.Workload() {
 		object.SetGeneration(1)

@@ -70,7 +70,7 @@ func (r Ref) Installed() bool { return r.Group == rbacv1.GroupName }
 func (r Ref) Shared() bool { return r.Kind == "Namespace" || r.Kind == "Secret" }
 
 // CreateOnly reports whether an existing object is never applied again: it is Shared, or a Job,
-// whose template is immutable.
+// whose template is immutable (AnnotationCreatedFrom).
 func (r Ref) CreateOnly() bool { return r.Shared() || r.Kind == "Job" }
 
 // Metadata returns an empty metadata object that Ref identifies.

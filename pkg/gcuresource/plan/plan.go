@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -19,7 +20,7 @@ import (
 type Plan struct {
 	// Steps has one element per requested component, in deployment order.
 	Steps []Step
-	// Delete are the objects that the gr no longer requests and that may be deleted now, Leave the
+	// Delete are the objects that the gr no longer requests, or not as they are, and that may be deleted now, Leave the
 	// DaemonSets among these whose pods are to leave their nodes one by one instead.
 	Delete []state.Owned
 	Leave  []*state.Owned
@@ -85,13 +86,32 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		plan.Wait = retry.Sooner(plan.Wait, step.Health.Wait)
 		plan.Steps = append(plan.Steps, step)
 	}
-	plan.Delete = replaceable(left.gone, plan.Steps)
+	plan.Delete = replaceable(append(left.gone, outdatedJobs(obs)...), plan.Steps)
 	return plan
 }
 
 // stops reports whether the component failed so that nothing of it is changed. A failed Job does not: another template may
 // be the remedy.
 func (s *Step) stops() bool { return s.Failure != nil && s.Failure.Reason != state.ReasonJobFailed }
+
+// outdatedJobs returns the Jobs that are not complete and were created from something else than what is wanted now. They are
+// created again when they are gone.
+func outdatedJobs(obs *state.Observation) (jobs []state.Owned) {
+	for i := range obs.Components {
+		c := &obs.Components[i]
+		for _, d := range c.Objects {
+			if d.Ref.GroupVersionKind != component.JobKind {
+				continue
+			}
+			job := c.Jobs[d.Ref.Name]
+			if job == nil || state.IsComplete(job) || job.Annotations[topsv1.AnnotationCreatedFrom] == d.Hash {
+				continue
+			}
+			jobs = append(jobs, state.Owned{Ref: d.Ref, UID: job.UID, Version: job.ResourceVersion, Component: c.Name, Deleting: job.DeletionTimestamp != nil})
+		}
+	}
+	return jobs
+}
 
 // replaceable returns the objects but those whose component has failed, or the one that excludes it before it exists: what cannot
 // be replaced stays.

@@ -83,6 +83,12 @@ func TestDecide(t *testing.T) {
 				o.Node("node-3").Labels["node-restriction.kubernetes.io/gcu-components"] = "allowed"
 			},
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
+		{"a Job that is not complete, and not the one that is wanted, is deleted first", topsv1.GcuResourceSpec{Volcano: &topsv1.VolcanoSpec{}},
+			func(o *world.World) { o.Run("volcano"); o.Fail("volcano", "another") },
+			[]string{"volcano: failed JobFailed", "delete Job volcano-system/volcano-admission-init"}},
+		{"one that is wanted is left to the user", topsv1.GcuResourceSpec{Volcano: &topsv1.VolcanoSpec{}},
+			func(o *world.World) { o.Run("volcano"); o.Fail("volcano", "") },
+			[]string{"volcano: failed JobFailed"}},
 		{"until a node has a GCU only the first component that needs one is created", three,
 			func(o *world.World) { o.Create("driver"); o.Nodes = nil },
 			[]string{"driver:", "toolkit: (new) waiting for driver, which no node runs yet", "exporter: (new) waiting for driver, which no node runs yet"}},

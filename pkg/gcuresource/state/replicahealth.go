@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -65,19 +66,25 @@ func (h *Health) countJob(ref component.Ref, job *batchv1.Job, pods []*corev1.Po
 		return
 	}
 	h.Terminating = h.Terminating || job.DeletionTimestamp != nil
+	if IsComplete(job) {
+		h.Available++
+		h.Updated++
+		return
+	}
 	for _, c := range job.Status.Conditions {
-		switch {
-		case c.Status != corev1.ConditionTrue:
-		case c.Type == batchv1.JobComplete:
-			h.Available++
-			h.Updated++
-			return
-		case c.Type == batchv1.JobFailed:
+		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
 			h.Failure = &Failure{Reason: ReasonJobFailed,
 				Message: fmt.Sprintf("%s failed: %s: fix the cause, then delete it, and the operator recreates it", ref, cmp.Or(c.Message, c.Reason))}
 		}
 	}
 	h.miss(ref, "not complete", failingPod(ref.Name, pods))
+}
+
+// IsComplete reports whether a Job is complete.
+func IsComplete(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
+	})
 }
 
 // miss records that a workload is not done.
