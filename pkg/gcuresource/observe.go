@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,7 +119,31 @@ func (r stateReader) readComponent(ctx context.Context, obs *state.Observation, 
 			return err
 		}
 	}
+	if err := r.readReleased(ctx, c); err != nil {
+		return err
+	}
 	return podReader{r.Reader, r.APIReader, r.cache}.read(ctx, obs, c, foreign)
+}
+
+// readReleased reads which volumes of a component were bound to a claim that is gone. The cache has only their metadata, so
+// the API server is read, while a Deployment lacks replicas.
+func (r stateReader) readReleased(ctx context.Context, c *state.Component) error {
+	if !c.LacksReplicas() {
+		return nil
+	}
+	for _, d := range c.Objects {
+		if d.Ref.Kind != "PersistentVolume" || c.Live[d.Ref] == nil {
+			continue
+		}
+		volume := &corev1.PersistentVolume{}
+		if err := r.APIReader.Get(ctx, client.ObjectKey{Name: d.Ref.Name}, volume); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading %s from the API server: %w", d.Ref, err)
+		}
+		if volume.Status.Phase == corev1.VolumeReleased {
+			c.Released = append(c.Released, state.Owned{Ref: d.Ref, UID: volume.UID, Version: volume.ResourceVersion, Component: c.Name, Deleting: volume.DeletionTimestamp != nil})
+		}
+	}
+	return nil
 }
 
 // readObject reads one object: workloads and bindings in full, others only as metadata. Secrets are not cached,

@@ -86,7 +86,7 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		plan.Wait = retry.Sooner(plan.Wait, step.Health.Wait)
 		plan.Steps = append(plan.Steps, step)
 	}
-	plan.Delete = replaceable(append(left.gone, outdatedJobs(obs)...), plan.Steps)
+	plan.Delete = replaceable(slices.Concat(left.gone, outdatedJobs(obs), released(obs)), plan.Steps)
 	return plan
 }
 
@@ -111,6 +111,19 @@ func outdatedJobs(obs *state.Observation) (jobs []state.Owned) {
 		}
 	}
 	return jobs
+}
+
+// released returns the volumes that are deleted and created again, to be bound once more. Their files stay on their host.
+func released(obs *state.Observation) (volumes []state.Owned) {
+	for i := range obs.Components {
+		c := &obs.Components[i]
+		for _, o := range c.Released {
+			if live := c.Live[o.Ref]; live != nil && live.UID == o.UID && state.Ours(obs.Resource, o.Ref, live) {
+				volumes = append(volumes, o)
+			}
+		}
+	}
+	return volumes
 }
 
 // replaceable returns the objects but those whose component has failed, or the one that excludes it before it exists: what cannot

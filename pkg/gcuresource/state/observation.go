@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -96,6 +97,8 @@ type Component struct {
 	// Deployments and Jobs that exist and are ours, by name.
 	Deployments map[string]*appsv1.Deployment
 	Jobs        map[string]*batchv1.Job
+	// Released are its volumes whose claims are gone: Kubernetes binds them to no other claim.
+	Released []Owned
 	// Pods of its DaemonSet, Deployments and Jobs, including pods whose workload is gone, but not
 	// those of a foreign DaemonSet.
 	Pods []*corev1.Pod
@@ -159,6 +162,16 @@ func (c *Component) DaemonSetRef() component.Ref {
 // exists reports whether a workload of the component exists.
 func (c *Component) exists() bool {
 	return c.DaemonSet != nil || len(c.Deployments) > 0 || len(c.Jobs) > 0
+}
+
+// LacksReplicas reports whether a Deployment of the component has not all its replicas available.
+func (c *Component) LacksReplicas() bool {
+	for _, d := range c.Deployments {
+		if d.Status.AvailableReplicas < ptr.Deref(d.Spec.Replicas, 1) {
+			return true
+		}
+	}
+	return false
 }
 
 // metadataOf returns the metadata of an object that a decision needs.
