@@ -50,6 +50,7 @@
 //
 //	reconciler.go     one pass over a gr
 //	observe.go        reading; podreader.go and indexedcache.go: pods and nodes in the cache
+//	former.go         pods under names that the spec no longer has
 //	excluded.go       workloads of other grs that exclude a component
 //	objects.go        reading and deleting lists of objects, confirming a gr
 //	apply.go          applying and deleting

@@ -57,7 +57,11 @@ func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *
 	if obs.Owned, err = r.readOwned(ctx, gr); err != nil {
 		return nil, err
 	}
-	if err := (podReader{r.Reader, r.APIReader, r.cache}).readLeftovers(ctx, obs); err != nil {
+	pods := podReader{r.Reader, r.APIReader, r.cache}
+	if err := pods.readLeftovers(ctx, obs); err != nil {
+		return nil, err
+	}
+	if err := (formerReader{pods, r.namespace}).read(ctx, obs); err != nil {
 		return nil, err
 	}
 	if err := readRevisions(ctx, r.Reader, obs); err != nil {

@@ -37,6 +37,8 @@ type cluster struct {
 	late func() bool
 	// pullable, if not empty, is part of the image of every Job that completes.
 	pullable string
+	// lingers is how many steps the garbage collector needs; steps counts them.
+	lingers, steps int
 	// oneByOne: outdated pods are replaced on one node in a step, upgrades, "" if there is none yet.
 	oneByOne bool
 	upgrades string
@@ -44,6 +46,7 @@ type cluster struct {
 
 func (c *cluster) step() error {
 	c.acted, c.upgrades = false, ""
+	c.steps++
 	for _, play := range []func() error{c.collect, c.daemonSets, c.deployments, c.jobs, c.volumes} {
 		if err := play(); err != nil {
 			return err
@@ -82,7 +85,7 @@ func (c *cluster) daemonSet(ds *appsv1.DaemonSet, nodes []corev1.Node) error {
 	}
 	for i := range nodes {
 		pod := &corev1.Pod{}
-		name := client.ObjectKey{Namespace: ds.Namespace, Name: ds.Name + "-" + nodes[i].Name}
+		name := client.ObjectKey{Namespace: ds.Namespace, Name: c.podName(ds, nodes[i].Name)}
 		err := c.Get(ctx, name, pod)
 		if client.IgnoreNotFound(err) != nil {
 			return err
@@ -109,6 +112,15 @@ func (c *cluster) daemonSet(ds *appsv1.DaemonSet, nodes []corev1.Node) error {
 	before := ds.DeepCopy()
 	ds.Status.ObservedGeneration = ds.Generation
 	return c.changed(c.Status().Patch(ctx, ds, client.MergeFrom(before)))
+}
+
+// podName returns the name of the pod of a DaemonSet on a node. While pods linger, one of a former DaemonSet of that name may
+// be there too.
+func (c *cluster) podName(ds *appsv1.DaemonSet, node string) string {
+	if c.lingers == 0 {
+		return ds.Name + "-" + node
+	}
+	return ds.Name + "-" + node + "-" + string(ds.UID)
 }
 
 // mayUpgrade reports whether the outdated pods on a node may be replaced in this step.
@@ -163,13 +175,17 @@ func dependentOf(ds *appsv1.DaemonSet, name, hash string) metav1.ObjectMeta {
 			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(false)}}}
 }
 
+// runsAs is, on a pod, the component that it was made for.
+const runsAs = "component"
+
 // runPod starts a pod, unless one of the DaemonSets that it must not run beside has a pod there.
 func (c *cluster) runPod(ds *appsv1.DaemonSet, node, hash string) error {
 	if waits, err := c.waits(ds, node); waits || err != nil {
 		return err
 	}
-	pod := &corev1.Pod{ObjectMeta: dependentOf(ds, ds.Name+"-"+node, hash),
+	pod := &corev1.Pod{ObjectMeta: dependentOf(ds, c.podName(ds, node), hash),
 		Spec: corev1.PodSpec{NodeName: node, NodeSelector: ds.Spec.Template.Spec.NodeSelector, Containers: []corev1.Container{{Name: "main", Image: "x"}}}}
+	pod.Annotations = map[string]string{runsAs: ds.Labels[topsv1.LabelComponent]}
 	if gates := ds.Spec.Template.Spec.SchedulingGates; len(gates) > 0 {
 		pod.Spec.NodeName, pod.Spec.SchedulingGates = "", gates
 		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -268,6 +284,9 @@ func (c *cluster) volumes() error {
 
 // collect deletes pods and revisions whose owner is gone.
 func (c *cluster) collect() error {
+	if c.lingers > 0 && c.steps%c.lingers > 0 {
+		return nil
+	}
 	var pods corev1.PodList
 	var revisions appsv1.ControllerRevisionList
 	if err := errors.Join(c.List(context.Background(), &pods), c.List(context.Background(), &revisions)); err != nil {

@@ -52,7 +52,7 @@ var ofRequests = []mutant{
 	{"forged-member", "a DaemonSet with another UID as its owner ends the rollout of a gr", updater, "Group.DaemonSets",
 		"$ref.UID == $owner", "true"},
 	{"member-anywhere", "a DaemonSet that a gr never rendered is one of its rollout", deploys, "CreatedBy",
-		"!known[keyOf($ds)]", "ds == nil"},
+		"known[keyOf($ds)] == $none", "ds == nil"},
 	{"members-of-present-spec", "a DaemonSet that leaves drops out of its rollout", deploys, "CreatedBy",
 		"maps.Copy(known, $more)", "maps.Copy(more, known)"},
 	{"members-of-stale-specs", "a cache of kept specs that lags drops a DaemonSet out of its rollout", owned, "Reader.CreatedBy",

@@ -99,12 +99,14 @@ var ofResources = []mutant{
 		"$volume.Status.Phase == $released", "false"},
 	{"bound-volume-goes", "a volume that is in use is deleted, and stays in deletion", deploys, "stateReader.readReleased",
 		"$volume.Status.Phase == $released", "$volume.Status.Phase != \"\""},
+	{"former-pods-forgotten", "a gr is gone before pods of a component that was renamed just before", deploys, "podNodes",
+		"$pods := $obs.Former[$name]", "pods := obs.Former[\"\"]"},
 	{"guarded-awaited", "a node of the control plane that is not allowed keeps the fleet without components", deploys, "Anticipated",
 		"!$there && !isGuarded($node) && $rest", "!$there && $rest"},
 	{"guarded-untold", "nothing says why a node of the control plane with a GCU gets no components", deploys, "NotAllowed",
 		"!$labeled && isGuarded($node) && $rest", "labeled && !labeled"},
 	{"waits-for-pods-of-another", "a deletion waits for pods of a component that is deleted later", deploys, "podNodes",
-		"$i < 0 || $deployedAsAnother($obs, $c)", "$i < 0"},
+		"$i >= 0 && !$deployedAsAnother($obs, $c)", "$i >= 0"},
 
 	// Cards that work.
 	{"cards-not-needed", "a plugin runs although none of its cards is allocatable", deploys, "Health.count",

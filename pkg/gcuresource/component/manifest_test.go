@@ -218,7 +218,7 @@ func TestDaemonSetsHaveTheirPlaces(t *testing.T) {
 		"not deployed": everySite(func(name string) topsv1.BaseFields { return topsv1.BaseFields{Name: name, NotDeploy: true} }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := map[types.NamespacedName]bool{}
+			want := map[types.NamespacedName]string{}
 			for i := range catalog {
 				places, err := WorkloadRefs(&spec, catalog[i].Name)
 				if err != nil {
@@ -226,7 +226,7 @@ func TestDaemonSetsHaveTheirPlaces(t *testing.T) {
 				}
 				for _, ref := range places {
 					if ref.GroupVersionKind == DaemonSetKind {
-						want[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+						want[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = catalog[i].Name
 					}
 				}
 			}

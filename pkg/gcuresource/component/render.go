@@ -160,14 +160,14 @@ func WorkloadRefs(spec *topsv1.GcuResourceSpec, name string) ([]Ref, error) {
 	return places, nil
 }
 
-// DaemonSets returns the keys of the DaemonSets among the WorkloadRefs of all components of a spec, at a
-// fraction of the cost. Errors are those of Render.
-func DaemonSets(spec *topsv1.GcuResourceSpec) (map[types.NamespacedName]bool, error) {
+// DaemonSets returns the components of the DaemonSets among the WorkloadRefs of all components of a spec, by the keys of
+// the DaemonSets, at a fraction of the cost. Errors are those of Render.
+func DaemonSets(spec *topsv1.GcuResourceSpec) (map[types.NamespacedName]string, error) {
 	manifests, err := readManifests()
 	if err != nil {
 		return nil, err
 	}
-	keys := map[types.NamespacedName]bool{}
+	keys := map[types.NamespacedName]string{}
 	for _, name := range PerNode() {
 		fields := Find(name).fields(spec)
 		for _, o := range manifests[name] {
@@ -179,7 +179,7 @@ func DaemonSets(spec *topsv1.GcuResourceSpec) (map[types.NamespacedName]bool, er
 			if fields != nil {
 				key = types.NamespacedName{Namespace: cmp.Or(fields.Namespace, key.Namespace), Name: cmp.Or(fields.Name, key.Name)}
 			}
-			keys[key] = true
+			keys[key] = name
 		}
 	}
 	return keys, nil

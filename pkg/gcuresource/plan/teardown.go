@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -71,8 +72,11 @@ func remaining(obs *state.Observation) []string {
 	for _, o := range obs.Owned {
 		left[o.Component] = true
 	}
+	names := slices.Collect(maps.Keys(obs.Former))
 	for i := range obs.Components {
-		name := obs.Components[i].Name
+		names = append(names, obs.Components[i].Name)
+	}
+	for _, name := range names {
 		if reachable, _ := podNodes(obs, name); len(reachable) > 0 || orphaned(obs, name) != "" {
 			left[name] = true
 		}
@@ -90,15 +94,16 @@ func remaining(obs *state.Observation) []string {
 	return sorted
 }
 
-// podNodes returns the Ready and the other nodes that still have pods of a component, sorted.
-// Pods of a workload that was deployed as another component's go with that one.
+// podNodes returns the Ready and the other nodes that still have pods of a component, under its present name or a former
+// one, sorted. Pods of a workload that was deployed as another component's go with that one.
 func podNodes(obs *state.Observation, name string) (reachable, offline []string) {
+	pods := obs.Former[name]
 	i := slices.IndexFunc(obs.Components, func(c state.Component) bool { return c.Name == name })
-	if i < 0 || deployedAsAnother(obs, &obs.Components[i]) {
-		return nil, nil
+	if i >= 0 && !deployedAsAnother(obs, &obs.Components[i]) {
+		pods = slices.Concat(pods, obs.Components[i].Pods)
 	}
 	hasPod := map[string]bool{}
-	for _, pod := range obs.Components[i].Pods {
+	for _, pod := range pods {
 		hasPod[daemonset.NodeName(pod)] = true
 	}
 	for _, node := range obs.Nodes {

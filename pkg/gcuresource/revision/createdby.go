@@ -24,7 +24,7 @@ func CreatedBy(gr *topsv1.GcuResource, controlled []*appsv1.DaemonSet, kept ...f
 	if err != nil {
 		return nil, err
 	}
-	isUnknown := func(ds *appsv1.DaemonSet) bool { return !known[keyOf(ds)] }
+	isUnknown := func(ds *appsv1.DaemonSet) bool { return known[keyOf(ds)] == "" }
 	for _, read := range kept {
 		if !slices.ContainsFunc(controlled, isUnknown) {
 			break

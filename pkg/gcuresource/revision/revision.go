@@ -295,7 +295,7 @@ func (h *History) Surplus(existing []*appsv1.DaemonSet, protected ...string) ([]
 				return nil, err
 			}
 			before := len(unnamed)
-			maps.DeleteFunc(unnamed, func(key types.NamespacedName, _ bool) bool { return given[key] })
+			maps.DeleteFunc(unnamed, func(key types.NamespacedName, _ bool) bool { return given[key] != "" })
 			names = len(unnamed) < before
 		}
 		if i >= Limit && r.Name != h.Current && !slices.Contains(protected, r.Name) && !names {

@@ -43,6 +43,9 @@ type Observation struct {
 	// Owned are the objects in the cluster that belong to the gr, including those that its spec
 	// no longer requests, sorted by Ref. Kept objects are not among them.
 	Owned []Owned
+	// Former are the pods of DaemonSets that are gone, by the component for which an earlier spec names them. Pods under the
+	// present name of a component are in Pods. They are read when a DaemonSet is to be created, or the gr deleted.
+	Former map[string][]*corev1.Pod
 	// Nodes are all nodes, sorted by name.
 	Nodes []*corev1.Node
 	// Hosts are what is known of nodes from their NodeUpgrades, by name.
