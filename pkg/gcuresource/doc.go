@@ -17,7 +17,7 @@
 //	                      |                 every reachable node is updated
 //	                      +---> failed      a foreign object, or a rejected apply
 //
-// Six rules hold:
+// Seven rules hold:
 //
 //   - A component is created only when every one before it runs: each Ready node it belongs on
 //     has an available pod, and there is at least one node, or all its replicas are available.
@@ -27,6 +27,7 @@
 //   - An existing component gets its newest template at once. This package replaces no pods:
 //     package daemonupdater does, by the annotations copied from the gr to its DaemonSets, and
 //     Kubernetes replaces the pods of Deployments.
+//   - The name of another component's DaemonSet is free when that is gone with its pods.
 //   - A foreign object is never taken over. It fails the component, and those after it wait.
 //   - Of two grs whose components exclude each other, the older one deploys.
 //   - Webhook configurations are created when the pods behind them run, and deleted before them.

@@ -116,7 +116,7 @@ func (r stateReader) readComponent(ctx context.Context, obs *state.Observation, 
 		if binding, ok := live.(*rbacv1.ClusterRoleBinding); ok && !component.Binds(&d, binding) {
 			continue
 		}
-		if ds, ok := live.(*appsv1.DaemonSet); ok && !daemonset.IsOf(ds, gr) {
+		if ds, ok := live.(*appsv1.DaemonSet); ok && (!daemonset.IsOf(ds, gr) || state.IsOfAnother(c.Name, ds)) {
 			foreign = ds.UID
 		}
 		if err := c.SetLive(gr, d.Ref, live); err != nil {

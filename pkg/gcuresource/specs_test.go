@@ -224,6 +224,15 @@ func (s *scene) runs() (bool, error) {
 	return gr.Status.Phase == topsv1.PhaseRunning, err
 }
 
+// keptApart reports whether a component has failed because of its name.
+func (s *scene) keptApart() (bool, error) {
+	gr := &topsv1.GcuResource{}
+	err := s.api.Get(context.Background(), client.ObjectKey{Name: hero}, gr)
+	return slices.ContainsFunc(gr.Status.ResourceStatuses, func(r topsv1.ResourceStatus) bool {
+		return r.Status == topsv1.PhaseFailed && strings.Contains(r.Message, "keep apart from pods with this name")
+	}), err
+}
+
 // deployedAlone returns a cluster in which only one spec was deployed.
 func deployedAlone(t *testing.T, w desiredSpec) (*scene, error) {
 	t.Helper()
@@ -305,6 +314,10 @@ func playSpecs(t *testing.T, seed uint64) simseeds.Run {
 			run.Violation = budget.violations[0]
 			return run
 		}
+	}
+	if kept, err := s.keptApart(); kept || err != nil {
+		run.Reached["a name from which another component keeps apart"]++
+		return run
 	}
 	fresh, got := look(alone.api.(*memoryAPI).all()), look(s.api.(*memoryAPI).all())
 	run.Violation = got.differsFrom(fresh)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
@@ -21,6 +22,9 @@ func failing(obs *state.Observation, c *state.Component, h *state.Health) *state
 		return f
 	}
 	if f := conflict(obs.Resource, c); f != nil {
+		return f
+	}
+	if f := keptApart(obs, c); f != nil {
 		return f
 	}
 	if f := notInstalled(c); f != nil {
@@ -60,6 +64,30 @@ func conflict(gr *topsv1.GcuResource, c *state.Component) *state.Failure {
 	return nil
 }
 
+// keptApart returns a Failure if a component that does not exist yet has the name of a DaemonSet from which another one takes
+// over, or took over, node by node: the scheduler keeps the pods of that one from pods with this name
+// (component.WithAntiAffinity), also after the DaemonSet that had it is gone.
+func keptApart(obs *state.Observation, c *state.Component) *state.Failure {
+	if c.PerNode == nil || c.DaemonSet != nil {
+		return nil
+	}
+	ref := c.DaemonSetRef()
+	settings, err := component.SettingsOf(obs.Resource)
+	byNode := err != nil || settings.Strategy != daemonset.NoStrategy
+	held := slices.IndexFunc(obs.Owned, func(o state.Owned) bool { return o.Ref == ref && o.DaemonSet != nil })
+	for i := range obs.Components {
+		other := &obs.Components[i]
+		if other.Name == c.Name {
+			continue
+		}
+		if byNode && held >= 0 && succeeds(other, &obs.Owned[held]) || other.DaemonSet != nil && daemonset.AreRivals(other.DaemonSet, c.PerNode) {
+			return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf(
+				"%s was or is that of %s, whose pods keep apart from pods with this name: give %s another name", ref, other.Name, c.Name)}
+		}
+	}
+	return nil
+}
+
 // notInstalled returns a Failure if a role of the component, or its binding, does not exist.
 func notInstalled(c *state.Component) *state.Failure {
 	for i := range c.Objects {
@@ -91,4 +119,10 @@ func excluded(obs *state.Observation, name string) *state.Failure {
 // Replaces reports whether a component takes the place of another one, or of itself under another name or in another namespace.
 func Replaces(name, other string) bool {
 	return name == other || slices.Contains(component.Find(name).Excludes, other)
+}
+
+// succeeds reports whether a component takes over from a DaemonSet that leaves: it is the same
+// component, under another name or in another namespace, or one that must not run beside it.
+func succeeds(c *state.Component, o *state.Owned) bool {
+	return c.PerNode != nil && Replaces(c.Name, o.Component)
 }

@@ -103,12 +103,6 @@ func SuccessorsExist(obs *state.Observation, o *state.Owned) bool {
 	return !slices.ContainsFunc(obs.Components, func(c state.Component) bool { return succeeds(&c, o) && c.DaemonSet == nil })
 }
 
-// succeeds reports whether a component takes over from a DaemonSet that leaves: it is the same
-// component, under another name or in another namespace, or one that must not run beside it.
-func succeeds(c *state.Component, o *state.Owned) bool {
-	return c.PerNode != nil && Replaces(c.Name, o.Component)
-}
-
 // predecessorsOf returns the namespace/name of the DaemonSets that a component takes over from.
 func (l *leftovers) predecessorsOf(c *state.Component) []string {
 	var names []string
@@ -121,14 +115,25 @@ func (l *leftovers) predecessorsOf(c *state.Component) []string {
 }
 
 // inTheWayOf returns an object that has to be gone before a component is created, nil for none: an
-// old workload of the component itself, or its webhooks, or a workload of a component that it excludes.
+// old workload of the component itself, or its webhooks, or a workload of a component that it excludes, or a DaemonSet of
+// another component that has its name.
 func (l *leftovers) inTheWayOf(c *state.Component) *state.Owned {
 	for i := range l.gone {
-		if o := &l.gone[i]; (o.Ref.Workload() || o.Ref.Webhook()) && Replaces(c.Name, o.Component) {
+		if o := &l.gone[i]; (o.Ref.Workload() || o.Ref.Webhook()) && Replaces(c.Name, o.Component) || hasNameOf(c, o) {
+			return o
+		}
+	}
+	for _, o := range l.leaving {
+		if hasNameOf(c, o) {
 			return o
 		}
 	}
 	return nil
+}
+
+// hasNameOf reports whether an object that is left has the name of a component's DaemonSet.
+func hasNameOf(c *state.Component, o *state.Owned) bool {
+	return c.PerNode != nil && o.Ref == c.DaemonSetRef()
 }
 
 // closes reports whether webhooks of a component are deleted now, before anything else of it changes.

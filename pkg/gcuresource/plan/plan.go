@@ -172,14 +172,19 @@ func (s *Step) isEarly(d *component.Desired, live *metav1.PartialObjectMetadata)
 }
 
 // creationWaits returns which objects the creation of a component waits for: an earlier component, the
-// deletion of its own old workload with another name, or the deletion of workloads that it
-// excludes.
+// deletion of its own old workload with another name, or of another component's with its name, the pods of
+// either, or the deletion of workloads that it excludes.
 func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, before string) string {
 	if before != "" && len(left.predecessorsOf(c)) == 0 { // else it runs already, under another name
 		return "waiting for " + before
 	}
 	if o := left.inTheWayOf(c); o != nil {
 		return "waiting until " + o.Ref.String() + " is deleted"
+	}
+	if c.PerNode != nil {
+		if nodes, _ := podNodes(obs, c.Name); len(nodes) > 0 {
+			return "waiting until the pods of a former DaemonSet are gone on " + message.Names(nodes)
+		}
 	}
 	excludes := component.Find(c.Name).Excludes
 	for _, r := range obs.Excluded {

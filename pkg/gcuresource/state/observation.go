@@ -12,6 +12,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -95,7 +96,7 @@ type Component struct {
 	component.Rendered
 	// Live has the metadata of its existing objects, whether ours or not.
 	Live map[component.Ref]*metav1.PartialObjectMetadata
-	// DaemonSet of a component that runs on nodes, if it exists and is ours; otherwise nil.
+	// DaemonSet of a component that runs on nodes, if it exists and is ours and not another component's; otherwise nil.
 	DaemonSet *appsv1.DaemonSet
 	// Deployments and Jobs that exist and are ours, by name.
 	Deployments map[string]*appsv1.Deployment
@@ -130,17 +131,19 @@ type Owned struct {
 	Revisions []*appsv1.ControllerRevision
 }
 
-// Leftovers returns the indexes in Owned of the objects that the spec no longer requests.
+// Leftovers returns the indexes in Owned of the objects that the spec no longer requests. A DaemonSet whose name is that of
+// another component now is among them.
 func (o *Observation) Leftovers() []int {
-	asked := map[component.Ref]bool{}
+	asked := map[component.Ref]string{}
 	for i := range o.Components {
 		for _, d := range o.Components[i].Objects {
-			asked[d.Ref] = true
+			asked[d.Ref] = cmp.Or(asked[d.Ref], o.Components[i].Name) // a second one fails
 		}
 	}
 	var left []int
 	for i := range o.Owned {
-		if !asked[o.Owned[i].Ref] {
+		by, ds := asked[o.Owned[i].Ref], o.Owned[i].DaemonSet
+		if by == "" || ds != nil && IsOfAnother(by, ds) {
 			left = append(left, i)
 		}
 	}
@@ -202,7 +205,9 @@ func (c *Component) SetLive(gr *topsv1.GcuResource, ref component.Ref, live meta
 	}
 	switch o := live.(type) {
 	case *appsv1.DaemonSet:
-		c.DaemonSet = o
+		if !IsOfAnother(c.Name, o) {
+			c.DaemonSet = o
+		}
 	case *appsv1.Deployment:
 		if c.Deployments == nil {
 			c.Deployments = map[string]*appsv1.Deployment{}

@@ -1,6 +1,9 @@
 package state
 
 import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -39,4 +42,11 @@ func ObjectConflict(ref component.Ref, live metav1.Object) *Failure {
 		remedy = "set notDeploy: true of the component, or, if it is the same, label it " + topsv1.LabelManagedBy + "=" + topsv1.ManagedBy
 	}
 	return &Failure{Reason: ReasonObjectConflict, Message: ref.String() + " exists and " + owner + ": " + remedy}
+}
+
+// IsOfAnother reports whether a DaemonSet of a gr was deployed for another component than this one, which the spec has given
+// its name since, and is not one that this one takes the place of.
+func IsOfAnother(name string, ds *appsv1.DaemonSet) bool {
+	of := component.Find(daemonset.Component(ds))
+	return of != nil && of.Name != name && !slices.Contains(of.Excludes, name)
 }

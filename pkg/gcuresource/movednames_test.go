@@ -1,0 +1,118 @@
+package gcuresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/test/world"
+)
+
+// Default names of DaemonSets.
+const driverName, toolkitName, exporterName = "enflame-gcu-driver", "enflame-gcu-docker-plugin", "enflame-gcu-exporter"
+
+// running returns how many pods of a component are on each node.
+func (s *scene) running(component string) (map[string]int, error) {
+	var pods corev1.PodList
+	on := map[string]int{}
+	err := s.api.List(context.Background(), &pods)
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Annotations[runsAs] == component && !daemonset.IsPlaceholder(pod) {
+			on[pod.Spec.NodeName]++
+		}
+	}
+	return on, err
+}
+
+// apart takes turns, and returns an error if two pods of one component are on a node at the same time.
+func (s *scene) apart(turns int) error {
+	for range turns {
+		if err := errors.Join(s.turn(), s.rest.step()); err != nil {
+			return err
+		}
+		for _, component := range []string{"driver", "toolkit"} {
+			on, err := s.running(component)
+			if err != nil {
+				return err
+			}
+			for node, n := range on {
+				if n > 1 {
+					return fmt.Errorf("%d pods of %s are on %s", n, component, node)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// A name that goes from one component to another is taken over when what had it is gone, with its pods.
+func TestANameMovesToAnotherComponent(t *testing.T) {
+	const slowly = "AdvancedRollingUpdate"
+	kept := func(name, of, by string) string {
+		return "DaemonSet kube-system/" + name + " was or is that of " + of + ", whose pods keep apart from pods with this name: give " + by + " another name"
+	}
+	for name, tc := range map[string]struct {
+		driver, toolkit string
+		exporter        bool
+		// strategies with which the names move, and why they do not with another one.
+		strategies []string
+		refused    string
+	}{
+		"the driver gets another name":            {"another", toolkitName, true, []string{"", slowly}, ""},
+		"the driver gets the name of the toolkit": {toolkitName, "another", true, []string{""}, kept(toolkitName, "toolkit", "driver")},
+		"the toolkit gets the name of the driver": {"another", driverName, true, []string{""}, kept(driverName, "driver", "toolkit")},
+		"they exchange their names":               {toolkitName, driverName, true, []string{""}, kept(toolkitName, "toolkit", "driver")},
+		"the driver gets that of a removed one":   {exporterName, toolkitName, false, []string{"", slowly}, ""},
+	} {
+		for _, strategy := range []string{"", slowly} {
+			t.Run(name+" "+strategy, func(t *testing.T) {
+				s := inMemory(t)
+				s.spec = world.OnNodes()
+				s.rest.lingers, s.rest.oneByOne = 3, true
+				edit := func(gr *topsv1.GcuResource) {
+					delete(gr.Annotations, topsv1.AnnotationUpdateStrategy)
+					if strategy != "" {
+						gr.Annotations[topsv1.AnnotationUpdateStrategy] = strategy
+					}
+					gr.Spec.Driver.Name, gr.Spec.Toolkit.Name = tc.driver, tc.toolkit
+					if !tc.exporter {
+						gr.Spec.Exporter = nil
+					}
+				}
+				if err := errors.Join(deployAll(s), s.apart(30), s.edit(edit), s.apart(60)); err != nil {
+					t.Fatal(err)
+				}
+				gr, err := s.gr()
+				if err != nil {
+					t.Fatal(err)
+				}
+				moves := slices.Contains(tc.strategies, strategy)
+				if moves != (gr.Status.Phase == "Running") {
+					t.Errorf("the gr is %s: %+v", gr.Status.Phase, gr.Status.Conditions)
+				}
+				says := func(r topsv1.ResourceStatus) bool { return r.Status == "failed" && r.Message == tc.refused }
+				if !moves && !slices.ContainsFunc(gr.Status.ResourceStatuses, says) {
+					t.Errorf("no component says %q: %+v", tc.refused, gr.Status.ResourceStatuses)
+				}
+				for component, name := range map[string]string{"driver": tc.driver, "toolkit": tc.toolkit} {
+					ds := &appsv1.DaemonSet{}
+					on, err := s.running(component)
+					if err != nil || len(on) != len(sceneNodes) {
+						t.Errorf("%s runs on %v: %v", component, on, err)
+					}
+					if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: name}, ds); moves && (err != nil || daemonset.Component(ds) != component) {
+						t.Errorf("%s is of %s: %v", name, daemonset.Component(ds), err)
+					}
+				}
+			})
+		}
+	}
+}
