@@ -222,7 +222,8 @@ func (p *simPass) notBack(r *topsv1.DaemonRollout, nodes []string) []string {
 func (p *simPass) goesBack(r *topsv1.DaemonRollout, node string) bool {
 	u := p.seen.upgrades[node]
 	kept := u != nil && u.Status.Operation != nil && u.Status.Operation.Held
-	return isPinnedIn(r, node) && (kept || slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+	verifies := u != nil && u.Spec.Operation != nil && slices.ContainsFunc(u.Spec.Operation.Targets, func(t topsv1.OperationTarget) bool { return t.KeptFrom != "" })
+	return isPinnedIn(r, node) && (kept || verifies || slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		pin, pod := simPin(r, ds, node), p.pod(ds, node)
 		return pin != nil && (pod == nil || pod.DeletionTimestamp != nil || daemonset.RevisionHash(pod) != pin.Hash)
 	}))
