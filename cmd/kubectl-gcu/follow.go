@@ -100,7 +100,7 @@ func next(ctx context.Context, changed <-chan struct{}) bool {
 }
 
 // follow prints the progress of a gr until it is done, and returns an error if it stops or
-// times out. isDone, if not nil, may end it earlier. checkChanged, if not nil, may end it with an
+// times out. isDone, if not nil, may end it earlier, also where it stops. checkChanged, if not nil, may end it with an
 // error, and returns what is still awaited while the status is stale, "" for nothing.
 func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout time.Duration,
 	isDone func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error), checkChanged func(context.Context, *topsv1.GcuResource) (unseen string, err error)) error {
@@ -124,15 +124,16 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 		}
 		s := display.StatusOf(gr, dro, nil, nil, time.Now())
 		t.tell(&s)
-		switch s.Outcome.State {
-		case display.Done:
+		if s.Outcome.State == display.Done {
 			return true, "", nil
-		case display.Stopped:
-			return false, "", notYet("%s: %s; %s", s.Outcome.Reason, s.Outcome.Message, s.Outcome.Do)
 		}
 		if isDone != nil {
-			done, err := isDone(ctx, gr, &s)
-			return done, s.Line(), err
+			if done, err := isDone(ctx, gr, &s); done || err != nil {
+				return done, s.Line(), err
+			}
+		}
+		if s.Outcome.State == display.Stopped {
+			return false, "", notYet("%s: %s; %s", s.Outcome.Reason, s.Outcome.Message, s.Outcome.Do)
 		}
 		return false, s.Line(), nil
 	})

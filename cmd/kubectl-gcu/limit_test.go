@@ -4,6 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
@@ -41,4 +46,65 @@ func TestUpgradeThatIsLimited(t *testing.T) {
 	s.says(s.gcu("upgrade", "cut"), exitUsage, "-f FILE, or without it --nodes, --components or --all")
 	s.says(s.gcu("upgrade", "absent", "--all"), exitRefused, "there is no gr absent")
 	only("", "1.2")
+}
+
+// halfway creates a gr whose driver has its newest revision on node NAME-1 of three, and a rollout with this reason of its
+// condition Progressing. One node has failed, and one is pinned; "" for none.
+func (s *site) halfway(name, reason, failed, pinned string) *topsv1.GcuResource {
+	s.t.Helper()
+	gr := s.plannable(name)
+	var sets appsv1.DaemonSetList
+	var pod corev1.Pod
+	if err := s.List(s.t.Context(), &sets, client.MatchingLabels{topsv1.LabelGcuResource: name}); err != nil || len(sets.Items) != 1 {
+		s.t.Fatal(err, sets.Items)
+	}
+	set := &sets.Items[0]
+	if err := s.Get(s.t.Context(), client.ObjectKey{Namespace: set.Namespace, Name: name + "-1"}, &pod); err != nil {
+		s.t.Fatal(err)
+	}
+	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "new"
+	if err := s.Update(s.t.Context(), &pod); err != nil {
+		s.t.Fatal(err)
+	}
+	next := &appsv1.ControllerRevision{Revision: 2, ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name + "-new", Labels: pod.Labels, OwnerReferences: pod.OwnerReferences}}
+	next.Data.Raw = []byte(`{"spec":{}}`)
+	s.create(next)
+	status := topsv1.DaemonRolloutStatus{Revision: "r", Conditions: []metav1.Condition{{Type: topsv1.RolloutProgressing, Status: metav1.ConditionFalse, Reason: reason,
+		Message: "so it is", LastTransitionTime: metav1.Now()}}}
+	driver := set.Namespace + "/" + set.Name
+	if failed != "" {
+		status.Failed = append(status.Failed, topsv1.NodeNote{Node: failed, Reason: "CrashLooping", Since: metav1.Now(),
+			Targets: []topsv1.RevisionTarget{{DaemonSet: driver, Hash: "new"}}})
+	}
+	if pinned != "" {
+		status.Pinned = append(status.Pinned, topsv1.NodePin{Node: pinned, DaemonSet: driver, Hash: "old", From: "new", Reason: "Undone", Since: metav1.Now()})
+	}
+	s.rollout(name, status)
+	return gr
+}
+
+func TestAWaitIsOnlyForWhatIsWithinTheLimit(t *testing.T) {
+	const complete = "the limited upgrade is complete"
+	for _, tt := range []struct{ name, gr, reason, failed, pinned, says string }{
+		{"ends although a node outside of it is busy", "limit-busy", "NodeBusy", "", "", complete},
+		{"goes on while a node within it is not upgraded", "limit-old", "NodeBusy", "", "", "timed out after 5s"},
+		{"ends although a node outside of it has failed", "limit-failed", topsv1.ReasonNodesFailed, "limit-failed-2", "", complete},
+		{"ends although a node outside of it is pinned", "limit-pinned", topsv1.ReasonNodesPinned, "", "limit-pinned-3", complete},
+		{"fails with a node within it", "limit-inside", "NodeBusy", "limit-inside-2", "", "node limit-inside-2 remains: CrashLooping"},
+		{"is told what to do when the rollout stops", "limit-stopped", topsv1.ReasonNodesFailed, "limit-stopped-2", "", "Halted: so it is; roll out another revision"},
+		{"does not end with another condition than one about nodes", "limit-task", topsv1.ReasonGlobalTaskFailed, "", "", "GlobalTaskFailed: so it is"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSite(t)
+			s.halfway(tt.gr, tt.reason, tt.failed, tt.pinned)
+			await := func(node string) answer {
+				return s.gcu("upgrade", tt.gr, "--nodes", tt.gr+node, "--wait", "--timeout", "5s")
+			}
+			if tt.says == complete {
+				s.says(await("-1"), exitOK, tt.says)
+			} else {
+				s.says(await("-2"), exitNotYet, tt.says)
+			}
+		})
+	}
 }

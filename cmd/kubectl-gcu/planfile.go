@@ -157,6 +157,33 @@ func (p *plannedUpgrade) unseen(ctx context.Context) (string, error) {
 	return fmt.Sprintf("the operator has not reported on UpgradePlan %s yet", now.Name), nil
 }
 
+// hasNode reports whether a node is in the plan. A nil plan has all.
+func (p *plannedUpgrade) hasNode(node string) bool {
+	if p == nil {
+		return true
+	}
+	_, is := p.Batch(node)
+	return is
+}
+
+// tasksDone reports whether every global task of the plan is done. A nil plan has none.
+func (p *plannedUpgrade) tasksDone(ctx context.Context) (bool, error) {
+	if p == nil {
+		return true, nil
+	}
+	now, err := p.stored(ctx)
+	if err != nil || now == nil {
+		return now == nil, err
+	}
+	undone := len(p.Object.Spec.Before) + len(p.Object.Spec.After)
+	for _, task := range now.Status.Tasks {
+		if task.Result == string(planfile.Done) {
+			undone--
+		}
+	}
+	return undone <= 0, nil
+}
+
 // dryRun has the API server check the plan, if the user may write it.
 func (p *plannedUpgrade) dryRun(ctx context.Context, out terminal) error {
 	err := p.write(ctx, client.NewDryRunClient(p.cl))

@@ -16,7 +16,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/askedby"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/preview"
@@ -89,14 +88,6 @@ code 0), or when the rollout halts, is rolled back or times out (exit code 3).`
   kubectl gcu upgrade my-gr --components driver --wait
   kubectl gcu upgrade my-gr --all --wait`
 )
-
-// startedUpgrade is an upgrade that was written.
-type startedUpgrade struct {
-	name       string
-	generation int64
-	// plan is the one that is followed, nil for none.
-	plan *plannedUpgrade
-}
 
 // startUpgrade writes the gr that is wanted by the flags, or by a plan.
 func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string, step bool, l *limit) (cl *cluster, asked startedUpgrade, err error) {
@@ -300,42 +291,4 @@ func changesOf(from, to *unstructured.Unstructured) ([]display.Change, error) {
 		}
 	}
 	return display.ChangesOf(&specs[0].Spec, &specs[1].Spec)
-}
-
-// awaitUpgrade follows a gr until every reachable node within the limit, or the plan, has what was asked for.
-func awaitUpgrade(ctx context.Context, out terminal, cl *cluster, asked startedUpgrade, timeout time.Duration) error {
-	limited := func(ctx context.Context, gr *topsv1.GcuResource, s *display.Status) (bool, error) {
-		if s.Outcome.Reason != string(rollout.ReasonLeftOut) {
-			return false, nil
-		}
-		return limitReached(ctx, out, cl, gr)
-	}
-	written := time.Now()
-	return follow(ctx, out, cl, asked.name, timeout, limited, func(ctx context.Context, gr *topsv1.GcuResource) (string, error) {
-		switch to := gr.Annotations[topsv1.AnnotationRolledBackTo]; {
-		case gr.Generation != asked.generation && to != "":
-			return "", notYet("gr %s was rolled back to %s; kubectl gcu status %s says why", asked.name, to, asked.name)
-		case gr.Generation != asked.generation:
-			return "", notYet("the spec of gr %s was changed again by another client", asked.name)
-		case asked.plan == nil || time.Since(written) > lookAtLeast: // a rollout that cannot begin has no result of the plan
-			return "", nil
-		}
-		return asked.plan.unseen(ctx)
-	})
-}
-
-// limitReached reports whether the upgrade is complete within its limit. The status of the
-// rollout may be of an earlier limit, so this asks for the plan.
-func limitReached(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource) (bool, error) {
-	prediction, err := cl.predictor().Ask(ctx, preview.Question{Present: gr, Wanted: gr, Approved: true})
-	if err != nil || prediction.Blocked != "" || len(prediction.Nodes) > 0 || len(prediction.InFlight) > 0 {
-		return false, err
-	}
-	for _, n := range prediction.Left {
-		if n.Reason != string(rollout.ReasonLeftOut) && n.Reason != string(rollout.ReasonNodeOffline) {
-			return false, notYet("node %s remains: %s; %s", n.Name, n.Reason, n.Message)
-		}
-	}
-	out.say("the limited upgrade is complete; kubectl gcu upgrade %s --all continues with the rest", gr.Name)
-	return true, nil
 }

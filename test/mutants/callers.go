@@ -33,6 +33,8 @@ var ofCallers = []mutant{
 		"$i < 0 || $more", "$i < 0 || $i >= 0"},
 	{"others-withdrawn", "an agent that is back withdraws requests that were made since", agent, "InterruptedWithdrawal",
 		"Withdrawable($operations, $mine, $*more)", "Withdrawable($operations, requests, $*more)"},
+	{"limit-forgotten", "a wait for a limited upgrade is for nodes outside of it too", "cmd/kubectl-gcu", "nodesReached",
+		"!within(n.Name)", `n.Name == ""`},
 	{"rollback-overtaken", "an upgrade is written beside a rollback that was just requested, which takes it back", "cmd/kubectl-gcu", "mayUpgrade",
 		"$live.GetAnnotations()[$key]", `$live.GetAnnotations()[""]`},
 	{"plan-with-all-pods", "whether a plan can be run takes a list of all pods of the cluster", foretold, "Predictor.PlanFile",
