@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -107,4 +108,39 @@ func TestAWaitIsOnlyForWhatIsWithinTheLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// begin starts an upgrade with --wait, and returns when an annotation of its gr has a value.
+func (s *site) begin(gr *topsv1.GcuResource, annotation, value string, args ...string) chan answer {
+	s.t.Helper()
+	done := make(chan answer, 1)
+	go func() {
+		done <- s.gcuWith(context.WithoutCancel(s.t.Context()), "", append(args, "--wait", "--timeout", "20s")...)
+	}()
+	s.eventually("the annotation", func() bool { s.read(gr); return gr.Annotations[annotation] == value })
+	return done
+}
+
+// Only annotations change, so the generation stays.
+func TestAWaitEndsWhenAnotherClientChangesTheLimit(t *testing.T) {
+	s := newSite(t)
+	gr := s.halfway("swapped", "NodeBusy", "", "")
+	for now, says := range map[string]string{"nodes=swapped-1": "another client limited the upgrade of gr swapped to 1 node (swapped-1)", "": "another client removed the limit of the upgrade of gr swapped"} {
+		done := s.begin(gr, topsv1.AnnotationUpgradeOnly, "nodes=swapped-2", "upgrade", "swapped", "--nodes", "swapped-2")
+		s.annotate(gr, topsv1.AnnotationUpgradeOnly, now)
+		s.says(<-done, exitNotYet, says)
+	}
+}
+
+func TestAWaitEndsWhenAnotherClientEndsThePlan(t *testing.T) {
+	s := newSite(t)
+	gr := s.plannable("ended")
+	plan := s.planOf(grFile("ended", "1.1"))
+	done := s.begin(gr, topsv1.AnnotationUpgradePlan, plan.Name, "upgrade", "--plan", s.fileOf(plan))
+	s.annotate(gr, topsv1.AnnotationUpgradePlan, "")
+	gr.Status.ObservedGeneration = gr.Generation
+	if err := s.Status().Update(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	s.says(<-done, exitNotYet, "gr ended no longer follows UpgradePlan "+plan.Name)
 }

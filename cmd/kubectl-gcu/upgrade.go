@@ -76,7 +76,8 @@ for an approval; with strategy OTA, under which none does, it is refused. Any ot
 upgrade of the gr ends the plan.
 
 With --wait it returns when every reachable node within the limit is updated (exit
-code 0), or when the rollout halts, is rolled back or times out (exit code 3).`
+code 0), or when the rollout halts, is rolled back, is changed by another client or
+times out (exit code 3).`
 	upgradeExample = `  # Print what changes, and start
   kubectl gcu upgrade -f gr.yaml
 
@@ -96,38 +97,37 @@ func startUpgrade(ctx context.Context, c *cli, args []string, file, plan string,
 		if err != nil {
 			return nil, asked, err
 		}
-		asked.name = wanted.GetName()
-		asked.generation, err = upgradeSpec(ctx, c.terminal, cl, wanted, nil)
-		return cl, asked, err
+		written, err := upgradeSpec(ctx, c.terminal, cl, wanted, nil)
+		return cl, startedAs(written, nil), err
 	}
 	if file != "" || l.given() {
 		return nil, asked, usageError("a plan already lists everything to upgrade: --plan excludes -f, --nodes, --components and --all")
 	}
-	p, generation, err := runPlan(ctx, c, args, plan, step)
+	p, written, err := runPlan(ctx, c, args, plan, step)
 	if err != nil {
 		return nil, asked, err
 	}
-	return p.cl, startedUpgrade{p.checked.Gr.Name, generation, p}, nil
+	return p.cl, startedAs(written, p), nil
 }
 
 // runPlan makes a gr follow the plan in a file.
-func runPlan(ctx context.Context, c *cli, args []string, file string, step bool) (p *plannedUpgrade, generation int64, err error) {
+func runPlan(ctx context.Context, c *cli, args []string, file string, step bool) (p *plannedUpgrade, written *unstructured.Unstructured, err error) {
 	if p, err = checkPlan(ctx, c, args, file); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	p.step = step
 	setAnnotation(p.wanted, topsv1.AnnotationUpgradePlan, p.Object.Name)
-	generation, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted, p)
+	written, err = upgradeSpec(ctx, c.terminal, p.cl, p.wanted, p)
 	if err = p.followed(ctx, err); err == nil && step {
 		c.say("each batch waits for kubectl gcu approve %s BATCH", p.checked.Gr.Name)
 	}
-	return p, generation, err
+	return p, written, err
 }
 
-// upgradeSpec writes the wanted spec and returns the resulting generation. p is the plan that it follows, nil for none. A
+// upgradeSpec writes the wanted spec and returns the resulting gr. p is the plan that it follows, nil for none. A
 // plan was checked against an earlier read of the gr, and is stored after all other checks; without one the gr is checked
 // at its first read.
-func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured, p *plannedUpgrade) (generation int64, err error) {
+func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstructured.Unstructured, p *plannedUpgrade) (written *unstructured.Unstructured, err error) {
 	name := wanted.GetName()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(topsv1.GroupVersion.WithKind(topsv1.GcuResourceKind))
@@ -138,18 +138,18 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 	linkReporter := false
 	for range 10 {
 		if err := cl.read(ctx, "", name, live); apierrors.IsNotFound(err) {
-			return 0, refused("there is no gr %s to upgrade: kubectl create -f deploys a new one", name)
+			return nil, refused("there is no gr %s to upgrade: kubectl create -f deploys a new one", name)
 		} else if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if checked == nil {
 			checked = live.DeepCopy()
 		}
 		if !planfile.Unchanged(checked, live) {
-			return 0, refused("the spec of gr %s, or the plan that it follows, was changed concurrently: this upgrade is not started; review it and try again", name)
+			return nil, refused("the spec of gr %s, or the plan that it follows, was changed concurrently: this upgrade is not started; review it and try again", name)
 		}
 		if err := mayUpgrade(live); err != nil { // a rollback that is requested meanwhile would take the new spec back
-			return live.GetGeneration(), err
+			return live, err
 		}
 		if !linkReporter {
 			err := announce(ctx, out, cl, live, wanted, p)
@@ -160,7 +160,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 				err = cmp.Or(p.store(ctx, out), err)
 			}
 			if err != nil {
-				return live.GetGeneration(), ignoreUnchanged(err)
+				return live, ignoreUnchanged(err)
 			}
 			linkReporter = true
 			setAnnotation(wanted, topsv1.AnnotationAskedBy, cl.requesterAnnotation(ctx, askedby.Upgrade, time.Now()))
@@ -170,10 +170,10 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 			if err == nil {
 				out.say("gr %s is changed", name)
 			}
-			return next.GetGeneration(), err
+			return next, err
 		}
 	}
-	return 0, fmt.Errorf("gr %s keeps changing: this upgrade is not started, try again", name)
+	return nil, fmt.Errorf("gr %s keeps changing: this upgrade is not started, try again", name)
 }
 
 // errUnchanged means that there is nothing to do.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -16,8 +18,19 @@ import (
 type startedUpgrade struct {
 	name       string
 	generation int64
+	// only and follows are the annotations with its limit and its plan, as written; "" for none.
+	only, follows string
 	// plan is the one that is followed, nil for none.
 	plan *plannedUpgrade
+}
+
+// startedAs returns an upgrade as it was written, following a plan if that is not nil.
+func startedAs(written *unstructured.Unstructured, p *plannedUpgrade) startedUpgrade {
+	if written == nil {
+		return startedUpgrade{}
+	}
+	annotations := written.GetAnnotations()
+	return startedUpgrade{written.GetName(), written.GetGeneration(), annotations[topsv1.AnnotationUpgradeOnly], annotations[topsv1.AnnotationUpgradePlan], p}
 }
 
 // awaitUpgrade follows a gr until every reachable node within the limit, or the plan, has what was asked for.
@@ -26,16 +39,34 @@ func awaitUpgrade(ctx context.Context, out terminal, cl *cluster, asked startedU
 	return follow(ctx, out, cl, asked.name, timeout, func(ctx context.Context, gr *topsv1.GcuResource, s *display.Status) (bool, error) {
 		return limitReached(ctx, out, cl, &asked, gr, &s.Outcome)
 	}, func(ctx context.Context, gr *topsv1.GcuResource) (string, error) {
-		switch to := gr.Annotations[topsv1.AnnotationRolledBackTo]; {
-		case gr.Generation != asked.generation && to != "":
-			return "", notYet("gr %s was rolled back to %s; kubectl gcu status %s says why", asked.name, to, asked.name)
-		case gr.Generation != asked.generation:
-			return "", notYet("the spec of gr %s was changed again by another client", asked.name)
-		case asked.plan == nil || time.Since(written) > lookAtLeast: // a rollout that cannot begin has no result of the plan
+		if err := asked.overtaken(gr); err != nil {
+			return "", err
+		}
+		if asked.plan == nil || time.Since(written) > lookAtLeast { // a rollout that cannot begin has no result of the plan
 			return "", nil
 		}
 		return asked.plan.unseen(ctx)
 	})
+}
+
+// overtaken returns an error if the gr is no longer as it was written.
+func (a *startedUpgrade) overtaken(gr *topsv1.GcuResource) error {
+	only, follows, to := gr.Annotations[topsv1.AnnotationUpgradeOnly], gr.Annotations[topsv1.AnnotationUpgradePlan], gr.Annotations[topsv1.AnnotationRolledBackTo]
+	switch {
+	case gr.Generation != a.generation && to != "":
+		return notYet("gr %s was rolled back to %s; kubectl gcu status %s says why", a.name, to, a.name)
+	case gr.Generation != a.generation:
+		return notYet("the spec of gr %s was changed again by another client", a.name)
+	case follows != a.follows && follows != "":
+		return notYet("another client made gr %s follow UpgradePlan %s", a.name, follows)
+	case follows != a.follows:
+		return notYet("gr %s no longer follows UpgradePlan %s: another client ended it", a.name, a.follows)
+	case only != a.only && only != "":
+		return notYet("another client limited the upgrade of gr %s to %s", a.name, display.LimitText(only))
+	case only != a.only:
+		return notYet("another client removed the limit of the upgrade of gr %s", a.name)
+	}
+	return nil
 }
 
 // limitReached reports whether a limited upgrade is complete within its limit or plan, and returns an error if a node there

@@ -35,6 +35,8 @@ var ofCallers = []mutant{
 		"Withdrawable($operations, $mine, $*more)", "Withdrawable($operations, requests, $*more)"},
 	{"limit-forgotten", "a wait for a limited upgrade is for nodes outside of it too", "cmd/kubectl-gcu", "nodesReached",
 		"!within(n.Name)", `n.Name == ""`},
+	{"limit-of-another-client", "a wait ends well when another client limits the upgrade to nodes that have it", "cmd/kubectl-gcu", "startedUpgrade.overtaken",
+		"gr.Annotations[topsv1.AnnotationUpgradeOnly]", "a.only"},
 	{"rollback-overtaken", "an upgrade is written beside a rollback that was just requested, which takes it back", "cmd/kubectl-gcu", "mayUpgrade",
 		"$live.GetAnnotations()[$key]", `$live.GetAnnotations()[""]`},
 	{"plan-with-all-pods", "whether a plan can be run takes a list of all pods of the cluster", foretold, "Predictor.PlanFile",
