@@ -146,7 +146,7 @@ func upgradeSpec(ctx context.Context, out terminal, cl *cluster, wanted *unstruc
 			checked = live.DeepCopy()
 		}
 		if !planfile.Unchanged(checked, live) {
-			return nil, refused("the spec of gr %s, or the plan that it follows, was changed concurrently: this upgrade is not started; review it and try again", name)
+			return nil, refused("the spec of gr %s, the limit of its upgrade or the plan that it follows was changed concurrently: this upgrade is not started; review it and try again", name)
 		}
 		if err := mayUpgrade(live); err != nil { // a rollback that is requested meanwhile would take the new spec back
 			return live, err

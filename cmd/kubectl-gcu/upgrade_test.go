@@ -144,33 +144,38 @@ func TestWritesAtTheSameTimeDoNotOverwriteEachOther(t *testing.T) {
 	}
 }
 
-// Another client changes the spec after it was read and before it is written.
+// Another client changes the spec, or the limit of its upgrade, after it was read and before it is written.
 func TestUpgradeRefusesWhenTheSpecChangesInTheSameMoment(t *testing.T) {
-	s := newSite(t)
-	gr := s.gr("raced")
-	direct, err := client.NewWithWatch(s.config, client.Options{Scheme: s.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raced := interceptor.NewClient(direct, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
-		if !slices.Contains(options, client.PatchOption(client.DryRunAll)) {
-			s.read(gr)
-			gr.Spec.Driver.Version = "7"
-			if err := s.Update(ctx, gr); err != nil {
-				t.Error(err)
-			}
+	for name, change := range map[string]func(*topsv1.GcuResource){
+		"raced":         func(gr *topsv1.GcuResource) { gr.Spec.Driver.Version = "7" },
+		"raced-limited": func(gr *topsv1.GcuResource) { gr.Annotations = map[string]string{topsv1.AnnotationUpgradeOnly: "nodes=a"} },
+	} {
+		s := newSite(t)
+		gr := s.gr(name)
+		direct, err := client.NewWithWatch(s.config, client.Options{Scheme: s.Scheme()})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return c.Patch(ctx, o, p, options...)
-	}})
-	out := terminal{genericiooptions.NewTestIOStreamsDiscard()}
-	wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "raced"}, "spec": map[string]any{}}}
-	_, err = upgradeSpec(t.Context(), out, &cluster{Client: raced, namespace: operatorNamespace}, wanted, nil)
-	if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "was changed concurrently") {
-		t.Errorf("exit code %d, %v", code, err)
-	}
-	s.read(gr)
-	if gr.Spec.Driver == nil || gr.Spec.Driver.Version != "7" {
-		t.Errorf("what somebody else wrote is gone: %+v", gr.Spec)
+		raced := interceptor.NewClient(direct, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			if !slices.Contains(options, client.PatchOption(client.DryRunAll)) {
+				s.read(gr)
+				change(gr)
+				if err := s.Update(ctx, gr); err != nil {
+					t.Error(err)
+				}
+			}
+			return c.Patch(ctx, o, p, options...)
+		}})
+		out := terminal{genericiooptions.NewTestIOStreamsDiscard()}
+		wanted := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{}}}
+		_, err = upgradeSpec(t.Context(), out, &cluster{Client: raced, namespace: operatorNamespace}, wanted, nil)
+		if code := exitCode(t.Context(), err); code != exitRefused || !strings.Contains(err.Error(), "was changed concurrently") {
+			t.Errorf("%s: exit code %d, %v", name, code, err)
+		}
+		before := gr.DeepCopy()
+		if s.read(gr); gr.Generation != before.Generation || gr.Annotations[topsv1.AnnotationUpgradeOnly] != before.Annotations[topsv1.AnnotationUpgradeOnly] {
+			t.Errorf("%s: what somebody else wrote is gone: %+v %v", name, gr.Spec, gr.Annotations)
+		}
 	}
 }
 

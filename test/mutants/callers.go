@@ -37,6 +37,8 @@ var ofCallers = []mutant{
 		"!within(n.Name)", `n.Name == ""`},
 	{"limit-of-another-client", "a wait ends well when another client limits the upgrade to nodes that have it", "cmd/kubectl-gcu", "startedUpgrade.overtaken",
 		"gr.Annotations[topsv1.AnnotationUpgradeOnly]", "a.only"},
+	{"limit-overwritten", "an upgrade overwrites the limit that another client has just set", "pkg/upgradeplan/planfile", "Unchanged",
+		"$was[topsv1.AnnotationUpgradeOnly] == $is[topsv1.AnnotationUpgradeOnly]", "true"},
 	{"rollback-overtaken", "an upgrade is written beside a rollback that was just requested, which takes it back", "cmd/kubectl-gcu", "mayUpgrade",
 		"$live.GetAnnotations()[$key]", `$live.GetAnnotations()[""]`},
 	{"plan-with-all-pods", "whether a plan can be run takes a list of all pods of the cluster", foretold, "Predictor.PlanFile",

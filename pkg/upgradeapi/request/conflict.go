@@ -24,7 +24,8 @@ func Replaceable(gr *topsv1.GcuResource) error {
 	return nil
 }
 
-// Unchanged returns an error if the spec of a gr, or the plan that it follows, has changed since before was read.
+// Unchanged returns an error if the spec of a gr, the limit of its upgrade or the plan that it follows has changed since before
+// was read.
 func Unchanged(before, now *topsv1.GcuResource) error {
 	if !planfile.Unchanged(before, now) {
 		return Conflict("GcuResource %s was changed concurrently: review it and send the request again", now.Name)

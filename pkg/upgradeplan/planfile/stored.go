@@ -27,10 +27,12 @@ type Current struct {
 	Stored *topsv1.UpgradePlan
 }
 
-// Unchanged reports whether a gr still has the spec that it had before, and still follows the same plan.
+// Unchanged reports whether a gr still has the spec and the limit of its upgrade that it had before, and still follows the
+// same plan.
 func Unchanged(before, now metav1.Object) bool {
-	follows := before.GetAnnotations()[topsv1.AnnotationUpgradePlan]
-	return now.GetUID() == before.GetUID() && now.GetGeneration() == before.GetGeneration() && now.GetAnnotations()[topsv1.AnnotationUpgradePlan] == follows
+	was, is := before.GetAnnotations(), now.GetAnnotations()
+	return now.GetUID() == before.GetUID() && now.GetGeneration() == before.GetGeneration() &&
+		was[topsv1.AnnotationUpgradePlan] == is[topsv1.AnnotationUpgradePlan] && was[topsv1.AnnotationUpgradeOnly] == is[topsv1.AnnotationUpgradeOnly]
 }
 
 // Stored returns the object to be stored before the gr follows it: the current one with the content of the plan, or a new
