@@ -35,7 +35,7 @@ func refused(format string, args ...any) error {
 	return &failure{exitRefused, fmt.Errorf(format, args...)}
 }
 
-// notYet returns an error because a wait timed out or stopped.
+// notYet returns an error because a wait timed out or stopped, or because another client changed what was requested.
 func notYet(format string, args ...any) error {
 	return &failure{exitNotYet, fmt.Errorf(format, args...)}
 }

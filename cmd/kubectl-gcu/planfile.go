@@ -142,8 +142,8 @@ func (p *plannedUpgrade) followed(ctx context.Context, err error) error {
 		return err
 	}
 	overtaken := planfile.Overtaken(now, p.asStored, err)
-	if overtaken != nil && err == nil {
-		return refused("%w", overtaken)
+	if overtaken != nil && err == nil { // the gr is changed
+		return notYet("%w", overtaken)
 	}
 	return cmp.Or(overtaken, err)
 }

@@ -147,8 +147,10 @@ func TestWritesAtTheSameTimeDoNotOverwriteEachOther(t *testing.T) {
 // Another client changes the spec, or the limit of its upgrade, after it was read and before it is written.
 func TestUpgradeRefusesWhenTheSpecChangesInTheSameMoment(t *testing.T) {
 	for name, change := range map[string]func(*topsv1.GcuResource){
-		"raced":         func(gr *topsv1.GcuResource) { gr.Spec.Driver.Version = "7" },
-		"raced-limited": func(gr *topsv1.GcuResource) { gr.Annotations = map[string]string{topsv1.AnnotationUpgradeOnly: "nodes=a"} },
+		"raced": func(gr *topsv1.GcuResource) { gr.Spec.Driver.Version = "7" },
+		"raced-limited": func(gr *topsv1.GcuResource) {
+			gr.Annotations = map[string]string{topsv1.AnnotationUpgradeOnly: "nodes=a"}
+		},
 	} {
 		s := newSite(t)
 		gr := s.gr(name)
