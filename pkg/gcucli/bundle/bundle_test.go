@@ -33,6 +33,7 @@ metadata:
     example.com/note: the token=hunter2 is new
 spec:
   apiToken: hunter2
+  secretKey: hunter2
   template:
     spec:
       initContainers:
@@ -43,7 +44,7 @@ spec:
         env:
         - {name: MYSQL_ROOT_PASSWORD, value: hunter2}
         - {name: PLAIN_LOOKING, value: hunter2}
-        args: ["--listen=:9400", "--auth-token=hunter2", --password, hunter2, "mysql://root:hunter2@db/n9e", "-api-key", "hunter2", "--notify-url=https://example.com/hunter2", --notify-url, "https://example.com/hunter2"]
+        args: ["--listen=:9400", "--auth-token=hunter2", --password, hunter2, "mysql://root:hunter2@db/n9e", "-api-key", "hunter2", "--etcd-s3-secret-key=hunter2", --secret-key, hunter2, "--notify-url=https://example.com/hunter2", --notify-url, "https://example.com/hunter2"]
         command: [sh, -c, "export DB_PASSWORD='hunter2 x'; curl -H 'Authorization: Bearer hunter2hunter2' x"]
         livenessProbe: {httpGet: {path: /, httpHeaders: [{name: X-Any, value: hunter2}]}}
 data:
@@ -172,6 +173,10 @@ func TestTextLosesItsSecrets(t *testing.T) {
 		"auth: {password: hunter2}":                                                     "auth: {password: " + Redacted,
 		`auth: {"password": "hunter2 x"}`:                                               `auth: {"password": ` + Redacted + "}",
 		`"{\"password\":\"hunter2 x\"}"`:                                                `"{\"password\":` + Redacted + `}"`,
+		"S3_SECRET_KEY=hunter2 x":                                                       "S3_SECRET_KEY=" + Redacted + " x",
+		`{"password":"a\"hunter2","node":"n1"}`:                                         `{"password":` + Redacted + `,"node":"n1"}`,
+		`"{\"password\":\"a\\\"hunter2\",\"node\":\"n1\"}"`:                             `"{\"password\":` + Redacted + `,\"node\":\"n1\"}"`,
+		`password="C:\hunter2\" next`:                                                   `password=` + Redacted + ` next`,
 		"mysql://root:p@hunter2@db/n9e":                                                 "mysql://" + Redacted + "@db/n9e",
 		"Restarting docker, task n1_node_restart":                                       "Restarting docker, task n1_node_restart",
 	} {

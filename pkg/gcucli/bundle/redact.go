@@ -16,7 +16,7 @@ var harmless = []string{
 }
 
 // secretWord matches words in names of secrets.
-const secretWord = `(?:pass(?:word|wd|phrase)?|token|secret|credentials?|api[-_]?key|access[-_]?key|private[-_]?key|auth(?:orization)?)` //nolint:gosec // G101: names of secrets, none itself
+const secretWord = `(?:pass(?:word|wd|phrase)?|token|secret[-_]?key|secret|credentials?|api[-_]?key|access[-_]?key|private[-_]?key|auth(?:orization)?)` //nolint:gosec // G101: names of secrets, none itself
 
 var (
 	// secretName matches the name of a field, a header or a flag with a secret.
@@ -29,6 +29,9 @@ var (
 // secretKey matches the name of a secret up to its value, with braces and the scheme of a header.
 const secretKey = `\\*["']?\b[-\w.]*` + secretWord + `\\*["']?\s*[=:][\s{\[(]*(?:(?:bearer|basic)\s+)?`
 
+// quoted matches a JSON string, or one inside another JSON string, to its end: a quote in it is escaped.
+const quoted = `"(?:\\.|[^"\\])*"|\\"(?:[^"\\]|\\\\(?:\\.|[^"\\]))*\\"`
+
 // scrubs remove secrets from text, in this order. Names come before schemes, so that "basic
 // password: x" loses x; of names in a row, as in YAML, the last has the value.
 var scrubs = []struct {
@@ -36,7 +39,7 @@ var scrubs = []struct {
 	put  string
 }{
 	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), Redacted},
-	{regexp.MustCompile(`(?i)((?:` + secretKey + `)+)(\\*"[^"]*"|\\*'[^']*'|[^\s,;&"'<]+)`), "${1}" + Redacted},
+	{regexp.MustCompile(`(?i)((?:` + secretKey + `)+)(` + quoted + `|\\*"[^"]*"|\\*'[^']*'|[^\s,;&"'<]+)`), "${1}" + Redacted},
 	{regexp.MustCompile(`\beyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?`), Redacted},
 	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}`), "$1 " + Redacted},
 	{regexp.MustCompile(`([a-zA-Z][\w+.-]*://)[^\s/"']+@`), "${1}" + Redacted + "@"},
