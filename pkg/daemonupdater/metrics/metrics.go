@@ -107,12 +107,12 @@ func (m *Metrics) Count(g observed.Group, before rollout.Ledger, d rollout.Decis
 	for _, took := range d.Finished {
 		m.nodeDuration.WithLabelValues(g.String()).Observe(took.Seconds())
 	}
-	known := map[string]bool{}
-	for _, f := range before.Failures {
-		known[f.Node] = before.Revision == d.Ledger.Revision
+	known := make(map[string]time.Time, len(before.Failures))
+	for i := range before.Failures {
+		known[before.Failures[i].Node] = before.Failures[i].Since
 	}
 	for _, f := range d.Ledger.Failures {
-		if !known[f.Node] {
+		if since, is := known[f.Node]; !is || !since.Equal(f.Since) { // a failure is kept across revisions
 			m.failures.WithLabelValues(g.String(), string(f.Reason)).Inc()
 		}
 	}

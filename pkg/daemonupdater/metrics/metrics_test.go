@@ -60,8 +60,11 @@ func TestMetricsOfARollout(t *testing.T) {
 	in := rollout.Input{Settings: daemonset.Settings{Strategy: daemonset.OTA, Paused: true}}
 	m.Show(g, in, d, true)
 	m.RolledBack(g)
-	m.Count(g, rollout.Ledger{Revision: "r1", Failures: d.Ledger.Failures[:1]}, d)
-	m.Count(g, d.Ledger, rollout.Decision{Ledger: d.Ledger}) // the same decision again counts nothing
+	m.Count(g, rollout.Ledger{Revision: "r1", Failures: append([]rollout.Failure{{Node: "d", Since: start}}, d.Ledger.Failures[:1]...)}, d) // node d failed again
+	m.Count(g, d.Ledger, rollout.Decision{Ledger: d.Ledger})                                                                                // the same decision again counts nothing
+	next := d.Ledger
+	next.Revision = "r2" // the failures are kept: the revisions of what failed are still targets
+	m.Count(g, d.Ledger, rollout.Decision{Ledger: next})
 	want := `
 # HELP gcu_rollout_condition 1 when a condition of the DaemonRollout is true, else 0: Accepted, Complete, Halted or Paused.
 # TYPE gcu_rollout_condition gauge
