@@ -253,16 +253,22 @@ func NewlyFinal(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (replac
 }
 
 // NewlyStarted returns, for each request whose task has a start time in tasks and none in the NodeUpgrade,
-// how long the node waited for its slot, at least zero. The time of the request is by the node's clock.
+// how long the node waited for its slot, at least zero. The time of the request is by the node's clock. A request that got its
+// final answer without a slot, such as one that was withdrawn, is not among them.
 func NewlyStarted(upgrade *topsv1.NodeUpgrade, tasks []topsv1.UpgradeTask) (waited []time.Duration) {
 	for i := range upgrade.Status.Requests {
 		request := &upgrade.Status.Requests[i]
 		task, shown := taskOf(tasks, request.ID), taskOf(upgrade.Status.Tasks, request.ID)
-		if task != nil && task.StartTime != nil && (shown == nil || shown.StartTime == nil) {
+		if task != nil && task.StartTime != nil && (shown == nil || shown.StartTime == nil) && hadSlot(task) {
 			waited = append(waited, max(0, task.StartTime.Sub(request.RequestTime.Time)))
 		}
 	}
 	return waited
+}
+
+// hadSlot reports whether the node of a task that is not waiting was given a slot for it.
+func hadSlot(task *topsv1.UpgradeTask) bool {
+	return !task.State.Final() || task.Reason == reasonReplaced || task.Reason == reasonUndone
 }
 
 // RejectInvalid replaces the answer to a request in tasks by a final rejection: the requested pod does not belong

@@ -246,11 +246,16 @@ func TestOrphansAnswersRequestsWithoutAGroup(t *testing.T) {
 func TestNewlyGrantedReturnsHowLongARequestWaited(t *testing.T) {
 	start, early := metav1.NewTime(fixture.Epoch.Add(29*time.Second)), metav1.NewTime(fixture.Epoch.Add(-time.Hour))
 	upgrade := &topsv1.NodeUpgrade{}
-	upgrade.Status.Requests = []topsv1.UpgradeRequest{asked("granted"), asked("before"), asked("waits"), asked("by-a-clock-ahead")}
+	upgrade.Status.Requests = []topsv1.UpgradeRequest{asked("granted"), asked("before"), asked("waits"), asked("by-a-clock-ahead"), asked("refused"), asked("withdrawn"), asked("at-once"), asked("brought-back")}
 	upgrade.Status.Tasks = []topsv1.UpgradeTask{{RequestID: "granted", State: topsv1.TaskWaiting}, {RequestID: "before", StartTime: &start}}
 	tasks := []topsv1.UpgradeTask{{RequestID: "granted", StartTime: &start}, {RequestID: "before", StartTime: &start}, {RequestID: "waits"},
-		{RequestID: "by-a-clock-ahead", StartTime: &early}, {RequestID: "without-a-request", StartTime: &start}}
-	want := []time.Duration{start.Sub(upgrade.Status.Requests[0].RequestTime.Time), 0}
+		{RequestID: "by-a-clock-ahead", StartTime: &early}, {RequestID: "without-a-request", StartTime: &start},
+		{RequestID: "refused", StartTime: &start, State: topsv1.TaskFailed, Reason: reasonRevisionChanged},
+		{RequestID: "withdrawn", StartTime: &start, State: topsv1.TaskWithdrawn, Reason: reasonWithdrawn},
+		{RequestID: "at-once", StartTime: &start, State: topsv1.TaskDone, Reason: reasonReplaced},
+		{RequestID: "brought-back", StartTime: &start, State: topsv1.TaskFailed, Reason: reasonUndone}}
+	waited := start.Sub(upgrade.Status.Requests[0].RequestTime.Time)
+	want := []time.Duration{waited, 0, waited, waited}
 	if got := NewlyStarted(upgrade, tasks); !cmp.Equal(got, want) || want[0] <= 0 {
 		t.Errorf("NewlyStarted() = %v, want %v", got, want)
 	}
