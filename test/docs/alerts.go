@@ -153,4 +153,4 @@ func alertsPage(rules ruleFile) (string, error) {
 
 // plainTemplate turns the templates of annotations into words.
 var plainTemplate = strings.NewReplacer("{{ $labels.rollout }}", "GR", "{{ $labels.reason }}", "REASON", "{{ $labels.action }}", "TASK", "{{ $labels.runtime }}", "RUNTIME",
-	"{{ $labels.ID }}", "ID", "{{ $labels.Host }}", "HOST", "{{ $value }}", "N", "{{ $value | humanizeDuration }}", "TIME")
+	"{{ $labels.minor_number }}{{ $labels.ID }}", "ID", "{{ $labels.host }}{{ $labels.Host }}", "HOST", "{{ $value }}", "N", "{{ $value | humanizeDuration }}", "TIME")
