@@ -187,6 +187,37 @@ func TestTheStateOfAnUpgrade(t *testing.T) {
 	}
 }
 
+// No entry of the record ends a halt when enough of the failed nodes have recovered.
+func TestAHaltThatIsOverIsNotReported(t *testing.T) {
+	is := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status}
+	}
+	accepted, halted, goesOn := is(topsv1.RolloutAccepted, metav1.ConditionTrue), is(topsv1.RolloutHalted, metav1.ConditionTrue), is(topsv1.RolloutHalted, metav1.ConditionFalse)
+	for _, tt := range []struct {
+		name, revision string
+		conditions     []metav1.Condition
+		want           string
+	}{
+		{"still halted", "r2", []metav1.Condition{accepted, halted}, Halted},
+		{"over", "r2", []metav1.Condition{accepted, goesOn}, Running},
+		{"blocked meanwhile", "r2", []metav1.Condition{is(topsv1.RolloutAccepted, metav1.ConditionFalse), goesOn}, Halted},
+		{"not known", "r2", nil, Halted},
+		{"of the revision before", "r3", []metav1.Condition{accepted, goesOn}, Halted},
+	} {
+		in := input()
+		in.Fleet.Rollout.Status.Revision, in.Fleet.Rollout.Status.Conditions = tt.revision, tt.conditions
+		u := Upgrade{Revision: "r2", Entries: []topsv1.RolloutRecordEntry{{Event: topsv1.RecordStarted, Revision: "r2", Time: minute(0)}, {Event: topsv1.RecordHalted, Revision: "r2", Time: minute(1)}}}
+		if got := Of(in, u).State; got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+	in := input()
+	in.Fleet.Rollout = nil
+	if got := Of(in, Upgrade{Entries: []topsv1.RolloutRecordEntry{{Event: topsv1.RecordHalted, Time: minute(1)}}}).State; got != Halted {
+		t.Errorf("without a rollout: %s", got)
+	}
+}
+
 // A report says which of its parts are not there.
 func TestWhatIsNotKeptIsNamed(t *testing.T) {
 	in := input()

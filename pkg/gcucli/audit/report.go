@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
@@ -63,7 +65,9 @@ func Of(in *Input, u Upgrade) *Report {
 	first, now := &u.Entries[0], in.Fleet.Now.UTC().Truncate(time.Second)
 	r := &Report{GcuResource: in.Fleet.Resource.Name, Upgrade: u, AskedBy: first.By, Began: u.began().UTC(), Time: now, Timeline: []Moment{}, Nodes: []Work{},
 		Missing: slices.Clone(in.NotShown)}
-	r.State, r.Ended = endOf(&u)
+	if r.State, r.Ended = endOf(&u); r.State == Halted && goesOn(in.Fleet.Rollout, u.Revision) {
+		r.State = Running
+	}
 	if r.State == CompleteExceptOffline {
 		r.Offline = u.offline()
 	}
@@ -115,6 +119,13 @@ func endOf(u *Upgrade) (state string, ended *time.Time) {
 		return Superseded, &until
 	}
 	return state, ended
+}
+
+// goesOn reports whether a rollout, which may be nil, is at a revision and not halted: no entry of the record ends a halt that is
+// over because enough nodes recovered. While a halted rollout is blocked, its condition Halted is False.
+func goesOn(dro *topsv1.DaemonRollout, revision string) bool {
+	return dro != nil && dro.Status.Revision == revision && meta.IsStatusConditionFalse(dro.Status.Conditions, topsv1.RolloutHalted) &&
+		!meta.IsStatusConditionFalse(dro.Status.Conditions, topsv1.RolloutAccepted)
 }
 
 // changesOf returns how a revision of the spec differs from the one before, nil if one is not kept.
