@@ -77,10 +77,7 @@ func metricsOf(collectors []prometheus.Collector) ([]metric, error) {
 	var list []metric
 	for _, collector := range collectors {
 		kind := "gauge"
-		switch collector.(type) {
-		case *prometheus.CounterVec:
-			kind = "counter"
-		case *prometheus.HistogramVec:
+		if _, is := collector.(*prometheus.HistogramVec); is {
 			kind = "histogram"
 		}
 		descriptions := make(chan *prometheus.Desc)
@@ -92,6 +89,10 @@ func metricsOf(collectors []prometheus.Collector) ([]metric, error) {
 			m := described.FindStringSubmatch(description.String())
 			if m == nil {
 				return nil, fmt.Errorf("cannot parse the description of a metric: %s", description)
+			}
+			kind := kind
+			if strings.HasSuffix(m[1], "_total") { // as promlint requires of counters, and of nothing else
+				kind = "counter"
 			}
 			// No metric has both kinds of labels.
 			list = append(list, metric{name: m[1], kind: kind, labels: constant.ReplaceAllString(m[3], "$1") + m[4], help: m[2]})

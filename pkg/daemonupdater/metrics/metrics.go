@@ -24,7 +24,7 @@ type Metrics struct {
 	decisions    *decisions
 	podsDeleted  *prometheus.CounterVec
 	failures     *prometheus.CounterVec
-	rollbacks    *prometheus.CounterVec
+	rollbacks    *rollbacks
 	nodeDuration *prometheus.HistogramVec
 	requestWait  *prometheus.HistogramVec
 	gate         *prometheus.GaugeVec
@@ -37,7 +37,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 		decisions:   newDecisions(),
 		podsDeleted: counter("gcu_rollout_pods_deleted_total", "Pods deleted so that a newer revision replaces them.", "reason"),
 		failures:    counter("gcu_rollout_failures_total", "Nodes that failed after they were started.", "reason"),
-		rollbacks:   counter("gcu_rollout_rollbacks_total", "Rollbacks to the last known good revision by failure.action of a policy."),
+		rollbacks:   newRollbacks(),
 		nodeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "gcu_rollout_node_duration_seconds",
 			Help:    "Time from a node's start until every pod on it is at the newest revision and available.",
@@ -88,7 +88,7 @@ func (m *Metrics) Show(g observed.Group, in rollout.Input, d rollout.Decision, r
 
 // initSeries creates the series of a group: increase() and rate() need a zero before the first event.
 func (m *Metrics) initSeries(group string) {
-	m.rollbacks.WithLabelValues(group)
+	m.rollbacks.add(group, 0)
 	m.nodeDuration.WithLabelValues(group)
 	m.requestWait.WithLabelValues(group)
 	for _, reason := range []string{Outdated, OutdatedUnavailable} {
@@ -100,7 +100,7 @@ func (m *Metrics) initSeries(group string) {
 }
 
 // RolledBack counts a rollback of a group.
-func (m *Metrics) RolledBack(g observed.Group) { m.rollbacks.WithLabelValues(g.String()).Inc() }
+func (m *Metrics) RolledBack(g observed.Group) { m.rollbacks.add(g.String(), 1) }
 
 // Count counts what is new in a stored decision: nodes that finished, and nodes that failed.
 func (m *Metrics) Count(g observed.Group, before rollout.Ledger, d rollout.Decision) {
@@ -122,9 +122,10 @@ func (m *Metrics) Count(g observed.Group, before rollout.Ledger, d rollout.Decis
 func (m *Metrics) Forget(g observed.Group) {
 	m.decisions.forget(g)
 	match := prometheus.Labels{"rollout": g.String()}
-	for _, c := range []*prometheus.CounterVec{m.podsDeleted, m.failures, m.rollbacks} {
+	for _, c := range []*prometheus.CounterVec{m.podsDeleted, m.failures} {
 		c.DeletePartialMatch(match)
 	}
+	m.rollbacks.forget(g.String())
 	m.nodeDuration.DeletePartialMatch(match)
 	m.requestWait.DeletePartialMatch(match)
 }

@@ -60,6 +60,7 @@ func TestMetricsOfARollout(t *testing.T) {
 	in := rollout.Input{Settings: daemonset.Settings{Strategy: daemonset.OTA, Paused: true}}
 	m.Show(g, in, d, true)
 	m.RolledBack(g)
+	testutil.CollectAndCount(m.rollbacks)                                                                                                   // shows zero
 	m.Count(g, rollout.Ledger{Revision: "r1", Failures: append([]rollout.Failure{{Node: "d", Since: start}}, d.Ledger.Failures[:1]...)}, d) // node d failed again
 	m.Count(g, d.Ledger, rollout.Decision{Ledger: d.Ledger})                                                                                // the same decision again counts nothing
 	next := d.Ledger
@@ -223,4 +224,27 @@ func TestTheSeriesOfAGroupDoNotGrowWithItsNodes(t *testing.T) {
 	if few, many := series(10), series(10_000); few != many || many > 60 {
 		t.Errorf("%d series with 10 nodes, %d with 10000, want the same and at most 60", few, many)
 	}
+}
+
+// A new leader rolls back in its first pass, before a scrape: increase() needs a zero before the first event.
+func TestTheFirstScrapeShowsNoRollback(t *testing.T) {
+	m, g := New(prometheus.NewRegistry()), observed.Group{Namespace: "default", Name: "driver"}
+	shows := func(want string) {
+		t.Helper()
+		if want != "" {
+			want = "# HELP gcu_rollout_rollbacks_total Rollbacks to the last known good revision by failure.action of a policy.\n# TYPE gcu_rollout_rollbacks_total counter\n" +
+				`gcu_rollout_rollbacks_total{rollout="default/driver"} ` + want + "\n"
+		}
+		if err := testutil.CollectAndCompare(m.rollbacks, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
+	m.RolledBack(g)
+	m.Show(g, rollout.Input{}, rollout.Decision{}, true)
+	shows("0")
+	shows("1")
+	m.RolledBack(g)
+	shows("2")
+	m.Forget(g)
+	shows("")
 }
