@@ -51,7 +51,7 @@ func readDocument(in io.Reader, file string) (*unstructured.Unstructured, error)
 	return found, nil
 }
 
-// readResource reads a file with a gr that has a spec.
+// readResource reads a file with a gr that has a spec, without nulls.
 func readResource(in io.Reader, file string) (*unstructured.Unstructured, error) {
 	found, err := readDocument(in, file)
 	if err != nil {
@@ -67,8 +67,8 @@ func readResource(in io.Reader, file string) (*unstructured.Unstructured, error)
 	if found.GetName() == "" {
 		return nil, usageError("%s: metadata.name is missing", file)
 	}
-	if _, is := found.Object["spec"].(map[string]any); !is {
-		return nil, usageError("%s has no spec", file)
+	if err := strictyaml.RequireObject(found.Object, "spec"); err != nil {
+		return nil, usageError("%s: %w", file, err)
 	}
 	return found, nil
 }

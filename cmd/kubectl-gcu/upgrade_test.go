@@ -54,6 +54,7 @@ func TestUpgrade(t *testing.T) {
 		{"two", grFile("upgraded", "2") + "---\n" + grFile("b", "2"), nil, exitUsage, "more than one object"},
 		{"none", "---\n", nil, exitUsage, "holds no object"},
 		{"no spec", "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: upgraded}\n", nil, exitUsage, "has no spec"},
+		{"a component without a value", "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: upgraded}\nspec: {driver: }\n", nil, exitUsage, "spec.driver is null"},
 		{"a field that there is not", strings.Replace(grFile("upgraded", "2"), "version:", "release:", 1), nil, exitFailed, "release"},
 		{"a value that is not allowed", grFile("upgraded", "a b"), nil, exitFailed, "spec.driver.version"},
 	}

@@ -14,6 +14,9 @@ var ofCallers = []mutant{
 	{"author-not-asked", "a stored gr is created though its author may not create it", api, "Recreator.authorize",
 		"$rec.Author.$name == \"\"", "$rec.Author.$name != \"-\""},
 
+	{"blueprint-cut-short", "a blueprint that ends before its spec removes every component", api, "Upgrade.Blueprint",
+		"checkContent($*blueprint)", "error(nil)"},
+
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",
 		"$gr.Status.ObservedGeneration != $gr.Generation", "$gr.Status.ObservedGeneration > $gr.Generation"},

@@ -26,15 +26,32 @@ func CheckBlueprintName(name string) error {
 // parseBlueprint parses a gr from JSON or YAML (statements 7 and 69). Unknown or duplicate
 // fields, aliases and a second document are the caller's errors.
 func parseBlueprint(name string, data []byte) (*topsv1.GcuResource, error) {
+	gr := &topsv1.GcuResource{}
+	return gr, unmarshalBlueprint(name, data, gr)
+}
+
+// checkContent returns an error unless the spec of a blueprint is written out, {} for no component: the parsed gr
+// does not show what is missing or null.
+func checkContent(name string, data []byte) error {
+	content := map[string]any{}
+	if err := unmarshalBlueprint(name, data, &content); err != nil {
+		return err
+	}
+	if err := strictyaml.RequireObject(content, "spec"); err != nil {
+		return BadRequest("blueprint %s: %v", name, err)
+	}
+	return nil
+}
+
+func unmarshalBlueprint(name string, data []byte, into any) error {
 	read := strictyaml.Unmarshal
 	if strings.HasSuffix(name, ".json") {
 		read = strictyaml.UnmarshalJSON
 	}
-	gr := &topsv1.GcuResource{}
-	if err := read(data, gr); err != nil {
-		return nil, BadRequest("blueprint %s: %v", name, err)
+	if err := read(data, into); err != nil {
+		return BadRequest("blueprint %s: %v", name, err)
 	}
-	return gr, nil
+	return nil
 }
 
 // checkBlueprint returns an error unless the blueprint is a gr of this name: an

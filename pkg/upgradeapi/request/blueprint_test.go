@@ -51,6 +51,11 @@ func badBlueprints() []badBlueprint {
 		{"renamed.json", strings.Replace(good, "strict", "loose", 1) + "}", "cannot be renamed"},
 		{"version.json", strings.Replace(good, "com/v1", "com/v2", 1) + "}", "it must be a GcuResource of topsops.enflame.com/v1"},
 		{"kind.json", strings.Replace(good, "GcuResource", "UpgradePolicy", 1) + "}", "it must be a GcuResource of topsops.enflame.com/v1"},
+		{"ends-early.yaml", "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: strict}\n", "has no spec"},
+		{"bare.yaml", "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: strict}\nspec:\n", "has no spec"},
+		{"null.json", `{"apiVersion": "topsops.enflame.com/v1", "kind": "GcuResource", "metadata": {"name": "strict"}, "spec": null}`, "has no spec"},
+		{"bare-component.yaml", "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: strict}\nspec:\n  gfd: {}\n  driver:\n", "spec.driver is null"},
+		{"null-below.json", strings.Replace(good, `"2"`, `"2", "env": [{"name": "A"}, null]`, 1) + "}", "spec.driver.env[1] is null"},
 	}
 }
 
@@ -59,6 +64,19 @@ func TestBadBlueprintsAreRefused(t *testing.T) {
 		upgrade := Upgrade{File: bad.name}
 		if _, err := upgrade.Blueprint("strict", []byte(bad.content)); !isBadRequest(err) || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%s: %v, want %q", bad.name, err, bad.says)
+		}
+	}
+}
+
+// An empty spec asks for no component. That has to be written.
+func TestABlueprintMayAskForNothing(t *testing.T) {
+	for name, content := range map[string]string{
+		"gr.yaml": "apiVersion: topsops.enflame.com/v1\nkind: GcuResource\nmetadata: {name: strict, creationTimestamp: null}\nspec: {}\n",
+		"gr.json": `{"apiVersion": "topsops.enflame.com/v1", "kind": "GcuResource", "metadata": {"name": "strict"}, "spec": {}}`,
+	} {
+		upgrade := Upgrade{File: name}
+		if gr, err := upgrade.Blueprint("strict", []byte(content)); err != nil || gr.Spec.Driver != nil {
+			t.Errorf("%s: %v, %v", name, gr, err)
 		}
 	}
 }

@@ -35,7 +35,10 @@ func (b *Upgrade) Blueprint(name string, file []byte) (*topsv1.GcuResource, erro
 	if err != nil {
 		return nil, err
 	}
-	return blueprint, checkBlueprint(b.File, blueprint, name)
+	if err := checkBlueprint(b.File, blueprint, name); err != nil {
+		return nil, err
+	}
+	return blueprint, checkContent(b.File, file)
 }
 
 // Desired returns the desired state. Its limit is that of the request, else of the blueprint;
