@@ -100,8 +100,16 @@ func IsOTA(annotations map[string]string) bool {
 	return strings.EqualFold(value, string(OTA))
 }
 
+// Aliases returns the keys of each setting that has several, the one that takes precedence first.
+func Aliases() [][]string { return [][]string{strategyKeys, maxUnavailableKeys} }
+
+var (
+	strategyKeys       = []string{topsv1.AnnotationUpdateStrategy, topsv1.OpenYurtAnnotationUpdateStrategy}
+	maxUnavailableKeys = []string{topsv1.AnnotationMaxUnavailable, topsv1.OpenYurtAnnotationMaxUnavailable}
+)
+
 func strategy(annotations map[string]string) (key, value string) {
-	return lookup(annotations, topsv1.AnnotationUpdateStrategy, topsv1.OpenYurtAnnotationUpdateStrategy)
+	return lookup(annotations, strategyKeys...)
 }
 
 // lookup returns the first key that is present, with its value.
@@ -117,7 +125,7 @@ func lookup(annotations map[string]string, keys ...string) (key, value string) {
 var countOrPercent = regexp.MustCompile(`^([0-9]{1,9})(%?)$`)
 
 func maxUnavailable(annotations map[string]string) (intstr.IntOrString, error) {
-	key, value := lookup(annotations, topsv1.AnnotationMaxUnavailable, topsv1.OpenYurtAnnotationMaxUnavailable)
+	key, value := lookup(annotations, maxUnavailableKeys...)
 	if key == "" {
 		return intstr.IntOrString{}, nil
 	}

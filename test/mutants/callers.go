@@ -16,6 +16,8 @@ var ofCallers = []mutant{
 
 	{"blueprint-cut-short", "a blueprint that ends before its spec removes every component", api, "Upgrade.Blueprint",
 		"checkContent($*blueprint)", "error(nil)"},
+	{"blueprint-shadowed", "OpenYurt's strategy of a blueprint is shadowed by ours, which an earlier upgrade wrote", api, "upgraded",
+		"dropAliases($*annotations)", ""},
 
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",

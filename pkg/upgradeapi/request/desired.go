@@ -2,6 +2,7 @@ package request
 
 import (
 	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -117,6 +118,7 @@ func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 	gr.Spec = *blueprint.Spec.DeepCopy()
 	annotations := map[string]string{}
 	maps.Copy(annotations, present.Annotations)
+	dropAliases(annotations, blueprint.Annotations)
 	for _, key := range topsv1.UpgradeAnnotations {
 		if value, ok := blueprint.Annotations[key]; ok {
 			annotations[key] = value
@@ -133,6 +135,16 @@ func upgraded(present, blueprint *topsv1.GcuResource) *topsv1.GcuResource {
 	}
 	gr.Annotations = annotations
 	return gr
+}
+
+// dropAliases removes the settings from annotations that a blueprint has, under any of their keys: the one that takes
+// precedence may not be the blueprint's.
+func dropAliases(annotations, blueprint map[string]string) {
+	for _, keys := range daemonset.Aliases() {
+		if slices.ContainsFunc(keys, func(key string) bool { _, given := blueprint[key]; return given }) {
+			maps.DeleteFunc(annotations, func(key, _ string) bool { return slices.Contains(keys, key) })
+		}
+	}
 }
 
 // defaultStrategy is the strategy that a PUT sets on a gr without one.

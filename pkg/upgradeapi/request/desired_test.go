@@ -29,6 +29,12 @@ func TestAnUpgradeInPlaceKeepsWhatIsNoPartOfIt(t *testing.T) {
 		{"the blueprint's settings win, its other annotations are not taken", map[string]string{topsv1.AnnotationMaxUnavailable: "1"},
 			map[string]string{topsv1.AnnotationMaxUnavailable: "2", topsv1.AnnotationUpdateStrategy: "OTA", "note": "x", topsv1.AnnotationRollbackTo: "previous"},
 			map[string]string{topsv1.AnnotationMaxUnavailable: "2", topsv1.AnnotationUpdateStrategy: "OTA"}},
+		{"a setting of the blueprint is not hidden by another key of it", map[string]string{topsv1.AnnotationUpdateStrategy: "AdvancedRollingUpdate", topsv1.AnnotationMaxUnavailable: "1"},
+			map[string]string{topsv1.OpenYurtAnnotationUpdateStrategy: "OTA", topsv1.OpenYurtAnnotationMaxUnavailable: "2"},
+			map[string]string{topsv1.OpenYurtAnnotationUpdateStrategy: "OTA", topsv1.OpenYurtAnnotationMaxUnavailable: "2"}},
+		{"the other key of a setting goes, that of another setting stays", map[string]string{topsv1.OpenYurtAnnotationUpdateStrategy: "OTA", topsv1.OpenYurtAnnotationMaxUnavailable: "2"},
+			map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"},
+			map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.OpenYurtAnnotationMaxUnavailable: "2"}},
 	}
 	for _, tt := range tests {
 		before := present.DeepCopy()
