@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // RequireObject returns an error unless a field of a document holds an object, {} included, without nulls in it. A field
@@ -13,10 +14,17 @@ func RequireObject(document map[string]any, field string) error {
 	if !is {
 		return fmt.Errorf("it has no %s, or one that is not an object", field)
 	}
-	if path := nullIn(object, field); path != "" {
-		return fmt.Errorf("%s is null: give it a value, or remove it", path)
+	return refuseNull(nullIn(object, field))
+}
+
+// RefuseNulls returns an error if there is a null in a document.
+func RefuseNulls(document map[string]any) error { return refuseNull(nullIn(document, "")) }
+
+func refuseNull(path string) error {
+	if path == "" {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s is null: give it a value, or remove it", path)
 }
 
 // nullIn returns the path of the first null in a value, with the path of the value before it, "" if there is none.
@@ -26,7 +34,7 @@ func nullIn(value any, path string) string {
 		return path
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			if found := nullIn(value[key], path+"."+key); found != "" {
+			if found := nullIn(value[key], strings.TrimPrefix(path+"."+key, ".")); found != "" {
 				return found
 			}
 		}

@@ -18,6 +18,8 @@ var ofCallers = []mutant{
 		"checkContent($*blueprint)", "error(nil)"},
 	{"blueprint-shadowed", "OpenYurt's strategy of a blueprint is shadowed by ours, which an earlier upgrade wrote", api, "upgraded",
 		"dropAliases($*annotations)", ""},
+	{"null-for-all", "the nodes null of an upgrade are all nodes", api, "unmarshal",
+		"strictyaml.RefuseNulls($content)", "error(nil)"},
 
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",

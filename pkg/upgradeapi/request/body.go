@@ -65,7 +65,7 @@ func (l Limit) check() error {
 // and 70).
 func ReadUpgrade(body []byte) (Upgrade, error) {
 	b := Upgrade{Mode: ModeInPlace}
-	if err := strictyaml.UnmarshalJSON(body, &b); err != nil {
+	if err := unmarshal(body, &b); err != nil {
 		return b, BadRequest(`the body has to be JSON like {"file": "gr.json"}: %v`, err)
 	}
 	if b.File == "" && b.Spec == nil && !b.Given() || b.File != "" && b.Spec != nil {
@@ -91,7 +91,7 @@ func ReadDeletion(body []byte) (foreground bool, err error) {
 	b := struct {
 		Policy string `json:"policy"`
 	}{policyBackground}
-	if err := strictyaml.UnmarshalJSON(orNone(body), &b); err != nil {
+	if err := unmarshal(orNone(body), &b); err != nil {
 		return false, BadRequest(`the body has to be JSON like {"policy": "foreground"}, or empty: %v`, err)
 	}
 	if b.Policy != policyBackground && b.Policy != policyForeground {
@@ -106,13 +106,25 @@ func ReadRollback(body []byte) (string, error) {
 	b := struct {
 		To string `json:"to"`
 	}{topsv1.RollbackToPrevious}
-	if err := strictyaml.UnmarshalJSON(orNone(body), &b); err != nil {
+	if err := unmarshal(orNone(body), &b); err != nil {
 		return "", BadRequest(`the body has to be JSON like {"to": "previous"}, or empty: %v`, err)
 	}
 	if b.To == "" {
 		return "", BadRequest("to is empty: name a revision, or %s", topsv1.RollbackToPrevious)
 	}
 	return b.To, nil
+}
+
+// unmarshal reads a body. A null is an error: it would count as absent, so that "nodes": null meant all nodes.
+func unmarshal(body []byte, into any) error {
+	if err := strictyaml.UnmarshalJSON(body, into); err != nil {
+		return err
+	}
+	var content map[string]any
+	if err := strictyaml.UnmarshalJSON(body, &content); err != nil {
+		return err
+	}
+	return strictyaml.RefuseNulls(content)
 }
 
 // orNone returns the body, {} if it is empty.
