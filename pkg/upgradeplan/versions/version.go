@@ -2,7 +2,6 @@ package versions
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,18 +33,6 @@ type versionRange struct {
 
 func (r *versionRange) contains(v semver.Version) bool { return r.in == nil || r.in(v) }
 
-// rangeOf parses the range of a field; an empty one contains everything.
-func rangeOf(field, text string) (versionRange, error) {
-	if text == "" {
-		return versionRange{}, nil
-	}
-	in, err := semver.ParseRange(text)
-	if err != nil {
-		return versionRange{}, fmt.Errorf(`%s: %q is not a range of versions: write it as in ">=1.5.0 <1.7.0 || 2.0.x", with three numbers or x`, field, text)
-	}
-	return versionRange{text: text, in: in}, nil
-}
-
 // literal is a version in a range, with x for numbers.
 var literal = regexp.MustCompile(`\d+\.(\d+|[xX*])(\.(\d+|[xX*]))?(-[0-9A-Za-z.-]+)?`)
 
@@ -54,14 +41,22 @@ var literal = regexp.MustCompile(`\d+\.(\d+|[xX*])(\.(\d+|[xX*]))?(-[0-9A-Za-z.-
 func named(ranges []versionRange) []semver.Version {
 	var list []semver.Version
 	for _, r := range ranges {
-		for _, text := range literal.FindAllString(r.text, -1) {
-			if v, ok := parse(strings.NewReplacer("x", "0", "X", "0", "*", "0").Replace(text)); ok {
-				list = append(list, v, after(v), before(v))
-			}
+		for _, v := range literals(r.text) {
+			list = append(list, v, after(v), before(v))
 		}
 	}
 	slices.SortFunc(list, semver.Version.Compare)
 	return slices.CompactFunc(list, semver.Version.EQ)
+}
+
+// literals returns the versions in the text of a range, with 0 for x.
+func literals(text string) (list []semver.Version) {
+	for _, text := range literal.FindAllString(text, -1) {
+		if v, ok := parse(strings.NewReplacer("x", "0", "X", "0", "*", "0").Replace(text)); ok {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // after returns the next version above v; before returns one below it.

@@ -207,6 +207,53 @@ func TestWhatIsNotUnderstoodIsNamed(t *testing.T) {
 	}
 }
 
+// The parser reads each of these, and gives it another meaning than it has, for most that no version is in it: a rule about
+// such versions would never apply.
+func TestARangeThatMeansSomethingElseIsRefused(t *testing.T) {
+	for text, says := range map[string]string{
+		"1.4.x | 1.5.x":             `"|" has no meaning: write "||" for or`,
+		">=1.4.0 | <1.6.0":          `"|" has no meaning: write "||" for or`,
+		"1.4.0 - 1.6.0":             `"-" has no meaning`,
+		">=1.4.0 , <1.6.0":          `"," has no meaning`,
+		">=1.4.0 & <1.6.0":          `"&" has no meaning`,
+		"! 1.4.0":                   `"!" has no meaning`,
+		">=1.4.0 5":                 `"5" has no meaning`,
+		"!=1.4.x":                   `write "<1.4.0 || >=1.5.0" for !=1.4.x`,
+		">=1.2.0 !1.4.x":            `write "<1.4.0 || >=1.5.0" for !1.4.x`,
+		"!= 1.4.x":                  `write "<1.4.0 || >=1.5.0" for !=1.4.x`,
+		"!1.x":                      `write "<1.0.0 || >=2.0.0" for !1.x`,
+		"~1.4.x":                    `"~1.4.x" is no version`,
+		"^1.x":                      `"^1.x" is no version`,
+		"=>1.4.x":                   `"=>1.4.x" is no version`,
+		"|1.4.x":                    `"|1.4.x" is no version`,
+		"1.x.x":                     `"1.x.x" is no version`,
+		"1.4.x 1.5.x":               `no version is in "1.4.x 1.5.x": write "||" for or`,
+		"1.4.0 1.5.0":               `no version is in "1.4.0 1.5.0"`,
+		">=2.0.0 <1.0.0":            `no version is in ">=2.0.0 <1.0.0"`,
+		"1.7.x || <1.0.0 >=2.0.0":   `no version is in "<1.0.0 >=2.0.0"`,
+		">=1.5.0 <1.7.0 || 2.0.x":   "",
+		">= 1.5.0 < 1.7.0":          "",
+		">1.4.x":                    "",
+		">1.x":                      "",
+		"<=1.4.x":                   "",
+		"<1.4.x":                    "",
+		"=1.4.x":                    "",
+		"==1.4.0":                   "",
+		"!=1.4.0":                   "",
+		">=1.0.0 !1.4.0 != 1.5.0":   "",
+		">1.4.0 <1.4.1":             "",
+		">1.4.0-rc.1 <1.4.0-rc.3":   "",
+		"1.5.0+build.1":             "",
+		"<0.0.1":                    "",
+		"1.4.x || 1.5.x || >=2.0.0": "",
+	} {
+		_, err := Of(steps("1.0.0", text))
+		if says == "" && err != nil || says != "" && (err == nil || !strings.HasPrefix(err.Error(), "versions.steps[0].to: ") || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
 func TestTheNumbersOfAKernel(t *testing.T) {
 	for kernel, want := range map[string]string{
 		"5.15.0-91-generic": "5.15.0", "4.18.0-348.el8.x86_64": "4.18.0", "6.1.0-18-amd64": "6.1.0", "5.4.0+": "5.4.0",
