@@ -122,25 +122,33 @@ func createGR(ctx context.Context, c client.Client, gr *topsv1.GcuResource, out 
 	return nil
 }
 
-// removeGRs deletes all grs, also those that are created meanwhile, and returns once there is none.
+// removeGRs deletes all grs, also those that are created meanwhile, and returns once there is none and none is to be
+// created again by the REST API.
 func removeGRs(ctx context.Context, c client.Client, out io.Writer) error {
-	var left []topsv1.GcuResource
+	var left []string
 	err := wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
-		var list topsv1.GcuResourceList
-		err := c.List(ctx, &list)
-		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			return true, nil // no CRD, no grs
+		var recreations topsv1.GcuResourceRecreationList
+		var grs topsv1.GcuResourceList
+		// Recreations come first: a gr that one creates in between is in the list of grs.
+		if err := errors.Join(listAll(ctx, c, &recreations, "GcuResourceRecreations"), listAll(ctx, c, &grs, "GcuResources")); err != nil {
+			return false, ignoreEnd(ctx, err)
 		}
-		if err != nil {
-			return false, ignoreEnd(ctx, fmt.Errorf("listing GcuResources: %w", err))
-		}
-		left = list.Items
-		return len(left) == 0, ignoreEnd(ctx, deleteAll(ctx, c, left, out))
+		left = describe(grs.Items, recreations.Items)
+		return len(left) == 0, ignoreEnd(ctx, deleteAll(ctx, c, grs.Items, out))
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("not gone in time: %s. The manager removes their components, and has to run; kubectl describe gr says what it waits for", message.Names(describe(left)))
+		return fmt.Errorf("not gone in time: %s. The manager removes their components, and has to run; kubectl describe gr says what it waits for", message.Names(left))
 	}
 	return err
+}
+
+// listAll lists the objects of a kind; without its CRD there are none.
+func listAll(ctx context.Context, c client.Client, list client.ObjectList, kind string) error {
+	err := c.List(ctx, list)
+	if err == nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("listing %s: %w", kind, err)
 }
 
 // ignoreEnd returns an error unless the end of the context caused it, which the caller reports itself.
@@ -168,11 +176,16 @@ func deleteAll(ctx context.Context, c client.Client, grs []topsv1.GcuResource, o
 	return errors.Join(failed...)
 }
 
-// describe returns the names of grs with their phase, sorted.
-func describe(grs []topsv1.GcuResource) []string {
-	names := make([]string, len(grs))
+// describe returns the names of grs with their phase, and of those that are to be created again, sorted.
+func describe(grs []topsv1.GcuResource, recreations []topsv1.GcuResourceRecreation) []string {
+	var names []string
 	for i := range grs {
-		names[i] = grs[i].Name + " (" + grs[i].Status.Phase + ")"
+		names = append(names, grs[i].Name+" ("+grs[i].Status.Phase+")")
+	}
+	for i := range recreations {
+		if recreations[i].Spec.Created == "" {
+			names = append(names, recreations[i].Name+" (to be created again)")
+		}
 	}
 	slices.Sort(names)
 	return names

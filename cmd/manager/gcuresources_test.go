@@ -99,6 +99,52 @@ func TestGcuResourcesAreRemovedAndWaitedFor(t *testing.T) {
 	})
 }
 
+// A gr that the REST API is about to create again would be created when nothing is left that removes its components.
+func TestAGcuResourceThatIsCreatedAgainIsRemovedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clusterOf(t, interceptor.Funcs{})
+		stored := &topsv1.GcuResourceRecreation{ObjectMeta: metav1.ObjectMeta{Name: "gr"}, Spec: topsv1.GcuResourceRecreationSpec{Replaces: "old"}}
+		finished := &topsv1.GcuResourceRecreation{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: topsv1.GcuResourceRecreationSpec{Replaces: "older", Created: "new"}}
+		for _, object := range []client.Object{stored, finished} {
+			if err := c.Create(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		created := false
+		time.AfterFunc(10*time.Second, func() { // the manager
+			if err := c.Create(t.Context(), &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr"}}); err != nil {
+				t.Error(err)
+			}
+			stored.Spec.Created = "new"
+			if err := c.Update(t.Context(), stored); err != nil {
+				t.Error(err)
+			}
+			created = true
+		})
+		if err := removeGRs(t.Context(), c, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "gr"}, &topsv1.GcuResource{}); !created || client.IgnoreNotFound(err) != nil || err == nil {
+			t.Errorf("it returned with the gr created: %t, reading it: %v", created, err)
+		}
+	})
+}
+
+func TestAGcuResourceThatIsToBeCreatedAgainIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clusterOf(t, interceptor.Funcs{}, "a")
+		if err := c.Create(t.Context(), &topsv1.GcuResourceRecreation{ObjectMeta: metav1.ObjectMeta{Name: "b"}}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := removeGRs(ctx, c, io.Discard)
+		if err == nil || !strings.HasPrefix(err.Error(), "not gone in time: a (Running), b (to be created again). The manager") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestGcuResourcesThatStayAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clusterOf(t, interceptor.Funcs{}, "b", "a")

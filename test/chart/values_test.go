@@ -37,9 +37,9 @@ func TestEachHookHasAnAccountOfItsOwn(t *testing.T) {
 		return o["metadata"].(map[string]any)["annotations"].(map[string]any)["helm.sh/hook"]
 	}
 	for name, want := range map[string]struct {
-		hooks string
-		verbs []any
-	}{"create": {"post-install,post-upgrade", []any{"create"}}, "remove": {"pre-delete", []any{"list", "delete"}}} {
+		hooks        string
+		verbs, lists []any
+	}{"create": {"post-install,post-upgrade", []any{"create"}, nil}, "remove": {"pre-delete", []any{"list", "delete"}, []any{"gcuresourcerecreations"}}} {
 		name = "gcu-operator-" + name
 		for _, kind := range []string{"Job kube-system", "ServiceAccount kube-system", "ClusterRole ", "ClusterRoleBinding "} {
 			if o := objects[kind+"/"+name]; o == nil || when(o) != want.hooks {
@@ -54,8 +54,16 @@ func TestEachHookHasAnAccountOfItsOwn(t *testing.T) {
 			t.Errorf("%s is there for %v s after it failed, want a day", name, ttl)
 		}
 		if role := objects["ClusterRole /"+name]; role != nil {
-			if diff := cmp.Diff(want.verbs, role["rules"].([]any)[0].(map[string]any)["verbs"]); diff != "" {
+			rules := role["rules"].([]any)
+			if diff := cmp.Diff(want.verbs, rules[0].(map[string]any)["verbs"]); diff != "" {
 				t.Errorf("%s: %s", name, diff)
+			}
+			var lists []any // kinds that it only lists
+			for _, rule := range rules[1:] {
+				lists = append(lists, rule.(map[string]any)["resources"].([]any)...)
+			}
+			if diff := cmp.Diff(want.lists, lists); diff != "" {
+				t.Errorf("%s lists (-want +got):\n%s", name, diff)
 			}
 		}
 	}

@@ -2,6 +2,8 @@ package main
 
 // ofPrograms are defects in the programs themselves: their flags and what they start.
 var ofPrograms = []mutant{
+	{"uninstalled-too-early", "the chart is uninstalled while a gr is about to be created again", programs, "describe",
+		"$recreations[$i].Spec.Created == \"\"", "false"},
 	{"token-not-asked-for", "--ota-auth=token lets everyone on the node in", programs, "openTCP",
 		"$listener.Caller, $listener.Prove = guard.Bearer($token), proof.Prover($token)", "$listener.Prove = proof.Prover($token)"},
 	{"port-stops-agent", "a process on the agent's port stops the agent", agent, "ListenTCP",

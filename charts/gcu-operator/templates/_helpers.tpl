@@ -78,6 +78,11 @@ rules:
   - apiGroups: [topsops.enflame.com]
     resources: [gcuresources]
     verbs: {{ toJson .verbs }}
+  {{- with .lists }}
+  - apiGroups: [topsops.enflame.com]
+    resources: {{ toJson . }}
+    verbs: [list]
+  {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
