@@ -16,6 +16,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/askedby"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
@@ -51,8 +52,10 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	paused, err := daemonset.Paused(gr.Annotations)
+	unpaused := err == nil && !paused // an invalid value stops the rollout too
 	// The pause is removed last: if it is gone, everything is done.
-	err = retry.OnError(retry.DefaultBackoff, denial.IsConflict, func() error { return r.clearFailures(ctx, c, gr.Annotations[topsv1.AnnotationPaused] == "") })
+	err = retry.OnError(retry.DefaultBackoff, denial.IsConflict, func() error { return r.clearFailures(ctx, c, unpaused) })
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package upgradeapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -179,5 +180,29 @@ func TestAResumeKeepsAnApprovalOfThatMoment(t *testing.T) {
 	}
 	if got := rollout.Annotations[topsv1.AnnotationApprovedWaves]; !approved || got != "good/one,good/two" || rollout.Annotations[topsv1.AnnotationResume] == "" {
 		t.Errorf("approved are %q", got)
+	}
+}
+
+// paused: "false" is no pause. What is neither true nor false stops the rollout as a pause does, and is removed as one.
+func TestAResumeOfAGrThatIsNotPausedClearsFailures(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := topsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for value, clears := range map[string]bool{"false": true, "False": true, "true": false, "maybe": false} {
+		rollout := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gr"},
+			Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: topsv1.GcuResourceKind, Name: "gr"}}}
+		rollout.Status.FailedNodes = 1
+		gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr", Annotations: map[string]string{topsv1.AnnotationPaused: value}}}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rollout, gr).Build()
+		api, w := New(Options{Client: c, Namespace: namespace, Clock: clock.RealClock{}, Log: logr.Discard()}), httptest.NewRecorder()
+		api.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/gum/v1/gr/gr/resume", nil))
+		if err := errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(rollout), rollout), c.Get(t.Context(), client.ObjectKeyFromObject(gr), gr)); err != nil {
+			t.Fatal(err)
+		}
+		_, left := gr.Annotations[topsv1.AnnotationPaused]
+		if cleared := rollout.Annotations[topsv1.AnnotationResume] != ""; w.Code != http.StatusOK || cleared != clears || left {
+			t.Errorf("paused %q: %d, failures cleared: %t, want %t; the annotation is left: %t", value, w.Code, cleared, clears, left)
+		}
 	}
 }

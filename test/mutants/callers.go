@@ -20,6 +20,8 @@ var ofCallers = []mutant{
 		"dropAliases($*annotations)", ""},
 	{"null-for-all", "the nodes null of an upgrade are all nodes", api, "unmarshal",
 		"strictyaml.RefuseNulls($content)", "error(nil)"},
+	{"false-is-paused", "a resume by the REST API does nothing on a gr with paused: false", api, "rolloutControl.resume",
+		"$err == nil && !$paused", "$gr.Annotations[topsv1.AnnotationPaused] == \"\" && $paused == false"},
 
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",
