@@ -39,6 +39,9 @@ func (u *upgrades) upgrade(ctx context.Context, c call) (any, error) {
 		}
 		return u.inPlace(ctx, c, gr, desired)
 	}
+	if err := desired.Recreatable(gr); err != nil {
+		return nil, err
+	}
 	result, err := u.recreate(ctx, c, gr, desired.Recreated(gr))
 	return ofDryRun(c, result, err)
 }

@@ -3,6 +3,9 @@ package upgradeapi
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -176,5 +179,33 @@ func TestAnUpgradeReplacesTheLimit(t *testing.T) {
 	}
 	if log := d.logged(); !strings.Contains(log, "rack-2") {
 		t.Errorf("the log does not say to what:\n%s", log)
+	}
+}
+
+// What is recreated is replaced everywhere at once, and a rollback that is requested would be lost.
+func TestARecreationIsNeitherLimitedNorReplacesARollback(t *testing.T) {
+	blueprints := t.TempDir()
+	limited := strings.Replace(blueprint("gr", "2"), `{"name": "gr"}`, `{"name": "gr", "annotations": {"topsops.enflame.com/upgrade-only": "nodes=a"}}`, 1)
+	for name, content := range map[string]string{"limited.json": limited, "plain.json": blueprint("gr", "2")} {
+		if err := os.WriteFile(filepath.Join(blueprints, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name, file string
+		has        map[string]string
+		status     int
+		says       string
+	}{
+		{"a blueprint with a limit", "limited.json", nil, http.StatusBadRequest, "cannot be limited"},
+		{"while a rollback is requested", "plain.json", map[string]string{topsv1.AnnotationRollbackTo: "previous"}, http.StatusConflict, "a rollback of gr to"},
+		{"neither", "plain.json", map[string]string{topsv1.AnnotationUpgradeOnly: "nodes=a"}, http.StatusOK, "Success"},
+	} {
+		s := &fakeCluster{annotations: tt.has}
+		body := strings.NewReader(fmt.Sprintf(`{"file": %q, "mode": "recreate"}`, tt.file))
+		w, _ := answerOf(s, httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr", body), func(o *Options) { o.Blueprints = blueprints })
+		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.says) || (s.stored > 0) != (tt.status == http.StatusOK) {
+			t.Errorf("%s: %d %s, %d writes; want %d, %q", tt.name, w.Code, w.Body, s.stored, tt.status, tt.says)
+		}
 	}
 }

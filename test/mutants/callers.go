@@ -22,6 +22,10 @@ var ofCallers = []mutant{
 		"strictyaml.RefuseNulls($content)", "error(nil)"},
 	{"false-is-paused", "a resume by the REST API does nothing on a gr with paused: false", api, "rolloutControl.resume",
 		"$err == nil && !$paused", "$gr.Annotations[topsv1.AnnotationPaused] == \"\" && $paused == false"},
+	{"recreated-beyond-limit", "a recreation replaces everything although its blueprint has a limit", api, "Desired.Recreatable",
+		"$d.Limit != nil", "false"},
+	{"rollback-recreated", "a recreation loses a rollback that was requested", api, "Desired.Recreatable",
+		"Replaceable($gr)", "nil"},
 
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",

@@ -24,6 +24,15 @@ func Replaceable(gr *topsv1.GcuResource) error {
 	return nil
 }
 
+// Recreatable returns an error unless a gr may be deleted and created again as desired: everything is replaced at once,
+// and a pending rollback would be lost.
+func (d *Desired) Recreatable(gr *topsv1.GcuResource) error {
+	if d.Limit != nil {
+		return BadRequest("the blueprint limits the upgrade to %.100q (annotation %s): mode %s replaces everything at once, it cannot be limited", d.Limit, topsv1.AnnotationUpgradeOnly, ModeRecreate)
+	}
+	return Replaceable(gr)
+}
+
 // Unchanged returns an error if the spec of a gr, the limit of its upgrade or the plan that it follows has changed since before
 // was read.
 func Unchanged(before, now *topsv1.GcuResource) error {
