@@ -1,8 +1,10 @@
 package upgradeapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -67,12 +69,33 @@ func (o *objectCache) daemonSet(ctx context.Context, name string, labels client.
 	if gr == nil || o.reader.List(ctx, list, labels) != nil {
 		return nil
 	}
-	for i := range list.Items {
-		if daemonset.IsOf(&list.Items[i], gr) {
-			return &list.Items[i]
+	list.Items = slices.DeleteFunc(list.Items, func(ds appsv1.DaemonSet) bool { return !daemonset.IsOf(&ds, gr) })
+	if len(list.Items) == 0 {
+		return nil
+	}
+	return &list.Items[preferred(list.Items)]
+}
+
+// preferred returns the index of the DaemonSet to be shown of a component: one that stays if another one leaves its nodes,
+// as after the component was renamed, and the first by namespace and name. There is at least one.
+func preferred(sets []appsv1.DaemonSet) int {
+	best := 0
+	for i := range sets {
+		if comparePreference(&sets[i], &sets[best]) < 0 {
+			best = i
 		}
 	}
-	return nil
+	return best
+}
+
+func comparePreference(a, b *appsv1.DaemonSet) int {
+	if leaves := daemonset.IsLeaving(a); leaves != daemonset.IsLeaving(b) {
+		if leaves {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // version identifies one version of an object.

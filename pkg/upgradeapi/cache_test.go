@@ -2,14 +2,22 @@ package upgradeapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/test/apiserver"
@@ -105,4 +113,38 @@ func TestAWriterReadsItsWrites(t *testing.T) {
 	d.letGo("gone")
 	d.after(later)
 	d.fails(http.MethodGet, "/gum/v1/gr/gone", "", http.StatusNotFound, `gcuresources.topsops.enflame.com "gone" not found`)
+}
+
+// A component that was renamed has two DaemonSets until the old one has left all nodes.
+func TestTheDaemonSetThatStaysIsShown(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(topsv1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr", UID: "uid-1"}}
+	for _, tt := range []struct {
+		name, want    string
+		stays, leaves []string
+	}{
+		{"before it by name", "b", []string{"b"}, []string{"a"}},
+		{"after it by name", "a", []string{"a"}, []string{"b"}},
+		{"one that leaves, if there is no other", "a", nil, []string{"a"}},
+		{"the first of two", "b", []string{"c", "b"}, []string{"a"}},
+	} {
+		builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(gr)
+		for _, name := range append(slices.Clone(tt.stays), tt.leaves...) {
+			ds := &appsv1.DaemonSet{ObjectMeta: ownedMeta(gr, name, "driver")}
+			if slices.Contains(tt.leaves, name) {
+				ds.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
+			}
+			builder.WithObjects(ds)
+		}
+		c := builder.Build()
+		for _, cached := range []client.Reader{nil, c} {
+			w, _ := answerOf(&fakeCluster{}, httptest.NewRequest(http.MethodGet, "/gum/v1/gr/gr/resource/driver", nil), func(o *Options) { o.Client, o.Cache = c, cached })
+			if got := (answer{envelope: envelopeIn(t, w)}).object(t).GetName(); got != tt.want {
+				t.Errorf("%s, with a cache %t: %s is shown, want %s", tt.name, cached != nil, got, tt.want)
+			}
+		}
+	}
 }

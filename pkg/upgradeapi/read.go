@@ -2,10 +2,13 @@ package upgradeapi
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -49,7 +52,13 @@ func (r *reads) component(ctx context.Context, c call) (any, error) {
 	if len(owned.Items) == 0 {
 		return nil, apierrors.NewNotFound(daemonSets, c.kind)
 	}
-	return &owned.Items[0], nil
+	sets := make([]appsv1.DaemonSet, len(owned.Items))
+	for i := range owned.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(owned.Items[i].Object, &sets[i]); err != nil {
+			return nil, fmt.Errorf("decoding DaemonSet %s: %w", owned.Items[i].GetName(), err)
+		}
+	}
+	return &owned.Items[preferred(sets)], nil
 }
 
 // rollout returns the DaemonRollout of a gr.

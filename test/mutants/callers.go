@@ -26,6 +26,8 @@ var ofCallers = []mutant{
 		"$d.Limit != nil", "false"},
 	{"rollback-recreated", "a recreation loses a rollback that was requested", api, "Desired.Recreatable",
 		"Replaceable($gr)", "nil"},
+	{"leaving-shown", "of a component that was renamed the DaemonSet that leaves is shown", api, "comparePreference",
+		"$leaves := daemonset.IsLeaving($a)", "$leaves := daemonset.IsLeaving(b)"},
 
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",
