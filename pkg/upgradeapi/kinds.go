@@ -13,6 +13,7 @@ var (
 	grResource    = schema.GroupResource{Group: topsv1.GroupVersion.Group, Resource: "gcuresources"}
 	planResource  = schema.GroupResource{Group: topsv1.GroupVersion.Group, Resource: "upgradeplans"}
 	rolloutKind   = topsv1.GroupVersion.WithKind("DaemonRollout")
+	rollouts      = schema.GroupResource{Group: topsv1.GroupVersion.Group, Resource: "daemonrollouts"}
 	daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 	daemonSets    = schema.GroupResource{Group: appsv1.GroupName, Resource: "daemonsets"}
 	revisionKind  = appsv1.SchemeGroupVersion.WithKind("ControllerRevision")

@@ -61,12 +61,23 @@ func (r *reads) component(ctx context.Context, c call) (any, error) {
 	return &owned.Items[preferred(sets)], nil
 }
 
-// rollout returns the DaemonRollout of a gr.
+// rollout returns the DaemonRollout of a gr, not one of another group with its name.
 func (r *reads) rollout(ctx context.Context, c call) (any, error) {
 	if _, err := r.object(ctx, grKind, client.ObjectKey{Name: c.name}); err != nil {
 		return nil, err
 	}
-	return r.object(ctx, rolloutKind, client.ObjectKey{Namespace: r.namespace, Name: c.name})
+	shown, err := r.object(ctx, rolloutKind, client.ObjectKey{Namespace: r.namespace, Name: c.name})
+	if err != nil {
+		return nil, err
+	}
+	rollout := &topsv1.DaemonRollout{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(shown.Object, rollout); err != nil {
+		return nil, fmt.Errorf("decoding DaemonRollout %s: %w", c.name, err)
+	}
+	if !rollout.BelongsTo(topsv1.GcuResourceKind, c.name) {
+		return nil, apierrors.NewNotFound(rollouts, c.name)
+	}
+	return shown, nil
 }
 
 // revisions returns the kept specs of a gr, newest first.

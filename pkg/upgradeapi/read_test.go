@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -139,5 +141,21 @@ func TestRolloutAndRevisions(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"watched-b", "watched-c", "watched-a"}, names); diff != "" {
 		t.Errorf("revisions (-want +got):\n%s", diff)
+	}
+}
+
+// A DaemonSet in the operator's namespace may have the name of a gr, and then its rollout has too.
+func TestTheRolloutOfAnotherGroupIsNotShown(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := topsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for kind, status := range map[string]int{topsv1.GcuResourceKind: http.StatusOK, "DaemonSet": http.StatusNotFound} {
+		rollout := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gr"}, Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: kind, Name: "gr"}}}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rollout, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr"}}).Build()
+		w, _ := answerOf(&fakeCluster{}, httptest.NewRequest(http.MethodGet, "/gum/v1/gr/gr/rollout", nil), func(o *Options) { o.Client = c })
+		if w.Code != status || status == http.StatusNotFound && envelopeIn(t, w).Error != `daemonrollouts.topsops.enflame.com "gr" not found` {
+			t.Errorf("of a %s: %d %s, want %d", kind, w.Code, w.Body, status)
+		}
 	}
 }

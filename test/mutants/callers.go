@@ -28,6 +28,8 @@ var ofCallers = []mutant{
 		"Replaceable($gr)", "nil"},
 	{"leaving-shown", "of a component that was renamed the DaemonSet that leaves is shown", api, "comparePreference",
 		"$leaves := daemonset.IsLeaving($a)", "$leaves := daemonset.IsLeaving(b)"},
+	{"another-rollout-shown", "the rollout of a DaemonSet with the name of a gr is shown for the gr's", api, "reads.rollout",
+		"!$rollout.BelongsTo($*gr)", "false"},
 
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",
