@@ -17,6 +17,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/recreation"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
@@ -187,7 +188,7 @@ func locked(before client.Object) client.Patch {
 }
 
 func ignoreNotFound(err error, format string, args ...any) error {
-	if client.IgnoreNotFound(err) == nil {
+	if err == nil || denial.IsNotFound(err) {
 		return nil
 	}
 	return fmt.Errorf(format+": %w", append(args, err)...)

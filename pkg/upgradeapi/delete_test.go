@@ -7,10 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -166,4 +168,15 @@ func TestForegroundDeletionsAreBounded(t *testing.T) {
 		t.Errorf("got %v", got.header)
 	}
 	d.succeeds(http.MethodDelete, "/gum/v1/gr/crowded", "")
+}
+
+// A webhook may deny with any code, also with that of an object that is gone.
+func TestADenialIsNotTakenForAnObjectThatIsGone(t *testing.T) {
+	denied := apierrors.NewNotFound(grResource, "gr")
+	denied.ErrStatus.Message = `admission webhook "w" denied the request: still in use`
+	s := &fakeCluster{keeps: func(bool) error { return denied }}
+	w, _ := answerOf(s, httptest.NewRequest(http.MethodDelete, "/gum/v1/gr/gr", nil))
+	if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), "still in use") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
 }

@@ -30,6 +30,8 @@ var ofCallers = []mutant{
 		"$leaves := daemonset.IsLeaving($a)", "$leaves := daemonset.IsLeaving(b)"},
 	{"another-rollout-shown", "the rollout of a DaemonSet with the name of a gr is shown for the gr's", api, "reads.rollout",
 		"!$rollout.BelongsTo($*gr)", "false"},
+	{"denied-for-gone", "a deletion that a webhook denies with 404 counts as done", api, "ignoreNotFound",
+		"denial.IsNotFound($err)", "client.IgnoreNotFound($err) == nil"},
 
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",
