@@ -77,15 +77,25 @@ func (r *resolver) resolve(ctx context.Context, name string, upgrade request.Upg
 		return nil, nil, err
 	}
 	desired, err := upgrade.Desired(blueprint)
-	if err != nil || desired.Limit == nil || r.planner == nil {
-		return gr, desired, err
+	if err == nil {
+		desired.Limit, err = r.checkLimit(ctx, gr, desired)
+	}
+	if err == nil {
+		err = request.CheckSettings(gr, desired.After(gr, upgrade.Mode))
+	}
+	return gr, desired, err
+}
+
+// checkLimit returns the limit of an upgrade as the planner has it, nil for none.
+func (r *resolver) checkLimit(ctx context.Context, gr *topsv1.GcuResource, desired *request.Desired) (*daemonset.Limit, error) {
+	if desired.Limit == nil || r.planner == nil {
+		return desired.Limit, nil
 	}
 	checked, wrong, err := r.planner.CheckLimit(ctx, desired.InPlace(gr), desired.Limit)
 	if err == nil && wrong != "" {
 		err = request.BadRequest("%s", wrong)
 	}
-	desired.Limit = checked
-	return gr, desired, err
+	return checked, err
 }
 
 // turn waits until this request may compute a plan, one at a time: it is expensive for a large fleet. Few may wait.

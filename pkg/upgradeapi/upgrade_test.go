@@ -1,6 +1,7 @@
 package upgradeapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -206,6 +207,42 @@ func TestARecreationIsNeitherLimitedNorReplacesARollback(t *testing.T) {
 		w, _ := answerOf(s, httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr", body), func(o *Options) { o.Blueprints = blueprints })
 		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.says) || (s.stored > 0) != (tt.status == http.StatusOK) {
 			t.Errorf("%s: %d %s, %d writes; want %d, %q", tt.name, w.Code, w.Body, s.stored, tt.status, tt.says)
+		}
+	}
+}
+
+// With invalid settings nothing of the gr is upgraded. A fault that it had before is left to whoever mends it.
+func TestABlueprintWithInvalidSettingsIsRefused(t *testing.T) {
+	blueprints := t.TempDir()
+	for _, tt := range []struct {
+		name        string
+		has, brings map[string]string
+		says        string
+	}{
+		{"max-unavailable", nil, map[string]string{topsv1.AnnotationMaxUnavailable: "0"}, `max-unavailable is \"0\"`},
+		{"strategy", nil, map[string]string{topsv1.AnnotationUpdateStrategy: "Rolling"}, `update-strategy is \"Rolling\"`},
+		{"OpenYurt's strategy", nil, map[string]string{topsv1.OpenYurtAnnotationUpdateStrategy: "Rolling"}, `update-strategy is \"Rolling\"`},
+		{"another fault than before", map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationPaused: "maybe"}, map[string]string{topsv1.AnnotationMaxUnavailable: "0"},
+			`max-unavailable is \"0\"`},
+		{"a fault that is there", map[string]string{topsv1.AnnotationUpdateStrategy: "OTA", topsv1.AnnotationPaused: "maybe"}, map[string]string{topsv1.AnnotationMaxUnavailable: "1"}, ""},
+		{"one that is mended", map[string]string{topsv1.AnnotationUpdateStrategy: "Rolling"}, map[string]string{topsv1.AnnotationUpdateStrategy: "OTA"}, ""},
+	} {
+		content, err := json.Marshal(map[string]any{"apiVersion": topsv1.GroupVersion.String(), "kind": topsv1.GcuResourceKind,
+			"metadata": map[string]any{"name": "gr", "annotations": tt.brings}, "spec": map[string]any{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(blueprints, "gr.json"), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := &fakeCluster{annotations: tt.has}
+		w, _ := answerOf(s, httptest.NewRequest(http.MethodPut, "/gum/v1/gr/gr", strings.NewReader(`{"file": "gr.json"}`)), func(o *Options) { o.Blueprints = blueprints })
+		want := http.StatusBadRequest
+		if tt.says == "" {
+			want = http.StatusOK
+		}
+		if w.Code != want || !strings.Contains(w.Body.String(), tt.says) || (s.stored > 0) != (want == http.StatusOK) {
+			t.Errorf("%s: %d %s, %d writes; want %d, %q", tt.name, w.Code, w.Body, s.stored, want, tt.says)
 		}
 	}
 }

@@ -32,6 +32,10 @@ var ofCallers = []mutant{
 		"!$rollout.BelongsTo($*gr)", "false"},
 	{"denied-for-gone", "a deletion that a webhook denies with 404 counts as done", api, "ignoreNotFound",
 		"denial.IsNotFound($err)", "client.IgnoreNotFound($err) == nil"},
+	{"bad-settings-stored", "a blueprint with an invalid setting blocks its gr", api, "CheckSettings",
+		"$err == nil", "$err == nil || after != nil"},
+	{"bad-settings-kept-closed", "a gr with an invalid setting takes no upgrade", api, "CheckSettings",
+		"$fault != nil && $fault.Error() == $err.Error()", "false"},
 
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",

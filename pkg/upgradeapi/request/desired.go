@@ -8,6 +8,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // Desired is the state that an upgrade requests of a gr.
@@ -68,6 +69,27 @@ func (d *Desired) SpecAndLimit() *Desired {
 		plain.Blueprint = &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: d.Blueprint.Name}, Spec: d.Blueprint.Spec}
 	}
 	return &plain
+}
+
+// After returns the gr upgraded in a mode.
+func (d *Desired) After(present *topsv1.GcuResource, mode string) *topsv1.GcuResource {
+	if mode == ModeRecreate {
+		return d.Recreated(present)
+	}
+	return d.InPlace(present)
+}
+
+// CheckSettings returns an error if an upgrade makes the upgrade settings of a gr invalid, with which nothing would be
+// upgraded. A fault that is there before does not count: another request may mend it.
+func CheckSettings(before, after *topsv1.GcuResource) error {
+	_, err := component.SettingsOf(after)
+	if err == nil {
+		return nil
+	}
+	if _, fault := component.SettingsOf(before); fault != nil && fault.Error() == err.Error() {
+		return nil
+	}
+	return BadRequest("with this upgrade the gr would have an invalid setting: %v", err)
 }
 
 // InPlace returns the gr upgraded in place.
