@@ -73,7 +73,7 @@ var ofTheGate = []mutant{
 	{"gate-kept-by-unnamed-nodes", "pods stay at the gate if it is not known which nodes changed", updater, "steps.openGates",
 		"if !all { $*then }", "$*then"},
 	{"pinned-starts-first", "another component of a pinned node is upgraded in a halt, before its wave and outside the window", updater, "facts.goesBack",
-		"$pod.Pin != \"\" && isDue($args)", "$pod.Pin != \"\""},
+		"$pod.Pin != \"\" && isDue($*args)", "$pod.Pin != \"\""},
 	{"rejected-by-undo", "undo after a rollback brings the rejected revision to a node", updater, "RevisionHistory.previous",
 		"if $h.RolledBack { $*then }", "_ = $h.RolledBack"},
 	{"freed-again", "a retry that ended a pin is carried out again after each operation", updater, "PinRequestOf",
