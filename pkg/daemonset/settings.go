@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -85,6 +86,14 @@ func SettingsOf(ds *appsv1.DaemonSet) (Settings, error) {
 		return Settings{}, err
 	}
 	return s, nil
+}
+
+// SettingsIn returns the settings that annotations give a DaemonSet with updateStrategy OnDelete.
+func SettingsIn(annotations map[string]string) (Settings, error) {
+	return SettingsOf(&appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
+		Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
+	})
 }
 
 // IsControlled reports whether a DaemonSet has a strategy or an invalid setting. It costs nothing,

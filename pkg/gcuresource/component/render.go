@@ -256,10 +256,7 @@ func UpgradeAnnotations(gr *topsv1.GcuResource) map[string]string {
 
 // SettingsOf returns the upgrade settings that a gr passes to its DaemonSets.
 func SettingsOf(gr *topsv1.GcuResource) (daemonset.Settings, error) {
-	return daemonset.SettingsOf(&appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Annotations: UpgradeAnnotations(gr)},
-		Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
-	})
+	return daemonset.SettingsIn(UpgradeAnnotations(gr))
 }
 
 // desired encodes an object for server-side apply: without status, and without the empty times

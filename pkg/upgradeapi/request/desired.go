@@ -8,7 +8,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 )
 
 // Desired is the state that an upgrade requests of a gr.
@@ -82,11 +81,11 @@ func (d *Desired) After(present *topsv1.GcuResource, mode string) *topsv1.GcuRes
 // CheckSettings returns an error if an upgrade makes the upgrade settings of a gr invalid, with which nothing would be
 // upgraded. A fault that is there before does not count: another request may mend it.
 func CheckSettings(before, after *topsv1.GcuResource) error {
-	_, err := component.SettingsOf(after)
+	_, err := daemonset.SettingsIn(after.Annotations)
 	if err == nil {
 		return nil
 	}
-	if _, fault := component.SettingsOf(before); fault != nil && fault.Error() == err.Error() {
+	if _, fault := daemonset.SettingsIn(before.Annotations); fault != nil && fault.Error() == err.Error() {
 		return nil
 	}
 	return BadRequest("with this upgrade the gr would have an invalid setting: %v", err)
