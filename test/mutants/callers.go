@@ -21,7 +21,7 @@ var ofCallers = []mutant{
 	{"null-for-all", "the nodes null of an upgrade are all nodes", api, "unmarshal",
 		"strictyaml.RefuseNulls($content)", "error(nil)"},
 	{"false-is-paused", "a resume by the REST API does nothing on a gr with paused: false", api, "rolloutControl.resume",
-		"$err == nil && !$paused", "$gr.Annotations[topsv1.AnnotationPaused] == \"\" && $paused == false"},
+		"$err == nil && !$paused", "$err != nil && !$paused"},
 	{"recreated-beyond-limit", "a recreation replaces everything although its blueprint has a limit", api, "Desired.Recreatable",
 		"$d.Limit != nil", "false"},
 	{"rollback-recreated", "a recreation loses a rollback that was requested", api, "Desired.Recreatable",
@@ -31,11 +31,11 @@ var ofCallers = []mutant{
 	{"another-rollout-shown", "the rollout of a DaemonSet with the name of a gr is shown for the gr's", api, "reads.rollout",
 		"!$rollout.BelongsTo($*gr)", "false"},
 	{"denied-for-gone", "a deletion that a webhook denies with 404 counts as done", api, "ignoreNotFound",
-		"denial.IsNotFound($err)", "client.IgnoreNotFound($err) == nil"},
+		"denial.IsNotFound($err)", "(apierrors.IsNotFound($err) || denial.ByAdmission(nil))"},
 	{"bad-settings-stored", "a blueprint with an invalid setting blocks its gr", api, "CheckSettings",
 		"$err == nil", "$err == nil || after != nil"},
 	{"bad-settings-kept-closed", "a gr with an invalid setting takes no upgrade", api, "CheckSettings",
-		"$fault != nil && $fault.Error() == $err.Error()", "false"},
+		"$fault != nil && $fault.Error() == $err.Error()", "$fault != nil && $fault.Error() == \"\""},
 
 	// The output of kubectl gcu.
 	{"old-status-done", "a spec that the operator has not observed counts as done", plugin, "outcome",

@@ -2,6 +2,8 @@ package main
 
 // ofPlans are defects in plans that a person wrote (docs/adr/0019).
 var ofPlans = []mutant{
+	{"plan-of-any-size", "a plan file of many tasks keeps the manager busy", tasks, "read",
+		"checkSize($spec)", "error(nil)"},
 	{"plan-done-by-request", "a batch is complete though a component of it awaits its request", updater, "leavesRestOut",
 		"$left && !awaitsRequest($g, $node)", "$left"},
 	{"plan-done-without-pod", "a batch is complete while a pod of it is missing or not available", updater, "phaseOfRest",

@@ -21,6 +21,9 @@ func Read(object *topsv1.UpgradePlan, book upgradeplan.LogicBook) (*Plan, error)
 func Recall(object *topsv1.UpgradePlan) (*Plan, error) { return read(object, nil) }
 
 func read(object *topsv1.UpgradePlan, book *upgradeplan.LogicBook) (*Plan, error) {
+	if err := checkSize(&object.Spec); err != nil {
+		return nil, err
+	}
 	r := reader{Plan: &Plan{Object: object, jobs: map[string]*job{}, nodes: map[string]place{}}, book: book}
 	if object.Spec.GcuResource == "" || object.Spec.Revision == "" {
 		r.fault("spec.gcuResource and spec.revision are required: they say what the plan is for")
