@@ -19,7 +19,7 @@ import (
 
 // Bounded is a listener with a bounded number of open connections. When it is full, a
 // new connection waits for room; it evicts the oldest connection past its grace that is not
-// being served and has no unread input. Use Bound.
+// being served and has no unread input, or has had some for too long. Use Bound.
 type Bounded struct {
 	net.Listener
 	clock clock.Clock
@@ -46,8 +46,29 @@ type Connection struct {
 	net.Conn
 	owner *Bounded
 	since time.Time
-	// served is true while an authorized request is being answered. Guarded by owner.mu.
+	// served is true while an authorized request is being answered, and unread is since when it was seen to have unread
+	// input, without a request served since; zero if it has none. Guarded by owner.mu.
 	served bool
+	unread time.Time
+}
+
+// maxUnread is how long unread input protects a connection: a client that sends requests without waiting for responses
+// always has some.
+const maxUnread = 5 * time.Second
+
+// isProtected reports whether a connection keeps its place whatever its grace: it is being served, or the server is
+// behind with reading it.
+func (c *Connection) isProtected(now time.Time) bool {
+	switch {
+	case c.served:
+		return true
+	case !unread(c.Conn):
+		c.unread = time.Time{}
+		return false
+	case c.unread.IsZero():
+		c.unread = now
+	}
+	return now.Sub(c.unread) < maxUnread
 }
 
 // Accept returns the next connection once there is room for it.
@@ -85,7 +106,7 @@ func (b *Bounded) admit(raw net.Conn) (c *Connection, wait time.Duration) {
 	defer b.mu.Unlock()
 	now := b.clock.Now()
 	if len(b.open) >= b.limit {
-		oldest := slices.IndexFunc(b.open, func(c *Connection) bool { return !c.served && !unread(c.Conn) })
+		oldest := slices.IndexFunc(b.open, func(c *Connection) bool { return !c.isProtected(now) })
 		if oldest < 0 {
 			return nil, b.grace
 		}
@@ -128,7 +149,7 @@ func (c *Connection) setServed(served bool) {
 	b := c.owner
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.served = served
+	c.served, c.unread = served, time.Time{}
 	if i := slices.Index(b.open, c); i >= 0 && !served {
 		c.since = b.clock.Now()
 		b.open = append(slices.Delete(b.open, i, i+1), c)

@@ -88,6 +88,38 @@ func TestAClientWaitingForTheServerIsNotSlow(t *testing.T) {
 	}
 }
 
+// A client that sends requests faster than they are answered always has unread input.
+func TestUnreadInputProtectsAConnectionForAWhileOnly(t *testing.T) {
+	b, clock := boundedOn(t)
+	ours, theirs := admitted(t, b, limit)
+	for i := range ours {
+		if _, err := io.WriteString(theirs[i], "GET / HTTP/1.1\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		for !unread(ours[i].(*Connection).Conn) {
+			time.Sleep(time.Millisecond) // until the kernel has delivered it
+		}
+	}
+	for _, step := range []time.Duration{time.Minute, 5*time.Second - 1} { // it counts from when it is seen to be unread
+		clock.Step(step)
+		if c, wait := b.admit(nil); c != nil || wait != grace {
+			t.Fatalf("after %s one more is let in (%t), or waits for %s, want %s", step, c != nil, wait, grace)
+		}
+	}
+	ours[0].(*Connection).setServed(true) // what is read and answered begins anew
+	ours[0].(*Connection).setServed(false)
+	clock.Step(1)
+	if c, wait := b.admit(nil); c == nil {
+		t.Fatalf("one more waits for %s", wait)
+	}
+	if !isOpen(ours[0], theirs[0]) {
+		t.Error("the one that was served is closed")
+	}
+	if isOpen(ours[1], theirs[1]) {
+		t.Error("the oldest one is left")
+	}
+}
+
 func TestAServedConnectionGetsItsGracePeriodAgain(t *testing.T) {
 	b, clock := boundedOn(t)
 	ours, _ := admitted(t, b, limit)
