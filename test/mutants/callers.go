@@ -62,6 +62,8 @@ var ofCallers = []mutant{
 		"gr.Annotations[topsv1.AnnotationUpgradeOnly]", "a.only"},
 	{"limit-overwritten", "an upgrade overwrites the limit that another client has just set", "pkg/upgradeplan/planfile", "Unchanged",
 		"$was[topsv1.AnnotationUpgradeOnly] == $is[topsv1.AnnotationUpgradeOnly]", "true"},
+	{"halted-for-ever", "a report calls an upgrade halted whose failed nodes have recovered", plugin, "goesOn",
+		"meta.IsStatusConditionFalse(dro.Status.Conditions, topsv1.RolloutHalted)", "false"},
 	{"rollback-overtaken", "an upgrade is written beside a rollback that was just requested, which takes it back", "cmd/kubectl-gcu", "mayUpgrade",
 		"$live.GetAnnotations()[$key]", `$live.GetAnnotations()[""]`},
 	{"plan-with-all-pods", "whether a plan can be run takes a list of all pods of the cluster", foretold, "Predictor.PlanFile",

@@ -1,6 +1,6 @@
 package main
 
-// ofRequests are defects in what a request on a node starts, and how it is answered.
+// ofRequests are defects in what a request on a node starts, how it is answered, and what is counted.
 var ofRequests = []mutant{
 	{"request-for-any-revision", "a request for a revision starts its node for another", updater, "Request.isFor",
 		`$revision == "" || $revision == $target`, "true"},
@@ -71,4 +71,12 @@ var ofRequests = []mutant{
 		"$good.Since.Before($floor)", "false"},
 	{"answers-stuck", "a result is retried forever on a NodeUpgrade that the agent has changed", updater, "Reporter.writeTasks",
 		"denial.IsConflict($err)", "denial.IsConflict($err) && s == nil"},
+
+	// What the metrics count.
+	{"failure-counted-again", "a failure counts again at each revision of the group", updater, "Metrics.Count",
+		"!since.Equal(f.Since)", "since.IsZero() && before.Revision != d.Ledger.Revision"},
+	{"wait-without-a-slot", "the wait of requests counts those that were withdrawn or refused", updater, "hadSlot",
+		"!task.State.Final()", "task != nil"},
+	{"first-rollback-unseen", "no alert sees a rollback in the first pass of a new leader", updater, "rollbacks.Collect",
+		"if c.shown { $*then }", "value = c.count"},
 }

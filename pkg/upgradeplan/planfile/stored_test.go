@@ -195,3 +195,25 @@ func TestUnderOTANoBatchAwaitsAnApproval(t *testing.T) {
 		})
 	}
 }
+
+// Another client may change only annotations, which leaves the generation as it is.
+func TestWhetherAGrIsUnchanged(t *testing.T) {
+	gr := func(generation int64, plan, only string) *topsv1.GcuResource {
+		return &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "fleet", Generation: generation,
+			Annotations: map[string]string{topsv1.AnnotationUpgradePlan: plan, topsv1.AnnotationUpgradeOnly: only}}}
+	}
+	for _, tt := range []struct {
+		name string
+		now  *topsv1.GcuResource
+		want bool
+	}{
+		{"the same", gr(1, "plan", ""), true},
+		{"another spec", gr(2, "plan", ""), false},
+		{"another plan", gr(1, "", ""), false},
+		{"another limit", gr(1, "plan", "nodes=a"), false},
+	} {
+		if got := Unchanged(gr(1, "plan", ""), tt.now); got != tt.want {
+			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}
