@@ -77,8 +77,15 @@ func metricsOf(collectors []prometheus.Collector) ([]metric, error) {
 	var list []metric
 	for _, collector := range collectors {
 		kind := "gauge"
-		if _, is := collector.(*prometheus.HistogramVec); is {
+		own := false // a collector of ours does not say of which kind its metrics are
+		switch collector.(type) {
+		case *prometheus.CounterVec:
+			kind = "counter"
+		case *prometheus.HistogramVec:
 			kind = "histogram"
+		case *prometheus.GaugeVec:
+		default:
+			own = true
 		}
 		descriptions := make(chan *prometheus.Desc)
 		go func() {
@@ -91,7 +98,7 @@ func metricsOf(collectors []prometheus.Collector) ([]metric, error) {
 				return nil, fmt.Errorf("cannot parse the description of a metric: %s", description)
 			}
 			kind := kind
-			if strings.HasSuffix(m[1], "_total") { // as promlint requires of counters, and of nothing else
+			if own && strings.HasSuffix(m[1], "_total") {
 				kind = "counter"
 			}
 			// No metric has both kinds of labels.
