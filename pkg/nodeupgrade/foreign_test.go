@@ -2,6 +2,7 @@ package nodeupgrade
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -131,22 +133,70 @@ func TestAPodThatOpenedADeviceWithoutACardIsNamedBeforeTheNodeIsTouched(t *testi
 	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
 }
 
-// The device plugin may offer cards under names of the user.
+// The device plugin may offer cards under names of the user. Pods keep the cards that they have under a name that the
+// DaemonSet no longer has, as long as the plugin's pod, and its revision, are from before.
 func TestAPodWithACardOfAnotherNameLeavesBeforeTheDriver(t *testing.T) {
-	s := newStage(t, driver, plugin)
-	set := s.daemonSet(plugin)
-	set.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: daemonset.VariableOfResources, Value: "a.com/x"}}
-	s.must(s.admin.Update(s.ctx, set))
-	card := corev1.ResourceList{"a.com/x": resource.MustParse("1")}
-	pod := s.workload("work", func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: card, Limits: card}
-	})
-	s.publish(driver, "v2")
-	s.offer("op1", driver)
-	s.untilTask("driver_replace")
-	if err := s.admin.Get(s.ctx, client.ObjectKeyFromObject(pod), pod); !apierrors.IsNotFound(err) && pod.DeletionTimestamp == nil {
-		t.Errorf("the driver is replaced under the pod: %v", err)
+	for name, now := range map[string]string{"of today": "a.com/x", "from before it was renamed": "b.com/y", "from before it was removed": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, driver, plugin)
+			s.offersCardsAs("a.com/x")
+			s.keepTemplate(plugin, "v2")
+			s.offersCardsAs(now)
+			card := corev1.ResourceList{"a.com/x": resource.MustParse("1")}
+			pod := s.workload("work", func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: card, Limits: card}
+			})
+			s.publish(plugin, "v3")
+			s.publish(driver, "v2")
+			s.offer("op1", driver, plugin)
+			s.untilTask("driver_replace")
+			if err := s.admin.Get(s.ctx, client.ObjectKeyFromObject(pod), pod); !apierrors.IsNotFound(err) && pod.DeletionTimestamp == nil {
+				t.Errorf("the driver is replaced under the pod: %v", err)
+			}
+		})
 	}
+}
+
+// A resource that the plugin no longer offers is not missing once it is replaced.
+func TestARenamedResourceIsNotMissingAfterTheUpgrade(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.offersCardsAs("a.com/x")
+	s.keepTemplate(plugin, "v2")
+	s.offersCardsAs("b.com/y")
+	s.publish(plugin, "v3")
+	node := s.readNode()
+	node.Status.Allocatable = corev1.ResourceList{"a.com/x": resource.MustParse("8")}
+	s.must(s.admin.Status().Update(s.ctx, node))
+	s.publish(driver, "v2")
+	s.offer("op1", driver, plugin)
+	op := s.until("the precheck", func(op *topsv1.OperationStatus) bool { return op.Before != nil })
+	if _, is := op.Before.Allocatable["a.com/x"]; is {
+		t.Errorf("the baseline is %v: the plugin no longer offers a.com/x", op.Before.Allocatable)
+	}
+}
+
+// offersCardsAs changes the name under which the template of the device plugin offers cards.
+func (s *stage) offersCardsAs(name string) {
+	s.t.Helper()
+	set := s.daemonSet(plugin)
+	set.Spec.Template.Spec.Containers[0].Env = nil
+	if name != "" {
+		set.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: daemonset.VariableOfResources, Value: name}}
+	}
+	s.must(s.admin.Update(s.ctx, set))
+}
+
+// keepTemplate publishes a revision of a component that holds its template, as the DaemonSet controller does.
+func (s *stage) keepTemplate(component, revision string) {
+	s.t.Helper()
+	s.publish(component, revision)
+	kept := &appsv1.ControllerRevision{}
+	s.must(s.admin.Get(s.ctx, client.ObjectKey{Namespace: s.namespace, Name: strings.ToLower(component) + "-" + revision}, kept))
+	s.must(s.admin.Delete(s.ctx, kept)) // its data cannot be changed
+	raw, err := json.Marshal(map[string]any{"spec": map[string]any{"template": s.daemonSet(component).Spec.Template}})
+	s.must(err)
+	kept.ResourceVersion, kept.Data = "", runtime.RawExtension{Raw: raw}
+	s.must(s.admin.Create(s.ctx, kept))
 }
 
 // unread fails reads of ResourceClaims.

@@ -249,13 +249,16 @@ func newestOf(ctx context.Context, from client.Reader, ds *appsv1.DaemonSet) (st
 }
 
 // readOwn reads the operator's own DaemonSets: the drain leaves their pods, those whose pods use the
-// device of the node are members, and the device plugin may offer cards under names of the user.
+// device of the node are members, and the device plugin may offer cards under names of the user, or have.
 func (r observer) readOwn(ctx context.Context, o *observation) error {
 	sets, err := r.ownership.DaemonSets(ctx, r.cache)
 	if err != nil {
 		return err
 	}
-	further := ownership.FurtherResources(sets)
+	held, err := ownership.HeldResources(ctx, r.cache, sets)
+	if err != nil {
+		return err
+	}
 	for _, ds := range sets {
 		component := daemonset.Component(ds)
 		if _, target := o.daemonSets[ds.UID]; target || !r.machine.Uses(component) {
@@ -269,10 +272,10 @@ func (r observer) readOwn(ctx context.Context, o *observation) error {
 		}
 		o.add(component, ds, newest)
 	}
-	o.policy = o.policy.WithOwn(ownership.UIDs(sets, r.machine.Components())).WithResources(further)
-	if o.node != nil && len(further) > 0 {
-		o.facts.Node.Offer(o.node, o.policy.Accelerates)
+	if offered := ownership.FurtherResources(sets); o.node != nil && len(offered) > 0 { // one that it no longer offers is not missing
+		o.facts.Node.Offer(o.node, o.policy.WithResources(offered).Accelerates)
 	}
+	o.policy = o.policy.WithOwn(ownership.UIDs(sets, r.machine.Components())).WithResources(held)
 	return nil
 }
 

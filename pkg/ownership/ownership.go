@@ -10,12 +10,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
 // Reader reads what grs and their kept specs say of DaemonSets.
@@ -78,6 +80,29 @@ func FurtherResources(sets []*appsv1.DaemonSet) (further []corev1.ResourceName) 
 		further = append(further, daemonset.FurtherResources(&ds.Spec.Template.Spec)...)
 	}
 	return further
+}
+
+// HeldResources returns the resources under which pods may hold cards: FurtherResources, and those of the kept revisions
+// of the device plugins, nil for none. A pod keeps its cards when the plugin's template gets other names; the revision
+// of a plugin's pod that still runs is always kept. A revision that cannot be read names none.
+func HeldResources(ctx context.Context, from client.Reader, sets []*appsv1.DaemonSet) ([]corev1.ResourceName, error) {
+	held := FurtherResources(sets)
+	for _, ds := range sets {
+		if !operation.OffersCards(daemonset.Component(ds)) {
+			continue
+		}
+		var kept appsv1.ControllerRevisionList
+		if err := ListSelected(ctx, from, &kept, ds, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+		for i := range kept.Items {
+			if template, err := daemonset.TemplateOf(&kept.Items[i]); err == nil && metav1.IsControlledBy(&kept.Items[i], ds) {
+				held = append(held, daemonset.FurtherResources(&template.Spec)...)
+			}
+		}
+	}
+	slices.Sort(held)
+	return slices.Compact(held), nil
 }
 
 // UIDs returns the UIDs of the DaemonSets of certain components.

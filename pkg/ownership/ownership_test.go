@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
@@ -67,5 +69,32 @@ func TestDaemonSetsOfTheOperator(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[types.UID]bool{"apps/now": true}, UIDs(sets, []string{"driver", "exporter"})); diff != "" {
 		t.Errorf("of the components driver and exporter (-want +got):\n%s", diff)
+	}
+}
+
+// Pods keep cards under names that the template of their device plugin had.
+func TestHeldResources(t *testing.T) {
+	set := func(name, component, resources string) *appsv1.DaemonSet {
+		return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name, UID: types.UID(name), Labels: map[string]string{topsv1.LabelComponent: component},
+			OwnerReferences: fixture.ControlledBy(topsv1.GroupVersion.String(), topsv1.GcuResourceKind, "mine", "uid-mine")},
+			Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: daemonset.VariableOfResources, Value: resources}}}}}}}}
+	}
+	kept := func(name, of string, owner types.UID, data string) client.Object {
+		return &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name, Labels: map[string]string{"app": of},
+			OwnerReferences: fixture.ControlledBy("apps/v1", "DaemonSet", of, owner)}, Data: runtime.RawExtension{Raw: []byte(data)}}
+	}
+	naming := func(resource string) string {
+		return `{"spec":{"template":{"spec":{"containers":[{"env":[{"name":"` + daemonset.VariableOfResources + `","value":"` + resource + `"}]}]}}}}`
+	}
+	from := store(t, kept("now", "plugin", "plugin", naming("a.com/now,a.com/both")), kept("before", "plugin", "plugin", naming("a.com/before,a.com/both")),
+		kept("unreadable", "plugin", "plugin", `{"spec":{"template":7}}`), kept("another", "plugin", "uid-gone", naming("a.com/other")), kept("exports", "exporter", "exporter", naming("a.com/exporter")))
+	sets := []*appsv1.DaemonSet{set("plugin", "devicePlugin", "a.com/now,a.com/both"), set("exporter", "exporter", "")}
+	held, err := HeldResources(t.Context(), from, sets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]corev1.ResourceName{"a.com/before", "a.com/both", "a.com/now"}, held); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

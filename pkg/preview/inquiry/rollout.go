@@ -56,7 +56,11 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err != nil {
 		return nil, err
 	}
-	drains, err := outlook.Drains(s.Policy, ownership.UIDs(sets, book.Components()), ownership.FurtherResources(sets))
+	held, err := ownership.HeldResources(ctx, r, sets)
+	if err != nil {
+		return nil, err
+	}
+	drains, err := outlook.Drains(s.Policy, ownership.UIDs(sets, book.Components()), held)
 	if err != nil || len(drains) == 0 {
 		return outlook, err
 	}
