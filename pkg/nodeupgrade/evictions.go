@@ -34,7 +34,7 @@ type attempts struct {
 // it would evict the pods, at most as often as they would be evicted.
 func (e *evictions) drained(ctx context.Context, f operation.Facts, policy eviction.Policy) (operation.Drained, error) {
 	node, op := f.Node.Name, f.Record.Operation
-	look, prechecks := e.drainer.Expect, op.Before == nil
+	look, prechecks := e.drainer.Expect, !operation.Prechecked(op)
 	if prechecks {
 		look = e.drainer.DryRun
 	}

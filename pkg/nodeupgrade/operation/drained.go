@@ -14,7 +14,7 @@ func NeedsDrained(f Facts) bool {
 	op := f.Record.Operation
 	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && !f.Wanted.Abort
 	return wanted && op.Phase == topsv1.OperationRunning && f.Node.Ready && needsEmpty(op) &&
-		(op.Before == nil || op.Granted && f.Node.Cordon.Unschedulable)
+		(!Prechecked(op) || op.Granted && f.Node.Cordon.Unschedulable)
 }
 
 // NeedsCardUsers reports whether Next reads CardUsers: for an operation that is only for an idle node,

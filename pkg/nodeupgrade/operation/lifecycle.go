@@ -79,8 +79,9 @@ func handOver(c *changes, wanted *topsv1.NodeOperation) {
 		c.at(c.f.Now.Add(tick))
 		return
 	}
-	mark := CordonMark(c.op)
+	mark, before := CordonMark(c.op), handedOn(c.snapshot)
 	accept(c, wanted)
+	c.op.Before = before
 	c.op.CordonedBy, c.op.Held = mark, c.op.Phase.Final() // a bad operation is over at once
 }
 

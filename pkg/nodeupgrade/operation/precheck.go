@@ -1,10 +1,15 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
@@ -15,13 +20,25 @@ import (
 // as broken: after a boot the device plugin needs a moment.
 const offerGrace = 30 * time.Second
 
+// Prechecked reports whether an operation has recorded the state of its node. What it took over with a cordon is what the node was
+// before the operation that failed: it is kept in the same place, until the precheck passes.
+func Prechecked(op *topsv1.OperationStatus) bool {
+	if op.Before == nil || op.CordonedBy == "" || op.Touched {
+		return op.Before != nil
+	}
+	i := slices.IndexFunc(op.Tasks, func(rec topsv1.OperationTask) bool {
+		return strings.HasSuffix(rec.Name, "_"+upgradeplan.ActionPrecheck)
+	})
+	return i < 0 || op.Tasks[i].EndTime != nil
+}
+
 // precheck checks whether the node can be upgraded, and records its state before the upgrade.
 // It is done once that is recorded; until tasks beyond preparation begin, the node must also
 // still pass. A missed deadline defers the operation.
 type precheck struct{ base }
 
 func (precheck) done(s *snapshot, _ upgradeplan.Task) bool {
-	return s.op.Before != nil && (s.disturbed() || nodeLacks(s) == "")
+	return Prechecked(s.op) && (s.disturbed() || nodeLacks(s) == "")
 }
 
 // attempt records the node's state once it passes. The resources it offers then are those it
@@ -47,13 +64,47 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 		c.at(until)
 		return waiting(ReasonInProgress, "the node has cards, but none is allocatable yet")
 	}
-	c.op.Before = &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Allocatable: maps.Clone(c.f.Node.Allocatable)}
-	if host.Devices != nil {
-		c.op.Before.Devices = *host.Devices
+	c.op.Before = baseline(c.snapshot)
+	if c.op.CordonedBy != "" {
+		now := metav1.NewTime(c.f.Now)
+		c.task(t).EndTime = &now // see Prechecked
 	}
 	c.op.ForeignCordon = c.f.Node.Cordon.Unschedulable && c.f.Node.Cordon.Mark == ""
 	c.soon()
 	return waiting(ReasonInProgress, "all prechecks passed")
+}
+
+// baseline returns the state of the node as observed. If the operation took a cordon over, it is no less than before the operation
+// that failed: what that one broke is no measure. A resource that the node no longer has is not missing.
+func baseline(s *snapshot) *topsv1.NodeBefore {
+	host := s.f.Host
+	now := &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Devices: ptr.Deref(host.Devices, 0), Allocatable: maps.Clone(s.f.Node.Allocatable)}
+	before := s.op.Before
+	if before == nil || s.op.CordonedBy == "" {
+		return now
+	}
+	if before.DriverVersion != "" { // else it had counted no cards
+		now.DriverVersion, now.Devices = cmp.Or(now.DriverVersion, before.DriverVersion), max(now.Devices, before.Devices)
+	}
+	for name, offered := range now.Allocatable {
+		now.Allocatable[name] = max(offered, before.Allocatable[name])
+	}
+	return now
+}
+
+// handedOn returns the baseline of an operation for the one that takes its cordon over, without resources that may have been those
+// of a device plugin that is gone.
+func handedOn(s *snapshot) *topsv1.NodeBefore {
+	before := s.op.Before.DeepCopy()
+	for _, component := range []string{upgradeplan.TargetDevicePlugin, upgradeplan.TargetGcusharePlugin} {
+		had := slices.ContainsFunc(s.op.Tasks, func(rec topsv1.OperationTask) bool {
+			return strings.HasSuffix(rec.Name, "_"+component+"_"+upgradeplan.ActionReplace)
+		})
+		if before != nil && had && !slices.ContainsFunc(s.f.Members, func(m Member) bool { return m.Component == component && !m.Leaving }) {
+			before.Allocatable = nil
+		}
+	}
+	return before
 }
 
 func (precheck) deadline(s *snapshot, _ verdict) deadline {
@@ -63,9 +114,9 @@ func (precheck) deadline(s *snapshot, _ verdict) deadline {
 // lasts is false: a node that no longer passes is prechecked again.
 func (precheck) lasts(*snapshot, upgradeplan.Task) bool { return false }
 
-// retry records the node's state again, unless the operation has already touched the node.
+// retry records the node's state again, unless the operation has already touched the node. What it took over with a cordon stays.
 func (precheck) retry(c *changes, _ upgradeplan.Task) {
-	if !c.op.Touched {
+	if !c.op.Touched && c.op.CordonedBy == "" {
 		c.op.Before = nil
 	}
 }

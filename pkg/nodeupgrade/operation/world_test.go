@@ -196,7 +196,7 @@ func (w *world) jump() {
 
 func (w *world) drained(op *topsv1.OperationStatus) Drained {
 	if !w.ready || w.workload > 0 {
-		if op.Before == nil && w.ready && w.blocked {
+		if !Prechecked(op) && w.ready && w.blocked {
 			return Drained{Stuck: true, Message: "a budget refuses"}
 		}
 		return Drained{Message: "pods are left"}
