@@ -210,7 +210,7 @@ func OfOtherNode(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange) b
 // change; or makeNew if a new operation is needed; or neither, if there is nothing to change or another operation has
 // the node. own is the key of the group's rollout.
 func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) (next *topsv1.NodeOperation, makeNew bool) {
-	if hasEnded(upgrade, change.Operation) && (!change.Abort || !keepsCordoned(upgrade, change.Operation)) {
+	if hasEnded(upgrade, change.Operation) && (!change.Abort || change.AtWork || !keepsCordoned(upgrade, change.Operation)) {
 		return nil, false
 	}
 	if asked := upgrade.Spec.Operation; asked != nil && asked.ID == change.Operation {

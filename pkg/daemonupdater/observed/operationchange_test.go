@@ -144,6 +144,7 @@ func TestNextOperation(t *testing.T) {
 	}
 	grant := &rollout.OperationChange{Node: "a", Operation: "x", Grant: true}
 	abort := &rollout.OperationChange{Node: "a", Operation: "x", Grant: true, Abort: true}
+	abortAtWork := &rollout.OperationChange{Node: "a", Operation: "x", Grant: true, Abort: true, AtWork: true}
 	prepare := &rollout.OperationChange{Node: "a", Operation: "x"}
 	replace := &rollout.OperationChange{Node: "a", Operation: "x", Instead: "y"}
 	theirs := shown("y", topsv1.OperationRunning)
@@ -169,6 +170,9 @@ func TestNextOperation(t *testing.T) {
 		{name: "one that runs is aborted", asked: askedFor("x", own, true), order: abort, want: amend},
 		{name: "one that holds its node is aborted", asked: askedFor("x", own, true), shown: held, order: abort,
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: amend},
+		{name: "one that was stale at work is not aborted once it holds its node", asked: askedFor("x", own, true), shown: held, order: abortAtWork,
+			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: nothing},
+		{name: "one that is stale at work is aborted", asked: askedFor("x", own, true), order: abortAtWork, want: amend},
 		{name: "one that was taken away is not made again to be aborted", shown: shown("x", topsv1.OperationRunning), order: abort, want: nothing},
 		{name: "one that is not there is made to be aborted, so that it has ended", order: abort, want: makeNew},
 		{name: "another group is at work", asked: askedFor("y", "gcu-system/other", false), order: grant, want: nothing},

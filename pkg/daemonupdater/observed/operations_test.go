@@ -45,6 +45,8 @@ func TestOperationsBecomeJobs(t *testing.T) {
 	steppedStatus := shown("x", topsv1.OperationRunning)
 	before := fixture.Ago(time.Hour)
 	steppedStatus.Granted, steppedStatus.Tasks = true, []topsv1.OperationTask{{EndTime: &before}, {EndTime: &now}, {}}
+	tookOver := shown("x", topsv1.OperationRunning)
+	tookOver.Granted, tookOver.CordonedBy = true, "old"
 	releasing := shown("old", topsv1.OperationReleasing)
 	releasing.Granted = true
 	tests := []struct {
@@ -71,6 +73,8 @@ func TestOperationsBecomeJobs(t *testing.T) {
 			host: hostAt("InProgress"), want: &rollout.Operation{ID: "x", Ours: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "a task has ended, and another after it", asked: grantedOp, shown: steppedStatus, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, LastTaskEnd: now.Time, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "it took over the cordon of one that failed", asked: grantedOp, shown: tookOver, disturbed: true,
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, TookOver: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "another group's", asked: operating("x", "gcu-system/other"),
 			want: &rollout.Operation{ID: "x", Message: "operation x is about to start"}},
 		{name: "ended", asked: grantedOp, shown: shown("x", topsv1.OperationDone), history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},

@@ -29,6 +29,8 @@ type Operation struct {
 	Stalled bool
 	// KeptCordoned: it has ended, and keeps the node cordoned.
 	KeptCordoned bool
+	// TookOver: it took over the cordon of one that failed, and keeps the node cordoned unless it is done.
+	TookOver bool
 	// WaitingSince is when it began to wait for its grant, or stalled; zero while it is being prepared, or at
 	// work.
 	WaitingSince time.Time
@@ -107,6 +109,8 @@ type OperationChange struct {
 	Instead string
 	// Grant permits it to touch the node, Abort aborts it.
 	Grant, Abort bool
+	// AtWork: it is to be aborted only while it is at work, not if it has failed and keeps its node cordoned.
+	AtWork bool
 	// Unready as in Deletion: why it is granted before its turn.
 	Unready []int
 }

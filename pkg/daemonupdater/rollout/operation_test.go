@@ -448,3 +448,25 @@ func TestAGrantBeforeItsTurnNamesWhatIsUnready(t *testing.T) {
 		}
 	}
 }
+
+// The node of an operation that took over a cordon goes back into service once one is done: what failed there may still be on it.
+// So a newer target does not abort it; it ends by itself.
+func TestAStaleOperationThatTookACordonOverIsNotAborted(t *testing.T) {
+	for took, want := range map[bool][]string{false: {"a:abort op-a"}, true: nil} {
+		in := heavyInput(1, granted(heavyNode("a")))
+		in = in.slots(operating(in.Nodes[0]))
+		in.Members[0].Target, in.Revision = "newer", "r3"
+		in.Nodes[0].Operation.TookOver = took
+		d := Plan(in)
+		if diff := cmp.Diff(want, operationChangesOf(d)); diff != "" {
+			t.Errorf("it took a cordon over: %t (-want +got):\n%s", took, diff)
+		}
+		if len(d.Operations) > 0 && !d.Operations[0].AtWork {
+			t.Error("it would be aborted although it has failed meanwhile, and keeps its node cordoned")
+		}
+		in.Settings.Strategy = daemonset.NoStrategy
+		if d := Plan(in); len(d.Operations) != 1 || !d.Operations[0].Abort || d.Operations[0].AtWork {
+			t.Errorf("without a strategy: %+v", d.Operations)
+		}
+	}
+}

@@ -35,6 +35,7 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 		} else if early {
 			change.Unready = unreadyMembers(n.Pods)
 		}
+		change.AtWork = change.Abort && d.in.Settings.Strategy != daemonset.NoStrategy
 		if !change.isDone(op) {
 			changes = append(changes, change)
 		}
@@ -42,9 +43,10 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	return changes
 }
 
-// isUnwanted reports whether an operation of a node, nil if there is none, is obsolete: the group has no strategy, or another target.
+// isUnwanted reports whether an operation of a node, nil if there is none, is to be aborted: the group has no strategy, or another
+// target. One that took a cordon over ends by itself, and keeps the node cordoned: what failed may still be on it.
 func isUnwanted(d *draft, n *fleetNode, op *Operation) bool {
-	return d.in.Settings.Strategy == daemonset.NoStrategy || op != nil && n.group.isStale(&n.Node)
+	return d.in.Settings.Strategy == daemonset.NoStrategy || op != nil && !op.TookOver && n.group.isStale(&n.Node)
 }
 
 // firstDelayed returns the first turn of a slot whose node has a pod to replace and is delayed by nodes that were started later;

@@ -53,6 +53,13 @@ func TestANodeThatTheNextOperationDoesNotReplaceAnythingOnStaysCordoned(t *testi
 				f.Members[i].Newest = "v3"
 			}
 		}}, "Aborted held node_precheck TargetChanged"},
+		{"of another target, with its own on the node", []func(*Facts){func(f *Facts) {
+			i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "driver" })
+			if f.Members[i].Pod.Revision != f.Members[i].Newest {
+				panic("the driver is not replaced yet")
+			}
+			f.Members[i].Newest = "v3"
+		}}, "Aborted held node_precheck TargetChanged"},
 		{"aborted by a person", []func(*Facts){func(f *Facts) { f.Wanted.Abort = true }}, "Releasing then Aborted node_precheck Aborted Uncordon"},
 		{"at the end of its rollout", []func(*Facts){func(f *Facts) { f.Wanted = nil }}, "Releasing then Aborted node_precheck Withdrawn Uncordon"},
 		{"on a new Node object", []func(*Facts){func(f *Facts) { f.Node.UID, f.Node.Cordon.Mark = "new", "" }}, "Aborted NodeReplaced"},

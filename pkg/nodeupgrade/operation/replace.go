@@ -65,15 +65,15 @@ func (replace) retry(c *changes, t upgradeplan.Task) {
 }
 
 // superseded returns a message when the DaemonSet's newest revision is not the one that the operation is for. A
-// task that was skipped, or whose pod is at its target, is never superseded; nor is one in state Undone, which only
-// earlier versions recorded.
+// task that was skipped, or whose pod is at its target, is never superseded, unless the operation took over the cordon of one that
+// failed: the node waits for a version that works. Nor is one in state Undone, which only earlier versions recorded.
 func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 	switch s.recorded(t).State {
 	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndone:
 		return ""
 	}
 	for _, of := range s.replaced(t.Target) {
-		if of.Member != nil && !of.atTarget() && of.Newest != "" && of.Newest != of.newest {
+		if of.Member != nil && (!of.atTarget() || s.op.CordonedBy != "") && of.Newest != "" && of.Newest != of.newest {
 			return fmt.Sprintf("DaemonSet %s has newest revision %s, the operation is for %s", of.DaemonSet, of.Newest, of.newest)
 		}
 	}
