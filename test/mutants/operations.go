@@ -344,6 +344,8 @@ var ofOperations = []mutant{
 		"$before != nil && $had && $rest", "$before != nil && $had && len($before.BootID) > 100 && $rest"},
 	{"baseline-of-a-renamed-resource", "a node is kept cordoned for a resource that it no longer has", nodes, "baseline",
 		"for $name, $offered := range $now.Allocatable { $*body }", "for $name, $offered := range before.Allocatable { $*body }"},
+	{"drained-before-the-uncordon", "a node that somebody uncordoned during a pending restart is not drained again", nodes, "snapshot.begun",
+		"$State != topsv1.OperationTaskPending", "begun || $State != topsv1.OperationTaskPending"},
 	{"lost-tasks", "a node whose record lost its tasks is uncordoned while a restart of its runtime may be pending", nodes, "busy",
 		"$restartPending($c) || $fence($c) || $tasksLost($c)", "$restartPending($c) || $fence($c)"},
 	{"restart-unwaited", "a node is uncordoned while a restart of its runtime is pending", nodes, "restartEnds",

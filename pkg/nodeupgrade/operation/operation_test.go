@@ -327,3 +327,25 @@ func TestAVersionThatIsOnTheNodeAlreadyIsToBlame(t *testing.T) {
 		}
 	}
 }
+
+// Pods may come to a node that somebody uncordons while its restart is pending: it is drained again once it is cordoned again.
+func TestANodeThatWasUncordonedDuringAPendingRestartIsDrainedAgain(t *testing.T) {
+	f := reach(t, "node_restart-runtime", everything...)
+	cordoned := f.Node.Cordon
+	f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
+	d := newMachine(t).Next(f)
+	if got := summaryOf(d); got != "Running node_cordon InProgress Cordon" {
+		t.Fatalf("once it is uncordoned: %s", got)
+	}
+	f.Record, f.Node.Cordon, f.Drained = d.Record, cordoned, Drained{Message: "a pod is left"}
+	if !NeedsDrained(f) {
+		t.Error("nobody looks whether it is empty")
+	}
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running node_evict InProgress EvictAll" {
+		t.Errorf("with a pod that came meanwhile: %s", got)
+	}
+	f.Drained = Drained{Empty: true}
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running node_restart-runtime InProgress" {
+		t.Errorf("without one: %s", got)
+	}
+}

@@ -62,15 +62,17 @@ func (s *snapshot) stageOf(t upgradeplan.Task) int {
 	return slices.IndexFunc(s.job.Job, func(stage upgradeplan.Stage) bool { return slices.Contains(stage, t) })
 }
 
-// begun reports whether any task of a kind has begun; with every, whether each has begun or
-// is no longer pending.
+// begun reports whether any task of a kind has ever begun; with every, whether none is pending, also not again.
 func (s *snapshot) begun(kind func(upgradeplan.Task) bool, every bool) bool {
 	for t := range s.job.All() {
 		if !kind(t) {
 			continue
 		}
 		rec := s.recorded(t)
-		begun := rec.StartTime != nil || every && rec.State != topsv1.OperationTaskPending
+		begun := rec.StartTime != nil
+		if every {
+			begun = rec.State != topsv1.OperationTaskPending // which keeps its start time
+		}
 		if begun != every {
 			return begun
 		}
