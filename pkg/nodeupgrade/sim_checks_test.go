@@ -11,6 +11,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
@@ -94,7 +95,7 @@ func (w *simulation) checkUpgrade(nu *topsv1.NodeUpgrade) {
 		seen[r.ID] = true
 	}
 	for _, task := range now.Tasks {
-		if strings.HasSuffix(task.Name, "_restartRuntime") && task.Attempts > 1 {
+		if strings.HasSuffix(task.Name, "_"+upgradeplan.ActionRestartRuntime) && task.Attempts > 1 {
 			w.violate("S11: %s asks for the restart of the runtime %d times", now.ID, task.Attempts)
 		}
 	}
