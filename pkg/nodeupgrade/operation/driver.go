@@ -90,14 +90,6 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 	return left
 }
 
-// denialOf says that the API server refuses to delete a pod, "" if it does not.
-func denialOf(s *snapshot, pod *Pod) string {
-	if cause := s.denied(pod); cause != "" {
-		return " (deletion denied: " + cause + ")"
-	}
-	return ""
-}
-
 // skipped reports whether a person skipped a task with this action.
 func skipped(s *snapshot, action string) bool {
 	for t := range s.job.All() {

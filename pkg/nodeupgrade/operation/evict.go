@@ -8,18 +8,23 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// evict empties the node. It is done when the node is cordoned and empty. A missed deadline
+// evict empties the node. It is done when the node is cordoned and empty, of all pods if a restart of the runtime would stop them. A missed deadline
 // (the drain timeout) defers the operation, or fails it once it has replaced the driver and not verified it: then the
 // node stays cordoned.
 type evict struct{ base }
 
 func (evict) done(s *snapshot, _ upgradeplan.Task) bool {
-	return s.cordoned() && s.f.Drained.Empty && !mayNotTouch(s)
+	return s.cordoned() && s.f.Drained.Empty && !mayNotTouch(s) && !leavesTooMany(s)
 }
 
 func (evict) attempt(c *changes, _ upgradeplan.Task) verdict {
 	if mayNotTouch(c.snapshot) {
 		return inUse(c.snapshot)
+	}
+	if leavesTooMany(c.snapshot) {
+		c.op.DrainAll = true
+		c.soon()
+		return waiting(ReasonInProgress, "the restart of the container runtime would stop all pods by now: those that do not use the accelerator are evicted too")
 	}
 	return drainPass(c)
 }
@@ -35,6 +40,20 @@ func (evict) deadline(s *snapshot, _ verdict) deadline {
 // lasts once every task that needs the node empty has begun: until then a node with new pods
 // is drained again.
 func (evict) lasts(s *snapshot, _ upgradeplan.Task) bool { return s.begun(s.disturbs, true) }
+
+// leavesTooMany reports whether the drain spares pods that a restart of the runtime, which has not begun, would stop: what the
+// precheck found out about the engine has changed.
+func leavesTooMany(s *snapshot) bool {
+	if s.op.DrainAll || s.f.Host == nil || !StopsContainers(s.f.Host.Runtime, s.wanted.DefaultRuntime) {
+		return false
+	}
+	for t := range s.job.All() {
+		if t.Action == upgradeplan.ActionRestartRuntime && s.recorded(t).State == topsv1.OperationTaskPending {
+			return true
+		}
+	}
+	return false
+}
 
 // drainPass makes one pass of the drain.
 func drainPass(c *changes) verdict {

@@ -349,3 +349,34 @@ func TestANodeThatWasUncordonedDuringAPendingRestartIsDrainedAgain(t *testing.T)
 		t.Errorf("without one: %s", got)
 	}
 }
+
+// Whether a restart of the runtime stops the containers of all pods may change after the precheck, as with live-restore of docker.
+func TestANodeIsDrainedOfAllPodsIfTheRestartStopsThemByNow(t *testing.T) {
+	f := reach(t, "toolkit_replace", everything...)
+	f.Record.Operation.DrainAll = false // it did not at the precheck
+	d := newMachine(t).Next(f)
+	if got := summaryOf(d); got != "Running node_evict InProgress" || !d.Record.Operation.DrainAll {
+		t.Fatalf("before the restart: %s, all pods: %t", got, d.Record.Operation.DrainAll)
+	}
+	f.Record, f.Drained = d.Record, Drained{Message: "a pod is left"}
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running node_evict InProgress EvictAll" {
+		t.Errorf("with a pod that would be stopped: %s", got)
+	}
+	f.Drained = Drained{Empty: true}
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running toolkit_replace InProgress DeletePod" {
+		t.Errorf("without one: %s", got)
+	}
+	for name, with := range map[string]func(*Facts){
+		"the restart has begun":               func(f *Facts) { *f = reach(t, "node_restart-runtime", everything...) },
+		"it stops no container":               func(f *Facts) { no := false; f.Host.Runtime.RestartStopsContainers = &no },
+		"a person skipped the restart":        override("skip:n1_node_restart-runtime"),
+		"the runtime needs no restart by now": func(f *Facts) { f.Host.Runtime.Default = topsv1.DefaultRuntime },
+	} {
+		f := reach(t, "toolkit_replace", everything...)
+		with(&f)
+		f.Record.Operation.DrainAll = false
+		if d := newMachine(t).Next(f); d.Record.Operation.DrainAll {
+			t.Errorf("%s: %s", name, summaryOf(d))
+		}
+	}
+}

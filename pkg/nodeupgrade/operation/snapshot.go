@@ -150,6 +150,14 @@ func (s *snapshot) denied(pod *Pod) string {
 	return ""
 }
 
+// denialOf says that the API server refuses to delete a pod, "" if it does not.
+func denialOf(s *snapshot, pod *Pod) string {
+	if cause := s.denied(pod); cause != "" {
+		return " (deletion denied: " + cause + ")"
+	}
+	return ""
+}
+
 // silent reports whether the agent has missed its reports for too long.
 func (s *snapshot) silent() bool {
 	return s.f.Host == nil || !s.f.Now.Before(s.f.HostSince.Add(s.limits.silence))
