@@ -93,12 +93,22 @@ func (c *changes) phase(phase topsv1.OperationPhase) {
 	}
 }
 
-// nameUser records a pod that uses the device, so that it may be deleted. It returns false
-// when the observed pod is older than the recorded one (stale cache).
-func nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
+// maxUsers is how many users a record of a task has, MaxItems of its field: the API server refuses more.
+const maxUsers = 64
+
+// nameUser records a pod that uses the device, so that it may be deleted. If the record is full, it forgets the first pod that is
+// gone. It returns false when the record is full of others, or when the observed pod is older than the recorded one (stale cache).
+func (c *changes) nameUser(rec *topsv1.OperationTask, pod topsv1.NamedPod) bool {
 	i := slices.IndexFunc(rec.Users, func(named topsv1.NamedPod) bool { return named.UID == pod.UID })
 	switch {
 	case i < 0:
+		if len(rec.Users) >= maxUsers {
+			gone := slices.IndexFunc(rec.Users, func(named topsv1.NamedPod) bool { return !c.exists(named) })
+			if gone < 0 {
+				return false
+			}
+			rec.Users = slices.Delete(slices.Clone(rec.Users), gone, gone+1)
+		}
 		rec.Users = append(slices.Clip(rec.Users), pod)
 	case rec.Users[i] == pod:
 	case !daemonset.Newer(pod.ResourceVersion, rec.Users[i].ResourceVersion):

@@ -82,7 +82,7 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 			continue
 		}
 		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name+denialOf(c.snapshot, m.Pod))
-		if !m.Pod.Terminating && !m.Uncontrolled && nameUser(rec, m.Pod.NamedPod) {
+		if !m.Pod.Terminating && !m.Uncontrolled && c.nameUser(rec, m.Pod.NamedPod) {
 			c.onPod(DeletePod, m.Pod.NamedPod)
 		}
 	}

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -378,5 +380,39 @@ func TestANodeIsDrainedOfAllPodsIfTheRestartStopsThemByNow(t *testing.T) {
 		if d := newMachine(t).Next(f); d.Record.Operation.DrainAll {
 			t.Errorf("%s: %s", name, summaryOf(d))
 		}
+	}
+}
+
+// The API server refuses a record with more users of the device. Pods that are gone make room, and what cannot be recorded is not
+// deleted.
+func TestTheRecordNamesAsManyUsersAsTheAPIServerStores(t *testing.T) {
+	f := reach(t, "driver_replace", everything...)
+	f.Drained, f.Node.Taint = Drained{Empty: true}, "op"
+	rec := &f.Record.Operation.Tasks[taskAt(&f, "driver_replace")]
+	rec.Users = nil
+	for i := range 64 {
+		rec.Users = append(rec.Users, topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: "ns", Name: "gone", UID: types.UID(fmt.Sprint("gone-", i))}, ResourceVersion: "1"})
+	}
+	d := newMachine(t).Next(f)
+	users := d.Record.Operation.Tasks[taskAt(&f, "driver_replace")].Users
+	deleted := 0
+	for _, e := range d.Effects {
+		if e.Kind == DeletePod {
+			deleted++
+			if !slices.Contains(users, e.Pod) {
+				t.Errorf("pod %s is deleted and not recorded", e.Pod.Name)
+			}
+		}
+	}
+	if deleted != 2 || len(users) != 64 {
+		t.Errorf("%d pods are deleted, %d recorded: want 2 and 64", deleted, len(users))
+	}
+	for i := range f.Record.Operation.Tasks[taskAt(&f, "driver_replace")].Users {
+		named := f.Record.Operation.Tasks[taskAt(&f, "driver_replace")].Users[i]
+		f.Members = append(f.Members, Member{DaemonSet: "ns/alive", Pod: &Pod{NamedPod: named}})
+	}
+	d = newMachine(t).Next(f)
+	if users := d.Record.Operation.Tasks[taskAt(&f, "driver_replace")].Users; len(users) != 64 || slices.ContainsFunc(d.Effects, func(e Effect) bool { return e.Kind == DeletePod }) {
+		t.Errorf("though no pod is gone: %d users, effects %v", len(users), d.Effects)
 	}
 }

@@ -139,7 +139,7 @@ func (replace) successor(c *changes, pod *Pod) verdict {
 func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	rec := c.task(t)
 	if pod.Placeholder { // besides the pod that it takes over from
-		if nameUser(rec, pod.NamedPod) {
+		if c.nameUser(rec, pod.NamedPod) {
 			c.onPod(DeletePod, pod.NamedPod)
 		}
 		return waiting(ReasonInProgress, "pod %s is being replaced", pod.Name)

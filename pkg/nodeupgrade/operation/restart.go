@@ -91,7 +91,7 @@ func replacePods(c *changes, t upgradeplan.Task, members []*Member) verdict {
 			reason = ReasonDeletionDenied
 		}
 		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name+denial)
-		if !m.Pod.Terminating && nameUser(c.task(t), m.Pod.NamedPod) {
+		if !m.Pod.Terminating && c.nameUser(c.task(t), m.Pod.NamedPod) {
 			c.onPod(DeletePod, m.Pod.NamedPod)
 		}
 	}

@@ -133,9 +133,7 @@ func begin(c *changes, rec *topsv1.OperationTask, now metav1.Time) {
 		return
 	}
 	rec.State, rec.StartTime, rec.EndTime = topsv1.OperationTaskRunning, &now, nil
-	rec.Users = slices.DeleteFunc(slices.Clone(rec.Users), func(named topsv1.NamedPod) bool {
-		return !slices.ContainsFunc(c.f.Members, func(m Member) bool { return m.Pod != nil && m.Pod.UID == named.UID })
-	})
+	rec.Users = slices.DeleteFunc(slices.Clone(rec.Users), func(named topsv1.NamedPod) bool { return !c.exists(named) })
 	rec.Attempts++
 }
 

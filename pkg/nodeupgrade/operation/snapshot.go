@@ -142,6 +142,11 @@ func (s *snapshot) atTarget(t upgradeplan.Task) bool {
 // uses reports whether a component holds the device open.
 func (s *snapshot) uses(component string) bool { return slices.Contains(s.users, component) }
 
+// exists reports whether a recorded pod is on the node.
+func (s *snapshot) exists(named topsv1.NamedPod) bool {
+	return slices.ContainsFunc(s.f.Members, func(m Member) bool { return m.Pod != nil && m.Pod.UID == named.UID })
+}
+
 // denied returns why the API server refuses to delete a pod, "" if it does not: a pod that ends was deleted.
 func (s *snapshot) denied(pod *Pod) string {
 	if denial := s.f.Denied[pod.UID]; !denial.OfFence && !pod.Terminating {
