@@ -146,8 +146,8 @@ func (d Drainer) Users(ctx context.Context, node string, p eviction.Policy) ([]s
 // Staying returns which of the pods on a node, by the UIDs under which their processes run, a drain
 // under the policy leaves there, with their names, namespace/name; without a name those that the API
 // server does not have on the node: such a process is not of a pod, or has outlived it. Pods that
-// terminate or have finished, and those of the operator's own DaemonSets, do not count. An error means
-// that the pods could not be read.
+// terminate count too, unless the drain waits for them; those that have finished, and those of the
+// operator's own DaemonSets, do not. An error means that the pods could not be read.
 func (d Drainer) Staying(ctx context.Context, node string, uids []string, p eviction.Policy) (map[string]string, error) {
 	pods, err := d.list(ctx, node)
 	if err != nil {
@@ -157,7 +157,7 @@ func (d Drainer) Staying(ctx context.Context, node string, uids []string, p evic
 		return uid == "" || slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return eviction.ProcessUID(&pod) == uid })
 	})
 	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
-		return pod.DeletionTimestamp != nil || !slices.Contains(uids, eviction.ProcessUID(&pod))
+		return !slices.Contains(uids, eviction.ProcessUID(&pod))
 	})
 	known := Lookups{}
 	leaving := eviction.Leaving(eviction.Facts{NodeReady: true, Pods: Pods(ctx, d.Live, node, pods, p, known), Self: d.Self}, p)

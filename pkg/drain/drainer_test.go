@@ -416,19 +416,22 @@ func ofOwn(own *corev1.Pod) map[types.UID]bool {
 	return map[types.UID]bool{own.OwnerReferences[0].UID: true}
 }
 
-// A process of a pod may have a device open that the pod did not ask for: the drain leaves the pod.
+// A process of a pod may have a device open that the pod did not ask for: the drain leaves the pod, and does not wait for it if it
+// terminates. The driver cannot be removed beneath it all the same, for as long as its process takes to end.
 func TestStayingAreThePodsOfProcessesThatADrainLeaves(t *testing.T) {
 	s := newStage(t)
 	s.node("n1")
 	own, monitor := s.ownAndOther(withoutGCU)
 	terminating, finished := s.run(pod("terminating", withoutGCU)), s.run(pod("finished", withoutGCU, inPhase(corev1.PodSucceeded)))
 	s.must(s.admin.Delete(t.Context(), terminating))
+	ending := s.run(pod("ending")) // the drain waits for it
+	s.must(s.admin.Delete(t.Context(), ending))
 	privileged, training := s.run(pod("privileged", withoutGCU)), s.run(pod("training"))
 	left := s.run(pod("left", labeled("drain", "never")))
 	s.run(pod("static", static, unmanaged, withoutGCU))
 	s.run(pod("website", withoutGCU))
 	uids := []string{"", "gone", "x"} // x: see static
-	for _, p := range []*corev1.Pod{own, monitor, terminating, finished, privileged, training, left} {
+	for _, p := range []*corev1.Pod{own, monitor, terminating, ending, finished, privileged, training, left} {
 		uids = append(uids, string(p.UID))
 	}
 	p := defaultPolicy(t, func(p *topsv1.DrainPolicy) {
@@ -437,7 +440,8 @@ func TestStayingAreThePodsOfProcessesThatADrainLeaves(t *testing.T) {
 	got, err := s.drainer().Staying(t.Context(), "n1", uids, p.WithOwn(ofOwn(own)).ReplacingDriver(false))
 	s.must(err)
 	want := map[string]string{string(monitor.UID): s.namespace + "/monitor", string(privileged.UID): s.namespace + "/privileged",
-		string(left.UID): s.namespace + "/left", "x": s.namespace + "/static", "gone": ""}
+		string(terminating.UID): s.namespace + "/terminating",
+		string(left.UID):        s.namespace + "/left", "x": s.namespace + "/static", "gone": ""}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

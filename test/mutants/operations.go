@@ -185,6 +185,8 @@ var ofOperations = []mutant{
 		"if operation.NeedsStayingPods($facts) && $ok { $*then }", ""},
 	{"own-holders-stray", "the operator's own pods keep their driver from being replaced", drain, "NamesByProcess",
 		"Users($some, $p)", "Users($some, Policy{})"},
+	{"ending-holders-unseen", "the driver goes under a pod that terminates and that the drain does not wait for", drain, "Drainer.Staying",
+		"!slices.Contains($uids, eviction.ProcessUID($pod))", "pod.DeletionTimestamp != nil || !slices.Contains($uids, eviction.ProcessUID($pod))"},
 	{"leaving-holders-stray", "a pod that the drain removes is named as one that it leaves", drain, "Drainer.Staying",
 		"slices.Contains($leaving, pod.UID)", "slices.Contains($leaving[:0], pod.UID)"},
 	{"graceless-gone", "a pod without a grace period leaves before its kubelet confirms its end", drain, "Request",
