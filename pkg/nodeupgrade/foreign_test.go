@@ -164,8 +164,9 @@ func TestARenamedResourceIsNotMissingAfterTheUpgrade(t *testing.T) {
 	s.keepTemplate(plugin, "v2")
 	s.offersCardsAs("b.com/y")
 	s.publish(plugin, "v3")
+	s.turn() // which sets what the node offers
 	node := s.readNode()
-	node.Status.Allocatable = corev1.ResourceList{"a.com/x": resource.MustParse("8")}
+	node.Status.Allocatable["a.com/x"] = resource.MustParse("8")
 	s.must(s.admin.Status().Update(s.ctx, node))
 	s.publish(driver, "v2")
 	s.offer("op1", driver, plugin)

@@ -369,9 +369,12 @@ func TestANodeIsDrainedOfAllPodsIfTheRestartStopsThemByNow(t *testing.T) {
 		t.Errorf("without one: %s", got)
 	}
 	for name, with := range map[string]func(*Facts){
-		"the restart has begun":               func(f *Facts) { *f = reach(t, "node_restart-runtime", everything...) },
-		"it stops no container":               func(f *Facts) { no := false; f.Host.Runtime.RestartStopsContainers = &no },
-		"a person skipped the restart":        override("skip:n1_node_restart-runtime"),
+		"the restart has begun": func(f *Facts) { *f = reach(t, "node_restart-runtime", everything...) },
+		"it stops no container": func(f *Facts) { no := false; f.Host.Runtime.RestartStopsContainers = &no },
+		"a person skipped the restart": func(f *Facts) {
+			*f = reach(t, "node_evict", everything...)
+			override("skip:n1_node_restart-runtime")(f)
+		},
 		"the runtime needs no restart by now": func(f *Facts) { f.Host.Runtime.Default = topsv1.DefaultRuntime },
 	} {
 		f := reach(t, "toolkit_replace", everything...)
