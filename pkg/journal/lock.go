@@ -21,12 +21,12 @@ const lockRetry = time.Second
 // process, however that ends. While another process has the lock, as the agent that is being replaced, Lock waits. It returns an error
 // when the directory cannot be locked, and that of ctx when it is done.
 func Lock(ctx context.Context, directory string, c clock.Clock, log logr.Logger) (unlock func() error, err error) {
-	if err := os.MkdirAll(directory, 0o700); err != nil {
+	if err := os.MkdirAll(directory, 0o700); err != nil { //nolint:gosec // G703: the directory is a flag of the agent
 		return nil, fmt.Errorf("making the state directory: %w", err)
 	}
 	// The lock is that of the directory, which needs no file, so that a disk that is read-only can be locked. Commands that this process
 	// starts do not inherit it: they may outlive this process.
-	file, err := os.Open(directory)
+	file, err := os.Open(directory) //nolint:gosec // G703: the same
 	if err != nil {
 		return nil, fmt.Errorf("locking the state directory: %w", err)
 	}

@@ -169,10 +169,8 @@ func notRestarted(f Facts) Decision {
 	b := f.Begun
 	same := f.Runtime.Instance != NotRunning
 	switch {
-	case f.Busy && f.Expired:
+	case f.Busy && (same || f.Expired):
 		return stillRestarting(f)
-	case same && f.Busy:
-		return Decision{Step: Wait}
 	case same && f.StatusErr == nil && f.Runtime.Default == f.Want.DefaultRuntime:
 		return Decision{Finish, topsv1.HostTaskDone, task.ReasonAlreadyDefault, fmt.Sprintf("%s default runtime has become %s without a restart", f.Runtime.Engine, f.Runtime.Default)}
 	case same && b.Refused != "" && f.BusyErr == nil:
@@ -187,9 +185,12 @@ func notRestarted(f Facts) Decision {
 	return notBack(f)
 }
 
-// stillRestarting decides past the deadline while the requested restart is still in progress. The task does not end before
-// it: the node would be back in service when the runtime restarts (S8).
+// stillRestarting waits while the requested restart is in progress, also past the deadline: if the task ended before the
+// restart, the node would be back in service when the runtime restarts (S8).
 func stillRestarting(f Facts) Decision {
+	if !f.Expired {
+		return Decision{Step: Wait}
+	}
 	return Decision{Wait, topsv1.HostTaskRunning, task.ReasonInProgress,
 		fmt.Sprintf("the deadline has passed, and the restart of %s has not ended: find out on the node what it waits for (systemctl list-jobs), or cancel it", f.Runtime.Engine)}
 }
