@@ -137,7 +137,7 @@ func removeGRs(ctx context.Context, c client.Client, out io.Writer) error {
 		return len(left) == 0, ignoreEnd(ctx, deleteAll(ctx, c, grs.Items, out))
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("not gone in time: %s. The manager removes their components, and has to run; kubectl describe gr says what it waits for", message.Names(left))
+		return fmt.Errorf("not gone in time: %s. The manager removes their components, and has to run; kubectl describe gr says what it waits for; one that is to be created again and is not wanted any more: kubectl delete gcuresourcerecreation NAME", message.Names(left))
 	}
 	return err
 }

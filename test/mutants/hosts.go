@@ -91,9 +91,9 @@ var ofHosts = []mutant{
 	{"configuration-half-written", "an engine is restarted into a configuration that is being written", hosts, "notBegun",
 		"$f.ConfigErr != nil && $f.Fresh", "false"},
 	{"lost-answer-fails", "a restart that goes on has failed because its answer was lost", hosts, "notRestarted",
-		"$f.Busy && ($same || $f.Expired)", "$f.Busy && $f.Expired"},
+		"$f.Busy && $same", "$f.Busy && $same && $f.Expired"},
 	{"failed-while-it-restarts", "a restart has failed at its deadline, and takes effect when the node is back in service", hosts, "notRestarted",
-		"$f.Busy && ($same || $f.Expired)", "$f.Busy && !$f.Expired"},
+		"$f.Busy && $same", "$f.Busy && $same && !$f.Expired"},
 	{"revision-of-a-tenant", "one revision that cannot be read keeps a whole node from its upgrade", agent, "nodeReader.template",
 		"if $err != nil { $n.log.Info($*args); return nil, nil }", "if $err != nil { return nil, $err }"},
 }

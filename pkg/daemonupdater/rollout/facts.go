@@ -57,7 +57,7 @@ type facts struct {
 	// are at the target, in any state.
 	updated bool
 	// suspect is the youngest pod that may have taken the node offline: the node went offline shortly
-	// after the pod was created, with all pods at their targets; or a new pod that crash-loops; nil if there is none.
+	// after the pod was created, with all pods at their targets; nil if there is none.
 	suspect *Pod
 	// phase follows from the fields above. changes is when the facts may change by time alone, zero for
 	// never.
@@ -362,13 +362,10 @@ func hasLived(node *Node, pod *Pod, now time.Time) bool {
 	return since >= early && since-daemonset.MaxSkew <= max(now.Sub(pod.Created), now.Sub(pod.AvailableSince))
 }
 
-// suspectOf returns the youngest pod that may have taken the node offline, or of a node that is not, one at its target that
-// crash-loops; nil if there is none: a pod is replaced only after those before it are available.
+// suspectOf returns the youngest pod that may have taken the node offline, nil if there is none: a pod is
+// replaced only after those before it are available.
 func (f *facts) suspectOf(g *group, node *Node) (suspect *Pod) {
-	if node.Ready {
-		return g.crashLooping(node)
-	}
-	if f.phase != phaseUpdated || g.deadlines.Probation == 0 {
+	if node.Ready || f.phase != phaseUpdated || g.deadlines.Probation == 0 {
 		return nil
 	}
 	for i := range node.Pods {

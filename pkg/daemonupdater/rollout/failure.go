@@ -19,7 +19,7 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(toBlame(slot, n))}
 	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
 		failure.Reason, failure.Targets = ReasonCrashLooping, n.group.targetsOf([]string{n.group.keyOf(pod)})
-		failure.Message = crashMessage(pod)
+		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
 		return &failure, 0
 	}
 	if left := timeLeft(in, slot, since, n); left > 0 {
@@ -120,25 +120,24 @@ func (d *draft) stillBlames(failure *Failure) bool {
 	return d.fleet.group.haveTargets(failure.Targets)
 }
 
-// addSuspects adds failures for nodes that gave their slot back, and whose new pod then crash-loops, or that went offline
-// shortly after, and have been offline for some time: a version may crash, or take its node down, a while after its pod is
-// available.
+// addSuspects adds failures for nodes that gave their slot back, went offline shortly after, and have
+// been offline for some time: a version may take its node down a while after its pod is available.
 // Those that the ledger has no room for are only counted: they are found again as long as they are
 // offline.
 func addSuspects(d *draft) {
 	room := bytesForSlots(d) - len(d.ledger.Slots)*largestSlot(d)
 	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
+		made := n.suspect.Created
 		if n.failure != nil || !d.suspects(n) {
 			return true
 		}
-		failure := Failure{Node: n.Name, UID: n.UID, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
-			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)})}
-		if n.Ready {
-			failure.Reason, failure.Message = ReasonCrashLooping, crashMessage(n.suspect)
-		} else {
-			failure.Reason = ReasonNodeLost
-			failure.Message = fmt.Sprintf("went offline %s after its new pod %s was created", n.ReadyWritten.Sub(n.suspect.Created), n.suspect.Name)
+		if left := n.ReadySince.Add(d.in.Deadlines.Unavailable).Sub(d.in.Now); left > 0 {
+			d.recheckIn(left) // it may only flap
+			return true
 		}
+		failure := Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
+			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)}),
+			Message: fmt.Sprintf("went offline %s after its new pod %s was created", n.ReadyWritten.Sub(made), n.suspect.Name)}
 		if room -= sizeOf(&failure); room < 0 {
 			d.unrecorded++
 			return true
@@ -148,28 +147,13 @@ func addSuspects(d *draft) {
 	})
 }
 
-func crashMessage(pod *Pod) string {
-	return fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
-}
-
-// suspects reports whether a node that has a suspect pod may be offline, or have a crash-looping pod, because of this rollout:
-// it has no slot, the rollout was not resumed since, and the pod was not created long after the last start. A pod from
+// suspects reports whether a node that has a suspect pod may be offline because of this rollout: it
+// has no slot, the rollout was not resumed since, and it did not join long after the last start. A pod from
 // the future shows that the manager's clock, by which the last start was recorded, is behind that of the API
-// server. A node that just went offline may only flap, and a pod that is old crash-loops for another reason.
+// server.
 func (d *draft) suspects(n *fleetNode) bool {
-	made := n.suspect.Created
-	if n.slot != nil || made.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) && !made.After(d.in.Now) {
-		return false
-	}
-	if n.Ready {
-		return !n.queued && !n.isBusy() && made.After(d.ledger.ResumedAt) && d.in.Now.Before(made.Add(d.in.Deadlines.Progress))
-	}
-	left := n.ReadySince.Add(d.in.Deadlines.Unavailable).Sub(d.in.Now)
-	if after := n.ReadySince.After(d.ledger.ResumedAt); left <= 0 || !after {
-		return after
-	}
-	d.recheckIn(left)
-	return false
+	joinedLater := n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) && !n.suspect.Created.After(d.in.Now)
+	return n.slot == nil && n.ReadySince.After(d.ledger.ResumedAt) && !joinedLater
 }
 
 // A rollout halts once one in failureShare of the touched nodes has failed, and at least minFailures

@@ -187,17 +187,6 @@ func LeavesOut(in *Input, node *Node, pod *Pod) bool {
 	return g.leavesOut(node, pod)
 }
 
-// crashLooping returns a pod at the newest revision that crash-loops, nil if there is none.
-func (g *group) crashLooping(node *Node) *Pod {
-	i := slices.IndexFunc(node.Pods, func(pod Pod) bool {
-		return pod.CrashLooping != "" && pod.Pin == "" && !pod.Terminating && !g.isOutdated(&pod)
-	})
-	if i < 0 {
-		return nil
-	}
-	return &node.Pods[i]
-}
-
 // hasWork reports whether something is left to do on a pod.
 func (g *group) hasWork(node *Node, pod *Pod) bool {
 	return g.isOutdated(pod) && g.strategy != RestartsOnly || g.needsVerificationNow(node, pod) || lacksCards(g, pod)

@@ -56,40 +56,10 @@ func TestAVersionThatTakesNodesDownLaterHaltsTheRollout(t *testing.T) {
 	}
 }
 
-// loopingAfterUpdate is a node without a slot whose new pod, of that age, was available for a moment and crash-loops.
-func loopingAfterUpdate(name string, age time.Duration) Node {
-	return withPod(crashing(nodeOf(name, newHash)), func(p *Pod) { p.Created = epoch.Add(-age) })
-}
-
-func TestANodeWhosePodCrashLoopsAfterItWasAvailableFailed(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		node   Node
-		change func(*Input)
-		failed bool
-	}{
-		{"soon after its new pod", loopingAfterUpdate("a", 2*time.Minute), func(*Input) {}, true},
-		{"not when the pod is old", loopingAfterUpdate("a", time.Hour), func(*Input) {}, false},
-		{"not when it is outdated", withPod(loopingAfterUpdate("a", 2*time.Minute), func(p *Pod) { p.Revision = oldHash }), func(in *Input) { in.Settings.Paused = true }, false},
-		{"not when it was created long after the last start", loopingAfterUpdate("a", 2*time.Minute), func(in *Input) { in.Ledger.LastStart = epoch.Add(-time.Hour) }, false},
-		{"not when a person resumed the rollout since", loopingAfterUpdate("a", 2*time.Minute), func(in *Input) { in.Ledger.ResumedAt = epoch }, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := inputOf(1, tt.node, nodeOf("b", newHash))
-			in.Ledger.LastStart = epoch.Add(-3 * time.Minute)
-			tt.change(&in)
-			d := Plan(in)
-			if failed := d.Counts.Failed == 1 && d.Ledger.Failures[0].Reason == ReasonCrashLooping; failed != tt.failed {
-				t.Errorf("counts %+v, failures %v; want it failed: %v", d.Counts, d.Ledger.Failures, tt.failed)
-			}
-		})
-	}
-}
-
 // A pod that crash-loops is available for moments: each would end the halt.
 func TestACrashLoopIsOverWhenThePodWasAvailableForSomeTime(t *testing.T) {
-	in := inputOf(1, loopingAfterUpdate("a", time.Minute), loopingAfterUpdate("b", time.Minute), nodeOf("c", oldHash))
-	in.Ledger.LastStart = epoch.Add(-2 * time.Minute)
+	looping := func(name string) Node { return crashing(nodeOf(name, newHash)) }
+	in := inputOf(2, looping("a"), looping("b"), nodeOf("c", oldHash)).slots(slotOf(nodeOf("a", oldHash), time.Minute), slotOf(nodeOf("b", oldHash), time.Minute))
 	d := Plan(in)
 	if d.Halted == "" {
 		t.Fatalf("failures %v, and no halt", d.Ledger.Failures)

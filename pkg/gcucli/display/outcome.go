@@ -96,7 +96,8 @@ func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 
 // stopped returns what needs to be changed before the gr continues, or nil.
 func stopped(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) *Outcome {
-	if c := find(gr.Status.StandardConditions, status.ConditionDegraded); c != nil && c.Status == metav1.ConditionTrue && c.Reason != status.ReasonReconcileFailed { // that one is transient, so a wait continues
+	goesOn := []string{status.ReasonReconcileFailed, status.ReasonNodeNotAllowed} // one is transient, the other stops no other node
+	if c := find(gr.Status.StandardConditions, status.ConditionDegraded); c != nil && c.Status == metav1.ConditionTrue && !slices.Contains(goesOn, c.Reason) {
 		o := outcomeOf(Stopped, c)
 		return &o
 	}

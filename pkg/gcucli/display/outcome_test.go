@@ -76,6 +76,7 @@ func TestOutcome(t *testing.T) {
 			condition(dro, "Progressing", "False", "PrepullFailed")
 		}, Working, "PrepullFailed"},
 		{"a failure", func(gr *topsv1.GcuResource, _ *topsv1.DaemonRollout) { degraded(gr, "ComponentConflict") }, Stopped, "ComponentConflict"},
+		{"a node of the control plane that is left without components", func(gr *topsv1.GcuResource, _ *topsv1.DaemonRollout) { degraded(gr, "NodeNotAllowed") }, Done, ""},
 		{"an API server that fails for a while", func(gr *topsv1.GcuResource, _ *topsv1.DaemonRollout) { degraded(gr, "ReconcileFailed") }, Done, ""},
 	}
 	for _, tt := range tests {

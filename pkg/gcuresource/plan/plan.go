@@ -141,7 +141,9 @@ func replaceable(objects []state.Owned, steps []Step) []state.Owned {
 func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftovers, nodes *state.NodeIndex, before string, now time.Time) {
 	s.Create = !s.Health.Exists
 	if s.Create {
-		s.Waits = creationWaits(obs, c, left, before)
+		if s.Waits = creationWaits(obs, c, left, before, now); s.Waits != "" {
+			s.Health.Wait = retry.Sooner(s.Health.Wait, stuckAfter) // no event reports that a pod is stuck
+		}
 	}
 	if s.Create && s.Waits == "" {
 		s.awaitRestart(obs, c, nodes, now)
@@ -171,10 +173,14 @@ func (s *Step) isEarly(d *component.Desired, live *metav1.PartialObjectMetadata)
 	return d.Ref.Webhook() && live == nil && !s.Health.ReplicasRun()
 }
 
+// stuckAfter is how long after the end of its grace a pod that still terminates holds up a DaemonSet that takes its place: on
+// one node something keeps it, and all others would lack the component.
+const stuckAfter = 5 * time.Minute
+
 // creationWaits returns which objects the creation of a component waits for: an earlier component, the
 // deletion of its own old workload with another name, or of another component's with its name, the pods of
 // either, or the deletion of workloads that it excludes.
-func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, before string) string {
+func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, before string, now time.Time) string {
 	if before != "" && len(left.predecessorsOf(c)) == 0 { // else it runs already, under another name
 		return "waiting for " + before
 	}
@@ -182,7 +188,7 @@ func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, 
 		return "waiting until " + o.Ref.String() + " is deleted"
 	}
 	if c.PerNode != nil {
-		if nodes, _ := podNodes(obs, c.Name); len(nodes) > 0 {
+		if nodes, _ := podNodes(obs, c.Name, now.Add(-stuckAfter)); len(nodes) > 0 {
 			return "waiting until the pods of a former DaemonSet are gone on " + message.Names(nodes)
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -37,6 +40,11 @@ func summaryOf(plan Plan) []string {
 	return lines
 }
 
+// leaving is a pod on a node that should have been gone for some time.
+func leaving(node string, since time.Duration) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: ptr.To(metav1.NewTime(world.Noon.Add(-since)))}, Spec: corev1.PodSpec{NodeName: node}}
+}
+
 func TestDecide(t *testing.T) {
 	three := topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}}
 	for _, tc := range []struct {
@@ -54,6 +62,14 @@ func TestDecide(t *testing.T) {
 		{"contract 51: a new DaemonSet without pods holds up the next", three,
 			func(o *world.World) { o.Create("driver") },
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
+		{"waits for the pods of a former DaemonSet", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}},
+			func(o *world.World) { o.Former = map[string][]*corev1.Pod{"driver": {leaving("node-1", stuckAfter)}} },
+			[]string{"driver: (new) waiting until the pods of a former DaemonSet are gone on node-1"}},
+		{"not for one that is stuck", topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}},
+			func(o *world.World) {
+				o.Former = map[string][]*corev1.Pod{"driver": {leaving("node-1", stuckAfter+time.Second)}}
+			},
+			[]string{"driver: DaemonSet (new)"}},
 		{"contract 51: creates the next when the one before runs", three,
 			func(o *world.World) { o.Run("driver") },
 			[]string{"driver:", "toolkit: DaemonSet (new)", "exporter: (new) waiting for toolkit"}},

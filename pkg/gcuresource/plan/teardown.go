@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -51,7 +52,7 @@ func DecideTeardown(obs *state.Observation) Teardown {
 	if len(waiting) > 0 {
 		waiting = []string{message.Names(waiting)}
 	}
-	reachable, offline := podNodes(obs, down.Current)
+	reachable, offline := podNodes(obs, down.Current, time.Time{})
 	if len(reachable) > 0 {
 		waiting = append(waiting, "pods on "+message.Names(reachable))
 	}
@@ -77,7 +78,7 @@ func remaining(obs *state.Observation) []string {
 		names = append(names, obs.Components[i].Name)
 	}
 	for _, name := range names {
-		if reachable, _ := podNodes(obs, name); len(reachable) > 0 || orphaned(obs, name) != "" {
+		if reachable, _ := podNodes(obs, name, time.Time{}); len(reachable) > 0 || orphaned(obs, name) != "" {
 			left[name] = true
 		}
 	}
@@ -95,8 +96,9 @@ func remaining(obs *state.Observation) []string {
 }
 
 // podNodes returns the Ready and the other nodes that still have pods of a component, under its present name or a former
-// one, sorted. Pods of a workload that was deployed as another component's go with that one.
-func podNodes(obs *state.Observation, name string) (reachable, offline []string) {
+// one, sorted. Pods of a workload that was deployed as another component's go with that one. Pods that should have been gone
+// before a time do not count.
+func podNodes(obs *state.Observation, name string, stuckSince time.Time) (reachable, offline []string) {
 	pods := obs.Former[name]
 	i := slices.IndexFunc(obs.Components, func(c state.Component) bool { return c.Name == name })
 	if i >= 0 && !deployedAsAnother(obs, &obs.Components[i]) {
@@ -104,7 +106,9 @@ func podNodes(obs *state.Observation, name string) (reachable, offline []string)
 	}
 	hasPod := map[string]bool{}
 	for _, pod := range pods {
-		hasPod[daemonset.NodeName(pod)] = true
+		if pod.DeletionTimestamp == nil || !pod.DeletionTimestamp.Time.Before(stuckSince) {
+			hasPod[daemonset.NodeName(pod)] = true
+		}
 	}
 	for _, node := range obs.Nodes {
 		if !hasPod[node.Name] {

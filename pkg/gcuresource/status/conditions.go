@@ -45,6 +45,8 @@ const (
 	ReasonFailed = "Failed"
 	// ReasonReconcileFailed means that something other than a component keeps failing.
 	ReasonReconcileFailed = "ReconcileFailed"
+	// ReasonNodeNotAllowed is that of package state: it concerns nodes without components only.
+	ReasonNodeNotAllowed = state.ReasonNodeNotAllowed
 	// ReasonAsExpected means that nothing is wrong.
 	ReasonAsExpected = "AsExpected"
 )

@@ -169,7 +169,7 @@ func notRestarted(f Facts) Decision {
 	b := f.Begun
 	same := f.Runtime.Instance != NotRunning
 	switch {
-	case f.Busy && (same || f.Expired):
+	case f.Busy && same:
 		return stillRestarting(f)
 	case same && f.StatusErr == nil && f.Runtime.Default == f.Want.DefaultRuntime:
 		return Decision{Finish, topsv1.HostTaskDone, task.ReasonAlreadyDefault, fmt.Sprintf("%s default runtime has become %s without a restart", f.Runtime.Engine, f.Runtime.Default)}

@@ -95,8 +95,8 @@ func TestDecide(t *testing.T) {
 		"fails at the deadline without knowing":                       {after(func(s *Facts) { s.InstanceErr, s.Expired = gone, true }), want{Finish, topsv1.HostTaskFailed, task.ReasonInstanceUnknown}},
 		"waits for a restart that goes on though its answer was lost": {after(func(s *Facts) { s.Begun.Refused, s.Busy = "closed", true }), want{Step: Wait}},
 		"does not fail at its deadline while it is going on":          {after(func(s *Facts) { s.Expired, s.Busy = true, true }), want{Wait, topsv1.HostTaskRunning, task.ReasonInProgress}},
-		"nor while the daemon is down": {after(func(s *Facts) { s.Runtime.Instance, s.Expired, s.Busy = NotRunning, true, true }),
-			want{Wait, topsv1.HostTaskRunning, task.ReasonInProgress}},
+		"fails at its deadline when the daemon is down": {after(func(s *Facts) { s.Runtime.Instance, s.Expired, s.Busy = NotRunning, true, true }),
+			want{Finish, topsv1.HostTaskFailed, task.ReasonNotBack}},
 		"is not done before a restart that is going on":    {after(func(s *Facts) { s.Runtime.Default, s.Busy = "enflame", true }), want{Step: Wait}},
 		"fails at once when it was refused without effect": {after(func(s *Facts) { s.Begun.Refused = "exit status 1" }), want{Finish, topsv1.HostTaskFailed, task.ReasonRestartFailed}},
 		"says what to do about a daemon that did not come back, and waits": {after(func(s *Facts) {

@@ -50,6 +50,8 @@ var (
 	detached = regexp.MustCompile(`([<>=]) +`)
 	// wildcard is a version with x.
 	wildcard = regexp.MustCompile(`^(\d+)(?:\.(\d+))?\.x$`)
+	// twoWildcards is a part with two x that the parser reads as it is written, unlike those with other operators.
+	twoWildcards = regexp.MustCompile(`^(>=|<)\d+\.x\.x$`)
 )
 
 // misreadPart is misread for a part between blanks.
@@ -58,7 +60,7 @@ func misreadPart(part string) string {
 		return fmt.Sprintf(`%q has no meaning: write "||" for or, and nothing for and`, part)
 	}
 	at := strings.IndexAny(part, "0123456789")
-	if at < 0 || !strings.Contains(part, "x") {
+	if at < 0 || !strings.Contains(part, "x") || twoWildcards.MatchString(part) {
 		return ""
 	}
 	operator, version := part[:at], part[at:]

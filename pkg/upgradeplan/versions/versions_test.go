@@ -241,6 +241,8 @@ func TestARangeThatMeansSomethingElseIsRefused(t *testing.T) {
 		"==1.4.0":                   "",
 		"!=1.4.0":                   "",
 		">=1.0.0 !1.4.0 != 1.5.0":   "",
+		">=1.x.x <2.x.x":            "",
+		"<=1.x.x":                   `"<=1.x.x" is no version`,
 		">1.4.0 <1.4.1":             "",
 		">1.4.0-rc.1 <1.4.0-rc.3":   "",
 		"1.5.0+build.1":             "",
