@@ -247,8 +247,7 @@ func TestBefore(t *testing.T) {
 		{"the last known good one, if the node had the target", RevisionHistory{Had: "d", Good: "b"}, "b", ""},
 		{"the one before, if the target is the last known good one", RevisionHistory{Had: "d", Good: "d"}, "c", ""},
 		{"one that is kept", RevisionHistory{Had: "trimmed"}, "c", ""},
-		{"not the rejected one, after a rollback to the target", RevisionHistory{Had: "d", Good: "d", RolledBack: true}, "", "is kept"},
-		{"the last known good one even so", RevisionHistory{Had: "d", Good: "b", RolledBack: true}, "b", ""},
+		{"the one before, after a rollback that did not change this DaemonSet", RevisionHistory{Had: "d", Good: "d", RolledBack: true}, "c", ""},
 		{"none below the floor", RevisionHistory{Had: "a", Floor: at(1)}, "", "rollbackNotBefore"},
 		{"one that is as old as the floor", RevisionHistory{Had: "b", Floor: at(1)}, "b", ""},
 		{"one that became good after the floor", RevisionHistory{Good: "a", Since: fixture.Epoch.Add(5 * time.Hour), Floor: at(2)}, "a", ""},
@@ -261,6 +260,13 @@ func TestBefore(t *testing.T) {
 				t.Errorf("got %q, %q", hash, why)
 			}
 		})
+	}
+	rolledBack := history("a", "b", "c")
+	rolledBack[1].Revision = 4 // c was rejected, and b is the target again
+	for _, had := range []string{"b", "c", ""} {
+		if hash, why := EarlierRevision(&RevisionHistory{DaemonSet: ds, Revisions: rolledBack, Target: "b", Had: had, Good: "b", RolledBack: true}); hash != "a" {
+			t.Errorf("a node that had %q goes back to %q: %q; want a, before the rejected revision", had, hash, why)
+		}
 	}
 	if hash, why := EarlierRevision(&RevisionHistory{DaemonSet: ds, Revisions: history("d"), Target: "d"}); hash != "" || !strings.Contains(why, "is kept") {
 		t.Errorf("a DaemonSet with one revision goes back to %q: %q", hash, why)

@@ -20,7 +20,7 @@ type RevisionHistory struct {
 	// Good is the hash of the last known good revision, "" if there is none; Since is when it became good.
 	Good  string
 	Since time.Time
-	// RolledBack: the group was rolled back to the target, and the revision before that is the rejected one.
+	// RolledBack: the group was rolled back. If that changed this DaemonSet, what was created after its target was rejected.
 	RolledBack bool
 	// Floor is the earliest time at which an allowed revision became good, nil for no limit
 	// (failure.rollbackNotBefore of the policy).
@@ -31,7 +31,7 @@ type RevisionHistory struct {
 // ready, else the last known good one, else the one before the target. Without one, why says so.
 func EarlierRevision(h *RevisionHistory) (hash, why string) {
 	for _, hash := range []string{h.Had, h.Good, h.previous()} {
-		if hash == "" || hash == h.Target || !gating.IsKept(h.DaemonSet, h.Revisions, hash) {
+		if hash == "" || hash == h.Target || h.isRejected(daemonset.RevisionOf(h.Revisions, hash)) || !gating.IsKept(h.DaemonSet, h.Revisions, hash) {
 			continue
 		}
 		if h.Floor != nil && h.since(hash).Before(*h.Floor) {
@@ -42,15 +42,18 @@ func EarlierRevision(h *RevisionHistory) (hash, why string) {
 	return "", fmt.Sprintf("no revision of DaemonSet %s/%s before %s is kept", h.DaemonSet.Namespace, h.DaemonSet.Name, h.Target)
 }
 
-// previous returns the revision before the target, "" if there is none, or if that was rejected.
+// isRejected reports whether a revision was rejected: a rollback numbers the target anew, but it is older.
+func (h *RevisionHistory) isRejected(r *appsv1.ControllerRevision) bool {
+	target := daemonset.RevisionOf(h.Revisions, h.Target)
+	return h.RolledBack && r != nil && target != nil && r.CreationTimestamp.After(target.CreationTimestamp.Time)
+}
+
+// previous returns the revision before the target, "" if there is none.
 func (h *RevisionHistory) previous() (hash string) {
-	if h.RolledBack {
-		return ""
-	}
 	target := daemonset.RevisionOf(h.Revisions, h.Target)
 	var number int64
 	for _, r := range h.Revisions {
-		if target != nil && r.Revision < target.Revision && r.Revision > number {
+		if target != nil && r.Revision < target.Revision && r.Revision > number && !h.isRejected(r) {
 			hash, number = daemonset.RevisionHash(r), r.Revision
 		}
 	}

@@ -128,6 +128,17 @@ func TestTheBaselineIsHandedOnWithTheCordon(t *testing.T) {
 			devices: 3, cards: map[string]int64{card: 3}, driver: "v2"},
 		{name: "a resource has another name", failed: topsv1.NodeBefore{DriverVersion: "v1", Devices: 8, Allocatable: map[string]int64{card: 8, "a.com/x": 8}},
 			devices: 8, cards: map[string]int64{card: 8}, driver: "v2"},
+		{name: "a resource was renamed", failed: topsv1.NodeBefore{DriverVersion: "v1", Devices: 8, Allocatable: map[string]int64{"a.com/x": 8}},
+			with:    []func(*Facts){func(f *Facts) { f.Node.Allocatable = map[string]int64{card: 3, "a.com/x": 0} }},
+			devices: 8, cards: map[string]int64{card: 3, "a.com/x": 0}, driver: "v2"},
+		{name: "the plugin of another gr is outdated", failed: topsv1.NodeBefore{DriverVersion: "v1", Devices: 8, Allocatable: map[string]int64{card: 8}},
+			with: []func(*Facts){func(f *Facts) {
+				f.Node.Allocatable = map[string]int64{card: 0}
+				i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "devicePlugin" })
+				other := f.Members[i]
+				other.Component, other.Newest, other.Pod = "gcusharePlugin", "newer", &Pod{Revision: "old"}
+				f.Members = append(slices.Clone(f.Members), other)
+			}}, devices: 8, cards: map[string]int64{card: 0}, driver: "v2"},
 		{name: "the device plugin is gone", failed: topsv1.NodeBefore{DriverVersion: "v1", Devices: 8, Allocatable: map[string]int64{card: 8}},
 			with: []func(*Facts){func(f *Facts) {
 				f.Members = slices.DeleteFunc(slices.Clone(f.Members), func(m Member) bool { return m.Component == "devicePlugin" })
@@ -147,6 +158,7 @@ func TestTheBaselineIsHandedOnWithTheCordon(t *testing.T) {
 				t.Fatalf("operation %s, prechecked %t, looks at the drain %t: it has checked nothing yet", op.ID, Prechecked(op), NeedsDrained(f))
 			}
 			for range 5 {
+				f.Now = f.Now.Add(offerGrace / 4)
 				f.Record = newMachine(t).Next(f).Record
 			}
 			op := f.Record.Operation

@@ -75,7 +75,8 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 }
 
 // baseline returns the state of the node as observed. If the operation took a cordon over, it is no less than before the operation
-// that failed: what that one broke is no measure. A resource that the node no longer has is not missing.
+// that failed: what that one broke is no measure. A resource that the node no longer has is not missing, nor is one of which it
+// offers none and another instead, nor are the cards of a node whose device plugin another gr has to replace (otherPlugin).
 func baseline(s *snapshot) *topsv1.NodeBefore {
 	host := s.f.Host
 	now := &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Devices: ptr.Deref(host.Devices, 0), Allocatable: maps.Clone(s.f.Node.Allocatable)}
@@ -86,8 +87,17 @@ func baseline(s *snapshot) *topsv1.NodeBefore {
 	if before.DriverVersion != "" { // else it had counted no cards
 		now.DriverVersion, now.Devices = cmp.Or(now.DriverVersion, before.DriverVersion), max(now.Devices, before.Devices)
 	}
+	if offersNone(s) && outdatedPlugin(s) != nil {
+		return now
+	}
+	renamed := false
 	for name, offered := range now.Allocatable {
-		now.Allocatable[name] = max(offered, before.Allocatable[name])
+		renamed = renamed || offered > 0 && before.Allocatable[name] == 0
+	}
+	for name, offered := range now.Allocatable {
+		if offered > 0 || !renamed {
+			now.Allocatable[name] = max(offered, before.Allocatable[name])
+		}
 	}
 	return now
 }

@@ -121,6 +121,11 @@ func otherPlugin(s *snapshot) *Member {
 	if before == nil || !offersNone(s) || slices.ContainsFunc(slices.Collect(maps.Values(before.Allocatable)), func(n int64) bool { return n > 0 }) {
 		return nil
 	}
+	return outdatedPlugin(s)
+}
+
+// outdatedPlugin returns an outdated device plugin that this operation does not replace, nil if there is none.
+func outdatedPlugin(s *snapshot) *Member {
 	i := slices.IndexFunc(s.f.Members, func(m Member) bool {
 		return isDevicePlugin(&m) && m.Newest != "" && m.Pod.Revision != m.Newest && !s.has(upgradeplan.ActionReplace, m.Component)
 	})
