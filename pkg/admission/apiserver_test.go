@@ -72,6 +72,19 @@ func (a *asked) serve(t *testing.T, c client.Client, webhook http.Handler) {
 	t.Cleanup(func() { check(t, c.Delete(context.Background(), &configuration)) })
 }
 
+// awaitCache waits until the cache of the API server has a gr as it is stored: a patch is first tried on the cached one, and
+// admission is asked about that attempt too.
+func awaitCache(ctx context.Context, c client.Client, gr *topsv1.GcuResource) error {
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		var cached, stored topsv1.GcuResource
+		err := c.Get(ctx, client.ObjectKeyFromObject(gr), &cached, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})
+		if err == nil {
+			err = c.Get(ctx, client.ObjectKeyFromObject(gr), &stored)
+		}
+		return cached.ResourceVersion == stored.ResourceVersion, err
+	})
+}
+
 // An API server asks about changes of the spec only, whatever name a tool gives itself, and is answered.
 func TestWhatAnAPIServerAsksAbout(t *testing.T) {
 	s := apiserver.Shared(t)
@@ -106,6 +119,7 @@ func TestWhatAnAPIServerAsksAbout(t *testing.T) {
 		{"while it is being deleted", func() error { return patch(admin, to3) }, false, false},
 		{"the end of the deletion", func() error { return patch(admin, `{"metadata":{"finalizers":null}}`) }, false, false},
 	} {
+		check(t, awaitCache(t.Context(), admin, g))
 		err := test.write()
 		if (err != nil) != test.refused || test.refused && !strings.Contains(err.Error(), "denied the request: the UpgradePolicy does not allow these versions: on 1 node, as on n: no step") {
 			t.Errorf("%s: %v", test.name, err)

@@ -11,7 +11,7 @@ var ofVersions = []mutant{
 	{"versions-stop-rollback", "the versions of a policy keep a rollback from starting", updater, "State.Input",
 		"$in.Policy.Versions = nil; $undo", "$undo"},
 	{"versions-keep-from-back", "what another component may not get keeps a node from being rolled back individually", updater, "facts.exclusion",
-		"$not && !f.goesBack($g, $n)", "$not"},
+		"$not && !f.goingBack", "$not"},
 	{"versions-keep-back-out", "what another component may not get keeps a node out of service that is back", updater, "facts.goesBack",
 		"f.returnsByOperation($g, $n) || $due", "$due"},
 	{"versions-beside-bad", "what comes with a node that goes back has to fit the version that failed there", updater, "addVersions",

@@ -178,13 +178,8 @@ func TestAWaveThatIsNotProvenIsNamed(t *testing.T) {
 		"with a node that is in no batch": {underWaves(planned([]string{"1"}, inBatch(off(), 0), leftOutOf(inBatch(canary(nodeOf("c", oldHash)), 1)), inBatch(b, 0)), false, 0), unproven},
 		"without a plan":                  {underWaves(inputOf(3, off(), b), false, 0), unproven},
 		"with a new pod that never ran":   {underWaves(inputOf(3, canary(withPod(offline(nodeOf("a", newHash)), func(p *Pod) { p.Available, p.Created = false, epoch })), b), false, 0), unproven},
-		"in the second wave": {func() Input {
-			in := underWaves(inputOf(3, canary(nodeOf("c", newHash)), labeled(offline(nodeOf("a", oldHash)), "second", "yes"), b), false, 0)
-			in.Policy.Waves = append(in.Policy.Waves, Wave{Name: "second", Selector: labels.SelectorFromSet(labels.Set{"second": "yes"})})
-			return in
-		}(), strings.Replace(unproven, "canary", "second", 1)},
-		"with a node that is not fit": {underWaves(inputOf(3, canary(unfit(nodeOf("a", oldHash))), b), false, 0), unproven},
-		"unless it goes on":           {underWaves(inputOf(3, canary(nodeOf("a", oldHash)), b), false, 0), "waits for wave canary: 0 of 1 nodes are updated"},
+		"with a node that is not fit":     {underWaves(inputOf(3, canary(unfit(nodeOf("a", oldHash))), b), false, 0), unproven},
+		"unless it goes on":               {underWaves(inputOf(3, canary(nodeOf("a", oldHash)), b), false, 0), "waits for wave canary: 0 of 1 nodes are updated"},
 	} {
 		if v, _ := new(Plan(tt.in)).Verdict("b"); v.Message != tt.want {
 			t.Errorf("%s b waits as: %s", name, v.Message)

@@ -43,7 +43,7 @@ func followWaves(d *draft) waveProgress {
 			state.Completed = d.in.Now
 		}
 		if passed = passed && !state.Completed.IsZero(); last {
-			proven, testable = 0, 0
+			testable = 0
 		}
 	}
 	d.ledger.Waves = recordedParts(&d.in.Policy, parts)

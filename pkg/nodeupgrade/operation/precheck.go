@@ -90,10 +90,7 @@ func baseline(s *snapshot) *topsv1.NodeBefore {
 	if offersNone(s) && outdatedPlugin(s) != nil {
 		return now
 	}
-	renamed := false
-	for name, offered := range now.Allocatable {
-		renamed = renamed || offered > 0 && before.Allocatable[name] == 0
-	}
+	renamed := slices.ContainsFunc(slices.Collect(maps.Keys(now.Allocatable)), func(name string) bool { return now.Allocatable[name] > 0 && before.Allocatable[name] == 0 })
 	for name, offered := range now.Allocatable {
 		if offered > 0 || !renamed {
 			now.Allocatable[name] = max(offered, before.Allocatable[name])
