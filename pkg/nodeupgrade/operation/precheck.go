@@ -178,3 +178,19 @@ func offersNone(s *snapshot) bool {
 func restarts(s *snapshot) bool {
 	return s.has(upgradeplan.ActionRestartRuntime, upgradeplan.TargetNode)
 }
+
+// outdatedPlugin returns an outdated device plugin that this operation does not replace, nil if there is none.
+func outdatedPlugin(s *snapshot) *Member {
+	i := slices.IndexFunc(s.f.Members, func(m Member) bool {
+		return isDevicePlugin(&m) && m.Newest != "" && m.Pod.Revision != m.Newest && !s.has(upgradeplan.ActionReplace, m.Component)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &s.f.Members[i]
+}
+
+// isDevicePlugin reports whether a member is a device plugin with a pod on the node.
+func isDevicePlugin(m *Member) bool {
+	return m.Pod != nil && !m.Pod.Placeholder && OffersCards(m.Component)
+}

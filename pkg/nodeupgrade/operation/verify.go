@@ -124,22 +124,6 @@ func otherPlugin(s *snapshot) *Member {
 	return outdatedPlugin(s)
 }
 
-// outdatedPlugin returns an outdated device plugin that this operation does not replace, nil if there is none.
-func outdatedPlugin(s *snapshot) *Member {
-	i := slices.IndexFunc(s.f.Members, func(m Member) bool {
-		return isDevicePlugin(&m) && m.Newest != "" && m.Pod.Revision != m.Newest && !s.has(upgradeplan.ActionReplace, m.Component)
-	})
-	if i < 0 {
-		return nil
-	}
-	return &s.f.Members[i]
-}
-
-// isDevicePlugin reports whether a member is a device plugin with a pod on the node.
-func isDevicePlugin(m *Member) bool {
-	return m.Pod != nil && !m.Pod.Placeholder && OffersCards(m.Component)
-}
-
 // allocatableLacks checks that the node offers as much of each resource as the precheck
 // recorded, and at least one if it has cards and a device plugin runs there. While the runtime has to be
 // restarted the node can offer none: the operation that restarts it verifies them.
