@@ -141,9 +141,9 @@ func replaceable(objects []state.Owned, steps []Step) []state.Owned {
 func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftovers, nodes *state.NodeIndex, before string, now time.Time) {
 	s.Create = !s.Health.Exists
 	if s.Create {
-		if s.Waits = creationWaits(obs, c, left, before, now); s.Waits != "" {
-			s.Health.Wait = retry.Sooner(s.Health.Wait, stuckAfter) // no event reports that a pod is stuck
-		}
+		var again time.Duration
+		s.Waits, again = creationWaits(obs, c, left, before, now)
+		s.Health.Wait = retry.Sooner(s.Health.Wait, again)
 	}
 	if s.Create && s.Waits == "" {
 		s.awaitRestart(obs, c, nodes, now)
@@ -179,26 +179,26 @@ const stuckAfter = 5 * time.Minute
 
 // creationWaits returns which objects the creation of a component waits for: an earlier component, the
 // deletion of its own old workload with another name, or of another component's with its name, the pods of
-// either, or the deletion of workloads that it excludes.
-func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, before string, now time.Time) string {
+// either, or the deletion of workloads that it excludes. again is when to decide again if no event reports an end, 0 for never.
+func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, before string, now time.Time) (waits string, again time.Duration) {
 	if before != "" && len(left.predecessorsOf(c)) == 0 { // else it runs already, under another name
-		return "waiting for " + before
+		return "waiting for " + before, 0
 	}
 	if o := left.inTheWayOf(c); o != nil {
-		return "waiting until " + o.Ref.String() + " is deleted"
+		return "waiting until " + o.Ref.String() + " is deleted", 0
 	}
 	if c.PerNode != nil {
 		if nodes, _ := podNodes(obs, c.Name, now.Add(-stuckAfter)); len(nodes) > 0 {
-			return "waiting until the pods of a former DaemonSet are gone on " + message.Names(nodes)
+			return "waiting until the pods of a former DaemonSet are gone on " + message.Names(nodes), stuckAfter
 		}
 	}
 	excludes := component.Find(c.Name).Excludes
 	for _, r := range obs.Excluded {
 		if slices.Contains(excludes, r.Component) {
-			return fmt.Sprintf("waiting until %s of GcuResource %s is deleted", r.Ref, r.GcuResource)
+			return fmt.Sprintf("waiting until %s of GcuResource %s is deleted", r.Ref, r.GcuResource), 0
 		}
 	}
-	return ""
+	return "", 0
 }
 
 // awaitRestart delays the creation of a plugin until the container engines that the toolkit of the gr has just

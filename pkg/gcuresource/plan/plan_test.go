@@ -45,6 +45,25 @@ func leaving(node string, since time.Duration) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: ptr.To(metav1.NewTime(world.Noon.Add(-since)))}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
+// No event reports that a pod is stuck; one does report what else a component waits for.
+func TestAPlanIsDecidedAgainWhenAPodOfAFormerDaemonSetMayBeStuck(t *testing.T) {
+	both := topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{}}
+	former := func(o *world.World) { o.Former = map[string][]*corev1.Pod{"driver": {leaving("node-1", 0)}} }
+	for name, tt := range map[string]struct {
+		given func(*world.World)
+		want  time.Duration
+	}{
+		"a pod of a former DaemonSet": {former, stuckAfter},
+		"an earlier component":        {func(o *world.World) { o.Create("driver") }, 0},
+	} {
+		o := world.New(t, world.NewGR(both), 2)
+		tt.given(o)
+		if got := Decide(o.Observation, world.Noon).Wait; got != tt.want {
+			t.Errorf("%s: decided again after %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	three := topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}, Toolkit: &topsv1.BaseFields{}, Exporter: &topsv1.BaseFields{}}
 	for _, tc := range []struct {
@@ -89,7 +108,7 @@ func TestDecide(t *testing.T) {
 				delete(o.Node("node-3").Labels, topsv1.LabelGcuPresent)
 			},
 			[]string{"driver:", "toolkit: (new) waiting for driver", "exporter: (new) waiting for driver"}},
-		{"a node of the control plane that admission keeps from the label holds up nobody", three,
+		{"a node of the control plane that admission keeps from the label holds up no other node", three,
 			func(o *world.World) { o.Run("driver"); o.Guard("node-3") },
 			[]string{"driver:", "toolkit: DaemonSet (new)", "exporter: (new) waiting for toolkit"}},
 		{"one that is allowed is waited for", three,
