@@ -64,9 +64,12 @@ func GCUNodes(nodes []*corev1.Node) []string {
 	return found
 }
 
-// allowance is the label with which a node of the control plane gets components. Without it, admission denies such a
-// node the labels of this operator (config/admission/control_plane.yaml).
-const allowance = "node-restriction.kubernetes.io/gcu-components"
+// AllowanceLabel, with AllowanceValue, is the label with which a node of the control plane gets components. Without it,
+// admission denies such a node the labels of this operator (config/admission/control_plane.yaml).
+const (
+	AllowanceLabel = "node-restriction.kubernetes.io/gcu-components"
+	AllowanceValue = "allowed"
+)
 
 // isGuarded reports whether a node is of the control plane and not allowed to run components.
 func isGuarded(node *corev1.Node) bool {
@@ -74,7 +77,7 @@ func isGuarded(node *corev1.Node) bool {
 		_, has := node.Labels["node-role.kubernetes.io/"+role]
 		return has
 	}
-	return node.Labels[allowance] != "allowed" && slices.ContainsFunc([]string{"control-plane", "master", "etcd"}, isRole)
+	return node.Labels[AllowanceLabel] != AllowanceValue && slices.ContainsFunc([]string{"control-plane", "master", "etcd"}, isRole)
 }
 
 // NotAllowed returns the names of the nodes with a device that do not have the GCU label because they are guarded, in

@@ -2,6 +2,7 @@ package state
 
 import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
@@ -68,5 +69,5 @@ func NodeNotAllowed(nodes []string) *Failure {
 		has = " have GCUs and are"
 	}
 	return &Failure{Reason: ReasonNodeNotAllowed, Message: message.Names(nodes) + has + " of the control plane, where components need the label " +
-		"node-restriction.kubernetes.io/gcu-components=allowed: set it, or leave the node without components"}
+		nodelabel.AllowanceLabel + "=" + nodelabel.AllowanceValue + ": set it, or leave the node without components"}
 }
