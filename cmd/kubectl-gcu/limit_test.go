@@ -92,7 +92,7 @@ func TestAWaitIsOnlyForWhatIsWithinTheLimit(t *testing.T) {
 		{"ends although a node outside of it has failed", "limit-failed", topsv1.ReasonNodesFailed, "limit-failed-2", "", complete},
 		{"ends although a node outside of it is pinned", "limit-pinned", topsv1.ReasonNodesPinned, "", "limit-pinned-3", complete},
 		{"fails with a node within it", "limit-inside", "NodeBusy", "limit-inside-2", "", "node limit-inside-2 remains: CrashLooping"},
-		{"is told what to do when the rollout stops", "limit-stopped", topsv1.ReasonNodesFailed, "limit-stopped-2", "", "Halted: so it is; roll out another revision"},
+		{"says what to do when the rollout stops", "limit-stopped", topsv1.ReasonNodesFailed, "limit-stopped-2", "", "Halted: so it is; roll out another revision"},
 		{"does not end with another condition than one about nodes", "limit-task", topsv1.ReasonGlobalTaskFailed, "", "", "GlobalTaskFailed: so it is"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestASecondAgentWaitsUntilTheFirstHasEnded(t *testing.T) {
 	eventually(t, func() bool { return pings(t, second) })
 }
 
-// TestASecondAgentThatWaitsStops when it is told to.
+// A second agent that still waits for the lock ends when its process is asked to.
 func TestASecondAgentThatWaitsStops(t *testing.T) {
 	state, first := t.TempDir(), filepath.Join(shortDirectory(t), "s")
 	startWith(t.Context(), t, state, first)

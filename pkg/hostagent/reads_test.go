@@ -82,7 +82,7 @@ func TestADiskThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestWhatAReadReturnsTooLateIsNotUsed: nobody knows what has a device open by then.
+// What had a device open when a late read began may have closed it by then.
 func TestWhatAReadReturnsTooLateIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reads{limit: 10 * time.Second}

@@ -63,8 +63,9 @@ func (w *WaveProgress) skipIdleTime(in *Input, soak time.Duration) {
 	w.Completed = earlier(w.Completed, in.Now)
 }
 
-// unfinishedInWaves counts the nodes that each wave waits for, those that are updated, and of these, those that prove it. A node whose new pods took it
-// offline, or offer no cards, does not count as updated although it is at its target: it keeps its slot, or has failed.
+// unfinishedInWaves counts the nodes that each wave waits for, those that are updated, and of these, those that prove it.
+// A node whose new pods took it offline, or offer no cards, does not count as updated although it is at its target: it
+// keeps its slot, or has failed.
 func unfinishedInWaves(f *Fleet) (unfinished, updated, proving []int) {
 	unfinished, updated, proving = make([]int, len(f.waves)), make([]int, len(f.waves)), make([]int, len(f.waves))
 	for i := range f.waves {

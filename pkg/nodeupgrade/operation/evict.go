@@ -8,9 +8,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// evict empties the node. It is done when the node is cordoned and empty, of all pods if a restart of the runtime would stop them. A missed deadline
-// (the drain timeout) defers the operation, or fails it once it has replaced the driver and not verified it: then the
-// node stays cordoned.
+// evict empties the node. It is done when the node is cordoned and empty, of all pods if a restart of the runtime would
+// stop them. A missed deadline (the drain timeout) defers the operation, or fails it once it has replaced the driver and
+// not verified it: then the node stays cordoned.
 type evict struct{ base }
 
 func (evict) done(s *snapshot, _ upgradeplan.Task) bool {

@@ -341,7 +341,7 @@ func TestANodeThatWasUncordonedDuringAPendingRestartIsDrainedAgain(t *testing.T)
 	}
 	f.Record, f.Node.Cordon, f.Drained = d.Record, cordoned, Drained{Message: "a pod is left"}
 	if !NeedsDrained(f) {
-		t.Error("nobody looks whether it is empty")
+		t.Error("no read finds out whether it is empty")
 	}
 	if got := summaryOf(newMachine(t).Next(f)); got != "Running node_evict InProgress EvictAll" {
 		t.Errorf("with a pod that came meanwhile: %s", got)

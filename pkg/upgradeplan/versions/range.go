@@ -27,7 +27,7 @@ func rangeOf(field, text string) (versionRange, error) {
 }
 
 // The parser of ranges drops what has one character, ignores operators before x that it does not know, and takes both
-// halves of !=1.4.x together. A rule about a range in which no version is would never apply, and nobody would see that.
+// halves of !=1.4.x together. A rule about a range without any version would never apply, and nothing would report it.
 
 // misread returns why the parser gives a range another meaning than it has for its author, and what to write instead;
 // "" if it does not.
