@@ -20,7 +20,15 @@ var criticalSets = []string{agentSet, driverSet, toolkitSet, pluginSet, exporter
 // images. The components of the GCU node are not evicted.
 func (s *stage) diskPressure() {
 	node := victims[1]
-	before, training := s.criticalPods(node), s.trainingOn(node)
+	var before []types.UID
+	s.eventually("every critical pod of "+node+" runs", func() error { // the previous story started some again
+		before = s.criticalPods(node)
+		if i := slices.Index(before, ""); i >= 0 {
+			return fmt.Errorf("that of %s does not", criticalSets[i])
+		}
+		return nil
+	})
+	training := s.trainingOn(node)
 	training = slices.DeleteFunc(training, func(p corev1.Pod) bool { return !ready(&p) })
 	if len(training) != 1 {
 		s.t.Fatalf("%d pods train on %s", len(training), node)
@@ -76,7 +84,7 @@ func (s *stage) underPressure(node string) bool {
 	return nodeIs(s.node(node), corev1.NodeDiskPressure)
 }
 
-// criticalPods returns the critical pods of a node, "" for a missing one.
+// criticalPods returns the critical pods of a node, "" for one that does not run.
 func (s *stage) criticalPods(node string) []types.UID {
 	s.t.Helper()
 	var uids []types.UID
