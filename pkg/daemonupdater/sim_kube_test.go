@@ -228,6 +228,8 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 	case strings.HasPrefix(image, "crash"):
 		w.crashLoop(pod, age-start)
 	case strings.HasPrefix(image, "hang"):
+	case strings.HasPrefix(image, "relapse") && age-start >= w.relapsesAfter(image):
+		w.relapse(pod, h, age-start)
 	case !simPodReady(pod):
 		if strings.HasPrefix(image, "fuse") {
 			w.burns(h, image)
@@ -277,6 +279,36 @@ func (w *simWorld) crashLoop(pod *corev1.Pod, running time.Duration) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: restarts, State: corev1.ContainerState{
 			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
 		}}}
+	})
+}
+
+// relapsesAfter is how long a container of a version runs before it crashes.
+func (w *simWorld) relapsesAfter(image string) time.Duration {
+	return time.Duration(5+w.hash("relapse", image)%40) * time.Second
+}
+
+// relapse lets the container of a pod crash each time that it has run, and thus been Ready, for some time.
+func (w *simWorld) relapse(pod *corev1.Pod, h *simHost, since time.Duration) {
+	runs := w.relapsesAfter(pod.Spec.Containers[0].Image)
+	ready, restarts := true, int32(0)
+	for wait := 10 * time.Second; since >= runs; wait = min(2*wait, 5*time.Minute) {
+		if since -= runs; since < wait {
+			ready = false
+			break
+		}
+		since -= wait
+		restarts++
+	}
+	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	if !ready {
+		state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	}
+	if ready == simPodReady(pod) {
+		return
+	}
+	w.setPodReady(pod, map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready], h.clock(w))
+	simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: restarts, State: state}}
 	})
 }
 

@@ -66,6 +66,19 @@ func TestAVersionThatKillsItsNodesLaterHaltsWithinTheProbation(t *testing.T) {
 	})
 }
 
+func TestAVersionWhosePodsCrashAfterTheyWereReadyHalts(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		for i := len(s.hosts); i < 40; i++ {
+			s.hosts = append(s.hosts, &simHost{name: fmt.Sprintf("n%02d", i), up: true})
+			s.addNode(s.hosts[i])
+		}
+		s.annotate(s.g, topsv1.AnnotationMaxUnavailable, "3")
+		s.waits("all pods are available", s.arrived)
+		s.gets(0, "relapse-1")
+		s.worksUntil(s.a, "the rollout halts", 15*time.Minute, s.halted)
+	})
+}
+
 func TestWithoutAProbationAVersionThatKillsItsNodesSpreads(t *testing.T) {
 	schedule(t, []string{"single"}, func(s *simSchedule) {
 		s.api.Put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Spec: topsv1.UpgradePolicySpec{ProbationSeconds: ptr.To[int32](0)}})

@@ -51,7 +51,7 @@ func (w *simWorld) rollbacks() {
 	}
 	w.goBackByThemselves()
 	for _, g := range w.groups {
-		w.badAtLast(g, 0, simPick(w.rng, "crash", "hang"))
+		w.badAtLast(g, 0, simPick(w.rng, "crash", "hang", "relapse"))
 	}
 	if !w.failed() {
 		w.finale()

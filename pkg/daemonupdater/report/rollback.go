@@ -164,8 +164,8 @@ func (rb Rollback) Explain(halted string) string {
 // the intent: it is stored before anything is rolled back.
 func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) {
 	before := &s.Rollout.Status
-	good := isGood(in, d)
-	status.LastKnownGood = knownGood(before.LastKnownGood, s, in, good)
+	works := runs(in, d)
+	status.LastKnownGood = knownGood(before.LastKnownGood, s, in, works && d.IsQuiet)
 	status.Rollback = keptRollback(before, s, in, d)
 	if rb.To != nil && status.Rollback == nil {
 		spec, _ := specRevisionOf(s)
@@ -181,7 +181,7 @@ func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.Stat
 	if status.Rollback.RestoredTime == nil {
 		status.Rollback.RestoredTime = &metav1.Time{Time: wholeSecond(in.Now).Time}
 	}
-	if good && status.Rollback.CompletedTime == nil {
+	if works && status.Rollback.CompletedTime == nil {
 		status.Rollback.CompletedTime = &metav1.Time{Time: wholeSecond(in.Now).Time}
 	}
 	if c := meta.FindStatusCondition(status.Conditions, topsv1.RolloutProgressing); c != nil && c.Reason == reasonRollingOut {
@@ -200,11 +200,12 @@ func whyOf(d rollout.Decision) string {
 	return why
 }
 
-// isGood reports whether the group is complete and at least one reachable node proves that the
-// revision works. An empty or offline fleet proves nothing.
-func isGood(in rollout.Input, d rollout.Decision) bool { return IsComplete(in, d) && d.Proven() }
+// runs reports whether the group is complete and at least one reachable node shows that the revision runs. An empty or offline
+// fleet shows nothing.
+func runs(in rollout.Input, d rollout.Decision) bool { return IsComplete(in, d) && d.Proven() }
 
-// knownGood returns the last known good revision: the current one if it is good, otherwise the stored one.
+// knownGood returns the last known good revision: the current one if it is good, which it is once it runs and Decision.IsQuiet,
+// otherwise the stored one.
 // The current revision of a gr counts only if all its DaemonSets are rendered from the same spec.
 func knownGood(before *topsv1.KnownGoodRevision, s *observed.State, in rollout.Input, good bool) *topsv1.KnownGoodRevision {
 	spec, agreed := specRevisionOf(s)

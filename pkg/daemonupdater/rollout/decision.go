@@ -13,6 +13,8 @@ type Decision struct {
 	Started []string
 	// Finished holds the duration of each node that reached the target and gave its slot back.
 	Finished []time.Duration
+	// GivenBack lists the slots of Input.Ledger that Ledger no longer has because their nodes do not need them.
+	GivenBack []Slot
 	// Delete lists the pods to delete; a slot of Ledger names each of them.
 	Delete []Deletion
 	// Fence lists the pods to write to, so that they get another resourceVersion. The slot that names
@@ -46,6 +48,8 @@ type Decision struct {
 	// AllReached: no wave or batch is still to come. NotReached is what the next one waits for, "" if none is to come.
 	AllReached bool
 	NotReached string
+	// IsQuiet: for Deadlines.Probation no node has made progress, so what the version does to nodes that got it is known.
+	IsQuiet bool
 	// Advanced names the nodes whose facts have changed by time alone, without an event.
 	Advanced []string
 	// MaxUnavailable is the number of nodes that may be unavailable.

@@ -56,8 +56,7 @@ type facts struct {
 	// updated: nothing is left to do on the node. An offline node is updated when its pods
 	// are at the target, in any state.
 	updated bool
-	// suspect is the youngest pod that may have taken the node offline: the node went offline shortly
-	// after the pod was created, with all pods at their targets; nil if there is none.
+	// suspect is a pod that may have failed the node after it gave its slot back (suspects.go); nil if there is none.
 	suspect *Pod
 	// phase follows from the fields above. changes is when the facts may change by time alone, zero for
 	// never.
@@ -360,22 +359,6 @@ func hasLived(node *Node, pod *Pod, now time.Time) bool {
 	const early = time.Second // the pod's time may be written that much too early
 	since := node.Renewed.Sub(pod.AvailableWritten)
 	return since >= early && since-daemonset.MaxSkew <= max(now.Sub(pod.Created), now.Sub(pod.AvailableSince))
-}
-
-// suspectOf returns the youngest pod that may have taken the node offline, nil if there is none: a pod is
-// replaced only after those before it are available.
-func (f *facts) suspectOf(g *group, node *Node) (suspect *Pod) {
-	if node.Ready || f.phase != phaseUpdated || g.deadlines.Probation == 0 {
-		return nil
-	}
-	for i := range node.Pods {
-		pod := &node.Pods[i]
-		fits := !pod.isAside() && !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(g.deadlines.Probation))
-		if fits && (suspect == nil || pod.Created.After(suspect.Created)) {
-			suspect = pod
-		}
-	}
-	return suspect
 }
 
 // isPassedOver reports whether waves do not wait for the node, though something is left to do.

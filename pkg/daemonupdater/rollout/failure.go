@@ -19,7 +19,7 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(toBlame(slot, n))}
 	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
 		failure.Reason, failure.Targets = ReasonCrashLooping, n.group.targetsOf([]string{n.group.keyOf(pod)})
-		failure.Message = fmt.Sprintf("container %s of pod %s crash-loops", pod.CrashLooping, pod.Name)
+		failure.Message = crashMessage(pod)
 		return &failure, 0
 	}
 	if left := timeLeft(in, slot, since, n); left > 0 {
@@ -118,42 +118,6 @@ func (d *draft) stillBlames(failure *Failure) bool {
 		return d.in.Ledger.Revision == d.in.Revision
 	}
 	return d.fleet.group.haveTargets(failure.Targets)
-}
-
-// addSuspects adds failures for nodes that gave their slot back, went offline shortly after, and have
-// been offline for some time: a version may take its node down a while after its pod is available.
-// Those that the ledger has no room for are only counted: they are found again as long as they are
-// offline.
-func addSuspects(d *draft) {
-	room := bytesForSlots(d) - len(d.ledger.Slots)*largestSlot(d)
-	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
-		made := n.suspect.Created
-		if n.failure != nil || !d.suspects(n) {
-			return true
-		}
-		if left := n.ReadySince.Add(d.in.Deadlines.Unavailable).Sub(d.in.Now); left > 0 {
-			d.recheckIn(left) // it may only flap
-			return true
-		}
-		failure := Failure{Node: n.Name, UID: n.UID, Reason: ReasonNodeLost, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine,
-			Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)}),
-			Message: fmt.Sprintf("went offline %s after its new pod %s was created", n.ReadyWritten.Sub(made), n.suspect.Name)}
-		if room -= sizeOf(&failure); room < 0 {
-			d.unrecorded++
-			return true
-		}
-		d.ledger.Failures = append(d.ledger.Failures, failure)
-		return true
-	})
-}
-
-// suspects reports whether a node that has a suspect pod may be offline because of this rollout: it
-// has no slot, the rollout was not resumed since, and it did not join long after the last start. A pod from
-// the future shows that the manager's clock, by which the last start was recorded, is behind that of the API
-// server.
-func (d *draft) suspects(n *fleetNode) bool {
-	joinedLater := n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) && !n.suspect.Created.After(d.in.Now)
-	return n.slot == nil && n.ReadySince.After(d.ledger.ResumedAt) && !joinedLater
 }
 
 // A rollout halts once one in failureShare of the touched nodes has failed, and at least minFailures

@@ -22,7 +22,7 @@ type Fleet struct {
 	lanes *btree.BTreeG[candidates]
 	// byPhase holds the nodes of the phases that are reported by name or by example.
 	byPhase map[phase]*btree.BTreeG[*fleetNode]
-	// suspects are offline nodes with a suspect pod.
+	// suspects are nodes with a suspect pod.
 	suspects *btree.BTreeG[*fleetNode]
 	// onProbation are the nodes on probation.
 	onProbation *btree.BTreeG[*fleetNode]

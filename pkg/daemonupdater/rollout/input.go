@@ -121,6 +121,8 @@ type Node struct {
 	Ended     []End
 	// Holds exclude the node from upgrades.
 	Holds []daemonset.Hold
+	// LastSlot is the slot that the node last gave back, zero if that is long ago or not known.
+	LastSlot LastSlot
 	// Disturbed: an operation of any group may have taken the node out of service.
 	Disturbed bool
 	// Renewed is when its kubelet last renewed its Lease, by the kubelet's clock; zero if that is not
@@ -146,6 +148,14 @@ type Node struct {
 	Retry    time.Time
 	RetryWhy string
 	SetBack  string
+}
+
+// LastSlot is a slot that a node gave back.
+type LastSlot struct {
+	// Members are those of the slot: the keys of the members that were replaced under it.
+	Members []string
+	// End is when it was given back, by the clock of Input.Now.
+	End time.Time
 }
 
 // Agent is the node agent of a node.

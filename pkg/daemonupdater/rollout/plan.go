@@ -36,6 +36,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	// Act on the nodes that have slots, and prepare those that get one next.
 	deletions := nextDeletions(d, budgets.limit)
 	d.noteDecided()
+	isQuiet := d.isQuiet()
 	if budgets.probation.isAwaited {
 		d.recheckIn(HeartbeatPoll)
 	}
@@ -46,7 +47,9 @@ func (f *Fleet) Plan(in Input) Decision {
 	decision := decisionOf(d, budgets, explanation{
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, beforehand: in.Beforehand, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen, decision.Vacated, decision.WithoutOperation = start.names, review.finished, review.unseen, review.vacated, review.withoutOperation
+	decision.GivenBack = review.givenBack
 	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullKeepsFailing = deletions, changes, prepared.prepulls, prepared.keepsFailing
+	decision.IsQuiet = isQuiet
 	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, cmp.Or(waves.approval, rules.unapproved)
 	decision.AllReached = in.Settings.Strategy == daemonset.OTA || waves.reached >= lastPlanned(d)
 	decision.NotReached = waves.why

@@ -33,7 +33,7 @@ func probationOf(d *draft, limit int) probation {
 		}
 	}
 	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
-		if left := n.ReadySince.Add(d.in.Deadlines.Lost).Sub(d.in.Now); left > 0 && d.suspects(n) {
+		if left := n.ReadySince.Add(d.in.Deadlines.Lost).Sub(d.in.Now); !n.Ready && left > 0 && d.suspects(n) {
 			d.recheckIn(left)
 			p.unproven++
 		}

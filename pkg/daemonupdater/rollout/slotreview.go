@@ -14,9 +14,9 @@ type slotReview struct {
 	*draft
 	// unseen are the slots dropped because their nodes do not exist, vacated those given back with members that left the node,
 	// withoutOperation those dropped because their operations are not created. finished has the durations of the nodes
-	// that reached the target.
-	unseen, vacated, withoutOperation []Slot
-	finished                          []time.Duration
+	// that reached the target. givenBack are the slots that are no longer needed.
+	unseen, vacated, withoutOperation, givenBack []Slot
+	finished                                     []time.Duration
 }
 
 // reviewSlots reviews the slots of earlier decisions.
@@ -92,6 +92,7 @@ func (s *slotReview) giveBack(slot *Slot, n *fleetNode) {
 			s.ledger.Usual += (took - s.ledger.Usual) / usualWeight
 		}
 	}
+	s.givenBack = append(s.givenBack, *slot)
 	if left := vacantOf(n, slot.Members); len(left) > 0 {
 		s.vacated = append(s.vacated, Slot{Node: slot.Node, UID: slot.UID, Members: left})
 	}
