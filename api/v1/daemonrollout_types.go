@@ -268,6 +268,9 @@ type WaveStatus struct {
 	// completedTime is when every reachable node of the wave was first updated.
 	// +optional
 	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
+	// soakedTime is when the soak of the wave was over. Until then its nodes have to be available.
+	// +optional
+	SoakedTime *metav1.Time `json:"soakedTime,omitempty"`
 }
 
 // KnownGoodRevision is a revision of the group that worked.

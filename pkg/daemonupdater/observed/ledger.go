@@ -21,7 +21,7 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 	ledger.Decided = timeOf(status.LastDecisionTime)
 	for _, w := range status.Waves {
 		state := rollout.WaveProgress{Name: w.Name, Total: int(w.Total), Updated: int(w.Updated)}
-		state.Completed = timeOf(w.CompletedTime)
+		state.Completed, state.Soaked = timeOf(w.CompletedTime), timeOf(w.SoakedTime)
 		ledger.Waves = append(ledger.Waves, state)
 	}
 	ledger.Slots = slices.Grow(ledger.Slots, len(status.InFlight)+len(status.Queued))

@@ -33,7 +33,7 @@ func storeLedger(status *topsv1.DaemonRolloutStatus, ledger rollout.Ledger) {
 			break // no policy with waves
 		}
 		state := topsv1.WaveStatus{Name: w.Name, Total: int32(w.Total), Updated: int32(w.Updated)}
-		state.CompletedTime = timeOrNil(w.Completed)
+		state.CompletedTime, state.SoakedTime = timeOrNil(w.Completed), timeOrNil(w.Soaked)
 		status.Waves = append(status.Waves, state)
 	}
 	inFlight := ledger.InFlight()

@@ -34,7 +34,7 @@ func TestALedgerIsReadAsItWasStored(t *testing.T) {
 		for i := range rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "waves") {
 			w := rollout.WaveProgress{Name: fmt.Sprint("w", i), Total: rapid.IntRange(0, 9).Draw(t, "total"), Updated: rapid.IntRange(0, 9).Draw(t, "updated")}
 			if rapid.Bool().Draw(t, "complete") {
-				w.Completed = seconds.Draw(t, "completed")
+				w.Completed, w.Soaked = seconds.Draw(t, "completed"), seconds.Draw(t, "soaked")
 			}
 			want.Waves = append(want.Waves, w)
 		}

@@ -83,10 +83,10 @@ func TestPlanWithAPolicy(t *testing.T) {
 			want: said{States: map[string]string{"a": "held/Soaking", "b": "pending/Unavailable"}},
 		},
 		{
-			name: "which the wave after it does not wait for once it has begun",
+			name: "which the wave after it does not wait for once the soak was over",
 			in: func() Input {
 				in := inputOf(3, a, brokenB(), nodeOf("c", newHash)).withPolicy(Policy{Waves: []Wave{soaking}}).passed(11*time.Minute, "canary")
-				in.Ledger.LastStart = epoch.Add(-time.Minute)
+				in.Ledger.Waves[0].Soaked = epoch.Add(-time.Minute)
 				return in
 			}(),
 			want: said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"},

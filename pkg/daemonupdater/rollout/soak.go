@@ -7,8 +7,8 @@ import (
 )
 
 // soaking returns why the soak that follows a complete part is not over, "" if it is or if none follows, and the time that is
-// left. It does not end while a node of the wave is not available, but once nodes of later parts have started, the wave
-// stays passed.
+// left. It does not end while a node of the wave is not available, but once it has ended, which is recorded, the wave stays
+// passed.
 func soaking(d *draft, parts []WaveProgress, part int) (why string, left time.Duration) {
 	soak := d.in.Policy.soakAfter(part)
 	wave, _ := d.in.Policy.waveOf(part)
@@ -18,7 +18,10 @@ func soaking(d *draft, parts []WaveProgress, part int) (why string, left time.Du
 	until := parts[part].Completed.Add(soak)
 	left = max(0, until.Sub(d.in.Now))
 	name, lacks := notAvailableIn(d, wave)
-	if left == 0 && (name == "" || hasBegunAfter(d, parts, part, until)) {
+	if left == 0 && (name == "" || !parts[part].Soaked.IsZero()) {
+		if parts[part].Soaked.IsZero() {
+			parts[part].Soaked = d.in.Now
+		}
 		return "", 0
 	}
 	why = fmt.Sprintf("wave %s is complete and soaks until %s", parts[part].Name, until.UTC().Format(time.RFC3339))
@@ -48,15 +51,6 @@ func notAvailableIn(d *draft, wave int) (name, lacks string) {
 		return name == ""
 	})
 	return name, lacks
-}
-
-// hasBegunAfter reports whether a node was started since a time, and one of a later part is updated, in flight or failed.
-func hasBegunAfter(d *draft, parts []WaveProgress, part int, at time.Time) bool {
-	if d.ledger.LastStart.Before(at) {
-		return false
-	}
-	return slices.ContainsFunc(parts[part+1:], func(p WaveProgress) bool { return p.Updated > 0 }) ||
-		slices.ContainsFunc(d.fleet.nodes.recorded, func(n *fleetNode) bool { return n.wave > part && (n.slot != nil || n.failure != nil) })
 }
 
 // soakAfter returns how long the wave of a part soaks after that part: 0 unless it is the last part of the wave.

@@ -29,7 +29,9 @@ func followWaves(d *draft) waveProgress {
 	for i := range parts {
 		state, c := &parts[i], &d.fleet.waves[i]
 		state.Name, state.Total, state.Updated = d.in.Policy.partName(i), c.nodes, done[i]
-		state.Completed = completedBefore(d, parts, i)
+		if state.Completed = completedBefore(d, parts, i); !state.Completed.IsZero() {
+			state.Soaked = recordedBefore(d, state.Name).Soaked
+		}
 		if state.Total == 0 && !state.Completed.IsZero() { // that it had nodes keeps it passed when they are back
 			state.Total = recordedBefore(d, state.Name).Total
 			state.Updated = state.Total
@@ -46,8 +48,9 @@ func followWaves(d *draft) waveProgress {
 			testable = 0
 		}
 	}
+	reached := reachWave(d, parts, unfinished)
 	d.ledger.Waves = recordedParts(&d.in.Policy, parts)
-	return reachWave(d, parts, unfinished)
+	return reached
 }
 
 // skipIdleTime moves the completion of a wave by the time in which nothing was decided while the wave soaked: like a
@@ -60,7 +63,7 @@ func (w *WaveProgress) skipIdleTime(in *Input, soak time.Duration) {
 	if w.Completed.Add(soak).After(in.Ledger.Decided) {
 		w.Completed = w.Completed.Add(idleTime(in))
 	}
-	w.Completed = earlier(w.Completed, in.Now)
+	w.Completed, w.Soaked = earlier(w.Completed, in.Now), earlier(w.Soaked, in.Now)
 }
 
 // unfinishedInWaves counts the nodes that each wave waits for, those that are updated, and of these, those that prove it.

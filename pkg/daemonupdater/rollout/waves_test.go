@@ -98,6 +98,26 @@ func TestASoakDoesNotEndWhileANewPodIsNotAvailable(t *testing.T) {
 	}
 }
 
+// An unavailable node starts before its wave.
+func TestANodeThatStartsAheadDoesNotEndASoak(t *testing.T) {
+	policy := canaryOf("ring")
+	policy.Waves[0].Soak = 10 * time.Minute
+	early := func(n Node) Node { return labeled(n, "ring", "early") }
+	in := inputOf(3, nodeOf("a", oldHash), broken(nodeOf("b", oldHash)), early(broken(nodeOf("f", newHash))), early(nodeOf("g", newHash))).withPolicy(policy).passed(15*time.Minute, "canary")
+	d := Plan(in)
+	if !cmp.Equal(d.Started, []string{"b"}) {
+		t.Fatalf("%v are started, want b", d.Started)
+	}
+	in.Ledger, in.Nodes[1], in.Now = d.Ledger, nodeOf("b", newHash), in.Now.Add(time.Minute)
+	if d = Plan(in); len(d.Started) > 0 {
+		t.Errorf("%v are started while f is not available", d.Started)
+	}
+	in.Ledger, in.Nodes[2] = d.Ledger, early(nodeOf("f", newHash))
+	if d = Plan(in); !cmp.Equal(d.Started, []string{"a"}) || !d.Ledger.Waves[0].Soaked.Equal(in.Now) {
+		t.Errorf("%v are started when f is available, and the soak was over at %s", d.Started, d.Ledger.Waves[0].Soaked)
+	}
+}
+
 // The nodes that proved the revision are gone, or were moved to another wave.
 func TestAWaveThatStaysPassedWithoutNodesProvesNothing(t *testing.T) {
 	policy := canaryOf("ring")
