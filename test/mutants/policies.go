@@ -45,7 +45,7 @@ var ofPolicies = []mutant{
 	{"soak-sees-no-failure", "the next wave starts after the soak though the new pods before it took their node offline", updater, "notAvailableIn",
 		"$failure != nil && !$LeftOut && $is", "false"},
 	{"soak-begins-anew", "a wave that has begun stops when a node of the one before it is not available", updater, "soaking",
-		"$Soaked = $Now", "_ = $Now"},
+		"parts[part].Soaked = d.in.Now", "_ = part"},
 	{"soak-ends-with-its-time", "the soak of a wave is recorded as over though one of its nodes is not available", updater, "soaking",
 		"$name == \"\" || $soaked", "true"},
 	{"approval-ignored", "a manual wave starts by itself", updater, "approvalMissing",

@@ -56,7 +56,7 @@ type facts struct {
 	// updated: nothing is left to do on the node. An offline node is updated when its pods
 	// are at the target, in any state.
 	updated bool
-	// suspect is a pod that may have failed the node after it gave its slot back (suspects.go); nil if there is none.
+	// suspect is a pod that may have failed the node after it gave its slot back (suspectpod.go); nil if there is none.
 	suspect *Pod
 	// phase follows from the fields above. changes is when the facts may change by time alone, zero for
 	// never.
@@ -132,7 +132,7 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	f.charged = f.isCharged(node)
 	f.updated = !f.unknown && !f.outdated && (f.available || !node.Ready && !f.absent)
 	f.phase = f.phaseOf(g, node, now)
-	f.suspect = f.suspectOf(g, node)
+	f.suspect = suspectOf(g, node, f.phase == phaseUpdated)
 	return f
 }
 

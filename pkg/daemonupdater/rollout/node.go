@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -62,19 +61,20 @@ func (n *fleetNode) isOtherMachine(failure *Failure) bool {
 }
 
 // isStartable reports whether a candidate has no slot, is requested if need be, and did not fail at this
-// revision. A failed node may start again if it was lost and is back, or if it has a newer request.
+// revision. A failed node may start again if it was lost and is back, or if what may have failed is requested again.
 func (n *fleetNode) isStartable() bool {
 	if n.slot != nil || n.queued || !n.hasAllowedWork() {
 		return false
 	}
-	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.hasRequestAfter(n.failure.Requested)
+	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.isRequestedAgain(n.failure)
 }
 
-// hasRequestAfter reports whether a request that does not run yet is newer than a time, both by the node's clock. One
-// that runs does not count, because that clock may have been ahead.
-func (n *fleetNode) hasRequestAfter(at time.Time) bool {
+// isRequestedAgain reports whether a request that does not run yet, for a member that may have caused a failure, is newer than
+// those before it, both by the node's clock. One that runs does not count, because that clock may have been ahead.
+func (n *fleetNode) isRequestedAgain(failure *Failure) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return n.group.isRequested(&pod) && !pod.Request.Running && pod.Request.Time.After(at)
+		mayHaveFailed := len(failure.Targets) == 0 || slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) })
+		return mayHaveFailed && n.group.isRequested(&pod) && !pod.Request.Running && pod.Request.Time.After(failure.Requested)
 	})
 }
 

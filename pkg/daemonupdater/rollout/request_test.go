@@ -44,6 +44,11 @@ func TestARequestIsForOneRevisionOfItsOwnDaemonSet(t *testing.T) {
 	}
 	failed := inputOf(2, askingFor(earlier, false, a))
 	failed.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Since: epoch.Add(-time.Hour), Reason: ReasonCrashLooping}}
+	failedFirst := func(n Node) Input {
+		in := pair(inputOf(2, n))
+		in.Ledger.Failures = []Failure{{Node: "a", UID: a.UID, Since: epoch.Add(-time.Hour), Reason: ReasonCrashLooping, Targets: []Target{{"kube-system/a", newHash}}}}
+		return in
+	}
 	kept := withJob(a, &Operation{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Message: "the driver crash-loops"})
 	waits := said{States: statesOf("a", "held/AwaitingRequest")}
 	starts := said{Started: []string{"a"}, Delete: []string{"a-0"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}
@@ -59,6 +64,8 @@ func TestARequestIsForOneRevisionOfItsOwnDaemonSet(t *testing.T) {
 			said{States: statesOf("a", "pending/NodeBusy")}, nil},
 		{"one for an earlier revision starts nothing", inputOf(1, askingFor(earlier, false, a)), waits, nil},
 		{"the end of a halt by a newer revision starts nothing either", retargeted(failed), waits, nil},
+		{"a node that failed starts again for one of the DaemonSet that may have failed", failedFirst(askingFor(newHash, false, nodeOf("a", oldHash, oldHash))), starts, nil},
+		{"but not for one of another DaemonSet", failedFirst(askingForSecond(nodeOf("a", oldHash, oldHash))), said{States: statesOf("a", "failed/CrashLooping")}, nil},
 		{"what changes elsewhere in the group does not matter", retargeted(inputOf(1, askingFor(newHash, false, a))), starts, nil},
 		{"beside a newer one of another DaemonSet it stays undone", pair(inputOf(1, askingForSecond(askingFor(earlier, false, two)))),
 			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}, nil},

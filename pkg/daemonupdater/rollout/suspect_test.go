@@ -72,7 +72,9 @@ func with(n Node, change func(*Node)) Node {
 }
 
 func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
-	crashes := func() Node { return withPod(givenBack("a", 2*time.Minute, 20*time.Second), func(p *Pod) { p.CrashLooping = "main" }) }
+	crashes := func() Node {
+		return withPod(givenBack("a", 2*time.Minute, 20*time.Second), func(p *Pod) { p.CrashLooping = "main" })
+	}
 	hangs := func(since time.Duration) Node { return givenBack("a", since+time.Minute, since) }
 	progress := DefaultDeadlines.Progress
 	tests := []struct {
