@@ -99,8 +99,8 @@ type UpgradePolicySpec struct {
 	// probationSeconds is how long a node is on probation after its new pods are available,
 	// unless its kubelet renews its Lease earlier. At most as many nodes are on probation or in
 	// flight as may be unavailable, plus one for each node that has passed its probation. A node that goes offline
-	// within this time after a new pod was created counts as a failure of the revision. 0 turns both off.
-	// Default 120.
+	// within this time after a new pod was created counts as a failure of the revision. A revision is known to be
+	// good when this time has passed since its last node made progress. 0 turns all of it off. Default 120.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
