@@ -180,7 +180,7 @@ func (w *simWorld) takeStep(a *simAgent, t *simHostTask) (ended bool, err error)
 	case m.lost[t.key()] && request.RestartRuntime != nil:
 		return true, fmt.Errorf("%s: %w", t.key(), task.ErrLost)
 	case !known:
-		r = task.Record{Subject: request.Subject(), Result: task.Result{ID: request.ID, Task: request.Task, Since: request.Since, Started: w.now.Add(a.h.skew).UTC()}}
+		r = task.Record{Subject: request.Subject(), Result: task.Result{ID: request.ID, Task: request.Task, Since: request.Since, Started: a.h.clock(w).UTC()}}
 	}
 	final := r.Final()
 	r.Result.Attempt = request.Attempt
