@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -187,11 +188,34 @@ func (a *API) Update(object client.Object, part, manager string) error {
 	if err := unchanged(stored, object.GetUID(), object.GetResourceVersion()); err != nil {
 		return err
 	}
-	sent, err := json.Marshal(object)
-	if err != nil {
-		return err
+	sent := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(client.Object)
+	sent.SetLabels(maps.Clone(object.GetLabels()))
+	sent.SetAnnotations(maps.Clone(object.GetAnnotations()))
+	sent.SetFinalizers(slices.Clone(object.GetFinalizers()))
+	from, to := fieldOf(object, part), fieldOf(sent, part)
+	if from.IsValid() { // only what is stored goes through JSON
+		text, err := json.Marshal(from.Interface())
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, to.Addr().Interface()); err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
 	}
 	return a.storePart(stored, sent, object, part, manager)
+}
+
+// fieldOf returns the field that holds a part of an object; invalid if there is none.
+func fieldOf(object client.Object, part string) reflect.Value {
+	if part == Main {
+		part = Spec
+	}
+	return reflect.ValueOf(object).Elem().FieldByName(part)
+}
+
+// equal is semantic equality. What is the same value by value is so, too, and that is found out much faster.
+func equal(a, b any) bool {
+	return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b)
 }
 
 // Parts of an object that a write changes: the status, the spec, or all but the status.
@@ -201,23 +225,18 @@ const (
 	Main   = ""
 )
 
-// storePart stores a part of an encoded object if it has changed, and returns the object in
+// storePart stores a part of an object as it was sent if it has changed, and returns the object in
 // answer.
-func (a *API) storePart(stored client.Object, sent []byte, answer client.Object, part, manager string) error {
-	decoded := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(client.Object)
-	if err := json.Unmarshal(sent, decoded); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
+func (a *API) storePart(stored, sent, answer client.Object, part, manager string) error {
 	next := Copy(stored)
 	if part == Main {
-		next.SetLabels(decoded.GetLabels())
-		next.SetAnnotations(decoded.GetAnnotations())
-		next.SetFinalizers(decoded.GetFinalizers())
-		part = Spec
+		next.SetLabels(sent.GetLabels())
+		next.SetAnnotations(sent.GetAnnotations())
+		next.SetFinalizers(sent.GetFinalizers())
 	}
-	if field := reflect.ValueOf(next).Elem().FieldByName(part); field.IsValid() {
-		changed := reflect.ValueOf(decoded).Elem().FieldByName(part)
-		if part == Spec && !equality.Semantic.DeepEqual(field.Interface(), changed.Interface()) {
+	if field := fieldOf(next, part); field.IsValid() {
+		changed := fieldOf(sent, part)
+		if part != Status && !equal(field.Interface(), changed.Interface()) {
 			next.SetGeneration(next.GetGeneration() + 1)
 		}
 		field.Set(changed)
@@ -226,7 +245,7 @@ func (a *API) storePart(stored client.Object, sent []byte, answer client.Object,
 	if err != nil {
 		return err
 	}
-	if !equality.Semantic.DeepEqual(next, stored) {
+	if !equal(next, stored) {
 		noteCordon(stored, next, manager)
 		a.Put(next)
 	}

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -57,7 +57,11 @@ func (a *API) Patch(object client.Object, kind types.PatchType, data []byte, par
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	return a.storePart(stored, after, object, part, manager)
+	patched := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(client.Object)
+	if err := json.Unmarshal(after, patched); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return a.storePart(stored, patched, object, part, manager)
 }
 
 // mergePart is a merge patch of the spec or the status alone. It refuses one that leaves an operation without its id, which the CRD requires:
@@ -65,42 +69,91 @@ func (a *API) Patch(object client.Object, kind types.PatchType, data []byte, par
 func (a *API) mergePart(stored client.Object, patch []byte, answer client.Object, part string) error {
 	next := Copy(stored)
 	value := reflect.ValueOf(next).Elem().FieldByName(part)
-	before, err := json.Marshal(value.Interface())
-	if err != nil {
-		return err
+	if len(patch) > 0 {
+		if err := mergeInto(value, patch); err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
 	}
-	switch string(patch) {
-	case "null":
-		before = []byte("{}")
-		fallthrough
-	case "":
-		patch = []byte("{}")
-	}
-	after, err := mergePatch(before, patch)
-	if err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	decoded := reflect.New(value.Type())
-	if err := json.Unmarshal(after, decoded.Interface()); err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	if equality.Semantic.DeepEqual(value.Interface(), decoded.Elem().Interface()) {
+	if was := reflect.ValueOf(stored).Elem().FieldByName(part); equal(was.Interface(), value.Interface()) {
 		Into(answer, next)
 		return nil
 	}
 	if part == Spec {
 		next.SetGeneration(next.GetGeneration() + 1)
 	}
-	value.Set(decoded.Elem())
 	if u, is := next.(*topsv1.NodeUpgrade); is && u.Status.Operation != nil && u.Status.Operation.ID == "" {
 		return apierrors.NewInvalid(topsv1.GroupVersion.WithKind("NodeUpgrade").GroupKind(), u.Name, field.ErrorList{field.Required(field.NewPath("status", "operation", "id"), "")})
 	}
-	if next, err = a.admit(next); err != nil {
+	next, err := a.admit(next)
+	if err != nil {
 		return err
 	}
 	a.Put(next)
 	Into(answer, next)
 	return nil
+}
+
+// mergeInto is mergePatch on a decoded value: it decodes only what the patch has.
+func mergeInto(value reflect.Value, patch []byte) error {
+	to := value
+	if to.Kind() == reflect.Pointer {
+		to = reflect.New(to.Type().Elem()).Elem()
+	}
+	_, decodes := to.Addr().Interface().(json.Unmarshaler)
+	switch {
+	case string(patch) == "null":
+		value.SetZero()
+		return nil
+	case patch[0] != '{':
+		value.SetZero()
+		return json.Unmarshal(patch, value.Addr().Interface())
+	case decodes || to.Kind() != reflect.Struct:
+		return mergeEncoded(value, patch)
+	}
+	if value.Kind() == reflect.Pointer {
+		if value.IsNil() {
+			value.Set(to.Addr())
+		}
+		value = value.Elem()
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &fields); err != nil {
+		return err
+	}
+	for name, sub := range fields {
+		field, err := fieldNamed(value, name)
+		if err != nil {
+			return err
+		}
+		if err := mergeInto(field, sub); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// fieldNamed returns the field of a struct that JSON gives a name.
+func fieldNamed(value reflect.Value, name string) (reflect.Value, error) {
+	for i := range value.NumField() {
+		if field, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ","); field == name {
+			return value.Field(i), nil
+		}
+	}
+	return reflect.Value{}, fmt.Errorf("a %s has no field %q", value.Type().Name(), name)
+}
+
+// mergeEncoded is mergePatch on a decoded value that is not a struct, such as a map.
+func mergeEncoded(value reflect.Value, patch []byte) error {
+	before, err := json.Marshal(value.Interface())
+	if err != nil {
+		return err
+	}
+	after, err := mergePatch(before, patch)
+	if err != nil {
+		return err
+	}
+	value.SetZero()
+	return json.Unmarshal(after, value.Addr().Interface())
 }
 
 // mergePatch is RFC 7386.
