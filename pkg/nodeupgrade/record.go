@@ -39,9 +39,8 @@ func (w recordWriter) store(ctx context.Context, o *observation, next operation.
 		w.metrics.operations.show(o.upgrade.Name, next.Operation)
 		return nil
 	}
-	after := o.upgrade.DeepCopy()
-	after.Status.Operation, after.Status.History = next.Operation, next.History
-	patch := client.MergeFromWithOptions(o.upgrade, client.MergeFromWithOptimisticLock{})
+	after := recordOf(o.upgrade, next)
+	patch := client.MergeFromWithOptions(recordOf(o.upgrade, before), client.MergeFromWithOptimisticLock{})
 	if err := w.client.Status().Patch(ctx, after, patch, fieldOwner, strictFields); err != nil {
 		return fmt.Errorf("storing the operation of NodeUpgrade %s: %w", o.upgrade.Name, err)
 	}
@@ -52,6 +51,15 @@ func (w recordWriter) store(ctx context.Context, o *observation, next operation.
 		w.recorder.Eventf(o.upgrade, nil, e.Type, e.Reason, "Operation", "%s", e.Message)
 	}
 	return nil
+}
+
+// recordOf returns a NodeUpgrade with a record and nothing else: a patch from one to the other is found without
+// comparing what a record does not change.
+func recordOf(upgrade *topsv1.NodeUpgrade, record operation.Record) *topsv1.NodeUpgrade {
+	return &topsv1.NodeUpgrade{
+		ObjectMeta: metav1.ObjectMeta{Name: upgrade.Name, ResourceVersion: upgrade.ResourceVersion},
+		Status:     topsv1.NodeUpgradeStatus{Operation: record.Operation, History: record.History},
+	}
 }
 
 // logProgress logs a new phase or task of an operation.
