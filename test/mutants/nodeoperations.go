@@ -91,8 +91,8 @@ var ofNodeOperations = []mutant{
 	// Only the simulation of operations sees these.
 	{"ends-unseen", "the end of an operation triggers no reconcile", budget, "ChangedByOperator",
 		`$others ||
-			!equality.Semantic.DeepEqual($before.Status.Operation, $after.Status.Operation) ||
-			!equality.Semantic.DeepEqual($before.Status.History, $after.Status.History)`,
+			!$same($before.Status.Operation, $after.Status.Operation) ||
+			!$same($before.Status.History, $after.Status.History)`,
 		"$others"},
 	{"withdrawn-unlocked", "an operation other than the observed one is withdrawn", updater, "Writer.Cancel",
 		"client.MergeFromWithOptions($asked[$i], client.MergeFromWithOptimisticLock{})",
