@@ -12,29 +12,43 @@ func heavy(book *upgradeplan.LogicBook, component string) bool {
 	return disruption != "" && disruption != upgradeplan.ReplacePod
 }
 
-// needsOf returns the node agent capabilities, sorted, that an operation needs to change a component; none if its pods are
-// only replaced.
-func needsOf(book *upgradeplan.LogicBook, members []Member, component string) (needs []string) {
-	if !heavy(book, component) {
-		return nil
-	}
-	node := upgradeplan.Node{Name: "node", Changed: []string{component}}
+// needsOf returns by component the node agent capabilities, sorted, that an operation needs to change it; none if its
+// pods are only replaced.
+func needsOf(book *upgradeplan.LogicBook, members []Member) map[string][]string {
+	var deployed []string
 	for _, m := range members {
 		if book.Disruption([]string{m.Component()}, false) != "" {
-			node.Deployed = append(node.Deployed, m.Component())
+			deployed = append(deployed, m.Component())
 		}
 	}
-	tasks, err := upgradeplan.Generate(*book, []upgradeplan.Node{node})
+	var nodes []upgradeplan.Node // one for each component, with its name
+	for i, component := range deployed {
+		if heavy(book, component) && !isOfNode(book, component) && !slices.Contains(deployed[:i], component) {
+			nodes = append(nodes, upgradeplan.Node{Name: component, Deployed: deployed, Changed: []string{component}})
+		}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	tasks, err := upgradeplan.Generate(*book, nodes)
 	if err != nil {
 		return nil // NewOperation reports the error
 	}
+	needs := map[string][]string{}
 	for _, t := range tasks {
-		if capability := t.Capability(); capability != "" {
-			needs = append(needs, capability)
+		if capability := t.Capability(); capability != "" && !slices.Contains(needs[t.Host], capability) {
+			needs[t.Host] = append(needs[t.Host], capability)
 		}
 	}
-	slices.Sort(needs)
-	return slices.Compact(needs)
+	for _, capabilities := range needs {
+		slices.Sort(capabilities)
+	}
+	return needs
+}
+
+// isOfNode reports whether the book has something by this name that is no component, but a part of the node.
+func isOfNode(book *upgradeplan.LogicBook, name string) bool {
+	return slices.ContainsFunc(book.Targets, func(t upgradeplan.Target) bool { return t.Name == name && t.OfNode })
 }
 
 // isReplacedWithOthers reports whether pods of a component are replaced when another component changes.

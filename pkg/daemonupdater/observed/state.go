@@ -148,13 +148,14 @@ func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, 
 	if in.Settings.Strategy == rollout.RestartsOnly {
 		hashes = append(hashes, string(rollout.RestartsOnly)) // its waves do not count for an upgrade to the same targets
 	}
+	needs := needsOf(book, s.Members)
 	for _, m := range s.Members {
 		target, err := m.Target()
 		if err != nil && in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
 			in.Blocked = &rollout.Blocked{Reason: reasonRevisionPending, Message: err.Error()}
 		}
 		in.Members = append(in.Members, rollout.Member{Key: m.Key(), Target: target, Heavy: heavy(book, m.Component()),
-			Needs: needsOf(book, s.Members, m.Component()), ReplacedWithOthers: isReplacedWithOthers(book, m.Component()), Restarts: Restarts(m.DaemonSet), LeftOut: !limit.HasComponent(m.Component()),
+			Needs: needs[m.Component()], ReplacedWithOthers: isReplacedWithOthers(book, m.Component()), Restarts: Restarts(m.DaemonSet), LeftOut: !limit.HasComponent(m.Component()),
 			Component: m.Component(), Image: m.version(), Earlier: m.earlierVersions(s.Policy)})
 		hashes = append(hashes, m.Key()+"="+target)
 	}
