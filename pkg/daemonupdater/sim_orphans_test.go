@@ -48,7 +48,7 @@ func (w *simWorld) recreateSet(key simapi.Key, orphans bool) {
 func (w *simWorld) orphan(owner types.UID) {
 	for _, kind := range []string{simPods, simRevisions, simRollouts} {
 		for _, object := range simapi.All[client.Object](w.api, kind) {
-			if ref := metav1.GetControllerOf(object); ref != nil && ref.UID == owner {
+			if ref := metav1.GetControllerOfNoCopy(object); ref != nil && ref.UID == owner {
 				simapi.Edit(w.api, simapi.KeyOf(object), func(o client.Object) { o.SetOwnerReferences(nil) })
 			}
 		}
@@ -77,7 +77,11 @@ func (w *simWorld) recreateMissing() {
 func (w *simWorld) adopt(ds *appsv1.DaemonSet) bool {
 	all := true
 	for _, kind := range []string{simRevisions, simPods} {
-		for _, object := range simapi.All[client.Object](w.api, kind) {
+		for _, key := range w.api.Keys[kind] {
+			if key.Namespace != ds.Namespace {
+				continue
+			}
+			object := w.api.Objects[key]
 			if !simAdopts(ds, object) {
 				continue
 			}
@@ -97,7 +101,7 @@ func (w *simWorld) adopt(ds *appsv1.DaemonSet) bool {
 
 // simAdopts reports whether a DaemonSet adopts an object.
 func simAdopts(ds *appsv1.DaemonSet, object client.Object) bool {
-	return object.GetNamespace() == ds.Namespace && object.GetDeletionTimestamp() == nil && metav1.GetControllerOf(object) == nil &&
+	return object.GetNamespace() == ds.Namespace && metav1.GetControllerOfNoCopy(object) == nil && object.GetDeletionTimestamp() == nil &&
 		labels.SelectorFromSet(ds.Spec.Selector.MatchLabels).Matches(labels.Set(object.GetLabels()))
 }
 
@@ -108,7 +112,7 @@ func (w *simWorld) collectOrphans() {
 		return
 	}
 	dangles := func(object client.Object) bool {
-		ref := metav1.GetControllerOf(object)
+		ref := metav1.GetControllerOfNoCopy(object)
 		if ref == nil || ref.Kind != observed.KindDaemonSet {
 			return false
 		}
