@@ -87,7 +87,7 @@ func (s Simulation) Test(t *testing.T) {
 	}
 	q := &queue{given: o.after, fixed: o.fixed, base: freshBase + rand.Uint64N(freshBases), fresh: o.fresh, now: time.Now, reached: map[string]int{}}
 	// A simulation creates mostly short-lived garbage: collect it less often.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	fmt.Printf("simulation of %s: %d fixed seeds, then for %s fresh ones from %d\n", s.Name, o.fixed-o.after, o.fresh, q.base)
 	s.playAll(t, q)
 	if t.Failed() {
