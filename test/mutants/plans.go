@@ -4,6 +4,8 @@ package main
 var ofPlans = []mutant{
 	{"plan-of-any-size", "a plan file of many tasks keeps the manager busy", tasks, "read",
 		"checkSize($spec)", "error(nil)"},
+	{"plan-null-removes", "a component without a value in a plan file is removed from all nodes", "pkg/upgradeplan/planfile", "Parse",
+		`strictyaml.RequireObject($content, "spec")`, "error(nil)"},
 	{"plan-done-by-request", "a batch is complete though a component of it awaits its request", updater, "leavesRestOut",
 		"$left && !awaitsRequest($g, $node)", "$left"},
 	{"plan-done-without-pod", "a batch is complete while a pod of it is missing or not available", updater, "phaseOfRest",

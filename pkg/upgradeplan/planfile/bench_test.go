@@ -14,3 +14,12 @@ func BenchmarkRead10000Nodes(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkParse10000Nodes(b *testing.B) {
+	o := []byte(text(b, object(b, fleet(10_000, always("driver")), 100, 0)))
+	for b.Loop() {
+		if _, err := Parse(o, upgradeplan.DefaultBook()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -29,6 +29,14 @@ func Parse(text []byte, book upgradeplan.LogicBook) (*Plan, error) {
 	if object.APIVersion != topsv1.GroupVersion.String() || object.Kind != Kind {
 		return nil, fmt.Errorf("the file has a %q of %q, not an %s of %s", object.Kind, object.APIVersion, Kind, topsv1.GroupVersion)
 	}
+	content := map[string]any{} // shows nulls, which the object does not
+	err := strictyaml.Unmarshal(text, &content)
+	if err == nil {
+		err = strictyaml.RequireObject(content, "spec")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the file is not a plan: %w", err)
+	}
 	if object.Name == "" || object.Spec.Wanted == nil {
 		return nil, errors.New("metadata.name and spec.wanted are required")
 	}

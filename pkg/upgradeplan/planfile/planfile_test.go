@@ -210,11 +210,11 @@ func TestARefusalNamesTheRule(t *testing.T) {
 		{"an unknown task", func(s *topsv1.UpgradePlanSpec) { s.Jobs[0].Stages[0][0] = "node_explode" }, `"node_explode" is not a task`},
 		{"a node twice", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs[0].Nodes[0] = "n-1" }, "node n-1 is in batch batch-1 and in batch batch-2"},
 		{"a job that is not there", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs[0].Job = "other" }, `there is no job "other"`},
-		{"an empty batch", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs = nil }, "batch batch-2 has no jobs: remove it"},
+		{"an empty batch", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Jobs = []topsv1.PlannedNodes{} }, "batch batch-2 has no jobs: remove it"},
 		{"a name twice", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Name = "batch-1" }, "each batch needs a name of its own"},
 		{"no revision", func(s *topsv1.UpgradePlanSpec) { s.Revision = "" }, "spec.gcuResource and spec.revision are required"},
 		{"no spec of the gr", func(s *topsv1.UpgradePlanSpec) { s.Wanted = nil }, "metadata.name and spec.wanted are required"},
-		{"no batch", func(s *topsv1.UpgradePlanSpec) { s.Batches = nil }, "it has 0 batches"},
+		{"no batch", func(s *topsv1.UpgradePlanSpec) { s.Batches = []topsv1.PlannedBatch{} }, "it has 0 batches"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -232,6 +232,23 @@ func TestAnUnknownFieldIsRefused(t *testing.T) {
 	out := strings.Replace(text(t, object(t, fleet(1, always("driver")), 1, 0)), "  batches:", "  batched: []\n  batches:", 1)
 	if _, err := Parse([]byte(out), upgradeplan.DefaultBook()); err == nil || !strings.Contains(err.Error(), "batched") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A null would count as absent: a component without a value would be removed, and a batch without one need no approval.
+func TestANullIsRefused(t *testing.T) {
+	whole := text(t, object(t, fleet(1, always("driver")), 1, 0))
+	for says, edit := range map[string][2]string{
+		"spec.wanted.driver is null: give it a value, or remove it":       {"driver:\n      version: \"2\"", "driver: null"},
+		"spec.wanted.gfd.env[1] is null: give it a value, or remove it":   {"    driver:\n", "    gfd: {env: [{name: A}, ~]}\n    driver:\n"},
+		"spec.batches[0].approval is null: give it a value, or remove it": {"approval: Automatic", "approval:"},
+		"spec.before is null: give it a value, or remove it":              {"  batches:\n", "  before:\n  batches:\n"},
+		"spec.wanted is null: give it a value, or remove it":              {"wanted:\n    driver:\n      version: \"2\"", "wanted: null"},
+	} {
+		edited := strings.Replace(whole, edit[0], edit[1], 1)
+		if _, err := Parse([]byte(edited), upgradeplan.DefaultBook()); edited == whole || err == nil || err.Error() != "the file is not a plan: "+says {
+			t.Errorf("%v, want %q", err, says)
+		}
 	}
 }
 
