@@ -77,6 +77,6 @@ var ofRequests = []mutant{
 		"!since.Equal(f.Since)", "since.IsZero() && before.Revision != d.Ledger.Revision"},
 	{"wait-without-a-slot", "the wait of requests counts those that were withdrawn or refused", updater, "hadSlot",
 		"!task.State.Final()", "task != nil"},
-	{"first-rollback-unseen", "no alert sees a rollback in the first pass of a new leader", updater, "rollbacks.Collect",
-		"if c.shown { $*then }", "value = c.count"},
+	{"first-event-unseen", "no alert sees a failure or a rollback in the first pass of a new leader", updater, "counter.Collect",
+		"if $n.shown { $*then }", "value = $n.value"},
 }

@@ -22,9 +22,9 @@ const (
 // Metrics are the rollout metrics of the manager.
 type Metrics struct {
 	decisions    *decisions
-	podsDeleted  *prometheus.CounterVec
-	failures     *prometheus.CounterVec
-	rollbacks    *rollbacks
+	podsDeleted  *counter
+	failures     *counter
+	rollbacks    *counter
 	nodeDuration *prometheus.HistogramVec
 	requestWait  *prometheus.HistogramVec
 	gate         *prometheus.GaugeVec
@@ -35,9 +35,9 @@ type Metrics struct {
 func New(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		decisions:   newDecisions(),
-		podsDeleted: counter("gcu_rollout_pods_deleted_total", "Pods deleted so that a newer revision replaces them.", "reason"),
-		failures:    counter("gcu_rollout_failures_total", "Nodes that failed after they were started.", "reason"),
-		rollbacks:   newRollbacks(),
+		podsDeleted: newCounter("gcu_rollout_pods_deleted_total", "Pods deleted so that a newer revision replaces them.", "reason"),
+		failures:    newCounter("gcu_rollout_failures_total", "Nodes that failed after they were started.", "reason"),
+		rollbacks:   newCounter("gcu_rollout_rollbacks_total", "Rollbacks to the last known good revision by failure.action of a policy."),
 		nodeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "gcu_rollout_node_duration_seconds",
 			Help:    "Time from a node's start until every pod on it is at the newest revision and available.",
@@ -55,10 +55,6 @@ func New(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"rollout"}, labels...))
-}
-
 // Gate shows whether the gate is available. It is not called without --gate.
 func (m *Metrics) Gate(available bool) {
 	value := 0.0
@@ -70,7 +66,7 @@ func (m *Metrics) Gate(available bool) {
 
 // PodDeleted counts a deleted pod by reason.
 func (m *Metrics) PodDeleted(g observed.Group, reason string) {
-	m.podsDeleted.WithLabelValues(g.String(), reason).Inc()
+	m.podsDeleted.add(series{g.String(), reason}, 1)
 }
 
 // Started records how long a request of a node waited for its slot.
@@ -86,21 +82,21 @@ func (m *Metrics) Show(g observed.Group, in rollout.Input, d rollout.Decision, r
 	m.initSeries(g.String())
 }
 
-// initSeries creates the series of a group: increase() and rate() need a zero before the first event.
+// initSeries creates the series of a group: a counter shows a zero before the first event.
 func (m *Metrics) initSeries(group string) {
-	m.rollbacks.add(group, 0)
+	m.rollbacks.add(series{group: group}, 0)
 	m.nodeDuration.WithLabelValues(group)
 	m.requestWait.WithLabelValues(group)
 	for _, reason := range []string{Outdated, OutdatedUnavailable} {
-		m.podsDeleted.WithLabelValues(group, reason)
+		m.podsDeleted.add(series{group, reason}, 0)
 	}
 	for _, reason := range rollout.FailureReasons {
-		m.failures.WithLabelValues(group, string(reason))
+		m.failures.add(series{group, string(reason)}, 0)
 	}
 }
 
 // RolledBack counts a rollback of a group.
-func (m *Metrics) RolledBack(g observed.Group) { m.rollbacks.add(g.String(), 1) }
+func (m *Metrics) RolledBack(g observed.Group) { m.rollbacks.add(series{group: g.String()}, 1) }
 
 // Count counts what is new in a stored decision: nodes that finished, and nodes that failed.
 func (m *Metrics) Count(g observed.Group, before rollout.Ledger, d rollout.Decision) {
@@ -113,7 +109,7 @@ func (m *Metrics) Count(g observed.Group, before rollout.Ledger, d rollout.Decis
 	}
 	for _, f := range d.Ledger.Failures {
 		if since, is := known[f.Node]; !is || !since.Equal(f.Since) { // a failure is kept across revisions
-			m.failures.WithLabelValues(g.String(), string(f.Reason)).Inc()
+			m.failures.add(series{g.String(), string(f.Reason)}, 1)
 		}
 	}
 }
@@ -121,11 +117,10 @@ func (m *Metrics) Count(g observed.Group, before rollout.Ledger, d rollout.Decis
 // Forget removes the series of a group that is gone.
 func (m *Metrics) Forget(g observed.Group) {
 	m.decisions.forget(g)
-	match := prometheus.Labels{"rollout": g.String()}
-	for _, c := range []*prometheus.CounterVec{m.podsDeleted, m.failures} {
-		c.DeletePartialMatch(match)
+	for _, c := range []*counter{m.podsDeleted, m.failures, m.rollbacks} {
+		c.forget(g.String())
 	}
-	m.rollbacks.forget(g.String())
+	match := prometheus.Labels{"rollout": g.String()}
 	m.nodeDuration.DeletePartialMatch(match)
 	m.requestWait.DeletePartialMatch(match)
 }

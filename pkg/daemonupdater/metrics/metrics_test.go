@@ -2,11 +2,14 @@ package metrics
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -60,7 +63,7 @@ func TestMetricsOfARollout(t *testing.T) {
 	in := rollout.Input{Settings: daemonset.Settings{Strategy: daemonset.OTA, Paused: true}}
 	m.Show(g, in, d, true)
 	m.RolledBack(g)
-	testutil.CollectAndCount(m.rollbacks)                                                                                                   // shows zero
+	testutil.CollectAndCount(collected{m.rollbacks, m.failures})                                                                            // shows zero
 	m.Count(g, rollout.Ledger{Revision: "r1", Failures: append([]rollout.Failure{{Node: "d", Since: start}}, d.Ledger.Failures[:1]...)}, d) // node d failed again
 	m.Count(g, d.Ledger, rollout.Decision{Ledger: d.Ledger})                                                                                // the same decision again counts nothing
 	next := d.Ledger
@@ -226,25 +229,44 @@ func TestTheSeriesOfAGroupDoNotGrowWithItsNodes(t *testing.T) {
 	}
 }
 
-// A new leader rolls back in its first pass, before a scrape: increase() needs a zero before the first event.
-func TestTheFirstScrapeShowsNoRollback(t *testing.T) {
-	m, g := New(prometheus.NewRegistry()), observed.Group{Namespace: "default", Name: "driver"}
-	shows := func(want string) {
-		t.Helper()
-		if want != "" {
-			want = "# HELP gcu_rollout_rollbacks_total Rollbacks to the last known good revision by failure.action of a policy.\n# TYPE gcu_rollout_rollbacks_total counter\n" +
-				`gcu_rollout_rollbacks_total{rollout="default/driver"} ` + want + "\n"
+// A new leader deletes pods, finds failures and rolls back in its first pass, before a scrape: increase() needs a zero before the
+// first event.
+func TestTheFirstScrapeShowsNoEvent(t *testing.T) {
+	for name, event := range map[string]func(*Metrics, observed.Group){
+		`gcu_rollout_rollbacks_total{rollout="default/driver"}`:                      (*Metrics).RolledBack,
+		`gcu_rollout_pods_deleted_total{reason="outdated",rollout="default/driver"}`: func(m *Metrics, g observed.Group) { m.PodDeleted(g, Outdated) },
+		`gcu_rollout_failures_total{reason="CrashLooping",rollout="default/driver"}`: func(m *Metrics, g observed.Group) {
+			m.Count(g, rollout.Ledger{}, rollout.Decision{Ledger: rollout.Ledger{Failures: []rollout.Failure{{Node: "a", Reason: rollout.ReasonCrashLooping}}}})
+		},
+	} {
+		registry := prometheus.NewRegistry()
+		m, g := New(registry), observed.Group{Namespace: "default", Name: "driver"}
+		shows := func(want string) {
+			t.Helper()
+			if got := scraped(t, registry, name); got != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
 		}
-		if err := testutil.CollectAndCompare(m.rollbacks, strings.NewReader(want)); err != nil {
-			t.Error(err)
+		event(m, g)
+		m.Show(g, rollout.Input{}, rollout.Decision{}, true)
+		shows("0")
+		shows("1")
+		event(m, g)
+		shows("2")
+		m.Forget(g)
+		shows("")
+	}
+}
+
+// scraped returns the value of a series in a scrape, "" if it is not there.
+func scraped(t *testing.T, registry *prometheus.Registry, series string) string {
+	t.Helper()
+	response := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for line := range strings.Lines(response.Body.String()) {
+		if value, is := strings.CutPrefix(line, series+" "); is {
+			return strings.TrimSpace(value)
 		}
 	}
-	m.RolledBack(g)
-	m.Show(g, rollout.Input{}, rollout.Decision{}, true)
-	shows("0")
-	shows("1")
-	m.RolledBack(g)
-	shows("2")
-	m.Forget(g)
-	shows("")
+	return ""
 }
