@@ -1,4 +1,4 @@
-// Package crd holds the CustomResourceDefinition of GcuResources for programs that judge one without a cluster.
+// Package crd holds CustomResourceDefinitions for programs that judge an object without a cluster.
 package crd
 
 import (
@@ -10,13 +10,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed topsops.enflame.com_gcuresources.yaml
-var gcuResources []byte
+var (
+	//go:embed topsops.enflame.com_gcuresources.yaml
+	gcuResources []byte
+	//go:embed topsops.enflame.com_upgradeplans.yaml
+	upgradePlans []byte
+)
 
 // GcuResourceSpec returns what the API server requires of the spec of a GcuResource. An error is a bug in this program.
-func GcuResourceSpec() (*apiextensionsv1.JSONSchemaProps, error) {
+func GcuResourceSpec() (*apiextensionsv1.JSONSchemaProps, error) { return specIn(gcuResources) }
+
+// UpgradePlanSpec returns what the API server requires of the spec of an UpgradePlan. An error is a bug in this program.
+func UpgradePlanSpec() (*apiextensionsv1.JSONSchemaProps, error) { return specIn(upgradePlans) }
+
+func specIn(text []byte) (*apiextensionsv1.JSONSchemaProps, error) {
 	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(gcuResources, &definition); err != nil {
+	if err := yaml.UnmarshalStrict(text, &definition); err != nil {
 		return nil, fmt.Errorf("decoding the CustomResourceDefinition of this program: %w", err)
 	}
 	for _, v := range definition.Spec.Versions {

@@ -2,9 +2,9 @@ package main
 
 // ofPlans are defects in plans that a person wrote (docs/adr/0019).
 var ofPlans = []mutant{
-	{"plan-of-any-size", "a plan file of many tasks keeps the manager busy", tasks, "read",
-		"checkSize($spec)", "error(nil)"},
-	{"plan-null-removes", "a component without a value in a plan file is removed from all nodes", "pkg/upgradeplan/planfile", "Parse",
+	{"plan-of-any-size", "a plan file of many tasks keeps the manager busy", tasks, "checkSize",
+		"int64(len($value)) > *$of.MaxItems", "len($value) < 0"},
+	{"plan-null-removes", "a component without a value in a plan file is removed from all nodes", "pkg/upgradeplan/planfile", "checkSpec",
 		`strictyaml.RequireObject($content, "spec")`, "error(nil)"},
 	{"plan-done-by-request", "a batch is complete though a component of it awaits its request", updater, "leavesRestOut",
 		"$left && !awaitsRequest($g, $node)", "$left"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/config/crd"
 	"github.com/topsops/gcu-operator/pkg/strictyaml"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -29,16 +30,28 @@ func Parse(text []byte, book upgradeplan.LogicBook) (*Plan, error) {
 	if object.APIVersion != topsv1.GroupVersion.String() || object.Kind != Kind {
 		return nil, fmt.Errorf("the file has a %q of %q, not an %s of %s", object.Kind, object.APIVersion, Kind, topsv1.GroupVersion)
 	}
-	content := map[string]any{} // shows nulls, which the object does not
-	err := strictyaml.Unmarshal(text, &content)
-	if err == nil {
-		err = strictyaml.RequireObject(content, "spec")
-	}
-	if err != nil {
+	if err := checkSpec(text); err != nil {
 		return nil, fmt.Errorf("the file is not a plan: %w", err)
 	}
 	if object.Name == "" || object.Spec.Wanted == nil {
 		return nil, errors.New("metadata.name and spec.wanted are required")
 	}
 	return Read(object, book)
+}
+
+// checkSpec returns an error if the spec in a file has what the object read from it does not show, nulls, or more than its CRD
+// allows.
+func checkSpec(text []byte) error {
+	content := map[string]any{}
+	if err := strictyaml.Unmarshal(text, &content); err != nil {
+		return err
+	}
+	if err := strictyaml.RequireObject(content, "spec"); err != nil {
+		return err
+	}
+	allowed, err := crd.UpgradePlanSpec()
+	if err != nil {
+		return err
+	}
+	return checkSize("spec", allowed, content["spec"])
 }

@@ -132,7 +132,7 @@ func TestAPlanOf10000NodesIsAFileOfLessThan1MiB(t *testing.T) {
 	o := &topsv1.UpgradePlan{TypeMeta: metav1.TypeMeta{APIVersion: topsv1.GroupVersion.String(), Kind: Kind}, ObjectMeta: metav1.ObjectMeta{Name: "plan"}, Spec: spec}
 	out := text(t, o)
 	p, err := Parse([]byte(out), upgradeplan.DefaultBook())
-	if err != nil || p.Nodes() != 10_000 || len(spec.Batches) > MaxBatches {
+	if err != nil || p.Nodes() != 10_000 || len(spec.Batches) > maxBatches {
 		t.Errorf("%d bytes, %d batches: %v", len(out), len(spec.Batches), err)
 	}
 }
@@ -214,7 +214,7 @@ func TestARefusalNamesTheRule(t *testing.T) {
 		{"a name twice", func(s *topsv1.UpgradePlanSpec) { s.Batches[1].Name = "batch-1" }, "each batch needs a name of its own"},
 		{"no revision", func(s *topsv1.UpgradePlanSpec) { s.Revision = "" }, "spec.gcuResource and spec.revision are required"},
 		{"no spec of the gr", func(s *topsv1.UpgradePlanSpec) { s.Wanted = nil }, "metadata.name and spec.wanted are required"},
-		{"no batch", func(s *topsv1.UpgradePlanSpec) { s.Batches = []topsv1.PlannedBatch{} }, "it has 0 batches"},
+		{"no batch", func(s *topsv1.UpgradePlanSpec) { s.Batches = []topsv1.PlannedBatch{} }, "it has no batches"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,35 +2,33 @@ package planfile
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// How much a plan may have, as in its CRD, which a file has not passed yet: the time to check a job grows with the square
-// of its tasks.
-const (
-	maxJobs    = 100
-	maxStages  = 64
-	maxTasks   = 64 // in a stage
-	maxRemoves = 64
-)
-
-// checkSize returns an error if the jobs of a plan are too many or too large to be checked.
-func checkSize(spec *topsv1.UpgradePlanSpec) error {
-	if n := len(spec.Jobs); n > maxJobs {
-		return fmt.Errorf("it has %d jobs: a plan has at most %d", n, maxJobs)
-	}
-	for i := range spec.Jobs {
-		j := &spec.Jobs[i]
-		if n := len(j.Stages); n > maxStages {
-			return fmt.Errorf("job %s has %d stages: a job has at most %d", j.Name, n, maxStages)
+// checkSize returns an error if a list in a value, at a path of a file, has more items than the CRD of plans allows. A file has not
+// passed the CRD yet, and the time to check a job grows with the square of its tasks.
+func checkSize(path string, of *apiextensionsv1.JSONSchemaProps, value any) error {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			field := of.Properties[key]
+			if err := checkSize(path+"."+key, &field, value[key]); err != nil {
+				return err
+			}
 		}
-		if n := len(j.Removes); n > maxRemoves {
-			return fmt.Errorf("job %s removes %d components: it has at most %d", j.Name, n, maxRemoves)
+	case []any:
+		if of.MaxItems != nil && int64(len(value)) > *of.MaxItems {
+			return fmt.Errorf("%s has %d items: at most %d are accepted", path, len(value), *of.MaxItems)
 		}
-		for _, stage := range j.Stages {
-			if n := len(stage); n > maxTasks {
-				return fmt.Errorf("job %s has a stage of %d tasks: it has at most %d", j.Name, n, maxTasks)
+		for i := range value {
+			if of.Items == nil {
+				break
+			}
+			if err := checkSize(fmt.Sprintf("%s[%d]", path, i), of.Items.Schema, value[i]); err != nil {
+				return err
 			}
 		}
 	}

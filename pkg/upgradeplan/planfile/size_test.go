@@ -2,6 +2,7 @@ package planfile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,19 +24,24 @@ func TestAPlanIsNotLargerThanItsCRDAllows(t *testing.T) {
 		}
 		return stage
 	}
-	for says, jobs := range map[string][]topsv1.PlannedJob{
-		"it has 101 jobs: a plan has at most 100":          make([]topsv1.PlannedJob, 101),
-		"job j has 65 stages: a job has at most 64":        {{Name: "j", Stages: many(65)}},
-		"job j has a stage of 65 tasks: it has at most 64": {{Name: "j", Stages: []topsv1.PlannedStage{wide(65)}}},
-		"job j removes 65 components: it has at most 64":   {{Name: "j", Removes: wide(65)}},
+	parse := func(jobs []topsv1.PlannedJob, batches []topsv1.PlannedBatch) error {
+		plan := object(t, fleet(1, always("driver")), 1, 0)
+		plan.Spec.Jobs, plan.Spec.Batches = jobs, append(plan.Spec.Batches, batches...)
+		_, err := Parse([]byte(text(t, plan)), upgradeplan.DefaultBook())
+		return err
+	}
+	for says, err := range map[string]error{
+		"spec.jobs has 101 items: at most 100 are accepted":            parse(slices.Repeat([]topsv1.PlannedJob{{Stages: many(1)}}, 101), nil),
+		"spec.jobs[0].stages has 65 items: at most 64 are accepted":    parse([]topsv1.PlannedJob{{Name: "j", Stages: many(65)}}, nil),
+		"spec.jobs[0].stages[0] has 65 items: at most 64 are accepted": parse([]topsv1.PlannedJob{{Name: "j", Stages: []topsv1.PlannedStage{wide(65)}}}, nil),
+		"spec.jobs[0].removes has 65 items: at most 64 are accepted":   parse([]topsv1.PlannedJob{{Name: "j", Stages: many(1), Removes: wide(65)}}, nil),
+		"spec.batches has 101 items: at most 100 are accepted":         parse([]topsv1.PlannedJob{}, slices.Repeat([]topsv1.PlannedBatch{{Jobs: []topsv1.PlannedNodes{}}}, 100)),
 	} {
-		plan := &topsv1.UpgradePlan{Spec: topsv1.UpgradePlanSpec{GcuResource: "gr", Revision: "r", Jobs: jobs}}
-		if _, err := Read(plan, upgradeplan.DefaultBook()); err == nil || err.Error() != says {
+		if err == nil || err.Error() != "the file is not a plan: "+says {
 			t.Errorf("%v, want %s alone", err, says)
 		}
 	}
-	plan := &topsv1.UpgradePlan{Spec: topsv1.UpgradePlanSpec{GcuResource: "gr", Revision: "r", Jobs: []topsv1.PlannedJob{{Name: "j", Stages: append(many(63), wide(64))}}}}
-	if _, err := Read(plan, upgradeplan.DefaultBook()); err == nil || strings.Contains(err.Error(), "at most 64") {
+	if err := parse([]topsv1.PlannedJob{{Name: "j", Stages: append(many(63), wide(64))}}, nil); err == nil || strings.Contains(err.Error(), "at most 64") {
 		t.Errorf("the largest plan: %v", err)
 	}
 }

@@ -160,7 +160,7 @@ func TestAResultIsReadUnderLaterRules(t *testing.T) {
 		t.Errorf("of a plan that was rolled back: %+v", r)
 	}
 	o.Spec.Batches = nil
-	if r := ResultOf(&topsv1.GcuResource{}, o, true); !strings.Contains(r.Problem, "0 batches") {
+	if r := ResultOf(&topsv1.GcuResource{}, o, true); !strings.Contains(r.Problem, "no batches") {
 		t.Errorf("the problem is %q", r.Problem)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// MaxBatches is how many batches a plan may have. Of merges consecutive ones to stay within it.
-const MaxBatches = 100
+// maxBatches is how many batches Of writes, which merges consecutive ones: not more than a plan may have.
+const maxBatches = 100
 
 // OfflineBatch is the name of the batch of the nodes that were offline when a plan was written.
 const OfflineBatch = "offline"
@@ -21,7 +21,7 @@ const OfflineBatch = "offline"
 // last batch: they are upgraded when they return. It returns an error for nodes that the book cannot plan.
 func Of(book upgradeplan.LogicBook, mission upgradeplan.Mission, nodes map[string]upgradeplan.Node, offline []string, seconds int32) (topsv1.UpgradePlanSpec, error) {
 	w := writer{nodes: nodes, seconds: seconds, byShape: map[string]string{}}
-	together := max(1, (len(mission)+MaxBatches-2)/(MaxBatches-1)) // and one for the offline nodes
+	together := max(1, (len(mission)+maxBatches-2)/(maxBatches-1)) // and one for the offline nodes
 	for i := 0; i < len(mission); i += together {
 		w.batch("batch-"+strconv.Itoa(len(w.spec.Batches)+1), slices.Concat(mission[i:min(i+together, len(mission))]...))
 	}
