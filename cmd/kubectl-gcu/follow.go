@@ -99,8 +99,17 @@ func next(ctx context.Context, changed <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
+// pauseAfter is how long a wait does not ask again what is left of a rollout, for which all nodes and pods are listed: 10 s from
+// 1000 nodes on.
+func pauseAfter(r *display.Rollout) time.Duration {
+	if r == nil {
+		return 0
+	}
+	return min(time.Duration(r.Nodes.Total)*10*time.Millisecond, 10*time.Second)
+}
+
 // follow prints the progress of a gr until it is done, and returns an error if it stops or
-// times out. isDone, if not nil, may end it earlier, also where it stops. checkChanged, if not nil, may end it with an
+// times out. isDone, if not nil, may end it earlier, also where it stops; it is not called at each look, see pauseAfter. checkChanged, if not nil, may end it with an
 // error, and returns what is still awaited while the status is stale, "" for nothing.
 func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout time.Duration,
 	isDone func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error), checkChanged func(context.Context, *topsv1.GcuResource) (unseen string, err error)) error {
@@ -108,7 +117,9 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 	defer t.end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return await(ctx, out, timeout, cl.changes(ctx, name, &topsv1.GcuResourceList{}, &topsv1.DaemonRolloutList{}), func(ctx context.Context) (bool, string, error) {
+	changed := cl.changes(ctx, name, &topsv1.GcuResourceList{}, &topsv1.DaemonRolloutList{})
+	var askAgain time.Time
+	return await(ctx, out, timeout, changed, func(ctx context.Context) (bool, string, error) {
 		gr, err := cl.resource(ctx, []string{name})
 		if err != nil {
 			return false, "", err
@@ -127,7 +138,10 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 		if s.Outcome.State == display.Done {
 			return true, "", nil
 		}
-		if isDone != nil {
+		if isDone != nil && (s.Outcome.State == display.Stopped || !time.Now().Before(askAgain)) {
+			pause := pauseAfter(s.Rollout)
+			askAgain = time.Now().Add(pause)
+			time.AfterFunc(pause, func() { notify(changed) })
 			if done, err := isDone(ctx, gr, &s); done || err != nil {
 				return done, s.Line(), err
 			}

@@ -14,8 +14,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
 // An upgrade may restart the API server: on a node with k3s it is part of what restarts with the runtime.
@@ -74,5 +78,41 @@ func TestAWaitGoesOnWhileTheAPIServerIsAway(t *testing.T) {
 	}())
 	if exitCode(t.Context(), err) != exitNotYet {
 		t.Errorf("a timeout ends with %v", err)
+	}
+}
+
+// What is left of a limited upgrade is asked with lists of all nodes and pods.
+func TestAWaitSeldomAsksWhatIsLeftOfALargeFleet(t *testing.T) {
+	s := newSite(t)
+	for name, fleet := range map[string]struct {
+		nodes       int32
+		least, most int
+	}{"seldom-small": {10, 4, 100}, "seldom-large": {5000, 2, 2}} {
+		t.Run(name, func(t *testing.T) {
+			s.gr(name, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+			s.rollout(name, topsv1.DaemonRolloutStatus{Revision: "r", Total: fleet.nodes})
+			asked := 0
+			var out bytes.Buffer
+			looks := 0
+			err := follow(t.Context(), terminal{genericiooptions.IOStreams{Out: &out, ErrOut: &out}}, clusterOf(t, s), name, 20*time.Second, func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error) {
+				asked++
+				return false, nil
+			}, func(context.Context, *topsv1.GcuResource) (string, error) {
+				looks++
+				s.change(name, func(status *topsv1.DaemonRolloutStatus) {
+					status.Updated++
+					if looks == 5 { // a halt ends the wait, unless nothing is left within the limit
+						status.Conditions = []metav1.Condition{{Type: topsv1.RolloutProgressing, Status: metav1.ConditionFalse, Reason: topsv1.ReasonNodesFailed, Message: "halted", LastTransitionTime: metav1.Now()}}
+					}
+				})
+				return "", nil
+			})
+			if exitCode(t.Context(), err) != exitNotYet || asked < fleet.least || asked > fleet.most {
+				t.Errorf("asked %d times in %d looks, want %d to %d: %v", asked, looks, fleet.least, fleet.most, err)
+			}
+		})
+	}
+	if pause := pauseAfter(&display.Rollout{Nodes: display.Counts{Total: 10_000}}); pause != 10*time.Second {
+		t.Errorf("the longest pause is %s", pause)
 	}
 }

@@ -17,7 +17,7 @@ const (
 
 // changes returns a channel that receives when an object with a name, of one of these kinds, may have
 // changed, until ctx is done. Where the user may not watch a kind, it receives every few seconds.
-func (c *cluster) changes(ctx context.Context, name string, kinds ...client.ObjectList) <-chan struct{} {
+func (c *cluster) changes(ctx context.Context, name string, kinds ...client.ObjectList) chan struct{} {
 	changed := make(chan struct{}, 1)
 	for _, kind := range kinds {
 		go follows(ctx, changed, func() (watch.Interface, error) {

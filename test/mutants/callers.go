@@ -56,6 +56,8 @@ var ofCallers = []mutant{
 		"$i < 0 || $more", "$i < 0 || $i >= 0"},
 	{"others-withdrawn", "an agent that is back withdraws requests that were made since", agent, "InterruptedWithdrawal",
 		"Withdrawable($operations, $mine, $*more)", "Withdrawable($operations, requests, $*more)"},
+	{"limit-asked-always", "a wait for a limited upgrade lists all nodes and pods several times a second", "cmd/kubectl-gcu", "follow",
+		"!time.Now().Before($again)", "!$again.IsZero() || $again.IsZero()"},
 	{"limit-forgotten", "a wait for a limited upgrade is for nodes outside of it too", "cmd/kubectl-gcu", "nodesReached",
 		"!within(n.Name)", `n.Name == ""`},
 	{"limit-of-another-client", "a wait ends well when another client limits the upgrade to nodes that have it", "cmd/kubectl-gcu", "startedUpgrade.overtaken",
