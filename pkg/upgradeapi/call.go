@@ -45,12 +45,16 @@ type endpoint struct {
 	verb string
 	// timeout of the handler; 0 means callTimeout.
 	timeout time.Duration
-	// reads is set for read-only endpoints: they ignore dryRun and have a rate of their own.
+	// reads is set for read-only endpoints: they ignore dryRun, and most have a rate of their own.
 	reads bool
 	// flag is a parameter of the query that a write has besides dryRun, "" for none.
 	flag string
 	do   func(ctx context.Context, c call) (content any, err error)
 }
+
+// hasRateOfReads reports whether a request counts as a read for the rate of its caller. A plan counts as a change: it may send a dry run
+// to the API server, which whoever may read can ask for.
+func (e endpoint) hasRateOfReads() bool { return e.reads && e.operation != OperationPlan }
 
 func (c call) createOptions() []client.CreateOption {
 	options := []client.CreateOption{client.FieldOwner(fieldOwner), client.FieldValidation("Strict")}

@@ -3,6 +3,7 @@ package upgradeapi
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,4 +61,15 @@ func TestTooManyRequestsAreAnswered(t *testing.T) {
 			t.Errorf("got %v", got.header)
 		}
 	}
+}
+
+// A plan sends a dry run to the API server, and who may only read can ask for it.
+func TestPlansCountAsChanges(t *testing.T) {
+	d := newTestServer(t, func(o *Options) { o.Rates = Rates{Reads: 100, Writes: 1e-9} })
+	d.send(http.MethodPost, "/gum/v1/gr/absent/plan", `{"spec": {}}`)
+	for _, path := range []string{"/gum/v1/gr/absent/plan?file=gr.json", "/gum/v1/gr/absent/plan/file"} {
+		d.fails(http.MethodGet, path, "", http.StatusTooManyRequests, "too many requests")
+		d.fails(http.MethodPost, strings.TrimSuffix(path, "?file=gr.json"), `{"spec": {}}`, http.StatusTooManyRequests, "too many requests")
+	}
+	d.succeeds(http.MethodGet, "/gum/v1/gr", "")
 }

@@ -204,13 +204,13 @@ func (m *middleware) panicked(entry *entry, cause any) error {
 // admit authenticates the caller and applies the rate limit.
 func (m *middleware) admit(ctx context.Context, r *http.Request, e endpoint, entry *entry) (authenticationv1.UserInfo, error) {
 	if m.access == nil || m.anonymous != "" {
-		if !m.unauthenticated.allow(entry.remote, e.reads) {
+		if !m.unauthenticated.allow(entry.remote, e.hasRateOfReads()) {
 			return authenticationv1.UserInfo{}, tooMany()
 		}
 		entry.user = m.anonymous
 		return Anonymous(m.anonymous), nil
 	}
-	user, err := m.userOf(ctx, r, e.reads)
+	user, err := m.userOf(ctx, r, e.hasRateOfReads())
 	entry.user, entry.known = user.Username, user.Username != ""
 	return user, err
 }
