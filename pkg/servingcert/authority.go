@@ -25,18 +25,24 @@ const (
 	servingLasts, servingRenewal     = 90 * day, 30 * day
 	// skew is how far clocks of clients may be behind.
 	skew = time.Hour
+	// settles is how long certificates of the CA before are served when there is another: a pod sees the new ConfigMap a minute later.
+	// overlap is how long the CA before is published too.
+	settles, overlap = 3 * time.Minute, 10 * time.Minute
 )
 
 // Keys of the Secret; the ConfigMap has the first.
 const (
 	certificateKey = "ca.crt"
 	privateKey     = "ca.key"
+	formerKey      = "former.crt"
 )
 
 // authority is a CA.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
+	// former is the CA that it replaced because the Secret was deleted; nil if that is not known.
+	former *x509.Certificate
 }
 
 func newAuthority(now time.Time) (*authority, error) {
@@ -53,7 +59,12 @@ func authorityOf(key *ecdsa.PrivateKey, name pkix.Name, now time.Time) (*authori
 	template := &x509.Certificate{Subject: name, NotBefore: now.Add(-skew), NotAfter: now.Add(authorityLasts),
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true}
 	certificate, err := sign(template, template, key, key)
-	return &authority{certificate, key}, err
+	return &authority{certificate: certificate, key: key}, err
+}
+
+// age is the time since a CA was made.
+func (a *authority) age(now time.Time) time.Duration {
+	return now.Sub(a.certificate.NotBefore.Add(skew))
 }
 
 // renewed returns a CA of the same key and name that lasts longer.
@@ -80,7 +91,11 @@ func readAuthority(data map[string][]byte) (*authority, error) {
 	if !ok || !key.PublicKey.Equal(certificates[0].PublicKey) || !certificates[0].IsCA {
 		return nil, fmt.Errorf("%s and %s are not a CA of the operator", certificateKey, privateKey)
 	}
-	return &authority{certificates[0], key}, nil
+	ca := &authority{certificate: certificates[0], key: key}
+	if former, err := cert.ParseCertsPEM(data[formerKey]); err == nil {
+		ca.former = former[0]
+	}
+	return ca, nil
 }
 
 // data returns what a Secret has of the CA.
@@ -89,12 +104,21 @@ func (a *authority) data() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the key of the CA: %w", err)
 	}
-	public, err := a.public()
-	return map[string][]byte{certificateKey: public, privateKey: key}, err
+	public, err := cert.EncodeCertificates(a.certificate)
+	data := map[string][]byte{certificateKey: public, privateKey: key}
+	if err == nil && a.former != nil {
+		data[formerKey], err = cert.EncodeCertificates(a.former)
+	}
+	return data, err
 }
 
-// public returns what clients need of the CA.
-func (a *authority) public() ([]byte, error) { return cert.EncodeCertificates(a.certificate) }
+// public returns what clients need of the CA, and for a while of the one before.
+func (a *authority) public(now time.Time) ([]byte, error) {
+	if a.former == nil || a.age(now) >= overlap {
+		return cert.EncodeCertificates(a.certificate)
+	}
+	return cert.EncodeCertificates(a.certificate, a.former)
+}
 
 // issue returns a serving certificate for names and IP addresses.
 func (a *authority) issue(names []string, now time.Time) (*tls.Certificate, error) {
@@ -118,9 +142,18 @@ func (a *authority) issue(names []string, now time.Time) (*tls.Certificate, erro
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
+// serves reports whether to go on serving with a certificate: a CA of the same key and name has signed it, or the one before, which not
+// all clients have replaced yet.
+func (a *authority) serves(c *tls.Certificate, now time.Time) bool {
+	if c == nil || due(c.Leaf, now, servingRenewal) {
+		return false
+	}
+	return signed(a.certificate, c) || a.former != nil && a.age(now) < settles && signed(a.former, c)
+}
+
 // signed reports whether a CA of the same key and name has signed a certificate.
-func (a *authority) signed(c *tls.Certificate) bool {
-	return c != nil && bytes.Equal(c.Leaf.RawIssuer, a.certificate.RawSubject) && c.Leaf.CheckSignatureFrom(a.certificate) == nil
+func signed(ca *x509.Certificate, c *tls.Certificate) bool {
+	return bytes.Equal(c.Leaf.RawIssuer, ca.RawSubject) && c.Leaf.CheckSignatureFrom(ca) == nil
 }
 
 func sign(template, parent *x509.Certificate, of, by *ecdsa.PrivateKey) (*x509.Certificate, error) {

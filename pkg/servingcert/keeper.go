@@ -30,8 +30,8 @@ import (
 const Name = "gcu-operator-ca"
 
 const (
-	// checkEvery is how often the CA is read again, retryAfter after an error, and with a Webhook.
-	checkEvery, retryAfter = time.Hour, time.Minute
+	// checkEvery is how often the CA is read again, retryAfter after an error.
+	checkEvery, retryAfter = 10 * time.Second, time.Minute
 	// attempts is how often a write is repeated because another manager wrote.
 	attempts = 3
 )
@@ -45,15 +45,16 @@ type Keeper struct {
 	Namespace string
 	// Names are the DNS names and IP addresses of this replica; empty ones are ignored.
 	Names []string
-	// Webhook is the ValidatingWebhookConfiguration that is given the CA, again within retryAfter when a tool took it
-	// away; "" for none.
+	// Webhook is the ValidatingWebhookConfiguration that is given the CA, again when a tool took it away; "" for none.
 	Webhook string
 	Clock   clock.WithTicker
 	Log     logr.Logger
 
 	serving atomic.Pointer[tls.Certificate]
-	// forbidden is true while the manager may not write the Webhook.
-	forbidden bool
+	// last is the CA as it was read last, nil before.
+	last *authority
+	// told is the CA that an administrator was told to write into the Webhook, nil for none.
+	told []byte
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
@@ -71,7 +72,7 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 func (k *Keeper) Start(ctx context.Context) error {
 	for {
 		wait := retryAfter
-		if k.Refresh(ctx) && k.Webhook == "" {
+		if k.Refresh(ctx) {
 			wait = checkEvery
 		}
 		timer := k.Clock.NewTimer(wait)
@@ -110,17 +111,19 @@ func (k *Keeper) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	public, err := ca.public()
+	k.last = ca
+	public, err := ca.public(k.Clock.Now())
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.serve(ca), k.publish(ctx, public), k.giveToWebhook(ctx, public))
+	// Clients have a CA before the first certificate of it is served.
+	return errors.Join(k.publish(ctx, public), k.giveToWebhook(ctx, public), k.serve(ca))
 }
 
 // serve makes a serving certificate of a CA, unless there is one.
 func (k *Keeper) serve(ca *authority) error {
 	now := k.Clock.Now()
-	if serving := k.serving.Load(); ca.signed(serving) && !due(serving.Leaf, now, servingRenewal) {
+	if ca.serves(k.serving.Load(), now) {
 		return nil
 	}
 	serving, err := ca.issue(k.Names, now)
@@ -178,6 +181,9 @@ func (k *Keeper) create(ctx context.Context) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
+	if k.last != nil { // its Secret was deleted
+		ca.former = k.last.certificate
+	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: Name}}
 	if secret.Data, err = ca.data(); err != nil {
 		return nil, err
@@ -213,20 +219,20 @@ func (k *Keeper) publish(ctx context.Context, public []byte) error {
 	return nil
 }
 
-// giveToWebhook writes the CA into the Webhook. Without the right, an administrator writes it, which it says once.
+// giveToWebhook writes the CA into the Webhook. Without the right, an administrator writes it, which it says once for each.
 func (k *Keeper) giveToWebhook(ctx context.Context, public []byte) error {
 	if k.Webhook == "" {
 		return nil
 	}
 	err := giveTo(ctx, k.Client, k.Webhook, public, k.Log)
 	if !apierrors.IsForbidden(err) {
-		k.forbidden = false
+		k.told = nil
 		return err
 	}
-	if !k.forbidden {
+	if !bytes.Equal(k.told, public) {
 		k.Log.Info("An administrator has to give the CA to the webhook", "ValidatingWebhookConfiguration", k.Webhook, "ConfigMap", klog.KRef(k.Namespace, Name), "reason", err.Error())
 	}
-	k.forbidden = true
+	k.told = public
 	return nil
 }
 

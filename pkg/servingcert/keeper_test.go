@@ -273,7 +273,50 @@ func TestWhatIsNoCAIsNotUsed(t *testing.T) {
 	}
 }
 
-// Somebody changes what is published: it is put back within the hour, without a restart.
+// Nobody that has a copy of the published CA refuses a replica after the Secret was deleted, if it follows the ConfigMap.
+func TestADeletedCAIsReplacedWithoutAnInterruption(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	first, second := newReplica(c), newReplica(c)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, r := range []replica{first, second} {
+		running.Go(func() { check(t, r.Start(ctx)) })
+		awaitTimer(r)
+	}
+	old := published(t, c)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}}
+	check(t, c.Delete(t.Context(), secret))
+	copied := old
+	for passed := time.Duration(0); passed < time.Hour; passed += checkEvery {
+		for _, r := range []replica{first, second} { // one after the other
+			r.clock.Step(checkEvery)
+			awaitTimer(r)
+			for _, each := range []replica{first, second} {
+				for has, ca := range map[string]string{"the published CA": published(t, c), "a copy of a minute ago": copied} {
+					if why := accepts(each, ca, "gum.svc", each.clock.Now()); why != "" {
+						t.Fatalf("after %s with %s: %s", passed, has, why)
+					}
+				}
+			}
+		}
+		if passed%time.Minute == 0 {
+			copied = published(t, c)
+		}
+		if passed == 0 && published(t, c) == old {
+			t.Error("it is not noticed within seconds")
+		}
+	}
+	if now := published(t, c); accepts(first, old, "gum.svc", first.clock.Now()) == "" || strings.Count(now, "BEGIN") != 1 {
+		t.Errorf("an hour later the old CA is still in use: %s", now)
+	}
+	if checkEvery > 10*time.Second {
+		t.Errorf("the Secret is read every %s", checkEvery)
+	}
+	cancel()
+	running.Wait()
+}
+
+// Somebody changes what is published: it is put back without a restart.
 func TestThePublishedCAIsPutBack(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	r := newReplica(c)
