@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/topsops/gcu-operator/pkg/apiclock"
 	"github.com/topsops/gcu-operator/pkg/hostagent"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/pkg/hosttasks"
@@ -35,6 +36,8 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	there := &apiclock.Clock{Now: time.Now}
+	config.Wrap(there.Around)
 	cluster, err := nodeapi.New(config, "gcu-node-agent/"+version)
 	if err != nil {
 		return err
@@ -46,7 +49,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
 	defer func() { _ = unlock() }() // the end of the process unlocks it too
-	worker, err := newWorker(s, cluster, log)
+	worker, err := newWorker(s, cluster, there, log)
 	if err != nil {
 		return fmt.Errorf("opening --state-dir %s: %w", s.stateDir, err)
 	}
@@ -112,7 +115,7 @@ func afterwards(ctx context.Context, wait time.Duration) <-chan struct{} {
 }
 
 // newWorker returns the Worker for tasks on the host. It does not access the host.
-func newWorker(s settings, cluster hosttasks.Cluster, log logr.Logger) (*hosttasks.Worker, error) {
+func newWorker(s settings, cluster hosttasks.Cluster, there *apiclock.Clock, log logr.Logger) (*hosttasks.Worker, error) {
 	var restarts *logging.Dated
 	if s.logDir != "" {
 		restarts = logging.NewDated(filepath.Join(s.logDir, restartLog), time.Now, func(err error) {
@@ -130,6 +133,6 @@ func newWorker(s settings, cluster hosttasks.Cluster, log logr.Logger) (*hosttas
 	}
 	return hosttasks.New(hosttasks.Options{
 		NodeName: s.nodeName, Engine: s.engine, RestartAllowed: s.restartRuntime,
-		Executor: executor, Cluster: cluster, Clock: clock.RealClock{}, Log: log.WithName("tasks"),
+		Executor: executor, Cluster: cluster, Clock: clock.RealClock{}, Ahead: there.Ahead, Log: log.WithName("tasks"),
 	}), nil
 }

@@ -56,5 +56,7 @@ type Options struct {
 	Executor Executor
 	Cluster  Cluster
 	Clock    clock.Clock
-	Log      logr.Logger
+	// Ahead returns how far Clock is ahead of the API server's clock at a time; nil means not at all.
+	Ahead func(now time.Time) time.Duration
+	Log   logr.Logger
 }

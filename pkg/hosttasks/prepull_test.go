@@ -3,6 +3,7 @@ package hosttasks
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -107,10 +108,21 @@ func TestAPrivateImageWithoutPullSecretIsLeftToTheKubelet(t *testing.T) {
 // The prepulls of a node stay in its spec for good. An agent whose journal is new, on a node that was installed
 // again, does not pull what was wanted months ago.
 func TestAPrepullOfLongAgoIsNotBegunByANewAgent(t *testing.T) {
-	u := wanting("p1", 1, "registry.example.com/exporter:2")
-	u.Spec.Prepulls[0].Time = metav1.NewTime(noon.AddDate(0, -6, 0))
-	b := newBench(t, &fakeCluster{nodeUpgrade: u}, newHost(t).root)
-	if _, tasks, err := b.read(t.Context()); err != nil || len(tasks) > 0 {
-		t.Errorf("begins %+v, %v", tasks, err)
+	for name, tt := range map[string]struct {
+		age, ahead time.Duration
+		begun      int
+	}{
+		"of now":                                {0, 0, 1},
+		"of long ago":                           {180 * 24 * time.Hour, 0, 0},
+		"of now, on a node that is ahead":       {0, 48 * time.Hour, 1},
+		"of long ago, on a node that is behind": {48 * time.Hour, -47 * time.Hour, 0},
+	} {
+		u := wanting("p1", 1, "registry.example.com/exporter:2")
+		u.Spec.Prepulls[0].Time = metav1.NewTime(noon.Add(-tt.age - tt.ahead))
+		b := newBench(t, &fakeCluster{nodeUpgrade: u}, newHost(t).root)
+		b.options.Ahead = func(time.Time) time.Duration { return tt.ahead }
+		if _, tasks, err := b.read(t.Context()); err != nil || len(tasks) != tt.begun {
+			t.Errorf("%s: begins %+v, %v", name, tasks, err)
+		}
 	}
 }

@@ -133,7 +133,7 @@ func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []hostapi.Task,
 	if nodeUpgrade.DeletionTimestamp != nil {
 		return nodeUpgrade, nil, nil
 	}
-	tasks, prepulls := hostapi.TasksOf(nodeUpgrade), hostapi.PrepullsOf(nodeUpgrade, w.options.Clock.Now())
+	tasks, prepulls := hostapi.TasksOf(nodeUpgrade), hostapi.PrepullsOf(nodeUpgrade, w.serverTime())
 	if len(tasks) == 0 {
 		return nodeUpgrade, prepulls, nil
 	}
@@ -145,6 +145,15 @@ func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []hostapi.Task,
 		return nodeUpgrade, prepulls, nil
 	}
 	return nodeUpgrade, slices.Concat(tasks, prepulls), nil
+}
+
+// serverTime returns the time by the clock of the API server.
+func (w *Worker) serverTime() time.Time {
+	now := w.options.Clock.Now()
+	if w.options.Ahead != nil {
+		now = now.Add(-w.options.Ahead(now))
+	}
+	return now
 }
 
 // show applies a report if it is due, and returns the one then stored.

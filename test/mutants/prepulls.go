@@ -34,6 +34,8 @@ var ofPrepulls = []mutant{
 		"$request.Prepull.LeaveUnauthorized && $un", "$request.Prepull.LeaveUnauthorized && $request.Prepull.LeaveToKubelet"},
 	{"pulls-of-long-ago", "an agent on a machine that was installed again pulls what was wanted months ago", hostTasks, "PrepullsOf",
 		"$now.Sub($p.Time.Time) > prepullExpiry", "$now.Sub($p.Time.Time) > prepullExpiry*100000"},
+	{"pulls-by-the-clock-of-the-node", "a node with a wrong clock pulls no images, or those of months ago", hostTasks, "Worker.serverTime",
+		"$now.Add(-w.options.Ahead($now))", "$now"},
 	{"webhook-images-asked", "a node waits for images that its pods do not get, because a webhook changes them", updater, "pullOf",
 		"$before != nil && $has && $unknown", "false && $before != nil"},
 	{"no-engine-awaited", "a node whose agent has no container engine waits for images", updater, "isLeftToKubelet",

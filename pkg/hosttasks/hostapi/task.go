@@ -52,7 +52,9 @@ func ReplacesDriver(nodeUpgrade *topsv1.NodeUpgrade) bool {
 // agent with a new journal, on a machine that was installed again, would pull images that were needed months ago.
 const prepullExpiry = time.Hour
 
-// PrepullsOf returns the pulls that a NodeUpgrade requests of the agent of its node outside any operation, at a time.
+// PrepullsOf returns the pulls that a NodeUpgrade requests of the agent of its node outside any operation. now is by the clock of
+// the API server: that of the node may be days off. The operator gives up a pull after 17 minutes by its own clock, so that this may be 43
+// minutes ahead.
 func PrepullsOf(nodeUpgrade *topsv1.NodeUpgrade, now time.Time) []Task {
 	var all []Task
 	for i := range nodeUpgrade.Spec.Prepulls {
