@@ -64,6 +64,8 @@ var ofHosts = []mutant{
 		"!$wanted && $action == upgradeplan.ActionPrepull", "!$wanted && ($action == upgradeplan.ActionPrepull || $action == upgradeplan.ActionRestartRuntime)"},
 
 	// What survives the agent.
+	{"stuck-agent-unsaid", "an agent waits without a word for one that hangs in the kernel", journals, "Lock",
+		"$waited%int(lockStuck/lockRetry) == 0", "false"},
 	{"value-unsynced", "a power failure leaves a torn record", journals, "Journal.write",
 		"if $err = $j.sync($file); $err != nil { $*then }", ""},
 	{"rename-unsynced", "a power failure takes back a record that was reported as stored", journals, "Journal.Change",
