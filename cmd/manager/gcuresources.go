@@ -169,7 +169,7 @@ func deleteAll(ctx context.Context, c client.Client, grs []topsv1.GcuResource, o
 		}
 		fmt.Fprintf(out, "Deleting GcuResource %s\n", gr.Name)
 		err := c.Delete(ctx, gr, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if client.IgnoreNotFound(err) != nil && !denial.IsConflict(err) {
+		if err != nil && !denial.IsGoneOrChanged(err) {
 			failed = append(failed, fmt.Errorf("deleting GcuResource %s: %w", gr.Name, err))
 		}
 	}

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -143,6 +145,17 @@ func TestAGcuResourceThatIsToBeCreatedAgainIsNamed(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A webhook may deny with any code, also with that of a gr that is gone.
+func TestADeletionThatIsDeniedIsReported(t *testing.T) {
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: `admission webhook "w" denied the request: keep it`}}
+	c := clusterOf(t, interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return denied }}, "gr")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := removeGRs(ctx, c, io.Discard); err == nil || !strings.Contains(err.Error(), "deleting GcuResource gr: "+denied.ErrStatus.Message) {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestGcuResourcesThatStayAreNamed(t *testing.T) {
