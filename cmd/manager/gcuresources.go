@@ -31,8 +31,12 @@ installation or upgrade.`
 const removeHelp = `Delete all GcuResources, and wait until their components are gone, which requires a
 running manager. The Helm chart runs it before it is uninstalled.`
 
-// removePoll is how often grs are read while they are waited for.
-const removePoll = time.Second
+const (
+	// removePoll is how often grs are read while they are waited for.
+	removePoll = time.Second
+	// abandonedAfter is how long there may be no gr before a recreation that creates none is removed: the manager tries every 30 s.
+	abandonedAfter = time.Minute
+)
 
 // oneShot has the flags of a one-shot command.
 type oneShot struct {
@@ -123,9 +127,10 @@ func createGR(ctx context.Context, c client.Client, gr *topsv1.GcuResource, out 
 }
 
 // removeGRs deletes all grs, also those that are created meanwhile, and returns once there is none and none is to be
-// created again by the REST API.
+// created again by the REST API. A recreation that does not go on, as when its author lost the right to it, is removed.
 func removeGRs(ctx context.Context, c client.Client, out io.Writer) error {
 	var left []string
+	empty := time.Now() // since then there is no gr
 	err := wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
 		var recreations topsv1.GcuResourceRecreationList
 		var grs topsv1.GcuResourceList
@@ -134,7 +139,14 @@ func removeGRs(ctx context.Context, c client.Client, out io.Writer) error {
 			return false, ignoreEnd(ctx, err)
 		}
 		left = describe(grs.Items, recreations.Items)
-		return len(left) == 0, ignoreEnd(ctx, deleteAll(ctx, c, grs.Items, out))
+		if len(grs.Items) > 0 {
+			empty = time.Now()
+		}
+		err := deleteAll(ctx, c, grs.Items, out)
+		if time.Since(empty) >= abandonedAfter {
+			err = abandon(ctx, c, recreations.Items, out)
+		}
+		return len(left) == 0, ignoreEnd(ctx, err)
 	})
 	if wait.Interrupted(err) {
 		return fmt.Errorf("not gone in time: %s. The manager removes their components, and has to run; kubectl describe gr says what it waits for; one that is to be created again and is not wanted any more: kubectl delete gcuresourcerecreation NAME", message.Names(left))
@@ -171,6 +183,24 @@ func deleteAll(ctx context.Context, c client.Client, grs []topsv1.GcuResource, o
 		err := c.Delete(ctx, gr, client.Preconditions{UID: &gr.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if err != nil && !denial.IsGoneOrChanged(err) {
 			failed = append(failed, fmt.Errorf("deleting GcuResource %s: %w", gr.Name, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// abandon deletes the recreations that have not created their gr.
+func abandon(ctx context.Context, c client.Client, recreations []topsv1.GcuResourceRecreation, out io.Writer) error {
+	var failed []error
+	for i := range recreations {
+		r := &recreations[i]
+		if r.Spec.Created != "" {
+			continue
+		}
+		fmt.Fprintf(out, "Deleting GcuResourceRecreation %s: GcuResource %s was not created for %s, and the log of the manager says why, such as that %q lost the right to it\n",
+			r.Name, r.Name, abandonedAfter, r.Spec.Author.Username)
+		err := c.Delete(ctx, r, client.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion})
+		if err != nil && !denial.IsGoneOrChanged(err) {
+			failed = append(failed, fmt.Errorf("deleting GcuResourceRecreation %s: %w", r.Name, err))
 		}
 	}
 	return errors.Join(failed...)

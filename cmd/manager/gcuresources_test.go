@@ -132,6 +132,46 @@ func TestAGcuResourceThatIsCreatedAgainIsRemovedToo(t *testing.T) {
 	})
 }
 
+// The author of a recreation may lose the right to complete it: nobody creates its gr then.
+func TestARecreationThatDoesNotGoOnIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clusterOf(t, interceptor.Funcs{}, "going")
+		stored := &topsv1.GcuResourceRecreation{ObjectMeta: metav1.ObjectMeta{Name: "gr"}}
+		if err := c.Create(t.Context(), stored); err != nil {
+			t.Fatal(err)
+		}
+		begin, removed := time.Now(), 3*time.Minute
+		time.AfterFunc(removed, func() { // the manager
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
+				t.Errorf("it is removed while a gr is there, of which it may be: %v", err)
+			}
+			var gr topsv1.GcuResource
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "going"}, &gr); err != nil {
+				t.Error(err)
+			}
+			gr.Finalizers = nil
+			if err := c.Update(t.Context(), &gr); err != nil {
+				t.Error(err)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		var out strings.Builder
+		if err := removeGRs(ctx, c, &out); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took < removed+abandonedAfter || took > removed+abandonedAfter+10*time.Second {
+			t.Errorf("it ended after %s", took)
+		}
+		if says := "Deleting GcuResourceRecreation gr: GcuResource gr was not created for 1m0s"; !strings.Contains(out.String(), says) {
+			t.Errorf("it said %q, want %q", out.String(), says)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); !apierrors.IsNotFound(err) {
+			t.Errorf("the recreation is left: %v", err)
+		}
+	})
+}
+
 func TestAGcuResourceThatIsToBeCreatedAgainIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clusterOf(t, interceptor.Funcs{}, "a")

@@ -24,6 +24,8 @@ var ofPrograms = []mutant{
 		"guard.Address($o.pprofAddr, false)", "guard.Address($o.pprofAddr, true)"},
 	{"unbounded-unsaid", "a manager that no admission policy bounds says nothing", programs, "warnIfUnbounded",
 		"$err == nil || apierrors.IsAlreadyExists($err)", "apierrors.IsAlreadyExists($err)"},
+	{"recreation-holds-uninstall", "a recreation whose author lost the right to it keeps helm uninstall from ending", programs, "removeGRs",
+		"time.Since($empty) >= abandonedAfter", "time.Since($empty) < 0"},
 	{"uninstall-denied-is-gone", "a gr whose deletion a webhook denies with the code of one that is gone is waited for without a word", programs, "deleteAll",
 		"!denial.IsGoneOrChanged($err)", "!denial.IsGoneOrChanged($err) && !apierrors.IsNotFound($err)"},
 	{"metrics-plain", "the metrics are served without TLS", programs, "metricsOptions.bindFlags",

@@ -57,8 +57,8 @@ helm.sh/hook-weight: {{ .weight | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
-{{- /* A Job that runs the manager's program once: .root, .name, .hooks, .verbs, .args, .file. Its account is there only while
-it runs, and has .verbs on grs. */ -}}
+{{- /* A Job that runs the manager's program once: .root, .name, .hooks, .resources, .verbs, .args, .file. Its account is there only while
+it runs, and has .verbs on .resources, which are grs if there are none. */ -}}
 {{- define "gcu-operator.job" -}}
 apiVersion: v1
 kind: ServiceAccount
@@ -76,13 +76,8 @@ metadata:
     {{- include "gcu-operator.hook" (dict "hooks" .hooks "weight" -2) | nindent 4 }}
 rules:
   - apiGroups: [topsops.enflame.com]
-    resources: [gcuresources]
+    resources: {{ toJson (.resources | default (list "gcuresources")) }}
     verbs: {{ toJson .verbs }}
-  {{- with .lists }}
-  - apiGroups: [topsops.enflame.com]
-    resources: {{ toJson . }}
-    verbs: [list]
-  {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
