@@ -56,6 +56,8 @@ var ofRestarts = []mutant{
 		"restarted($s, $t) && $left", "restarted($s, $t)"},
 	{"users-replaced-for-nothing", "pods that started after the restart are replaced", nodes, "startedBefore",
 		"!$Started.After($end)", "!$Started.IsZero()"},
+	{"report-in-fractions", "a node agent writes the same report each time that it looks", hostTasks, "stored",
+		"$t.UTC().Truncate(time.Second)", "$t.UTC()"},
 	{"restart-that-was-none", "pods are replaced although the engine was not restarted", nodes, "reportsRestart",
 		"succeeded($result) && $result.Reason == topsv1.ReasonRestarted", "succeeded($result)"},
 	{"old-plugin-stays", "a plugin that started before an earlier restart stays", nodes, "verifyAllocatable.attempt",

@@ -31,7 +31,7 @@ const (
 
 // ReportOf returns facts as a report, without results.
 func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
-	report := &topsv1.HostReport{Time: metav1.NewTime(now.UTC().Truncate(time.Second))}
+	report := &topsv1.HostReport{Time: stored(now)}
 	if host := facts.Host; host != nil {
 		report.BootID, report.FreeDiskBytes = message.Short(host.BootID, maxIdentity), host.FreeDiskBytes
 		report.DriverVersion = message.Short(host.DriverVersion, maxVersion)
@@ -47,14 +47,17 @@ func ReportOf(facts task.Facts, now time.Time) *topsv1.HostReport {
 		report.Runtime = &topsv1.RuntimeReport{Engine: string(engine.Engine), Version: message.Short(engine.Version, maxVersion), Default: message.Short(engine.Default, maxVersion),
 			RestartStopsContainers: ptr.To(engine.RestartStopsContainers)}
 		if !engine.Started.IsZero() {
-			report.Runtime.StartTime = ptr.To(metav1.NewTime(engine.Started.UTC()))
+			report.Runtime.StartTime = ptr.To(stored(engine.Started))
 		}
 		if !engine.DefaultSince.IsZero() {
-			report.Runtime.DefaultSince = ptr.To(metav1.NewTime(engine.DefaultSince.UTC()))
+			report.Runtime.DefaultSince = ptr.To(stored(engine.DefaultSince))
 		}
 	}
 	return report
 }
+
+// stored returns a time as the API server stores it, in whole seconds: with any other the same report would always be due.
+func stored(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 
 // reportHolders adds the processes that have a device open; found is nil when they could not be read.
 func reportHolders(report *topsv1.HostReport, found *task.DeviceHolders) {

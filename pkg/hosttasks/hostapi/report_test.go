@@ -19,7 +19,7 @@ func TestReportOf(t *testing.T) {
 	got := ReportOf(task.Facts{
 		Host: &task.HostFacts{DriverVersion: "1.0", Devices: ptr.To(8), BootID: "b", FreeDiskBytes: ptr.To(int64(5)), Missing: make([]string, 20)},
 		Runtime: &task.RuntimeFacts{Engine: task.Docker, Version: "20.10", Default: "runc", RestartStopsContainers: true,
-			Instance: "of no interest to others", Started: noon, DefaultSince: noon.Add(-time.Hour)},
+			Instance: "of no interest to others", Started: noon.Add(250 * time.Millisecond), DefaultSince: noon.Add(-time.Hour + time.Millisecond)},
 	}, noon.Add(time.Millisecond))
 	want := &topsv1.HostReport{Time: metav1.NewTime(noon), BootID: "b", DriverVersion: "1.0", Devices: ptr.To[int32](8), FreeDiskBytes: ptr.To(int64(5)),
 		Runtime: &topsv1.RuntimeReport{Engine: "docker", Version: "20.10", Default: "runc", RestartStopsContainers: ptr.To(true),
