@@ -120,7 +120,8 @@ type DaemonRolloutStatus struct {
 	// +listType=atomic
 	Settled []RevisionTarget `json:"settled,omitempty"`
 
-	// total nodes that should run the group, offline ones included.
+	// total nodes that should run the group, offline ones included, and nodes that failed and are gone. The
+	// numbers of nodes that are updated, in flight, pending, held, skipped, failed and pinned add up to it.
 	// +optional
 	Total int32 `json:"total"`
 	// updated nodes have every pod at the target and available.
@@ -139,7 +140,7 @@ type DaemonRolloutStatus struct {
 	// skippedNodes were offline before they were touched.
 	// +optional
 	SkippedNodes int32 `json:"skippedNodes"`
-	// failedNodes did not become available at this revision.
+	// failedNodes did not become available at this revision. One whose Node is deleted counts until that is cleared.
 	// +optional
 	FailedNodes int32 `json:"failedNodes"`
 	// pinnedNodes are available at the revisions that status.pinned keeps them at.

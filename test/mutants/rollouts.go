@@ -215,6 +215,8 @@ var ofRollouts = []mutant{
 		"if $c.nodes.Len() == 1 { $c.nodes.Delete($n); $*then }"},
 	{"labels-ignored", "a relabeled node stays in its wave", updater, "Fleet.Set",
 		"$old == nil || !maps.Equal($Labels, $nodeLabels)", "$old == nil || !maps.Equal($nodeLabels, $nodeLabels)"},
+	{"gone-not-in-total", "the total lacks nodes that failed and are gone, so that the numbers do not add up to it", updater, "countStates",
+		"Counts{Total: $all + $gone, $*rest}", "Counts{Total: $all, $*rest}"},
 	{"marks-stay", "slots of the last decision count in the next one", updater, "nodeIndex.clear",
 		"$n.ledgerEntry = ledgerEntry{}", "$n.listed = false"},
 	{"dirty-nodes-not-read", "a node with an event is not read again", updater, "fleetReader.refresh",

@@ -104,8 +104,12 @@ func TestCountsAreThoseOfTheVerdicts(t *testing.T) {
 		for i := range in.Nodes {
 			in.Nodes[i].Pool = in.Nodes[i].Zone
 		}
+		if rapid.Bool().Draw(t, "a node failed and is gone") {
+			in.Ledger.Failures = append(in.Ledger.Failures, Failure{Node: "gone", UID: "uid-gone", Targets: []Target{{in.Members[0].Key, in.Members[0].Target}}})
+		}
 		d := Plan(in)
-		counts := Counts{Total: len(in.Nodes)}
+		gone := len(d.FailedAndGone())
+		counts := Counts{Total: len(in.Nodes) + gone, Failed: gone}
 		reasons := map[Reason]int{}
 		for _, v := range d.Verdicts() {
 			switch v.State {

@@ -111,7 +111,7 @@ func TestPlanProperties(t *testing.T) {
 				t.Fatalf("node %s is pinned to %s and counts as updated", p.Node, p.Revision)
 			}
 		}
-		if c := d.Counts; c.Updated+c.InFlight+c.Pending+c.Held+c.Skipped+c.Failed+c.Pinned != c.Total || c.Total != len(in.Nodes) {
+		if c := d.Counts; c.Updated+c.InFlight+c.Pending+c.Held+c.Skipped+c.Failed+c.Pinned != c.Total || c.Total != len(in.Nodes)+len(d.FailedAndGone()) {
 			t.Fatalf("counts do not add up: %+v of %d nodes", c, len(in.Nodes))
 		}
 		for _, v := range d.Verdicts() {

@@ -140,9 +140,10 @@ func (f *Fleet) gone(failures []Failure) (names []string) {
 	return names
 }
 
-// countStates sums up the states of all nodes.
+// countStates sums up the states of all nodes. Nodes that failed and are gone count as failed, and in the total.
 func countStates(f *Fleet, waiting []Waiting, failures []Failure) Counts {
-	c := Counts{Total: f.Len(), Updated: f.all.byPhase[phaseUpdated], Skipped: f.all.byPhase[phaseOffline], Pinned: f.all.byPhase[phasePinned]}
+	gone := len(f.gone(failures))
+	c := Counts{Total: f.Len() + gone, Failed: gone, Updated: f.all.byPhase[phaseUpdated], Skipped: f.all.byPhase[phaseOffline], Pinned: f.all.byPhase[phasePinned]}
 	for _, n := range f.nodes.recorded {
 		switch {
 		case n.slot != nil:
@@ -161,7 +162,6 @@ func countStates(f *Fleet, waiting []Waiting, failures []Failure) Counts {
 			c.Skipped--
 		}
 	}
-	c.Failed += len(f.gone(failures))
 	for _, w := range waiting {
 		if w.State == Held {
 			c.Held += w.Nodes

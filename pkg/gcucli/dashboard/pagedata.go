@@ -63,7 +63,7 @@ func sectionOf(r Resource, may verbs, by string) section {
 			string(rollout.Held): ro.Nodes.Held, string(rollout.Skipped): ro.Nodes.Skipped, string(rollout.Failed): ro.Nodes.Failed, string(rollout.Pinned): ro.Nodes.Pinned}
 		for _, l := range letters {
 			if n := counts[l.state]; n > 0 && ro.Nodes.Total > 0 {
-				s.Parts = append(s.Parts, part{State: l.state, Letter: l.letter, Nodes: n, Percent: 100 * float64(n) / float64(ro.Nodes.Whole())})
+				s.Parts = append(s.Parts, part{State: l.state, Letter: l.letter, Nodes: n, Percent: 100 * float64(n) / float64(ro.Nodes.Total)})
 			}
 		}
 		if ro.ETASeconds > 0 {

@@ -150,11 +150,6 @@ func (r *Rollout) short() string {
 	return words
 }
 
-// Whole returns the number of nodes that the counts are parts of: more than Total if nodes that failed are gone.
-func (c Counts) Whole() int32 {
-	return max(c.Total, c.Updated+c.InFlight+c.Pending+c.Held+c.Skipped+c.Failed+c.Pinned)
-}
-
 // Bar draws the counts: # updated, > in flight, x failed, o skipped, . the rest. Every
 // state with a node gets at least one character. Without nodes it returns "".
 func (c Counts) Bar(width int, s Style) string {
@@ -169,7 +164,7 @@ func (c Counts) Bar(width int, s Style) string {
 	places, used, widest := make([]int, len(parts)), 0, 0
 	for i, p := range parts {
 		if p.nodes > 0 {
-			places[i] = max(1, int(p.nodes)*width/int(c.Whole()))
+			places[i] = max(1, int(p.nodes)*width/int(c.Total))
 		}
 		if used += places[i]; places[i] > places[widest] {
 			widest = i
