@@ -15,7 +15,8 @@
 // has changed. A revision that contradicts the operation is read again past the cache.
 //
 // Only status.operation and status.history are written, in one patch at the resourceVersion
-// that was read. If it fails, no effect is carried out. An effect that fails because the
+// that was read; before evictions also when nothing changes, as the API server then refuses the patch of a process that
+// does not know the state. If it fails, no effect is carried out. An effect that fails because the
 // object has changed is no error: the next reconcile reads the new state. So the process may
 // die after any line, and two leaders may overlap.
 //

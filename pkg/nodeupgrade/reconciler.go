@@ -94,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	observed := r.observer.clock()
 	defer func() { r.observer.workTimes.worked(request.Name, r.observer.clock().Sub(observed)) }()
 	d := r.machine.Next(o.facts)
-	if err := r.records.store(ctx, o, d.Record); err != nil {
+	if err := r.records.store(ctx, o, d); err != nil {
 		return resultOf(ctx, 0, err)
 	}
 	if !operation.NeedsDrained(o.facts) {

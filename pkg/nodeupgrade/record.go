@@ -3,6 +3,7 @@ package nodeupgrade
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,10 +33,12 @@ type recordWriter struct {
 }
 
 // store writes the record of the operation, and nothing else of the NodeUpgrade, at the
-// resourceVersion that was read. Log, metrics and events follow the write.
-func (w recordWriter) store(ctx context.Context, o *observation, next operation.Record) error {
-	before := o.facts.Record
-	if equality.Semantic.DeepEqual(before, next) {
+// resourceVersion that was read. Log, metrics and events follow the write. Without a change nothing is written, except
+// before evictions, which have no precondition of their own that fails once another process has ended the operation.
+func (w recordWriter) store(ctx context.Context, o *observation, d operation.Decision) error {
+	before, next := o.facts.Record, d.Record
+	evicts := slices.ContainsFunc(d.Effects, func(e operation.Effect) bool { return e.Kind == operation.Evict })
+	if !evicts && equality.Semantic.DeepEqual(before, next) {
 		w.metrics.operations.show(o.upgrade.Name, next.Operation)
 		return nil
 	}

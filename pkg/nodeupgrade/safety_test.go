@@ -30,7 +30,7 @@ func (s *stage) decided(component string) (*observation, operation.Effect) {
 		o, err := s.r.observer.observe(s.ctx, s.node)
 		s.must(err)
 		d := s.machine.Next(o.facts)
-		s.must(s.r.records.store(s.ctx, o, d.Record))
+		s.must(s.r.records.store(s.ctx, o, d))
 		for _, e := range d.Effects {
 			if e.Kind == operation.DeletePod && strings.HasPrefix(e.Pod.Name, strings.ToLower(component)) {
 				return o, e

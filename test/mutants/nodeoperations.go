@@ -137,4 +137,6 @@ var ofNodeOperations = []mutant{
 		"$host == nil || !$ready[$name]", "$host == nil"},
 	{"silent-by-its-clock", "a clock that is slow makes an agent silent", nodes, "agents.count",
 		"$now.Sub($last.seen) >= Silence", "$now.Sub($last.time) >= Silence"},
+	{"eviction-unfenced", "a manager that was suspended evicts pods for an operation that another one has ended", nodes, "recordWriter.store",
+		"!$evicts && $same", "(!$evicts || true) && $same"},
 }
