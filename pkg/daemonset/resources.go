@@ -1,8 +1,10 @@
 package daemonset
 
 import (
+	"bytes"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -26,4 +28,17 @@ func FurtherResources(spec *corev1.PodSpec) (names []corev1.ResourceName) {
 		}
 	}
 	return names
+}
+
+// FurtherResourcesOf returns the resources that a revision of a device plugin names, nil for none. One that cannot be read names
+// none. Only those with names are decoded.
+func FurtherResourcesOf(revision *appsv1.ControllerRevision) []corev1.ResourceName {
+	if !bytes.Contains(revision.Data.Raw, []byte(VariableOfResources)) {
+		return nil
+	}
+	template, err := TemplateOf(revision)
+	if err != nil {
+		return nil
+	}
+	return FurtherResources(&template.Spec)
 }

@@ -241,11 +241,16 @@ func newestOf(ctx context.Context, from client.Reader, ds *appsv1.DaemonSet) (st
 	for i := range list.Items {
 		revisions[i] = &list.Items[i]
 	}
+	return newestIn(ds, revisions), nil
+}
+
+// newestIn returns the hash of the newest of these revisions of a DaemonSet, "" when it is not known yet.
+func newestIn(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision) string {
 	hash, err := daemonset.TargetRevision(ds, revisions)
 	if err != nil {
-		return "", nil //nolint:nilerr // not known yet is a valid result
+		return ""
 	}
-	return hash, nil
+	return hash
 }
 
 // readOwn reads the operator's own DaemonSets: the drain leaves their pods, those whose pods use the
@@ -255,7 +260,7 @@ func (r observer) readOwn(ctx context.Context, o *observation) error {
 	if err != nil {
 		return err
 	}
-	held, err := ownership.HeldResources(ctx, r.cache, sets)
+	held, kept, err := r.ownership.HeldResources(ctx, sets)
 	if err != nil {
 		return err
 	}
@@ -264,13 +269,7 @@ func (r observer) readOwn(ctx context.Context, o *observation) error {
 		if _, target := o.daemonSets[ds.UID]; target || !r.machine.Uses(component) {
 			continue
 		}
-		newest := ""
-		if operation.OffersCards(component) {
-			if newest, err = newestOf(ctx, r.cache, ds); err != nil {
-				return err
-			}
-		}
-		o.add(component, ds, newest)
+		o.add(component, ds, newestIn(ds, kept[ds.UID]))
 	}
 	if offered := ownership.FurtherResources(sets); o.node != nil && len(offered) > 0 { // one that it no longer offers is not missing
 		o.facts.Node.Offer(o.node, o.policy.WithResources(offered).Accelerates)

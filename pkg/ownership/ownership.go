@@ -82,27 +82,41 @@ func FurtherResources(sets []*appsv1.DaemonSet) (further []corev1.ResourceName) 
 	return further
 }
 
-// HeldResources returns the resources under which pods may hold cards: FurtherResources, and those of the kept revisions
-// of the device plugins, nil for none. A pod keeps its cards when the plugin's template gets other names; the revision
-// of a plugin's pod that still runs is always kept. A revision that cannot be read names none.
-func HeldResources(ctx context.Context, from client.Reader, sets []*appsv1.DaemonSet) ([]corev1.ResourceName, error) {
-	held := FurtherResources(sets)
+// HeldResources returns the resources under which pods may hold cards, nil for none: FurtherResources, and those of the kept
+// revisions of the device plugins and of the kept specs of all grs. A pod keeps its cards when the plugin's template gets other
+// names, or its DaemonSet is deleted; the revision of a plugin's pod that still runs is always kept. A revision that cannot be
+// read names none. The revisions of each device plugin are returned too, by UID.
+func (r Reader) HeldResources(ctx context.Context, sets []*appsv1.DaemonSet) (held []corev1.ResourceName, kept map[types.UID][]*appsv1.ControllerRevision, err error) {
+	held, kept = FurtherResources(sets), map[types.UID][]*appsv1.ControllerRevision{}
 	for _, ds := range sets {
 		if !operation.OffersCards(daemonset.Component(ds)) {
 			continue
 		}
-		var kept appsv1.ControllerRevisionList
-		if err := ListSelected(ctx, from, &kept, ds, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, err
+		var list appsv1.ControllerRevisionList
+		if err := ListSelected(ctx, r, &list, ds, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, nil, err
 		}
-		for i := range kept.Items {
-			if template, err := daemonset.TemplateOf(&kept.Items[i]); err == nil && metav1.IsControlledBy(&kept.Items[i], ds) {
-				held = append(held, daemonset.FurtherResources(&template.Spec)...)
+		for i := range list.Items {
+			revision := &list.Items[i]
+			kept[ds.UID] = append(kept[ds.UID], revision)
+			if metav1.IsControlledBy(revision, ds) {
+				held = append(held, daemonset.FurtherResourcesOf(revision)...)
 			}
 		}
 	}
+	var grs topsv1.GcuResourceList
+	if err := r.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("listing GcuResources: %w", err)
+	}
+	for i := range grs.Items {
+		specs, err := KeptSpecs(ctx, r, r.Namespace, &grs.Items[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		held = append(held, specs.FurtherResources()...)
+	}
 	slices.Sort(held)
-	return slices.Compact(held), nil
+	return slices.Compact(held), kept, nil
 }
 
 // UIDs returns the UIDs of the DaemonSets of certain components.

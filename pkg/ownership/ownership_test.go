@@ -31,6 +31,16 @@ func store(t *testing.T, objects ...client.Object) client.Reader {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
+// specOf returns the kept spec of a gr.
+func specOf(t *testing.T, gr *topsv1.GcuResource) client.Object {
+	t.Helper()
+	h, err := revision.NewHistory(gr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.New(gr, "gcu-system")
+}
+
 // Labels and owners may be anyone's, where no policy bounds them. The spec, or a kept one that the cache may
 // lack, gives the operator's DaemonSets their namespaces and names.
 func TestDaemonSetsOfTheOperator(t *testing.T) {
@@ -38,10 +48,6 @@ func TestDaemonSetsOfTheOperator(t *testing.T) {
 		Spec: fixture.SpecNaming(types.NamespacedName{Namespace: "apps", Name: "now"})}
 	earlier := gr.DeepCopy()
 	earlier.Spec = fixture.SpecNaming(types.NamespacedName{Namespace: "apps", Name: "earlier"})
-	h, err := revision.NewHistory(earlier, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	objects := []client.Object{gr}
 	add := func(namespace, name string, labels map[string]string, owner types.UID, kind string) {
 		objects = append(objects, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name), Labels: labels,
@@ -54,7 +60,7 @@ func TestDaemonSetsOfTheOperator(t *testing.T) {
 	add("tenant", "now", exporter, "uid-mine", topsv1.GcuResourceKind)
 	add("kube-system", "enflame-gcu-exporter", exporter, "uid-gone", topsv1.GcuResourceKind)
 	add("kube-system", "enflame-driver", exporter, "uid-mine", "Anything")
-	cached, live := store(t, objects...), store(t, h.New(earlier, "gcu-system"))
+	cached, live := store(t, objects...), store(t, specOf(t, earlier))
 	sets, err := Reader{Reader: cached, Live: live, Namespace: "gcu-system"}.DaemonSets(t.Context(), cached)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +78,7 @@ func TestDaemonSetsOfTheOperator(t *testing.T) {
 	}
 }
 
-// Pods keep cards under names that the template of their device plugin had.
+// Pods keep cards under names that the template of their device plugin had, also when its DaemonSet is gone.
 func TestHeldResources(t *testing.T) {
 	set := func(name, component, resources string) *appsv1.DaemonSet {
 		return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name, UID: types.UID(name), Labels: map[string]string{topsv1.LabelComponent: component},
@@ -87,14 +93,20 @@ func TestHeldResources(t *testing.T) {
 	naming := func(resource string) string {
 		return `{"spec":{"template":{"spec":{"containers":[{"env":[{"name":"` + daemonset.VariableOfResources + `","value":"` + resource + `"}]}]}}}}`
 	}
-	from := store(t, kept("now", "plugin", "plugin", naming("a.com/now,a.com/both")), kept("before", "plugin", "plugin", naming("a.com/before,a.com/both")),
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid-mine"}}
+	earlier := gr.DeepCopy()
+	earlier.Spec.DevicePlugin = &topsv1.BaseFields{Name: "gone", Env: []corev1.EnvVar{{Name: daemonset.VariableOfResources, Value: "a.com/gone"}}}
+	earlier.Spec.Exporter = &topsv1.BaseFields{Env: []corev1.EnvVar{{Name: daemonset.VariableOfResources, Value: "a.com/exporter"}}}
+	former := earlier.DeepCopy()
+	former.UID, former.Spec.DevicePlugin.Env[0].Value = "uid-before", "a.com/former"
+	from := store(t, gr, specOf(t, earlier), specOf(t, former), kept("now", "plugin", "plugin", naming("a.com/now,a.com/both")), kept("before", "plugin", "plugin", naming("a.com/before,a.com/both")),
 		kept("unreadable", "plugin", "plugin", `{"spec":{"template":7}}`), kept("another", "plugin", "uid-gone", naming("a.com/other")), kept("exports", "exporter", "exporter", naming("a.com/exporter")))
 	sets := []*appsv1.DaemonSet{set("plugin", "devicePlugin", "a.com/now,a.com/both"), set("exporter", "exporter", "")}
-	held, err := HeldResources(t.Context(), from, sets)
+	held, _, err := Reader{Reader: from, Namespace: "gcu-system"}.HeldResources(t.Context(), sets)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]corev1.ResourceName{"a.com/before", "a.com/both", "a.com/now"}, held); diff != "" {
+	if diff := cmp.Diff([]corev1.ResourceName{"a.com/before", "a.com/both", "a.com/gone", "a.com/now"}, held); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

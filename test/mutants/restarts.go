@@ -67,7 +67,7 @@ var ofRestarts = []mutant{
 	{"failed-by-anothers-plugin", "an operation fails, and keeps its node, for an outdated plugin that another gr has yet to replace", nodes, "verifyAllocatable.deadline",
 		"otherPlugin($s) != nil", "false"},
 	{"anothers-plugin-unread", "the newest revision of the plugin of another gr is not read", nodes, "observer.readOwn",
-		"operation.OffersCards($component)", "false"},
+		"newestIn($ds, $kept[$ds.UID])", "newestIn($ds, $kept[$ds.UID][:0])"},
 	{"touched-forgotten", "the history does not tell whether a node was touched", nodes, "archive",
 		"topsv1.OperationRecord{$*all}", "topsv1.OperationRecord{}"},
 	{"updated-by-pods-alone", "kubectl gcu shows a node as updated whose pods are at their targets", plugin, "watch.lacksProof",

@@ -99,6 +99,16 @@ func (r *Rendered) HasNodePort() bool {
 	return false
 }
 
+// FurtherResources returns the resources that device plugins name in a spec (daemonset.FurtherResources), nil for none.
+func FurtherResources(spec *topsv1.GcuResourceSpec) (names []corev1.ResourceName) {
+	for i := range catalog {
+		if fields := catalog[i].fields(spec); catalog[i].Further && fields != nil {
+			names = append(names, daemonset.FurtherResources(&corev1.PodSpec{Containers: []corev1.Container{{Env: fields.Env}}})...)
+		}
+	}
+	return names
+}
+
 // Render is RenderIn for the zero Cluster. It suffices to compare two specs: the Cluster changes both in the same
 // way.
 func Render(gr *topsv1.GcuResource, revision string) ([]Rendered, error) {

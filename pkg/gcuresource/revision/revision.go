@@ -3,6 +3,7 @@
 package revision
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -274,6 +276,20 @@ func (h *History) Specs() map[string]*topsv1.GcuResourceSpec {
 		}
 	}
 	return specs
+}
+
+// FurtherResources returns the resources that device plugins name in the kept specs (daemonset.FurtherResources), nil for
+// none. Only specs with names are decoded.
+func (h *History) FurtherResources() (names []corev1.ResourceName) {
+	for _, r := range h.revisions {
+		if !bytes.Contains(r.Data.Raw, []byte(daemonset.VariableOfResources)) {
+			continue
+		}
+		if spec, failure := Spec(r); failure == nil {
+			names = append(names, component.FurtherResources(&spec)...)
+		}
+	}
+	return names
 }
 
 // IsFull reports whether there are revisions beyond the limit.

@@ -56,7 +56,7 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if err != nil {
 		return nil, err
 	}
-	held, err := ownership.HeldResources(ctx, r, sets)
+	held, _, err := r.HeldResources(ctx, sets)
 	if err != nil {
 		return nil, err
 	}
