@@ -114,8 +114,8 @@ type DaemonRolloutStatus struct {
 
 	// settled lists, per DaemonSet, the revision of which a pod may start on any node: the target, once every
 	// node has had it; an empty hash while a node may still have another one. With the admission policy
-	// gcu-operator-gate, a pod of another revision waits at a scheduling gate unless its node is in inFlight.
-	// Pods of a DaemonSet that is not listed are not gated.
+	// gcu-operator-gate, a pod of another revision waits at a scheduling gate unless the slot of its node
+	// names its DaemonSet. Pods of a DaemonSet that is not listed are not gated.
 	// +optional
 	// +listType=atomic
 	Settled []RevisionTarget `json:"settled,omitempty"`

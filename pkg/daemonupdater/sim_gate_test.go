@@ -138,7 +138,7 @@ func (w *simWorld) admit(pod *corev1.Pod) *corev1.Pod {
 		w.checkGate(pod, "the policy lets it pass", nil)
 		return pod
 	}
-	if report.TargetIn(stored.Status.Targets, key) == hash && !back && simHasSlot(stored, node) && w.gate.IntN(4) > 0 {
+	if report.TargetIn(stored.Status.Targets, key) == hash && !back && simNamed(stored, node, key) && w.gate.IntN(4) > 0 {
 		return pod
 	}
 	w.say("pod %s waits at the gate", pod.Name)
@@ -147,9 +147,24 @@ func (w *simWorld) admit(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// simHasSlot reports whether a node was granted the target: that a queued node was started may be stored later.
-func simHasSlot(r *topsv1.DaemonRollout, node string) bool {
-	return slices.ContainsFunc(simSlots(r), func(s topsv1.NodeSlot) bool { return s.Node == node })
+// simNamed reports whether a slot of a node names a DaemonSet: that a queued node was started may be stored later.
+func simNamed(r *topsv1.DaemonRollout, node, set string) bool {
+	return slices.ContainsFunc(simSlots(r), func(s topsv1.NodeSlot) bool { return s.Node == node && slices.Contains(s.DaemonSets, set) })
+}
+
+// getsTarget reports whether a node was granted the target of a DaemonSet: its slot names that, or is for all of them, which it is
+// not under OTA, where the person at the node has to request it, or an operation has to replace it along.
+func (w *simWorld) getsTarget(stored *topsv1.DaemonRollout, node string, ds *appsv1.DaemonSet) bool {
+	if !slices.ContainsFunc(simSlots(stored), func(s topsv1.NodeSlot) bool { return s.Node == node }) {
+		return false
+	}
+	settings, err := daemonset.SettingsOf(ds)
+	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: node})
+	return err != nil || settings.Strategy != daemonset.OTA || simNamed(stored, node, ds.Namespace+"/"+ds.Name) || u != nil &&
+		(slices.ContainsFunc(u.Status.Requests, func(r topsv1.UpgradeRequest) bool { return r.DaemonSet.UID == ds.UID }) ||
+			u.Spec.Operation != nil && slices.ContainsFunc(u.Spec.Operation.Targets, func(t topsv1.OperationTarget) bool {
+				return slices.ContainsFunc(t.All(), func(of topsv1.DaemonSetRevision) bool { return of.DaemonSet.UID == ds.UID })
+			}))
 }
 
 // runs notes the revision of a pod that is bound.
@@ -272,7 +287,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 		return
 	}
 	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || had(this) || hash == w.worked[simRan{ds.UID, node.UID}] ||
-		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || simHasSlot(stored, node.Name) ||
+		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || w.getsTarget(stored, node.Name, ds) ||
 		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
 		return
 	}

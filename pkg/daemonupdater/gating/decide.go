@@ -15,8 +15,8 @@ import (
 type Facts struct {
 	// Uncontrolled: nothing is gated, because the DaemonSet is not upgraded by the operator.
 	Uncontrolled bool
-	// HasSlot: the node has a slot, under which it gets the target.
-	HasSlot bool
+	// GetsTarget: the node has a slot, under which it gets the target of the DaemonSet.
+	GetsTarget bool
 	// Pin is the hash of the revision that the node is pinned to, "" for none.
 	Pin string
 	// Target is the hash of the newest revision of the DaemonSet, "" if it is not known.
@@ -49,7 +49,7 @@ func Decide(w Waiting, f *Facts) Action {
 		return backTo(w, f)
 	case f.Pin != "":
 		return Action{Waiting: w, Release: true, Why: "the node is pinned to the revision"}
-	case f.HasSlot && hash == f.Target:
+	case f.GetsTarget && hash == f.Target:
 		return Action{Waiting: w, Release: true, Why: "the node is being upgraded"}
 	case hash == f.Settled:
 		return Action{Waiting: w, Release: true, Why: "every node has the revision"}

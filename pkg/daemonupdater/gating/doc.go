@@ -2,10 +2,10 @@
 // gcu-operator-gate (docs/adr/0020).
 //
 //	a pod of a DaemonSet is created with its newest template
-//	  | the revision is settled, or its node has a slot          the policy lets it pass
+//	  | the revision is settled, or a slot of its node names it   the policy lets it pass
 //	  v
 //	at the gate
-//	  | its node has a slot, had the revision before,
+//	  | its node has a slot that is for it too, had the revision before,
 //	  | or there is no other one that could run there            Release: the gate is removed
 //	  v
 //	Restore: a pod of the revision that the node had, or of the last known good one, is created on the
@@ -14,5 +14,6 @@
 // On a node that is pinned to an earlier revision (package pinning), only that one is restored.
 //
 // Nothing here depends on why a node was not granted the revision: a wave, a window, a pause, a halt, a
-// hold or a missing request all mean that it has no slot.
+// hold or a missing request all mean that it has no slot. What a slot is for depends on requests and limits:
+// rollout.Decision.GetsTarget.
 package gating

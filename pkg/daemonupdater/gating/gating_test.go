@@ -61,8 +61,8 @@ func TestDecide(t *testing.T) {
 		{name: "restores the revision that the node had", facts: Facts{Had: "old", Good: "older"}, want: "old"},
 		{name: "gives a new node the last known good revision", facts: Facts{Good: "old"}, want: "old"},
 		{name: "gives a node the revision that most have when no good one is known", facts: Facts{Common: "old"}, want: "old"},
-		{name: "releases it on a node with a slot", facts: Facts{HasSlot: true, Had: "old"}, want: "release"},
-		{name: "does not release another revision than the target on a node with a slot", facts: Facts{HasSlot: true, Had: "old", Target: "newer"}, want: "old"},
+		{name: "releases it on a node with a slot", facts: Facts{GetsTarget: true, Had: "old"}, want: "release"},
+		{name: "does not release another revision than the target on a node with a slot", facts: Facts{GetsTarget: true, Had: "old", Target: "newer"}, want: "old"},
 		{name: "releases the revision that the node had", facts: Facts{Had: "new", Good: "old"}, want: "release"},
 		{name: "releases the last known good revision on a new node", facts: Facts{Good: "new"}, want: "release"},
 		{name: "releases a settled revision that the policy did not know", facts: Facts{Had: "old", Settled: "new"}, want: "release"},
@@ -76,12 +76,12 @@ func TestDecide(t *testing.T) {
 		{name: "waits while the device is closed for an operation", facts: Facts{Had: "old"}, taint: topsv1.TaintDriverUpgrade, want: "wait"},
 		{name: "waits while a taint keeps the DaemonSet away", facts: Facts{Had: "old"}, taint: "example.com/busy", want: "wait"},
 		{name: "restores the revision that the node is pinned to", facts: Facts{Pin: "older", Had: "old", Good: "old"}, want: "older"},
-		{name: "restores it also on a node with a slot", facts: Facts{Pin: "old", HasSlot: true}, want: "old"},
+		{name: "restores it also on a node with a slot", facts: Facts{Pin: "old", GetsTarget: true}, want: "old"},
 		{name: "restores it also in place of a settled one", facts: Facts{Pin: "old", Settled: "new", Had: "new"}, want: "old"},
 		{name: "releases the revision that the node is pinned to", facts: Facts{Pin: "new", Had: "old"}, want: "release"},
 		{name: "waits on a pinned node whose revision was trimmed", facts: Facts{Pin: "trimmed", Had: "old", Good: "old"}, want: "wait"},
 		{name: "waits on a pinned node that is closed", facts: Facts{Pin: "old"}, taint: topsv1.TaintDriverUpgrade, want: "wait"},
-		{name: "releases it on a tainted node with a slot", facts: Facts{HasSlot: true}, taint: topsv1.TaintDriverUpgrade, want: "release"},
+		{name: "releases it on a tainted node with a slot", facts: Facts{GetsTarget: true}, taint: topsv1.TaintDriverUpgrade, want: "release"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ds, n := fixture.DaemonSet("driver"), node("n1")

@@ -43,12 +43,11 @@ func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
 	key := w.DaemonSet.Namespace + "/" + w.DaemonSet.Name
 	f := gating.Facts{
 		Uncontrolled: released || !gating.IsGateable(w.DaemonSet),
-		HasSlot:      slices.ContainsFunc(p.Decision.Ledger.Slots, func(s rollout.Slot) bool { return s.Node == w.Node.Name && s.UID == w.Node.UID && !s.Queued }),
 		Had:          p.Fleet.lastRevisions.Of(w.DaemonSet, w.Node),
 	}
-	for _, m := range p.In.Members {
+	for i, m := range p.In.Members {
 		if m.Key == key {
-			f.Target = m.Target
+			f.Target, f.GetsTarget = m.Target, p.Decision.GetsTarget(w.Node.Name, w.Node.UID, i)
 		}
 	}
 	for i := range p.Decision.Ledger.Pins {

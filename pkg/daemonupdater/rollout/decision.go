@@ -3,6 +3,8 @@ package rollout
 import (
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Decision is what to do now, and the reason for each node.
@@ -115,6 +117,23 @@ func (d *Decision) FailedAndGone() []string { return d.fleet.gone(d.Ledger.Failu
 func (d *Decision) HasSlot(node string) bool {
 	n := d.fleet.nodes.byName[node]
 	return n != nil && n.slot != nil
+}
+
+// GetsTarget reports whether a node has a slot under which it gets the target of a member, by index: the slot names the member
+// or waits for its pod, or its operation replaces that. It does not if nobody requested that under OTA, or if it is left out.
+func (d *Decision) GetsTarget(node string, uid types.UID, member int) bool {
+	n := d.fleet.nodes.lookup(node, uid)
+	i := slices.IndexFunc(d.Ledger.Slots, func(s Slot) bool { return s.Node == node && s.UID == uid && !s.Queued })
+	if n == nil || i < 0 {
+		return false
+	}
+	slot, op, key := &d.Ledger.Slots[i], n.Operation, n.group.members[member].Key
+	if slices.Contains(slot.Members, key) || op != nil && op.ID == slot.Operation && op.Targets[key] != "" {
+		return true
+	}
+	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+		return pod.Member == member && n.slotWaitsFor(&pod) && !isLeftOut(n.group, &n.Node, &pod)
+	})
 }
 
 // IsReady reports whether a node is Ready.
