@@ -54,6 +54,8 @@ var ofTheGate = []mutant{
 		"$update.Failures", "f.Input.Ledger.Failures"},
 	{"pin-freed-in-vain-later", "a node that failed on its way back with two components is pinned again soon after a person retries it", updater, "Facts.free",
 		"$blames && ($last || $one)", "$blames && (false && $last || $one)"},
+	{"pin-misses-a-resume", "a resume while config/gate is missing does not forgive the nodes that are pinned, though it is never seen again", updater, "DecidePins",
+		"$in.Resume != $in.Ledger.Resumed && $unblocked", "$in.Resume != $in.Ledger.Resumed && $unblocked && !f.PolicyMissing"},
 	{"pin-forgives-a-version", "nodes that were rolled back individually do not count for a halt", updater, "wentBack",
 		"$p.Failed && $once && $other", "false && $once && $other"},
 	{"pin-halts-for-good", "a halt keeps failed nodes from going back", updater, "startRules.forbids",

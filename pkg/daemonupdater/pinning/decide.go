@@ -82,21 +82,25 @@ type Update struct {
 	BlockedBy string
 }
 
-// DecidePins decides about the pins of a group. While the group is blocked, or the policy of the gate is missing, nothing changes.
+// DecidePins decides about the pins of a group. While the group is blocked nothing changes, and while the policy of the gate is
+// missing only what a resume forgives: the plan of this pass carries the resume out, and none sees it again.
 func DecidePins(f *Facts) Update {
 	in := f.Input
 	update := &Update{Failures: in.Ledger.Failures, Refused: map[RequestKey]Refusal{}}
+	resumed := in.Resume != in.Ledger.Resumed && in.Blocked == nil
+	pins := slices.Clone(in.Ledger.Pins)
+	for i := range pins {
+		pins[i].Failed = pins[i].Failed && !resumed
+	}
 	if in.Blocked != nil || f.PolicyMissing {
-		update.Pins = in.Ledger.Pins
+		update.Pins = pins
 		if f.PolicyMissing {
 			update.BlockedBy = "no node can be kept at an earlier version because config/gate is not installed: install it again, or withdraw the request"
 		}
 		return *update
 	}
-	resumed := in.Resume != in.Ledger.Resumed
-	for _, pin := range in.Ledger.Pins {
+	for _, pin := range pins {
 		if f.stillApplies(&pin) && !f.isRequestedAgain(&pin) {
-			pin.Failed = pin.Failed && !resumed
 			update.Pins = append(update.Pins, f.explained(pin))
 		}
 	}

@@ -171,6 +171,11 @@ func TestNextOf(t *testing.T) {
 			f.PolicyMissing, f.Gated, f.Requests = true, func(int) bool { return false }, []Request{undo("b")}
 			pinned(f, pinOf("a"))
 		}, []string{"a=old!"}, ""},
+		{"a resume while it is missing forgives it", func(f *Facts) {
+			f.PolicyMissing, f.Gated = true, func(int) bool { return false }
+			pinned(f, pinOf("a"))
+			f.Input.Resume = "now"
+		}, []string{"a=old"}, ""},
 		{"the policy brings failed nodes back", func(f *Facts) { failed(f, failureOf("a"), failureOf("b")) }, []string{"a=old!", "b=old!"}, ""},
 		{"only if it says so", func(f *Facts) { failed(f, failureOf("a")); f.RollsBack = false }, nil, ""},
 		{"not while paused", func(f *Facts) { failed(f, failureOf("a")); f.Input.Settings.Paused = true }, nil, ""},
