@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,6 +12,21 @@ import (
 // VariableOfResources is the variable of the device plugin's container that lists further names under
 // which the plugin offers cards (docs/components.md).
 const VariableOfResources = "CUSTOM_REGISTER_RESOURCE"
+
+// variableOfShares is the variable of the container of gcusharePlugin that says how many shares it makes of each card.
+const variableOfShares = "SLICE_COUNT"
+
+// SharesPerCard returns how many shares the containers of gcusharePlugin make of each card, 0 if they do not say.
+func SharesPerCard(spec *corev1.PodSpec) (shares int64) {
+	for i := range spec.Containers {
+		for _, v := range spec.Containers[i].Env {
+			if n, err := strconv.ParseInt(v.Value, 10, 32); v.Name == variableOfShares && err == nil {
+				shares = max(n, 0)
+			}
+		}
+	}
+	return shares
+}
 
 // FurtherResources returns the resources that the containers of a device plugin name in VariableOfResources,
 // nil for none.

@@ -18,3 +18,12 @@ func TestResourcesThatAPluginNames(t *testing.T) {
 		}
 	}
 }
+
+func TestSharesPerCard(t *testing.T) {
+	for value, want := range map[string]int64{"": 0, "6": 6, "six": 0, "-1": 0} {
+		spec := corev1.PodSpec{Containers: []corev1.Container{{Env: []corev1.EnvVar{{Name: "OTHER", Value: "3"}, {Name: "SLICE_COUNT", Value: value}}}}}
+		if got := SharesPerCard(&spec); got != want {
+			t.Errorf("%q: %d, want %d", value, got, want)
+		}
+	}
+}

@@ -139,4 +139,10 @@ var ofNodeOperations = []mutant{
 		"$now.Sub($last.seen) >= Silence", "$now.Sub($last.time) >= Silence"},
 	{"eviction-unfenced", "a manager that was suspended evicts pods for an operation that another one has ended", nodes, "recordWriter.store",
 		"!$evicts && $same", "(!$evicts || true) && $same"},
+	{"baseline-by-shares", "a node fails because its device plugin makes fewer shares of each card now", nodes, "needed",
+		"min($need, $shares)", "max($need, $shares)"},
+	{"baseline-of-the-next-plugin", "fewer shares are enough though the device plugin that runs makes more", nodes, "needed",
+		"$is && $m.Shares > 0 && $m.Pod.Revision == $m.Newest && $rest", "$is && $m.Shares > 0 && $rest"},
+	{"baseline-unexplained", "nothing says that a card is missed since an earlier operation, and what a person can do", nodes, "handedOnBaseline",
+		"$s.op.CordonedBy == \"\"", "true"},
 }

@@ -101,6 +101,8 @@ type Member struct {
 	// Leaving: its pods leave the node (daemonset.IsLeaving). An operation that replaces a component
 	// under a new name has two targets for it, one of which leaves.
 	Leaving bool
+	// Shares are how many the device plugin makes of each card in its newest revision, 0 if that is not known.
+	Shares int64
 	// NoSuccessor says why no pod is created on the node (daemonset.ShouldRun), "" if one is.
 	NoSuccessor string
 	// Pod on the node; nil when there is none. A terminating pod counts.

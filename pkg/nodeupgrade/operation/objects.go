@@ -51,7 +51,7 @@ func HostSince(upgrade *topsv1.NodeUpgrade, seen *daemonset.StateTimes, now time
 // all pods of the node; those that the DaemonSet owns, by UID, count.
 func MemberOf(component string, ds *appsv1.DaemonSet, newest string, node *corev1.Node, pods []*corev1.Pod, seen *daemonset.StateTimes, now time.Time) Member {
 	m := Member{Component: component, DaemonSet: ds.Namespace + "/" + ds.Name, Newest: newest,
-		UID: ds.UID, Leaving: daemonset.IsLeaving(ds), Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
+		UID: ds.UID, Leaving: daemonset.IsLeaving(ds), Shares: daemonset.SharesPerCard(&ds.Spec.Template.Spec), Uncontrolled: ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType}
 	owned := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
 		owner := daemonset.Owner(pod)
 		return owner == nil || owner.UID != ds.UID

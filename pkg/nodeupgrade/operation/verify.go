@@ -61,7 +61,7 @@ func driverLacks(s *snapshot, t upgradeplan.Task) string {
 	case host.Devices == nil:
 		return "the cards could not be counted"
 	case *host.Devices < need:
-		return fmt.Sprintf("%d cards found, %d needed", *host.Devices, need)
+		return fmt.Sprintf("%d cards found, %d needed", *host.Devices, need) + handedOnBaseline(s, t)
 	}
 	return ""
 }
@@ -124,10 +124,10 @@ func otherPlugin(s *snapshot) *Member {
 	return outdatedPlugin(s)
 }
 
-// allocatableLacks checks that the node offers as much of each resource as the precheck
+// allocatableLacks checks that the node offers as much of each resource as is needed after what the precheck
 // recorded, and at least one if it has cards and a device plugin runs there. While the runtime has to be
 // restarted the node can offer none: the operation that restarts it verifies them.
-func allocatableLacks(s *snapshot, _ upgradeplan.Task) string {
+func allocatableLacks(s *snapshot, t upgradeplan.Task) string {
 	if s.op.Before == nil || s.f.Host.NeedsRestart() && !restarts(s) {
 		return ""
 	}
@@ -135,16 +135,41 @@ func allocatableLacks(s *snapshot, _ upgradeplan.Task) string {
 	if slices.ContainsFunc(s.f.Members, func(m Member) bool { return isDevicePlugin(&m) }) && offersNone(s) {
 		lacks = append(lacks, "the node has cards, but none is allocatable")
 	}
-	for name, before := range s.op.Before.Allocatable {
+	handedOn := ""
+	for name := range s.op.Before.Allocatable {
 		if cardsLeave(s) {
 			break
 		}
-		if now := s.f.Node.Allocatable[name]; now < before {
-			lacks = append(lacks, fmt.Sprintf("%d of %s are allocatable, %d were before", now, name, before))
+		if now, need := s.f.Node.Allocatable[name], needed(s, name); now < need {
+			lacks, handedOn = append(lacks, fmt.Sprintf("%d of %s are allocatable, %d are needed", now, name, need)), handedOnBaseline(s, t)
 		}
 	}
 	slices.Sort(lacks)
-	return strings.Join(lacks, "; ")
+	return strings.Join(lacks, "; ") + handedOn
+}
+
+// sharedCards is the resource of which a device plugin makes several shares of each card.
+const sharedCards = "enflame.com/shared-gcu"
+
+// needed returns how much of a resource the node has to offer: as much as before, or the shares of as many cards as before if the
+// device plugin that runs there makes fewer of each card.
+func needed(s *snapshot, resource string) int64 {
+	need := s.op.Before.Allocatable[resource]
+	for i := range s.f.Members {
+		if m := &s.f.Members[i]; resource == sharedCards && isDevicePlugin(m) && m.Shares > 0 && m.Pod.Revision == m.Newest && s.op.Before.Devices > 0 {
+			need = min(need, m.Shares*int64(s.op.Before.Devices))
+		}
+	}
+	return need
+}
+
+// handedOnBaseline says that what a verification needs is from before an earlier operation, from which this one took the cordon over,
+// and what a person can do; "" if it is not: cards that broke for another reason since are needed too.
+func handedOnBaseline(s *snapshot, t upgradeplan.Task) string {
+	if s.op.CordonedBy == "" {
+		return ""
+	}
+	return fmt.Sprintf("; it was so before operation %s failed on the node: if less is right now, kubectl gcu task skip %s %s_%s, or kubectl gcu abort %s", s.op.CordonedBy, t.Host, t.Target, t.Action, t.Host)
 }
 
 // cardsLeave reports whether the operation removes the device plugin that offers the cards of the node.
