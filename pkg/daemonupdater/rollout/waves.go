@@ -29,9 +29,7 @@ func followWaves(d *draft) waveProgress {
 	for i := range parts {
 		state, c := &parts[i], &d.fleet.waves[i]
 		state.Name, state.Total, state.Updated = d.in.Policy.partName(i), c.nodes, done[i]
-		if state.Completed = completedBefore(d, parts, i); !state.Completed.IsZero() {
-			state.Soaked = recordedBefore(d, state.Name).Soaked
-		}
+		state.Completed, state.Soaked = completedBefore(d, parts, i)
 		if state.Total == 0 && !state.Completed.IsZero() { // that it had nodes keeps it passed when they are back
 			state.Total = recordedBefore(d, state.Name).Total
 			state.Updated = state.Total
@@ -121,10 +119,10 @@ func lastPlanned(d *draft) int {
 	return 0
 }
 
-// completedBefore returns when a part was completed at this revision under this limit or plan, zero if it was not, or if
+// completedBefore returns when a part was completed, and its soak was over, at this revision under this limit or plan, zero if it was not, or if
 // it has nodes now and had none at the last decision: the selector of its wave may have been corrected. The last part of a
 // wave under a plan, which seldom has nodes of its own, has all nodes of the wave in that sense.
-func completedBefore(d *draft, parts []WaveProgress, part int) time.Time {
+func completedBefore(d *draft, parts []WaveProgress, part int) (completed, soaked time.Time) {
 	first := part
 	if wave, last := d.in.Policy.waveOf(part); last {
 		first = wave * d.in.Policy.parts()
@@ -134,9 +132,10 @@ func completedBefore(d *draft, parts []WaveProgress, part int) time.Time {
 		had, has = had+recordedBefore(d, parts[i].Name).Total, has+d.fleet.waves[i].nodes
 	}
 	if had > 0 || has == 0 {
-		return recordedBefore(d, parts[part].Name).Completed
+		before := recordedBefore(d, parts[part].Name)
+		return before.Completed, before.Soaked
 	}
-	return time.Time{}
+	return time.Time{}, time.Time{}
 }
 
 // recordedBefore returns the progress of a part at the last decision, if that was at this revision under this limit or plan.
