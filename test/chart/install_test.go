@@ -39,8 +39,8 @@ const (
 	// changed is the DaemonSet whose template is not that of the first version, as CHANGELOG.md says: another operator replaces
 	// its pods, in a rollout.
 	changed = "enflame-gcu-docker-plugin"
-	image    = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator"
-	policy   = "short-soak"
+	image   = "artifact.enflame.cn/enflame_docker_images/enflame/gcu-operator"
+	policy  = "short-soak"
 	// componentPods selects the pods of all components.
 	componentPods = "app.kubernetes.io/name in (enflame-node-feature-discovery,enflame-gcu-driver,enflame-gcu-docker-plugin,enflame-gcu-k8s-plugin,enflame-gcu-exporter,enflame-gcu-feature-discovery)"
 	// older is the version of the first one.
