@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,11 @@ func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
 		return c.Name, true
 	}
 	return "", false
+}
+
+// hasRestarted reports whether a container of a pod has restarted.
+func hasRestarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.RestartCount > 0 })
 }
 
 func crashLooping(pod *corev1.Pod) *corev1.ContainerStatus {

@@ -166,6 +166,24 @@ func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now 
 	return s.Since(key, created.Add(usualStart), now).Add(ready), written
 }
 
+// ReadyAgain returns when a pod last became Ready after a container of it had restarted, zero if none has, if it is not Ready,
+// or if that was at least an hour ago.
+func (s *StateTimes) ReadyAgain(pod *corev1.Pod, now time.Time) time.Time {
+	if !hasRestarted(pod) {
+		return time.Time{}
+	}
+	key := "again " + string(pod.UID)
+	if !IsReady(pod) {
+		s.lacks(key, now)
+		return time.Time{}
+	}
+	written := condition(pod, corev1.PodReady).LastTransitionTime.Time
+	if now.Sub(written)-s.ahead(now) >= stateTimeTTL && !s.isNew(key, now) {
+		return time.Time{}
+	}
+	return s.Since(key, written, now)
+}
+
 // isNew reports whether a state was seen to start less than an hour ago, or is seen to start now.
 func (s *StateTimes) isNew(key string, now time.Time) bool {
 	if s == nil {

@@ -115,6 +115,39 @@ func TestAPodThatBecomesReadyIsNewByWhateverClock(t *testing.T) {
 	}
 }
 
+func TestAPodThatRestartedIsReadyAgainByWhateverClock(t *testing.T) {
+	for _, skew := range []time.Duration{-3 * time.Hour, 0, 3 * time.Hour} {
+		var seen StateTimes
+		pod := &corev1.Pod{}
+		pod.UID, pod.CreationTimestamp = "pod", metav1.NewTime(epoch)
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(skew))}}
+		if again := seen.ReadyAgain(pod, epoch); !again.IsZero() {
+			t.Errorf("%s off: Ready again since %s without a restart", skew, again)
+		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}}
+		for restart := range 3 {
+			at := epoch.Add(time.Duration(restart) * time.Minute)
+			pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(at.Add(skew))}
+			if again := seen.ReadyAgain(pod, at); !again.IsZero() {
+				t.Errorf("%s off: Ready again since %s though it is not Ready", skew, again)
+			}
+			at = at.Add(20 * time.Second)
+			pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at.Add(skew))}
+			seen.ReadyAgain(pod, at)
+			if again := seen.ReadyAgain(pod, at.Add(5*time.Second)); !again.Equal(at) {
+				t.Errorf("%s off: Ready again since %s, want %s", skew, again, at)
+			}
+		}
+	}
+	var seen StateTimes
+	old := &corev1.Pod{}
+	old.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}}
+	old.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(-stateTimeTTL))}}
+	if again := seen.ReadyAgain(old, epoch); !again.IsZero() {
+		t.Errorf("Ready again since %s, which is long ago", again)
+	}
+}
+
 // The node controller writes when a node went, and its kubelet when it returned, by a clock that is behind by as long as that took
 // (gate 14727).
 func TestANodeIsReadySinceItReturnedThoughItsClockWritesWhenItWent(t *testing.T) {

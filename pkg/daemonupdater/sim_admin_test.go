@@ -196,8 +196,12 @@ func (w *simWorld) push(g *simGroup, bad bool) {
 	defer w.keepSpec(g)
 	for i := range g.sets {
 		if i == must || w.calm || w.chance(2) {
-			g.images[i] = append(g.images[i], image)
-			w.setImage(g, i, image)
+			gets := image
+			if kind == "relapse" && w.ops != nil && len(w.groups) > 1 && strings.HasSuffix(strings.ToLower(g.sets[i].Name), "plugin") {
+				gets = fmt.Sprint("crash-", w.versions) // another group's operation would miss the cards that this one offered for moments
+			}
+			g.images[i] = append(g.images[i], gets)
+			w.setImage(g, i, gets)
 		}
 	}
 }

@@ -76,6 +76,13 @@ func TestAVersionWhosePodsCrashAfterTheyWereReadyHalts(t *testing.T) {
 		s.waits("all pods are available", s.arrived)
 		s.gets(0, "relapse-1")
 		s.worksUntil(s.a, "the rollout halts", 15*time.Minute, s.halted)
+		touched := s.rolloutOf(s.g.id).Status.Touched
+		for range 30 {
+			s.works(s.a, time.Minute)
+			if st := s.rolloutOf(s.g.id).Status; !s.halted() || st.Touched != touched || st.LastKnownGood != nil && st.LastKnownGood.Revision == st.Revision {
+				s.violate("halted %t, %d nodes touched, %d before", s.halted(), st.Touched, touched)
+			}
+		}
 	})
 }
 

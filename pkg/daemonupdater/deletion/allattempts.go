@@ -16,18 +16,18 @@ type AllAttempts struct {
 	Deletions, Fences Attempts
 	// Operations and Pulls of nodes, by the UID of the node.
 	Operations, Pulls Attempts
-	// LastSlots of nodes.
-	LastSlots LastSlots
+	// Replaced are the members that were replaced on nodes.
+	Replaced Replaced
 }
 
 func (a *AllAttempts) all() [4]*Attempts {
 	return [4]*Attempts{&a.Deletions, &a.Fences, &a.Operations, &a.Pulls}
 }
 
-// Show adds the denied requests of a group, and the last slot, to the node that the plan sees. observed.LeavePulls adds a denied pull.
+// Show adds the denied requests of a group, and what was replaced lately, to the node that the plan sees. observed.LeavePulls adds a denied pull.
 func (a *AllAttempts) Show(g observed.Group, n *rollout.Node) {
 	n.DeniedDeletion, n.DeniedFence, n.DeniedOperation = a.Deletions.DenialOf(g, n), a.Fences.DenialOf(g, n), a.Operations.DenialOf(g, n)
-	n.LastSlot = a.LastSlots.Of(g, n.UID)
+	n.Replaced = a.Replaced.Of(g, n.UID)
 	if denied := n.DeniedOperation; denied != nil && denied.Retry.After(n.Retry) {
 		n.Retry, n.RetryWhy = denied.Retry, "the operation of the node cannot be written; retrying: "+denied.Message
 	}
@@ -51,4 +51,7 @@ func (a *AllAttempts) Prune(g observed.Group, runs, exists func(node string, uid
 }
 
 // Forget forgets a group that is gone.
-func (a *AllAttempts) Forget(g observed.Group) { a.Prune(g, nil, nil) }
+func (a *AllAttempts) Forget(g observed.Group) {
+	a.Prune(g, nil, nil)
+	delete(a.Replaced, g)
+}

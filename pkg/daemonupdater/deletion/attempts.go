@@ -1,4 +1,4 @@
-// Package deletion remembers, for one process, which pods it deleted, which slots nodes gave back, and which requests about
+// Package deletion remembers, for one process, which pods it deleted, what was replaced on nodes, and which requests about
 // pods and nodes the API server denied. It decides when a request is made again; nothing depends on the memory being complete.
 package deletion
 

@@ -144,7 +144,7 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 		p.AvailableAt = now.Add(wait)
 	}
 	p.AvailableSince, p.AvailableWritten = seen.AvailableSince(pod, m.DaemonSet.Spec.MinReadySeconds, now)
-	p.NotReadySince = seen.NotReadySince(pod, now)
+	p.NotReadySince, p.ReadyAgain = seen.NotReadySince(pod, now), seen.ReadyAgain(pod, now)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
 	if p.Placeholder = daemonset.IsPlaceholder(pod); p.Placeholder && !p.Terminating {
 		p.Available, p.NotReadySince = true, time.Time{} // no container is to run in it

@@ -132,7 +132,7 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	verdict, _ := a.Decision.Verdict(node) // the node exists, since it has a pod of the member
 	state = topsv1.TaskWaiting
 	switch {
-	case verdict.State == rollout.Failed && !a.requestedSince(node, request, shown):
+	case verdict.State == rollout.Failed && !(a.requestedSince(node, request, shown) && a.Decision.AcceptsRequest(node, member)):
 		state = topsv1.TaskFailed
 	case same && !pod.Terminating && a.isOvertaken(request, member, &verdict, shown):
 		return topsv1.TaskFailed, reasonRevisionChanged, fmt.Sprintf("revision %s was requested, but %s is the newest now: repeat the request",

@@ -94,6 +94,12 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 		{"is done by a rollout as well", inputWith(successor(fixture.Planned("a", fixture.NewHash))), "Done Replaced: pod p-a was replaced by p-a2"},
 		{"fails with its node", change(otaInput(successor(fixture.PlannedBroken("a", fixture.NewHash))), failed(0, time.Minute)), "Failed CrashLooping: it crash-loops"},
 		{"does not fail with a failure from before it was asked", change(otaInput(fixture.PlannedBroken("a", fixture.OldHash)), failed(time.Hour, time.Hour)), "Waiting CrashLooping: it crash-loops"},
+		{"fails though it was asked after the failure, if another component with work left failed",
+			change(otaInput(outdatedBeside(fixture.PlannedBroken("a", fixture.OldHash))), func(in *rollout.Input) {
+				failed(time.Hour, time.Hour)(in)
+				in.Members = append(in.Members, rollout.Member{Key: "kube-system/exporter", Target: fixture.NewHash})
+				in.Ledger.Failures[0].Targets = []rollout.Target{{Member: "kube-system/exporter", Revision: fixture.NewHash}}
+			}), "Failed CrashLooping: it crash-loops"},
 		{"fails with its node though the clock of the node is ahead", change(otaInput(successor(fixture.PlannedBroken("a", fixture.NewHash))), failed(3*time.Minute, time.Minute)),
 			"Failed CrashLooping: it crash-loops"},
 		{"does not fail with a failure from before it was asked though the clock of the node is behind",

@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -56,12 +57,25 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 		return Rollback{blockedBy: fmt.Sprintf("not rolled back: %s, the last known good revision, is older than failure.rollbackNotBefore of the policy", nameOf(good))}
 	case len(d.Ledger.Failures) < requiredFailures(s, d):
 		return Rollback{blockedBy: fmt.Sprintf("not rolled back: that requires %d failed nodes (failure.minFailedNodes of the policy)", requiredFailures(s, d))}
+	case failuresBeyond(good, d.Ledger.Failures) < requiredFailures(s, d):
+		return Rollback{blockedBy: fmt.Sprintf("not rolled back: nodes failed by versions that are part of %s, the last known good revision, as well", nameOf(good))}
 	case !agreed:
 		return Rollback{blockedBy: "not rolled back until all DaemonSets are rendered from the same spec"}
 	case !kept:
 		return Rollback{blockedBy: fmt.Sprintf("not rolled back: %s, the last known good revision, is no longer stored", nameOf(good))}
 	}
 	return Rollback{To: good}
+}
+
+// failuresBeyond counts the failures that may be due to a target that is not of a good revision.
+func failuresBeyond(good *topsv1.KnownGoodRevision, failures []rollout.Failure) (n int) {
+	for i := range failures {
+		of := failures[i].Targets
+		if len(of) == 0 || slices.ContainsFunc(of, func(t rollout.Target) bool { return TargetIn(good.Targets, t.Member) != t.Revision }) {
+			n++
+		}
+	}
+	return n
 }
 
 // minFailedNodes is the default of failure.minFailedNodes: two nodes that report wrong failures are not enough.

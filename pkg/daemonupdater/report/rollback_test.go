@@ -95,6 +95,17 @@ func TestRollbackOf(t *testing.T) {
 			o.Policy.Spec.Failure.MinFailedNodes = 3
 			*in = change(inputWith(fixture.PlannedBroken("a", fixture.NewHash), fixture.PlannedBroken("b", fixture.NewHash)), failedNodes("a", "b"))
 		}, to: "r1"},
+		{name: "not when what failed is part of the good revision", change: func(_ *world, in *rollout.Input) {
+			for i := range in.Ledger.Failures {
+				in.Ledger.Failures[i].Targets = []rollout.Target{{Member: "kube-system/driver", Revision: fixture.OldHash}}
+			}
+			in.Members[0].Target = fixture.OldHash
+		}, hindered: "not rolled back: nodes failed by versions that are part of old, the last known good revision, as well"},
+		{name: "when what failed may be something else", change: func(_ *world, in *rollout.Input) {
+			for i := range in.Ledger.Failures {
+				in.Ledger.Failures[i].Targets = []rollout.Target{{Member: "kube-system/driver", Revision: fixture.NewHash}}
+			}
+		}, to: "r1"},
 		{name: "not to a revision from before the floor", change: func(o *world, _ *rollout.Input) {
 			o.Rollout.Status.LastKnownGood.Since, o.Policy.Spec.Failure.RollbackNotBefore = fixture.Ago(2*time.Hour), ptr.To(fixture.Ago(time.Hour))
 		}, hindered: "not rolled back: old, the last known good revision, is older than failure.rollbackNotBefore of the policy"},

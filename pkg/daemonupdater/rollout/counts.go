@@ -19,6 +19,8 @@ type nodeCounts struct {
 	outdated int
 	// behind counts the nodes with a pod that is not at its target.
 	behind int
+	// unsettled counts the nodes on which a pod that was replaced lately is not Ready, or was not shortly before.
+	unsettled int
 	// notPrepulled counts the nodes whose kubelet has to pull images.
 	notPrepulled int
 	byPhase      [phases]int
@@ -48,6 +50,9 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	}
 	if n.notPrepulled {
 		c.notPrepulled += times
+	}
+	if n.unsettled {
+		c.unsettled += times
 	}
 	if n.moving {
 		c.inFlight += times

@@ -15,8 +15,9 @@ type Decision struct {
 	Started []string
 	// Finished holds the duration of each node that reached the target and gave its slot back.
 	Finished []time.Duration
-	// GivenBack lists the slots of Input.Ledger that Ledger no longer has because their nodes do not need them.
-	GivenBack []Slot
+	// Over lists the slots of Input.Ledger under which the work on their members is over: the node does not need the slot any
+	// more, has failed, or goes on with other members.
+	Over []Slot
 	// Delete lists the pods to delete; a slot of Ledger names each of them.
 	Delete []Deletion
 	// Fence lists the pods to write to, so that they get another resourceVersion. The slot that names
@@ -50,7 +51,8 @@ type Decision struct {
 	// AllReached: no wave or batch is still to come. NotReached is what the next one waits for, "" if none is to come.
 	AllReached bool
 	NotReached string
-	// IsQuiet: for Deadlines.Probation no node has made progress, so what the version does to nodes that got it is known.
+	// IsQuiet: for Deadlines.Probation no node has made progress, and what was replaced lately has been Ready. So what the
+	// version does to nodes that got it is known.
 	IsQuiet bool
 	// Advanced names the nodes whose facts have changed by time alone, without an event.
 	Advanced []string
@@ -179,6 +181,12 @@ func (d *Decision) Skipped(limit int) []Verdict {
 		return len(list) < limit
 	})
 	return list
+}
+
+// AcceptsRequest reports whether a new request for a member starts a node that has failed again.
+func (d *Decision) AcceptsRequest(node string, member int) bool {
+	n := d.fleet.nodes.byName[node]
+	return n == nil || n.failure == nil || n.failure.Reason == ReasonNodeLost || startsAgainWith(n, member, n.failure)
 }
 
 // Proven reports whether at least one Ready node is updated. An offline node counts as updated by

@@ -86,11 +86,12 @@ func (d *draft) newOperation(n *fleetNode) string {
 // write.
 func (d *draft) progressed(at time.Time) { d.ledger.LastProgress = later(d.ledger.LastProgress, at) }
 
-// isQuiet reports whether no node has made progress for the time of a probation, and decides again when that is so.
+// isQuiet reports whether no node has made progress for the time of a probation, and what was replaced lately has been Ready. It
+// decides again when that is so.
 func (d *draft) isQuiet() bool {
 	left := d.ledger.LastProgress.Add(d.in.Deadlines.Probation).Sub(d.in.Now)
 	d.recheckIn(left)
-	return left <= 0
+	return left <= 0 && d.fleet.all.unsettled == 0
 }
 
 // noteDecided records when this decision was made, while nodes are in flight or a wave soaks.

@@ -58,6 +58,8 @@ type facts struct {
 	updated bool
 	// suspect is a pod that may have failed the node after it gave its slot back (suspectpod.go); nil if there is none.
 	suspect *Pod
+	// unsettled: a pod that was replaced lately is not Ready, or was not shortly before.
+	unsettled bool
 	// phase follows from the fields above. changes is when the facts may change by time alone, zero for
 	// never.
 	phase   phase
@@ -132,6 +134,9 @@ func (g *group) factsOf(node *Node, now time.Time) facts {
 	f.charged = f.isCharged(node)
 	f.updated = !f.unknown && !f.outdated && (f.available || !node.Ready && !f.absent)
 	f.phase = f.phaseOf(g, node, now)
+	unsettled := unsettledUntil(g, node, now)
+	f.unsettled = !unsettled.IsZero()
+	f.changesAt(unsettled)
 	f.suspect = suspectOf(g, node, f.phase == phaseUpdated)
 	return f
 }
@@ -356,9 +361,8 @@ func (f *facts) includeProbation(g *group, node *Node, pod *Pod, now time.Time) 
 // hasLived reports whether the kubelet of a node has renewed its Lease since a pod was available there, by its own
 // clock. A renewal later than is possible was made before that clock was set back.
 func hasLived(node *Node, pod *Pod, now time.Time) bool {
-	const early = time.Second // the pod's time may be written that much too early
 	since := node.Renewed.Sub(pod.AvailableWritten)
-	return since >= early && since-daemonset.MaxSkew <= max(now.Sub(pod.Created), now.Sub(pod.AvailableSince))
+	return since >= writtenEarly && since-daemonset.MaxSkew <= max(now.Sub(pod.Created), now.Sub(pod.AvailableSince))
 }
 
 // isPassedOver reports whether waves do not wait for the node, though something is left to do.

@@ -37,14 +37,14 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 }
 
 // stillHolds reports whether a node has not recovered from its failure. From the failure of a device
-// plugin it has recovered only when it offers cards; from a crash loop, in which a pod may be available for moments, when
-// the pod was available for some time.
+// plugin it has recovered only when it offers cards; from a crash loop, in which a pod is available for moments, when the
+// pod has been Ready for the progress deadline since a container restarted, or there is another pod.
 func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 	return !n.isOtherMachine(failure) && (!n.hasRecovered() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		if !slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) }) {
 			return false
 		}
-		left := pod.AvailableSince.Add(d.in.Deadlines.Unavailable).Sub(d.in.Now)
+		left := pod.ReadyAgain.Add(d.in.Deadlines.Progress).Sub(d.in.Now)
 		moment := failure.Reason == ReasonCrashLooping && left > 0
 		if moment {
 			d.recheckIn(left)
@@ -102,11 +102,11 @@ func updateFailures(d *draft) {
 		}
 		d.ledger.Failures = append(d.ledger.Failures, failure)
 	}
+	nodes.recordFailures(d.ledger.Failures)
+	addSuspects(d)
 	if len(d.ledger.Failures) > 0 || len(wentBack(&d.ledger)) > 0 {
 		d.ledger.Touched = max(d.ledger.Touched, d.in.Ledger.Touched) // the threshold is a share of these
 	}
-	nodes.recordFailures(d.ledger.Failures)
-	addSuspects(d)
 	failures := d.ledger.Failures
 	sort.Slice(failures, func(i, j int) bool { return failures[i].Node < failures[j].Node })
 	nodes.recordFailures(failures)

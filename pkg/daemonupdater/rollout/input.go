@@ -121,8 +121,9 @@ type Node struct {
 	Ended     []End
 	// Holds exclude the node from upgrades.
 	Holds []daemonset.Hold
-	// LastSlot is the slot that the node last gave back, zero if that is long ago or not known.
-	LastSlot LastSlot
+	// Replaced are the members that were replaced on the node under slots that ended lately, by key, and when each slot ended,
+	// by the clock of Now. It is not changed, and may lack members.
+	Replaced map[string]time.Time
 	// Disturbed: an operation of any group may have taken the node out of service.
 	Disturbed bool
 	// Renewed is when its kubelet last renewed its Lease, by the kubelet's clock; zero if that is not
@@ -148,14 +149,6 @@ type Node struct {
 	Retry    time.Time
 	RetryWhy string
 	SetBack  string
-}
-
-// LastSlot is a slot that a node gave back.
-type LastSlot struct {
-	// Members are those of the slot: the keys of the members that were replaced under it.
-	Members []string
-	// End is when it was given back, by the clock of Input.Now.
-	End time.Time
 }
 
 // Agent is the node agent of a node.
@@ -192,6 +185,8 @@ type Pod struct {
 	AvailableSince, AvailableWritten time.Time
 	// CrashLooping names a container that crash-loops, "" if none does.
 	CrashLooping string
+	// ReadyAgain is when it last became Ready after a container had restarted, zero if none has, or that was long ago.
+	ReadyAgain time.Time
 	// NotReadySince is when it became not Ready, or missing; zero if it is Ready, or if the time is not
 	// known.
 	NotReadySince time.Time

@@ -173,6 +173,7 @@ type WaveProgress struct {
 	// wave soaked is added. Nodes that a limited upgrade leaves out do not count, and an upgrade with
 	// another limit ignores it.
 	Completed time.Time
-	// Soaked is when its soak was over, zero before. Once it is set, its nodes need no longer be available.
+	// Soaked is when a node was first started, in its turn, after its soak; zero before. Once it is set, its nodes need no
+	// longer be available.
 	Soaked time.Time
 }

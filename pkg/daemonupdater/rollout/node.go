@@ -69,12 +69,22 @@ func (n *fleetNode) isStartable() bool {
 	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.isRequestedAgain(n.failure)
 }
 
-// isRequestedAgain reports whether a request that does not run yet, for a member that may have caused a failure, is newer than
-// those before it, both by the node's clock. One that runs does not count, because that clock may have been ahead.
+// isRequestedAgain reports whether a request that does not run yet, for a member with which the node may start again, is newer
+// than those before the failure, both by the node's clock. One that runs does not count, because that clock may have been ahead.
 func (n *fleetNode) isRequestedAgain(failure *Failure) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		mayHaveFailed := len(failure.Targets) == 0 || slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) })
-		return mayHaveFailed && n.group.isRequested(&pod) && !pod.Request.Running && pod.Request.Time.After(failure.Requested)
+		return n.group.isRequested(&pod) && !pod.Request.Running && pod.Request.Time.After(failure.Requested) && startsAgainWith(n, pod.Member, failure)
+	})
+}
+
+// startsAgainWith reports whether a request for a member may start a node again that failed: the member may have failed, or
+// nothing is left to do for those that may have, which could be what they need.
+func startsAgainWith(n *fleetNode, member int, failure *Failure) bool {
+	mayHaveFailed := func(of int) bool {
+		return slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.members[of].Key })
+	}
+	return len(failure.Targets) == 0 || mayHaveFailed(member) || !slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+		return mayHaveFailed(pod.Member) && n.group.hasWork(&n.Node, &pod)
 	})
 }
 

@@ -32,6 +32,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	waves := followWaves(d)
 	rules := &startRules{draft: d, halted: halted, waves: waves}
 	start := startNodes(rules, budgets)
+	haveSoaked(d, waves.parts, start.furthest)
 
 	// Act on the nodes that have slots, and prepare those that get one next.
 	deletions := nextDeletions(d, budgets.limit)
@@ -47,7 +48,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	decision := decisionOf(d, budgets, explanation{
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, beforehand: in.Beforehand, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen, decision.Vacated, decision.WithoutOperation = start.names, review.finished, review.unseen, review.vacated, review.withoutOperation
-	decision.GivenBack = review.givenBack
+	decision.Over = review.ended
 	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullKeepsFailing = deletions, changes, prepared.prepulls, prepared.keepsFailing
 	decision.IsQuiet = isQuiet
 	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, cmp.Or(waves.approval, rules.unapproved)

@@ -65,6 +65,8 @@ func TestARequestIsForOneRevisionOfItsOwnDaemonSet(t *testing.T) {
 		{"one for an earlier revision starts nothing", inputOf(1, askingFor(earlier, false, a)), waits, nil},
 		{"the end of a halt by a newer revision starts nothing either", retargeted(failed), waits, nil},
 		{"a node that failed starts again for one of the DaemonSet that may have failed", failedFirst(askingFor(newHash, false, nodeOf("a", oldHash, oldHash))), starts, nil},
+		{"or for one of another DaemonSet when nothing is left to do for it, because that may be what it needs", failedFirst(askingForSecond(broken(nodeOf("a", newHash, oldHash)))),
+			said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing")}, nil},
 		{"but not for one of another DaemonSet", failedFirst(askingForSecond(nodeOf("a", oldHash, oldHash))), said{States: statesOf("a", "failed/CrashLooping")}, nil},
 		{"what changes elsewhere in the group does not matter", retargeted(inputOf(1, askingFor(newHash, false, a))), starts, nil},
 		{"beside a newer one of another DaemonSet it stays undone", pair(inputOf(1, askingForSecond(askingFor(earlier, false, two)))),

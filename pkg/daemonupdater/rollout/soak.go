@@ -7,8 +7,8 @@ import (
 )
 
 // soaking returns why the soak that follows a complete part is not over, "" if it is or if none follows, and the time that is
-// left. It does not end while a node of the wave is not available, but once it has ended, which is recorded, the wave stays
-// passed.
+// left. It does not end while a node of the wave is not available, but once a node of a later part has started after it in
+// its turn, which is recorded, the wave stays passed.
 func soaking(d *draft, parts []WaveProgress, part int) (why string, left time.Duration) {
 	soak := d.in.Policy.soakAfter(part)
 	wave, _ := d.in.Policy.waveOf(part)
@@ -19,9 +19,6 @@ func soaking(d *draft, parts []WaveProgress, part int) (why string, left time.Du
 	left = max(0, until.Sub(d.in.Now))
 	name, lacks := notAvailableIn(d, wave)
 	if left == 0 && (name == "" || !parts[part].Soaked.IsZero()) {
-		if parts[part].Soaked.IsZero() {
-			parts[part].Soaked = d.in.Now
-		}
 		return "", 0
 	}
 	why = fmt.Sprintf("wave %s is complete and soaks until %s", parts[part].Name, until.UTC().Format(time.RFC3339))
@@ -51,6 +48,16 @@ func notAvailableIn(d *draft, wave int) (name, lacks string) {
 		return name == ""
 	})
 	return name, lacks
+}
+
+// haveSoaked records that the soaks before a part are over, because a node of it was started in its turn.
+func haveSoaked(d *draft, parts []WaveProgress, before int) {
+	for i := range before {
+		if parts[i].Soaked.IsZero() && d.in.Policy.soakAfter(i) > 0 {
+			parts[i].Soaked = d.in.Now
+		}
+	}
+	d.ledger.Waves = recordedParts(&d.in.Policy, parts)
 }
 
 // soakAfter returns how long the wave of a part soaks after that part: 0 unless it is the last part of the wave.

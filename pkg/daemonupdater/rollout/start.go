@@ -5,7 +5,9 @@ type starts struct {
 	*draft
 	budgets *budgets
 	// names of the nodes that were started.
-	names    []string
+	names []string
+	// furthest is the last part of the waves of which a node was started in its turn.
+	furthest int
 	lastTurn int64
 }
 
@@ -30,6 +32,9 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	}
 	if slot.Operation = s.operationOf(n); slot.Operation != "" {
 		slot.Members = n.membersToReplace()
+	}
+	if l := n.lane; l != nil && l.urgency == healthy && !l.goingBack {
+		s.furthest = max(s.furthest, l.wave)
 	}
 	slot.restart(s.in.Now, n.Pods)
 	s.fleet.nodes.record(n, slot, nil)

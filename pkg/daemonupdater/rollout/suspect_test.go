@@ -61,7 +61,7 @@ func TestAVersionThatTakesNodesDownLaterHaltsTheRollout(t *testing.T) {
 func givenBack(name string, ago, since time.Duration) Node {
 	n := withPod(nodeOf(name, newHash), func(p *Pod) { p.Available, p.NotReadySince = false, epoch.Add(-since) })
 	n.ReadySince = epoch.Add(-time.Hour)
-	n.LastSlot = LastSlot{Members: []string{"kube-system/a"}, End: epoch.Add(-ago)}
+	n.Replaced = map[string]time.Time{"kube-system/a": epoch.Add(-ago)}
 	return n
 }
 
@@ -87,14 +87,18 @@ func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
 		{"its new pod crash-loops", crashes(), nil, ReasonCrashLooping, 0},
 		{"its new pod has not been available for long", hangs(progress - time.Minute), nil, "", time.Minute},
 		{"its new pod has not been available for the deadline", hangs(progress), nil, ReasonProgressDeadlineExceeded, 0},
-		{"not a node that gave back no slot", with(crashes(), func(n *Node) { n.LastSlot = LastSlot{} }), nil, "", 0},
-		{"not for a member that was not replaced", with(crashes(), func(n *Node) { n.LastSlot.Members = []string{"kube-system/b"} }), nil, "", 0},
+		{"not a node that gave back no slot", with(crashes(), func(n *Node) { n.Replaced = nil }), nil, "", 0},
+		{"not for a member that was not replaced", with(crashes(), func(n *Node) { n.Replaced = map[string]time.Time{"kube-system/b": epoch.Add(-2 * time.Minute)} }), nil, "", 0},
 		{"not for a pod of an earlier revision", withPod(crashes(), func(p *Pod) { p.Revision = oldHash }), func(in *Input) { in.Settings.Paused = true }, "", 0},
 		{"not for a pod of a revision that the node is kept at", withPod(crashes(), func(p *Pod) { p.Revision = oldHash }), func(in *Input) {
 			in.Ledger.Pins = []Pin{{Node: "a", UID: "uid-a", Member: "kube-system/a", Revision: oldHash, From: newHash}}
 		}, "", 0},
 		{"not for a pod that is deleted", withPod(crashes(), func(p *Pod) { p.Terminating = true }), nil, "", 0},
 		{"not if it worked for long", givenBack("a", 3*progress, progress), nil, "", 0},
+		{"not if it was not Ready before the slot ended", givenBack("a", time.Minute, 2*time.Minute), nil, "", 0},
+		{"if it stopped in the second in which the slot ended", withPod(givenBack("a", progress, progress), func(p *Pod) { p.NotReadySince = p.NotReadySince.Add(-time.Second) }), nil, ReasonProgressDeadlineExceeded, 0},
+		{"not if an operation has ended since", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "of-another", Time: epoch.Add(-time.Minute)}} }), nil, "", 0},
+		{"if one ended before", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "ours", Time: epoch.Add(-3 * time.Minute)}} }), nil, ReasonCrashLooping, 0},
 		{"not if the node was offline since", with(crashes(), func(n *Node) { n.ReadySince = epoch.Add(-10 * time.Second) }), nil, "", 0},
 		{"not when a person resumed the rollout since", crashes(), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-time.Minute) }, "", 0},
 		{"not while another group works on the node", with(crashes(), func(n *Node) { n.Disturbed, n.Operation = true, &Operation{ID: "x", Granted: true} }), nil, "", 0},
@@ -121,7 +125,7 @@ func TestOfTwoPodsThatStoppedWorkingTheOneThatCrashLoopsIsBlamed(t *testing.T) {
 	n := givenBack("a", 2*time.Minute, 20*time.Second)
 	n.Pods = append(n.Pods, n.Pods[0])
 	n.Pods[1].Member, n.Pods[1].UID, n.Pods[1].CrashLooping = 1, "uid-other", "main"
-	n.LastSlot.Members = append(n.LastSlot.Members, "kube-system/b")
+	n.Replaced["kube-system/b"] = epoch.Add(-2 * time.Minute)
 	in := inputOf(1, n)
 	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
 	if d := Plan(in); len(d.Ledger.Failures) != 1 || !slices.Equal(d.Ledger.Failures[0].Targets, []Target{{"kube-system/b", newHash}}) {
@@ -129,17 +133,62 @@ func TestOfTwoPodsThatStoppedWorkingTheOneThatCrashLoopsIsBlamed(t *testing.T) {
 	}
 }
 
-func TestTheSlotsThatNodesGiveBackAreSaid(t *testing.T) {
-	slot := slotOf(nodeOf("a", oldHash), time.Minute)
-	slot.Members = []string{"kube-system/a"}
-	in := inputOf(2, nodeOf("a", newHash), broken(nodeOf("b", newHash))).slots(slot, slotOf(nodeOf("b", oldHash), time.Minute))
-	if d := Plan(in); len(d.GivenBack) != 1 || d.GivenBack[0].Node != "a" || !slices.Equal(d.GivenBack[0].Members, slot.Members) {
-		t.Errorf("given back %+v", d.GivenBack)
+func TestTheSlotsWhoseWorkIsOverAreSaid(t *testing.T) {
+	slotFor := func(name string, age time.Duration) Slot {
+		slot := slotOf(nodeOf(name, oldHash), age)
+		slot.Members = []string{"kube-system/a"}
+		return slot
+	}
+	in := inputOf(4, nodeOf("a", newHash), broken(nodeOf("b", newHash)), broken(nodeOf("c", newHash))).slots(slotFor("a", time.Minute), slotFor("b", time.Minute), slotFor("c", time.Hour))
+	d := Plan(in)
+	var over []string
+	for _, slot := range d.Over {
+		over = append(over, slot.Node)
+		if !slices.Equal(slot.Members, []string{"kube-system/a"}) {
+			t.Errorf("the slot of %s was for %v", slot.Node, slot.Members)
+		}
+	}
+	if !slices.Equal(over, []string{"a", "c"}) || d.Counts.Failed != 1 {
+		t.Errorf("over are the slots of %v, failures %+v", over, d.Ledger.Failures)
+	}
+}
+
+func TestAVersionIsNotKnownWhileWhatItReplacedWasNotReadyShortlyBefore(t *testing.T) {
+	again := func(ago time.Duration) Node {
+		n := withPod(nodeOf("a", newHash), func(p *Pod) { p.ReadyAgain = epoch.Add(-ago) })
+		n.Replaced = map[string]time.Time{"kube-system/a": epoch.Add(-5 * time.Minute)}
+		return n
+	}
+	for _, tt := range []struct {
+		name    string
+		node    Node
+		quiet   bool
+		recheck time.Duration
+	}{
+		{"never restarted", nodeOf("a", newHash), true, 0},
+		{"Ready again since a moment", again(20 * time.Second), false, 100 * time.Second},
+		{"Ready again for the time of a probation", again(2 * time.Minute), true, 0},
+		{"not Ready", givenBack("a", 5*time.Minute, time.Minute), false, 5 * time.Minute},
+		{"replaced long ago", with(again(20*time.Second), func(n *Node) {
+			n.Replaced = map[string]time.Time{"kube-system/a": epoch.Add(-DefaultDeadlines.Progress)}
+		}), true, 0},
+	} {
+		if d := Plan(inputOf(1, tt.node)); d.IsQuiet != tt.quiet || d.Recheck != tt.recheck {
+			t.Errorf("%s: quiet %t, decides again after %s; want %t, %s", tt.name, d.IsQuiet, d.Recheck, tt.quiet, tt.recheck)
+		}
+	}
+}
+
+func TestAFailureOfTheVersionBeforeHaltsByItsOwnShare(t *testing.T) {
+	in := inputOf(1, givenBack("a", 15*time.Minute, 10*time.Minute), givenBack("b", 15*time.Minute, 10*time.Minute), nodeOf("c", newHash))
+	in.Ledger.Revision, in.Ledger.Touched = "r1", 200
+	if d := Plan(in); d.Counts.Failed != 2 || d.Halted != "" {
+		t.Errorf("%d failed, halted %q; the threshold is a tenth of 200", d.Counts.Failed, d.Halted)
 	}
 }
 
 // A pod that crash-loops is available for moments: each would end the halt.
-func TestACrashLoopIsOverWhenThePodWasAvailableForSomeTime(t *testing.T) {
+func TestACrashLoopIsOverWhenThePodHasBeenReadyForTheProgressDeadline(t *testing.T) {
 	looping := func(name string) Node { return crashing(nodeOf(name, newHash)) }
 	in := inputOf(2, looping("a"), looping("b"), nodeOf("c", oldHash)).slots(slotOf(nodeOf("a", oldHash), time.Minute), slotOf(nodeOf("b", oldHash), time.Minute))
 	d := Plan(in)
@@ -147,14 +196,14 @@ func TestACrashLoopIsOverWhenThePodWasAvailableForSomeTime(t *testing.T) {
 		t.Fatalf("failures %v, and no halt", d.Ledger.Failures)
 	}
 	back := func(name string, since time.Duration) Node {
-		return withPod(nodeOf(name, newHash), func(p *Pod) { p.AvailableSince = epoch.Add(-since) })
+		return withPod(nodeOf(name, newHash), func(p *Pod) { p.AvailableSince, p.ReadyAgain = epoch.Add(-time.Hour), epoch.Add(-since) })
 	}
 	in.Ledger = d.Ledger
-	in.Nodes[0], in.Nodes[1] = back("a", 5*time.Second), back("b", 5*time.Second)
-	if d = Plan(in); d.Halted == "" || d.Recheck != in.Deadlines.Unavailable-5*time.Second {
+	in.Nodes[0], in.Nodes[1] = back("a", 5*time.Minute), back("b", 5*time.Minute)
+	if d = Plan(in); d.Halted == "" || d.Recheck > in.Deadlines.Progress-5*time.Minute {
 		t.Errorf("halted %q, decides again after %s, when both are available for a moment", d.Halted, d.Recheck)
 	}
-	in.Nodes[0], in.Nodes[1] = back("a", in.Deadlines.Unavailable), back("b", in.Deadlines.Unavailable)
+	in.Nodes[0], in.Nodes[1] = back("a", in.Deadlines.Progress), nodeOf("b", newHash) // b has another pod
 	if d = Plan(in); d.Halted != "" {
 		t.Errorf("halted %q when both have recovered", d.Halted)
 	}

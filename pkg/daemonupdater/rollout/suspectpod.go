@@ -1,6 +1,6 @@
 package rollout
 
-import "slices"
+import "time"
 
 // A version may take its node offline, or stop working, some time after its pod was available and the node gave its slot
 // back. The pod that may have done that is the suspect of the node.
@@ -29,19 +29,42 @@ func madeBeforeOutage(g *group, node *Node) (suspect *Pod) {
 	return suspect
 }
 
-// notWorkingSince returns a pod of a Ready node that was replaced under its last slot and is no longer Ready, preferably one that
-// crash-loops; nil if there is none. A pod that was not Ready before the node was proves nothing.
+// notWorkingSince returns a pod of a Ready node that was replaced under a slot and has not been Ready since some time after that,
+// preferably one that crash-loops; nil if there is none. A pod that was not Ready before the node was, or on a node on which an
+// operation has ended since, proves nothing.
 func notWorkingSince(g *group, node *Node) (suspect *Pod) {
-	if node.LastSlot.End.IsZero() {
-		return nil
-	}
 	for i := range node.Pods {
 		pod := &node.Pods[i]
-		fails := !pod.isAbsent() && pod.isUnready() && !pod.NotReadySince.Before(node.ReadySince) &&
-			!g.isOutdated(pod) && pod.Pin == "" && slices.Contains(node.LastSlot.Members, g.keyOf(pod))
+		end, replaced := node.Replaced[g.keyOf(pod)]
+		fails := replaced && !pod.isAbsent() && pod.isUnready() && !pod.NotReadySince.Before(end.Add(-writtenEarly)) && !pod.NotReadySince.Before(node.ReadySince) &&
+			!g.isOutdated(pod) && pod.Pin == "" && !node.isOperatedOnSince(end)
 		if fails && (suspect == nil || pod.CrashLooping != "" && suspect.CrashLooping == "") {
 			suspect = pod
 		}
 	}
 	return suspect
+}
+
+// writtenEarly is how much too early a time may be that is written in whole seconds.
+const writtenEarly = time.Second
+
+// isOperatedOnSince reports whether an operation of any group has ended on the node after a time.
+func (n *Node) isOperatedOnSince(at time.Time) bool {
+	return len(n.Ended) > 0 && n.Ended[len(n.Ended)-1].Time.After(at)
+}
+
+// unsettledUntil returns until when a node is unsettled, if nothing changes; zero if it is not. It is while a pod that was replaced
+// lately is not Ready, or was not shortly before.
+func unsettledUntil(g *group, node *Node, now time.Time) (until time.Time) {
+	for i := range node.Pods {
+		pod := &node.Pods[i]
+		settled := node.Replaced[g.keyOf(pod)].Add(g.deadlines.Progress)
+		if !pod.isUnready() {
+			settled = earlier(settled, pod.ReadyAgain.Add(g.deadlines.Probation))
+		}
+		if node.Ready && settled.After(now) {
+			until = later(until, settled)
+		}
+	}
+	return until
 }

@@ -10,6 +10,7 @@ import (
 
 // waveProgress is how far the rollout may go.
 type waveProgress struct {
+	parts []WaveProgress
 	// reached is the index of the last wave whose nodes may start.
 	reached int
 	// reason and why say what the next wave waits for.
@@ -19,7 +20,7 @@ type waveProgress struct {
 	approval string
 }
 
-// followWaves counts the nodes of the waves, records which waves are complete, and returns how far the
+// followWaves counts the nodes of the waves, finds out which waves are complete, and returns how far the
 // rollout may go.
 func followWaves(d *draft) waveProgress {
 	parts := make([]WaveProgress, d.in.Policy.partCount())
@@ -47,7 +48,7 @@ func followWaves(d *draft) waveProgress {
 		}
 	}
 	reached := reachWave(d, parts, unfinished)
-	d.ledger.Waves = recordedParts(&d.in.Policy, parts)
+	reached.parts = parts
 	return reached
 }
 

@@ -112,7 +112,11 @@ func TestANodeThatStartsAheadDoesNotEndASoak(t *testing.T) {
 	if d = Plan(in); len(d.Started) > 0 {
 		t.Errorf("%v are started while f is not available", d.Started)
 	}
-	in.Ledger, in.Nodes[2] = d.Ledger, early(nodeOf("f", newHash))
+	in.Ledger, in.Nodes[2], in.Settings.Paused = d.Ledger, early(nodeOf("f", newHash)), true
+	if d = Plan(in); !d.Ledger.Waves[0].Soaked.IsZero() {
+		t.Errorf("the soak was over at %s although no node could start after it", d.Ledger.Waves[0].Soaked)
+	}
+	in.Ledger, in.Settings.Paused = d.Ledger, false
 	if d = Plan(in); !cmp.Equal(d.Started, []string{"a"}) || !d.Ledger.Waves[0].Soaked.Equal(in.Now) {
 		t.Errorf("%v are started when f is available, and the soak was over at %s", d.Started, d.Ledger.Waves[0].Soaked)
 	}
