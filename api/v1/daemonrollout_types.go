@@ -269,7 +269,8 @@ type WaveStatus struct {
 	// completedTime is when every reachable node of the wave was first updated.
 	// +optional
 	CompletedTime *metav1.Time `json:"completedTime,omitempty"`
-	// soakedTime is when the soak of the wave was over. Until then its nodes have to be available.
+	// soakedTime is when a node of a later wave was first started in its turn after the soak of the wave. Until then the
+	// nodes of the wave have to be available.
 	// +optional
 	SoakedTime *metav1.Time `json:"soakedTime,omitempty"`
 }
