@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 func abortCommand(c *cli) *cobra.Command {
@@ -44,7 +44,7 @@ func abortOperation(ctx context.Context, out terminal, cl *cluster, node string)
 		return !already, nil
 	})
 	switch {
-	case apierrors.IsNotFound(err):
+	case denial.IsNotFound(err):
 		return refused("node %s has no NodeUpgrade: there is no operation on it", node)
 	case err != nil:
 		return err

@@ -30,6 +30,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
@@ -242,7 +243,7 @@ func (s *source) readWaves(ctx context.Context, gr *topsv1.GcuResource, fleet *d
 	}
 	g, err := readApprovalSources(ctx, s.cached, gr)
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return denial.IgnoreNotFound(err)
 	}
 	r.Waves = display.WavesOf(fleet.Rollout, g.policy, g.plan, fleet.Now)
 	r.Status.Rollout.Windows = display.WindowsOf(fleet.Rollout, g.policy, labels, fleet.Now)

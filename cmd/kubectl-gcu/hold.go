@@ -16,6 +16,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // maxHoldMessage is in characters, as for a hold set on the node.
@@ -87,7 +88,7 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationHold, daemonset.HoldValue(since, message))
 		return true, nil
 	})
-	if apierrors.IsNotFound(err) {
+	if denial.IsNotFound(err) {
 		err = createAnnotated(ctx, cl, name, topsv1.AnnotationHold, daemonset.HoldValue(time.Now(), message))
 	}
 	switch {
@@ -136,7 +137,7 @@ func releaseNode(ctx context.Context, out terminal, cl *cluster, name string) er
 		delete(upgrade.Annotations, topsv1.AnnotationHold)
 		return before != nil, nil
 	})
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return err
 	}
 	if before == nil {

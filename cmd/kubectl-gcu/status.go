@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
@@ -136,7 +136,7 @@ func readPolicy(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*tops
 	}
 	policy := &topsv1.UpgradePolicy{}
 	if err := cl.read(ctx, "", name, policy); err != nil {
-		return nil, client.IgnoreNotFound(err)
+		return nil, denial.IgnoreNotFound(err)
 	}
 	return policy, nil
 }

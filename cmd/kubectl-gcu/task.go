@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -125,7 +125,7 @@ func overrideTask(ctx context.Context, cl *cluster, node, verb, task string) (ov
 		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationTaskOverride, o.value)
 		return true, nil
 	})
-	if apierrors.IsNotFound(err) {
+	if denial.IsNotFound(err) {
 		err = refused("node %s has no NodeUpgrade: there is no operation on it", node)
 	}
 	return o, err

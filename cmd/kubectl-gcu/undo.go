@@ -15,6 +15,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
@@ -74,7 +75,7 @@ func writePinRequest(ctx context.Context, cl *cluster, node, verb, task string) 
 		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationTaskOverride, value)
 		return true, nil
 	})
-	if apierrors.IsNotFound(err) {
+	if denial.IsNotFound(err) {
 		err = createAnnotated(ctx, cl, node, topsv1.AnnotationTaskOverride, value)
 	}
 	if apierrors.IsAlreadyExists(err) {

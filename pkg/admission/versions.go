@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/preview"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
@@ -131,7 +132,7 @@ func unreadable(err error) error { return fmt.Errorf("reading the GcuResource: %
 func (v *Versions) stored(ctx context.Context, c *change) (*topsv1.GcuResource, error) {
 	var gr topsv1.GcuResource
 	if err := v.Reader.Get(ctx, client.ObjectKey{Name: c.Name}, &gr); err != nil {
-		return nil, client.IgnoreNotFound(err)
+		return nil, denial.IgnoreNotFound(err)
 	}
 	if gr.UID != c.OldObject.Metadata.UID {
 		return nil, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
@@ -124,10 +125,10 @@ func (r groupReader) confirmMembersGone(ctx context.Context, p *pass.Pass) error
 	left := leftUnderSlots(p)
 	for _, key := range left {
 		var live, cached appsv1.DaemonSet
-		if err := r.Live.Get(ctx, key, &live); client.IgnoreNotFound(err) != nil {
+		if err := r.Live.Get(ctx, key, &live); denial.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("looking for DaemonSet %s: %w", key, err)
 		}
-		if err := r.Get(ctx, key, &cached); client.IgnoreNotFound(err) != nil {
+		if err := r.Get(ctx, key, &cached); denial.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("getting DaemonSet %s: %w", key, err)
 		}
 		if cached.ResourceVersion != live.ResourceVersion {

@@ -23,6 +23,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
@@ -83,7 +84,7 @@ func (l ledgerStore) read(ctx context.Context, s *observed.State, now time.Time)
 	key := s.Group.RolloutKey(l.namespace)
 	var cached topsv1.DaemonRollout
 	err = l.Get(ctx, key, &cached)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting DaemonRollout %s: %w", key, err)
 	}
 	if last, ok := l.written[s.Group]; ok && slices.Contains(last.basedOn, cached.ResourceVersion) {
@@ -120,7 +121,7 @@ func (l ledgerStore) wasOverwritten(ctx context.Context, last writtenRollout, no
 	var live topsv1.DaemonRollout
 	key := client.ObjectKeyFromObject(last.rollout)
 	err := l.Live.Get(ctx, key, &live)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("looking for DaemonRollout %s: %w", key, err)
 	}
 	return err != nil || live.UID != last.rollout.UID || !equality.Semantic.DeepEqual(live.Status, last.rollout.Status), nil
@@ -219,7 +220,7 @@ func (l ledgerStore) stillDecides(ctx context.Context, p *pass.Pass) error {
 	}
 	var live topsv1.DaemonRollout
 	err := l.Live.Get(ctx, client.ObjectKeyFromObject(known), &live)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading DaemonRollout %s again: %w", client.ObjectKeyFromObject(known), err)
 	}
 	if err != nil || live.ResourceVersion != known.ResourceVersion {

@@ -22,6 +22,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
@@ -132,7 +133,7 @@ func (r fleetReader) confirmNodesGone(ctx context.Context, p *pass.Pass) error {
 // confirmNoOperation confirms live that the operation of a slot is not on its node.
 func (r fleetReader) confirmNoOperation(ctx context.Context, slot *rollout.Slot) error {
 	var live topsv1.NodeUpgrade
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: slot.Node}, &live); client.IgnoreNotFound(err) != nil {
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: slot.Node}, &live); denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for the operation of node %s: %w", slot.Node, err)
 	}
 	if op := live.Spec.Operation; op != nil && op.ID == slot.Operation {
@@ -146,13 +147,13 @@ func (r fleetReader) confirmNodeGone(ctx context.Context, p *pass.Pass, slot *ro
 	var live, cached corev1.Node
 	key := client.ObjectKey{Name: slot.Node}
 	err := r.Live.Get(ctx, key, &live)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking for node %s: %w", slot.Node, err)
 	}
 	if err != nil || live.UID != slot.UID {
 		return nil
 	}
-	if err := r.Get(ctx, key, &cached); client.IgnoreNotFound(err) != nil {
+	if err := r.Get(ctx, key, &cached); denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting node %s: %w", slot.Node, err)
 	}
 	if cached.ResourceVersion == live.ResourceVersion {

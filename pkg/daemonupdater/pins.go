@@ -13,6 +13,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // pinStep decides which nodes are kept at an earlier revision. Its decision enters the ledger, which is stored
@@ -43,7 +44,7 @@ func (s pinStep) decide(ctx context.Context, p *pass.Pass) error {
 // isOpen confirms live that a request is open: a stale cache may show one that was withdrawn.
 func (s pinStep) isOpen(ctx context.Context, key pinning.RequestKey) (bool, error) {
 	var live topsv1.NodeUpgrade
-	if err := s.Live.Get(ctx, client.ObjectKey{Name: key.Node}, &live); client.IgnoreNotFound(err) != nil {
+	if err := s.Live.Get(ctx, client.ObjectKey{Name: key.Node}, &live); denial.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading the requests of node %s: %w", key.Node, err)
 	}
 	return slices.ContainsFunc(observed.OpenPinRequests(&live), func(r observed.PinRequest) bool { return r.ID == key.ID }), nil

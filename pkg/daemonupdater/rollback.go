@@ -37,7 +37,7 @@ func (s rollbackStep) decide(ctx context.Context, p *pass.Pass) (report.Rollback
 	}
 	var revision appsv1.ControllerRevision
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.ledgers.namespace, Name: good.GcuResourceRevision}, &revision)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return report.Rollback{}, fmt.Errorf("looking for revision %s: %w", good.GcuResourceRevision, err)
 	}
 	return report.RollbackOf(p.State, p.In, p.Decision, err == nil), nil

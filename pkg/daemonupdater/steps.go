@@ -137,7 +137,7 @@ func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration,
 	}
 	log.FromContext(ctx).Info("Deleting DaemonRollout, its GcuResource or DaemonSet no longer has an update strategy", "rollout", p.Group.String())
 	as := client.Preconditions{UID: &p.Rollout.UID, ResourceVersion: &p.Rollout.ResourceVersion} // it may have got slots since
-	if err := s.ledgers.Delete(ctx, p.Rollout, as); client.IgnoreNotFound(err) != nil {
+	if err := s.ledgers.Delete(ctx, p.Rollout, as); denial.IgnoreNotFound(err) != nil {
 		return 0, false, fmt.Errorf("deleting DaemonRollout %s: %w", client.ObjectKeyFromObject(p.Rollout), err)
 	}
 	return 0, true, nil

@@ -18,6 +18,14 @@ func IsConflict(err error) bool { return apierrors.IsConflict(err) && !ByAdmissi
 // IsNotFound reports whether the API server refused a request because its object does not exist. A webhook may deny with that code.
 func IsNotFound(err error) bool { return apierrors.IsNotFound(err) && !ByAdmission(err) }
 
+// IgnoreNotFound returns nil if an error is none, or proves that the object does not exist; else the error.
+func IgnoreNotFound(err error) error {
+	if IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // IsGoneOrChanged reports whether the API server refused a request because its object no longer exists, or not as it was.
 func IsGoneOrChanged(err error) bool {
 	return IsNotFound(err) || IsConflict(err)

@@ -51,5 +51,8 @@ func TestAConflictIsNotTheAnswerOfAWebhook(t *testing.T) {
 		if conflict, changed := IsConflict(tt.err), IsGoneOrChanged(tt.err); conflict != tt.conflict || changed != tt.changed {
 			t.Errorf("%v: conflict %t, gone or changed %t; want %t, %t", tt.err, conflict, changed, tt.conflict, tt.changed)
 		}
+		if gone := tt.changed && !tt.conflict; (IgnoreNotFound(tt.err) == nil) != (gone || tt.err == nil) {
+			t.Errorf("%v: IgnoreNotFound returns %v", tt.err, IgnoreNotFound(tt.err))
+		}
 	}
 }

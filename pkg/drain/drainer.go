@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
@@ -184,7 +185,7 @@ func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (f
 	f.Self = d.Self
 	var n corev1.Node
 	err = d.Live.Get(ctx, client.ObjectKey{Name: node}, &n)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return f, false, fmt.Errorf("reading node %s: %w", node, err)
 	}
 	if cordoned = n.Spec.Unschedulable || apierrors.IsNotFound(err); err == nil {

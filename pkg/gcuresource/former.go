@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/ownership"
@@ -64,7 +65,7 @@ func (r formerReader) read(ctx context.Context, obs *state.Observation) error {
 // podsLeftOf returns the pods of former DaemonSets of a name, without those of the one that has it now.
 func (r formerReader) podsLeftOf(ctx context.Context, obs *state.Observation, key types.NamespacedName) ([]*corev1.Pod, error) {
 	present := &appsv1.DaemonSet{}
-	if err := r.Get(ctx, key, present, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+	if err := r.Get(ctx, key, present, client.UnsafeDisableDeepCopy); denial.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading DaemonSet %s: %w", key, err)
 	}
 	ref := component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: key.Namespace, Name: key.Name}

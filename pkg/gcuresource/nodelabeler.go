@@ -71,7 +71,7 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node := &corev1.Node{}
 	if err := l.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, denial.IgnoreNotFound(err)
 	}
 	var grs topsv1.GcuResourceList
 	if err := l.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
@@ -90,7 +90,7 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if denial.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	return ctrl.Result{}, errors.Join(client.IgnoreNotFound(err), untold)
+	return ctrl.Result{}, errors.Join(denial.IgnoreNotFound(err), untold)
 }
 
 // readLeaving reads which grs have a DaemonSet of gcusharePlugin.
@@ -141,7 +141,7 @@ func removeLabels(ctx context.Context, c client.Client, nodes []*corev1.Node, cl
 	var errs []error
 	for _, node := range nodes {
 		if len(nodelabel.Owned(node)) > 0 {
-			errs = append(errs, client.IgnoreNotFound(patchLabels(ctx, c, node, claims)))
+			errs = append(errs, denial.IgnoreNotFound(patchLabels(ctx, c, node, claims)))
 		}
 	}
 	return errors.Join(errs...)

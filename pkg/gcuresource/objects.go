@@ -54,7 +54,7 @@ func each(list client.ObjectList, call func(client.Object)) error {
 func confirm(ctx context.Context, live client.Reader, gr *topsv1.GcuResource) error {
 	var now topsv1.GcuResource
 	err := live.Get(ctx, client.ObjectKeyFromObject(gr), &now)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading GcuResource %s from the API server: %w", gr.Name, err)
 	}
 	if err == nil && now.UID == gr.UID && now.Generation == gr.Generation { // deletion also increments the generation
@@ -126,7 +126,7 @@ func deleteObjects(ctx context.Context, c client.Client, objects []state.Owned) 
 func readRollout(ctx context.Context, from client.Reader, namespace, name string) (*topsv1.DaemonRollout, error) {
 	rollout := &topsv1.DaemonRollout{}
 	err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, rollout, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading DaemonRollout %s: %w", name, err)
 	}
 	if !rollout.BelongsTo(topsv1.GcuResourceKind, name) {

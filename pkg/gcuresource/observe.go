@@ -18,6 +18,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
@@ -91,7 +92,7 @@ func (r stateReader) render(ctx context.Context, obs *state.Observation, last *l
 	}
 	wanted, live := rendered[i].PerNode, &appsv1.DaemonSet{}
 	err = r.Get(ctx, client.ObjectKeyFromObject(wanted), live, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading DaemonSet %s: %w", wanted.Name, err)
 	}
 	if err != nil || !daemonset.IsOf(live, obs.Resource) {
@@ -140,7 +141,7 @@ func (r stateReader) readReleased(ctx context.Context, c *state.Component) error
 			continue
 		}
 		volume := &corev1.PersistentVolume{}
-		if err := r.APIReader.Get(ctx, client.ObjectKey{Name: d.Ref.Name}, volume); client.IgnoreNotFound(err) != nil {
+		if err := r.APIReader.Get(ctx, client.ObjectKey{Name: d.Ref.Name}, volume); denial.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading %s from the API server: %w", d.Ref, err)
 		}
 		if volume.Status.Phase == corev1.VolumeReleased {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
@@ -78,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if last.aheadOf(gr) {
 		gr = &topsv1.GcuResource{} // the answer is decoded into what is there
 		if err := r.APIReader.Get(ctx, request.NamespacedName, gr); err != nil {
-			return ctrl.Result{}, client.IgnoreNotFound(fmt.Errorf("reading GcuResource %s from the API server: %w", request.Name, err))
+			return ctrl.Result{}, denial.IgnoreNotFound(fmt.Errorf("reading GcuResource %s from the API server: %w", request.Name, err))
 		}
 		last.version = gr.ResourceVersion // an older one, if etcd was restored
 	}

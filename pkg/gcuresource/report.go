@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
 
@@ -55,7 +56,7 @@ func (r reporter) reportFailure(ctx context.Context, name string, cause error, n
 	}
 	gr := &topsv1.GcuResource{}
 	if err := r.Get(ctx, client.ObjectKey{Name: name}, gr); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("reading GcuResource %s: %w", name, err))
+		return denial.IgnoreNotFound(fmt.Errorf("reading GcuResource %s: %w", name, err))
 	}
 	return r.report(ctx, gr, status.DescribeFailure(gr, cause, now))
 }

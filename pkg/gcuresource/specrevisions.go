@@ -235,7 +235,7 @@ func (r revisionKeeper) removeLeftover(ctx context.Context, gr *topsv1.GcuResour
 func (r revisionKeeper) remove(ctx context.Context, stored *appsv1.ControllerRevision) error {
 	log.FromContext(ctx).Info("Deleting revision of a spec", "revision", stored.Name, "number", stored.Revision)
 	err := r.Delete(ctx, stored, client.Preconditions{UID: &stored.UID})
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting revision %s: %w", stored.Name, err)
 	}
 	return nil

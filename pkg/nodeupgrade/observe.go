@@ -15,6 +15,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/ownership"
@@ -134,7 +135,7 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 	var lease *coordinationv1.Lease
 	found := &coordinationv1.Lease{}
 	err := r.live.Get(ctx, operation.LeaseOf(o.node.Name), found)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the Lease of node %s: %w", o.node.Name, err)
 	}
 	if err == nil {
@@ -200,7 +201,7 @@ func (r observer) readTargets(ctx context.Context, o *observation) error {
 func (r observer) readTarget(ctx context.Context, o *observation, component string, of topsv1.DaemonSetRevision) error {
 	ds := &appsv1.DaemonSet{}
 	err := r.cache.Get(ctx, client.ObjectKey{Namespace: of.DaemonSet.Namespace, Name: of.DaemonSet.Name}, ds)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting DaemonSet %s/%s: %w", of.DaemonSet.Namespace, of.DaemonSet.Name, err)
 	}
 	if err != nil || ds.UID != of.DaemonSet.UID {
@@ -312,7 +313,7 @@ func (r observer) readNamed(ctx context.Context, o *observation) error {
 func (r observer) podAsNamed(ctx context.Context, named topsv1.NamedPod) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: named.Namespace, Name: named.Name}, pod)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading Pod %s/%s: %w", named.Namespace, named.Name, err)
 	}
 	if err != nil || pod.UID != named.UID {

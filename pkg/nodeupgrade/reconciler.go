@@ -112,7 +112,7 @@ func (r *Reconciler) Sweep(ctx context.Context) error { return r.sweeper.sweep(c
 func (r *Reconciler) idle(ctx context.Context, name string) (bool, error) {
 	var upgrade topsv1.NodeUpgrade
 	err := r.cache.Get(ctx, client.ObjectKey{Name: name}, &upgrade, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting NodeUpgrade %s: %w", name, err)
 	}
 	r.records.metrics.operations.show(name, upgrade.Status.Operation) // nil if it is gone
@@ -139,7 +139,7 @@ func resultOf(ctx context.Context, after time.Duration, err error) (ctrl.Result,
 	switch {
 	case err == nil:
 		return ctrl.Result{RequeueAfter: after}, nil
-	case errors.Is(err, podreplace.ErrChanged), denial.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, podreplace.ErrChanged), denial.IsGoneOrChanged(err):
 		log.FromContext(ctx).V(4).Info("Stale cache, requeueing", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}

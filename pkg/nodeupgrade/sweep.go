@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
@@ -111,7 +112,7 @@ func (s sweeper) open(ctx context.Context, name, id string) error {
 func (s sweeper) marked(ctx context.Context, name string) (bool, error) {
 	var node corev1.Node
 	err := s.cache.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("getting node %s: %w", name, err)
 	}
 	return err == nil && (node.Annotations[topsv1.AnnotationCordonedBy] != "" || operation.TaintedFor(&node) != ""), nil

@@ -53,7 +53,7 @@ type Replacer struct {
 func (r Replacer) Recheck(ctx context.Context, observed *appsv1.DaemonSet) (live *appsv1.DaemonSet, unchanged bool, err error) {
 	live = &appsv1.DaemonSet{}
 	err = r.Live.Get(ctx, client.ObjectKeyFromObject(observed), live)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return nil, false, fmt.Errorf("reading DaemonSet %s/%s past the cache: %w", observed.Namespace, observed.Name, err)
 	}
 	return live, err == nil && live.UID == observed.UID && live.Generation == observed.Generation && live.DeletionTimestamp == nil &&

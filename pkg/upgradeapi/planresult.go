@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
@@ -33,7 +34,7 @@ func (r *reads) planResult(ctx context.Context, c call) (any, error) {
 	}
 	plan := &topsv1.UpgradePlan{}
 	if validName(c.plan) {
-		if err := r.plansFrom(c.name).Get(ctx, client.ObjectKey{Name: c.plan}, plan); client.IgnoreNotFound(err) != nil {
+		if err := r.plansFrom(c.name).Get(ctx, client.ObjectKey{Name: c.plan}, plan); denial.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading UpgradePlan %s: %w", c.plan, err)
 		}
 	}

@@ -67,7 +67,7 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 func (r *rolloutControl) clearFailures(ctx context.Context, c call, unpaused bool) error {
 	rollout := &topsv1.DaemonRollout{}
 	err := r.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: c.name}, rollout)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading DaemonRollout %s: %w", c.name, err)
 	}
 	stopped := meta.IsStatusConditionTrue(rollout.Status.Conditions, topsv1.RolloutHalted) ||

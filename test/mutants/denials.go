@@ -34,4 +34,11 @@ var ofDenials = []mutant{
 		"return errFormerNode", "return podreplace.ErrChanged"},
 	{"past-retries", "a retry that is not needed any more is planned for good", updater, "Attempts.NextRetry",
 		"max($left, 0)", "max($left, replan)"},
+	// A webhook may deny with the code of an object that is gone.
+	{"denied-condition-lost", "a condition of a pod whose write is denied as if the pod were gone counts as written", updater, "Reporter.patch",
+		"!denial.IsGoneOrChanged($err)", "!denial.IsGoneOrChanged($err) && !denial.ByAdmission($err)"},
+	{"denied-labels-left", "a gr is gone, and its labels stay on a node because a webhook denied their removal", deploys, "removeLabels",
+		"denial.IgnoreNotFound($err)", "client.IgnoreNotFound($err)"},
+	{"denied-hold-again-and-again", "a hold that is denied as if the node had no NodeUpgrade is tried forever", programs, "holdNode",
+		"denial.IsNotFound($err)", "apierrors.IsNotFound($err)"},
 }

@@ -10,6 +10,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // Orphans returns the NodeUpgrades that may have requests for a DaemonSet that is gone: for the group of a DaemonSet
@@ -48,7 +49,7 @@ func (c Cluster) GcuResource(ctx context.Context, g observed.Group) (gr topsv1.G
 		return gr, nil
 	}
 	err = c.Get(ctx, client.ObjectKey{Name: g.Name}, &gr, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return gr, fmt.Errorf("getting GcuResource %s: %w", g.Name, err)
 	}
 	return gr, nil

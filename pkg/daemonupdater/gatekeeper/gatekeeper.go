@@ -21,6 +21,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
@@ -67,7 +68,7 @@ func (k Gatekeeper) carryOut(ctx context.Context, a *gating.Action) error {
 	}
 	var live corev1.Pod
 	if err := k.Live.Get(ctx, client.ObjectKeyFromObject(a.Pod), &live); err != nil {
-		return client.IgnoreNotFound(err)
+		return denial.IgnoreNotFound(err)
 	}
 	if live.UID != a.Pod.UID || live.DeletionTimestamp != nil || !daemonset.AwaitsUpgrade(&live) {
 		return podreplace.ErrChanged
@@ -93,7 +94,7 @@ func (k Gatekeeper) release(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("encoding the gates of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	named := podreplace.Pod(pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion)
-	if err := k.Patch(ctx, named, client.RawPatch(types.MergePatchType, data)); client.IgnoreNotFound(err) != nil {
+	if err := k.Patch(ctx, named, client.RawPatch(types.MergePatchType, data)); denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("releasing Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -17,6 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -82,7 +82,7 @@ func (w Writer) withGrants(ctx context.Context, p *pass.Pass) ([]rollout.Operati
 func (w Writer) operateOne(ctx context.Context, p *pass.Pass, change *rollout.OperationChange) error {
 	var live topsv1.NodeUpgrade
 	err := w.Live.Get(ctx, client.ObjectKey{Name: change.Node}, &live)
-	if client.IgnoreNotFound(err) != nil {
+	if denial.IgnoreNotFound(err) != nil {
 		return err
 	}
 	missing := err != nil
@@ -159,7 +159,7 @@ func (w Writer) Cancel(ctx context.Context, own string) (left bool, err error) {
 		next.Spec.Operation = nil
 		patch := client.MergeFromWithOptions(asked[i], client.MergeFromWithOptimisticLock{})
 		err := w.Patch(ctx, next, patch, client.FieldOwner(topsv1.ManagedBy))
-		if err != nil && !apierrors.IsNotFound(err) {
+		if denial.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing the operation of node %s: %w", next.Name, err)
 		}
 		return nil

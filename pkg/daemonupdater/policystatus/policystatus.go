@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -44,14 +43,14 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reporter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	policy := &topsv1.UpgradePolicy{}
 	if err := r.Get(ctx, request.NamespacedName, policy); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, denial.IgnoreNotFound(err)
 	}
 	before := policy.Status.DeepCopy()
 	describe(policy, observed.CheckPolicy(&policy.Spec))
 	if equality.Semantic.DeepEqual(before, &policy.Status) {
 		return ctrl.Result{}, nil
 	}
-	if err := r.Status().Update(ctx, policy); err != nil && !denial.IsConflict(err) && !apierrors.IsNotFound(err) {
+	if err := r.Status().Update(ctx, policy); err != nil && !denial.IsGoneOrChanged(err) {
 		return ctrl.Result{}, fmt.Errorf("writing the status of UpgradePolicy %s: %w", policy.Name, err)
 	}
 	return ctrl.Result{}, nil

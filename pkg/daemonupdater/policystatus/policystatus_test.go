@@ -105,6 +105,7 @@ func TestAWriteThatFailedIsRepeatedUnlessThePolicyHasChanged(t *testing.T) {
 	}{
 		{apierrors.NewConflict(resource, "sites", errors.New("it has changed")), false},
 		{apierrors.NewNotFound(resource, "sites"), false},
+		{&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Message: `admission webhook "w" denied the request: no`}}, true},
 		{apierrors.NewInternalError(errors.New("etcd is away")), true},
 	} {
 		s := newSite(t, "UTC")

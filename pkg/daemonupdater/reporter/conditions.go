@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +47,7 @@ func (r Reporter) Conditions(ctx context.Context, p *pass.Pass) (more bool, err 
 func (r Reporter) patch(ctx context.Context, patch *report.PodPatch) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: patch.Namespace, Name: patch.Name}}
 	err := r.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch.Data))
-	if err != nil && !apierrors.IsNotFound(err) && !denial.IsConflict(err) {
+	if err != nil && !denial.IsGoneOrChanged(err) {
 		return fmt.Errorf("patching conditions of Pod %s/%s: %w", patch.Namespace, patch.Name, err)
 	}
 	return nil

@@ -70,7 +70,7 @@ func (r Reporter) writeTasks(ctx context.Context, s *observed.State, upgrades []
 			return nil // only this object is invalid: other nodes go on
 		}
 		if err != nil {
-			return client.IgnoreNotFound(fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err))
+			return denial.IgnoreNotFound(fmt.Errorf("writing tasks of NodeUpgrade %s: %w", upgrades[i].Name, err))
 		}
 		for _, waited := range report.NewlyStarted(upgrades[i], tasks) {
 			r.Metrics.Started(s.Group, waited)

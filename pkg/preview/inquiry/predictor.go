@@ -14,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
@@ -163,7 +164,7 @@ func (a Predictor) HasVersions(ctx context.Context, wanted *topsv1.GcuResource) 
 func (a Predictor) inForce(ctx context.Context, kept *revision.History, q *preview.Question) (present *topsv1.GcuResource, blocked string, err error) {
 	var rollout topsv1.DaemonRollout
 	key := client.ObjectKey{Namespace: a.Namespace, Name: q.Present.Name}
-	if err := a.Reader.Get(ctx, key, &rollout); client.IgnoreNotFound(err) != nil {
+	if err := a.Reader.Get(ctx, key, &rollout); denial.IgnoreNotFound(err) != nil {
 		return nil, "", fmt.Errorf("getting DaemonRollout %s: %w", key.Name, err)
 	}
 	if !rollout.BelongsTo(topsv1.GcuResourceKind, q.Present.Name) {

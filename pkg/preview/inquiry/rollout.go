@@ -16,6 +16,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/ownership"
@@ -80,7 +81,7 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 func (r rolloutReader) readRollout(ctx context.Context, s *observed.State, book *upgradeplan.LogicBook) error {
 	var found topsv1.DaemonRollout
 	key := s.Group.RolloutKey(r.Namespace)
-	if err := r.Get(ctx, key, &found); client.IgnoreNotFound(err) != nil {
+	if err := r.Get(ctx, key, &found); denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting DaemonRollout %s: %w", key.Name, err)
 	}
 	s.TakeRollout(key, &found)

@@ -1,0 +1,49 @@
+package gcuresource
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
+)
+
+// A webhook may deny with any code, also with that of an object that is gone.
+func TestAnObjectIsNotTakenForGoneBecauseAWebhookSaysSo(t *testing.T) {
+	if err := topsv1.AddToScheme(scheme.Scheme); err != nil {
+		t.Fatal(err)
+	}
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: `admission webhook "w" denied the request: keep it`}}
+	label := topsv1.LabelGcuPresent
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{label: "true"}, Annotations: map[string]string{topsv1.AnnotationOwnedLabels: label}}}
+	kept := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: revisionNamespace, Name: "r"}}
+	api := fake.NewClientBuilder().WithObjects(node, kept).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return denied
+		},
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return denied },
+	}).Build()
+	for what, err := range map[string]error{
+		"the labels of a gr that is deleted": removeLabels(t.Context(), api, []*corev1.Node{node}, nodelabel.Inputs{}),
+		"the labels of a node": func() error {
+			_, err := (&NodeLabeler{Client: api, APIReader: api, Namespace: revisionNamespace}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(node)})
+			return err
+		}(),
+		"a revision": revisionKeeper{Client: api, APIReader: api, namespace: revisionNamespace}.remove(t.Context(), kept),
+	} {
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("%s counts as removed: %v", what, err)
+		}
+	}
+}
