@@ -100,10 +100,10 @@ func next(ctx context.Context, changed <-chan struct{}) bool {
 }
 
 // pauseAfter is how long a wait does not ask again what is left of a rollout, for which all nodes and pods are listed: 10 s from
-// 1000 nodes on.
+// 1000 nodes on, 1 s while their number is not known.
 func pauseAfter(r *display.Rollout) time.Duration {
-	if r == nil {
-		return 0
+	if r == nil || r.Nodes.Total == 0 {
+		return time.Second
 	}
 	return min(time.Duration(r.Nodes.Total)*10*time.Millisecond, 10*time.Second)
 }
@@ -119,6 +119,7 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 	defer cancel()
 	changed := cl.changes(ctx, name, &topsv1.GcuResourceList{}, &topsv1.DaemonRolloutList{})
 	var askAgain time.Time
+	skipped := false // since isDone was called last
 	return await(ctx, out, timeout, changed, func(ctx context.Context) (bool, string, error) {
 		gr, err := cl.resource(ctx, []string{name})
 		if err != nil {
@@ -139,12 +140,13 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 			return true, "", nil
 		}
 		if isDone != nil && (s.Outcome.State == display.Stopped || !time.Now().Before(askAgain)) {
-			pause := pauseAfter(s.Rollout)
-			askAgain = time.Now().Add(pause)
-			time.AfterFunc(pause, func() { notify(changed) })
+			askAgain, skipped = time.Now().Add(pauseAfter(s.Rollout)), false
 			if done, err := isDone(ctx, gr, &s); done || err != nil {
 				return done, s.Line(), err
 			}
+		} else if isDone != nil && !skipped {
+			skipped = true
+			time.AfterFunc(time.Until(askAgain), func() { notify(changed) })
 		}
 		if s.Outcome.State == display.Stopped {
 			return false, "", notYet("%s: %s; %s", s.Outcome.Reason, s.Outcome.Message, s.Outcome.Do)

@@ -115,4 +115,40 @@ func TestAWaitSeldomAsksWhatIsLeftOfALargeFleet(t *testing.T) {
 	if pause := pauseAfter(&display.Rollout{Nodes: display.Counts{Total: 10_000}}); pause != 10*time.Second {
 		t.Errorf("the longest pause is %s", pause)
 	}
+	if pause := pauseAfter(nil); pause != time.Second {
+		t.Errorf("the pause is %s while there is no rollout", pause)
+	}
+}
+
+// While nothing changes a wait looks seldom, and a change that it did not ask about is asked about later.
+func TestAWaitRestsWhileNothingChanges(t *testing.T) {
+	s := newSite(t)
+	for name, tt := range map[string]struct {
+		nodes int32 // -1: there is no rollout yet
+		asked int
+	}{"rests-small": {10, 1}, "rests-unknown": {-1, 1}, "rests-changed": {150, 2}} {
+		t.Run(name, func(t *testing.T) {
+			if tt.nodes < 0 {
+				s.create(&topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: topsv1.GcuResourceStatus{ObservedGeneration: 1, Phase: topsv1.PhaseDeploying}})
+			} else {
+				s.gr(name, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+				s.rollout(name, topsv1.DaemonRolloutStatus{Revision: "r", Total: tt.nodes})
+			}
+			asked, looks := 0, 0
+			out := terminal{genericiooptions.NewTestIOStreamsDiscard()}
+			err := follow(t.Context(), out, clusterOf(t, s), name, 4*time.Second, func(context.Context, *topsv1.GcuResource, *display.Status) (bool, error) {
+				if asked++; asked == 1 && tt.asked > 1 {
+					s.change(name, func(status *topsv1.DaemonRolloutStatus) { status.Updated++ })
+				}
+				return false, nil
+			}, func(context.Context, *topsv1.GcuResource) (string, error) {
+				looks++
+				return "", nil
+			})
+			// The beginning of its watches may be a change too.
+			if exitCode(t.Context(), err) != exitNotYet || asked < tt.asked || asked > tt.asked+1 || looks > 5 {
+				t.Errorf("asked %d times in %d looks, want about %d: %v", asked, looks, tt.asked, err)
+			}
+		})
+	}
 }
