@@ -33,6 +33,29 @@ func TestASecondAgentWaitsUntilTheFirstHasEnded(t *testing.T) {
 	eventually(t, func() bool { return pings(t, second) })
 }
 
+// The probe of a pod in whose place an agent of another pod still serves fails, so that it is not ready.
+func TestAProbeIsForTheAgentOfItsPod(t *testing.T) {
+	state, socket := t.TempDir(), filepath.Join(shortDirectory(t), "s")
+	ctx, stop := context.WithCancel(t.Context())
+	t.Setenv("POD_UID", "old")
+	_, ended := startWith(ctx, t, state, socket)
+	eventually(t, func() bool { return pings(t, socket) })
+	t.Setenv("POD_UID", "new")
+	log, _ := startWith(t.Context(), t, state, socket)
+	eventually(t, func() bool { return strings.Contains(log.String(), "Another node agent uses the state directory") })
+	if pings(t, socket) {
+		t.Error("the probe of a pod that serves nothing succeeds")
+	}
+	t.Setenv("POD_UID", "") // on the node
+	if !pings(t, socket) {
+		t.Error("a ping from outside of any pod is refused")
+	}
+	t.Setenv("POD_UID", "new")
+	stop()
+	<-ended
+	eventually(t, func() bool { return pings(t, socket) })
+}
+
 // A second agent that still waits for the lock ends when its process is asked to.
 func TestASecondAgentThatWaitsStops(t *testing.T) {
 	state, first := t.TempDir(), filepath.Join(shortDirectory(t), "s")

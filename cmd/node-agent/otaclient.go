@@ -135,8 +135,9 @@ func (c *client) do(ctx context.Context, method, path, key string, body, into an
 	return nil
 }
 
-// ping asks for nothing, and returns an error unless the agent answers.
-func (c *client) ping(ctx context.Context) error {
+// ping asks for nothing, and returns an error unless the agent answers: that of a pod, if podUID is not "". While a pod is replaced
+// the former one may still serve the same socket.
+func (c *client) ping(ctx context.Context, podUID string) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/healthz", nil)
@@ -150,6 +151,9 @@ func (c *client) ping(ctx context.Context) error {
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the node agent responded %s", resp.Status)
+	}
+	if of := resp.Header.Get(response.PodHeader); podUID != "" && of != podUID {
+		return fmt.Errorf("the node agent of another pod responds (%q, not %q), so that of this pod waits until it has ended", of, podUID)
 	}
 	return nil
 }

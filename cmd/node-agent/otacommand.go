@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -241,9 +242,10 @@ func (o *otaOptions) rollbackCommand() *cobra.Command {
 func (o *otaOptions) pingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "ping", Short: "Check that the agent responds; for probes", Args: cobra.NoArgs,
+		Long:    "Check that the agent responds; for probes. Where POD_UID is set, as in the agent's pod, only the agent of that pod counts.",
 		Example: "  node-agent ota ping",
 		RunE: func(command *cobra.Command, _ []string) error {
-			return o.talk(command, func(ctx context.Context, c *client, _ *printer) error { return c.ping(ctx) })
+			return o.talk(command, func(ctx context.Context, c *client, _ *printer) error { return c.ping(ctx, os.Getenv("POD_UID")) })
 		},
 	}
 }

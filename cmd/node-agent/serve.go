@@ -81,7 +81,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	})
 	log.Info("Serving the OTA endpoint", "address", listeners[0].Listener.Addr().String(), "auth", s.auth,
 		"socket", s.socket, "node", s.nodeName, "version", version)
-	handler := endpoint.NewHandler(endpoint.Options{Backend: inbox, AddressInUse: inUse, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: log.WithName("http")})
+	handler := endpoint.NewHandler(endpoint.Options{Backend: inbox, AddressInUse: inUse, PodUID: s.podUID, Stopping: ctx.Done(), Clock: clock.RealClock{}, Log: log.WithName("http")})
 	err = endpoint.Serve(ctx, listeners, handler, log.WithName("http"))
 	stop()
 	loops.Wait()

@@ -1,7 +1,7 @@
 // Package endpoint is the HTTP surface of the node's endpoint: routes, bodies, and the
 // status of each refusal. A Backend carries out the requests.
 //
-//	GET  /healthz                                             200 ok: the process serves
+//	GET  /healthz                                             200 ok: the process serves; Gcu-Pod: its pod
 //	GET  /pods                                                200 v1 PodList of this node's pods, with PodImageReady; 503
 //	POST /openyurt.io/v1/namespaces/{ns}/pods/{pod}/upgrade   200 Start updating pod ns/pod; 400, 403, 404, 429, 500, 503
 //	POST /openyurt.io/v1/namespaces/{ns}/pods/{pod}/imagepull 200 Image pre-pull requested for pod ns/pod; the same

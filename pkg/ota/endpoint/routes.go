@@ -14,17 +14,20 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/topsops/gcu-operator/pkg/ota/request"
+	"github.com/topsops/gcu-operator/pkg/ota/response"
 )
 
 // maxBodyBytes bounds the body of a request.
 const maxBodyBytes = 64 << 10
 
-// Options of NewHandler. All fields but AddressInUse are required.
+// Options of NewHandler. All fields but AddressInUse and PodUID are required.
 type Options struct {
 	Backend Backend
 	// AddressInUse returns the TCP address of the endpoint while another process listens there,
 	// "" otherwise.
 	AddressInUse func() string
+	// PodUID is that of the agent's pod, "" for none.
+	PodUID string
 	// Stopping is closed at shutdown, to end requests that wait for a change.
 	Stopping <-chan struct{}
 	Clock    clock.Clock
@@ -40,7 +43,7 @@ func NewHandler(o Options) http.Handler {
 	// redirected.
 	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	for path, route := range map[string]http.Handler{
-		"/healthz": re.only(re.healthz, http.MethodGet, http.MethodHead),
+		"/healthz": re.only(re.healthz(o.PodUID), http.MethodGet, http.MethodHead),
 		"/pods":    re.only(pods.list, http.MethodGet, http.MethodHead),
 		"/openyurt.io/v1/namespaces/{ns}/pods/{pod}/upgrade":   re.only(pods.upgrade, http.MethodPost),
 		"/openyurt.io/v1/namespaces/{ns}/pods/{pod}/imagepull": re.only(pods.imagePull, http.MethodPost),
@@ -62,8 +65,11 @@ func NewHandler(o Options) http.Handler {
 	return re.limited(router)
 }
 
-func (re responder) healthz(w http.ResponseWriter, _ *http.Request) {
-	re.writeText(w, http.StatusOK, "ok")
+func (re responder) healthz(podUID string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(response.PodHeader, podUID)
+		re.writeText(w, http.StatusOK, "ok")
+	}
 }
 
 func (re responder) notFound(w http.ResponseWriter, r *http.Request) {
