@@ -26,8 +26,10 @@ const (
 	// skew is how far clocks of clients may be behind.
 	skew = time.Hour
 	// settles is how long certificates of the CA before are served when there is another: a pod sees the new ConfigMap a minute later.
-	// overlap is how long the CA before is published too.
+	// overlap is how long the CA before is published too. Each replica counts from when it saw the other: clocks may differ.
 	settles, overlap = 3 * time.Minute, 10 * time.Minute
+	// maxFormer bounds how many of the CAs before are published.
+	maxFormer = 5
 )
 
 // Keys of the Secret; the ConfigMap has the first.
@@ -41,8 +43,8 @@ const (
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
-	// former is the CA that it replaced because the Secret was deleted; nil if that is not known.
-	former *x509.Certificate
+	// former are the CAs that it replaced because the Secret was deleted, as far as known, the newest first; none once overlap is over.
+	former []*x509.Certificate
 }
 
 func newAuthority(now time.Time) (*authority, error) {
@@ -60,11 +62,6 @@ func authorityOf(key *ecdsa.PrivateKey, name pkix.Name, now time.Time) (*authori
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true}
 	certificate, err := sign(template, template, key, key)
 	return &authority{certificate: certificate, key: key}, err
-}
-
-// age is the time since a CA was made.
-func (a *authority) age(now time.Time) time.Duration {
-	return now.Sub(a.certificate.NotBefore.Add(skew))
 }
 
 // renewed returns a CA of the same key and name that lasts longer.
@@ -92,9 +89,7 @@ func readAuthority(data map[string][]byte) (*authority, error) {
 		return nil, fmt.Errorf("%s and %s are not a CA of the operator", certificateKey, privateKey)
 	}
 	ca := &authority{certificate: certificates[0], key: key}
-	if former, err := cert.ParseCertsPEM(data[formerKey]); err == nil {
-		ca.former = former[0]
-	}
+	ca.former, _ = cert.ParseCertsPEM(data[formerKey]) // none, mostly
 	return ca, nil
 }
 
@@ -106,18 +101,15 @@ func (a *authority) data() (map[string][]byte, error) {
 	}
 	public, err := cert.EncodeCertificates(a.certificate)
 	data := map[string][]byte{certificateKey: public, privateKey: key}
-	if err == nil && a.former != nil {
-		data[formerKey], err = cert.EncodeCertificates(a.former)
+	if err == nil && len(a.former) > 0 {
+		data[formerKey], err = cert.EncodeCertificates(a.former...)
 	}
 	return data, err
 }
 
-// public returns what clients need of the CA, and for a while of the one before.
-func (a *authority) public(now time.Time) ([]byte, error) {
-	if a.former == nil || a.age(now) >= overlap {
-		return cert.EncodeCertificates(a.certificate)
-	}
-	return cert.EncodeCertificates(a.certificate, a.former)
+// public returns what clients need of the CA, and of those before.
+func (a *authority) public() ([]byte, error) {
+	return cert.EncodeCertificates(append([]*x509.Certificate{a.certificate}, a.former...)...)
 }
 
 // issue returns a serving certificate for names and IP addresses.
@@ -142,13 +134,13 @@ func (a *authority) issue(names []string, now time.Time) (*tls.Certificate, erro
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// serves reports whether to go on serving with a certificate: a CA of the same key and name has signed it, or the one before, which not
-// all clients have replaced yet.
-func (a *authority) serves(c *tls.Certificate, now time.Time) bool {
+// serves reports whether to go on serving with a certificate, when the CA is known for a time: a CA of the same key and name has signed
+// it, or one before, which not all clients have replaced yet.
+func (a *authority) serves(c *tls.Certificate, now time.Time, known time.Duration) bool {
 	if c == nil || due(c.Leaf, now, servingRenewal) {
 		return false
 	}
-	return signed(a.certificate, c) || a.former != nil && a.age(now) < settles && signed(a.former, c)
+	return signed(a.certificate, c) || known < settles && slices.ContainsFunc(a.former, func(ca *x509.Certificate) bool { return signed(ca, c) })
 }
 
 // signed reports whether a CA of the same key and name has signed a certificate.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -51,8 +52,9 @@ type Keeper struct {
 	Log     logr.Logger
 
 	serving atomic.Pointer[tls.Certificate]
-	// last is the CA as it was read last, nil before.
-	last *authority
+	// last is the CA as it was read last, nil before; its certificate is known since.
+	last  *authority
+	since time.Time
 	// told is the CA that an administrator was told to write into the Webhook, nil for none.
 	told []byte
 }
@@ -111,8 +113,11 @@ func (k *Keeper) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !k.knows(ca) {
+		k.since = k.Clock.Now()
+	}
 	k.last = ca
-	public, err := ca.public(k.Clock.Now())
+	public, err := ca.public()
 	if err != nil {
 		return err
 	}
@@ -120,10 +125,15 @@ func (k *Keeper) keep(ctx context.Context) error {
 	return errors.Join(k.publish(ctx, public), k.giveToWebhook(ctx, public), k.serve(ca))
 }
 
+// knows reports whether a CA is the one that was read last.
+func (k *Keeper) knows(ca *authority) bool {
+	return k.last != nil && k.last.certificate.Equal(ca.certificate)
+}
+
 // serve makes a serving certificate of a CA, unless there is one.
 func (k *Keeper) serve(ca *authority) error {
 	now := k.Clock.Now()
-	if ca.serves(k.serving.Load(), now) {
+	if ca.serves(k.serving.Load(), now, now.Sub(k.since)) {
 		return nil
 	}
 	serving, err := ca.issue(k.Names, now)
@@ -159,19 +169,24 @@ func (k *Keeper) stored(ctx context.Context) (*authority, error) {
 		return nil, fmt.Errorf("reading Secret %s/%s, delete it to get another CA: %w", k.Namespace, Name, err)
 	}
 	now := k.Clock.Now()
-	if !due(ca.certificate, now, authorityRenewal) {
+	switch {
+	case due(ca.certificate, now, authorityRenewal):
+		if ca, err = ca.renewed(now); err != nil {
+			return nil, err
+		}
+		k.Log.Info("Renewing the CA", "until", ca.certificate.NotAfter)
+	case len(ca.former) > 0 && k.knows(ca) && now.Sub(k.since) >= overlap:
+		k.Log.Info("Removing the CA before")
+		ca.former = nil
+	default:
 		return ca, nil
-	}
-	if ca, err = ca.renewed(now); err != nil {
-		return nil, err
 	}
 	before := secret.DeepCopy()
 	if secret.Data, err = ca.data(); err != nil {
 		return nil, err
 	}
-	k.Log.Info("Renewing the CA", "until", ca.certificate.NotAfter)
 	if err := k.Client.Patch(ctx, secret, locked(before)); err != nil {
-		return nil, fmt.Errorf("renewing the CA: %w", err)
+		return nil, fmt.Errorf("changing the CA: %w", err)
 	}
 	return ca, nil
 }
@@ -182,7 +197,8 @@ func (k *Keeper) create(ctx context.Context) (*authority, error) {
 		return nil, err
 	}
 	if k.last != nil { // its Secret was deleted
-		ca.former = k.last.certificate
+		ca.former = append([]*x509.Certificate{k.last.certificate}, k.last.former...)
+		ca.former = ca.former[:min(len(ca.former), maxFormer)]
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: Name}}
 	if secret.Data, err = ca.data(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -314,6 +315,65 @@ func TestADeletedCAIsReplacedWithoutAnInterruption(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
+}
+
+// replaced lets replicas go on for 20 minutes after the Secret was deleted, which happens again at each of the times in deletions. The test
+// fails if a client refuses them whose copy of the published CA is a minute old. It returns how often another one was published.
+func replaced(t *testing.T, replicas []replica, c client.Client, deletions ...time.Duration) (writes int) {
+	t.Helper()
+	copied := published(t, c)
+	last := copied
+	for passed := time.Duration(0); passed < 20*time.Minute; passed += checkEvery {
+		if slices.Contains(append(deletions, 0), passed) {
+			check(t, c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}}))
+		}
+		for _, r := range replicas {
+			r.clock.Step(checkEvery)
+			r.refreshes(t)
+			for _, each := range replicas {
+				for has, ca := range map[string]string{"the published CA": published(t, c), "a copy of a minute ago": copied} {
+					if why := accepts(each, ca, "gum.svc", each.clock.Now()); why != "" {
+						t.Fatalf("after %s with %s: %s", passed, has, why)
+					}
+				}
+			}
+			if now := published(t, c); now != last {
+				writes, last = writes+1, now
+			}
+		}
+		if passed%time.Minute == 0 {
+			copied = published(t, c)
+		}
+	}
+	if strings.Count(last, "BEGIN") != 1 {
+		t.Errorf("in the end the old CA is still published: %s", last)
+	}
+	return writes
+}
+
+// Replicas whose clocks differ agree on what is published, and serve the former certificate for as long.
+func TestReplicasWhoseClocksDifferReplaceADeletedCA(t *testing.T) {
+	for _, ahead := range []time.Duration{5 * time.Minute, -5 * time.Minute} {
+		c := fake.NewClientBuilder().Build()
+		replicas := []replica{newReplica(c), newReplica(c)}
+		replicas[1].clock.Step(ahead)
+		for _, r := range replicas {
+			r.refreshes(t)
+		}
+		if writes := replaced(t, replicas, c); writes != 2 {
+			t.Errorf("another one %s ahead: the CA is published %d times, want with the former one and without", ahead, writes)
+		}
+	}
+}
+
+// A CA is deleted while the one before it is still in use.
+func TestACAThatIsDeletedTwiceIsReplacedWithoutAnInterruption(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	replicas := []replica{newReplica(c), newReplica(c)}
+	for _, r := range replicas {
+		r.refreshes(t)
+	}
+	replaced(t, replicas, c, 2*time.Minute, 6*time.Minute)
 }
 
 // Somebody changes what is published: it is put back without a restart.
