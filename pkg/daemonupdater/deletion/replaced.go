@@ -37,15 +37,15 @@ func (r *Replaced) Note(g observed.Group, over []rollout.Slot, now time.Time, re
 	if now.Sub(on.since) > remembered {
 		on.recent, on.older, on.since = map[types.UID]map[string]time.Time{}, on.recent, now
 	}
-	for i := range over {
-		members := maps.Clone(r.Of(g, over[i].UID))
+	for _, slot := range over {
+		members := maps.Clone(r.Of(g, slot.UID))
 		if members == nil {
 			members = map[string]time.Time{}
 		}
-		for _, member := range over[i].Members {
+		for _, member := range slot.Members {
 			members[member] = now
 		}
-		on.recent[over[i].UID] = members
+		on.recent[slot.UID] = members
 	}
 }
 

@@ -132,7 +132,7 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 	verdict, _ := a.Decision.Verdict(node) // the node exists, since it has a pod of the member
 	state = topsv1.TaskWaiting
 	switch {
-	case verdict.State == rollout.Failed && !(a.requestedSince(node, request, shown) && a.Decision.AcceptsRequest(node, member)):
+	case verdict.State == rollout.Failed && !a.requestedSince(node, request, member, shown):
 		state = topsv1.TaskFailed
 	case same && !pod.Terminating && a.isOvertaken(request, member, &verdict, shown):
 		return topsv1.TaskFailed, reasonRevisionChanged, fmt.Sprintf("revision %s was requested, but %s is the newest now: repeat the request",
@@ -184,12 +184,12 @@ func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdic
 	return verdict.State != rollout.InFlight || !begun
 }
 
-// requestedSince reports whether a request is newer than those known when the node failed. A running request is not: if the
-// node's clock is ahead, its time could be later than that of any failure.
-func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) bool {
+// requestedSince reports whether a request is newer than those known when the node failed, and starts the node again. A running
+// request is not: if the node's clock is ahead, its time could be later than that of any failure.
+func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) bool {
 	i := slices.IndexFunc(a.Decision.Ledger.Failures, func(f rollout.Failure) bool { return f.Node == node })
 	runs := shown != nil && shown.State == topsv1.TaskRunning
-	return i >= 0 && !runs && observed.RequestedAt(request, a.Input.Now).After(a.Decision.Ledger.Failures[i].Requested)
+	return i >= 0 && !runs && observed.RequestedAt(request, a.Input.Now).After(a.Decision.Ledger.Failures[i].Requested) && a.Decision.AcceptsRequest(node, member)
 }
 
 // podOn returns the pod of a member on a node, nil if the member does not run there.
