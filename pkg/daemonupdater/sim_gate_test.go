@@ -23,6 +23,9 @@ type simGate struct {
 	gate *rand.Rand // nil in a seed without the policy
 	// ran is the revision of the last pod of a DaemonSet that was bound to a node; of two at once, both.
 	ran map[simRan][]string
+	// outside are nodes that had no place for a DaemonSet since its last pod there: its revision is settled without them, and they
+	// join like new ones.
+	outside map[simRan]bool
 	// worked is the revision of the last pod of a DaemonSet that was ready on a node.
 	worked map[simRan]string
 	// takenBack are those that a restored backup took back: a manager that saw them ready remembers them until it sees
@@ -50,7 +53,7 @@ type simRan struct{ set, node types.UID }
 // gated returns a story with the gate.
 func gated(story func(*simWorld)) func(*simWorld) {
 	return func(w *simWorld) {
-		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]time.Time{}, ran: map[simRan][]string{}, worked: map[simRan]string{}, takenBack: map[simRan][]string{}, restored: map[simapi.Key][]simapi.Key{}}
+		w.simGate = simGate{gate: rand.New(rand.NewPCG(w.seed, 11)), retried: map[string]time.Time{}, ran: map[simRan][]string{}, outside: map[simRan]bool{}, worked: map[simRan]string{}, takenBack: map[simRan][]string{}, restored: map[simapi.Key][]simapi.Key{}}
 		story(w)
 	}
 }
@@ -153,18 +156,31 @@ func simNamed(r *topsv1.DaemonRollout, node, set string) bool {
 }
 
 // getsTarget reports whether a node was granted the target of a DaemonSet: its slot names that, or is for all of them, which it is
-// not under OTA, where the person at the node has to request it, or an operation has to replace it along.
-func (w *simWorld) getsTarget(stored *topsv1.DaemonRollout, node string, ds *appsv1.DaemonSet) bool {
+// not under OTA, or what may be OTA, where the person at the node has to request it, or an operation has to replace it along.
+func (w *simWorld) getsTarget(stored *topsv1.DaemonRollout, node string, ds *appsv1.DaemonSet, pass *simPass) bool {
 	if !slices.ContainsFunc(simSlots(stored), func(s topsv1.NodeSlot) bool { return s.Node == node }) {
 		return false
 	}
-	settings, err := daemonset.SettingsOf(ds)
 	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: node})
-	return err != nil || settings.Strategy != daemonset.OTA || simNamed(stored, node, ds.Namespace+"/"+ds.Name) || u != nil &&
+	return !mayBeOTA(ds, pass) || simNamed(stored, node, ds.Namespace+"/"+ds.Name) || u != nil &&
 		(slices.ContainsFunc(u.Status.Requests, func(r topsv1.UpgradeRequest) bool { return r.DaemonSet.UID == ds.UID }) ||
 			u.Spec.Operation != nil && slices.ContainsFunc(u.Spec.Operation.Targets, func(t topsv1.OperationTarget) bool {
 				return slices.ContainsFunc(t.All(), func(of topsv1.DaemonSetRevision) bool { return of.DaemonSet.UID == ds.UID })
 			}))
+}
+
+// mayBeOTA reports whether the strategy of a DaemonSet's group is OTA or not known, as the pass listed its DaemonSets: they may disagree in
+// the middle of an edit. Nil is the policy.
+func mayBeOTA(ds *appsv1.DaemonSet, pass *simPass) bool {
+	if pass == nil {
+		settings, err := daemonset.SettingsOf(ds)
+		return err == nil && settings.Strategy == daemonset.OTA
+	}
+	first, _ := daemonset.SettingsOf(pass.sets[0])
+	return first.Strategy != daemonset.AdvancedRollingUpdate || slices.ContainsFunc(pass.sets, func(ds *appsv1.DaemonSet) bool {
+		settings, err := daemonset.SettingsOf(ds)
+		return err != nil || settings != first
+	})
 }
 
 // runs notes the revision of a pod that is bound.
@@ -183,6 +199,16 @@ func (w *simWorld) runs(pod *corev1.Pod) {
 		w.ran[key] = nil
 	}
 	w.ran[key] = append(w.ran[key], daemonset.RevisionHash(pod))
+	delete(w.outside, key)
+}
+
+// leaves notes the nodes that a DaemonSet is not for now, and those without its pod where none is created because of a taint.
+func (w *simWorld) leaves(ds *appsv1.DaemonSet) {
+	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
+		if w.gate != nil && (!simKeeps(node, ds) || simForeign(node, corev1.TaintEffectNoSchedule) && len(w.podsOn(simapi.KeyOf(ds), node.Name)) == 0) {
+			w.outside[simRan{ds.UID, node.UID}] = true
+		}
+	}
 }
 
 // stays notes the pods that are still on a node when it is registered again.
@@ -287,7 +313,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 		return
 	}
 	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || had(this) || hash == w.worked[simRan{ds.UID, node.UID}] ||
-		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || w.getsTarget(stored, node.Name, ds) ||
+		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || w.getsTarget(stored, node.Name, ds, pass) ||
 		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
 		return
 	}
@@ -299,7 +325,8 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 		of := func(r *appsv1.ControllerRevision) bool { return daemonset.RevisionHash(r) == hash }
 		return slices.ContainsFunc(w.revisionsOf(ds), of) && (pass == nil || pass.live[ds.UID].ds == nil || slices.ContainsFunc(pass.live[ds.UID].revisions, of))
 	}
-	if good == "" || had(none) && (w.vague || hash == report.TargetIn(stored.Status.Settled, key)) {
+	settled := hash == report.TargetIn(stored.Status.Settled, key)
+	if good == "" || had(none) && (w.vague || settled) || settled && w.outside[simRan{ds.UID, node.UID}] {
 		return // what a node had is not known to a new manager
 	}
 	if hash != good && kept(good) {

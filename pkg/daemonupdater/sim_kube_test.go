@@ -60,6 +60,7 @@ func (w *simWorld) kubernetes() {
 	w.collectOrphans()
 	w.listsAdvance()
 	for _, ds := range simapi.All[*appsv1.DaemonSet](w.api, simSets) {
+		w.leaves(ds)
 		w.daemonSetController(ds)
 	}
 	for _, pod := range w.setPods() {

@@ -8,6 +8,8 @@ var ofTheGate = []mutant{
 		"case $f.GetsTarget && $rest: $*then", "case $f.GetsTarget || $f.Target != \"\": $*then"},
 	{"gate-open-for-the-whole-node", "a pod at the gate that nobody requested is released because another one of its node is replaced", updater, "Decision.GetsTarget",
 		"$pod.Member == $member && $n.slotWaitsFor(&$pod) && $rest", "$pod.Member == $member && $rest"},
+	{"gate-open-by-a-setting", "settings that disagree open the gate of a node in flight for what nobody requested", updater, "Decision.GetsTarget",
+		"$n.group.strategy != daemonset.NoStrategy && $waits", `$n.group.strategy != daemonset.Strategy("none") && $waits`},
 	{"gate-stops-an-operation", "what an operation replaces along comes back at its earlier revision", updater, "Decision.GetsTarget",
 		"$named || $op != nil && $same && $target", "$named || false && $op != nil && $same && $target"},
 	{"gate-forgets-the-node", "a node gets the last known good revision rather than its own", updater, "LastRevisions.Note",

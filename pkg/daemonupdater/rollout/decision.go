@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Decision is what to do now, and the reason for each node.
@@ -123,6 +125,7 @@ func (d *Decision) HasSlot(node string) bool {
 
 // GetsTarget reports whether a node has a slot under which it gets the target of a member, by index: the slot names the member
 // or waits for its pod, or its operation replaces that. It does not if nobody requested that under OTA, or if it is left out.
+// While the settings are wrong or disagree, the strategy is not known: it may be OTA.
 func (d *Decision) GetsTarget(node string, uid types.UID, member int) bool {
 	n := d.fleet.nodes.lookup(node, uid)
 	i := slices.IndexFunc(d.Ledger.Slots, func(s Slot) bool { return s.Node == node && s.UID == uid && !s.Queued })
@@ -133,7 +136,7 @@ func (d *Decision) GetsTarget(node string, uid types.UID, member int) bool {
 	if slices.Contains(slot.Members, key) || op != nil && op.ID == slot.Operation && op.Targets[key] != "" {
 		return true
 	}
-	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+	return n.group.strategy != daemonset.NoStrategy && slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		return pod.Member == member && n.slotWaitsFor(&pod) && !isLeftOut(n.group, &n.Node, &pod)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Whatever dies on a node in flight, only what its slot is for comes back at the target.
@@ -16,6 +18,9 @@ func TestANodeInFlightGetsTheTargetOfWhatItsSlotIsFor(t *testing.T) {
 		return in
 	}
 	unchanged := func(*Input) {}
+	disagree := func(in *Input) {
+		in.Settings, in.Blocked = daemonset.Settings{}, &Blocked{Reason: daemonset.ReasonSettingsDisagree, Message: "they differ"}
+	}
 	n := func() Node { return broken(nodeOf("a", newHash, newHash)) }
 	along := withJob(n(), &Operation{ID: "op-a", Ours: true, Granted: true, Targets: map[string]string{"kube-system/a": newHash, "kube-system/b": newHash}})
 	for _, tt := range []struct {
@@ -29,6 +34,8 @@ func TestANodeInFlightGetsTheTargetOfWhatItsSlotIsFor(t *testing.T) {
 		{"under OTA what its slot names", ota(two(n(), unchanged)), true, false},
 		{"under OTA what was requested too", ota(two(askingForSecond(n()), unchanged)), true, true},
 		{"under OTA what its operation replaces along", ota(two(along, func(in *Input) { in.Ledger.Slots[0].Operation = "op-a" })), true, true},
+		{"while the settings disagree what its slot names", two(n(), disagree), true, false},
+		{"while the settings disagree what its operation replaces along", two(along, func(in *Input) { disagree(in); in.Ledger.Slots[0].Operation = "op-a" }), true, true},
 		{"nothing without a slot", two(n(), func(in *Input) { in.Ledger.Slots = nil }), false, false},
 		{"nothing under the slot of another Node", two(n(), func(in *Input) { in.Ledger.Slots[0].UID = "before" }), false, false},
 	} {
