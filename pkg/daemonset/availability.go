@@ -51,9 +51,10 @@ func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
 	return "", false
 }
 
-// hasRestarted reports whether a container of a pod has restarted.
+// hasRestarted reports whether a container of a pod, which may be a sidecar, has restarted.
 func hasRestarted(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.RestartCount > 0 })
+	restarted := func(c corev1.ContainerStatus) bool { return c.RestartCount > 0 }
+	return slices.ContainsFunc(pod.Status.InitContainerStatuses, restarted) || slices.ContainsFunc(pod.Status.ContainerStatuses, restarted)
 }
 
 func crashLooping(pod *corev1.Pod) *corev1.ContainerStatus {

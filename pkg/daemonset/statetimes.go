@@ -166,8 +166,8 @@ func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now 
 	return s.Since(key, created.Add(usualStart), now).Add(ready), written
 }
 
-// ReadyAgain returns when a pod last became Ready after a container of it had restarted, zero if none has, if it is not Ready,
-// or if that was at least an hour ago.
+// ReadyAgain returns when a pod last became Ready after a container of it had restarted, zero if none has, or if it is not Ready.
+// If that was at least an hour ago, it is by the clock of the kubelet.
 func (s *StateTimes) ReadyAgain(pod *corev1.Pod, now time.Time) time.Time {
 	if !hasRestarted(pod) {
 		return time.Time{}
@@ -179,7 +179,7 @@ func (s *StateTimes) ReadyAgain(pod *corev1.Pod, now time.Time) time.Time {
 	}
 	written := condition(pod, corev1.PodReady).LastTransitionTime.Time
 	if now.Sub(written)-s.ahead(now) >= stateTimeTTL && !s.isNew(key, now) {
-		return time.Time{}
+		return written
 	}
 	return s.Since(key, written, now)
 }

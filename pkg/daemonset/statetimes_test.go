@@ -141,10 +141,10 @@ func TestAPodThatRestartedIsReadyAgainByWhateverClock(t *testing.T) {
 	}
 	var seen StateTimes
 	old := &corev1.Pod{}
-	old.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}}
+	old.Status.InitContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} // a sidecar
 	old.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(-stateTimeTTL))}}
-	if again := seen.ReadyAgain(old, epoch); !again.IsZero() {
-		t.Errorf("Ready again since %s, which is long ago", again)
+	if again := seen.ReadyAgain(old, epoch); !again.Equal(epoch.Add(-stateTimeTTL)) || len(seen.seen) > 0 {
+		t.Errorf("Ready again since %s, and %d states are remembered; want when that is written, and none", again, len(seen.seen))
 	}
 }
 

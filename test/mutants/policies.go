@@ -33,7 +33,7 @@ var ofPolicies = []mutant{
 	{"wave-proven-offline", "a wave is passed because an offline node has a pod of the version that never ran", updater, "nodeCounts.add",
 		"$n.Ready && $n.phase == phaseUpdated", "$n.phase == phaseUpdated"},
 	{"crash-forgotten", "a crash-looping pod that is available for a moment ends the halt", updater, "draft.stillHolds",
-		"$failure.Reason == ReasonCrashLooping && $left > 0", "false"},
+		"moment := crashed && left > 0", "moment := crashed && left > 0 && false"},
 	{"touched-of-the-pinned", "nodes that went back halt the next version before it starts", updater, "updateFailures",
 		"len($failures) > 0 || len(wentBack($l)) > 0", "len($failures) > 0"},
 	{"wave-waits-without-a-reason", "a rollout waits for a wave of offline nodes as if it went on by itself", updater, "reachWave",

@@ -65,7 +65,7 @@ var ofProbation = []mutant{
 	{"soaked-without-a-start", "a soak is recorded as over though no node starts after it", updater, "haveSoaked",
 		"for $i := range $before { $*do }", "for $i := range parts { $*do }"},
 	{"innocent-rolled-back", "a version is rolled back for what is part of the good one as well", updater, "RollbackOf",
-		"failuresBeyond($good, $failures) < requiredFailures($s, $d)", "failuresBeyond($good, $failures) < 0"},
+		"failuresBeyond($good, $d) < requiredFailures($s, $d)", "failuresBeyond($good, $d) < 0"},
 
 	{"relapses-after-a-boot", "a pod that was not Ready before its node was is blamed", updater, "notWorkingSince",
 		"!$pod.NotReadySince.Before($node.ReadySince)", "true"},

@@ -159,7 +159,7 @@ func keepsCordoned(upgrade *topsv1.NodeUpgrade, id string) bool {
 }
 
 func endOf(r *topsv1.OperationRecord) rollout.End {
-	e := rollout.End{ID: r.ID, Done: r.Phase == topsv1.OperationDone, Message: withMessage(r.Reason, r.Message), Time: r.EndTime.Time}
+	e := rollout.End{ID: r.ID, Done: r.Phase == topsv1.OperationDone, Message: withMessage(r.Reason, r.Message), Time: r.EndTime.Time, Touched: r.Touched}
 	switch {
 	case r.Phase == topsv1.OperationQuarantined:
 		e.Failure = rollout.ReasonQuarantined

@@ -257,6 +257,9 @@ func TestTheFailedTaskOfANodeWithoutAnOperation(t *testing.T) {
 			})
 			in := inputFrom(w)
 			failure := rollout.Failure{Node: "a", UID: "uid-a", Reason: rollout.ReasonCrashLooping}
+			if n := len(tt.replaced); n > 0 && len(tt.blamed) == 1 && tt.blamed[0] != tt.replaced[n-1] {
+				failure.Reason = rollout.ReasonNodeLost // what is blamed works again
+			}
 			for _, m := range w.Members {
 				if slices.Contains(tt.blamed, m.Component()) {
 					failure.Targets = append(failure.Targets, rollout.Target{Member: m.Key(), Revision: fixture.NewHash})

@@ -48,6 +48,12 @@ func outdatedBeside(n rollout.Node) rollout.Node {
 	return n
 }
 
+// askingToo adds a request of the node for its second pod.
+func askingToo(n rollout.Node) rollout.Node {
+	n.Pods[1].Request = &rollout.Request{PodUID: n.Pods[1].UID, Time: fixture.Epoch.Add(-time.Minute)}
+	return n
+}
+
 func answersOf(in rollout.Input) *Answers {
 	fleet := rollout.NewFleet(&in)
 	d := fleet.Plan(in)
@@ -100,6 +106,12 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 				in.Members = append(in.Members, rollout.Member{Key: "kube-system/exporter", Target: fixture.NewHash})
 				in.Ledger.Failures[0].Targets = []rollout.Target{{Member: "kube-system/exporter", Revision: fixture.NewHash}}
 			}), "Failed CrashLooping: it crash-loops"},
+		{"waits beside a request for the component that failed",
+			change(otaInput(askingToo(outdatedBeside(asking(fixture.Planned("a", fixture.OldHash)))), fixture.PlannedBroken("b", fixture.NewHash)), func(in *rollout.Input) {
+				failed(time.Hour, time.Hour)(in)
+				in.Members = append(in.Members, rollout.Member{Key: "kube-system/exporter", Target: fixture.NewHash})
+				in.Ledger.Failures[0].Targets = []rollout.Target{{Member: "kube-system/exporter", Revision: fixture.NewHash}}
+			}), "Waiting CrashLooping: it crash-loops"},
 		{"fails with its node though the clock of the node is ahead", change(otaInput(successor(fixture.PlannedBroken("a", fixture.NewHash))), failed(3*time.Minute, time.Minute)),
 			"Failed CrashLooping: it crash-loops"},
 		{"does not fail with a failure from before it was asked though the clock of the node is behind",

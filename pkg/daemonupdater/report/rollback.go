@@ -57,7 +57,7 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 		return Rollback{blockedBy: fmt.Sprintf("not rolled back: %s, the last known good revision, is older than failure.rollbackNotBefore of the policy", nameOf(good))}
 	case len(d.Ledger.Failures) < requiredFailures(s, d):
 		return Rollback{blockedBy: fmt.Sprintf("not rolled back: that requires %d failed nodes (failure.minFailedNodes of the policy)", requiredFailures(s, d))}
-	case failuresBeyond(good, d.Ledger.Failures) < requiredFailures(s, d):
+	case failuresBeyond(good, d) < requiredFailures(s, d):
 		return Rollback{blockedBy: fmt.Sprintf("not rolled back: nodes failed by versions that are part of %s, the last known good revision, as well", nameOf(good))}
 	case !agreed:
 		return Rollback{blockedBy: "not rolled back until all DaemonSets are rendered from the same spec"}
@@ -67,11 +67,14 @@ func RollbackOf(s *observed.State, in rollout.Input, d rollout.Decision, kept bo
 	return Rollback{To: good}
 }
 
-// failuresBeyond counts the failures that may be due to a target that is not of a good revision.
-func failuresBeyond(good *topsv1.KnownGoodRevision, failures []rollout.Failure) (n int) {
-	for i := range failures {
-		of := failures[i].Targets
-		if len(of) == 0 || slices.ContainsFunc(of, func(t rollout.Target) bool { return TargetIn(good.Targets, t.Member) != t.Revision }) {
+// failuresBeyond counts the failures that may be due to a target that is not of a good revision: one that is blamed, or that the
+// node has.
+func failuresBeyond(good *topsv1.KnownGoodRevision, d rollout.Decision) (n int) {
+	for i := range d.Ledger.Failures {
+		f := &d.Ledger.Failures[i]
+		if len(f.Targets) == 0 || slices.ContainsFunc(slices.Concat(f.Targets, d.TargetsOn(f.Node)), func(t rollout.Target) bool {
+			return TargetIn(good.Targets, t.Member) != t.Revision
+		}) {
 			n++
 		}
 	}

@@ -186,10 +186,24 @@ func (d *Decision) Skipped(limit int) []Verdict {
 	return list
 }
 
-// AcceptsRequest reports whether a new request for a member starts a node that has failed again.
+// AcceptsRequest reports whether a new request for a member starts a node that has failed again, or another one does.
 func (d *Decision) AcceptsRequest(node string, member int) bool {
 	n := d.fleet.nodes.byName[node]
-	return n == nil || n.failure == nil || n.failure.Reason == ReasonNodeLost || startsAgainWith(n, member, n.failure)
+	return n == nil || n.failure == nil || n.failure.Reason == ReasonNodeLost || startsAgainWith(n, member, n.failure) || n.isRequestedAgain(n.failure)
+}
+
+// TargetsOn returns the targets that pods of a node are at, nil if there is no such node.
+func (d *Decision) TargetsOn(node string) (targets []Target) {
+	n := d.fleet.nodes.byName[node]
+	if n == nil {
+		return nil
+	}
+	for i := range n.Pods {
+		if pod := &n.Pods[i]; pod.UID != "" && pod.Revision == n.group.members[pod.Member].Target {
+			targets = append(targets, Target{n.group.keyOf(pod), pod.Revision})
+		}
+	}
+	return targets
 }
 
 // Proven reports whether at least one Ready node is updated. An offline node counts as updated by

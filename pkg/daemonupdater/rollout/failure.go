@@ -40,17 +40,22 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 // plugin it has recovered only when it offers cards; from a crash loop, in which a pod is available for moments, when the
 // pod has been Ready for the progress deadline since a container restarted, or there is another pod.
 func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
-	return !n.isOtherMachine(failure) && (!n.hasRecovered() || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+	if n.isOtherMachine(failure) {
+		return false
+	}
+	crashed := failure.Reason == ReasonCrashLooping
+	recovered := n.hasRecovered() || crashed && n.Ready && len(failure.Targets) > 0 // what else is left on the node did not crash
+	return !recovered || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		if !slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) }) {
 			return false
 		}
 		left := pod.ReadyAgain.Add(d.in.Deadlines.Progress).Sub(d.in.Now)
-		moment := failure.Reason == ReasonCrashLooping && left > 0
+		moment := crashed && left > 0
 		if moment {
 			d.recheckIn(left)
 		}
-		return pod.OffersNone || moment
-	}))
+		return pod.OffersNone || moment || pod.isAbsent() || !pod.Available || n.group.isOutdated(&pod)
+	})
 }
 
 // toBlame returns the keys of the members whose pods may have made the node of a slot fail: the member

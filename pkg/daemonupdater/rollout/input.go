@@ -185,7 +185,7 @@ type Pod struct {
 	AvailableSince, AvailableWritten time.Time
 	// CrashLooping names a container that crash-loops, "" if none does.
 	CrashLooping string
-	// ReadyAgain is when it last became Ready after a container had restarted, zero if none has, or that was long ago.
+	// ReadyAgain is when it last became Ready after a container had restarted, zero if none has, or if it is not Ready.
 	ReadyAgain time.Time
 	// NotReadySince is when it became not Ready, or missing; zero if it is Ready, or if the time is not
 	// known.

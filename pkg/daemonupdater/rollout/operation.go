@@ -82,6 +82,8 @@ type End struct {
 	Message string
 	// Time is when it ended.
 	Time time.Time
+	// Touched: it may have changed something on the node.
+	Touched bool
 	// Targets are the revisions that it was to bring the node to, none if they are no longer known.
 	Targets []Target
 	// Left are the earlier revisions at which it left members, because the node was pinned.

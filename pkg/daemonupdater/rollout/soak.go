@@ -53,7 +53,7 @@ func notAvailableIn(d *draft, wave int) (name, lacks string) {
 // haveSoaked records that the soaks before a part are over, because a node of it was started in its turn.
 func haveSoaked(d *draft, parts []WaveProgress, before int) {
 	for i := range before {
-		if parts[i].Soaked.IsZero() && d.in.Policy.soakAfter(i) > 0 {
+		if !parts[i].Completed.IsZero() && parts[i].Soaked.IsZero() && d.in.Policy.soakAfter(i) > 0 {
 			parts[i].Soaked = d.in.Now
 		}
 	}

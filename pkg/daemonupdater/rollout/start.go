@@ -1,5 +1,7 @@
 package rollout
 
+import "github.com/topsops/gcu-operator/pkg/daemonset"
+
 // starts gives slots to nodes and starts them.
 type starts struct {
 	*draft
@@ -33,7 +35,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	if slot.Operation = s.operationOf(n); slot.Operation != "" {
 		slot.Members = n.membersToReplace()
 	}
-	if l := n.lane; l != nil && l.urgency == healthy && !l.goingBack {
+	if l := n.lane; l != nil && l.urgency == healthy && !l.goingBack && s.in.Settings.Strategy != daemonset.OTA {
 		s.furthest = max(s.furthest, l.wave)
 	}
 	slot.restart(s.in.Now, n.Pods)

@@ -97,8 +97,9 @@ func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
 		{"not if it worked for long", givenBack("a", 3*progress, progress), nil, "", 0},
 		{"not if it was not Ready before the slot ended", givenBack("a", time.Minute, 2*time.Minute), nil, "", 0},
 		{"if it stopped in the second in which the slot ended", withPod(givenBack("a", progress, progress), func(p *Pod) { p.NotReadySince = p.NotReadySince.Add(-time.Second) }), nil, ReasonProgressDeadlineExceeded, 0},
-		{"not if an operation has ended since", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "of-another", Time: epoch.Add(-time.Minute)}} }), nil, "", 0},
-		{"if one ended before", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "ours", Time: epoch.Add(-3 * time.Minute)}} }), nil, ReasonCrashLooping, 0},
+		{"not if an operation has ended since", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "of-another", Time: epoch.Add(-time.Minute), Touched: true}} }), nil, "", 0},
+		{"if it touched nothing", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "of-another", Time: epoch.Add(-time.Minute)}} }), nil, ReasonCrashLooping, 0},
+		{"if one ended before", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "ours", Time: epoch.Add(-3 * time.Minute), Touched: true}} }), nil, ReasonCrashLooping, 0},
 		{"not if the node was offline since", with(crashes(), func(n *Node) { n.ReadySince = epoch.Add(-10 * time.Second) }), nil, "", 0},
 		{"not when a person resumed the rollout since", crashes(), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-time.Minute) }, "", 0},
 		{"not while another group works on the node", with(crashes(), func(n *Node) { n.Disturbed, n.Operation = true, &Operation{ID: "x", Granted: true} }), nil, "", 0},
@@ -206,5 +207,19 @@ func TestACrashLoopIsOverWhenThePodHasBeenReadyForTheProgressDeadline(t *testing
 	in.Nodes[0], in.Nodes[1] = back("a", in.Deadlines.Progress), nodeOf("b", newHash) // b has another pod
 	if d = Plan(in); d.Halted != "" {
 		t.Errorf("halted %q when both have recovered", d.Halted)
+	}
+}
+
+func TestACrashLoopIsOverThoughAnotherComponentIsStillToBeReplaced(t *testing.T) {
+	in := inputOf(2, nodeOf("a", newHash, oldHash), nodeOf("b", newHash, newHash))
+	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+	in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonCrashLooping, Since: epoch.Add(-time.Hour), Targets: []Target{{"kube-system/a", newHash}}}}
+	in.Nodes[0].Pods[0].ReadyAgain = epoch.Add(-time.Minute)
+	if d := Plan(in); len(d.Ledger.Failures) != 1 || len(d.Started) > 0 {
+		t.Errorf("failures %+v, started %v in a moment in which the pod is Ready", d.Ledger.Failures, d.Started)
+	}
+	in.Nodes[0].Pods[0].ReadyAgain = epoch.Add(-in.Deadlines.Progress)
+	if d := Plan(in); len(d.Ledger.Failures) > 0 || !slices.Equal(d.Started, []string{"a"}) {
+		t.Errorf("failures %+v, started %v, want that the node goes on with the other component", d.Ledger.Failures, d.Started)
 	}
 }

@@ -1,6 +1,9 @@
 package rollout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A version may take its node offline, or stop working, some time after its pod was available and the node gave its slot
 // back. The pod that may have done that is the suspect of the node.
@@ -48,9 +51,9 @@ func notWorkingSince(g *group, node *Node) (suspect *Pod) {
 // writtenEarly is how much too early a time may be that is written in whole seconds.
 const writtenEarly = time.Second
 
-// isOperatedOnSince reports whether an operation of any group has ended on the node after a time.
+// isOperatedOnSince reports whether an operation of any group that touched the node has ended after a time.
 func (n *Node) isOperatedOnSince(at time.Time) bool {
-	return len(n.Ended) > 0 && n.Ended[len(n.Ended)-1].Time.After(at)
+	return slices.ContainsFunc(n.Ended, func(e End) bool { return e.Touched && e.Time.After(at) })
 }
 
 // unsettledUntil returns until when a node is unsettled, if nothing changes; zero if it is not. It is while a pod that was replaced
