@@ -3,6 +3,7 @@ package daemonset
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +56,18 @@ func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
 func hasRestarted(pod *corev1.Pod) bool {
 	restarted := func(c corev1.ContainerStatus) bool { return c.RestartCount > 0 }
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, restarted) || slices.ContainsFunc(pod.Status.ContainerStatuses, restarted)
+}
+
+// RanFor returns how long a container of a pod ran before it last ended, the longest of several; zero if none has ended.
+func RanFor(pod *corev1.Pod) (longest time.Duration) {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if end := list[i].LastTerminationState.Terminated; end != nil {
+				longest = max(longest, end.FinishedAt.Sub(end.StartedAt.Time))
+			}
+		}
+	}
+	return longest
 }
 
 func crashLooping(pod *corev1.Pod) *corev1.ContainerStatus {

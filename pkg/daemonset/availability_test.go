@@ -156,3 +156,17 @@ func TestNeedUpgradeIsNilWhenThePodDoesNotSay(t *testing.T) {
 		t.Errorf("NeedUpgrade (-want +got):\n%s", diff)
 	}
 }
+
+func TestHowLongAContainerRan(t *testing.T) {
+	ran := func(d time.Duration) corev1.ContainerStatus {
+		return corev1.ContainerStatus{LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(epoch), FinishedAt: metav1.NewTime(epoch.Add(d))}}}
+	}
+	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{}}}}
+	if got := RanFor(pod); got != 0 {
+		t.Errorf("ran for %s without an end", got)
+	}
+	pod.Status = corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{ran(time.Minute)}, ContainerStatuses: []corev1.ContainerStatus{ran(20 * time.Second), {}}}
+	if got := RanFor(pod); got != time.Minute {
+		t.Errorf("ran for %s, want a minute", got)
+	}
+}

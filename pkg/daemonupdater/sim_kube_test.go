@@ -309,7 +309,8 @@ func (w *simWorld) relapse(pod *corev1.Pod, h *simHost, since time.Duration) {
 	}
 	w.setPodReady(pod, map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready], h.clock(w))
 	simapi.Edit(w.api, simapi.KeyOf(pod), func(p *corev1.Pod) {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: restarts, State: state}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: restarts, State: state,
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(h.clock(w).Time), StartedAt: metav1.NewTime(h.clock(w).Add(-runs))}}}}
 	})
 }
 

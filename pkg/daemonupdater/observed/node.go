@@ -145,6 +145,7 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 	}
 	p.AvailableSince, p.AvailableWritten = seen.AvailableSince(pod, m.DaemonSet.Spec.MinReadySeconds, now)
 	p.NotReadySince, p.ReadyAgain = seen.NotReadySince(pod, now), seen.ReadyAgain(pod, now)
+	p.Ran = daemonset.RanFor(pod)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
 	if p.Placeholder = daemonset.IsPlaceholder(pod); p.Placeholder && !p.Terminating {
 		p.Available, p.NotReadySince = true, time.Time{} // no container is to run in it

@@ -38,7 +38,7 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 
 // stillHolds reports whether a node has not recovered from its failure. From the failure of a device
 // plugin it has recovered only when it offers cards; from a crash loop, in which a pod is available for moments, when the
-// pod has been Ready for the progress deadline since a container restarted, or there is another pod.
+// pod has been Ready for much longer than a container ran before it crashed, or there is another pod.
 func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 	if n.isOtherMachine(failure) {
 		return false
@@ -49,7 +49,7 @@ func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 		if !slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) }) {
 			return false
 		}
-		left := pod.ReadyAgain.Add(d.in.Deadlines.Progress).Sub(d.in.Now)
+		left := pod.ReadyAgain.Add(min(d.in.Deadlines.Progress, max(d.in.Deadlines.Unavailable, 2*pod.Ran))).Sub(d.in.Now)
 		moment := crashed && left > 0
 		if moment {
 			d.recheckIn(left)

@@ -187,6 +187,8 @@ type Pod struct {
 	CrashLooping string
 	// ReadyAgain is when it last became Ready after a container had restarted, zero if none has, or if it is not Ready.
 	ReadyAgain time.Time
+	// Ran is how long a container of it ran before it last ended, zero if none has.
+	Ran time.Duration
 	// NotReadySince is when it became not Ready, or missing; zero if it is Ready, or if the time is not
 	// known.
 	NotReadySince time.Time

@@ -101,7 +101,8 @@ func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
 		{"if it touched nothing", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "of-another", Time: epoch.Add(-time.Minute)}} }), nil, ReasonCrashLooping, 0},
 		{"if one ended before", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "ours", Time: epoch.Add(-3 * time.Minute), Touched: true}} }), nil, ReasonCrashLooping, 0},
 		{"not if the node was offline since", with(crashes(), func(n *Node) { n.ReadySince = epoch.Add(-10 * time.Second) }), nil, "", 0},
-		{"not when a person resumed the rollout since", crashes(), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-time.Minute) }, "", 0},
+		{"not when a person resumed the rollout since", crashes(), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-10 * time.Second) }, "", 0},
+		{"if it crashes again after a person resumed the rollout", crashes(), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-time.Minute) }, ReasonCrashLooping, 0},
 		{"not while another group works on the node", with(crashes(), func(n *Node) { n.Disturbed, n.Operation = true, &Operation{ID: "x", Granted: true} }), nil, "", 0},
 	}
 	for _, tt := range tests {
@@ -189,24 +190,29 @@ func TestAFailureOfTheVersionBeforeHaltsByItsOwnShare(t *testing.T) {
 }
 
 // A pod that crash-loops is available for moments: each would end the halt.
-func TestACrashLoopIsOverWhenThePodHasBeenReadyForTheProgressDeadline(t *testing.T) {
+func TestACrashLoopIsOverWhenThePodHasBeenReadyForLongerThanItRanBefore(t *testing.T) {
 	looping := func(name string) Node { return crashing(nodeOf(name, newHash)) }
 	in := inputOf(2, looping("a"), looping("b"), nodeOf("c", oldHash)).slots(slotOf(nodeOf("a", oldHash), time.Minute), slotOf(nodeOf("b", oldHash), time.Minute))
 	d := Plan(in)
 	if d.Halted == "" {
 		t.Fatalf("failures %v, and no halt", d.Ledger.Failures)
 	}
-	back := func(name string, since time.Duration) Node {
-		return withPod(nodeOf(name, newHash), func(p *Pod) { p.AvailableSince, p.ReadyAgain = epoch.Add(-time.Hour), epoch.Add(-since) })
-	}
 	in.Ledger = d.Ledger
-	in.Nodes[0], in.Nodes[1] = back("a", 5*time.Minute), back("b", 5*time.Minute)
-	if d = Plan(in); d.Halted == "" || d.Recheck > in.Deadlines.Progress-5*time.Minute {
-		t.Errorf("halted %q, decides again after %s, when both are available for a moment", d.Halted, d.Recheck)
+	back := func(name string, since, ran time.Duration) Node {
+		return withPod(nodeOf(name, newHash), func(p *Pod) { p.AvailableSince, p.ReadyAgain, p.Ran = epoch.Add(-time.Hour), epoch.Add(-since), ran })
 	}
-	in.Nodes[0], in.Nodes[1] = back("a", in.Deadlines.Progress), nodeOf("b", newHash) // b has another pod
+	for _, tt := range []struct{ since, ran, left time.Duration }{
+		{29 * time.Second, time.Second, time.Second}, {30 * time.Second, 0, 0}, {119 * time.Second, time.Minute, time.Second}, {2 * time.Minute, time.Minute, 0},
+		{DefaultDeadlines.Progress - time.Second, time.Hour, time.Second}, {DefaultDeadlines.Progress, time.Hour, 0},
+	} {
+		in.Nodes[0], in.Nodes[1] = back("a", tt.since, tt.ran), looping("b")
+		if d = Plan(in); (d.Halted == "") != (tt.left == 0) || tt.left > 0 && d.Recheck != tt.left {
+			t.Errorf("Ready for %s after a run of %s: halted %q, decides again after %s", tt.since, tt.ran, d.Halted, d.Recheck)
+		}
+	}
+	in.Nodes[0] = nodeOf("a", newHash)
 	if d = Plan(in); d.Halted != "" {
-		t.Errorf("halted %q when both have recovered", d.Halted)
+		t.Errorf("halted %q when one node has another pod", d.Halted)
 	}
 }
 
@@ -214,11 +220,11 @@ func TestACrashLoopIsOverThoughAnotherComponentIsStillToBeReplaced(t *testing.T)
 	in := inputOf(2, nodeOf("a", newHash, oldHash), nodeOf("b", newHash, newHash))
 	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
 	in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonCrashLooping, Since: epoch.Add(-time.Hour), Targets: []Target{{"kube-system/a", newHash}}}}
-	in.Nodes[0].Pods[0].ReadyAgain = epoch.Add(-time.Minute)
+	in.Nodes[0].Pods[0].ReadyAgain, in.Nodes[0].Pods[0].Ran = epoch.Add(-time.Minute), time.Minute
 	if d := Plan(in); len(d.Ledger.Failures) != 1 || len(d.Started) > 0 {
 		t.Errorf("failures %+v, started %v in a moment in which the pod is Ready", d.Ledger.Failures, d.Started)
 	}
-	in.Nodes[0].Pods[0].ReadyAgain = epoch.Add(-in.Deadlines.Progress)
+	in.Nodes[0].Pods[0].ReadyAgain = epoch.Add(-2 * time.Minute)
 	if d := Plan(in); len(d.Ledger.Failures) > 0 || !slices.Equal(d.Started, []string{"a"}) {
 		t.Errorf("failures %+v, started %v, want that the node goes on with the other component", d.Ledger.Failures, d.Started)
 	}
