@@ -58,7 +58,7 @@ func (s *stage) driverWasNotForced() {
 // the policy of the next upgrade.
 func (s *stage) waitLastKnownGood(policy string) {
 	s.t.Helper()
-	s.settings(topsv1.AnnotationUpgradePolicy + "=" + policy)
+	s.settings(topsv1.AnnotationUpgradePolicy + "=quick")
 	s.eventually("the driver is known to be good", func() error {
 		status := s.rollout().Status
 		if good := status.LastKnownGood; good == nil || good.Revision != status.Revision {
@@ -66,6 +66,7 @@ func (s *stage) waitLastKnownGood(policy string) {
 		}
 		return nil
 	})
+	s.settings(topsv1.AnnotationUpgradePolicy + "=" + policy)
 }
 
 // versionOf returns the version that the driver or toolkit of an image reports.
