@@ -95,7 +95,7 @@ func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
 		}, "", 0},
 		{"not for a pod that is deleted", withPod(crashes(), func(p *Pod) { p.Terminating = true }), nil, "", 0},
 		{"not if it worked for long", givenBack("a", 3*progress, progress), nil, "", 0},
-		{"not if it was not Ready before the slot ended", givenBack("a", time.Minute, 2*time.Minute), nil, "", 0},
+		{"not if it was not Ready before the slot ended", withPod(givenBack("a", time.Minute, 2*time.Minute), func(p *Pod) { p.CrashLooping = "main" }), nil, "", 0},
 		{"if it stopped in the second in which the slot ended", withPod(givenBack("a", progress, progress), func(p *Pod) { p.NotReadySince = p.NotReadySince.Add(-time.Second) }), nil, ReasonProgressDeadlineExceeded, 0},
 		{"not if an operation has ended since", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "of-another", Time: epoch.Add(-time.Minute), Touched: true}} }), nil, "", 0},
 		{"if it touched nothing", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "of-another", Time: epoch.Add(-time.Minute)}} }), nil, ReasonCrashLooping, 0},
