@@ -1,7 +1,7 @@
 package daemonset
 
 import (
-	"slices"
+	"iter"
 	"strings"
 	"time"
 
@@ -54,32 +54,45 @@ func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
 
 // hasRestarted reports whether a container of a pod, which may be a sidecar, has restarted.
 func hasRestarted(pod *corev1.Pod) bool {
-	restarted := func(c corev1.ContainerStatus) bool { return c.RestartCount > 0 }
-	return slices.ContainsFunc(pod.Status.InitContainerStatuses, restarted) || slices.ContainsFunc(pod.Status.ContainerStatuses, restarted)
+	for c := range containersOf(pod) {
+		if c.RestartCount > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // RanFor returns how long a container of a pod ran before it last ended, the longest of several; zero if none has ended.
 func RanFor(pod *corev1.Pod) (longest time.Duration) {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range list {
-			if end := list[i].LastTerminationState.Terminated; end != nil {
-				longest = max(longest, end.FinishedAt.Sub(end.StartedAt.Time))
-			}
+	for c := range containersOf(pod) {
+		if end := c.LastTerminationState.Terminated; end != nil {
+			longest = max(longest, end.FinishedAt.Sub(end.StartedAt.Time))
 		}
 	}
 	return longest
 }
 
 func crashLooping(pod *corev1.Pod) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range list {
-			w := list[i].State.Waiting
-			if w != nil && w.Reason == "CrashLoopBackOff" && list[i].RestartCount >= crashLoopRestarts {
-				return &list[i]
-			}
+	for c := range containersOf(pod) {
+		w := c.State.Waiting
+		if w != nil && w.Reason == "CrashLoopBackOff" && c.RestartCount >= crashLoopRestarts {
+			return c
 		}
 	}
 	return nil
+}
+
+// containersOf returns the states of the containers of a pod, those of init containers and sidecars first.
+func containersOf(pod *corev1.Pod) iter.Seq[*corev1.ContainerStatus] {
+	return func(yield func(*corev1.ContainerStatus) bool) {
+		for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // maxWords bounds the result of TerminationMessage, in bytes.
