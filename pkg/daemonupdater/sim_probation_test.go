@@ -86,6 +86,25 @@ func TestAVersionWhosePodsCrashAfterTheyWereReadyHalts(t *testing.T) {
 	})
 }
 
+func TestAVersionWhosePodsCrashAfterTheManagerWasRestartedHalts(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.annotate(s.g, topsv1.AnnotationMaxUnavailable, "3")
+		s.waits("all pods are available", s.arrived)
+		good := s.rolloutOf(s.g.id).Status.Revision
+		s.gets(0, "relapse-1")
+		over := func() bool {
+			st := s.rolloutOf(s.g.id).Status
+			return st.Revision != good && st.Updated == 3 && st.InFlightNodes == 0
+		}
+		s.worksUntil(s.a, "every slot is over", 5*time.Minute, over)
+		s.a.restart()
+		s.worksUntil(s.a, "the rollout halts", 15*time.Minute, s.halted)
+		if st := s.rolloutOf(s.g.id).Status; st.LastKnownGood != nil && st.LastKnownGood.Revision == st.Revision {
+			s.violate("a version that crashes is known to be good")
+		}
+	})
+}
+
 func TestWithoutAProbationAVersionThatKillsItsNodesSpreads(t *testing.T) {
 	schedule(t, []string{"single"}, func(s *simSchedule) {
 		s.api.Put(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Spec: topsv1.UpgradePolicySpec{ProbationSeconds: ptr.To[int32](0)}})

@@ -25,9 +25,10 @@ func (a *AllAttempts) all() [4]*Attempts {
 }
 
 // Show adds the denied requests of a group, and what was replaced lately, to the node that the plan sees. observed.LeavePulls adds a denied pull.
-func (a *AllAttempts) Show(g observed.Group, n *rollout.Node) {
+func (a *AllAttempts) Show(s *observed.State, n *rollout.Node) {
+	g := s.Group
 	n.DeniedDeletion, n.DeniedFence, n.DeniedOperation = a.Deletions.DenialOf(g, n), a.Fences.DenialOf(g, n), a.Operations.DenialOf(g, n)
-	n.Replaced = a.Replaced.Of(g, n.UID)
+	n.Replaced = a.Replaced.Of(s, n)
 	if denied := n.DeniedOperation; denied != nil && denied.Retry.After(n.Retry) {
 		n.Retry, n.RetryWhy = denied.Retry, "the operation of the node cannot be written; retrying: "+denied.Message
 	}

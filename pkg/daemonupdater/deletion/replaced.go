@@ -4,41 +4,46 @@ import (
 	"maps"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Replaced are the members that were replaced on nodes, by group: see rollout.Node.Replaced. A manager that starts without them
-// does not blame a version for what its pods do after their slots ended, before more slots have ended.
+// Replaced are the members that were replaced on nodes, by group: see rollout.Node.Replaced. What was replaced before this process
+// began is derived from the pods, because another one may have crashed, or lost its Lease, in the middle of a rollout.
 type Replaced map[observed.Group]*replacedOn
 
 // replacedOn has the members that were replaced on the nodes of a group: recent since a time, older in the period before.
 type replacedOn struct {
 	recent, older map[types.UID]map[string]time.Time
 	since         time.Time
+	// begun is when the process began with the group.
+	begun time.Time
+	// remembered is how long slots are remembered at least.
+	remembered time.Duration
 }
 
-// Note records slots of a group that are over now. They are remembered for the given time, and at most twice as long. If
-// the clock was set back, those before are forgotten.
-func (r *Replaced) Note(g observed.Group, over []rollout.Slot, now time.Time, remembered time.Duration) {
-	if len(over) == 0 {
-		return
-	}
+// Begin begins with a group at its first call, and again if the clock was set back. Slots that are over are remembered for the given
+// time, and at most twice as long.
+func (r *Replaced) Begin(g observed.Group, now time.Time, remembered time.Duration) {
 	if *r == nil {
 		*r = Replaced{}
 	}
-	on := (*r)[g]
-	if on == nil || now.Before(on.since) {
-		on = &replacedOn{since: now, recent: map[types.UID]map[string]time.Time{}}
-		(*r)[g] = on
+	if on := (*r)[g]; on == nil || now.Before(on.since) {
+		(*r)[g] = &replacedOn{recent: map[types.UID]map[string]time.Time{}, since: now, begun: now, remembered: remembered}
 	}
-	if now.Sub(on.since) > remembered {
+}
+
+// Note records slots of a group that are over now.
+func (r *Replaced) Note(g observed.Group, over []rollout.Slot, now time.Time) {
+	on := (*r)[g]
+	if len(over) > 0 && now.Sub(on.since) > on.remembered {
 		on.recent, on.older, on.since = map[types.UID]map[string]time.Time{}, on.recent, now
 	}
 	for _, slot := range over {
-		members := maps.Clone(r.Of(g, slot.UID))
+		members := maps.Clone(on.of(slot.UID))
 		if members == nil {
 			members = map[string]time.Time{}
 		}
@@ -49,14 +54,33 @@ func (r *Replaced) Note(g observed.Group, over []rollout.Slot, now time.Time, re
 	}
 }
 
-// Of returns the members that were replaced on a node, and when; nil if none is known.
-func (r *Replaced) Of(g observed.Group, node types.UID) map[string]time.Time {
-	on := (*r)[g]
-	if on == nil {
-		return nil
+// Of returns the members of a group that were replaced on a node, and when; nil if none is known. Of a pod that was created not long
+// before the process began, and while nodes were started, the time is when the process began.
+func (r *Replaced) Of(s *observed.State, n *rollout.Node) map[string]time.Time {
+	on := (*r)[s.Group]
+	members := on.of(n.UID)
+	for i := range n.Pods {
+		pod := &n.Pods[i]
+		member := s.Members[pod.Member].Key()
+		if _, known := members[member]; known || !on.mayHaveReplaced(pod.Created, s.Rollout.Status.LastStartTime) {
+			continue
+		}
+		if members = maps.Clone(members); members == nil {
+			members = map[string]time.Time{}
+		}
+		members[member] = on.begun
 	}
+	return members
+}
+
+func (on *replacedOn) of(node types.UID) map[string]time.Time {
 	if members, ok := on.recent[node]; ok {
 		return members
 	}
 	return on.older[node]
+}
+
+// mayHaveReplaced reports whether a pod may have been created under a slot that is not known, of which the last began at a time.
+func (on *replacedOn) mayHaveReplaced(created time.Time, lastStart *metav1.Time) bool {
+	return lastStart != nil && !created.After(on.begun) && !created.Before(on.begun.Add(-on.remembered)) && !created.After(lastStart.Add(on.remembered))
 }

@@ -5,40 +5,56 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
+// world has a group of a DaemonSet kube-system/x, of which nodes were last started at a time.
+func world(name string, lastStart time.Time) *observed.State {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "x"}}
+	return &observed.State{Group: observed.Group{Kind: "DaemonSet", Name: name}, Members: []observed.Member{{DaemonSet: ds}},
+		Rollout: &topsv1.DaemonRollout{Status: topsv1.DaemonRolloutStatus{LastStartTime: &metav1.Time{Time: lastStart}}}}
+}
+
 func TestWhatWasReplacedIsRememberedForTheGivenTime(t *testing.T) {
 	var all AllAttempts
-	driver, other := observed.Group{Kind: "DaemonSet", Name: "driver"}, observed.Group{Kind: "DaemonSet", Name: "other"}
+	driver, other := world("driver", time.Time{}), world("other", time.Time{})
 	at := func(after time.Duration) time.Time { return fixture.Epoch.Add(after) }
+	all.Replaced.Begin(driver.Group, at(0), time.Minute)
 	ends := func(node string, after time.Duration, members ...string) {
-		all.Replaced.Note(driver, []rollout.Slot{{Node: node, UID: types.UID(node), Members: members}}, at(after), time.Minute)
+		all.Replaced.Begin(driver.Group, at(after), time.Minute)
+		all.Replaced.Note(driver.Group, []rollout.Slot{{Node: node, UID: types.UID(node), Members: members}}, at(after))
+	}
+	shown := func(of *observed.State, node string) map[string]time.Time {
+		n := rollout.Node{Name: node, UID: types.UID(node)}
+		all.Show(of, &n)
+		return n.Replaced
 	}
 	expect := func(node string, want map[string]time.Time) {
 		t.Helper()
-		n := rollout.Node{Name: node, UID: types.UID(node)}
-		all.Show(driver, &n)
-		if diff := cmp.Diff(want, n.Replaced); diff != "" {
+		if diff := cmp.Diff(want, shown(driver, node)); diff != "" {
 			t.Errorf("replaced on %s (-want +got):\n%s", node, diff)
 		}
 	}
 	ends("a", 0, "x")
-	first := all.Replaced.Of(driver, "a")
-	all.Replaced.Note(driver, nil, at(time.Hour), time.Minute)
+	first := shown(driver, "a")
+	all.Replaced.Note(driver.Group, nil, at(time.Hour))
 	ends("b", time.Minute, "x")
 	ends("a", time.Minute, "y", "z")
 	expect("a", map[string]time.Time{"x": at(0), "y": at(time.Minute), "z": at(time.Minute)})
 	if len(first) != 1 {
 		t.Errorf("what a decision has read has become %v", first)
 	}
-	all.Replaced.Note(other, []rollout.Slot{{UID: "o", Members: []string{"x"}}}, at(61*time.Second), time.Second)
-	all.Replaced.Note(other, []rollout.Slot{{UID: "p", Members: []string{"x"}}}, at(63*time.Second), time.Second)
-	all.Replaced.Note(other, []rollout.Slot{{UID: "q", Members: []string{"x"}}}, at(65*time.Second), time.Second)
+	all.Replaced.Begin(other.Group, at(0), time.Second)
+	for i, node := range []string{"o", "p", "q"} {
+		all.Replaced.Note(other.Group, []rollout.Slot{{UID: types.UID(node), Members: []string{"x"}}}, at(time.Duration(61+2*i)*time.Second))
+	}
 	expect("b", map[string]time.Time{"x": at(time.Minute)})
 	ends("c", 61*time.Second, "x")
 	expect("b", map[string]time.Time{"x": at(time.Minute)})
@@ -48,9 +64,46 @@ func TestWhatWasReplacedIsRememberedForTheGivenTime(t *testing.T) {
 	ends("e", 2*time.Minute, "x") // the clock was set back
 	expect("c", nil)
 	expect("e", map[string]time.Time{"x": at(2 * time.Minute)})
-	if got := all.Replaced.Of(other, "e"); got != nil {
+	if got := shown(other, "e"); got != nil {
 		t.Errorf("another group has replaced %v", got)
 	}
-	all.Forget(driver)
+	all.Forget(driver.Group)
+	all.Replaced.Begin(driver.Group, at(0), time.Minute)
 	expect("e", nil)
+}
+
+func TestWhatWasReplacedBeforeTheProcessBeganIsDerivedFromThePods(t *testing.T) {
+	at := func(minutes int) time.Time { return fixture.Epoch.Add(time.Duration(minutes) * time.Minute) }
+	begun := map[string]time.Time{"kube-system/x": at(100)}
+	for name, tt := range map[string]struct {
+		created, lastStart time.Time
+		want               map[string]time.Time
+	}{
+		"ten minutes before":         {at(90), at(90), begun},
+		"earlier":                    {at(89), at(89), nil},
+		"at the begin":               {at(100), at(99), begun},
+		"after it":                   {at(101), at(100), nil},
+		"long after the last start":  {at(95), at(84), nil},
+		"before a later node's slot": {at(95), at(99), begun},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all AllAttempts
+			s := world("driver", tt.lastStart)
+			all.Replaced.Begin(s.Group, at(100), 10*time.Minute)
+			n := rollout.Node{Name: "a", UID: "a", Pods: []rollout.Pod{{Created: tt.created}}}
+			all.Show(s, &n)
+			if diff := cmp.Diff(tt.want, n.Replaced); diff != "" {
+				t.Errorf("replaced (-want +got):\n%s", diff)
+			}
+			all.Replaced.Note(s.Group, []rollout.Slot{{UID: "a", Members: []string{"kube-system/x"}}}, at(105))
+			if all.Show(s, &n); !n.Replaced["kube-system/x"].Equal(at(105)) {
+				t.Errorf("once its slot is over: %v", n.Replaced)
+			}
+			s.Rollout.Status.LastStartTime = nil
+			n.UID = "b"
+			if all.Show(s, &n); n.Replaced != nil {
+				t.Errorf("though no node was ever started: %v", n.Replaced)
+			}
+		})
+	}
 }

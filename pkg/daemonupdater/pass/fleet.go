@@ -45,6 +45,7 @@ type Fleet struct {
 func NewFleet(s *observed.State, in *rollout.Input, last gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
 	f := &Fleet{Fleet: rollout.NewFleet(in), PassedAt: in.Now.Round(0), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
 		lastRevisions: last, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
+	attempts.Replaced.Begin(s.Group, in.Now, in.Deadlines.Progress)
 	zones := observed.Zones{}
 	for name, n := range nodes {
 		f.update(s, name, n, zones, in.Now)
@@ -76,7 +77,7 @@ func (f *Fleet) update(s *observed.State, name string, of *observed.Node, zones 
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
 	n.Renewed = f.renewed[name]
-	f.attempts.Show(s.Group, &n)
+	f.attempts.Show(s, &n)
 	observed.LeavePulls(&n, f.attempts.Pulls.DenialOf(s.Group, &n), now)
 	f.Set(n, now)
 }
