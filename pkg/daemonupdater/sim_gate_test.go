@@ -329,6 +329,9 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	if good == "" || had(none) && (w.vague || settled) || settled && w.outside[simRan{ds.UID, node.UID}] {
 		return // what a node had is not known to a new manager
 	}
+	if spot := (simSpot{ds.UID, node.Name}); pass != nil && pass.m.sawFirst[spot] == hash && pass.m.sawReady[spot] == "" {
+		return // nor is what ran there since its first list, if that was stale
+	}
 	if hash != good && kept(good) {
 		w.violate("S15: pod %s of revision %s may run on %s, which had %q and was not granted it (good is %q): %s", pod.Name, hash, node.Name, w.ran[simRan{ds.UID, node.UID}], good, how)
 	}

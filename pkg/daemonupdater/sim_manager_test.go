@@ -64,6 +64,8 @@ type simManager struct {
 
 	// sawReady are the revisions of the pods that it last saw ready since it was started, by their place.
 	sawReady map[simSpot]string
+	// sawFirst are the revisions of the first bound pods that it saw since then. Its first list may be stale.
+	sawFirst map[simSpot]string
 	// healthyAt is when a pass over a group last saw a node healthy. readyAt is when a pass first saw a node Ready since
 	// the time that its condition names: what changed while the manager was away seems to change then.
 	healthyAt map[simLost]time.Time
@@ -191,6 +193,9 @@ func (m *simManager) sawPods(list *corev1.PodList, index string) {
 	for i := range list.Items {
 		spot := simSpot{types.UID(set), daemonset.NodeName(&list.Items[i])}
 		m.seen.pods[spot] = simCounting(m.seen.pods[spot], &list.Items[i])
+		if m.sawFirst[spot] == "" && list.Items[i].Spec.NodeName != "" {
+			m.sawFirst[spot] = daemonset.RevisionHash(&list.Items[i])
+		}
 		if simPodReady(&list.Items[i]) {
 			m.sawReady[spot] = daemonset.RevisionHash(&list.Items[i])
 		}
@@ -226,7 +231,7 @@ func (m *simManager) restart() {
 		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
 		Gate: m.w.gateMode, Clock: m.clock, groupStates: newGroupStates(m.ahead),
 	}
-	m.seen, m.sawReady = newSimSeen(), map[simSpot]string{}
+	m.seen, m.sawReady, m.sawFirst = newSimSeen(), map[simSpot]string{}, map[simSpot]string{}
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
 	m.cache, m.events, m.pass, m.rogueUntil = simapi.NewCache(m.w.api, simIndexers, transform.Trim()), nil, nil, time.Time{}
 	m.operator, m.frozen = m.newOperator(), time.Time{}
