@@ -196,12 +196,8 @@ func (w *simWorld) push(g *simGroup, bad bool) {
 	defer w.keepSpec(g)
 	for i := range g.sets {
 		if i == must || w.calm || w.chance(2) {
-			gets := image
-			if kind == "relapse" && w.ops != nil && len(w.groups) > 1 && strings.HasSuffix(strings.ToLower(g.sets[i].Name), "plugin") {
-				gets = fmt.Sprint("crash-", w.versions) // another group's operation would miss the cards that this one offered for moments
-			}
-			g.images[i] = append(g.images[i], gets)
-			w.setImage(g, i, gets)
+			g.images[i] = append(g.images[i], image)
+			w.setImage(g, i, image)
 		}
 	}
 }

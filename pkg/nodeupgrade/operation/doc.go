@@ -60,6 +60,7 @@
 //	table.go, drained.go         all tasks; whether one still needs the node empty
 //	precheck.go … soak.go        the tasks
 //	task.go                      the interface of a kind of task
+//	otherplugin.go               the device plugin that another gr has to replace
 //	changes.go, snapshot.go      what a decision changes, and what it reads
 //	events.go                    the events of a stored change
 //	facts.go, limits.go          input and decision; the deadlines

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -65,5 +66,58 @@ func TestAnOperationFailsByThePluginThatItReplaces(t *testing.T) {
 	later(5 * time.Minute)(&f)
 	if got, want := summaryOf(newMachine(t).Next(f)), "Failed held allocatable_verify VerifyFailed"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// ofAnother leaves the device plugin to another gr than the one of the operation.
+func ofAnother(f *Facts) {
+	of := func(task string) bool { return strings.Contains(task, "_"+upgradeplan.TargetDevicePlugin+"_") }
+	f.Wanted.Targets = slices.DeleteFunc(f.Wanted.Targets, func(t topsv1.OperationTarget) bool { return t.Component == upgradeplan.TargetDevicePlugin })
+	for i, stage := range f.Wanted.Job {
+		f.Wanted.Job[i] = slices.DeleteFunc(stage, func(name topsv1.TaskName) bool { return of(string(name)) })
+	}
+	f.Wanted.Job = slices.DeleteFunc(f.Wanted.Job, func(stage topsv1.JobStage) bool { return len(stage) == 0 })
+	f.Record.Operation.Tasks = slices.DeleteFunc(f.Record.Operation.Tasks, func(rec topsv1.OperationTask) bool { return of(rec.Name) })
+}
+
+// A device plugin that failed by itself before the operation says nothing about the version of the operation, whatever its
+// pods say. One that had worked, and fails since, does.
+func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
+	const failed, deferred = "Failed held allocatable_verify VerifyFailed", "Releasing then Deferred allocatable_verify VerifyFailed"
+	plugin := func(f *Facts) *Pod { return pod(f, upgradeplan.TargetDevicePlugin) }
+	before := func(f *Facts) *topsv1.NodeBefore { return f.Record.Operation.Before }
+	uncounted := func(f *Facts) { before(f).Allocatable = nil }
+	tookOver := func(f *Facts) { f.Record.Operation.CordonedBy, f.Node.Cordon.Mark = "earlier", "earlier" }
+	for _, tt := range []struct {
+		name string
+		with []func(*Facts)
+		want string
+	}{
+		{"the driver may have broken one that had worked", nil, failed},
+		{"one that had failed is for its own gr to replace", []func(*Facts){uncounted}, deferred},
+		{"also on a node that another operation had cordoned", []func(*Facts){uncounted, tookOver}, deferred},
+		{"it has just been Ready", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available, plugin(f).Since = true, f.Now.Add(6*time.Minute-time.Second) }}, deferred},
+		{"it stays Ready, and offers nothing", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available = true }}, failed},
+		{"it had no driver to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).DriverVersion = "" }}, failed},
+		{"it had no cards to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).Devices = 0 }}, failed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := reach(t, "node_soak", driverOnly...)
+			ofAnother(&f)
+			plugin(&f).Available, plugin(&f).Since, f.Node.Allocatable["enflame.com/gcu"] = false, f.Now, 0
+			for _, change := range tt.with {
+				change(&f)
+			}
+			later(time.Minute)(&f)
+			f.Record = newMachine(t).Next(f).Record
+			later(5 * time.Minute)(&f)
+			d := newMachine(t).Next(f)
+			if got := summaryOf(d); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+			if text, names := d.Record.Operation.Message, plugin(&f).Name; strings.Contains(text, names) != (tt.want == deferred) {
+				t.Errorf("%q names pod %s: %t", text, names, tt.want != deferred)
+			}
+		})
 	}
 }

@@ -64,6 +64,10 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 		c.at(until)
 		return waiting(ReasonInProgress, "the node has cards, but none is allocatable yet")
 	}
+	if m, until := settling(c.snapshot, recordedAt(c.f, c.recorded(t).StartTime.Time)); m != nil {
+		c.at(until)
+		return waiting(ReasonInProgress, "waiting to see whether pod %s of device plugin %s stays available", m.Pod.Name, m.DaemonSet)
+	}
 	c.op.Before = baseline(c.snapshot)
 	if c.op.CordonedBy != "" {
 		now := metav1.NewTime(c.f.Now)
@@ -76,24 +80,28 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 
 // baseline returns the state of the node as observed. If the operation took a cordon over, it is no less than before the operation
 // that failed: what that one broke is no measure. A resource that the node no longer has is not missing, nor is one of which it
-// offers none and another instead, nor are the cards of a node whose device plugin another gr has to replace (otherPlugin).
+// offers none and another instead, nor are the cards of a node whose device plugin another gr has to replace (otherPlugin): those
+// of one that fails are not counted.
 func baseline(s *snapshot) *topsv1.NodeBefore {
 	host := s.f.Host
 	now := &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Devices: ptr.Deref(host.Devices, 0), Allocatable: maps.Clone(s.f.Node.Allocatable)}
-	before := s.op.Before
-	if before == nil || s.op.CordonedBy == "" {
-		return now
+	var before map[string]int64
+	if taken := s.op.Before; taken != nil && s.op.CordonedBy != "" {
+		if before = taken.Allocatable; taken.DriverVersion != "" { // else it had counted no cards
+			now.DriverVersion, now.Devices = cmp.Or(now.DriverVersion, taken.DriverVersion), max(now.Devices, taken.Devices)
+		}
 	}
-	if before.DriverVersion != "" { // else it had counted no cards
-		now.DriverVersion, now.Devices = cmp.Or(now.DriverVersion, before.DriverVersion), max(now.Devices, before.Devices)
+	if !countsCards(s, now) && (len(before) == 0 || outdatedPlugin(s) != nil) {
+		now.Allocatable = nil
+		return now
 	}
 	if offersNone(s) && outdatedPlugin(s) != nil {
 		return now
 	}
-	renamed := slices.ContainsFunc(slices.Collect(maps.Keys(now.Allocatable)), func(name string) bool { return now.Allocatable[name] > 0 && before.Allocatable[name] == 0 })
+	renamed := slices.ContainsFunc(slices.Collect(maps.Keys(now.Allocatable)), func(name string) bool { return now.Allocatable[name] > 0 && before[name] == 0 })
 	for name, offered := range now.Allocatable {
 		if offered > 0 || !renamed {
-			now.Allocatable[name] = max(offered, before.Allocatable[name])
+			now.Allocatable[name] = max(offered, before[name])
 		}
 	}
 	return now
@@ -164,33 +172,7 @@ func mayOffer(s *snapshot) bool {
 	return offersNone(s) && len(s.f.Node.Allocatable) > 0 && s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
 }
 
-// offersNone reports whether the node has cards, but none is allocatable.
-func offersNone(s *snapshot) bool {
-	for _, offered := range s.f.Node.Allocatable {
-		if offered > 0 {
-			return false
-		}
-	}
-	return s.f.Host != nil && s.f.Host.Devices != nil && *s.f.Host.Devices > 0
-}
-
 // restarts reports whether the job restarts the container runtime.
 func restarts(s *snapshot) bool {
 	return s.has(upgradeplan.ActionRestartRuntime, upgradeplan.TargetNode)
-}
-
-// outdatedPlugin returns an outdated device plugin that this operation does not replace, nil if there is none.
-func outdatedPlugin(s *snapshot) *Member {
-	i := slices.IndexFunc(s.f.Members, func(m Member) bool {
-		return isDevicePlugin(&m) && m.Newest != "" && m.Pod.Revision != m.Newest && !s.has(upgradeplan.ActionReplace, m.Component)
-	})
-	if i < 0 {
-		return nil
-	}
-	return &s.f.Members[i]
-}
-
-// isDevicePlugin reports whether a member is a device plugin with a pod on the node.
-func isDevicePlugin(m *Member) bool {
-	return m.Pod != nil && !m.Pod.Placeholder && OffersCards(m.Component)
 }

@@ -2,7 +2,6 @@ package operation
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -95,13 +94,13 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 		v = k.verify.attempt(c, t)
 	}
 	if m := otherPlugin(c.snapshot); m != nil {
-		v.atEnd = fmt.Sprintf("; it offered none before either, and pod %s of device plugin %s, which this operation does not replace, is outdated", m.Pod.Name, m.DaemonSet)
+		v.atEnd = "; " + faultOf(m)
 	}
 	return v
 }
 
 // deadline is the one of verify, except that the operation is deferred if an old device plugin may not be deleted, or if the
-// cause is an outdated one that is not its own: if the node stayed cordoned, the gr that deploys the plugin could not replace it.
+// cause is one that is not its own (otherPlugin): if the node stayed cordoned, the gr that deploys the plugin could not replace it.
 func (k verifyAllocatable) deadline(s *snapshot, v verdict) deadline {
 	limit := k.verify.deadline(s, v)
 	if v.reason == ReasonDeletionDenied {
@@ -111,17 +110,6 @@ func (k verifyAllocatable) deadline(s *snapshot, v verdict) deadline {
 		limit.phase = topsv1.OperationDeferred
 	}
 	return limit
-}
-
-// otherPlugin returns an outdated device plugin that this operation does not replace, if it may be why the node
-// offers none of its cards: the node offered none before either. A plugin at its newest revision is not returned: the
-// new version that the operation installed may be the cause. It returns nil when there is none.
-func otherPlugin(s *snapshot) *Member {
-	before := s.op.Before
-	if before == nil || !offersNone(s) || slices.ContainsFunc(slices.Collect(maps.Values(before.Allocatable)), func(n int64) bool { return n > 0 }) {
-		return nil
-	}
-	return outdatedPlugin(s)
 }
 
 // allocatableLacks checks that the node offers as much of each resource as is needed after what the precheck

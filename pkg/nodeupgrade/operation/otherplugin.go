@@ -1,0 +1,124 @@
+package operation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
+)
+
+// Device plugins that the operation does not replace: another gr deploys them, and has to replace those that fail. It cannot
+// while the node is cordoned for the operation.
+
+// otherPlugin returns a device plugin that this operation does not replace, if it may be why the node offers none of its cards,
+// and was before: it is outdated, and the node offered none before either, or it fails now and no cards of it were counted because
+// it failed before (countsCards). It returns nil when there is none: the new version that the operation installed may be the
+// cause. The same if the runtime was restarted: no plugin could work before.
+func otherPlugin(s *snapshot) *Member {
+	before := s.op.Before
+	if before == nil || !offersNone(s) || slices.ContainsFunc(slices.Collect(maps.Values(before.Allocatable)), func(n int64) bool { return n > 0 }) {
+		return nil
+	}
+	if m := outdatedPlugin(s); m != nil {
+		return m
+	}
+	restarts := func(t upgradeplan.Task) bool { return t.Action == upgradeplan.ActionRestartRuntime }
+	if len(before.Allocatable) > 0 || before.DriverVersion == "" || before.Devices == 0 || s.begun(restarts, false) {
+		return nil
+	}
+	return failingPlugin(s)
+}
+
+// faultOf says what is wrong with the plugin that otherPlugin returns, and what a person can do.
+func faultOf(m *Member) string {
+	if m.outdated() {
+		return fmt.Sprintf("it offered none before either, and pod %s of device plugin %s, which this operation does not replace, is outdated", m.Pod.Name, m.DaemonSet)
+	}
+	return fmt.Sprintf("pod %s of device plugin %s, which this operation does not replace, does not stay available, and did not before either: correct that DaemonSet, then the node is verified again", m.Pod.Name, m.DaemonSet)
+}
+
+// isLeftToAnother reports whether an operation that ends in this phase leaves its node to the gr of another device plugin. If that
+// one is not outdated, everything else on the node must have been verified.
+func isLeftToAnother(s *snapshot, phase topsv1.OperationPhase) bool {
+	m := otherPlugin(s)
+	return m != nil && (m.outdated() || phase == topsv1.OperationDeferred && s.op.Reason == ReasonVerifyFailed)
+}
+
+// outdatedPlugin returns an outdated device plugin that this operation does not replace, nil if there is none.
+func outdatedPlugin(s *snapshot) *Member {
+	i := slices.IndexFunc(s.f.Members, func(m Member) bool {
+		return isDevicePlugin(&m) && m.outdated() && !s.has(upgradeplan.ActionReplace, m.Component)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &s.f.Members[i]
+}
+
+// outdated reports whether the pod is known not to be of the newest revision.
+func (m *Member) outdated() bool { return m.Newest != "" && m.Pod.Revision != m.Newest }
+
+// failingPlugin returns a device plugin that does not stay available; nil if there is none, or another one on the node does, or
+// this operation replaces one.
+func failingPlugin(s *snapshot) (failing *Member) {
+	for i := range s.f.Members {
+		m := &s.f.Members[i]
+		switch {
+		case !isDevicePlugin(m):
+		case s.has(upgradeplan.ActionReplace, m.Component) || m.Pod.Available && !s.f.Now.Before(steadyAt(s, m)):
+			return nil
+		case failing == nil:
+			failing = m
+		}
+	}
+	return failing
+}
+
+// steadyAt is when a device plugin that is available has been so for long enough not to be one that crashes again and again, and
+// one that is not available has been so for longer than it takes to start.
+func steadyAt(s *snapshot, m *Member) time.Time {
+	return recordedAt(s.f, m.Pod.Since).Add(min(s.limits.soak, s.limits.precheck/2))
+}
+
+// settling returns a device plugin of which it is not known yet whether it stays available, and until when the precheck waits for
+// that: its pod has just started, or restarted. It returns nil when there is none.
+func settling(s *snapshot, begun time.Time) (m *Member, until time.Time) {
+	if m = failingPlugin(s); m == nil || m.Pod.CrashLooping || s.f.Host.DriverVersion == "" || !s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable) {
+		return nil, time.Time{}
+	}
+	until = begun.Add(s.limits.precheck * 3 / 4)
+	if at := steadyAt(s, m); at.Before(until) {
+		until = at
+	}
+	if !s.f.Now.Before(until) {
+		return nil, time.Time{}
+	}
+	return m, until
+}
+
+// countsCards reports whether the resources that the node offers are a measure for it after the operation: not if its device plugin
+// fails although the node had all that it needs, and another gr has to replace it. What it offered in a good moment, or did not in
+// a bad one, says nothing.
+func countsCards(s *snapshot, now *topsv1.NodeBefore) bool {
+	return failingPlugin(s) == nil || now.DriverVersion == "" || now.Devices == 0 || s.f.Host.NeedsRestart()
+}
+
+// offersNone reports whether the node has cards, but none is allocatable.
+func offersNone(s *snapshot) bool {
+	for _, offered := range s.f.Node.Allocatable {
+		if offered > 0 {
+			return false
+		}
+	}
+	return s.f.Host != nil && ptr.Deref(s.f.Host.Devices, 0) > 0
+}
+
+// isDevicePlugin reports whether a member is a device plugin with a pod on the node.
+func isDevicePlugin(m *Member) bool {
+	return m.Pod != nil && !m.Pod.Placeholder && OffersCards(m.Component)
+}
