@@ -351,7 +351,7 @@ var ofOperations = []mutant{
 	{"baseline-of-anothers-plugin", "two grs wait for each other: a node is kept cordoned for cards that the plugin of the other one has to offer", nodes, "baseline",
 		"offersNone($s) && outdatedPlugin($s) != nil", "false"},
 	{"baseline-of-a-renamed-resource", "a node is kept cordoned for a resource that it no longer has", nodes, "baseline",
-		"for $name, $offered := range $now.Allocatable { $*body }", "for $name, $offered := range before.Allocatable { $*body }"},
+		"for $name, $offered := range $now.Allocatable { $*body }", "for $name, $offered := range before { $*body }"},
 	{"restart-stops-more-by-now", "a restart stops pods that were not drained because it would not have stopped them at the precheck", nodes, "leavesTooMany",
 		"$s.op.DrainAll || $rest", "$s.op.DrainAll || s.op.Touched || $rest"},
 	{"restart-drained-in-vain", "a node is drained of all pods though its runtime has been restarted", nodes, "leavesTooMany",

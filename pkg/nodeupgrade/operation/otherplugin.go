@@ -87,11 +87,11 @@ func steadyAt(s *snapshot, m *Member) time.Time {
 
 // settling returns a device plugin of which it is not known yet whether it stays available, and until when the precheck waits for
 // that: its pod has just started, or restarted. It returns nil when there is none.
-func settling(s *snapshot, begun time.Time) (m *Member, until time.Time) {
+func settling(s *snapshot, t upgradeplan.Task) (m *Member, until time.Time) {
 	if m = failingPlugin(s); m == nil || m.Pod.CrashLooping || s.f.Host.DriverVersion == "" || !s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable) {
 		return nil, time.Time{}
 	}
-	until = begun.Add(s.limits.precheck * 3 / 4)
+	until = recordedAt(s.f, s.recorded(t).StartTime.Time).Add(s.limits.precheck * 3 / 4)
 	if at := steadyAt(s, m); at.Before(until) {
 		until = at
 	}

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ func TestAnOperationDoesNotFailByThePluginOfAnotherGroup(t *testing.T) {
 	outdated := func(f *Facts) { pod(f, upgradeplan.TargetDevicePlugin).Revision = "v0" }
 	broken := func(f *Facts) { pod(f, upgradeplan.TargetDevicePlugin).Available = false }
 	offeredBefore := func(f *Facts) { f.Record.Operation.Before.Allocatable["enflame.com/gcu"] = 8 }
+	uncounted := func(f *Facts) { f.Record.Operation.Before.Allocatable = nil }
 	newer := func(f *Facts) {
 		i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == upgradeplan.TargetDevicePlugin })
 		f.Members[i].Newest = "v3"
@@ -31,6 +33,7 @@ func TestAnOperationDoesNotFailByThePluginOfAnotherGroup(t *testing.T) {
 		{"but the node offered cards with it before", []func(*Facts){outdated, offeredBefore}, failed},
 		{"what the operation brings may break one that is not outdated", []func(*Facts){broken}, failed},
 		{"a newer revision is for its own gr to bring", []func(*Facts){newer}, deferred},
+		{"before the runtime was restarted none could work", []func(*Facts){broken, uncounted}, failed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := reach(t, "allocatable_verify", toolkitOnly...)
@@ -98,6 +101,7 @@ func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
 		{"also on a node that another operation had cordoned", []func(*Facts){uncounted, tookOver}, deferred},
 		{"it has just been Ready", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available, plugin(f).Since = true, f.Now.Add(6*time.Minute-time.Second) }}, deferred},
 		{"it stays Ready, and offers nothing", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available = true }}, failed},
+		{"it had offered none, and stayed available", []func(*Facts){func(f *Facts) { before(f).Allocatable["enflame.com/gcu"] = 0 }}, failed},
 		{"it had no driver to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).DriverVersion = "" }}, failed},
 		{"it had no cards to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).Devices = 0 }}, failed},
 	} {
@@ -119,5 +123,91 @@ func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
 				t.Errorf("%q names pod %s: %t", text, names, tt.want != deferred)
 			}
 		})
+	}
+}
+
+// What a node offers by a plugin of another gr that fails is no measure, not in its good moments either. Whether one that has just
+// started fails is not known yet.
+func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
+	plugin := func(f *Facts) *Pod { return pod(f, upgradeplan.TargetDevicePlugin) }
+	since := func(ago time.Duration, available bool) func(*Facts) {
+		return func(f *Facts) { plugin(f).Available, plugin(f).Since = available, f.Now.Add(-ago) }
+	}
+	fails := since(time.Hour, false)
+	took := func(cards map[string]int64) func(*Facts) {
+		return func(f *Facts) {
+			f.Record.Operation.CordonedBy = "earlier"
+			f.Record.Operation.Before = &topsv1.NodeBefore{DriverVersion: "v1", Devices: 8, Allocatable: cards}
+		}
+	}
+	counted := map[string]int64{"enflame.com/gcu": 8}
+	for _, tt := range []struct {
+		name string
+		with []func(*Facts)
+		// restarts: the pod restarts all the time.
+		restarts bool
+		// waits is for how long the precheck waits; counted is whether the cards are.
+		waits   time.Duration
+		counted bool
+	}{
+		{name: "one that has long been available", with: []func(*Facts){since(time.Minute, true)}, counted: true},
+		{name: "one that has just become available", with: []func(*Facts){since(20*time.Second, true)}, waits: 40 * time.Second, counted: true},
+		{name: "one that fails", with: []func(*Facts){fails}},
+		{name: "one that has just started", with: []func(*Facts){since(20*time.Second, false)}, waits: 40 * time.Second},
+		{name: "one that restarts", with: []func(*Facts){since(0, true)}, restarts: true, waits: 90 * time.Second},
+		{name: "one that crash-loops", with: []func(*Facts){since(0, false), func(f *Facts) { plugin(f).CrashLooping = true }}},
+		{name: "it has no driver to work with", with: []func(*Facts){fails, func(f *Facts) { f.Host.DriverVersion = "" }}, counted: true},
+		{name: "it has no runtime to work with", with: []func(*Facts){fails, func(f *Facts) { f.Host.Runtime.Default = "runc" }}, counted: true},
+		{name: "another one on the node works", with: []func(*Facts){fails, func(f *Facts) {
+			f.Members = append(f.Members, Member{Component: upgradeplan.TargetGcusharePlugin, Pod: &Pod{Available: true, Since: f.Now.Add(-time.Hour)}})
+		}}, counted: true},
+		{name: "an earlier operation counted them", with: []func(*Facts){fails, took(counted)}, counted: true},
+		{name: "an earlier operation did not", with: []func(*Facts){fails, took(nil), func(f *Facts) { f.Host.DriverVersion = "" }}},
+		{name: "its gr has another version by now", with: []func(*Facts){fails, took(counted), func(f *Facts) { plugin(f).Revision = "v0" }}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := reach(t, "node_precheck", driverOnly...)
+			ofAnother(&f)
+			unchecked(&f)
+			for _, change := range tt.with {
+				change(&f)
+			}
+			waited := time.Duration(0)
+			d := newMachine(t).Next(f)
+			for ; !Prechecked(d.Record.Operation) && waited < 2*time.Minute; waited += 5 * time.Second {
+				if text := d.Record.Operation.Message; !strings.Contains(text, plugin(&f).Name) {
+					t.Fatalf("it waits: %s", text)
+				}
+				f.Record = d.Record
+				later(5 * time.Second)(&f)
+				if tt.restarts {
+					plugin(&f).Since = f.Now
+				}
+				d = newMachine(t).Next(f)
+			}
+			if waited != tt.waits {
+				t.Errorf("it waits for %s, want %s", waited, tt.waits)
+			}
+			want := map[string]int64(nil)
+			if tt.counted {
+				want = counted
+			}
+			if got := d.Record.Operation.Before.Allocatable; !maps.Equal(got, want) {
+				t.Errorf("it counts %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// The failed version may be why it fails.
+func TestANodeStaysCordonedThoughThePluginOfAnotherGroupFails(t *testing.T) {
+	f := reach(t, "node_evict", driverOnly...)
+	ofAnother(&f)
+	op, plugin := f.Record.Operation, pod(&f, upgradeplan.TargetDevicePlugin)
+	op.CordonedBy, f.Node.Cordon.Mark, op.Before.Allocatable = "earlier", "earlier", nil
+	plugin.Available, plugin.Since, f.Node.Allocatable["enflame.com/gcu"] = false, f.Now, 0
+	later(time.Hour)(&f)
+	if got, want := summaryOf(newMachine(t).Next(f)), "Deferred held node_evict DrainTimeout"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -64,7 +64,7 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 		c.at(until)
 		return waiting(ReasonInProgress, "the node has cards, but none is allocatable yet")
 	}
-	if m, until := settling(c.snapshot, recordedAt(c.f, c.recorded(t).StartTime.Time)); m != nil {
+	if m, until := settling(c.snapshot, t); m != nil {
 		c.at(until)
 		return waiting(ReasonInProgress, "waiting to see whether pod %s of device plugin %s stays available", m.Pod.Name, m.DaemonSet)
 	}
