@@ -88,3 +88,32 @@ func TestANodeThatAnotherGroupKeepsOutOfServiceStopsNothingElse(t *testing.T) {
 		w.arrivesBut(second, "", "and with it the second on the node that was kept")
 	})
 }
+
+// Otherwise the node would wait for a person: the operation keeps it from the only group that can replace the plugin.
+func TestAPluginThatFailsDoesNotFailTheOperationOfAnotherGroup(t *testing.T) {
+	twoGrs(t, func(w *simWorld, first, second *simGroup) {
+		w.gets(first, "relapse-1", 1)
+		has := ""
+		if !w.until("a node has a plugin that relapses", time.Hour, func() bool {
+			for _, h := range w.hosts {
+				if pod := w.podOn(first.sets[1], h.name); pod != nil && len(pod.Status.ContainerStatuses) > 0 {
+					has = h.name
+				}
+			}
+			return has != ""
+		}) {
+			return
+		}
+		w.gets(second, "good-1", 0)
+		w.arrivesBut(second, has, "the toolkit gets to the other nodes")
+		if !w.until("the operation there has ended", 3*time.Hour, func() bool {
+			u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: has})
+			return u.Status.Operation != nil && u.Status.Operation.Phase.Final()
+		}) {
+			return
+		}
+		w.gets(first, "good-2", 1)
+		w.arrivesBut(first, "", "the first group replaces its plugin")
+		w.arrivesBut(second, "", "and the second is done everywhere")
+	})
+}
