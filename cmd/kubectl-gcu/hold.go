@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +76,7 @@ until it is released there, with node-agent ota release.`,
 // its time.
 func holdNode(ctx context.Context, out terminal, cl *cluster, name, message string) error {
 	var before *daemonset.Hold
-	err := change(ctx, cl, "", name, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+	err := changeOrCreate(ctx, cl, name, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
 		since := time.Now()
 		if before = daemonset.OfAdministrator(upgrade); before != nil {
 			if message == "" || message == before.Message {
@@ -87,13 +88,8 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 		}
 		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationHold, daemonset.HoldValue(since, message))
 		return true, nil
-	})
-	if denial.IsNotFound(err) {
-		err = createAnnotated(ctx, cl, name, topsv1.AnnotationHold, daemonset.HoldValue(time.Now(), message))
-	}
+	}, topsv1.AnnotationHold, daemonset.HoldValue(time.Now(), message))
 	switch {
-	case apierrors.IsAlreadyExists(err):
-		return holdNode(ctx, out, cl, name, message) // created meanwhile by the node agent or the operator
 	case err != nil:
 		return err
 	case before == nil:
@@ -104,6 +100,23 @@ func holdNode(ctx context.Context, out terminal, cl *cluster, name, message stri
 		out.say("node %s is already held; its message was changed", name)
 	}
 	return nil
+}
+
+// changeOrCreate changes the NodeUpgrade of a node, or creates it with an annotation if there is none. One that the node
+// agent or the operator creates meanwhile is changed.
+func changeOrCreate(ctx context.Context, cl *cluster, name string, edit func(*topsv1.NodeUpgrade) (bool, error), key, value string) error {
+	err := change(ctx, cl, "", name, edit)
+	if !denial.IsNotFound(err) {
+		return err
+	}
+	err = createAnnotated(ctx, cl, name, key, value)
+	switch {
+	case denial.IsAlreadyExists(err):
+		return change(ctx, cl, "", name, edit)
+	case denial.ByAdmission(err):
+		return fmt.Errorf("creating the NodeUpgrade of node %s: %w; have that webhook or policy accept it, or try again when the node agent has created it", name, err)
+	}
+	return err
 }
 
 // createAnnotated creates the NodeUpgrade of a node, owned by the Node, with an annotation.

@@ -15,7 +15,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pinning"
-	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
@@ -62,7 +61,7 @@ func writePinRequest(ctx context.Context, cl *cluster, node, verb, task string) 
 	if verb == observed.VerbUndo {
 		value = observed.UndoValue(task, newest, note)
 	}
-	err = change(ctx, cl, "", node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
+	err = changeOrCreate(ctx, cl, node, func(upgrade *topsv1.NodeUpgrade) (bool, error) {
 		if atWork(upgrade) == nil {
 			if err := overrideIsRead(upgrade); err != nil {
 				return false, err
@@ -74,13 +73,7 @@ func writePinRequest(ctx context.Context, cl *cluster, node, verb, task string) 
 		}
 		metav1.SetMetaDataAnnotation(&upgrade.ObjectMeta, topsv1.AnnotationTaskOverride, value)
 		return true, nil
-	})
-	if denial.IsNotFound(err) {
-		err = createAnnotated(ctx, cl, node, topsv1.AnnotationTaskOverride, value)
-	}
-	if apierrors.IsAlreadyExists(err) {
-		return writePinRequest(ctx, cl, node, verb, task) // created meanwhile by the node agent or the operator
-	}
+	}, topsv1.AnnotationTaskOverride, value)
 	return value, err
 }
 

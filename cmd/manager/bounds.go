@@ -6,9 +6,10 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // boundsTimeout limits the request of warnIfUnbounded.
@@ -21,7 +22,7 @@ func warnIfUnbounded(ctx context.Context, live client.Client, namespace string, 
 	ctx, cancel := context.WithTimeout(ctx, boundsTimeout)
 	defer cancel()
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gcu-operator-unbounded"}}
-	if err := live.Create(ctx, probe, client.DryRunAll); err == nil || apierrors.IsAlreadyExists(err) {
+	if err := live.Create(ctx, probe, client.DryRunAll); err == nil || denial.IsAlreadyExists(err) {
 		log.Error(nil, "No admission policy bounds the rights of this manager. Install config/admission, and adjust the namespace and ServiceAccount in it if yours differ",
 			"namespace", namespace)
 	}

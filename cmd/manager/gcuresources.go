@@ -113,10 +113,10 @@ func createGR(ctx context.Context, c client.Client, gr *topsv1.GcuResource, out 
 	var err error
 	_ = wait.PollUntilContextCancel(ctx, crdPoll, true, func(context.Context) (bool, error) {
 		err = c.Create(ctx, gr.DeepCopy())
-		return !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err), nil
+		return !meta.IsNoMatchError(err) && !denial.IsNotFound(err), nil
 	})
 	switch {
-	case apierrors.IsAlreadyExists(err):
+	case denial.IsAlreadyExists(err):
 		fmt.Fprintf(out, "GcuResource %s exists already and was not changed\n", gr.Name)
 		return nil
 	case err != nil:

@@ -198,6 +198,29 @@ func TestADeletionThatIsDeniedIsReported(t *testing.T) {
 	}
 }
 
+// A webhook may deny with any code, also with those of a gr that exists, and of a kind that is not served.
+func TestACreationThatIsDeniedIsReported(t *testing.T) {
+	for code, reason := range map[int32]metav1.StatusReason{http.StatusConflict: metav1.StatusReasonAlreadyExists, http.StatusNotFound: metav1.StatusReasonNotFound} {
+		synctest.Test(t, func(t *testing.T) {
+			denied, asked := &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Message: `admission webhook "w" denied the request: no driver`}}, 0
+			c := clusterOf(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				asked++
+				return denied
+			}})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var out strings.Builder
+			err := createGR(ctx, c, &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr"}}, &out)
+			if err == nil || !strings.Contains(err.Error(), "creating GcuResource gr: "+denied.ErrStatus.Message) || out.Len() > 0 {
+				t.Errorf("%s: got %v, and it said %q", reason, err, &out)
+			}
+			if asked != 1 {
+				t.Errorf("%s: tried %d times", reason, asked)
+			}
+		})
+	}
+}
+
 func TestGcuResourcesThatStayAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clusterOf(t, interceptor.Funcs{}, "b", "a")

@@ -21,13 +21,23 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
-var denied404 = &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-	Message: `admission webhook "no.example.com" denied the request: not on Fridays`}}
+// deniedAs is the denial of a webhook, which may choose any code and reason.
+func deniedAs(code int32, reason metav1.StatusReason) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Message: `admission webhook "no.example.com" denied the request: not on Fridays`}}
+}
 
-// A webhook may deny with any code, also with that of an object that is gone.
-func TestAWriteThatIsDeniedAsIfItsObjectWereGoneIsRepeated(t *testing.T) {
+var (
+	goneByAWebhook    = deniedAs(http.StatusNotFound, metav1.StatusReasonNotFound)
+	invalidByAWebhook = deniedAs(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+)
+
+// A webhook may deny with any code, also with those of an object that is gone, and of one that is invalid.
+func TestAWriteThatIsDeniedWithAnyCodeIsRepeated(t *testing.T) {
 	uncontrolled := func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationUpdateStrategy) }
 	ota := func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") }
+	requested := func(c *cluster) {
+		c.create(fixture.NodeUpgrade("a", fixture.Request("1", c.driver, fixture.PodOn(c.driver, "a", fixture.OldHash))))
+	}
 	gated := func(c *cluster) *corev1.Pod {
 		pod := fixture.PodOn(c.driver, "a", fixture.NewHash)
 		pod.Name, pod.UID = "driver-gated", "uid-gated"
@@ -37,24 +47,24 @@ func TestAWriteThatIsDeniedAsIfItsObjectWereGoneIsRepeated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		settings func(*appsv1.DaemonSet)
 		denied   client.Object
+		as       error
 		before   func(*cluster)
 		written  func(*cluster) bool
 	}{
-		"the conditions of a pod": {ota, &corev1.Pod{}, func(*cluster) {}, func(c *cluster) bool {
+		"the conditions of a pod": {ota, &corev1.Pod{}, goneByAWebhook, func(*cluster) {}, func(c *cluster) bool {
 			pod := fixture.PodOn(c.driver, "a", fixture.OldHash)
 			return c.api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && daemonset.NeedUpgrade(pod) != nil
 		}},
-		"the answer to a request": {ota, &topsv1.NodeUpgrade{}, func(c *cluster) {
-			c.create(fixture.NodeUpgrade("a", fixture.Request("1", c.driver, fixture.PodOn(c.driver, "a", fixture.OldHash))))
-		}, func(c *cluster) bool { return c.answered("a") != "" }},
-		"the release of a pod at the gate": {uncontrolled, &corev1.Pod{}, func(c *cluster) {
+		"the answer to a request":                    {ota, &topsv1.NodeUpgrade{}, goneByAWebhook, requested, func(c *cluster) bool { return c.answered("a") != "" }},
+		"the answer to a request, as if it were bad": {ota, &topsv1.NodeUpgrade{}, invalidByAWebhook, requested, func(c *cluster) bool { return c.answered("a") != "" }},
+		"the release of a pod at the gate": {uncontrolled, &corev1.Pod{}, goneByAWebhook, func(c *cluster) {
 			c.reconciler.Gate = func() gating.Mode { return gating.On }
 			c.create(gated(c))
 		}, func(c *cluster) bool {
 			pod := gated(c)
 			return c.api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && !daemonset.AwaitsUpgrade(pod)
 		}},
-		"the deletion of a rollout": {ota, &topsv1.DaemonRollout{}, func(c *cluster) {
+		"the deletion of a rollout": {ota, &topsv1.DaemonRollout{}, goneByAWebhook, func(c *cluster) {
 			c.mustReconcile()
 			ds := c.driver.DeepCopy()
 			uncontrolled(ds)
@@ -67,7 +77,7 @@ func TestAWriteThatIsDeniedAsIfItsObjectWereGoneIsRepeated(t *testing.T) {
 			c := newCluster(t, tt.settings)
 			tt.before(c)
 			denies := true
-			c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), denying(tt.denied, &denies))
+			c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), denying(tt.denied, tt.as, &denies))
 			group := observed.GroupOf(c.driver)
 			c.reconciler.changed.Add(group, "a")
 			if _, err := c.reconciler.Reconcile(t.Context(), group); err == nil || !strings.Contains(err.Error(), "not on Fridays") {
@@ -85,10 +95,10 @@ func TestAWriteThatIsDeniedAsIfItsObjectWereGoneIsRepeated(t *testing.T) {
 }
 
 // denying denies all writes to objects of a type for a while.
-func denying(what client.Object, active *bool) interceptor.Funcs {
+func denying(what client.Object, as error, active *bool) interceptor.Funcs {
 	denied := func(o client.Object, write func() error) error {
 		if *active && reflect.TypeOf(o) == reflect.TypeOf(what) {
-			return denied404
+			return as
 		}
 		return write()
 	}

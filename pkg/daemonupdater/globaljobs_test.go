@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -280,6 +281,8 @@ func TestATaskOfAPlanThatCannotStartHoldsTheNodes(t *testing.T) {
 			}
 		}, "GlobalTaskFailed", "there is no CronJob gcu-system/backup"},
 		{"refused by the API server", func(c *cluster) { c.onCreate = denied }, "GlobalTaskFailed", "is forbidden"},
+		{"denied as if its Job existed", func(c *cluster) { c.onCreate = deniedAs(http.StatusConflict, metav1.StatusReasonAlreadyExists) }, "GlobalTaskFailed", "not on Fridays"},
+		{"denied as if the manager were not known yet", func(c *cluster) { c.onCreate = deniedAs(http.StatusUnauthorized, metav1.StatusReasonUnauthorized) }, "GlobalTaskFailed", "not on Fridays"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := withGlobalTasks(t)

@@ -15,6 +15,9 @@ var byAdmission = regexp.MustCompile(`admission webhook "[^"]+" denied the reque
 // IsConflict reports whether the API server refused a request because its object has changed. A webhook may deny with that code.
 func IsConflict(err error) bool { return apierrors.IsConflict(err) && !ByAdmission(err) }
 
+// IsAlreadyExists reports whether the API server refused to create an object because one of its name exists. A webhook may deny with that code.
+func IsAlreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) && !ByAdmission(err) }
+
 // IsNotFound reports whether the API server refused a request because its object does not exist. A webhook may deny with that code.
 func IsNotFound(err error) bool { return apierrors.IsNotFound(err) && !ByAdmission(err) }
 

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestByAdmission(t *testing.T) {
@@ -38,18 +39,23 @@ func TestAConflictIsNotTheAnswerOfAWebhook(t *testing.T) {
 	}
 	const denied = `admission webhook "no.example.com" denied the request: not on Fridays`
 	for _, tt := range []struct {
-		err               error
-		conflict, changed bool
+		err                       error
+		conflict, changed, exists bool
 	}{
-		{answer(409, metav1.StatusReasonConflict, "the object has been modified"), true, true},
-		{answer(404, metav1.StatusReasonNotFound, `pods "a" not found`), false, true},
-		{answer(409, metav1.StatusReasonConflict, denied), false, false},
-		{answer(404, metav1.StatusReasonNotFound, denied), false, false},
-		{answer(500, metav1.StatusReasonInternalError, "etcd is away"), false, false},
-		{nil, false, false},
+		{answer(409, metav1.StatusReasonConflict, "the object has been modified"), true, true, false},
+		{answer(404, metav1.StatusReasonNotFound, `pods "a" not found`), false, true, false},
+		{apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, "a"), false, false, true},
+		{answer(409, metav1.StatusReasonAlreadyExists, denied), false, false, false},
+		{answer(409, metav1.StatusReasonConflict, denied), false, false, false},
+		{answer(404, metav1.StatusReasonNotFound, denied), false, false, false},
+		{answer(500, metav1.StatusReasonInternalError, "etcd is away"), false, false, false},
+		{nil, false, false, false},
 	} {
 		if conflict, changed := IsConflict(tt.err), IsGoneOrChanged(tt.err); conflict != tt.conflict || changed != tt.changed {
 			t.Errorf("%v: conflict %t, gone or changed %t; want %t, %t", tt.err, conflict, changed, tt.conflict, tt.changed)
+		}
+		if exists := IsAlreadyExists(tt.err); exists != tt.exists {
+			t.Errorf("%v: exists already %t, want %t", tt.err, exists, tt.exists)
 		}
 		if gone := tt.changed && !tt.conflict; (IgnoreNotFound(tt.err) == nil) != (gone || tt.err == nil) {
 			t.Errorf("%v: IgnoreNotFound returns %v", tt.err, IgnoreNotFound(tt.err))

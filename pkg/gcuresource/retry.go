@@ -3,7 +3,6 @@ package gcuresource
 import (
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -35,7 +34,7 @@ func retryOptions() controller.Options {
 
 // stale reports whether an error means that the cache is stale: the next pass sees the current
 // state.
-func stale(err error) bool { return denial.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+func stale(err error) bool { return denial.IsConflict(err) || denial.IsAlreadyExists(err) }
 
 // locked returns a patch that fails if the object changed since it was read.
 func locked(before client.Object) client.Patch {

@@ -205,7 +205,7 @@ func (r revisionKeeper) renumber(ctx context.Context, stored *appsv1.ControllerR
 func (r revisionKeeper) create(ctx context.Context, gr *topsv1.GcuResource, h *revision.History) error {
 	log.FromContext(ctx).Info("Keeping the spec as a revision", "revision", h.Current)
 	err := r.Create(ctx, h.New(gr, r.namespace), client.FieldOwner(topsv1.ManagedBy))
-	if apierrors.IsAlreadyExists(err) {
+	if denial.IsAlreadyExists(err) {
 		if err := r.removeLeftover(ctx, gr, h.Current); err != nil {
 			return err
 		}

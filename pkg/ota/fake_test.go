@@ -35,6 +35,7 @@ type fakeCluster struct {
 	mu          sync.Mutex
 	unreachable error // every call fails with it
 	applyFails  error
+	createFails error
 	// responseLost is the error of an apply that took effect.
 	responseLost error
 	onApply      func() // called inside ApplyStatus, without the lock
@@ -142,6 +143,9 @@ func (c *fakeCluster) CreateNodeUpgrade(_ context.Context, _ string, nodeUpgrade
 	defer c.mu.Unlock()
 	if err := c.enter(); err != nil {
 		return nil, err
+	}
+	if c.createFails != nil {
+		return nil, c.createFails
 	}
 	c.creates++
 	c.nodeUpgrade = nodeUpgrade.DeepCopy()

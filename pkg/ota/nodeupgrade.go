@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // publisher maintains the NodeUpgrade of this node and the agent's part of its status.
@@ -49,7 +50,7 @@ func (p *publisher) create(ctx context.Context, node *corev1.Node) (*topsv1.Node
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: node.Name, UID: node.UID,
 		}},
 	}})
-	if apierrors.IsAlreadyExists(err) {
+	if denial.IsAlreadyExists(err) {
 		return p.cluster.NodeUpgrade(ctx, node.Name)
 	}
 	if err != nil {
@@ -101,9 +102,9 @@ type unusableError struct{ message string }
 func (e *unusableError) Error() string { return e.message }
 
 // isUnreachable reports whether an error means that the API server is unavailable, not that it
-// rejected the call: a write may have taken effect.
+// rejected the call, or a webhook denied it with whatever code: a write may have taken effect.
 func isUnreachable(err error) bool {
-	if err == nil {
+	if err == nil || denial.ByAdmission(err) {
 		return false
 	}
 	if _, unusable := errors.AsType[*unusableError](err); unusable {

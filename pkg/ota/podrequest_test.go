@@ -127,13 +127,28 @@ func TestUpgradePodRefusesMalformedNamesBeforeAnyCall(t *testing.T) {
 	}
 }
 
+// denied is the denial of a webhook, which may choose any code.
+func denied(code int32, reason metav1.StatusReason) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Message: `admission webhook "w" denied the request: not on Fridays`}}
+}
+
+// What the agent says about a NodeUpgrade that may not be created is what the webhook says, not that there is none.
+func TestADeniedNodeUpgradeIsNotTakenForOneThatExists(t *testing.T) {
+	b := newBench(t, newFakeCluster(fixture.OutdatedPod()), t.TempDir())
+	b.cluster.set(func() { b.cluster.createFails = denied(409, metav1.StatusReasonAlreadyExists) })
+	if err := b.syncOnce(t.Context()); err == nil || !strings.Contains(err.Error(), "not on Fridays") {
+		t.Errorf("the error is %v, want what the webhook says", err)
+	}
+}
+
 func TestUpgradePodStoresNothingWhenItCannotBeSubmitted(t *testing.T) {
 	for name, test := range map[string]struct {
 		breakIt func(*fakeCluster)
 		says    string
 	}{
-		"the API server is away":           {func(c *fakeCluster) { c.unreachable = errUnreachable }, "Nothing was recorded"},
-		"the apply is rejected":            {func(c *fakeCluster) { c.applyFails = errForbidden }, "Nothing was recorded"},
+		"the API server is away": {func(c *fakeCluster) { c.unreachable = errUnreachable }, "Nothing was recorded"},
+		"the apply is rejected":  {func(c *fakeCluster) { c.applyFails = errForbidden }, "Nothing was recorded"},
+		"a webhook denies the apply, with the code of a server that is away": {func(c *fakeCluster) { c.applyFails = denied(503, metav1.StatusReasonServiceUnavailable) }, "not on Fridays"},
 		"the Node does not exist":          {func(c *fakeCluster) { c.node = nil }, "getting Node node-a"},
 		"the Node was recreated":           {func(c *fakeCluster) { c.node.UID = "later" }, "kubectl delete nodeupgrade node-a"},
 		"the NodeUpgrade is being deleted": {func(c *fakeCluster) { now := c.node.CreationTimestamp; c.nodeUpgrade.DeletionTimestamp = &now }, "being deleted"},

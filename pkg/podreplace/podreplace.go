@@ -106,6 +106,9 @@ func (r Replacer) Fence(ctx context.Context, pod *corev1.Pod, now time.Time, why
 // IsDenied reports whether the API server refused a request, by its own rules or those of a
 // webhook. Errors of its load, or of the network, are no refusals.
 func IsDenied(err error) bool {
+	if denial.ByAdmission(err) { // whatever code it chose
+		return true
+	}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && status.ErrStatus.Code >= 400 && status.ErrStatus.Code < 500 && !apierrors.IsTooManyRequests(err)
 }

@@ -25,6 +25,9 @@ func TestADenialWithAnyCodeIsOne(t *testing.T) {
 		{metav1.StatusReasonNotFound, 404, `pods "a" not found`, false},
 		{metav1.StatusReasonConflict, 409, `admission webhook "no.example.com" denied the request: not on Fridays`, true},
 		{metav1.StatusReasonNotFound, 404, `admission webhook "no.example.com" denied the request: not on Fridays`, true},
+		{metav1.StatusReasonAlreadyExists, 409, `admission webhook "no.example.com" denied the request: not on Fridays`, true},
+		{metav1.StatusReasonTooManyRequests, 429, `admission webhook "no.example.com" denied the request: one per hour`, true},
+		{metav1.StatusReasonServiceUnavailable, 503, `admission webhook "no.example.com" denied the request: the database is away`, true},
 	} {
 		answer := &apierrors.StatusError{ErrStatus: metav1.Status{Code: tt.code, Reason: tt.reason, Message: tt.says}}
 		api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{

@@ -146,7 +146,7 @@ func (k *Keeper) serve(ca *authority) error {
 // authority returns the CA of all replicas: the stored one, which it creates or renews.
 func (k *Keeper) authority(ctx context.Context) (ca *authority, err error) {
 	for range attempts {
-		if ca, err = k.stored(ctx); !apierrors.IsAlreadyExists(err) && !denial.IsConflict(err) {
+		if ca, err = k.stored(ctx); !denial.IsAlreadyExists(err) && !denial.IsConflict(err) {
 			return ca, err
 		}
 	}
@@ -226,7 +226,7 @@ func (k *Keeper) publish(ctx context.Context, public []byte) error {
 		published.Data = map[string]string{certificateKey: string(public)}
 		err = k.Client.Patch(ctx, published, locked(before))
 	}
-	if apierrors.IsAlreadyExists(err) || denial.IsConflict(err) { // another manager publishes the same
+	if denial.IsAlreadyExists(err) || denial.IsConflict(err) { // another manager publishes the same
 		return nil
 	}
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net/http"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -248,6 +251,32 @@ func TestACAThatCannotBeKeptIsReplacedInMemory(t *testing.T) {
 	r.refreshes(t)
 	if why := accepts(r, published(t, c), "gum.svc", epoch); why != "" {
 		t.Error(why)
+	}
+}
+
+// A webhook may deny with any code, also with that of what another manager stored first.
+func TestADeniedCAIsNotTakenForThatOfAnotherManager(t *testing.T) {
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists, Message: `admission webhook "w" denied the request: not here`}}
+	for what, kind := range map[string]client.Object{"its Secret": &corev1.Secret{}, "what is published": &corev1.ConfigMap{}} {
+		denies, tried := true, 0
+		c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				if denies && reflect.TypeOf(o) == reflect.TypeOf(kind) {
+					tried++
+					return denied
+				}
+				return c.Create(ctx, o, options...)
+			},
+		})
+		r := newReplica(c)
+		if r.Refresh(t.Context()) || tried != 1 || !strings.Contains(r.log.String(), "denied the request: not here") {
+			t.Errorf("%s: tried %d times, logged %s", what, tried, r.log)
+		}
+		denies = false
+		r.refreshes(t)
+		if why := accepts(r, published(t, c), "gum.svc", epoch); why != "" {
+			t.Errorf("%s: %s", what, why)
+		}
 	}
 }
 

@@ -26,8 +26,9 @@ type fakeCluster struct {
 	annotations map[string]string
 	recreation  *topsv1.GcuResourceRecreation
 	plan        *topsv1.UpgradePlan
-	// refuses is the error for the creation of a gr, keeps that for its deletion; onDelete is called before a deletion.
+	// refuses is the error for the creation of a gr, storing that for its recreation, keeps that for its deletion; onDelete is called before a deletion.
 	refuses  error
+	storing  error
 	keeps    func(dryRun bool) error
 	onDelete func()
 	// authenticated is the result for every token.
@@ -69,6 +70,10 @@ func (s *fakeCluster) Create(_ context.Context, o client.Object, options ...clie
 	case *topsv1.GcuResource:
 		s.write((&client.CreateOptions{}).ApplyOptions(options).DryRun, "create gr "+o.Name+o.GenerateName)
 		return s.refuses
+	case *topsv1.GcuResourceRecreation:
+		if s.storing != nil {
+			return s.storing
+		}
 	}
 	s.write((&client.CreateOptions{}).ApplyOptions(options).DryRun, "create "+o.GetName())
 	return nil

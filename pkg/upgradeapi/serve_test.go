@@ -93,6 +93,7 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 	const recreate, tried, triedToDelete, kept = `{"spec": {}, "mode": "recreate"}`, "try to create gr check-", "try to delete gr with UID uid-1", "create gr"
 	protected := apierrors.NewForbidden(grResource, "gr", errors.New("a webhook protects it"))
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 400, Message: `admission webhook "w" denied the request: keep it`}}
+	deniedAs409 := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonAlreadyExists, Message: `admission webhook "w" denied the request: keep no recreations`}}
 	const inPlace = `patch gr {"metadata":{"annotations":{"topsops.enflame.com/update-strategy":"AdvancedRollingUpdate"},"resourceVersion":"7"},"spec":{"driver":{"notDeploy":false,"version":"2"}}}`
 	raced := &fakeCluster{}
 	raced.onDelete = func() { raced.recreation = stored }
@@ -103,6 +104,7 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 		change             func(*Options)
 		headers            http.Header
 		status             int
+		says               string
 		want               []string
 	}{
 		{name: "an upgrade in place is one write, of what was read", method: http.MethodPut, body: `{"spec": {"driver": {"version": "2"}}}`, status: 200, want: []string{inPlace}},
@@ -124,6 +126,8 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 			return denied
 		}}, method: http.MethodPut, body: recreate, status: 422, want: []string{tried, triedToDelete, kept, "delete gr with UID uid-1", "delete gr with UID "}},
 		{name: "what the API server refuses is not stored, and nothing is deleted", s: &fakeCluster{refuses: apierrors.NewInvalid(grKind.GroupKind(), "gr", nil)}, method: http.MethodPut, body: recreate, status: 422, want: []string{tried}},
+		{name: "a recreation that a webhook denies to store, with the code of one that exists, deletes nothing, and what the webhook says is answered", s: &fakeCluster{storing: deniedAs409},
+			method: http.MethodPut, body: recreate, status: 422, says: "keep no recreations", want: []string{tried, triedToDelete}},
 		{name: "a recreation needs more rights than an upgrade", change: func(o *Options) { o.Access = only("update") }, method: http.MethodPut, body: recreate, status: 403},
 		{name: "a second recreation waits", s: &fakeCluster{recreation: stored}, method: http.MethodPut, body: recreate, status: 409, want: []string{}},
 		{name: "a deletion is of the gr that was read", method: http.MethodDelete, status: 200, want: []string{"delete gr with UID uid-1"}},
@@ -153,8 +157,8 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 				r.Header = http.Header{}
 			}
 			w, _ := answerOf(s, r, change)
-			if w.Code != tt.status {
-				t.Errorf("answered with %d, want %d: %s", w.Code, tt.status, w.Body)
+			if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.says) {
+				t.Errorf("answered with %d, want %d and %q: %s", w.Code, tt.status, tt.says, w.Body)
 			}
 			if diff := cmp.Diff(fmt.Sprintf("%q", tt.want), fmt.Sprintf("%q", s.asked)); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)

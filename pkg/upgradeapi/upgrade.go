@@ -143,7 +143,7 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 	}
 	log.FromContext(ctx).Info("Storing the new GcuResource, the old one is deleted next", "uid", old.UID)
 	err = u.Create(ctx, stored, client.FieldOwner(fieldOwner))
-	if apierrors.IsAlreadyExists(err) {
+	if denial.IsAlreadyExists(err) {
 		return nil, request.Conflict("another upgrade of %s was accepted just now: wait until it is created", c.name)
 	}
 	if err != nil {

@@ -43,7 +43,7 @@ func IsStale(err error) bool {
 		}
 		return true
 	}
-	return errors.Is(err, podreplace.ErrChanged) || denial.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	return errors.Is(err, podreplace.ErrChanged) || denial.IsConflict(err) || denial.IsAlreadyExists(err)
 }
 
 // StrictFields makes the API server reject a write with a field that an older CRD would drop: what is acted on must

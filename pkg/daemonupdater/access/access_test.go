@@ -3,6 +3,7 @@ package access
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 func TestIsStale(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "daemonrollouts"}, "driver", errors.New("changed"))
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "daemonrollouts"}, "driver")
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists, Message: `admission webhook "w" denied the request: no`}}
 	broken500 := apierrors.NewInternalError(errors.New("etcd is away"))
 	wrapped := fmt.Errorf("storing the ledger: %w", conflict)
 	tests := []struct {
@@ -29,6 +31,7 @@ func TestIsStale(t *testing.T) {
 		{"a conflict", conflict, true},
 		{"a wrapped conflict", wrapped, true},
 		{"an object that exists already", exists, true},
+		{"a denial with that code", denied, false},
 		{"a DaemonSet that changed", podreplace.ErrChanged, true},
 		{"another error", broken500, false},
 		{"an object that is not found", apierrors.NewNotFound(schema.GroupResource{}, "x"), false},

@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,7 +73,7 @@ func (k Gatekeeper) carryOut(ctx context.Context, a *gating.Action) error {
 		return podreplace.ErrChanged
 	}
 	logger.Info("Creating Pod in place of the one at the gate", "revision", daemonset.RevisionHash(a.Restore))
-	if err := k.Create(ctx, a.Restore); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := k.Create(ctx, a.Restore); err != nil && !denial.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Pod %s/%s: %w", a.Restore.Namespace, a.Restore.Name, err)
 	}
 	return nil

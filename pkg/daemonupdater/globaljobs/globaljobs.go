@@ -152,7 +152,7 @@ func (r Runner) create(ctx context.Context, plan *topsv1.UpgradePlan, task *tops
 }
 
 // passes reports whether a refusal is of the moment: the Job was created in between, which the next pass reads, a quota changed
-// meanwhile, or the API server has just started.
+// meanwhile, or the API server has just started. A denial is not, whatever its code.
 func passes(err error) bool {
-	return apierrors.IsAlreadyExists(err) || denial.IsConflict(err) || apierrors.IsUnauthorized(err)
+	return !denial.ByAdmission(err) && (denial.IsAlreadyExists(err) || denial.IsConflict(err) || apierrors.IsUnauthorized(err))
 }

@@ -65,7 +65,7 @@ func (r Reporter) writeTasks(ctx context.Context, s *observed.State, upgrades []
 		if denial.IsConflict(err) {
 			r.Changed.Add(s.Group, upgrades[i].Name) // the agent's reports, one a minute, trigger no pass
 		}
-		if apierrors.IsInvalid(err) {
+		if apierrors.IsInvalid(err) && !denial.ByAdmission(err) {
 			log.FromContext(ctx).Error(err, "Answering the requests of a node failed", "Node", upgrades[i].Name)
 			return nil // only this object is invalid: other nodes go on
 		}
