@@ -254,6 +254,8 @@ var ofOperations = []mutant{
 		"$ids.Insert($op.ID, $mark)", "$ids.Insert($op.ID)"},
 	{"release-unfenced", "a node is uncordoned while its driver pod can still be deleted", nodes, "busy",
 		"$restartPending($c) || $fence($c)", "$restartPending($c)"},
+	{"quarantine-unfenced", "a driver pod is deleted on a node that a person uncordoned after the operation had failed", nodes, "proceed",
+		"fence($c)", "tasksLost($c)"},
 	{"release-under-restart", "a node is uncordoned while its runtime may be restarted", nodes, "busy",
 		"$restartPending($c) || $fence($c)", "$fence($c)"},
 	{"old-view-deletes", "a pod is deleted based on an observation from before it was named", nodes, "replace.deletePod",

@@ -105,6 +105,7 @@ func proceed(c *changes) {
 	}
 	applyOverride(c)
 	if c.op.Held {
+		fence(c) // a person may uncordon the node at any time
 		return
 	}
 	if c.wanted.Granted && !c.op.Granted {

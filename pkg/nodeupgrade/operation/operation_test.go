@@ -81,6 +81,20 @@ func TestADeletionIsFencedBeforeTheNodeIsGivenBack(t *testing.T) {
 	}
 }
 
+func TestADeletionIsFencedWhenTheNodeStaysCordoned(t *testing.T) {
+	f := reach(t, "toolkit_replace", everything...)
+	named := pod(&f, "toolkit").NamedPod
+	later(10 * time.Minute)(&f)
+	f.Record = newMachine(t).Next(f).Record
+	if op := f.Record.Operation; !op.Held {
+		t.Fatalf("%s %s: the node does not stay cordoned", op.Phase, op.Reason)
+	}
+	want := []Effect{{Kind: FencePod, Operation: "op", Pod: named}}
+	if diff := cmp.Diff(want, newMachine(t).Next(f).Effects); diff != "" {
+		t.Errorf("an interrupted manager may still delete the pod, after a person has uncordoned the node: %s", diff)
+	}
+}
+
 func TestAPodIsNotDeletedByAnOlderView(t *testing.T) {
 	f := reach(t, "toolkit_replace", everything...)
 	pod(&f, "toolkit").ResourceVersion = "1"
