@@ -90,6 +90,7 @@ func TestAVersionWhosePodsCrashAfterTheManagerWasRestartedHalts(t *testing.T) {
 	schedule(t, []string{"single"}, func(s *simSchedule) {
 		s.annotate(s.g, topsv1.AnnotationMaxUnavailable, "3")
 		s.waits("all pods are available", s.arrived)
+		s.works(s.a, 15*time.Minute) // nodes and DaemonSet are not new
 		good := s.rolloutOf(s.g.id).Status.Revision
 		s.gets(0, "relapse-1")
 		over := func() bool {

@@ -3,6 +3,7 @@ package deletion
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
@@ -25,10 +26,10 @@ func (a *AllAttempts) all() [4]*Attempts {
 }
 
 // Show adds the denied requests of a group, and what was replaced lately, to the node that the plan sees. observed.LeavePulls adds a denied pull.
-func (a *AllAttempts) Show(s *observed.State, n *rollout.Node) {
+func (a *AllAttempts) Show(s *observed.State, node *corev1.Node, n *rollout.Node) {
 	g := s.Group
 	n.DeniedDeletion, n.DeniedFence, n.DeniedOperation = a.Deletions.DenialOf(g, n), a.Fences.DenialOf(g, n), a.Operations.DenialOf(g, n)
-	n.Replaced = a.Replaced.Of(s, n)
+	n.Replaced = a.Replaced.Of(s, node, n)
 	if denied := n.DeniedOperation; denied != nil && denied.Retry.After(n.Retry) {
 		n.Retry, n.RetryWhy = denied.Retry, "the operation of the node cannot be written; retrying: "+denied.Message
 	}

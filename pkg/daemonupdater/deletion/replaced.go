@@ -2,8 +2,10 @@ package deletion
 
 import (
 	"maps"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,8 +34,9 @@ func (r *Replaced) Begin(g observed.Group, now time.Time, remembered time.Durati
 		*r = Replaced{}
 	}
 	if on := (*r)[g]; on == nil || now.Before(on.since) {
-		(*r)[g] = &replacedOn{recent: map[types.UID]map[string]time.Time{}, since: now, begun: now, remembered: remembered}
+		(*r)[g] = &replacedOn{recent: map[types.UID]map[string]time.Time{}, since: now, begun: now}
 	}
+	(*r)[g].remembered = remembered
 }
 
 // Note records slots of a group that are over now.
@@ -54,24 +57,28 @@ func (r *Replaced) Note(g observed.Group, over []rollout.Slot, now time.Time) {
 	}
 }
 
-// Of returns the members of a group that were replaced on a node, and when; nil if none is known. Of a pod that was created not long
-// before the process began, and while nodes were started, the time is when the process began.
-func (r *Replaced) Of(s *observed.State, n *rollout.Node) map[string]time.Time {
+// Of returns the members of a group that were replaced on a node, and when; nil if none is known. For a pod that another process may have
+// replaced, the time is a moment after this one began: what such a pod was then proves nothing.
+func (r *Replaced) Of(s *observed.State, node *corev1.Node, n *rollout.Node) map[string]time.Time {
 	on := (*r)[s.Group]
 	members := on.of(n.UID)
 	for i := range n.Pods {
 		pod := &n.Pods[i]
+		ds := s.Members[pod.Member].DaemonSet
 		member := s.Members[pod.Member].Key()
-		if _, known := members[member]; known || !on.mayHaveReplaced(pod.Created, s.Rollout.Status.LastStartTime) {
+		if _, known := members[member]; known || !on.mayHaveReplaced(pod.Created, s.Rollout.Status.LastStartTime, ds.CreationTimestamp, node.CreationTimestamp) {
 			continue
 		}
 		if members = maps.Clone(members); members == nil {
 			members = map[string]time.Time{}
 		}
-		members[member] = on.begun
+		members[member] = on.begun.Add(moment)
 	}
 	return members
 }
+
+// moment exceeds the precision of the times that the API server stores.
+const moment = 2 * time.Second
 
 func (on *replacedOn) of(node types.UID) map[string]time.Time {
 	if members, ok := on.recent[node]; ok {
@@ -80,7 +87,9 @@ func (on *replacedOn) of(node types.UID) map[string]time.Time {
 	return on.older[node]
 }
 
-// mayHaveReplaced reports whether a pod may have been created under a slot that is not known, of which the last began at a time.
-func (on *replacedOn) mayHaveReplaced(created time.Time, lastStart *metav1.Time) bool {
-	return lastStart != nil && !created.After(on.begun) && !created.Before(on.begun.Add(-on.remembered)) && !created.After(lastStart.Add(on.remembered))
+// mayHaveReplaced reports whether a pod may have been created under a slot that is not known: not long before the process began, and not
+// long after nodes were last started. Its owners, the DaemonSet and the Node, must be older by more than that: a new one has its first pod.
+func (on *replacedOn) mayHaveReplaced(created time.Time, lastStart *metav1.Time, owners ...metav1.Time) bool {
+	isNew := slices.ContainsFunc(owners, func(t metav1.Time) bool { return created.Before(t.Add(on.remembered)) })
+	return lastStart != nil && !isNew && !created.After(on.begun) && !created.Before(on.begun.Add(-on.remembered)) && !created.After(lastStart.Add(on.remembered))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,7 +34,7 @@ func TestWhatWasReplacedIsRememberedForTheGivenTime(t *testing.T) {
 	}
 	shown := func(of *observed.State, node string) map[string]time.Time {
 		n := rollout.Node{Name: node, UID: types.UID(node)}
-		all.Show(of, &n)
+		all.Show(of, &corev1.Node{}, &n)
 		return n.Replaced
 	}
 	expect := func(node string, want map[string]time.Time) {
@@ -67,6 +68,11 @@ func TestWhatWasReplacedIsRememberedForTheGivenTime(t *testing.T) {
 	if got := shown(other, "e"); got != nil {
 		t.Errorf("another group has replaced %v", got)
 	}
+	all.Replaced.Begin(driver.Group, at(3*time.Minute), time.Hour) // the deadline of the policy was raised
+	for i, node := range []types.UID{"f", "g"} {
+		all.Replaced.Note(driver.Group, []rollout.Slot{{UID: node, Members: []string{"x"}}}, at(time.Duration(30+5*i)*time.Minute))
+	}
+	expect("e", map[string]time.Time{"x": at(2 * time.Minute)})
 	all.Forget(driver.Group)
 	all.Replaced.Begin(driver.Group, at(0), time.Minute)
 	expect("e", nil)
@@ -74,34 +80,38 @@ func TestWhatWasReplacedIsRememberedForTheGivenTime(t *testing.T) {
 
 func TestWhatWasReplacedBeforeTheProcessBeganIsDerivedFromThePods(t *testing.T) {
 	at := func(minutes int) time.Time { return fixture.Epoch.Add(time.Duration(minutes) * time.Minute) }
-	begun := map[string]time.Time{"kube-system/x": at(100)}
+	begun := map[string]time.Time{"kube-system/x": at(100).Add(2 * time.Second)} // a state that it saw first did not begin then
 	for name, tt := range map[string]struct {
-		created, lastStart time.Time
-		want               map[string]time.Time
+		created, lastStart, node, set time.Time
+		want                          map[string]time.Time
 	}{
-		"ten minutes before":         {at(90), at(90), begun},
-		"earlier":                    {at(89), at(89), nil},
-		"at the begin":               {at(100), at(99), begun},
-		"after it":                   {at(101), at(100), nil},
-		"long after the last start":  {at(95), at(84), nil},
-		"before a later node's slot": {at(95), at(99), begun},
+		"ten minutes before":         {at(90), at(90), at(0), at(0), begun},
+		"earlier":                    {at(89), at(89), at(0), at(0), nil},
+		"at the begin":               {at(100), at(99), at(0), at(0), begun},
+		"after it":                   {at(101), at(100), at(0), at(0), nil},
+		"long after the last start":  {at(95), at(84), at(0), at(0), nil},
+		"before a later node's slot": {at(95), at(99), at(0), at(0), begun},
+		"on a node that joined":      {at(95), at(95), at(86), at(0), nil},
+		"of a new DaemonSet":         {at(95), at(95), at(0), at(86), nil},
+		"of older ones":              {at(95), at(95), at(85), at(85), begun},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all AllAttempts
 			s := world("driver", tt.lastStart)
+			s.Members[0].DaemonSet.CreationTimestamp = metav1.Time{Time: tt.set}
 			all.Replaced.Begin(s.Group, at(100), 10*time.Minute)
 			n := rollout.Node{Name: "a", UID: "a", Pods: []rollout.Pod{{Created: tt.created}}}
-			all.Show(s, &n)
+			all.Show(s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: tt.node}}}, &n)
 			if diff := cmp.Diff(tt.want, n.Replaced); diff != "" {
 				t.Errorf("replaced (-want +got):\n%s", diff)
 			}
 			all.Replaced.Note(s.Group, []rollout.Slot{{UID: "a", Members: []string{"kube-system/x"}}}, at(105))
-			if all.Show(s, &n); !n.Replaced["kube-system/x"].Equal(at(105)) {
+			if all.Show(s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: tt.node}}}, &n); !n.Replaced["kube-system/x"].Equal(at(105)) {
 				t.Errorf("once its slot is over: %v", n.Replaced)
 			}
 			s.Rollout.Status.LastStartTime = nil
 			n.UID = "b"
-			if all.Show(s, &n); n.Replaced != nil {
+			if all.Show(s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: tt.node}}}, &n); n.Replaced != nil {
 				t.Errorf("though no node was ever started: %v", n.Replaced)
 			}
 		})

@@ -77,7 +77,7 @@ func (f *Fleet) update(s *observed.State, name string, of *observed.Node, zones 
 	}
 	n := s.RolloutNode(of, f.revision, zones, now)
 	n.Renewed = f.renewed[name]
-	f.attempts.Show(s, &n)
+	f.attempts.Show(s, of.Object, &n)
 	observed.LeavePulls(&n, f.attempts.Pulls.DenialOf(s.Group, &n), now)
 	f.Set(n, now)
 }
