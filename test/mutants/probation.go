@@ -49,7 +49,7 @@ var ofProbation = []mutant{
 	{"relapses-remembered-briefly", "what was replaced before the last slots ended is forgotten", updater, "replacedOn.of",
 		"return $on.older[$node]", "return nil"},
 	{"relapses-before-a-restart", "what was replaced before the manager was started is not suspected", updater, "Replaced.Of",
-		"$known || !$on.mayHaveReplaced($*args)", "$known || true"},
+		"$known || !$on.mayHaveReplaced($*args)", "$known || $on.mayHaveReplaced($*args) || true"},
 	{"relapses-of-the-last-slot", "what was replaced under the slot before is forgotten", updater, "Replaced.Note",
 		"maps.Clone($members)", "maps.Clone(map[string]time.Time(nil))"},
 	{"relapses-of-one-failure", "a node that failed under its slot does not fail again", updater, "slotReview.keepUntilDeadline",
