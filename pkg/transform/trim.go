@@ -3,6 +3,7 @@
 package transform
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Trim returns a function that reduces objects to the fields that the controllers read. All writes are patches, so
@@ -58,34 +60,52 @@ func trimPod(pod *corev1.Pod, byImage *sync.Map) {
 	pod.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase, StartTime: pod.Status.StartTime,
 		Conditions: only(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady || c.Type == topsv1.PodNeedUpgrade || c.Type == topsv1.PodImageReady
+			return slices.Contains(keptConditions, c.Type)
 		}),
 		InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
 	}
 }
 
-// trimSpecs keeps the image of the first container.
+// keptConditions are the kept conditions of pods. PodReadyToStartContainers says when the sandbox was last created.
+var keptConditions = []corev1.PodConditionType{corev1.PodReady, corev1.PodReadyToStartContainers, topsv1.PodNeedUpgrade, topsv1.PodImageReady}
+
+// trimSpecs keeps the image of the first container, and the names under which a device plugin offers cards.
 func trimSpecs(containers []corev1.Container, byImage *sync.Map) []corev1.Container {
 	if len(containers) == 0 {
 		return nil
 	}
-	image := containers[0].Image
-	shared, _ := byImage.LoadOrStore(image, []corev1.Container{{Image: image}})
+	kept, key := corev1.Container{Image: containers[0].Image}, containers[0].Image
+	for i := range containers {
+		for _, v := range containers[i].Env {
+			if v.Name == daemonset.VariableOfResources {
+				kept.Env = append(kept.Env, corev1.EnvVar{Name: v.Name, Value: v.Value})
+				key += " " + v.Value
+			}
+		}
+	}
+	shared, _ := byImage.LoadOrStore(key, []corev1.Container{kept})
 	return shared.([]corev1.Container)
 }
 
-// trimContainers keeps, of containers that wait or were restarted, the reason, the last
-// termination message, the start time and the restarts. One that was never restarted started
-// before its pod was Ready.
+// trimContainers keeps, of containers that wait, run or were restarted, the reason, the start time, the restarts, how long
+// they ran before they last ended and, while they wait, the last termination message. Others have ended for good.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	trimmed := only(statuses, func(s *corev1.ContainerStatus) bool { return s.State.Waiting != nil || s.RestartCount > 0 })
+	trimmed := only(statuses, func(s *corev1.ContainerStatus) bool {
+		return s.State.Waiting != nil || s.State.Running != nil || s.RestartCount > 0
+	})
 	for i, s := range trimmed {
 		trimmed[i] = corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount,
 			State: corev1.ContainerState{Waiting: s.State.Waiting, Running: s.State.Running}}
-		if ended := s.LastTerminationState.Terminated; ended != nil && s.State.Waiting != nil {
-			trimmed[i].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: ended.Message}
+		ended := s.LastTerminationState.Terminated
+		if ended == nil {
+			continue
 		}
+		kept := &corev1.ContainerStateTerminated{StartedAt: ended.StartedAt, FinishedAt: ended.FinishedAt}
+		if s.State.Waiting != nil {
+			kept.Message = ended.Message
+		}
+		trimmed[i].LastTerminationState.Terminated = kept
 	}
 	return trimmed
 }

@@ -32,11 +32,13 @@ func podOf(kind string) *corev1.Pod {
 				{Type: topsv1.PodNeedUpgrade, Status: corev1.ConditionTrue}, {Type: topsv1.PodImageReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
 				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 			},
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "first", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}},
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "beside", ImageID: "sha256:2", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 				{Name: "main", ImageID: "sha256:1", RestartCount: 4, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "no driver"}}},
-				{Name: "again", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Unix(1, 0))}}},
+				{Name: "again", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Unix(1, 0))}},
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "no driver", StartedAt: metav1.NewTime(time.Unix(2, 0)), FinishedAt: metav1.NewTime(time.Unix(62, 0))}}},
 			},
 		},
 	}
@@ -55,11 +57,15 @@ func TestTrimKeepsOfADaemonSetsPodWhereAndHowItIs(t *testing.T) {
 	want := podOf("DaemonSet")
 	want.GenerateName, want.Annotations, want.ManagedFields = "", nil, nil
 	want.Spec = corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Image: "app:1"}}}
-	want.Status.PodIP, want.Status.Conditions, want.Status.ContainerStatuses = "", want.Status.Conditions[:3], want.Status.ContainerStatuses[1:]
-	want.Status.ContainerStatuses[0].ImageID = ""
-	want.Status.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode = 0
+	want.Status.PodIP, want.Status.Conditions, want.Status.InitContainerStatuses = "", want.Status.Conditions[:3], nil
+	want.Status.ContainerStatuses[0].ImageID, want.Status.ContainerStatuses[1].ImageID = "", ""
+	want.Status.ContainerStatuses[1].LastTerminationState.Terminated.ExitCode = 0
+	want.Status.ContainerStatuses[2].LastTerminationState.Terminated.Message = "" // it runs again
 	if diff := cmp.Diff(want, trimmed(t, podOf("DaemonSet"))); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+	if ran := daemonset.RanFor(trimmed(t, podOf("DaemonSet"))); ran != time.Minute {
+		t.Errorf("a container ran for %s, want a minute: a crash loop would be over after its first half minute", ran)
 	}
 	if kept := trimmed(t, podOf("DaemonSet")).Status.StartTime; kept == nil || kept.Unix() != 1 {
 		t.Errorf("it started at %v: whether that was before a restart of the runtime is not known", kept)
@@ -83,7 +89,7 @@ func TestTrimKeepsOfAGrsPodWhereAndHowItIs(t *testing.T) {
 	pod := podOf("ReplicaSet")
 	pod.Labels[topsv1.LabelGcuResource] = "gpu"
 	got := trimmed(t, pod)
-	if got.Labels[topsv1.LabelGcuResource] != "gpu" || got.Spec.NodeName != "n" || len(got.Status.ContainerStatuses) != 2 {
+	if got.Labels[topsv1.LabelGcuResource] != "gpu" || got.Spec.NodeName != "n" || len(got.Status.ContainerStatuses) != 3 {
 		t.Errorf("too little is left: %+v", got)
 	}
 }
