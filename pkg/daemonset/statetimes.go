@@ -193,19 +193,35 @@ func (s *StateTimes) isNew(key string, now time.Time) bool {
 	return known != nil && (known.written.IsZero() || known.begun && now.Sub(known.first) < stateTimeTTL)
 }
 
-// NodeReady reports whether a node is Ready, and when that last changed.
-func (s *StateTimes) NodeReady(node *corev1.Node, now time.Time) (ready bool, since time.Time) {
+// NodeReady reports whether a node is Ready, when that last changed, and when it may have changed at the earliest.
+func (s *StateTimes) NodeReady(node *corev1.Node, now time.Time) (ready bool, since, earliest time.Time) {
 	ready, written := NodeReady(node)
-	return ready, s.since("node "+string(node.UID), stateTime{written: written.Time, opposite: !ready}, now)
+	key := "node " + string(node.UID)
+	since = s.since(key, stateTime{written: written.Time, opposite: !ready}, now)
+	return ready, since, s.earliest(key, since, written.Time)
 }
 
-// NotReadySince returns when a pod became not Ready, zero if it is Ready.
-func (s *StateTimes) NotReadySince(pod *corev1.Pod, now time.Time) time.Time {
-	written := NotReadySince(pod)
+// NotReadySince returns when a pod became not Ready, and when at the earliest; zero if it is Ready. That it becomes so is seen if it
+// was seen to be Ready within an hour of its creation.
+func (s *StateTimes) NotReadySince(pod *corev1.Pod, now time.Time) (since, earliest time.Time) {
+	key, written := "unready "+string(pod.UID), NotReadySince(pod)
 	if written.IsZero() {
-		return time.Time{}
+		if now.Sub(pod.CreationTimestamp.Time)-s.ahead(now) < stateTimeTTL {
+			s.lacks(key, now)
+		}
+		return time.Time{}, time.Time{}
 	}
-	return s.Since("unready "+string(pod.UID), written.Time, now)
+	since = s.Since(key, written.Time, now)
+	return since, s.earliest(key, since, written.Time)
+}
+
+// earliest returns when a state that lasts since a time may have started at the earliest: then if it was seen to start, otherwise
+// not later than written.
+func (s *StateTimes) earliest(key string, since, written time.Time) time.Time {
+	if s != nil && s.known(key).begun || since.Before(written) {
+		return since
+	}
+	return written
 }
 
 // MissingSince returns when something was first seen to be missing, because nothing records when it

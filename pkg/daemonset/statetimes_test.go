@@ -157,7 +157,7 @@ func TestANodeIsReadySinceItReturnedThoughItsClockWritesWhenItWent(t *testing.T)
 	for i, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionTrue, corev1.ConditionFalse} {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(epoch)}}
 		now := epoch.Add(time.Duration(i) * time.Minute)
-		if ready, since := seen.NodeReady(node, now); ready != (status == corev1.ConditionTrue) || !since.Equal(now) {
+		if ready, since, _ := seen.NodeReady(node, now); ready != (status == corev1.ConditionTrue) || !since.Equal(now) {
 			t.Errorf("%s: ready %v since %s, want %s", status, ready, since, now)
 		}
 	}
@@ -201,4 +201,30 @@ func TestAReaderThatIsAheadDoesNotTakeWhatItDidNotSeeBeginForOld(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a manager that starts did not see begin may have begun when it is written to have: a failure from before a resume is none.
+func TestWhatWasNotSeenToBeginMayHaveBegunEarlier(t *testing.T) {
+	seen, at := &StateTimes{}, func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
+	node, pod := &corev1.Node{}, podWith(podReady(corev1.ConditionFalse, 0))
+	node.UID, pod.UID, pod.CreationTimestamp = "node", "pod", metav1.NewTime(at(-50))
+	sees := func(status corev1.ConditionStatus, written, now int, want time.Time) {
+		t.Helper()
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(at(written))}}
+		pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(at(written))}
+		if _, _, earliest := seen.NodeReady(node, at(now)); !earliest.Equal(want) && status == corev1.ConditionFalse {
+			t.Errorf("a node that was seen at minute %d went offline at %s at the earliest, want %s", now, earliest, want)
+		}
+		if _, earliest := seen.NotReadySince(pod, at(now)); !earliest.Equal(want) {
+			t.Errorf("a pod that was seen at minute %d stopped working at %s at the earliest, want %s", now, earliest, want)
+		}
+	}
+	sees(corev1.ConditionFalse, -30, 0, at(-30))
+	sees(corev1.ConditionTrue, 1, 1, time.Time{})
+	sees(corev1.ConditionFalse, -20, 2, at(2))
+	seen = &StateTimes{}
+	sees(corev1.ConditionFalse, 5, 3, at(3))
+	seen = &StateTimes{}
+	sees(corev1.ConditionTrue, 1, 4, time.Time{})
+	sees(corev1.ConditionFalse, -20, 5, at(5))
 }

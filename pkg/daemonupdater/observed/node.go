@@ -82,7 +82,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	}
 	_, written := daemonset.NodeReady(node)
 	n.ReadyWritten = written.Time
-	n.Ready, n.ReadySince = s.StateTimes.NodeReady(node, now)
+	n.Ready, n.ReadySince, n.ReadyEarliest = s.StateTimes.NodeReady(node, now)
 	n.Requested, n.Agent = lastRequest(of.Upgrade, now), AgentOf(of.Upgrade)
 	describeOperations(&n, of.Upgrade, s.OperationKey(), revision, now)
 	describePolicy(n.Operation, of.Upgrade, s.Policy)
@@ -144,8 +144,8 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 		p.AvailableAt = now.Add(wait)
 	}
 	p.AvailableSince, p.AvailableWritten = seen.AvailableSince(pod, m.DaemonSet.Spec.MinReadySeconds, now)
-	p.NotReadySince, p.ReadyAgain = seen.NotReadySince(pod, now), seen.ReadyAgain(pod, now)
-	p.Ran = daemonset.RanFor(pod)
+	p.NotReadySince, p.NotReadyEarliest = seen.NotReadySince(pod, now)
+	p.ReadyAgain, p.Ran = seen.ReadyAgain(pod, now), daemonset.RanFor(pod)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
 	if p.Placeholder = daemonset.IsPlaceholder(pod); p.Placeholder && !p.Terminating {
 		p.Available, p.NotReadySince = true, time.Time{} // no container is to run in it

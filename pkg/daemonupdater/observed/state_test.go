@@ -35,15 +35,15 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 		return rollout.Pod{Name: "driver-" + name, UID: types.UID("uid-driver-" + name), Created: fixture.Epoch.Add(-time.Hour), Revision: revision}
 	}
 	ready := func(name string, p rollout.Pod) rollout.Node {
-		return rollout.Node{Name: name, UID: types.UID("uid-" + name), Zone: "z", Ready: true, ReadySince: fixture.Epoch.Add(-time.Hour), ReadyWritten: fixture.Epoch.Add(-time.Hour), Agent: AgentOf(nil), Pods: []rollout.Pod{p}}
+		return rollout.Node{Name: name, UID: types.UID("uid-" + name), Zone: "z", Ready: true, ReadySince: fixture.Epoch.Add(-time.Hour), ReadyWritten: fixture.Epoch.Add(-time.Hour), ReadyEarliest: fixture.Epoch.Add(-time.Hour), Agent: AgentOf(nil), Pods: []rollout.Pod{p}}
 	}
 	a, b, c, d := ready("a", pod("a", fixture.OldHash)), ready("b", pod("b", fixture.NewHash)), ready("c", pod("c", fixture.NewHash)), ready("d", pod("d", fixture.OldHash))
 	a.Pods[0].Available = true
-	b.Pods[0].CrashLooping, b.Pods[0].NotReadySince = "load", b.Pods[0].Created
+	b.Pods[0].CrashLooping, b.Pods[0].NotReadySince, b.Pods[0].NotReadyEarliest = "load", b.Pods[0].Created, b.Pods[0].Created
 	c.Pods[0].AvailableAt = fixture.Epoch.Add(20 * time.Second)
 	d.Ready, d.ReadySince, d.Pods[0].Terminating = false, fixture.Epoch.Add(-time.Minute), true
-	d.ReadyWritten = d.ReadySince
-	d.Pods[0].NotReadySince = fixture.Epoch // it is being deleted since then
+	d.ReadyWritten, d.ReadyEarliest = d.ReadySince, d.ReadySince
+	d.Pods[0].NotReadySince, d.Pods[0].NotReadyEarliest = fixture.Epoch, fixture.Epoch // it is being deleted since then
 	want := rollout.Input{
 		Now: fixture.Epoch, Deadlines: rollout.DefaultDeadlines,
 		Settings: daemonset.Settings{Strategy: daemonset.AdvancedRollingUpdate, MaxUnavailable: intstr.FromInt32(1)},

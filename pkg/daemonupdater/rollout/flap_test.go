@@ -7,7 +7,7 @@ import (
 
 // shortly returns a node that has not been Ready for ten seconds: it may only flap.
 func shortly(n Node) Node {
-	n.Ready, n.ReadySince = false, epoch.Add(-10*time.Second)
+	n.Ready, n.ReadySince, n.ReadyEarliest = false, epoch.Add(-10*time.Second), epoch.Add(-10*time.Second)
 	return n
 }
 
@@ -46,7 +46,7 @@ func TestAQueuedNodeThatFlapsStaysInTheQueue(t *testing.T) {
 		t.Fatal("no node is queued")
 	}
 	n := &in.Nodes[indexOf(in.Nodes, waiting[0])]
-	n.Ready, n.ReadySince = false, in.Now.Add(-time.Second)
+	n.Ready, n.ReadySince, n.ReadyEarliest = false, in.Now.Add(-time.Second), in.Now.Add(-time.Second)
 	n.Pods[0].Version = "300" // its pod is marked as not Ready, which rules the deletion out
 	for range 3 {             // each with what the one before stored
 		d := Plan(in)

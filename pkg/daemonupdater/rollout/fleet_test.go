@@ -42,6 +42,7 @@ func drawChange(t *rapid.T, in *Input, now time.Time) Node {
 	n.ControlPlane = rapid.IntRange(0, 4).Draw(t, "control plane node") == 0
 	n.Ready = rapid.IntRange(0, 3).Draw(t, "ready") > 0
 	n.ReadySince = now.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "ready since")) * time.Minute)
+	n.ReadyEarliest = n.ReadySince
 	for m := range in.Members {
 		p := drawPod(t, n.Name, m)
 		if p.UID != "" && !p.Available && !p.Terminating && rapid.Bool().Draw(t, "soon available") {

@@ -106,9 +106,10 @@ type Node struct {
 	ZoneError string
 	// Ready is the status of the Ready condition. ReadySince is its last transition by the clock
 	// of Input.Now, ReadyWritten the same by the clock of its writer: the kubelet while it lives,
-	// otherwise the control plane.
-	Ready                    bool
-	ReadySince, ReadyWritten time.Time
+	// otherwise the control plane. ReadyEarliest is when it was at the earliest: ReadySince if it was seen, otherwise not later
+	// than ReadyWritten.
+	Ready                                   bool
+	ReadySince, ReadyWritten, ReadyEarliest time.Time
 	// Pods has one element per member that should run on the node, in member order; a node without
 	// any is not in the group.
 	Pods []Pod
@@ -190,8 +191,8 @@ type Pod struct {
 	// Ran is how long a container of it ran before it last ended, zero if none has.
 	Ran time.Duration
 	// NotReadySince is when it became not Ready, or missing; zero if it is Ready, or if the time is not
-	// known.
-	NotReadySince time.Time
+	// known. NotReadyEarliest is when it was not Ready at the earliest, like Node.ReadyEarliest.
+	NotReadySince, NotReadyEarliest time.Time
 	// Unverified: the last operation that was to replace it touched the node, and ended before it
 	// verified its work.
 	Unverified bool

@@ -26,7 +26,7 @@ func nodeOf(name string, revisions ...string) Node {
 }
 
 func offline(n Node) Node {
-	n.Ready, n.ReadySince = false, epoch.Add(-time.Minute)
+	n.Ready, n.ReadySince, n.ReadyEarliest = false, epoch.Add(-time.Minute), epoch.Add(-time.Minute)
 	return n
 }
 

@@ -72,6 +72,7 @@ func drawInput(t *rapid.T) Input {
 		n := Node{Name: fmt.Sprintf("n%02d", i), UID: types.UID(fmt.Sprint("u", i)), Zone: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "zone")}
 		n.Ready = rapid.IntRange(0, 3).Draw(t, "ready") > 0
 		n.ReadySince = epoch.Add(-time.Duration(rapid.IntRange(0, 40).Draw(t, "ready since")) * time.Minute)
+		n.ReadyEarliest = n.ReadySince
 		for m := range members {
 			n.Pods = append(n.Pods, drawPod(t, n.Name, m))
 		}

@@ -85,7 +85,7 @@ func TestNodesThatTheLedgerHasNoRoomForCountForAHalt(t *testing.T) {
 		n := &in.Nodes[i]
 		replaceOn(n)
 		n.Pods[0].Available, n.Pods[0].Created = true, in.Now.Add(-2*time.Minute)
-		n.Ready, n.ReadySince, n.ReadyWritten = false, in.Now.Add(-time.Minute), in.Now.Add(-time.Minute)
+		n.Ready, n.ReadySince, n.ReadyWritten, n.ReadyEarliest = false, in.Now.Add(-time.Minute), in.Now.Add(-time.Minute), in.Now.Add(-time.Minute)
 	}
 	in.Ledger.Touched, in.Ledger.LastStart = 4000, in.Now.Add(-2*time.Minute)
 	in = in.withPolicy(Policy{Threshold: ptr.To(intstr.FromString("100%"))})

@@ -28,6 +28,9 @@ func TestANodeThatGoesOfflineShortlyAfterItWasUpdatedFailed(t *testing.T) {
 		{"not when it is outdated: it is skipped", withPod(offlineAfterUpdate("a", time.Minute), func(p *Pod) { p.Revision = oldHash }), func(*Input) {}, false},
 		{"not when it joined long after the last start", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Ledger.LastStart = epoch.Add(-time.Hour) }, false},
 		{"not when a person resumed the rollout since", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Ledger.ResumedAt = epoch }, false},
+		{"if a person resumed the rollout before", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-61 * time.Second) }, true},
+		{"not when it may have been offline then", with(offlineAfterUpdate("a", time.Minute), func(n *Node) { n.ReadyEarliest = n.ReadySince.Add(-2 * time.Second) }),
+			func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-61 * time.Second) }, false},
 		{"not when a person resumes the rollout now", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Resume = "monday" }, false},
 	}
 	for _, tt := range tests {
@@ -59,7 +62,9 @@ func TestAVersionThatTakesNodesDownLaterHaltsTheRollout(t *testing.T) {
 
 // givenBack returns a node that gave its slot back that long ago, and whose new pod is not Ready since a later time.
 func givenBack(name string, ago, since time.Duration) Node {
-	n := withPod(nodeOf(name, newHash), func(p *Pod) { p.Available, p.NotReadySince = false, epoch.Add(-since) })
+	n := withPod(nodeOf(name, newHash), func(p *Pod) {
+		p.Available, p.NotReadySince, p.NotReadyEarliest = false, epoch.Add(-since), epoch.Add(-since)
+	})
 	n.ReadySince = epoch.Add(-time.Hour)
 	n.Replaced = map[string]time.Time{"kube-system/a": epoch.Add(-ago)}
 	return n
@@ -103,6 +108,7 @@ func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
 		{"not if the node was offline since", with(crashes(), func(n *Node) { n.ReadySince = epoch.Add(-10 * time.Second) }), nil, "", 0},
 		{"not when a person resumed the rollout since", crashes(), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-10 * time.Second) }, "", 0},
 		{"if it crashes again after a person resumed the rollout", crashes(), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-time.Minute) }, ReasonCrashLooping, 0},
+		{"not if it may have crashed before", withPod(crashes(), func(p *Pod) { p.NotReadyEarliest = epoch.Add(-2 * time.Minute) }), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-time.Minute) }, "", 0},
 		{"not while another group works on the node", with(crashes(), func(n *Node) { n.Disturbed, n.Operation = true, &Operation{ID: "x", Granted: true} }), nil, "", 0},
 	}
 	for _, tt := range tests {

@@ -35,10 +35,10 @@ func addSuspects(d *draft) {
 func (d *draft) suspects(n *fleetNode) bool {
 	if n.Ready {
 		since := n.Replaced[n.group.keyOf(n.suspect)]
-		return n.slot == nil && !n.queued && !n.isBusy() && n.suspect.NotReadySince.After(d.ledger.ResumedAt) && !n.suspect.NotReadySince.After(since.Add(d.in.Deadlines.Progress))
+		return n.slot == nil && !n.queued && !n.isBusy() && n.suspect.NotReadyEarliest.After(d.ledger.ResumedAt) && !n.suspect.NotReadySince.After(since.Add(d.in.Deadlines.Progress))
 	}
 	joinedLater := n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) && !n.suspect.Created.After(d.in.Now)
-	return n.slot == nil && n.ReadySince.After(d.ledger.ResumedAt) && !joinedLater
+	return n.slot == nil && n.ReadyEarliest.After(d.ledger.ResumedAt) && !joinedLater
 }
 
 // sentence returns how a node with a suspect pod failed, and the time that is left until then.

@@ -17,7 +17,7 @@ import (
 // accelerator reports whether a resource belongs to the accelerator. OtherUpgrader is left
 // empty.
 func NodeOf(node *corev1.Node, accelerator func(resource string) bool, seen *daemonset.StateTimes, now time.Time) Node {
-	ready, since := seen.NodeReady(node, now)
+	ready, since, _ := seen.NodeReady(node, now)
 	n := Node{Name: node.Name, UID: node.UID, Cordon: cordon.FactsOf(node), Taint: TaintedFor(node), Ready: ready, Since: since}
 	n.Offer(node, accelerator)
 	return n
