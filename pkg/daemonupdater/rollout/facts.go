@@ -58,7 +58,7 @@ type facts struct {
 	updated bool
 	// suspect is a pod that may have failed the node after it gave its slot back (suspectpod.go); nil if there is none.
 	suspect *Pod
-	// unsettled: a pod that was replaced lately is not Ready, or was not shortly before.
+	// unsettled: a pod that was replaced lately, or crashes, is not Ready, or was not shortly before.
 	unsettled bool
 	// phase follows from the fields above. changes is when the facts may change by time alone, zero for
 	// never.

@@ -167,6 +167,13 @@ func TestAVersionIsNotKnownWhileWhatItReplacedWasNotReadyShortlyBefore(t *testin
 		n.Replaced = map[string]time.Time{"kube-system/a": epoch.Add(-5 * time.Minute)}
 		return n
 	}
+	away := func(n Node) Node {
+		n.Ready, n.ReadySince, n.ReadyWritten = false, epoch.Add(-time.Minute), epoch.Add(-time.Minute)
+		return n
+	}
+	crashed := func(ago, ran time.Duration) Node {
+		return withPod(nodeOf("a", newHash), func(p *Pod) { p.ReadyAgain, p.Ran = epoch.Add(-ago), ran })
+	}
 	for _, tt := range []struct {
 		name    string
 		node    Node
@@ -179,11 +186,32 @@ func TestAVersionIsNotKnownWhileWhatItReplacedWasNotReadyShortlyBefore(t *testin
 		{"not Ready", givenBack("a", 5*time.Minute, time.Minute), false, 5 * time.Minute},
 		{"replaced long ago", with(again(20*time.Second), func(n *Node) {
 			n.Replaced = map[string]time.Time{"kube-system/a": epoch.Add(-DefaultDeadlines.Progress)}
+			n.Pods[0].Ran = DefaultDeadlines.Progress
 		}), true, 0},
+		{"replaced long ago, and it ran for a minute", crashed(2*time.Minute-time.Second, time.Minute), false, time.Second},
+		{"and for a minute before that", crashed(2*time.Minute, time.Minute), true, 0},
+		{"it runs for five minutes", crashed(10*time.Minute-time.Second, 5*time.Minute), false, time.Second},
+		{"it runs for a second", crashed(119*time.Second, 0), false, time.Second},
+		{"it ran for a week", crashed(time.Second, 7*24*time.Hour), true, 0},
+		{"not Ready, and now the node is offline", away(givenBack("a", 5*time.Minute, 2*time.Minute)), false, 5 * time.Minute},
+		{"it crashes, was replaced long ago, and now the node is offline", withPod(away(givenBack("a", time.Hour, 4*time.Minute)), func(p *Pod) { p.Ran = time.Minute }), false, 6 * time.Minute},
+		{"it does not, and is offline", away(givenBack("a", time.Hour, 4*time.Minute)), true, 0},
 	} {
 		if d := Plan(inputOf(1, tt.node)); d.IsQuiet != tt.quiet || d.Recheck != tt.recheck {
 			t.Errorf("%s: quiet %t, decides again after %s; want %t, %s", tt.name, d.IsQuiet, d.Recheck, tt.quiet, tt.recheck)
 		}
+	}
+}
+
+func TestAPodOfAnotherVersionSaysNothingOfTheNewOne(t *testing.T) {
+	in := inputOf(1, withPod(nodeOf("a", oldHash), func(p *Pod) { p.ReadyAgain, p.Ran = epoch.Add(-time.Second), time.Minute }), nodeOf("b", newHash))
+	in.Settings.Paused = true
+	if d := Plan(in); !d.IsQuiet {
+		t.Error("a pod of the version before that crash-loops keeps the new one from being known")
+	}
+	in.Ledger.Pins = []Pin{{Node: "a", UID: "uid-a", Member: "kube-system/a", Revision: oldHash, From: newHash}}
+	if d := Plan(in); !d.IsQuiet {
+		t.Error("a pod of the version at which its node is kept keeps the new one from being known")
 	}
 }
 
