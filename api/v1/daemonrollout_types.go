@@ -234,7 +234,8 @@ type DaemonRolloutStatus struct {
 	// +optional
 	LastDecisionTime *metav1.Time `json:"lastDecisionTime,omitempty"`
 	// lastKnownGood is the last revision at which every reachable node was available, without a
-	// failure, until probationSeconds of the policy after the last one was upgraded; absent until there is one.
+	// failure, until probationSeconds of the policy after the last one was upgraded, and, if it replaces another
+	// revision here, until progressDeadlineSeconds after that; absent until there is one.
 	// +optional
 	LastKnownGood *KnownGoodRevision `json:"lastKnownGood,omitempty"`
 	// rollback is the latest rollback by failure.action Rollback of the policy. The

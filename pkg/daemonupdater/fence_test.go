@@ -72,7 +72,7 @@ func TestADeniedFenceIsNotWaitedForWhenThePodWasWrittenToOtherwise(t *testing.T)
 		c.update(&pods.Items[i])
 	}
 	c.passes(c.now.Add(time.Minute))
-	if again := c.passes(c.now.Add(rollout.DefaultDeadlines.Probation)); len(c.slots()) != 0 || again != 0 || c.fences != 2 {
+	if again := c.passes(c.now.Add(rollout.DefaultDeadlines.Progress)); len(c.slots()) != 0 || again != 0 || c.fences != 2 {
 		t.Errorf("slots %v, decides again after %s, fenced %d times, want none, never, once for each", c.slots(), again, c.fences)
 	}
 }

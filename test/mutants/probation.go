@@ -99,6 +99,10 @@ var ofProbation = []mutant{
 		"$suspect == nil || $pod.CrashLooping != \"\" && $suspect.CrashLooping == \"\"", "$suspect == nil"},
 	{"good-at-once", "a version is known to be good as soon as its last node is updated", updater, "draft.isQuiet",
 		"$left <= 0 && $settled", "$settled"},
+	{"good-replaces-good", "a version whose nodes may still fail replaces the one to which they would be rolled back", updater, "isGood",
+		"$before == nil || $before.Revision == $in.Revision", "($before == nil || $before.Revision == $in.Revision || true)"},
+	{"first-good-late", "the first version is known to be good only when its nodes can no longer fail", updater, "isGood",
+		"$d.IsSettled || $rest", "$d.IsSettled || $rest && false"},
 	{"good-never-looked-at", "nothing looks again whether the version is good", updater, "draft.isQuiet",
 		"$d.recheckIn($left)", "_ = $left"},
 }

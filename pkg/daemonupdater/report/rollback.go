@@ -182,7 +182,7 @@ func (rb Rollback) Explain(halted string) string {
 func (rb Rollback) Remember(status *topsv1.DaemonRolloutStatus, s *observed.State, in rollout.Input, d rollout.Decision) {
 	before := &s.Rollout.Status
 	works := runs(in, d)
-	status.LastKnownGood = knownGood(before.LastKnownGood, s, in, works && d.IsQuiet)
+	status.LastKnownGood = knownGood(before.LastKnownGood, s, in, works && isGood(before.LastKnownGood, in, d))
 	status.Rollback = keptRollback(before, s, in, d)
 	if rb.To != nil && status.Rollback == nil {
 		spec, _ := specRevisionOf(s)
@@ -221,8 +221,13 @@ func whyOf(d rollout.Decision) string {
 // fleet shows nothing.
 func runs(in rollout.Input, d rollout.Decision) bool { return IsComplete(in, d) && d.Proven() }
 
-// knownGood returns the last known good revision: the current one if it is good, which it is once it runs and Decision.IsQuiet,
-// otherwise the stored one.
+// isGood reports whether a revision that runs is good: it is quiet. While nodes may still fail by it, it does not replace another
+// one, to which they would be rolled back.
+func isGood(before *topsv1.KnownGoodRevision, in rollout.Input, d rollout.Decision) bool {
+	return d.IsSettled || d.IsQuiet && (before == nil || before.Revision == in.Revision)
+}
+
+// knownGood returns the last known good revision: the current one if it is good, otherwise the stored one.
 // The current revision of a gr counts only if all its DaemonSets are rendered from the same spec.
 func knownGood(before *topsv1.KnownGoodRevision, s *observed.State, in rollout.Input, good bool) *topsv1.KnownGoodRevision {
 	spec, agreed := specRevisionOf(s)

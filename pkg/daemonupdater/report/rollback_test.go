@@ -182,7 +182,8 @@ func TestKnownGood(t *testing.T) {
 	}{
 		{"complete", inputWith(fixture.Planned("a", fixture.NewHash)), nil, now},
 		{"complete, but a node finished lately", change(inputWith(fixture.Planned("a", fixture.NewHash)), finished(119*time.Second)), nil, before},
-		{"complete, and a node finished some time ago", change(inputWith(fixture.Planned("a", fixture.NewHash)), finished(2*time.Minute)), nil, now},
+		{"complete, and a node that finished some time ago may still fail", change(inputWith(fixture.Planned("a", fixture.NewHash)), finished(10*time.Minute-time.Second)), nil, before},
+		{"complete, and a node finished long ago", change(inputWith(fixture.Planned("a", fixture.NewHash)), finished(10*time.Minute)), nil, now},
 		{"complete where it can be", inputWith(fixture.Planned("a", fixture.NewHash), fixture.PlannedOffline("b", fixture.OldHash)), nil, now},
 		{"an empty fleet shows nothing", inputWith(), nil, before},
 		{"a fleet that is offline shows nothing", inputWith(offlineAtTarget, fixture.PlannedOffline("b", fixture.OldHash)), nil, before},
@@ -202,12 +203,20 @@ func TestKnownGood(t *testing.T) {
 				o.specs(tt.specs...)
 			}
 			d := rollout.Plan(tt.in)
-			got := knownGood(before, o.State, tt.in, runs(tt.in, d) && d.IsQuiet)
+			got := knownGood(before, o.State, tt.in, runs(tt.in, d) && isGood(before, tt.in, d))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("last known good (-want +got):\n%s", diff)
 			}
 		})
 	}
+	t.Run("the first one", func(t *testing.T) {
+		for ago, want := range map[time.Duration]bool{119 * time.Second: false, 2 * time.Minute: true} {
+			in := change(inputWith(fixture.Planned("a", fixture.NewHash)), finished(ago))
+			if d := rollout.Plan(in); isGood(nil, in, d) != want || d.Recheck == 0 {
+				t.Errorf("good %t %s after a node finished, decides again after %s", !want, ago, d.Recheck)
+			}
+		}
+	})
 	t.Run("keeps since when", func(t *testing.T) {
 		in := inputWith(fixture.Planned("a", fixture.NewHash))
 		in.Now = fixture.Epoch.Add(time.Hour)

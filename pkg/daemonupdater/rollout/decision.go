@@ -54,8 +54,8 @@ type Decision struct {
 	AllReached bool
 	NotReached string
 	// IsQuiet: for Deadlines.Probation no node has made progress, and what was replaced lately has been Ready. So what the
-	// version does to nodes that got it is known.
-	IsQuiet bool
+	// version does to nodes that got it is known. IsSettled: also for Deadlines.Progress, in which they may fail.
+	IsQuiet, IsSettled bool
 	// Advanced names the nodes whose facts have changed by time alone, without an event.
 	Advanced []string
 	// MaxUnavailable is the number of nodes that may be unavailable.

@@ -86,10 +86,10 @@ func (d *draft) newOperation(n *fleetNode) string {
 // write.
 func (d *draft) progressed(at time.Time) { d.ledger.LastProgress = later(d.ledger.LastProgress, at) }
 
-// isQuiet reports whether no node has made progress for the time of a probation, and what was replaced lately has been Ready. It
-// decides again when that is so.
-func (d *draft) isQuiet() bool {
-	left := d.ledger.LastProgress.Add(d.in.Deadlines.Probation).Sub(d.in.Now)
+// isQuiet reports whether no node has made progress for a time, and what was replaced lately has been Ready. It decides again when
+// that is so.
+func (d *draft) isQuiet(since time.Duration) bool {
+	left := d.ledger.LastProgress.Add(since).Sub(d.in.Now)
 	d.recheckIn(left)
 	return left <= 0 && d.fleet.all.unsettled == 0
 }

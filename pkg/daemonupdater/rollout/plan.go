@@ -37,7 +37,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	// Act on the nodes that have slots, and prepare those that get one next.
 	deletions := nextDeletions(d, budgets.limit)
 	d.noteDecided()
-	isQuiet := d.isQuiet()
+	isQuiet, isSettled := d.isQuiet(in.Deadlines.Probation), d.isQuiet(max(in.Deadlines.Probation, in.Deadlines.Progress))
 	if budgets.probation.isAwaited {
 		d.recheckIn(HeartbeatPoll)
 	}
@@ -50,7 +50,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	decision.Started, decision.Finished, decision.Unseen, decision.Vacated, decision.WithoutOperation = start.names, review.finished, review.unseen, review.vacated, review.withoutOperation
 	decision.Over = review.ended
 	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullKeepsFailing = deletions, changes, prepared.prepulls, prepared.keepsFailing
-	decision.IsQuiet = isQuiet
+	decision.IsQuiet, decision.IsSettled = isQuiet, isSettled
 	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, cmp.Or(waves.approval, rules.unapproved)
 	decision.AllReached = in.Settings.Strategy == daemonset.OTA || waves.reached >= lastPlanned(d)
 	decision.NotReached = waves.why
