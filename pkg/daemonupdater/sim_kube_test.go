@@ -283,8 +283,14 @@ func (w *simWorld) crashLoop(pod *corev1.Pod, running time.Duration) {
 	})
 }
 
+// simSlowly is the kind of versions whose containers run for minutes before they crash.
+const simSlowly = "relapse-slowly"
+
 // relapsesAfter is how long a container of a version runs before it crashes.
 func (w *simWorld) relapsesAfter(image string) time.Duration {
+	if strings.HasPrefix(image, simSlowly) {
+		return time.Duration(45+w.hash("relapse", image)%255) * time.Second
+	}
 	return time.Duration(5+w.hash("relapse", image)%40) * time.Second
 }
 

@@ -97,7 +97,7 @@ func (w *simWorld) operations() {
 
 // badKinds are the kinds of bad versions.
 func (w *simWorld) badKinds() []string {
-	kinds := []string{"crash", "hang", "kill", "relapse"}
+	kinds := []string{"crash", "hang", "kill", "relapse", simSlowly}
 	if w.ops != nil {
 		kinds = append(kinds, "noload", "stun")
 	}
@@ -133,7 +133,7 @@ func (w *simWorld) badDriver() {
 		meanwhile = append(meanwhile, w.breakMachine)
 	}
 	driver := slices.IndexFunc(g.sets, func(key simapi.Key) bool { return key.Name == "driver" })
-	w.badAtLast(g, driver, simPick(w.rng, "crash", "hang", "noload", "relapse"), meanwhile...)
+	w.badAtLast(g, driver, simPick(w.rng, "crash", "hang", "noload", "relapse", simSlowly), meanwhile...)
 }
 
 // retryWhatFailed has a person retry the tasks that a bad driver fails, also while it is rolled back.

@@ -86,6 +86,25 @@ func TestAVersionWhosePodsCrashAfterTheyWereReadyHalts(t *testing.T) {
 	})
 }
 
+// By the time that it is known that they crash-loop, they were replaced long ago.
+func TestAVersionWhosePodsRunForMinutesBeforeTheyCrashHalts(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.annotate(s.g, topsv1.AnnotationMaxUnavailable, "3")
+		s.waits("all pods are available", s.arrived)
+		good := s.rolloutOf(s.g.id).Status.Revision
+		s.worksUntil(s.a, "it is known to be good", 15*time.Minute, func() bool { return s.rolloutOf(s.g.id).Status.LastKnownGood != nil })
+		s.gets(0, simSlowly+"-1")
+		t.Logf("they crash after %s", s.relapsesAfter(simSlowly+"-1"))
+		s.worksUntil(s.a, "the rollout halts", 45*time.Minute, s.halted)
+		for range 60 {
+			s.works(s.a, time.Minute)
+			if st := s.rolloutOf(s.g.id).Status; !s.halted() || st.LastKnownGood.Revision != good {
+				s.violate("halted %t, good is %s", s.halted(), st.LastKnownGood.Revision)
+			}
+		}
+	})
+}
+
 func TestAVersionWhosePodsCrashAfterTheManagerWasRestartedHalts(t *testing.T) {
 	schedule(t, []string{"single"}, func(s *simSchedule) {
 		s.annotate(s.g, topsv1.AnnotationMaxUnavailable, "3")

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
@@ -51,7 +52,7 @@ func (w *simWorld) rollbacks() {
 	}
 	w.goBackByThemselves()
 	for _, g := range w.groups {
-		w.badAtLast(g, 0, simPick(w.rng, "crash", "hang", "relapse"))
+		w.badAtLast(g, 0, simPick(w.rng, "crash", "hang", "relapse", simSlowly))
 	}
 	if !w.failed() {
 		w.finale()
@@ -183,6 +184,9 @@ func (w *simWorld) checkUndo(pass *simPass, before, after *appsv1.DaemonSet) {
 // checkGood checks that a spec becomes the last known good one only with the revisions that the DaemonSet controller made of it.
 func (w *simWorld) checkGood(pass *simPass, before, after *topsv1.DaemonRollout) {
 	good := after.Status.LastKnownGood
+	if good != nil && !equality.Semantic.DeepEqual(before.Status.LastKnownGood, good) {
+		w.checkWorks(pass, good)
+	}
 	of := slices.IndexFunc(w.groups, func(g *simGroup) bool { return g.id == pass.group })
 	if good == nil || of < 0 || w.groups[of].spec == nil || equality.Semantic.DeepEqual(before.Status.LastKnownGood, good) {
 		return
@@ -196,6 +200,26 @@ func (w *simWorld) checkGood(pass *simPass, before, after *topsv1.DaemonRollout)
 		w.violate("rollback: %s is good with %s of %s, which has %s", good.GcuResourceRevision, hash, key.Name, simImageHash(images[i]))
 	}
 }
+
+// checkWorks checks that no version is known to be good whose containers are known to crash, or to hang.
+func (w *simWorld) checkWorks(pass *simPass, good *topsv1.KnownGoodRevision) {
+	progress, _ := pass.deadlines()
+	for _, pod := range w.setPods() {
+		owner := simOwner(pod)
+		if owner == nil || report.TargetIn(good.Targets, pod.Namespace+"/"+owner.Name) != daemonset.RevisionHash(pod) || daemonset.AwaitsUpgrade(pod) || daemonset.IsPlaceholder(pod) {
+			continue
+		}
+		image, ran := pod.Spec.Containers[0].Image, pass.at.Sub(pod.CreationTimestamp.Time)-w.startOf(pod)-simLag
+		kind, _, _ := strings.Cut(image, "-")
+		crashes := kind == "relapse" && w.relapsesAfter(image) < min(ran, progress) && len(pod.Status.ContainerStatuses) > 0
+		if crashes || ran > 0 && slices.Contains([]string{"crash", "hang", "noload"}, kind) {
+			w.violate("rollback: %s is known to be good: pod %s was created %s ago", image, pod.Name, pass.at.Sub(pod.CreationTimestamp.Time))
+		}
+	}
+}
+
+// simLag is how old what a manager reads may be.
+const simLag = time.Minute
 
 // isAsSpecified reports whether the sets of a gr have the images of its spec: a schedule may change them alone.
 func (w *simWorld) isAsSpecified(g *simGroup) bool {

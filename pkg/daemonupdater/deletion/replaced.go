@@ -23,20 +23,20 @@ type replacedOn struct {
 	since         time.Time
 	// begun is when the process began with the group.
 	begun time.Time
-	// remembered is how long slots are remembered at least.
-	remembered time.Duration
+	// remembered is how long slots are remembered at least, lately how long before begun pods count as replaced.
+	remembered, lately time.Duration
 }
 
 // Begin begins with a group at its first call, and again if the clock was set back. Slots that are over are remembered for the given
-// time, and at most twice as long.
-func (r *Replaced) Begin(g observed.Group, now time.Time, remembered time.Duration) {
+// time, and at most twice as long. lately is how long before the process began pods were created that may have been replaced.
+func (r *Replaced) Begin(g observed.Group, now time.Time, remembered, lately time.Duration) {
 	if *r == nil {
 		*r = Replaced{}
 	}
 	if on := (*r)[g]; on == nil || now.Before(on.since) {
 		(*r)[g] = &replacedOn{recent: map[types.UID]map[string]time.Time{}, since: now, begun: now}
 	}
-	(*r)[g].remembered = remembered
+	(*r)[g].remembered, (*r)[g].lately = remembered, lately
 }
 
 // Note records slots of a group that are over now.
@@ -90,6 +90,6 @@ func (on *replacedOn) of(node types.UID) map[string]time.Time {
 // mayHaveReplaced reports whether a pod may have been created under a slot that is not known: not long before the process began, and not
 // long after nodes were last started. Its owners, the DaemonSet and the Node, must be older by more than that: a new one has its first pod.
 func (on *replacedOn) mayHaveReplaced(created time.Time, lastStart *metav1.Time, owners ...metav1.Time) bool {
-	isNew := slices.ContainsFunc(owners, func(t metav1.Time) bool { return created.Before(t.Add(on.remembered)) })
-	return lastStart != nil && !isNew && !created.After(on.begun) && !created.Before(on.begun.Add(-on.remembered)) && !created.After(lastStart.Add(on.remembered))
+	isNew := slices.ContainsFunc(owners, func(t metav1.Time) bool { return created.Before(t.Add(on.lately)) })
+	return lastStart != nil && !isNew && !created.After(on.begun) && !created.Before(on.begun.Add(-on.lately)) && !created.After(lastStart.Add(on.lately))
 }

@@ -27,9 +27,9 @@ func TestWhatWasReplacedIsRememberedForTheGivenTime(t *testing.T) {
 	var all AllAttempts
 	driver, other := world("driver", time.Time{}), world("other", time.Time{})
 	at := func(after time.Duration) time.Time { return fixture.Epoch.Add(after) }
-	all.Replaced.Begin(driver.Group, at(0), time.Minute)
+	all.Replaced.Begin(driver.Group, at(0), time.Minute, time.Minute)
 	ends := func(node string, after time.Duration, members ...string) {
-		all.Replaced.Begin(driver.Group, at(after), time.Minute)
+		all.Replaced.Begin(driver.Group, at(after), time.Minute, time.Minute)
 		all.Replaced.Note(driver.Group, []rollout.Slot{{Node: node, UID: types.UID(node), Members: members}}, at(after))
 	}
 	shown := func(of *observed.State, node string) map[string]time.Time {
@@ -52,7 +52,7 @@ func TestWhatWasReplacedIsRememberedForTheGivenTime(t *testing.T) {
 	if len(first) != 1 {
 		t.Errorf("what a decision has read has become %v", first)
 	}
-	all.Replaced.Begin(other.Group, at(0), time.Second)
+	all.Replaced.Begin(other.Group, at(0), time.Second, time.Second)
 	for i, node := range []string{"o", "p", "q"} {
 		all.Replaced.Note(other.Group, []rollout.Slot{{UID: types.UID(node), Members: []string{"x"}}}, at(time.Duration(61+2*i)*time.Second))
 	}
@@ -68,13 +68,13 @@ func TestWhatWasReplacedIsRememberedForTheGivenTime(t *testing.T) {
 	if got := shown(other, "e"); got != nil {
 		t.Errorf("another group has replaced %v", got)
 	}
-	all.Replaced.Begin(driver.Group, at(3*time.Minute), time.Hour) // the deadline of the policy was raised
+	all.Replaced.Begin(driver.Group, at(3*time.Minute), time.Hour, time.Hour) // the deadline of the policy was raised
 	for i, node := range []types.UID{"f", "g"} {
 		all.Replaced.Note(driver.Group, []rollout.Slot{{UID: node, Members: []string{"x"}}}, at(time.Duration(30+5*i)*time.Minute))
 	}
 	expect("e", map[string]time.Time{"x": at(2 * time.Minute)})
 	all.Forget(driver.Group)
-	all.Replaced.Begin(driver.Group, at(0), time.Minute)
+	all.Replaced.Begin(driver.Group, at(0), time.Minute, time.Minute)
 	expect("e", nil)
 }
 
@@ -99,7 +99,7 @@ func TestWhatWasReplacedBeforeTheProcessBeganIsDerivedFromThePods(t *testing.T) 
 			var all AllAttempts
 			s := world("driver", tt.lastStart)
 			s.Members[0].DaemonSet.CreationTimestamp = metav1.Time{Time: tt.set}
-			all.Replaced.Begin(s.Group, at(100), 10*time.Minute)
+			all.Replaced.Begin(s.Group, at(100), time.Hour, 10*time.Minute)
 			n := rollout.Node{Name: "a", UID: "a", Pods: []rollout.Pod{{Created: tt.created}}}
 			all.Show(s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: tt.node}}}, &n)
 			if diff := cmp.Diff(tt.want, n.Replaced); diff != "" {

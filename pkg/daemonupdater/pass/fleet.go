@@ -45,7 +45,7 @@ type Fleet struct {
 func NewFleet(s *observed.State, in *rollout.Input, last gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
 	f := &Fleet{Fleet: rollout.NewFleet(in), PassedAt: in.Now.Round(0), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
 		lastRevisions: last, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
-	attempts.Replaced.Begin(s.Group, in.Now, in.Deadlines.Progress)
+	attempts.Replaced.Begin(s.Group, in.Now, in.Deadlines.Blamed(), in.Deadlines.Progress)
 	zones := observed.Zones{}
 	for name, n := range nodes {
 		f.update(s, name, n, zones, in.Now)

@@ -80,6 +80,9 @@ func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
 	crashes := func() Node {
 		return withPod(givenBack("a", 2*time.Minute, 20*time.Second), func(p *Pod) { p.CrashLooping = "main" })
 	}
+	crashesLate := func(after, ran time.Duration) Node {
+		return withPod(givenBack("a", after, 0), func(p *Pod) { p.CrashLooping, p.Ran = "main", ran })
+	}
 	hangs := func(since time.Duration) Node { return givenBack("a", since+time.Minute, since) }
 	progress := DefaultDeadlines.Progress
 	tests := []struct {
@@ -100,6 +103,9 @@ func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
 		}, "", 0},
 		{"not for a pod that is deleted", withPod(crashes(), func(p *Pod) { p.Terminating = true }), nil, "", 0},
 		{"not if it worked for long", givenBack("a", 3*progress, progress), nil, "", 0},
+		{"if it ran for minutes before each crash", crashesLate(4*progress, progress-time.Second), nil, ReasonCrashLooping, 0},
+		{"not if it ran for longer before the last one", crashesLate(4*progress, progress), nil, "", 0},
+		{"not if it crashes later", crashesLate(4*progress+time.Second, time.Second), nil, "", 0},
 		{"not if it was not Ready before the slot ended", withPod(givenBack("a", time.Minute, 2*time.Minute), func(p *Pod) { p.CrashLooping = "main" }), nil, "", 0},
 		{"if it stopped in the second in which the slot ended", withPod(givenBack("a", progress, progress), func(p *Pod) { p.NotReadySince = p.NotReadySince.Add(-time.Second) }), nil, ReasonProgressDeadlineExceeded, 0},
 		{"not if an operation has ended since", with(crashes(), func(n *Node) { n.Ended = []End{{ID: "of-another", Time: epoch.Add(-time.Minute), Touched: true}} }), nil, "", 0},

@@ -48,6 +48,21 @@ func notWorkingSince(g *group, node *Node) (suspect *Pod) {
 	return suspect
 }
 
+// crashesOfLoop is how often a container crashes until that is a crash loop.
+const crashesOfLoop = 4
+
+// Blamed returns how long after its slot ended a pod may stop working at the latest to be blamed.
+func (d Deadlines) Blamed() time.Duration { return crashesOfLoop * d.Progress }
+
+// blamed returns how long after its slot ended a pod may stop working to be blamed. If it crash-loops, each of its containers'
+// runs may last that long.
+func (d Deadlines) blamed(pod *Pod) time.Duration {
+	if pod.CrashLooping != "" && pod.Ran < d.Progress {
+		return d.Blamed()
+	}
+	return d.Progress
+}
+
 // writtenEarly is how much too early a time may be that is written in whole seconds.
 const writtenEarly = time.Second
 
