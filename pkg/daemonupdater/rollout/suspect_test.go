@@ -104,6 +104,7 @@ func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
 		{"not for a pod that is deleted", withPod(crashes(), func(p *Pod) { p.Terminating = true }), nil, "", 0},
 		{"not if it worked for long", givenBack("a", 3*progress, progress), nil, "", 0},
 		{"if it ran for minutes before each crash", crashesLate(4*progress, progress-time.Second), nil, ReasonCrashLooping, 0},
+		{"if a person resumed the rollout after the deadline", crashesLate(progress+2*time.Minute, time.Minute), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-time.Minute) }, ReasonCrashLooping, 0},
 		{"not if it ran for longer before the last one", crashesLate(4*progress, progress), nil, "", 0},
 		{"not if it crashes later", crashesLate(4*progress+time.Second, time.Second), nil, "", 0},
 		{"not if it was not Ready before the slot ended", withPod(givenBack("a", time.Minute, 2*time.Minute), func(p *Pod) { p.CrashLooping = "main" }), nil, "", 0},
