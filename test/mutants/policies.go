@@ -43,7 +43,7 @@ var ofPolicies = []mutant{
 	{"soak-sees-nothing", "the next wave starts after the soak though the new pods before it crash-loop", updater, "notAvailableIn",
 		"$name = $n.Name", "_ = $n.Name"},
 	{"soak-sees-no-failure", "the next wave starts after the soak though the new pods before it took their node offline", updater, "notAvailableIn",
-		"$failure != nil && !$LeftOut && $is", "false"},
+		"$failure != nil && counts($n)", "false"},
 	{"soak-begins-anew", "a wave that has begun stops when a node of the one before it is not available", updater, "haveSoaked",
 		"$parts[$i].Soaked = $Now", "_ = $i"},
 	{"soak-ends-with-its-time", "the soak of a wave is recorded as over though one of its nodes is not available", updater, "soaking",

@@ -7,8 +7,8 @@ type nodeCounts struct {
 	nodes int
 	// inFlight counts by live facts, not by the ledger; charged nodes count against a limit.
 	inFlight, charged int
-	// leftOut counts the nodes excluded because the upgrade is limited to other nodes.
-	leftOut int
+	// leftOut counts the nodes that the upgrade leaves out, brokenLeftOut those of them that are unavailable.
+	leftOut, brokenLeftOut int
 	// testable counts the other nodes that are not excluded: they could prove a version.
 	testable int
 	// done counts the Ready nodes on which the upgrade has nothing left to do.
@@ -31,8 +31,11 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	c.nodes += times
 	c.byPhase[n.phase] += times
 	switch {
-	case n.LeftOut:
+	case isLeftOutOfWaves(n):
 		c.leftOut += times
+		if n.phase == phaseUnavailable {
+			c.brokenLeftOut += times
+		}
 	case n.phase != phaseExcluded:
 		c.testable += times
 	}
@@ -73,9 +76,16 @@ func (c *nodeCounts) delayed() (says string) {
 	return says
 }
 
+// isLeftOutOfWaves reports whether the upgrade leaves a node out, by a limit or because the plan has it in no batch, so that no
+// wave waits until it works.
+func isLeftOutOfWaves(n *fleetNode) bool {
+	policy := &n.group.policy
+	return n.LeftOut || policy.Plan != "" && n.Batch == len(policy.Batches)
+}
+
 // unfinished counts the nodes with work left that a wave waits for.
 func (c *nodeCounts) unfinished() int {
-	left := c.nodes - c.byPhase[phaseUpdated] - c.byPhase[phaseExcluded]
+	left := c.nodes - c.byPhase[phaseUpdated] - c.byPhase[phaseExcluded] - c.brokenLeftOut
 	for _, p := range passedOver {
 		left -= c.byPhase[p]
 	}

@@ -29,19 +29,19 @@ func soaking(d *draft, parts []WaveProgress, part int) (why string, left time.Du
 }
 
 // notAvailableIn returns the name of a node of a wave that has failed, or whose pod at its target is not available, and what it
-// lacks; "" if there is none. Another node that is offline does not count.
+// lacks; "" if there is none. Another node that is offline, or one that is left out, does not count.
 func notAvailableIn(d *draft, wave int) (name, lacks string) {
-	isOf := func(n *fleetNode) bool {
+	counts := func(n *fleetNode) bool {
 		of, _ := d.in.Policy.waveOf(n.wave)
-		return of == wave
+		return of == wave && !isLeftOutOfWaves(n)
 	}
 	for _, n := range d.fleet.nodes.recorded {
-		if n.failure != nil && !n.LeftOut && isOf(n) {
+		if n.failure != nil && counts(n) {
 			return n.Name, n.failure.Message
 		}
 	}
 	d.fleet.byPhase[phaseUnavailable].Ascend(func(n *fleetNode) bool {
-		if isOf(n) && slices.ContainsFunc(n.Pods, func(p Pod) bool { return n.group.isMoving(&p) && !p.isAbsent() }) {
+		if counts(n) && slices.ContainsFunc(n.Pods, func(p Pod) bool { return n.group.isMoving(&p) && !p.isAbsent() }) {
 			name = n.Name
 			_, lacks = n.progress()
 		}

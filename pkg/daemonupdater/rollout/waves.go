@@ -92,7 +92,9 @@ func unfinishedInWaves(f *Fleet) (unfinished, updated, proving []int) {
 func isUnfinishedWhenTouched(n *fleetNode) bool {
 	switch n.phase {
 	case phaseUpdated, phaseExcluded:
-		return n.slot != nil || n.failure != nil && !n.LeftOut
+		return n.slot != nil || n.failure != nil && !isLeftOutOfWaves(n)
+	case phaseUnavailable:
+		return n.slot != nil && isLeftOutOfWaves(n)
 	}
 	return n.isPassedOver() && (n.slot != nil || n.failure != nil)
 }

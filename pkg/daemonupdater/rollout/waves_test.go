@@ -135,3 +135,53 @@ func TestAWaveThatStaysPassedWithoutNodesProvesNothing(t *testing.T) {
 		t.Errorf("waves %+v, %v are started, want that only the first wave is passed and nothing starts", waves, d.Started)
 	}
 }
+
+// What is left out does not get the version, so no wave waits until it works, but for a node that is still in flight.
+func TestNoWaveWaitsForABrokenNodeThatIsLeftOut(t *testing.T) {
+	b := nodeOf("b", oldHash)
+	limited := func(x Node, others ...Node) Input {
+		in := underWaves(inputOf(3, append(others, x, b)...), false, time.Hour)
+		in.Settings.Only = "nodes=b"
+		return in
+	}
+	underPlan := func(x Node, others ...Node) Input {
+		for i := range others {
+			others[i] = inBatch(others[i], 0)
+		}
+		return underWaves(planned([]string{"1"}, append(others, inBatch(x, 1), inBatch(b, 0))...), false, time.Hour)
+	}
+	x, y := canary(broken(nodeOf("x", newHash))), func() Node { return canary(nodeOf("y", newHash)) }
+	failed := func(in Input) Input {
+		in.Ledger.Failures = []Failure{{Node: "x", UID: "uid-x", Reason: ReasonProgressDeadlineExceeded, Since: epoch, Targets: []Target{{"kube-system/a", newHash}}}}
+		return in
+	}
+	for name, tt := range map[string]struct {
+		in     Input
+		starts bool
+	}{
+		"by a limit":                       {limited(leftOutOf(x), y()), true},
+		"by a limit, with its whole wave":  {limited(leftOutOf(x)), true},
+		"by a limit, and has failed":       {failed(limited(leftOutOf(x), y())), true},
+		"by a limit, and is in flight":     {limited(leftOutOf(x), y()).slots(slotOf(x, time.Minute)), false},
+		"by a plan":                        {underPlan(x, y()), true},
+		"by a plan, with its whole wave":   {underPlan(x), true},
+		"by a plan, and has failed":        {failed(underPlan(x, y())), true},
+		"by a plan, and is in flight":      {underPlan(x, y()).slots(slotOf(x, time.Minute)), false},
+		"not at all":                       {limited(x, y()), false},
+		"not at all, though it has failed": {failed(limited(x, y())), false},
+		"not at all, without a plan":       {limited(inBatch(x, 0), y()), false},
+	} {
+		in := tt.in
+		for range 2 { // when the wave is complete, and after its soak
+			in.Ledger = Plan(in).Ledger
+			in.Now, in.Ledger.Decided = in.Now.Add(time.Hour), time.Time{}
+			for i := range in.Ledger.Slots {
+				in.Ledger.Slots[i].Since, in.Ledger.Slots[i].Progress = in.Now, in.Now
+			}
+		}
+		in.Ledger.Decided = in.Now
+		if v, _ := new(Plan(in)).Verdict("b"); (v.State == InFlight) != tt.starts {
+			t.Errorf("%s: b is %s (%s: %s), want it started: %t", name, v.State, v.Reason, v.Message, tt.starts)
+		}
+	}
+}
