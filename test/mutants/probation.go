@@ -53,7 +53,7 @@ var ofProbation = []mutant{
 	{"relapses-of-the-last-slot", "what was replaced under the slot before is forgotten", updater, "Replaced.Note",
 		"maps.Clone($members)", "maps.Clone(map[string]time.Time(nil))"},
 	{"relapses-of-one-failure", "a node that failed under its slot does not fail again", updater, "slotReview.keepUntilDeadline",
-		"$s.ended = append($s.ended, *$slot)", "_ = slot"},
+		"$s.noteOver($slot, $n)", "_ = slot"},
 	{"relapses-of-others", "a pod that was not replaced under the slot is blamed", updater, "notWorkingSince",
 		"fails := $replaced && $rest", "fails := ($replaced || true) && $rest"},
 	{"relapses-under-operations", "a pod that an operation of another group stopped is blamed", updater, "notWorkingSince",

@@ -94,3 +94,95 @@ func TestAFailureBlamesThePodThatTheNodeWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// replacedAlong returns a node whose driver an operation brought to its target, and whose exporter it replaced along at the
+// revision that it had: a minute ago, when it stopped working.
+func replacedAlong(name string, change func(*Node)) Node {
+	n := nodeOf(name, newHash, newHash)
+	n.Pods[0].Created, n.Pods[1].Created = epoch.Add(-5*time.Minute), epoch.Add(-4*time.Minute)
+	n.Ended = []End{{ID: "op-" + name, Done: true, Touched: true, Time: epoch.Add(-3 * time.Minute), Targets: []Target{{"kube-system/driver", newHash}}}}
+	n.Replaced = map[string]time.Time{"kube-system/driver": epoch.Add(-3 * time.Minute), "kube-system/exporter": epoch.Add(-3 * time.Minute)}
+	change(&n)
+	return n
+}
+
+// exporterCrashes makes the exporter of a node crash-loop.
+func exporterCrashes(n *Node) {
+	n.Pods[1].Available, n.Pods[1].CrashLooping, n.Pods[1].NotReadySince = false, "main", epoch.Add(-time.Minute)
+}
+
+// exporterLast takes a node offline half a minute after its exporter was created.
+func exporterLast(n *Node) {
+	*n = offline(*n)
+	n.ReadyWritten = n.Pods[1].Created.Add(30 * time.Second)
+}
+
+// A bad driver shows in a pod that was replaced along with it, at the revision that it had.
+func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.T) {
+	driver, exporter := []Target{{"kube-system/driver", newHash}}, []Target{{"kube-system/exporter", newHash}}
+	and := func(changes ...func(*Node)) func(*Node) {
+		return func(n *Node) {
+			for _, change := range changes {
+				change(n)
+			}
+		}
+	}
+	ran := func(targets ...Target) func(*Node) { return func(n *Node) { n.Ended[0].Targets = targets } }
+	inFlight := heavyInput(1, replacedAlong("a", exporterCrashes)).slots(operating(heavyNode("a")))
+	inFlight.Ledger.Slots[0].Newest = epoch.Add(-time.Hour)
+	for _, tt := range []struct {
+		name   string
+		in     Input
+		blamed []Target
+	}{
+		{"when it crash-loops", heavyInput(1, replacedAlong("a", exporterCrashes)), driver},
+		{"when it crash-loops before the slot is given back", inFlight, driver},
+		{"when the node goes offline shortly after", heavyInput(1, replacedAlong("a", exporterLast)), driver},
+		{"not for a pod that was made later", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Pods[1].Created = epoch.Add(-2 * time.Minute) }))), exporter},
+		{"not for a pod that it changed", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(driver[0], exporter[0])))), exporter},
+		{"not if what it changed is not known", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran()))), exporter},
+		{"not if it was of another group", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/other", newHash})))), exporter},
+		{"without what has left since", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/former", "x"}, driver[0])))), driver},
+		{"not if it touched nothing", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Ended[0].Touched = false }))), exporter},
+		{"not if it was not done", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Ended[0].Done = false }))), exporter},
+		{"nor anything if there is another version since", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/driver", oldHash})))), nil},
+		{"nor anything if it kept the node from it", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Ended[0].Left = []Target{{"kube-system/driver", oldHash}} }))), nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.in.Ledger.LastStart = epoch.Add(-6 * time.Minute)
+			var blamed []Target
+			failures := Plan(tt.in).Ledger.Failures
+			for _, f := range failures {
+				blamed = f.Targets
+			}
+			if diff := cmp.Diff(tt.blamed, blamed); diff != "" || (len(failures) > 0) != (tt.blamed != nil) {
+				t.Errorf("%d nodes failed, blamed (-want +got):\n%s", len(failures), diff)
+			}
+		})
+	}
+}
+
+// The exporter that crash-loops because of the driver is available for moments, which end no halt. Another driver does.
+func TestABadDriverThatShowsInAnotherPodHaltsUntilThereIsAnotherDriver(t *testing.T) {
+	in := heavyInput(1, replacedAlong("a", exporterCrashes), replacedAlong("b", exporterLast), heavyNode("c"))
+	in.Ledger.LastStart = epoch.Add(-6 * time.Minute)
+	d := Plan(in)
+	if d.Halted == "" || len(d.Ledger.Failures) != 2 {
+		t.Fatalf("failures %+v, and no halt", d.Ledger.Failures)
+	}
+	in.Ledger = d.Ledger
+	in.Now = in.Now.Add(20 * time.Second)
+	if again := Plan(in); !cmp.Equal(again.Ledger.Failures, d.Ledger.Failures) {
+		t.Errorf("failures %+v, then %+v", d.Ledger.Failures, again.Ledger.Failures)
+	}
+	exporter := &in.Nodes[0].Pods[1]
+	exporter.Available, exporter.CrashLooping, exporter.NotReadySince = true, "", time.Time{}
+	exporter.ReadyAgain, exporter.Ran = in.Now.Add(-time.Second), 10*time.Second
+	if again := Plan(in); !cmp.Equal(again.Ledger.Failures, d.Ledger.Failures) {
+		t.Errorf("failures %+v in a moment in which the exporter is Ready", again.Ledger.Failures)
+	}
+	in.Members[0].Target, in.Revision = "newer", "r3"
+	if d = Plan(in); d.Halted != "" || len(d.Ledger.Failures) > 0 {
+		t.Errorf("halted %q with another driver", d.Halted)
+	}
+}

@@ -21,6 +21,8 @@ type draft struct {
 	// stored, another decision may still replace them.
 	returned int
 	fence    fence
+	// over are the slots under which the work on their members is over.
+	over []Slot
 	// soaks: nodes wait for the soak of a wave.
 	soaks bool
 	// recheck is the time until the next decision if nothing changes; 0 means never.
@@ -74,6 +76,19 @@ func (d *draft) uncountStart(slot *Slot) {
 	if !slot.Queued && slot.Revision == d.in.Revision && d.ledger.Started > 0 {
 		d.ledger.Started--
 	}
+}
+
+// noteOver records that the work on the members of a slot is over: on those that were replaced under it, also by its operation along
+// with others.
+func (d *draft) noteOver(slot *Slot, n *fleetNode) {
+	over := *slot
+	over.Members = slices.Clone(replacedUnder(slot, n))
+	for i := range n.Pods {
+		if key := n.group.keyOf(&n.Pods[i]); slot.Operation != "" && slot.isNew(&n.Pods[i]) && !slices.Contains(over.Members, key) {
+			over.Members = append(over.Members, key)
+		}
+	}
+	d.over = append(d.over, over)
 }
 
 // newOperation returns an id that no other operation has had, on any node. So a mark on a node is

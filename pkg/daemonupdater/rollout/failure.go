@@ -18,7 +18,7 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	}
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(toBlame(slot, n))}
 	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
-		failure.Reason, failure.Targets = ReasonCrashLooping, n.group.targetsOf([]string{n.group.keyOf(pod)})
+		failure.Reason, failure.Targets = ReasonCrashLooping, blamedFor(n.group, &n.Node, pod)
 		failure.Message = crashMessage(pod)
 		return &failure, 0
 	}
@@ -46,7 +46,7 @@ func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 	crashed := failure.Reason == ReasonCrashLooping
 	recovered := n.hasRecovered() || crashed && n.Ready && len(failure.Targets) > 0 // what else is left on the node did not crash
 	return !recovered || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		if !slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.keyOf(&pod) }) {
+		if !failure.concerns(n, &pod) {
 			return false
 		}
 		left := pod.ReadyAgain.Add(min(d.in.Deadlines.Progress, max(d.in.Deadlines.Unavailable, 2*pod.Ran))).Sub(d.in.Now)
@@ -56,21 +56,6 @@ func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 		}
 		return pod.OffersNone || moment || pod.isAbsent() || !pod.Available || n.group.isOutdated(&pod)
 	})
-}
-
-// toBlame returns the keys of the members whose pods may have made the node of a slot fail: the member
-// whose pod was replaced last, because those before it had to be available first. After an operation
-// they are all its members, because it replaces pods in an order of its own.
-func toBlame(slot *Slot, n *fleetNode) []string {
-	if slot.Pod == "" {
-		return slot.Members
-	}
-	for i, member := range slices.Backward(slot.Members) {
-		if !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.isAside() && n.group.keyOf(&pod) == member }) {
-			return slot.Members[i : i+1]
-		}
-	}
-	return slot.Members
 }
 
 // timeLeft returns how long a node that was started at since may still be unavailable under its

@@ -54,6 +54,14 @@ func namedPod(slot *Slot, n *fleetNode) *Pod {
 	return &n.Pods[i]
 }
 
+// replacedUnder returns the members of a slot without the one whose pod it names and that is still there.
+func replacedUnder(slot *Slot, n *fleetNode) []string {
+	if pod := namedPod(slot, n); pod != nil && pod.UID == slot.Pod && !pod.Terminating {
+		return slot.Members[:len(slot.Members)-1]
+	}
+	return slot.Members
+}
+
 // setPod records in a slot that this version of a pod may be deleted.
 func setPod(slot *Slot, n *fleetNode, pod *Pod, now time.Time) {
 	member := n.group.keyOf(pod)

@@ -14,9 +14,9 @@ type slotReview struct {
 	*draft
 	// unseen are the slots dropped because their nodes do not exist, vacated those given back with members that left the node,
 	// withoutOperation those dropped because their operations are not created. finished has the durations of the nodes
-	// that reached the target. ended are the slots under which the work on their members is over.
-	unseen, vacated, withoutOperation, ended []Slot
-	finished                                 []time.Duration
+	// that reached the target.
+	unseen, vacated, withoutOperation []Slot
+	finished                          []time.Duration
 }
 
 // reviewSlots reviews the slots of earlier decisions.
@@ -92,7 +92,7 @@ func (s *slotReview) giveBack(slot *Slot, n *fleetNode) {
 			s.ledger.Usual += (took - s.ledger.Usual) / usualWeight
 		}
 	}
-	s.ended = append(s.ended, *slot)
+	s.noteOver(slot, n)
 	if left := vacantOf(n, slot.Members); len(left) > 0 {
 		s.vacated = append(s.vacated, Slot{Node: slot.Node, UID: slot.UID, Members: left})
 	}
@@ -121,7 +121,7 @@ func (s *slotReview) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode
 		s.keep(slot)
 		return
 	}
-	s.ended = append(s.ended, *slot)
+	s.noteOver(slot, n)
 	if s.fleet.nodes.record(n, nil, nil); !n.Ready || !n.isBusy() {
 		s.ledger.Failures = append(s.ledger.Failures, *failure)
 	}
@@ -244,7 +244,7 @@ func (s *slotReview) reviewNotDone(slot *Slot, n *fleetNode, end *End) {
 	if !counts {
 		s.uncountStart(slot)
 	}
-	s.ended = append(s.ended, *slot)
+	s.noteOver(slot, n)
 	if counts && s.in.Settings.Strategy != daemonset.NoStrategy {
 		s.ledger.Failures = append(s.ledger.Failures, Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Reason: end.Failure, Message: end.Message,
 			Since: s.in.Now, Requested: n.Requested, Targets: ran})
@@ -259,7 +259,7 @@ func (s *slotReview) reviewDone(slot *Slot, n *fleetNode, end *End) {
 	case !over || !s.fence.isRuledOut(slot, n):
 	case s.in.Beforehand != nil && slot.Revision != s.in.Revision && !n.available && n.replaceable && s.in.Settings.Strategy != daemonset.NoStrategy:
 		// It would get no other slot before the global tasks are done.
-		s.ended = append(s.ended, *slot)
+		s.noteOver(slot, n)
 		slot.Operation, slot.Members = "", nil
 		s.retarget(slot)
 		slot.restart(s.in.Now, n.Pods)
@@ -296,7 +296,7 @@ func (s *slotReview) operateOn(slot *Slot, n *fleetNode) bool {
 	if !n.replaceable || n.Retry.After(s.in.Now) || n.Operation.isOfAnotherGroup() && n.Operation.othersWaiting() == "" {
 		return false
 	}
-	s.ended = append(s.ended, *slot)
+	s.noteOver(slot, n)
 	slot.Operation, slot.Members = s.newOperation(n), n.membersToReplace()
 	slot.Pod, slot.PodVersion = "", ""
 	s.retarget(slot)

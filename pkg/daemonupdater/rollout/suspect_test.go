@@ -270,3 +270,30 @@ func TestACrashLoopIsOverThoughAnotherComponentIsStillToBeReplaced(t *testing.T)
 		t.Errorf("failures %+v, started %v, want that the node goes on with the other component", d.Ledger.Failures, d.Started)
 	}
 }
+
+// A new driver also replaces the pods that use the device: what it does wrong shows in them.
+func TestASlotIsSaidToBeOverWithThePodsThatItsOperationReplacedAlong(t *testing.T) {
+	n := withDone(nodeOf("a", newHash, newHash, newHash))
+	n.Pods[0].Created, n.Pods[1].Created, n.Pods[2].Created = epoch.Add(-3*time.Minute), epoch.Add(-2*time.Minute), epoch.Add(-time.Hour)
+	slot := operating(n)
+	slot.Newest = epoch.Add(-time.Hour)
+	in := heavyInput(1, n)
+	in.Members = append(in.Members, Member{Key: "kube-system/nfd", Target: newHash})
+	light := slot
+	light.Operation = ""
+	for name, tt := range map[string]struct {
+		slot Slot
+		want []string
+	}{
+		"under an operation": {slot, []string{"kube-system/driver", "kube-system/exporter"}},
+		"without one":        {light, []string{"kube-system/driver"}}, // somebody else deleted the other pod
+	} {
+		d := Plan(in.slots(tt.slot))
+		if len(d.Over) != 1 || !slices.Equal(d.Over[0].Members, tt.want) {
+			t.Errorf("%s: over is %+v, want a slot for %v", name, d.Over, tt.want)
+		}
+	}
+	if !slices.Equal(slot.Members, []string{"kube-system/driver"}) {
+		t.Errorf("the slot itself is for %v now", slot.Members)
+	}
+}

@@ -13,7 +13,10 @@ func addSuspects(d *draft) {
 		if n.failure != nil || !d.suspects(n) {
 			return true
 		}
-		failure := Failure{Node: n.Name, UID: n.UID, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine, Targets: n.group.targetsOf([]string{n.group.keyOf(n.suspect)})}
+		failure := Failure{Node: n.Name, UID: n.UID, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine, Targets: blamedFor(n.group, &n.Node, n.suspect)}
+		if len(failure.Targets) == 0 {
+			return true
+		}
 		var left time.Duration
 		if failure.Reason, failure.Message, left = d.sentence(n); left > 0 {
 			d.recheckIn(left)
