@@ -2,19 +2,40 @@ package rollout
 
 import "slices"
 
-// toBlame returns the keys of the members whose pods may have made the node of a slot fail: the member
+// toBlame returns the revisions that may have made the node of a slot fail: that of the member
 // whose pod was replaced last, because those before it had to be available first. After an operation
-// they are all its members, because it replaces pods in an order of its own.
-func toBlame(slot *Slot, n *fleetNode) []string {
+// they are those of all its members, because it replaces pods in an order of its own. If nothing was replaced under the slot,
+// they are those that were before it.
+func toBlame(slot *Slot, n *fleetNode) []Target {
 	if slot.Pod == "" {
-		return slot.Members
+		return n.group.targetsOf(slot.Members)
 	}
-	for i, member := range slices.Backward(slot.Members) {
+	replaced := replacedUnder(slot, n)
+	for i, member := range slices.Backward(replaced) {
 		if !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.isAside() && n.group.keyOf(&pod) == member }) {
-			return slot.Members[i : i+1]
+			return n.group.targetsOf(replaced[i : i+1])
 		}
 	}
-	return slot.Members
+	if before := blamedBefore(n); len(before) > 0 {
+		return before
+	}
+	return n.group.targetsOf(slot.Members)
+}
+
+// blamedBefore returns the revisions that may be why pods of a node do not work that were replaced under earlier slots.
+func blamedBefore(n *fleetNode) (blamed []Target) {
+	for i := range n.Pods {
+		pod := &n.Pods[i]
+		if _, replaced := n.Replaced[n.group.keyOf(pod)]; !replaced || !n.group.isMoving(pod) {
+			continue
+		}
+		for _, t := range blamedFor(n.group, &n.Node, pod) {
+			if !slices.Contains(blamed, t) {
+				blamed = append(blamed, t)
+			}
+		}
+	}
+	return blamed
 }
 
 // blamedFor returns the revisions that may be why a pod of a node does not work: its own, or those that an operation changed

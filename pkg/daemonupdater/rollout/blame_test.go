@@ -186,3 +186,56 @@ func TestABadDriverThatShowsInAnotherPodHaltsUntilThereIsAnotherDriver(t *testin
 		t.Errorf("halted %q with another driver", d.Halted)
 	}
 }
+
+// The pod that the slot names may still be there, because the node was queued again with it when the limit was lowered.
+func TestAPodThatIsStillThereIsNotBlamed(t *testing.T) {
+	first, second := []Target{{"kube-system/driver", newHash}}, []Target{{"kube-system/exporter", newHash}}
+	hanging := func(change func(*Node, *Slot)) Input {
+		n := nodeOf("a", newHash, oldHash)
+		n.Pods[0].Available, n.Pods[0].NotReadySince = false, epoch.Add(-20*time.Minute)
+		n.Pods[0].Created, n.Pods[1].Version = epoch.Add(-30*time.Minute), "7"
+		n.Replaced = map[string]time.Time{"kube-system/driver": epoch.Add(-20 * time.Minute)}
+		slot := slotOf(n, time.Hour)
+		slot.Pod, slot.PodVersion, slot.Members, slot.Newest = n.Pods[1].UID, "7", []string{"kube-system/exporter"}, epoch
+		change(&n, &slot)
+		return heavyInput(1, n).slots(slot)
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*Node, *Slot)
+		blamed []Target
+	}{
+		{"but what was replaced before the node was queued again", func(*Node, *Slot) {}, first},
+		{"but what was replaced under the slot", func(n *Node, s *Slot) {
+			n.Replaced, s.Members = nil, []string{"kube-system/driver", "kube-system/exporter"}
+		}, first},
+		{"unless nothing was replaced", func(n *Node, _ *Slot) { n.Replaced = nil }, second},
+		{"unless what was replaced works", func(n *Node, _ *Slot) {
+			n.Pods[0].Available, n.Pods[0].NotReadySince, n.Pods[1].Available = true, time.Time{}, false
+		}, second},
+		{"if the node was lost since", func(n *Node, _ *Slot) { *n = offline(*n); n.ReadySince = epoch.Add(-time.Hour) }, first},
+		{"but one that terminates is", func(n *Node, _ *Slot) { n.Pods[1].Terminating = true }, second},
+		{"nor what an operation replaced along", func(n *Node, s *Slot) {
+			n.Pods[0], n.Pods[1] = n.Pods[1], n.Pods[0]
+			n.Pods[0].Member, n.Pods[1].Member = 0, 1
+			n.Pods[0].Revision, n.Pods[0].Available = newHash, true
+			n.Pods = append(n.Pods, Pod{Member: 2, UID: "nfd", Version: "7", Revision: oldHash, Available: true})
+			n.Replaced = map[string]time.Time{"kube-system/exporter": epoch.Add(-20 * time.Minute)}
+			n.Ended = []End{{ID: "op-a", Done: true, Touched: true, Time: epoch.Add(-20 * time.Minute), Targets: first}}
+			s.Pod, s.Members = "nfd", []string{"kube-system/nfd"}
+		}, first},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := hanging(tt.change)
+			in.Members = append(in.Members, Member{Key: "kube-system/nfd", Target: newHash})
+			in.Members[0].Heavy = false
+			var blamed []Target
+			for _, f := range Plan(in).Ledger.Failures {
+				blamed = f.Targets
+			}
+			if diff := cmp.Diff(tt.blamed, blamed); diff != "" {
+				t.Errorf("blamed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

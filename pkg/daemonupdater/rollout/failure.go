@@ -16,7 +16,7 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	if n.available && !awaitsCards(n.group, slot, n.Pods) || n.isDenied(slot) {
 		return nil, 0
 	}
-	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: n.group.targetsOf(toBlame(slot, n))}
+	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: toBlame(slot, n)}
 	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
 		failure.Reason, failure.Targets = ReasonCrashLooping, blamedFor(n.group, &n.Node, pod)
 		failure.Message = crashMessage(pod)

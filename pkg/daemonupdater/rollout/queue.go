@@ -69,6 +69,7 @@ func (q queue) requeue(slot *Slot, n *fleetNode) {
 	if pod == nil || atWork || !n.available || !q.fence.isRuledOut(slot, n) {
 		return
 	}
+	q.noteOver(slot, n)
 	slot.Operation, slot.Members = "", nil
 	setPod(slot, n, pod, q.in.Now)
 	q.uncountStart(slot)

@@ -297,3 +297,16 @@ func TestASlotIsSaidToBeOverWithThePodsThatItsOperationReplacedAlong(t *testing.
 		t.Errorf("the slot itself is for %v now", slot.Members)
 	}
 }
+
+func TestASlotWhoseNodeIsQueuedAgainIsOver(t *testing.T) {
+	a := inVersion(nodeOf("a", newHash, oldHash), "1")
+	a.Pods[1].Version = "2"
+	slot := slotOf(a, time.Minute)
+	slot.Pod, slot.PodVersion, slot.Members = "former", "0", []string{"kube-system/a"}
+	in := inputOf(1, missing(nodeOf("b", oldHash)), a).slots(slotOf(nodeOf("b"), time.Minute), slot)
+	in.Ledger.Slots[0].Turn, in.Ledger.Slots[1].Turn = 1, 2
+	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+	if d := Plan(in); !slices.Equal(queued(d), []string{"a"}) || len(d.Over) != 1 || !slices.Equal(d.Over[0].Members, []string{"kube-system/a"}) {
+		t.Errorf("queued %v, over %+v", queued(d), d.Over)
+	}
+}
