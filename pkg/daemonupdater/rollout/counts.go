@@ -30,15 +30,7 @@ type nodeCounts struct {
 func (c *nodeCounts) add(n *fleetNode, times int) {
 	c.nodes += times
 	c.byPhase[n.phase] += times
-	switch {
-	case isLeftOutOfWaves(n):
-		c.leftOut += times
-		if n.phase == phaseUnavailable {
-			c.brokenLeftOut += times
-		}
-	case n.phase != phaseExcluded:
-		c.testable += times
-	}
+	c.addScope(n, times)
 	if n.Ready && !n.LeftOut && (n.phase == phaseUpdated || n.phase == phaseExcluded) {
 		c.done += times
 	}
@@ -62,6 +54,19 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 	}
 	if n.charged {
 		c.charged += times
+	}
+}
+
+// addScope adds whether a node is left out, or could prove a version.
+func (c *nodeCounts) addScope(n *fleetNode, times int) {
+	switch leftOut := isLeftOutOfWaves(n); {
+	case leftOut && n.phase == phaseUnavailable:
+		c.leftOut += times
+		c.brokenLeftOut += times
+	case leftOut:
+		c.leftOut += times
+	case n.phase != phaseExcluded:
+		c.testable += times
 	}
 }
 
