@@ -231,6 +231,8 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 	case strings.HasPrefix(image, "hang"):
 	case strings.HasPrefix(image, "relapse") && age-start >= w.relapsesAfter(image):
 		w.relapse(pod, h, age-start)
+	case w.spoiledFor(h, pod) > w.relapsesAfter(image):
+		w.relapse(pod, h, w.spoiledFor(h, pod))
 	case !simPodReady(pod):
 		if strings.HasPrefix(image, "fuse") {
 			w.burns(h, image)

@@ -126,14 +126,19 @@ func (w *simWorld) badDriver() {
 	w.policies = nil
 	w.goBackByThemselves()
 	var meanwhile []func(*simGroup)
-	if w.chance(2) {
+	spoils := w.hash("driver")%3 == 0
+	if w.chance(2) && !spoils { // no operation fails by that
 		meanwhile = append(meanwhile, w.retryWhatFailed)
 	}
 	if w.chance(2) {
 		meanwhile = append(meanwhile, w.breakMachine)
 	}
 	driver := slices.IndexFunc(g.sets, func(key simapi.Key) bool { return key.Name == "driver" })
-	w.badAtLast(g, driver, simPick(w.rng, "crash", "hang", "noload", "relapse", simSlowly), meanwhile...)
+	kind := simPick(w.rng, "crash", "hang", "noload", "relapse", simSlowly)
+	if spoils {
+		kind = simSpoils
+	}
+	w.badAtLast(g, driver, kind, meanwhile...)
 }
 
 // retryWhatFailed has a person retry the tasks that a bad driver fails, also while it is rolled back.

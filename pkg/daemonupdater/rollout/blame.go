@@ -39,32 +39,39 @@ func blamedBefore(n *fleetNode) (blamed []Target) {
 }
 
 // blamedFor returns the revisions that may be why a pod of a node does not work: its own, or those that an operation changed
-// that replaced the pod along, at the revision that it had. None if these are no longer the targets, or if the node was kept at
-// an earlier one: then the pod proves nothing.
+// that replaced the pod along. None if these are not known or no longer the targets, or if the node was kept at an earlier one:
+// then the pod proves nothing.
 func blamedFor(g *group, node *Node, pod *Pod) []Target {
-	own, changed := g.targetsOf([]string{g.keyOf(pod)}), changedBefore(g, node, pod)
-	switch {
-	case len(changed) == 0 || g.isOutdated(pod) || slices.ContainsFunc(changed, func(t Target) bool { return t.Member == g.keyOf(pod) }):
-		return own
-	case !g.haveTargets(changed) || len(lastDone(node).Left) > 0:
-		return nil
+	end := replacedAlongBy(g, node, pod)
+	if end == nil {
+		return g.targetsOf([]string{g.keyOf(pod)})
 	}
-	return changed
+	if changed := targetsAmong(g.members, end); g.haveTargets(changed) && len(end.Left) == 0 {
+		return changed
+	}
+	return nil
 }
 
-// changedBefore returns the revisions of members of the group to which the last operation that is done brought a node, if a pod
-// was created before its end; none if they are not known.
-func changedBefore(g *group, node *Node, pod *Pod) (changed []Target) {
-	last := lastDone(node)
-	if last == nil || pod.Created.After(last.Time) {
+// replacedAlongBy returns the end of the operation that replaced a pod of a node along with others, at the revision that it had;
+// nil if none did. If it is not known what the operation changed, it did if it always does.
+func replacedAlongBy(g *group, node *Node, pod *Pod) *End {
+	end := lastDone(node)
+	if end == nil || pod.Created.After(end.Time) || g.isOutdated(pod) {
 		return nil
 	}
-	for _, t := range last.Targets {
-		if slices.ContainsFunc(g.members, func(m Member) bool { return m.Key == t.Member }) {
-			changed = append(changed, t)
-		}
+	changed := targetsAmong(g.members, end)
+	is := len(changed) > 0 && !slices.ContainsFunc(changed, func(t Target) bool { return t.Member == g.keyOf(pod) })
+	if is || len(end.Targets) == 0 && g.members[pod.Member].ReplacedWithOthers {
+		return end
 	}
-	return changed
+	return nil
+}
+
+// targetsAmong returns the revisions of these members that an operation was for.
+func targetsAmong(members []Member, end *End) []Target {
+	return slices.DeleteFunc(slices.Clone(end.Targets), func(t Target) bool {
+		return !slices.ContainsFunc(members, func(m Member) bool { return m.Key == t.Member })
+	})
 }
 
 // lastDone returns the end of the last operation of any group that changed a node and was done, nil if there is none.
@@ -79,9 +86,12 @@ func lastDone(node *Node) *End {
 
 // concerns reports whether a pod of a node may be why it failed.
 func (f *Failure) concerns(n *fleetNode, pod *Pod) bool {
-	blamed := func(t Target) bool {
-		return slices.ContainsFunc(f.Targets, func(of Target) bool { return of.Member == t.Member })
+	blames := func(key string) bool {
+		return slices.ContainsFunc(f.Targets, func(t Target) bool { return t.Member == key })
 	}
-	return blamed(Target{Member: n.group.keyOf(pod)}) ||
-		f.Reason == ReasonCrashLooping && slices.ContainsFunc(blamedFor(n.group, &n.Node, pod), blamed)
+	if blames(n.group.keyOf(pod)) || f.Reason != ReasonCrashLooping {
+		return blames(n.group.keyOf(pod))
+	}
+	end := replacedAlongBy(n.group, &n.Node, pod)
+	return end != nil && (len(end.Targets) == 0 || slices.ContainsFunc(end.Targets, func(t Target) bool { return blames(t.Member) }))
 }

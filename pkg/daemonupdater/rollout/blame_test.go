@@ -117,6 +117,12 @@ func exporterLast(n *Node) {
 	n.ReadyWritten = n.Pods[1].Created.Add(30 * time.Second)
 }
 
+// alongAlways says of the exporter that it is replaced along with a driver.
+func alongAlways(in Input) Input {
+	in.Members[1].ReplacedWithOthers = true
+	return in
+}
+
 // A bad driver shows in a pod that was replaced along with it, at the revision that it had.
 func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.T) {
 	driver, exporter := []Target{{"kube-system/driver", newHash}}, []Target{{"kube-system/exporter", newHash}}
@@ -140,7 +146,8 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 		{"when the node goes offline shortly after", heavyInput(1, replacedAlong("a", exporterLast)), driver},
 		{"not for a pod that was made later", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Pods[1].Created = epoch.Add(-2 * time.Minute) }))), exporter},
 		{"not for a pod that it changed", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(driver[0], exporter[0])))), exporter},
-		{"not if what it changed is not known", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran()))), exporter},
+		{"nor anything if what it changed is not known", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, ran())))), nil},
+		{"unless it does not replace such pods along", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran()))), exporter},
 		{"not if it was of another group", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/other", newHash})))), exporter},
 		{"without what has left since", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/former", "x"}, driver[0])))), driver},
 		{"not if it touched nothing", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Ended[0].Touched = false }))), exporter},
@@ -180,6 +187,10 @@ func TestABadDriverThatShowsInAnotherPodHaltsUntilThereIsAnotherDriver(t *testin
 	exporter.ReadyAgain, exporter.Ran = in.Now.Add(-time.Second), 10*time.Second
 	if again := Plan(in); !cmp.Equal(again.Ledger.Failures, d.Ledger.Failures) {
 		t.Errorf("failures %+v in a moment in which the exporter is Ready", again.Ledger.Failures)
+	}
+	in.Nodes[0].Ended[0].Targets = nil // another operation is about to be prepared there
+	if again := Plan(alongAlways(in)); !cmp.Equal(again.Ledger.Failures, d.Ledger.Failures) {
+		t.Errorf("failures %+v once it is not known what the operation changed", again.Ledger.Failures)
 	}
 	in.Members[0].Target, in.Revision = "newer", "r3"
 	if d = Plan(in); d.Halted != "" || len(d.Ledger.Failures) > 0 {
