@@ -24,10 +24,11 @@ import (
 	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/nodelabel"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch
+// +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources;nodeupgrades,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list;watch
 
 // NodeLabeler gives every node with a GCU the label that the GCU components select on, as long as
@@ -58,6 +59,7 @@ func (l *NodeLabeler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("nodelabeler").
 		WithOptions(retryOptions()).
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: labelsChanged})).
+		Watches(&topsv1.NodeUpgrade{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: countChanged})).
 		Watches(&topsv1.GcuResource{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(specChanges)).
 		Watches(&topsv1.DaemonRollout{}, handler.EnqueueRequestsFromMapFunc(l.allNodes), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: rejects})).
@@ -84,7 +86,7 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if err := readLeaving(ctx, l.Client, &claims); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err = confirmRemoval(ctx, l.APIReader, node, claims); err == nil {
+	if err = confirmRemoval(ctx, l.APIReader, node, &claims); err == nil {
 		err = patchLabels(ctx, l.Client, node, claims)
 	}
 	if denial.IsConflict(err) {
@@ -109,13 +111,27 @@ func readLeaving(ctx context.Context, from client.Reader, claims *nodelabel.Inpu
 }
 
 // confirmRemoval returns a conflict if a node would lose a label because the cache does not show every gr as the API
-// server has it: with its label a node loses its GCU pods.
-func confirmRemoval(ctx context.Context, live client.Reader, node *corev1.Node, claims nodelabel.Inputs) error {
-	after := nodelabel.Owned(nodelabel.Relabeled(node, claims))
-	if !slices.ContainsFunc(nodelabel.Owned(node), func(key string) bool { return !slices.Contains(after, key) }) {
+// server has it: with its label a node loses its GCU pods. Before that it adds to the claims whether the agent of the node
+// counts cards.
+func confirmRemoval(ctx context.Context, live client.Reader, node *corev1.Node, claims *nodelabel.Inputs) error {
+	if !losesLabel(node, *claims) {
+		return nil
+	}
+	var upgrade topsv1.NodeUpgrade
+	if err := live.Get(ctx, client.ObjectKey{Name: node.Name}, &upgrade); denial.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading NodeUpgrade %s from the API server: %w", node.Name, err)
+	}
+	claims.CountsCards = map[string]bool{node.Name: state.HostOf(&upgrade).Cards > 0}
+	if !losesLabel(node, *claims) {
 		return nil
 	}
 	return confirmAll(ctx, live, claims.Resources)
+}
+
+// losesLabel reports whether a node loses a label of this operator.
+func losesLabel(node *corev1.Node, claims nodelabel.Inputs) bool {
+	after := nodelabel.Owned(nodelabel.Relabeled(node, claims))
+	return slices.ContainsFunc(nodelabel.Owned(node), func(key string) bool { return !slices.Contains(after, key) })
 }
 
 // patchLabels gives a node the labels that are claimed. The patch fails if the node changed since it
@@ -162,6 +178,16 @@ func (l *NodeLabeler) allNodes(ctx context.Context, _ client.Object) []reconcile
 
 // labelsChanged reports whether an update of a node can change its labels of this operator.
 func labelsChanged(e event.UpdateEvent) bool {
-	return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
-		e.ObjectOld.GetAnnotations()[topsv1.AnnotationOwnedLabels] != e.ObjectNew.GetAnnotations()[topsv1.AnnotationOwnedLabels]
+	before, okBefore := e.ObjectOld.(*corev1.Node)
+	after, okAfter := e.ObjectNew.(*corev1.Node)
+	return !okBefore || !okAfter || nodelabel.IsUpgraded(before) != nodelabel.IsUpgraded(after) ||
+		!maps.Equal(before.Labels, after.Labels) ||
+		before.Annotations[topsv1.AnnotationOwnedLabels] != after.Annotations[topsv1.AnnotationOwnedLabels]
+}
+
+// countChanged reports whether an update of a NodeUpgrade changes whether its agent counts cards.
+func countChanged(e event.UpdateEvent) bool {
+	before, okBefore := e.ObjectOld.(*topsv1.NodeUpgrade)
+	after, okAfter := e.ObjectNew.(*topsv1.NodeUpgrade)
+	return !okBefore || !okAfter || (state.HostOf(before).Cards > 0) != (state.HostOf(after).Cards > 0)
 }

@@ -191,6 +191,7 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 		if untold != nil {
 			log.FromContext(ctx).Error(untold, "Leaving nodes the labels that another gr may need")
 		}
+		others.CountsCards = obs.NodesWithCards()
 		if failed = removeLabels(ctx, r.Client, obs.Nodes, others); failed == nil {
 			failed = removeFinalizer(ctx, r.Client, gr)
 		}

@@ -14,6 +14,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
 // deviceLabel matches the labels with which node-feature-discovery reports a device of PCI vendor
@@ -46,6 +47,13 @@ func isUnreported(node *corev1.Node) bool {
 		}
 	}
 	return true
+}
+
+// IsUpgraded reports whether an operation works on a node, or failed and keeps it out of service: it has the mark of a
+// cordon or the taint of one. What an upgrade does to the cards is a failure of the upgrade, and shows as one only while
+// the node keeps its pods.
+func IsUpgraded(node *corev1.Node) bool {
+	return node.Annotations[topsv1.AnnotationCordonedBy] != "" || operation.TaintedFor(node) != ""
 }
 
 // isGCUNode reports whether a node has a device, or was labeled so by someone else.
@@ -118,6 +126,8 @@ type Inputs struct {
 	// Unknown has the UIDs of the grs of which it is not known which spec is in force: any node may need its labels for
 	// their pods.
 	Unknown map[types.UID]bool
+	// CountsCards has the names of the nodes whose node agents counted cards last.
+	CountsCards map[string]bool
 }
 
 // wanted is whether a node should have a label.
@@ -128,7 +138,7 @@ const (
 	unwanted wanted = iota
 	// stillNeeded: every gr that wants it is being deleted, or its pods leave node by node
 	// (docs/adr/0014). They still need the label: without it the DaemonSet controller deletes them all.
-	// The last gr that is deleted removes it itself. Or it is not known whether the node still has its device.
+	// The last gr that is deleted removes it itself. Or it is not known whether the node has lost its device for good.
 	stillNeeded
 	// desired: a gr that is not being deleted wants it.
 	desired
@@ -151,7 +161,7 @@ func wantedBy(claims Inputs, node *corev1.Node, label string) wanted {
 			w = max(w, stillNeeded)
 		case label == topsv1.LabelGcushare || hasDevice(node):
 			return desired
-		case isUnreported(node):
+		case isUnreported(node) || IsUpgraded(node) || claims.CountsCards[node.Name]:
 			w = max(w, stillNeeded)
 		}
 	}

@@ -61,6 +61,47 @@ func TestNodeLabels(t *testing.T) {
 	}
 }
 
+// What takes the cards off the bus of a node that is upgraded is a failure, not a node that leaves.
+func TestTheGCULabelStaysWhileTheNodeIsUpgradedOrItsAgentCountsCards(t *testing.T) {
+	cordoned := func(node *corev1.Node) { node.Annotations[topsv1.AnnotationCordonedBy] = "op" }
+	tainted := func(effect corev1.TaintEffect) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Spec.Taints = []corev1.Taint{{Key: topsv1.TaintDriverUpgrade, Value: "op", Effect: effect}}
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		given   func(*corev1.Node)
+		grs     []topsv1.GcuResource
+		counted map[string]bool
+		want    bool
+	}{
+		{"an operation cordoned it", cordoned, grs(1, 0), nil, true},
+		{"an operation closed its devices", tainted(corev1.TaintEffectNoSchedule), grs(1, 0), nil, true},
+		{"a taint that is not ours", tainted(corev1.TaintEffectNoExecute), grs(1, 0), nil, false},
+		{"its agent counts cards", func(*corev1.Node) {}, grs(1, 0), map[string]bool{"node-1": true}, true},
+		{"the agent of another node does", func(*corev1.Node) {}, grs(1, 0), map[string]bool{"node-2": true}, false},
+		{"a person cordoned it", func(node *corev1.Node) { node.Spec.Unschedulable = true }, grs(1, 0), nil, false},
+		{"cordoned, but no gr is left", cordoned, nil, map[string]bool{"node-1": true}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{
+				topsv1.LabelGcuPresent: "true", "feature.node.kubernetes.io/cpu-cpuid.AVX": "true"},
+				Annotations: map[string]string{topsv1.AnnotationOwnedLabels: topsv1.LabelGcuPresent}}}
+			tc.given(node)
+			claims := Inputs{Resources: tc.grs, CountsCards: tc.counted}
+			after := Relabeled(node, claims)
+			if got := after.Labels[topsv1.LabelGcuPresent] == "true"; got != tc.want {
+				t.Errorf("the label is there: %t, want %t", got, tc.want)
+			}
+			delete(node.Labels, topsv1.LabelGcuPresent)
+			if after := Relabeled(node, claims); after.Labels[topsv1.LabelGcuPresent] != "" {
+				t.Error("a node that lost the label gets it without a device")
+			}
+		})
+	}
+}
+
 func TestContractNodesWhoseCardsAreShared(t *testing.T) {
 	sharing := func(deleting, off bool, nodes ...string) topsv1.GcuResource {
 		gr := grs(1, 0)[0]

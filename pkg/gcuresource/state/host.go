@@ -65,6 +65,15 @@ func HostOf(upgrade *topsv1.NodeUpgrade) Host {
 	return h
 }
 
+// NodesWithCards returns the names of the nodes whose node agents counted cards last.
+func (o *Observation) NodesWithCards() map[string]bool {
+	has := map[string]bool{}
+	for name, host := range o.Hosts {
+		has[name] = host.Cards > 0
+	}
+	return has
+}
+
 // restartText says what the node waits for before containers get cards; empty if its container
 // engine needs no restart.
 func (h *Host) restartText() string {
