@@ -54,6 +54,35 @@ func TestNothingStartsWhenTheGcuResourceOfAGroupIsGone(t *testing.T) {
 			t.Errorf("granted: %v, aborted: %v; want it withdrawn", op.Granted, op.Abort)
 		}
 	})
+	t.Run("deleted, with an operation at work", func(t *testing.T) {
+		c := preparedCluster(t)
+		c.mustReconcile()
+		c.show(c.upgrade(), func(op *topsv1.OperationStatus) { op.Granted = true })
+		c.loseGr()
+		c.mustReconcile()
+		if op := c.upgrade().Spec.Operation; !op.Granted || !op.Abort {
+			t.Errorf("granted: %v, aborted: %v; want it aborted: nothing releases the node when its gr is gone", op.Granted, op.Abort)
+		}
+		c.show(c.upgrade(), func(op *topsv1.OperationStatus) { op.Phase, op.Reason = topsv1.OperationAborted, "Aborted" })
+		c.now = c.now.Add(moveInterval)
+		c.mustReconcile()
+		if status := c.stored().Status; len(status.InFlight) != 0 || len(status.Failed) != 0 {
+			t.Errorf("slots %v, failed %v", status.InFlight, status.Failed)
+		}
+	})
+	t.Run("deleted, with an operation that failed", func(t *testing.T) {
+		c := preparedCluster(t)
+		c.mustReconcile()
+		c.show(c.upgrade(), func(op *topsv1.OperationStatus) {
+			op.Granted, op.Held, op.Phase, op.Reason = true, true, topsv1.OperationFailed, "VerifyFailed"
+		})
+		c.mustReconcile()
+		c.loseGr()
+		c.mustReconcile()
+		if op := c.upgrade().Spec.Operation; !op.Abort {
+			t.Error("its node stays cordoned for good")
+		}
+	})
 	// Nobody knows whose the DaemonSets are: there is no group.
 	t.Run("another has its name", func(t *testing.T) {
 		c := newCluster(t, ofAGr)

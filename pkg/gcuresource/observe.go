@@ -20,6 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 	"github.com/topsops/gcu-operator/pkg/ownership"
@@ -277,6 +278,16 @@ func (r stateReader) readHosts(ctx context.Context, cache *state.Cache) (map[str
 		return read()
 	}
 	return cache.Hosts(r.cache.events.hostsSince(r.now()), read)
+}
+
+// readOperating reads on which nodes an operation of the rollout of the gr is not over.
+func (r stateReader) readOperating(ctx context.Context, from client.Reader, obs *state.Observation) error {
+	var list topsv1.NodeUpgradeList
+	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing NodeUpgrades: %w", err)
+	}
+	obs.Operating = plan.Operating(list.Items, client.ObjectKey{Namespace: r.namespace, Name: obs.Resource.Name}.String(), obs.Nodes)
+	return nil
 }
 
 // readOthers returns the other grs, oldest first.

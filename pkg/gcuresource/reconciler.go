@@ -102,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 func (r *Reconciler) pass(ctx context.Context, gr *topsv1.GcuResource, last *lastPass) (ctrl.Result, error) {
 	if gr.DeletionTimestamp != nil {
-		return ctrl.Result{}, r.tearDown(ctx, gr, last)
+		return r.tearDown(ctx, gr, last)
 	}
 	if err := addFinalizer(ctx, r.Client, gr); err != nil {
 		return ctrl.Result{}, err
@@ -168,35 +168,33 @@ func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *st
 	return ctrl.Result{RequeueAfter: decided.Recheck(failureRetry)}, nil
 }
 
-// tearDown removes one component of a gr that is being deleted or, if none is left, releases the
-// gr.
-func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last *lastPass) error {
+// operationsPoll is the time between two looks at the operations that the deletion of a gr waits for.
+const operationsPoll = 5 * time.Second
+
+// tearDown waits for the operations of a gr that is being deleted, then removes one component or, if none is left, releases
+// the gr.
+func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last *lastPass) (next ctrl.Result, err error) {
 	if !controllerutil.ContainsFinalizer(gr, topsv1.Finalizer) {
-		return nil
+		return next, nil
 	}
 	obs, err := r.stateReader().observe(ctx, gr, last)
 	if err != nil {
-		return err
+		return next, err
+	}
+	if err := r.stateReader().readOperating(ctx, r.Client, obs); err != nil {
+		return next, err
 	}
 	down := plan.DecideTeardown(obs)
 	failed := deleteObjects(ctx, r.Client, down.Delete)
-	if down.Current == "" {
-		if err := confirmAll(ctx, r.APIReader, append([]topsv1.GcuResource{*gr}, obs.Others...)); err != nil {
-			return err
+	if down.Done() {
+		if err := r.stateReader().readOperating(ctx, r.APIReader, obs); err != nil {
+			return next, err
 		}
-		others, untold, err := r.revisionKeeper().allInForce(ctx, r.Client, obs.Others)
-		if err != nil {
-			return err
-		}
-		if untold != nil {
-			log.FromContext(ctx).Error(untold, "Leaving nodes the labels that another gr may need")
-		}
-		others.CountsCards = obs.NodesWithCards()
-		if failed = removeLabels(ctx, r.Client, obs.Nodes, others); failed == nil {
-			failed = removeFinalizer(ctx, r.Client, gr)
-		}
-		if failed == nil {
-			return nil // no status is left to report
+		down = plan.DecideTeardown(obs)
+	}
+	if down.Done() {
+		if failed, err = r.release(ctx, gr, obs); err != nil || failed == nil {
+			return next, err // no status is left to report
 		}
 	}
 	now := r.now()
@@ -204,12 +202,34 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 		obs.ReconcileFailure = status.ReconcileFailure(failed)
 	}
 	if err := r.reporter(last).report(ctx, gr, status.DescribeTeardown(obs, down, now)); err != nil {
-		return err
+		return next, err
 	}
 	if failed != nil {
-		return &reportedError{failed}
+		return next, &reportedError{failed}
 	}
-	return nil
+	if len(obs.Operating) > 0 {
+		next.RequeueAfter = operationsPoll
+	}
+	return next, nil
+}
+
+// release removes the labels that no other gr needs, then the finalizer. failed is to be reported by the gr, err is not.
+func (r *Reconciler) release(ctx context.Context, gr *topsv1.GcuResource, obs *state.Observation) (failed, err error) {
+	if err := confirmAll(ctx, r.APIReader, append([]topsv1.GcuResource{*gr}, obs.Others...)); err != nil {
+		return nil, err
+	}
+	others, untold, err := r.revisionKeeper().allInForce(ctx, r.Client, obs.Others)
+	if err != nil {
+		return nil, err
+	}
+	if untold != nil {
+		log.FromContext(ctx).Error(untold, "Leaving nodes the labels that another gr may need")
+	}
+	others.CountsCards = obs.NodesWithCards()
+	if failed := removeLabels(ctx, r.Client, obs.Nodes, others); failed != nil {
+		return failed, nil
+	}
+	return removeFinalizer(ctx, r.Client, gr), nil
 }
 
 func (r *Reconciler) stateReader() stateReader {

@@ -36,7 +36,7 @@ type Input struct {
 	Policy Policy
 	// Deadlines bound how long a node may keep a slot.
 	Deadlines Deadlines
-	// Ending: the GcuResource or DaemonSet is being deleted or gone, so nothing new starts.
+	// Ending: the GcuResource or DaemonSet is being deleted or gone, so nothing new starts, and operations are aborted.
 	Ending bool
 	// Resume is the value with which a person last resumed the rollout, "" for none; a new value
 	// clears the failure count and resumes.

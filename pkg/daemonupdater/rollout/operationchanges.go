@@ -1,7 +1,9 @@
 package rollout
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -11,6 +13,34 @@ import (
 // without a slot, and then granted, under a slot that names it. The slot is given back only when the
 // operation has ended. An ended operation is never executed, so a late grant by an interrupted manager
 // has no effect.
+
+// changeOperations returns the operation changes of a decision, by node. When the group ends, its operations do too: nothing
+// releases their nodes once its GcuResource is gone.
+func changeOperations(d *draft, prepared []OperationChange, rules *startRules, limit int) []OperationChange {
+	if d.in.Ending {
+		return abortsOfAll(d.fleet)
+	}
+	changes := slices.Concat(prepared, operationChangesOfSlots(d, limit), abortsWithoutSlot(d.fleet, rules))
+	slices.SortFunc(changes, func(a, b OperationChange) int { return cmp.Compare(a.Node, b.Node) })
+	return changes
+}
+
+// abortsOfAll returns the aborts of all operations of the group, also of those that failed and keep their nodes cordoned.
+func abortsOfAll(f *Fleet) (changes []OperationChange) {
+	abort := func(n *Node) {
+		if op := n.Operation; op != nil && op.Ours && !op.Aborted {
+			changes = append(changes, OperationChange{Node: n.Name, UID: n.UID, Operation: op.ID, Abort: true})
+		}
+	}
+	for _, n := range f.nodes.byName {
+		abort(&n.Node)
+	}
+	for _, n := range f.outside {
+		abort(&n)
+	}
+	slices.SortFunc(changes, func(a, b OperationChange) int { return cmp.Compare(a.Node, b.Node) })
+	return changes
+}
 
 // operationChangesOfSlots returns the grants and aborts of operations under slots.
 func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -20,7 +19,11 @@ func (f *Fleet) Plan(in Input) Decision {
 	d := draftOf(&in, f)
 	if in.Blocked != nil {
 		f.nodes.recordLedger(&d.ledger)
-		return decisionOf(d, budgetsOf(d), explanation{blocked: in.Blocked})
+		decision := decisionOf(d, budgetsOf(d), explanation{blocked: in.Blocked})
+		if in.Ending {
+			decision.Operations = abortsOfAll(f)
+		}
+		return decision
 	}
 	// Review what earlier decisions started.
 	review := reviewSlots(d)
@@ -42,8 +45,7 @@ func (f *Fleet) Plan(in Input) Decision {
 		d.recheckIn(HeartbeatPoll)
 	}
 	prepared := prepare(start, in.Now)
-	changes := slices.Concat(prepared.changes, operationChangesOfSlots(d, budgets.limit), abortsWithoutSlot(f, rules))
-	slices.SortFunc(changes, func(a, b OperationChange) int { return cmp.Compare(a.Node, b.Node) })
+	changes := changeOperations(d, prepared.changes, rules, budgets.limit)
 
 	decision := decisionOf(d, budgets, explanation{
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, beforehand: in.Beforehand, returned: in.Policy.Returned, refused: start.refused})

@@ -229,13 +229,15 @@ func (s *slotReview) retargetOperation(slot *Slot, n *fleetNode) {
 }
 
 // reviewNotDone reviews the slot of an operation that ended without success. Its node failed, unless the
-// end does not prove anything about the revisions that it ran for, or these are no longer the targets.
+// end does not prove anything about the revisions that it ran for, as when it was aborted because the group ends, or
+// these are no longer the targets.
 func (s *slotReview) reviewNotDone(slot *Slot, n *fleetNode, end *End) {
 	ran := end.Targets
 	if len(ran) == 0 && slot.Revision == s.in.Revision {
 		ran = n.group.targetsOf(slot.Members)
 	}
-	counts := end.Failure != "" && len(ran) > 0 && n.group.haveTargets(ran)
+	ordered := s.in.Ending && end.Failure == ReasonOperationAborted
+	counts := end.Failure != "" && len(ran) > 0 && n.group.haveTargets(ran) && !ordered
 	if !counts && s.keepsSlot(slot, n, end) {
 		s.keep(slot)
 		return
@@ -279,7 +281,7 @@ func (s *slotReview) reviewDone(slot *Slot, n *fleetNode, end *End) {
 // node, the one for lost nodes.
 func (s *slotReview) keepsSlot(slot *Slot, n *fleetNode, end *End) bool {
 	switch {
-	case n.available || s.in.Settings.Strategy == daemonset.NoStrategy || n.yields() || n.Retry.After(s.in.Now):
+	case n.available || s.in.Ending || s.in.Settings.Strategy == daemonset.NoStrategy || n.yields() || n.Retry.After(s.in.Now):
 		return false
 	case n.Ready && n.heavy && s.operateOn(slot, n):
 		return true
@@ -293,7 +295,7 @@ func (s *slotReview) keepsSlot(slot *Slot, n *fleetNode, end *End) bool {
 // operateOn gives a node that is already out of service an operation under its existing slot,
 // without preparation. It reports whether it did so.
 func (s *slotReview) operateOn(slot *Slot, n *fleetNode) bool {
-	if !n.replaceable || n.Retry.After(s.in.Now) || n.Operation.isOfAnotherGroup() && n.Operation.othersWaiting() == "" {
+	if s.in.Ending || !n.replaceable || n.Retry.After(s.in.Now) || n.Operation.isOfAnotherGroup() && n.Operation.othersWaiting() == "" {
 		return false
 	}
 	s.noteOver(slot, n)

@@ -18,7 +18,7 @@ import (
 
 // Teardown is what to do for a gr that is being deleted.
 type Teardown struct {
-	// Current is the component being removed, "" if none is left.
+	// Current is the component being removed, "" if none is left or none is removed yet.
 	Current string
 	// Delete are its objects that still have to be deleted.
 	Delete []state.Owned
@@ -28,12 +28,22 @@ type Teardown struct {
 	Message string
 }
 
-// DecideTeardown removes the components one by one in reverse order: a component is gone when its
+// Done reports whether nothing is left of the gr but the labels of nodes.
+func (t *Teardown) Done() bool { return t.Message == "" }
+
+// DecideTeardown waits until no operation works on a node any more, which the rollout aborts: without components, and
+// then without a manager, nodes could stay cordoned, and an installer may be at work.
+//
+// Then it removes the components one by one in reverse order: a component is gone when its
 // objects and its pods on all Ready nodes are. It does not wait for pods on other nodes, which go
 // when these return. A DaemonSet that the garbage collector orphaned is left to the user, and waited for: the
 // labels of the nodes go last, and with them its pods on all nodes at once.
 func DecideTeardown(obs *state.Observation) Teardown {
 	down := Teardown{Left: remaining(obs)}
+	if len(obs.Operating) > 0 {
+		down.Message = fmt.Sprintf("aborting the operations on %s: nothing is removed before these nodes are released; kubectl describe nodeupgrade NODE says what one waits for", message.Names(obs.Operating))
+		return down
+	}
 	if len(down.Left) == 0 {
 		return down
 	}

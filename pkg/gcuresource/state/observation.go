@@ -58,6 +58,8 @@ type Observation struct {
 	Others []topsv1.GcuResource
 	// Excluded are the workloads of other grs that a requested component of this gr excludes.
 	Excluded []ExcludedWorkload
+	// Operating are the nodes on which an operation of the gr's rollout is not over, sorted. They are read when it is deleted.
+	Operating []string
 	// Changed are the components whose pod templates differ from those of the previous spec;
 	// empty once a status describes the current spec.
 	Changed []string

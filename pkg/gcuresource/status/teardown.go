@@ -21,13 +21,17 @@ func DescribeTeardown(obs *state.Observation, down plan.Teardown, now time.Time)
 	status.Phase = topsv1.PhaseDeleting
 	status.ResourceStatuses = nil
 	running, nodes := 0, state.NewNodeIndex(obs.Nodes, obs.Hosts)
+	later := down.Message
+	if down.Current != "" {
+		later = "waiting until " + down.Current + " is gone"
+	}
 	for i := range obs.Components {
 		c := &obs.Components[i]
 		if !slices.Contains(down.Left, c.Name) {
 			continue
 		}
 		rs := topsv1.ResourceStatus{Name: c.Name, Namespace: c.Namespace, OwnResources: ownResources(obs.Resource, c),
-			Status: topsv1.PhaseDeleting, Message: "waiting until " + down.Current + " is gone"}
+			Status: topsv1.PhaseDeleting, Message: later}
 		if c.Name == down.Current {
 			rs.Message = down.Message
 		} else if h := obs.Assess(c, nodes, now); h.Running() {
