@@ -38,7 +38,7 @@ func serve(ctx context.Context, s settings, stderr io.Writer) error {
 	}
 	there := &apiclock.Clock{Now: time.Now}
 	config.Wrap(there.Around)
-	cluster, err := nodeapi.New(config, "gcu-node-agent/"+version)
+	cluster, err := nodeapi.New(config, "gcu-node-agent/"+version, clock.RealClock{}, log)
 	if err != nil {
 		return err
 	}

@@ -351,7 +351,7 @@ func (c simHostCluster) get(name string, object client.Object) error {
 	return c.a.w.api.Live(nil).Get(client.ObjectKey{Name: name}, object)
 }
 
-// ApplyStatus applies status.host.
+// ApplyStatus applies status.host, without what the CRD lacks: the API server would refuse that, and pkg/nodeapi leaves it out.
 func (c simHostCluster) ApplyStatus(_ context.Context, _ string, u *topsv1.NodeUpgrade) error {
 	if err := c.reach("apply " + u.Name); err != nil {
 		return err

@@ -153,7 +153,7 @@ func (s *site) start() (stop func()) {
 	s.t.Helper()
 	config := rest.CopyConfig(s.agent)
 	config.Dial = s.link.dial
-	server, err := nodeapi.New(config, "test")
+	server, err := nodeapi.New(config, "test", clock.RealClock{}, testr.New(s.t))
 	if err != nil {
 		s.t.Fatal(err)
 	}

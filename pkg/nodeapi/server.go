@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
@@ -30,11 +33,15 @@ type Server struct {
 	core *rest.RESTClient
 	apps *rest.RESTClient
 	tops *rest.RESTClient
+	// undeclared are the fields that the CRD of NodeUpgrades lacks.
+	undeclared undeclared
+	clock      clock.PassiveClock
+	log        logr.Logger
 }
 
 // New returns the API server of config, without connecting. It returns an error if config
 // is invalid.
-func New(config *rest.Config, userAgent string) (*Server, error) {
+func New(config *rest.Config, userAgent string, clock clock.PassiveClock, log logr.Logger) (*Server, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, topsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -68,7 +75,7 @@ func New(config *rest.Config, userAgent string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client for %s: %w", topsv1.GroupVersion, err)
 	}
-	return &Server{core: core, apps: apps, tops: tops}, nil
+	return &Server{core: core, apps: apps, tops: tops, clock: clock, log: log}, nil
 }
 
 // Pod returns one pod.
@@ -122,18 +129,37 @@ func (s *Server) Secret(ctx context.Context, namespace, name string) (*corev1.Se
 
 // ApplyStatus applies name, UID and status of a NodeUpgrade server-side as manager: fields
 // that manager owns and the status lacks are removed. A NodeUpgrade with another UID is a
-// conflict.
+// conflict. An API server with an older CRD refuses all of a status that has a field which the CRD lacks: such fields are left out.
 func (s *Server) ApplyStatus(ctx context.Context, manager string, nodeUpgrade *topsv1.NodeUpgrade) error {
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&nodeUpgrade.Status)
+	if err != nil {
+		return fmt.Errorf("encoding NodeUpgrade %s: %w", nodeUpgrade.Name, err)
+	}
 	configuration := map[string]any{
 		"apiVersion": topsv1.GroupVersion.String(),
 		"kind":       "NodeUpgrade",
 		"metadata":   map[string]any{"name": nodeUpgrade.Name, "uid": nodeUpgrade.UID},
-		"status":     nodeUpgrade.Status,
+		"status":     status,
 	}
+	for _, path := range s.undeclared.at(s.clock.Now()) {
+		without(configuration, path)
+	}
+	for {
+		refused := s.apply(ctx, manager, nodeUpgrade.Name, configuration)
+		fields := slices.DeleteFunc(undeclaredIn(refused), func(path string) bool { return !without(configuration, path) })
+		if len(fields) == 0 {
+			return refused
+		}
+		s.log.Info("The CRD of NodeUpgrades is older than this agent: leaving out what it lacks", "NodeUpgrade", nodeUpgrade.Name, "fields", fields)
+		s.undeclared.add(s.clock.Now(), fields)
+	}
+}
+
+func (s *Server) apply(ctx context.Context, manager, name string, configuration map[string]any) error {
 	body, err := json.Marshal(configuration)
 	if err != nil {
-		return fmt.Errorf("encoding NodeUpgrade %s: %w", nodeUpgrade.Name, err)
+		return fmt.Errorf("encoding NodeUpgrade %s: %w", name, err)
 	}
-	return s.tops.Patch(types.ApplyPatchType).Resource("nodeupgrades").Name(nodeUpgrade.Name).SubResource("status").
+	return s.tops.Patch(types.ApplyPatchType).Resource("nodeupgrades").Name(name).SubResource("status").
 		Param("fieldManager", manager).Param("force", "true").Body(body).Do(ctx).Error()
 }

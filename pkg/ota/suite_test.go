@@ -82,7 +82,7 @@ func newSite(t *testing.T, plane *controlPlane, name string) *site {
 func (s *site) connect(config *rest.Config) {
 	s.t.Helper()
 	var err error
-	if s.server, err = nodeapi.New(config, "test"); err != nil {
+	if s.server, err = nodeapi.New(config, "test", clock.RealClock{}, testr.New(s.t)); err != nil {
 		s.t.Fatal(err)
 	}
 	s.cluster = s.server

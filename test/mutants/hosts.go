@@ -2,6 +2,13 @@ package main
 
 // ofHosts are defects in what the node agent does to its host, and in what it remembers of it.
 var ofHosts = []mutant{
+	// Its reports.
+	{"agent-newer-than-the-crds", "an agent that is newer than the CRDs cannot report anything", agentsAPI, "Server.ApplyStatus",
+		"len($fields) == 0", "true || len($fields) == 0"},
+	{"undeclared-for-ever", "a field that the CRD lacked is never reported again", agentsAPI, "undeclared.at",
+		"$u.paths = nil", "_ = $u.paths"},
+	{"undeclared-tried-each-time", "each report of an agent that is newer than the CRDs is refused first", agentsAPI, "Server.ApplyStatus",
+		"$s.undeclared.add($*args)", "_ = $s"},
 	// The host.
 	{"restart-unrecorded", "the runtime is restarted again by an agent that was killed in the middle", hosts, "restarter.attempt",
 		"if $err := $s.records.put($r); $err != nil { return $r, $err }", ""},

@@ -35,7 +35,7 @@ import (
 )
 
 // packages are the packages whose tests must catch the defects.
-var packages = []string{"./pkg/daemonset/...", "./pkg/daemonupdater/...", "./pkg/upgradeplan/...", "./pkg/drain/...", "./pkg/podreplace", "./pkg/apiclock", "./pkg/nodeupgrade/...", "./pkg/gcucli/...", "./pkg/upgradeapi/...", "./pkg/ota/...", "./pkg/preview/...", "./pkg/servedschema", "./pkg/servingcert", "./pkg/admission", "./pkg/connections", "./pkg/gcuresource/...", "./pkg/hostagent/...", "./pkg/hosttasks/...", "./pkg/journal", "./pkg/transform", "./pkg/strictyaml", "./cmd/..."}
+var packages = []string{"./pkg/daemonset/...", "./pkg/daemonupdater/...", "./pkg/upgradeplan/...", "./pkg/drain/...", "./pkg/podreplace", "./pkg/apiclock", "./pkg/nodeupgrade/...", "./pkg/gcucli/...", "./pkg/upgradeapi/...", "./pkg/ota/...", "./pkg/preview/...", "./pkg/servedschema", "./pkg/servingcert", "./pkg/admission", "./pkg/connections", "./pkg/gcuresource/...", "./pkg/hostagent/...", "./pkg/hosttasks/...", "./pkg/journal", "./pkg/nodeapi", "./pkg/transform", "./pkg/strictyaml", "./cmd/..."}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

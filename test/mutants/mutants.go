@@ -29,6 +29,7 @@ const (
 	owned     = "pkg/ownership"
 	hosts     = "pkg/hostagent"
 	hostTasks = "pkg/hosttasks"
+	agentsAPI = "pkg/nodeapi"
 	journals  = "pkg/journal"
 	certs     = "pkg/servingcert"
 	connected = "pkg/connections"
