@@ -27,6 +27,7 @@ func release(c *changes) {
 // busy waits for or prevents everything that the operation could still do to the node, then removes its driver-upgrade
 // taint, and reports whether any of that is left.
 func busy(c *changes) bool {
+	c.notReleasedFor("")
 	if restartPending(c) || fence(c) || tasksLost(c) {
 		return true
 	}
@@ -37,10 +38,44 @@ func busy(c *changes) bool {
 	return true
 }
 
-// restartEnds returns when a restart of the runtime that was recorded at a time has certainly ended: the agent may start it until the
-// deadline, and then take as long again. The time counts from the start of this process's work, because its clock may have jumped.
-func restartEnds(c *changes, recorded time.Time) time.Time {
-	return latest(recordedAt(c.f, recorded), c.f.WorkedSince).Add(2 * c.limits.restart)
+// notReleased is what comes before the cause in the message of an operation whose node cannot be released.
+const notReleased = "; the node is not released: "
+
+// notReleasedFor puts the cause for which the node cannot be released at the end of the message of the operation, "" for none.
+func (c *changes) notReleasedFor(cause string) {
+	before, _, _ := strings.Cut(c.op.Message, notReleased)
+	if cause != "" {
+		before += notReleased + cause
+	}
+	c.op.Message = before
+}
+
+// isRestart reports whether a task restarts the container runtime.
+func isRestart(name string) bool {
+	return strings.HasSuffix(name, "_"+upgradeplan.ActionRestartRuntime)
+}
+
+// restartEnds returns when a restart of the runtime that was recorded at a time has certainly ended, unless the agent says otherwise: it
+// may start it until the deadline, and then take as long again. The time counts from the start of this process's work, because its clock
+// may have jumped. While the agent reports that the restart goes on, it has not ended, however long that takes.
+func restartEnds(c *changes, recorded time.Time, result *topsv1.HostTaskResult) time.Time {
+	end := latest(recordedAt(c.f, recorded), c.f.WorkedSince).Add(2 * c.limits.restart)
+	if goesOn(result) {
+		end = latest(end, c.f.HostSince.Add(c.limits.silence))
+	}
+	return end
+}
+
+// goesOn reports whether the agent says that what it has begun is in progress.
+func goesOn(result *topsv1.HostTaskResult) bool {
+	return result != nil && result.State == topsv1.HostTaskRunning && result.Reason == ReasonInProgress
+}
+
+// awaitRestart looks again when a restart has certainly ended. If the agent says that it goes on, the message tells what it says.
+func awaitRestart(c *changes, end time.Time, result *topsv1.HostTaskResult) {
+	if c.at(end); goesOn(result) {
+		c.notReleasedFor(result.Message)
+	}
 }
 
 // restartPending reports whether the agent may still restart the runtime (restartEnds). An agent that leaves the restart to the
@@ -57,13 +92,13 @@ func restartPending(c *changes) bool {
 				continue
 			}
 		}
-		if !strings.HasSuffix(t.Name, "_"+upgradeplan.ActionRestartRuntime) || c.op.Outcome == topsv1.OperationDone {
+		if !isRestart(t.Name) || c.op.Outcome == topsv1.OperationDone {
 			continue
 		}
-		deadline := restartEnds(c, begun.Time)
+		end := restartEnds(c, begun.Time, result)
 		left := result != nil && result.State == topsv1.HostTaskWaiting && c.f.HostSince.After(c.op.Since.Time)
-		if (result == nil || !result.State.Final()) && !left && c.f.Now.Before(deadline) {
-			c.at(deadline)
+		if (result == nil || !result.State.Final()) && !left && c.f.Now.Before(end) {
+			awaitRestart(c, end, result)
 			return true
 		}
 	}
@@ -72,31 +107,42 @@ func restartPending(c *changes) bool {
 
 // tasksLost reports whether an API server with older CRDs has dropped the tasks of the record, and the agent may still restart the runtime.
 func tasksLost(c *changes) bool {
-	deadline := restartEnds(c, c.op.Since.Time)
-	if len(c.op.Tasks) > 0 || !c.op.Granted || c.op.Outcome == topsv1.OperationDone || !c.f.Now.Before(deadline) {
+	if len(c.op.Tasks) > 0 || !c.op.Granted || c.op.Outcome == topsv1.OperationDone {
 		return false
 	}
-	c.at(deadline)
+	result := restartOf(c.f.Host, c.op.ID)
+	end := restartEnds(c, c.op.Since.Time, result)
+	if !c.f.Now.Before(end) {
+		return false
+	}
+	awaitRestart(c, end, result)
 	return true
 }
 
-// notReleased is what comes before the cause in the message of an operation whose node cannot be released.
-const notReleased = "; the node is not released: "
+// restartOf returns what the agent reports of the restart of an operation, nil if nothing.
+func restartOf(host *topsv1.HostReport, operation string) *topsv1.HostTaskResult {
+	if host == nil {
+		return nil
+	}
+	i := slices.IndexFunc(host.Results, func(r topsv1.HostTaskResult) bool { return r.Operation == operation && isRestart(r.Task) })
+	if i < 0 {
+		return nil
+	}
+	return &host.Results[i]
+}
 
 // fence prevents deletions that were decided but not seen to happen, because an interrupted
 // manager may still carry them out. It reports whether any are left, and adds to the message why a pod cannot be fenced.
 func fence(c *changes) bool {
-	pending, why := false, ""
+	pending := false
 	for _, named := range Named(c.op) {
 		if fencePod(c, named) {
 			pending = true
 			if denied := c.f.Denied[named.UID]; denied.OfFence {
-				why = notReleased + denied.Message
+				c.notReleasedFor(denied.Message)
 			}
 		}
 	}
-	before, _, _ := strings.Cut(c.op.Message, notReleased)
-	c.op.Message = before + why
 	return pending
 }
 

@@ -288,19 +288,67 @@ func TestANodeWhoseRecordLostItsTasksIsReleasedOnceNoRestartCanCome(t *testing.T
 // The newer CRDs come back before the operation is aborted: the tasks are recorded anew, and the agent is at work.
 func TestARestartThatOnlyTheAgentKnowsOfIsAwaited(t *testing.T) {
 	f := reach(t, "node_restart-runtime", toolkitOnly...)
-	f.Host.Results = append(f.Host.Results, topsv1.HostTaskResult{Operation: "op", Task: theNode + "_node_restart-runtime", Attempt: 1, State: topsv1.HostTaskRunning})
+	f.Host.Results = append(f.Host.Results, topsv1.HostTaskResult{Operation: "op", Task: theNode + "_node_restart-runtime", Attempt: 1, State: topsv1.HostTaskRunning, Reason: ReasonInProgress})
 	for i := range f.Record.Operation.Tasks {
 		if task := &f.Record.Operation.Tasks[i]; task.Name == theNode+"_node_restart-runtime" {
 			task.Attempts, task.StartTime, task.State = 0, nil, topsv1.OperationTaskPending
 		}
 	}
 	f.Wanted.Abort = true
-	for _, want := range []string{"Releasing then Aborted node_restart-runtime Aborted", "Releasing then Aborted node_restart-runtime Aborted Uncordon"} {
+	for _, tt := range []struct{ state, want string }{
+		{"Running", "Releasing then Aborted node_restart-runtime Aborted"},
+		{"Running", "Releasing then Aborted node_restart-runtime Aborted"}, // it still goes on
+		{"Done", "Releasing then Aborted node_restart-runtime Aborted Uncordon"},
+	} {
+		f.Host.Results[len(f.Host.Results)-1].State = topsv1.HostTaskState(tt.state)
 		d := newMachine(t).Next(f)
-		if got := summaryOf(d); got != want {
-			t.Errorf("%s, want %s", got, want)
+		if got := summaryOf(d); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.state, got, tt.want)
 		}
 		f.Record = d.Record
 		later(2 * 420 * time.Second)(&f)
 	}
 }
+
+// systemctl restart hangs while docker stops: when that ends, docker restarts, and with it all pods that came meanwhile.
+func TestANodeIsNotReleasedUnderARestartThatTheAgentReportsAsInProgress(t *testing.T) {
+	const releasing = "Releasing then Aborted node_restart-runtime Aborted"
+	for _, lost := range []bool{false, true} {
+		f := reach(t, "node_restart-runtime", toolkitOnly...)
+		result("node_restart-runtime", "Running")(&f)
+		reported := &f.Host.Results[len(f.Host.Results)-1]
+		reported.Reason, reported.Message = ReasonInProgress, "find out what it waits for"
+		f.Wanted.Abort = true
+		f.Record = newMachine(t).Next(f).Record
+		if lost { // by older CRDs
+			f.Record.Operation.Tasks = nil
+		}
+		for _, tt := range []struct {
+			name     string
+			with     func()
+			want     string
+			released bool
+		}{
+			{"still", goesBy(&f, time.Hour), releasing, false},
+			{"still, later", goesBy(&f, 5*time.Hour), releasing, false},
+			{"and its agent is nearly silent", func() { f.Now = f.Now.Add(180*time.Second - time.Second) }, releasing, false},
+			{"its agent is silent", func() { f.Now = f.Now.Add(time.Second) }, releasing + " Uncordon", true},
+			{"its agent is back", goesBy(&f, time.Second), releasing, false},
+			{"the engine waits for a person", func() { reported.Reason = "NotBack" }, releasing + " Uncordon", true},
+			{"it goes on again", func() { reported.Reason = ReasonInProgress }, releasing, false},
+			{"it has failed", func() { reported.State = topsv1.HostTaskFailed }, releasing + " Uncordon", true},
+		} {
+			tt.with()
+			d := newMachine(t).Next(f)
+			f.Record = d.Record
+			if got, says := summaryOf(d), strings.Count(f.Record.Operation.Message, notReleased+reported.Message); got != tt.want || (says == 1) == tt.released {
+				t.Errorf("tasks lost %t, %s: %s, want %s; it says: %s", lost, tt.name, got, tt.want, f.Record.Operation.Message)
+			}
+			if d.After < 10*time.Second && !tt.released && tt.name != "and its agent is nearly silent" {
+				t.Errorf("tasks lost %t, %s: it looks again after %s", lost, tt.name, d.After)
+			}
+		}
+	}
+}
+
+func goesBy(f *Facts, d time.Duration) func() { return func() { later(d)(f) } }
