@@ -10,7 +10,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
-// denials remembers, by node, which deletions and fences of pods were denied. They need not survive the process:
+// denials remembers, by node, which deletions and fences of pods, and changes of the Node, were denied. They need not survive the process:
 // another one tries again. It is safe for concurrent use.
 type denials struct {
 	mu    sync.Mutex
@@ -23,25 +23,25 @@ type denied struct {
 	wait time.Duration
 }
 
-// maxRetryWait is the longest time until a denied deletion is retried (retry.Next).
+// maxRetryWait is the longest time until a denied write is retried (retry.Next).
 const maxRetryWait = 30 * time.Second
 
-// add records that the deletion of a pod, or its fence, was denied.
-func (d *denials) add(node string, pod types.UID, ofFence bool, why error, now time.Time) {
+// add records that the deletion of a pod, its fence, or a change of the Node was denied.
+func (d *denials) add(node string, object types.UID, ofFence bool, why error, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.nodes[node] == nil {
 		d.nodes[node] = map[types.UID]denied{}
 	}
-	wait := retry.Next(d.nodes[node][pod].wait, maxRetryWait)
-	d.nodes[node][pod] = denied{operation.Denial{Retry: now.Add(wait), Message: why.Error(), OfFence: ofFence}, wait}
+	wait := retry.Next(d.nodes[node][object].wait, maxRetryWait)
+	d.nodes[node][object] = denied{operation.Denial{Retry: now.Add(wait), Message: why.Error(), OfFence: ofFence}, wait}
 }
 
-// forget forgets the denial of a pod.
-func (d *denials) forget(node string, pod types.UID) {
+// forget forgets the denial of a pod or the Node.
+func (d *denials) forget(node string, object types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.nodes[node], pod)
+	delete(d.nodes[node], object)
 }
 
 // of returns the denials of a node.
@@ -49,8 +49,8 @@ func (d *denials) of(node string) map[types.UID]operation.Denial {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := make(map[types.UID]operation.Denial, len(d.nodes[node]))
-	for pod, is := range d.nodes[node] {
-		list[pod] = is.Denial
+	for object, is := range d.nodes[node] {
+		list[object] = is.Denial
 	}
 	return list
 }

@@ -38,6 +38,44 @@ func (s watchedStatus) Patch(ctx context.Context, object client.Object, patch cl
 	return s.SubResourceClient.Patch(ctx, object, patch, opts...)
 }
 
+// Patch changes an object, unless that is a Node which may not be changed.
+func (c watched) Patch(ctx context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if _, is := object.(*corev1.Node); is && c.w.fixed {
+		c.w.refusals++
+		return apierrors.NewForbidden(simapi.Resource(simapi.KeyOf(object)), object.GetName(), errors.New("nodes are fixed"))
+	}
+	return c.Client.Patch(ctx, object, patch, opts...)
+}
+
+// TestADeniedChangeOfTheNodeIsNamed: a webhook refuses to cordon the node, or to uncordon it in the end.
+func TestADeniedChangeOfTheNodeIsNamed(t *testing.T) {
+	for _, tt := range []struct{ at, says, ends string }{
+		{"node_cordon", "nodes are fixed", "Done Succeeded"},
+		{"node_soak", "the node is not released: ", "Done Succeeded"},
+	} {
+		s := tell(t, story{name: "a fixed node", components: []string{driver, toolkit, plugin}, tell: func(w *simulation) {
+			w.publish(driver, "v2")
+			w.fixed = tt.at == "node_cordon"
+			w.order("op1", func(op *topsv1.NodeOperation) { op.Deadlines = topsv1.OperationDeadlines{SoakSeconds: 60} }, driver)
+			w.until("the task", func(op *topsv1.OperationStatus) bool { return strings.HasSuffix(op.Task, tt.at) })
+			w.fixed = true
+			w.until("the denial", func(op *topsv1.OperationStatus) bool {
+				return strings.Contains(op.Message, tt.says) && strings.Contains(op.Message, "nodes are fixed")
+			})
+			for end := w.now.Add(5 * time.Minute); w.now.Before(end); {
+				w.step()
+			}
+			w.fixed = false
+		}}, nil)
+		if s.run.Violation != "" || s.end.How != tt.ends || s.end.Marks != "" || s.refusals < 5 || s.refusals > 30 {
+			t.Errorf("%s: it ends %+v after %d refusals %s", tt.at, s.end, s.refusals, s.run.Violation)
+		}
+		if op := s.upgrade().Status.Operation; strings.Contains(op.Message, "fixed") {
+			t.Errorf("%s: in the end it says: %s", tt.at, op.Message)
+		}
+	}
+}
+
 // TestADeniedDeletionDoesNotCountAgainstTheVersion: a webhook refuses to delete a pod. The operation
 // waits, says so, and is deferred, or goes on when the pod may be deleted.
 func TestADeniedDeletionDoesNotCountAgainstTheVersion(t *testing.T) {
@@ -100,6 +138,17 @@ func TestAFenceThatIsDeniedIsNamed(t *testing.T) {
 	}
 	if op := s.upgrade().Status.Operation; strings.Contains(op.Message, "not released") {
 		t.Errorf("in the end it says: %s", op.Message)
+	}
+}
+
+// A cordon that comes too late is tried again at once, and is no denial.
+func TestANodeThatHasChangedIsNoDenial(t *testing.T) {
+	c := effects{denials: &denials{nodes: map[string]map[types.UID]denied{}}}
+	o := &observation{upgrade: &topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
+	e := operation.Effect{Kind: operation.Cordon, NodeUID: "node"}
+	conflict := apierrors.NewConflict(corev1.Resource("nodes"), "n1", errors.New("it has changed"))
+	if err := c.denied(t.Context(), o, e, conflict); !apierrors.IsConflict(err) || len(c.denials.of("n1")) != 0 {
+		t.Errorf("%v, %v", err, c.denials.of("n1"))
 	}
 }
 

@@ -1,6 +1,7 @@
 package nodeupgrade
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
@@ -36,11 +38,11 @@ func (c effects) carryOut(ctx context.Context, o *observation, all []operation.E
 func (c effects) effect(ctx context.Context, o *observation, e operation.Effect) error {
 	switch e.Kind {
 	case operation.Cordon, operation.Uncordon:
-		return c.cordoner.CarryOut(ctx, o.upgrade.Name, e.NodeVersion, e.Operation, e.Change)
+		return c.denied(ctx, o, e, c.cordoner.CarryOut(ctx, o.upgrade.Name, e.NodeVersion, e.Operation, e.Change))
 	case operation.TaintDevice:
-		return c.taints.set(ctx, o.node, e.Operation, operation.WithDriverTaint(o.node, e.Operation))
+		return c.denied(ctx, o, e, c.taints.set(ctx, o.node, e.Operation, operation.WithDriverTaint(o.node, e.Operation)))
 	case operation.UntaintDevice:
-		return c.taints.set(ctx, o.node, e.Operation, operation.WithoutDriverTaint(o.node, e.Operation))
+		return c.denied(ctx, o, e, c.taints.set(ctx, o.node, e.Operation, operation.WithoutDriverTaint(o.node, e.Operation)))
 	case operation.Evict:
 		if o.policyErr != nil {
 			return nil // the record already reports it
@@ -88,16 +90,17 @@ func (c effects) deletePod(ctx context.Context, o *observation, e operation.Effe
 	return c.denied(ctx, o, e, err)
 }
 
-// denied remembers an error that is a denial of an effect on a pod: the next decision knows of it, and the pass has not failed.
+// denied remembers an error that is a denial of an effect on a pod or the Node: the next decision knows of it, and the pass has not failed.
 // A denial that has ended is forgotten.
 func (c effects) denied(ctx context.Context, o *observation, e operation.Effect, err error) error {
+	object := cmp.Or(e.Pod.UID, e.NodeUID)
 	if err == nil {
-		c.denials.forget(o.upgrade.Name, e.Pod.UID)
+		c.denials.forget(o.upgrade.Name, object)
 	}
-	if !podreplace.IsDeniedOrBroken(err) {
+	if denial.IsGoneOrChanged(err) || !podreplace.IsDeniedOrBroken(err) {
 		return err
 	}
-	log.FromContext(ctx).Info("Write to Pod denied", "effect", e.Kind, "Pod", klog.KRef(e.Pod.Namespace, e.Pod.Name), "Node", o.upgrade.Name, "cause", err.Error())
-	c.denials.add(o.upgrade.Name, e.Pod.UID, e.Kind == operation.FencePod, err, o.facts.Now)
+	log.FromContext(ctx).Info("Write denied", "effect", e.Kind, "Pod", klog.KRef(e.Pod.Namespace, e.Pod.Name), "Node", o.upgrade.Name, "cause", err.Error())
+	c.denials.add(o.upgrade.Name, object, e.Kind == operation.FencePod, err, o.facts.Now)
 	return fmt.Errorf("%w: %w", podreplace.ErrChanged, err)
 }

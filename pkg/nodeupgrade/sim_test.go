@@ -60,6 +60,7 @@ type simulation struct {
 	// refused is the component whose pods may not be deleted, sealed the one whose pods may not be changed; "" for none.
 	refused  string
 	sealed   string
+	fixed    bool // the Node may not be changed
 	refusals int
 	// then is called once the operation is at the task awaited.
 	awaited string

@@ -46,7 +46,7 @@ var symptoms = []struct {
 		{"Soaking", "a wave is complete and is observed for a while", "批次已完成，正在观察一段时间", "无需处理；若消息指出某个节点不可用，修复该节点，或发布另一个版本"},
 		{"RecentlyReturned", "the node has just come back", "节点刚刚恢复在线", "无需处理：会自动继续"},
 		{"NodeBusy", "another gr works on the node", "另一个 gr 正在操作该节点", "无需处理：先执行另一个 gr 的操作"},
-		{"CordonHeld", "another operation keeps the node cordoned", "另一个操作使节点保持禁止调度（cordon）", "无需处理：会自动继续"},
+		{"CordonHeld", "another operation keeps the node cordoned, or the node may not be changed", "另一个操作使节点保持禁止调度（cordon），或不允许修改节点", "无需处理；若消息指出不允许修改节点，检查准入 webhook 或角色权限"},
 		{"Unavailable", "a pod at the newest revision is not available", "已是最新版本的 Pod 不可用", "`kubectl get pods -A --field-selector spec.nodeName=NODE`，检查不可用的 Pod"},
 		{"Waiting", "the rollout waits for more than one thing", "升级在等待多个条件", "`kubectl gcu status GR` 会说明在等待什么"},
 	}},

@@ -17,7 +17,7 @@ var ofDenials = []mutant{
 	{"operation-denied-fails", "an operation whose pod may not be deleted counts against the version", nodes, "replace.deadline",
 		"case $successor, ReasonDeletionDenied: $*then", "case $successor: $*then"},
 	{"operation-denial-forgotten", "a deletion that was denied in an operation is tried again at once", nodes, "changes.onPod",
-		"$Now.Before($denied.Retry)", "false"},
+		"$kind && $c.deniedLately($uid)", "false"},
 	{"operation-denial-unnoticed", "a denial of an operation is an error of the pass, and nothing says so", nodes, "effects.denied",
 		"!podreplace.IsDeniedOrBroken($err)", "!podreplace.IsDeniedOrBroken($err) || podreplace.IsDenied($err)"},
 	{"order-refused-fails", "a NodeUpgrade that cannot be written stops the operations of all nodes", updater, "Writer.Operate",

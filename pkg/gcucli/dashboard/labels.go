@@ -30,7 +30,7 @@ var labels = map[string]map[string]string{"zh": {
 	"InvalidUpgradePolicy": "UpgradePolicy 无效", "UpdateTypeNotOnDelete": "更新类型不是 OnDelete", "UpgradePlanNotFound": "UpgradePlan 不存在",
 	"UpgradePlanOutdated": "UpgradePlan 已过期", "UpgradePolicyNotFound": "UpgradePolicy 不存在",
 	// Of an operation, and of events about it.
-	"Started": "已开始", "AwaitingSlot": "等待名额", "BadOperation": "节点操作无效", "CardsInUse": "加速卡使用中", "CordonHeld": "其他操作已禁止调度", "CrashLoop": "反复崩溃", "DeviceInUse": "设备被占用",
+	"Started": "已开始", "AwaitingSlot": "等待名额", "BadOperation": "节点操作无效", "CardsInUse": "加速卡使用中", "CordonHeld": "无法禁止调度", "CrashLoop": "反复崩溃", "DeviceInUse": "设备被占用",
 	"DrainBlocked": "排空受阻", "DrainTimeout": "排空超时", "NodeReplaced": "节点已被替换", "OperationDeadline": "节点操作超时", "PrecheckFailed": "预检查未通过", "PrepullFailed": "预拉取镜像失败",
 	"ProgressDeadline": "超过进度期限", "SoakFailed": "观察期内失败", "Succeeded": "成功", "TargetChanged": "目标版本已变化", "VerifyFailed": "验证失败",
 	// Of a request of a node.

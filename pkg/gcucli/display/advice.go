@@ -89,7 +89,7 @@ var advice = map[string]string{
 	// An operation.
 	operation.ReasonPrecheckFailed:      "give the node what the message says it lacks",
 	operation.ReasonPrepullFailed:       "see that the image exists, that the node reaches the registry, and the pull secret",
-	operation.ReasonCordonHeld:          nothing,
+	operation.ReasonCordonHeld:          "nothing, unless the message says that the node may not be changed: see the admission webhook or the role",
 	operation.ReasonDrainBlocked:        "move the pod that the message names, or change its PodDisruptionBudget",
 	operation.ReasonDrainTimeout:        "move the pod that the message names; the node is retried automatically",
 	operation.ReasonCardsInUse:          "nothing, or on the node: node-agent ota upgrade",

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -45,9 +46,9 @@ func (c *changes) at(t time.Time) {
 func (c *changes) soon() { c.at(c.f.Now) }
 
 // onNode adds an effect on the Node object. A decision has at most one, because a second
-// would conflict on the resourceVersion; without a Node there is none.
+// would conflict on the resourceVersion; without a Node there is none. After a denial, one is tried from time to time.
 func (c *changes) onNode(e Effect) {
-	if c.f.Node.Cordon.ResourceVersion == "" {
+	if c.f.Node.Cordon.ResourceVersion == "" || c.deniedLately(c.f.Node.UID) {
 		return
 	}
 	if slices.ContainsFunc(c.effects, func(o Effect) bool { return o.NodeVersion != "" }) {
@@ -63,11 +64,20 @@ func (c *changes) onNode(e Effect) {
 // onPod adds an effect on a pod, with the UID and resourceVersion recorded for it.
 // One that was denied is retried from time to time.
 func (c *changes) onPod(kind EffectKind, named topsv1.NamedPod) {
-	if denied, is := c.f.Denied[named.UID]; is && denied.OfFence == (kind == FencePod) && c.f.Now.Before(denied.Retry) {
-		c.at(denied.Retry)
+	if c.f.Denied[named.UID].OfFence == (kind == FencePod) && c.deniedLately(named.UID) {
 		return
 	}
 	c.effects = append(c.effects, Effect{Kind: kind, Operation: c.op.ID, Pod: named})
+}
+
+// deniedLately reports whether a write to an object was denied, and is not to be tried again yet.
+func (c *changes) deniedLately(object types.UID) bool {
+	denied, is := c.f.Denied[object]
+	if !is || !c.f.Now.Before(denied.Retry) {
+		return false
+	}
+	c.at(denied.Retry)
+	return true
 }
 
 // wait records why the operation waits, or how it ended.

@@ -8,7 +8,7 @@ import (
 
 // cordonNode keeps new pods off the node. It is done while the node is unschedulable, whether
 // this operation or a person cordoned it. If another operation holds the cordon until the
-// deadline, the operation is deferred.
+// deadline, or the API server denies it, the operation is deferred.
 type cordonNode struct{ base }
 
 func (cordonNode) done(s *snapshot, _ upgradeplan.Task) bool { return s.cordoned() }
@@ -17,6 +17,9 @@ func (cordonNode) attempt(c *changes, _ upgradeplan.Task) verdict {
 	change := cordon.DecideCordon(c.f.Node.Cordon, CordonMark(c.op))
 	if change.Needed() {
 		c.onNode(Effect{Kind: Cordon, Operation: CordonMark(c.op), Change: change})
+		if cause := c.nodeDenied(); cause != "" {
+			return waiting(ReasonCordonHeld, "%s", cause)
+		}
 		return waiting(ReasonInProgress, "%s", change.Message)
 	}
 	return waiting(ReasonCordonHeld, "%s", change.Message)

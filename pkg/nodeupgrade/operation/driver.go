@@ -46,7 +46,7 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 		return waiting(ReasonCordonHeld, "the driver-upgrade taint of operation %s is on the node", c.f.Node.Taint), false
 	case c.f.Node.Taint == "":
 		c.onNode(Effect{Kind: TaintDevice})
-		return waiting(ReasonInProgress, "adding the driver-upgrade taint"), false
+		return waiting(ReasonInProgress, "%s", strings.TrimSuffix("adding the driver-upgrade taint: "+c.nodeDenied(), ": ")), false
 	}
 	if left := d.stopUsers(c, t); len(left) > 0 {
 		return waiting(ReasonDeviceInUse, "what uses the device is being stopped: %s", strings.Join(left, ", ")), false

@@ -40,14 +40,14 @@ type Facts struct {
 	Host *topsv1.HostReport
 	// HostSince is when this manager first saw the report: its time is by the node's clock.
 	HostSince time.Time
-	// Denied are the pods whose deletion was denied, by UID.
+	// Denied are the pods whose deletion was denied, and the Node if a change of it was, by UID.
 	Denied map[types.UID]Denial
 	// WorkedSince is since when passes over the node were made with no break longer than
 	// LongestBreak: deadlines do not run while no manager works. Zero for always.
 	WorkedSince time.Time
 }
 
-// Denial is a deletion, or a fence, of a pod that was denied.
+// Denial is a deletion, or a fence, of a pod that was denied, or a change of the Node object.
 type Denial struct {
 	// Retry is the time of the next attempt.
 	Retry   time.Time

@@ -30,7 +30,7 @@ const (
 	ReasonPrecheckFailed = "PrecheckFailed"
 	// ReasonPrepullFailed: an image could not be pulled.
 	ReasonPrepullFailed = topsv1.ReasonPrepullFailed
-	// ReasonCordonHeld: another operation has cordoned the node.
+	// ReasonCordonHeld: another operation has cordoned the node, or the API server, or a webhook that it calls, denies the cordon.
 	ReasonCordonHeld = "CordonHeld"
 	// ReasonDrainBlocked: the drain cannot finish without action by a person.
 	ReasonDrainBlocked = "DrainBlocked"

@@ -19,6 +19,7 @@ func release(c *changes) {
 	}
 	if change := cordon.DecideUncordon(c.f.Node.Cordon, CordonMark(c.op)); change.Needed() {
 		c.onNode(Effect{Kind: Uncordon, Operation: CordonMark(c.op), Change: change})
+		c.notReleasedFor(c.nodeDenied())
 		return
 	}
 	finish(c)
@@ -35,6 +36,7 @@ func busy(c *changes) bool {
 		return false
 	}
 	c.onNode(Effect{Kind: UntaintDevice})
+	c.notReleasedFor(c.nodeDenied())
 	return true
 }
 

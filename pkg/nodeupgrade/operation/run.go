@@ -26,7 +26,7 @@ func run(c *changes) {
 		awaitSlot(c)
 		return
 	}
-	removeDriverTaint(c)
+	denied := removeDriverTaint(c)
 	for _, t := range p.Failed {
 		rec := c.task(t)
 		end(c, c.blame(), rec.Reason, rec.Message)
@@ -34,6 +34,7 @@ func run(c *changes) {
 	}
 	for i, t := range p.Next {
 		v := rowOf(t).attempt(c, t)
+		v.text += denied
 		if v.phase == "" && !rowOf(t).done(c.snapshot, t) {
 			v = inTime(c, t, v)
 		}
@@ -137,18 +138,23 @@ func begin(c *changes, rec *topsv1.OperationTask, now metav1.Time) {
 	rec.Attempts++
 }
 
-// removeDriverTaint removes the driver-upgrade taint once no task needs it.
-func removeDriverTaint(c *changes) {
+// removeDriverTaint removes the driver-upgrade taint once no task needs it. It returns the end of a message that says why it cannot,
+// "" if it can: the components that do not tolerate it cannot come back.
+func removeDriverTaint(c *changes) string {
 	if c.f.Node.Taint != c.op.ID {
-		return
+		return ""
 	}
 	for t := range c.job.All() {
 		if state := c.recorded(t).State; rowOf(t).tainted && state != topsv1.OperationTaskDone &&
 			state != topsv1.OperationTaskSkipped && state != topsv1.OperationTaskUndone {
-			return
+			return ""
 		}
 	}
 	c.onNode(Effect{Kind: UntaintDevice})
+	if cause := c.nodeDenied(); cause != "" {
+		return "; the driver-upgrade taint cannot be removed: " + cause
+	}
+	return ""
 }
 
 // inTime ends the operation when the task has missed its deadline.

@@ -163,6 +163,9 @@ func denialOf(s *snapshot, pod *Pod) string {
 	return ""
 }
 
+// nodeDenied returns why the API server refuses to change the Node object, "" if it does not.
+func (s *snapshot) nodeDenied() string { return s.f.Denied[s.f.Node.UID].Message }
+
 // silent reports whether the agent has missed its reports for too long.
 func (s *snapshot) silent() bool {
 	return s.f.Host == nil || !s.f.Now.Before(s.f.HostSince.Add(s.limits.silence))
