@@ -4,12 +4,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/journal"
+	"github.com/topsops/gcu-operator/pkg/ota/records"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 	"github.com/topsops/gcu-operator/test/need"
 )
 
@@ -139,6 +146,64 @@ func TestAnAgentStartsOnADiskThatIsReadOnly(t *testing.T) {
 				t.Errorf("status.requests (-want +got):\n%s", diff)
 			}
 			call(t, restarted.handler(), "POST", "/v1/hold", "").wants(200)
+		})
+	}
+}
+
+// put writes a value to a journal, as an agent does whose change then fails because the directory cannot be synced.
+func put[T any](t *testing.T, b *bench, name string, kind journal.Kind[T], value T) {
+	t.Helper()
+	j, _, err := journal.Open(filepath.Join(b.directory, name), kind, testr.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Put(value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWhatWasNotDoneIsNotDoneByTheNextAgent: a change that fails may be on the disk. The caller was told that nothing was done.
+func TestWhatWasNotDoneIsNotDoneByTheNextAgent(t *testing.T) {
+	for _, tt := range []struct {
+		name, journal, before, path string
+		kept                        func(t *testing.T, b *bench, refusal string)
+	}{
+		{"an operation", "operations", "", "/v1/upgrade", func(t *testing.T, b *bench, refusal string) {
+			now := metav1.Unix(1700000000, 0).Rfc3339Copy()
+			put(t, b, "operations", records.OperationKind, request.Operation{
+				Sequence: 1, ID: regexp.MustCompile("op-[0-9a-f]+").FindString(refusal), Accepted: now, Queued: true, Wanted: request.Wanted{Latest: true}})
+		}},
+		{"a hold", "hold", "/v1/release", "/v1/hold", func(t *testing.T, b *bench, _ string) {
+			put(t, b, "hold", records.HoldKind, records.HoldRecord{Hold: &topsv1.NodeHold{Since: metav1.Unix(1700000000, 0)}})
+		}},
+		{"a release", "hold", "/v1/hold", "/v1/release", func(t *testing.T, b *bench, _ string) { put(t, b, "hold", records.HoldKind, records.HoldRecord{}) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newFleet()
+			b := newBench(t, c, t.TempDir())
+			h := b.handler()
+			b.sync(t)
+			if tt.before != "" {
+				call(t, h, "POST", tt.before, "").wants(200)
+			}
+			held := c.shownHold() != nil
+			path := filepath.Join(b.directory, tt.journal)
+			if err := os.Rename(path, path+"-away"); err != nil {
+				t.Fatal(err)
+			}
+			refusal := call(t, h, "POST", tt.path, "").wants(500)
+			if err := os.Rename(path+"-away", path); err != nil {
+				t.Fatal(err)
+			}
+			tt.kept(t, b, string(refusal.body))
+			c.set(func() { c.unreachable = errUnreachable })
+			_ = b.syncOnce(t.Context()) // without a connection, too
+			c.set(func() { c.unreachable = nil })
+			restarted := newBench(t, c, b.directory)
+			restarted.sync(t)
+			if submitted := c.submitted(); len(submitted) != 0 || (c.shownHold() != nil) != held {
+				t.Errorf("what was refused is done by the next agent: requests %v, hold %v", submitted, c.shownHold())
+			}
 		})
 	}
 }

@@ -41,7 +41,7 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (response.Ho
 	}
 	h.log.Info("Recording whether this node is held", "held", hold != nil)
 	if err := h.journals.Hold.Put(hold); err != nil {
-		return response.Hold{}, request.NotRecorded(err)
+		return response.Hold{}, h.notRecorded(err)
 	}
 	if hold != nil {
 		h.dropQueued()

@@ -57,6 +57,12 @@ func (r *reconciler) wake() {
 	}
 }
 
+// notRecorded refuses because the journal could not be written. The disk may have it nevertheless, so notRecorded wakes the loop.
+func (r *reconciler) notRecorded(err error) error {
+	r.wake()
+	return request.NotRecorded(err)
+}
+
 // publish makes the journals' content readable by all, and the NodeUpgrade unless it is
 // nil.
 func (r *reconciler) publish(nodeUpgrade *topsv1.NodeUpgrade) {
@@ -69,8 +75,11 @@ func (r *reconciler) publish(nodeUpgrade *topsv1.NodeUpgrade) {
 }
 
 // observe returns the NodeUpgrade of this node, creating it if needed, and updates the
-// journals from it.
+// journals from it. First it writes again what the disk may have otherwise, also without an API server.
 func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
+	if err := r.journals.Settle(); err != nil {
+		r.log.Error(err, "Could not bring the disk in line with what is requested here")
+	}
 	nodeUpgrade, err := r.publisher.read(ctx)
 	if err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func (t operationStarter) Upgrade(ctx context.Context, operation request.Operati
 	}
 	t.log.Info("Recording an operation", "operation", o.ID, "component", o.Wanted.Component, "latest", o.Wanted.Latest, "offline", offline)
 	if err := t.journals.Operations.Put(o); err != nil {
-		return response.Operation{}, request.NotRecorded(err)
+		return response.Operation{}, t.notRecorded(err)
 	}
 	if !offline {
 		if err := t.send(ctx, nodeUpgrade, node); err != nil {

@@ -67,10 +67,10 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 // connection.
 func (w withdrawer) withdrawSent(ctx context.Context, o request.Operation, waiting []string, nodeUpgrade *topsv1.NodeUpgrade) (response.Operation, error) {
 	if err := w.journals.Operations.Put(o); err != nil { // with the key: a repeated call finds it wherever the agent was killed
-		return response.Operation{}, request.NotRecorded(err)
+		return response.Operation{}, w.notRecorded(err)
 	}
 	if err := w.recordWithdrawal(o, waiting); err != nil {
-		return response.Operation{}, request.NotRecorded(err)
+		return response.Operation{}, w.notRecorded(err)
 	}
 	if nodeUpgrade == nil {
 		w.wake()
@@ -86,11 +86,11 @@ func (w withdrawer) withdrawSent(ctx context.Context, o request.Operation, waiti
 // withdrawQueued ends an operation that was not sent to the operator.
 func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, error) {
 	if err := w.journals.Requests.Settle(); err != nil {
-		return response.Operation{}, request.NotRecorded(err)
+		return response.Operation{}, w.notRecorded(err)
 	}
 	o = o.Ended(request.Withdrawn, request.ReasonWithdrawn, "it was withdrawn before the operator received it", w.clock.Now())
 	if err := w.journals.Operations.Put(o); err != nil {
-		return response.Operation{}, request.NotRecorded(err)
+		return response.Operation{}, w.notRecorded(err)
 	}
 	w.publish(nil)
 	result, _, err := w.latest.Operation(o.ID)
@@ -101,7 +101,7 @@ func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, err
 func (w withdrawer) returnRollback(o request.Operation, key string) (response.Operation, error) {
 	if key != "" {
 		if err := w.journals.Operations.Put(o.ReturnedFor(w.nodeName, key)); err != nil {
-			return response.Operation{}, request.NotRecorded(err)
+			return response.Operation{}, w.notRecorded(err)
 		}
 	}
 	result, _, err := w.latest.Operation(o.ID)

@@ -26,69 +26,44 @@ var RequestKind = journal.Kind[request.Request]{
 
 // Requests holds the requests of this node.
 type Requests struct {
-	disk *journal.Journal[request.Request]
+	disk disk[request.Request]
 	// List is the content of the disk, oldest first.
 	List []request.Request
-	// doubtful are the ids of the requests that a change which failed may have written or removed.
-	doubtful map[string]bool
 }
 
 // openRequests returns the requests under stateDirectory, which it creates if needed. lost
 // is true if some may be missing: there was no journal, or a file was set aside, and Restored was not
 // called since then.
 func openRequests(stateDirectory string, log logr.Logger) (j Requests, lost bool, err error) {
-	disk, content, err := journal.Open(filepath.Join(stateDirectory, "requests"), RequestKind, log)
+	journaled, content, err := journal.Open(filepath.Join(stateDirectory, "requests"), RequestKind, log)
 	if err != nil {
 		return Requests{}, false, err
 	}
 	slices.SortFunc(content.Values, func(a, b request.Request) int {
 		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.ID, b.ID))
 	})
-	return Requests{disk: disk, List: content.Values}, content.Incomplete, nil
+	return Requests{disk: diskOf(journaled, RequestKind), List: content.Values}, content.Incomplete, nil
 }
 
 // Keep replaces the content of the journal by next. On an error the list is unchanged, but
 // the disk may already have some of the new requests: the next Keep writes or removes these too.
 func (j *Requests) Keep(next []request.Request) error {
 	write, remove := request.Changes(j.List, next)
-	for id := range j.doubtful {
-		i := slices.IndexFunc(next, func(r request.Request) bool { return r.ID == id })
-		switch {
-		case i < 0 && !slices.Contains(remove, id):
-			remove = append(remove, id)
-		case i >= 0 && !slices.ContainsFunc(write, func(r request.Request) bool { return r.ID == id }):
-			write = append(write, next[i])
-		}
-	}
-	if err := j.disk.Change(write, remove); err != nil {
-		if j.doubtful == nil {
-			j.doubtful = map[string]bool{}
-		}
-		for _, r := range write {
-			j.doubtful[r.ID] = true
-		}
-		for _, id := range remove {
-			j.doubtful[id] = true
-		}
+	if err := j.disk.change(next, write, remove); err != nil {
 		return err
 	}
-	j.List, j.doubtful = next, nil
+	j.List = next
 	return nil
 }
 
 // Settle brings the disk in line with the list after a change that failed. Until it does, an agent that is started again may
 // find requests that are not in the list.
-func (j *Requests) Settle() error {
-	if len(j.doubtful) == 0 {
-		return nil
-	}
-	return j.Keep(j.List)
-}
+func (j *Requests) Settle() error { return j.disk.settle(j.List) }
 
 // Remove removes a request from the list, even if removing it from disk fails.
 func (j *Requests) Remove(id string) error {
 	j.List = slices.DeleteFunc(slices.Clone(j.List), func(r request.Request) bool { return r.ID == id })
-	return j.disk.Change(nil, []string{id})
+	return j.disk.change(j.List, nil, []string{id})
 }
 
 // OperationKind keeps two generations: the previous one still has what was accepted, and
@@ -101,23 +76,24 @@ var OperationKind = journal.Kind[request.Operation]{
 
 // Operations holds the operations of this node.
 type Operations struct {
-	disk *journal.Journal[request.Operation]
+	disk disk[request.Operation]
 	// List is the content of the disk, oldest first.
 	List []request.Operation
 }
 
 func openOperations(stateDirectory string, log logr.Logger) (j Operations, lost bool, err error) {
-	disk, content, err := journal.Open(filepath.Join(stateDirectory, "operations"), OperationKind, log)
+	journaled, content, err := journal.Open(filepath.Join(stateDirectory, "operations"), OperationKind, log)
 	if err != nil {
 		return Operations{}, false, err
 	}
 	slices.SortFunc(content.Values, func(a, b request.Operation) int {
 		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.ID, b.ID))
 	})
-	return Operations{disk, content.Values}, content.Incomplete, nil
+	return Operations{disk: diskOf(journaled, OperationKind), List: content.Values}, content.Incomplete, nil
 }
 
-// Put records an operation durably and removes old ones. On an error the list is unchanged.
+// Put records an operation durably and removes old ones. On an error the list is unchanged, but the disk may already have the
+// operation: the next Put, or Settle, writes or removes it too.
 func (j *Operations) Put(o request.Operation) error {
 	next := slices.Clone(j.List)
 	if i := slices.IndexFunc(next, func(other request.Operation) bool { return other.ID == o.ID }); i >= 0 {
@@ -126,10 +102,11 @@ func (j *Operations) Put(o request.Operation) error {
 		next = append(next, o)
 	}
 	old := request.Superseded(next)
-	if err := j.disk.Change([]request.Operation{o}, old); err != nil {
+	next = slices.DeleteFunc(next, func(other request.Operation) bool { return slices.Contains(old, other.ID) })
+	if err := j.disk.change(next, []request.Operation{o}, old); err != nil {
 		return err
 	}
-	j.List = slices.DeleteFunc(next, func(other request.Operation) bool { return slices.Contains(old, other.ID) })
+	j.List = next
 	return nil
 }
 
@@ -147,7 +124,7 @@ var HoldKind = journal.Kind[HoldRecord]{
 
 // Hold is the journal of the hold.
 type Hold struct {
-	disk *journal.Journal[HoldRecord]
+	disk disk[HoldRecord]
 	// Hold is nil if the node is not held.
 	Hold *topsv1.NodeHold
 	// known is false if the disk has no record of whether the node is held.
@@ -155,24 +132,33 @@ type Hold struct {
 }
 
 func openHold(stateDirectory string, log logr.Logger) (j Hold, err error) {
-	disk, content, err := journal.Open(filepath.Join(stateDirectory, "hold"), HoldKind, log)
+	journaled, content, err := journal.Open(filepath.Join(stateDirectory, "hold"), HoldKind, log)
 	if err != nil {
 		return Hold{}, err
 	}
-	j.disk = disk
+	j.disk = diskOf(journaled, HoldKind)
 	if len(content.Values) > 0 {
 		j.Hold, j.known = content.Values[0].Hold, true
 	}
 	return j, nil
 }
 
-// Put records the hold durably, nil for none.
+// Put records the hold durably, nil for none. On an error the hold is as before, but the disk may already have the new one.
 func (j *Hold) Put(hold *topsv1.NodeHold) error {
-	if err := j.disk.Put(HoldRecord{Hold: hold}); err != nil {
+	next := []HoldRecord{{Hold: hold}}
+	if err := j.disk.change(next, next, nil); err != nil {
 		return err
 	}
 	j.Hold, j.known = hold, true
 	return nil
+}
+
+// content is what the disk has to have.
+func (j *Hold) content() []HoldRecord {
+	if !j.known {
+		return nil
+	}
+	return []HoldRecord{{Hold: j.Hold}}
 }
 
 // Journals hold what was requested on this node.
@@ -199,6 +185,12 @@ func Open(stateDirectory string, log logr.Logger) (j Journals, err error) {
 	}
 	j.Incomplete = requestsLost || operationsLost || !j.Hold.known
 	return j, nil
+}
+
+// Settle brings the disk in line with the memory after changes that failed. Until it does, an agent that is started again may find what
+// a caller was told is not done.
+func (j *Journals) Settle() error {
+	return errors.Join(j.Requests.Settle(), j.Operations.disk.settle(j.Operations.List), j.Hold.disk.settle(j.Hold.content()))
 }
 
 // Adopt restores operations and the hold that the disk lost from what an earlier agent of

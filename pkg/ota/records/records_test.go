@@ -2,6 +2,7 @@ package records
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -82,6 +83,56 @@ func TestATornRequestIsNotReplacedByTheGenerationBeforeIt(t *testing.T) {
 	}
 	if _, requests, incomplete := open(t, directory); len(requests) != 0 || !incomplete {
 		t.Errorf("requests %v, incomplete=%t: a finished request must not come back open", requests, incomplete)
+	}
+}
+
+// A change that fails may be on the disk, as when the directory cannot be synced.
+func TestAChangeThatFailedIsUndone(t *testing.T) {
+	now := metav1.Unix(1700000000, 0).Rfc3339Copy()
+	known, other := request.Operation{Sequence: 1, ID: "op-0123456789abcdef", Accepted: now}, request.Operation{Sequence: 2, ID: "op-0123456789abcdee", Accepted: now}
+	changed := known
+	changed.Withdrawn = true
+	for _, tt := range []struct {
+		name   string
+		change func(*Journals) error
+		// undo brings the disk in line: Settle, or another change.
+		undo func(*Journals) error
+	}{
+		{"a new operation", func(j *Journals) error { return j.Operations.Put(other) }, (*Journals).Settle},
+		{"a new operation, before another change", func(j *Journals) error { return j.Operations.Put(other) }, func(j *Journals) error { return j.Operations.Put(known) }},
+		{"a changed operation", func(j *Journals) error { return j.Operations.Put(changed) }, (*Journals).Settle},
+		{"a release", func(j *Journals) error { return j.Hold.Put(nil) }, (*Journals).Settle},
+		{"a request", func(j *Journals) error { return j.Requests.Keep([]request.Request{numbered(1, "")}) }, (*Journals).Settle},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			directory := filepath.Join(t.TempDir(), "state")
+			opened := func() *Journals {
+				j, err := Open(directory, testr.New(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return &j
+			}
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			j := opened()
+			must(errors.Join(j.Operations.Put(known), j.Hold.Put(&topsv1.NodeHold{Since: now}), j.Restored()))
+			must(os.Rename(directory, directory+"-away"))
+			if tt.change(j) == nil {
+				t.Fatal("it can be recorded")
+			}
+			must(os.Rename(directory+"-away", directory))
+			must(tt.change(opened())) // what it may have left
+			must(tt.undo(j))
+			found := opened()
+			if diff := cmp.Diff([]request.Operation{known}, found.Operations.List); diff != "" || found.Hold.Hold == nil || len(found.Requests.List) > 0 {
+				t.Errorf("an agent that is started again has requests %v, hold %v, and operations (-want +got):\n%s", found.Requests.List, found.Hold.Hold, diff)
+			}
+		})
 	}
 }
 
