@@ -125,16 +125,19 @@ func (w *simWorld) badDriver() {
 	}
 	w.policies = nil
 	w.goBackByThemselves()
+	kinds := []string{"crash", "hang", "noload", "relapse"}
 	var meanwhile []func(*simGroup)
 	spoils := w.hash("driver")%3 == 0
-	if w.chance(2) && !spoils { // no operation fails by that
+	if w.chance(2) && !spoils { // else no operation fails
 		meanwhile = append(meanwhile, w.retryWhatFailed)
+	} else {
+		kinds = append(kinds, simSlowly)
 	}
 	if w.chance(2) {
 		meanwhile = append(meanwhile, w.breakMachine)
 	}
 	driver := slices.IndexFunc(g.sets, func(key simapi.Key) bool { return key.Name == "driver" })
-	kind := simPick(w.rng, "crash", "hang", "noload", "relapse", simSlowly)
+	kind := simPick(w.rng, kinds...)
 	if spoils {
 		kind = simSpoils
 	}
