@@ -133,7 +133,7 @@ func (w *simWorld) badDriver() {
 	} else {
 		kinds = append(kinds, simSlowly)
 	}
-	if w.chance(2) {
+	if w.chance(2) && !spoils {
 		meanwhile = append(meanwhile, w.breakMachine)
 	}
 	driver := slices.IndexFunc(g.sets, func(key simapi.Key) bool { return key.Name == "driver" })

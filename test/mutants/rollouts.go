@@ -64,7 +64,7 @@ var ofRollouts = []mutant{
 	{"unchanged-blamed", "the revision that a pod had before is blamed for a bad driver", updater, "blamedFor",
 		"if $end == nil { $*then }", "if $end == nil || true { $*then }"},
 	{"driver-blamed-for-all", "an operation is blamed for a pod that was created after it", updater, "replacedAlongBy",
-		"$end == nil || $pod.Created.After($end.Time) || $rest", "$end == nil || $rest"},
+		"$end == nil || $pod.Created.After($end.Time) && $known || $rest", "$end == nil || $rest"},
 	{"operation-of-others-blamed", "an operation of another gr is blamed", updater, "targetsAmong",
 		"!slices.ContainsFunc($members, $is)", "!slices.ContainsFunc($members, $is) && false"},
 	{"former-driver-blamed", "the failure of a former driver keeps the next one from a node", updater, "blamedFor",

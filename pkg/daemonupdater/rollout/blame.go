@@ -56,7 +56,7 @@ func blamedFor(g *group, node *Node, pod *Pod) []Target {
 // nil if none did. If it is not known what the operation changed, it did if it always does.
 func replacedAlongBy(g *group, node *Node, pod *Pod) *End {
 	end := lastDone(node)
-	if end == nil || pod.Created.After(end.Time) || g.isOutdated(pod) {
+	if end == nil || pod.Created.After(end.Time) && len(end.Targets) > 0 || g.isOutdated(pod) {
 		return nil
 	}
 	changed := targetsAmong(g.members, end)

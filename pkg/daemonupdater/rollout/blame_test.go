@@ -147,6 +147,7 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 		{"not for a pod that was made later", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Pods[1].Created = epoch.Add(-2 * time.Minute) }))), exporter},
 		{"not for a pod that it changed", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(driver[0], exporter[0])))), exporter},
 		{"nor anything if what it changed is not known", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, ran())))), nil},
+		{"also for one that was made later, by a clock that may differ", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(), func(n *Node) { n.Pods[1].Created = epoch.Add(-2 * time.Minute) })))), nil},
 		{"unless it does not replace such pods along", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran()))), exporter},
 		{"not if it was of another group", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/other", newHash})))), exporter},
 		{"without what has left since", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/former", "x"}, driver[0])))), driver},
