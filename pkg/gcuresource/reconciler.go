@@ -225,7 +225,7 @@ func (r *Reconciler) release(ctx context.Context, gr *topsv1.GcuResource, obs *s
 	if untold != nil {
 		log.FromContext(ctx).Error(untold, "Leaving nodes the labels that another gr may need")
 	}
-	others.CountsCards = obs.NodesWithCards()
+	others.CountsCards = state.NodesWithCards(obs.Hosts)
 	if failed := removeLabels(ctx, r.Client, obs.Nodes, others); failed != nil {
 		return failed, nil
 	}

@@ -94,7 +94,7 @@ var ofResources = []mutant{
 	{"cards-unseen-by-nfd", "an nfd that sees no PCI device takes the GCU pods from one node after the other", deploys, "NodeLabeler.Reconcile",
 		"confirmRemoval($ctx, $live, $node, &$claims)", "confirmRemoval(ctx, l.APIReader, node, &nodelabel.Inputs{Resources: claims.Resources})"},
 	{"cards-unseen-in-teardown", "the deletion of a gr takes the GCU pods of another one from nodes that nfd sees no device of", deploys, "Reconciler.release",
-		"$others.CountsCards = $obs.NodesWithCards()", ""},
+		"$others.CountsCards = $has", ""},
 	{"cards-gone-unnoticed", "a node whose cards were taken out keeps the label", deploys, "countChanged",
 		"(state.HostOf($before).Cards > 0) != (state.HostOf($after).Cards > 0)", "$before == $after"},
 	{"upgrade-over-unnoticed", "a node without cards keeps the label when its operation is over", deploys, "labelsChanged",

@@ -65,10 +65,10 @@ func HostOf(upgrade *topsv1.NodeUpgrade) Host {
 	return h
 }
 
-// NodesWithCards returns the names of the nodes whose node agents counted cards last.
-func (o *Observation) NodesWithCards() map[string]bool {
+// NodesWithCards returns the names of the nodes, of those with the given hosts, whose node agents counted cards last.
+func NodesWithCards(hosts map[string]Host) map[string]bool {
 	has := map[string]bool{}
-	for name, host := range o.Hosts {
+	for name, host := range hosts {
 		has[name] = host.Cards > 0
 	}
 	return has
