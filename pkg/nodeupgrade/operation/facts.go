@@ -90,6 +90,8 @@ type Node struct {
 type Member struct {
 	// Component is its key, and DaemonSet its namespace/name.
 	Component, DaemonSet string
+	// Group is the gr that controls the DaemonSet.
+	Group string
 	// UID of the DaemonSet. A target matches the member with its component and UID.
 	UID types.UID
 	// Uncontrolled: its updateStrategy is not OnDelete, so the operator must not delete its

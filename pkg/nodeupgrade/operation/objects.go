@@ -59,6 +59,9 @@ func MemberOf(component string, ds *appsv1.DaemonSet, newest string, node *corev
 	if node != nil && !m.Leaving {
 		m.NoSuccessor = daemonset.ShouldRun(ds, node).Why
 	}
+	if gr := daemonset.GcuResourceOwner(ds); gr != nil {
+		m.Group = gr.Name
+	}
 	if pod := daemonset.PodOf(owned); pod != nil {
 		m.Pod = podOf(pod, ds.Spec.MinReadySeconds, seen, now)
 	}

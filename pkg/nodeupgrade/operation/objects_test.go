@@ -83,6 +83,14 @@ func TestMemberOf(t *testing.T) {
 	}
 }
 
+func TestAMemberIsOfTheGroupThatControlsIt(t *testing.T) {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: topsv1.GroupVersion.String(), Kind: topsv1.GcuResourceKind, Name: "big", Controller: ptr.To(true)}}}}
+	if got := MemberOf("devicePlugin", ds, "v2", nil, nil, nil, noon).Group; got != "big" {
+		t.Errorf("it is of %q", got)
+	}
+}
+
 // TestMembersOfANodeThatKeepsTheirPodsAway: neither our cordon nor our taint does.
 func TestMembersOfANodeThatKeepsTheirPodsAway(t *testing.T) {
 	ds := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"gcu": "true"}}}}}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -64,19 +65,24 @@ func outdatedPlugin(s *snapshot) *Member {
 func (m *Member) outdated() bool { return m.Newest != "" && m.Pod.Revision != m.Newest }
 
 // failingPlugin returns a device plugin that does not stay available; nil if there is none, or another one on the node does, or
-// this operation replaces one.
+// one is of this operation's own gr.
 func failingPlugin(s *snapshot) (failing *Member) {
 	for i := range s.f.Members {
 		m := &s.f.Members[i]
 		switch {
 		case !isDevicePlugin(m):
-		case s.has(upgradeplan.ActionReplace, m.Component) || m.Pod.Available && !s.f.Now.Before(steadyAt(s, m)):
+		case isOwn(s, m) || m.Pod.Available && !s.f.Now.Before(steadyAt(s, m)):
 			return nil
 		case failing == nil:
 			failing = m
 		}
 	}
 	return failing
+}
+
+// isOwn reports whether the operation replaces a member, or its gr deploys it.
+func isOwn(s *snapshot, m *Member) bool {
+	return s.has(upgradeplan.ActionReplace, m.Component) || m.Group != "" && strings.HasSuffix(s.op.Rollout, "/"+m.Group)
 }
 
 // steadyAt is when a device plugin that is available has been so for long enough not to be one that crashes again and again, and

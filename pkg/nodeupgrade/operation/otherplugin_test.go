@@ -83,6 +83,12 @@ func ofAnother(f *Facts) {
 	f.Record.Operation.Tasks = slices.DeleteFunc(f.Record.Operation.Tasks, func(rec topsv1.OperationTask) bool { return of(rec.Name) })
 }
 
+// ofOwnGroup lets the gr of the operation deploy the device plugin, which the operation does not replace.
+func ofOwnGroup(f *Facts) {
+	f.Record.Operation.Rollout = "gcu-system/big"
+	f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == upgradeplan.TargetDevicePlugin })].Group = "big"
+}
+
 // A device plugin that failed by itself before the operation says nothing about the version of the operation, whatever its
 // pods say. One that had worked, and fails since, does.
 func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
@@ -103,6 +109,7 @@ func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
 		{"it stays Ready, and offers nothing", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available = true }}, failed},
 		{"it had offered none, and stayed available", []func(*Facts){func(f *Facts) { before(f).Allocatable["enflame.com/gcu"] = 0 }}, failed},
 		{"it had no driver to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).DriverVersion = "" }}, failed},
+		{"it is of the gr of the operation", []func(*Facts){uncounted, ofOwnGroup}, failed},
 		{"it had no cards to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).Devices = 0 }}, failed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -163,6 +170,7 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 		}}, counted: true},
 		{name: "an earlier operation counted them", with: []func(*Facts){fails, took(counted)}, counted: true},
 		{name: "an earlier operation did not", with: []func(*Facts){fails, took(nil), func(f *Facts) { f.Host.DriverVersion = "" }}},
+		{name: "it is of the gr of the operation", with: []func(*Facts){fails, ofOwnGroup}, counted: true},
 		{name: "its gr has another version by now", with: []func(*Facts){fails, took(counted), func(f *Facts) { plugin(f).Revision = "v0" }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
