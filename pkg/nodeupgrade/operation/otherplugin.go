@@ -65,8 +65,11 @@ func outdatedPlugin(s *snapshot) *Member {
 func (m *Member) outdated() bool { return m.Newest != "" && m.Pod.Revision != m.Newest }
 
 // failingPlugin returns a device plugin that does not stay available; nil if there is none, or another one on the node does, or
-// one is of this operation's own gr.
+// one is of this operation's own gr, or what an earlier operation left on the node may be why (leftUnverified).
 func failingPlugin(s *snapshot) (failing *Member) {
+	if leftUnverified(s) {
+		return nil
+	}
 	for i := range s.f.Members {
 		m := &s.f.Members[i]
 		switch {
@@ -83,6 +86,28 @@ func failingPlugin(s *snapshot) (failing *Member) {
 // isOwn reports whether the operation replaces a member, or its gr deploys it.
 func isOwn(s *snapshot, m *Member) bool {
 	return s.has(upgradeplan.ActionReplace, m.Component) || m.Group != "" && strings.HasSuffix(s.op.Rollout, "/"+m.Group)
+}
+
+// leftUnverified reports whether something that the operation replaces was last replaced by one that ended before it was verified.
+// One that was deferred for a device plugin of another gr had verified all else. If this operation took a cordon over, its baseline
+// says what counted before that, and only earlier ones matter.
+func leftUnverified(s *snapshot) bool {
+	history := s.f.Record.History
+	if i := slices.IndexFunc(history, func(r topsv1.OperationRecord) bool { return r.ID == s.op.CordonedBy }); i >= 0 {
+		history = history[:i]
+	}
+	for t := range s.job.All() {
+		for _, r := range slices.Backward(history) {
+			if t.Action != upgradeplan.ActionReplace || !covers(&r, t.Target, t.Action) || !isEvidence(r) {
+				continue
+			}
+			if endedUnverified(r) && (r.Phase != topsv1.OperationDeferred || r.Reason != ReasonVerifyFailed) {
+				return true
+			}
+			break
+		}
+	}
+	return false
 }
 
 // steadyAt is when a device plugin that is available has been so for long enough not to be one that crashes again and again, and

@@ -89,6 +89,14 @@ func ofOwnGroup(f *Facts) {
 	f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == upgradeplan.TargetDevicePlugin })].Group = "big"
 }
 
+// afterOne adds an operation that replaced the driver to the history.
+func afterOne(id string, phase topsv1.OperationPhase, reason string) func(*Facts) {
+	return func(f *Facts) {
+		f.Record.History = append(f.Record.History, topsv1.OperationRecord{ID: id, Phase: phase, Reason: reason, Touched: true,
+			Result: topsv1.OperationResult{Done: []string{"n1_driver_replace"}}})
+	}
+}
+
 // A device plugin that failed by itself before the operation says nothing about the version of the operation, whatever its
 // pods say. One that had worked, and fails since, does.
 func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
@@ -110,6 +118,8 @@ func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
 		{"it had offered none, and stayed available", []func(*Facts){func(f *Facts) { before(f).Allocatable["enflame.com/gcu"] = 0 }}, failed},
 		{"it had no driver to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).DriverVersion = "" }}, failed},
 		{"it is of the gr of the operation", []func(*Facts){uncounted, ofOwnGroup}, failed},
+		{"an earlier operation may have broken it", []func(*Facts){uncounted, afterOne("v2", topsv1.OperationAborted, ReasonSuperseded)}, failed},
+		{"an earlier operation was deferred for it", []func(*Facts){uncounted, afterOne("v2", topsv1.OperationDeferred, ReasonVerifyFailed)}, deferred},
 		{"it had no cards to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).Devices = 0 }}, failed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -171,6 +181,14 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 		{name: "an earlier operation counted them", with: []func(*Facts){fails, took(counted)}, counted: true},
 		{name: "an earlier operation did not", with: []func(*Facts){fails, took(nil), func(f *Facts) { f.Host.DriverVersion = "" }}},
 		{name: "it is of the gr of the operation", with: []func(*Facts){fails, ofOwnGroup}, counted: true},
+		{name: "an operation with the same component was aborted", with: []func(*Facts){fails, afterOne("v2", topsv1.OperationAborted, ReasonSuperseded)}, counted: true},
+		{name: "then it was verified", with: []func(*Facts){fails, afterOne("v2", topsv1.OperationAborted, ReasonSuperseded), afterOne("again", topsv1.OperationDone, ReasonSucceeded)}},
+		{name: "an operation was deferred for the plugin", with: []func(*Facts){fails, afterOne("v2", topsv1.OperationDeferred, ReasonVerifyFailed)}},
+		{name: "an operation with other components was aborted", with: []func(*Facts){fails, afterOne("v2", topsv1.OperationAborted, ReasonSuperseded), func(f *Facts) {
+			f.Record.History[0].Result.Done[0] = "n1_toolkit_replace"
+		}}},
+		{name: "the operation from which it has the cordon failed", with: []func(*Facts){fails, took(nil), afterOne("earlier", topsv1.OperationFailed, ReasonVerifyFailed)}},
+		{name: "one before that was aborted", with: []func(*Facts){fails, took(nil), afterOne("v2", topsv1.OperationAborted, ReasonSuperseded), afterOne("earlier", topsv1.OperationFailed, ReasonVerifyFailed)}, counted: true},
 		{name: "its gr has another version by now", with: []func(*Facts){fails, took(counted), func(f *Facts) { plugin(f).Revision = "v0" }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
