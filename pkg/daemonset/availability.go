@@ -52,8 +52,8 @@ func CrashLooping(pod *corev1.Pod) (container string, looping bool) {
 	return "", false
 }
 
-// hasRestarted reports whether a container of a pod, which may be a sidecar, has restarted.
-func hasRestarted(pod *corev1.Pod) bool {
+// HasRestarted reports whether a container of a pod, which may be a sidecar, has restarted.
+func HasRestarted(pod *corev1.Pod) bool {
 	for c := range containersOf(pod) {
 		if c.RestartCount > 0 {
 			return true

@@ -169,7 +169,7 @@ func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now 
 // ReadyAgain returns when a pod last became Ready after a container of it had restarted, zero if none has, or if it is not Ready.
 // If that was at least an hour ago, it is by the clock of the kubelet.
 func (s *StateTimes) ReadyAgain(pod *corev1.Pod, now time.Time) time.Time {
-	if !hasRestarted(pod) {
+	if !HasRestarted(pod) {
 		return time.Time{}
 	}
 	key := "again " + string(pod.UID)

@@ -129,8 +129,8 @@ type Pod struct {
 	// Gated: it waits at the gate of config/gate.
 	Gated bool
 	// Terminating: it has a deletion timestamp. CrashLooping: a container restarts
-	// repeatedly.
-	Terminating, CrashLooping bool
+	// repeatedly. Restarted: one has restarted at any time.
+	Terminating, CrashLooping, Restarted bool
 	// TerminationMessage are the last output of a crash-looping container, "" when not known.
 	TerminationMessage string
 }

@@ -84,6 +84,7 @@ func podOf(pod *corev1.Pod, minReadySeconds int32, seen *daemonset.StateTimes, n
 	p.Placeholder, p.Gated = daemonset.IsPlaceholder(pod), daemonset.AwaitsUpgrade(pod)
 	p.Available = p.Available || p.Placeholder && !p.Terminating
 	_, p.CrashLooping = daemonset.CrashLooping(pod)
+	p.Restarted = daemonset.HasRestarted(pod)
 	p.TerminationMessage = daemonset.TerminationMessage(pod)
 	return p
 }

@@ -60,7 +60,7 @@ func TestMemberOf(t *testing.T) {
 	gone := seen("old")
 	gone.Terminating, gone.Available = true, false
 	restarted := seen("a")
-	restarted.Since = noon.Add(time.Hour)
+	restarted.Since, restarted.Restarted = noon.Add(time.Hour), true
 	for _, tc := range []struct {
 		name string
 		pods []*corev1.Pod
@@ -71,7 +71,7 @@ func TestMemberOf(t *testing.T) {
 		{"its pod is seen with its version", []*corev1.Pod{owned("a", nil)}, seen("a")},
 		{"while one terminates it is that one", []*corev1.Pod{owned("a", nil), owned("old", terminating)}, gone},
 		{"a restart of a container counts like a change of readiness", []*corev1.Pod{owned("a", func(p *corev1.Pod) {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(time.Hour))}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(time.Hour))}}}}
 		})}, restarted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

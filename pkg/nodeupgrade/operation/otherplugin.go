@@ -64,7 +64,7 @@ func outdatedPlugin(s *snapshot) *Member {
 // outdated reports whether the pod is known not to be of the newest revision.
 func (m *Member) outdated() bool { return m.Newest != "" && m.Pod.Revision != m.Newest }
 
-// failingPlugin returns a device plugin that does not stay available; nil if there is none, or another one on the node does, or
+// failingPlugin returns a device plugin that is not known to stay available, one that is not known to fail first; nil if there is none, or another one on the node does, or
 // one is of this operation's own gr, or what an earlier operation left on the node may be why (leftUnverified).
 func failingPlugin(s *snapshot) (failing *Member) {
 	if leftUnverified(s) {
@@ -76,7 +76,7 @@ func failingPlugin(s *snapshot) (failing *Member) {
 		case !isDevicePlugin(m):
 		case isOwn(s, m) || m.Pod.Available && !s.f.Now.Before(steadyAt(s, m)):
 			return nil
-		case failing == nil:
+		case failing == nil || !fails(s, m):
 			failing = m
 		}
 	}
@@ -110,20 +110,31 @@ func leftUnverified(s *snapshot) bool {
 	return false
 }
 
-// steadyAt is when a device plugin that is available has been so for long enough not to be one that crashes again and again, and
-// one that is not available has been so for longer than it takes to start.
+// steadyAt is when a device plugin that is available has been so for long enough not to be one that crashes again and again.
 func steadyAt(s *snapshot, m *Member) time.Time {
 	return recordedAt(s.f, m.Pod.Since).Add(min(s.limits.soak, s.limits.precheck/2))
 }
 
+// fails reports whether there is evidence that a device plugin fails: one that leaves, or takes its time to start, may be sound.
+func fails(s *snapshot, m *Member) bool {
+	return isDown(s, m) || m.Pod.Restarted && !m.Pod.Terminating && s.f.Now.Before(steadyAt(s, m))
+}
+
+// isDown reports whether a device plugin fails, and not only now and then: it crash-loops, or has not been available for longer
+// than any pod should need.
+func isDown(s *snapshot, m *Member) bool {
+	long := !m.Pod.Available && !s.f.Now.Before(recordedAt(s.f, m.Pod.Since).Add(s.limits.progress))
+	return !m.Pod.Terminating && (m.Pod.CrashLooping || long)
+}
+
 // settling returns a device plugin of which it is not known yet whether it stays available, and until when the precheck waits for
-// that: its pod has just started, or restarted. It returns nil when there is none.
+// that. It returns nil when there is none.
 func settling(s *snapshot, t upgradeplan.Task) (m *Member, until time.Time) {
-	if m = failingPlugin(s); m == nil || m.Pod.CrashLooping || s.f.Host.DriverVersion == "" || !s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable) {
+	if m = failingPlugin(s); m == nil || isDown(s, m) || s.f.Host.DriverVersion == "" || !s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable) {
 		return nil, time.Time{}
 	}
 	until = recordedAt(s.f, s.recorded(t).StartTime.Time).Add(s.limits.precheck * 3 / 4)
-	if at := steadyAt(s, m); at.Before(until) {
+	if at := steadyAt(s, m); m.Pod.Available && at.Before(until) {
 		until = at
 	}
 	if !s.f.Now.Before(until) {
@@ -133,10 +144,11 @@ func settling(s *snapshot, t upgradeplan.Task) (m *Member, until time.Time) {
 }
 
 // countsCards reports whether the resources that the node offers are a measure for it after the operation: not if its device plugin
-// fails although the node had all that it needs, and another gr has to replace it. What it offered in a good moment, or did not in
+// is known to fail although the node had all that it needs, and another gr has to replace it. What it offered in a good moment, or did not in
 // a bad one, says nothing.
 func countsCards(s *snapshot, now *topsv1.NodeBefore) bool {
-	return failingPlugin(s) == nil || now.DriverVersion == "" || now.Devices == 0 || s.f.Host.NeedsRestart()
+	m := failingPlugin(s)
+	return m == nil || !fails(s, m) || now.DriverVersion == "" || now.Devices == 0 || s.f.Host.NeedsRestart()
 }
 
 // offersNone reports whether the node has cards, but none is allocatable.

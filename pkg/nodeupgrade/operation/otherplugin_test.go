@@ -151,6 +151,9 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 		return func(f *Facts) { plugin(f).Available, plugin(f).Since = available, f.Now.Add(-ago) }
 	}
 	fails := since(time.Hour, false)
+	restarted := func(f *Facts) { plugin(f).Restarted = true }
+	leaves := func(f *Facts) { plugin(f).Terminating = true }
+	crashLoops := func(f *Facts) { plugin(f).CrashLooping, plugin(f).Restarted = true, true }
 	took := func(cards map[string]int64) func(*Facts) {
 		return func(f *Facts) {
 			f.Record.Operation.CordonedBy = "earlier"
@@ -170,9 +173,16 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 		{name: "one that has long been available", with: []func(*Facts){since(time.Minute, true)}, counted: true},
 		{name: "one that has just become available", with: []func(*Facts){since(20*time.Second, true)}, waits: 40 * time.Second, counted: true},
 		{name: "one that fails", with: []func(*Facts){fails}},
-		{name: "one that has just started", with: []func(*Facts){since(20*time.Second, false)}, waits: 40 * time.Second},
+		{name: "one that starts slowly", with: []func(*Facts){since(20*time.Second, false)}, waits: 90 * time.Second, counted: true},
+		{name: "one that has become available long after it restarted", with: []func(*Facts){restarted, since(time.Minute, true)}, counted: true},
+		{name: "one that started again, and takes its time to be available", with: []func(*Facts){restarted, since(time.Minute, false)}, waits: 90 * time.Second, counted: true},
+		{name: "one that leaves", with: []func(*Facts){since(time.Hour, false), leaves}, waits: 90 * time.Second, counted: true},
+		{name: "one that crash-looped and leaves", with: []func(*Facts){since(0, false), crashLoops, leaves}, waits: 90 * time.Second, counted: true},
+		{name: "one that crash-loops next to one that starts", with: []func(*Facts){since(0, false), crashLoops, func(f *Facts) {
+			f.Members = append(f.Members, Member{Component: upgradeplan.TargetGcusharePlugin, Pod: &Pod{Since: f.Now, NamedPod: plugin(f).NamedPod}})
+		}}, waits: 90 * time.Second, counted: true},
 		{name: "one that restarts", with: []func(*Facts){since(0, true)}, restarts: true, waits: 90 * time.Second},
-		{name: "one that crash-loops", with: []func(*Facts){since(0, false), func(f *Facts) { plugin(f).CrashLooping = true }}},
+		{name: "one that crash-loops", with: []func(*Facts){since(0, false), crashLoops}},
 		{name: "it has no driver to work with", with: []func(*Facts){fails, func(f *Facts) { f.Host.DriverVersion = "" }}, counted: true},
 		{name: "it has no runtime to work with", with: []func(*Facts){fails, func(f *Facts) { f.Host.Runtime.Default = "runc" }}, counted: true},
 		{name: "another one on the node works", with: []func(*Facts){fails, func(f *Facts) {
@@ -207,7 +217,7 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 				f.Record = d.Record
 				later(5 * time.Second)(&f)
 				if tt.restarts {
-					plugin(&f).Since = f.Now
+					plugin(&f).Since, plugin(&f).Restarted = f.Now, true
 				}
 				d = newMachine(t).Next(f)
 			}
