@@ -18,7 +18,7 @@ import (
 
 // otherPlugin returns a device plugin that this operation does not replace, if it may be why the node offers none of its cards,
 // and was before: it is outdated, and the node offered none before either, or it fails now and no cards of it were counted because
-// it failed before (countsCards). It returns nil when there is none: the new version that the operation installed may be the
+// it failed before (uncounted). It returns nil when there is none: the new version that the operation installed may be the
 // cause. The same if the runtime was restarted: no plugin could work before.
 func otherPlugin(s *snapshot) *Member {
 	before := s.op.Before
@@ -38,9 +38,14 @@ func otherPlugin(s *snapshot) *Member {
 // faultOf says what is wrong with the plugin that otherPlugin returns, and what a person can do.
 func faultOf(m *Member) string {
 	if m.outdated() {
-		return fmt.Sprintf("it offered none before either, and pod %s of device plugin %s, which this operation does not replace, is outdated", m.Pod.Name, m.DaemonSet)
+		return fmt.Sprintf("it offered none before either, and %s is outdated", named(m))
 	}
-	return fmt.Sprintf("pod %s of device plugin %s, which this operation does not replace, does not stay available, and did not before either: correct that DaemonSet, then the node is verified again", m.Pod.Name, m.DaemonSet)
+	return named(m) + " does not stay available, and did not before either: correct that DaemonSet, then the node is verified again"
+}
+
+// named names a device plugin that another gr deploys.
+func named(m *Member) string {
+	return fmt.Sprintf("pod %s of device plugin %s, which this operation does not replace,", m.Pod.Name, m.DaemonSet)
 }
 
 // isLeftToAnother reports whether an operation that ends in this phase leaves its node to the gr of another device plugin. If that
@@ -127,10 +132,10 @@ func isDown(s *snapshot, m *Member) bool {
 	return !m.Pod.Terminating && (m.Pod.CrashLooping || long)
 }
 
-// settling returns a device plugin of which it is not known yet whether it stays available, and until when the precheck waits for
+// settling returns a device plugin of which it is not known yet whether the cards are counted, and until when the precheck waits for
 // that. It returns nil when there is none.
 func settling(s *snapshot, t upgradeplan.Task) (m *Member, until time.Time) {
-	if m = failingPlugin(s); m == nil || isDown(s, m) || s.f.Host.DriverVersion == "" || !s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable) {
+	if m = doubted(s); m == nil || isDown(s, m) || !s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable) {
 		return nil, time.Time{}
 	}
 	until = recordedAt(s.f, s.recorded(t).StartTime.Time).Add(s.limits.precheck * 3 / 4)
@@ -143,12 +148,35 @@ func settling(s *snapshot, t upgradeplan.Task) (m *Member, until time.Time) {
 	return m, until
 }
 
-// countsCards reports whether the resources that the node offers are a measure for it after the operation: not if its device plugin
-// is known to fail although the node had all that it needs, and another gr has to replace it. What it offered in a good moment, or did not in
-// a bad one, says nothing.
-func countsCards(s *snapshot, now *topsv1.NodeBefore) bool {
-	m := failingPlugin(s)
-	return m == nil || !fails(s, m) || now.DriverVersion == "" || now.Devices == 0 || s.f.Host.NeedsRestart()
+// doubted returns a device plugin that is not known to stay available, if the resources that the node offers are no measure for it
+// after the operation when it fails: the node has all that it needs, and another gr has to replace it. What it offered in a good
+// moment, or did not in a bad one, would say nothing. It returns nil when there is none: they are counted in any case.
+func doubted(s *snapshot) *Member {
+	now, before := observed(s)
+	if now.DriverVersion == "" || now.Devices == 0 || s.f.Host.NeedsRestart() || len(before) > 0 && outdatedPlugin(s) == nil {
+		return nil
+	}
+	return failingPlugin(s)
+}
+
+// uncounted returns a device plugin for which the cards are not counted, because it is known to fail; nil if they are.
+func uncounted(s *snapshot) *Member {
+	if m := doubted(s); m != nil && fails(s, m) {
+		return m
+	}
+	return nil
+}
+
+// stranding returns why pods may not leave the node yet, "" if they may: they would not get cards again while the device plugin fails,
+// and this operation would be deferred for that, after those of all other nodes had been evicted too. A node that an operation has
+// changed, or that is out of service for one that failed, goes on.
+func stranding(s *snapshot, t upgradeplan.Task) string {
+	m := uncounted(s)
+	if m == nil || !needsEmpty(s.op) || s.f.Drained.Empty || s.op.Touched || s.op.CordonedBy != "" {
+		return ""
+	}
+	return fmt.Sprintf("%s does not stay available, and pods that leave the node could not get cards again: correct that DaemonSet, or kubectl gcu task skip %s %s_%s",
+		named(m), t.Host, t.Target, t.Action)
 }
 
 // offersNone reports whether the node has cards, but none is allocatable.

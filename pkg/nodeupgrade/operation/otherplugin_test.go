@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -176,6 +178,9 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 		{name: "one that starts slowly", with: []func(*Facts){since(20*time.Second, false)}, waits: 90 * time.Second, counted: true},
 		{name: "one that has become available long after it restarted", with: []func(*Facts){restarted, since(time.Minute, true)}, counted: true},
 		{name: "one that started again, and takes its time to be available", with: []func(*Facts){restarted, since(time.Minute, false)}, waits: 90 * time.Second, counted: true},
+		{name: "a start that cannot matter without cards", with: []func(*Facts){since(0, false), func(f *Facts) { f.Host.Devices = ptr.To(int32(0)) }}, counted: true},
+		{name: "nor without a runtime", with: []func(*Facts){since(0, false), func(f *Facts) { f.Host.Runtime.Default = "runc" }}, counted: true},
+		{name: "nor on a node whose cards an earlier operation counted", with: []func(*Facts){since(0, false), took(counted)}, counted: true},
 		{name: "one that leaves", with: []func(*Facts){since(time.Hour, false), leaves}, waits: 90 * time.Second, counted: true},
 		{name: "one that crash-looped and leaves", with: []func(*Facts){since(0, false), crashLoops, leaves}, waits: 90 * time.Second, counted: true},
 		{name: "one that crash-loops next to one that starts", with: []func(*Facts){since(0, false), crashLoops, func(f *Facts) {
@@ -205,6 +210,7 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 			f := reach(t, "node_precheck", driverOnly...)
 			ofAnother(&f)
 			unchecked(&f)
+			f.Drained.Empty = true
 			for _, change := range tt.with {
 				change(&f)
 			}
@@ -245,5 +251,59 @@ func TestANodeStaysCordonedThoughThePluginOfAnotherGroupFails(t *testing.T) {
 	later(time.Hour)(&f)
 	if got, want := summaryOf(newMachine(t).Next(f)), "Deferred held node_evict DrainTimeout"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Pods that left would not get cards again, on one node after another.
+func TestANodeIsNotDrainedWhileThePluginOfAnotherGroupFails(t *testing.T) {
+	plugin := func(f *Facts) *Pod { return pod(f, upgradeplan.TargetDevicePlugin) }
+	const lacks, passes = "PrecheckFailed", "InProgress"
+	for _, tt := range []struct {
+		name string
+		with func(*Facts)
+		want string
+	}{
+		{"it fails", func(*Facts) {}, lacks},
+		{"nothing is there to evict", func(f *Facts) { f.Drained.Empty = true }, passes},
+		{"it may be sound", func(f *Facts) {
+			plugin(f).CrashLooping, plugin(f).Available, plugin(f).Since = false, true, f.Now.Add(-time.Hour)
+		}, passes},
+		{"a person skipped the evictions", func(f *Facts) {
+			for i := range f.Record.Operation.Tasks {
+				if rec := &f.Record.Operation.Tasks[i]; rec.Name == "n1_node_evict" {
+					rec.State = topsv1.OperationTaskSkipped
+				}
+			}
+		}, passes},
+		{"the node is out of service for an operation that failed", func(f *Facts) {
+			f.Record.Operation.CordonedBy, f.Record.Operation.Before = "earlier", &topsv1.NodeBefore{DriverVersion: "v1", Devices: 8}
+		}, passes},
+		{"something is on the node", func(f *Facts) { f.Record.Operation.Touched = true }, passes},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := reach(t, "node_precheck", driverOnly...)
+			ofAnother(&f)
+			unchecked(&f)
+			plugin(&f).CrashLooping, plugin(&f).Available, f.Drained = true, false, Drained{Message: "pods are left"}
+			tt.with(&f)
+			d := newMachine(t).Next(f)
+			op := d.Record.Operation
+			if op.Reason != tt.want || Prechecked(op) != (tt.want == passes) {
+				t.Errorf("%s: %s", op.Reason, op.Message)
+			}
+			if tt.want != lacks {
+				return
+			}
+			for _, part := range []string{plugin(&f).Name, "ns/devicePlugin", "kubectl gcu task skip n1 node_precheck"} {
+				if !strings.Contains(op.Message, part) {
+					t.Errorf("%q does not name %s", op.Message, part)
+				}
+			}
+			f.Record = d.Record
+			later(2 * time.Minute)(&f)
+			if got, want := summaryOf(newMachine(t).Next(f)), "Releasing then Deferred node_precheck PrecheckFailed"; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
 	}
 }

@@ -68,6 +68,9 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 		c.at(until)
 		return waiting(ReasonInProgress, "waiting to see whether pod %s of device plugin %s stays available", m.Pod.Name, m.DaemonSet)
 	}
+	if why := stranding(c.snapshot, t); why != "" {
+		return waiting(ReasonPrecheckFailed, "%s", why)
+	}
 	c.op.Before = baseline(c.snapshot)
 	if c.op.CordonedBy != "" {
 		now := metav1.NewTime(c.f.Now)
@@ -81,17 +84,10 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 // baseline returns the state of the node as observed. If the operation took a cordon over, it is no less than before the operation
 // that failed: what that one broke is no measure. A resource that the node no longer has is not missing, nor is one of which it
 // offers none and another instead, nor are the cards of a node whose device plugin another gr has to replace (otherPlugin): those
-// of one that fails are not counted.
+// of one that fails are not counted (uncounted).
 func baseline(s *snapshot) *topsv1.NodeBefore {
-	host := s.f.Host
-	now := &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Devices: ptr.Deref(host.Devices, 0), Allocatable: maps.Clone(s.f.Node.Allocatable)}
-	var before map[string]int64
-	if taken := s.op.Before; taken != nil && s.op.CordonedBy != "" {
-		if before = taken.Allocatable; taken.DriverVersion != "" { // else it had counted no cards
-			now.DriverVersion, now.Devices = cmp.Or(now.DriverVersion, taken.DriverVersion), max(now.Devices, taken.Devices)
-		}
-	}
-	if !countsCards(s, now) && (len(before) == 0 || outdatedPlugin(s) != nil) {
+	now, before := observed(s)
+	if uncounted(s) != nil {
 		now.Allocatable = nil
 		return now
 	}
@@ -105,6 +101,19 @@ func baseline(s *snapshot) *topsv1.NodeBefore {
 		}
 	}
 	return now
+}
+
+// observed returns the state of the node, with a driver and cards that are no less than before the operation from which this one took
+// the cordon over, and what the node offered then.
+func observed(s *snapshot) (now *topsv1.NodeBefore, before map[string]int64) {
+	host := s.f.Host
+	now = &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Devices: ptr.Deref(host.Devices, 0), Allocatable: maps.Clone(s.f.Node.Allocatable)}
+	if taken := s.op.Before; taken != nil && s.op.CordonedBy != "" {
+		if before = taken.Allocatable; taken.DriverVersion != "" { // else it had counted no cards
+			now.DriverVersion, now.Devices = cmp.Or(now.DriverVersion, taken.DriverVersion), max(now.Devices, taken.Devices)
+		}
+	}
+	return now, before
 }
 
 // handedOn returns the baseline of an operation for the one that takes its cordon over, without resources that may have been those
