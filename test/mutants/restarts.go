@@ -116,6 +116,8 @@ var ofRestarts = []mutant{
 		`$s.op.CordonedBy != ""`, "false"},
 	{"stranded-halfway", "an operation that has changed its node waits for the plugin of another gr", nodes, "stranding",
 		"$s.op.Touched", "false"},
+	{"cards-made-up", "a message says that a node offered no cards before, which nobody counted", nodes, "faultOf",
+		"case $m.outdated() && $counted: $*then", "case $m.outdated(): $*then"},
 	{"member-of-no-group", "the gr of a device plugin is not known", nodes, "MemberOf",
 		"m.Group = $gr.Name", "m.Group = $gr.Name[:0]"},
 	{"starting-plugin-counted", "a precheck takes a plugin that has just started for one that works", nodes, "failingPlugin",

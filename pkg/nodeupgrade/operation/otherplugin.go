@@ -36,9 +36,12 @@ func otherPlugin(s *snapshot) *Member {
 }
 
 // faultOf says what is wrong with the plugin that otherPlugin returns, and what a person can do.
-func faultOf(m *Member) string {
-	if m.outdated() {
+func faultOf(s *snapshot, m *Member) string {
+	switch {
+	case m.outdated() && len(s.op.Before.Allocatable) > 0:
 		return fmt.Sprintf("it offered none before either, and %s is outdated", named(m))
+	case m.outdated(): // maybe it offered some in good moments
+		return named(m) + " is outdated, and its cards were not counted before"
 	}
 	return named(m) + " does not stay available, and did not before either: correct that DaemonSet, then the node is verified again"
 }

@@ -114,6 +114,7 @@ func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
 	}{
 		{"the driver may have broken one that had worked", nil, failed},
 		{"one that had failed is for its own gr to replace", []func(*Facts){uncounted}, deferred},
+		{"one that is outdated, too", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Revision = "v0" }}, deferred},
 		{"also on a node that another operation had cordoned", []func(*Facts){uncounted, tookOver}, deferred},
 		{"it has just been Ready", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available, plugin(f).Since = true, f.Now.Add(6*time.Minute-time.Second) }}, deferred},
 		{"it stays Ready, and offers nothing", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available = true }}, failed},
@@ -140,6 +141,9 @@ func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
 			}
 			if text, names := d.Record.Operation.Message, plugin(&f).Name; strings.Contains(text, names) != (tt.want == deferred) {
 				t.Errorf("%q names pod %s: %t", text, names, tt.want != deferred)
+			}
+			if text := d.Record.Operation.Message; strings.Contains(text, "offered none before") {
+				t.Errorf("%q is not known: it may have offered cards in good moments", text)
 			}
 		})
 	}

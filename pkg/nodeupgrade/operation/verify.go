@@ -94,7 +94,7 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 		v = k.verify.attempt(c, t)
 	}
 	if m := otherPlugin(c.snapshot); m != nil {
-		v.atEnd = "; " + faultOf(m)
+		v.atEnd = "; " + faultOf(c.snapshot, m)
 	}
 	return v
 }
