@@ -111,7 +111,7 @@ var ofRestarts = []mutant{
 	{"stranded-nobody", "a node without pods is not upgraded while the plugin of another gr fails", nodes, "stranding",
 		"$s.f.Drained.Empty", "false"},
 	{"stranded-without-evictions", "a person cannot skip the evictions of a node whose plugin fails", nodes, "stranding",
-		"!needsEmpty($s.op)", "false"},
+		"skipped($s, upgradeplan.ActionEvict)", "false"},
 	{"stranded-after-a-failure", "a node on which an operation failed waits for the plugin of another gr", nodes, "stranding",
 		`$s.op.CordonedBy != ""`, "false"},
 	{"stranded-halfway", "an operation that has changed its node waits for the plugin of another gr", nodes, "stranding",

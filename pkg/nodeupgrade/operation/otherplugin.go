@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -162,6 +163,19 @@ func doubted(s *snapshot) *Member {
 	return failingPlugin(s)
 }
 
+// observed returns the state of the node, with a driver and cards that are no less than before the operation from which this one took
+// the cordon over, and what the node offered then.
+func observed(s *snapshot) (now *topsv1.NodeBefore, before map[string]int64) {
+	host := s.f.Host
+	now = &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Devices: ptr.Deref(host.Devices, 0), Allocatable: maps.Clone(s.f.Node.Allocatable)}
+	if taken := s.op.Before; taken != nil && s.op.CordonedBy != "" {
+		if before = taken.Allocatable; taken.DriverVersion != "" { // else it had counted no cards
+			now.DriverVersion, now.Devices = cmp.Or(now.DriverVersion, taken.DriverVersion), max(now.Devices, taken.Devices)
+		}
+	}
+	return now, before
+}
+
 // uncounted returns a device plugin for which the cards are not counted, because it is known to fail; nil if they are.
 func uncounted(s *snapshot) *Member {
 	if m := doubted(s); m != nil && fails(s, m) {
@@ -175,7 +189,7 @@ func uncounted(s *snapshot) *Member {
 // changed, or that is out of service for one that failed, goes on.
 func stranding(s *snapshot, t upgradeplan.Task) string {
 	m := uncounted(s)
-	if m == nil || !needsEmpty(s.op) || s.f.Drained.Empty || s.op.Touched || s.op.CordonedBy != "" {
+	if m == nil || !s.has(upgradeplan.ActionEvict, upgradeplan.TargetNode) || skipped(s, upgradeplan.ActionEvict) || s.f.Drained.Empty || s.op.Touched || s.op.CordonedBy != "" {
 		return ""
 	}
 	return fmt.Sprintf("%s does not stay available, and pods that leave the node could not get cards again: correct that DaemonSet, or kubectl gcu task skip %s %s_%s",

@@ -1,7 +1,6 @@
 package operation
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
@@ -101,19 +99,6 @@ func baseline(s *snapshot) *topsv1.NodeBefore {
 		}
 	}
 	return now
-}
-
-// observed returns the state of the node, with a driver and cards that are no less than before the operation from which this one took
-// the cordon over, and what the node offered then.
-func observed(s *snapshot) (now *topsv1.NodeBefore, before map[string]int64) {
-	host := s.f.Host
-	now = &topsv1.NodeBefore{DriverVersion: host.DriverVersion, BootID: host.BootID, Devices: ptr.Deref(host.Devices, 0), Allocatable: maps.Clone(s.f.Node.Allocatable)}
-	if taken := s.op.Before; taken != nil && s.op.CordonedBy != "" {
-		if before = taken.Allocatable; taken.DriverVersion != "" { // else it had counted no cards
-			now.DriverVersion, now.Devices = cmp.Or(now.DriverVersion, taken.DriverVersion), max(now.Devices, taken.Devices)
-		}
-	}
-	return now, before
 }
 
 // handedOn returns the baseline of an operation for the one that takes its cordon over, without resources that may have been those
