@@ -39,9 +39,12 @@ func blamedBefore(n *fleetNode) (blamed []Target) {
 }
 
 // blamedFor returns the revisions that may be why a pod of a node does not work: its own, or those that an operation changed
-// that replaced the pod along. None if these are not known or no longer the targets, or if the node was kept at an earlier one:
-// then the pod proves nothing.
+// that replaced the pod along. None if these are not known or no longer the targets, or if the node was kept at an earlier one, or
+// has one that an operation is to replace the pod along with: then the pod proves nothing.
 func blamedFor(g *group, node *Node, pod *Pod) []Target {
+	if isNextAlong(g, node, pod) {
+		return nil
+	}
 	end := replacedAlongBy(g, node, pod)
 	if end == nil {
 		return g.targetsOf([]string{g.keyOf(pod)})
@@ -50,6 +53,11 @@ func blamedFor(g *group, node *Node, pod *Pod) []Target {
 		return changed
 	}
 	return nil
+}
+
+// isNextAlong reports whether an operation that brings another pod of the node to its target will replace a pod along.
+func isNextAlong(g *group, node *Node, pod *Pod) bool {
+	return g.members[pod.Member].ReplacedWithOthers && slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.members[p.Member].Heavy && g.isOutdated(&p) })
 }
 
 // replacedAlongBy returns the end of the operation that replaced a pod of a node along with others, at the revision that it had;

@@ -108,7 +108,8 @@ func replacedAlong(name string, change func(*Node)) Node {
 
 // exporterCrashes makes the exporter of a node crash-loop.
 func exporterCrashes(n *Node) {
-	n.Pods[1].Available, n.Pods[1].CrashLooping, n.Pods[1].NotReadySince = false, "main", epoch.Add(-time.Minute)
+	n.Pods[1].Available, n.Pods[1].CrashLooping = false, "main"
+	n.Pods[1].NotReadySince, n.Pods[1].NotReadyEarliest = epoch.Add(-time.Minute), epoch.Add(-time.Minute)
 }
 
 // exporterLast takes a node offline half a minute after its exporter was created.
@@ -134,6 +135,7 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 		}
 	}
 	ran := func(targets ...Target) func(*Node) { return func(n *Node) { n.Ended[0].Targets = targets } }
+	before := func(n *Node) { n.Pods[0].Revision, n.Ended = oldHash, nil }
 	inFlight := heavyInput(1, replacedAlong("a", exporterCrashes)).slots(operating(heavyNode("a")))
 	inFlight.Ledger.Slots[0].Newest = epoch.Add(-time.Hour)
 	for _, tt := range []struct {
@@ -154,6 +156,8 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 		{"not if it touched nothing", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Ended[0].Touched = false }))), exporter},
 		{"not if it was not done", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Ended[0].Done = false }))), exporter},
 		{"nor anything if there is another version since", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/driver", oldHash})))), nil},
+		{"nor anything if another operation will replace it along", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, before)))), nil},
+		{"unless none does such pods", heavyInput(1, replacedAlong("a", and(exporterCrashes, before))), exporter},
 		{"nor anything if it kept the node from it", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Ended[0].Left = []Target{{"kube-system/driver", oldHash}} }))), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,6 +200,17 @@ func TestABadDriverThatShowsInAnotherPodHaltsUntilThereIsAnotherDriver(t *testin
 	in.Members[0].Target, in.Revision = "newer", "r3"
 	if d = Plan(in); d.Halted != "" || len(d.Ledger.Failures) > 0 {
 		t.Errorf("halted %q with another driver", d.Halted)
+	}
+}
+
+// When a bad driver is rolled back, a plugin that was blamed for it does not keep its node from the driver that cures it.
+func TestAPodThatAnOperationWillReplaceAlongEndsItsFailure(t *testing.T) {
+	for name, along := range map[string]func(Input) Input{"it will": alongAlways, "none will": func(in Input) Input { return in }} {
+		in := along(heavyInput(1, replacedAlong("a", func(n *Node) { exporterCrashes(n); n.Pods[0].Revision, n.Ended = oldHash, nil })))
+		in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonCrashLooping, Targets: []Target{{"kube-system/exporter", newHash}}}}
+		if got, want := len(Plan(in).Ledger.Failures), map[string]int{"it will": 0, "none will": 1}[name]; got != want {
+			t.Errorf("%s: %d failures, want %d", name, got, want)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 	crashed := failure.Reason == ReasonCrashLooping
 	recovered := n.hasRecovered() || crashed && n.Ready && len(failure.Targets) > 0 // what else is left on the node did not crash
 	return !recovered || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		if !failure.concerns(n, &pod) {
+		if !failure.concerns(n, &pod) || crashed && isNextAlong(n.group, &n.Node, &pod) {
 			return false
 		}
 		left := pod.ReadyAgain.Add(min(d.in.Deadlines.Progress, max(d.in.Deadlines.Unavailable, 2*pod.Ran))).Sub(d.in.Now)
