@@ -217,6 +217,9 @@ func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange,
 		return withChange(asked, change), false
 	}
 	if shown := upgrade.Status.Operation; change.Abort && shown != nil && shown.ID == change.Operation {
+		if asked := upgrade.Spec.Operation; shown.Held && asked != nil && asked.Rollout == own {
+			return withChange(asked, change), false // the next one, which takes over the cordon and then ends
+		}
 		return nil, false // removed from the spec, it is being aborted
 	}
 	return nil, !isReserved(upgrade, change, own)

@@ -174,6 +174,11 @@ func TestNextOperation(t *testing.T) {
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: nothing},
 		{name: "one that is stale at work is aborted", asked: askedFor("x", own, true), order: abortAtWork, want: amend},
 		{name: "one that was taken away is not made again to be aborted", shown: shown("x", topsv1.OperationRunning), order: abort, want: nothing},
+		{name: "so is the next one of ours, which is not granted yet", asked: askedFor("y", own, false), shown: held, order: abort,
+			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: amend},
+		{name: "not that of another group", asked: askedFor("y", "gcu-system/other", false), shown: held, order: abort,
+			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: nothing},
+		{name: "nor that which replaces one that runs", asked: askedFor("y", own, false), shown: shown("x", topsv1.OperationRunning), order: abort, want: nothing},
 		{name: "one that is not there is made to be aborted, so that it has ended", order: abort, want: makeNew},
 		{name: "another group is at work", asked: askedFor("y", "gcu-system/other", false), order: grant, want: nothing},
 		{name: "that of another group is replaced if the order says so", asked: askedFor("y", "gcu-system/other", false), order: replace, want: makeNew},
@@ -205,7 +210,7 @@ func TestNextOperation(t *testing.T) {
 			if got != tt.want {
 				t.Fatalf("it needs %v, want %v", got, tt.want)
 			}
-			if got == amend && (next.ID != "x" || next.Abort != tt.order.Abort || !tt.order.Abort && !next.Granted) {
+			if got == amend && (next.ID != tt.asked.ID || next.Abort != tt.order.Abort || !tt.order.Abort && !next.Granted) {
 				t.Errorf("it becomes %+v", next)
 			}
 		})

@@ -1,6 +1,11 @@
 package rollout
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+)
 
 // toBlame returns the revisions that may have made the node of a slot fail: that of the member
 // whose pod was replaced last, because those before it had to be available first. After an operation
@@ -55,16 +60,29 @@ func blamedFor(g *group, node *Node, pod *Pod) []Target {
 	return nil
 }
 
-// isNextAlong reports whether an operation that brings another pod of the node to its target will replace a pod along.
+// isNextAlong reports whether a pod was replaced along by the last operation of its node, and the next one will do that again: it brings
+// the node to another driver, which may cure the pod.
 func isNextAlong(g *group, node *Node, pod *Pod) bool {
-	return g.members[pod.Member].ReplacedWithOthers && slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.members[p.Member].Heavy && g.isOutdated(&p) })
+	end := lastDone(node)
+	if end == nil || isNewerThan(end, pod, daemonset.MaxSkew) || !g.members[pod.Member].ReplacedWithOthers || g.isOutdated(pod) {
+		return false
+	}
+	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
+		m := &g.members[p.Member]
+		return m.Heavy && !m.Restarts && g.isOutdated(&p) && g.toReplace(node, &p)
+	})
+}
+
+// isNewerThan reports whether a pod was created after an operation had ended, by clocks that may differ by a time.
+func isNewerThan(end *End, pod *Pod, skew time.Duration) bool {
+	return pod.Created.After(end.Time.Add(skew))
 }
 
 // replacedAlongBy returns the end of the operation that replaced a pod of a node along with others, at the revision that it had;
 // nil if none did. If it is not known what the operation changed, it did if it always does.
 func replacedAlongBy(g *group, node *Node, pod *Pod) *End {
 	end := lastDone(node)
-	if end == nil || pod.Created.After(end.Time) && len(end.Targets) > 0 || g.isOutdated(pod) {
+	if end == nil || g.isOutdated(pod) || isNewerThan(end, pod, daemonset.MaxSkew) || len(end.Targets) > 0 && isNewerThan(end, pod, 0) {
 		return nil
 	}
 	changed := targetsAmong(g.members, end)

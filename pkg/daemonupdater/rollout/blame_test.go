@@ -135,7 +135,8 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 		}
 	}
 	ran := func(targets ...Target) func(*Node) { return func(n *Node) { n.Ended[0].Targets = targets } }
-	before := func(n *Node) { n.Pods[0].Revision, n.Ended = oldHash, nil }
+	before := func(n *Node) { n.Pods[0].Revision, n.Ended[0].Targets = oldHash, nil }
+	old := func(n *Node) { n.Ended[0].Time = epoch.Add(-time.Hour) }
 	inFlight := heavyInput(1, replacedAlong("a", exporterCrashes)).slots(operating(heavyNode("a")))
 	inFlight.Ledger.Slots[0].Newest = epoch.Add(-time.Hour)
 	for _, tt := range []struct {
@@ -158,6 +159,9 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 		{"nor anything if there is another version since", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/driver", oldHash})))), nil},
 		{"nor anything if another operation will replace it along", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, before)))), nil},
 		{"unless none does such pods", heavyInput(1, replacedAlong("a", and(exporterCrashes, before))), exporter},
+		{"unless it is newer than what the last one did", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, before, old)))), exporter},
+		{"unless a toolkit is outdated", withToolkit(alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, before, func(n *Node) { n.Ended[0].Targets = driver }))))), exporter},
+		{"nor for one that is much newer than an operation of which nothing is known", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, old, ran())))), exporter},
 		{"nor anything if it kept the node from it", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Ended[0].Left = []Target{{"kube-system/driver", oldHash}} }))), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -172,6 +176,13 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 			}
 		})
 	}
+}
+
+// withToolkit makes the driver a toolkit, with which nothing is replaced along, and the exporter newer than the last operation.
+func withToolkit(in Input) Input {
+	in.Members[0].Restarts = true
+	in.Nodes[0].Pods[1].Created = in.Nodes[0].Ended[0].Time.Add(time.Second)
+	return in
 }
 
 // The exporter that crash-loops because of the driver is available for moments, which end no halt. Another driver does.
@@ -205,11 +216,60 @@ func TestABadDriverThatShowsInAnotherPodHaltsUntilThereIsAnotherDriver(t *testin
 
 // When a bad driver is rolled back, a plugin that was blamed for it does not keep its node from the driver that cures it.
 func TestAPodThatAnOperationWillReplaceAlongEndsItsFailure(t *testing.T) {
-	for name, along := range map[string]func(Input) Input{"it will": alongAlways, "none will": func(in Input) Input { return in }} {
-		in := along(heavyInput(1, replacedAlong("a", func(n *Node) { exporterCrashes(n); n.Pods[0].Revision, n.Ended = oldHash, nil })))
+	for _, tt := range []struct {
+		name     string
+		with     func(*Input)
+		failures int
+	}{
+		{"it will", func(*Input) {}, 0},
+		{"none replaces it along", func(in *Input) { in.Members[1].ReplacedWithOthers = false }, 1},
+		{"none is outstanding", func(in *Input) { in.Nodes[0].Pods[0].Revision = newHash }, 1},
+		{"the driver is left out", func(in *Input) { in.Members[0].LeftOut = true }, 1},
+		{"the last one was long before the pod", func(in *Input) { in.Nodes[0].Ended[0].Time = epoch.Add(-time.Hour) }, 1},
+		{"there was none", func(in *Input) { in.Nodes[0].Ended = nil }, 1},
+	} {
+		in := alongAlways(heavyInput(1, replacedAlong("a", func(n *Node) { exporterCrashes(n); n.Pods[0].Revision = oldHash })))
 		in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonCrashLooping, Targets: []Target{{"kube-system/exporter", newHash}}}}
-		if got, want := len(Plan(in).Ledger.Failures), map[string]int{"it will": 0, "none will": 1}[name]; got != want {
-			t.Errorf("%s: %d failures, want %d", name, got, want)
+		tt.with(&in)
+		if got := len(Plan(in).Ledger.Failures); got != tt.failures {
+			t.Errorf("%s: %d failures, want %d", tt.name, got, tt.failures)
+		}
+	}
+}
+
+func TestAFailureUnderASlotHasWhatTheSlotReplaced(t *testing.T) {
+	n := replacedAlong("a", func(n *Node) { exporterCrashes(n); n.Ended[0].Targets = nil })
+	slot := slotOf(n, time.Minute)
+	slot.Pod, slot.PodVersion, slot.Members, slot.Newest = "former", "1", []string{"kube-system/exporter"}, n.Pods[1].Created.Add(-time.Minute)
+	failures := Plan(alongAlways(heavyInput(1, n)).slots(slot)).Ledger.Failures
+	if len(failures) != 1 || !cmp.Equal(failures[0].Targets, []Target{{"kube-system/exporter", newHash}}) {
+		t.Errorf("failures %+v", failures)
+	}
+}
+
+// A pod that hangs because of a bad driver, and has a newer version since that works with it, does not keep its node from that.
+func TestAPodThatHasAnotherTargetSinceEndsTheFailureOfAnother(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		with     func(*Input)
+		failures int
+	}{
+		{"it has", func(*Input) {}, 0},
+		{"it has not", func(in *Input) { in.Members[1].Target = newHash }, 1},
+		{"it is to blame", func(in *Input) {
+			in.Ledger.Failures[0].Targets = append(in.Ledger.Failures[0].Targets, Target{"kube-system/exporter", "newer"})
+		}, 1},
+		{"what is to blame does not work", func(in *Input) { in.Nodes[0].Pods[0].Available = false }, 1},
+		{"the node is offline", func(in *Input) { in.Nodes[0] = offline(in.Nodes[0]) }, 1},
+		{"it crash-loops", func(in *Input) { in.Ledger.Failures[0].Reason = ReasonCrashLooping }, 0},
+		{"an operation failed", func(in *Input) { in.Ledger.Failures[0].Reason = ReasonOperationFailed }, 1},
+	} {
+		in := heavyInput(1, replacedAlong("a", func(n *Node) { n.Pods[1].Available = false }))
+		in.Members[1].Target = "newer"
+		in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonProgressDeadlineExceeded, Targets: []Target{{"kube-system/driver", newHash}}}}
+		tt.with(&in)
+		if got := len(Plan(in).Ledger.Failures); got != tt.failures {
+			t.Errorf("%s: %d failures, want %d", tt.name, got, tt.failures)
 		}
 	}
 }

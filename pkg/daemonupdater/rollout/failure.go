@@ -18,8 +18,10 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	}
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: toBlame(slot, n)}
 	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
-		failure.Reason, failure.Targets = ReasonCrashLooping, blamedFor(n.group, &n.Node, pod)
-		failure.Message = crashMessage(pod)
+		failure.Reason, failure.Message = ReasonCrashLooping, crashMessage(pod)
+		if blamed := blamedFor(n.group, &n.Node, pod); len(blamed) > 0 {
+			failure.Targets = blamed
+		}
 		return &failure, 0
 	}
 	if left := timeLeft(in, slot, since, n); left > 0 {
@@ -36,11 +38,31 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	return &failure, 0
 }
 
+// isOvertaken reports whether a node that is not available waits only for pods that have another target since, and that are not of the
+// members that are to blame: one that was replaced along with a bad driver, for example.
+func (f *Failure) isOvertaken(n *fleetNode) bool {
+	others := false
+	for i := range n.Pods {
+		pod := &n.Pods[i]
+		if pod.Available && !pod.isAbsent() {
+			continue
+		}
+		if !n.group.isOutdated(pod) || slices.ContainsFunc(f.Targets, func(t Target) bool { return t.Member == n.group.keyOf(pod) }) {
+			return false
+		}
+		others = true
+	}
+	return others && n.Ready && f.Reason == ReasonProgressDeadlineExceeded
+}
+
 // stillHolds reports whether a node has not recovered from its failure. From the failure of a device
 // plugin it has recovered only when it offers cards; from a crash loop, in which a pod is available for moments, when the
 // pod has been Ready for much longer than a container ran before it crashed, or there is another pod.
 func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 	if n.isOtherMachine(failure) {
+		return false
+	}
+	if failure.isOvertaken(n) {
 		return false
 	}
 	crashed := failure.Reason == ReasonCrashLooping

@@ -72,13 +72,14 @@ func (n *Node) isOperatedOnSince(at time.Time) bool {
 }
 
 // unsettledUntil returns until when a node is unsettled, if nothing changes; zero if it is not. It is while a pod that was replaced
-// lately, or whose containers run only briefly, is not Ready, or was not shortly before. What stopped working before its node went
+// lately, or a new one whose containers run only briefly, is not Ready, or was not shortly before. What stopped working before its node went
 // offline is not Ready, too.
 func unsettledUntil(g *group, node *Node, now time.Time) (until time.Time) {
 	for i := range node.Pods {
 		pod := &node.Pods[i]
 		settled := node.Replaced[g.keyOf(pod)].Add(g.deadlines.Progress)
-		brief := pod.Ran < g.deadlines.Progress && !g.isOutdated(pod) && pod.Pin == ""
+		isNew := now.Before(pod.Created.Add(g.deadlines.Blamed() + g.deadlines.Progress))
+		brief := isNew && pod.Ran < g.deadlines.Progress && !g.isOutdated(pod) && pod.Pin == ""
 		switch {
 		case !pod.isUnready() && brief:
 			settled = pod.ReadyAgain.Add(max(g.deadlines.Probation, 2*pod.Ran))

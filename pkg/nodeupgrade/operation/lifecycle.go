@@ -105,6 +105,7 @@ func proceed(c *changes) {
 	}
 	applyOverride(c)
 	if c.op.Held {
+		c.notReleasedFor("")
 		fence(c) // a person may uncordon the node at any time
 		return
 	}

@@ -89,9 +89,15 @@ func TestADeletionIsFencedWhenTheNodeStaysCordoned(t *testing.T) {
 	if op := f.Record.Operation; !op.Held {
 		t.Fatalf("%s %s: the node does not stay cordoned", op.Phase, op.Reason)
 	}
+	before := f.Record.Operation.Message
+	f.Record.Operation.Message += notReleased + "a webhook denied the fence"
 	want := []Effect{{Kind: FencePod, Operation: "op", Pod: named}}
-	if diff := cmp.Diff(want, newMachine(t).Next(f).Effects); diff != "" {
+	d := newMachine(t).Next(f)
+	if diff := cmp.Diff(want, d.Effects); diff != "" {
 		t.Errorf("an interrupted manager may still delete the pod, after a person has uncordoned the node: %s", diff)
+	}
+	if got := d.Record.Operation.Message; got != before {
+		t.Errorf("message %q, want %q: nothing denies it any more", got, before)
 	}
 }
 

@@ -186,14 +186,28 @@ func uncounted(s *snapshot) *Member {
 
 // stranding returns why pods may not leave the node yet, "" if they may: they would not get cards again while the device plugin fails,
 // and this operation would be deferred for that, after those of all other nodes had been evicted too. A node that an operation has
-// changed, or that is out of service for one that failed, goes on.
+// changed, or that is out of service for one that failed, goes on. So does a rollback, and an operation that replaces what the plugin has
+// worked with: that may be why it fails.
 func stranding(s *snapshot, t upgradeplan.Task) string {
 	m := uncounted(s)
-	if m == nil || !s.has(upgradeplan.ActionEvict, upgradeplan.TargetNode) || skipped(s, upgradeplan.ActionEvict) || s.f.Drained.Empty || s.op.Touched || s.op.CordonedBy != "" {
+	if m == nil || s.op.Purpose == topsv1.PurposeRollback || hasWorked(s, m) || !s.has(upgradeplan.ActionEvict, upgradeplan.TargetNode) || skipped(s, upgradeplan.ActionEvict) || s.f.Drained.Empty || s.op.Touched || s.op.CordonedBy != "" {
 		return ""
 	}
-	return fmt.Sprintf("%s does not stay available, and pods that leave the node could not get cards again: correct that DaemonSet, or kubectl gcu task skip %s %s_%s",
+	return fmt.Sprintf("%s does not stay available, and pods that leave the node could not get cards again: correct that DaemonSet; or, while the operation is prepared, kubectl gcu task skip %s %s_%s",
 		named(m), t.Host, t.Target, t.Action)
+}
+
+// hasWorked reports whether a device plugin, with the pod that it has, worked when something that the operation replaces was last verified.
+func hasWorked(s *snapshot, m *Member) bool {
+	for t := range s.job.All() {
+		i := slices.IndexFunc(s.f.Record.History, func(r topsv1.OperationRecord) bool {
+			return t.Action == upgradeplan.ActionReplace && r.Phase == topsv1.OperationDone && covers(&r, t.Target, t.Action) && m.Pod.Created.Before(r.EndTime.Time)
+		})
+		if i >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // offersNone reports whether the node has cards, but none is allocatable.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -259,6 +260,11 @@ func TestANodeStaysCordonedThoughThePluginOfAnotherGroupFails(t *testing.T) {
 }
 
 // Pods that left would not get cards again, on one node after another.
+// doneAfter returns an operation that replaced the driver, and was done after a pod was created.
+func doneAfter(p *Pod) topsv1.OperationRecord {
+	return topsv1.OperationRecord{ID: "before", Phase: topsv1.OperationDone, Touched: true, EndTime: metav1.NewTime(p.Created.Add(time.Minute)), Result: topsv1.OperationResult{Done: []string{"n1_driver_replace"}}}
+}
+
 func TestANodeIsNotDrainedWhileThePluginOfAnotherGroupFails(t *testing.T) {
 	plugin := func(f *Facts) *Pod { return pod(f, upgradeplan.TargetDevicePlugin) }
 	const lacks, passes = "PrecheckFailed", "InProgress"
@@ -282,6 +288,16 @@ func TestANodeIsNotDrainedWhileThePluginOfAnotherGroupFails(t *testing.T) {
 		{"the node is out of service for an operation that failed", func(f *Facts) {
 			f.Record.Operation.CordonedBy, f.Record.Operation.Before = "earlier", &topsv1.NodeBefore{DriverVersion: "v1", Devices: 8}
 		}, passes},
+		{"a rollback may cure it", func(f *Facts) { f.Record.Operation.Purpose = topsv1.PurposeRollback }, passes},
+		{"it worked with the driver that is there", func(f *Facts) { f.Record.History = []topsv1.OperationRecord{doneAfter(plugin(f))} }, passes},
+		{"another pod of it did", func(f *Facts) {
+			f.Record.History = []topsv1.OperationRecord{doneAfter(plugin(f))}
+			plugin(f).Created = f.Record.History[0].EndTime.Add(time.Second)
+		}, lacks},
+		{"it worked with what stays", func(f *Facts) {
+			f.Record.History = []topsv1.OperationRecord{doneAfter(plugin(f))}
+			f.Record.History[0].Result.Done = []string{"n1_toolkit_replace"}
+		}, lacks},
 		{"something is on the node", func(f *Facts) { f.Record.Operation.Touched = true }, passes},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
