@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -201,21 +202,28 @@ func (w *simWorld) checkGood(pass *simPass, before, after *topsv1.DaemonRollout)
 	}
 }
 
-// checkWorks checks that no version is known to be good whose containers are known to crash, or to hang.
+// checkWorks checks that no version is known to be good whose containers are known to crash, or to hang. Whether a driver loads is known only
+// after an operation.
 func (w *simWorld) checkWorks(pass *simPass, good *topsv1.KnownGoodRevision) {
 	progress, _ := pass.deadlines()
 	for _, pod := range w.setPods() {
 		owner := simOwner(pod)
-		if owner == nil || report.TargetIn(good.Targets, pod.Namespace+"/"+owner.Name) != daemonset.RevisionHash(pod) || daemonset.AwaitsUpgrade(pod) || daemonset.IsPlaceholder(pod) {
+		if owner == nil || !w.isOfSet(pod, owner.UID) || report.TargetIn(good.Targets, pod.Namespace+"/"+owner.Name) != daemonset.RevisionHash(pod) || daemonset.AwaitsUpgrade(pod) || daemonset.IsPlaceholder(pod) {
 			continue
 		}
 		image, ran := pod.Spec.Containers[0].Image, pass.at.Sub(pod.CreationTimestamp.Time)-w.startOf(pod)-simLag
 		kind, _, _ := strings.Cut(image, "-")
-		crashes := kind == "relapse" && w.relapsesAfter(image) < min(ran, progress) && len(pod.Status.ContainerStatuses) > 0
-		if crashes || ran > 0 && slices.Contains([]string{"crash", "hang", "noload"}, kind) {
+		restarted := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 }) // its node may be down
+		if kind == "relapse" && w.relapsesAfter(image) < min(ran, progress) && restarted || ran > 0 && slices.Contains([]string{"crash", "hang"}, kind) {
 			w.violate("rollback: %s is known to be good: pod %s was created %s ago", image, pod.Name, pass.at.Sub(pod.CreationTimestamp.Time))
 		}
 	}
+}
+
+// isOfSet reports whether the DaemonSet with the name of a pod's owner has a UID: there may be another one since.
+func (w *simWorld) isOfSet(pod *corev1.Pod, uid types.UID) bool {
+	ds := w.setOf(pod)
+	return ds != nil && ds.UID == uid
 }
 
 // simLag is how old what a manager reads may be.

@@ -78,7 +78,9 @@ func TestTwoFailedNodesGoBackAloneWhileTheFleetGoesOn(t *testing.T) {
 	f.setFree(ctx, "app:3")
 	f.complete(ctx, "app:3", stageNodes)
 	f.settles(ctx)
-	after := f.reaches(ctx, "nothing is pinned", func(st *topsv1.DaemonRolloutStatus) bool { return st.PinnedNodes == 0 && len(st.Pinned) == 0 })
+	after := f.reaches(ctx, "nothing is pinned, and the version is known to be good", func(st *topsv1.DaemonRolloutStatus) bool {
+		return st.PinnedNodes == 0 && len(st.Pinned) == 0 && st.LastKnownGood.Revision == st.Revision
+	})
 	if n := after.Status.FailedNodes; n != 0 {
 		t.Errorf("%d nodes count as failed", n)
 	}

@@ -108,7 +108,7 @@ var ofRestarts = []mutant{
 		"$now.Devices == 0", "false"},
 	{"rollback-stranded", "a plugin that a bad driver broke keeps the node from the driver before", nodes, "stranding",
 		"$s.op.Purpose == $Rollback", "$s.op.Purpose == $Rollback && false"},
-	{"stranded-by-its-driver", "a plugin that worked until the driver broke it keeps the node from another driver", nodes, "stranding",
+	{"stranded-by-its-driver", "a plugin that worked until the driver broke it keeps the node from another driver", nodes, "failingPlugin",
 		"hasWorked($*args)", "hasWorked($*args) && false"},
 	{"worked-as-another", "a plugin counts as one that worked though another pod of it did", nodes, "hasWorked",
 		"$m.Pod.Created.Before($*args)", "($m.Pod.Created.Before($*args) || true)"},

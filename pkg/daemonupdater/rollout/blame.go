@@ -60,16 +60,15 @@ func blamedFor(g *group, node *Node, pod *Pod) []Target {
 	return nil
 }
 
-// isNextAlong reports whether a pod was replaced along by the last operation of its node, and the next one will do that again: it brings
-// the node to another driver, which may cure the pod.
+// isNextAlong reports whether a pod came with the driver that its node has, or soon after it, and an operation is to bring the node to another
+// driver, which may cure the pod, and replaces it along. Both were created by the clock of the API server.
 func isNextAlong(g *group, node *Node, pod *Pod) bool {
-	end := lastDone(node)
-	if end == nil || isNewerThan(end, pod, daemonset.MaxSkew) || !g.members[pod.Member].ReplacedWithOthers || g.isOutdated(pod) {
+	if !g.members[pod.Member].ReplacedWithOthers || g.isOutdated(pod) {
 		return false
 	}
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		m := &g.members[p.Member]
-		return m.Heavy && !m.Restarts && g.isOutdated(&p) && g.toReplace(node, &p)
+		return m.Heavy && !m.Restarts && !pod.Created.After(p.Created.Add(g.deadlines.Progress)) && g.isOutdated(&p) && g.toReplace(node, &p)
 	})
 }
 

@@ -159,7 +159,7 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 		{"nor anything if there is another version since", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(Target{"kube-system/driver", oldHash})))), nil},
 		{"nor anything if another operation will replace it along", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, before)))), nil},
 		{"unless none does such pods", heavyInput(1, replacedAlong("a", and(exporterCrashes, before))), exporter},
-		{"unless it is newer than what the last one did", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, before, old)))), exporter},
+		{"unless it is newer than the driver", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, before, old, func(n *Node) { n.Pods[0].Created = epoch.Add(-time.Hour) })))), exporter},
 		{"unless a toolkit is outdated", withToolkit(alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, before, func(n *Node) { n.Ended[0].Targets = driver }))))), exporter},
 		{"nor for one that is much newer than an operation of which nothing is known", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, old, ran())))), exporter},
 		{"nor anything if it kept the node from it", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Ended[0].Left = []Target{{"kube-system/driver", oldHash}} }))), nil},
@@ -225,8 +225,8 @@ func TestAPodThatAnOperationWillReplaceAlongEndsItsFailure(t *testing.T) {
 		{"none replaces it along", func(in *Input) { in.Members[1].ReplacedWithOthers = false }, 1},
 		{"none is outstanding", func(in *Input) { in.Nodes[0].Pods[0].Revision = newHash }, 1},
 		{"the driver is left out", func(in *Input) { in.Members[0].LeftOut = true }, 1},
-		{"the last one was long before the pod", func(in *Input) { in.Nodes[0].Ended[0].Time = epoch.Add(-time.Hour) }, 1},
-		{"there was none", func(in *Input) { in.Nodes[0].Ended = nil }, 1},
+		{"the driver is older than that", func(in *Input) { in.Nodes[0].Pods[0].Created = epoch.Add(-time.Hour) }, 1},
+		{"whatever the clock of the manager said", func(in *Input) { in.Nodes[0].Ended[0].Time = epoch.Add(-time.Hour) }, 0},
 	} {
 		in := alongAlways(heavyInput(1, replacedAlong("a", func(n *Node) { exporterCrashes(n); n.Pods[0].Revision = oldHash })))
 		in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonCrashLooping, Targets: []Target{{"kube-system/exporter", newHash}}}}
@@ -234,6 +234,19 @@ func TestAPodThatAnOperationWillReplaceAlongEndsItsFailure(t *testing.T) {
 		if got := len(Plan(in).Ledger.Failures); got != tt.failures {
 			t.Errorf("%s: %d failures, want %d", tt.name, got, tt.failures)
 		}
+	}
+}
+
+// Plugins that a bad driver spoiled do not use the budget up that their own nodes need for the driver that cures them.
+func TestANodeWhosePluginADriverCuresStartsThoughOthersWaitForThatToo(t *testing.T) {
+	spoiled := func(name string) Node {
+		return prepared(replacedAlong(name, func(n *Node) { exporterCrashes(n); n.Pods[0].Revision = oldHash }))
+	}
+	if d := Plan(alongAlways(heavyInput(1, spoiled("a"), spoiled("b"), spoiled("c")))); len(d.Ledger.Slots) != 1 {
+		t.Errorf("slots %+v, waiting %+v, want one", d.Ledger.Slots, d.Waiting)
+	}
+	if d := Plan(heavyInput(1, spoiled("a"), spoiled("b"), spoiled("c"))); len(d.Ledger.Slots) != 0 {
+		t.Errorf("slots %+v, though the pods of three nodes are being replaced", d.Ledger.Slots)
 	}
 }
 
@@ -262,6 +275,14 @@ func TestAPodThatHasAnotherTargetSinceEndsTheFailureOfAnother(t *testing.T) {
 		{"what is to blame does not work", func(in *Input) { in.Nodes[0].Pods[0].Available = false }, 1},
 		{"the node is offline", func(in *Input) { in.Nodes[0] = offline(in.Nodes[0]) }, 1},
 		{"it crash-loops", func(in *Input) { in.Ledger.Failures[0].Reason = ReasonCrashLooping }, 0},
+		{"it is left out", func(in *Input) { in.Members[1].LeftOut = true }, 1},
+		{"it has no successor", func(in *Input) { in.Nodes[0].Pods[1].NoSuccessor = "a taint" }, 1},
+		{"what is to blame offers no cards", func(in *Input) { in.Nodes[0].Pods[0].OffersNone = true }, 1},
+		{"it hangs, but the driver that cures it is to come", func(in *Input) {
+			alongAlways(*in)
+			in.Members[1].Target, in.Nodes[0].Pods[0].Revision = newHash, oldHash
+			in.Ledger.Failures[0].Targets = []Target{{"kube-system/exporter", newHash}}
+		}, 0},
 		{"an operation failed", func(in *Input) { in.Ledger.Failures[0].Reason = ReasonOperationFailed }, 1},
 	} {
 		in := heavyInput(1, replacedAlong("a", func(n *Node) { n.Pods[1].Available = false }))

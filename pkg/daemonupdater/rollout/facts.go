@@ -173,7 +173,8 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 
 // includeAvailability adds whether a pod on a Ready node is available or Ready.
 func (f *facts) includeAvailability(g *group, node *Node, pod *Pod) {
-	f.moving = f.moving || !node.Operation.isKeptCordoned() && g.isMoving(pod) // a node kept cordoned waits for another operation
+	waits := node.Operation.isKeptCordoned() || isNextAlong(g, node, pod) // for another operation
+	f.moving = f.moving || !waits && g.isMoving(pod)
 	switch {
 	case pod.isUnready():
 		if !f.unready || pod.NotReadySince.Before(f.unreadySince) {

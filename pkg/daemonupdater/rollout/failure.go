@@ -38,19 +38,23 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 	return &failure, 0
 }
 
-// isOvertaken reports whether a node that is not available waits only for pods that have another target since, and that are not of the
-// members that are to blame: one that was replaced along with a bad driver, for example.
+// isOvertaken reports whether a node that is not available waits only for pods that are to be replaced since, and that are not of the
+// members that are to blame: one that was replaced along with a bad driver, for example. Those of the members that are to blame work.
 func (f *Failure) isOvertaken(n *fleetNode) bool {
 	others := false
 	for i := range n.Pods {
 		pod := &n.Pods[i]
-		if pod.Available && !pod.isAbsent() {
-			continue
-		}
-		if !n.group.isOutdated(pod) || slices.ContainsFunc(f.Targets, func(t Target) bool { return t.Member == n.group.keyOf(pod) }) {
+		broken, next := pod.isAbsent() || !pod.Available, isNextAlong(n.group, &n.Node, pod)
+		blamed := slices.ContainsFunc(f.Targets, func(t Target) bool { return t.Member == n.group.keyOf(pod) })
+		switch {
+		case blamed && (broken || pod.OffersNone) && !next:
 			return false
+		case !broken:
+		case !next && !(n.group.isOutdated(pod) && n.group.toReplace(&n.Node, pod)):
+			return false
+		default:
+			others = true
 		}
-		others = true
 	}
 	return others && n.Ready && f.Reason == ReasonProgressDeadlineExceeded
 }

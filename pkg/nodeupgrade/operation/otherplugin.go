@@ -73,8 +73,9 @@ func outdatedPlugin(s *snapshot) *Member {
 // outdated reports whether the pod is known not to be of the newest revision.
 func (m *Member) outdated() bool { return m.Newest != "" && m.Pod.Revision != m.Newest }
 
-// failingPlugin returns a device plugin that is not known to stay available, one that is not known to fail first; nil if there is none, or another one on the node does, or
-// one is of this operation's own gr, or what an earlier operation left on the node may be why (leftUnverified).
+// failingPlugin returns a device plugin that is not known to stay available, one that is not known to fail first. It returns nil if there
+// is none, or another one on the node does, or one is of this operation's own gr, or worked with what this operation replaces (hasWorked),
+// or what an earlier operation left on the node may be why it fails (leftUnverified).
 func failingPlugin(s *snapshot) (failing *Member) {
 	if leftUnverified(s) {
 		return nil
@@ -83,7 +84,7 @@ func failingPlugin(s *snapshot) (failing *Member) {
 		m := &s.f.Members[i]
 		switch {
 		case !isDevicePlugin(m):
-		case isOwn(s, m) || m.Pod.Available && !s.f.Now.Before(steadyAt(s, m)):
+		case isOwn(s, m) || hasWorked(s, m) || m.Pod.Available && !s.f.Now.Before(steadyAt(s, m)):
 			return nil
 		case failing == nil || !fails(s, m):
 			failing = m
@@ -95,6 +96,20 @@ func failingPlugin(s *snapshot) (failing *Member) {
 // isOwn reports whether the operation replaces a member, or its gr deploys it.
 func isOwn(s *snapshot, m *Member) bool {
 	return s.has(upgradeplan.ActionReplace, m.Component) || m.Group != "" && strings.HasSuffix(s.op.Rollout, "/"+m.Group)
+}
+
+// hasWorked reports whether a device plugin, with the pod that it has, worked when something that the operation replaces was verified: that
+// may be why it fails now.
+func hasWorked(s *snapshot, m *Member) bool {
+	for t := range s.job.All() {
+		i := slices.IndexFunc(s.f.Record.History, func(r topsv1.OperationRecord) bool {
+			return t.Action == upgradeplan.ActionReplace && r.Phase == topsv1.OperationDone && covers(&r, t.Target, t.Action) && m.Pod.Created.Before(r.EndTime.Time)
+		})
+		if i >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // leftUnverified reports whether something that the operation replaces was last replaced by one that ended before it was verified.
@@ -186,28 +201,14 @@ func uncounted(s *snapshot) *Member {
 
 // stranding returns why pods may not leave the node yet, "" if they may: they would not get cards again while the device plugin fails,
 // and this operation would be deferred for that, after those of all other nodes had been evicted too. A node that an operation has
-// changed, or that is out of service for one that failed, goes on. So does a rollback, and an operation that replaces what the plugin has
-// worked with: that may be why it fails.
+// changed, or that is out of service for one that failed, goes on. So does a rollback.
 func stranding(s *snapshot, t upgradeplan.Task) string {
 	m := uncounted(s)
-	if m == nil || s.op.Purpose == topsv1.PurposeRollback || hasWorked(s, m) || !s.has(upgradeplan.ActionEvict, upgradeplan.TargetNode) || skipped(s, upgradeplan.ActionEvict) || s.f.Drained.Empty || s.op.Touched || s.op.CordonedBy != "" {
+	if m == nil || s.op.Purpose == topsv1.PurposeRollback || !s.has(upgradeplan.ActionEvict, upgradeplan.TargetNode) || skipped(s, upgradeplan.ActionEvict) || s.f.Drained.Empty || s.op.Touched || s.op.CordonedBy != "" {
 		return ""
 	}
 	return fmt.Sprintf("%s does not stay available, and pods that leave the node could not get cards again: correct that DaemonSet; or, while the operation is prepared, kubectl gcu task skip %s %s_%s",
 		named(m), t.Host, t.Target, t.Action)
-}
-
-// hasWorked reports whether a device plugin, with the pod that it has, worked when something that the operation replaces was last verified.
-func hasWorked(s *snapshot, m *Member) bool {
-	for t := range s.job.All() {
-		i := slices.IndexFunc(s.f.Record.History, func(r topsv1.OperationRecord) bool {
-			return t.Action == upgradeplan.ActionReplace && r.Phase == topsv1.OperationDone && covers(&r, t.Target, t.Action) && m.Pod.Created.Before(r.EndTime.Time)
-		})
-		if i >= 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // offersNone reports whether the node has cards, but none is allocatable.

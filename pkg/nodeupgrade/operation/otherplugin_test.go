@@ -120,6 +120,7 @@ func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
 		{"it has just been Ready", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available, plugin(f).Since = true, f.Now.Add(6*time.Minute-time.Second) }}, deferred},
 		{"it stays Ready, and offers nothing", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available = true }}, failed},
 		{"it had offered none, and stayed available", []func(*Facts){func(f *Facts) { before(f).Allocatable["enflame.com/gcu"] = 0 }}, failed},
+		{"it worked with the driver before", []func(*Facts){uncounted, func(f *Facts) { f.Record.History = []topsv1.OperationRecord{doneAfter(plugin(f))} }}, failed},
 		{"it had no driver to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).DriverVersion = "" }}, failed},
 		{"it is of the gr of the operation", []func(*Facts){uncounted, ofOwnGroup}, failed},
 		{"an earlier operation may have broken it", []func(*Facts){uncounted, afterOne("v2", topsv1.OperationAborted, ReasonSuperseded)}, failed},
