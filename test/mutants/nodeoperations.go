@@ -18,7 +18,7 @@ var ofNodeOperations = []mutant{
 		"$Pool == $pool || $refused[$lane].$reason != $ReasonPoolExhausted",
 		`$Pool != "" || $refused[$lane].$reason != $ReasonPoolExhausted`},
 	{"held-in-flight", "nodes kept cordoned block each other", updater, "facts.includeAvailability",
-		"!$held && $isMoving($pod)", "$isMoving($pod)"},
+		"$Operation.isKeptCordoned() || isNextAlong($*args)", "isNextAlong($*args)"},
 	{"held-for-good", "a node kept cordoned at its targets gets no operation", updater, "group.factsOf",
 		"$outdated, $replaceable, $heavy = true, true, true", "$heavy = $outdated"},
 	{"no-backoff", "a deferred node is retried at once", updater, "facts.deferral",

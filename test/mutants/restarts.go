@@ -81,7 +81,7 @@ var ofRestarts = []mutant{
 	{"restart-forgiven", "a toolkit that does not work is forgiven for the plugin of another gr", nodes, "otherPlugin",
 		"$rest || $s.begun($restarts, false)", "$rest || restarts == nil"},
 	{"one-plugin-of-two", "one of two plugins that fails hides that the other is broken", nodes, "failingPlugin",
-		"isOwn($s, $m) || $m.Pod.Available && $steady", "isOwn($s, $m)"},
+		"$own || $worked || $m.Pod.Available && $steady", "$own || $worked"},
 	{"own-plugin-forgiven", "a toolkit is forgiven for the device plugin of its own gr, which it does not replace", nodes, "isOwn",
 		"$replaced || $own && $named", "$replaced || $own && $named && false"},
 	{"aborted-version-forgiven", "a driver that broke a plugin before its operation was aborted is forgiven in the next one", nodes, "failingPlugin",
