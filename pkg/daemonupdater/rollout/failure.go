@@ -50,7 +50,7 @@ func (f *Failure) isOvertaken(n *fleetNode) bool {
 		case blamed && (broken || pod.OffersNone) && !next:
 			return false
 		case !broken:
-		case !next && !(n.group.isOutdated(pod) && n.group.toReplace(&n.Node, pod)):
+		case !next && (!n.group.isOutdated(pod) || !n.group.toReplace(&n.Node, pod)):
 			return false
 		default:
 			others = true
@@ -72,7 +72,7 @@ func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 	crashed := failure.Reason == ReasonCrashLooping
 	recovered := n.hasRecovered() || crashed && n.Ready && len(failure.Targets) > 0 // what else is left on the node did not crash
 	return !recovered || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		if !failure.concerns(n, &pod) || crashed && isNextAlong(n.group, &n.Node, &pod) {
+		if !failure.concerns(n, &pod) {
 			return false
 		}
 		left := pod.ReadyAgain.Add(min(d.in.Deadlines.Progress, max(d.in.Deadlines.Unavailable, 2*pod.Ran))).Sub(d.in.Now)
