@@ -156,7 +156,7 @@ func (w *simWorld) beQuiet() {
 	if w.ops == nil && !w.until("L2: no slot is taken in the quiet", time.Hour, idle) {
 		return
 	}
-	known := w.now.Add(rollout.DefaultDeadlines.Probation + time.Minute) // by then it is recorded that the version is good
+	known := w.now.Add(rollout.DefaultDeadlines.Progress + time.Minute) // by then it is recorded that the version is good
 	if !w.until("quiet: what the version does is known", time.Hour, func() bool { return w.now.After(known) }) {
 		return
 	}

@@ -103,8 +103,6 @@ var ofRollouts = []mutant{
 		"$blamed && ($broken || $pod.OffersNone)", "$blamed && $broken && false"},
 	{"left-out-overtaken", "a node whose broken pod is left out counts as recovered", updater, "Failure.isOvertaken",
 		"!$n.group.isOutdated($pod) || !$n.group.toReplace($*args)", "!$n.group.isOutdated($pod)"},
-	{"never-good-for-an-old-pod", "a pod that crashes for months keeps every version from being known to be good", updater, "unsettledUntil",
-		"isNew && $pod.Ran < $limit", "(isNew || true) && $pod.Ran < $limit"},
 	{"nothing-blamed", "a node fails by a pod that proves nothing", updater, "addSuspects",
 		"len($failure.Targets) == 0", "len($failure.Targets) < 0"},
 	{"aside-blamed", "a component of which nothing runs is blamed", updater, "toBlame",

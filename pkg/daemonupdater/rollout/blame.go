@@ -60,18 +60,6 @@ func blamedFor(g *group, node *Node, pod *Pod) []Target {
 	return nil
 }
 
-// isNextAlong reports whether a pod came with the driver that its node has, or soon after it, and an operation is to bring the node to another
-// driver, which may cure the pod, and replaces it along. Both were created by the clock of the API server.
-func isNextAlong(g *group, node *Node, pod *Pod) bool {
-	if !g.members[pod.Member].ReplacedWithOthers || g.isOutdated(pod) {
-		return false
-	}
-	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
-		m := &g.members[p.Member]
-		return m.Heavy && !m.Restarts && !pod.Created.After(p.Created.Add(g.deadlines.Progress)) && g.isOutdated(&p) && g.toReplace(node, &p)
-	})
-}
-
 // isNewerThan reports whether a pod was created after an operation had ended, by clocks that may differ by a time.
 func isNewerThan(end *End, pod *Pod, skew time.Duration) bool {
 	return pod.Created.After(end.Time.Add(skew))

@@ -72,14 +72,13 @@ func (n *Node) isOperatedOnSince(at time.Time) bool {
 }
 
 // unsettledUntil returns until when a node is unsettled, if nothing changes; zero if it is not. It is while a pod that was replaced
-// lately, or a new one whose containers run only briefly, is not Ready, or was not shortly before. What stopped working before its node went
+// lately, or whose containers run only briefly, is not Ready, or was not shortly before. What stopped working before its node went
 // offline is not Ready, too.
 func unsettledUntil(g *group, node *Node, now time.Time) (until time.Time) {
 	for i := range node.Pods {
 		pod := &node.Pods[i]
 		settled := node.Replaced[g.keyOf(pod)].Add(g.deadlines.Progress)
-		isNew := now.Before(pod.Created.Add(g.deadlines.Blamed() + g.deadlines.Progress))
-		brief := isNew && pod.Ran < g.deadlines.Progress && !g.isOutdated(pod) && pod.Pin == ""
+		brief := pod.Ran < g.deadlines.Progress && !g.isOutdated(pod) && pod.Pin == ""
 		switch {
 		case !pod.isUnready() && brief:
 			settled = pod.ReadyAgain.Add(max(g.deadlines.Probation, 2*pod.Ran))
@@ -93,4 +92,16 @@ func unsettledUntil(g *group, node *Node, now time.Time) (until time.Time) {
 		}
 	}
 	return until
+}
+
+// isNextAlong reports whether a pod came with the driver that its node has, or soon after it, and an operation is to bring the node to another
+// driver, which may cure the pod, and replaces it along. Both were created by the clock of the API server.
+func isNextAlong(g *group, node *Node, pod *Pod) bool {
+	if !g.members[pod.Member].ReplacedWithOthers || g.isOutdated(pod) {
+		return false
+	}
+	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
+		m := &g.members[p.Member]
+		return m.Heavy && !m.Restarts && !pod.Created.After(p.Created.Add(g.deadlines.Progress)) && g.isOutdated(&p) && g.toReplace(node, &p)
+	})
 }
