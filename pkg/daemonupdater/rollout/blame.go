@@ -100,17 +100,14 @@ func lastDone(node *Node) *End {
 // concerns reports whether a pod of a node may be why it failed. One that crash-loops, and that another driver may cure, is not to keep the
 // node from that.
 func (f *Failure) concerns(n *fleetNode, pod *Pod) bool {
-	blames := func(key string) bool {
-		return slices.ContainsFunc(f.Targets, func(t Target) bool { return t.Member == key })
-	}
 	switch {
 	case f.Reason != ReasonCrashLooping:
-		return blames(n.group.keyOf(pod))
+		return f.blames(n.group.keyOf(pod))
 	case isNextAlong(n.group, &n.Node, pod):
 		return false
-	case blames(n.group.keyOf(pod)):
+	case f.blames(n.group.keyOf(pod)):
 		return true
 	}
 	end := replacedAlongBy(n.group, &n.Node, pod)
-	return end != nil && (len(end.Targets) == 0 || slices.ContainsFunc(end.Targets, func(t Target) bool { return blames(t.Member) }))
+	return end != nil && (len(end.Targets) == 0 || slices.ContainsFunc(end.Targets, func(t Target) bool { return f.blames(t.Member) }))
 }

@@ -45,7 +45,7 @@ func (f *Failure) isOvertaken(n *fleetNode) bool {
 	for i := range n.Pods {
 		pod := &n.Pods[i]
 		broken, next := pod.isAbsent() || !pod.Available, isNextAlong(n.group, &n.Node, pod)
-		blamed := slices.ContainsFunc(f.Targets, func(t Target) bool { return t.Member == n.group.keyOf(pod) })
+		blamed := f.blames(n.group.keyOf(pod))
 		switch {
 		case blamed && (broken || pod.OffersNone) && !next:
 			return false

@@ -157,6 +157,11 @@ type Failure struct {
 	Targets []Target
 }
 
+// blames reports whether a revision of a member may have made the node fail.
+func (f *Failure) blames(member string) bool {
+	return slices.ContainsFunc(f.Targets, func(t Target) bool { return t.Member == member })
+}
+
 // Target is the revision that pods of a member are brought to.
 type Target struct {
 	// Member is its key, Revision the hash of its ControllerRevision.

@@ -81,7 +81,7 @@ func (n *fleetNode) isRequestedAgain(failure *Failure) bool {
 // nothing is left to do for those that may have, which could be what they need.
 func startsAgainWith(n *fleetNode, member int, failure *Failure) bool {
 	mayHaveFailed := func(of int) bool {
-		return slices.ContainsFunc(failure.Targets, func(t Target) bool { return t.Member == n.group.members[of].Key })
+		return failure.blames(n.group.members[of].Key)
 	}
 	return len(failure.Targets) == 0 || mayHaveFailed(member) || !slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		return mayHaveFailed(pod.Member) && n.group.hasWork(&n.Node, &pod)
