@@ -312,7 +312,11 @@ func (w *simWorld) relapse(pod *corev1.Pod, h *simHost, since time.Duration) {
 	if !ready {
 		state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 	}
-	if ready == simPodReady(pod) {
+	recorded := int32(0)
+	for _, c := range pod.Status.ContainerStatuses {
+		recorded = c.RestartCount
+	}
+	if ready == simPodReady(pod) && (!ready || restarts == recorded) { // a step may be longer than the time in which it is not Ready
 		return
 	}
 	w.setPodReady(pod, map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready], h.clock(w))
