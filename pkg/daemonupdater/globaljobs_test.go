@@ -218,7 +218,7 @@ func TestTasksAfterTheNodesWaitForThoseBeforeThem(t *testing.T) {
 
 // A node in flight cannot wait until the API server creates Jobs again.
 func TestANodeInFlightGoesOnWhenATaskCannotBeReadOrCreated(t *testing.T) {
-	for name, fault := range map[string]func(*cluster){
+	faults := map[string]func(*cluster){
 		"created": func(c *cluster) { c.onCreate = apierrors.NewInternalError(errors.New("failed calling webhook")) },
 		"read": func(c *cluster) {
 			c.live(interceptor.Funcs{Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
@@ -228,38 +228,51 @@ func TestANodeInFlightGoesOnWhenATaskCannotBeReadOrCreated(t *testing.T) {
 				return w.Get(ctx, key, object, opts...)
 			}})
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := withGlobalTasks(t)
-			pass := func() error {
-				c.now = c.now.Add(reporter.PlanInterval)
-				_, err := c.reconcile()
-				return err
-			}
-			c.pass()
-			c.ends("backup", batchv1.JobComplete)
-			c.pass()
-			c.ends("images", batchv1.JobComplete)
-			c.pass()
-			c.wantDeletions("driver-b")
-			var plan topsv1.UpgradePlan
-			if err := c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &plan); err != nil {
-				t.Fatal(err)
-			}
-			plan.Spec.Before = append(plan.Spec.Before, topsv1.GlobalTask{Task: "nodes_list", CronJob: "images"})
-			plan.Generation++
-			c.update(&plan)
-			fault(c)
-			for range 70 { // as often as retries would be
-				if err := pass(); err == nil {
-					t.Fatal("the pass reports no error")
+	}
+	edits := map[string]func(*topsv1.UpgradePlanSpec){
+		"before the nodes": func(s *topsv1.UpgradePlanSpec) {
+			s.Before = append(s.Before, topsv1.GlobalTask{Task: "nodes_list", CronJob: "images"})
+		},
+		"after the nodes, of which it is none": func(s *topsv1.UpgradePlanSpec) { s.Batches[0].Jobs[0].Nodes = []string{"a"} },
+	}
+	for name, fault := range faults {
+		for where, edit := range edits {
+			t.Run("a task "+where+" cannot be "+name, func(t *testing.T) {
+				c := withGlobalTasks(t)
+				pass := func() error {
+					c.now = c.now.Add(reporter.PlanInterval)
+					_, err := c.reconcile()
+					return err
 				}
-			}
-			if s := c.stored().Status; len(s.Failed) != 1 || s.Failed[0].Node != "b" {
-				t.Errorf("the node without a pod has not failed after a quarter of an hour: %+v", s.Failed)
-			}
-			c.wantTasks("done done undo", "backup", "images")
-		})
+				c.pass()
+				c.ends("backup", batchv1.JobComplete)
+				c.pass()
+				c.ends("images", batchv1.JobComplete)
+				c.pass()
+				c.wantDeletions("driver-b")
+				var plan topsv1.UpgradePlan
+				if err := c.api.Get(t.Context(), client.ObjectKey{Name: "mission"}, &plan); err != nil {
+					t.Fatal(err)
+				}
+				edit(&plan.Spec)
+				plan.Generation++
+				c.update(&plan)
+				fault(c)
+				for range 70 { // as often as retries would be
+					if err := pass(); err == nil {
+						t.Fatal("the pass reports no error")
+					}
+				}
+				s := c.stored().Status
+				if len(s.Failed) != 1 || s.Failed[0].Node != "b" {
+					t.Errorf("the node without a pod has not failed after a quarter of an hour: %+v", s.Failed)
+				}
+				if why := fixture.MessageOf(s, topsv1.RolloutProgressing); !strings.Contains(why, map[string]string{"created": "failed calling webhook", "read": "slow down"}[name]) {
+					t.Errorf("Progressing says %q", why)
+				}
+				c.wantTasks("done done undo", "backup", "images")
+			})
+		}
 	}
 }
 

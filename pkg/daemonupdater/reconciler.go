@@ -147,9 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	r.attempts.Prune(g, p.Fleet.Reported.Runs, p.Fleet.Has)
 	p.Decision = p.Fleet.Plan(p.In)
 	r.attempts.Replaced.Note(g, p.Decision.Over, p.In.Now)
-	if err := steps.globals.After(ctx, p); err != nil {
-		return resultOf(ctx, 0, err)
-	}
+	steps.globals.After(ctx, p)
 	p.Fleet.AwaitsHeartbeats = p.Decision.AwaitsHeartbeats
 	if done, idle := p.IsReleased(&p.In, &p.Decision); done && idle {
 		return resultOf(ctx, p.Decision.Recheck, nil)

@@ -47,34 +47,40 @@ func (r Runner) Before(ctx context.Context, p *pass.Pass) {
 	}
 	progress, err := r.run(ctx, p, plan.Object, plan.Object.Spec.Before)
 	if err != nil {
-		p.TaskError, p.Globals = err, plan.Object.Status.Tasks
-		p.In.Beforehand = &rollout.Blocked{Reason: topsv1.ReasonAwaitingGlobalTask, Message: err.Error()}
+		p.In.Beforehand, p.Globals = interrupted(p, err), plan.Object.Status.Tasks
 		return
 	}
 	p.In.Beforehand = observed.AwaitsGlobalTask(&progress)
 	p.Globals = slices.Concat(progress.Notes, globaltask.Decide(plan.Object, plan.Object.Spec.After, r.Namespace, nil).Notes)
 }
 
+// interrupted leaves the error of a task in the pass, and returns what awaits the task.
+func interrupted(p *pass.Pass, err error) *rollout.Blocked {
+	p.TaskError = err
+	return &rollout.Blocked{Reason: topsv1.ReasonAwaitingGlobalTask, Message: err.Error()}
+}
+
 // After runs the plan's global tasks that follow the nodes, once nothing is left to do on the plan's reachable nodes.
-// Until they are done, the rollout is not complete.
-func (r Runner) After(ctx context.Context, p *pass.Pass) error {
+// Until they are done, the rollout is not complete. An error is left in the pass, which goes on for nodes outside the plan
+// and stores that the plan's nodes are done.
+func (r Runner) After(ctx context.Context, p *pass.Pass) {
 	plan := p.Plan.InForce()
 	if plan == nil || p.In.Blocked != nil || p.In.Beforehand != nil || len(plan.Object.Spec.After) == 0 {
-		return nil
+		return
 	}
 	if !report.PlanIsComplete(plan, &p.In, &p.Decision) {
 		if report.IsComplete(p.In, p.Decision) { // or else the nodes keep it from being complete
 			p.In.Afterwards = awaitsNodes(p, plan.Object)
 		}
-		return nil
+		return
 	}
 	progress, err := r.run(ctx, p, plan.Object, plan.Object.Spec.After)
 	if err != nil {
-		return err
+		p.In.Afterwards = interrupted(p, err)
+		return
 	}
 	p.In.Afterwards = observed.AwaitsGlobalTask(&progress)
 	p.Globals = slices.Concat(p.Globals[:len(plan.Object.Spec.Before)], progress.Notes)
-	return nil
 }
 
 // awaitsNodes returns what keeps the tasks after the nodes from running although no reachable node has work left, nil if all

@@ -29,7 +29,7 @@ type Pass struct {
 	// if events cause that.
 	Globals []topsv1.GlobalTaskNote
 	Again   time.Duration
-	// TaskError is why the global tasks before the nodes could not be read or started, nil if they could.
+	// TaskError is why the global tasks before or after the nodes could not be read or started, nil if they could.
 	TaskError error
 	// Rejected are the pin requests that were rejected.
 	Refused map[pinning.RequestKey]pinning.Refusal
