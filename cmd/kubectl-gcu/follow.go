@@ -25,6 +25,9 @@ const lookAtLeast = 30 * time.Second
 // errTimeout is the cause when a wait times out.
 var errTimeout = errors.New("timed out")
 
+// errDeleted is the cause when a wait ends because its gr is gone.
+var errDeleted = errors.New("was deleted")
+
 // within returns a context with a timeout; 0 means none.
 func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout <= 0 {
@@ -108,7 +111,7 @@ func pauseAfter(r *display.Rollout) time.Duration {
 	return min(time.Duration(r.Nodes.Total)*10*time.Millisecond, 10*time.Second)
 }
 
-// follow prints the progress of a gr until it is done, and returns an error if it stops or
+// follow prints the progress of a gr that exists until it is done, and returns an error if it stops or
 // times out. isDone, if not nil, may end it earlier, also where it stops; it is not called at each look, see pauseAfter. checkChanged, if not nil, may end it with an
 // error, and returns what is still awaited while the status is stale, "" for nothing.
 func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout time.Duration,
@@ -121,8 +124,10 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 	var askAgain time.Time
 	skipped := false // since isDone was called last
 	return await(ctx, out, timeout, changed, func(ctx context.Context) (bool, string, error) {
-		gr, err := cl.resource(ctx, []string{name})
-		if err != nil {
+		gr := &topsv1.GcuResource{}
+		if err := cl.read(ctx, "", name, gr); apierrors.IsNotFound(err) {
+			return false, "", notYet("gr %s %w", name, errDeleted)
+		} else if err != nil {
 			return false, "", err
 		}
 		if checkChanged != nil {

@@ -70,7 +70,7 @@ func limitOf(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResou
 	switch {
 	case apierrors.IsForbidden(err):
 		fmt.Fprintln(out.ErrOut, "the names of nodes are not checked: you do not have permission to read nodes")
-		return limited, nil
+		return checked, nil
 	case err != nil:
 		return nil, err
 	case wrong != "":

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,6 +48,22 @@ func TestUpgradeThatIsLimited(t *testing.T) {
 	s.says(s.gcu("upgrade", "cut"), exitUsage, "-f FILE, or without it --nodes, --components or --all")
 	s.says(s.gcu("upgrade", "absent", "--all"), exitRefused, "there is no gr absent")
 	only("", "1.2")
+}
+
+// The other name of the device plugin (decision D2) is that of a component for a user, too, whose nodes cannot be checked.
+func TestALimitToThePluginByAUserWhoMayNotReadNodes(t *testing.T) {
+	s := newSite(t)
+	gr := s.gr("plugged", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+	narrow := s.as("limit-narrow", rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"gcuresources", "daemonrollouts"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch"}})
+	next := strings.Replace(grFile("plugged", "1.1"), "spec: {", "spec: {devicePlugin: {}, ", 1)
+	a := s.says(narrow.gcuWith(t.Context(), next, "upgrade", "-f", "-", "--nodes", "absent", "--components", "plugin"), exitOK, "limited to 1 node (absent) and 1 component (devicePlugin)")
+	if !strings.Contains(a.err, "the names of nodes are not checked") {
+		t.Errorf("it says %q", a.err)
+	}
+	if s.read(gr); gr.Annotations[topsv1.AnnotationUpgradeOnly] != "nodes=absent;components=devicePlugin" {
+		t.Errorf("it is limited to %q", gr.Annotations[topsv1.AnnotationUpgradeOnly])
+	}
+	s.says(narrow.gcu("upgrade", "plugged", "--nodes", "absent", "--components", "gfd"), exitUsage, `no component "gfd"`)
 }
 
 // halfway creates a gr whose driver has its newest revision on node NAME-1 of three, and a rollout with this reason of its
@@ -129,6 +146,34 @@ func TestAWaitEndsWhenAnotherClientChangesTheLimit(t *testing.T) {
 		done := s.begin(gr, topsv1.AnnotationUpgradeOnly, "nodes=swapped-2", "upgrade", "swapped", "--nodes", "swapped-2")
 		s.annotate(gr, topsv1.AnnotationUpgradeOnly, now)
 		s.says(<-done, exitNotYet, says)
+	}
+}
+
+func TestAWaitEndsWhenTheGcuResourceIsDeleted(t *testing.T) {
+	s := newSite(t)
+	gr := s.halfway("gone", "NodeBusy", "", "")
+	gr.Finalizers = []string{"test.enflame.com/stays"}
+	if err := s.Update(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	upgrade := s.begin(gr, topsv1.AnnotationUpgradeOnly, "nodes=gone-2", "upgrade", "gone", "--nodes", "gone-2")
+	watch, stop := s.start("status", "gone", "--watch", "--timeout", "20s")
+	defer stop()
+	if err := s.Delete(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	s.says(<-upgrade, exitNotYet, "gr gone is being deleted")
+	s.read(gr)
+	gr.Finalizers = nil
+	if err := s.Update(t.Context(), gr); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-watch.code; code != exitNotYet || !strings.Contains(watch.screen.String(), "gr gone was deleted") {
+		t.Errorf("status --watch ends with %d:\n%s", code, watch.screen.String())
+	}
+	again := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{UID: "another", Generation: 1}}
+	if err := (&startedUpgrade{name: "gone", uid: gr.UID, generation: 1}).overtaken(again); err == nil || !strings.Contains(err.Error(), "another client created it again") {
+		t.Errorf("another gr of the name: %v", err)
 	}
 }
 

@@ -156,7 +156,7 @@ func watchStatus(ctx context.Context, out terminal, cl *cluster, args []string, 
 		return err
 	}
 	followed := follow(ctx, out, cl, gr.Name, timeout, nil, nil)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !errors.Is(followed, errDeleted) {
 		if err := showStatus(ctx, out, cl, []string{gr.Name}, o); err != nil {
 			return fmt.Errorf("after watching: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -17,6 +18,7 @@ import (
 // startedUpgrade is an upgrade that was written.
 type startedUpgrade struct {
 	name       string
+	uid        types.UID
 	generation int64
 	// only and follows are the annotations with its limit and its plan, as written; "" for none.
 	only, follows string
@@ -30,7 +32,7 @@ func startedAs(written *unstructured.Unstructured, p *plannedUpgrade) startedUpg
 		return startedUpgrade{}
 	}
 	annotations := written.GetAnnotations()
-	return startedUpgrade{written.GetName(), written.GetGeneration(), annotations[topsv1.AnnotationUpgradeOnly], annotations[topsv1.AnnotationUpgradePlan], p}
+	return startedUpgrade{written.GetName(), written.GetUID(), written.GetGeneration(), annotations[topsv1.AnnotationUpgradeOnly], annotations[topsv1.AnnotationUpgradePlan], p}
 }
 
 // awaitUpgrade follows a gr until every reachable node within the limit, or the plan, has what was asked for.
@@ -53,6 +55,10 @@ func awaitUpgrade(ctx context.Context, out terminal, cl *cluster, asked startedU
 func (a *startedUpgrade) overtaken(gr *topsv1.GcuResource) error {
 	only, follows, to := gr.Annotations[topsv1.AnnotationUpgradeOnly], gr.Annotations[topsv1.AnnotationUpgradePlan], gr.Annotations[topsv1.AnnotationRolledBackTo]
 	switch {
+	case gr.UID != a.uid:
+		return notYet("gr %s was deleted, and another client created it again", a.name)
+	case gr.DeletionTimestamp != nil: // which changes the generation
+		return notYet("gr %s is being deleted", a.name)
 	case gr.Generation != a.generation && to != "":
 		return notYet("gr %s was rolled back to %s; kubectl gcu status %s says why", a.name, to, a.name)
 	case gr.Generation != a.generation:

@@ -44,12 +44,23 @@ func LimitOf(annotations map[string]string) (*Limit, error) {
 		case key == "nodes" && limit.Nodes == nil:
 			limit.Nodes = list
 		case key == "components" && limit.Components == nil:
-			limit.Components = list
+			for _, name := range list {
+				limit.Components = append(limit.Components, ComponentKey(name))
+			}
 		default:
 			return nil, invalidOnly(value)
 		}
 	}
 	return limit, nil
+}
+
+// ComponentKey returns the key of a component in the spec of a GcuResource. It has another name there, too (decision D2):
+// plugin is devicePlugin.
+func ComponentKey(name string) string {
+	if name == "plugin" {
+		return "devicePlugin"
+	}
+	return name
 }
 
 // namesOf splits names at commas.

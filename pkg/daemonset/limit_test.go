@@ -12,6 +12,7 @@ func TestLimitOf(t *testing.T) {
 	for value, want := range map[string]*Limit{
 		"nodes=a,b":                      {Nodes: []string{"a", "b"}},
 		"components=driver,devicePlugin": {Components: []string{"driver", "devicePlugin"}},
+		"components=plugin":              {Components: []string{"devicePlugin"}},
 		"nodes=a; components=driver":     {Nodes: []string{"a"}, Components: []string{"driver"}},
 		" components = driver":           nil,
 		"":                               nil,

@@ -24,20 +24,17 @@ const maxLimit = 128 << 10
 // CheckLimit validates the nodes and components to which an upgrade of a gr is to be limited. It returns
 // the limit with component names as in the spec, and without duplicates. wrong is why the limit is
 // invalid, "" if it is valid: for example, a node does not exist, or a component is not in the gr or
-// does not run on every node. The error is about reading the cluster.
+// does not run on every node. The error is about reading the cluster; then only the existence of the nodes is not checked.
 func CheckLimit(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, limit *daemonset.Limit) (checked *daemonset.Limit, wrong string, err error) {
 	checked = &daemonset.Limit{}
 	rolled := perNode(gr)
 	for _, name := range limit.Components {
-		if name == "plugin" { // the other name (decision D2)
-			name = component.DevicePlugin
-		}
+		name = daemonset.ComponentKey(name)
 		if !slices.Contains(rolled, name) {
 			return nil, fmt.Sprintf("GcuResource %s has no component %.100q on its nodes; it has %s", gr.Name, name, strings.Join(rolled, ", ")), nil
 		}
 		checked.Components = append(checked.Components, name)
 	}
-	var missing []string
 	for _, name := range limit.Nodes {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			return nil, fmt.Sprintf("%.100q is not the name of a node", name), nil
@@ -45,11 +42,13 @@ func CheckLimit(ctx context.Context, r client.Reader, gr *topsv1.GcuResource, li
 		checked.Nodes = append(checked.Nodes, name)
 	}
 	checked.Nodes, checked.Components = once(checked.Nodes), once(checked.Components)
-	if missing, err = missingNodes(ctx, r, checked.Nodes); err != nil || len(missing) > 0 {
-		return nil, "there is no node " + message.Names(missing), err
-	}
 	if n := len(checked.String()); n > maxLimit {
 		return nil, fmt.Sprintf("the names of %s are too long together: upgrade in several parts", message.Count(len(checked.Nodes), "node")), nil
+	}
+	if missing, err := missingNodes(ctx, r, checked.Nodes); err != nil {
+		return checked, "", err
+	} else if len(missing) > 0 {
+		return nil, "there is no node " + message.Names(missing), nil
 	}
 	return checked, "", nil
 }
