@@ -217,7 +217,8 @@ type OperationDeadlines struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AgentSilenceSeconds int32 `json:"agentSilenceSeconds,omitempty"`
-	// operationSeconds for the whole operation. Default 7200.
+	// operationSeconds for the whole operation, and up to lostSeconds more if the node is offline meanwhile. Default: 7200, and as
+	// much more as the deadlines of its tasks are longer than their defaults.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	OperationSeconds int32 `json:"operationSeconds,omitempty"`

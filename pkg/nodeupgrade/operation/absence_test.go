@@ -3,6 +3,8 @@ package operation
 import (
 	"testing"
 	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 // TestDeadlinesDoNotRunWhileNoManagerWorks: they count from when a manager is back.
@@ -130,5 +132,41 @@ func TestAClockThatJumpsFailsNothingAndSkipsNoSoak(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What a policy allows its tasks, and a node to be offline, an operation has time for.
+func TestThePolicyOfAnOperationHasTime(t *testing.T) {
+	policy := func(edit func(*topsv1.NodeOperation)) func(*Facts) { return func(f *Facts) { edit(f.Wanted) } }
+	online := func(f *Facts) { f.Node.Ready, f.Node.Since = true, f.Now }
+	offlineFor := func(seconds int32) func(*Facts) {
+		return policy(func(o *topsv1.NodeOperation) { o.Deadlines.LostSeconds = seconds })
+	}
+	soaks := policy(func(o *topsv1.NodeOperation) { o.Deadlines.SoakSeconds = 3 * 3600 })
+	for _, tt := range []struct {
+		name, task string
+		with       []func(*Facts)
+		want       string
+	}{
+		{"a soak of hours", "node_soak", []func(*Facts){soaks, later(2 * time.Hour)}, "Running node_soak InProgress"},
+		{"which ends", "node_soak", []func(*Facts){soaks, later(9 * time.Hour)}, "Failed held node_soak OperationDeadline"},
+		{"a drain that waits for hours", "node_evict", []func(*Facts){policy(func(o *topsv1.NodeOperation) { o.Drain = &topsv1.DrainPolicy{TimeoutSeconds: 4 * 3600} }), later(3 * time.Hour)},
+			"Running node_evict InProgress Evict"},
+		{"a node that may be offline for a day", "driver_verify", []func(*Facts){offlineFor(24 * 3600), offline, later(23 * time.Hour)}, "Running driver_verify NodeOffline"},
+		{"which is back", "driver_verify", []func(*Facts){offlineFor(24 * 3600), later(23 * time.Hour), online}, "Running driver_verify InProgress"},
+		{"which is lost", "driver_verify", []func(*Facts){offlineFor(24 * 3600), offline, later(24 * time.Hour)}, "Failed held driver_verify NodeLost"},
+		{"which is offline again and again", "driver_verify", []func(*Facts){offlineFor(24 * 3600), later(27 * time.Hour), online}, "Failed held driver_verify OperationDeadline"},
+		{"one that goes offline in the last minutes", "driver_verify", []func(*Facts){later(2*time.Hour - time.Minute), offline, later(5 * time.Minute)}, "Running driver_verify NodeOffline"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := reach(t, tt.task, driverOnly...)
+			for _, change := range tt.with {
+				change(&f)
+			}
+			d := newMachine(t).Next(f)
+			if got := summaryOf(d); got != tt.want {
+				t.Errorf("%s, want %s: %s", got, tt.want, d.Record.Operation.Message)
+			}
+		})
 	}
 }

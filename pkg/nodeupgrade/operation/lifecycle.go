@@ -143,10 +143,10 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	switch {
 	case n.UID != s.wanted.NodeUID:
 		return topsv1.OperationAborted, ReasonNodeReplaced, "the Node object is not the one that the operation is about"
-	case !awaits(s) && !s.f.Now.Before(endsAt(s)):
-		return s.blame(), ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", s.limits.operation)
 	case !n.Ready && !s.f.Now.Before(lostAt(s)):
 		return s.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", s.limits.lost)
+	case !awaits(s) && !s.f.Now.Before(endsAt(s)):
+		return s.blame(), ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", s.f.Now.Sub(recordedAt(s.f, s.op.StartTime.Time)).Round(time.Second))
 	}
 	for t := range s.job.All() {
 		if text := rowOf(t).superseded(s, t); text != "" {
@@ -156,9 +156,18 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	return "", "", ""
 }
 
-// endsAt is the deadline of the operation. After a break there is time for one more pod.
+// endsAt is the deadline of the operation. After a break there is time for one more pod. It does not end while the node may be back in
+// time, and begins anew when it is back; that adds the time for which a node may be offline at most.
 func endsAt(s *snapshot) time.Time {
-	return latest(recordedAt(s.f, s.op.StartTime.Time).Add(s.limits.operation), s.f.WorkedSince.Add(s.limits.progress))
+	limit := limitOfAll(s)
+	end := recordedAt(s.f, s.op.StartTime.Time).Add(limit)
+	back := recordedAt(s.f, s.f.Node.Since).Add(limit)
+	if !s.f.Node.Ready {
+		back = lostAt(s)
+	} else if last := end.Add(s.limits.lost); back.After(last) {
+		back = last
+	}
+	return latest(end, back, s.f.WorkedSince.Add(s.limits.progress))
 }
 
 // lostAt is when a node that is not Ready counts as lost.

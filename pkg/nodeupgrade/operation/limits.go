@@ -15,7 +15,7 @@ const (
 	LongestBreak = 4 * tick
 )
 
-// limits are the deadlines of an operation with the defaults filled in.
+// limits are the deadlines of an operation with the defaults filled in, except operation, which is 0 for limitOfAll.
 type limits struct {
 	precheck, prepull, progress, restart, verify, soak, lost, silence, operation, drain time.Duration
 }
@@ -30,8 +30,21 @@ func limitsOf(op *topsv1.NodeOperation) limits {
 		progress: seconds(d.ProgressSeconds, 600), restart: seconds(d.RestartSeconds, 420),
 		verify: seconds(d.VerifySeconds, 300), soak: seconds(d.SoakSeconds, 60),
 		lost: seconds(d.LostSeconds, 900), silence: seconds(d.AgentSilenceSeconds, 180),
-		operation: seconds(d.OperationSeconds, 7200), drain: seconds(drain, eviction.DefaultPolicy().TimeoutSeconds),
+		operation: seconds(d.OperationSeconds, 0), drain: seconds(drain, eviction.DefaultPolicy().TimeoutSeconds),
 	}
+}
+
+// limitOfAll is how long the operation may take: two hours, and as much more as its policy allows its tasks more than the defaults.
+func limitOfAll(s *snapshot) time.Duration {
+	if s.limits.operation > 0 {
+		return s.limits.operation
+	}
+	byDefault, more := *s, time.Duration(0)
+	byDefault.limits = limitsOf(&topsv1.NodeOperation{})
+	for t := range s.job.All() {
+		more += rowOf(t).deadline(s, verdict{}).after - rowOf(t).deadline(&byDefault, verdict{}).after
+	}
+	return 2*time.Hour + max(0, more)
 }
 
 func seconds(given, otherwise int32) time.Duration {

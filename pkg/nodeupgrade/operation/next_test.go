@@ -294,7 +294,7 @@ func TestNext(t *testing.T) {
 			}, later(5 * time.Minute)}, "Quarantined held driver_verify VerifyFailed"},
 		{"the time a node was away is not the task's", "driver_verify", everything,
 			[]func(*Facts){later(6 * time.Minute), func(f *Facts) { f.Node.Since = f.Now }}, "Running driver_verify InProgress"},
-		{"every operation has an end", "node_restart-runtime", everything, []func(*Facts){later(2 * time.Hour), func(f *Facts) { f.Node.Since = f.Now }}, "Failed held node_restart-runtime OperationDeadline"},
+		{"every operation has an end", "node_restart-runtime", everything, []func(*Facts){later(3 * time.Hour), func(f *Facts) { f.Node.Since = f.Now }}, "Failed held node_restart-runtime OperationDeadline"},
 		{"a newer revision ends the operation", "node_evict", everything,
 			[]func(*Facts){func(f *Facts) {
 				f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "driver" })].Newest = "v3"
