@@ -154,7 +154,8 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	if op := w.ops.known[now.ID]; now.Granted && (op == nil || !op.granted) {
 		w.violate("ledger: operation %s of %s took itself for granted", now.ID, u.Name)
 	}
-	if now.Held && now.Phase != topsv1.OperationFailed && now.Phase != topsv1.OperationQuarantined && now.CordonedBy == "" {
+	unproven := now.Phase == topsv1.OperationAborted && now.Reason == operation.ReasonTargetChanged && operation.HasUnprovenDriver(now)
+	if now.Held && now.Phase != topsv1.OperationFailed && now.Phase != topsv1.OperationQuarantined && now.CordonedBy == "" && !unproven {
 		w.violate("S3: node %s is held after %s", u.Name, now.Phase)
 	}
 	if asked := u.Spec.Operation; before != nil && before.Held && now.ID == before.ID && !now.Held && now.EndTime != nil &&

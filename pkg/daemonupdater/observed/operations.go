@@ -76,7 +76,7 @@ func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation
 			op = &rollout.Operation{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
 		}
 		op.Granted, op.KeptCordoned, op.InUse = op.Granted || shown.Granted, shown.Held, shown.InUse
-		op.TookOver = shown.CordonedBy != ""
+		op.Committed = shown.CordonedBy != "" || shown.Granted && operation.HasUnprovenDriver(shown)
 		op.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
 		op.Stalled = isStalled(upgrade, shown)
 		op.WaitingSince = waitingSince(op, shown)

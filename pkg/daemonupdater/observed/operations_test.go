@@ -47,6 +47,10 @@ func TestOperationsBecomeJobs(t *testing.T) {
 	steppedStatus.Granted, steppedStatus.Tasks = true, []topsv1.OperationTask{{EndTime: &before}, {EndTime: &now}, {}}
 	tookOver := shown("x", topsv1.OperationRunning)
 	tookOver.Granted, tookOver.CordonedBy = true, "old"
+	unproven := shown("x", topsv1.OperationRunning)
+	unproven.Granted, unproven.Tasks = true, []topsv1.OperationTask{{Name: "a_driver_replace", State: topsv1.OperationTaskDone}, {Name: "a_driver_verify", State: topsv1.OperationTaskRunning}}
+	proven := unproven.DeepCopy()
+	proven.Tasks[1].State = topsv1.OperationTaskDone
 	releasing := shown("old", topsv1.OperationReleasing)
 	releasing.Granted = true
 	tests := []struct {
@@ -74,7 +78,11 @@ func TestOperationsBecomeJobs(t *testing.T) {
 		{name: "a task has ended, and another after it", asked: grantedOp, shown: steppedStatus, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, LastTaskEnd: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "it took over the cordon of one that failed", asked: grantedOp, shown: tookOver, disturbed: true,
-			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, TookOver: true, Message: "a_driver_replace: pod x is replaced"}},
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "its driver is replaced and not verified", asked: grantedOp, shown: unproven, disturbed: true,
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "its driver is verified", asked: grantedOp, shown: proven, disturbed: true,
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "another group's", asked: operating("x", "gcu-system/other"),
 			want: &rollout.Operation{ID: "x", Message: "operation x is about to start"}},
 		{name: "ended", asked: grantedOp, shown: shown("x", topsv1.OperationDone), history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}},

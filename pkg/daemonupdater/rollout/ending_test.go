@@ -11,7 +11,7 @@ func TestEveryOperationIsAbortedWhenTheGcuResourceIsDeleted(t *testing.T) {
 	kept := withEnd(heavyNode("kept"), ReasonOperationFailed)
 	kept.Operation, kept.Disturbed = &Operation{ID: "op-kept", Ours: true, Granted: true, KeptCordoned: true}, true
 	took := granted(heavyNode("took"))
-	took.Operation.TookOver = true
+	took.Operation.Committed = true
 	outside := granted(heavyNode("outside"))
 	outside.Pods = nil
 	other := granted(heavyNode("other"))

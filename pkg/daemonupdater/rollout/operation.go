@@ -29,8 +29,9 @@ type Operation struct {
 	Stalled bool
 	// KeptCordoned: it has ended, and keeps the node cordoned.
 	KeptCordoned bool
-	// TookOver: it took over the cordon of one that failed, and keeps the node cordoned unless it is done.
-	TookOver bool
+	// Committed: it took over the cordon of one that failed, or has replaced the driver and not verified it yet. If it were aborted,
+	// its node would be back in service with what may not work.
+	Committed bool
 	// WaitingSince is when it began to wait for its grant, or stalled; zero while it is being prepared, or at
 	// work.
 	WaitingSince time.Time

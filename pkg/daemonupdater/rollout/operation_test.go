@@ -456,7 +456,7 @@ func TestAStaleOperationThatTookACordonOverIsNotAborted(t *testing.T) {
 		in := heavyInput(1, granted(heavyNode("a")))
 		in = in.slots(operating(in.Nodes[0]))
 		in.Members[0].Target, in.Revision = "newer", "r3"
-		in.Nodes[0].Operation.TookOver = took
+		in.Nodes[0].Operation.Committed = took
 		d := Plan(in)
 		if diff := cmp.Diff(want, operationChangesOf(d)); diff != "" {
 			t.Errorf("it took a cordon over: %t (-want +got):\n%s", took, diff)

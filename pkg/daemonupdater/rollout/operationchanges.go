@@ -74,9 +74,9 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 }
 
 // isUnwanted reports whether an operation of a node, nil if there is none, is to be aborted: the group has no strategy, or another
-// target. One that took a cordon over ends by itself, and keeps the node cordoned: what failed may still be on it.
+// target. One that is committed ends by itself.
 func isUnwanted(d *draft, n *fleetNode, op *Operation) bool {
-	return d.in.Settings.Strategy == daemonset.NoStrategy || op != nil && !op.TookOver && n.group.isStale(&n.Node)
+	return d.in.Settings.Strategy == daemonset.NoStrategy || op != nil && !op.Committed && n.group.isStale(&n.Node)
 }
 
 // firstDelayed returns the first turn of a slot whose node has a pod to replace and is delayed by nodes that were started later;

@@ -31,7 +31,8 @@
 // Failed counts against the version. Deferred does not: the operation is retried after
 // Backoff. When an operation fails after something of the new version was put on the node,
 // the node stays cordoned, because it is not known to work. The next operation of its rollout takes
-// the cordon over (CordonedBy); unless it is done, the node stays cordoned too. A rollback is an ordinary
+// the cordon over (CordonedBy); unless it is done, the node stays cordoned too. So does one whose target changed
+// after the driver was deleted and before it was verified. A rollback is an ordinary
 // operation, created when the DaemonSets have gone back to the previous revision; if it
 // fails, the node is quarantined.
 //

@@ -16,15 +16,6 @@ func TestAnOperationBringsAnEarlierRevision(t *testing.T) {
 		}
 		pod(f, "driver").Revision = "v2"
 	}
-	newest := func(revision string) func(*Facts) {
-		return func(f *Facts) {
-			for i := range f.Members {
-				if f.Members[i].Component == "driver" {
-					f.Members[i].Newest = revision
-				}
-			}
-		}
-	}
 	for _, tt := range []struct {
 		name    string
 		changes []func(*Facts)
@@ -33,8 +24,8 @@ func TestAnOperationBringsAnEarlierRevision(t *testing.T) {
 		{"its pod leaves though it is the newest one", nil, "Running driver_replace InProgress TaintDevice"},
 		{"one at the gate is not deleted", []func(*Facts){func(f *Facts) { pod(f, "driver").Gated = true }}, "Running driver_replace InProgress"},
 		{"that of the earlier revision is waited for", []func(*Facts){func(f *Facts) { p := pod(f, "driver"); p.Revision, p.Available = "v1", false }}, "Running driver_replace InProgress"},
-		{"with another newest revision it ends", []func(*Facts){newest("v3")}, "Releasing then Aborted driver_replace TargetChanged"},
-		{"as long as that is not known it waits", []func(*Facts){newest("")}, "Running driver_replace InProgress"},
+		{"with another newest revision it ends", []func(*Facts){newestDriver("v3")}, "Releasing then Aborted driver_replace TargetChanged"},
+		{"as long as that is not known it waits", []func(*Facts){newestDriver("")}, "Running driver_replace InProgress"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := reach(t, "driver_replace", driverOnly...)

@@ -32,9 +32,13 @@ func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
 }
 
 // staysCordoned reports whether something of a version that failed is on the node if the operation ends in this phase:
-// what it put there itself, or what the operation left there from which it took over the cordon.
+// what it put there itself, or what the operation left there from which it took over the cordon. So may a driver be that was not
+// verified before there was a newer one.
 func staysCordoned(s *snapshot, phase topsv1.OperationPhase) bool {
 	if s.op.CordonedBy != "" && s.f.Node.Cordon.Mark == s.op.CordonedBy && phase != topsv1.OperationDone && !isLeftToAnother(s, phase) {
+		return true
+	}
+	if s.op.Reason == ReasonTargetChanged && driverIsUnproven(s) {
 		return true
 	}
 	return s.op.Touched && (phase == topsv1.OperationFailed || phase == topsv1.OperationQuarantined)

@@ -68,20 +68,29 @@ func drainPass(c *changes) verdict {
 // driverIsUnproven reports whether the operation has replaced the driver, or begun to, and has not verified it. A person
 // may have skipped that once it was replaced.
 func driverIsUnproven(s *snapshot) bool {
-	replaced, ended, settled := false, false, false
 	for t := range s.job.All() {
-		rec := s.recorded(t)
+		if rec := s.recorded(t); t.Target == upgradeplan.TargetDriver && t.Action == upgradeplan.ActionReplace {
+			return HasUnprovenDriver(s.op) && (rec.State == topsv1.OperationTaskDone || s.atTarget(t) || !mayNotLeave(s, rec.Pod))
+		}
+	}
+	return false
+}
+
+// HasUnprovenDriver reports whether an operation may have begun to replace the driver, by its record, and has not verified it.
+func HasUnprovenDriver(op *topsv1.OperationStatus) bool {
+	begun, ended, settled := false, false, false
+	for i := range op.Tasks {
+		rec := &op.Tasks[i]
 		over := rec.State == topsv1.OperationTaskDone || rec.State == topsv1.OperationTaskSkipped
-		switch {
+		switch t, _ := upgradeplan.ParseTask(rec.Name); {
 		case t.Target != upgradeplan.TargetDriver:
 		case t.Action == upgradeplan.ActionReplace:
-			ended = over
-			replaced = rec.State == topsv1.OperationTaskDone || rec.Pod != nil && (s.atTarget(t) || !mayNotLeave(s, rec.Pod))
+			begun, ended = rec.State == topsv1.OperationTaskDone || rec.Pod != nil, over
 		case t.Action == upgradeplan.ActionVerify:
 			settled = over && ended
 		}
 	}
-	return replaced && !settled
+	return begun && !settled
 }
 
 // mayNotLeave reports whether a pod was to be deleted, and the API server refuses that.

@@ -101,6 +101,12 @@ func later(d time.Duration) func(*Facts) {
 	}
 }
 
+func newestDriver(revision string) func(*Facts) {
+	return func(f *Facts) {
+		f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "driver" })].Newest = revision
+	}
+}
+
 func pod(f *Facts, component string) *Pod {
 	i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == component })
 	return f.Members[i].Pod
@@ -125,6 +131,14 @@ func retried(component string) func(*Facts) {
 		rec.Pod, rec.Again, f.Record.Operation.Touched = &p.NamedPod, p.UID, true
 		f.Denied, f.Node.Taint = denied(f, component), "op"
 		f.Members = slices.DeleteFunc(f.Members, func(m Member) bool { return m.Component == "devicePlugin" || m.Component == "exporter" })
+	}
+}
+
+// deleting is the deletion of a component's pod, which may have been done.
+func deleting(component string) func(*Facts) {
+	return func(f *Facts) {
+		named := pod(f, component).NamedPod
+		f.Record.Operation.Tasks[taskAt(f, component+"_replace")].Pod, f.Record.Operation.Touched = &named, true
 	}
 }
 
@@ -296,9 +310,15 @@ func TestNext(t *testing.T) {
 			[]func(*Facts){later(6 * time.Minute), func(f *Facts) { f.Node.Since = f.Now }}, "Running driver_verify InProgress"},
 		{"every operation has an end", "node_restart-runtime", everything, []func(*Facts){later(3 * time.Hour), func(f *Facts) { f.Node.Since = f.Now }}, "Failed held node_restart-runtime OperationDeadline"},
 		{"a newer revision ends the operation", "node_evict", everything,
-			[]func(*Facts){func(f *Facts) {
-				f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "driver" })].Newest = "v3"
-			}}, "Releasing then Aborted node_evict TargetChanged"},
+			[]func(*Facts){newestDriver("v3")}, "Releasing then Aborted node_evict TargetChanged"},
+		{"which keeps a node whose driver may be on its way and is not verified", "driver_replace", everything,
+			[]func(*Facts){deleting("driver"), newestDriver("v3"), func(f *Facts) {
+				i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "driver" })
+				f.Members[i].Pod = nil
+			}}, "Aborted held driver_replace TargetChanged"},
+		{"but none whose driver may not leave", "driver_replace", everything,
+			[]func(*Facts){deleting("driver"), newestDriver("v3"), func(f *Facts) { f.Denied = denied(f, "driver") }}, "Releasing then Aborted driver_replace TargetChanged"},
+		{"the driver of an earlier revision is verified first", "driver_verify", everything, []func(*Facts){newestDriver("v3")}, "Running driver_verify InProgress"},
 		{"another Node object of the name is not meant", "node_evict", everything, []func(*Facts){func(f *Facts) { f.Node.UID = "other" }}, "Releasing then Aborted node_evict NodeReplaced"},
 		{"an abort gives the node back", "node_evict", everything, []func(*Facts){func(f *Facts) { f.Wanted.Abort = true }}, "Releasing then Aborted node_evict Aborted Uncordon"},
 		{"so does a rollout that is over", "node_evict", everything, []func(*Facts){func(f *Facts) { f.Wanted = nil }}, "Releasing then Aborted node_evict Withdrawn Uncordon"},
