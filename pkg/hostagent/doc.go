@@ -15,7 +15,8 @@
 //	         default runtime as wanted
 //	(new) ------------------------------> Done, AlreadyDefault   no restart
 //	  | --restart-runtime=false --------> Waiting                 an administrator restarts
-//	  | no engine responds -------------> Running                 retried
+//	  | no engine responds, or the
+//	  |   running one does not ---------> Running                 retried
 //	  | not configured, at first -------> Running                 retried
 //	  | wrong configuration, no systemd -> Failed                 may be repeated
 //	  v

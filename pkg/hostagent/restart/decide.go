@@ -107,6 +107,9 @@ func notBegun(f Facts) Decision {
 	case f.StatusErr == nil && f.Runtime.Default == f.Want.DefaultRuntime:
 		return Decision{Report, topsv1.HostTaskDone, task.ReasonAlreadyDefault,
 			fmt.Sprintf("%s default runtime is %s, need not restart", f.Runtime.Engine, f.Runtime.Default)}
+	case hangs(f): // it may have the wanted default
+		return Decision{Report, topsv1.HostTaskRunning, task.ReasonNoEngine,
+			fmt.Sprintf("waiting until %s responds, to read its default runtime: %v", f.Runtime.Engine, f.StatusErr)}
 	case f.ConfigErr != nil && f.Fresh:
 		return Decision{Report, topsv1.HostTaskRunning, task.ReasonNotConfigured, fmt.Sprintf("waiting until the configuration of %s can be read: %v", f.Runtime.Engine, f.ConfigErr)}
 	case f.ConfigErr != nil:
@@ -125,6 +128,11 @@ func notBegun(f Facts) Decision {
 		return Decision{Report, topsv1.HostTaskRunning, task.ReasonInstanceUnknown, fmt.Sprintf("cannot determine the process of %s: %v", f.Runtime.Engine, f.InstanceErr)}
 	}
 	return Decision{Begin, topsv1.HostTaskRunning, task.ReasonInProgress, fmt.Sprintf("restarting %s for default runtime %s", f.Runtime.Engine, f.Want.DefaultRuntime)}
+}
+
+// hangs reports whether the daemon runs, for all that is known, and does not respond: its default runtime is unknown.
+func hangs(f Facts) bool {
+	return f.StatusErr != nil && (f.InstanceErr != nil || f.Runtime.Instance != NotRunning)
 }
 
 // leftToAdministrator says what to run on the node, and what that stops.
@@ -176,7 +184,7 @@ func notRestarted(f Facts) Decision {
 	case same && b.Refused != "" && f.BusyErr == nil:
 		return failed(Finish, task.ReasonRestartFailed, "%s", b.Refused)
 	case f.Expired && same:
-		return failed(Finish, task.ReasonNotRestarted, "%s was not restarted: it is still the same process%s", f.Runtime.Engine, because(f))
+		return failed(Finish, task.ReasonNotRestarted, "%s was not restarted: it is still the same process%s", f.Runtime.Engine, whyTheSame(f))
 	case !f.Expired && mayRestart(f):
 		return Decision{Step: Attempt}
 	case same:
@@ -212,13 +220,17 @@ func notBack(f Facts) Decision {
 
 // mayRestart reports whether no earlier request can still take effect. At the first attempt
 // there is no earlier one, so an unknown state of the service manager does not matter:
-// calling it shows what is wrong.
+// calling it shows what is wrong. It waits for a daemon that hangs, which may have got the
+// wanted default since.
 func mayRestart(f Facts) bool {
 	b := f.Begun
 	if f.Want.Observe || f.Busy || b.Answered || b.Attempts >= maxAttempts {
 		return false
 	}
-	return b.Attempts == 0 || f.GraceOver && f.BusyErr == nil
+	if b.Attempts == 0 {
+		return !hangs(f)
+	}
+	return f.GraceOver && f.BusyErr == nil
 }
 
 // because returns the known cause, as the end of a message.
@@ -230,6 +242,15 @@ func because(f Facts) string {
 		return fmt.Sprintf(", and cannot determine whether a restart is in progress: %v", f.BusyErr)
 	}
 	return ""
+}
+
+// whyTheSame is because for a daemon that is the same process.
+func whyTheSame(f Facts) string {
+	cause := because(f)
+	if cause == "" && f.StatusErr != nil {
+		cause = fmt.Sprintf(", and does not respond: %v", f.StatusErr)
+	}
+	return cause
 }
 
 func unlessExpired(f Facts, reason task.Reason, cause error) Decision {

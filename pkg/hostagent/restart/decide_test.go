@@ -64,6 +64,20 @@ func TestDecide(t *testing.T) {
 		"waits for an engine":                {fresh(func(s *Facts) { s.EngineErr = gone }), want{Report, topsv1.HostTaskRunning, task.ReasonNoEngine}},
 		"starts a daemon that does not run":  {fresh(func(s *Facts) { s.Runtime.Instance, s.StatusErr = NotRunning, gone }), want{Begin, topsv1.HostTaskRunning, task.ReasonInProgress}},
 		"asks after the request is recorded": {after(func(s *Facts) { s.Begun.Attempts = 0 }), want{Step: Attempt}},
+		"waits for a daemon that runs and does not respond": {fresh(func(s *Facts) { s.StatusErr, s.Runtime.Default = gone, "" }),
+			want{Report, topsv1.HostTaskRunning, task.ReasonNoEngine}},
+		"waits for it whatever the files say": {fresh(func(s *Facts) { s.StatusErr, s.Runtime.Default, s.Configured = gone, "", "runc" }),
+			want{Report, topsv1.HostTaskRunning, task.ReasonNoEngine}},
+		"waits for it also when its process is unknown": {fresh(func(s *Facts) { s.StatusErr, s.InstanceErr, s.Runtime.Default, s.Runtime.Instance = gone, gone, "", "" }),
+			want{Report, topsv1.HostTaskRunning, task.ReasonNoEngine}},
+		"does not tell the administrator to restart it": {fresh(func(s *Facts) { s.StatusErr, s.Runtime.Default, s.Want.Allowed = gone, "", false }),
+			want{Report, topsv1.HostTaskRunning, task.ReasonNoEngine}},
+		"does not restart one that has stopped responding": {after(func(s *Facts) { s.Begun.Attempts, s.StatusErr, s.Runtime.Default = 0, gone, "" }), want{Step: Wait}},
+		"fails when it does not respond by the deadline": {after(func(s *Facts) { s.Begun.Attempts, s.StatusErr, s.Runtime.Default, s.Expired = 0, gone, "", true }),
+			want{Finish, topsv1.HostTaskFailed, task.ReasonNotRestarted}},
+		"starts one that has ended since": {after(func(s *Facts) {
+			s.Begun.Attempts, s.StatusErr, s.Runtime.Default, s.Runtime.Instance = 0, gone, "", NotRunning
+		}), want{Step: Attempt}},
 
 		"is done by facts when it comes back": {after(func(s *Facts) { s.Runtime.Instance, s.Runtime.Default = "boot/2/9", "enflame" }),
 			want{Finish, topsv1.HostTaskDone, task.ReasonRestarted}},
@@ -122,6 +136,9 @@ func TestDecide(t *testing.T) {
 			if test.want.Reason == task.ReasonNotBack && test.in.OwnGone == nil && d.Message != "docker is not responding"+because(test.in)+
 				": its log on the node says why; repair /etc/docker/daemon.json there, and run: systemctl restart docker" {
 				t.Errorf("%q does not say what to do", d.Message)
+			}
+			if test.want.Reason == task.ReasonNotRestarted && test.in.StatusErr != nil && !strings.HasSuffix(d.Message, "does not respond: "+gone.Error()) {
+				t.Errorf("%q does not say that it does not respond", d.Message)
 			}
 			if d.State != "" && d.Message == "" {
 				t.Error("it does not say why")

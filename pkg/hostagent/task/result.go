@@ -22,7 +22,8 @@ const (
 	ReasonRestarted Reason = topsv1.ReasonRestarted
 	// ReasonLeftToAdministrator: a restart is needed but not allowed.
 	ReasonLeftToAdministrator Reason = topsv1.ReasonLeftToAdministrator
-	// ReasonNoEngine: neither docker nor containerd responds: a pull fails, a restart waits.
+	// ReasonNoEngine: neither docker nor containerd responds, or the one of the node does not: a
+	// pull fails, a restart waits.
 	ReasonNoEngine Reason = "NoEngine"
 	// ReasonInstanceUnknown: the daemon's process is unknown, so that a restart could not be
 	// detected.
