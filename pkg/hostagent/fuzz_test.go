@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -16,16 +17,14 @@ func FuzzPullSecret(f *testing.F) {
 	f.Add([]byte(`{"auths":{"q.example":{"username":"q","password":"p"},"r.example.org":{"username":"o","password":"p"}}}`), "r.example/a")
 	f.Add([]byte(`{"auths":{"r.example:5000":{"username":"u","password":"p"}}}`), "r.example/a")
 	f.Add([]byte(`{"auths":{"https://index.docker.io/v1/":{"username":"hub","password":"p"}}}`), "index.docker.io/library/busybox")
+	f.Add([]byte(`{"auths":{"https://index.docker.io/v1/":{"username":"hub","password":"p"}}}`), "docker.io/library/busybox")
 	f.Add([]byte(`{"auths":{"":{"username":"u"},"/":{"username":"u"},"http://":{"auth":"x"}}}`), "r.example/a")
 	f.Add([]byte(`{"auths":{"r.example:":{"username":"u","password":"p"}}}`), "r.example/a")
 	f.Add([]byte(`{"auths":{"u@r.example":{"username":"u"},"[a-z].example":{"username":"c"},"\\r.example":{"username":"d"}}}`), "r.example/a")
 	f.Fuzz(func(t *testing.T, data []byte, repository string) {
 		secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: data}}
-		credential, fits, err := credentialIn(secret, repository)
-		if err != nil || !fits {
-			if fits || credential.Username+credential.Password != "" {
-				t.Errorf("a credential of %q with error %v", data, err)
-			}
+		all, err := keyedOf(secret)
+		if err != nil {
 			return
 		}
 		entries, err := entriesOf(secret)
@@ -33,13 +32,16 @@ func FuzzPullSecret(f *testing.F) {
 			t.Fatal(err)
 		}
 		host, _, _ := strings.Cut(repository, "/")
-		for registry, entry := range entries {
-			entry.Auth = ""
-			if entry == credential && namesHost(registry, host) {
-				return
+		for _, k := range fitting(all, repository) {
+			given := false
+			for registry, entry := range entries {
+				entry.Auth = ""
+				given = given || entry == k.credential && (namesHost(registry, host) || host == hub && namesHost(registry, name.DefaultRegistry))
+			}
+			if !given {
+				t.Errorf("%s receives a credential of %q", repository, data)
 			}
 		}
-		t.Errorf("%s receives a credential of %q", repository, data)
 	})
 }
 

@@ -129,21 +129,26 @@ func pick(condition bool, yes, no task.Reason) task.Reason {
 	return no
 }
 
-// credentialsFor returns the credentials in pull secrets that match an image, in the order of
-// the secrets; a single empty one when none matches. The error names the unreadable secret.
+// credentialsFor returns the credentials in pull secrets that match an image, the most specific
+// ones first, else in the order of the secrets; a single empty one when none matches. The error
+// names the unreadable secret.
 func credentialsFor(image string, secrets []corev1.Secret) ([]authn.AuthConfig, error) {
-	reference, err := name.ParseReference(image)
+	repository, err := repositoryOf(image)
 	if err != nil {
 		return nil, err
 	}
-	var credentials []authn.AuthConfig
+	var all []keyed
 	for i := range secrets {
-		credential, fits, err := credentialIn(&secrets[i], reference.Context().String())
+		found, err := keyedOf(&secrets[i])
 		if err != nil {
 			return nil, fmt.Errorf("pull secret %s/%s cannot be read", secrets[i].Namespace, secrets[i].Name) // the cause may contain a password
 		}
-		if fits && !slices.Contains(credentials, credential) {
-			credentials = append(credentials, credential)
+		all = append(all, found...)
+	}
+	var credentials []authn.AuthConfig
+	for _, k := range fitting(all, repository) {
+		if !slices.Contains(credentials, k.credential) {
+			credentials = append(credentials, k.credential)
 		}
 	}
 	if len(credentials) == 0 {

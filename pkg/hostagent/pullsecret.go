@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -18,36 +19,62 @@ import (
 // package that imports every Kubernetes client: 16 MB of binary, a third of the agent's
 // budget on an edge node.
 
-// credentialIn returns the credential of a secret for a repository, such as
-// registry.example.com/team/image; false when none matches. The error may contain a password.
-func credentialIn(secret *corev1.Secret, repository string) (credential authn.AuthConfig, fits bool, err error) {
+// hub is Docker Hub in the names of images. Most pull secrets have its old name, which is
+// name.DefaultRegistry.
+const hub = "docker.io"
+
+// keyed is a credential of a pull secret with the registry, or the part of one, that it is for.
+type keyed struct {
+	key        string
+	credential authn.AuthConfig
+}
+
+// keyedOf returns the credentials of a secret. The error may contain a password.
+func keyedOf(secret *corev1.Secret) ([]keyed, error) {
 	entries, err := entriesOf(secret)
 	if err != nil {
-		return authn.AuthConfig{}, false, err
+		return nil, err
 	}
-	keys := map[string]authn.AuthConfig{}
+	var all []keyed
 	for _, registry := range slices.Sorted(maps.Keys(entries)) {
 		key, err := keyOfRegistry(registry)
 		if err != nil {
-			return authn.AuthConfig{}, false, err
+			return nil, err
 		}
-		if _, twice := keys[key]; !twice {
-			keys[key] = entries[registry]
+		credential := entries[registry]
+		credential.Auth = "" // already decoded into user and password
+		all = append(all, keyed{key, credential})
+	}
+	return all, nil
+}
+
+// fitting returns the credentials for a repository, such as registry.example.com/team/image: the
+// most specific ones first, the last in lexical order. Those of Docker Hub's old name count when
+// there are no others.
+func fitting(all []keyed, repository string) (fit []keyed) {
+	for _, k := range all {
+		if covers(k.key, repository) {
+			fit = append(fit, k)
 		}
 	}
-	best := ""
-	for key := range keys {
-		// The most specific key wins: the last in lexical order.
-		if covers(key, repository) && key > best {
-			best = key
-		}
+	if len(fit) == 0 && strings.HasPrefix(repository, hub+"/") {
+		return slices.DeleteFunc(slices.Clone(all), func(k keyed) bool { return k.key != name.DefaultRegistry })
 	}
-	if best == "" {
-		return authn.AuthConfig{}, false, nil
+	slices.SortStableFunc(fit, func(a, b keyed) int { return strings.Compare(b.key, a.key) })
+	return fit
+}
+
+// repositoryOf returns the repository of an image as the kubelet compares it.
+func repositoryOf(image string) (string, error) {
+	reference, err := name.ParseReference(image)
+	if err != nil {
+		return "", err
 	}
-	credential = keys[best]
-	credential.Auth = "" // already decoded into user and password
-	return credential, true, nil
+	registry := reference.Context().RegistryStr()
+	if registry == name.DefaultRegistry {
+		registry = hub
+	}
+	return registry + "/" + reference.Context().RepositoryStr(), nil
 }
 
 // entriesOf returns the credentials of a secret by registry; none for other secret types.
@@ -101,8 +128,8 @@ func covers(key, repository string) bool {
 	keyHost, keyPath, _ := strings.Cut(key, "/")
 	host, at, _ := strings.Cut(repository, "/")
 	keyName, keyPort, _ := strings.Cut(keyHost, ":")
-	name, port, _ := strings.Cut(host, ":")
-	keyParts, parts := strings.Split(keyName, "."), strings.Split(name, ".")
+	hostName, port, _ := strings.Cut(host, ":")
+	keyParts, parts := strings.Split(keyName, "."), strings.Split(hostName, ".")
 	if keyPort != port || len(keyParts) != len(parts) || !strings.HasPrefix(at, keyPath) {
 		return false
 	}
