@@ -15,7 +15,6 @@ import (
 const (
 	driverVersionFile = "sys/module/enflame/version"
 	bootIDFile        = "proc/sys/kernel/random/boot_id"
-	devicesDirectory  = "dev"
 )
 
 // cardPattern excludes gcuctl and vgcu (components 1.0).

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/topsops/gcu-operator/pkg/hostagent/procfs"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
@@ -22,6 +24,10 @@ func (p processes) holders() (task.DeviceHolders, error) {
 	if err != nil {
 		return task.DeviceHolders{}, fmt.Errorf("listing processes: %w", err)
 	}
+	devices, err := p.devices()
+	if err != nil {
+		return task.DeviceHolders{}, fmt.Errorf("listing devices: %w", err)
+	}
 	var found []task.DeviceHolder
 	initSeen, visible := false, true
 	for _, entry := range entries {
@@ -30,7 +36,7 @@ func (p processes) holders() (task.DeviceHolders, error) {
 			continue
 		}
 		initSeen = initSeen || pid == 1
-		holder, err := p.holder(pid)
+		holder, err := p.holder(pid, devices)
 		switch {
 		case errors.Is(err, fs.ErrPermission):
 			visible = false
@@ -46,9 +52,9 @@ func (p processes) holders() (task.DeviceHolders, error) {
 }
 
 // holder describes a process, nil when it has no device open.
-func (p processes) holder(pid int) (*task.DeviceHolder, error) {
+func (p processes) holder(pid int, devices procfs.Devices) (*task.DeviceHolder, error) {
 	directory := filepath.Join(p.proc, strconv.Itoa(pid))
-	device, err := deviceOf(directory)
+	device, err := deviceOf(directory, devices)
 	if err != nil || device == "" {
 		return nil, err
 	}
@@ -67,7 +73,7 @@ func (p processes) holder(pid int) (*task.DeviceHolder, error) {
 }
 
 // deviceOf returns the first device that a process has open or mapped, "" for none.
-func deviceOf(directory string) (string, error) {
+func deviceOf(directory string, devices procfs.Devices) (string, error) {
 	fds, err := os.Open(filepath.Join(directory, "fd"))
 	if err != nil {
 		return "", err
@@ -78,14 +84,11 @@ func deviceOf(directory string) (string, error) {
 	}
 	var open []string
 	for _, name := range names {
-		link, err := os.Readlink(filepath.Join(directory, "fd", name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // closed meanwhile
-		}
+		device, err := opened(filepath.Join(directory, "fd", name), devices)
 		if err != nil {
 			return "", err
 		}
-		if device := procfs.Device(link); device != "" {
+		if device != "" {
 			open = append(open, device)
 		}
 	}
@@ -96,6 +99,68 @@ func deviceOf(directory string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	device, err := procfs.Mapped(maps)
+	device, err := devices.Mapped(maps)
 	return device, errors.Join(err, maps.Close())
+}
+
+// opened returns the device that a process has open at a link in /proc/PID/fd, "" for none.
+func opened(fd string, devices procfs.Devices) (string, error) {
+	link, err := os.Readlink(fd)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !filepath.IsAbs(link) {
+		return "", nil // closed meanwhile, or a socket, a pipe and the like
+	}
+	if err != nil {
+		return "", err
+	}
+	file, err := look(fd, 0)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "", err
+	case err != nil:
+		return "", nil // closed meanwhile, or a file of a server that is gone: no device
+	}
+	return devices.Opened(link, file), nil
+}
+
+// devices returns the character devices of the host.
+func (p processes) devices() (procfs.Devices, error) {
+	entries, err := os.ReadDir(p.dev)
+	if err != nil {
+		return procfs.Devices{}, err
+	}
+	files := map[string]procfs.File{}
+	for _, entry := range entries {
+		if entry.Type()&fs.ModeCharDevice == 0 {
+			continue
+		}
+		file, err := look(filepath.Join(p.dev, entry.Name()), unix.AT_SYMLINK_NOFOLLOW)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return procfs.Devices{}, err
+		}
+		files[entry.Name()] = file
+	}
+	return procfs.DevicesOf(files), nil
+}
+
+// look returns what the kernel knows of a file. It asks no server and no FUSE program for it, which may
+// not respond, if the kernel is new enough (4.11) and the engine of the agent lets it.
+func look(path string, flags int) (procfs.File, error) {
+	var found unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, flags|unix.AT_STATX_DONT_SYNC, 0, &found)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+		return lookLong(path, flags)
+	}
+	return procfs.File{Character: found.Mode&unix.S_IFMT == unix.S_IFCHR, Number: unix.Mkdev(found.Rdev_major, found.Rdev_minor),
+		Major: found.Dev_major, Minor: found.Dev_minor, Inode: found.Ino}, err
+}
+
+// lookLong is look for a kernel or an engine that knows no statx.
+func lookLong(path string, flags int) (procfs.File, error) {
+	var found unix.Stat_t
+	err := unix.Fstatat(unix.AT_FDCWD, path, &found, flags)
+	return procfs.File{Character: found.Mode&unix.S_IFMT == unix.S_IFCHR, Number: found.Rdev,
+		Major: unix.Major(found.Dev), Minor: unix.Minor(found.Dev), Inode: found.Ino}, err
 }

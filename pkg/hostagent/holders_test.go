@@ -2,17 +2,21 @@ package hostagent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
+	"github.com/topsops/gcu-operator/pkg/hostagent/procfs"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 	"github.com/topsops/gcu-operator/test/need"
 )
@@ -20,9 +24,10 @@ import (
 // fakeProcess is a process below /proc.
 type fakeProcess struct {
 	name, cgroup, maps string
-	opens              []string
-	// gone: it ends while it is looked at.
-	gone bool
+	// opens are paths of devices, files of files.
+	opens, files []string
+	// gone: it ends while it is looked at; closes: it closes what it has open.
+	gone, closes bool
 }
 
 func fakeProc(t *testing.T, table map[int]fakeProcess) processes {
@@ -35,19 +40,37 @@ func fakeProc(t *testing.T, table map[int]fakeProcess) processes {
 			files[of("status")] = "Name:\t" + p.name + "\nUid:\t1000\t1000\t1000\t1000\n"
 		}
 	}
-	root := fakeHost(t, files)
+	root, elsewhere := fakeHost(t, files), t.TempDir()
+	// open returns the path of what stands for an open file. A device is one that no host has under another name.
+	open := func(path string, device bool) string {
+		at := filepath.Join(elsewhere, strconv.FormatBool(device), path)
+		err := os.MkdirAll(filepath.Dir(at), 0o755)
+		if device {
+			_ = os.Symlink("/dev/full", at) // several have it open
+		} else {
+			err = errors.Join(err, os.WriteFile(at, nil, 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
 	for pid, p := range table {
 		fds := filepath.Join(root, strconv.Itoa(pid), "fd")
 		if err := os.Remove(filepath.Join(fds, "keep")); err != nil {
 			t.Fatal(err)
 		}
-		for fd, target := range p.opens {
-			if err := os.Symlink(target, filepath.Join(fds, strconv.Itoa(fd))); err != nil {
+		for fd, path := range slices.Concat(p.opens, p.files) {
+			at := open(path, fd < len(p.opens))
+			if p.closes {
+				at += "/nothing/gcu0"
+			}
+			if err := os.Symlink(at, filepath.Join(fds, strconv.Itoa(fd))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	return processes{proc: root}
+	return processes{proc: root, dev: t.TempDir()}
 }
 
 func TestDeviceHolders(t *testing.T) {
@@ -73,6 +96,12 @@ func TestDeviceHolders(t *testing.T) {
 			{PID: 9, Command: "efsmi", UID: 1000, Device: "/dev/gcuctl"},
 			{PID: 7, Command: "train", UID: 1000, Container: id, PodUID: pod, Device: "/dev/gcu1"},
 		}}},
+		"a privileged pod, with the devices of the host below another path": {map[int]fakeProcess{
+			1: init, 7: {name: "x", cgroup: "0::/kubepods/pod" + pod + "/" + id, opens: []string{"/host/dev/gcu0"}},
+		}, task.DeviceHolders{Visible: true, Processes: []task.DeviceHolder{{PID: 7, Command: "x", UID: 1000, Container: id, PodUID: pod, Device: "/dev/gcu0"}}}},
+		"files that are named like a card": {map[int]fakeProcess{1: init, 7: {name: "x", files: []string{"/dev/gcu0", "/usr/bin/gcu-exporter"}}},
+			task.DeviceHolders{Visible: true}},
+		"one that closes it meanwhile": {map[int]fakeProcess{1: init, 7: {name: "x", closes: true, opens: []string{"/dev/gcu0"}}}, task.DeviceHolders{Visible: true}},
 		"one that has closed what it has mapped": {map[int]fakeProcess{
 			1: init, 7: {name: "x", maps: "7f10d000-7f10d001 rw-s 00010000 00:06 345 /dev/gcu1\n"},
 		}, task.DeviceHolders{Visible: true, Processes: []task.DeviceHolder{{PID: 7, Command: "x", UID: 1000, Device: "/dev/gcu1"}}}},
@@ -88,13 +117,15 @@ func TestDeviceHolders(t *testing.T) {
 	if err != nil || len(got.Processes) != task.MaxDeviceHolders || got.More != 5 || got.Processes[0].PID != 99 || got.Processes[1].PID != 10 {
 		t.Errorf("of many, %v: %+v", err, got)
 	}
-	if got, err := (processes{proc: t.TempDir() + "/none"}).holders(); err == nil {
-		t.Errorf("without /proc: %+v", got)
+	for _, without := range []processes{{proc: t.TempDir() + "/none", dev: t.TempDir()}, {proc: t.TempDir(), dev: t.TempDir() + "/none"}} {
+		if got, err := without.holders(); err == nil {
+			t.Errorf("of %+v: %+v", without, got)
+		}
 	}
 }
 
 func TestFactsHaveTheHoldersOfDevices(t *testing.T) {
-	root := t.TempDir()
+	root := fakeHost(t, map[string]string{"dev/null": ""})
 	table := fakeProc(t, map[int]fakeProcess{1: {name: "init"}, 7: {name: "x", opens: []string{"/dev/gcu0"}}})
 	if err := os.Symlink(table.proc, filepath.Join(root, "proc")); err != nil {
 		t.Fatal(err)
@@ -105,12 +136,16 @@ func TestFactsHaveTheHoldersOfDevices(t *testing.T) {
 	}
 }
 
-// holdADevice, as process 1 of its own process namespace, has a process of another user open a
-// file /dev/gcu0 in another mount namespace, as in a container. Then it runs its arguments.
+// holdADevice, as process 1 of its own process namespace, has a process of another user open a device of the host, which is
+// gcu0 of $DEVICES, under another path in another mount namespace, as in a container. One of a third user has a file /dev/gcu0
+// of its own open. Then it runs its arguments.
 const holdADevice = `
-unshare --mount sh -c 'mount -t tmpfs none /dev && : >/dev/gcu0 && exec setpriv --reuid=1000 --clear-groups sleep 60 3</dev/gcu0' &
+mount -t tmpfs none "$DEVICES" && mknod "$DEVICES/gcu0" c 1 7 && mknod "$DEVICES/null" c 1 3 || exit
+unshare --mount sh -c 'mount --bind "$DEVICES/gcu0" "$ELSEWHERE" && exec setpriv --reuid=1000 --clear-groups sleep 60 3<"$ELSEWHERE"' &
+device=$!
+unshare --mount sh -c 'mount -t tmpfs none /dev && : >/dev/gcu0 && exec setpriv --reuid=1001 --clear-groups sleep 60 3</dev/gcu0' &
 for i in $(seq 100); do
-  [ "$(cat /proc/$!/comm)" = sleep ] && break
+  [ "$(cat /proc/$device/comm /proc/$!/comm | uniq)" = sleep ] && break
   sleep 0.05
 done
 "$@"`
@@ -133,7 +168,11 @@ func TestAnOpenDeviceIsSeenWithTheCapability(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			command := exec.Command("unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", holdADevice, "sh",
 				"setpriv", "--bounding-set="+tc.capabilities, os.Args[0])
-			command.Env = append(os.Environ(), printHolders+"=1")
+			elsewhere := filepath.Join(t.TempDir(), "card")
+			if err := os.WriteFile(elsewhere, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			command.Env = append(os.Environ(), printHolders+"=1", "DEVICES="+t.TempDir(), "ELSEWHERE="+elsewhere)
 			out, err := command.Output()
 			if err != nil {
 				t.Fatalf("%s: %v", command, err)
@@ -151,5 +190,46 @@ func TestAnOpenDeviceIsSeenWithTheCapability(t *testing.T) {
 				t.Errorf("holders (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The kernel writes the place of a file in the maps of a process as look does.
+func TestAMappedDeviceIsFoundByItsPlace(t *testing.T) {
+	fd, err := unix.MemfdCreate("card", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(fd, 1); err != nil {
+		t.Fatal(err)
+	}
+	memory, err := unix.Mmap(fd, 0, 1, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := look(fmt.Sprint("/proc/self/fd/", fd), 0)
+	if err := errors.Join(err, unix.Close(fd)); err != nil || file.Character {
+		t.Fatalf("%+v, %v", file, err)
+	}
+	file.Character = true
+	mapped := func() string {
+		t.Helper()
+		maps, err := os.Open("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		device, err := procfs.DevicesOf(map[string]procfs.File{"gcu0": file}).Mapped(maps)
+		if err := errors.Join(err, maps.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return device
+	}
+	if got := mapped(); got != "/dev/gcu0" {
+		t.Errorf("%q is mapped, want %+v", got, file)
+	}
+	if err := unix.Munmap(memory); err != nil {
+		t.Fatal(err)
+	}
+	if got := mapped(); got != "" {
+		t.Errorf("then %q", got)
 	}
 }

@@ -25,6 +25,7 @@ var errNoProcess = errors.New("no such process")
 // the start time it is unique.
 type processes struct {
 	proc string // a proc file system
+	dev  string // the devices of the host; only for holders
 }
 
 // instance returns "<boot id>/<pid>/<start, in ticks since the boot>".
@@ -121,8 +122,13 @@ func peer(connection *net.UnixConn) (int, error) {
 	return int(credentials.Pid), nil
 }
 
-// proc is the host's /proc, which is no link.
-func (h host) proc() processes { return processes{proc: filepath.Join(h.root, "proc")} }
+// devicesDirectory is relative to the host root.
+const devicesDirectory = "dev"
+
+// proc is the host's /proc, and its /dev; neither is a link.
+func (h host) proc() processes {
+	return processes{proc: filepath.Join(h.root, "proc"), dev: filepath.Join(h.root, devicesDirectory)}
+}
 
 // serviceManagerPID listens on the sockets of socket-activated services (docker.socket of
 // Debian).

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// printHolders makes this program print the holders of devices on this machine.
+// printHolders makes this program print the holders of the devices in the directory $DEVICES on this machine.
 const printHolders = "PRINT_DEVICE_HOLDERS"
 
 func TestMain(m *testing.M) {
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 		return
 	}
-	found, err := processes{proc: "/proc"}.holders()
+	found, err := processes{proc: "/proc", dev: os.Getenv("DEVICES")}.holders()
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(found)
 	}

@@ -40,7 +40,7 @@ func hang(t *testing.T, path string) (release func()) {
 
 // TestAReadThatHangsIsGivenUp: a process whose memory map cannot be read, because a driver blocks it in the kernel.
 func TestAReadThatHangsIsGivenUp(t *testing.T) {
-	root := t.TempDir()
+	root := fakeHost(t, map[string]string{"dev/null": ""})
 	table := fakeProc(t, map[int]fakeProcess{1: {name: "init"}, 7: {name: "x", opens: []string{"/dev/gcu0"}}})
 	if err := os.Symlink(table.proc, filepath.Join(root, "proc")); err != nil {
 		t.Fatal(err)

@@ -1,10 +1,8 @@
 package procfs
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,38 +10,6 @@ import (
 
 	"github.com/topsops/gcu-operator/pkg/message"
 )
-
-// devices are cards, virtual cards and the control device: all are of the driver's module,
-// which cannot be removed while any of them is open.
-var devices = regexp.MustCompile(`^/dev/v?gcu[0-9A-Za-z._-]{0,58}$`)
-
-// Device returns the device of the accelerator that a link in /proc/PID/fd names, "" when it
-// names something else. A device that was removed while open is still in use.
-func Device(link string) string {
-	path := strings.TrimSuffix(link, " (deleted)")
-	if !strings.HasPrefix(path, "/dev/") || !devices.MatchString(path) {
-		return ""
-	}
-	return path
-}
-
-// Mapped returns the first device of the accelerator that /proc/PID/maps names, "" for none.
-func Mapped(maps io.Reader) (string, error) {
-	const beforePath = 5 // address, permissions, offset, device, inode
-	lines := bufio.NewScanner(maps)
-	for lines.Scan() {
-		line := lines.Text()
-		if !strings.Contains(line, "/dev/") {
-			continue
-		}
-		if fields := strings.Fields(line); len(fields) > beforePath {
-			if device := Device(fields[beforePath]); device != "" {
-				return device, nil
-			}
-		}
-	}
-	return "", lines.Err()
-}
 
 var (
 	// containers are named by 64 hexadecimal digits; systemd has the engine before them.

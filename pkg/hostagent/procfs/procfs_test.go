@@ -12,24 +12,56 @@ const (
 	file = "d41d8cd98f00b204e9800998ecf8427e" // the UID of a static pod
 )
 
-func TestDevice(t *testing.T) {
-	for path, want := range map[string]string{
-		"/dev/gcu0":             "/dev/gcu0",
-		"/dev/gcu10":            "/dev/gcu10",
-		"/dev/vgcu3":            "/dev/vgcu3",
-		"/dev/gcuctl":           "/dev/gcuctl", // it is of the same module
-		"/dev/gcu0 (deleted)":   "/dev/gcu0",
-		"/dev/null":             "",
-		"/dev/xgcu0":            "",
-		"/home/dev/gcu0":        "",
-		"/dev/gcu0\nx":          "",
-		"socket:[/dev/gcu0]":    "",
-		"/dev/gcu" + long:       "",
-		"":                      "",
-		"/dev/dri/by-path/gcu0": "",
+// A device whose node the host no longer has, or never had, is known by its name.
+func TestADeviceOfWhichTheHostHasNoNode(t *testing.T) {
+	for link, want := range map[string]string{
+		"/dev/gcu0":                "/dev/gcu0",
+		"/dev/gcu10":               "/dev/gcu10",
+		"/dev/vgcu3":               "/dev/vgcu3",
+		"/dev/gcuctl":              "/dev/gcuctl", // it is of the same module
+		"/dev/gcu0 (deleted)":      "/dev/gcu0",
+		"/host/dev/gcu0":           "/dev/gcu0",
+		"/host/dev/gcu0 (deleted)": "/dev/gcu0",
+		"/home/dev/gcu0":           "/dev/gcu0",
+		"/dev/dri/by-path/gcu0":    "/dev/gcu0",
+		"/dev/null":                "",
+		"/dev/xgcu0":               "",
+		"/dev/gcu0\nx":             "",
+		"socket:[/dev/gcu0]":       "",
+		"/dev/gcu" + long:          "",
+		"":                         "",
 	} {
-		if got := Device(path); got != want {
-			t.Errorf("Device(%q) = %q, want %q", path, got, want)
+		if got := (Devices{}).Opened(link, File{Character: true, Number: 7}); got != want {
+			t.Errorf("Opened(%q) = %q, want %q", link, got, want)
+		}
+		if got := (Devices{}).Opened(link, File{Number: 7}); got != "" {
+			t.Errorf("Opened(%q), which is no device, = %q", link, got)
+		}
+	}
+}
+
+func TestADeviceIsKnownByItsNumber(t *testing.T) {
+	card := func(number uint64) File { return File{Character: true, Number: number} }
+	devices := DevicesOf(map[string]File{"gcu0": card(10), "gcu1": card(11), "null": card(3), "full": card(4), "gcu2": card(4), "gcu3": {Number: 12}, "stderr": {Number: 10}})
+	for _, tc := range []struct {
+		link string
+		file File
+		want string
+	}{
+		{"/dev/gcu0", card(10), "/dev/gcu0"},
+		{"/host/dev/gcu0", card(10), "/dev/gcu0"},
+		{"/dev/card (deleted)", card(10), "/dev/gcu0"},
+		{"/dev/gcu0", card(11), "/dev/gcu1"}, // a container has only this one
+		{"/dev/gcu0", card(3), ""},           // anyone can make a node of /dev/null with this name
+		{"/dev/gcu0", File{Number: 10}, ""},  // a file
+		{"/dev/null", card(3), ""},
+		{"/dev/gcu2", card(4), "/dev/gcu2"}, // both have the number: the name tells
+		{"/dev/full", card(4), ""},
+		{"/dev/gcu3", card(12), "/dev/gcu3"},
+		{"/dev/card", card(12), ""},
+	} {
+		if got := devices.Opened(tc.link, tc.file); got != tc.want {
+			t.Errorf("%s with %+v: %q, want %q", tc.link, tc.file, got, tc.want)
 		}
 	}
 }
@@ -38,7 +70,12 @@ var long = strings.Repeat("x", 300)
 
 func TestMapped(t *testing.T) {
 	const libc = "7f10c0000000-7f10c0028000 r--p 00000000 fe:01 1234                       /usr/lib/x86_64-linux-gnu/libc.so.6\n"
+	devices := DevicesOf(map[string]File{"gcu0": {Character: true, Number: 10, Minor: 6, Inode: 344}, "null": {Character: true, Number: 3, Minor: 6, Inode: 4}, "gcu9": {Minor: 6, Inode: 9}})
 	for name, tc := range map[string]struct{ maps, want string }{
+		"a card under another path":        {libc + "7f10d0000000-7f10d0001000 rw-s 00010000 00:06 344                        /host/dev/gcu0\n", "/dev/gcu0"},
+		"a card with another name":         {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 344 /a card\n", "/dev/gcu0"},
+		"another device":                   {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 4 /dev/null\n7f10d0000000-7f10d0001000 rw-s 00010000 00:07 344 /dev/x\n", ""},
+		"a file":                           {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 9 /host/dev/gcu9\n7f10d0000000-7f10d0001000 r-xp 00000000 00:07 9 /usr/bin/gcu-exporter\n", ""},
 		"none":                             {libc + "7ffd0000-7ffd1000 rw-p 00000000 00:00 0    [stack]\n", ""},
 		"a card":                           {libc + "7f10d0000000-7f10d0001000 rw-s 00010000 00:06 345                        /dev/gcu1\n", "/dev/gcu1"},
 		"a card whose driver was reloaded": {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 345 /dev/gcu1 (deleted)", "/dev/gcu1"},
@@ -47,11 +84,11 @@ func TestMapped(t *testing.T) {
 		"nothing":                          {"", ""},
 		"no maps":                          {"/dev/gcu1\n", ""},
 	} {
-		if got, err := Mapped(strings.NewReader(tc.maps)); got != tc.want || err != nil {
+		if got, err := devices.Mapped(strings.NewReader(tc.maps)); got != tc.want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, tc.want)
 		}
 	}
-	if _, err := Mapped(strings.NewReader(strings.Repeat("x", 1<<20))); err == nil {
+	if _, err := devices.Mapped(strings.NewReader(strings.Repeat("x", 1<<20))); err == nil {
 		t.Error("a line without an end is maps")
 	}
 }
@@ -125,7 +162,7 @@ func FuzzProcessText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		container, pod := ContainerOf(text)
 		command, _, _ := Identity(text)
-		device, _ := Mapped(strings.NewReader(text))
+		device, _ := Devices{}.Mapped(strings.NewReader(text))
 		for _, told := range []string{container, pod, command, device} {
 			if !utf8.ValidString(told) || len(told) > 100 || strings.ContainsAny(told, "\n\x00") {
 				t.Errorf("%q has %q", text, told)

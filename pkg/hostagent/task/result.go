@@ -159,7 +159,7 @@ type DeviceHolder struct {
 	UID     int64
 	// Container and PodUID are as in procfs.ContainerOf.
 	Container, PodUID string
-	// Device is the path of one of the devices that it has open.
+	// Device is the path on the host of one of the devices that it has open.
 	Device string
 }
 
