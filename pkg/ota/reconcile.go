@@ -168,8 +168,8 @@ func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 	return nil
 }
 
-// recordWithdrawal records the withdrawal of an operation's requests. An operation whose sending was interrupted stays queued until
-// they are withdrawn, and its Withdrawn is written last: an agent that is killed meanwhile withdraws the rest when it is back.
+// recordWithdrawal records the withdrawal of requests and of their operation. An operation that was not sent as a whole stays queued
+// until they are withdrawn, and its Withdrawn is written last: an agent that is killed meanwhile withdraws the rest when it is back.
 func (r *reconciler) recordWithdrawal(o request.Operation, requests []string) error {
 	r.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(requests))
 	if err := r.journals.Requests.Keep(request.Withdraw(r.journals.Requests.List, requests)); err != nil {

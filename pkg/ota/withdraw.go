@@ -31,8 +31,8 @@ func (w withdrawer) Rollback(ctx context.Context, operation request.Operation, k
 // withdraw withdraws the requests of this node that have not started; false if there are none, and no operation. One that was not
 // sent to the operator ends at once; for others the operator states in each request's task
 // whether the withdrawal was in time. It returns the operation as it is then, unfinished
-// until the operator has answered; single requests are put into a new one. A rollback that was sent is not withdrawn, and nothing
-// for the key of an earlier call.
+// until the operator has answered; single requests are put into a new one, or into the one that was not sent. A rollback that was sent
+// is not withdrawn, and nothing for the key of an earlier call.
 func (w withdrawer) withdraw(ctx context.Context, key string) (result response.Operation, found bool, err error) {
 	if err := w.acquire(ctx); err != nil {
 		return result, false, request.Disconnected(err, request.NotKept)
@@ -46,25 +46,26 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 		return result, false, request.Disconnected(err, request.NotKept)
 	}
 	now, _ := w.latest.read()
-	o, waiting := request.Withdrawable(w.journals.Operations.List, w.journals.Requests.List, now.tasks(), w.nodeName, w.clock.Now())
+	requests := w.journals.Requests.List
+	o, waiting := request.Withdrawable(w.journals.Operations.List, requests, now.tasks(), w.nodeName, w.clock.Now())
+	unsent, nothing := o.Queued && o.Unsent(requests), len(waiting) == 0 && !request.Unconfirmed(requests)
 	switch {
 	case o.ID == "" || known:
 		return result, false, nil
-	case o.Queued && o.Unsent(w.journals.Requests.List):
+	case unsent && nothing:
 		result, err = w.withdrawQueued(o.ReturnedFor(w.nodeName, key))
 		return result, true, err
-	case o.Wanted.Rollback:
-		result, err = w.returnRollback(o, key)
+	case o.Wanted.Rollback && !unsent:
+		result, err = w.returnRollback(ctx, o, key, o.Others(requests, waiting), nodeUpgrade)
 		return result, true, err
-	case len(waiting) == 0 && !request.Unconfirmed(w.journals.Requests.List):
+	case nothing:
 		return result, true, o.Started()
 	}
 	result, err = w.withdrawSent(ctx, o.ReturnedFor(w.nodeName, key), waiting, nodeUpgrade)
 	return result, true, err
 }
 
-// withdrawSent withdraws requests of an operation that the operator has received, or part of it. nodeUpgrade is nil without a
-// connection.
+// withdrawSent withdraws requests that the operator may have received, and their operation. nodeUpgrade is nil without a connection.
 func (w withdrawer) withdrawSent(ctx context.Context, o request.Operation, waiting []string, nodeUpgrade *topsv1.NodeUpgrade) (response.Operation, error) {
 	if err := w.journals.Operations.Put(o); err != nil { // with the key: a repeated call finds it wherever the agent was killed
 		return response.Operation{}, w.notRecorded(err)
@@ -72,6 +73,11 @@ func (w withdrawer) withdrawSent(ctx context.Context, o request.Operation, waiti
 	if err := w.recordWithdrawal(o, waiting); err != nil {
 		return response.Operation{}, w.notRecorded(err)
 	}
+	return w.submitWithdrawal(ctx, o, nodeUpgrade)
+}
+
+// submitWithdrawal shows withdrawn requests to the operator, now or when it is reachable, and returns an operation.
+func (w withdrawer) submitWithdrawal(ctx context.Context, o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) (response.Operation, error) {
 	if nodeUpgrade == nil {
 		w.wake()
 	} else if err := w.submit(ctx, nodeUpgrade, w.decided(w.journals.Requests.List, nodeUpgrade)); err != nil {
@@ -97,13 +103,21 @@ func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, err
 	return result, err
 }
 
-// returnRollback returns a rollback that was sent to the operator, once the key is recorded with it.
-func (w withdrawer) returnRollback(o request.Operation, key string) (response.Operation, error) {
+// returnRollback returns a rollback that was sent to the operator, once the key is recorded with it and the requests of others are
+// withdrawn.
+func (w withdrawer) returnRollback(ctx context.Context, o request.Operation, key string, others []string, nodeUpgrade *topsv1.NodeUpgrade) (response.Operation, error) {
 	if key != "" {
 		if err := w.journals.Operations.Put(o.ReturnedFor(w.nodeName, key)); err != nil {
 			return response.Operation{}, w.notRecorded(err)
 		}
 	}
-	result, _, err := w.latest.Operation(o.ID)
-	return result, err
+	if len(others) == 0 {
+		result, _, err := w.latest.Operation(o.ID)
+		return result, err
+	}
+	w.log.Info("Recording that requests are withdrawn, beside a rollback that goes on", "operation", o.ID, "requests", len(others))
+	if err := w.journals.Requests.Keep(request.Withdraw(w.journals.Requests.List, others)); err != nil {
+		return response.Operation{}, w.notRecorded(err)
+	}
+	return w.submitWithdrawal(ctx, o, nodeUpgrade)
 }

@@ -74,6 +74,18 @@ var ofRequests = []mutant{
 	{"answers-stuck", "a result is retried forever on a NodeUpgrade that the agent has changed", updater, "Reporter.writeTasks",
 		"denial.IsConflict($err)", "denial.IsConflict($err) && s == nil"},
 
+	// What a rollback at the node takes back.
+	{"single-outlives-queued", "a rollback ends a queued operation, and leaves a request of a single pod that is carried out", agent, "withdrawer.withdraw",
+		"unsent && nothing", "unsent"},
+	{"single-outlives-rollback", "a rollback at the node that returns another one leaves a request of a single pod that is carried out", agent, "withdrawer.returnRollback",
+		"len($others) == 0", "len($others) >= 0"},
+	{"rollback-withdraws-rollback", "a repeated rollback at the node withdraws the first", agent, "withdrawer.withdraw",
+		"$o.Others($requests, $waiting)", "$waiting"},
+	{"single-withdrawn-unconfirmed", "a request that is withdrawn with a queued operation counts as withdrawn before the operator says so", agent, "Operation.AsSent",
+		"$r.Operation == $o.ID || $more", "$r.Operation == $o.ID"},
+	{"withdrawn-taken-for-undone", "a request that was withdrawn too late with a queued rollback counts as a rollback that failed", agent, "Operation.Follow",
+		"$o.Wanted.Rollback && !$o.Withdrawn", "$o.Wanted.Rollback"},
+
 	// What the metrics count.
 	{"failure-counted-again", "a failure counts again at each revision of the group", updater, "Metrics.Count",
 		"!since.Equal(f.Since)", "since.IsZero() && before.Revision != d.Ledger.Revision"},

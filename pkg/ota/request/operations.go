@@ -113,7 +113,7 @@ func (o Operation) Follow(tasks []topsv1.UpgradeTask, now metav1.Time) Operation
 	for i := range o.Parts {
 		p := &o.Parts[i]
 		if !p.State.Final() {
-			p.follow(tasks, o.Wanted.Rollback)
+			p.follow(tasks, o.Wanted.Rollback && !o.Withdrawn) // one that was sent is not withdrawn
 		}
 		open = open || !p.State.Final()
 	}

@@ -74,16 +74,23 @@ func (o Operation) Of(requests []Request) []Request {
 	return slices.DeleteFunc(slices.Clone(requests), func(r Request) bool { return r.Operation != o.ID })
 }
 
+// Others returns those of the ids that no request of the operation has.
+func (o Operation) Others(requests []Request, ids []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return indexOf(o.Of(requests), id) >= 0 })
+}
+
 // Unsent reports whether the operator cannot know of an operation, because no request of it
 // was ever recorded.
 func (o Operation) Unsent(requests []Request) bool { return len(o.Of(requests)) == 0 }
 
-// AsSent returns an operation whose sending was interrupted as one that was sent, to be withdrawn: its recorded requests may have
-// reached the operator, and each is a part; the other parts are withdrawn. The input is not changed.
+// AsSent returns an operation that was not sent as a whole as one that was, to be withdrawn: its recorded requests, and those that
+// are withdrawn with it, may have reached the operator, and each is a part; the other parts are withdrawn. The input is not changed.
 func (o Operation) AsSent(requests []Request) Operation {
 	var parts []Part
-	for _, r := range o.Of(requests) {
-		parts = append(parts, partOf(r.UpgradeRequest))
+	for _, r := range requests {
+		if r.Operation == o.ID || r.Open() && r.Withdrawn {
+			parts = append(parts, partOf(r.UpgradeRequest))
+		}
 	}
 	for _, p := range o.Parts {
 		i := slices.IndexFunc(parts, func(sent Part) bool { return sent.Pod.UID == p.Pod.UID })
