@@ -22,8 +22,15 @@ type Kind[T any] struct {
 	IDPattern *regexp.Regexp
 	// KeepPrevious keeps the previous generation, which is used when the last one is torn.
 	KeepPrevious bool
+	// ReplacesPrevious reports whether a value is stored as the previous generation too, because an earlier one must not come back; nil:
+	// none is.
+	ReplacesPrevious func(T) bool
 	// MaxBytes of a file; 0: MaxFileBytes.
 	MaxBytes int
+}
+
+func (k Kind[T]) replacesPrevious(v T) bool {
+	return k.KeepPrevious && k.ReplacesPrevious != nil && k.ReplacesPrevious(v)
 }
 
 func (k Kind[T]) maxBytes() int { return cmp.Or(k.MaxBytes, MaxFileBytes) }

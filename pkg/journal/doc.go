@@ -4,7 +4,7 @@
 // There is one file per value, so that a torn file costs one value:
 //
 //	<id>.json            {"checksum": SHA-256 of the value's bytes, "entry": ...}
-//	<id>.json.previous   the previous generation, if the kind keeps it
+//	<id>.json.previous   the previous generation, if the kind keeps it, or the same one again
 //	*.corrupt            unusable files, set aside for a person
 //	.new-*               unfinished; removed when the journal is opened
 //	.complete            exists while no value can be missing

@@ -232,11 +232,23 @@ func (j *Journal[T]) Change(put []T, remove []string) error {
 	return j.syncDirectory()
 }
 
-func (j *Journal[T]) write(v T) (err error) {
+func (j *Journal[T]) write(v T) error {
 	data, err := j.kind.Encode(v)
 	if err != nil {
 		return err
 	}
+	current := filepath.Join(j.directory, j.kind.ID(v)+fileSuffix)
+	if !j.kind.replacesPrevious(v) {
+		return j.store(data, current, j.kind.KeepPrevious)
+	}
+	if err := j.store(data, current+previousSuffix, false); err != nil { // first: once the value is current, nothing older is left
+		return err
+	}
+	return j.store(data, current, false)
+}
+
+// store writes one file, and with keep makes the one before it the previous generation.
+func (j *Journal[T]) store(data []byte, current string, keep bool) (err error) {
 	file, err := os.CreateTemp(j.directory, unfinishedName)
 	if err != nil {
 		return err
@@ -255,8 +267,7 @@ func (j *Journal[T]) write(v T) (err error) {
 	if err = file.Close(); err != nil {
 		return err
 	}
-	current := filepath.Join(j.directory, j.kind.ID(v)+fileSuffix)
-	if j.kind.KeepPrevious {
+	if keep {
 		if err = keepPrevious(current, file.Name()); err != nil {
 			return err
 		}

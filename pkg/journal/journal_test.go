@@ -93,6 +93,33 @@ func TestValuesSurviveAndAreRemoved(t *testing.T) {
 	}
 }
 
+// TestAValueThatReplacesThePreviousGeneration is in both files, and there is no moment in which it is the current one and an earlier
+// one the previous: a tear would bring that back.
+func TestAValueThatReplacesThePreviousGeneration(t *testing.T) {
+	directory := t.TempDir()
+	kind := noteKind(true)
+	kind.ReplacesPrevious = func(n note) bool { return n.Step == 3 }
+	j, _ := open(t, directory, kind)
+	var seen []string
+	j.sync = func(*os.File) error {
+		generations := ""
+		for _, name := range j.generations("a") {
+			n, err := j.read("a", name)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			generations += fmt.Sprint(n.Step)
+		}
+		seen = append(seen, generations)
+		return nil
+	}
+	put(t, j, note{"a", 1}, note{"a", 2}, note{"a", 3}, note{"a", 4})
+	want := []string{"00", "10", "10", "21", "21", "23", "33", "33", "43"} // the current one and the previous, before a file has its name and when all have
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("generations (-want +got):\n%s", diff)
+	}
+}
+
 // TestWhatIsRecordedSurvivesAPowerFailure: the value is on the disk before its name is, and both
 // before Put returns; a disk that fails is an error.
 func TestWhatIsRecordedSurvivesAPowerFailure(t *testing.T) {

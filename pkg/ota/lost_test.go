@@ -111,3 +111,57 @@ func TestAnOperationWhoseRequestsAreLostEverywhereEnds(t *testing.T) {
 	}
 	call(t, restarted.handler(), "POST", "/v1/upgrade", "").wants(http.StatusAccepted)
 }
+
+// TestWhatEndedOnThisNodeIsNotSentWhenItsFileIsTorn: only the disk of this node knows that a queued operation was withdrawn or dropped.
+func TestWhatEndedOnThisNodeIsNotSentWhenItsFileIsTorn(t *testing.T) {
+	for name, test := range map[string]struct {
+		end   func(t *testing.T, b *bench)
+		taken map[string]bool
+		state request.State
+	}{
+		"withdrawn": {func(t *testing.T, b *bench) {
+			call(t, b.handler(), "POST", "/v1/rollback", "").wants(http.StatusOK)
+		}, map[string]bool{}, request.Withdrawn},
+		"dropped by a hold": {func(t *testing.T, b *bench) {
+			call(t, b.handler(), "POST", "/v1/hold", "").wants(http.StatusOK)
+			call(t, b.handler(), "POST", "/v1/release", "").wants(http.StatusOK)
+		}, map[string]bool{}, request.Dropped},
+		"dropped when it was to be sent": {func(t *testing.T, b *bench) {
+			annotations := b.cluster.daemonSets["kube-system/enflame-driver"].Annotations
+			strategy := func(of map[string]string) {
+				b.cluster.set(func() {
+					for _, ds := range b.cluster.daemonSets {
+						ds.Annotations = of
+					}
+				})
+			}
+			strategy(nil)
+			b.reconnect(t)
+			strategy(annotations)
+		}, map[string]bool{}, request.Dropped},
+		"withdrawn with a single request": {func(t *testing.T, b *bench) {
+			call(t, b.handler(), "POST", "/v1/rollback", "").wants(http.StatusAccepted)
+		}, map[string]bool{"enflame-toolkit": true}, request.Waiting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newFleet(), t.TempDir())
+			if len(test.taken) > 0 {
+				b.mustUpgrade(t, "enflame-toolkit-x")
+			}
+			b.sync(t)
+			b.cluster.set(func() { b.cluster.unreachable = errUnreachable })
+			id := call(t, b.handler(), "POST", "/v1/upgrade", "").wants(http.StatusAccepted).operation().ID
+			test.end(t, b)
+			if err := os.Truncate(filepath.Join(b.directory, "operations", id+".json"), 20); err != nil {
+				t.Fatal(err)
+			}
+			restarted := newBench(t, b.cluster, b.directory)
+			restarted.reconnect(t)
+			restarted.sync(t)
+			restarted.wantTaken(t, test.taken)
+			if o := call(t, restarted.handler(), "GET", "/v1/operations/"+id, "").wants(http.StatusOK).operation(); o.State != test.state {
+				t.Errorf("then it is %s: %+v", o.State, o)
+			}
+		})
+	}
+}

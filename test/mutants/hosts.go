@@ -89,7 +89,11 @@ var ofHosts = []mutant{
 	// What survives the agent.
 	{"stuck-agent-unsaid", "an agent waits without a word for one that hangs in the kernel", journals, "Lock",
 		"$waited%int(lockStuck/lockRetry) == 0", "false"},
-	{"value-unsynced", "a power failure leaves a torn record", journals, "Journal.write",
+	{"ended-comes-back", "an operation that was withdrawn before it was sent is sent when its file is torn", agent, "wasSentOrEnded",
+		"!$o.Queued", "false"},
+	{"older-is-left", "a value that is to replace an earlier one is the current one while a tear brings that back", journals, "Journal.write",
+		"$j.store($data, $current+previousSuffix, false)", "error(nil)"},
+	{"value-unsynced", "a power failure leaves a torn record", journals, "Journal.store",
 		"if $err = $j.sync($file); $err != nil { $*then }", ""},
 	{"rename-unsynced", "a power failure takes back a record that was reported as stored", journals, "Journal.Change",
 		"return $j.syncDirectory()", "return nil"},

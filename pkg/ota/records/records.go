@@ -66,13 +66,16 @@ func (j *Requests) Remove(id string) error {
 	return j.disk.change(j.List, nil, []string{id})
 }
 
-// OperationKind keeps two generations: the previous one still has what was accepted, and
-// the outcome can be observed again.
+// OperationKind keeps two generations of an operation that is queued: the previous one still has what was accepted. One that was sent, or
+// has ended, replaces both: queued again, it would be sent although it was withdrawn or dropped, which only this disk knows.
 var OperationKind = journal.Kind[request.Operation]{
-	ID:           func(o request.Operation) string { return o.ID },
-	IDPattern:    request.OperationIDPattern,
-	KeepPrevious: true,
+	ID:               func(o request.Operation) string { return o.ID },
+	IDPattern:        request.OperationIDPattern,
+	KeepPrevious:     true,
+	ReplacesPrevious: wasSentOrEnded,
 }
+
+func wasSentOrEnded(o request.Operation) bool { return !o.Queued }
 
 // Operations holds the operations of this node.
 type Operations struct {

@@ -86,6 +86,51 @@ func TestATornRequestIsNotReplacedByTheGenerationBeforeIt(t *testing.T) {
 	}
 }
 
+// TestATornOperationIsAsItWasReported: in a generation in which it was queued, it would be sent once more.
+func TestATornOperationIsAsItWasReported(t *testing.T) {
+	queued := request.Operation{Sequence: 1, ID: "op-0123456789abcdef", Accepted: metav1.Unix(1700000000, 0).Rfc3339Copy(), Queued: true}
+	again := queued
+	again.RollbackKeys = []string{"op-0123456789abcdee"}
+	sent := queued
+	sent.Queued, sent.Parts = false, []request.Part{{Component: "driver", State: request.Waiting}}
+	for _, tt := range []struct {
+		name     string
+		recorded []request.Operation
+		want     []request.Operation
+	}{
+		{"withdrawn", []request.Operation{queued, queued.Ended(request.Withdrawn, request.ReasonWithdrawn, "in time", sent.Accepted.Time)}, nil},
+		{"sent", []request.Operation{queued, sent}, nil},
+		{"queued, and recorded again", []request.Operation{queued, again}, []request.Operation{queued}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			directory := t.TempDir()
+			j, _, err := openOperations(directory, testr.New(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range tt.recorded {
+				if err := j.Put(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := tt.want
+			if want == nil {
+				want = j.List
+			}
+			if err := os.Truncate(filepath.Join(directory, "operations", queued.ID+".json"), 20); err != nil {
+				t.Fatal(err)
+			}
+			again, lost, err := openOperations(directory, testr.New(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, again.List, cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" || !lost {
+				t.Errorf("lost=%t, operations (-want +got):\n%s", lost, diff)
+			}
+		})
+	}
+}
+
 // A change that fails may be on the disk, as when the directory cannot be synced.
 func TestAChangeThatFailedIsUndone(t *testing.T) {
 	now := metav1.Unix(1700000000, 0).Rfc3339Copy()
