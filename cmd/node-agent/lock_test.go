@@ -92,34 +92,65 @@ func pings(t *testing.T, socket string) bool {
 	return run(t.Context(), []string{"ota", "ping", "--socket", socket}, &output, &output) == exitOK
 }
 
-// TestAnAgentServesOnADiskThatIsReadOnly also says what is wrong.
-func TestAnAgentServesOnADiskThatIsReadOnly(t *testing.T) {
+// emptyDisk mounts an empty file system; remount makes it read-only, or writable again.
+func emptyDisk(t *testing.T) (directory string, remount func(flags uintptr)) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		need.Skip(t, "a disk that is read-only needs root, to mount one")
 	}
-	state, socket := t.TempDir(), filepath.Join(shortDirectory(t), "s")
-	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, ""); err != nil {
+	directory = t.TempDir()
+	if err := syscall.Mount("tmpfs", directory, "tmpfs", 0, ""); err != nil {
 		need.Skip(t, fmt.Sprintf("a disk that is read-only needs a file system, which cannot be mounted here: %v", err))
 	}
-	t.Cleanup(func() { _ = syscall.Unmount(state, syscall.MNT_DETACH) })
-	ctx, stop := context.WithCancel(t.Context())
-	_, ended := startWith(ctx, t, state, socket)
-	eventually(t, func() bool { return pings(t, socket) })
-	stop()
-	<-ended
-	if err := syscall.Mount("tmpfs", state, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
-	log, ended := startWith(t.Context(), t, state, socket)
-	eventually(t, func() bool {
-		select {
-		case code := <-ended:
-			t.Fatalf("exit code %d: %s", code, log.String())
-		default:
+	t.Cleanup(func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) })
+	return directory, func(flags uintptr) {
+		t.Helper()
+		if err := syscall.Mount("tmpfs", directory, "tmpfs", syscall.MS_REMOUNT|flags, ""); err != nil {
+			t.Fatal(err)
 		}
-		return pings(t, socket)
-	})
-	if !strings.Contains(log.String(), "Cannot write to the state directory") {
-		t.Errorf("the log says nothing: %s", log.String())
+	}
+}
+
+// TestAnAgentServesOnADiskThatIsReadOnly also says what is wrong.
+func TestAnAgentServesOnADiskThatIsReadOnly(t *testing.T) {
+	for name, test := range map[string]struct {
+		// before is what became of the state directory since an earlier agent; without it, none ran here.
+		before func(state string) error
+		says   []string
+	}{
+		"nothing is missing":     {func(string) error { return nil }, []string{"Cannot write to the state directory"}},
+		"the token is missing":   {func(state string) error { return os.Remove(filepath.Join(state, tokenFileName)) }, []string{"Cannot write to the state directory", "no token"}},
+		"a journal is missing":   {func(state string) error { return os.RemoveAll(filepath.Join(state, "tasks")) }, []string{"Cannot make the state directory"}},
+		"it is the first of all": {nil, []string{"Cannot make the state directory", "no token"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, remount := emptyDisk(t)
+			socket := filepath.Join(shortDirectory(t), "s")
+			if test.before != nil {
+				ctx, stop := context.WithCancel(t.Context())
+				_, ended := startWith(ctx, t, state, socket)
+				eventually(t, func() bool { return pings(t, socket) })
+				stop()
+				<-ended
+				if err := test.before(state); err != nil {
+					t.Fatal(err)
+				}
+			}
+			remount(syscall.MS_RDONLY)
+			log, ended := startWith(t.Context(), t, state, socket)
+			eventually(t, func() bool {
+				select {
+				case code := <-ended:
+					t.Fatalf("exit code %d: %s", code, log.String())
+				default:
+				}
+				return pings(t, socket)
+			})
+			for _, says := range test.says {
+				if !strings.Contains(log.String(), says) {
+					t.Errorf("the log does not say %q: %s", says, log.String())
+				}
+			}
+		})
 	}
 }

@@ -26,6 +26,8 @@ const (
 type Journal[T any] struct {
 	directory string
 	kind      Kind[T]
+	// missing is true while the directory could not be made.
+	missing bool
 	// sync makes what was written to a file survive a power failure.
 	sync func(*os.File) error
 }
@@ -44,13 +46,17 @@ type Content[T any] struct {
 
 // Open returns the journal in a directory, which is created if absent, and its content.
 // Unusable files are set aside and logged. It returns an error when the directory is not
-// writable, unless that is because the disk takes no writes now: then it is logged, and each change fails until it does.
+// writable, unless that is because the disk takes no writes now: then it is logged, and each change fails until it does. The first one
+// after that creates the directory.
 func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], Content[T], error) {
-	j := &Journal[T]{directory: directory, kind: kind, sync: (*os.File).Sync}
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return nil, Content[T]{}, fmt.Errorf("making the state directory: %w", err)
+	j := &Journal[T]{directory: directory, kind: kind, missing: true, sync: (*os.File).Sync}
+	if err := j.makeDirectory(); DiskFails(err) && isAbsent(directory) {
+		log.Error(err, "Cannot make the state directory, starting without what may have been recorded", "directory", directory)
+		return j, Content[T]{Incomplete: true}, nil
+	} else if err != nil {
+		return nil, Content[T]{}, err
 	}
-	if err := j.checkWritable(); diskFails(err) {
+	if err := j.checkWritable(); DiskFails(err) {
 		log.Error(err, "Cannot write to the state directory, using what is in it", "directory", directory)
 	} else if err != nil {
 		return nil, Content[T]{}, err
@@ -69,9 +75,27 @@ func Open[T any](directory string, kind Kind[T], log logr.Logger) (*Journal[T], 
 	return j, content, nil
 }
 
-// diskFails reports whether an error means that the disk takes no writes now, which somebody may repair: it is full, broken, or
+// makeDirectory makes the directory unless that was done.
+func (j *Journal[T]) makeDirectory() error {
+	if !j.missing {
+		return nil
+	}
+	if err := os.MkdirAll(j.directory, 0o700); err != nil {
+		return fmt.Errorf("making the state directory: %w", err)
+	}
+	j.missing = false
+	return nil
+}
+
+// isAbsent reports whether it is certain that there is no such file: on a disk that cannot be read there may be one.
+func isAbsent(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// DiskFails reports whether an error means that the disk takes no writes now, which somebody may repair: it is full, broken, or
 // made read-only by the kernel.
-func diskFails(err error) bool {
+func DiskFails(err error) bool {
 	return slices.ContainsFunc([]error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO}, func(cause error) bool { return errors.Is(err, cause) })
 }
 
@@ -93,7 +117,7 @@ func (j *Journal[T]) list() ([]string, error) {
 	var ids []string
 	for _, file := range files {
 		if strings.HasPrefix(file.Name(), unfinishedName) {
-			if err := os.Remove(filepath.Join(j.directory, file.Name())); err != nil && !diskFails(err) {
+			if err := os.Remove(filepath.Join(j.directory, file.Name())); err != nil && !DiskFails(err) {
 				return nil, fmt.Errorf("removing an unfinished file: %w", err)
 			}
 			continue
@@ -124,7 +148,7 @@ func (j *Journal[T]) load(id string, content *Content[T], log logr.Logger) error
 		}
 		corrupt++
 		content.Incomplete = true
-		if err := j.setAside(name, err, log); err != nil && !diskFails(err) { // it is found again at the next start
+		if err := j.setAside(name, err, log); err != nil && !DiskFails(err) { // it is found again at the next start
 			return err
 		}
 	}
@@ -188,6 +212,9 @@ func (j *Journal[T]) markIncomplete() error {
 
 // Complete records that what the journal lacked was restored.
 func (j *Journal[T]) Complete() error {
+	if err := j.makeDirectory(); err != nil {
+		return err
+	}
 	if err := os.WriteFile(filepath.Join(j.directory, completeName), nil, 0o600); err != nil {
 		return fmt.Errorf("recording that the journal is complete: %w", err)
 	}
@@ -214,6 +241,12 @@ func (j *Journal[T]) Put(v T) error { return j.Change([]T{v}, nil) }
 // Change stores values and then removes ids, durably and in this order, so that a failure
 // loses nothing. On an error the change may be partial. Removing an absent id is no error.
 func (j *Journal[T]) Change(put []T, remove []string) error {
+	if len(put)+len(remove) == 0 {
+		return nil
+	}
+	if err := j.makeDirectory(); err != nil {
+		return err
+	}
 	for _, v := range put {
 		if err := j.write(v); err != nil {
 			return fmt.Errorf("recording %s: %w", j.kind.ID(v), err)
@@ -225,9 +258,6 @@ func (j *Journal[T]) Change(put []T, remove []string) error {
 				return fmt.Errorf("removing %s: %w", id, err)
 			}
 		}
-	}
-	if len(put)+len(remove) == 0 {
-		return nil
 	}
 	return j.syncDirectory()
 }

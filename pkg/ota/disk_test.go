@@ -150,6 +150,33 @@ func TestAnAgentStartsOnADiskThatIsReadOnly(t *testing.T) {
 	}
 }
 
+// TestTheFirstAgentOfANodeWhoseDiskIsReadOnly has no journals, and does not take the disk for the API server.
+func TestTheFirstAgentOfANodeWhoseDiskIsReadOnly(t *testing.T) {
+	directory := smallDisk(t)
+	remount(t, directory, syscall.MS_RDONLY)
+	c := newFleet()
+	b := newBench(t, c, filepath.Join(directory, "state"))
+	for _, path := range []string{"/v1/upgrade", "/v1/hold", "/v1/rollback", "/openyurt.io/v1/namespaces/kube-system/pods/enflame-driver-x/upgrade"} {
+		if a := call(t, b.handler(), "POST", path, "").wants(500); !strings.Contains(string(a.body), "read-only file system") || strings.Contains(string(a.body), "API server") {
+			t.Errorf("%s is answered with %s", path, a.body)
+		}
+	}
+	call(t, b.handler(), "GET", "/v1/status", "").wants(200)
+	call(t, b.handler(), "GET", "/pods", "").wants(200)
+	if err := b.syncOnce(t.Context()); err == nil || !strings.Contains(err.Error(), "read-only file system") {
+		t.Errorf("a pass that can record nothing ends with %v", err)
+	}
+	remount(t, directory, 0)
+	b.sync(t)
+	call(t, b.handler(), "POST", "/v1/upgrade", "").wants(202)
+	want := c.submitted()
+	restarted := newBench(t, c, b.directory)
+	restarted.sync(t)
+	if diff := cmp.Diff(want, c.submitted()); diff != "" || len(want) != 2 {
+		t.Errorf("status.requests of the next agent (-want +got):\n%s", diff)
+	}
+}
+
 // put writes a value to a journal, as an agent does whose change then fails because the directory cannot be synced.
 func put[T any](t *testing.T, b *bench, name string, kind journal.Kind[T], value T) {
 	t.Helper()

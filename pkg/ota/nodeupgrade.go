@@ -13,6 +13,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/denial"
+	"github.com/topsops/gcu-operator/pkg/ota/request"
 )
 
 // publisher maintains the NodeUpgrade of this node and the agent's part of its status.
@@ -108,6 +109,9 @@ func isUnreachable(err error) bool {
 		return false
 	}
 	if _, unusable := errors.AsType[*unusableError](err); unusable {
+		return false
+	}
+	if _, refused := errors.AsType[*request.Refusal](err); refused { // by this node
 		return false
 	}
 	var answered apierrors.APIStatus

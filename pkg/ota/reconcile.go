@@ -75,7 +75,8 @@ func (r *reconciler) publish(nodeUpgrade *topsv1.NodeUpgrade) {
 }
 
 // observe returns the NodeUpgrade of this node, creating it if needed, and updates the
-// journals from it. First it writes again what the disk may have otherwise, also without an API server.
+// journals from it. First it writes again what the disk may have otherwise, also without an API server. The error is a *Refusal if what
+// the disk lost could not be recorded.
 func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	if err := r.journals.Settle(); err != nil {
 		r.log.Error(err, "Could not bring the disk in line with what is requested here")
@@ -88,7 +89,7 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	requests := r.journals.Requests.List
 	if r.journals.Incomplete {
 		if err := r.journals.Adopt(status); err != nil {
-			return nil, fmt.Errorf("taking over the published operations: %w", err)
+			return nil, request.NotRecorded(fmt.Errorf("taking over the published operations: %w", err))
 		}
 		requests = request.Adopt(requests, status.Requests)
 	} else if o, waiting, is := request.InterruptedWithdrawal(r.journals.Operations.List, requests, status.Tasks); is {
@@ -100,7 +101,7 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	r.followOperations(requests, status.Tasks)
 	if err := r.journals.Requests.Keep(request.Trim(request.ApplyAnswers(requests, status.Tasks))); err != nil {
 		if r.journals.Incomplete {
-			return nil, fmt.Errorf("taking over the published requests: %w", err)
+			return nil, request.NotRecorded(fmt.Errorf("taking over the published requests: %w", err))
 		}
 		// What cannot be recorded now can be observed again.
 		r.log.Error(err, "Could not record the results of the requests")

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -101,9 +102,12 @@ func NodeHeld(hold *topsv1.NodeHold) *Refusal {
 		hold.Since.UTC().Format(time.RFC3339), why)
 }
 
-// Disconnected refuses because the API server was unavailable. kept states whether the
+// Disconnected refuses because the API server was unavailable, or as err does if it refuses itself. kept states whether the
 // request was kept.
 func Disconnected(err error, kept string) *Refusal {
+	if refusal, is := errors.AsType[*Refusal](err); is {
+		return refusal
+	}
 	return Refuse(ReasonDisconnected, "The API server cannot be used from this node: %v. %s", err, kept)
 }
 
