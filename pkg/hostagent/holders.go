@@ -113,11 +113,8 @@ func opened(fd string, devices procfs.Devices) (string, error) {
 		return "", err
 	}
 	file, err := look(fd, 0)
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return "", err
-	case err != nil:
-		return "", nil // closed meanwhile, or a file of a server that is gone: no device
+	if err != nil {
+		return "", nil //nolint:nilerr // closed meanwhile, or a file whose server is gone or shows it to its owner only: no device
 	}
 	return devices.Opened(link, file), nil
 }

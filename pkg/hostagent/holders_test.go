@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -232,4 +234,44 @@ func TestAMappedDeviceIsFoundByItsPlace(t *testing.T) {
 	if got := mapped(); got != "" {
 		t.Errorf("then %q", got)
 	}
+}
+
+// A FUSE program may refuse root, too: its file is none of the devices, and hides no process.
+func TestAFileThatMayNotBeLookedAtIsNoDevice(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "fd")
+	if err := os.Mkdir(filepath.Join(dir, "mine"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mine", "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "mine", "file"), link); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]os.FileMode{filepath.Dir(dir): 0o755, filepath.Join(dir, "mine"): 0} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := os.Chmod(filepath.Join(dir, "mine"), 0o700); err != nil {
+			t.Error(err)
+		}
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		if err := unix.Setfsuid(65534); err != nil {
+			t.Error(err)
+		}
+		if _, err := look(link, 0); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("looking at it: %v", err)
+		}
+		if device, err := opened(link, procfs.DevicesOf(nil)); device != "" || err != nil {
+			t.Errorf("it is %q, %v", device, err)
+		}
+	}()
+	<-done
 }

@@ -37,7 +37,7 @@ var ofHosts = []mutant{
 	{"mapped-by-name", "a pod that has mapped a card under another path and closed it is not seen to use it", hosts, "Devices.Mapped",
 		`$found != ""`, `false && $found != ""`},
 	{"closed-meanwhile-fatal", "a process that closes a file while it is looked at hides all others", hosts, "opened",
-		"errors.Is($err, fs.ErrPermission)", "$err != nil"},
+		"file, $err := look($fd, 0)", "file, $err := look($fd, 0); if $err != nil { return ``, $err }"},
 	{"holders-of-pods-first", "processes of pods crowd out the one that blocks an upgrade", hosts, "DeviceHoldersOf",
 		"cmp.Compare(len($a.PodUID), len($b.PodUID))", "cmp.Compare(len($b.PodUID), len($a.PodUID))"},
 	{"pods-of-other-clusters", "a plain container that runs a cluster counts as a pod of the node: the restart kills it", hosts, "whereIn",

@@ -213,10 +213,14 @@ func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange,
 	if hasEnded(upgrade, change.Operation) && (!change.Abort || change.AtWork || !keepsCordoned(upgrade, change.Operation)) {
 		return nil, false
 	}
+	shown := upgrade.Status.Operation
+	if change.AtWork && shown != nil && shown.ID == change.Operation && isCommitted(shown) {
+		return nil, false // it was not yet when that was decided
+	}
 	if asked := upgrade.Spec.Operation; asked != nil && asked.ID == change.Operation {
 		return withChange(asked, change), false
 	}
-	if shown := upgrade.Status.Operation; change.Abort && shown != nil && shown.ID == change.Operation {
+	if change.Abort && shown != nil && shown.ID == change.Operation {
 		if asked := upgrade.Spec.Operation; shown.Held && asked != nil && asked.Rollout == own {
 			return withChange(asked, change), false // the next one, which takes over the cordon and then ends
 		}

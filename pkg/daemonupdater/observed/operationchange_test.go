@@ -153,6 +153,8 @@ func TestNextOperation(t *testing.T) {
 	held.Held = true
 	theirsHeld := shown("y", topsv1.OperationFailed)
 	theirsHeld.Rollout, theirsHeld.Granted, theirsHeld.Held = "gcu-system/other", true, true
+	unproven := shown("x", topsv1.OperationRunning)
+	unproven.Granted, unproven.Touched, unproven.Tasks = true, true, []topsv1.OperationTask{{Name: "a_driver_replace", State: topsv1.OperationTaskRunning, Pod: &topsv1.NamedPod{}}}
 	tests := []struct {
 		name    string
 		asked   *topsv1.NodeOperation
@@ -173,6 +175,8 @@ func TestNextOperation(t *testing.T) {
 		{name: "one that was stale at work is not aborted once it holds its node", asked: askedFor("x", own, true), shown: held, order: abortAtWork,
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: nothing},
 		{name: "one that is stale at work is aborted", asked: askedFor("x", own, true), order: abortAtWork, want: amend},
+		{name: "but not once it has begun to replace the driver", asked: askedFor("x", own, true), shown: unproven, order: abortAtWork, want: nothing},
+		{name: "which an abort for another reason does not wait for", asked: askedFor("x", own, true), shown: unproven, order: abort, want: amend},
 		{name: "one that was taken away is not made again to be aborted", shown: shown("x", topsv1.OperationRunning), order: abort, want: nothing},
 		{name: "so is the next one of ours, which is not granted yet", asked: askedFor("y", own, false), shown: held, order: abort,
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: amend},

@@ -76,13 +76,18 @@ func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation
 			op = &rollout.Operation{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
 		}
 		op.Granted, op.KeptCordoned, op.InUse = op.Granted || shown.Granted, shown.Held, shown.InUse
-		op.Committed = shown.CordonedBy != "" || shown.Granted && operation.HasUnprovenDriver(shown)
+		op.Committed = isCommitted(shown)
 		op.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
 		op.Stalled = isStalled(upgrade, shown)
 		op.WaitingSince = waitingSince(op, shown)
 		op.Message, op.LastTaskEnd = withMessage(shown.Task, shown.Message), lastTaskEnd(shown)
 	}
 	return op, disturbed
+}
+
+// isCommitted reports whether an operation took over the cordon of one that failed, or touched its node and has not verified the driver.
+func isCommitted(shown *topsv1.OperationStatus) bool {
+	return shown.CordonedBy != "" || shown.Granted && shown.Touched && operation.HasUnprovenDriver(shown)
 }
 
 // lastTaskEnd returns when the last task of an operation ended, zero if none has.

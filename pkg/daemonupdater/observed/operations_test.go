@@ -48,9 +48,11 @@ func TestOperationsBecomeJobs(t *testing.T) {
 	tookOver := shown("x", topsv1.OperationRunning)
 	tookOver.Granted, tookOver.CordonedBy = true, "old"
 	unproven := shown("x", topsv1.OperationRunning)
-	unproven.Granted, unproven.Tasks = true, []topsv1.OperationTask{{Name: "a_driver_replace", State: topsv1.OperationTaskDone}, {Name: "a_driver_verify", State: topsv1.OperationTaskRunning}}
+	unproven.Granted, unproven.Touched, unproven.Tasks = true, true, []topsv1.OperationTask{{Name: "a_driver_replace", State: topsv1.OperationTaskDone}, {Name: "a_driver_verify", State: topsv1.OperationTaskRunning}}
 	proven := unproven.DeepCopy()
 	proven.Tasks[1].State = topsv1.OperationTaskDone
+	untouched := unproven.DeepCopy()
+	untouched.Touched = false
 	releasing := shown("old", topsv1.OperationReleasing)
 	releasing.Granted = true
 	tests := []struct {
@@ -81,6 +83,8 @@ func TestOperationsBecomeJobs(t *testing.T) {
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "its driver is replaced and not verified", asked: grantedOp, shown: unproven, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "its driver was replaced, but not by it", asked: grantedOp, shown: untouched, disturbed: true,
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "its driver is verified", asked: grantedOp, shown: proven, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "another group's", asked: operating("x", "gcu-system/other"),

@@ -88,3 +88,17 @@ func TestALongLimitIsRememberedByItsHash(t *testing.T) {
 		t.Error("a short one is not remembered as it is")
 	}
 }
+
+// A node that is kept cordoned and outside of the limit uses the budget, and says why.
+func TestANodeOutsideTheLimitThatIsKeptCordoned(t *testing.T) {
+	for name, hash := range map[string]string{"at its target": newHash, "outdated": oldHash} {
+		t.Run(name, func(t *testing.T) {
+			kept := leftOutOf(withJob(nodeOf("b", hash, newHash), &Operation{ID: "op-b", Ours: true, Granted: true, KeptCordoned: true, Message: "there is a newer revision"}))
+			d := Plan(limitedBy(heavyInput(1, heavyNode("a"), kept), "nodes=a"))
+			v, _ := d.Verdict("b")
+			if len(d.Started) != 0 || v.Reason == ReasonLeftOut || v.Message != "there is a newer revision" {
+				t.Errorf("%v starts, b: %+v", d.Started, v)
+			}
+		})
+	}
+}

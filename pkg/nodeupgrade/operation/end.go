@@ -38,7 +38,7 @@ func staysCordoned(s *snapshot, phase topsv1.OperationPhase) bool {
 	if s.op.CordonedBy != "" && s.f.Node.Cordon.Mark == s.op.CordonedBy && phase != topsv1.OperationDone && !isLeftToAnother(s, phase) {
 		return true
 	}
-	if s.op.Reason == ReasonTargetChanged && driverIsUnproven(s) {
+	if s.op.Touched && s.op.Reason == ReasonTargetChanged && driverIsUnproven(s) {
 		return true
 	}
 	return s.op.Touched && (phase == topsv1.OperationFailed || phase == topsv1.OperationQuarantined)

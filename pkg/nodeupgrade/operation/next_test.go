@@ -318,6 +318,13 @@ func TestNext(t *testing.T) {
 			}}, "Aborted held driver_replace TargetChanged"},
 		{"but none whose driver may not leave", "driver_replace", everything,
 			[]func(*Facts){deleting("driver"), newestDriver("v3"), func(f *Facts) { f.Denied = denied(f, "driver") }}, "Releasing then Aborted driver_replace TargetChanged"},
+		{"nor one that it has not touched", "node_precheck", everything,
+			[]func(*Facts){func(f *Facts) {
+				p := pod(f, "driver")
+				p.Revision, p.Available = "v2", true
+			}, stepped, func(f *Facts) {
+				f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == "toolkit" })].Newest = "v3"
+			}}, "Releasing then Aborted node_precheck TargetChanged"},
 		{"the driver of an earlier revision is verified first", "driver_verify", everything, []func(*Facts){newestDriver("v3")}, "Running driver_verify InProgress"},
 		{"another Node object of the name is not meant", "node_evict", everything, []func(*Facts){func(f *Facts) { f.Node.UID = "other" }}, "Releasing then Aborted node_evict NodeReplaced"},
 		{"an abort gives the node back", "node_evict", everything, []func(*Facts){func(f *Facts) { f.Wanted.Abort = true }}, "Releasing then Aborted node_evict Aborted Uncordon"},
