@@ -19,7 +19,7 @@ import (
 func FuzzRoutes(f *testing.F) {
 	for _, path := range []string{"/", "/gum/v1/gr", "/gum/v1/gr/", "/gum/v1/gr/gr", "/gum/v1/gr/gr/?dryRun=true", "/gum/v1/gr/gr?dryRun=1", "/gum/v1/gr/%2e%2e", "/gum/v1/gr/../gr",
 		"/gum/v1/gr/gr/resource/driver", "/gum/v1/gr/gr/resource/%2fdriver", "/gum/v1/gr/gr/rollout", "/gum/v1/gr/gr/revisions/", "/gum/v1/gr/gr/rollback", "/gum/v1/gr/gr/pause",
-		"/gum/v1/gr/gr/resume?x", "/gum/v1/openapi.yaml", "//gum/v1/gr", "/gum/v1/gr/%zz", "/gum/v1/gr/%00", "*", "/gum/v1/gr/gr?%zz"} {
+		"/gum/v1/gr/gr/resume?x", "/gum/v1/openapi.yaml", "//gum/v1/gr", "/gum/v1/gr/%zz", "/gum/v1/gr/%00", "*", "/gum/v1/gr/gr?%zz", "/gum/v1/gr/gr?dryRun=true;", "/gum/v1/gr/gr/pause?dryRun=true%"} {
 		for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS", "get", ""} {
 			f.Add(method, path, "ticket-1")
 		}
@@ -53,7 +53,8 @@ func FuzzRoutes(f *testing.F) {
 			envelopeIn(t, w)
 		}
 		changes := method == http.MethodPut || method == http.MethodDelete || method == http.MethodPost
-		if s.stored > 0 && (!changes || w.Code != http.StatusOK || target.Query().Get("dryRun") == "true") {
+		dryRun := target.Query().Get("dryRun") == "true" || strings.Contains(target.RawQuery, "dryRun=true") // Query leaves out what it cannot read
+		if s.stored > 0 && (!changes || w.Code != http.StatusOK || dryRun) {
 			t.Errorf("%q %q wrote %d times and is answered with %d", method, path, s.stored, w.Code)
 		}
 	})

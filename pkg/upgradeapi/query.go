@@ -9,6 +9,16 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
+// queryOf parses the query of a request. It rejects one that it can read only in part, for which url.URL.Query returns the rest: a dryRun that is
+// left out would become a write.
+func queryOf(address *url.URL) (url.Values, error) {
+	query, err := url.ParseQuery(address.RawQuery)
+	if err != nil {
+		return nil, request.BadRequest("the query cannot be read: %.100q: write %%3B for a semicolon and %%25 for a percent sign in a value", address.RawQuery)
+	}
+	return query, nil
+}
+
 // writeIn reads the query of a write request: dryRun, and the flag that its endpoint has, "" for none. It rejects
 // unknown parameters: a misspelled dryRun must not become a write.
 func writeIn(query url.Values, flag string) (dryRun, flagged bool, err error) {

@@ -162,7 +162,7 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	c := call{name: entry.name, kind: part(r, "kind"), plan: part(r, "plan"), query: r.URL.Query(), request: entry.request, deadlines: http.NewResponseController(w)}
+	c := call{name: entry.name, kind: part(r, "kind"), plan: part(r, "plan"), request: entry.request, deadlines: http.NewResponseController(w)}
 	if c.user, err = m.admit(ctx, r, e, entry); err != nil {
 		return nil, err
 	}
@@ -170,6 +170,9 @@ func (m *middleware) run(w http.ResponseWriter, r *http.Request, e endpoint, ent
 		return nil, apierrors.NewNotFound(grResource, c.name)
 	}
 	if err := authorize(ctx, m.access, c, onGr(e.verb, c.name)); err != nil {
+		return nil, err
+	}
+	if c.query, err = queryOf(r.URL); err != nil {
 		return nil, err
 	}
 	body, done, err := readBody(m.bodies, w, r, entry.caller())

@@ -224,3 +224,25 @@ func TestWithoutAuthenticationASpecIsRefused(t *testing.T) {
 		t.Errorf("a spec in the body is answered with %v", err)
 	}
 }
+
+// A query that cannot be read is refused, whoever asks for what: url.URL.Query leaves out a parameter with a semicolon or a bad escape,
+// and a dry run without its parameter is a write.
+func TestAQueryThatCannotBeReadIsRefused(t *testing.T) {
+	for _, tt := range []struct{ method, path, body string }{
+		{http.MethodDelete, "?dryRun=true;", ""},
+		{http.MethodDelete, "?dryRun=true%", ""},
+		{http.MethodPut, "?dryRun=true;", `{"spec": {}}`},
+		{http.MethodPut, "?dryRun=true%", `{"spec": {}, "mode": "recreate"}`},
+		{http.MethodPut, "/plan?step=true;dryRun=true", "apiVersion: topsops.enflame.com/v1"},
+		{http.MethodPost, "/pause?x=1;dryRun=true", ""},
+		{http.MethodGet, "?%zz", ""},
+		{http.MethodGet, "/plan?file=gr.json&nodes=a;components=driver", ""},
+		{http.MethodGet, "/plan/file?file=gr.json;format=yaml", ""},
+	} {
+		s := &fakeCluster{}
+		w, _ := answerOf(s, httptest.NewRequest(tt.method, "/gum/v1/gr/gr"+tt.path, strings.NewReader(tt.body)))
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "the query cannot be read") || len(s.asked) > 0 {
+			t.Errorf("%s %s: %d, after %q: %s", tt.method, tt.path, w.Code, s.asked, w.Body)
+		}
+	}
+}

@@ -98,7 +98,7 @@ func TestUpgradeWithASpecAndDryRun(t *testing.T) {
 			t.Errorf("%s: a dry run changed something", mode)
 		}
 	}
-	for _, query := range []string{"?dryRun=maybe", "?dryrun=true", "?dryRun", "?dryRun=true&dryRun=false"} {
+	for _, query := range []string{"?dryRun=maybe", "?dryrun=true", "?dryRun", "?dryRun=true&dryRun=false", "?dryRun=true;", "?x=1;dryRun=true", "?dryRun=true%", "?dryRun=true&%zz"} {
 		d.fails(http.MethodPut, path+query, `{"spec": {}}`, http.StatusBadRequest, "dryRun")
 		d.fails(http.MethodDelete, path+query, "", http.StatusBadRequest, "dryRun")
 	}
