@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -18,6 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/denial"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
@@ -38,7 +41,7 @@ func (r *rolloutControl) pause(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, r.annotate(ctx, c, gr, map[string]any{topsv1.AnnotationPaused: "true"})
+	return nil, r.annotate(ctx, c, gr, "", map[string]any{topsv1.AnnotationPaused: "true"})
 }
 
 // resume removes a pause; clears the failures of a rollout that is halted, or was not paused; and ends the rejection of a revision
@@ -59,7 +62,7 @@ func (r *rolloutControl) resume(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, r.annotate(ctx, c, gr, map[string]any{topsv1.AnnotationPaused: nil})
+	return nil, r.annotate(ctx, c, gr, "", map[string]any{topsv1.AnnotationPaused: nil})
 }
 
 // clearFailures resumes the DaemonRollout of a gr if it is stopped. It fails with a conflict if the DaemonRollout changes
@@ -85,10 +88,11 @@ func (r *rolloutControl) clearFailures(ctx context.Context, c call, unpaused boo
 	if approvals, ok := rollout.ApprovalsAfterRejection(); ok {
 		changes[topsv1.AnnotationApprovedWaves] = approvals
 	}
-	return r.annotate(ctx, c, rollout, changes)
+	return r.annotate(ctx, c, rollout, rollout.ResourceVersion, changes) // the approvals depend on the others
 }
 
-// rollback requests that the operator restore an earlier spec of a gr.
+// rollback requests that the operator restore an earlier spec of a gr. The annotation names its revision: previous would be another one
+// after a change of the spec. After one of the status or an annotation the write is retried.
 func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	to, err := request.ReadRollback(c.body)
 	if err != nil {
@@ -98,23 +102,55 @@ func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := r.revisions(ctx, c.name)
+	for range maxAttempts {
+		target, asked, err := r.restorable(ctx, gr, to)
+		if err != nil || asked {
+			return nil, err
+		}
+		err = r.annotate(ctx, c, gr, gr.ResourceVersion, map[string]any{topsv1.AnnotationRollbackTo: target})
+		if !denial.IsConflict(err) {
+			return nil, repeatable(err, target)
+		}
+		now, err := r.present(ctx, c.name)
+		if err == nil {
+			err = request.Unchanged(gr, now)
+		}
+		if err != nil {
+			return nil, err
+		}
+		gr = now
+	}
+	return nil, request.Conflict("GcuResource %s keeps changing: send the request again", c.name)
+}
+
+// repeatable returns the error of a write of a rollback. One that may have been stored all the same is repeated by the revision's name: previous
+// would restore what it has replaced.
+func repeatable(err error, target string) error {
+	if err == nil {
+		return nil
+	}
+	if status, message := failure(err); status == http.StatusGatewayTimeout || status == http.StatusBadGateway {
+		return request.Refuse(status, "the rollback may have been requested: repeat it only as {\"to\": %q}: %s", target, message)
+	}
+	return err
+}
+
+// restorable returns the revision that a rollback of a gr restores, and whether it has already been asked for.
+func (r *rolloutControl) restorable(ctx context.Context, gr *topsv1.GcuResource, to string) (target string, asked bool, err error) {
+	var list appsv1.ControllerRevisionList
+	if err := r.List(ctx, &list, client.InNamespace(r.namespace), client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}); err != nil {
+		return "", false, fmt.Errorf("listing the revisions of %s: %w", gr.Name, err)
+	}
+	history, err := revision.NewHistory(gr, list.Items)
 	if err != nil {
-		return nil, err
+		return "", false, err
 	}
-	var names []string
-	for i := range kept.Items {
-		names = append(names, kept.Items[i].GetName())
-	}
-	if err := request.Restorable(c.name, to, names); err != nil {
-		return nil, err
-	}
-	return nil, r.annotate(ctx, c, gr, map[string]any{topsv1.AnnotationRollbackTo: to})
+	return request.Restorable(gr, history, to)
 }
 
 // annotate sets annotations of an object, and removes those whose value is nil. It fails with a conflict if another object has
-// taken the name, or if the DaemonRollout was changed: what is written of it may depend on its other annotations.
-func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, changes map[string]any) error {
+// taken the name, or if the object is no longer at the given version, "" for any.
+func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Object, version string, changes map[string]any) error {
 	ctx, writer, err := r.writer(ctx, c.user)
 	if err != nil {
 		return err
@@ -130,8 +166,8 @@ func (r *rolloutControl) annotate(ctx context.Context, c call, object client.Obj
 	annotations := authorship(c.user, askedby.VerbOf(before, after), r.clock.Now())
 	maps.Copy(annotations, changes)
 	metadata := map[string]any{"uid": object.GetUID(), "annotations": annotations}
-	if _, is := object.(*topsv1.DaemonRollout); is {
-		metadata["resourceVersion"] = object.GetResourceVersion()
+	if version != "" {
+		metadata["resourceVersion"] = version
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 )
 
@@ -87,11 +90,28 @@ func TestPauseResumeRollback(t *testing.T) {
 	if got := annotation(topsv1.AnnotationRollbackTo); got != "" {
 		t.Errorf("what failed asks for a rollback to %q", got)
 	}
-	for body, want := range map[string]string{"": "previous", `{"to": "steered-a"}`: "steered-a"} {
+	asks := func(body, want string) {
+		t.Helper()
 		if got := d.succeeds(http.MethodPost, path+"/rollback", body); got.body != plainSuccess(OperationRollback) || annotation(topsv1.AnnotationRollbackTo) != want {
 			t.Errorf("%s: got %s, asked for %q", body, got.body, annotation(topsv1.AnnotationRollbackTo))
 		}
 	}
+	for _, body := range []string{"", `{"to": "previous"}`, `{"to": "steered-b"}`} { // the second and the third are asked for already
+		asks(body, "steered-b")
+	}
+	d.fails(http.MethodPost, path+"/rollback", `{"to": "steered-a"}`, http.StatusConflict, `a rollback of steered to "steered-b" has already been requested`)
+	pending := func(to string) {
+		t.Helper()
+		now := d.gr("steered")
+		if delete(now.Annotations, topsv1.AnnotationRollbackTo); to != "" {
+			metav1.SetMetaDataAnnotation(&now.ObjectMeta, topsv1.AnnotationRollbackTo, to)
+		}
+		d.must(d.admin.Update(context.Background(), now))
+	}
+	pending("")
+	asks(`{"to": "steered-a"}`, "steered-a")
+	pending("steered-lost")
+	asks(`{"to": "steered-a"}`, "steered-a") // what cannot be restored is in nobody's way
 	for _, verb := range []string{"pause", "resume", "rollback"} {
 		d.fails(http.MethodPost, "/gum/v1/gr/absent/"+verb, "", http.StatusNotFound, `gcuresources.topsops.enflame.com "absent" not found`)
 		d.fails(http.MethodGet, path+"/"+verb, "", http.StatusMethodNotAllowed, "use POST")
@@ -203,6 +223,85 @@ func TestAResumeOfAGrThatIsNotPausedClearsFailures(t *testing.T) {
 		_, left := gr.Annotations[topsv1.AnnotationPaused]
 		if cleared := rollout.Annotations[topsv1.AnnotationResume] != ""; w.Code != http.StatusOK || cleared != clears || left {
 			t.Errorf("paused %q: %d, failures cleared: %t, want %t; the annotation is left: %t", value, w.Code, cleared, clears, left)
+		}
+	}
+}
+
+// A rollback is one of the spec that the gr had when it was asked for: if that changes before the request is stored, what is the
+// previous spec is another one, which may be the bad one.
+func TestARollbackIsOfTheSpecThatWasRead(t *testing.T) {
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr", UID: "uid-1", Generation: 2}}
+	var kept []client.Object
+	named := map[string]string{}
+	for i, version := range []string{"good", "bad"} {
+		gr.Spec.Driver = &topsv1.BaseFields{Version: version}
+		h, err := revision.NewHistory(gr, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := h.New(gr, namespace)
+		r.Revision = int64(i + 1)
+		kept, named[version] = append(kept, r), r.Name
+	}
+	upgraded := func(version string) func(*topsv1.GcuResource) {
+		return func(now *topsv1.GcuResource) {
+			now.Spec.Driver.Version = version
+			now.Generation++
+		}
+	}
+	annotated := func(key, value string) func(*topsv1.GcuResource) {
+		return func(now *topsv1.GcuResource) { metav1.SetMetaDataAnnotation(&now.ObjectMeta, key, value) }
+	}
+	for name, tt := range map[string]struct {
+		body      string
+		meanwhile func(*topsv1.GcuResource)
+		fails     error
+		status    int
+		want      string
+	}{
+		"another rollback was carried out":     {meanwhile: upgraded("good"), status: http.StatusConflict},
+		"so it was, for one by name":           {body: `{"to": "` + named["good"] + `"}`, meanwhile: upgraded("good"), status: http.StatusConflict},
+		"another upgrade was accepted":         {meanwhile: upgraded("newer"), status: http.StatusConflict},
+		"a limit was set":                      {meanwhile: annotated(topsv1.AnnotationUpgradeOnly, "nodes=a"), status: http.StatusConflict},
+		"it was paused":                        {meanwhile: annotated(topsv1.AnnotationPaused, "true"), status: http.StatusOK, want: named["good"]},
+		"the same was asked for":               {meanwhile: annotated(topsv1.AnnotationRollbackTo, named["good"]), status: http.StatusOK, want: named["good"]},
+		"another one was asked for":            {meanwhile: annotated(topsv1.AnnotationRollbackTo, named["bad"]), status: http.StatusConflict, want: named["bad"]},
+		"the API server did not answer":        {fails: context.DeadlineExceeded, status: http.StatusGatewayTimeout},
+		"it did not answer a request by name":  {body: `{"to": "` + named["good"] + `"}`, fails: context.DeadlineExceeded, status: http.StatusGatewayTimeout},
+		"nothing happened, and the body is {}": {body: "{}", status: http.StatusOK, want: named["good"]},
+	} {
+		scheme := runtime.NewScheme()
+		if err := errors.Join(topsv1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
+			t.Fatal(err)
+		}
+		stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(kept, gr)...).Build()
+		overtaken := false
+		c := interceptor.NewClient(stored, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if now := (&topsv1.GcuResource{}); tt.meanwhile != nil && !overtaken {
+				overtaken = true
+				if err := c.Get(ctx, client.ObjectKeyFromObject(gr), now); err != nil {
+					return err
+				}
+				tt.meanwhile(now)
+				if err := c.Update(ctx, now); err != nil {
+					return err
+				}
+			}
+			if tt.fails != nil {
+				return tt.fails
+			}
+			return c.Patch(ctx, object, patch, options...)
+		}})
+		w, _ := answerOf(nil, httptest.NewRequest(http.MethodPost, "/gum/v1/gr/gr/rollback", strings.NewReader(tt.body)), func(o *Options) { o.Client = c })
+		now := &topsv1.GcuResource{}
+		if err := stored.Get(t.Context(), client.ObjectKeyFromObject(gr), now); err != nil {
+			t.Fatal(err)
+		}
+		if got := now.Annotations[topsv1.AnnotationRollbackTo]; w.Code != tt.status || got != tt.want {
+			t.Errorf("%s: %d, asked for %q, want %d and %q: %s", name, w.Code, got, tt.status, tt.want, w.Body)
+		}
+		if tt.status == http.StatusGatewayTimeout && !strings.Contains(w.Body.String(), named["good"]) {
+			t.Errorf("%s: what can be repeated is not said: %s", name, w.Body)
 		}
 	}
 }

@@ -4,4 +4,14 @@ package main
 var ofTheRESTAPI = []mutant{
 	{"query-read-in-part", "a dry run whose query has a semicolon is carried out", api, "queryOf",
 		"$err != nil", "$err != nil && query == nil"},
+	{"rollback-unlocked", "of two rollbacks at once by REST the second brings the bad version back", api, "rolloutControl.rollback",
+		"$annotate($ctx, $c, $gr, $gr.ResourceVersion, $changes)", `$annotate($ctx, $c, $gr, "", $changes)`},
+	{"rollback-by-the-word", "a rollback by REST restores what is the previous spec when it is carried out", api, "rolloutControl.rollback",
+		"map[string]any{$key: $target}", "map[string]any{$key: to}"},
+	{"rollback-of-another-spec", "a rollback by REST takes back an upgrade that its caller has not seen", api, "rolloutControl.rollback",
+		"$err = request.Unchanged($gr, $now)", "_ = request.Unchanged($gr, $now)"},
+	{"rollback-replaced", "a rollback by REST replaces another one that is pending", api, "Restorable",
+		"$pending != $found && $failure == nil && $readable($first)", `$pending == "" && $failure == nil && $readable($first)`},
+	{"rollback-repeated", "who repeats a rollback that was not answered brings the bad version back", api, "repeatable",
+		"$status == $one || $status == $two", `($status == $one || $status == $two) && target == ""`},
 }

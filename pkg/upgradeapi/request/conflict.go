@@ -1,9 +1,10 @@
 package request
 
 import (
-	"slices"
+	appsv1 "k8s.io/api/apps/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
@@ -19,7 +20,7 @@ func Changeable(gr *topsv1.GcuResource) error {
 // would revert the new one.
 func Replaceable(gr *topsv1.GcuResource) error {
 	if to, asked := gr.Annotations[topsv1.AnnotationRollbackTo]; asked {
-		return Conflict("a rollback of %s to %.100q has already been requested: wait until it is done", gr.Name, to)
+		return Conflict("a rollback of %s to %.100q has already been requested: wait until it is done, or remove annotation %s", gr.Name, to, topsv1.AnnotationRollbackTo)
 	}
 	return nil
 }
@@ -42,14 +43,31 @@ func Unchanged(before, now *topsv1.GcuResource) error {
 	return nil
 }
 
-// Restorable returns an error unless a gr can be rolled back to a revision; kept are the names of
-// all its revisions, including the current one.
-func Restorable(gr, to string, kept []string) error {
+// Restorable returns the revision that a rollback of a gr restores, by the rule of the operator for the same word, and whether the gr
+// has already been asked for it. It returns an error if there is none, or while another rollback is pending; one that
+// cannot be carried out is replaced.
+func Restorable(gr *topsv1.GcuResource, history *revision.History, to string) (target string, asked bool, err error) {
+	found, failure := history.Target(to)
 	switch {
-	case to == topsv1.RollbackToPrevious && len(kept) < 2:
-		return Conflict("no earlier spec of %s is kept", gr)
-	case to != topsv1.RollbackToPrevious && !slices.Contains(kept, to):
-		return Refuse(statusNotFound, "revision %.100q of %s not found: GET its revisions", to, gr)
+	case failure != nil && to == topsv1.RollbackToPrevious:
+		return "", false, Conflict("no earlier spec of %s is kept", gr.Name)
+	case failure != nil:
+		return "", false, Refuse(statusNotFound, "revision %.100q of %s not found: GET its revisions", to, gr.Name)
+	case !readable(found):
+		return "", false, Conflict("revision %s of %s cannot be read: name another one", found.Name, gr.Name)
 	}
-	return nil
+	pending, is := gr.Annotations[topsv1.AnnotationRollbackTo]
+	if !is {
+		return found.Name, false, nil
+	}
+	if first, failure := history.Target(pending); pending != found.Name && failure == nil && readable(first) {
+		return "", false, Replaceable(gr)
+	}
+	return found.Name, pending == found.Name, nil
+}
+
+// readable reports whether a revision holds a spec.
+func readable(r *appsv1.ControllerRevision) bool {
+	_, failure := revision.Spec(r)
+	return failure == nil
 }
