@@ -8,22 +8,22 @@ import (
 	"sync"
 )
 
-// Errors of Bodies.Read.
+// Errors of Bodies.
 var (
 	// ErrTooLarge: the body is larger than Largest.
 	ErrTooLarge = errors.New("the body is too large")
 	// ErrCallerFull: there is no room for the body among those of the caller.
-	ErrCallerFull = errors.New("the bodies of the caller's requests in progress are too large together")
+	ErrCallerFull = errors.New("the bodies of the caller that are in progress are too large together")
 	// ErrFull: there is no room for it among all.
-	ErrFull = errors.New("the bodies of all requests in progress are too large together")
+	ErrFull = errors.New("all bodies in progress are too large together")
 	// ErrUnread: it did not arrive, or not in time.
 	ErrUnread = errors.New("the body could not be read")
 )
 
-// Bodies bounds the bytes of bodies in memory: of a request, of those in progress of a caller, and of all. It is
-// safe for concurrent use.
+// Bodies bounds the bytes of bodies in memory, those of requests or those of responses: of one, of those in progress of a caller, and of all.
+// It is safe for concurrent use.
 type Bodies struct {
-	// Largest bounds one body, OfOne those of one caller, and All those of all callers.
+	// Largest bounds one body that is read, OfOne those of one caller, and All those of all callers. One that is alone always has room.
 	Largest, OfOne, All int64
 
 	mutex sync.Mutex
@@ -41,10 +41,9 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, caller string) (bo
 	if size < 0 || size > b.Largest { // unknown, or too large: the reader finds that
 		size = b.Largest
 	}
-	if err := b.reserve(caller, size); err != nil {
+	if done, err = b.Reserve(caller, size); err != nil {
 		return nil, nil, err
 	}
-	done = func() { b.release(caller, size) }
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, b.Largest))
 	if err == nil {
 		return body, done, nil
@@ -56,14 +55,23 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, caller string) (bo
 	return nil, nil, ErrUnread
 }
 
+// Reserve makes room for a body of a caller, or returns ErrCallerFull or ErrFull. Without an error, done must be called when the body is not
+// needed any longer.
+func (b *Bodies) Reserve(caller string, size int64) (done func(), err error) {
+	if err := b.reserve(caller, size); err != nil {
+		return nil, err
+	}
+	return func() { b.release(caller, size) }, nil
+}
+
 // reserve returns an error if there is no room for a body.
 func (b *Bodies) reserve(caller string, size int64) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	switch {
-	case b.of[caller]+size > b.OfOne:
+	case b.of[caller] > 0 && b.of[caller]+size > b.OfOne:
 		return ErrCallerFull
-	case b.total+size > b.All:
+	case b.total > 0 && b.total+size > b.All:
 		return ErrFull
 	}
 	if b.of == nil {

@@ -78,7 +78,7 @@ func New(o Options) *API {
 	a.resolver = newResolver(a.cluster, o.Blueprints, o.Anonymous != "", o.Planner)
 	a.deletions = &deletions{cluster: a.cluster, clock: o.Clock, poll: o.Poll, deadline: o.Deadline,
 		waits: make(chan struct{}, maxWaits), stopping: make(chan struct{})}
-	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts, bodies: newBodies(),
+	a.middleware = &middleware{admission: newAdmission(o.Access, o.Rates, o.Clock), anonymous: o.Anonymous, hosts: o.Hosts, bodies: newBodies(), responses: newResponses(),
 		cache: a.cache, log: o.Log, clock: o.Clock, requests: o.Requests}
 	return a
 }

@@ -47,14 +47,16 @@ type endpoint struct {
 	timeout time.Duration
 	// reads is set for read-only endpoints: they ignore dryRun, and most have a rate of their own.
 	reads bool
+	// costly is set for those that have the rate of changes: what they do concerns every node, or they send a dry run to the API server, which
+	// whoever may read can ask for. Their handlers wait for their turn.
+	costly bool
 	// flag is a parameter of the query that a write has besides dryRun, "" for none.
 	flag string
 	do   func(ctx context.Context, c call) (content any, err error)
 }
 
-// hasRateOfReads reports whether a request counts as a read for the rate of its caller. A plan counts as a change: it may send a dry run
-// to the API server, which whoever may read can ask for.
-func (e endpoint) hasRateOfReads() bool { return e.reads && e.operation != OperationPlan }
+// hasRateOfReads reports whether a request counts as a read for the rate of its caller.
+func (e endpoint) hasRateOfReads() bool { return e.reads && !e.costly }
 
 func (c call) createOptions() []client.CreateOption {
 	options := []client.CreateOption{client.FieldOwner(fieldOwner), client.FieldValidation("Strict")}

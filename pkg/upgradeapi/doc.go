@@ -73,8 +73,8 @@
 // bounded, and those without an authorized request make room for others (package connections);
 // each user has a rate limit, and all who are not authenticated have one together (ratelimit.go), which does not
 // keep out a token that was valid before (admission.go); the bodies
-// in memory are bounded in total and per caller, and a GET has none (bodies.go); a request that may come from a page
-// of another site is refused, by its Host or Origin (serve.go); plans are computed one at a time, few wait, and
+// in memory are bounded in total and per caller, and a GET has none, and so are responses until they are sent (bodies.go); a request that may come from a page
+// of another site is refused, by its Host or Origin (serve.go); plans are computed, and their results read, one at a time, few wait, and
 // they delay no upgrade (resolve.go); a blueprint is a regular file of at most 1
 // MiB in one directory (blueprintdir.go), without YAML aliases and unknown fields (package
 // request).

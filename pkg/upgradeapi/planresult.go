@@ -12,26 +12,43 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
 
-// planResults returns the plans for a gr with their results, newest first, without those of nodes: a plan may have
+// planResults serves the results of plans. Each request goes through all nodes of a plan, and waits for its turn as a plan does until its
+// response is encoded: of 10 000 nodes it has megabytes.
+type planResults struct {
+	*reads
+	resolver *resolver
+}
+
+// list returns the plans for a gr with their results, newest first, without those of nodes: a plan may have
 // 10 000 of them.
-func (r *reads) planResults(ctx context.Context, c call) (any, error) {
+func (r *planResults) list(ctx context.Context, c call) (any, error) {
 	gr, err := r.resource(ctx, c.name)
 	if err != nil {
 		return nil, err
 	}
+	release, err := r.resolver.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	var plans topsv1.UpgradePlanList
 	if err := r.plansFrom(c.name).List(ctx, &plans, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing UpgradePlans: %w", err)
 	}
-	return map[string]any{"items": planfile.ResultsOf(gr, plans.Items, false)}, nil
+	return inPrint(map[string]any{"items": planfile.ResultsOf(gr, plans.Items, false)})
 }
 
-// planResult returns a plan for a gr with the results of its nodes and their tasks.
-func (r *reads) planResult(ctx context.Context, c call) (any, error) {
+// get returns a plan for a gr with the results of its nodes and their tasks.
+func (r *planResults) get(ctx context.Context, c call) (any, error) {
 	gr, err := r.resource(ctx, c.name)
 	if err != nil {
 		return nil, err
 	}
+	release, err := r.resolver.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	plan := &topsv1.UpgradePlan{}
 	if validName(c.plan) {
 		if err := r.plansFrom(c.name).Get(ctx, client.ObjectKey{Name: c.plan}, plan); denial.IgnoreNotFound(err) != nil {
@@ -41,7 +58,7 @@ func (r *reads) planResult(ctx context.Context, c call) (any, error) {
 	if plan.Spec.GcuResource != c.name { // there is none, or it is that of another gr
 		return nil, apierrors.NewNotFound(planResource, c.plan)
 	}
-	return planfile.ResultOf(gr, plan, true), nil
+	return inPrint(planfile.ResultOf(gr, plan, true))
 }
 
 // resource returns a gr, as get does.

@@ -11,7 +11,7 @@ import (
 
 // Rates are requests per second of one caller; a burst is twice as many.
 type Rates struct {
-	// Reads is for GET but of plans. Writes is for all other methods, for plans, and for requests whose token the API server is asked about.
+	// Reads is for GET but of plans and their results. Writes is for all other methods, for these, and for requests whose token the API server is asked about.
 	Reads, Writes rate.Limit
 }
 

@@ -67,6 +67,9 @@ func TestTooManyRequestsAreAnswered(t *testing.T) {
 func TestPlansCountAsChanges(t *testing.T) {
 	d := newTestServer(t, func(o *Options) { o.Rates = Rates{Reads: 100, Writes: 1e-9} })
 	d.send(http.MethodPost, "/gum/v1/gr/absent/plan", `{"spec": {}}`)
+	for _, path := range []string{"/gum/v1/gr/absent/plan/results", "/gum/v1/gr/absent/plan/results/night"} { // they read plans of the whole fleet
+		d.fails(http.MethodGet, path, "", http.StatusTooManyRequests, "too many requests")
+	}
 	for _, path := range []string{"/gum/v1/gr/absent/plan?file=gr.json", "/gum/v1/gr/absent/plan/file"} {
 		d.fails(http.MethodGet, path, "", http.StatusTooManyRequests, "too many requests")
 		d.fails(http.MethodPost, strings.TrimSuffix(path, "?file=gr.json"), `{"spec": {}}`, http.StatusTooManyRequests, "too many requests")

@@ -98,7 +98,7 @@ func (r *resolver) checkLimit(ctx context.Context, gr *topsv1.GcuResource, desir
 	return checked, err
 }
 
-// turn waits until this request may compute a plan, one at a time: it is expensive for a large fleet. Few may wait.
+// turn waits until this request may compute a plan, or go through the result of one, one at a time: it is expensive for a large fleet. Few may wait.
 // release must be called when it is done.
 func (r *resolver) turn(ctx context.Context) (release func(), err error) {
 	select {

@@ -21,6 +21,10 @@ func (a *API) Handler() http.Handler {
 		e := endpoint{operation: operation, verb: verb, reads: true, do: do}
 		return map[string]endpoint{http.MethodGet: e, http.MethodHead: e}
 	}
+	costly := func(operation string, do func(context.Context, call) (any, error)) map[string]endpoint {
+		e := endpoint{operation: operation, verb: "get", reads: true, costly: true, do: do}
+		return map[string]endpoint{http.MethodGet: e, http.MethodHead: e}
+	}
 	post := func(operation string, do func(context.Context, call) (any, error)) map[string]endpoint {
 		return map[string]endpoint{http.MethodPost: {operation: operation, verb: "update", do: do}}
 	}
@@ -29,12 +33,12 @@ func (a *API) Handler() http.Handler {
 	one := read(OperationGet, "get", reads.get)
 	one[http.MethodPut] = endpoint{operation: OperationUpgrade, verb: "update", do: upgrades.upgrade}
 	one[http.MethodDelete] = endpoint{operation: OperationDelete, verb: "delete", timeout: a.Deadline + responseTimeout, do: a.deletions.delete}
-	plan := read(OperationPlan, "get", plans.get)
-	plan[http.MethodPost] = endpoint{operation: OperationPlan, verb: "get", reads: true, do: plans.post}
-	planFiles := &planFiles{plans, upgrades, a.Access}
+	plan := costly(OperationPlan, plans.get)
+	plan[http.MethodPost] = endpoint{operation: OperationPlan, verb: "get", reads: true, costly: true, do: plans.post}
+	planFiles, results := &planFiles{plans, upgrades, a.Access}, &planResults{reads, a.resolver}
 	plan[http.MethodPut] = endpoint{operation: OperationUpgrade, verb: "update", flag: "step", do: planFiles.run}
-	file := read(OperationPlan, "get", planFiles.get)
-	file[http.MethodPost] = endpoint{operation: OperationPlan, verb: "get", reads: true, do: planFiles.post}
+	file := costly(OperationPlan, planFiles.get)
+	file[http.MethodPost] = endpoint{operation: OperationPlan, verb: "get", reads: true, costly: true, do: planFiles.post}
 
 	// Paths are not cleaned, so that an escaped slash stays part of a name and no request is
 	// redirected: a trailing slash is optional (contract statement 62).
@@ -49,8 +53,8 @@ func (a *API) Handler() http.Handler {
 	path("/gum/v1/gr/{name}/revisions", read(OperationList, "get", reads.revisions))
 	path("/gum/v1/gr/{name}/plan", plan)
 	path("/gum/v1/gr/{name}/plan/file", file)
-	path("/gum/v1/gr/{name}/plan/results", read(OperationList, "get", reads.planResults))
-	path("/gum/v1/gr/{name}/plan/results/{plan}", read(OperationGet, "get", reads.planResult))
+	path("/gum/v1/gr/{name}/plan/results", costly(OperationList, results.list))
+	path("/gum/v1/gr/{name}/plan/results/{plan}", costly(OperationGet, results.get))
 	path("/gum/v1/gr/{name}/rollback", post(OperationRollback, control.rollback))
 	path("/gum/v1/gr/{name}/pause", post(OperationPause, control.pause))
 	path("/gum/v1/gr/{name}/resume", post(OperationResume, control.resume))

@@ -49,8 +49,9 @@ type middleware struct {
 	// anonymous is who all callers are, "" where they are authenticated.
 	anonymous string
 	// hosts reports whether a Host header names this API; nil accepts all.
-	hosts  func(host string) bool
-	bodies *connections.Bodies
+	hosts func(host string) bool
+	// bodies are those of requests, responses those with content.
+	bodies, responses *connections.Bodies
 	// cache is notified of writes.
 	cache *objectCache
 	log   logr.Logger
@@ -271,8 +272,12 @@ func part(r *http.Request, name string) string {
 // respond writes the envelope, or the file that a caller asked for as YAML.
 func (m *middleware) respond(w http.ResponseWriter, entry *entry, content any, err error) {
 	if text, is := content.(yamlFile); is && err == nil {
-		m.plain(w, entry, contentTypeYAML, []byte(text))
-		return
+		var done func()
+		if done, err = roomFor(m.responses, entry.caller(), len(text)); err == nil {
+			defer done()
+			m.plain(w, entry, contentTypeYAML, []byte(text))
+			return
+		}
 	}
 	response, status := envelope{Operation: entry.operation, Result: ResultSuccess, Content: content}, http.StatusOK
 	if err != nil {
@@ -280,8 +285,15 @@ func (m *middleware) respond(w http.ResponseWriter, entry *entry, content any, e
 		status, response.Error = failure(err)
 	}
 	data, err := response.encode()
+	if err == nil && response.Content != nil { // what was changed has none, and is not refused afterwards
+		var done func()
+		if done, err = roomFor(m.responses, entry.caller(), len(data)); err == nil {
+			defer done()
+		}
+	}
 	if err != nil {
-		status, response = http.StatusInternalServerError, envelope{Operation: entry.operation, Result: ResultFailed, Error: err.Error()}
+		response = envelope{Operation: entry.operation, Result: ResultFailed}
+		status, response.Error = failure(err)
 		data, _ = response.encode() // strings only
 	}
 	switch status {

@@ -19,7 +19,7 @@ var ofCallers = []mutant{
 	{"blueprint-shadowed", "OpenYurt's strategy of a blueprint is shadowed by ours, which an earlier upgrade wrote", api, "upgraded",
 		"dropAliases($*annotations)", ""},
 	{"plans-as-reads", "who may only read sends dry runs to the API server at the rate of reads", api, "endpoint.hasRateOfReads",
-		"$e.operation != OperationPlan", "$e.operation != OperationDelete"},
+		"!$e.costly", "(!$e.costly || true)"},
 	{"null-for-all", "the nodes null of an upgrade are all nodes", api, "unmarshal",
 		"strictyaml.RefuseNulls($content)", "error(nil)"},
 	{"false-is-paused", "a resume by the REST API does nothing on a gr with paused: false", api, "rolloutControl.resume",
