@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -98,19 +99,27 @@ func comparePreference(a, b *appsv1.DaemonSet) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// version identifies one version of an object.
+// version identifies one version of an object, unless a backup of etcd was restored: the versions after it are given out again.
 type version struct {
 	kind    schema.GroupVersionKind
 	uid     types.UID
 	version string
 }
 
-// encode returns an object as the API server would send it. Each version is encoded once:
+// encodedObject is an object and what it is encoded as.
+type encodedObject struct {
+	object client.Object
+	print  printed
+}
+
+// encode returns an object as the API server would send it; nobody may change it afterwards. Each version is encoded once:
 // reads are many, changes are few.
 func (o *objectCache) encode(object client.Object, kind schema.GroupVersionKind) (printed, error) {
 	at := version{kind, object.GetUID(), object.GetResourceVersion()}
 	if known, found := o.encoded.Get(at); found {
-		return known.(printed), nil
+		if known := known.(encodedObject); equality.Semantic.DeepEqual(known.object, object) {
+			return known.print, nil
+		}
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -123,6 +132,6 @@ func (o *objectCache) encode(object client.Object, kind schema.GroupVersionKind)
 	if err != nil {
 		return nil, err
 	}
-	o.encoded.Add(at, print)
+	o.encoded.Add(at, encodedObject{object, print})
 	return print, nil
 }

@@ -3,6 +3,7 @@ package upgradeapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -146,5 +148,24 @@ func TestTheDaemonSetThatStaysIsShown(t *testing.T) {
 				t.Errorf("%s, with a cache %t: %s is shown, want %s", tt.name, cached != nil, got, tt.want)
 			}
 		}
+	}
+}
+
+// A restored etcd gives out its resource versions again: another content may have the UID and the version of one that is lost.
+func TestALostContentIsNotShown(t *testing.T) {
+	o := newObjectCache(nil, clock.RealClock{})
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr", UID: "uid-1", ResourceVersion: "7"}}
+	var shown []string
+	for _, version := range []string{"lost", "lost", "restored", "restored"} {
+		gr = gr.DeepCopy()
+		gr.Spec.Driver = &topsv1.BaseFields{Version: version}
+		print, err := o.encode(gr, grKind)
+		if err != nil || !strings.Contains(string(print), `"version": "`+version+`"`) {
+			t.Errorf("%s: %v: %s", version, err, print)
+		}
+		shown = append(shown, fmt.Sprintf("%p", print))
+	}
+	if shown[0] != shown[1] || shown[2] != shown[3] || o.encoded.Len() != 1 {
+		t.Errorf("one content is encoded again: %v, %d are kept", shown, o.encoded.Len())
 	}
 }
