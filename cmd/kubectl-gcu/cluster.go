@@ -25,6 +25,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/message"
+	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
@@ -278,6 +279,20 @@ func (c *cluster) revisions(ctx context.Context, gr string) ([]appsv1.Controller
 	var l appsv1.ControllerRevisionList
 	err := c.all(ctx, c.namespace, &l, client.MatchingLabels{topsv1.LabelGcuResource: gr})
 	return l.Items, err
+}
+
+// inForce returns a gr as it is deployed: with an earlier spec while its own is rejected by a rollback in its rollout, which
+// may be nil.
+func (c *cluster) inForce(ctx context.Context, gr *topsv1.GcuResource, rollout *topsv1.DaemonRollout) (*topsv1.GcuResource, error) {
+	if rollout == nil || rollout.Status.Rollback == nil {
+		return gr, nil
+	}
+	kept, err := ownership.KeptSpecs(ctx, c, c.namespace, gr)
+	if err != nil {
+		return nil, explain(err, "list", c.namespace)
+	}
+	as, _, err := kept.InForce(gr, rollout)
+	return as, err
 }
 
 // predictor predicts upgrades, with the rights of the user.

@@ -228,7 +228,9 @@ func (s *source) readResource(ctx context.Context, gr *topsv1.GcuResource) (dash
 	if err != nil {
 		return dashboard.Resource{}, err
 	}
-	r := dashboard.Resource{Status: display.StatusOf(gr, fleet.Rollout, fleet.NodeUpgrades, nil, fleet.Now), Nodes: display.NodesOf(fleet), Zones: map[string]string{}}
+	var notShown []string
+	deployed := asDeployed(ctx, s.cached, gr, fleet.Rollout, &notShown)
+	r := dashboard.Resource{Status: display.StatusOf(deployed, fleet.Rollout, fleet.NodeUpgrades, notShown, fleet.Now), Nodes: display.NodesOf(fleet), Zones: map[string]string{}}
 	labels := labelsOf(fleet, r.Nodes)
 	for name, of := range labels {
 		r.Zones[name] = of[corev1.LabelTopologyZone]

@@ -160,7 +160,12 @@ func (s *source) foresee(ctx context.Context, a dashboard.Action) (would dashboa
 			*would.Nodes += int(w.Total - w.Updated)
 		}
 	}
-	would.Images, err = component.Images(gr)
+	deployed, err := s.live.inForce(ctx, gr, dro)
+	if err != nil {
+		would.NotShown = append(would.NotShown, "the images: "+err.Error())
+		return would, nil
+	}
+	would.Images, err = component.Images(deployed)
 	return would, err
 }
 

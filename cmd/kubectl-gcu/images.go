@@ -39,7 +39,10 @@ func imagesCommand(c *cli) *cobra.Command {
 		Long: `List all images that the operator and the components of grs run, one a line, to copy
 them to where there is no network. With -f FILE it asks no cluster: it lists those of
 the gr in the file, and the operator's image of the release of this plugin: tag dev if
-it was built from a checkout, as in its chart.`,
+it was built from a checkout, as in its chart.
+
+While the spec of a gr is rejected after a rollback, these are the images of that spec,
+and of the one that is deployed in its place.`,
 		Example: `  # Into an archive, and on a machine that reaches the mirror
   kubectl gcu images -f gr.json > images.txt
   xargs -n1 docker pull < images.txt && xargs docker save -o images.tar < images.txt
@@ -76,6 +79,7 @@ func (c *cli) images(ctx context.Context, file string) (imageList, error) {
 	return listImages([]topsv1.GcuResource{gr}, []string{operatorRepository + ":" + operatorTag})
 }
 
+// imagesOfCluster includes the images of rejected specs: they are rolled out if the rollout is resumed.
 func (c *cli) imagesOfCluster(ctx context.Context) (imageList, error) {
 	cl, err := c.connect()
 	if err != nil {
@@ -89,7 +93,20 @@ func (c *cli) imagesOfCluster(ctx context.Context) (imageList, error) {
 	if err := cl.all(ctx, "", &grs); err != nil {
 		return imageList{}, err
 	}
-	return listImages(grs.Items, daemonset.Images(&manager.Spec.Template.Spec))
+	all := slices.Clone(grs.Items)
+	for i := range grs.Items {
+		gr := &grs.Items[i]
+		dro, err := cl.rollout(ctx, gr.Name)
+		if err != nil {
+			return imageList{}, err
+		}
+		deployed, err := cl.inForce(ctx, gr, dro)
+		if err != nil {
+			return imageList{}, err
+		}
+		all = append(all, *deployed)
+	}
+	return listImages(all, daemonset.Images(&manager.Spec.Template.Spec))
 }
 
 // listImages adds the images of grs to others.

@@ -101,11 +101,23 @@ func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (displ
 	if err = leaveOut(&notShown, "the maintenance window", err); err != nil {
 		return display.Status{}, err
 	}
-	s := display.StatusOf(gr, dro, upgrades.Items, notShown, time.Now())
+	deployed := asDeployed(ctx, cl, gr, dro, &notShown)
+	s := display.StatusOf(deployed, dro, upgrades.Items, notShown, time.Now())
 	if s.Rollout != nil {
 		s.Rollout.Windows = windows
 	}
 	return s, nil
+}
+
+// asDeployed returns a gr with the spec that is deployed, or with none and a note if that is not known.
+func asDeployed(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, dro *topsv1.DaemonRollout, notShown *[]string) *topsv1.GcuResource {
+	deployed, err := cl.inForce(ctx, gr, dro)
+	if err != nil {
+		*notShown = append(*notShown, "the versions of the components: "+err.Error())
+		deployed = gr.DeepCopy()
+		deployed.Spec = topsv1.GcuResourceSpec{}
+	}
+	return deployed
 }
 
 // readWindows reads the maintenance window of a rollout, and the nodes only if it depends on them.

@@ -37,13 +37,13 @@ type Status struct {
 type Component struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty"`
-	// Version in the spec; empty if unset.
+	// Version in the spec that is deployed; empty if unset.
 	Version string `json:"version,omitempty"`
 	Status  string `json:"status"`
 	Message string `json:"message,omitempty"`
 }
 
-// StatusOf describes a gr. dro is its rollout, or nil; upgrades may include those of other
+// StatusOf describes a gr, with the spec that is deployed. dro is its rollout, or nil; upgrades may include those of other
 // nodes; notShown lists what could not be read.
 func StatusOf(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrade, notShown []string, now time.Time) Status {
 	return Status{
