@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
@@ -48,23 +49,43 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// count counts the tasks of an operation once, when its end was just stored: while it runs, a
-// task can be done, become undone and be done again.
+// count counts the tasks of an operation when its end was just stored: while it runs, a task can be done, become undone
+// and be done again. When an operation that was resumed ends again, it counts what began or ended since.
 func (m *Metrics) count(before, after operation.Record, host *topsv1.HostReport) {
 	op, was := after.Operation, before.Operation
 	if op == nil || op.EndTime == nil || was != nil && was.ID == op.ID && was.EndTime != nil {
 		return
 	}
+	resumed := resumedAt(op, before.History)
 	for i := range op.Tasks {
-		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
-		if err != nil {
+		rec := &op.Tasks[i]
+		t, err := upgradeplan.ParseTask(rec.Name)
+		if err != nil || !isSince(rec.StartTime, resumed) && !isSince(rec.EndTime, resumed) {
 			continue
 		}
-		m.task(t, &op.Tasks[i])
-		if result := host.Result(op.ID, op.Tasks[i].Name); result != nil && t.Action == upgradeplan.ActionRestartRuntime {
+		m.task(t, rec)
+		if result := host.Result(op.ID, rec.Name); t.Action == upgradeplan.ActionRestartRuntime && isNew(result, rec, resumed) {
 			m.restart(result, host.Runtime)
 		}
 	}
+}
+
+// resumedAt returns when an operation that had ended was resumed, nil if it was not.
+func resumedAt(op *topsv1.OperationStatus, history []topsv1.OperationRecord) *metav1.Time {
+	if slices.ContainsFunc(history, func(r topsv1.OperationRecord) bool { return r.ID == op.ID }) {
+		return &op.StartTime
+	}
+	return nil
+}
+
+// isSince reports whether a time is not before that of a resume; all are if there was none.
+func isSince(at, resumed *metav1.Time) bool {
+	return resumed == nil || at != nil && !at.Before(resumed)
+}
+
+// isNew reports whether a result is of an attempt since a resume: that of an earlier one is counted already.
+func isNew(result *topsv1.HostTaskResult, rec *topsv1.OperationTask, resumed *metav1.Time) bool {
+	return result != nil && (resumed == nil || isSince(rec.StartTime, resumed) && result.Attempt >= rec.Attempts)
 }
 
 // task counts a task by its recorded state: done, failed, or not done (contract 93).

@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
+	"github.com/topsops/gcu-operator/pkg/outcome"
 )
 
 var noon = metav1.NewTime(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
@@ -64,6 +66,103 @@ gcu_runtime_restarts_total{result="success",runtime="unknown"} 0
 	if n := testutil.CollectAndCount(m.duration); n != 2 {
 		t.Errorf("%d durations, want those of the replacement and the restart", n)
 	}
+}
+
+// An operation that ended is resumed when one of its tasks is retried or skipped, and ends again. What was counted at its first
+// end is not counted then.
+func TestAnOperationThatWasResumedCountsOnce(t *testing.T) {
+	minute := func(m int) *metav1.Time { return new(metav1.NewTime(noon.Add(time.Duration(m) * time.Minute))) }
+	task := func(name string, state topsv1.OperationTaskState, attempts int32, start, end *metav1.Time) topsv1.OperationTask {
+		return topsv1.OperationTask{Name: "n1_" + name, State: state, Attempts: attempts, StartTime: start, EndTime: end}
+	}
+	replaced := task("driver_replace", "Done", 1, minute(1), minute(2))
+	result := func(attempt int32, state topsv1.HostTaskState) *topsv1.HostReport {
+		return &topsv1.HostReport{Runtime: &topsv1.RuntimeReport{Engine: "docker"}, Results: []topsv1.HostTaskResult{
+			{Operation: "op", Task: "n1_node_restart-runtime", Attempt: attempt, State: state}}}
+	}
+	type end struct {
+		start, end *metav1.Time
+		host       *topsv1.HostReport
+		tasks      []topsv1.OperationTask
+	}
+	for _, tt := range []struct {
+		name string
+		ends []end
+		// tasks are the counts of tasks by action and result, and durations those of durations.
+		tasks     map[string]float64
+		restarts  map[string]float64
+		durations uint64
+	}{
+		{"its restart failed, and is skipped", []end{
+			{minute(0), minute(3), result(1, topsv1.HostTaskFailed), []topsv1.OperationTask{replaced, task("node_restart-runtime", "Failed", 1, minute(2), minute(3)), task("node_uncordon", "Pending", 0, nil, nil), task("node_verify", "Pending", 0, nil, nil)}},
+			{minute(9), minute(10), result(1, topsv1.HostTaskFailed), []topsv1.OperationTask{replaced, task("node_restart-runtime", "Skipped", 1, nil, minute(9)), task("node_uncordon", "Done", 1, minute(9), minute(10)), task("node_verify", "Pending", 0, nil, nil)}},
+		}, map[string]float64{"driver replace success": 1, "node restart-runtime failure": 1, "node restart-runtime unfinished": 1, "node uncordon unfinished": 1, "node uncordon success": 1, "node verify unfinished": 1},
+			map[string]float64{"failure": 1}, 3},
+		{"its restart succeeded, and a later task is retried", []end{
+			{minute(0), minute(4), result(1, topsv1.HostTaskDone), []topsv1.OperationTask{replaced, task("node_restart-runtime", "Done", 1, minute(2), minute(3)), task("driver_verify", "Failed", 1, minute(3), minute(4))}},
+			{minute(9), minute(10), result(1, topsv1.HostTaskDone), []topsv1.OperationTask{replaced, task("node_restart-runtime", "Done", 1, minute(2), minute(3)), task("driver_verify", "Done", 2, minute(9), minute(10))}},
+		}, map[string]float64{"driver replace success": 1, "node restart-runtime success": 1, "driver verify failure": 1, "driver verify success": 1},
+			map[string]float64{"success": 1}, 4},
+		{"its restart failed, and is retried twice", []end{
+			{minute(0), minute(3), result(1, topsv1.HostTaskFailed), []topsv1.OperationTask{replaced, task("node_restart-runtime", "Failed", 1, minute(2), minute(3))}},
+			{minute(9), minute(10), result(2, topsv1.HostTaskFailed), []topsv1.OperationTask{replaced, task("node_restart-runtime", "Failed", 2, minute(9), minute(10))}},
+			{minute(19), minute(20), result(3, topsv1.HostTaskDone), []topsv1.OperationTask{replaced, task("node_restart-runtime", "Done", 3, minute(19), minute(20))}},
+		}, map[string]float64{"driver replace success": 1, "node restart-runtime failure": 2, "node restart-runtime success": 1},
+			map[string]float64{"failure": 2, "success": 1}, 4},
+		{"its restart failed, and is retried by an agent that says nothing", []end{
+			{minute(0), minute(3), result(1, topsv1.HostTaskFailed), []topsv1.OperationTask{task("node_restart-runtime", "Failed", 1, minute(2), minute(3))}},
+			{minute(9), minute(10), result(1, topsv1.HostTaskFailed), []topsv1.OperationTask{task("node_restart-runtime", "Failed", 2, minute(9), minute(10))}},
+		}, map[string]float64{"node restart-runtime failure": 2}, map[string]float64{"failure": 1}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, before := NewMetrics(prometheus.NewRegistry()), operation.Record{}
+			for _, e := range tt.ends {
+				running := operation.Record{Operation: &topsv1.OperationStatus{ID: "op", Phase: topsv1.OperationRunning, StartTime: *e.start, Tasks: e.tasks}, History: before.History}
+				m.count(before, running, e.host)
+				ended := operation.Record{Operation: running.Operation.DeepCopy(), History: []topsv1.OperationRecord{{ID: "other"}, {ID: "op"}}}
+				ended.Operation.Phase, ended.Operation.EndTime = topsv1.OperationFailed, e.end
+				m.count(running, ended, e.host)
+				before = ended
+			}
+			counted := map[string]float64{}
+			for _, action := range []string{"driver replace", "driver verify", "node restart-runtime", "node uncordon", "node verify"} {
+				for _, r := range []outcome.Result{outcome.Success, outcome.Failure, outcome.Unfinished} {
+					target, name, _ := strings.Cut(action, " ")
+					if n := testutil.ToFloat64(m.tasks.WithLabelValues(target, name, string(r))); n > 0 {
+						counted[action+" "+string(r)] = n
+					}
+				}
+			}
+			if diff := cmp.Diff(tt.tasks, counted); diff != "" {
+				t.Error(diff)
+			}
+			for _, r := range []outcome.Result{outcome.Success, outcome.Failure} {
+				if n := testutil.ToFloat64(m.restarts.WithLabelValues("docker", string(r))); n != tt.restarts[string(r)] {
+					t.Errorf("%v restarts are a %s, want %v", n, r, tt.restarts[string(r)])
+				}
+			}
+			if n := observations(t, m); n != tt.durations {
+				t.Errorf("%d durations, want %d", n, tt.durations)
+			}
+		})
+	}
+}
+
+// observations counts the durations of all tasks.
+func observations(t *testing.T, m *Metrics) (n uint64) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(m.duration)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			n += metric.GetHistogram().GetSampleCount()
+		}
+	}
+	return n
 }
 
 func TestMetricsOfTheLatestOperations(t *testing.T) {

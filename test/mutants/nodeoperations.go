@@ -169,4 +169,11 @@ var ofNodeOperations = []mutant{
 		"$is && $m.Shares > 0 && $m.Pod.Revision == $m.Newest && $rest", "$is && $m.Shares > 0 && $rest"},
 	{"baseline-unexplained", "nothing says that a card is missed since an earlier operation, and what a person can do", nodes, "handedOnBaseline",
 		"$s.op.CordonedBy == \"\"", "true"},
+	// What is counted when an operation that was resumed ends again.
+	{"resumed-counted-twice", "all tasks of an operation are counted again when one of them is retried", nodes, "resumedAt",
+		"return &op.StartTime", "return nil"},
+	{"skipped-restart-counted", "an alert about a failed restart fires when the task is skipped because someone made up for it", nodes, "isNew",
+		"isSince($at, $resumed) && $rest", "$rest"},
+	{"earlier-attempt-counted", "the result of an attempt is counted as that of the next one, about which the agent says nothing", nodes, "isNew",
+		"$result.Attempt >= $rec.Attempts", "true"},
 }
