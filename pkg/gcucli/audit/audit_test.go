@@ -67,7 +67,7 @@ func input() *Input {
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: minute(5)}}}}
 	old, other := pod, pod
 	old.CreationTimestamp, old.Spec.NodeName = minute(-100), "node-8"
-	other.Labels, other.Spec.NodeName = map[string]string{"controller-revision-hash": "old"}, "node-7"
+	other.Labels, other.Spec.NodeName = map[string]string{"controller-revision-hash": "old"}, "node-8" // which was not updated
 	plan := topsv1.UpgradePlan{ObjectMeta: metav1.ObjectMeta{Name: "monday"}, Status: topsv1.UpgradePlanStatus{Done: 3, Fail: 1}}
 	rollout := &topsv1.DaemonRollout{Status: topsv1.DaemonRolloutStatus{Revision: "r2", Record: record(), Targets: []topsv1.RevisionTarget{{DaemonSet: "kube-system/gfd", Hash: "new"}}}}
 	return &Input{

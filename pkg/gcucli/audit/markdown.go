@@ -116,6 +116,9 @@ func (w *Work) took(now time.Time) string {
 // Details are the rest of what is known of a piece of work.
 func (w *Work) Details() string {
 	var parts []string
+	if w.GoesBack {
+		parts = append(parts, "going back")
+	}
 	if w.RequestTime != nil {
 		parts = append(parts, "requested on the node at "+clock(*w.RequestTime))
 	}

@@ -10,19 +10,24 @@ import (
 
 // workOf returns the work of an upgrade on all nodes, sorted by start, and what its pods do not show.
 func workOf(f *display.Fleet, u *Upgrade) (list []Work, missing []string) {
-	worked, own := map[string]bool{}, map[topsv1.NamespacedRef]bool{}
+	type part struct {
+		node     string
+		goesBack bool
+	}
+	worked, own := map[part]bool{}, map[topsv1.NamespacedRef]bool{}
 	list = []Work{}
 	for i := range f.DaemonSets {
 		own[topsv1.NamespacedRef{Namespace: f.DaemonSets[i].Namespace, Name: f.DaemonSets[i].Name}] = true
 	}
 	for i := range f.NodeUpgrades {
 		n := &f.NodeUpgrades[i]
-		found := slices.Concat(operationsOn(n, u), requestsOn(n, u, own))
-		worked[n.Name] = len(found) > 0
-		list = append(list, found...)
+		list = append(list, slices.Concat(operationsOn(n, u), requestsOn(n, u, own))...)
+	}
+	for i := range list {
+		worked[part{list[i].Node, list[i].GoesBack}] = true
 	}
 	replaced, later := replacements(f, u)
-	replaced = slices.DeleteFunc(replaced, func(w Work) bool { return worked[w.Node] })
+	replaced = slices.DeleteFunc(replaced, func(w Work) bool { return worked[part{w.Node, w.GoesBack}] })
 	list = append(list, replaced...)
 	slices.SortStableFunc(list, func(a, b Work) int {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Node, b.Node), cmp.Compare(a.What, b.What))
@@ -36,15 +41,20 @@ func operationsOn(n *topsv1.NodeUpgrade, u *Upgrade) []Work {
 	kept := map[string]bool{}
 	for i := range n.Status.History {
 		h := &n.Status.History[i]
-		if h.Revision != u.Revision || !u.includes(h.StartTime.Time) {
+		is, goesBack := u.covers(h.Revision, h.StartTime.Time)
+		if !is {
 			continue
 		}
 		kept[h.ID] = true
-		list = append(list, Work{Node: n.Name, What: h.ID, Began: h.StartTime.UTC(), Ended: utc(&h.EndTime), Result: string(h.Phase), Reason: h.Reason,
+		list = append(list, Work{Node: n.Name, What: h.ID, Began: h.StartTime.UTC(), Ended: utc(&h.EndTime), GoesBack: goesBack, Result: string(h.Phase), Reason: h.Reason,
 			Message: h.Message, Tasks: &h.Result})
 	}
-	if o := n.Status.Operation; o != nil && !kept[o.ID] && o.Revision == u.Revision && u.includes(o.StartTime.Time) {
-		list = append(list, Work{Node: n.Name, What: o.ID, Began: o.StartTime.UTC(), Ended: utc(o.EndTime), Result: string(o.Phase), Reason: o.Reason, Message: o.Message})
+	o := n.Status.Operation
+	if o == nil || kept[o.ID] {
+		return list
+	}
+	if is, goesBack := u.covers(o.Revision, o.StartTime.Time); is {
+		list = append(list, Work{Node: n.Name, What: o.ID, Began: o.StartTime.UTC(), Ended: utc(o.EndTime), GoesBack: goesBack, Result: string(o.Phase), Reason: o.Reason, Message: o.Message})
 	}
 	return list
 }
@@ -58,10 +68,11 @@ func requestsOn(n *topsv1.NodeUpgrade, u *Upgrade, own map[topsv1.NamespacedRef]
 		if t.StartTime == nil || !u.includes(t.StartTime.Time) {
 			continue
 		}
+		_, goesBack := u.covers(u.back, t.StartTime.Time)
 		for j := range n.Status.Requests {
 			q := &n.Status.Requests[j]
 			if q.ID == t.RequestID && own[topsv1.NamespacedRef{Namespace: q.DaemonSet.Namespace, Name: q.DaemonSet.Name}] {
-				list = append(list, Work{Node: n.Name, What: t.Name, RequestTime: utc(&q.RequestTime), Began: t.StartTime.UTC(), Ended: utc(t.EndTime), Result: string(t.State), Reason: t.Reason, Message: t.Message})
+				list = append(list, Work{Node: n.Name, What: t.Name, RequestTime: utc(&q.RequestTime), Began: t.StartTime.UTC(), Ended: utc(t.EndTime), GoesBack: goesBack, Result: string(t.State), Reason: t.Reason, Message: t.Message})
 			}
 		}
 	}

@@ -18,29 +18,24 @@ const unknownResult = "Unknown"
 // replacements returns the pods at the newest revisions that were created in the upgrade, and how many were created after
 // its end. It is unknown why the latter were created: they are not counted as work of the upgrade.
 func replacements(f *display.Fleet, u *Upgrade) (list []Work, later int) {
-	if f.Rollout == nil || f.Rollout.Status.Revision != u.Revision || !u.Until.IsZero() {
+	if f.Rollout == nil || !u.Until.IsZero() {
 		return nil, 0 // these pods were replaced since
 	}
-	targets := map[string]string{}
-	for _, t := range f.Rollout.Status.Targets {
-		targets[t.DaemonSet] = t.Hash
-	}
-	end := u.lastEnd()
+	targets, end := targetsOf(f.Rollout), u.lastEnd()
 	for i := range f.Pods {
 		pod := &f.Pods[i]
-		owner := daemonset.Owner(pod)
-		if owner == nil {
-			continue
-		}
-		set := pod.Namespace + "/" + owner.Name
-		if targets[set] == "" || daemonset.RevisionHash(pod) != targets[set] || !u.includes(pod.CreationTimestamp.Time) {
+		set := setOf(pod)
+		is, goesBack := u.covers(f.Rollout.Status.Revision, pod.CreationTimestamp.Time)
+		if !is || targets[set] == "" || daemonset.RevisionHash(pod) != targets[set] {
 			continue
 		}
 		if end != nil && pod.CreationTimestamp.After(*end) {
 			later++
 			continue
 		}
-		list = append(list, replacement(pod, set, end))
+		w := replacement(pod, set, end)
+		w.GoesBack = goesBack
+		list = append(list, w)
 	}
 	return list, later
 }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -62,6 +61,7 @@ type Report struct {
 
 // Of returns the report of an upgrade.
 func Of(in *Input, u Upgrade) *Report {
+	u.turnBack(in.Fleet.Rollout)
 	first, now := &u.Entries[0], in.Fleet.Now.UTC().Truncate(time.Second)
 	r := &Report{GcuResource: in.Fleet.Resource.Name, Upgrade: u, AskedBy: first.By, Began: u.began().UTC(), Time: now, Timeline: []Moment{}, Nodes: []Work{},
 		Missing: slices.Clone(in.NotShown)}
@@ -88,7 +88,7 @@ func Of(in *Input, u Upgrade) *Report {
 	var unrecorded []string
 	r.Nodes, unrecorded = workOf(in.Fleet, &u)
 	r.Missing = append(r.Missing, unrecorded...)
-	if gone := r.gone(); gone != "" {
+	if gone := gone(in.Fleet, &u, r.Nodes); gone != "" {
 		r.Missing = append(r.Missing, gone)
 	}
 	return r
@@ -139,24 +139,4 @@ func changesOf(revisions []display.Revision, name string) []string {
 		list = append(list, c.String())
 	}
 	return list
-}
-
-// gone returns on how many nodes no trace of the work is left, "" if the report has all that the upgrade updated.
-func (r *Report) gone() string {
-	var updated int32
-	for _, e := range r.Entries {
-		if e.Event == topsv1.RecordComplete || e.Event == topsv1.RecordRolledBack {
-			updated = e.Nodes
-		}
-	}
-	known, end := map[string]bool{}, r.lastEnd()
-	for _, w := range r.Nodes {
-		if end == nil || !w.Began.After(*end) {
-			known[w.Node] = true
-		}
-	}
-	if missing := int(updated) - len(known); missing > 0 {
-		return fmt.Sprintf("the work on %d of %d nodes: pods replaced since then no longer record it, and a node keeps its last 20 operations", missing, updated)
-	}
-	return ""
 }

@@ -20,6 +20,9 @@ type Upgrade struct {
 	Entries []topsv1.RolloutRecordEntry `json:"entries"`
 	// Until is when the next upgrade began, zero for the last.
 	Until time.Time `json:"-"`
+	// back is the revision that a rollback restores, "" if there is none or that is not known; turned is when it began.
+	back   string
+	turned time.Time
 }
 
 // Upgrades splits the record of a rollout into upgrades, the newest first. Entries from before the first start that is
@@ -47,6 +50,28 @@ func begins(e topsv1.RolloutRecordEntry) bool {
 // goesBack reports whether the upgrade is rolled back: what follows, at the revision before, is part of it.
 func (u *Upgrade) goesBack() bool {
 	return slices.ContainsFunc(u.Entries, func(e topsv1.RolloutRecordEntry) bool { return e.Event == topsv1.RecordRollingBack })
+}
+
+// turnBack finds out whether and where the upgrade goes back; dro may be nil.
+func (u *Upgrade) turnBack(dro *topsv1.DaemonRollout) {
+	for i := range u.Entries {
+		switch e := &u.Entries[i]; {
+		case e.Event == topsv1.RecordRollingBack && u.turned.IsZero():
+			u.turned = e.Time.Time
+		case !u.turned.IsZero() && e.Revision != u.Revision && u.back == "":
+			u.back = e.Revision
+		}
+	}
+	if u.turned.IsZero() || u.back != "" || dro == nil || dro.Status.Rollback == nil || dro.Status.Rollback.From != u.Revision {
+		return
+	}
+	u.back = dro.Status.Rollback.To
+}
+
+// covers reports whether work that began at a time for a revision is of the upgrade, and whether it goes back.
+func (u *Upgrade) covers(revision string, began time.Time) (is, goesBack bool) {
+	goesBack = u.back != "" && revision == u.back && !began.Before(u.turned)
+	return (revision == u.Revision || goesBack) && u.includes(began), goesBack
 }
 
 // begun returns the upgrade that an entry begins, after others.

@@ -16,6 +16,8 @@ type Work struct {
 	Began time.Time `json:"began"`
 	// Ended is absent while it runs, and if it is not known.
 	Ended *time.Time `json:"ended,omitempty"`
+	// GoesBack is true for the work of a rollback, which is at the revision before.
+	GoesBack bool `json:"goesBack,omitempty"`
 	// Result is the phase of the operation, the state of the task, or, of a new pod, Done, Running or Unknown.
 	Result  string `json:"result"`
 	Reason  string `json:"reason,omitempty"`
