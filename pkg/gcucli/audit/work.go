@@ -28,6 +28,8 @@ type Work struct {
 	Tasks *topsv1.OperationResult `json:"tasks,omitempty"`
 	// endUnknown is true if it no longer runs, and nothing shows when it ended.
 	endUnknown bool
+	// resumed is true for an operation before it was resumed, whose end was recorded and is not any more.
+	resumed bool
 }
 
 // seconds that it took, until now if it runs; 0 if its end is not known.
