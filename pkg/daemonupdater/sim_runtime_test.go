@@ -74,6 +74,12 @@ func (w *simWorld) needRestart() (hosts []*simHost) {
 func (w *simWorld) administer() {
 	g, left := w.toolkitGroup(), slices.DeleteFunc(w.needRestart(), func(h *simHost) bool { return !h.machine.byHand })
 	asked := slices.DeleteFunc(slices.Clone(left), func(h *simHost) bool { return g == nil || !w.isRequested(h) })
+	for _, h := range left {
+		u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
+		if w.calm && u != nil && u.Status.Operation != nil && u.Status.Operation.Held && u.Status.Operation.Reason == operation.ReasonLeftToAdministrator { // which says what to do
+			w.restartByHand(h)
+		}
+	}
 	if !w.calm || g == nil || len(asked) == 0 {
 		w.ops.told = time.Time{}
 		return
