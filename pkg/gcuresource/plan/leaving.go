@@ -12,7 +12,7 @@ import (
 // strategy they are deleted at once, DaemonSets with their pods on all nodes. With one, DaemonSets
 // leave their nodes one by one, as the rollout decides (docs/adr/0014).
 type leftovers struct {
-	// gone are the objects that are deleted now.
+	// gone are the objects that are deleted as soon as what takes their place can.
 	gone []state.Owned
 	// leaving are the DaemonSets that still run on some node, or that an operation replaces. The objects that
 	// their pods need stay with them.
@@ -40,7 +40,7 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 		}
 	}
 	l.gone = append(l.gone, l.unneeded(obs, others)...)
-	l.gone = webhooksFirst(append(l.gone, unserved(obs, l.gone)...))
+	l.gone = append(unserved(obs, l.gone), l.gone...)
 	return l
 }
 

@@ -33,6 +33,9 @@ func edited(t *testing.T, from, to topsv1.GcuResourceSpec) *world.World {
 				now.Lose(c.Name, d.Ref.Kind, d.Ref.Name)
 			}
 		}
+		if c.PerNode != nil && c.Live[c.DaemonSetRef()] == nil {
+			c.DaemonSet, c.Pods = nil, nil
+		}
 	}
 	now.Owned = before.Owned
 	for i := range now.Owned {
@@ -155,5 +158,15 @@ func TestWhatIsExcludedStaysUntilItCanBeReplaced(t *testing.T) {
 	plugin.DaemonSet, plugin.Failure = nil, &state.Failure{Reason: state.ReasonNamespaceMissing}
 	if got := kinds(Decide(w.Observation, world.Noon).Delete); got != "" {
 		t.Errorf("%s go", got)
+	}
+}
+
+// Webhooks go before the pods behind them, and no other component may start beside its old pods meanwhile.
+func TestADriverDoesNotStartBesideItsOldPodsWhileWebhooksGo(t *testing.T) {
+	w := edited(t, topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}, Volcano: &topsv1.VolcanoSpec{}}, topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Name: "another"}})
+	delete(w.Resource.Annotations, topsv1.AnnotationUpdateStrategy)
+	got := Decide(w.Observation, world.Noon)
+	if s := got.Steps[0]; len(s.Apply) > 0 || kinds(got.Delete) != "MutatingWebhookConfiguration ValidatingWebhookConfiguration" {
+		t.Errorf("%d objects of the driver are applied, %s go", len(s.Apply), kinds(got.Delete))
 	}
 }

@@ -86,7 +86,7 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		plan.Wait = retry.Sooner(plan.Wait, step.Health.Wait)
 		plan.Steps = append(plan.Steps, step)
 	}
-	plan.Delete = replaceable(slices.Concat(left.gone, outdatedJobs(obs), released(obs)), plan.Steps)
+	plan.Delete = webhooksFirst(replaceable(slices.Concat(left.gone, outdatedJobs(obs), released(obs)), plan.Steps))
 	return plan
 }
 
