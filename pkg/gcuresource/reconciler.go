@@ -18,6 +18,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
 // +kubebuilder:rbac:groups=topsops.enflame.com,resources=gcuresources,verbs=get;list;watch;patch
@@ -147,8 +148,12 @@ func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *st
 	}
 	r.reporter(last).send(obs.Resource, status.Removals(&decided))
 	failed := errors.Join(refused, apply.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) }))
+	var again time.Duration
 	if decided.Applies() {
-		decided = plan.Decide(obs, now)
+		before := len(decided.Delete)
+		if decided = plan.Decide(obs, now); len(decided.Delete) > before {
+			again = staleRetry // what was applied has changed nothing, so no event comes
+		}
 	}
 	next := status.Describe(obs, decided, now)
 	if status.EndsUpgrade(obs.Resource, &next) {
@@ -165,7 +170,7 @@ func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *st
 	if failed != nil {
 		return ctrl.Result{}, &reportedError{failed}
 	}
-	return ctrl.Result{RequeueAfter: decided.Recheck(failureRetry)}, nil
+	return ctrl.Result{RequeueAfter: retry.Sooner(decided.Recheck(failureRetry), again)}, nil
 }
 
 // operationsPoll is the time between two looks at the operations that the deletion of a gr waits for.

@@ -115,7 +115,7 @@ var ofResources = []mutant{
 		"$pods := $obs.Former[$name]", "pods := obs.Former[\"\"]"},
 	{"name-taken-over", "a component whose name moves to another one runs twice on a node", deploys, "IsOfAnother",
 		"$of != nil && $rest", "of == nil"},
-	{"beside-former-pods", "a new driver starts while pods of the former DaemonSet still run", deploys, "creationWaits",
+	{"beside-former-pods", "a new driver starts while pods of the former DaemonSet still run", deploys, "Step.awaitLeftovers",
 		"len($nodes) > 0", "len(nodes) < 0"},
 	{"names-exchanged", "two components that exchange their names wait for each other for ever", deploys, "keptApart",
 		"$byNode && $held >= 0 && $takes || $rivals", "byNode && held < -1 || $rivals"},

@@ -3,6 +3,7 @@ package plan
 import (
 	"slices"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
@@ -112,6 +113,18 @@ func (l *leftovers) predecessorsOf(c *state.Component) []string {
 		}
 	}
 	return names
+}
+
+// runsAlready reports whether a component runs already, under another name.
+func (l *leftovers) runsAlready(c *state.Component) bool { return len(l.predecessorsOf(c)) > 0 }
+
+// areAwaitedBy reports whether another gr excludes what is to be deleted: if two waited for each other, neither would ever go on.
+func (l *leftovers) areAwaitedBy(obs *state.Observation, gr string) bool {
+	return slices.ContainsFunc(obs.Others, func(other topsv1.GcuResource) bool {
+		return other.Name == gr && slices.ContainsFunc(component.Requested(&other.Spec), func(requested string) bool {
+			return slices.ContainsFunc(l.gone, func(o state.Owned) bool { return slices.Contains(component.Find(requested).Excludes, o.Component) })
+		})
+	})
 }
 
 // inTheWayOf returns an object that has to be gone before a component is created, nil for none: an

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
@@ -56,6 +57,8 @@ type Step struct {
 	Create bool
 	// Waits says what its creation waits for; empty if it does not wait.
 	Waits string
+	// keeps is true while what its creation replaces stays, because it waits for something else, or may have to.
+	keeps bool
 	// Failure says why the component failed; nil if it has not.
 	Failure *state.Failure
 	// Health of its pods.
@@ -69,14 +72,16 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 	left := leftoversOf(obs)
 	plan := Plan{Leave: left.toUpdate}
 	nodes := obs.NodeIndex()
-	before := ""
+	before, changes := "", false
 	for i := range obs.Components {
 		c := &obs.Components[i]
 		step := Step{Component: c.Name, Health: obs.Assess(c, nodes, now)}
 		step.Failure = failing(obs, c, &step.Health)
 		if !step.stops() {
 			step.decide(obs, c, &left, nodes, before, now)
+			step.keeps = step.keeps || step.Create && changes && !left.runsAlready(c)
 		}
+		changes = changes || step.changes(c, obs.Applied)
 		if before == "" && (step.Failure != nil || !step.Health.LetsNextStart()) {
 			before = c.Name
 			if step.Failure == nil && step.Health.Running() {
@@ -86,7 +91,7 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		plan.Wait = retry.Sooner(plan.Wait, step.Health.Wait)
 		plan.Steps = append(plan.Steps, step)
 	}
-	plan.Delete = webhooksFirst(replaceable(slices.Concat(left.gone, outdatedJobs(obs), released(obs)), plan.Steps))
+	plan.Delete = webhooksFirst(replaceable(obs, slices.Concat(left.gone, outdatedJobs(obs), released(obs)), plan.Steps))
 	return plan
 }
 
@@ -126,13 +131,34 @@ func released(obs *state.Observation) (volumes []state.Owned) {
 	return volumes
 }
 
-// replaceable returns the objects but those whose component has failed, or the one that excludes it before it exists: what cannot
-// be replaced stays.
-func replaceable(objects []state.Owned, steps []Step) []state.Owned {
-	return slices.DeleteFunc(objects, func(o state.Owned) bool {
-		return slices.ContainsFunc(steps, func(s Step) bool {
-			return s.stops() && (s.Component == o.Component || !s.Health.Exists && Replaces(s.Component, o.Component))
+// changes reports whether the pods of a component may be about to be replaced: it gets another template, or the cache does not
+// show yet that it got one. Whether it runs is not known then.
+func (s *Step) changes(c *state.Component, applied map[types.UID]state.Applied) bool {
+	return slices.ContainsFunc(s.Apply, func(d component.Desired) bool { return d.Ref.Workload() }) ||
+		slices.ContainsFunc(c.Workloads(), func(ref component.Ref) bool {
+			live := c.Live[ref]
+			return live != nil && live.Generation < applied[live.UID].Generation
 		})
+}
+
+// replaceable returns the objects but those whose component has failed or waits, or the one that excludes it before it exists: what
+// cannot be replaced stays. It goes all the same if it is in the way of a component that waits for nothing else.
+func replaceable(obs *state.Observation, objects []state.Owned, steps []Step) []state.Owned {
+	return slices.DeleteFunc(objects, func(o state.Owned) bool {
+		waited, free := false, false
+		for i := range steps {
+			s := &steps[i]
+			replaces := s.Component == o.Component || !s.Health.Exists && Replaces(s.Component, o.Component)
+			switch {
+			case s.stops() && replaces:
+				return true
+			case s.keeps:
+				waited = waited || replaces
+			case !s.stops():
+				free = free || Replaces(s.Component, o.Component) || hasNameOf(&obs.Components[i], &o)
+			}
+		}
+		return waited && !free
 	})
 }
 
@@ -141,12 +167,10 @@ func replaceable(objects []state.Owned, steps []Step) []state.Owned {
 func (s *Step) decide(obs *state.Observation, c *state.Component, left *leftovers, nodes *state.NodeIndex, before string, now time.Time) {
 	s.Create = !s.Health.Exists
 	if s.Create {
-		var again time.Duration
-		s.Waits, again = creationWaits(obs, c, left, before, now)
-		s.Health.Wait = retry.Sooner(s.Health.Wait, again)
-	}
-	if s.Create && s.Waits == "" {
-		s.awaitRestart(obs, c, nodes, now)
+		s.awaitOthers(obs, c, left, nodes, before, now)
+		if s.keeps = s.Waits != ""; !s.keeps {
+			s.awaitLeftovers(obs, c, left, now)
+		}
 	}
 	if s.Waits != "" || s.Health.Terminating || left.closes(c) {
 		return
@@ -177,28 +201,46 @@ func (s *Step) isEarly(d *component.Desired, live *metav1.PartialObjectMetadata)
 // one node something keeps it, and all others would lack the component.
 const stuckAfter = 5 * time.Minute
 
-// creationWaits returns which objects the creation of a component waits for: an earlier component, the
-// deletion of its own old workload with another name, or of another component's with its name, the pods of
-// either, or the deletion of workloads that it excludes. again is when to decide again if no event reports an end, 0 for never.
-func creationWaits(obs *state.Observation, c *state.Component, left *leftovers, before string, now time.Time) (waits string, again time.Duration) {
-	if before != "" && len(left.predecessorsOf(c)) == 0 { // else it runs already, under another name
-		return "waiting for " + before, 0
+// awaitOthers sets what the creation of a component waits for, but for what it takes the place of: an earlier component, the
+// deletion of workloads of other grs that it excludes, or a restart.
+func (s *Step) awaitOthers(obs *state.Observation, c *state.Component, left *leftovers, nodes *state.NodeIndex, before string, now time.Time) {
+	if before != "" && !left.runsAlready(c) {
+		s.Waits = "waiting for " + before
+		return
 	}
+	for _, r := range obs.Excluded {
+		if slices.Contains(component.Find(c.Name).Excludes, r.Component) && !left.areAwaitedBy(obs, r.GcuResource) {
+			s.Waits = waitingFor(r)
+			return
+		}
+	}
+	s.awaitRestart(obs, c, nodes, now)
+}
+
+// awaitLeftovers sets for which objects the creation of a component waits that go before it: its own old workload with another
+// name, or another component's with its name, the pods of either, or workloads that it excludes.
+func (s *Step) awaitLeftovers(obs *state.Observation, c *state.Component, left *leftovers, now time.Time) {
 	if o := left.inTheWayOf(c); o != nil {
-		return "waiting until " + o.Ref.String() + " is deleted", 0
+		s.Waits = "waiting until " + o.Ref.String() + " is deleted"
+		return
 	}
 	if c.PerNode != nil {
 		if nodes, _ := podNodes(obs, c.Name, now.Add(-stuckAfter)); len(nodes) > 0 {
-			return "waiting until the pods of a former DaemonSet are gone on " + message.Names(nodes), stuckAfter
+			s.Waits = "waiting until the pods of a former DaemonSet are gone on " + message.Names(nodes)
+			s.Health.Wait = retry.Sooner(s.Health.Wait, stuckAfter)
+			return
 		}
 	}
-	excludes := component.Find(c.Name).Excludes
 	for _, r := range obs.Excluded {
-		if slices.Contains(excludes, r.Component) {
-			return fmt.Sprintf("waiting until %s of GcuResource %s is deleted", r.Ref, r.GcuResource), 0
+		if slices.Contains(component.Find(c.Name).Excludes, r.Component) {
+			s.Waits = waitingFor(r)
+			return
 		}
 	}
-	return "", 0
+}
+
+func waitingFor(r state.ExcludedWorkload) string {
+	return fmt.Sprintf("waiting until %s of GcuResource %s is deleted", r.Ref, r.GcuResource)
 }
 
 // awaitRestart delays the creation of a plugin until the container engines that the toolkit of the gr has just

@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
+	"github.com/topsops/gcu-operator/test/world"
+)
+
+var (
+	fields  = &topsv1.BaseFields{}
+	renamed = &topsv1.BaseFields{Name: "another"}
+	// whole and shared are specs of which one hands out whole cards, the other one shared ones.
+	whole  = topsv1.GcuResourceSpec{Driver: fields, Toolkit: fields, DevicePlugin: fields}
+	shared = topsv1.GcuResourceSpec{Driver: fields, Toolkit: fields, GcusharePlugin: &topsv1.GcusharePluginSpec{}, GcushareScheduler: fields}
+)
+
+// deleted returns what is deleted, as strings.
+func deleted(w *world.World) (names []string) {
+	for _, o := range Decide(w.Observation, world.Noon).Delete {
+		names = append(names, o.Ref.String())
+	}
+	return names
+}
+
+// A component that waits for an earlier one cannot take the place of what it is to replace, maybe for long: one node of a thousand may
+// need a repair.
+func TestWhatIsReplacedStaysWhileItsReplacementWaits(t *testing.T) {
+	const byNode = "AdvancedRollingUpdate"
+	broken := func(w *world.World) { w.Component("driver").Pods = nil }
+	excluded := func(spec topsv1.GcuResourceSpec) func(*world.World) {
+		return func(w *world.World) {
+			w.Resource.CreationTimestamp = metav1.NewTime(world.Noon.Add(-time.Minute))
+			w.Others = []topsv1.GcuResource{another("young", time.Second, spec)}
+			w.Excluded = []state.ExcludedWorkload{{Ref: component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "apps", Name: "x"}, Component: "devicePlugin", GcuResource: "young"}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		strategy string
+		from, to topsv1.GcuResourceSpec
+		// given is what keeps the new component waiting, nil for nothing.
+		given func(*world.World)
+		stays bool
+	}{
+		"nothing is waited for":                               {"", topsv1.GcuResourceSpec{Driver: fields, Exporter: fields}, topsv1.GcuResourceSpec{Driver: fields, Exporter: renamed}, nil, false},
+		"an exporter that is renamed":                         {"", topsv1.GcuResourceSpec{Driver: fields, Exporter: fields}, topsv1.GcuResourceSpec{Driver: fields, Exporter: renamed}, broken, true},
+		"an exporter that is removed":                         {"", topsv1.GcuResourceSpec{Driver: fields, Exporter: fields}, topsv1.GcuResourceSpec{Driver: fields}, broken, false},
+		"a plugin that is replaced by another one":            {"", whole, shared, broken, true},
+		"and not for its scheduler, which waits for that one": {"", whole, shared, nil, false},
+		"the scheduler of shared cards": {byNode, topsv1.GcuResourceSpec{Driver: fields, GcushareScheduler: fields},
+			topsv1.GcuResourceSpec{Driver: fields, GcushareScheduler: &topsv1.BaseFields{Namespace: "elsewhere"}}, broken, true},
+		"volcano": {byNode, topsv1.GcuResourceSpec{Driver: fields, Volcano: &topsv1.VolcanoSpec{}},
+			topsv1.GcuResourceSpec{Driver: fields, Volcano: &topsv1.VolcanoSpec{Namespace: "elsewhere"}}, broken, true},
+		"volcano, while the driver gets a new template": {byNode, topsv1.GcuResourceSpec{Driver: fields, Volcano: &topsv1.VolcanoSpec{}},
+			topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "v2"}, Volcano: &topsv1.VolcanoSpec{Namespace: "elsewhere"}}, func(w *world.World) { clear(w.Applied) }, true},
+		"and while the cache does not have it yet": {byNode, topsv1.GcuResourceSpec{Driver: fields, Volcano: &topsv1.VolcanoSpec{}},
+			topsv1.GcuResourceSpec{Driver: fields, Volcano: &topsv1.VolcanoSpec{Namespace: "elsewhere"}}, func(w *world.World) {
+				uid := w.Component("driver").DaemonSet.UID
+				applied := w.Applied[uid]
+				applied.Generation = 2
+				w.Applied[uid] = applied
+			}, true},
+		"a plugin that waits for a restart": {"", topsv1.GcuResourceSpec{Toolkit: fields, DevicePlugin: fields}, topsv1.GcuResourceSpec{Toolkit: fields, DevicePlugin: renamed},
+			func(w *world.World) { w.Report("node-1", world.Runc) }, true},
+		"a plugin that waits for another gr":        {"", whole, shared, excluded(whole), true},
+		"or for one that removes its own":           {"", whole, shared, excluded(topsv1.GcuResourceSpec{}), true},
+		"but not for one that waits for it as well": {"", whole, shared, excluded(shared), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := edited(t, tc.from, tc.to)
+			if w.Resource.Annotations[topsv1.AnnotationUpdateStrategy] = tc.strategy; tc.strategy == "" {
+				delete(w.Resource.Annotations, topsv1.AnnotationUpdateStrategy)
+			}
+			if tc.given != nil {
+				tc.given(w)
+			}
+			if got := deleted(w); (len(got) == 0) != tc.stays {
+				t.Errorf("%v go", got)
+			}
+		})
+	}
+}
+
+// What waits must not wait for what it keeps itself.
+func TestWhatIsInTheWayOfAnEarlierComponentGoes(t *testing.T) {
+	w := edited(t, topsv1.GcuResourceSpec{Driver: fields, Toolkit: fields, Exporter: fields},
+		topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Name: "enflame-gcu-exporter"}, Toolkit: fields, Exporter: renamed})
+	delete(w.Resource.Annotations, topsv1.AnnotationUpdateStrategy)
+	w.Component("toolkit").Pods = nil
+	want := []string{"DaemonSet kube-system/enflame-gcu-driver", "DaemonSet kube-system/enflame-gcu-exporter"}
+	got := deleted(w)
+	if slices.Sort(got); cmp.Diff(want, got) != "" {
+		t.Errorf("%v go, want %v", got, want)
+	}
+}

@@ -1,0 +1,77 @@
+package gcuresource
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/test/world"
+)
+
+// A scheduler that moves in the edit that upgrades the driver is there until the driver runs again, and then there.
+func TestASchedulerMovesAfterTheUpgradeBeforeIt(t *testing.T) {
+	s := inMemory(t)
+	s.spec = world.OnNodes()
+	s.spec.DevicePlugin, s.spec.GcusharePlugin, s.spec.GcushareScheduler = nil, &topsv1.GcusharePluginSpec{}, &topsv1.BaseFields{}
+	exists := func(name string) bool {
+		err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: name}, &appsv1.Deployment{})
+		if client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	const before, after = "gcushare-scheduler-extender", "another"
+	edit := func(gr *topsv1.GcuResource) {
+		gr.Spec.Driver.Version, gr.Spec.GcushareScheduler.Name = "v2", after
+	}
+	if err := errors.Join(deployAll(s), s.goOn(nil), s.edit(edit), s.turn()); err != nil {
+		t.Fatal(err)
+	}
+	if !exists(before) || exists(after) {
+		t.Fatal("the scheduler does not stay while the driver is upgraded")
+	}
+	if err := s.turn(); err != nil { // the driver's DaemonSet is not observed yet
+		t.Fatal(err)
+	}
+	if !exists(before) || exists(after) {
+		t.Fatal("the scheduler does not stay until the driver runs again")
+	}
+	if err := s.goOn(nil); err != nil || exists(before) || !exists(after) {
+		t.Errorf("the scheduler did not move: %v", err)
+	}
+}
+
+// A manager that starts applies everything once. If that changes nothing, no event says so.
+func TestWhatStaysForAnApplyWithoutEffectGoesSoon(t *testing.T) {
+	s := inMemory(t)
+	s.spec = world.OnNodes()
+	atOnce := func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationUpdateStrategy) }
+	rename := func(gr *topsv1.GcuResource) { gr.Spec.GFD.Name = "another" }
+	if err := errors.Join(deployAll(s), s.goOn(nil), s.edit(atOnce), s.goOn(nil), s.edit(rename)); err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	pass := func() ctrl.Result {
+		result, err := s.gcu.Reconcile(log.IntoContext(context.Background(), logr.Discard()), ctrl.Request{NamespacedName: client.ObjectKey{Name: hero}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	ds := client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-feature-discovery"}
+	again := pass().RequeueAfter
+	if err := s.api.Get(t.Context(), ds, &appsv1.DaemonSet{}); err != nil || again == 0 {
+		t.Errorf("the next pass is in %s: %v", again, err)
+	}
+	pass()
+	if err := s.api.Get(t.Context(), ds, &appsv1.DaemonSet{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("it stays: %v", err)
+	}
+}
