@@ -31,13 +31,14 @@ type applier struct {
 // that changed or failed, the pass creates no further one: the next pass sees whether the one before
 // still runs. A transient failure is reported once lasts returns true, that is, when passes have been failing
 // for long. The error has what should be retried at once; it is also in the failed component's
-// Failure.
-func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided plan.Plan, lasts func() bool) error {
+// Failure, or in the observation. leaving are the DaemonSets that have been told to leave.
+func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided plan.Plan, lasts func() bool) (leaving []*state.Owned, err error) {
 	failed := deleteObjects(ctx, a.Client, decided.Delete)
-	if failed != nil && lasts() {
+	leaving, err = a.startLeaving(ctx, obs, decided.Leave)
+	if failed = errors.Join(failed, err); failed != nil && lasts() {
 		obs.ReconcileFailure = status.ReconcileFailure(failed)
 	}
-	errs := []error{failed, a.startLeaving(ctx, obs, decided.Leave)}
+	errs := []error{failed}
 	held := false
 	for i := range decided.Steps {
 		step, c := &decided.Steps[i], &obs.Components[i]
@@ -54,27 +55,38 @@ func (a applier) carryOut(ctx context.Context, obs *state.Observation, decided p
 			errs = append(errs, fmt.Errorf("applying component %s: %w", c.Name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return leaving, errors.Join(errs...)
 }
 
-// startLeaving lets the pods of DaemonSets leave their nodes one by one.
-func (a applier) startLeaving(ctx context.Context, obs *state.Observation, leaving []*state.Owned) error {
+// startLeaving lets the pods of DaemonSets leave their nodes one by one. It returns those for which that was possible.
+func (a applier) startLeaving(ctx context.Context, obs *state.Observation, leaving []*state.Owned) (begun []*state.Owned, err error) {
 	name, err := revision.Name(obs.Resource)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, o := range leaving {
+		if err := a.letLeave(ctx, obs, o, name); err != nil {
+			errs = append(errs, fmt.Errorf("removing %s node by node: %w", o.Ref, err))
+			continue
+		}
+		begun = append(begun, o)
+	}
+	return begun, errors.Join(errs...)
+}
+
+// letLeave lets the pods of a DaemonSet leave, for a revision of the spec.
+func (a applier) letLeave(ctx context.Context, obs *state.Observation, o *state.Owned, revision string) error {
+	d, err := component.Leaving(obs.Resource, revision, o.DaemonSet)
 	if err != nil {
 		return err
 	}
-	for _, o := range leaving {
-		d, err := component.Leaving(obs.Resource, name, o.DaemonSet)
-		if err != nil {
-			return err
-		}
-		d.Object.SetUID(o.UID)
-		log.FromContext(ctx).Info("Removing object node by node", "object", d.Ref.String(), "component", o.Component)
-		if err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(d.Object), client.FieldOwner(topsv1.ManagedBy), client.ForceOwnership); err != nil {
-			return &state.ApplyError{Ref: d.Ref, Err: err}
-		}
-		obs.Applied[o.UID] = state.Applied{Generation: d.Object.GetGeneration(), ResourceVersion: d.Object.GetResourceVersion()}
+	d.Object.SetUID(o.UID)
+	log.FromContext(ctx).Info("Removing object node by node", "object", d.Ref.String(), "component", o.Component)
+	if err := a.Apply(ctx, client.ApplyConfigurationFromUnstructured(d.Object), client.FieldOwner(topsv1.ManagedBy), client.ForceOwnership); err != nil {
+		return &state.ApplyError{Ref: d.Ref, Err: err}
 	}
+	obs.Applied[o.UID] = state.Applied{Generation: d.Object.GetGeneration(), ResourceVersion: d.Object.GetResourceVersion()}
 	return nil
 }
 

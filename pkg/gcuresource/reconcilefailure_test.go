@@ -43,23 +43,23 @@ func TestAnyWriteAndAnyReadMayFailOnce(t *testing.T) {
 func TestALastingFailureIsReportedAndCleared(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		story int
+		story story
 		calls []string
 	}{
-		{"components cannot be applied", 0, []string{"apply", "create"}},
-		{"a Secret cannot be read", 0, []string{"get Secret"}},
-		{"the spec cannot be kept", 1, []string{"create ControllerRevision"}},
-		{"nodes cannot be listed", 1, []string{"list NodeList"}},
-		{"what is not wanted any more cannot be deleted", 1, []string{"delete"}},
-		{"an earlier spec cannot be restored", 2, []string{"patch GcuResource"}},
-		{"nothing can be deleted", 3, []string{"delete"}},
-		{"labels cannot be removed from nodes", 3, []string{"patch Node"}},
-		{"the finalizer cannot be removed", 3, []string{"patch GcuResource"}},
+		{"components cannot be applied", stories[0], []string{"apply", "create"}},
+		{"a Secret cannot be read", stories[0], []string{"get Secret"}},
+		{"the spec cannot be kept", stories[1], []string{"create ControllerRevision"}},
+		{"nodes cannot be listed", stories[1], []string{"list NodeList"}},
+		{"what is not wanted any more cannot be deleted", stories[1], []string{"delete"}},
+		{"what is not wanted any more cannot leave its nodes", story{"removal", []func(*scene) error{deployAll, removeTwo}}, []string{"apply DaemonSet enflame-gcu-exporter"}},
+		{"an earlier spec cannot be restored", stories[2], []string{"patch GcuResource"}},
+		{"nothing can be deleted", stories[3], []string{"delete"}},
+		{"labels cannot be removed from nodes", stories[3], []string{"patch Node"}},
+		{"the finalizer cannot be removed", stories[3], []string{"patch GcuResource"}},
 	} {
-		st := stories[tc.story]
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			c := st.undisturbed(t)
+			c := tc.story.undisturbed(t)
 			for _, a := range answers() {
 				s := c.before[0].copied()
 				refusesAll(a.err, tc.calls...)(s.line)
@@ -86,6 +86,11 @@ func TestALastingFailureIsReportedAndCleared(t *testing.T) {
 			}
 		})
 	}
+}
+
+// removeTwo removes two components that leave node by node.
+func removeTwo(s *scene) error {
+	return s.edit(func(gr *topsv1.GcuResource) { gr.Spec.DevicePlugin, gr.Spec.Exporter = nil, nil })
 }
 
 func statusWrites(l *connection) int {

@@ -146,8 +146,10 @@ func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *st
 	if fails {
 		decided = plan.Decide(obs, now)
 	}
-	r.reporter(last).send(obs.Resource, status.Removals(&decided))
-	failed := errors.Join(refused, apply.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) }))
+	r.reporter(last).send(obs.Resource, status.RemovalsAtOnce(decided.Delete))
+	leaving, failed := apply.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) })
+	failed = errors.Join(refused, failed)
+	r.reporter(last).send(obs.Resource, status.RemovalsNodeByNode(leaving))
 	var again time.Duration
 	if decided.Applies() {
 		before := len(decided.Delete)

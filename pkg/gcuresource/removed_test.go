@@ -92,6 +92,40 @@ func TestADaemonSetThatIsNotAskedForAnyMore(t *testing.T) {
 	}
 }
 
+// What may not leave is not announced, and keeps nothing else from leaving.
+func TestADaemonSetThatMayNotLeaveIsNotAnnounced(t *testing.T) {
+	s := inMemory(t)
+	if err := (story{"", []func(*scene) error{deployAll, removeTwo}}).play(s); err != nil {
+		t.Fatal(err)
+	}
+	plugin := client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-k8s-plugin"}
+	w := &witness{api: s.api, of: plugin}
+	s.gcu.Recorder = w
+	refusesAll(errors.New("denied"), "apply DaemonSet enflame-gcu-exporter")(s.line)
+	for range 2 {
+		if err := s.turn(); err == nil || !strings.Contains(err.Error(), "denied") {
+			t.Fatalf("the pass ends with %v", err)
+		}
+	}
+	ds := &appsv1.DaemonSet{}
+	if err := s.api.Get(t.Context(), plugin, ds); err != nil || !daemonset.IsLeaving(ds) {
+		t.Errorf("the other one does not leave: %v", err)
+	}
+	s.line.before = nil
+	if err := s.turn(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range w.heard {
+		if _, of, found := strings.Cut(e, "RemovedNodeByNode, there: the spec no longer includes DaemonSet kube-system/"); found {
+			got = append(got, strings.Fields(of)[0])
+		}
+	}
+	if want := []string{"enflame-gcu-k8s-plugin", "enflame-gcu-exporter"}; !slices.Equal(got, want) {
+		t.Errorf("announced %v, want %v", got, want)
+	}
+}
+
 // The DaemonSet that leaves stays while a pod of it runs, an operation is at work, or its successor
 // cannot be created.
 func TestADaemonSetLeavesWhenItsSuccessorIsThere(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
 // Event is the content of one event.
@@ -23,18 +23,24 @@ const (
 	ReasonRemovedNodeByNode = "RemovedNodeByNode"
 )
 
-// Removals returns the events to send before a plan is carried out: one for each DaemonSet that is
-// deleted with its pods on all nodes, or starts to leave them one by one (docs/adr/0014).
-func Removals(decided *plan.Plan) []Event {
+// RemovalsAtOnce returns the events to send before objects are deleted: one for each DaemonSet whose pods go with it on all
+// nodes (docs/adr/0014).
+func RemovalsAtOnce(deleted []state.Owned) []Event {
 	var list []Event
-	for _, o := range decided.Delete {
+	for _, o := range deleted {
 		if o.DaemonSet != nil && !o.Deleting && len(o.Nodes) > 0 {
 			list = append(list, Event{corev1.EventTypeWarning, ReasonRemovedAtOnce, fmt.Sprintf(
 				"the spec no longer includes %s of component %s: it is deleted with its pods on all nodes at once, bypassing budget, waves, window, approval and drain",
 				o.Ref, o.Component)})
 		}
 	}
-	for _, o := range decided.Leave {
+	return list
+}
+
+// RemovalsNodeByNode returns the events to send after DaemonSets were told to leave: one for each that did not leave already.
+func RemovalsNodeByNode(told []*state.Owned) []Event {
+	var list []Event
+	for _, o := range told {
 		if !daemonset.IsLeaving(o.DaemonSet) {
 			list = append(list, Event{corev1.EventTypeNormal, ReasonRemovedNodeByNode, fmt.Sprintf(
 				"the spec no longer includes %s of component %s: its pods leave node by node, like outdated ones", o.Ref, o.Component)})

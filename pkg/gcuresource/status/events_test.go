@@ -9,7 +9,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/test/world"
 )
@@ -36,15 +35,14 @@ func TestRemovals(t *testing.T) {
 	ref := component.Ref{GroupVersionKind: component.DaemonSetKind, Namespace: "kube-system", Name: "old-driver"}
 	leaving := &appsv1.DaemonSet{}
 	leaving.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
-	got := Removals(&plan.Plan{
-		Delete: []state.Owned{
-			{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}, Nodes: []string{"n1"}},
-			{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}, Nodes: []string{"n1"}, Deleting: true},
-			{Ref: ref, Component: component.Driver, DaemonSet: leaving},
-			{Ref: component.Ref{GroupVersionKind: component.DeploymentKind, Namespace: "volcano-system", Name: "volcano-scheduler"}, Component: component.Volcano},
-		},
-		Leave: []*state.Owned{{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}}, {Ref: ref, Component: component.Driver, DaemonSet: leaving}},
+	got := RemovalsAtOnce([]state.Owned{
+		{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}, Nodes: []string{"n1"}},
+		{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}, Nodes: []string{"n1"}, Deleting: true},
+		{Ref: ref, Component: component.Driver, DaemonSet: leaving},
+		{Ref: component.Ref{GroupVersionKind: component.DeploymentKind, Namespace: "volcano-system", Name: "volcano-scheduler"}, Component: component.Volcano},
 	})
+	got = append(got, RemovalsNodeByNode([]*state.Owned{
+		{Ref: ref, Component: component.Driver, DaemonSet: &appsv1.DaemonSet{}}, {Ref: ref, Component: component.Driver, DaemonSet: leaving}})...)
 	want := []Event{
 		{corev1.EventTypeWarning, "RemovedAtOnce", "the spec no longer includes DaemonSet kube-system/old-driver of component driver: " +
 			"it is deleted with its pods on all nodes at once, bypassing budget, waves, window, approval and drain"},
