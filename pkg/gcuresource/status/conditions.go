@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -70,10 +71,10 @@ func standardConditions(obs *state.Observation, decided plan.Plan, status *topsv
 	default:
 		ready.Reason, ready.Message = ReasonDeploying, deployMessage(status)
 	}
-	return setConditions(obs.Resource, now, ready, progressing(decided, status, u), degraded(obs, decided, status))
+	return setConditions(obs.Resource, now, ready, progressing(obs, decided, status, u), degraded(obs, decided, status))
 }
 
-func progressing(decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade) metav1.Condition {
+func progressing(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade) metav1.Condition {
 	c := metav1.Condition{Type: ConditionProgressing, Status: metav1.ConditionTrue}
 	switch {
 	case slices.Contains(phaseWords(status), topsv1.PhaseDeploying):
@@ -87,9 +88,37 @@ func progressing(decided plan.Plan, status *topsv1.GcuResourceStatus, u *upgrade
 	case status.Phase == topsv1.PhaseFailed:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonFailed, failureMessage(status)
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonComplete, "nothing left to do"
+		c.Reason, c.Message = unfinished(obs, decided.Steps)
+		if c.Reason != ReasonRemoving && c.Reason != ReasonUpgrading {
+			c.Status = metav1.ConditionFalse
+		}
 	}
 	return c
+}
+
+// unfinished returns what is left of a rollout though the newest pods run on all nodes, as a reason and a message.
+func unfinished(obs *state.Observation, steps []plan.Step) (reason, what string) {
+	settings, err := settingsOf(obs, steps)
+	refs := []string{}
+	for _, o := range leaving(obs) {
+		refs = append(refs, o.Ref.String())
+	}
+	switch {
+	case obs.Rollout.Halt != nil:
+		return obs.Rollout.Halt.Reason, obs.Rollout.Halt.Message
+	case obs.Rollout.Unfinished:
+	case len(refs) == 0 || err != nil || settings.Strategy != daemonset.OTA:
+		return ReasonComplete, "nothing left to do"
+	}
+	what = "the rollout is not finished: kubectl gcu status says what is left"
+	reason, words := upgradeWords(settings, err)
+	if len(refs) > 0 {
+		what = "removing node by node what is no longer in the spec: " + message.Names(refs)
+		if reason == ReasonUpgrading {
+			reason = ReasonRemoving
+		}
+	}
+	return reason, what + words
 }
 
 func degraded(obs *state.Observation, decided plan.Plan, status *topsv1.GcuResourceStatus) metav1.Condition {

@@ -7,8 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
@@ -19,22 +17,10 @@ func summarize(obs *state.Observation, decided plan.Plan, status *topsv1.GcuReso
 	if f := stalledBy(obs, decided); f != nil {
 		return withSummary(status.Conditions, topsv1.ConditionStalled, f.Reason, f.Message, now)
 	}
-	switch c := progressing(decided, status, u); {
-	case c.Status == metav1.ConditionTrue || left(decided, status, u):
+	if c := progressing(obs, decided, status, u); c.Status == metav1.ConditionTrue || obs.Rollout.Unfinished || left(decided, status, u) {
 		return withSummary(status.Conditions, topsv1.ConditionReconciling, c.Reason, c.Message, now)
-	case obs.Rollout.Unfinished:
-		reason, message := unfinished(obs)
-		return withSummary(status.Conditions, topsv1.ConditionReconciling, reason, message, now)
 	}
 	return withoutSummary(status.Conditions)
-}
-
-// unfinished returns why a rollout is not finished if nothing else in the status shows it, as a reason and a message.
-func unfinished(obs *state.Observation) (reason, message string) {
-	if settings, err := component.SettingsOf(obs.Resource); err == nil && settings.Strategy == daemonset.NoStrategy {
-		return ReasonNoStrategy, "DaemonSets that the spec no longer includes stay on their nodes without an update-strategy annotation: set " + topsv1.AnnotationUpdateStrategy
-	}
-	return ReasonUpgrading, "the rollout is not finished: kubectl gcu status says what is left"
 }
 
 // left reports whether work is left on which this operator makes no progress.

@@ -10,6 +10,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/revision"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/test/world"
@@ -180,7 +181,8 @@ func TestAHaltIsShownWhileASuccessorIsAwaited(t *testing.T) {
 		t.Errorf("with it, before the other one leaves:\n%s", diff)
 	}
 	delete(gr.Annotations, topsv1.AnnotationUpdateStrategy)
-	if reason, _ := unfinished(obs.Observation); reason != ReasonNoStrategy {
+	obs.Rollout = RolloutOfNewestSpec(rollout, obs.Observation)
+	if reason, _ := unfinished(obs.Observation, plan.Decide(obs.Observation, world.Noon).Steps); reason != ReasonNoStrategy {
 		t.Errorf("without a strategy it waits for %s", reason)
 	}
 }
