@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/test/world"
 )
 
@@ -66,6 +68,38 @@ func TestAComponentWaitsForItsRoles(t *testing.T) {
 	for _, write := range s.written() {
 		if strings.Contains(write, "nfd-clusterrole") {
 			t.Errorf("it has written: %s", write)
+		}
+	}
+}
+
+// Every helm upgrade restores the shipped bindings, so that a component in another namespace has a binding of its own.
+func TestAnyBindingOfTheRoleToTheAccountCounts(t *testing.T) {
+	gr := world.NewGR(topsv1.GcuResourceSpec{NFD: &topsv1.NFDSpec{Namespace: "elsewhere"}})
+	binding := func(name, role, account, namespace string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: namespace}}}
+	}
+	const role, account = "nfd-clusterrole", "nfd-service-account"
+	for name, tc := range map[string]struct {
+		own  *rbacv1.ClusterRoleBinding
+		want bool
+	}{
+		"of the role to the account": {binding("mine", role, account, "elsewhere"), true},
+		"of another role":            {binding("mine", "view", account, "elsewhere"), false},
+		"to another account":         {binding("mine", role, "default", "elsewhere"), false},
+		"in another namespace":       {binding("mine", role, account, "other"), false},
+	} {
+		for _, shipped := range []*rbacv1.ClusterRoleBinding{binding("nfd-clusterrolebinding", role, account, "kube-system"), binding("unrelated", role, account, "kube-system")} {
+			store := fakeStore(t, tc.own, shipped)
+			c := state.Component{Rendered: world.Render(t, gr)[0]}
+			if err := (stateReader{Reader: store, APIReader: store, cache: &indexedCache{}}).readComponent(t.Context(), &state.Observation{Resource: gr}, &c); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range c.Objects {
+				if d.Ref.Kind == "ClusterRoleBinding" && (c.Live[d.Ref] != nil) != tc.want {
+					t.Errorf("a binding %s, beside %s: it counts as %v", name, shipped.Name, c.Live[d.Ref])
+				}
+			}
 		}
 	}
 }

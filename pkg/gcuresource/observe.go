@@ -108,15 +108,12 @@ func (r stateReader) readComponent(ctx context.Context, obs *state.Observation, 
 	c.Live = map[component.Ref]*metav1.PartialObjectMetadata{}
 	var foreign types.UID
 	for _, d := range c.Objects {
-		live, err := r.readObject(ctx, d.Ref)
+		live, err := r.readDesired(ctx, &d)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", d.Ref, err)
-		}
-		if binding, ok := live.(*rbacv1.ClusterRoleBinding); ok && !component.Binds(&d, binding) {
-			continue
 		}
 		if ds, ok := live.(*appsv1.DaemonSet); ok && (!daemonset.IsOf(ds, gr) || state.IsOfAnother(c.Name, ds)) {
 			foreign = ds.UID
@@ -150,6 +147,28 @@ func (r stateReader) readReleased(ctx context.Context, c *state.Component) error
 		}
 	}
 	return nil
+}
+
+// readDesired reads an object of a component. Of a binding, any other one that grants the same takes its place: the shipped one
+// is restored by each upgrade of the operator.
+func (r stateReader) readDesired(ctx context.Context, d *component.Desired) (client.Object, error) {
+	live, err := r.readObject(ctx, d.Ref)
+	if d.Ref.Kind != "ClusterRoleBinding" || denial.IgnoreNotFound(err) != nil {
+		return live, err
+	}
+	if shipped, ok := live.(*rbacv1.ClusterRoleBinding); err == nil && ok && component.Binds(d, shipped) {
+		return live, nil
+	}
+	var list rbacv1.ClusterRoleBindingList
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if component.Binds(d, &list.Items[i]) {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, apierrors.NewNotFound(rbacv1.Resource("clusterrolebindings"), d.Ref.Name)
 }
 
 // readObject reads one object: workloads and bindings in full, others only as metadata. Secrets are not cached,
