@@ -113,6 +113,12 @@ func toleratesItself(spec *corev1.PodSpec, taint *corev1.Taint) bool {
 	return slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), taint, true) })
 }
 
+// ToleratesCordon reports whether the scheduler binds a pod to a node that is cordoned. The pods of a DaemonSet
+// tolerate it whatever their spec says.
+func ToleratesCordon(spec *corev1.PodSpec) bool {
+	return toleratesItself(spec, &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+}
+
 // ToleratesClosing reports whether pods of a DaemonSet are created on a node although its device is
 // closed for an operation (ADR 0009).
 func ToleratesClosing(ds *appsv1.DaemonSet) bool {

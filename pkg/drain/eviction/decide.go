@@ -8,8 +8,9 @@
 //	unconfirmed        the node is not Ready: nothing is evicted, pod status is not trusted
 //	terminating        being deleted, and not gone yet; with a reason if it cannot be expected to go in time
 //	running            of a Job that may complete
-//	blocked            eviction would lose something that the policy protects, or, before the
-//	                   driver is replaced, the pod would stay or come back
+//	blocked            eviction would lose something that the policy protects; or its controller has
+//	                   brought the pod to the cordoned node in the place of an evicted one; or, before
+//	                   the driver is replaced, it would stay or come back
 //	due                not evicted yet (only from Expect)
 //	evicted, refused, gone, failed
 //	                   the response to an eviction with the pod's UID as
@@ -73,9 +74,9 @@ type Facts struct {
 // may. It decides for the whole node: while one pod cannot leave, no eviction is requested, because the
 // drain would not empty the node. since is when the drain of the node began (design section 4).
 func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (leave []Outcome, r Result) {
-	r = Result{NodeReady: f.NodeReady, Attempts: Attempts{}}
+	r = Result{NodeReady: f.NodeReady, Attempts: attempts.accepted(f.Pods), Controllers: controllersOf(f.Pods)}
 	for i := range f.Pods {
-		o, leaves := judge(&f, &p, &f.Pods[i], since, now)
+		o, leaves := judge(&f, &p, &f.Pods[i], attempts, since, now)
 		before, tried := attempts[o.UID]
 		switch {
 		case !leaves:
@@ -170,7 +171,7 @@ func inScope(pod *corev1.Pod, drivers []string, p *Policy) bool {
 }
 
 // judge returns the outcome of one pod, and whether it leaves: now if it has no state, else later.
-func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, leaves bool) {
+func judge(f *Facts, p *Policy, pod *Pod, attempts Attempts, since, now time.Time) (o Outcome, leaves bool) {
 	o = OutcomeOf(pod.Pod)
 	with := func(s State, reason string) (Outcome, bool) {
 		o.State, o.Reason = s, reason
@@ -192,7 +193,7 @@ func judge(f *Facts, p *Policy, pod *Pod, since, now time.Time) (o Outcome, leav
 	if pod.DeletionTimestamp != nil {
 		o.Since = deletedAt(pod.Pod)
 	}
-	blocked := blockedBy(pod, p)
+	blocked := cmp.Or(blockedBy(pod, p), attempts.blockedBy(pod))
 	switch {
 	case !f.NodeReady:
 		return with(Unconfirmed, "the node is not Ready")
@@ -218,16 +219,6 @@ func overstays(pod *corev1.Pod, p *Policy, since, now time.Time) string {
 		return fmt.Sprintf("until %s, and the drain has %s", end.UTC().Format(time.RFC3339), p.timeout)
 	}
 	return ""
-}
-
-// deletedAt returns when the deletion of a pod began: deletionTimestamp is the end of the
-// grace period.
-func deletedAt(pod *corev1.Pod) time.Time {
-	end := pod.DeletionTimestamp.Time
-	if pod.DeletionGracePeriodSeconds == nil {
-		return end
-	}
-	return end.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 }
 
 // ofJob reports whether a pod belongs to a Job, of Kubernetes or of another API group such as

@@ -137,6 +137,7 @@ func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
 	refused := Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Refused, Reason: "cause", Budget: named("ns", "budget")}
 	tried := Attempts{"uid-a": {Time: start, Outcome: refused}, "uid-of-the-past": {Time: start}}
 	facts := factsOf(policyOf(t, nil), pod("a"), pod("b"))
+	controllers := map[types.UID]types.UID{"uid-a": "owner", "uid-b": "owner"}
 	for _, tc := range []struct {
 		name  string
 		after time.Duration
@@ -144,8 +145,8 @@ func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
 		want  Result
 	}{
 		{"says again what was said within five seconds", RetryInterval - time.Nanosecond, nil,
-			Result{NodeReady: true, Pods: []Outcome{refused, {Pod: named("ns", "b"), UID: "uid-b", State: Due}}, Attempts: Attempts{"uid-a": tried["uid-a"]}}},
-		{"tries again after five seconds", RetryInterval, []string{"a", "b"}, Result{NodeReady: true, Attempts: Attempts{}}},
+			Result{NodeReady: true, Pods: []Outcome{refused, {Pod: named("ns", "b"), UID: "uid-b", State: Due}}, Attempts: Attempts{"uid-a": tried["uid-a"]}, Controllers: controllers}},
+		{"tries again after five seconds", RetryInterval, []string{"a", "b"}, Result{NodeReady: true, Attempts: Attempts{}, Controllers: controllers}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			evict, r := decide(facts, policyOf(t, nil), tried, start, start.Add(tc.after))

@@ -58,8 +58,8 @@ type Outcome struct {
 	// Budget is the PodDisruptionBudget that refused the eviction. Its name is "" when the
 	// response does not name it.
 	Budget types.NamespacedName
-	// Since is when the deletion of the pod began; set only for Terminating pods, and
-	// Unconfirmed pods that are being deleted.
+	// Since is when the deletion of the pod began; set only for Terminating pods, Unconfirmed pods that
+	// are being deleted, and in the attempts for evicted pods that were seen terminating.
 	Since time.Time
 }
 
@@ -106,10 +106,13 @@ type Attempt struct {
 	Time time.Time
 	// Outcome of the attempt.
 	Outcome Outcome
+	// Controllers of the pods in the scope of the drain at that time, see Result.
+	Controllers map[types.UID]types.UID
 }
 
-// Attempts are the last evictions by pod UID. They belong to the drain of one node and need
-// not be stored: without them the evictions are retried at once.
+// Attempts are the last evictions by pod UID; those that were accepted stay when the pod is gone. They belong
+// to the drain of one node and need not be stored: without them the evictions are retried at once, and a pod
+// that comes back is evicted once more.
 type Attempts map[types.UID]Attempt
 
 // Result is the outcome of one pass.
@@ -120,6 +123,8 @@ type Result struct {
 	NodeReady bool
 	// Attempts for the next pass.
 	Attempts Attempts
+	// Controllers of the pods in scope, by the UIDs of both; "" for none.
+	Controllers map[types.UID]types.UID
 }
 
 // Of returns the pods in a state, in order.
@@ -235,7 +240,7 @@ func (r *Result) Add(leave, responses []Outcome, now time.Time) {
 			r.add(o.unrequested(), nil)
 			continue
 		}
-		r.add(o.requested(response), &Attempt{Time: now, Outcome: response})
+		r.add(o.requested(response), &Attempt{Time: now, Outcome: response, Controllers: r.Controllers})
 	}
 }
 
