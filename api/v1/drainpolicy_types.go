@@ -55,7 +55,8 @@ type DrainPolicy struct {
 	// +kubebuilder:validation:Minimum=1
 	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
 	// timeoutSeconds is how long a drain may take. After that the node
-	// is uncordoned, and the drain is retried later. Default 300.
+	// is uncordoned, and the drain is retried later; if all that is left are pods
+	// that were evicted, they have their grace periods. Default 300.
 	// +optional
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1

@@ -43,7 +43,7 @@ func (e *evictions) drained(ctx context.Context, f operation.Facts, policy evict
 		e.keep(node, op.ID, found.Attempts)
 	}
 	unjudged := prechecks && len(found.Of(eviction.Failed)) > 0 // later it may pass
-	return operation.Drained{Empty: found.Done(), Stuck: found.Stuck() || unjudged, Message: found.Message()}, err
+	return operation.Drained{Empty: found.Done(), Stuck: found.Stuck() || unjudged, Ending: found.Ending(), Message: found.Message()}, err
 }
 
 // evict makes one pass of a drain. Pods that it could not evict show up in the next dry run.

@@ -156,6 +156,27 @@ func TestABudgetThatRefusesIsNamedBeforeTheNodeIsTouched(t *testing.T) {
 	s.untouched()
 }
 
+// The clock of this manager is ahead of the API server's: it has evicted the pod before the drain began.
+func TestAPodThatWasEvictedHasItsGracePeriod(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.workload("train", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(900)) })
+	s.publish(driver, "v2")
+	s.offer("op1", driver)
+	s.change(func(nu *topsv1.NodeUpgrade) {
+		nu.Spec.Operation.Drain = &topsv1.DrainPolicy{Scope: topsv1.DrainAccelerator, Resources: []string{"enflame.com/*"}, TimeoutSeconds: 20}
+	})
+	s.untilTask("node_evict")
+	for range 20 { // the pod writes a checkpoint
+		s.now = s.now.Add(turnTime)
+		_, err := s.reconcile()
+		s.must(err)
+	}
+	if op, want := s.upgrade().Status.Operation, "terminating: "+s.namespace+"/train"; op.Reason != operation.ReasonInProgress || op.Message != want {
+		t.Errorf("after a minute: %s %s: %s, want %q", op.Phase, op.Reason, op.Message, want)
+	}
+	s.ends("Done Succeeded", "", "devicePlugin v1, driver v2")
+}
+
 func TestADrainThatIsNotAllowedInTimeGivesTheNodeBack(t *testing.T) {
 	s := newStage(t, driver, plugin)
 	s.workload("train")

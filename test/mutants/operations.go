@@ -191,6 +191,19 @@ var ofOperations = []mutant{
 	{"drain-for-ever", "a drain does not time out", nodes, "evict.deadline",
 		"$deadline{$after, $phase, $reason}", "$deadline{1000 * $after, $phase, $reason}"},
 
+	{"grace-cut-short", "a drain gives its node back before the pods that it has evicted are gone", nodes, "whileEnding",
+		"if $s.f.Drained.Ending { $*then }", ""},
+	{"grace-cut-short-behind-the-taint", "an operation gives its node back before the pods of other DaemonSets are gone", nodes, "replaceDriver.deadline",
+		"return whileEnding($s, $limit)", "return $limit"},
+	{"driver-without-deadline", "a driver has all the time of its operation while a pod ends", nodes, "replaceDriver.deadline",
+		"$why.reason == ReasonDeviceInUse || $rest", "true"},
+	{"ending-unseen", "nobody looks whether all that is left are pods that end", nodes, "evictions.drained",
+		"$found.Ending()", `$found.Ending() && op.ID == ""`},
+	{"ending-beside-others", "a drain does not time out while one of its pods ends", drain, "Result.Ending",
+		"$o.State != Skipped && $rest", "$o.State == Blocked && $rest"},
+	{"evicted-overstays", "a pod that the drain has evicted is not waited for by a manager whose clock is ahead", drain, "overstays",
+		"$attempts[$uid].Outcome.State != Evicted && $rest", "$rest"},
+
 	// The job on a node.
 	{"driver-undrained", "the driver is replaced on a node that is not drained", nodes, "replaceDriver.ready",
 		"case !$Empty && !$skipped($view, $ActionEvict): $*then",

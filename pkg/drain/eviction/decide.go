@@ -198,7 +198,7 @@ func judge(f *Facts, p *Policy, pod *Pod, attempts Attempts, since, now time.Tim
 	case !f.NodeReady:
 		return with(Unconfirmed, "the node is not Ready")
 	case pod.DeletionTimestamp != nil:
-		return with(Terminating, overstays(pod.Pod, p, since, now))
+		return with(Terminating, overstays(pod.Pod, p, attempts, since, now))
 	case ofJob(pod.Pod) && now.Before(since.Add(p.jobs)):
 		o, _ = with(Running, blocked)
 		return o, blocked == ""
@@ -209,13 +209,13 @@ func judge(f *Facts, p *Policy, pod *Pod, attempts Attempts, since, now time.Tim
 }
 
 // overstays returns why a pod that terminates cannot be expected to go in the time of the drain, "" if it
-// can. One that the drain evicted itself may end at any time.
-func overstays(pod *corev1.Pod, p *Policy, since, now time.Time) string {
+// can. One that the drain evicted itself may end at any time, and is waited for.
+func overstays(pod *corev1.Pod, p *Policy, attempts Attempts, since, now time.Time) string {
 	end := pod.DeletionTimestamp.Time
 	switch {
 	case now.After(end.Add(endGrace)):
 		return fmt.Sprintf("although its grace period ended at %s: see its finalizers, and the kubelet", end.UTC().Format(time.RFC3339))
-	case deletedAt(pod).Before(since) && end.After(since.Add(p.timeout)):
+	case attempts[pod.UID].Outcome.State != Evicted && deletedAt(pod).Before(since) && end.After(since.Add(p.timeout)):
 		return fmt.Sprintf("until %s, and the drain has %s", end.UTC().Format(time.RFC3339), p.timeout)
 	}
 	return ""

@@ -200,6 +200,18 @@ func TestNoPodIsEvictedWhileOneCannotLeave(t *testing.T) {
 	}
 }
 
+// By the clock of a manager that is a little ahead, the drain began after it had evicted the pod.
+func TestAPodThatTheDrainEvictedHasItsGracePeriod(t *testing.T) {
+	facts := factsOf(policyOf(t, nil), pod("a"), pod("b", terminatingFor(time.Hour, start.Add(-2*time.Second))))
+	for state, want := range map[State]string{Evicted: "", Refused: "until 2026-03-01T12:59:58Z, and the drain has 5m0s"} {
+		tried := Attempts{"uid-b": {Time: start, Outcome: Outcome{Pod: named("ns", "b"), UID: "uid-b", State: state}}}
+		evict, r := decide(facts, policyOf(t, nil), tried, start, start.Add(RetryInterval))
+		if got := r.Of(Terminating); len(got) != 1 || got[0].Reason != want || (len(evict) == 1) != (want == "") {
+			t.Errorf("%s: outcomes %+v, evictions %v, want reason %q", state, r.Pods, evict, want)
+		}
+	}
+}
+
 // Others must not leave before it is known that a pod which leaves later may.
 func TestAPodThatLeavesLaterIsAskedAbout(t *testing.T) {
 	job := pod("b", ownedBy("batch/v1", "Job"))

@@ -145,6 +145,13 @@ func (r Result) Done() bool {
 	return r.NodeReady && len(r.Of(Skipped)) == len(r.Pods)
 }
 
+// Ending reports whether all that is left are pods that terminate, and can be expected to go.
+func (r Result) Ending() bool {
+	return r.NodeReady && !r.Done() && !slices.ContainsFunc(r.Pods, func(o Outcome) bool {
+		return o.State != Skipped && (o.State != Terminating || o.overstays())
+	})
+}
+
 // Blocker is a kind of what keeps a drain from its end until someone acts.
 type Blocker string
 

@@ -85,6 +85,24 @@ func TestTheMessageNamesPodsAndWhatHoldsThem(t *testing.T) {
 	}
 }
 
+func TestADrainIsEndingWhenOnlyPodsAreLeftThatGo(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		result Result
+		want   bool
+	}{
+		{"one that terminates", outcomes(true, Skipped, Terminating), true},
+		{"one beside it", outcomes(true, Terminating, Refused), false},
+		{"one that does not end", Result{NodeReady: true, Pods: []Outcome{{State: Terminating}, {State: Terminating, Reason: "although its grace period ended at noon"}}}, false},
+		{"skipped ones", outcomes(true, Skipped), false},
+		{"a node that nobody sees", outcomes(false, Terminating), false},
+	} {
+		if got := tc.result.Ending(); got != tc.want {
+			t.Errorf("%s: ending is %t", tc.name, got)
+		}
+	}
+}
+
 func TestANodeIsEmptyOnceItIsSeenToHaveOnlyWhatTheDrainSkips(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -60,6 +60,14 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 	return verdict{}, true
 }
 
+func (d replaceDriver) deadline(s *snapshot, why verdict) deadline {
+	limit := d.replace.deadline(s, why)
+	if why.reason == ReasonDeviceInUse || why.reason == ReasonDrainTimeout {
+		return whileEnding(s, limit)
+	}
+	return limit
+}
+
 // barred returns a user of the device whose pod would be stopped and not created again, nil for none.
 func barred(s *snapshot) (first *Member) {
 	for i := range s.f.Members {

@@ -9,8 +9,8 @@ import (
 )
 
 // evict empties the node. It is done when the node is cordoned and empty, of all pods if a restart of the runtime would
-// stop them. A missed deadline (the drain timeout) defers the operation, or fails it once it has replaced the driver and
-// not verified it: then the node stays cordoned.
+// stop them. A missed deadline (the drain timeout, unless all that is left are pods that end) defers the operation, or fails it
+// once it has replaced the driver and not verified it: then the node stays cordoned.
 type evict struct{ base }
 
 func (evict) done(s *snapshot, _ upgradeplan.Task) bool {
@@ -34,7 +34,16 @@ func (evict) deadline(s *snapshot, _ verdict) deadline {
 	if driverIsUnproven(s) {
 		phase = s.blame()
 	}
-	return deadline{s.limits.drain, phase, ReasonDrainTimeout}
+	return whileEnding(s, deadline{s.limits.drain, phase, ReasonDrainTimeout})
+}
+
+// whileEnding returns the deadline of a drain. While all that is left are pods that go on their own within their grace
+// periods, only that of the operation counts: if it ended, their successors would be back on the node for the next drain.
+func whileEnding(s *snapshot, d deadline) deadline {
+	if s.f.Drained.Ending {
+		d.after = max(d.after, s.limits.operation)
+	}
+	return d
 }
 
 // lasts once every task that needs the node empty has begun: until then a node with new pods

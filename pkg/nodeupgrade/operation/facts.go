@@ -142,6 +142,8 @@ type Drained struct {
 	Empty bool
 	// Stuck: the drain cannot finish without action by a person.
 	Stuck bool
+	// Ending: all that is left are pods that terminate, and can be expected to go.
+	Ending bool
 	// Message describes what blocks the drain.
 	Message string
 }

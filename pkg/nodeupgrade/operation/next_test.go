@@ -224,6 +224,18 @@ func TestNext(t *testing.T) {
 				f.Drained, f.Denied = Drained{Message: "one is left"}, denied(f, "driver")
 			}, stepped, later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
 		{"a drain that does not end is no fault of the version", "node_evict", everything, []func(*Facts){later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
+		{"pods that were evicted have their grace period", "node_evict", driverOnly,
+			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Ending: true, Message: "terminating: ns/a"} }, later(90 * time.Minute)}, "Running node_evict InProgress Evict"},
+		{"as long as the operation may take", "node_evict", driverOnly,
+			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Ending: true, Message: "terminating: ns/a"} }, later(2 * time.Hour)}, "Releasing then Deferred node_evict OperationDeadline"},
+		{"also pods behind the taint", "driver_replace", driverOnly,
+			[]func(*Facts){func(f *Facts) { f.Node.Taint, f.Drained = "op", Drained{Ending: true, Message: "terminating: ns/a"} }, later(90 * time.Minute)},
+			"Running driver_replace DeviceInUse Evict"},
+		{"but a new driver has no more time because a pod ends", "driver_replace", driverOnly,
+			[]func(*Facts){func(f *Facts) {
+				f.Drained = Drained{Ending: true, Message: "terminating: ns/a"}
+				pod(f, "driver").Revision, pod(f, "driver").Available = "v2", false
+			}, stepped, later(10 * time.Minute)}, "Failed held driver_replace ProgressDeadline"},
 		{"a node that somebody uncordoned is cordoned again", "node_evict", everything,
 			[]func(*Facts){func(f *Facts) { f.Node.Cordon.Unschedulable = false }}, "Running node_cordon InProgress Cordon"},
 		{"the device is closed before its users are stopped", "driver_replace", everything, nil, "Running driver_replace InProgress TaintDevice"},
