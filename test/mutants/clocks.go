@@ -59,7 +59,7 @@ var ofClocks = []mutant{
 	{"absence-of-a-task", "a task misses its deadline while no manager works", nodes, "inTime",
 		"latest($started, $Since, $WorkedSince)", "latest($started, $Since)"},
 	{"absence-of-an-operation", "an operation misses its deadline while no manager works", nodes, "endsAt",
-		"latest($ends, $spare)", "$ends"},
+		"latest(end, back, $spare)", "latest(end, back)"},
 	{"absence-of-a-manager", "the time in which the API server was away counts as work", nodes, "workTimes.since",
 		"!$ok || $break > operation.LongestBreak", "!$ok || $break > 1000*operation.LongestBreak"},
 	{"work-in-the-future", "a node waits until a clock that was set back has caught up", nodes, "workTimes.since",

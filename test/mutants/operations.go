@@ -21,7 +21,7 @@ var ofOperations = []mutant{
 	{"skipped-before-it-was-replaced", "a node whose driver is being replaced is given back because its verification was skipped before", nodes, "driverIsUnproven",
 		"settled = over && ended", "settled = over && (ended || !ended)"},
 	{"retried-driver-unproven", "a node is given back with a bad driver that may not be replaced again", nodes, "driverIsUnproven",
-		"$s.atTarget(t) || $rest", "$rest"},
+		"$done || $s.atTarget(t)", "$done"},
 	{"retried-and-denied", "a bad version on a node counts for nothing when its pod may not be deleted again", nodes, "replace.deletePod",
 		"rec.Again == pod.UID", "false"},
 	{"denied-driver-unproven", "a node whose driver may not be deleted stays cordoned, with the driver that it had", nodes, "driverIsUnproven",

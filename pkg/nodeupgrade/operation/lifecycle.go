@@ -156,6 +156,19 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	return "", "", ""
 }
 
+// limitOfAll is how long the operation may take: two hours, and as much more as its policy allows its tasks more than the defaults.
+func limitOfAll(s *snapshot) time.Duration {
+	if s.limits.operation > 0 {
+		return s.limits.operation
+	}
+	byDefault, more := *s, time.Duration(0)
+	byDefault.limits = limitsOf(&topsv1.NodeOperation{})
+	for t := range s.job.All() {
+		more += rowOf(t).deadline(s, verdict{}).after - rowOf(t).deadline(&byDefault, verdict{}).after
+	}
+	return 2*time.Hour + max(0, more)
+}
+
 // endsAt is the deadline of the operation. After a break there is time for one more pod. It does not end while the node may be back in
 // time, and begins anew when it is back; that adds the time for which a node may be offline at most.
 func endsAt(s *snapshot) time.Time {

@@ -34,19 +34,6 @@ func limitsOf(op *topsv1.NodeOperation) limits {
 	}
 }
 
-// limitOfAll is how long the operation may take: two hours, and as much more as its policy allows its tasks more than the defaults.
-func limitOfAll(s *snapshot) time.Duration {
-	if s.limits.operation > 0 {
-		return s.limits.operation
-	}
-	byDefault, more := *s, time.Duration(0)
-	byDefault.limits = limitsOf(&topsv1.NodeOperation{})
-	for t := range s.job.All() {
-		more += rowOf(t).deadline(s, verdict{}).after - rowOf(t).deadline(&byDefault, verdict{}).after
-	}
-	return 2*time.Hour + max(0, more)
-}
-
 func seconds(given, otherwise int32) time.Duration {
 	if given == 0 {
 		given = otherwise
