@@ -129,7 +129,7 @@ func repeatable(err error, target string) error {
 	if err == nil {
 		return nil
 	}
-	if status, message := failure(err); status == http.StatusGatewayTimeout || status == http.StatusBadGateway {
+	if status, message := failure(err); status >= http.StatusInternalServerError {
 		return request.Refuse(status, "the rollback may have been requested: repeat it only as {\"to\": %q}: %s", target, message)
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
@@ -112,6 +113,11 @@ func TestPauseResumeRollback(t *testing.T) {
 	asks(`{"to": "steered-a"}`, "steered-a")
 	pending("steered-lost")
 	asks(`{"to": "steered-a"}`, "steered-a") // what cannot be restored is in nobody's way
+	pending("steered-b")
+	denied := d.gr("steered")
+	denied.Status.Conditions = []topsv1.ActionCondition{{Action: topsv1.ActionRollback, Status: topsv1.PhaseFailed, Reason: revision.ReasonRefusedRevision, Message: "denied", LastUpdateTime: metav1.Now()}}
+	d.must(d.admin.Status().Update(context.Background(), denied))
+	asks(`{"to": "steered-a"}`, "steered-a")
 	for _, verb := range []string{"pause", "resume", "rollback"} {
 		d.fails(http.MethodPost, "/gum/v1/gr/absent/"+verb, "", http.StatusNotFound, `gcuresources.topsops.enflame.com "absent" not found`)
 		d.fails(http.MethodGet, path+"/"+verb, "", http.StatusMethodNotAllowed, "use POST")
@@ -268,6 +274,7 @@ func TestARollbackIsOfTheSpecThatWasRead(t *testing.T) {
 		"another one was asked for":            {meanwhile: annotated(topsv1.AnnotationRollbackTo, named["bad"]), status: http.StatusConflict, want: named["bad"]},
 		"the API server did not answer":        {fails: context.DeadlineExceeded, status: http.StatusGatewayTimeout},
 		"it did not answer a request by name":  {body: `{"to": "` + named["good"] + `"}`, fails: context.DeadlineExceeded, status: http.StatusGatewayTimeout},
+		"etcd did not answer":                  {fails: apierrors.NewInternalError(errors.New("etcdserver: request timed out")), status: http.StatusInternalServerError},
 		"nothing happened, and the body is {}": {body: "{}", status: http.StatusOK, want: named["good"]},
 	} {
 		scheme := runtime.NewScheme()
@@ -300,7 +307,7 @@ func TestARollbackIsOfTheSpecThatWasRead(t *testing.T) {
 		if got := now.Annotations[topsv1.AnnotationRollbackTo]; w.Code != tt.status || got != tt.want {
 			t.Errorf("%s: %d, asked for %q, want %d and %q: %s", name, w.Code, got, tt.status, tt.want, w.Body)
 		}
-		if tt.status == http.StatusGatewayTimeout && !strings.Contains(w.Body.String(), named["good"]) {
+		if tt.fails != nil && !strings.Contains(w.Body.String(), named["good"]) {
 			t.Errorf("%s: what can be repeated is not said: %s", name, w.Body)
 		}
 	}

@@ -23,5 +23,5 @@ var ofTheRESTAPI = []mutant{
 	{"rollback-replaced", "a rollback by REST replaces another one that is pending", api, "Restorable",
 		"$pending != $found && $failure == nil && $readable($first)", `$pending == "" && $failure == nil && $readable($first)`},
 	{"rollback-repeated", "who repeats a rollback that was not answered brings the bad version back", api, "repeatable",
-		"$status == $one || $status == $two", `($status == $one || $status == $two) && target == ""`},
+		"$status >= http.StatusInternalServerError", "$status == http.StatusBadGateway"},
 }

@@ -100,8 +100,7 @@ const (
 	phaseRecentlyReturned
 	// phaseBusy: the node has an operation of another group.
 	phaseBusy
-	// phaseKeptCordoned: an ended operation of another group keeps the node out of service, or one of this group, and the upgrade
-	// leaves the node out.
+	// phaseKeptCordoned: an ended operation of another group keeps the node out of service.
 	phaseKeptCordoned
 	// phaseDeferred: the node is retried later.
 	phaseDeferred
@@ -200,8 +199,6 @@ func (f *facts) phaseOf(g *group, node *Node, now time.Time) phase {
 		return phaseKeptCordoned
 	case node.Operation.isOfAnotherGroup() && (node.Operation.Granted || f.heavy && !f.maySupersede(g, node.Operation, now)):
 		return phaseBusy
-	case node.LeftOut && node.Operation.isKeptCordoned():
-		return phaseKeptCordoned
 	case !f.outdated:
 		return phaseUnavailable
 	case f.exclusion(g, node) != phaseCandidate:

@@ -114,6 +114,9 @@ const LeftOutMessage = "the upgrade is limited to other nodes or components"
 // whyExcluded returns why a node would not be upgraded even if the rollout started nodes; "" if it
 // would be.
 func whyExcluded(n *fleetNode) (Reason, string) {
+	if n.Ready && n.LeftOut && n.Operation.isKeptCordoned() {
+		return ReasonNodeBusy, n.Operation.Message
+	}
 	switch n.phase {
 	case phaseJustOffline:
 		return ReasonNodeOffline, "the node has just gone offline; it is skipped unless it returns"

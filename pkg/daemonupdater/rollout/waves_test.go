@@ -155,21 +155,26 @@ func TestNoWaveWaitsForABrokenNodeThatIsLeftOut(t *testing.T) {
 		in.Ledger.Failures = []Failure{{Node: "x", UID: "uid-x", Reason: ReasonProgressDeadlineExceeded, Since: epoch, Targets: []Target{{"kube-system/a", newHash}}}}
 		return in
 	}
+	kept := func(x Node) Node {
+		return leftOutOf(withJob(x, &Operation{ID: "op-x", Ours: true, Granted: true, KeptCordoned: true}))
+	}
 	for name, tt := range map[string]struct {
 		in     Input
 		starts bool
 	}{
-		"by a limit":                       {limited(leftOutOf(x), y()), true},
-		"by a limit, with its whole wave":  {limited(leftOutOf(x)), true},
-		"by a limit, and has failed":       {failed(limited(leftOutOf(x), y())), true},
-		"by a limit, and is in flight":     {limited(leftOutOf(x), y()).slots(slotOf(x, time.Minute)), false},
-		"by a plan":                        {underPlan(x, y()), true},
-		"by a plan, with its whole wave":   {underPlan(x), true},
-		"by a plan, and has failed":        {failed(underPlan(x, y())), true},
-		"by a plan, and is in flight":      {underPlan(x, y()).slots(slotOf(x, time.Minute)), false},
-		"not at all":                       {limited(x, y()), false},
-		"not at all, though it has failed": {failed(limited(x, y())), false},
-		"not at all, without a plan":       {limited(inBatch(x, 0), y()), false},
+		"by a limit, and is kept cordoned":  {failed(limited(kept(x), y())), true},
+		"by a limit, outdated and cordoned": {failed(limited(kept(canary(nodeOf("x", oldHash))), y())), true},
+		"by a limit":                        {limited(leftOutOf(x), y()), true},
+		"by a limit, with its whole wave":   {limited(leftOutOf(x)), true},
+		"by a limit, and has failed":        {failed(limited(leftOutOf(x), y())), true},
+		"by a limit, and is in flight":      {limited(leftOutOf(x), y()).slots(slotOf(x, time.Minute)), false},
+		"by a plan":                         {underPlan(x, y()), true},
+		"by a plan, with its whole wave":    {underPlan(x), true},
+		"by a plan, and has failed":         {failed(underPlan(x, y())), true},
+		"by a plan, and is in flight":       {underPlan(x, y()).slots(slotOf(x, time.Minute)), false},
+		"not at all":                        {limited(x, y()), false},
+		"not at all, though it has failed":  {failed(limited(x, y())), false},
+		"not at all, without a plan":        {limited(inBatch(x, 0), y()), false},
 	} {
 		in := tt.in
 		for range 2 { // when the wave is complete, and after its soak

@@ -38,10 +38,10 @@ func (evict) deadline(s *snapshot, _ verdict) deadline {
 }
 
 // whileEnding returns the deadline of a drain. While all that is left are pods that go on their own within their grace
-// periods, only that of the operation counts: if it ended, their successors would be back on the node for the next drain.
+// periods, it has as long as an operation by default: if it ended, their successors would be back on the node for the next drain.
 func whileEnding(s *snapshot, d deadline) deadline {
 	if s.f.Drained.Ending {
-		d.after = max(d.after, s.limits.operation)
+		d.after += standardLimit
 	}
 	return d
 }

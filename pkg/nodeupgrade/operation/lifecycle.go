@@ -146,7 +146,11 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	case !n.Ready && !s.f.Now.Before(lostAt(s)):
 		return s.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", s.limits.lost)
 	case !awaits(s) && !s.f.Now.Before(endsAt(s)):
-		return s.blame(), ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", s.f.Now.Sub(recordedAt(s.f, s.op.StartTime.Time)).Round(time.Second))
+		phase := s.blame()
+		if s.f.Drained.Ending && !driverIsUnproven(s) { // a drain, which defers it
+			phase = topsv1.OperationDeferred
+		}
+		return phase, ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", s.f.Now.Sub(recordedAt(s.f, s.op.StartTime.Time)).Round(time.Second))
 	}
 	for t := range s.job.All() {
 		if text := rowOf(t).superseded(s, t); text != "" {
@@ -156,7 +160,7 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	return "", "", ""
 }
 
-// limitOfAll is how long the operation may take: two hours, and as much more as its policy allows its tasks more than the defaults.
+// limitOfAll is how long the operation may take: by default two hours, and as much more as its policy allows its tasks more than the defaults.
 func limitOfAll(s *snapshot) time.Duration {
 	if s.limits.operation > 0 {
 		return s.limits.operation
@@ -166,7 +170,7 @@ func limitOfAll(s *snapshot) time.Duration {
 	for t := range s.job.All() {
 		more += rowOf(t).deadline(s, verdict{}).after - rowOf(t).deadline(&byDefault, verdict{}).after
 	}
-	return 2*time.Hour + max(0, more)
+	return standardLimit + max(0, more)
 }
 
 // endsAt is the deadline of the operation. After a break there is time for one more pod. It does not end while the node may be back in

@@ -15,6 +15,9 @@ const (
 	LongestBreak = 4 * tick
 )
 
+// standardLimit is how long an operation may take by default.
+const standardLimit = 2 * time.Hour
+
 // limits are the deadlines of an operation with the defaults filled in, except operation, which is 0 for limitOfAll.
 type limits struct {
 	precheck, prepull, progress, restart, verify, soak, lost, silence, operation, drain time.Duration

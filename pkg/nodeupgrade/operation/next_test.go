@@ -228,6 +228,13 @@ func TestNext(t *testing.T) {
 			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Ending: true, Message: "terminating: ns/a"} }, later(90 * time.Minute)}, "Running node_evict InProgress Evict"},
 		{"as long as the operation may take", "node_evict", driverOnly,
 			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Ending: true, Message: "terminating: ns/a"} }, later(2 * time.Hour)}, "Releasing then Deferred node_evict OperationDeadline"},
+		{"also after the driver was replaced and verified", "node_evict", everything,
+			[]func(*Facts){func(f *Facts) {
+				for _, task := range []string{"driver_replace", "driver_verify"} {
+					f.Record.Operation.Tasks[taskAt(f, task)].State = topsv1.OperationTaskDone
+				}
+				f.Record.Operation.Touched, f.Drained = true, Drained{Ending: true, Message: "terminating: ns/a"}
+			}, later(2 * time.Hour)}, "Releasing then Deferred node_evict OperationDeadline"},
 		{"also pods behind the taint", "driver_replace", driverOnly,
 			[]func(*Facts){func(f *Facts) { f.Node.Taint, f.Drained = "op", Drained{Ending: true, Message: "terminating: ns/a"} }, later(90 * time.Minute)},
 			"Running driver_replace DeviceInUse Evict"},

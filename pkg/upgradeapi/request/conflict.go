@@ -1,6 +1,8 @@
 package request
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -60,10 +62,17 @@ func Restorable(gr *topsv1.GcuResource, history *revision.History, to string) (t
 	if !is {
 		return found.Name, false, nil
 	}
-	if first, failure := history.Target(pending); pending != found.Name && failure == nil && readable(first) {
+	if first, failure := history.Target(pending); pending != found.Name && failure == nil && readable(first) && !refused(gr) {
 		return "", false, Replaceable(gr)
 	}
 	return found.Name, pending == found.Name, nil
+}
+
+// refused reports whether the API server refuses the spec that a pending rollback of a gr restores.
+func refused(gr *topsv1.GcuResource) bool {
+	return slices.ContainsFunc(gr.Status.Conditions, func(c topsv1.ActionCondition) bool {
+		return c.Action == topsv1.ActionRollback && c.Reason == revision.ReasonRefusedRevision
+	})
 }
 
 // readable reports whether a revision holds a spec.
