@@ -149,7 +149,7 @@ func (l ledgerStore) write(ctx context.Context, p *pass.Pass, rb report.Rollback
 	status := report.Status(before, p.Rollout.Generation, p.In, d)
 	rb.Remember(&status, p.State, p.In, d)
 	d.Behind += p.Fleet.NodesAtGate() // a pod at the gate does not count for its node's revision yet
-	report.Settle(&status, l.gate, p.State, p.In, d)
+	report.Settle(&status, l.gate, p.State, p.In, d, p.Fleet.DeniedAtGate())
 	report.Record(&status, p.State, p.In, d, l.notices != nil)
 	status.Record = notification.Unmark(p.Rollout, status.Record, l.notices != nil, l.isDelivered)
 	if equality.Semantic.DeepEqual(before, status) {

@@ -150,7 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 	steps.globals.After(ctx, p)
 	p.Fleet.AwaitsHeartbeats = p.Decision.AwaitsHeartbeats
 	if done, idle := p.IsReleased(&p.In, &p.Decision); done && idle {
-		return resultOf(ctx, p.Decision.Recheck, nil)
+		return resultOf(ctx, p.Decision.Recheck, r.openGates(ctx, p, changed, all))
 	} else if done {
 		again, released, err := steps.release(ctx, p)
 		if released {
@@ -180,7 +180,7 @@ func (r *Reconciler) steps() steps {
 	return steps{
 		groups:    groupReader{c, ledgers, &r.Book, r.Node, &r.stateTimes},
 		fleets:    fleetReader{c, r.fleets, gate, r.lastRevisions, &r.attempts},
-		gates:     gatekeeper.Gatekeeper{Cluster: c},
+		gates:     gatekeeper.Gatekeeper{Cluster: c, Releases: deniable(&r.attempts.Releases), Restores: deniable(&r.attempts.Restores)},
 		ledgers:   ledgers,
 		pins:      pinStep{c, gate},
 		pods:      podDeleter{c, r.Metrics, deniable(&r.attempts.Deletions), deniable(&r.attempts.Fences), &r.concurrency, r.Clock},

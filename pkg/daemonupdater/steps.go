@@ -125,6 +125,9 @@ func (s *steps) report(ctx context.Context, p *pass.Pass) (again time.Duration, 
 // release ends the control over a group that no longer has a strategy: it cleans up its pods and
 // nodes, rules out pending deletions, then deletes the rollout. It reports whether the rollout is deleted.
 func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration, released bool, err error) {
+	if p.Fleet.NodesAtGate() > 0 {
+		s.gates.Releases.Changed.AddAll(p.Group) // if they are denied to leave, openGates has to find them when the group has ended
+	}
 	err = errors.Join(s.confirmGone(ctx, p), s.pods.fence(ctx, p), s.nodes.Operate(ctx, p), s.handleGate(ctx, p))
 	if again, failed := s.report(ctx, p); err != nil || failed != nil || again > 0 {
 		return again, false, errors.Join(err, failed)
@@ -146,14 +149,13 @@ func (s *steps) release(ctx context.Context, p *pass.Pass) (again time.Duration,
 // handleGate decides about the pods at the gate, if there are any, and carries the decisions out. The ledger must be stored
 // before.
 func (s *steps) handleGate(ctx context.Context, p *pass.Pass) error {
-	waiting := p.Fleet.AtGate()
-	if len(waiting) == 0 {
+	if p.Fleet.NodesAtGate() == 0 {
 		return nil
 	}
 	if err := s.ledgers.stillDecides(ctx, p); err != nil {
 		return err
 	}
-	return s.gates.Handle(ctx, p.Members, waiting, p.GateFacts)
+	return s.gates.Handle(ctx, p)
 }
 
 // openGates releases the pods at the gate of a group that is no longer controlled: those on the changed nodes, or with all,

@@ -1,6 +1,7 @@
 package deletion
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,18 +18,21 @@ type AllAttempts struct {
 	Deletions, Fences Attempts
 	// Operations and Pulls of nodes, by the UID of the node.
 	Operations, Pulls Attempts
+	// Releases of pods from the gate, and Restores of earlier ones in their place, by the UID of the pod at the gate.
+	Releases, Restores Attempts
 	// Replaced are the members that were replaced on nodes.
 	Replaced Replaced
 }
 
-func (a *AllAttempts) all() [4]*Attempts {
-	return [4]*Attempts{&a.Deletions, &a.Fences, &a.Operations, &a.Pulls}
+func (a *AllAttempts) all() [6]*Attempts {
+	return [6]*Attempts{&a.Deletions, &a.Fences, &a.Operations, &a.Pulls, &a.Releases, &a.Restores}
 }
 
 // Show adds the denied requests of a group, and what was replaced lately, to the node that the plan sees. observed.LeavePulls adds a denied pull.
 func (a *AllAttempts) Show(s *observed.State, node *corev1.Node, n *rollout.Node) {
 	g := s.Group
 	n.DeniedDeletion, n.DeniedFence, n.DeniedOperation = a.Deletions.DenialOf(g, n), a.Fences.DenialOf(g, n), a.Operations.DenialOf(g, n)
+	n.DeniedAtGate = cmp.Or(a.Releases.DenialOf(g, n), a.Restores.DenialOf(g, n))
 	n.Replaced = a.Replaced.Of(s, node, n)
 	if denied := n.DeniedOperation; denied != nil && denied.Retry.After(n.Retry) {
 		n.Retry, n.RetryWhy = denied.Retry, "the operation of the node cannot be written; retrying: "+denied.Message
@@ -48,6 +52,8 @@ func (a *AllAttempts) NextRetry(g observed.Group, now time.Time) (again time.Dur
 func (a *AllAttempts) Prune(g observed.Group, runs, exists func(node string, uid types.UID) bool) {
 	a.Deletions.Prune(g, runs)
 	a.Fences.Prune(g, runs)
+	a.Releases.Prune(g, runs)
+	a.Restores.Prune(g, runs)
 	a.Operations.Prune(g, exists)
 	a.Pulls.Prune(g, exists)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
@@ -27,19 +28,22 @@ import (
 // Gatekeeper releases pods from the gate, or creates earlier ones in their place.
 type Gatekeeper struct {
 	access.Cluster
+	// Releases and Restores that are denied are retried later.
+	Releases, Restores access.RequestKind
 }
 
-// Handle decides about the pods of one group at the gate, by facts about each, and carries the decisions out. The
-// revisions are read live, because a node without an earlier revision gets the newest.
-func (k Gatekeeper) Handle(ctx context.Context, members []observed.Member, waiting []gating.Waiting, factsOf func(gating.Waiting) gating.Facts) error {
+// Handle decides about the pods of a group at the gate, and carries the decisions out. The revisions are read live, because a
+// node without an earlier revision gets the newest.
+func (k Gatekeeper) Handle(ctx context.Context, p *pass.Pass) error {
 	revisions := map[types.UID][]*appsv1.ControllerRevision{}
+	waiting := p.Fleet.AtGate()
 	actions := make([]gating.Action, 0, len(waiting))
 	for _, w := range waiting {
-		facts := factsOf(w)
+		facts := p.GateFacts(w)
 		uid := w.DaemonSet.UID
 		if _, read := revisions[uid]; !read && !facts.Uncontrolled {
-			i := slices.IndexFunc(members, func(m observed.Member) bool { return m.DaemonSet.UID == uid })
-			live, same, err := k.LiveDaemonSet(ctx, members[i])
+			i := slices.IndexFunc(p.Members, func(m observed.Member) bool { return m.DaemonSet.UID == uid })
+			live, same, err := k.LiveDaemonSet(ctx, p.Members[i])
 			if err != nil {
 				return err
 			}
@@ -53,7 +57,29 @@ func (k Gatekeeper) Handle(ctx context.Context, members []observed.Member, waiti
 		facts.Revisions = revisions[uid]
 		actions = append(actions, gating.Decide(w, &facts))
 	}
-	return access.InParallel(ctx, len(actions), func(i int) error { return k.carryOut(ctx, &actions[i]) })
+	return access.InParallel(ctx, len(actions), func(i int) error { return k.try(ctx, p, &actions[i]) })
+}
+
+// try carries out an action that is due. One that is denied is retried later, and prevents neither the others nor the end of
+// the group. It does not delay the other kind: a node may get a slot meanwhile.
+func (k Gatekeeper) try(ctx context.Context, p *pass.Pass, a *gating.Action) error {
+	kind, other := k.Restores, k.Releases
+	if a.Release {
+		kind, other = k.Releases, k.Restores
+	}
+	other.Allowed(a.Pod.UID)
+	if !kind.IsDue(a.Pod.UID, p.In.Now) {
+		return nil
+	}
+	err := k.carryOut(ctx, a)
+	if podreplace.IsDeniedOrBroken(err) && !access.IsStale(err) {
+		kind.Postpone(ctx, p.Group, a.Node.Name, a.Pod.UID, err, p.In.Now, "Write for a Pod at the gate denied", "Pod", klog.KObj(a.Pod))
+		return nil
+	}
+	if err == nil {
+		kind.Allowed(a.Pod.UID)
+	}
+	return err
 }
 
 func (k Gatekeeper) carryOut(ctx context.Context, a *gating.Action) error {

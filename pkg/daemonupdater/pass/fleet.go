@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // Fleet is the state of a group's nodes that is kept between passes, so that an event of one node causes
@@ -97,6 +99,23 @@ func (f *Fleet) atGate(s *observed.State, name string, of *observed.Node) {
 
 // NodesAtGate returns how many nodes have pods at the gate.
 func (f *Fleet) NodesAtGate() int { return len(f.waiting) }
+
+// DeniedAtGate says which nodes have a pod at the gate about which the API server denied a write, and what it said about the first;
+// "" for none.
+func (f *Fleet) DeniedAtGate() string {
+	var nodes []string
+	var said string
+	for _, name := range slices.Sorted(maps.Keys(f.waiting)) {
+		if n := f.Node(name); n != nil && n.DeniedAtGate != nil {
+			nodes = append(nodes, name)
+			said = cmp.Or(said, n.DeniedAtGate.Message)
+		}
+	}
+	if len(nodes) == 0 {
+		return ""
+	}
+	return "the API server denied a write for the pods at the gate on " + message.Names(nodes) + ": " + said + "; retrying"
+}
 
 // AtGate returns the pods at the gate, sorted by node.
 func (f *Fleet) AtGate() (all []gating.Waiting) {

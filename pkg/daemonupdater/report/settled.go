@@ -12,14 +12,15 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/message"
 )
 
 // Settle sets the settled revisions in a new status, for the admission policy gcu-operator-gate: those of
 // members whose pods may be gated, none if nothing is upgraded or there is no gate. They do not change while
-// the group is blocked.
-func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.State, in rollout.Input, d rollout.Decision) {
+// the group is blocked. denied says what the API server denies about pods at the gate, "" for nothing.
+func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.State, in rollout.Input, d rollout.Decision, denied string) {
 	before := s.Rollout.Status.Settled
-	reportGate(status, gate, s.Rollout.Generation, in.Now)
+	reportGate(status, gate, s.Rollout.Generation, in.Now, denied)
 	switch {
 	case !gate.Active(), in.Settings.Strategy == daemonset.NoStrategy && in.Blocked == nil, in.Settings.Strategy == rollout.RestartsOnly:
 		status.Settled = nil
@@ -35,7 +36,7 @@ func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.St
 }
 
 // reportGate sets the condition Gated, which exists only with the gate.
-func reportGate(status *topsv1.DaemonRolloutStatus, gate gating.Mode, generation int64, now time.Time) {
+func reportGate(status *topsv1.DaemonRolloutStatus, gate gating.Mode, generation int64, now time.Time, denied string) {
 	if gate == gating.Off {
 		meta.RemoveStatusCondition(&status.Conditions, topsv1.RolloutGated)
 		return
@@ -43,6 +44,9 @@ func reportGate(status *topsv1.DaemonRolloutStatus, gate gating.Mode, generation
 	c := condition(topsv1.RolloutGated, gate == gating.On, reasonGateServed, reasonGateNotServed, cmp.Or(gate.Why(), "pods deleted or evicted outside the rollout wait until their node may get the new revision"))
 	if gate == gating.NotInstalled {
 		c.Reason = reasonGateNotInstalled
+	}
+	if denied != "" {
+		c.Message = message.Short(denied+"; "+c.Message, maxCondition)
 	}
 	c.ObservedGeneration, c.LastTransitionTime = generation, wholeSecond(now)
 	meta.SetStatusCondition(&status.Conditions, c)

@@ -32,7 +32,7 @@ func TestSettle(t *testing.T) {
 			in := inputFrom(w)
 			in.Settings.Strategy, in.Blocked = daemonset.OTA, nil
 			status := Status(topsv1.DaemonRolloutStatus{}, 1, in, w.fleet.Plan(in))
-			Settle(&status, c.mode, w.State, in, rollout.Decision{})
+			Settle(&status, c.mode, w.State, in, rollout.Decision{}, "")
 			is := metav1.ConditionStatus("")
 			if condition := meta.FindStatusCondition(status.Conditions, topsv1.RolloutGated); condition != nil {
 				is = condition.Status
@@ -49,7 +49,7 @@ func TestSettle(t *testing.T) {
 			if warned != c.event {
 				t.Errorf("warned of %q, want %q", warned, c.event)
 			}
-			Settle(&status, gating.Off, w.State, in, rollout.Decision{})
+			Settle(&status, gating.Off, w.State, in, rollout.Decision{}, "")
 			if status.Settled != nil || meta.FindStatusCondition(status.Conditions, topsv1.RolloutGated) != nil {
 				t.Errorf("left after the gate was turned off: %v, %v", status.Settled, status.Conditions)
 			}

@@ -145,6 +145,9 @@ type Node struct {
 	DeniedFence *Denial
 	// DeniedOperation is the write of its operation that the API server last denied, nil if there is none.
 	DeniedOperation *Denial
+	// DeniedAtGate is what the API server last denied about a pod at the gate, nil for nothing: its release, or the creation
+	// of an earlier one in its place.
+	DeniedAtGate *Denial
 	// Retry is when the node may be retried, zero for now; RetryWhy is why it waits. SetBack is set if it
 	// waits because something sets the default runtime back after restarts, "" otherwise.
 	Retry    time.Time

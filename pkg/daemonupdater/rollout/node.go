@@ -279,14 +279,27 @@ func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
 		return ReasonDeletionDenied, deniedMessage(n.DeniedDeletion)
 	case old:
 		return ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)
-	case pod.Gated && pod.Pin != "":
-		return ReasonAwaitingPod, fmt.Sprintf("pod %s of %s waits at the gate until the pod of revision %s, at which the node is pinned, is created", pod.Name, member, pod.Pin)
+	case whyAtGate(n, pod) != "":
+		return ReasonAwaitingPod, fmt.Sprintf("pod %s of %s waits at the gate %s", pod.Name, member, whyAtGate(n, pod))
 	case !pod.Available:
 		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to be available", pod.Name, member)
 	case pod.OffersNone && awaitsCards(n.group, n.slot, n.Pods):
 		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to advertise the cards of the node", pod.Name, member)
 	}
 	return "", ""
+}
+
+// whyAtGate says why a pod is still at the gate, "" if it is not, or if that is only a matter of the next pass.
+func whyAtGate(n *fleetNode, pod *Pod) string {
+	switch {
+	case !pod.Gated:
+		return ""
+	case n.DeniedAtGate != nil && n.DeniedAtGate.Object == pod.UID:
+		return "because the API server denied a write; retrying: " + n.DeniedAtGate.Message
+	case pod.Pin != "":
+		return fmt.Sprintf("until the pod of revision %s, at which the node is pinned, is created", pod.Pin)
+	}
+	return ""
 }
 
 // deniedMessage says which deletion the API server denied. It names no time, so that it stays the same.
