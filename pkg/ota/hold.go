@@ -65,11 +65,11 @@ func (h holder) setHold(ctx context.Context, hold *topsv1.NodeHold) (response.Ho
 }
 
 // dropQueued drops the operation that was not sent to the operator. One that may be partly
-// sent is kept, as any while requests may be lost: it waits for the release.
+// sent is kept, as any while requests may be lost: it waits for the release. One that is to be withdrawn is left to that.
 func (h holder) dropQueued() {
 	operations := h.journals.Operations.List
 	i := request.Unfinished(operations)
-	if i < 0 || h.journals.Incomplete || !operations[i].Queued || !operations[i].Unsent(h.journals.Requests.List) {
+	if i < 0 || h.journals.Incomplete || !operations[i].Queued || operations[i].Withdrawn || !operations[i].Unsent(h.journals.Requests.List) {
 		return
 	}
 	if err := h.journals.Requests.Settle(); err != nil {

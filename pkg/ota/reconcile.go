@@ -92,8 +92,9 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 			return nil, request.NotRecorded(fmt.Errorf("taking over the published operations: %w", err))
 		}
 		requests = request.Adopt(requests, status.Requests)
-	} else if o, waiting, is := request.InterruptedWithdrawal(r.journals.Operations.List, requests, status.Tasks); is {
-		if err := r.recordWithdrawal(o, waiting); err != nil {
+	}
+	if o, waiting, is := request.InterruptedWithdrawal(r.journals.Operations.List, requests, status.Tasks); is {
+		if err := r.finishWithdrawal(o, requests, waiting); err != nil {
 			return nil, fmt.Errorf("recording that operation %s is withdrawn: %w", o.ID, err)
 		}
 		requests = r.journals.Requests.List
@@ -169,13 +170,17 @@ func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 	return nil
 }
 
-// recordWithdrawal records the withdrawal of requests and of their operation. An operation that was not sent as a whole stays queued
-// until they are withdrawn, and its Withdrawn is written last: an agent that is killed meanwhile withdraws the rest when it is back.
-func (r *reconciler) recordWithdrawal(o request.Operation, requests []string) error {
-	r.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(requests))
-	if err := r.journals.Requests.Keep(request.Withdraw(r.journals.Requests.List, requests)); err != nil {
+// finishWithdrawal records the withdrawal of some of the requests and of their operation, of which an earlier agent has recorded a part.
+func (r *reconciler) finishWithdrawal(o request.Operation, requests []request.Request, ids []string) error {
+	r.log.Info("Recording that requests are withdrawn, which was interrupted", "operation", o.ID, "requests", len(ids))
+	if err := r.journals.Requests.Keep(request.Withdraw(requests, ids)); err != nil {
 		return err
 	}
+	return r.recordWithdrawn(o)
+}
+
+// recordWithdrawn records that an operation is withdrawn, after its requests. One that was not sent as a whole is queued until then.
+func (r *reconciler) recordWithdrawn(o request.Operation) error {
 	if o.Queued {
 		o = o.AsSent(r.journals.Requests.List)
 	}

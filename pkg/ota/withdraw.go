@@ -65,13 +65,22 @@ func (w withdrawer) withdraw(ctx context.Context, key string) (result response.O
 	return result, true, err
 }
 
-// withdrawSent withdraws requests that the operator may have received, and their operation. nodeUpgrade is nil without a connection.
+// withdrawSent withdraws requests that the operator may have received, and their operation. nodeUpgrade is nil without a connection. What is to be withdrawn is recorded first, of an operation that was not sent as a whole: an agent that is
+// killed meanwhile withdraws the rest when it is back, and a repeated call finds it.
 func (w withdrawer) withdrawSent(ctx context.Context, o request.Operation, waiting []string, nodeUpgrade *topsv1.NodeUpgrade) (response.Operation, error) {
-	if err := w.journals.Operations.Put(o); err != nil { // with the key: a repeated call finds it wherever the agent was killed
+	before := w.journals.Operations.List
+	o.Withdrawn = o.Withdrawn || o.Queued
+	if err := w.journals.Operations.Put(o); err != nil {
 		return response.Operation{}, w.notRecorded(err)
 	}
-	if err := w.recordWithdrawal(o, waiting); err != nil {
+	w.log.Info("Recording that requests are withdrawn", "operation", o.ID, "requests", len(waiting))
+	if err := w.journals.Requests.Keep(request.Withdraw(w.journals.Requests.List, waiting)); err != nil {
+		w.journals.Operations.Restore(before)
 		return response.Operation{}, w.notRecorded(err)
+	}
+	if err := w.recordWithdrawn(o); err != nil {
+		w.log.Error(err, "Could not record yet that an operation is withdrawn, only its requests", "operation", o.ID)
+		w.wake()
 	}
 	return w.submitWithdrawal(ctx, o, nodeUpgrade)
 }

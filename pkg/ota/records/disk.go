@@ -33,19 +33,24 @@ func (d *disk[T]) change(next, write []T, remove []string) error {
 		}
 	}
 	if err := d.Change(write, remove); err != nil {
-		if d.doubtful == nil {
-			d.doubtful = map[string]bool{}
-		}
 		for _, v := range write {
-			d.doubtful[d.id(v)] = true
+			d.doubt(d.id(v))
 		}
 		for _, id := range remove {
-			d.doubtful[id] = true
+			d.doubt(id)
 		}
 		return err
 	}
 	d.doubtful = nil
 	return nil
+}
+
+// doubt makes the next change, or settle, write or remove a value.
+func (d *disk[T]) doubt(id string) {
+	if d.doubtful == nil {
+		d.doubtful = map[string]bool{}
+	}
+	d.doubtful[id] = true
 }
 
 // settle brings the journal in line with the content after a change that failed.

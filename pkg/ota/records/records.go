@@ -67,7 +67,8 @@ func (j *Requests) Remove(id string) error {
 }
 
 // OperationKind keeps two generations of an operation that is queued: the previous one still has what was accepted. One that was sent, or
-// has ended, replaces both: queued again, it would be sent although it was withdrawn or dropped, which only this disk knows.
+// has ended or is to be withdrawn, replaces both: queued again, it would be sent although it was withdrawn or dropped, which only this disk
+// knows.
 var OperationKind = journal.Kind[request.Operation]{
 	ID:               func(o request.Operation) string { return o.ID },
 	IDPattern:        request.OperationIDPattern,
@@ -75,7 +76,7 @@ var OperationKind = journal.Kind[request.Operation]{
 	ReplacesPrevious: wasSentOrEnded,
 }
 
-func wasSentOrEnded(o request.Operation) bool { return !o.Queued }
+func wasSentOrEnded(o request.Operation) bool { return !o.Queued || o.Withdrawn }
 
 // Operations holds the operations of this node.
 type Operations struct {
@@ -111,6 +112,14 @@ func (j *Operations) Put(o request.Operation) error {
 	}
 	j.List = next
 	return nil
+}
+
+// Restore puts back an earlier list. The disk may have the later one until the next Put, or Settle.
+func (j *Operations) Restore(before []request.Operation) {
+	for _, o := range slices.Concat(before, j.List) {
+		j.disk.doubt(o.ID)
+	}
+	j.List = before
 }
 
 // HoldRecord is the hold of this node, if there is one.
@@ -191,9 +200,14 @@ func Open(stateDirectory string, log logr.Logger) (j Journals, err error) {
 }
 
 // Settle brings the disk in line with the memory after changes that failed. Until it does, an agent that is started again may find what
-// a caller was told is not done.
+// a caller was told is not done. The operations are written after the requests, as one that is to be withdrawn is until these are as they
+// were.
 func (j *Journals) Settle() error {
-	return errors.Join(j.Requests.Settle(), j.Operations.disk.settle(j.Operations.List), j.Hold.disk.settle(j.Hold.content()))
+	err := j.Requests.Settle()
+	if err == nil {
+		err = j.Operations.disk.settle(j.Operations.List)
+	}
+	return errors.Join(err, j.Hold.disk.settle(j.Hold.content()))
 }
 
 // Adopt restores operations and the hold that the disk lost from what an earlier agent of

@@ -91,6 +91,8 @@ func TestATornOperationIsAsItWasReported(t *testing.T) {
 	queued := request.Operation{Sequence: 1, ID: "op-0123456789abcdef", Accepted: metav1.Unix(1700000000, 0).Rfc3339Copy(), Queued: true}
 	again := queued
 	again.RollbackKeys = []string{"op-0123456789abcdee"}
+	toBeWithdrawn := queued
+	toBeWithdrawn.Withdrawn = true
 	sent := queued
 	sent.Queued, sent.Parts = false, []request.Part{{Component: "driver", State: request.Waiting}}
 	for _, tt := range []struct {
@@ -99,6 +101,7 @@ func TestATornOperationIsAsItWasReported(t *testing.T) {
 		want     []request.Operation
 	}{
 		{"withdrawn", []request.Operation{queued, queued.Ended(request.Withdrawn, request.ReasonWithdrawn, "in time", sent.Accepted.Time)}, nil},
+		{"to be withdrawn", []request.Operation{queued, toBeWithdrawn}, nil},
 		{"sent", []request.Operation{queued, sent}, nil},
 		{"queued, and recorded again", []request.Operation{queued, again}, []request.Operation{queued}},
 	} {

@@ -82,7 +82,7 @@ func returnedFor(operations []Operation, id string) (o Operation, wanted Wanted,
 }
 
 // wasTakenBack reports whether the rollbacks that returned an operation have had their effect: part of it was withdrawn, its
-// withdrawal was sent, or it is itself a rollback, which has ended.
+// withdrawal is recorded, or it is itself a rollback, which has ended.
 func (o Operation) wasTakenBack() bool {
 	return o.Withdrawn || o.Wanted.Rollback && o.End != nil || slices.ContainsFunc(o.Parts, func(p Part) bool { return p.State == Withdrawn })
 }

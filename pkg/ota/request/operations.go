@@ -49,7 +49,8 @@ type Operation struct {
 	Accepted metav1.Time `json:"accepted"`
 	// Queued: not sent to the operator yet.
 	Queued bool `json:"queued,omitempty"`
-	// Withdrawn: the parts that had not started are canceled.
+	// Withdrawn: the parts that had not started are canceled. While it is Queued, they and the requests that wait beside it
+	// are to be.
 	Withdrawn bool `json:"withdrawn,omitempty"`
 	// RollbackKeys are the ids that OperationID derives from the keys of rollbacks that returned this operation
 	// and started none. A key is written before the requests are withdrawn: until one of them is, a repeated call

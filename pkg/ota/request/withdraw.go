@@ -53,10 +53,15 @@ func Withdraw(requests []Request, ids []string) []Request {
 	return requests
 }
 
-// InterruptedWithdrawal returns the operation whose withdrawal was not recorded as a whole, because the agent was killed, and the ids
-// of its other requests that may be withdrawn; false if there is none.
+// InterruptedWithdrawal returns the operation whose withdrawal was not recorded as a whole, because the agent was killed or the disk
+// failed, and the ids of the other requests that may be withdrawn: those of the operation, or all if it was not sent as a whole. False
+// if there is none.
 func InterruptedWithdrawal(operations []Operation, requests []Request, tasks []topsv1.UpgradeTask) (o Operation, waiting []string, is bool) {
 	i := Unfinished(operations)
+	if i >= 0 && operations[i].Queued && operations[i].Withdrawn {
+		o, waiting = Withdrawable(operations, requests, tasks, "", time.Time{})
+		return o, waiting, true
+	}
 	if i < 0 || operations[i].Withdrawn || !slices.ContainsFunc(operations[i].Of(requests), func(r Request) bool { return r.Withdrawn }) {
 		return Operation{}, nil, false
 	}

@@ -36,14 +36,14 @@ func OperationOf(o request.Operation, nodeUpgrade *topsv1.NodeUpgrade) Operation
 // Message summarizes an operation.
 func Message(o request.Operation) string {
 	state := o.State()
+	if o.Withdrawn && (o.Queued || state == request.Waiting) {
+		return "withdrawn; the operator has not confirmed yet that nothing was started"
+	}
 	if o.Queued {
 		return "kept on this node until the API server is reachable"
 	}
 	if len(o.Parts) == 0 {
 		return "nothing on this node is outdated"
-	}
-	if o.Withdrawn && state == request.Waiting {
-		return "withdrawn; the operator has not confirmed yet that nothing was started"
 	}
 	if state == request.Done && o.Wanted.Rollback {
 		return message.Count(len(o.Parts), "component") + " rolled back to the previous revision and pinned there"
