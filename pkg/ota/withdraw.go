@@ -113,10 +113,11 @@ func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, err
 }
 
 // returnRollback returns a rollback that was sent to the operator, once the key is recorded with it and the requests of others are
-// withdrawn.
+// withdrawn. These are recorded with it first, as parts: it does not end before they are withdrawn, if need be by another agent.
 func (w withdrawer) returnRollback(ctx context.Context, o request.Operation, key string, others []string, nodeUpgrade *topsv1.NodeUpgrade) (response.Operation, error) {
-	if key != "" {
-		if err := w.journals.Operations.Put(o.ReturnedFor(w.nodeName, key)); err != nil {
+	before := w.journals.Operations.List
+	if key != "" || len(others) > 0 {
+		if err := w.journals.Operations.Put(o.ReturnedFor(w.nodeName, key).Beside(w.journals.Requests.List, others)); err != nil {
 			return response.Operation{}, w.notRecorded(err)
 		}
 	}
@@ -126,6 +127,7 @@ func (w withdrawer) returnRollback(ctx context.Context, o request.Operation, key
 	}
 	w.log.Info("Recording that requests are withdrawn, beside a rollback that goes on", "operation", o.ID, "requests", len(others))
 	if err := w.journals.Requests.Keep(request.Withdraw(w.journals.Requests.List, others)); err != nil {
+		w.journals.Operations.Restore(before)
 		return response.Operation{}, w.notRecorded(err)
 	}
 	return w.submitWithdrawal(ctx, o, nodeUpgrade)

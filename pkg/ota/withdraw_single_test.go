@@ -2,6 +2,7 @@ package ota
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,6 +76,92 @@ func TestASingleRequestIsWithdrawnBesideARollback(t *testing.T) {
 			}
 			b.wantTaken(t, map[string]bool{"enflame-driver": false, "enflame-toolkit": true})
 		})
+	}
+}
+
+// answerRollback has the operator answer the rollback as done, and the single request as given.
+func (b *bench) answerRollback(t *testing.T, single topsv1.TaskState) {
+	t.Helper()
+	b.cluster.answerBack(topsv1.TaskDone, topsv1.ReasonUndone)
+	b.cluster.set(func() {
+		for i, r := range b.cluster.nodeUpgrade.Status.Requests {
+			if task := &b.cluster.nodeUpgrade.Status.Tasks[i]; !r.Rollback {
+				task.State, task.Reason = single, ""
+			}
+		}
+	})
+	b.sync(t)
+}
+
+// TestARollbackWaitsForTheRequestsThatAreWithdrawnBesideIt, and says whether that was in time.
+func TestARollbackWaitsForTheRequestsThatAreWithdrawnBesideIt(t *testing.T) {
+	for _, tt := range []struct {
+		single topsv1.TaskState
+		want   request.State
+		says   string
+	}{
+		{topsv1.TaskWaiting, request.Waiting, "toolkit"},
+		{topsv1.TaskRunning, request.Running, "toolkit"},
+		{topsv1.TaskWithdrawn, request.Done, "1 component rolled back"},
+		{topsv1.TaskDone, request.Failed, "withdrawn too late"},
+		{topsv1.TaskFailed, request.Failed, "toolkit"},
+	} {
+		t.Run(string(tt.single), func(t *testing.T) {
+			b := newBench(t, newFleet(), t.TempDir())
+			b.mustUpgrade(t, "enflame-toolkit-x")
+			id := call(t, b.handler(), "POST", "/v1/components/driver/rollback", "").wants(202).operation().ID
+			for range 2 { // the same once more changes nothing
+				if o := call(t, b.handler(), "POST", "/v1/rollback", "").wants(202).operation(); o.ID != id || len(o.Requests) != 2 {
+					t.Errorf("returned: %+v, want operation %s", o, id)
+				}
+			}
+			b.answerRollback(t, tt.single)
+			if o := call(t, b.handler(), "GET", "/v1/operations/"+id, "").operation(); o.State != tt.want || !strings.Contains(o.Message, tt.says) || (o.EndTime != nil) != tt.want.Final() {
+				t.Errorf("the rollback is %s: %+v", o.State, o)
+			}
+		})
+	}
+}
+
+// TestKilledAtEveryWriteASingleRequestIsWithdrawnBesideARollback by the repeated call, also if the rollback has ended by then; and without
+// it, by the agent that is back, if it has become a part of the rollback.
+func TestKilledAtEveryWriteASingleRequestIsWithdrawnBesideARollback(t *testing.T) {
+	rollback := step{"it is taken back", post("/v1/rollback", "", "Idempotency-Key", "tuesday")}
+	for at, survived := 1, false; !survived && !t.Failed(); at++ {
+		c, r := newFleet(), &reaper{}
+		r.watch(t, c)
+		b := newBench(t, c, t.TempDir())
+		b.mustUpgrade(t, "enflame-toolkit-x")
+		id := call(t, b.handler(), "POST", "/v1/components/driver/rollback", "").wants(202).operation().ID
+		*r = reaper{at: at}
+		_, survived = b.survives(rollback)
+		*r = reaper{}
+		b = newBenchAt(t, c, b.directory, b.clock)
+		b.sync(t)
+		o := call(t, b.handler(), "GET", "/v1/operations/"+id, "").operation()
+		if taken := c.taken(); taken["enflame-toolkit"] != (len(o.Requests) == 2) {
+			t.Errorf("killed at %d, the requests are withdrawn: %v, the rollback is %+v", at, taken, o)
+		}
+		b.answerRollback(t, topsv1.TaskWaiting)
+		if status, _ := b.survives(rollback); status >= 300 {
+			t.Errorf("killed at %d, the repeated call is answered with %d", at, status)
+		}
+		if taken := c.taken(); !taken["enflame-toolkit"] {
+			t.Errorf("killed at %d, the requests are withdrawn: %v", at, taken)
+		}
+	}
+}
+
+// TestASingleRequestBesideARollbackStaysIfItsWithdrawalCannotBeRecorded, and the rollback is as before.
+func TestASingleRequestBesideARollbackStaysIfItsWithdrawalCannotBeRecorded(t *testing.T) {
+	b := newBench(t, newFleet(), t.TempDir())
+	b.mustUpgrade(t, "enflame-toolkit-x")
+	id := call(t, b.handler(), "POST", "/v1/components/driver/rollback", "").wants(202).operation().ID
+	b.breakDisk(t, "requests")
+	call(t, b.handler(), "POST", "/v1/rollback", "").wants(500)
+	b.sync(t)
+	if o := b.loop.journals.Operations.List[0]; o.ID != id || len(o.Parts) != 1 || b.cluster.taken()["enflame-toolkit"] {
+		t.Errorf("then the rollback is %+v", o)
 	}
 }
 

@@ -84,6 +84,8 @@ type Part struct {
 	Revision  string               `json:"revision"`
 	// Request is the id of its request; "" before there is one.
 	Request string `json:"request,omitempty"`
+	// Beside: it is a request of others that is to be withdrawn beside a rollback that goes on.
+	Beside  bool   `json:"beside,omitempty"`
 	State   State  `json:"state"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -133,20 +135,22 @@ func (p *Part) follow(tasks []topsv1.UpgradeTask, rollback bool) {
 		return
 	}
 	p.State, p.Reason, p.Message = State(tasks[i].State), tasks[i].Reason, tasks[i].Message
-	if rollback && p.State == Done && p.Reason != topsv1.ReasonUndone {
+	if p.Beside && p.State == Done {
+		p.State, p.Message = Failed, "it was withdrawn too late (the operator's answer: "+p.Message+")"
+	} else if rollback && p.State == Done && p.Reason != topsv1.ReasonUndone {
 		p.State, p.Message = Failed, "the operator cannot roll back a single node: upgrade it (its answer: "+p.Message+")"
 	}
 }
 
 // State derives the state of an operation from its parts: the most advanced state of
-// unfinished parts, else the worst outcome.
+// unfinished parts, else the worst outcome. That a request beside a rollback was withdrawn is none.
 func (o Operation) State() State {
 	if o.Queued {
 		return Queued
 	}
 	seen := map[State]bool{}
 	for _, p := range o.Parts {
-		seen[p.State] = true
+		seen[p.State] = seen[p.State] || !p.Beside || p.State != Withdrawn
 	}
 	order := []State{Running, Waiting, Queued, Failed, Dropped, Withdrawn}
 	for _, s := range order {

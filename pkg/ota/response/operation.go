@@ -46,7 +46,8 @@ func Message(o request.Operation) string {
 		return "nothing on this node is outdated"
 	}
 	if state == request.Done && o.Wanted.Rollback {
-		return message.Count(len(o.Parts), "component") + " rolled back to the previous revision and pinned there"
+		own := slices.DeleteFunc(slices.Clone(o.Parts), func(p request.Part) bool { return p.Beside })
+		return message.Count(len(own), "component") + " rolled back to the previous revision and pinned there"
 	}
 	if state == request.Done {
 		return message.Count(len(o.Parts), "component") + " at the newest revision"
