@@ -177,6 +177,39 @@ func TestTheFirstAgentOfANodeWhoseDiskIsReadOnly(t *testing.T) {
 	}
 }
 
+// TestADiskThatBecomesReadOnlyIsNotTakenForTheAPIServer, also when it cannot take what was requested before.
+func TestADiskThatBecomesReadOnlyIsNotTakenForTheAPIServer(t *testing.T) {
+	for name, before := range map[string]func(t *testing.T, b *bench){
+		"an operation is queued": func(*testing.T, *bench) {},
+		"its withdrawal was interrupted": func(t *testing.T, b *bench) {
+			o := b.loop.journals.Operations.List[0]
+			o.Withdrawn = true
+			if err := b.loop.journals.Operations.Put(o); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := smallDisk(t)
+			c := newFleet()
+			b := newBench(t, c, filepath.Join(directory, "state"))
+			b.sync(t)
+			c.set(func() { c.unreachable = errUnreachable })
+			call(t, b.handler(), "POST", "/v1/components/driver/upgrade", "").wants(202)
+			before(t, b)
+			remount(t, directory, syscall.MS_RDONLY)
+			c.set(func() { c.unreachable = nil })
+			path := "/openyurt.io/v1/namespaces/kube-system/pods/enflame-toolkit-x/upgrade"
+			a := call(t, b.handler(), "POST", path, "").wants(500)
+			if said := string(a.body); !strings.Contains(said, "read-only file system") || strings.Contains(said, "API server") {
+				t.Errorf("the request is answered with %s", said)
+			}
+			remount(t, directory, 0)
+			call(t, b.handler(), "POST", path, "").wants(200)
+		})
+	}
+}
+
 // put writes a value to a journal, as an agent does whose change then fails because the directory cannot be synced.
 func put[T any](t *testing.T, b *bench, name string, kind journal.Kind[T], value T) {
 	t.Helper()

@@ -76,7 +76,7 @@ func (r *reconciler) publish(nodeUpgrade *topsv1.NodeUpgrade) {
 
 // observe returns the NodeUpgrade of this node, creating it if needed, and updates the
 // journals from it. First it writes again what the disk may have otherwise, also without an API server. The error is a *Refusal if what
-// the disk lost could not be recorded.
+// the disk lost, or an interrupted withdrawal, could not be recorded.
 func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	if err := r.journals.Settle(); err != nil {
 		r.log.Error(err, "Could not bring the disk in line with what is requested here")
@@ -95,7 +95,7 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 	}
 	if o, waiting, is := request.InterruptedWithdrawal(r.journals.Operations.List, requests, status.Tasks); is {
 		if err := r.finishWithdrawal(o, requests, waiting); err != nil {
-			return nil, fmt.Errorf("recording that operation %s is withdrawn: %w", o.ID, err)
+			return nil, request.NotRecorded(fmt.Errorf("recording that operation %s is withdrawn: %w", o.ID, err))
 		}
 		requests = r.journals.Requests.List
 	}
@@ -144,7 +144,8 @@ func (r *reconciler) submit(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade
 }
 
 // send sends the queued operation, if there is one, to the operator: it shows requests for
-// those parts that still apply. node is a fresh result of look, or nil to read it now.
+// those parts that still apply. node is a fresh result of look, or nil to read it now. The error is a *Refusal if that could not be
+// recorded.
 func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, node *request.Node) (err error) {
 	operations := r.journals.Operations.List
 	i := request.Unfinished(operations)
@@ -158,13 +159,13 @@ func (r *reconciler) send(ctx context.Context, nodeUpgrade *topsv1.NodeUpgrade, 
 	}
 	next, requests := operations[i].RequestParts(node, r.journals.Requests.List, &nodeUpgrade.Status, request.Seconds(r.clock.Now()))
 	if err := r.journals.Requests.Keep(requests); err != nil {
-		return fmt.Errorf("recording the requests of operation %s: %w", next.ID, err)
+		return request.NotRecorded(fmt.Errorf("recording the requests of operation %s: %w", next.ID, err))
 	}
 	if err := r.submit(ctx, nodeUpgrade, request.Trim(requests)); err != nil {
 		return err
 	}
 	if err := r.journals.Operations.Put(next); err != nil {
-		return fmt.Errorf("recording that operation %s was sent: %w", next.ID, err)
+		return request.NotRecorded(fmt.Errorf("recording that operation %s was sent: %w", next.ID, err))
 	}
 	r.log.Info("Sent an operation to the operator", "operation", next.ID, "state", next.State(), "requests", len(next.Parts))
 	r.publish(nil)
