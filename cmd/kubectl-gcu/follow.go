@@ -124,10 +124,8 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 	var askAgain time.Time
 	skipped := false // since isDone was called last
 	return await(ctx, out, timeout, changed, func(ctx context.Context) (bool, string, error) {
-		gr := &topsv1.GcuResource{}
-		if err := cl.read(ctx, "", name, gr); apierrors.IsNotFound(err) {
-			return false, "", notYet("gr %s %w", name, errDeleted)
-		} else if err != nil {
+		gr, err := cl.followed(ctx, name)
+		if err != nil {
 			return false, "", err
 		}
 		if checkChanged != nil {
@@ -158,6 +156,16 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 		}
 		return false, s.Line(), nil
 	})
+}
+
+// followed returns a gr, or errDeleted.
+func (c *cluster) followed(ctx context.Context, name string) (*topsv1.GcuResource, error) {
+	gr := &topsv1.GcuResource{}
+	err := c.read(ctx, "", name, gr)
+	if apierrors.IsNotFound(err) {
+		return nil, notYet("gr %s %w", name, errDeleted)
+	}
+	return gr, err
 }
 
 // progress prints statuses: on a terminal as a progress bar, otherwise as a line per change.

@@ -90,7 +90,7 @@ var ofPlans = []mutant{
 		`name == "plugin"`, `name == "plugins"`},
 	{"limit-as-typed", "the name of a component is not normalized for a user who may not read nodes", "cmd/kubectl-gcu", "limitOf",
 		"case apierrors.IsForbidden($err): $say; return checked, nil", "case apierrors.IsForbidden($err): $say; return limited, nil"},
-	{"deletion-refused", "a wait for a gr that is deleted says that nothing was changed", "cmd/kubectl-gcu", "follow",
+	{"deletion-refused", "a wait for a gr that is deleted says that nothing was changed", "cmd/kubectl-gcu", "cluster.followed",
 		"apierrors.IsNotFound($err)", "false"},
 	{"deletion-overtaken", "a wait takes the deletion of its gr for a change of its spec", "cmd/kubectl-gcu", "startedUpgrade.overtaken",
 		"gr.DeletionTimestamp != nil", "false"},

@@ -210,23 +210,28 @@ func OfOtherNode(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange) b
 // change; or makeNew if a new operation is needed; or neither, if there is nothing to change or another operation has
 // the node. own is the key of the group's rollout.
 func NextOperation(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, own string) (next *topsv1.NodeOperation, makeNew bool) {
-	if hasEnded(upgrade, change.Operation) && (!change.Abort || change.AtWork || !keepsCordoned(upgrade, change.Operation)) {
+	if comesTooLate(upgrade, change) {
 		return nil, false
-	}
-	shown := upgrade.Status.Operation
-	if change.AtWork && shown != nil && shown.ID == change.Operation && isCommitted(shown) {
-		return nil, false // it was not yet when that was decided
 	}
 	if asked := upgrade.Spec.Operation; asked != nil && asked.ID == change.Operation {
 		return withChange(asked, change), false
 	}
-	if change.Abort && shown != nil && shown.ID == change.Operation {
+	if shown := upgrade.Status.Operation; change.Abort && shown != nil && shown.ID == change.Operation {
 		if asked := upgrade.Spec.Operation; shown.Held && asked != nil && asked.Rollout == own {
 			return withChange(asked, change), false // the next one, which takes over the cordon and then ends
 		}
 		return nil, false // removed from the spec, it is being aborted
 	}
 	return nil, !isReserved(upgrade, change, own)
+}
+
+// comesTooLate reports whether the operation of a change has ended, or may no longer be aborted at work, which was not so when that was decided.
+func comesTooLate(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange) bool {
+	if hasEnded(upgrade, change.Operation) && (!change.Abort || change.AtWork || !keepsCordoned(upgrade, change.Operation)) {
+		return true
+	}
+	shown := upgrade.Status.Operation
+	return change.AtWork && shown != nil && shown.ID == change.Operation && isCommitted(shown)
 }
 
 // isReserved reports whether a node has an operation that a change may not replace.
