@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/test/world"
 )
 
@@ -72,6 +73,38 @@ func TestWhatStaysForAnApplyWithoutEffectGoesSoon(t *testing.T) {
 	}
 	pass()
 	if err := s.api.Get(t.Context(), ds, &appsv1.DaemonSet{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("it stays: %v", err)
+	}
+}
+
+// Somebody takes a label from the driver's DaemonSet after every pass: what is applied again each time is no other template.
+func TestWhatIsChangedBackInEveryPassKeepsNothing(t *testing.T) {
+	s := inMemory(t)
+	s.spec = world.OnNodes()
+	atOnce := func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationUpdateStrategy) }
+	rename := func(gr *topsv1.GcuResource) { gr.Spec.GFD.Name = "another" }
+	if err := errors.Join(deployAll(s), s.goOn(nil), s.edit(atOnce), s.goOn(nil), s.edit(rename)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		driver := &appsv1.DaemonSet{}
+		if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-driver"}, driver); err != nil {
+			t.Fatal(err)
+		}
+		if driver.Labels[component.LabelName] == "" {
+			t.Fatal("the label was not applied again")
+		}
+		before := driver.DeepCopy()
+		delete(driver.Labels, component.LabelName)
+		if err := s.api.Patch(t.Context(), driver, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.gcu.Reconcile(log.IntoContext(t.Context(), logr.Discard()), ctrl.Request{NamespacedName: client.ObjectKey{Name: hero}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-feature-discovery"}, &appsv1.DaemonSet{})
+	if client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("it stays: %v", err)
 	}
 }

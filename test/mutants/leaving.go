@@ -20,6 +20,8 @@ var ofLeaving = []mutant{
 		"$step.keeps || $rest", "$step.keeps || changes && false"},
 	{"moved-by-an-old-cache", "a scheduler that moves is gone when the cache does not show yet that the driver is upgraded", deploys, "Step.changes",
 		"$live != nil && $rest", "$live != nil && false"},
+	{"kept-by-another-writer", "what somebody changes back after every pass keeps a component that is renamed for ever", deploys, "Step.changes",
+		"$live == nil || $have != $want", `live == nil || live.UID != ""`},
 	{"kept-for-good", "what stays while a manager that starts applies everything stays until something else happens", deploys, "Reconciler.deploy",
 		"$again = staleRetry", "$again = 0"},
 	{"grs-keep-each-other", "two grs that exchange their plugins wait for each other", deploys, "Step.awaitOthers",

@@ -132,9 +132,14 @@ func released(obs *state.Observation) (volumes []state.Owned) {
 }
 
 // changes reports whether the pods of a component may be about to be replaced: it gets another template, or the cache does not
-// show yet that it got one. Whether it runs is not known then.
+// show yet that it got one. Whether it runs is not known then. What was applied before and somebody has changed since is no other
+// template: that may happen in every pass.
 func (s *Step) changes(c *state.Component, applied map[types.UID]state.Applied) bool {
-	return slices.ContainsFunc(s.Apply, func(d component.Desired) bool { return d.Ref.Workload() }) ||
+	isNew := func(d component.Desired) bool {
+		live := c.Live[d.Ref]
+		return d.Ref.Workload() && (live == nil || applied[live.UID].Hash != d.Hash)
+	}
+	return slices.ContainsFunc(s.Apply, isNew) ||
 		slices.ContainsFunc(c.Workloads(), func(ref component.Ref) bool {
 			live := c.Live[ref]
 			return live != nil && live.Generation < applied[live.UID].Generation
