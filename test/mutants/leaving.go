@@ -2,9 +2,9 @@ package main
 
 // ofLeaving are defects in how components leave their nodes one by one (docs/adr/0014).
 var ofLeaving = []mutant{
-	{"removed-at-once", "a removed component goes at once although the gr has a strategy", deploys, "leftoversOf",
+	{"removed-at-once", "a removed component goes at once although the gr has a strategy", deploys, "removesAtOnce",
 		"$err == nil && $strategy == $none", "$err == nil || $strategy == $none"},
-	{"removed-under-wrong-settings", "wrong settings remove a component at once", deploys, "leftoversOf",
+	{"removed-under-wrong-settings", "wrong settings remove a component at once", deploys, "removesAtOnce",
 		"$err == nil && $strategy == $none", "$err != nil || $strategy == $none"},
 	{"removed-without-successor", "a component that cannot be deployed under its new name goes all the same", deploys, "replaceable",
 		"$s.stops() && $replaces", "false"},
@@ -25,7 +25,11 @@ var ofLeaving = []mutant{
 	{"kept-for-good", "what stays while a manager that starts applies everything stays until something else happens", deploys, "Reconciler.deploy",
 		"$again = staleRetry", "$again = 0"},
 	{"grs-keep-each-other", "two grs that exchange their plugins wait for each other", deploys, "Step.awaitOthers",
-		"$excludes && !$left.areAwaitedBy($*gr)", "$excludes"},
+		"$excludes && !$left.goBefore($*gr)", "$excludes"},
+	{"older-gr-goes-first", "the older one of two grs that exchange their plugins lacks its cards while the younger one waits for its driver", deploys, "leftovers.goBefore",
+		"!$older || !$atOnce", "!$older || !$atOnce || true"},
+	{"grs-keep-under-strategy", "a gr without a strategy and one with a strategy that exchange their plugins wait for each other", deploys, "leftovers.goBefore",
+		"!$older || !$atOnce", "!$older"},
 	{"webhooks-unserved", "volcano moves, and no pod can be created until its admission runs there", deploys, "leftoversOf",
 		"append(unserved($obs, $all), $gone...)", "$gone"},
 	{"webhooks-hide-others", "a renamed driver starts beside its old pods while the webhooks of volcano go", deploys, "leftoversOf",

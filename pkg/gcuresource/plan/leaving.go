@@ -23,8 +23,7 @@ type leftovers struct {
 }
 
 func leftoversOf(obs *state.Observation) (l leftovers) {
-	settings, err := component.SettingsOf(obs.Resource)
-	atOnce := err == nil && settings.Strategy == daemonset.NoStrategy
+	atOnce := removesAtOnce(obs.Resource)
 	var others []*state.Owned
 	for _, i := range obs.Leftovers() {
 		o := &obs.Owned[i]
@@ -118,13 +117,26 @@ func (l *leftovers) predecessorsOf(c *state.Component) []string {
 // runsAlready reports whether a component runs already, under another name.
 func (l *leftovers) runsAlready(c *state.Component) bool { return len(l.predecessorsOf(c)) > 0 }
 
-// areAwaitedBy reports whether another gr excludes what is to be deleted: if two waited for each other, neither would ever go on.
-func (l *leftovers) areAwaitedBy(obs *state.Observation, gr string) bool {
+// goBefore reports whether what is to be deleted goes before what another gr is to delete: each excludes the other one's, and if
+// both waited, neither would ever go on. The older one keeps its own until that of the younger one is gone, so that it loses nothing
+// while the younger one waits for something else. With a strategy, the other one would wait for this one.
+func (l *leftovers) goBefore(obs *state.Observation, gr string) bool {
 	return slices.ContainsFunc(obs.Others, func(other topsv1.GcuResource) bool {
-		return other.Name == gr && slices.ContainsFunc(component.Requested(&other.Spec), func(requested string) bool {
-			return slices.ContainsFunc(l.gone, func(o state.Owned) bool { return slices.Contains(component.Find(requested).Excludes, o.Component) })
-		})
+		return other.Name == gr && l.areAwaitedBy(&other) && (!state.Older(obs.Resource, &other) || !removesAtOnce(&other))
 	})
+}
+
+// areAwaitedBy reports whether another gr excludes what is to be deleted.
+func (l *leftovers) areAwaitedBy(other *topsv1.GcuResource) bool {
+	return slices.ContainsFunc(component.Requested(&other.Spec), func(requested string) bool {
+		return slices.ContainsFunc(l.gone, func(o state.Owned) bool { return slices.Contains(component.Find(requested).Excludes, o.Component) })
+	})
+}
+
+// removesAtOnce reports whether a gr deletes DaemonSets that it no longer requests at once, with their pods on all nodes.
+func removesAtOnce(gr *topsv1.GcuResource) bool {
+	settings, err := component.SettingsOf(gr)
+	return err == nil && settings.Strategy == daemonset.NoStrategy
 }
 
 // inTheWayOf returns an object that has to be gone before a component is created, nil for none: an

@@ -214,7 +214,7 @@ func (s *Step) awaitOthers(obs *state.Observation, c *state.Component, left *lef
 		return
 	}
 	for _, r := range obs.Excluded {
-		if slices.Contains(component.Find(c.Name).Excludes, r.Component) && !left.areAwaitedBy(obs, r.GcuResource) {
+		if slices.Contains(component.Find(c.Name).Excludes, r.Component) && !left.goBefore(obs, r.GcuResource) {
 			s.Waits = waitingFor(r)
 			return
 		}

@@ -69,9 +69,17 @@ func TestWhatIsReplacedStaysWhileItsReplacementWaits(t *testing.T) {
 			}, true},
 		"a plugin that waits for a restart": {"", topsv1.GcuResourceSpec{Toolkit: fields, DevicePlugin: fields}, topsv1.GcuResourceSpec{Toolkit: fields, DevicePlugin: renamed},
 			func(w *world.World) { w.Report("node-1", world.Runc) }, true},
-		"a plugin that waits for another gr":        {"", whole, shared, excluded(whole), true},
-		"or for one that removes its own":           {"", whole, shared, excluded(topsv1.GcuResourceSpec{}), true},
-		"but not for one that waits for it as well": {"", whole, shared, excluded(shared), false},
+		"a plugin that waits for another gr":             {"", whole, shared, excluded(whole), true},
+		"or for one that removes its own":                {"", whole, shared, excluded(topsv1.GcuResourceSpec{}), true},
+		"or for a younger one that waits for it as well": {"", whole, shared, excluded(shared), true},
+		"but not if it is the younger one": {"", whole, shared, func(w *world.World) {
+			excluded(shared)(w)
+			w.Resource.CreationTimestamp = metav1.NewTime(world.Noon)
+		}, false},
+		"and not if the other one has a strategy, and waits until this one is gone": {"", whole, shared, func(w *world.World) {
+			excluded(shared)(w)
+			w.Others[0].Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: byNode}
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := edited(t, tc.from, tc.to)
@@ -98,5 +106,50 @@ func TestWhatIsInTheWayOfAnEarlierComponentGoes(t *testing.T) {
 	got := deleted(w)
 	if slices.Sort(got); cmp.Diff(want, got) != "" {
 		t.Errorf("%v go, want %v", got, want)
+	}
+}
+
+// Two grs that are changed from whole to shared cards in the same hour: each one's new plugin excludes the old one of the other.
+func TestTwoGrsThatExchangeTheirPluginsGoOnOneByOne(t *testing.T) {
+	makes := func(name string, age time.Duration) *world.World {
+		w := edited(t, whole, shared)
+		delete(w.Resource.Annotations, topsv1.AnnotationUpdateStrategy)
+		w.Resource.Name, w.Resource.CreationTimestamp = name, metav1.NewTime(world.Noon.Add(-age))
+		return w
+	}
+	older, younger := makes("a", time.Hour), makes("b", time.Minute)
+	// sees lets one gr observe the other one.
+	sees := func(w, other *world.World) {
+		w.Others, w.Excluded = []topsv1.GcuResource{*other.Resource}, nil
+		for i := range other.Owned {
+			if o := &other.Owned[i]; o.Component == component.DevicePlugin {
+				w.Excluded = append(w.Excluded, state.ExcludedWorkload{Ref: o.Ref, Component: o.Component, GcuResource: other.Resource.Name})
+			}
+		}
+	}
+	pass := func(w, other *world.World) bool {
+		sees(w, other)
+		going := Decide(w.Observation, world.Noon).Delete
+		gone(w, going)
+		return len(going) > 0
+	}
+	pods := younger.Component("driver").Pods
+	younger.Component("driver").Pods = nil
+	for range 2 {
+		if pass(older, younger) || pass(younger, older) {
+			t.Fatal("one lacks its cards while a driver is repaired")
+		}
+	}
+	younger.Component("driver").Pods = pods
+	if pass(older, younger) || !pass(younger, older) || !pass(older, younger) {
+		t.Fatal("they do not go one after the other")
+	}
+	for _, both := range [][2]*world.World{{younger, older}, {older, younger}} {
+		sees(both[0], both[1])
+		steps := Decide(both[0].Observation, world.Noon).Steps
+		i := slices.IndexFunc(steps, func(s Step) bool { return s.Component == component.GcusharePlugin })
+		if steps[i].Waits != "" || len(steps[i].Apply) == 0 {
+			t.Errorf("%s: %q", both[0].Resource.Name, steps[i].Waits)
+		}
 	}
 }
