@@ -45,10 +45,12 @@ func (l *lastPasses) forget(gr string) {
 }
 
 // lastPass is what the last pass over a gr left. Losing it costs one apply without effect per
-// object, and delays the report of a failure.
+// object, delays the report of a failure, and lets a replacement that has begun wait for an earlier component.
 type lastPass struct {
 	// applied is what was last applied to each object.
 	applied map[types.UID]state.Applied
+	// begun are the components for which what they replace was deleted.
+	begun map[string]bool
 	// version is the resourceVersion of the gr when its status was last written; empty if it was not.
 	version string
 	// failingSince is when passes began to fail; zero if the last one did not.

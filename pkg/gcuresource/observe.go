@@ -38,7 +38,7 @@ type stateReader struct {
 
 // observe reads the state of a gr.
 func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *lastPass) (*state.Observation, error) {
-	obs := &state.Observation{Resource: gr, Applied: last.applied}
+	obs := &state.Observation{Resource: gr, Applied: last.applied, Begun: last.begun}
 	if r.cache.pods != nil {
 		obs.Cache = last.cache
 	}

@@ -149,6 +149,8 @@ func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *st
 	r.reporter(last).send(obs.Resource, status.RemovalsAtOnce(decided.Delete))
 	leaving, failed := apply.carryOut(ctx, obs, decided, func() bool { return last.failsLong(r.now()) })
 	failed = errors.Join(refused, failed)
+	last.begun = decided.Begun()
+	obs.Begun = last.begun
 	r.reporter(last).send(obs.Resource, status.RemovalsNodeByNode(leaving))
 	var again time.Duration
 	if decided.Applies() {
@@ -191,6 +193,7 @@ func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last 
 	if err := r.stateReader().readOperating(ctx, r.Client, obs); err != nil {
 		return next, err
 	}
+	last.begun = nil // another gr may get the name
 	down := plan.DecideTeardown(obs)
 	failed := deleteObjects(ctx, r.Client, down.Delete)
 	if down.Done() {

@@ -135,7 +135,7 @@ func (s *scene) copied() *scene {
 	api := s.api.(*memoryAPI).copied()
 	c := newScene(api, api)
 	known, same := s.gcu.passes.of(hero), c.gcu.passes.of(hero)
-	same.rendered, same.applied, same.version = maps.Clone(known.rendered), maps.Clone(known.applied), known.version
+	same.rendered, same.applied, same.begun, same.version = maps.Clone(known.rendered), maps.Clone(known.applied), known.begun, known.version
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -106,5 +107,26 @@ func TestWhatIsChangedBackInEveryPassKeepsNothing(t *testing.T) {
 	err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-feature-discovery"}, &appsv1.DaemonSet{})
 	if client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("it stays: %v", err)
+	}
+}
+
+// What has been deleted is replaced, though the driver loses a pod meanwhile.
+func TestAReplacementIsMadeWhenTheDriverBreaksMeanwhile(t *testing.T) {
+	s := inMemory(t)
+	s.spec = world.OnNodes()
+	atOnce := func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationUpdateStrategy) }
+	rename := func(gr *topsv1.GcuResource) { gr.Spec.GFD.Name = "another" }
+	if err := errors.Join(deployAll(s), s.goOn(nil), s.edit(atOnce), s.goOn(nil), s.edit(rename), s.turn(), s.turn()); err != nil {
+		t.Fatal(err)
+	}
+	pods := &corev1.PodList{}
+	if err := s.api.List(t.Context(), pods, client.MatchingLabels{component.LabelName: "enflame-gcu-driver"}); err != nil || len(pods.Items) == 0 {
+		t.Fatalf("%d pods of the driver: %v", len(pods.Items), err)
+	}
+	if err := errors.Join(s.api.Delete(t.Context(), &pods.Items[0]), s.rest.collect(), s.turn()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "another"}, &appsv1.DaemonSet{}); err != nil {
+		t.Errorf("all nodes lack it: %v", err)
 	}
 }

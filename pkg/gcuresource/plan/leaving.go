@@ -117,6 +117,28 @@ func (l *leftovers) predecessorsOf(c *state.Component) []string {
 // runsAlready reports whether a component runs already, under another name.
 func (l *leftovers) runsAlready(c *state.Component) bool { return len(l.predecessorsOf(c)) > 0 }
 
+// goesOn reports whether a component is created though an earlier one does not run: it runs already, under another name, or did until
+// its replacement began, and all nodes lack it until it is created.
+func (l *leftovers) goesOn(obs *state.Observation, c *state.Component) bool {
+	return l.runsAlready(c) || l.hasBegun(obs, c)
+}
+
+// hasBegun reports whether what the creation of a component replaces is being deleted, or is gone. An earlier pass knew (Begun), or
+// if that was in another process: a workload is being deleted, pods are left, or webhooks are gone and the pods behind them are not.
+func (l *leftovers) hasBegun(obs *state.Observation, c *state.Component) bool {
+	isDeleted := func(o state.Owned) bool { return o.Deleting && makesWay(&o, c) }
+	isBehind := func(o state.Owned) bool { return o.Ref.Workload() && o.Component == c.Name }
+	isClosed := func(d component.Desired) bool { return d.Ref.Webhook() && c.Live[d.Ref] == nil }
+	return obs.Begun[c.Name] || len(obs.Former[c.Name]) > 0 || slices.ContainsFunc(l.gone, isDeleted) ||
+		slices.ContainsFunc(c.Objects, isClosed) && slices.ContainsFunc(l.gone, isBehind)
+}
+
+// makesWay reports whether the deletion of an object takes from the cluster what a component replaces. The scheduler of shared cards
+// does not go on for a device plugin that goes: it waits for the plugin that takes its place.
+func makesWay(o *state.Owned, c *state.Component) bool {
+	return (o.Ref.Workload() || o.Ref.Webhook()) && (o.Component == c.Name || succeeds(c, o))
+}
+
 // goBefore reports whether what is to be deleted goes before what another gr is to delete: each excludes the other one's, and if
 // both waited, neither would ever go on. The older one keeps its own until that of the younger one is gone, so that it loses nothing
 // while the younger one waits for something else. With a strategy, the other one would wait for this one.

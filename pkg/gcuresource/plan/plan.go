@@ -57,6 +57,8 @@ type Step struct {
 	Create bool
 	// Waits says what its creation waits for; empty if it does not wait.
 	Waits string
+	// begun is true if what its creation replaces is being deleted, or is gone, and it does not exist yet.
+	begun bool
 	// keeps is true while what its creation replaces stays, because it waits for something else, or may have to.
 	keeps bool
 	// Failure says why the component failed; nil if it has not.
@@ -79,7 +81,7 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		step.Failure = failing(obs, c, &step.Health)
 		if !step.stops() {
 			step.decide(obs, c, &left, nodes, before, now)
-			step.keeps = step.keeps || step.Create && changes && !left.runsAlready(c)
+			step.keeps = step.keeps || step.Create && changes && !left.goesOn(obs, c)
 		}
 		changes = changes || step.changes(c, obs.Applied)
 		if before == "" && (step.Failure != nil || !step.Health.LetsNextStart()) {
@@ -92,7 +94,21 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		plan.Steps = append(plan.Steps, step)
 	}
 	plan.Delete = webhooksFirst(replaceable(obs, slices.Concat(left.gone, outdatedJobs(obs), released(obs)), plan.Steps))
+	for i := range plan.Steps {
+		s := &plan.Steps[i]
+		c := &obs.Components[i]
+		s.begun = !s.Health.Exists && (left.hasBegun(obs, c) || slices.ContainsFunc(plan.Delete, func(o state.Owned) bool { return makesWay(&o, c) }))
+	}
 	return plan
+}
+
+// Begun returns the components that do not exist yet and whose creation replaces what is deleted now, or was (state.Observation.Begun).
+func (p *Plan) Begun() map[string]bool {
+	begun := map[string]bool{}
+	for i := range p.Steps {
+		begun[p.Steps[i].Component] = p.Steps[i].begun
+	}
+	return begun
 }
 
 // stops reports whether the component failed so that nothing of it is changed. A failed Job does not: another template may
@@ -209,7 +225,7 @@ const stuckAfter = 5 * time.Minute
 // awaitOthers sets what the creation of a component waits for, but for what it takes the place of: an earlier component, the
 // deletion of workloads of other grs that it excludes, or a restart.
 func (s *Step) awaitOthers(obs *state.Observation, c *state.Component, left *leftovers, nodes *state.NodeIndex, before string, now time.Time) {
-	if before != "" && !left.runsAlready(c) {
+	if before != "" && !left.goesOn(obs, c) {
 		s.Waits = "waiting for " + before
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -152,4 +153,95 @@ func TestTwoGrsThatExchangeTheirPluginsGoOnOneByOne(t *testing.T) {
 			t.Errorf("%s: %q", both[0].Resource.Name, steps[i].Waits)
 		}
 	}
+}
+
+// Once what a component replaces is being deleted, all nodes lack it until it is created: an earlier component that loses a pod
+// meanwhile does not hold it up. A manager that is started meanwhile sees it by what is left.
+func TestAReplacementThatHasBegunGoesOn(t *testing.T) {
+	renames := func(t *testing.T) (w *world.World, old *state.Owned) {
+		w = edited(t, topsv1.GcuResourceSpec{Driver: fields, Exporter: fields}, topsv1.GcuResourceSpec{Driver: fields, Exporter: renamed})
+		delete(w.Resource.Annotations, topsv1.AnnotationUpdateStrategy)
+		i := slices.IndexFunc(w.Owned, func(o state.Owned) bool { return o.Component == component.Exporter && o.DaemonSet != nil })
+		return w, &w.Owned[i]
+	}
+	// step returns what happens to the component after the driver, with the driver's pod gone.
+	step := func(w *world.World) (Step, Plan) {
+		w.Component("driver").Pods = nil
+		p := Decide(w.Observation, world.Noon)
+		return p.Steps[1], p
+	}
+	t.Run("a DaemonSet, its pods, and then", func(t *testing.T) {
+		w, old := renames(t)
+		pods := []*corev1.Pod{{Spec: corev1.PodSpec{NodeName: "node-1"}}}
+		first := Decide(w.Observation, world.Noon)
+		if w.Begun = first.Begun(); len(first.Delete) == 0 {
+			t.Fatal("nothing goes")
+		}
+		old.Deleting = true
+		deleting, p := step(w)
+		w.Begun = p.Begun()
+		gone(w, first.Delete)
+		w.Former = map[string][]*corev1.Pod{component.Exporter: pods}
+		left, p := step(w)
+		w.Begun, w.Former = p.Begun(), nil
+		last, _ := step(w)
+		want := []string{"waiting until DaemonSet kube-system/enflame-gcu-exporter is deleted", "waiting until the pods of a former DaemonSet are gone on node-1", ""}
+		if diff := cmp.Diff(want, []string{deleting.Waits, left.Waits, last.Waits}); diff != "" || len(last.Apply) == 0 {
+			t.Errorf("%d objects are applied at last (-want +waits):\n%s", len(last.Apply), diff)
+		}
+		w.Run(component.Exporter)
+		if _, p := step(w); p.Begun()[component.Exporter] {
+			t.Error("a replacement that is done goes on")
+		}
+	})
+	for name, given := range map[string]func(w *world.World, old *state.Owned){
+		"being deleted": func(_ *world.World, old *state.Owned) { old.Deleting = true },
+		"with pods left": func(w *world.World, old *state.Owned) {
+			gone(w, []state.Owned{*old})
+			w.Former = map[string][]*corev1.Pod{component.Exporter: {{Spec: corev1.PodSpec{NodeName: "node-1"}}}}
+		},
+	} {
+		t.Run("after a restart, "+name, func(t *testing.T) {
+			w, old := renames(t)
+			given(w, old)
+			if got, p := step(w); got.Waits == "waiting for driver" || !p.Begun()[component.Exporter] {
+				t.Errorf("it waits: %q", got.Waits)
+			}
+		})
+	}
+	t.Run("webhooks", func(t *testing.T) {
+		w := edited(t, topsv1.GcuResourceSpec{Driver: fields, Volcano: &topsv1.VolcanoSpec{}},
+			topsv1.GcuResourceSpec{Driver: fields, Volcano: &topsv1.VolcanoSpec{Namespace: "elsewhere"}})
+		gone(w, Decide(w.Observation, world.Noon).Delete)
+		_, p := step(w)
+		if got := kinds(p.Delete); got != "ConfigMap Deployment Job Service ServiceAccount" {
+			t.Fatalf("%q go", got)
+		}
+		w.Begun = p.Begun()
+		gone(w, p.Delete)
+		if got, _ := step(w); got.Waits != "" || len(got.Apply) == 0 {
+			t.Errorf("%d objects are applied, %q", len(got.Apply), got.Waits)
+		}
+	})
+	t.Run("but not the scheduler of the plugin that takes over", func(t *testing.T) {
+		w := edited(t, whole, shared)
+		delete(w.Resource.Annotations, topsv1.AnnotationUpdateStrategy)
+		first := Decide(w.Observation, world.Noon)
+		w.Begun = first.Begun()
+		gone(w, first.Delete)
+		var waits []string
+		for _, s := range Decide(w.Observation, world.Noon).Steps[2:] {
+			waits = append(waits, s.Waits)
+		}
+		if diff := cmp.Diff([]string{"", "waiting for gcusharePlugin"}, waits); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("but not a component that is new", func(t *testing.T) {
+		w, old := renames(t)
+		gone(w, []state.Owned{*old})
+		if got, _ := step(w); got.Waits != "waiting for driver" {
+			t.Errorf("%q", got.Waits)
+		}
+	})
 }

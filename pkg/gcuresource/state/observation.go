@@ -54,6 +54,9 @@ type Observation struct {
 	// Applied is what was last applied to each object, by UID. It is empty after a restart: then
 	// everything is applied again, without effect.
 	Applied map[types.UID]Applied
+	// Begun are the components that do not exist and for which an earlier pass deleted what they replace. It is empty after a
+	// restart.
+	Begun map[string]bool
 	// Others are the other grs, sorted by age, then name.
 	Others []topsv1.GcuResource
 	// Excluded are the workloads of other grs that a requested component of this gr excludes.
