@@ -23,7 +23,8 @@ var (
 // Bodies bounds the bytes of bodies in memory, those of requests or those of responses: of one, of those in progress of a caller, and of all.
 // It is safe for concurrent use.
 type Bodies struct {
-	// Largest bounds one body that is read, OfOne those of one caller, and All those of all callers. One that is alone always has room.
+	// Largest bounds one body that is read, OfOne those of one caller, and All those of all callers. Where Largest is 0, one that is alone
+	// always has room.
 	Largest, OfOne, All int64
 
 	mutex sync.Mutex
@@ -68,10 +69,11 @@ func (b *Bodies) Reserve(caller string, size int64) (done func(), err error) {
 func (b *Bodies) reserve(caller string, size int64) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
+	isAlone := func(others int64) bool { return b.Largest == 0 && others == 0 }
 	switch {
-	case b.of[caller] > 0 && b.of[caller]+size > b.OfOne:
+	case b.of[caller]+size > b.OfOne && !isAlone(b.of[caller]):
 		return ErrCallerFull
-	case b.total > 0 && b.total+size > b.All:
+	case b.total+size > b.All && !isAlone(b.total):
 		return ErrFull
 	}
 	if b.of == nil {

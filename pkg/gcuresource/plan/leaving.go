@@ -141,10 +141,11 @@ func makesWay(o *state.Owned, c *state.Component) bool {
 
 // goBefore reports whether what is to be deleted goes before what another gr is to delete: each excludes the other one's, and if
 // both waited, neither would ever go on. The older one keeps its own until that of the younger one is gone, so that it loses nothing
-// while the younger one waits for something else. With a strategy, the other one would wait for this one.
+// while the younger one waits for something else. With a strategy, the other one would wait for this one; with wrong settings, it removes
+// nothing.
 func (l *leftovers) goBefore(obs *state.Observation, gr string) bool {
 	return slices.ContainsFunc(obs.Others, func(other topsv1.GcuResource) bool {
-		return other.Name == gr && l.areAwaitedBy(&other) && (!state.Older(obs.Resource, &other) || !removesAtOnce(&other))
+		return other.Name == gr && l.areAwaitedBy(&other) && (!state.Older(obs.Resource, &other) || removesNodeByNode(&other))
 	})
 }
 
@@ -159,6 +160,12 @@ func (l *leftovers) areAwaitedBy(other *topsv1.GcuResource) bool {
 func removesAtOnce(gr *topsv1.GcuResource) bool {
 	settings, err := component.SettingsOf(gr)
 	return err == nil && settings.Strategy == daemonset.NoStrategy
+}
+
+// removesNodeByNode reports whether a gr removes them node by node.
+func removesNodeByNode(gr *topsv1.GcuResource) bool {
+	settings, err := component.SettingsOf(gr)
+	return err == nil && settings.Strategy != daemonset.NoStrategy
 }
 
 // inTheWayOf returns an object that has to be gone before a component is created, nil for none: an

@@ -81,6 +81,10 @@ func TestWhatIsReplacedStaysWhileItsReplacementWaits(t *testing.T) {
 			excluded(shared)(w)
 			w.Others[0].Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: byNode}
 		}, false},
+		"but if the other one has wrong settings, and removes nothing": {"", whole, shared, func(w *world.World) {
+			excluded(shared)(w)
+			w.Others[0].Annotations = map[string]string{topsv1.AnnotationUpdateStrategy: byNode + "s"}
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := edited(t, tc.from, tc.to)

@@ -135,6 +135,9 @@ func (p *Part) follow(tasks []topsv1.UpgradeTask, rollback bool) {
 		return
 	}
 	p.State, p.Reason, p.Message = State(tasks[i].State), tasks[i].Reason, tasks[i].Message
+	if p.Beside && p.State == Failed && p.Reason == topsv1.ReasonUndone { // the rollback came first, so it upgraded nothing
+		p.State = Withdrawn
+	}
 	if p.Beside && p.State == Done {
 		p.State, p.Message = Failed, "it was withdrawn too late (the operator's answer: "+p.Message+")"
 	} else if rollback && p.State == Done && p.Reason != topsv1.ReasonUndone {

@@ -84,6 +84,27 @@ func TestARequestWhoseRevisionChangedIsClosedAndReplacedAtOnce(t *testing.T) {
 	}
 }
 
+// A request of others that is to be withdrawn beside a rollback is not made again with it, and answers for itself.
+func TestARequestBesideARollbackThatIsSentAgain(t *testing.T) {
+	now := metav1.Unix(2000, 0)
+	beside := partOf(wantedFor("uid", "newest"))
+	beside.Request, beside.State, beside.Beside = "others", Waiting, true
+	own := topsv1.UpgradeRequest{ID: "own", Operation: "op", Rollback: true, DaemonSet: beside.DaemonSet}
+	for name, latest := range map[string]bool{"the rollback of a revision": false, "of the latest": true} {
+		queued := Operation{ID: "op", Wanted: Wanted{Rollback: true, Latest: latest}, Queued: true, Parts: []Part{{DaemonSet: beside.DaemonSet, Revision: "newest"}, beside}}
+		status := &topsv1.NodeUpgradeStatus{Requests: []topsv1.UpgradeRequest{own}}
+		o, _ := queued.RequestParts(&Node{}, []Request{{UpgradeRequest: own}}, status, now)
+		if len(o.Parts) != 2 || o.Parts[0].Request != "own" || o.Parts[1].Request != "others" || o.Parts[1].State != Waiting {
+			t.Errorf("%s has the parts %+v", name, o.Parts)
+		}
+		o = o.Follow([]topsv1.UpgradeTask{{RequestID: "own", State: topsv1.TaskDone, Reason: topsv1.ReasonUndone},
+			{RequestID: "others", State: topsv1.TaskFailed, Reason: topsv1.ReasonUndone, Message: "the node went back"}}, now)
+		if o.State() != Done || o.End == nil {
+			t.Errorf("%s is %s: %+v", name, o.State(), o.Parts)
+		}
+	}
+}
+
 func TestAnInterruptedWithdrawal(t *testing.T) {
 	of := func(operation, id string, withdrawn bool) Request {
 		return Request{UpgradeRequest: topsv1.UpgradeRequest{ID: id, Operation: operation, Withdrawn: withdrawn}}

@@ -32,6 +32,9 @@ func (o Operation) RequestParts(node *Node, requests []Request, status *topsv1.N
 	o = o.chosen(node, func(p Part) bool { return submitted(p) != "" })
 	for i := range o.Parts {
 		p := &o.Parts[i]
+		if p.Beside { // it has the request of others
+			continue
+		}
 		if id := submitted(*p); id != "" {
 			p.Request, p.State = id, Waiting
 			continue
@@ -73,7 +76,8 @@ func (o Operation) chosen(node *Node, requested func(Part) bool) Operation {
 		parts = []Part{{Component: o.Wanted.Component}}
 		parts[0].drop(refusal.Reason, refusal.Message)
 	}
-	o.Parts = parts
+	beside := slices.DeleteFunc(o.Parts, func(p Part) bool { return !p.Beside })
+	o.Parts = slices.Concat(parts, beside)
 	return o
 }
 
