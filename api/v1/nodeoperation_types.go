@@ -217,8 +217,7 @@ type OperationDeadlines struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AgentSilenceSeconds int32 `json:"agentSilenceSeconds,omitempty"`
-	// operationSeconds for the whole operation, and up to lostSeconds more if the node is offline meanwhile. Default: 7200, and as
-	// much more as the deadlines of its tasks are longer than their defaults.
+	// operationSeconds for the whole operation, and up to lostSeconds more while the node is offline. Default: 7200, more if tasks have longer deadlines.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	OperationSeconds int32 `json:"operationSeconds,omitempty"`

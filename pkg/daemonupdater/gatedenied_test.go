@@ -163,7 +163,7 @@ func TestAGroupEndsThoughAPodMayNotLeaveTheGate(t *testing.T) {
 	}
 }
 
-// A node awaits a restart of its runtime that nobody makes, so that the group of the gr without a strategy stays looked after.
+// A node awaits a restart of its runtime that is not made, so the group of the gr without a strategy is still reconciled.
 func TestAPodLeavesTheGateOfAGroupThatOnlyRestartsRuntimes(t *testing.T) {
 	denies, tried := false, 0
 	c := newCluster(t, deployed)

@@ -50,8 +50,9 @@ func TestASchedulerMovesAfterTheUpgradeBeforeIt(t *testing.T) {
 	}
 }
 
-// A manager that starts applies everything once. If that changes nothing, no event says so.
-func TestWhatStaysForAnApplyWithoutEffectGoesSoon(t *testing.T) {
+// renamedAtOnce returns a gr without a strategy that runs, and whose feature discovery has just got another name.
+func renamedAtOnce(t *testing.T) *scene {
+	t.Helper()
 	s := inMemory(t)
 	s.spec = world.OnNodes()
 	atOnce := func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationUpdateStrategy) }
@@ -59,6 +60,12 @@ func TestWhatStaysForAnApplyWithoutEffectGoesSoon(t *testing.T) {
 	if err := errors.Join(deployAll(s), s.goOn(nil), s.edit(atOnce), s.goOn(nil), s.edit(rename)); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// A manager that starts applies everything once. If that changes nothing, no event says so.
+func TestWhatStaysForAnApplyWithoutEffectGoesSoon(t *testing.T) {
+	s := renamedAtOnce(t)
 	s.restart()
 	pass := func() ctrl.Result {
 		result, err := s.gcu.Reconcile(log.IntoContext(context.Background(), logr.Discard()), ctrl.Request{NamespacedName: client.ObjectKey{Name: hero}})
@@ -80,13 +87,7 @@ func TestWhatStaysForAnApplyWithoutEffectGoesSoon(t *testing.T) {
 
 // Somebody takes a label from the driver's DaemonSet after every pass: what is applied again each time is no other template.
 func TestWhatIsChangedBackInEveryPassKeepsNothing(t *testing.T) {
-	s := inMemory(t)
-	s.spec = world.OnNodes()
-	atOnce := func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationUpdateStrategy) }
-	rename := func(gr *topsv1.GcuResource) { gr.Spec.GFD.Name = "another" }
-	if err := errors.Join(deployAll(s), s.goOn(nil), s.edit(atOnce), s.goOn(nil), s.edit(rename)); err != nil {
-		t.Fatal(err)
-	}
+	s := renamedAtOnce(t)
 	for range 3 {
 		driver := &appsv1.DaemonSet{}
 		if err := s.api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "enflame-gcu-driver"}, driver); err != nil {
@@ -112,11 +113,8 @@ func TestWhatIsChangedBackInEveryPassKeepsNothing(t *testing.T) {
 
 // What has been deleted is replaced, though the driver loses a pod meanwhile.
 func TestAReplacementIsMadeWhenTheDriverBreaksMeanwhile(t *testing.T) {
-	s := inMemory(t)
-	s.spec = world.OnNodes()
-	atOnce := func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationUpdateStrategy) }
-	rename := func(gr *topsv1.GcuResource) { gr.Spec.GFD.Name = "another" }
-	if err := errors.Join(deployAll(s), s.goOn(nil), s.edit(atOnce), s.goOn(nil), s.edit(rename), s.turn(), s.turn()); err != nil {
+	s := renamedAtOnce(t)
+	if err := errors.Join(s.turn(), s.turn()); err != nil {
 		t.Fatal(err)
 	}
 	pods := &corev1.PodList{}

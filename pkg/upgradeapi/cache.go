@@ -112,7 +112,7 @@ type encodedObject struct {
 	print  printed
 }
 
-// encode returns an object as the API server would send it; nobody may change it afterwards. Each version is encoded once:
+// encode returns an object as the API server would send it; it must not be changed afterwards. Each version is encoded once:
 // reads are many, changes are few.
 func (o *objectCache) encode(object client.Object, kind schema.GroupVersionKind) (printed, error) {
 	at := version{kind, object.GetUID(), object.GetResourceVersion()}

@@ -94,6 +94,28 @@ func (c *cluster) present(ctx context.Context, name string) (*topsv1.GcuResource
 	return gr, request.Changeable(gr)
 }
 
+// maxAttempts is how often a write is tried when the operator writes the status meanwhile.
+const maxAttempts = 10
+
+// whileUnchanged writes a gr. A concurrent change of the spec is a conflict; after one of the status or an annotation the write is
+// retried with the gr as it is then.
+func (c *cluster) whileUnchanged(ctx context.Context, gr *topsv1.GcuResource, write func(*topsv1.GcuResource) error) error {
+	for range maxAttempts {
+		if err := write(gr); !denial.IsConflict(err) {
+			return err
+		}
+		now, err := c.present(ctx, gr.Name)
+		if err == nil {
+			err = request.Unchanged(gr, now)
+		}
+		if err != nil {
+			return err
+		}
+		gr = now
+	}
+	return request.Conflict("GcuResource %s keeps changing: send the request again", gr.Name)
+}
+
 // notRecreating returns a gr that no upgrade is recreating.
 func (c *cluster) notRecreating(ctx context.Context, name string) (*topsv1.GcuResource, error) {
 	if err := c.free(ctx, name); err != nil {

@@ -92,7 +92,7 @@ func (r *rolloutControl) clearFailures(ctx context.Context, c call, unpaused boo
 }
 
 // rollback requests that the operator restore an earlier spec of a gr. The annotation names its revision: previous would be another one
-// after a change of the spec. After one of the status or an annotation the write is retried.
+// after a change of the spec.
 func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	to, err := request.ReadRollback(c.body)
 	if err != nil {
@@ -102,25 +102,13 @@ func (r *rolloutControl) rollback(ctx context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range maxAttempts {
+	return nil, r.whileUnchanged(ctx, gr, func(gr *topsv1.GcuResource) error {
 		target, asked, err := r.restorable(ctx, gr, to)
 		if err != nil || asked {
-			return nil, err
+			return err
 		}
-		err = r.annotate(ctx, c, gr, gr.ResourceVersion, map[string]any{topsv1.AnnotationRollbackTo: target})
-		if !denial.IsConflict(err) {
-			return nil, repeatable(err, target)
-		}
-		now, err := r.present(ctx, c.name)
-		if err == nil {
-			err = request.Unchanged(gr, now)
-		}
-		if err != nil {
-			return nil, err
-		}
-		gr = now
-	}
-	return nil, request.Conflict("GcuResource %s keeps changing: send the request again", c.name)
+		return repeatable(r.annotate(ctx, c, gr, gr.ResourceVersion, map[string]any{topsv1.AnnotationRollbackTo: target}), target)
+	})
 }
 
 // repeatable returns the error of a write of a rollback. One that may have been stored all the same is repeated by the revision's name: previous

@@ -112,7 +112,7 @@ func TestPauseResumeRollback(t *testing.T) {
 	pending("")
 	asks(`{"to": "steered-a"}`, "steered-a")
 	pending("steered-lost")
-	asks(`{"to": "steered-a"}`, "steered-a") // what cannot be restored is in nobody's way
+	asks(`{"to": "steered-a"}`, "steered-a") // what cannot be restored blocks no other rollback
 	pending("steered-b")
 	denied := d.gr("steered")
 	denied.Status.Conditions = []topsv1.ActionCondition{{Action: topsv1.ActionRollback, Status: topsv1.PhaseFailed, Reason: revision.ReasonRefusedRevision, Message: "denied", LastUpdateTime: metav1.Now()}}

@@ -62,37 +62,23 @@ func ofDryRun(c call, result *topsv1.GcuResource, err error) (any, error) {
 	return result, nil
 }
 
-// maxAttempts is how often a write is tried when the operator writes the status meanwhile.
-const maxAttempts = 10
-
-// replaceSpec replaces spec and annotations of the gr in one write. A concurrent change of
-// the spec is a conflict; after one of the status or an annotation the write is retried.
+// replaceSpec replaces spec and annotations of the gr in one write.
 func (u *upgrades) replaceSpec(ctx context.Context, c call, gr *topsv1.GcuResource, desired *request.Desired) (*topsv1.GcuResource, error) {
 	ctx, writer, err := u.writer(ctx, c.user)
 	if err != nil {
 		return nil, err
 	}
-	for range maxAttempts {
+	var after *topsv1.GcuResource
+	err = u.whileUnchanged(ctx, gr, func(gr *topsv1.GcuResource) error {
 		if err := request.Replaceable(gr); err != nil {
-			return nil, err
+			return err
 		}
-		after := desired.InPlace(gr)
+		after = desired.InPlace(gr)
 		log.FromContext(ctx).Info("Replacing the spec of GcuResource", "generation", gr.Generation, "dryRun", c.dryRun)
 		setAuthor(after, c.user, u.clock.Now())
-		err := writer.Patch(ctx, after, locked(gr), c.patchOptions()...)
-		if !denial.IsConflict(err) {
-			return after, err
-		}
-		now, err := u.present(ctx, c.name)
-		if err == nil {
-			err = request.Unchanged(gr, now)
-		}
-		if err != nil {
-			return nil, err
-		}
-		gr = now
-	}
-	return nil, request.Conflict("GcuResource %s keeps changing: send the request again", c.name)
+		return writer.Patch(ctx, after, locked(gr), c.patchOptions()...)
+	})
+	return after, err
 }
 
 // refuse returns an error if the policy of the gr does not allow the versions of the desired spec.

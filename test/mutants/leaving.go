@@ -25,7 +25,7 @@ var ofLeaving = []mutant{
 	{"kept-for-good", "what stays while a manager that starts applies everything stays until something else happens", deploys, "Reconciler.deploy",
 		"$again = staleRetry", "$again = 0"},
 	{"begun-held-up", "what has been deleted is replaced only when the driver runs again on the last node", deploys, "leftovers.goesOn",
-		"$l.runsAlready($c) || $rest", "$l.runsAlready($c)"},
+		"len($l.predecessorsOf($c)) > 0 || $rest", "len($l.predecessorsOf($c)) > 0"},
 	{"begun-forgotten", "a replacement forgets that its old pods are gone", deploys, "Reconciler.deploy",
 		"$last.begun = $decided.Begun()", "$last.begun = nil"},
 	{"begun-for-the-next", "the scheduler of shared cards starts before the plugin that it needs", deploys, "makesWay",

@@ -100,7 +100,7 @@ var ofOperations = []mutant{
 		"if $f.Drained.Stuck { c.at($f.Now.Add(eviction.RetryInterval)) }", "if $f.Drained.Stuck { c.at($f.Now.Add(1000*eviction.RetryInterval)) }"},
 	{"precheck-without-drain", "a node that cannot be emptied is cordoned", nodes, "nodeLacks",
 		`$lack($Stuck, "the node cannot be drained: %s", $Message)`, `$lack(false, "", $Message)`},
-	{"ending-unseen", "nobody looks whether all that is left are pods that end", nodes, "evictions.drained",
+	{"ending-unseen", "it is not checked whether all that is left are pods that end", nodes, "evictions.drained",
 		"$found.Ending()", `$found.Ending() && op.ID == ""`},
 	// The job on a node.
 	{"driver-undrained", "the driver is replaced on a node that is not drained", nodes, "replaceDriver.ready",

@@ -18,7 +18,7 @@ var ofTheRESTAPI = []mutant{
 		"$annotate($ctx, $c, $gr, $gr.ResourceVersion, $changes)", `$annotate($ctx, $c, $gr, "", $changes)`},
 	{"rollback-by-the-word", "a rollback by REST restores what is the previous spec when it is carried out", api, "rolloutControl.rollback",
 		"map[string]any{$key: $target}", "map[string]any{$key: to}"},
-	{"rollback-of-another-spec", "a rollback by REST takes back an upgrade that its caller has not seen", api, "rolloutControl.rollback",
+	{"rollback-of-another-spec", "a rollback by REST takes back an upgrade that its caller has not seen", api, "cluster.whileUnchanged",
 		"$err = request.Unchanged($gr, $now)", "_ = request.Unchanged($gr, $now)"},
 	{"rollback-replaced", "a rollback by REST replaces another one that is pending", api, "Restorable",
 		"$pending != $found && $failure == nil && $readable($first)", `$pending == "" && $failure == nil && $readable($first)`},

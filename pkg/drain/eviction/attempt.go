@@ -45,7 +45,7 @@ func (a Attempts) blockedBy(pod *Pod) string {
 }
 
 // precedes reports whether a pod came to the node after the eviction, and was not only bound at the moment of the cordon:
-// such a pod is older than the deletion of the evicted one, unless nobody has seen when that was.
+// such a pod is older than the deletion of the evicted one, unless it is not known when that was.
 func (a Attempt) precedes(pod *corev1.Pod) bool {
 	_, present := a.Controllers[pod.UID]
 	return !present && (daemonset.ToleratesCordon(&pod.Spec) || !pod.CreationTimestamp.Time.Before(a.Outcome.Since))

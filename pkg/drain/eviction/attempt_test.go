@@ -44,7 +44,7 @@ func TestAPodThatComesBackIsNotEvictedAgain(t *testing.T) {
 		{name: "one that was created in the same second", pod: pod("b", createdAt(start), tolerating), want: Blocked},
 		{name: "one that is bound without the scheduler", pod: pod("b", createdAt(start)), want: Blocked},
 		{name: "one that waited for the card", pod: pod("b", createdAt(before), tolerating), want: Blocked},
-		{name: "one whose predecessor nobody saw terminate", pod: pod("b", createdAt(later)), attempt: forgotten, want: Blocked},
+		{name: "one whose predecessor was not seen to terminate", pod: pod("b", createdAt(later)), attempt: forgotten, want: Blocked},
 		{name: "one that was bound at the moment of the cordon", pod: pod("b", createdAt(before))},
 		{name: "one that was on the node all along", pod: pod("sibling", createdAt(start), tolerating)},
 		{name: "itself", pod: pod("a", createdAt(start), tolerating)},

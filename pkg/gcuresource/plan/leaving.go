@@ -114,13 +114,10 @@ func (l *leftovers) predecessorsOf(c *state.Component) []string {
 	return names
 }
 
-// runsAlready reports whether a component runs already, under another name.
-func (l *leftovers) runsAlready(c *state.Component) bool { return len(l.predecessorsOf(c)) > 0 }
-
 // goesOn reports whether a component is created though an earlier one does not run: it runs already, under another name, or did until
 // its replacement began, and all nodes lack it until it is created.
 func (l *leftovers) goesOn(obs *state.Observation, c *state.Component) bool {
-	return l.runsAlready(c) || l.hasBegun(obs, c)
+	return len(l.predecessorsOf(c)) > 0 || l.hasBegun(obs, c)
 }
 
 // hasBegun reports whether what the creation of a component replaces is being deleted, or is gone. An earlier pass knew (Begun), or
