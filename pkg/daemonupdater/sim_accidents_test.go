@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,8 +38,9 @@ type simAccidents struct {
 	wereLost map[simLost]bool
 	// takenAway are the pods that somebody else deleted.
 	takenAway map[types.UID]bool
-	// restores counts the backups that were restored.
-	restores int
+	// restores counts the backups that were restored. reached is the latest version before one of them: those up to it are
+	// given twice, so that the precondition of a request of before may fit what an object became since.
+	restores, reached int
 	// away: until then no manager works.
 	away time.Time
 	// gone are DaemonSets that were deleted to be created again, as they were last.
@@ -201,7 +203,7 @@ func (w *simWorld) restore(b *simBackup) {
 		}
 	}
 	operated := w.operatedNodes()
-	w.restores++
+	w.restores, w.reached = w.restores+1, max(w.reached, w.api.Counter)
 	b.rewind(w.api)
 	b.reopen(w)
 	for _, account := range w.accounts {
@@ -274,6 +276,12 @@ func (m *simManager) isBlind() bool {
 		}
 	}
 	return false
+}
+
+// fitsByChance reports whether a pass that read what is lost may name an object's version, which another one had before.
+func (w *simWorld) fitsByChance(pass *simPass, o client.Object) bool {
+	version, err := strconv.Atoi(o.GetResourceVersion())
+	return err == nil && pass.blind && version <= w.reached
 }
 
 // excuseBlind notes a slot that is given back by a pass that may have seen what is lost.

@@ -129,6 +129,9 @@ func (w *simWorld) deleteByUs(pass *simPass, key simapi.Key, options *client.Del
 func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 	node := daemonset.NodeName(pod)
 	live, ok := pass.live[simOwner(pod).UID]
+	if !ok && w.fitsByChance(pass, pod) {
+		return
+	}
 	if !ok {
 		w.violate("S9: pod %s is deleted though its DaemonSet was not read again", pod.Name)
 		return
