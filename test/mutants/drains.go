@@ -102,7 +102,11 @@ var ofDrains = []mutant{
 	{"ending-beside-others", "a drain does not time out while one of its pods ends", drain, "Result.Ending",
 		"$o.State != Skipped && $rest", "$o.State == Blocked && $rest"},
 	{"evicted-overstays", "a pod that the drain has evicted is not waited for by a manager whose clock is ahead", drain, "overstays",
-		"$attempts[$uid].Outcome.State != Evicted && $rest", "$rest"},
+		"!evicted && $rest", "(evicted || !evicted) && $rest"},
+	{"grace-by-their-clock", "a pod that stays is waited for as long as the API server's clock is ahead", drain, "graceEnds",
+		"$began.After($now.Add(endGrace))", "false"},
+	{"evicted-by-their-clock", "the grace period of an evicted pod is counted by the API server's clock", drain, "graceEnds",
+		"switch evicted = $state == Evicted; { case evicted: $end = $own; case $ahead: $end = $since }", "switch evicted = $state == Evicted; { case $ahead: $end = $since }"},
 
 	{"restart-undrained", "a node with new pods is not drained again before the runtime is restarted", nodes, "evict.lasts",
 		"$begun($disturbs, true)", "true"},

@@ -211,14 +211,29 @@ func judge(f *Facts, p *Policy, pod *Pod, attempts Attempts, since, now time.Tim
 // overstays returns why a pod that terminates cannot be expected to go in the time of the drain, "" if it
 // can. One that the drain evicted itself may end at any time, and is waited for.
 func overstays(pod *corev1.Pod, p *Policy, attempts Attempts, since, now time.Time) string {
-	end := pod.DeletionTimestamp.Time
+	end, evicted := graceEnds(pod, attempts, since, now)
 	switch {
 	case now.After(end.Add(endGrace)):
 		return fmt.Sprintf("although its grace period ended at %s: see its finalizers, and the kubelet", end.UTC().Format(time.RFC3339))
-	case attempts[pod.UID].Outcome.State != Evicted && deletedAt(pod).Before(since) && end.After(since.Add(p.timeout)):
+	case !evicted && deletedAt(pod).Before(since) && end.After(since.Add(p.timeout)):
 		return fmt.Sprintf("until %s, and the drain has %s", end.UTC().Format(time.RFC3339), p.timeout)
 	}
 	return ""
+}
+
+// graceEnds returns when the grace period of a pod that terminates ends, and whether the drain evicted it. It is counted from
+// the eviction, or from the beginning of the drain if the deletion begins in the future by the clock of this process: the clock of
+// the API server, which wrote it, is ahead.
+func graceEnds(pod *corev1.Pod, attempts Attempts, since, now time.Time) (end time.Time, evicted bool) {
+	end, began := pod.DeletionTimestamp.Time, deletedAt(pod)
+	tried := attempts[pod.UID]
+	switch evicted = tried.Outcome.State == Evicted; {
+	case evicted:
+		end = tried.Time.Add(end.Sub(began))
+	case began.After(now.Add(endGrace)):
+		end = since.Add(end.Sub(began))
+	}
+	return end, evicted
 }
 
 // ofJob reports whether a pod belongs to a Job, of Kubernetes or of another API group such as

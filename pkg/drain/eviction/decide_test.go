@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -209,6 +210,32 @@ func TestAPodThatTheDrainEvictedHasItsGracePeriod(t *testing.T) {
 		if got := r.Of(Terminating); len(got) != 1 || got[0].Reason != want || (len(evict) == 1) != (want == "") {
 			t.Errorf("%s: outcomes %+v, evictions %v, want reason %q", state, r.Pods, evict, want)
 		}
+	}
+}
+
+// The API server's clock may be hours from the manager's: the grace period is counted by the manager's own.
+func TestAPodThatStaysIsNotTakenForOneThatEndsByAnotherClock(t *testing.T) {
+	policy, late := policyOf(t, nil), start.Add(30*time.Second+endGrace)
+	evicted := Attempts{"uid-a": {Time: start, Outcome: Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Evicted}}}
+	for name, tc := range map[string]struct {
+		ahead    time.Duration
+		attempts Attempts
+		want     string
+	}{
+		"it is ahead, somebody else deleted the pod":        {3 * time.Hour, nil, "although its grace period ended at 2026-03-01T12:00:30Z"},
+		"it is ahead, the drain evicted the pod":            {3 * time.Hour, evicted, "although its grace period ended at 2026-03-01T12:00:30Z"},
+		"it is behind, the drain evicted the pod":           {-3 * time.Hour, evicted, "although its grace period ended at 2026-03-01T12:00:30Z"},
+		"somebody deletes the pod when the drain has begun": {6 * time.Minute, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := factsOf(policy, pod("a", terminatingSince(start.Add(tc.ahead))))
+			for now, want := range map[time.Time]string{late: "", late.Add(time.Second): tc.want} {
+				_, r := decide(facts, policy, tc.attempts, start, now)
+				if got := r.Of(Terminating); len(got) != 1 || !strings.HasPrefix(got[0].Reason, want) || (got[0].Reason == "") != (want == "") {
+					t.Errorf("after %s: outcomes %+v, want reason %q", now.Sub(start), r.Pods, want)
+				}
+			}
+		})
 	}
 }
 
