@@ -214,6 +214,9 @@ func (w *simWorld) checkWorks(pass *simPass, good *topsv1.KnownGoodRevision) {
 		if owner == nil || !w.isOfSet(pod, owner.UID) || report.TargetIn(good.Targets, pod.Namespace+"/"+owner.Name) != daemonset.RevisionHash(pod) || daemonset.AwaitsUpgrade(pod) || daemonset.IsPlaceholder(pod) {
 			continue
 		}
+		if w.api.Objects[simNodeKey(daemonset.NodeName(pod))] == nil { // nodes that leave take along what they showed
+			continue
+		}
 		image, ran := pod.Spec.Containers[0].Image, pass.at.Sub(pod.CreationTimestamp.Time)-w.startOf(pod)-simLag
 		kind, _, _ := strings.Cut(image, "-")
 		restarted := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 }) // its node may be down
