@@ -24,7 +24,7 @@ type evictions struct {
 	attempts map[string]attempts
 }
 
-// attempts are the last eviction attempts of one operation.
+// attempts are the last eviction attempts of one operation, or those of earlier ones that count for the next.
 type attempts struct {
 	operation string
 	last      eviction.Attempts
@@ -38,7 +38,7 @@ func (e *evictions) drained(ctx context.Context, f operation.Facts, policy evict
 	if prechecks {
 		look = e.drainer.DryRun
 	}
-	found, err := look(ctx, node, e.policyOf(f, policy, op.DrainAll), e.lastOf(node, op.ID), drainStart(op, f.Now), f.Now)
+	found, err := look(ctx, node, e.policyOf(f, policy, op.DrainAll), e.lastOf(node, op.ID, f.Now), drainStart(op, f.Now), f.Now)
 	if err == nil && prechecks {
 		e.keep(node, op.ID, found.Attempts)
 	}
@@ -49,7 +49,7 @@ func (e *evictions) drained(ctx context.Context, f operation.Facts, policy evict
 // evict makes one pass of a drain. Pods that it could not evict show up in the next dry run.
 func (e *evictions) evict(ctx context.Context, f operation.Facts, policy eviction.Policy, effect operation.Effect) error {
 	node := f.Node.Name
-	result, err := e.drainer.Pass(ctx, node, e.policyOf(f, policy, effect.All), e.lastOf(node, effect.Operation), drainStart(f.Record.Operation, f.Now), f.Now)
+	result, err := e.drainer.Pass(ctx, node, e.policyOf(f, policy, effect.All), e.lastOf(node, effect.Operation, f.Now), drainStart(f.Record.Operation, f.Now), f.Now)
 	if errors.Is(err, drain.ErrUncordoned) {
 		return fmt.Errorf("%w: %w", podreplace.ErrChanged, err)
 	}
@@ -95,23 +95,29 @@ func (e *evictions) staying(ctx context.Context, f operation.Facts, policy evict
 	return e.drainer.Staying(ctx, f.Node.Name, uids, e.policyOf(f, policy, f.Record.Operation.DrainAll))
 }
 
-// lastOf returns the last eviction attempts of an operation on a node.
-func (e *evictions) lastOf(node, operation string) eviction.Attempts {
+// lastOf returns the last eviction attempts of an operation on a node, and those of earlier ones that count for it.
+func (e *evictions) lastOf(node, operation string, now time.Time) eviction.Attempts {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if tried := e.attempts[node]; tried.operation == operation {
-		return tried.last
+	tried := e.attempts[node]
+	if tried.operation != operation {
+		return tried.last.Carried(now)
 	}
-	return nil
+	return tried.last
 }
 
-// end forgets a node that is no longer drained.
-func (e *evictions) end(node string) {
+// end forgets a node that is no longer drained, but for what counts for its next drain.
+func (e *evictions) end(node string, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, was := e.attempts[node]; was {
-		delete(e.attempts, node)
-		e.drainer.Metrics.Ended(node)
+	was, tried := e.attempts[node]
+	if !tried {
+		return
+	}
+	e.drainer.Metrics.Ended(node)
+	delete(e.attempts, node)
+	if carried := was.last.Carried(now); len(carried) > 0 {
+		e.attempts[node] = attempts{last: carried}
 	}
 }
 

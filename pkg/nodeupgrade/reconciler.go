@@ -79,7 +79,7 @@ func New(o Options) *Reconciler {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	idle, err := r.idle(ctx, request.Name)
 	if idle || err != nil {
-		r.evictions.end(request.Name)
+		r.evictions.end(request.Name, r.observer.clock())
 		r.observer.workTimes.end(request.Name)
 		r.observer.denials.end(request.Name)
 		return resultOf(ctx, 0, err)
@@ -98,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return resultOf(ctx, 0, err)
 	}
 	if !operation.NeedsDrained(o.facts) {
-		r.evictions.end(request.Name)
+		r.evictions.end(request.Name, r.observer.clock())
 	}
 	return resultOf(ctx, d.After, r.effects.carryOut(ctx, o, d.Effects))
 }

@@ -99,14 +99,50 @@ func TestAnEvictionIsRememberedWhenThePodIsGone(t *testing.T) {
 	leave, r := Decide(factsOf(policy, pod("a"), pod("b", of("other"))), policy, nil, start, start)
 	r.Add(leave, []Outcome{{Pod: named("ns", "a"), UID: "uid-a", State: Evicted}, {Pod: named("ns", "b"), UID: "uid-b", State: Refused}}, start)
 	at := start.Add(time.Second)
-	want := Attempts{"uid-a": {Time: start, Outcome: Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Evicted, Since: at},
-		Controllers: map[types.UID]types.UID{"uid-a": "owner", "uid-b": "other"}}}
-	for _, pods := range [][]corev1.Pod{{pod("a", terminatingSince(at))}, nil, {pod("c", createdAt(at))}} {
-		if _, r = Decide(factsOf(policy, pods...), policy, r.Attempts, start, start.Add(RetryInterval)); cmp.Diff(want, r.Attempts) != "" {
-			t.Errorf("with %d pods: %s", len(pods), cmp.Diff(want, r.Attempts))
+	want := Attempt{Time: start, Outcome: Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Evicted, Since: at},
+		Controllers: map[types.UID]types.UID{"uid-a": "owner", "uid-b": "other"}}
+	for i, pods := range [][]corev1.Pod{{pod("a", terminatingSince(at))}, nil, {pod("c", createdAt(at))}} {
+		want.Returned = i == 2
+		if _, r = Decide(factsOf(policy, pods...), policy, r.Attempts, start, start.Add(RetryInterval)); cmp.Diff(Attempts{"uid-a": want}, r.Attempts) != "" {
+			t.Errorf("with %d pods: %s", len(pods), cmp.Diff(Attempts{"uid-a": want}, r.Attempts))
 		}
 	}
 	if !r.Stuck() {
 		t.Errorf("the successor is evicted: %+v", r.Pods)
+	}
+}
+
+// What a controller did in one drain of a node it does in the next one, a day long: otherwise each retry of an operation would evict
+// the node's pods once more, in vain.
+func TestAPodThatCameBackInAnEarlierDrainIsNotEvictedInTheNext(t *testing.T) {
+	policy, evicted := policyOf(t, nil), Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Evicted}
+	first := Attempts{"uid-a": {Time: start, Outcome: evicted, Controllers: map[types.UID]types.UID{"uid-a": "owner"}}}
+	_, r := Decide(factsOf(policy, pod("b", createdAt(start), tolerating)), policy, first, start, start.Add(RetryInterval))
+	if gone := first.Carried(start); len(gone) > 0 {
+		t.Errorf("an eviction that was not in vain is carried over: %+v", gone)
+	}
+	later := start.Add(24 * time.Hour)
+	for _, tc := range []struct {
+		name    string
+		pod     corev1.Pod
+		now     time.Time
+		blocked bool
+	}{
+		{"the one that came back", pod("b", createdAt(start), tolerating), later, true},
+		{"another one", pod("c", createdAt(later), tolerating), later, true},
+		{"one of a day later", pod("c", createdAt(later), tolerating), later.Add(time.Second), false},
+		{"one that does not tolerate the cordon, and came while the node was in service", pod("c", createdAt(later)), later, false},
+		{"one of another controller", pod("c", createdAt(later), tolerating, of("other")), later, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			attempts := r.Attempts.Carried(tc.now)
+			for range 2 { // the drain in between is refused
+				evict, r := decide(factsOf(policy, tc.pod), policy, attempts, tc.now, tc.now)
+				if got := len(r.Of(Blocked)) == 1; got != tc.blocked || (len(evict) == 0) != tc.blocked {
+					t.Errorf("evicted %v, outcomes %+v, want it blocked: %t", evict, r.Pods, tc.blocked)
+				}
+				attempts = r.Attempts.Carried(tc.now)
+			}
+		})
 	}
 }

@@ -108,6 +108,10 @@ type Attempt struct {
 	Outcome Outcome
 	// Controllers of the pods in the scope of the drain at that time, see Result.
 	Controllers map[types.UID]types.UID
+	// Returned: its controller has brought another pod to the cordoned node since.
+	Returned bool
+	// Earlier: it was in an earlier drain of the node.
+	Earlier bool
 }
 
 // Attempts are the last evictions by pod UID; those that were accepted stay when the pod is gone. They belong
