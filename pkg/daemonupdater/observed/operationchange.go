@@ -43,10 +43,10 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node
 			op.Targets = withTarget(op.Targets, target, daemonset.IsLeaving(m.DaemonSet))
 		}
 	}
-	constrain(op, s.Policy)
-	if slices.ContainsFunc(op.Targets, func(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }) {
-		op.Purpose, op.DriverVersion = topsv1.PurposeRollback, "" // the policy names the version of the newest driver only
+	if slices.ContainsFunc(op.Targets, isKept) {
+		op.Purpose = topsv1.PurposeRollback
 	}
+	constrain(op, s.Policy)
 	return op, nil
 }
 
@@ -176,7 +176,11 @@ func targetOfOperation(m Member, component, newest string, pod *rollout.Pod) top
 	return t
 }
 
-// constrain sets what a policy, nil for none, says about an operation.
+// isKept reports whether a target is an earlier revision, which the node is pinned to.
+func isKept(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }
+
+// constrain sets what a policy, nil for none, says about an operation. The driver version that it names is that of the newest
+// driver: an operation that brings an earlier revision has none to verify.
 func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 	var policy topsv1.UpgradePolicySpec
 	if named != nil {
@@ -184,6 +188,9 @@ func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 	}
 	v := ptr.Deref(policy.Validation, topsv1.ValidationPolicy{})
 	op.Drain, op.DriverVersion = policy.Drain.DeepCopy(), v.DriverVersion
+	if slices.ContainsFunc(op.Targets, isKept) {
+		op.DriverVersion = ""
+	}
 	op.MinFreeDiskBytes = cmp.Or(v.MinFreeDisk, &resource.Quantity{}).Value()
 	op.Deadlines = topsv1.OperationDeadlines{ProgressSeconds: ptr.Deref(policy.ProgressDeadlineSeconds, 0), LostSeconds: ptr.Deref(policy.LostDeadlineSeconds, 0),
 		VerifySeconds: v.DeadlineSeconds, SoakSeconds: v.SoakSeconds}

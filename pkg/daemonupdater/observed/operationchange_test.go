@@ -18,7 +18,7 @@ import (
 // fleetAt returns the gr "fleet" on node a, with each component at the given revision.
 func fleetAt(revisions map[string]string) (*world, rollout.Input) {
 	var members []memberAndPods
-	for _, component := range []string{"driver", "devicePlugin", "exporter", "unheardOf"} {
+	for _, component := range []string{"driver", "toolkit", "devicePlugin", "exporter", "unheardOf"} {
 		if revision, ok := revisions[component]; ok {
 			ds := fixture.ComponentOf(component)
 			members = append(members, memberWith(ds, fixture.PodOn(ds, "a", revision)))
@@ -91,6 +91,51 @@ func TestAnOperationIsSeenToFollowAPolicyThatWasEditedSince(t *testing.T) {
 			n := o.RolloutNode(&Node{Object: fixture.Node("a"), Upgrade: &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}}, in.Revision, Zones{}, in.Now)
 			if n.Operation == nil || n.Operation.OldPolicy != tt.want {
 				t.Errorf("job %+v, want OldPolicy %t", n.Operation, tt.want)
+			}
+		})
+	}
+}
+
+// seenAgain is an operation that a node with the given pins gets under a policy that names the version of the driver, and as what
+// it is read in the next pass, under the next policy.
+func seenAgain(t *testing.T, o *world, in *rollout.Input, pins map[string]string, next topsv1.ValidationPolicy) (*topsv1.NodeOperation, *rollout.Operation) {
+	t.Helper()
+	o.Policy = &topsv1.UpgradePolicy{Spec: topsv1.UpgradePolicySpec{Validation: &topsv1.ValidationPolicy{DriverVersion: "1.6"}}}
+	node := *o.fleet.Node("a")
+	node.Pods = slices.Clone(node.Pods)
+	for i := range node.Pods {
+		node.Pods[i].Pin = pins[o.Members[node.Pods[i].Member].Component()]
+	}
+	op, err := o.NewOperation(in, testBook, &node, "op")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Policy = &topsv1.UpgradePolicy{Spec: topsv1.UpgradePolicySpec{Validation: &next}}
+	n := o.RolloutNode(&Node{Object: fixture.Node("a"), Upgrade: &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}}, in.Revision, Zones{}, in.Now)
+	return op, n.Operation
+}
+
+// One that is seen to follow another policy is made again in the next pass, and so for ever: the node waits.
+func TestAnOperationOfANodeWithAnEarlierRevisionIsNotMadeAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		revisions, pins map[string]string
+		next            topsv1.ValidationPolicy
+		want            bool
+	}{
+		{"a driver goes back", map[string]string{"driver": fixture.NewHash, "devicePlugin": fixture.NewHash}, map[string]string{"driver": fixture.OldHash},
+			topsv1.ValidationPolicy{DriverVersion: "1.6"}, false},
+		{"the policy names another newest driver since", map[string]string{"driver": fixture.NewHash}, map[string]string{"driver": fixture.OldHash},
+			topsv1.ValidationPolicy{DriverVersion: "1.7"}, false},
+		{"the policy soaks since", map[string]string{"driver": fixture.NewHash}, map[string]string{"driver": fixture.OldHash},
+			topsv1.ValidationPolicy{DriverVersion: "1.6", SoakSeconds: 5}, true},
+		{"a driver comes to a plugin that is kept", map[string]string{"driver": fixture.OldHash, "devicePlugin": fixture.OldHash}, map[string]string{"devicePlugin": fixture.OldHash},
+			topsv1.ValidationPolicy{DriverVersion: "1.6"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, in := fleetAt(tt.revisions)
+			if op, seen := seenAgain(t, o, &in, tt.pins, tt.next); seen == nil || seen.OldPolicy != tt.want {
+				t.Errorf("operation %+v is read as %+v, want OldPolicy %t", op, seen, tt.want)
 			}
 		})
 	}
