@@ -74,6 +74,8 @@ var ofTheGate = []mutant{
 		"for _, $of := range $list[$i].AllNewest() { $*then }", "for _, $of := range $list[$i].All() { $*then }"},
 	{"pin-verifies-the-newest", "the driver of before must have the version of the newest one", updater, "constrain",
 		"$op.DriverVersion = \"\"", "$op.DriverVersion = $op.DriverVersion + \"\""},
+	{"rollback-verifies-the-rejected", "the driver that an automatic rollback brings must have the version of the rejected one", updater, "constrain",
+		"$op.Purpose == topsv1.PurposeRollback", "$op.Purpose == topsv1.PurposeRollback && slices.ContainsFunc($op.Targets, isKept)"},
 	{"pin-made-again", "an operation that brings a node back is made again in every pass, because the policy names the version of the newest driver", updater, "describePolicy",
 		"constrain($next, $policy)", "constrain($next, $policy); if $policy != nil && $policy.Spec.Validation != nil { $next.DriverVersion = $policy.Spec.Validation.DriverVersion }"},
 	{"pin-stored-late", "a node goes back before that is stored", updater, "keepsTargets",

@@ -180,7 +180,7 @@ func targetOfOperation(m Member, component, newest string, pod *rollout.Pod) top
 func isKept(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }
 
 // constrain sets what a policy, nil for none, says about an operation. The driver version that it names is that of the newest
-// driver: an operation that brings an earlier revision has none to verify.
+// driver: a rollback has none to verify.
 func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 	var policy topsv1.UpgradePolicySpec
 	if named != nil {
@@ -188,7 +188,7 @@ func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 	}
 	v := ptr.Deref(policy.Validation, topsv1.ValidationPolicy{})
 	op.Drain, op.DriverVersion = policy.Drain.DeepCopy(), v.DriverVersion
-	if slices.ContainsFunc(op.Targets, isKept) {
+	if op.Purpose == topsv1.PurposeRollback {
 		op.DriverVersion = ""
 	}
 	op.MinFreeDiskBytes = cmp.Or(v.MinFreeDisk, &resource.Quantity{}).Value()

@@ -178,6 +178,13 @@ func TestAnOperationOfARollbackIsMarked(t *testing.T) {
 	if got, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op"); err != nil || got.Purpose != topsv1.PurposeRollback {
 		t.Errorf("purpose is %v, %v", got, err)
 	}
+	op, seen := seenAgain(t, o, &in, nil, topsv1.ValidationPolicy{DriverVersion: "1.6"})
+	if op.Purpose != topsv1.PurposeRollback || op.DriverVersion != "" {
+		t.Errorf("purpose %s, driver version %q: the policy names that of the rejected revision", op.Purpose, op.DriverVersion)
+	}
+	if seen.OldPolicy {
+		t.Error("it is made again because of the policy")
+	}
 }
 
 func TestNextOperation(t *testing.T) {
