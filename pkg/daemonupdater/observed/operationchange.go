@@ -43,7 +43,7 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node
 			op.Targets = withTarget(op.Targets, target, daemonset.IsLeaving(m.DaemonSet))
 		}
 	}
-	if slices.ContainsFunc(op.Targets, isKept) {
+	if goesBack(&book, op.Targets) {
 		op.Purpose = topsv1.PurposeRollback
 	}
 	constrain(op, s.Policy)
@@ -176,11 +176,34 @@ func targetOfOperation(m Member, component, newest string, pod *rollout.Pod) top
 	return t
 }
 
-// isKept reports whether a target is an earlier revision, which the node is pinned to.
-func isKept(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }
+// goesBack reports whether an operation brings a driver or toolkit back to an earlier revision, or leaves one there and brings
+// none forward. Other components are only replaced along with them.
+func goesBack(book *upgradeplan.LogicBook, targets []topsv1.OperationTarget) bool {
+	kept, forward := false, false
+	for i := range targets {
+		t := &targets[i]
+		switch {
+		case !heavy(book, t.Component):
+		case t.KeptFrom == "":
+			forward = forward || !isUnchanged(t)
+		case !isUnchanged(t):
+			return true
+		default:
+			kept = true
+		}
+	}
+	return kept && !forward
+}
+
+// hasEarlierDriver reports whether an operation leaves a node with a driver that is, or may be, older than the newest one.
+func hasEarlierDriver(op *topsv1.NodeOperation) bool {
+	return op.Purpose == topsv1.PurposeRollback || slices.ContainsFunc(op.Targets, func(t topsv1.OperationTarget) bool {
+		return t.Component == upgradeplan.TargetDriver && t.KeptFrom != ""
+	})
+}
 
 // constrain sets what a policy, nil for none, says about an operation. The driver version that it names is that of the newest
-// driver: a rollback has none to verify.
+// driver.
 func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 	var policy topsv1.UpgradePolicySpec
 	if named != nil {
@@ -188,7 +211,7 @@ func constrain(op *topsv1.NodeOperation, named *topsv1.UpgradePolicy) {
 	}
 	v := ptr.Deref(policy.Validation, topsv1.ValidationPolicy{})
 	op.Drain, op.DriverVersion = policy.Drain.DeepCopy(), v.DriverVersion
-	if op.Purpose == topsv1.PurposeRollback {
+	if hasEarlierDriver(op) {
 		op.DriverVersion = ""
 	}
 	op.MinFreeDiskBytes = cmp.Or(v.MinFreeDisk, &resource.Quantity{}).Value()

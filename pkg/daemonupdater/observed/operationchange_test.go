@@ -115,6 +115,42 @@ func seenAgain(t *testing.T, o *world, in *rollout.Input, pins map[string]string
 	return op, n.Operation
 }
 
+// A bad new driver that comes to a node with an earlier plugin would quarantine the node, and not be verified.
+func TestAnOperationIsARollbackIfADriverOrToolkitGoesBack(t *testing.T) {
+	type fleet map[string]string
+	const was, newest = fixture.OldHash, fixture.NewHash
+	for _, tt := range []struct {
+		name            string
+		revisions, pins fleet
+		held            bool
+		purpose         topsv1.OperationPurpose
+		driver          string
+	}{
+		{"the driver", fleet{"driver": newest, "devicePlugin": newest}, fleet{"driver": was}, false, topsv1.PurposeRollback, ""},
+		{"the toolkit", fleet{"driver": newest, "toolkit": newest}, fleet{"toolkit": was}, false, topsv1.PurposeRollback, ""},
+		{"the driver, and the toolkit is new", fleet{"driver": newest, "toolkit": was}, fleet{"driver": was}, false, topsv1.PurposeRollback, ""},
+		{"the driver is kept on a node that is held", fleet{"driver": was, "toolkit": newest}, fleet{"driver": was}, true, topsv1.PurposeRollback, ""},
+		{"the driver is kept there, and the toolkit is new", fleet{"driver": was, "toolkit": was}, fleet{"driver": was}, true, topsv1.PurposeUpgrade, ""},
+		{"the toolkit is kept there, and the driver is new", fleet{"driver": was, "toolkit": was}, fleet{"toolkit": was}, true, topsv1.PurposeUpgrade, "1.6"},
+		{"the plugin is kept, and the driver is new", fleet{"driver": was, "devicePlugin": was}, fleet{"devicePlugin": was}, false, topsv1.PurposeUpgrade, "1.6"},
+		{"the plugin goes back, and the driver is new", fleet{"driver": was, "devicePlugin": newest}, fleet{"devicePlugin": was}, false, topsv1.PurposeUpgrade, "1.6"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, in := fleetAt(tt.revisions)
+			if tt.held {
+				o.fleet.Node("a").Operation = &rollout.Operation{ID: "before", Ours: true, Granted: true, KeptCordoned: true}
+			}
+			op, seen := seenAgain(t, o, &in, tt.pins, topsv1.ValidationPolicy{DriverVersion: "1.6"})
+			if op.Purpose != tt.purpose || op.DriverVersion != tt.driver {
+				t.Errorf("purpose %s, driver version %q; want %s, %q", op.Purpose, op.DriverVersion, tt.purpose, tt.driver)
+			}
+			if seen.OldPolicy {
+				t.Error("it is made again because of the policy")
+			}
+		})
+	}
+}
+
 // One that is seen to follow another policy is made again in the next pass, and so for ever: the node waits.
 func TestAnOperationOfANodeWithAnEarlierRevisionIsNotMadeAgain(t *testing.T) {
 	for _, tt := range []struct {
