@@ -141,7 +141,27 @@ func (w *simWorld) badDriver() {
 	if spoils {
 		kind = simSpoils
 	}
-	w.badAtLast(g, driver, kind, meanwhile...)
+	w.badAtLast(g, driver, kind, append([]func(*simGroup){w.verifiesDriver}, meanwhile...)...)
+	w.verifyDriver("")
+}
+
+// verifiesDriver has every group, in some seeds, name a policy with the version of the newest driver of one.
+func (w *simWorld) verifiesDriver(g *simGroup) {
+	driver := slices.IndexFunc(g.sets, func(key simapi.Key) bool { return key.Name == "driver" })
+	if driver < 0 || w.hash("verifies")%3 == 0 {
+		return
+	}
+	w.goBackByThemselves()
+	w.verifyDriver(w.imagesOf(g)[driver])
+}
+
+// verifyDriver sets the version of the driver in the policy that rolls back.
+func (w *simWorld) verifyDriver(version string) {
+	w.say("admin: the driver has to be %q", version)
+	simapi.Edit(w.api, simapi.Key{Kind: simPolicies, Name: simBack}, func(p *topsv1.UpgradePolicy) {
+		p.Spec.Validation = &topsv1.ValidationPolicy{DriverVersion: version}
+		p.Generation++
+	})
 }
 
 // retryWhatFailed has a person retry the tasks that a bad driver fails, also while it is rolled back.

@@ -111,6 +111,7 @@ func (w *simWorld) goesBackByOperation() bool {
 		return true
 	}
 	before := w.backByOperation
+	w.verifiesDriver(w.groups[0])
 	w.override(node, observed.VerbUndo, set)
 	answered := func() bool {
 		u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: node})
