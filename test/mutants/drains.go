@@ -59,7 +59,7 @@ var ofDrains = []mutant{
 	{"evicted-forgotten", "a pod that comes back is evicted again once its predecessor is gone", drain, "Attempts.accepted",
 		"$of.Outcome.State == Evicted", `$of.Outcome.State == Evicted && uid == ""`},
 	{"sibling-for-successor", "a replica that was on the node all along blocks the drain", drain, "Attempt.precedes",
-		"!$present && $rest", "(!$present || true) && $rest"},
+		"!present && $rest", "(!present || true) && $rest"},
 	{"cordon-raced", "a pod that was bound at the moment of the cordon blocks the drain", drain, "Attempt.precedes",
 		"daemonset.ToleratesCordon($spec) || $rest", "daemonset.ToleratesCordon($spec) || $rest || true"},
 	{"freed-card-taken", "each of many pods that wait for a card gets that of the one before on the cordoned node, and is evicted", drain, "Attempt.precedes",
