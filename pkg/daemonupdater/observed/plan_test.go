@@ -258,7 +258,10 @@ func TestTheFailedTaskOfANodeWithoutAnOperation(t *testing.T) {
 			in := inputFrom(w)
 			failure := rollout.Failure{Node: "a", UID: "uid-a", Reason: rollout.ReasonCrashLooping}
 			if n := len(tt.replaced); n > 0 && len(tt.blamed) == 1 && tt.blamed[0] != tt.replaced[n-1] {
-				failure.Reason = rollout.ReasonNodeLost // what is blamed works again
+				failure.Reason = rollout.ReasonNodeLost // and it is still away
+				away := *w.fleet.Node("a")
+				away.Ready, away.ReadyEarliest = false, away.ReadySince
+				w.fleet.Set(away, in.Now)
 			}
 			for _, m := range w.Members {
 				if slices.Contains(tt.blamed, m.Component()) {

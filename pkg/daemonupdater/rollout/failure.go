@@ -59,9 +59,9 @@ func (f *Failure) isOvertaken(n *fleetNode) bool {
 	return others && n.Ready && f.Reason == ReasonProgressDeadlineExceeded
 }
 
-// stillHolds reports whether a node has not recovered from its failure. From the failure of a device
-// plugin it has recovered only when it offers cards; from a crash loop, in which a pod is available for moments, when the
-// pod has been Ready for much longer than a container ran before it crashed, or there is another pod.
+// stillHolds reports whether a node has not recovered from its failure. What else is left to do on the node does not matter: it did not
+// fail. From the failure of a device plugin the node has recovered only when it offers cards; from a crash loop, in which a pod is available
+// for moments, when the pod has been Ready for much longer than a container ran before it crashed, or there is another pod.
 func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 	if n.isOtherMachine(failure) {
 		return false
@@ -70,18 +70,29 @@ func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 		return false
 	}
 	crashed := failure.Reason == ReasonCrashLooping
-	recovered := n.hasRecovered() || crashed && n.Ready && len(failure.Targets) > 0 // what else is left on the node did not crash
-	return !recovered || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+	return !failure.mayBeOver(n) || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		if !failure.concerns(n, &pod) {
 			return false
 		}
 		left := pod.ReadyAgain.Add(min(d.in.Deadlines.Progress, max(d.in.Deadlines.Unavailable, 2*pod.Ran))).Sub(d.in.Now)
-		moment := crashed && left > 0
+		moment := left > 0 && (crashed || !n.hasRecovered()) // a node that has not recovered would start at once
 		if moment {
 			d.recheckIn(left)
 		}
 		return pod.OffersNone || moment || pod.isAbsent() || !pod.Available || n.group.isOutdated(&pod)
 	})
+}
+
+// mayBeOver reports whether a node has recovered from its failure if the pods that may have caused it work.
+func (f *Failure) mayBeOver(n *fleetNode) bool {
+	crashed := f.Reason == ReasonCrashLooping
+	return n.hasRecovered() || f.isOfPods() && (n.available || crashed && n.Ready)
+}
+
+// isOfPods reports whether a node failed because pods of known revisions did not work. What an operation failed at, only another one
+// can verify.
+func (f *Failure) isOfPods() bool {
+	return len(f.Targets) > 0 && slices.Contains([]Reason{ReasonCrashLooping, ReasonProgressDeadlineExceeded, ReasonNodeLost}, f.Reason)
 }
 
 // timeLeft returns how long a node that was started at since may still be unavailable under its
