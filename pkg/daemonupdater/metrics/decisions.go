@@ -40,7 +40,7 @@ func decisionOf(in rollout.Input, d *rollout.Decision) decision {
 		strategy: string(in.Settings.Strategy), revision: d.Ledger.Revision,
 		counts: d.Counts, limit: d.MaxUnavailable, used: d.Used, eta: d.ETA(),
 		waiting: slices.Clone(d.Waiting), waves: slices.Clone(d.Ledger.Waves),
-		progress: latest(d.Ledger.LastStart, d.Ledger.LastProgress, d.LastTaskEnd), offlineSince: d.OfflineSince,
+		progress: latest(lastProgress(&d.Ledger), d.LastTaskEnd), offlineSince: d.OfflineSince,
 		conditions: map[string]bool{
 			topsv1.RolloutAccepted: observed.NotAccepted(&in) == nil,
 			topsv1.RolloutHalted:   d.Halted != "",
@@ -70,6 +70,15 @@ func mostCommon(failures []rollout.Failure) rollout.Reason {
 		}
 	}
 	return most
+}
+
+// lastProgress is when the nodes of a rollout last made progress, as its ledger has it: that of an earlier version has only starts. A start
+// that retries a denied deletion is no progress.
+func lastProgress(l *rollout.Ledger) time.Time {
+	if l.LastProgress.IsZero() {
+		return l.LastStart
+	}
+	return l.LastProgress
 }
 
 // latest returns the latest time.

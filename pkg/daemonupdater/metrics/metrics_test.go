@@ -169,6 +169,7 @@ func TestLastProgress(t *testing.T) {
 		{"nothing has begun", rollout.Decision{}, time.Time{}},
 		{"a node finished after the last start", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2), LastProgress: at(5)}}, at(5)},
 		{"a ledger of an earlier version", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2)}}, at(2)},
+		{"a deletion that was denied is tried again", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(5), LastProgress: at(2)}}, at(2)},
 		{"a task has ended", rollout.Decision{Ledger: rollout.Ledger{LastStart: at(2), LastProgress: at(2)}, LastTaskEnd: at(4)}, at(4)},
 	} {
 		m := New(prometheus.NewRegistry())

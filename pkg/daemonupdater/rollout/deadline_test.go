@@ -86,12 +86,13 @@ func TestTheDeadlineRestartsWithTheNextPod(t *testing.T) {
 	}
 }
 
-func TestADeletionThatIsTriedAgainIsNoStart(t *testing.T) {
+// It may succeed now: what the new pod does is to be known.
+func TestADeletionThatIsTriedAgainDoesNotCountTwice(t *testing.T) {
 	n := nodeOf("a", oldHash)
 	n.DeniedDeletion = &Denial{Object: n.Pods[0].UID, Since: epoch.Add(-time.Hour), Retry: epoch.Add(-time.Second)}
 	in := inputOf(1, n)
 	in.Ledger.Touched = 3
-	if d := Plan(in); len(d.Started) != 1 || d.Ledger.Touched != 3 || !d.Ledger.LastStart.IsZero() {
+	if d := Plan(in); len(d.Started) != 1 || d.Ledger.Touched != 3 || !d.Ledger.LastStart.Equal(epoch) {
 		t.Errorf("started %v, %d touched, last at %s", d.Started, d.Ledger.Touched, d.Ledger.LastStart)
 	}
 }

@@ -64,3 +64,44 @@ func TestTheDeadlineRestartsWhenADeletionIsNoLongerDenied(t *testing.T) {
 		t.Errorf("failures %+v, %d in flight, want the node to have its time", d.Ledger.Failures, d.InFlight)
 	}
 }
+
+// Deletions were denied for hours. Then the version takes down each node that gets it.
+func TestANodeThatGoesOfflineAfterItsDeletionWasDeniedFailed(t *testing.T) {
+	for name, before := range map[string]time.Duration{
+		"when it was tried again": 10 * time.Hour,
+		"under its first slot":    DefaultDeadlines.Progress - time.Second, // of its first start
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := denied(nodeOf("a", oldHash))
+			a.DeniedDeletion.Since = epoch.Add(-before)
+			in := inputOf(1, a, held(nodeOf("b", oldHash)))
+			in.Ledger.LastStart = epoch.Add(-before)
+			if before < DefaultDeadlines.Progress {
+				slot := slotOf(a, before)
+				slot.Pod, slot.Members = a.Pods[0].UID, []string{"kube-system/a"}
+				in = in.slots(slot)
+			}
+			pass := func(after time.Duration, n Node) Decision {
+				in.Now, in.Nodes[0] = epoch.Add(after), n
+				d := Plan(in)
+				in.Ledger = d.Ledger
+				return d
+			}
+			if d := pass(0, a); len(d.Delete) != 1 {
+				t.Fatalf("deleted %+v", d.Delete)
+			}
+			created := epoch.Add(10 * time.Second)
+			made := func() Node { return withPod(nodeOf("a", newHash), func(p *Pod) { p.Created = created }) }
+			if d := pass(20*time.Second, made()); len(d.Ledger.Slots) > 0 {
+				t.Fatalf("slots %+v", d.Ledger.Slots)
+			}
+			gone := broken(made())
+			gone.Ready, gone.ReadySince = false, epoch.Add(50*time.Second)
+			gone.ReadyEarliest, gone.ReadyWritten = gone.ReadySince, gone.ReadySince
+			in.Nodes[1].Holds = nil
+			if d := pass(100*time.Second, gone); len(d.Ledger.Failures) != 1 || len(d.Started) > 0 {
+				t.Errorf("failures %+v, started %v", d.Ledger.Failures, d.Started)
+			}
+		})
+	}
+}

@@ -30,10 +30,11 @@ type Ledger struct {
 	// Resumed is the last Input.Resume acted on, at ResumedAt.
 	Resumed   string
 	ResumedAt time.Time
-	// LastStart is when a node was last started, zero if none was.
+	// LastStart is when a node was last started, zero if none was: also one that goes back, or whose denied deletion is retried.
 	LastStart time.Time
 	// LastProgress is when a node was last started or finished, the next pod of one was named for deletion, or an
-	// operation under a slot ended; zero if nothing was. LastStart may be later in a ledger of an earlier version.
+	// operation under a slot ended; zero if nothing was. Going back, or retrying what was denied, is no progress.
+	// A ledger of an earlier version has only LastStart.
 	LastProgress time.Time
 	// Decided is when a decision was last stored while nodes were in flight or waited for a soak, to the
 	// precision of a tick; zero if no node is in flight or waits for one.

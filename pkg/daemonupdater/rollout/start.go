@@ -41,9 +41,9 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	slot.restart(s.in.Now, n.Pods)
 	s.fleet.nodes.record(n, slot, nil)
 	n.queued = false
-	if n.DeniedDeletion == nil && !n.goingBack { // otherwise it is only retried, or goes back
+	s.ledger.LastStart = s.in.Now
+	if n.DeniedDeletion == nil && !n.goingBack { // otherwise it is only retried, or goes back: it would count twice
 		s.ledger.Touched++
-		s.ledger.LastStart = s.in.Now
 		s.progressed(s.in.Now)
 	}
 	s.names = append(s.names, n.Name)

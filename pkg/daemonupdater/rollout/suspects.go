@@ -33,14 +33,15 @@ func addSuspects(d *draft) {
 
 // suspects reports whether a node that has a suspect pod may have failed because of this rollout: it has no slot, and has failed
 // since the rollout was last resumed. A Ready node failed within the progress deadline after its slot ended, or crashed again and again since. An offline one did
-// not join long after the last start. A pod from the future shows that the manager's clock, by which the last start was recorded,
-// is behind that of the API server.
+// not join long after a node was last started or finished. A pod from the future shows that the manager's clock, by which that was
+// recorded, is behind that of the API server.
 func (d *draft) suspects(n *fleetNode) bool {
 	if n.Ready {
 		since := n.Replaced[n.group.keyOf(n.suspect)]
 		return n.slot == nil && !n.queued && !n.isBusy() && n.suspect.NotReadyEarliest.After(d.ledger.ResumedAt) && !n.suspect.NotReadySince.After(since.Add(d.in.Deadlines.blamed(n.suspect)))
 	}
-	joinedLater := n.suspect.Created.After(d.ledger.LastStart.Add(d.in.Deadlines.Progress)) && !n.suspect.Created.After(d.in.Now)
+	last := later(d.ledger.LastStart, d.ledger.LastProgress) // a slot may last longer than the deadline
+	joinedLater := n.suspect.Created.After(last.Add(d.in.Deadlines.Progress)) && !n.suspect.Created.After(d.in.Now)
 	return n.slot == nil && n.ReadyEarliest.After(d.ledger.ResumedAt) && !joinedLater
 }
 
