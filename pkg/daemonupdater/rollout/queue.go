@@ -40,20 +40,24 @@ func (q queue) serveQueued() {
 	q.ledger.Slots = kept
 }
 
-// serveSlot starts a queued node if it may start. behind is the number of slots that have earlier turns,
+// serveSlot starts a queued node if it may start. One whose pool is full gives its slot back. behind is the number of slots that have earlier turns,
 // or may have them in the stored ledger. It reports whether the node keeps its slot.
 func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 	if !q.rules.forbidsUpgrades() && n != nil && (n.phase == phaseJustOffline || n.phase == phaseRecovering) {
 		return true // it may only flap
 	}
-	if !q.mayStay(n) {
+	full, stays := Reason(""), q.mayStay(n)
+	if stays {
+		full, _ = q.budgets.whyFull(n.lane)
+	}
+	if !stays || full == ReasonPoolExhausted { // it would block other pools
 		if q.fence.isRuledOut(slot, n) {
 			n.queued = false
 			return false
 		}
 		return true
 	}
-	if reason, _ := q.budgets.whyFull(n.lane); reason == "" && (n.lane.urgency != healthy || behind < q.budgets.limit) {
+	if full == "" && (n.lane.urgency != healthy || behind < q.budgets.limit) {
 		slot.Queued = false
 		q.start(n, slot)
 	}

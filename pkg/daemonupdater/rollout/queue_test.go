@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -256,6 +257,47 @@ func TestNothingIsQueuedWithPools(t *testing.T) {
 	in.Policy.PoolMaxUnavailable = &one
 	if d := Plan(in); len(queued(d)) != 0 {
 		t.Errorf("queued %v, want nothing: a queued node would stand in the way of other pools", queued(d))
+	}
+}
+
+// They were queued before the policy had pools.
+func TestQueuedNodesWhosePoolIsFullMakeRoomForOtherPools(t *testing.T) {
+	in, first := startedTwo(t)
+	for i := range in.Nodes {
+		if in.Nodes[i].Pool = "y"; slices.ContainsFunc(first.Ledger.Slots, func(s Slot) bool { return s.Node == in.Nodes[i].Name }) {
+			in.Nodes[i].Pool = "x"
+		}
+	}
+	one := intstr.FromInt32(1)
+	in.Policy.PoolMaxUnavailable = &one
+	finish(&in, first.Started[0]) // the other one stays unavailable
+	d := Plan(in)
+	if len(d.Fence) != 2 || len(d.Started) != 0 || len(queued(d)) != 2 {
+		t.Fatalf("fenced %v, started %v, queued %v; want both queued pods fenced and nothing started", d.Fence, d.Started, queued(d))
+	}
+	for _, name := range queued(d) {
+		in.Nodes[indexOf(in.Nodes, name)].Pods[0].Version = "900"
+	}
+	in.Ledger = d.Ledger
+	d = Plan(in)
+	if len(queued(d)) != 0 || len(d.Fence) != 0 || len(d.Started) != 1 || in.Nodes[indexOf(in.Nodes, d.Started[0])].Pool != "y" {
+		t.Errorf("queued %v, fenced %v, started %v; want a node of pool y started", queued(d), d.Fence, d.Started)
+	}
+}
+
+func TestQueuedNodesWhosePoolHasRoomStartThoughThePolicyHasPools(t *testing.T) {
+	in, first := startedTwo(t)
+	one := intstr.FromInt32(1)
+	in.Policy.PoolMaxUnavailable = &one
+	for i, name := range append(slices.Clone(first.Started), queued(first)...) {
+		in.Nodes[indexOf(in.Nodes, name)].Pool = fmt.Sprint("p", i)
+	}
+	if d := Plan(in); len(d.Fence) != 0 || len(queued(d)) != 2 {
+		t.Errorf("fenced %v, queued %v while two nodes are in flight", d.Fence, queued(d))
+	}
+	finish(&in, first.Started[0])
+	if d := Plan(in); len(d.Started) != 1 || !slices.Contains(queued(first), d.Started[0]) {
+		t.Errorf("started %v, want one of %v", d.Started, queued(first))
 	}
 }
 
