@@ -48,6 +48,8 @@ var ofTheGate = []mutant{
 		"$ask.Begun || $refusal == nil && $from && $changed", "$ask.Begun"},
 	{"pin-forgets-the-halt", "a node that tries again to go back ends the halt", updater, "Ledger.clearFailure",
 		"$l.Pins[i].Failed = $was || $is", "$l.Pins[i].Failed = $was && $is"},
+	{"pin-blamed-for-another", "a node that was lost, and is upgraded since, counts as failed because another component is kept on it", updater, "Ledger.clearFailure",
+		"goesBack && $same", "(goesBack || true) && $same"},
 	{"pin-freed-too-early", "a node that is freed before its operation gave its slot back keeps it for good", updater, "fleetNode.needsAnotherOperation",
 		"$new || $others || $left", "$new || $others"},
 	{"pin-outlives-the-request", "a person at a pinned node asks for the new version in vain", updater, "Facts.isRequestedAgain",

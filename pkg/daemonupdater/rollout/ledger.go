@@ -87,13 +87,13 @@ func (l *Ledger) lastTurn() (last int64) {
 	return last
 }
 
-// clearFailure drops the failure of a node that is started again. A pinned node, which may start in a halt, still
-// counts as failed for it.
-func (l *Ledger) clearFailure(node string) {
+// clearFailure drops the failure of a node that is started again. If it goes back, which it may do in a halt, it still counts as failed
+// for it.
+func (l *Ledger) clearFailure(node string, goesBack bool) {
 	l.Failures = slices.DeleteFunc(slices.Clone(l.Failures), func(f Failure) bool { return f.Node == node })
 	l.Pins = slices.Clone(l.Pins)
 	for i := range l.Pins {
-		l.Pins[i].Failed = l.Pins[i].Failed || l.Pins[i].Node == node
+		l.Pins[i].Failed = l.Pins[i].Failed || goesBack && l.Pins[i].Node == node
 	}
 }
 
