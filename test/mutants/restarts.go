@@ -205,7 +205,7 @@ var ofRestarts = []mutant{
 		"$d.last[$v.Engine] = $v", "_ = $v"},
 	{"one-default-for-all", "while docker restarts, containerd answers, and it is forgotten which pods have no cards", hosts, "defaults.since",
 		"$d.last[$f.Engine] = $seen", "$d.last = map[task.Engine]restart.Default{$f.Engine: $seen}"},
-	{"cards-unawaited", "a plugin that was replaced counts as updated before its node offers cards", updater, "awaitsCards",
+	{"cards-unawaited", "a plugin that was replaced counts as updated before its node offers cards", updater, "offeringNone",
 		"$pod.OffersNone && $rest", "false && $rest"},
 	{"cards-awaited-for-ever", "a plugin that offers no card keeps its slot for ever", updater, "failureOf",
 		"$n.available && !$awaits || $denied", "$n.available || $denied"},

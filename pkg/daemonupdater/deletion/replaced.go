@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
@@ -66,7 +67,7 @@ func (r *Replaced) Of(s *observed.State, node *corev1.Node, n *rollout.Node) map
 		pod := &n.Pods[i]
 		ds := s.Members[pod.Member].DaemonSet
 		member := s.Members[pod.Member].Key()
-		if _, known := members[member]; known || !on.mayHaveReplaced(pod.Created, s.Rollout.Status.LastStartTime, ds.CreationTimestamp, node.CreationTimestamp) {
+		if _, known := members[member]; known || !on.mayHaveReplaced(pod.Created, lastWork(&s.Rollout.Status), ds.CreationTimestamp, node.CreationTimestamp) {
 			continue
 		}
 		if members = maps.Clone(members); members == nil {
@@ -88,8 +89,16 @@ func (on *replacedOn) of(node types.UID) map[string]time.Time {
 }
 
 // mayHaveReplaced reports whether a pod may have been created under a slot that is not known: not long before the process began, and not
-// long after nodes were last started. Its owners, the DaemonSet and the Node, must be older by more than that: a new one has its first pod.
-func (on *replacedOn) mayHaveReplaced(created time.Time, lastStart *metav1.Time, owners ...metav1.Time) bool {
+// long after nodes were last started or finished. Its owners, the DaemonSet and the Node, must be older by more than that: a new one has its first pod.
+func (on *replacedOn) mayHaveReplaced(created time.Time, lastWork *metav1.Time, owners ...metav1.Time) bool {
 	isNew := slices.ContainsFunc(owners, func(t metav1.Time) bool { return created.Before(t.Add(on.lately)) })
-	return lastStart != nil && !isNew && !created.After(on.begun) && !created.Before(on.begun.Add(-on.lately)) && !created.After(lastStart.Add(on.lately))
+	return lastWork != nil && !isNew && !created.After(on.begun) && !created.Before(on.begun.Add(-on.lately)) && !created.After(lastWork.Add(on.lately))
+}
+
+// lastWork returns when a node of a rollout was last started, or later finished; nil if none was started.
+func lastWork(status *topsv1.DaemonRolloutStatus) *metav1.Time {
+	if status.LastStartTime != nil && status.LastStartTime.Before(status.LastProgressTime) {
+		return status.LastProgressTime
+	}
+	return status.LastStartTime
 }

@@ -117,3 +117,18 @@ func TestWhatWasReplacedBeforeTheProcessBeganIsDerivedFromThePods(t *testing.T) 
 		})
 	}
 }
+
+// A slot may last longer than the progress deadline: then its last pod is created long after its node was started.
+func TestAPodOfALongSlotMayHaveReplacedOne(t *testing.T) {
+	at := func(minutes int) time.Time { return time.Date(2026, 3, 1, 12, minutes, 0, 0, time.UTC) }
+	for _, finished := range []int{50, 20} {
+		var all AllAttempts
+		s := world("driver", at(20))
+		s.Rollout.Status.LastProgressTime = &metav1.Time{Time: at(finished)}
+		all.Replaced.Begin(s.Group, at(52), time.Hour, 10*time.Minute)
+		n := rollout.Node{Name: "a", UID: "a", Pods: []rollout.Pod{{Created: at(45)}}}
+		if all.Show(s, &corev1.Node{}, &n); (len(n.Replaced) > 0) != (finished == 50) {
+			t.Errorf("replaced %v, a node was finished at minute %d", n.Replaced, finished)
+		}
+	}
+}

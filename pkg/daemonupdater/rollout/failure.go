@@ -33,6 +33,9 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 		return &failure, 0
 	}
 	_, waitsFor := n.progress()
+	if n.available { // without cards
+		failure.Targets = offeringNone(n.group, slot, n.Pods)
+	}
 	failure.Reason = ReasonProgressDeadlineExceeded
 	failure.Message = fmt.Sprintf("not available within %s: %s", in.Deadlines.Progress, waitsFor)
 	return &failure, 0
@@ -61,7 +64,8 @@ func (f *Failure) isOvertaken(n *fleetNode) bool {
 
 // stillHolds reports whether a node has not recovered from its failure. What else is left to do on the node does not matter: it did not
 // fail. From the failure of a device plugin the node has recovered only when it offers cards; from a crash loop, in which a pod is available
-// for moments, when the pod has been Ready for much longer than a container ran before it crashed, or there is another pod.
+// for moments, when the pod has been Ready for much longer than a container ran before it crashed, or there is another pod. A node on which
+// something is left to do starts again at once, so its pods must have worked for a while.
 func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 	if n.isOtherMachine(failure) {
 		return false
@@ -74,12 +78,16 @@ func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 		if !failure.concerns(n, &pod) {
 			return false
 		}
-		left := pod.ReadyAgain.Add(min(d.in.Deadlines.Progress, max(d.in.Deadlines.Unavailable, 2*pod.Ran))).Sub(d.in.Now)
-		moment := left > 0 && (crashed || !n.hasRecovered()) // a node that has not recovered would start at once
+		works := pod.ReadyAgain.Add(min(d.in.Deadlines.Progress, max(d.in.Deadlines.Unavailable, 2*pod.Ran)))
+		if !n.hasRecovered() { // it would start at once
+			works = later(works, later(pod.AvailableSince, n.ReadySince).Add(d.in.Deadlines.Unavailable))
+		}
+		left := works.Sub(d.in.Now)
+		moment := left > 0 && (crashed || !n.hasRecovered())
 		if moment {
 			d.recheckIn(left)
 		}
-		return pod.OffersNone || moment || pod.isAbsent() || !pod.Available || n.group.isOutdated(&pod)
+		return pod.OffersNone || moment || pod.isAbsent() || !pod.Available || pod.Unverified || n.group.isOutdated(&pod)
 	})
 }
 

@@ -126,7 +126,17 @@ func lacksCards(g *group, pod *Pod) bool {
 // awaitsCards reports whether the device plugin among these pods was replaced under a slot, and its node
 // offers none of its cards.
 func awaitsCards(g *group, slot *Slot, pods []Pod) bool {
-	return slot != nil && slices.ContainsFunc(pods, func(pod Pod) bool { return pod.OffersNone && slices.Contains(slot.Members, g.keyOf(&pod)) })
+	return slot != nil && len(offeringNone(g, slot, pods)) > 0
+}
+
+// offeringNone returns the targets of the device plugins of a slot of which the node offers no cards.
+func offeringNone(g *group, slot *Slot, pods []Pod) (plugins []Target) {
+	for i := range pods {
+		if pods[i].OffersNone && slices.Contains(slot.Members, g.keyOf(&pods[i])) {
+			plugins = append(plugins, g.targetsOf([]string{g.keyOf(&pods[i])})...)
+		}
+	}
+	return plugins
 }
 
 // isLeftOut reports whether the upgrade is limited to other nodes, other members or other pods. A pin does

@@ -87,13 +87,15 @@ func (l *Ledger) lastTurn() (last int64) {
 	return last
 }
 
-// clearFailure drops the failure of a node that is started again. If it goes back, which it may do in a halt, it still counts as failed
-// for it.
-func (l *Ledger) clearFailure(node string, goesBack bool) {
-	l.Failures = slices.DeleteFunc(slices.Clone(l.Failures), func(f Failure) bool { return f.Node == node })
+// clearFailure drops the failure of a node that is started again. If it goes back, which it may do in a halt, its pins of what the failure
+// blames still count as failed for it.
+func (l *Ledger) clearFailure(failure Failure, goesBack bool) {
+	l.Failures = slices.DeleteFunc(slices.Clone(l.Failures), func(f Failure) bool { return f.Node == failure.Node })
 	l.Pins = slices.Clone(l.Pins)
 	for i := range l.Pins {
-		l.Pins[i].Failed = l.Pins[i].Failed || goesBack && l.Pins[i].Node == node
+		pin := &l.Pins[i]
+		failed := pin.Node == failure.Node && (len(failure.Targets) == 0 || failure.blames(pin.Member))
+		pin.Failed = pin.Failed || goesBack && failed
 	}
 }
 

@@ -164,6 +164,20 @@ func TestANodeThatWasLostHasNotGoneBackBecauseOfThePinOfAnotherComponent(t *test
 	}
 }
 
+// Only what the failure blames went back in vain.
+func TestAPinOfAnotherComponentThanTheFailedOneHasNotFailed(t *testing.T) {
+	for member, failed := range map[string]bool{"kube-system/a": true, "kube-system/b": false} {
+		in := inputOf(2, nodeOf("a", newHash, newHash), nodeOf("b", newHash, newHash)).back(false, "a").threshold(2)
+		in.Members = []Member{{Key: "kube-system/a", Target: newHash}, {Key: "kube-system/b", Target: newHash}}
+		in.Ledger.Pins[0].Member = "kube-system/a"
+		in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonNodeLost, Since: epoch.Add(-time.Hour), Targets: []Target{{member, newHash}}}}
+		d := Plan(in)
+		if !slices.Equal(d.Started, []string{"a"}) || len(d.Ledger.Pins) != 1 || d.Ledger.Pins[0].Failed != failed {
+			t.Errorf("%s failed: started %v, pins %+v", member, d.Started, d.Ledger.Pins)
+		}
+	}
+}
+
 func TestANodeThatFailsOnItsWayBackIsNotStartedAgain(t *testing.T) {
 	n := withPod(crashing(nodeOf("a", oldHash)), func(p *Pod) { p.Created = epoch.Add(time.Minute) })
 	in := inputOf(1, n).back(true, "a").slots(slotOf(n, time.Minute)).threshold(5)

@@ -34,6 +34,22 @@ func TestAComponentThatWasOnlySlowDoesNotKeepItsNodeFromTheOthers(t *testing.T) 
 	}
 }
 
+// The plugin comes last as long as it offers none, so other pods are replaced after it.
+func TestAPluginThatOffersNoCardsIsToBlameForItsNode(t *testing.T) {
+	n := with(nodeOf("a", newHash, newHash), func(n *Node) { n.Pods[0].OffersNone = true })
+	slot := slotOf(n, DefaultDeadlines.Progress)
+	slot.Pod, slot.Members = "pod-a-1-old", []string{"kube-system/a", "kube-system/b"}
+	in := pairOf("", n).slots(slot)
+	in.Ledger.Failures = nil
+	for pass := range 2 {
+		d := Plan(in)
+		if len(d.Ledger.Failures) != 1 || !slices.Equal(d.Ledger.Failures[0].Targets, []Target{{"kube-system/a", newHash}}) {
+			t.Errorf("pass %d: failures %+v, want that the plugin failed", pass, d.Ledger.Failures)
+		}
+		in.Ledger = d.Ledger
+	}
+}
+
 func TestAFailureEndsOnceWhatIsToBlameWorks(t *testing.T) {
 	const s = time.Second
 	half := func() Node { return nodeOf("a", newHash, oldHash) }
@@ -62,6 +78,10 @@ func TestAFailureEndsOnceWhatIsToBlameWorks(t *testing.T) {
 		{"not in a moment between two crashes", ReasonNodeLost, again(119*s, time.Minute), paused, true, s},
 		{"nor between two of the crash loop", ReasonCrashLooping, again(119*s, time.Minute), nil, true, s},
 		{"not while another pod of the new version does not work", ReasonProgressDeadlineExceeded, with(nodeOf("a", newHash, newHash), func(n *Node) { n.Pods[1].Available = false }), nil, true, 0},
+		{"not in a moment of a pod that is Ready by turns", ReasonProgressDeadlineExceeded, withPod(half(), func(p *Pod) { p.AvailableSince = epoch.Add(-29 * s) }), nil, true, s},
+		{"but once it has been Ready for half a minute", ReasonProgressDeadlineExceeded, withPod(half(), func(p *Pod) { p.AvailableSince = epoch.Add(-30 * s) }), nil, false, 0},
+		{"not in a moment in which the node is back", ReasonNodeLost, with(half(), func(n *Node) { n.ReadySince = epoch.Add(-29 * s) }), paused, true, s},
+		{"not if an operation was lost that did not verify its work", ReasonNodeLost, withPod(half(), func(p *Pod) { p.Unverified = true }), paused, true, 0},
 		{"not while an operation keeps the node out of service", ReasonProgressDeadlineExceeded, with(half(), func(n *Node) { n.Disturbed = true }), nil, true, 0},
 		{"not if the operation failed: another one has to verify the node", ReasonOperationFailed, half(), nil, true, 0},
 		{"not if an older version recorded nothing to blame", ReasonProgressDeadlineExceeded, half(), func(in *Input) { in.Ledger.Failures[0].Targets = nil }, true, 0},

@@ -30,7 +30,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 	s.budgets.probation.use(n, 1)
 	s.ledger.Started++
 	if n.failure != nil {
-		s.ledger.clearFailure(n.Name, n.goingBack)
+		s.ledger.clearFailure(*n.failure, n.goingBack)
 	}
 	if slot.Operation = s.operationOf(n); slot.Operation != "" {
 		slot.Members = n.membersToReplace()
