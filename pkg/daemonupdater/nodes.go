@@ -46,7 +46,7 @@ func (r fleetReader) refresh(ctx context.Context, p *pass.Pass, changed []string
 		return err
 	}
 	p.Fleet.PassedAt = p.In.Now.Round(0) // drops the reading of the monotonic clock, by which nothing jumps
-	for _, name := range changed {
+	for _, name := range p.Fleet.ToRead(p.State, changed) {
 		if err := r.readNode(ctx, p, name); err != nil {
 			return err
 		}

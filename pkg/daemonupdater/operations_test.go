@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -151,8 +152,9 @@ func TestTheSlotOfAnOperationIsHeldUntilItHasEnded(t *testing.T) {
 	c.wantDeletions()
 }
 
-// Its driver is at the target and its pod available, but nothing shows that the cards work.
-func TestANodeWhoseFailedOperationAPersonEndedHasFailedUntilItIsVerified(t *testing.T) {
+// failedCluster returns a cluster with one node, and its NodeUpgrade: the operation replaced the driver, whose pod is available, but
+// nothing shows that the cards work.
+func failedCluster(t *testing.T) (*cluster, *topsv1.NodeUpgrade) {
 	c := preparedCluster(t)
 	c.mustReconcile()
 	u := c.upgrade()
@@ -165,17 +167,63 @@ func TestANodeWhoseFailedOperationAPersonEndedHasFailedUntilItIsVerified(t *test
 	})
 	record := &u.Status.History[0]
 	record.Touched, record.Result.Done, record.Result.Fail = true, []string{u.Name + "_driver_replace"}, []string{u.Name + "_driver_verify"}
+	return c, u
+}
+
+// wantFailed makes a pass after events for these nodes, and checks whether the one node has failed; else it is updated.
+func (c *cluster) wantFailed(failed bool, when string, changed ...string) {
+	c.t.Helper()
+	c.now = c.now.Add(moveInterval)
+	for _, node := range changed {
+		c.reconciler.changed.Add(observed.GroupOf(c.driver), node)
+	}
+	if _, err := c.reconciler.Reconcile(c.t.Context(), observed.GroupOf(c.driver)); err != nil {
+		c.t.Fatalf("%s: %v", when, err)
+	}
+	if r := c.stored().Status; len(r.Failed) == 1 != failed || r.Updated == 1 == failed {
+		c.t.Errorf("%s: %d nodes are updated, failed are %+v", when, r.Updated, r.Failed)
+	}
+}
+
+func TestANodeWhoseFailedOperationAPersonEndedHasFailedUntilItIsVerified(t *testing.T) {
+	c, u := failedCluster(t)
 	for _, ended := range []bool{false, true} {
 		u.Status.Operation.Held = !ended // kubectl gcu abort
 		if err := c.api.Status().Update(t.Context(), u); err != nil {
 			t.Fatal(err)
 		}
-		c.now = c.now.Add(moveInterval)
-		c.mustReconcile()
-		if r := c.stored().Status; len(r.Failed) != 1 || r.Failed[0].Node != u.Name || r.Updated != 0 {
-			t.Errorf("ended by a person: %t, %d nodes are updated, failed are %+v", ended, r.Updated, r.Failed)
+		c.wantFailed(true, fmt.Sprintf("ended by a person: %t", ended), u.Name)
+		if r := c.stored().Status; len(r.Failed) == 1 && r.Failed[0].Node != u.Name {
+			t.Errorf("failed are %+v", r.Failed)
 		}
 	}
+}
+
+// What the ledger shows of the operation counts at once, also if another manager wrote it: the node does not change with it.
+func TestANodeWhoseFailedOperationIsForgottenHasFailedUntilAPersonResumesTheRollout(t *testing.T) {
+	c, u := failedCluster(t)
+	if err := c.api.Status().Update(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	c.wantFailed(true, "as it ended", u.Name)
+	failed := c.stored().Status.Failed
+	if err := c.api.Delete(t.Context(), c.upgrade()); err != nil {
+		t.Fatal(err)
+	}
+	c.wantFailed(true, "its NodeUpgrade is deleted", u.Name)
+	c.wantFailed(true, "for some time")
+	r := c.stored()
+	metav1.SetMetaDataAnnotation(&r.ObjectMeta, topsv1.AnnotationResume, "now")
+	if err := c.api.Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	c.wantFailed(false, "a person resumes the rollout")
+	r = c.stored()
+	r.Status.Failed = failed
+	if err := c.api.Status().Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	c.wantFailed(true, "another manager has noted its failure")
 }
 
 func TestAnOperationThatIsNotThereAnyMoreIsMadeWithoutAGrant(t *testing.T) {

@@ -282,6 +282,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	w.checkStaysPassed(before, after)
 	w.checkBatches(pass, before, after)
 	w.checkFailures(pass, before, after)
+	w.checkForgiven(pass, before, after)
 	if n := len(after.Status.InFlight); len(started) > 0 && n > limit {
 		w.violate("S1: %d slots of %s, limit %d", n, pass.group, limit)
 	}

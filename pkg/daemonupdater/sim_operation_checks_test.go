@@ -32,6 +32,8 @@ type simOp struct {
 	started time.Time
 	// resumed is when a person had it go on after it had failed, zero for never.
 	resumed time.Time
+	// driver: it deleted the driver of its node.
+	driver bool
 	// lost: a restored backup took its record back. A manager that read it before may store it
 	// again, because versions were given out twice.
 	lost bool
@@ -85,6 +87,9 @@ func (w *simWorld) checkUpgrade(now *topsv1.NodeUpgrade) {
 		if op := w.ops.known[r.ID]; op != nil && !op.ended {
 			op.ended = true
 			w.ops.ends[r.Phase]++
+			if r.Phase == topsv1.OperationDone {
+				w.checkForgotten(r.ID, now)
+			}
 			if asked := now.Spec.Operation; r.Phase == topsv1.OperationDone && asked != nil && asked.ID == r.ID && slices.ContainsFunc(asked.Targets, func(t topsv1.OperationTarget) bool { return t.KeptFrom != "" }) {
 				w.backByOperation++
 			}

@@ -220,6 +220,7 @@ func (w *simWorld) disturbOperations() {
 	if w.ops == nil {
 		return
 	}
+	w.forgetOperations()
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	m := h.machine
 	u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Key{Kind: simUpgrades, Name: h.name})
@@ -249,9 +250,7 @@ func (w *simWorld) disturbOperations() {
 	case 10:
 		if u != nil && w.chance(3) && !w.restarts(m) {
 			w.say("admin: NodeUpgrade %s is deleted", h.name)
-			w.api.Remove(simapi.KeyOf(u))
-			h.machine.excused = true // a restart that it asked for may still come
-			w.forgetOrder(h)
+			w.forget(h)
 		}
 	case 11:
 		if g := w.groups[w.rng.IntN(len(w.groups))]; g.spec != nil && len(w.groups) > 1 && w.chance(4) {

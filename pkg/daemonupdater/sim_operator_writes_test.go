@@ -147,6 +147,7 @@ func (w *simWorld) checkDeletedByOperation(j *simJob, pod *corev1.Pod) {
 		return
 	}
 	component := ds.Labels[topsv1.LabelComponent]
+	w.ops.known[op.ID].tookDriver(component)
 	target := wanted != nil && slices.ContainsFunc(wanted.Targets, func(t topsv1.OperationTarget) bool { return t.Component == component })
 	if !target && !simMachineOf.Uses(component) {
 		w.violate("S9: pod %s of component %q is deleted for %s, which is not about it", pod.Name, component, op.ID)

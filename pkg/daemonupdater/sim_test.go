@@ -109,6 +109,7 @@ func (w *simWorld) run() simseeds.Run {
 	}
 	maps.Copy(run.Reached, w.ahead)
 	if w.ops != nil {
+		run.Reached[simForgotten] = w.forgotten
 		for phase, n := range w.ops.ends {
 			run.Reached[string(phase)] = n
 		}

@@ -57,12 +57,15 @@ type simWorld struct {
 	simGate
 	controller simController
 	simCRDs
-	plans    *rand.Rand // draws everything about plans; nil in a seed without any
-	groups   []*simGroup
-	hosts    []*simHost
-	seen     map[simapi.Key]*appsv1.DaemonSet // what the DaemonSet controller has seen
-	versions int
-	requests map[simAsked]bool // what nodes ever requested
+	plans *rand.Rand // draws everything about plans; nil in a seed without any
+	// forgetting draws when operations are forgotten; nil in a seed in which none is (sim_forgotten_test.go). forgotten counts them.
+	forgetting *rand.Rand
+	forgotten  int
+	groups     []*simGroup
+	hosts      []*simHost
+	seen       map[simapi.Key]*appsv1.DaemonSet // what the DaemonSet controller has seen
+	versions   int
+	requests   map[simAsked]bool // what nodes ever requested
 
 	managers []*simManager
 	leader   *simManager
@@ -122,7 +125,7 @@ type simPlanned struct {
 
 func newSimWorld(seed uint64) *simWorld {
 	w := &simWorld{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), controller: newSimController(seed), simCRDs: newSimCRDs(seed), plans: newSimPlans(seed), tasksDone: map[string]bool{}, now: fixture.Epoch.Add(137 * time.Millisecond),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), policies: newSimPolicies(seed), skews: newSimSkews(seed), simAccidents: newSimAccidents(seed), controller: newSimController(seed), simCRDs: newSimCRDs(seed), plans: newSimPlans(seed), forgetting: newSimForgetting(seed), tasksDone: map[string]bool{}, now: fixture.Epoch.Add(137 * time.Millisecond),
 		seen: map[simapi.Key]*appsv1.DaemonSet{}, requests: map[simAsked]bool{}, accounts: map[observed.Group]*simAccount{}, ahead: map[string]int{}, approvals: map[simApproval]bool{},
 	}
 	w.api = simapi.New(w.clock)

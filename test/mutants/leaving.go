@@ -122,7 +122,7 @@ var ofLeaving = []mutant{
 		"if $c.atOnce { $*then }", "if $c.atOnce && len($c.Templates) < 0 { $*then }"},
 	{"leaving-restarts", "runtimes are restarted for a toolkit that leaves", updater, "Restarts",
 		"$c == $t && !$leaving", "$c == $t"},
-	{"removed-verified", "a driver that is removed is verified", updater, "State.OperationPlan",
+	{"removed-verified", "a driver that is removed is verified", updater, "operationPlan",
 		"$plan.Removed = $list", ""},
 	{"removed-changes", "what is removed makes checks of it necessary", tasks, "nodeState.tasks",
 		"if $c.ofWhatStays { $*then }", ""},

@@ -104,6 +104,14 @@ var ofNodeOperations = []mutant{
 		"$heavy && $Ready && !$absent", "$heavy && !$absent"},
 
 	// How they end.
+	{"forgotten-and-not-verified", "a driver is not verified when somebody deletes the NodeUpgrade in the middle of its operation", updater, "operationPlan",
+		"$kept || slices.Contains($members, $m.Key())", "$kept || (false && slices.Contains(members, m.Key()))"},
+	{"forgotten-and-recovered", "a node on which an operation failed counts as updated when somebody deletes its NodeUpgrade", updater, "IsUnverified",
+		"$upgrade == nil || !operation.HasEvidence($*args)", "$upgrade != nil && !operation.HasEvidence($*args)"},
+	{"forgotten-and-resumed", "a node whose NodeUpgrade somebody deleted counts as failed though a person resumed the rollout", updater, "countsAsUnverified",
+		"$s.Rollout.LastResume() == $s.Rollout.Status.Resumed", "true"},
+	{"forgotten-until-it-changes", "a failure that another manager noted is dropped because the node was read before", updater, "fleetReader.refresh",
+		"$p.Fleet.ToRead($p.State, $changed)", "$changed"},
 	{"failed-operation-forgiven", "a failed operation does not count against the version", updater, "slotReview.reviewNotDone",
 		"$failure != $none && len($ran) > 0 && $haveTargets($ran)",
 		"$failure != $none && $failure != ReasonOperationFailed && len($ran) > 0 && $haveTargets($ran)"},

@@ -16,7 +16,7 @@ var ofVersions = []mutant{
 		"f.returnsByOperation($g, $n) || $due", "$due"},
 	{"versions-beside-bad", "what comes with a node that goes back has to fit the version that failed there", updater, "addVersions",
 		"m.Earlier[$pin]", "m.Image[:0]"},
-	{"versions-beside-back", "the operation that brings a node back gives it what does not fit beside it", updater, "State.OperationPlan",
+	{"versions-beside-back", "the operation that brings a node back gives it what does not fit beside it", updater, "operationPlan",
 		"$heavy && !rollout.IsDisallowed($in, $n, $p)", "$heavy"},
 	{"versions-misread", "a rule about !=1.4.x, which the parser takes for no version, never applies", tasks, "rangeOf",
 		"misread($text)", `""`},

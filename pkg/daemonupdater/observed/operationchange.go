@@ -19,10 +19,10 @@ import (
 
 // NewOperation returns the operation that brings a node to the targets: one op that replaces
 // everything outdated, and verifies what lacks proof. If an ended operation keeps the node
-// cordoned, the op covers all heavy components, so that they are verified. It returns an error if the logic
-// book has no such op.
+// cordoned, the op covers all heavy components, so that they are verified; if a slot names the op, which was deleted
+// with its NodeUpgrade or not made yet, it covers those of the slot. It returns an error if the logic book has no such op.
 func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
-	plan := s.OperationPlan(in, &book, node)
+	plan := operationPlan(s, in, &book, node, membersOfSlot(in, node, id))
 	if len(plan.Changed) == 0 {
 		plan.Changed = lightest(book, plan.Deployed)
 	}
@@ -68,6 +68,20 @@ func withTarget(targets []topsv1.OperationTarget, t topsv1.OperationTarget, leav
 // OperationPlan returns what the planner needs to know about a node. Components that the book
 // does not know are left out: their pods are replaced like any other pod.
 func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.LogicBook, node *rollout.Node) upgradeplan.Node {
+	return operationPlan(s, in, book, node, nil)
+}
+
+// membersOfSlot returns the keys of the members that an operation was made for, if a slot of the node names it.
+func membersOfSlot(in *rollout.Input, node *rollout.Node, id string) []string {
+	i := slices.IndexFunc(in.Ledger.Slots, func(slot rollout.Slot) bool { return slot.Node == node.Name && slot.Operation == id })
+	if i < 0 {
+		return nil
+	}
+	return in.Ledger.Slots[i].Members
+}
+
+// operationPlan returns the OperationPlan of an operation that also verifies the heavy ones of these members, by key.
+func operationPlan(s *State, in *rollout.Input, book *upgradeplan.LogicBook, node *rollout.Node, members []string) upgradeplan.Node {
 	plan := upgradeplan.Node{Name: node.Name, ControlPlane: node.ControlPlane}
 	kept := node.Operation != nil && node.Operation.KeptCordoned
 	var stays []string
@@ -79,7 +93,8 @@ func (s *State) OperationPlan(in *rollout.Input, book *upgradeplan.LogicBook, no
 			continue
 		}
 		plan.Deployed = append(plan.Deployed, component)
-		if rollout.IsDue(in, node, pod) || kept && in.Members[pod.Member].Heavy && !rollout.IsDisallowed(in, node, pod) {
+		verifies := (kept || slices.Contains(members, m.Key())) && in.Members[pod.Member].Heavy && !rollout.IsDisallowed(in, node, pod)
+		if rollout.IsDue(in, node, pod) || verifies {
 			plan.Changed = append(plan.Changed, component)
 		}
 		if !daemonset.IsLeaving(m.DaemonSet) {

@@ -198,6 +198,33 @@ func TestANodeThatIsHeldIsVerifiedThoughItIsAtItsTargets(t *testing.T) {
 	}
 }
 
+// Somebody deleted the NodeUpgrade when the driver had been replaced under the slot: nothing shows any more that it was not verified.
+func TestAnOperationWhoseNodeUpgradeWasDeletedVerifiesTheHeavyMembersOfItsSlotAgain(t *testing.T) {
+	slot := rollout.Slot{Node: "a", Operation: "op", Members: []string{"kube-system/enflame-driver", "kube-system/enflame-exporter"}}
+	for _, tt := range []struct {
+		name     string
+		change   func(*rollout.Slot)
+		verified bool
+	}{
+		{"the slot names it", func(*rollout.Slot) {}, true},
+		{"the slot names another one", func(s *rollout.Slot) { s.Operation = "another" }, false},
+		{"the slot is of another node", func(s *rollout.Slot) { s.Node = "b" }, false},
+		{"the driver was not to be replaced", func(s *rollout.Slot) { s.Members = s.Members[1:] }, false},
+	} {
+		o, in := fleetAt(map[string]string{"driver": fixture.NewHash, "exporter": fixture.NewHash})
+		of := slot
+		tt.change(&of)
+		in.Ledger.Slots = []rollout.Slot{of}
+		got, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if verified := slices.ContainsFunc(got.Job, func(s topsv1.JobStage) bool { return slices.Contains(s, "a_driver_verify") }); verified != tt.verified {
+			t.Errorf("%s: job %v, want the driver verified: %t", tt.name, got.Job, tt.verified)
+		}
+	}
+}
+
 func TestAnOperationOfTheLedgerThatHasNothingToReplaceIsMadeToEnd(t *testing.T) {
 	o, in := fleetAt(map[string]string{"driver": fixture.NewHash, "exporter": fixture.NewHash})
 	got, err := o.NewOperation(&in, testBook, o.fleet.Node("a"), "op")

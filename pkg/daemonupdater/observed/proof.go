@@ -1,6 +1,7 @@
 package observed
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,9 @@ import (
 // the container runtime, or verify their work; and which pods have no cards although an administrator restarted the
 // runtime, or announce none.
 func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*corev1.Pod, upgrade *topsv1.NodeUpgrade, now time.Time) {
+	for i := range n.Pods {
+		n.Pods[i].Unverified = IsUnverified(s, node, upgrade, s.Members[n.Pods[i].Member])
+	}
 	if upgrade == nil {
 		return
 	}
@@ -25,7 +29,6 @@ func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*core
 	for i := range n.Pods {
 		p := &n.Pods[i]
 		component := s.Members[p.Member].Component()
-		p.Unverified = IsUnverified(upgrade, s.Members[p.Member])
 		p.OffersNone = operation.OffersNone(upgrade, node, component, &s.Members[p.Member].DaemonSet.Spec.Template.Spec)
 		if p.UID != "" {
 			p.NoCards = operation.HasNoCards(upgrade, node, component, daemonset.PodOf(pods[p.Member]), now)
@@ -38,8 +41,39 @@ func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*core
 	}
 }
 
-// IsUnverified reports whether an operation touched the pod of a member, or was to, and ended before
-// its work was verified.
-func IsUnverified(upgrade *topsv1.NodeUpgrade, m Member) bool {
-	return operation.Unverified(upgrade, m.Component(), m.DaemonSet.CreationTimestamp.Time)
+// IsUnverified reports whether an operation touched the pod of a member on a node, or was to, and ended before its work was
+// verified. upgrade, nil for none, has the history of the node. Somebody may have deleted it; then the failure in the ledger shows
+// that until another operation is done.
+func IsUnverified(s *State, node *corev1.Node, upgrade *topsv1.NodeUpgrade, m Member) bool {
+	created := m.DaemonSet.CreationTimestamp.Time
+	if upgrade != nil && operation.Unverified(upgrade, m.Component(), created) {
+		return true
+	}
+	target, err := m.Target()
+	failed := err == nil && slices.ContainsFunc(s.Rollout.Status.Failed, func(n topsv1.NodeNote) bool {
+		machine := node.Status.NodeInfo.MachineID
+		same := n.Node == node.Name && (n.MachineID == "" || machine == "" || n.MachineID == machine)
+		return same && countsAsUnverified(s, &n) && slices.Contains(n.Targets, topsv1.RevisionTarget{DaemonSet: m.Key(), Hash: target})
+	})
+	return failed && (upgrade == nil || !operation.HasEvidence(upgrade, m.Component(), created))
+}
+
+// countsAsUnverified reports whether a failure in the ledger is of an operation, and no person has resumed the rollout since.
+func countsAsUnverified(s *State, failed *topsv1.NodeNote) bool {
+	switch rollout.Reason(failed.Reason) {
+	case rollout.ReasonOperationFailed, rollout.ReasonQuarantined, rollout.ReasonOperationAborted:
+		return s.Rollout.LastResume() == s.Rollout.Status.Resumed
+	}
+	return false
+}
+
+// UnverifiedByLedger returns the targets of the failures in the ledger by which pods of nodes may be unverified, by node.
+func UnverifiedByLedger(s *State) map[string][]topsv1.RevisionTarget {
+	nodes := map[string][]topsv1.RevisionTarget{}
+	for i := range s.Rollout.Status.Failed {
+		if failed := &s.Rollout.Status.Failed[i]; countsAsUnverified(s, failed) {
+			nodes[failed.Node] = failed.Targets
+		}
+	}
+	return nodes
 }

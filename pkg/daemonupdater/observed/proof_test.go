@@ -69,12 +69,63 @@ func TestWhatAnOperationDidNotVerify(t *testing.T) {
 		{"what was left to the administrator is done by him", []topsv1.OperationRecord{touched(topsv1.OperationDeferred, operation.ReasonLeftToAdministrator)}, false},
 	} {
 		ds := fixture.ComponentOf("toolkit")
-		if got := IsUnverified(withRuntime("enflame", tt.history...), Member{DaemonSet: ds}); got != tt.want {
+		s, node := &State{Rollout: &topsv1.DaemonRollout{}}, fixture.Node("a")
+		if got := IsUnverified(s, node, withRuntime("enflame", tt.history...), Member{DaemonSet: ds}); got != tt.want {
 			t.Errorf("%s: unverified is %t", tt.name, got)
 		}
 		ds.CreationTimestamp = fixture.Ago(time.Second)
-		if IsUnverified(withRuntime("enflame", tt.history...), Member{DaemonSet: ds}) {
+		if IsUnverified(s, node, withRuntime("enflame", tt.history...), Member{DaemonSet: ds}) {
 			t.Errorf("%s, for a former DaemonSet of the name: unverified", tt.name)
+		}
+	}
+}
+
+// Somebody may delete the NodeUpgrade of a node on which an operation failed, and with it what its history shows.
+func TestAFailureInTheLedgerShowsWhatAnOperationDidNotVerify(t *testing.T) {
+	failure := func(reason string, targets ...topsv1.RevisionTarget) *topsv1.DaemonRollout {
+		r := &topsv1.DaemonRollout{}
+		r.Status.Failed = []topsv1.NodeNote{{Node: "a", Reason: reason, MachineID: "m", Targets: targets}}
+		return r
+	}
+	operationFailed := string(rollout.ReasonOperationFailed)
+	target := topsv1.RevisionTarget{DaemonSet: "kube-system/enflame-toolkit", Hash: fixture.NewHash}
+	former, other := target, target
+	former.Hash, other.DaemonSet = fixture.OldHash, "kube-system/enflame-driver"
+	resumed := failure(operationFailed, target)
+	resumed.Annotations = map[string]string{topsv1.AnnotationResume: "now"}
+	elsewhere := failure(operationFailed, target)
+	elsewhere.Status.Failed[0].Node = "b"
+	done, begun := touched(topsv1.OperationDone, ""), untouched(touched(topsv1.OperationDeferred, operation.ReasonDrainTimeout))
+	for _, tt := range []struct {
+		name    string
+		rollout *topsv1.DaemonRollout
+		machine string
+		upgrade *topsv1.NodeUpgrade
+		want    bool
+	}{
+		{"it failed, and its NodeUpgrade is gone", failure(operationFailed, other, target), "m", nil, true},
+		{"it was quarantined", failure(string(rollout.ReasonQuarantined), target), "m", nil, true},
+		{"a person aborted it", failure(string(rollout.ReasonOperationAborted), target), "m", nil, true},
+		{"a pod crashed, which recovers by itself", failure(string(rollout.ReasonCrashLooping), target), "m", nil, false},
+		{"its NodeUpgrade was created again", failure(operationFailed, target), "m", withRuntime("enflame"), true},
+		{"another operation has not touched the node yet", failure(operationFailed, target), "m", withRuntime("enflame", begun), true},
+		{"one of another component is done", failure(operationFailed, target), "m", withRuntime("enflame", of("driver", done)), true},
+		{"another operation is done", failure(operationFailed, target), "m", withRuntime("enflame", done), false},
+		{"another revision failed", failure(operationFailed, former), "m", nil, false},
+		{"another member failed", failure(operationFailed, other), "m", nil, false},
+		{"another node failed", elsewhere, "m", nil, false},
+		{"another machine failed", failure(operationFailed, target), "n", nil, false},
+		{"a machine failed that is not known any more", failure(operationFailed, target), "", nil, true},
+		{"a person resumes the rollout", resumed, "m", nil, false},
+	} {
+		node := fixture.Node("a")
+		node.Status.NodeInfo.MachineID = tt.machine
+		o := worldOf([]memberAndPods{toolkitAt(fixture.NewHash)})
+		o.Rollout = tt.rollout
+		pods := [][]*corev1.Pod{{fixture.PodOn(o.Members[0].DaemonSet, "a", fixture.NewHash)}}
+		of := &Node{Object: node, Pods: pods, Upgrade: tt.upgrade}
+		if n := o.RolloutNode(of, "", Zones{}, fixture.Epoch); n.Pods[0].Unverified != tt.want {
+			t.Errorf("%s: unverified is %t", tt.name, n.Pods[0].Unverified)
 		}
 	}
 }

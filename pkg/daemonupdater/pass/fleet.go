@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/deletion"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
@@ -36,7 +37,9 @@ type Fleet struct {
 	renewed    map[string]time.Time
 	// key is the CacheKey, and revision the input revision that the fleet was made with.
 	key, revision string
-	attempts      *deletion.AllAttempts
+	// unverified are the observed.UnverifiedByLedger with which the nodes were last read.
+	unverified map[string][]topsv1.RevisionTarget
+	attempts   *deletion.AllAttempts
 	// lastRevisions of the nodes, nil without the gate; they outlive the fleet. waiting are the pods at the gate, by node.
 	lastRevisions gating.LastRevisions
 	waiting       map[string][]gating.Waiting
@@ -46,7 +49,7 @@ type Fleet struct {
 // attempts are those of the process. last are the last revisions of the nodes, nil without the gate.
 func NewFleet(s *observed.State, in *rollout.Input, last gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
 	f := &Fleet{Fleet: rollout.NewFleet(in), PassedAt: in.Now.Round(0), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
-		lastRevisions: last, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
+		unverified: observed.UnverifiedByLedger(s), lastRevisions: last, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
 	attempts.Replaced.Begin(s.Group, in.Now, in.Deadlines.Blamed(), in.Deadlines.Progress)
 	zones := observed.Zones{}
 	for name, n := range nodes {
@@ -59,6 +62,26 @@ func NewFleet(s *observed.State, in *rollout.Input, last gating.LastRevisions, a
 // It is not if the clock was set back, because the facts of the nodes depend on the time.
 func (f *Fleet) IsFor(s *observed.State, in *rollout.Input) bool {
 	return f != nil && f.key == s.CacheKey(in) && !daemonset.IsAhead(f.PassedAt, in.Now)
+}
+
+// ToRead returns the nodes to read again, given those that changed: also those of which the ledger shows since the last pass that
+// an operation failed, or that this no longer counts.
+func (f *Fleet) ToRead(s *observed.State, changed []string) []string {
+	before, now := f.unverified, observed.UnverifiedByLedger(s)
+	f.unverified = now
+	names := slices.Clone(changed)
+	for name := range now {
+		if _, known := before[name]; !known {
+			names = append(names, name)
+		}
+	}
+	for name, targets := range before {
+		if !slices.Equal(targets, now[name]) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Update updates a node from what was read of it.

@@ -49,8 +49,11 @@ func (n *Nodes) Set(s *observed.State, name string, of *observed.Node, now time.
 	for i, list := range of.Pods {
 		for _, object := range list {
 			p := podOf(s.Members[i], i, object, now)
+			if of.Object != nil {
+				p.Unverified = observed.IsUnverified(s, of.Object, of.Upgrade, s.Members[i])
+			}
 			if of.Upgrade != nil {
-				p.Unverified, p.needsRestart = observed.IsUnverified(of.Upgrade, s.Members[i]), of.Upgrade.Status.Host.NeedsRestart()
+				p.needsRestart = of.Upgrade.Status.Host.NeedsRestart()
 			}
 			seen.pods = append(seen.pods, p)
 		}

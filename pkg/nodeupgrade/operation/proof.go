@@ -58,19 +58,30 @@ func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 // the node to service. An operation whose restart was left to the administrator is done when the runtime is
 // restarted. Operations from before the DaemonSet was created do not count.
 func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool {
-	history := u.Status.History
-	if component == "" || !slices.ContainsFunc(history, endedUnverified) {
+	if component == "" || !slices.ContainsFunc(u.Status.History, endedUnverified) {
 		return false
 	}
-	for _, r := range slices.Backward(history) {
+	last := lastEvidence(u, component, created)
+	return last != nil && endedUnverified(*last)
+}
+
+// HasEvidence reports whether the history of a node has an operation that shows whether the work on a component is verified.
+func HasEvidence(u *topsv1.NodeUpgrade, component string, created time.Time) bool {
+	return lastEvidence(u, component, created) != nil
+}
+
+// lastEvidence returns the end of the last operation that was to replace the pod of a component, and touched the node or was done;
+// nil if there is none since the DaemonSet was created.
+func lastEvidence(u *topsv1.NodeUpgrade, component string, created time.Time) *topsv1.OperationRecord {
+	for _, r := range slices.Backward(u.Status.History) {
 		switch {
 		case created.After(r.EndTime.Time):
-			return false
+			return nil
 		case covers(&r, component, upgradeplan.ActionReplace) && isEvidence(r):
-			return endedUnverified(r)
+			return &r
 		}
 	}
-	return false
+	return nil
 }
 
 // HasNoCards reports whether a pod that uses the device runs but cannot have cards, because it started before the
