@@ -166,3 +166,54 @@ func TestANodeThatHasJustBootedIsGivenTimeToOfferItsCards(t *testing.T) {
 		t.Error("a node without cards is waited for")
 	}
 }
+
+// An older CRD drops status.operation.granted: what the node was before it was touched stays the measure, also if an operation that
+// failed was to show that.
+func TestAGrantThatIsRecordedAgainKeepsWhatTheNodeWasBefore(t *testing.T) {
+	for name, f := range map[string]Facts{
+		"the driver is replaced":            reach(t, "driver_verify", everything...),
+		"the node is being drained":         reach(t, "node_evict", everything...),
+		"the cordon of another taken over":  handedOver(t),
+		"what it touched is all that is on": func() Facts { f := reach(t, "driver_verify", everything...); f.Record.Operation.Tasks = nil; return f }(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, started := f.Record.Operation.Before.DeepCopy(), f.Record.Operation.StartTime
+			if before == nil || before.Devices != 8 {
+				t.Fatalf("the node was %+v before", before)
+			}
+			f.Record.Operation.Granted = false
+			*f.Host.Devices = 7
+			later(10 * time.Second)(&f)
+			for range 3 {
+				f.Record = newMachine(t).Next(f).Record
+				op := f.Record.Operation
+				if diff := cmp.Diff(before, op.Before); diff != "" || !op.Granted || !op.StartTime.Equal(&started) {
+					t.Fatalf("granted %v, started %s, was %s; before (-want +got):\n%s", op.Granted, op.StartTime, started, diff)
+				}
+			}
+		})
+	}
+}
+
+// The driver that took a card away is not verified, and its node does not go back into service.
+func TestALostGrantProvesNoDriver(t *testing.T) {
+	f := reach(t, "driver_verify", everything...)
+	f.Record.Operation.Granted = false
+	*f.Host.Devices = 7
+	result("driver_verify", "Done")(&f)
+	later(10 * time.Second)(&f)
+	for range 3 {
+		f.Record = newMachine(t).Next(f).Record
+	}
+	if op := f.Record.Operation; op.Task != theNode+"_driver_verify" || op.Message != "7 cards found, 8 needed" {
+		t.Errorf("%s %s: %s", op.Task, op.Reason, op.Message)
+	}
+	later(6 * time.Minute)(&f)
+	if got := summaryOf(newMachine(t).Next(f)); got != "Failed held driver_verify VerifyFailed" {
+		t.Error(got)
+	}
+	f.Host.DriverVersion = "" // and a node without a driver is not deferred by a precheck
+	if got := summaryOf(newMachine(t).Next(f)); got != "Failed held driver_verify VerifyFailed" {
+		t.Errorf("no driver is loaded: %s", got)
+	}
+}

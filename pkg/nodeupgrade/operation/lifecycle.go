@@ -129,10 +129,13 @@ func proceed(c *changes) {
 }
 
 // grant records that the node has its slot and restarts the operation's deadline. The node
-// may have waited for long, so it is prechecked again.
+// may have waited for long, so it is prechecked again. If the operation has had its slot before (an older CRD
+// dropped that), what the node was before stays the measure.
 func grant(c *changes) {
-	c.op.Granted, c.op.StartTime = true, metav1.NewTime(c.f.Now)
-	c.op.Before = nil
+	if !c.op.Touched && !c.disturbed() && c.op.CordonedBy == "" {
+		c.op.Before, c.op.StartTime = nil, metav1.NewTime(c.f.Now)
+	}
+	c.op.Granted = true
 	c.soon()
 }
 
