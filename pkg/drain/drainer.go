@@ -71,6 +71,8 @@ type Drainer struct {
 	Metrics *Metrics
 	// Self is the pod of this program.
 	Self eviction.Self
+	// Ahead, if set, returns how far the clock of this process, which is at now, is ahead of the API server's.
+	Ahead func(now time.Time) time.Duration
 }
 
 // ErrUncordoned means that someone uncordoned a node after its drain was decided: new pods may be scheduled there and
@@ -84,8 +86,8 @@ var ErrUncordoned = errors.New("it is no longer cordoned")
 // began; attempts are those of the last Result, nil for the first pass. An error means that the pods
 // could not be read, that the node is not cordoned (ErrUncordoned), or that ctx ended; failures of
 // single pods are in the Result. A node that does not exist counts as not Ready.
-func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
-	facts, cordoned, err := d.observe(ctx, node, p)
+func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since eviction.Start, now time.Time) (eviction.Result, error) {
+	facts, cordoned, err := d.observe(ctx, node, p, now)
 	if err == nil && !cordoned {
 		err = fmt.Errorf("node %s: %w", node, ErrUncordoned)
 	}
@@ -112,8 +114,8 @@ func (d Drainer) Pass(ctx context.Context, node string, p eviction.Policy, attem
 }
 
 // DryRun is a pass whose evictions are all dry runs.
-func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
-	facts, _, err := d.observe(ctx, node, p)
+func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since eviction.Start, now time.Time) (eviction.Result, error) {
+	facts, _, err := d.observe(ctx, node, p, now)
 	if err != nil {
 		return eviction.Result{}, err
 	}
@@ -124,8 +126,8 @@ func (d Drainer) DryRun(ctx context.Context, node string, p eviction.Policy, att
 
 // Expect is a pass without requests: a pod to be evicted has the outcome of its last attempt, or
 // is Due. Everything else is as for Pass.
-func (d Drainer) Expect(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since, now time.Time) (eviction.Result, error) {
-	facts, _, err := d.observe(ctx, node, p)
+func (d Drainer) Expect(ctx context.Context, node string, p eviction.Policy, attempts eviction.Attempts, since eviction.Start, now time.Time) (eviction.Result, error) {
+	facts, _, err := d.observe(ctx, node, p, now)
 	if err != nil {
 		return eviction.Result{}, err
 	}
@@ -181,8 +183,11 @@ func (d Drainer) list(ctx context.Context, node string) ([]corev1.Pod, error) {
 
 // observe reads the facts of a pass, and whether the node is cordoned, or gone. An error means that the
 // node or its pods could not be read.
-func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy) (f eviction.Facts, cordoned bool, err error) {
+func (d Drainer) observe(ctx context.Context, node string, p eviction.Policy, now time.Time) (f eviction.Facts, cordoned bool, err error) {
 	f.Self = d.Self
+	if d.Ahead != nil {
+		f.Ahead = d.Ahead(now)
+	}
 	var n corev1.Node
 	err = d.Live.Get(ctx, client.ObjectKey{Name: node}, &n)
 	if denial.IgnoreNotFound(err) != nil {

@@ -85,7 +85,7 @@ func (s *stage) pass(d Drainer, p eviction.Policy, attempts eviction.Attempts, a
 	s.setCordoned("n1", true)
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	r, err := d.Pass(ctx, "n1", p, attempts, start, start.Add(after))
+	r, err := d.Pass(ctx, "n1", p, attempts, eviction.StartAt(start), start.Add(after))
 	s.must(err)
 	return r
 }
@@ -136,7 +136,7 @@ func TestABudgetIsNamedAndEvictionsGoOnWhenItIsRelaxed(t *testing.T) {
 	d, policy := s.drainer(), defaultPolicy(t, nil)
 
 	look := func(attempts eviction.Attempts) eviction.Result {
-		r, err := d.Expect(t.Context(), "n1", policy, attempts, start, start.Add(time.Hour))
+		r, err := d.Expect(t.Context(), "n1", policy, attempts, eviction.StartAt(start), start.Add(time.Hour))
 		s.must(err)
 		return r
 	}
@@ -248,7 +248,7 @@ func TestADryRunAsksForEveryPodAndEvictsNone(t *testing.T) {
 	d.Evictor = before{d.Evictor, func() { asked++ }}
 	var last eviction.Attempts
 	for range 2 {
-		r, err := d.DryRun(t.Context(), "n1", defaultPolicy(t, nil), last, start, start)
+		r, err := d.DryRun(t.Context(), "n1", defaultPolicy(t, nil), last, eviction.StartAt(start), start)
 		s.must(err)
 		s.expect(r, map[string]eviction.State{"web-1": eviction.Refused, "free": eviction.Due})
 		last = r.Attempts
@@ -379,7 +379,7 @@ func TestNoPodIsEvictedFromANodeThatSomebodyUncordoned(t *testing.T) {
 	s.node("n1")
 	s.run(pod("training"))
 	s.setCordoned("n1", false)
-	if _, err := s.drainer().Pass(t.Context(), "n1", defaultPolicy(t, nil), nil, start, start); !errors.Is(err, ErrUncordoned) {
+	if _, err := s.drainer().Pass(t.Context(), "n1", defaultPolicy(t, nil), nil, eviction.StartAt(start), start); !errors.Is(err, ErrUncordoned) {
 		t.Errorf("error %v, want %v", err, ErrUncordoned)
 	}
 	if p := s.read("training"); p.DeletionTimestamp != nil {

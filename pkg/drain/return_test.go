@@ -58,7 +58,7 @@ func TestAPodThatComesBackIsEvictedOnce(t *testing.T) {
 	var r eviction.Result
 	for range 10 {
 		var err error
-		if r, err = d.Pass(t.Context(), "n1", defaultPolicy(t, nil), r.Attempts, start, now); err != nil {
+		if r, err = d.Pass(t.Context(), "n1", defaultPolicy(t, nil), r.Attempts, eviction.StartAt(start), now); err != nil {
 			t.Fatal(err)
 		}
 		now = now.Add(eviction.RetryInterval)

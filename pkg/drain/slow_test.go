@@ -59,7 +59,7 @@ func TestAPassEndsWhenNothingAnswers(t *testing.T) {
 					func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 				server := &evictor{takes: tc.takes}
 				d := Drainer{Live: live, Evictor: server, Metrics: NewMetrics(prometheus.NewRegistry())}
-				r, err := d.Pass(t.Context(), "n1", defaultPolicy(t, nil), nil, start, start)
+				r, err := d.Pass(t.Context(), "n1", defaultPolicy(t, nil), nil, eviction.StartAt(start), start)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -7,12 +7,10 @@ import (
 	"sync"
 	"time"
 
-	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
-	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 // evictions empties nodes, and keeps the last eviction attempts by node. They need not
@@ -38,7 +36,7 @@ func (e *evictions) drained(ctx context.Context, f operation.Facts, policy evict
 	if prechecks {
 		look = e.drainer.DryRun
 	}
-	found, err := look(ctx, node, e.policyOf(f, policy, op.DrainAll), e.lastOf(node, op.ID, f.Now), drainStart(op, f.Now), f.Now)
+	found, err := look(ctx, node, e.policyOf(f, policy, op.DrainAll), e.lastOf(node, op.ID, f.Now), operation.DrainStart(f), f.Now)
 	if err == nil && prechecks {
 		e.keep(node, op.ID, found.Attempts)
 	}
@@ -49,7 +47,7 @@ func (e *evictions) drained(ctx context.Context, f operation.Facts, policy evict
 // evict makes one pass of a drain. Pods that it could not evict show up in the next dry run.
 func (e *evictions) evict(ctx context.Context, f operation.Facts, policy eviction.Policy, effect operation.Effect) error {
 	node := f.Node.Name
-	result, err := e.drainer.Pass(ctx, node, e.policyOf(f, policy, effect.All), e.lastOf(node, effect.Operation, f.Now), drainStart(f.Record.Operation, f.Now), f.Now)
+	result, err := e.drainer.Pass(ctx, node, e.policyOf(f, policy, effect.All), e.lastOf(node, effect.Operation, f.Now), operation.DrainStart(f), f.Now)
 	if errors.Is(err, drain.ErrUncordoned) {
 		return fmt.Errorf("%w: %w", podreplace.ErrChanged, err)
 	}
@@ -119,15 +117,4 @@ func (e *evictions) end(node string, now time.Time) {
 	if carried := was.last.Carried(now); len(carried) > 0 {
 		e.attempts[node] = attempts{last: carried}
 	}
-}
-
-// drainStart returns when the drain of an operation began, now if it has not.
-func drainStart(op *topsv1.OperationStatus, now time.Time) time.Time {
-	for i := range op.Tasks {
-		t, err := upgradeplan.ParseTask(op.Tasks[i].Name)
-		if err == nil && t.Action == upgradeplan.ActionEvict && op.Tasks[i].StartTime != nil {
-			return op.Tasks[i].StartTime.Time
-		}
-	}
-	return now
 }

@@ -81,6 +81,7 @@ func (r observer) observe(ctx context.Context, name string) (*observation, error
 		Record: operation.Record{Operation: u.Status.Operation, History: u.Status.History},
 		Node:   operation.Node{Name: name},
 	}
+	o.facts.WorkedSince = r.workTimes.expected(name, o.facts.Now)
 	o.facts.HostSince = operation.HostSince(u, o.seen, o.facts.Now)
 	if err := r.readNode(ctx, o); err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func (r observer) observe(ctx context.Context, name string) (*observation, error
 		return nil, err
 	}
 	o.facts.Denied = r.denials.of(name)
-	o.facts.WorkedSince = r.workTimes.since(name, o.facts.Now)
+	r.workTimes.since(name, o.facts.Now)
 	return o, nil
 }
 

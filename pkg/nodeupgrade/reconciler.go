@@ -45,7 +45,7 @@ type Options struct {
 	Metrics *Metrics
 	// Clock returns the current time.
 	Clock func() time.Time
-	// Ahead is daemonset.StateTimes.Ahead; nil: nothing is known.
+	// Ahead is daemonset.StateTimes.Ahead, and that of the Drainer; nil: nothing is known.
 	Ahead func(now time.Time) time.Duration
 }
 
@@ -62,6 +62,7 @@ type Reconciler struct {
 
 // New returns a Reconciler, which SetupWithManager starts.
 func New(o Options) *Reconciler {
+	o.Drainer.Ahead = o.Ahead
 	emptied := &evictions{drainer: o.Drainer, attempts: map[string]attempts{}}
 	cordoner, taints := drain.Cordoner{Client: o.Client, Live: o.Live}, taintWriter{o.Client}
 	refused := &denials{nodes: map[string]map[types.UID]denied{}}

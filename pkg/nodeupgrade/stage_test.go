@@ -60,6 +60,8 @@ type stage struct {
 	host    topsv1.HostReport
 	silent  bool
 	results map[string]topsv1.HostTaskState
+	// ahead is how far the clock of the controller is ahead of the API server's.
+	ahead time.Duration
 	// simulated, when set, takes a turn instead, and patience is how many.
 	simulated func()
 	patience  int
@@ -126,7 +128,7 @@ func (s *stage) start() {
 	c, live := s.line.client(cached), s.line.client(direct)
 	clock := func() time.Time { return s.now }
 	registry := prometheus.NewRegistry()
-	s.r = New(Options{Client: c, Live: live, Namespace: "gcu-system", Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry),
+	s.r = New(Options{Client: c, Live: live, Namespace: "gcu-system", Machine: s.machine, Recorder: s.events, Clock: clock, Metrics: NewMetrics(registry), Ahead: func(time.Time) time.Duration { return s.ahead },
 		Drainer: drain.Drainer{Live: live, Evictor: lineEvictor{s.line, evictor}, Metrics: drain.NewMetrics(registry),
 			Self: eviction.Self{NamespacedName: client.ObjectKey{Namespace: s.namespace, Name: "operator"}}}})
 }

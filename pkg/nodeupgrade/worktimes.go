@@ -20,16 +20,28 @@ type workTime struct{ first, last time.Time }
 // since returns since when a node, which is observed now, has been observed without a longer break. The time is
 // that of the wall clock: it is compared with recorded times, so a clock that jumps is a break as well.
 func (t *workTimes) since(node string, now time.Time) time.Time {
-	now = now.Round(0) // drops the reading of the monotonic clock, by which nothing jumps
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	known := t.at(node, now)
+	t.nodes[node] = known
+	return known.first
+}
+
+// expected returns what since will return if the node can be observed.
+func (t *workTimes) expected(node string, now time.Time) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at(node, now).first
+}
+
+func (t *workTimes) at(node string, now time.Time) workTime {
+	now = now.Round(0) // drops the reading of the monotonic clock, by which nothing jumps
 	known, ok := t.nodes[node]
 	if !ok || now.Sub(known.last).Abs() > operation.LongestBreak || known.first.After(now) {
 		known.first = now
 	}
 	known.last = now
-	t.nodes[node] = known
-	return known.first
+	return known
 }
 
 // worked adds the time that a pass took since the node was observed: it is no break. A jump of the wall clock during

@@ -65,7 +65,7 @@ func (r *Rollout) Evict(drains map[string]eviction.Policy, pods map[string][]evi
 // evicted returns which pods leave a drained node, and what blocks pods: the policy, or a
 // PodDisruptionBudget that allows no eviction now.
 func evicted(facts eviction.Facts, policy eviction.Policy, now time.Time, budgets []policyv1.PodDisruptionBudget) (leave []string, holds string) {
-	r := eviction.Expect(facts, policy, nil, now, now)
+	r := eviction.Expect(facts, policy, nil, eviction.StartAt(now), now)
 	refused := map[string][]string{}
 	var order []string
 	for _, o := range r.Of(eviction.Due) {

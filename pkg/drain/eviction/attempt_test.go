@@ -71,7 +71,7 @@ func TestAPodThatComesBackIsNotEvictedAgain(t *testing.T) {
 			if tc.pods != nil {
 				tc.pods(&facts.Pods[0])
 			}
-			evict, r := decide(facts, policy, Attempts{"uid-a": tried}, start, later.Add(RetryInterval))
+			evict, r := decide(facts, policy, Attempts{"uid-a": tried}, StartAt(start), later.Add(RetryInterval))
 			var got []Outcome
 			for _, o := range r.Pods {
 				if o.Pod.Name != "z" {
@@ -96,14 +96,14 @@ func TestAPodThatComesBackIsNotEvictedAgain(t *testing.T) {
 
 func TestAnEvictionIsRememberedWhenThePodIsGone(t *testing.T) {
 	policy := policyOf(t, nil)
-	leave, r := Decide(factsOf(policy, pod("a"), pod("b", of("other"))), policy, nil, start, start)
+	leave, r := Decide(factsOf(policy, pod("a"), pod("b", of("other"))), policy, nil, StartAt(start), start)
 	r.Add(leave, []Outcome{{Pod: named("ns", "a"), UID: "uid-a", State: Evicted}, {Pod: named("ns", "b"), UID: "uid-b", State: Refused}}, start)
 	at := start.Add(time.Second)
 	want := Attempt{Time: start, Outcome: Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Evicted, Since: at},
 		Controllers: map[types.UID]types.UID{"uid-a": "owner", "uid-b": "other"}}
 	for i, pods := range [][]corev1.Pod{{pod("a", terminatingSince(at))}, nil, {pod("c", createdAt(at))}} {
 		want.Returned = i == 2
-		if _, r = Decide(factsOf(policy, pods...), policy, r.Attempts, start, start.Add(RetryInterval)); cmp.Diff(Attempts{"uid-a": want}, r.Attempts) != "" {
+		if _, r = Decide(factsOf(policy, pods...), policy, r.Attempts, StartAt(start), start.Add(RetryInterval)); cmp.Diff(Attempts{"uid-a": want}, r.Attempts) != "" {
 			t.Errorf("with %d pods: %s", len(pods), cmp.Diff(Attempts{"uid-a": want}, r.Attempts))
 		}
 	}
@@ -117,7 +117,7 @@ func TestAnEvictionIsRememberedWhenThePodIsGone(t *testing.T) {
 func TestAPodThatCameBackInAnEarlierDrainIsNotEvictedInTheNext(t *testing.T) {
 	policy, evicted := policyOf(t, nil), Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Evicted}
 	first := Attempts{"uid-a": {Time: start, Outcome: evicted, Controllers: map[types.UID]types.UID{"uid-a": "owner"}}}
-	_, r := Decide(factsOf(policy, pod("b", createdAt(start), tolerating)), policy, first, start, start.Add(RetryInterval))
+	_, r := Decide(factsOf(policy, pod("b", createdAt(start), tolerating)), policy, first, StartAt(start), start.Add(RetryInterval))
 	if gone := first.Carried(start); len(gone) > 0 {
 		t.Errorf("an eviction that was not in vain is carried over: %+v", gone)
 	}
@@ -137,7 +137,7 @@ func TestAPodThatCameBackInAnEarlierDrainIsNotEvictedInTheNext(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			attempts := r.Attempts.Carried(tc.now)
 			for range 2 { // the drain in between is refused
-				evict, r := decide(factsOf(policy, tc.pod), policy, attempts, tc.now, tc.now)
+				evict, r := decide(factsOf(policy, tc.pod), policy, attempts, StartAt(tc.now), tc.now)
 				if got := len(r.Of(Blocked)) == 1; got != tc.blocked || (len(evict) == 0) != tc.blocked {
 					t.Errorf("evicted %v, outcomes %+v, want it blocked: %t", evict, r.Pods, tc.blocked)
 				}

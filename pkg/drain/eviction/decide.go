@@ -66,14 +66,28 @@ type Facts struct {
 	Pods []Pod
 	// Self is the pod of this program.
 	Self Self
+	// Ahead is how far the clock of this process is ahead of that of the API server, 0 if that is not known.
+	Ahead time.Duration
 }
+
+// Start is when the drain of a node began.
+type Start struct {
+	// Recorded is when it was begun, maybe by another process, which may have evicted what is deleted since; zero if that
+	// was by a clock that differs from this one.
+	Recorded time.Time
+	// Counted is since when its time counts: as Recorded, or later if nobody worked on the node meanwhile.
+	Counted time.Time
+}
+
+// StartAt returns the start of a drain that this process began at a time.
+func StartAt(at time.Time) Start { return Start{Recorded: at, Counted: at} }
 
 // Decide returns the pods about whose eviction the API server is to be asked now, and a result with
 // the outcome of every other pod in scope and with the attempts. Those without a state are due; the
 // others leave later and are not evicted yet, but others must not leave before it is known that they
 // may. It decides for the whole node: while one pod cannot leave, no eviction is requested, because the
 // drain would not empty the node. since is when the drain of the node began (design section 4).
-func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (leave []Outcome, r Result) {
+func Decide(f Facts, p Policy, attempts Attempts, since Start, now time.Time) (leave []Outcome, r Result) {
 	r = Result{NodeReady: f.NodeReady, Attempts: attempts.accepted(f.Pods), Controllers: controllersOf(f.Pods)}
 	for i := range f.Pods {
 		o, leaves := judge(&f, &p, &f.Pods[i], attempts, since, now)
@@ -97,7 +111,7 @@ func Decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (leave [
 }
 
 // Expect is Decide without asking: a pod has the outcome of its last attempt, or none.
-func Expect(f Facts, p Policy, attempts Attempts, since, now time.Time) Result {
+func Expect(f Facts, p Policy, attempts Attempts, since Start, now time.Time) Result {
 	leave, r := Decide(f, p, attempts, since, now)
 	for _, o := range leave {
 		if before, tried := attempts[o.UID]; tried {
@@ -111,7 +125,7 @@ func Expect(f Facts, p Policy, attempts Attempts, since, now time.Time) Result {
 
 // Leaving returns the UIDs of the pods that a drain removes, now or later, or is blocked by.
 func Leaving(f Facts, p Policy) (uids []types.UID) {
-	leave, r := Decide(f, p, nil, time.Time{}, time.Time{})
+	leave, r := Decide(f, p, nil, Start{}, time.Time{})
 	for _, o := range append(r.Pods, leave...) {
 		if o.State != Skipped || slices.ContainsFunc(leave, func(l Outcome) bool { return l.UID == o.UID }) {
 			uids = append(uids, o.UID)
@@ -171,7 +185,7 @@ func inScope(pod *corev1.Pod, drivers []string, p *Policy) bool {
 }
 
 // judge returns the outcome of one pod, and whether it leaves: now if it has no state, else later.
-func judge(f *Facts, p *Policy, pod *Pod, attempts Attempts, since, now time.Time) (o Outcome, leaves bool) {
+func judge(f *Facts, p *Policy, pod *Pod, attempts Attempts, since Start, now time.Time) (o Outcome, leaves bool) {
 	o = OutcomeOf(pod.Pod)
 	with := func(s State, reason string) (Outcome, bool) {
 		o.State, o.Reason = s, reason
@@ -198,8 +212,8 @@ func judge(f *Facts, p *Policy, pod *Pod, attempts Attempts, since, now time.Tim
 	case !f.NodeReady:
 		return with(Unconfirmed, "the node is not Ready")
 	case pod.DeletionTimestamp != nil:
-		return with(Terminating, overstays(pod.Pod, p, attempts, since, now))
-	case ofJob(pod.Pod) && now.Before(since.Add(p.jobs)):
+		return with(Terminating, overstays(f, p, pod.Pod, attempts, since, now))
+	case ofJob(pod.Pod) && now.Before(since.Counted.Add(p.jobs)):
 		o, _ = with(Running, blocked)
 		return o, blocked == ""
 	case blocked != "":
@@ -209,29 +223,30 @@ func judge(f *Facts, p *Policy, pod *Pod, attempts Attempts, since, now time.Tim
 }
 
 // overstays returns why a pod that terminates cannot be expected to go in the time of the drain, "" if it
-// can. One that the drain evicted itself may end at any time, and is waited for.
-func overstays(pod *corev1.Pod, p *Policy, attempts Attempts, since, now time.Time) string {
-	end, evicted := graceEnds(pod, attempts, since, now)
+// can. One that the drain evicted itself, or may have evicted in another process, may end at any time, and is waited for.
+func overstays(f *Facts, p *Policy, pod *corev1.Pod, attempts Attempts, since Start, now time.Time) string {
+	end, evicted := graceEnds(f, pod, attempts, since, now)
+	shown := end.Add(-f.Ahead).UTC().Format(time.RFC3339) // as the API server shows times
 	switch {
 	case now.After(end.Add(endGrace)):
-		return fmt.Sprintf("although its grace period ended at %s: see its finalizers, and the kubelet", end.UTC().Format(time.RFC3339))
-	case !evicted && deletedAt(pod).Before(since) && end.After(since.Add(p.timeout)):
-		return fmt.Sprintf("until %s, and the drain has %s", end.UTC().Format(time.RFC3339), p.timeout)
+		return fmt.Sprintf("although its grace period ended at %s: see its finalizers, and the kubelet", shown)
+	case !evicted && deletedAt(pod).Add(f.Ahead).Before(since.Recorded) && end.After(since.Counted.Add(p.timeout)):
+		return fmt.Sprintf("until %s, and the drain has %s", shown, p.timeout)
 	}
 	return ""
 }
 
-// graceEnds returns when the grace period of a pod that terminates ends, and whether the drain evicted it. It is counted from
-// the eviction, or from the beginning of the drain if the deletion begins in the future by the clock of this process: the clock of
-// the API server, which wrote it, is ahead.
-func graceEnds(pod *corev1.Pod, attempts Attempts, since, now time.Time) (end time.Time, evicted bool) {
-	end, began := pod.DeletionTimestamp.Time, deletedAt(pod)
+// graceEnds returns when the grace period of a pod that terminates ends by the clock of this process, and whether it evicted the pod.
+// It is counted from the eviction, else from the deletion, which the API server wrote by its own clock. If that is in the
+// future even so, it is counted from the beginning of the drain.
+func graceEnds(f *Facts, pod *corev1.Pod, attempts Attempts, since Start, now time.Time) (end time.Time, evicted bool) {
+	end, began := pod.DeletionTimestamp.Add(f.Ahead), deletedAt(pod).Add(f.Ahead)
 	tried := attempts[pod.UID]
 	switch evicted = tried.Outcome.State == Evicted; {
 	case evicted:
 		end = tried.Time.Add(end.Sub(began))
 	case began.After(now.Add(endGrace)):
-		end = since.Add(end.Sub(began))
+		end = since.Counted.Add(end.Sub(began))
 	}
 	return end, evicted
 }

@@ -119,7 +119,7 @@ func TestDecide(t *testing.T) {
 			if tc.facts != nil {
 				tc.facts(&facts)
 			}
-			evict, r := decide(facts, policy, nil, start, start.Add(30*time.Second))
+			evict, r := decide(facts, policy, nil, StartAt(start), start.Add(30*time.Second))
 			if got := len(evict) == 1; got != tc.evict {
 				t.Errorf("evicts it: %t, want %t", got, tc.evict)
 			}
@@ -150,7 +150,7 @@ func TestAPodIsNotTriedAgainBeforeItsTime(t *testing.T) {
 		{"tries again after five seconds", RetryInterval, []string{"a", "b"}, Result{NodeReady: true, Attempts: Attempts{}, Controllers: controllers}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			evict, r := decide(facts, policyOf(t, nil), tried, start, start.Add(tc.after))
+			evict, r := decide(facts, policyOf(t, nil), tried, StartAt(start), start.Add(tc.after))
 			if diff := cmp.Diff(tc.evict, evict); diff != "" {
 				t.Errorf("evictions: %s", diff)
 			}
@@ -187,7 +187,7 @@ func TestNoPodIsEvictedWhileOneCannotLeave(t *testing.T) {
 			facts := factsOf(wait, pod("a"), tc.other)
 			tc.with.Pod = facts.Pods[1].Pod
 			facts.Pods[1] = tc.with
-			evict, r := decide(facts, wait, nil, start, start)
+			evict, r := decide(facts, wait, nil, StartAt(start), start)
 			if got := len(evict) == 1; got != tc.evict {
 				t.Errorf("evicts the other one: %t, want %t", got, tc.evict)
 			}
@@ -206,7 +206,7 @@ func TestAPodThatTheDrainEvictedHasItsGracePeriod(t *testing.T) {
 	facts := factsOf(policyOf(t, nil), pod("a"), pod("b", terminatingFor(time.Hour, start.Add(-2*time.Second))))
 	for state, want := range map[State]string{Evicted: "", Refused: "until 2026-03-01T12:59:58Z, and the drain has 5m0s"} {
 		tried := Attempts{"uid-b": {Time: start, Outcome: Outcome{Pod: named("ns", "b"), UID: "uid-b", State: state}}}
-		evict, r := decide(facts, policyOf(t, nil), tried, start, start.Add(RetryInterval))
+		evict, r := decide(facts, policyOf(t, nil), tried, StartAt(start), start.Add(RetryInterval))
 		if got := r.Of(Terminating); len(got) != 1 || got[0].Reason != want || (len(evict) == 1) != (want == "") {
 			t.Errorf("%s: outcomes %+v, evictions %v, want reason %q", state, r.Pods, evict, want)
 		}
@@ -230,7 +230,7 @@ func TestAPodThatStaysIsNotTakenForOneThatEndsByAnotherClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts := factsOf(policy, pod("a", terminatingSince(start.Add(tc.ahead))))
 			for now, want := range map[time.Time]string{late: "", late.Add(time.Second): tc.want} {
-				_, r := decide(facts, policy, tc.attempts, start, now)
+				_, r := decide(facts, policy, tc.attempts, StartAt(start), now)
 				if got := r.Of(Terminating); len(got) != 1 || !strings.HasPrefix(got[0].Reason, want) || (got[0].Reason == "") != (want == "") {
 					t.Errorf("after %s: outcomes %+v, want reason %q", now.Sub(start), r.Pods, want)
 				}
@@ -276,7 +276,7 @@ func TestAPodThatLeavesLaterIsAskedAbout(t *testing.T) {
 			if tc.facts != nil {
 				tc.facts(&facts)
 			}
-			leave, r := Decide(facts, tc.policy, nil, start, start)
+			leave, r := Decide(facts, tc.policy, nil, StartAt(start), start)
 			asked := slices.IndexFunc(leave, func(o Outcome) bool { return o.Pod.Name == "b" })
 			if (asked >= 0) != tc.asked {
 				t.Fatalf("asked about: %+v", leave)
@@ -291,11 +291,11 @@ func TestAPodThatLeavesLaterIsAskedAbout(t *testing.T) {
 			if !tc.asked {
 				return
 			}
-			again := Expect(facts, tc.policy, r.Attempts, start, start.Add(RetryInterval))
+			again := Expect(facts, tc.policy, r.Attempts, StartAt(start), start.Add(RetryInterval))
 			if diff := cmp.Diff(tc.want, again.Pods[1]); diff != "" {
 				t.Errorf("a look later on: %s", diff)
 			}
-			soon, _ := Decide(facts, tc.policy, r.Attempts, start, start)
+			soon, _ := Decide(facts, tc.policy, r.Attempts, StartAt(start), start)
 			if slices.ContainsFunc(soon, func(o Outcome) bool { return o.Pod.Name == "b" }) {
 				t.Error("it is asked about again at once")
 			}
@@ -307,7 +307,7 @@ func TestTheAnswerIsTheSameForAnyOrderOfPods(t *testing.T) {
 	pods := []corev1.Pod{pod("c"), pod("a"), pod("b", ownedBy("batch/v1", "Job")), pod("d", terminatingSince(start))}
 	policy := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds = 1 }))
 	names := func(pods ...corev1.Pod) []string {
-		evict, r := decide(factsOf(policy, pods...), policy, nil, start, start)
+		evict, r := decide(factsOf(policy, pods...), policy, nil, StartAt(start), start)
 		for _, o := range r.Pods {
 			evict = append(evict, o.Pod.Name)
 		}
@@ -345,5 +345,59 @@ func TestPolicyOf(t *testing.T) {
 	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 	if _, err := PolicyOf(drainPolicy(func(d *topsv1.DrainPolicy) { d.PodSelector = bad })); err == nil {
 		t.Error("a selector that cannot be understood is taken for another one")
+	}
+}
+
+// A manager that takes a drain over knows nothing of the evictions, and its clock may be hours from those of the one before and of
+// the API server, which it knows.
+func TestAManagerWithAnotherClockGoesOnWithADrain(t *testing.T) {
+	policy := policyOf(t, drainPolicy(func(d *topsv1.DrainPolicy) { d.WaitForJobsSeconds, d.TimeoutSeconds = 3600, 7200 }))
+	const taken = 5 * time.Minute // after the beginning
+	for name, tc := range map[string]struct{ former, ahead time.Duration }{
+		"all clocks are right":               {0, 0},
+		"its clock is ahead":                 {0, 210 * time.Minute},
+		"its clock is behind":                {0, -210 * time.Minute},
+		"that of the one before was ahead":   {210 * time.Minute, 0},
+		"that of the one before was behind":  {-210 * time.Minute, 0},
+		"its clock is ahead, as that before": {210 * time.Minute, 210 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := factsOf(policy, pod("a", terminatingFor(3*time.Hour, start.Add(time.Minute))), pod("b", ownedBy("batch/v1", "Job")))
+			facts.Ahead = tc.ahead
+			since := Start{Recorded: start.Add(tc.former), Counted: start.Add(taken + tc.ahead)}
+			if since.Recorded.After(since.Counted) {
+				since.Recorded = time.Time{}
+			}
+			for after, want := range map[time.Duration]string{
+				0: "terminating, running", time.Hour - time.Second: "terminating, running", time.Hour: "evict b, terminating", 3*time.Hour + time.Minute + endGrace - taken: "evict b, terminating",
+				3*time.Hour + time.Minute + endGrace - taken + time.Second: "terminating although its grace period ended at 2026-03-01T15:01:00Z: see its finalizers, and the kubelet, due",
+			} {
+				evict, r := decide(facts, policy, nil, since, since.Counted.Add(after))
+				var got []string
+				for _, name := range evict {
+					got = append(got, "evict "+name)
+				}
+				for _, o := range r.Pods {
+					got = append(got, strings.TrimSpace(string(o.State)+" "+o.Reason))
+				}
+				if diff := cmp.Diff(want, strings.Join(got, ", ")); diff != "" {
+					t.Errorf("after %s: %s", after, diff)
+				}
+			}
+		})
+	}
+}
+
+// What somebody else deletes before the drain is judged by one clock, however far that of the manager is from it.
+func TestAPodThatTerminatesLongerThanTheDrainHasIsSeenByAnotherClock(t *testing.T) {
+	policy := policyOf(t, nil)
+	for _, ahead := range []time.Duration{0, 3 * time.Hour, -3 * time.Hour} {
+		facts := factsOf(policy, pod("a"), pod("b", terminatingFor(time.Hour, start.Add(-2*time.Second))))
+		facts.Ahead = ahead
+		evict, r := decide(facts, policy, nil, StartAt(start.Add(ahead)), start.Add(ahead))
+		want := "until 2026-03-01T12:59:58Z, and the drain has 5m0s"
+		if got := r.Of(Terminating); len(got) != 1 || got[0].Reason != want || len(evict) > 0 {
+			t.Errorf("%s ahead: outcomes %+v, evictions %v, want reason %q", ahead, r.Pods, evict, want)
+		}
 	}
 }

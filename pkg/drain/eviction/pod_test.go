@@ -95,7 +95,7 @@ func TestWhatStaysOnANodeWhoseDriverIsReplaced(t *testing.T) {
 				p := &facts.Pods[i]
 				p.Stays, p.DaemonSet, p.LosesData = untouched, tc.with.DaemonSet, tc.with.LosesData
 			}
-			evict, r := decide(facts, policy, nil, start, start)
+			evict, r := decide(facts, policy, nil, StartAt(start), start)
 			if tc.state == "" {
 				if len(evict) != 1 || len(r.Pods) != 0 {
 					t.Errorf("it is not evicted: %+v", r.Pods)

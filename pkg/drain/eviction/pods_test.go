@@ -76,7 +76,7 @@ func terminatingFor(grace time.Duration, at time.Time) func(*corev1.Pod) {
 }
 
 // decide returns the pods to evict, and the outcomes of the others.
-func decide(f Facts, p Policy, attempts Attempts, since, now time.Time) (evict []string, r Result) {
+func decide(f Facts, p Policy, attempts Attempts, since Start, now time.Time) (evict []string, r Result) {
 	leave, r := Decide(f, p, attempts, since, now)
 	for _, o := range leave {
 		if o.State != "" {

@@ -2,8 +2,10 @@ package operation
 
 import (
 	"slices"
+	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
@@ -15,6 +17,22 @@ func NeedsDrained(f Facts) bool {
 	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && !f.Wanted.Abort
 	return wanted && op.Phase == topsv1.OperationRunning && f.Node.Ready && needsEmpty(op) &&
 		(!Prechecked(op) || op.Granted && f.Node.Cordon.Unschedulable)
+}
+
+// DrainStart returns when the drain of an operation began, now if it has not. Its time counts like the deadline of its task.
+func DrainStart(f Facts) eviction.Start {
+	for _, rec := range f.Record.Operation.Tasks {
+		t, err := upgradeplan.ParseTask(rec.Name)
+		if err != nil || t.Action != upgradeplan.ActionEvict || rec.StartTime == nil {
+			continue
+		}
+		start := eviction.Start{Recorded: rec.StartTime.Time, Counted: countsFrom(&f, rec.StartTime.Time)}
+		if start.Recorded.After(f.Now) {
+			start.Recorded = time.Time{} // by another clock, or this one was set back
+		}
+		return start
+	}
+	return eviction.StartAt(f.Now)
 }
 
 // NeedsCardUsers reports whether Next reads CardUsers: for an operation that is only for an idle node,

@@ -53,3 +53,8 @@ func recordedAt(f *Facts, at time.Time) time.Time {
 	}
 	return at
 }
+
+// countsFrom returns since when the time of a task counts that was recorded to begin at a time: time offline, or without a manager, does not.
+func countsFrom(f *Facts, recorded time.Time) time.Time {
+	return latest(recordedAt(f, recorded), recordedAt(f, f.Node.Since), f.WorkedSince)
+}

@@ -159,7 +159,7 @@ func removeDriverTaint(c *changes) string {
 
 // inTime ends the operation when the task has missed its deadline.
 func inTime(c *changes, t upgradeplan.Task, v verdict) verdict {
-	from := latest(recordedAt(c.f, c.recorded(t).StartTime.Time), recordedAt(c.f, c.f.Node.Since), c.f.WorkedSince) // time offline, or without a manager, does not count
+	from := countsFrom(c.f, c.recorded(t).StartTime.Time)
 	limit := rowOf(t).deadline(c.snapshot, v)
 	if until := from.Add(limit.after); c.f.Now.Before(until) {
 		c.at(until)
