@@ -360,3 +360,32 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An older CRD drops status.operation.held, and the agent's next report stores the record without it.
+func TestAHeldNodeStaysClosedThoughAnOlderCRDDroppedThat(t *testing.T) {
+	s := newStage(t, driver, plugin)
+	s.publish(driver, "v2")
+	s.results = map[string]topsv1.HostTaskState{"driver_verify": topsv1.HostTaskFailed}
+	s.offer("op1", driver)
+	s.ends("Failed held VerifyFailed", "cordoned, by op1, closed for op1", "driver v2")
+	nu := s.upgrade()
+	nu.Status.Operation.Held = false
+	s.must(s.admin.Status().Update(s.ctx, nu))
+	s.start()
+	s.must(s.r.Sweep(s.ctx))
+	if got := s.marks(); got != "cordoned, by op1, closed for op1" {
+		t.Errorf("after a sweep: %s", got)
+	}
+	s.turn()
+	if op := s.upgrade().Status.Operation; !op.Held || s.marks() != "cordoned, by op1, closed for op1" {
+		t.Errorf("after a pass: held %t, %s", op.Held, s.marks())
+	}
+	if n := s.countEvents("Warning Failed operation op1: VerifyFailed"); n != 1 {
+		t.Errorf("events: %q", s.events.lines)
+	}
+	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.Abort = true })
+	s.until("the abort", func(op *topsv1.OperationStatus) bool { return operation.Over(op) })
+	if got := s.marks(); got != "" {
+		t.Errorf("after an abort: %s", got)
+	}
+}

@@ -51,7 +51,8 @@ func (s sweeper) sweep(ctx context.Context) error {
 	return errors.Join(err, s.sweepTaints(ctx))
 }
 
-// liveOperations returns the ids of all operations that are not over, and those that their cordons name, read live.
+// liveOperations returns the ids of all operations that are not over, and those that their cordons name, read live; also of those that
+// are only over because an older CRD dropped that they keep their nodes.
 func (s sweeper) liveOperations(ctx context.Context) (sets.Set[string], error) {
 	var list topsv1.NodeUpgradeList
 	if err := s.live.List(ctx, &list); err != nil {
@@ -59,7 +60,7 @@ func (s sweeper) liveOperations(ctx context.Context) (sets.Set[string], error) {
 	}
 	ids := sets.New[string]()
 	for i := range list.Items {
-		if op := list.Items[i].Status.Operation; !operation.Over(op) {
+		if op := list.Items[i].Status.Operation; !operation.Over(op) || operation.Keeps(op) {
 			ids.Insert(op.ID, operation.CordonMark(op))
 		}
 	}

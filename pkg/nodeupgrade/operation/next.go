@@ -53,8 +53,13 @@ func (m *Machine) Components() []string { return m.components }
 // alone.
 func (m *Machine) Next(f Facts) Decision {
 	c := &changes{snapshot: &snapshot{f: &f, op: f.Record.Operation.DeepCopy(), users: m.users}, history: f.Record.History}
-	leftovers(c)
-	decide(c)
+	if lostHeld(c.snapshot) {
+		c.op.Held = true
+		c.soon() // the facts are those of an operation that is over
+	} else {
+		leftovers(c)
+		decide(c)
+	}
 	return Decision{Record: Record{Operation: c.op, History: c.history}, Effects: c.effects, After: c.after}
 }
 
