@@ -191,7 +191,7 @@ func TestTrimKeepsWhatTheEndsOfOperationsShow(t *testing.T) {
 	upgrade := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: []topsv1.OperationRecord{{ID: "op", Phase: topsv1.OperationFailed, Revision: "r", Touched: true,
 		EndTime: metav1.NewTime(time.Unix(2, 0)), Result: topsv1.OperationResult{Done: []string{"n_driver_replace"}, Fail: []string{"n_driver_verify"}}}}}}
 	kept := trimmed(t, upgrade.DeepCopy())
-	if !operation.Unverified(kept, "driver", time.Unix(1, 0)) {
+	if !operation.Unverified(kept, "driver", &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Unix(1, 0))}}) {
 		t.Error("the driver counts as verified")
 	}
 	if got := observed.FailedTask(kept, "r"); got != "n_driver_verify" {

@@ -45,8 +45,7 @@ func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*core
 // verified. upgrade, nil for none, has the history of the node. Somebody may have deleted it; then the failure in the ledger shows
 // that until another operation is done.
 func IsUnverified(s *State, node *corev1.Node, upgrade *topsv1.NodeUpgrade, m Member) bool {
-	created := m.DaemonSet.CreationTimestamp.Time
-	if upgrade != nil && operation.Unverified(upgrade, m.Component(), created) {
+	if upgrade != nil && operation.Unverified(upgrade, m.Component(), m.DaemonSet) {
 		return true
 	}
 	target, err := m.Target()
@@ -55,7 +54,7 @@ func IsUnverified(s *State, node *corev1.Node, upgrade *topsv1.NodeUpgrade, m Me
 		same := n.Node == node.Name && (n.MachineID == "" || machine == "" || n.MachineID == machine)
 		return same && countsAsUnverified(s, &n) && slices.Contains(n.Targets, topsv1.RevisionTarget{DaemonSet: m.Key(), Hash: target})
 	})
-	return failed && (upgrade == nil || !operation.HasEvidence(upgrade, m.Component(), created))
+	return failed && (upgrade == nil || !operation.HasEvidence(upgrade, m.Component(), m.DaemonSet))
 }
 
 // countsAsUnverified reports whether a failure in the ledger is of an operation, and no person has resumed the rollout since.

@@ -193,7 +193,7 @@ func (w *watch) lacksProof(node *corev1.Node) string {
 		if toolkit && upgrade.Status.Host.NeedsRestart() {
 			return "the container runtime has to be restarted"
 		}
-		if (toolkit || component == upgradeplan.TargetDriver) && !w.restartsOnly() && operation.Unverified(upgrade, component, m.set.CreationTimestamp.Time) {
+		if (toolkit || component == upgradeplan.TargetDriver) && !w.restartsOnly() && operation.Unverified(upgrade, component, m.set) {
 			return "the last operation ended before the " + component + " was verified"
 		}
 		if operation.HasNoCards(upgrade, node, component, pod, w.Now) {

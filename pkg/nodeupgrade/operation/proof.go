@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -56,26 +57,26 @@ func LeftToAdministrator(u *topsv1.NodeUpgrade) string {
 // Unverified reports whether the last operation that was to replace the pod of a component, and
 // touched the node, ended before its work was verified, or because the verification failed: a person may have returned
 // the node to service. An operation whose restart was left to the administrator is done when the runtime is
-// restarted. Operations from before the DaemonSet was created do not count.
-func Unverified(u *topsv1.NodeUpgrade, component string, created time.Time) bool {
+// restarted. Operations for a former DaemonSet of the component do not count.
+func Unverified(u *topsv1.NodeUpgrade, component string, set *appsv1.DaemonSet) bool {
 	if component == "" || !slices.ContainsFunc(u.Status.History, endedUnverified) {
 		return false
 	}
-	last := lastEvidence(u, component, created)
+	last := lastEvidence(u, component, set)
 	return last != nil && endedUnverified(*last)
 }
 
 // HasEvidence reports whether the history of a node has an operation that shows whether the work on a component is verified.
-func HasEvidence(u *topsv1.NodeUpgrade, component string, created time.Time) bool {
-	return lastEvidence(u, component, created) != nil
+func HasEvidence(u *topsv1.NodeUpgrade, component string, set *appsv1.DaemonSet) bool {
+	return lastEvidence(u, component, set) != nil
 }
 
 // lastEvidence returns the end of the last operation that was to replace the pod of a component, and touched the node or was done;
-// nil if there is none since the DaemonSet was created.
-func lastEvidence(u *topsv1.NodeUpgrade, component string, created time.Time) *topsv1.OperationRecord {
+// nil if there is none for this DaemonSet.
+func lastEvidence(u *topsv1.NodeUpgrade, component string, set *appsv1.DaemonSet) *topsv1.OperationRecord {
 	for _, r := range slices.Backward(u.Status.History) {
 		switch {
-		case created.After(r.EndTime.Time):
+		case isForFormer(u, &r, component, set):
 			return nil
 		case covers(&r, component, upgradeplan.ActionReplace) && isEvidence(r):
 			return &r
@@ -178,6 +179,19 @@ func OffersOthers(before, after *corev1.Node) bool {
 		return false
 	}
 	return misses(before, after) || misses(after, before)
+}
+
+// isForFormer reports whether an ended operation was for a DaemonSet of a component that is gone: by the targets of the operation while
+// they are known, otherwise by when this one was created, by another clock than that of the end.
+func isForFormer(u *topsv1.NodeUpgrade, r *topsv1.OperationRecord, component string, set *appsv1.DaemonSet) bool {
+	if asked := u.Spec.Operation; asked != nil && asked.ID == r.ID {
+		for i := range asked.Targets {
+			if t := &asked.Targets[i]; t.Component == component {
+				return !slices.ContainsFunc(t.All(), func(of topsv1.DaemonSetRevision) bool { return of.DaemonSet.UID == set.UID })
+			}
+		}
+	}
+	return set.CreationTimestamp.After(r.EndTime.Time)
 }
 
 func endedUnverified(r topsv1.OperationRecord) bool {

@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -140,6 +142,38 @@ func TestPodsBesideAPluginWithoutCardsHaveNone(t *testing.T) {
 			if got := StartedWithoutCards(u, component, pod); got != (uses && old) {
 				t.Errorf("%s that started %s after the engine: %t", component, started, got)
 			}
+		}
+	}
+}
+
+// setOf returns a DaemonSet that was created at a time.
+func setOf(created time.Time) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{UID: "set", CreationTimestamp: metav1.NewTime(created)}}
+}
+
+// The end of an operation is by the clock of a manager, which may be hours from that of the API server, by which a DaemonSet is created:
+// the targets of the operation say which one it was for.
+func TestADriverIsNotProvenByTheClockOfAManager(t *testing.T) {
+	end := time.Date(2030, 1, 1, 9, 40, 0, 0, time.UTC)
+	record := topsv1.OperationRecord{ID: "op", Phase: topsv1.OperationAborted, Touched: true, EndTime: metav1.NewTime(end), Result: topsv1.OperationResult{Done: []string{"n1_driver_replace"}}}
+	target := func(uid types.UID, leaving ...topsv1.DaemonSetRevision) topsv1.OperationTarget {
+		return topsv1.OperationTarget{Component: "driver", DaemonSet: topsv1.NamespacedRef{UID: uid}, Leaving: leaving}
+	}
+	for name, tc := range map[string]struct {
+		asked   *topsv1.NodeOperation
+		created time.Time
+		want    bool
+	}{
+		"the manager was behind":                       {&topsv1.NodeOperation{ID: "op", Targets: []topsv1.OperationTarget{target("set")}}, end.Add(140 * time.Minute), true},
+		"the manager was ahead":                        {&topsv1.NodeOperation{ID: "op", Targets: []topsv1.OperationTarget{target("former")}}, end.Add(-time.Minute), false},
+		"it is the one that was to leave":              {&topsv1.NodeOperation{ID: "op", Targets: []topsv1.OperationTarget{target("other", topsv1.DaemonSetRevision{DaemonSet: topsv1.NamespacedRef{UID: "set"}})}}, end.Add(time.Hour), true},
+		"nobody knows any more, and it is older":       {nil, end.Add(-time.Minute), true},
+		"nobody knows any more, and it is newer":       {nil, end.Add(time.Minute), false},
+		"another operation is wanted, and it is newer": {&topsv1.NodeOperation{ID: "next", Targets: []topsv1.OperationTarget{target("set")}}, end.Add(time.Minute), false},
+	} {
+		u := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: tc.asked}, Status: topsv1.NodeUpgradeStatus{History: []topsv1.OperationRecord{record}}}
+		if got := Unverified(u, "driver", setOf(tc.created)); got != tc.want {
+			t.Errorf("%s: unverified %t", name, got)
 		}
 	}
 }

@@ -249,10 +249,10 @@ func TestTheLastOperationThatTouchedAComponentIsKept(t *testing.T) {
 		t.Errorf("%d: %s, %s, …, %s", len(c.history), c.history[0].ID, c.history[1].ID, c.history[len(c.history)-1].ID)
 	}
 	u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: c.history}}
-	if !Unverified(u, "driver", time.Time{}) || Unverified(u, "toolkit", time.Time{}) {
-		t.Errorf("unverified: driver %t, toolkit %t; want the driver", Unverified(u, "driver", time.Time{}), Unverified(u, "toolkit", time.Time{}))
+	if !Unverified(u, "driver", setOf(time.Time{})) || Unverified(u, "toolkit", setOf(time.Time{})) {
+		t.Errorf("unverified: driver %t, toolkit %t; want the driver", Unverified(u, "driver", setOf(time.Time{})), Unverified(u, "toolkit", setOf(time.Time{})))
 	}
-	if Unverified(u, "driver", time.Unix(0, 0)) {
+	if Unverified(u, "driver", setOf(time.Unix(0, 0))) {
 		t.Error("a pod that came after the operation is held for the driver that it left")
 	}
 	for i := range 2 * historyLimit {
