@@ -140,7 +140,7 @@ func (w *Worker) read(ctx context.Context) (*topsv1.NodeUpgrade, []hostapi.Task,
 	if node, err = w.options.Cluster.Node(ctx, w.options.NodeName); err != nil {
 		return nil, nil, fmt.Errorf("getting Node %s: %w", w.options.NodeName, err)
 	}
-	if node.UID != nodeUpgrade.Spec.Operation.NodeUID {
+	if of := nodeUpgrade.Spec.Operation.NodeUID; of != "" && node.UID != of { // an older CRD may have dropped it
 		w.options.Log.V(4).Info("Ignoring tasks for another Node object", "operation", nodeUpgrade.Spec.Operation.ID, "nodeUID", node.UID)
 		return nodeUpgrade, prepulls, nil
 	}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -385,4 +386,16 @@ func TestARestartThatIsRequestedAgainIsNoLongerOnlyObserved(t *testing.T) {
 	b.cluster.set(func() { b.cluster.nodeUpgrade = asking("node-a_node_restart-runtime") })
 	b.woken.set()
 	until(t, "it is requested", func() bool { _, requested := u.counts(); return requested > 0 })
+}
+
+// An older CRD drops spec.operation.nodeUID: the operation goes on, as for the operator.
+func TestTasksAreThoseOfTheNodeObjectUnlessItIsKnownToBeAnother(t *testing.T) {
+	for uid, want := range map[types.UID]int{"node-uid": 1, "": 1, "another": 0} {
+		asked := asking("node-a_driver_verify")
+		asked.Spec.Operation.NodeUID = uid
+		b := newBench(t, &fakeCluster{nodeUpgrade: asked}, t.TempDir())
+		if _, tasks, err := b.read(t.Context()); err != nil || len(tasks) != want {
+			t.Errorf("of Node %q: tasks %+v, want %d: %v", uid, tasks, want, err)
+		}
+	}
 }

@@ -55,3 +55,27 @@ func TestANodeWithTheMarkOfWhatFailedIsHeld(t *testing.T) {
 		})
 	}
 }
+
+// An older CRD drops spec.operation.nodeUID: then the Node object of the name is meant, as long as there is one.
+func TestAnOperationGoesOnThoughItsNodesUIDWasDropped(t *testing.T) {
+	for name, tc := range map[string]struct {
+		with func(*Facts)
+		want string
+	}{
+		"it goes on":                     {func(f *Facts) { f.Wanted.NodeUID = "" }, "Running driver_verify InProgress"},
+		"the Node object is gone":        {func(f *Facts) { f.Wanted.NodeUID, f.Node = "", Node{Name: theNode} }, "Aborted NodeReplaced"},
+		"the Node object is another one": {func(f *Facts) { f.Node = Node{Name: theNode, UID: "other", Ready: true} }, "Aborted NodeReplaced"},
+	} {
+		f := reach(t, "driver_verify", everything...)
+		f.Wanted = f.Wanted.DeepCopy()
+		tc.with(&f)
+		d := newMachine(t).Next(f)
+		for range 3 {
+			f.Record = d.Record
+			d = newMachine(t).Next(f)
+		}
+		if got := summaryOf(d); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}

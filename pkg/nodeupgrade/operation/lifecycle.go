@@ -144,7 +144,7 @@ func grant(c *changes) {
 func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 	n := s.f.Node
 	switch {
-	case n.UID != s.wanted.NodeUID:
+	case n.UID == "" || s.wanted.NodeUID != "" && n.UID != s.wanted.NodeUID: // an older CRD may have dropped the latter
 		return topsv1.OperationAborted, ReasonNodeReplaced, "the Node object is not the one that the operation is about"
 	case !n.Ready && !s.f.Now.Before(lostAt(s)):
 		return s.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", s.limits.lost)
