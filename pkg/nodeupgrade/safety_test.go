@@ -384,7 +384,7 @@ func TestAHeldNodeStaysClosedThoughAnOlderCRDDroppedThat(t *testing.T) {
 		t.Errorf("events: %q", s.events.lines)
 	}
 	s.change(func(nu *topsv1.NodeUpgrade) { nu.Spec.Operation.Abort = true })
-	s.until("the abort", func(op *topsv1.OperationStatus) bool { return operation.Over(op) })
+	s.until("the abort", operation.Over)
 	if got := s.marks(); got != "" {
 		t.Errorf("after an abort: %s", got)
 	}
