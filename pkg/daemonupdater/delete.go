@@ -29,10 +29,10 @@ type podDeleter struct {
 	clock             func() time.Time
 }
 
-// due returns the deletions without those that this process made recently, which the cache may not show, and those whose
+// due returns the deletions of a decision without those that this process made recently, which the cache may not show, and those whose
 // denial is not due for a retry.
-func (d podDeleter) due(deletions []rollout.Deletion, now time.Time) []rollout.Deletion {
-	return slices.DeleteFunc(slices.Clone(deletions), func(deletion rollout.Deletion) bool { return !d.deletions.IsDue(deletion.UID, now) })
+func (d podDeleter) due(p *pass.Pass) []rollout.Deletion {
+	return slices.DeleteFunc(slices.Clone(p.Decision.Delete), func(deletion rollout.Deletion) bool { return !d.deletions.IsDue(p.Group, deletion.UID, p.In.Now) })
 }
 
 // delete deletes pods, each as named in the ledger, as many at once as the concurrency allows. It skips
@@ -152,7 +152,7 @@ func (d podDeleter) deleteOne(ctx context.Context, p *pass.Pass, deletion *rollo
 // fence writes to the pods of nodes that give back a slot without using it. A denied fence is retried later: until the pod
 // has another version, the node keeps its slot.
 func (d podDeleter) fence(ctx context.Context, p *pass.Pass) error {
-	pods := slices.DeleteFunc(slices.Clone(p.Decision.Fence), func(pod rollout.FencedPod) bool { return !d.fences.IsDue(pod.UID, p.In.Now) })
+	pods := slices.DeleteFunc(slices.Clone(p.Decision.Fence), func(pod rollout.FencedPod) bool { return !d.fences.IsDue(p.Group, pod.UID, p.In.Now) })
 	return access.InParallel(ctx, len(pods), func(i int) error { return d.fenceOne(ctx, p, &pods[i]) })
 }
 
@@ -162,7 +162,7 @@ func (d podDeleter) fenceOne(ctx context.Context, p *pass.Pass, pod *rollout.Fen
 	named := podreplace.Pod(ds.Namespace, pod.Name, pod.UID, pod.Version)
 	err := d.Replacer().Fence(ctx, named, p.In.Now, "its node gives its slot back without replacing the pod")
 	if !podreplace.IsDeniedOrBroken(err) {
-		d.fences.Allowed(pod.UID)
+		d.fences.Allowed(p.Group, pod.UID)
 		return err
 	}
 	d.fences.Postpone(ctx, p.Group, pod.Node, pod.UID, err, p.In.Now, "Fence denied", "Pod", klog.KObj(named))

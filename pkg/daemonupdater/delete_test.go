@@ -273,12 +273,12 @@ func TestDeletedPodsAreRememberedUntilTheCacheShowsIt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var d deletion.Attempts
 			d.Prune(mine, seen()) // of a process that has not deleted anything yet
-			if !d.IsDue(uid, fixture.Epoch) {
+			if !d.IsDue(mine, uid, fixture.Epoch) {
 				t.Fatal("remembers a pod that was not deleted")
 			}
 			d.Deleted(mine, "a", uid, fixture.Epoch)
 			tt.prune(&d)
-			if diff := cmp.Diff(tt.want, !d.IsDue(uid, fixture.Epoch)); diff != "" {
+			if diff := cmp.Diff(tt.want, !d.IsDue(mine, uid, fixture.Epoch)); diff != "" {
 				t.Errorf("remembered (-want +got):\n%s", diff)
 			}
 		})

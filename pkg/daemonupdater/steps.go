@@ -81,7 +81,7 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 			return 0, err // other errors must not prevent the rollback
 		}
 	}
-	due := s.pods.due(p.Decision.Delete, p.In.Now)
+	due := s.pods.due(p)
 	available, err := s.fleets.Available(ctx, p.Members, due, p.Decision.Operations)
 	if err != nil {
 		return 0, err

@@ -29,7 +29,7 @@ var ofPrepulls = []mutant{
 	{"refusal-starts-a-bad-image", "a write that is refused deletes the pod of a node whose image is known to be bad", updater, "LeavePulls",
 		"$pull.State == rollout.PullNeeded", "$pull.State >= rollout.PullNeeded"},
 	{"refusal-of-another-group", "a write that is refused to a group is taken for one of another", updater, "Attempts.DenialOf",
-		"$known.denied != nil && $known.group == $g", "$known.denied != nil"},
+		"a.last[subject{$g, n.UID}]", "func() (found attempt) { for of, is := range a.last { if of.uid == n.UID { found = is } }; return }()"},
 	{"private-image-is-bad", "an image that only the kubelet has credentials for stops a rollout", hosts, "puller.prepull",
 		"$request.Prepull.LeaveUnauthorized && $un", "$request.Prepull.LeaveUnauthorized && $request.Prepull.LeaveToKubelet"},
 	{"pulls-of-long-ago", "an agent on a machine that was installed again pulls what was wanted months ago", hostTasks, "PrepullsOf",

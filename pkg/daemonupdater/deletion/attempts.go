@@ -25,18 +25,23 @@ const (
 // By then the deletion was probably undone: etcd was restored from a backup.
 const RedeleteAfter = time.Minute
 
-// Attempts tracks requests of one kind by the UID of their object, a pod or a node: deletions until the cache
-// shows them, so that no pod is deleted twice, and requests that the API server denied. A manager that
+// Attempts tracks requests of one kind by their group and the UID of their object, a pod or a node: deletions until
+// the cache shows them, so that no pod is deleted twice, and requests that the API server denied. A manager that
 // starts without them tries again; the budget does not depend on them.
 type Attempts struct {
-	mu    sync.Mutex
-	byUID map[types.UID]attempt
+	mu   sync.Mutex
+	last map[subject]attempt
+}
+
+// subject is what a request is about. Groups share nodes: what one of them is denied, another may be allowed.
+type subject struct {
+	group observed.Group
+	uid   types.UID
 }
 
 // attempt is the last request about an object.
 type attempt struct {
-	group observed.Group
-	node  string
+	node string
 	// deleted is when the pod was deleted, zero for a request that was denied.
 	deleted time.Time
 	// denied is the denial, nil for a pod that was deleted; wait is the time from it to the next attempt.
@@ -46,11 +51,11 @@ type attempt struct {
 	unplanned bool
 }
 
-// IsDue reports whether a request about an object may be made now.
-func (a *Attempts) IsDue(uid types.UID, now time.Time) bool {
+// IsDue reports whether a request of a group about an object may be made now.
+func (a *Attempts) IsDue(g observed.Group, uid types.UID, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known, ok := a.byUID[uid]
+	known, ok := a.last[subject{g, uid}]
 	return !ok || !known.due().After(now)
 }
 
@@ -64,48 +69,48 @@ func (a attempt) due() time.Time {
 
 // Deleted records that a pod was deleted.
 func (a *Attempts) Deleted(g observed.Group, node string, uid types.UID, now time.Time) {
-	a.put(uid, attempt{group: g, node: node, deleted: now})
+	a.put(subject{g, uid}, attempt{node: node, deleted: now})
 }
 
-// Denied records that a request about an object was denied.
+// Denied records that a request of a group about an object was denied.
 func (a *Attempts) Denied(g observed.Group, node string, uid types.UID, why error, now time.Time) {
-	next := attempt{group: g, node: node, denied: &rollout.Denial{Object: uid, Since: now, Message: why.Error()}}
+	of, next := subject{g, uid}, attempt{node: node, denied: &rollout.Denial{Object: uid, Since: now, Message: why.Error()}}
 	a.mu.Lock()
-	if last, ok := a.byUID[uid]; ok && last.denied != nil {
+	if last, ok := a.last[of]; ok && last.denied != nil {
 		next.denied.Since, next.wait = last.denied.Since, last.wait
 	}
 	a.mu.Unlock()
 	next.wait = retry.Next(next.wait, lastRetry)
 	next.denied.Retry = now.Add(next.wait)
 	next.unplanned = true
-	a.put(uid, next)
+	a.put(of, next)
 }
 
-// Allowed forgets that a request about an object was denied.
-func (a *Attempts) Allowed(uid types.UID) {
+// Allowed forgets that a request of a group about an object was denied.
+func (a *Attempts) Allowed(g observed.Group, uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.byUID, uid)
+	delete(a.last, subject{g, uid})
 }
 
-func (a *Attempts) put(uid types.UID, is attempt) {
+func (a *Attempts) put(of subject, is attempt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.byUID == nil {
-		a.byUID = map[types.UID]attempt{}
+	if a.last == nil {
+		a.last = map[subject]attempt{}
 	}
-	a.byUID[uid] = is
+	a.last[of] = is
 }
 
 // DenialOf returns the denied request of a group about a node, or about one of its pods; nil if there is none.
 func (a *Attempts) DenialOf(g observed.Group, n *rollout.Node) *rollout.Denial {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known := a.byUID[n.UID]; known.denied != nil && known.group == g {
+	if known := a.last[subject{g, n.UID}]; known.denied != nil {
 		return known.denied
 	}
 	for i := range n.Pods {
-		if known := a.byUID[n.Pods[i].UID]; known.denied != nil {
+		if known := a.last[subject{g, n.Pods[i].UID}]; known.denied != nil {
 			return known.denied
 		}
 	}
@@ -118,14 +123,14 @@ func (a *Attempts) DenialOf(g observed.Group, n *rollout.Node) *rollout.Denial {
 func (a *Attempts) NextRetry(g observed.Group, now time.Time) (again time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for uid, known := range a.byUID {
-		if known.group != g {
+	for of, known := range a.last {
+		if of.group != g {
 			continue
 		}
 		left := max(known.due().Sub(now), 0)
 		if known.unplanned {
 			left, known.unplanned = replan, false
-			a.byUID[uid] = known
+			a.last[of] = known
 		}
 		again = retry.Sooner(again, left)
 	}
@@ -137,9 +142,9 @@ func (a *Attempts) NextRetry(g observed.Group, now time.Time) (again time.Durati
 func (a *Attempts) Prune(g observed.Group, exists func(node string, uid types.UID) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for uid, known := range a.byUID {
-		if known.group == g && (exists == nil || !exists(known.node, uid)) {
-			delete(a.byUID, uid)
+	for of, known := range a.last {
+		if of.group == g && (exists == nil || !exists(known.node, of.uid)) {
+			delete(a.last, of)
 		}
 	}
 }

@@ -67,8 +67,8 @@ func (k Gatekeeper) try(ctx context.Context, p *pass.Pass, a *gating.Action) err
 	if a.Release {
 		kind, other = k.Releases, k.Restores
 	}
-	other.Allowed(a.Pod.UID)
-	if !kind.IsDue(a.Pod.UID, p.In.Now) {
+	other.Allowed(p.Group, a.Pod.UID)
+	if !kind.IsDue(p.Group, a.Pod.UID, p.In.Now) {
 		return nil
 	}
 	err := k.carryOut(ctx, a)
@@ -77,7 +77,7 @@ func (k Gatekeeper) try(ctx context.Context, p *pass.Pass, a *gating.Action) err
 		return nil
 	}
 	if err == nil {
-		kind.Allowed(a.Pod.UID)
+		kind.Allowed(p.Group, a.Pod.UID)
 	}
 	return err
 }

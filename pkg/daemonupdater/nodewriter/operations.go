@@ -41,7 +41,7 @@ func (w Writer) Operate(ctx context.Context, p *pass.Pass) error {
 	changes, changed := w.withGrants(ctx, p)
 	return errors.Join(changed, access.InParallel(ctx, len(changes), func(i int) error {
 		change := &changes[i]
-		if !w.Operations.IsDue(change.UID, p.In.Now) {
+		if !w.Operations.IsDue(p.Group, change.UID, p.In.Now) {
 			return nil
 		}
 		err := w.operateOne(ctx, p, change)
@@ -52,7 +52,7 @@ func (w Writer) Operate(ctx context.Context, p *pass.Pass) error {
 		if err != nil {
 			return fmt.Errorf("writing operation %s of node %s: %w", change.Operation, change.Node, err)
 		}
-		w.Operations.Allowed(change.UID)
+		w.Operations.Allowed(p.Group, change.UID)
 		return nil
 	}))
 }

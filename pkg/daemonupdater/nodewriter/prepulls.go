@@ -64,6 +64,6 @@ func (w Writer) prepullOne(ctx context.Context, p *pass.Pass, node *rollout.Node
 	if err := w.Patch(ctx, &live, patch, client.FieldOwner(topsv1.ManagedBy), access.StrictFields); err != nil {
 		return err
 	}
-	w.Pulls.Allowed(node.UID)
+	w.Pulls.Allowed(p.Group, node.UID)
 	return nil
 }
