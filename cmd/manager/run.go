@@ -23,6 +23,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/apiclock"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	rolloutmetrics "github.com/topsops/gcu-operator/pkg/daemonupdater/metrics"
@@ -156,7 +157,7 @@ func newManager(config *rest.Config, o options, certificate getCertificate) (ctr
 
 // addControllers adds the controllers; ahead is daemonset.StateTimes.Ahead.
 func addControllers(mgr ctrl.Manager, o options, ahead func(time.Time) time.Duration) error {
-	if err := (&gcuresource.Reconciler{Namespace: o.namespace}).SetupWithManager(mgr); err != nil {
+	if err := (&gcuresource.Reconciler{Namespace: o.namespace, StateTimes: &daemonset.StateTimes{Ahead: ahead}}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("adding controller gcuresource: %w", err)
 	}
 	gcuresource.RegisterMetrics(metrics.Registry, mgr.GetCache(), mgr.Elected())

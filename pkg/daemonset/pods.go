@@ -1,8 +1,11 @@
 package daemonset
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
 )
 
 // PodOf returns the pod that counts among a DaemonSet's pods on one node, or nil. A
@@ -30,6 +33,11 @@ func before(a, b *corev1.Pod) bool {
 		return a.DeletionTimestamp != nil
 	}
 	return a.UID < b.UID
+}
+
+// DeletedAt returns when the deletion of a pod that is being deleted began: deletionTimestamp is the end of its grace period.
+func DeletedAt(pod *corev1.Pod) time.Time {
+	return pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
 }
 
 // HasLeft reports whether a pod is deleted, its containers have ended, and only a finalizer keeps it.

@@ -224,6 +224,17 @@ func (s *StateTimes) earliest(key string, since, written time.Time) time.Time {
 	return written
 }
 
+// GraceEnd returns when the grace period of a pod ends; zero if it is not being deleted.
+func (s *StateTimes) GraceEnd(pod *corev1.Pod, now time.Time) time.Time {
+	key := "deleted " + string(pod.UID)
+	if pod.DeletionTimestamp == nil {
+		s.lacks(key, now)
+		return time.Time{}
+	}
+	began := DeletedAt(pod)
+	return s.Since(key, began, now).Add(pod.DeletionTimestamp.Sub(began))
+}
+
 // MissingSince returns when something was first seen to be missing, because nothing records when it
 // went; zero if it is there, or if s is nil.
 func (s *StateTimes) MissingSince(key string, missing bool, now time.Time) time.Time {

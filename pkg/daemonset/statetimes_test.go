@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestMinReadySecondsCountFromWhenAPodIsSeenReady(t *testing.T) {
@@ -227,4 +228,36 @@ func TestWhatWasNotSeenToBeginMayHaveBegunEarlier(t *testing.T) {
 	seen = &StateTimes{}
 	sees(corev1.ConditionTrue, 1, 4, time.Time{})
 	sees(corev1.ConditionFalse, -20, 5, at(5))
+}
+
+// The clock of the API server, which writes when a pod was deleted, may be hours from that of the reader.
+func TestAGracePeriodEndsByTheClockOfTheReader(t *testing.T) {
+	const grace = 30 * time.Second
+	deleted := func(at time.Time) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod", DeletionTimestamp: ptr.To(metav1.NewTime(at.Add(grace))), DeletionGracePeriodSeconds: ptr.To(int64(grace.Seconds()))}}
+	}
+	for _, ahead := range []time.Duration{-3 * time.Hour, 0, 3 * time.Hour} {
+		knows, sees := &StateTimes{Ahead: func(time.Time) time.Duration { return ahead }}, &StateTimes{}
+		if end := sees.GraceEnd(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}, epoch); !end.IsZero() {
+			t.Errorf("%s ahead: that of a pod that is not deleted ends at %s", ahead, end)
+		}
+		for _, after := range []time.Duration{0, time.Minute, 10 * time.Minute} {
+			for reader, seen := range map[string]*StateTimes{"one that knows it": knows, "one that saw the deletion begin": sees} {
+				if end := seen.GraceEnd(deleted(epoch.Add(-ahead)), epoch.Add(after)); !end.Equal(epoch.Add(grace)) {
+					t.Errorf("%s ahead, %s: it ends %s after the deletion", ahead, reader, end.Sub(epoch))
+				}
+			}
+		}
+		starts := &StateTimes{Ahead: knows.Ahead}
+		want := epoch.Add(grace) // behind, it could be at any time
+		if ahead >= 0 {
+			want = want.Add(MaxSkew - time.Hour)
+		}
+		if end := starts.GraceEnd(deleted(epoch.Add(-time.Hour-ahead)), epoch); !end.Equal(want) {
+			t.Errorf("%s ahead, one that starts an hour later: it ends %s after that, want %s", ahead, end.Sub(epoch), want.Sub(epoch))
+		}
+	}
+	if end := (*StateTimes)(nil).GraceEnd(deleted(epoch.Add(time.Hour)), epoch); !end.Equal(epoch.Add(time.Hour + grace)) {
+		t.Errorf("without a memory it ends at %s, want as written", end)
+	}
 }

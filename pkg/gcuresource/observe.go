@@ -33,12 +33,13 @@ type stateReader struct {
 	APIReader client.Reader
 	namespace string
 	cache     *indexedCache
+	times     *daemonset.StateTimes
 	now       func() time.Time
 }
 
 // observe reads the state of a gr.
 func (r stateReader) observe(ctx context.Context, gr *topsv1.GcuResource, last *lastPass) (*state.Observation, error) {
-	obs := &state.Observation{Resource: gr, Applied: last.applied, Begun: last.begun}
+	obs := &state.Observation{Resource: gr, Applied: last.applied, Begun: last.begun, StateTimes: r.times}
 	if r.cache.pods != nil {
 		obs.Cache = last.cache
 	}

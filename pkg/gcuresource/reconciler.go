@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/plan"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
@@ -60,6 +61,8 @@ type Reconciler struct {
 	Namespace string
 	// Clock returns the time; nil means time.Now.
 	Clock func() time.Time
+	// StateTimes knows since when pods terminate, by Clock; nil trusts the clock of the API server.
+	StateTimes *daemonset.StateTimes
 
 	passes lastPasses
 	cache  indexedCache
@@ -243,7 +246,7 @@ func (r *Reconciler) release(ctx context.Context, gr *topsv1.GcuResource, obs *s
 }
 
 func (r *Reconciler) stateReader() stateReader {
-	return stateReader{r.Client, r.APIReader, r.Namespace, &r.cache, r.now}
+	return stateReader{r.Client, r.APIReader, r.Namespace, &r.cache, r.StateTimes, r.now}
 }
 
 func (r *Reconciler) revisionKeeper() revisionKeeper {

@@ -25,7 +25,7 @@ func (a Attempts) accepted(pods []Pod) Attempts {
 	}
 	for i := range pods {
 		if of, evicted := found[pods[i].UID]; evicted && pods[i].DeletionTimestamp != nil {
-			of.Outcome.Since = deletedAt(pods[i].Pod)
+			of.Outcome.Since = daemonset.DeletedAt(pods[i].Pod)
 			found[pods[i].UID] = of
 		}
 		if uid, back := found.predecessor(&pods[i]); back {

@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // RetryInterval is the minimum time between two evictions of one pod, and between two passes
@@ -205,7 +206,7 @@ func judge(f *Facts, p *Policy, pod *Pod, attempts Attempts, since Start, now ti
 		return with(Failed, pod.Unknown)
 	}
 	if pod.DeletionTimestamp != nil {
-		o.Since = deletedAt(pod.Pod)
+		o.Since = daemonset.DeletedAt(pod.Pod)
 	}
 	blocked := cmp.Or(blockedBy(pod, p), attempts.blockedBy(pod))
 	switch {
@@ -230,7 +231,7 @@ func overstays(f *Facts, p *Policy, pod *corev1.Pod, attempts Attempts, since St
 	switch {
 	case now.After(end.Add(endGrace)):
 		return fmt.Sprintf("although its grace period ended at %s: see its finalizers, and the kubelet", shown)
-	case !evicted && deletedAt(pod).Add(f.Ahead).Before(since.Recorded) && end.After(since.Counted.Add(p.timeout)):
+	case !evicted && daemonset.DeletedAt(pod).Add(f.Ahead).Before(since.Recorded) && end.After(since.Counted.Add(p.timeout)):
 		return fmt.Sprintf("until %s, and the drain has %s", shown, p.timeout)
 	}
 	return ""
@@ -240,7 +241,7 @@ func overstays(f *Facts, p *Policy, pod *corev1.Pod, attempts Attempts, since St
 // It is counted from the eviction, else from the deletion, which the API server wrote by its own clock. If that is in the
 // future even so, it is counted from the beginning of the drain.
 func graceEnds(f *Facts, pod *corev1.Pod, attempts Attempts, since Start, now time.Time) (end time.Time, evicted bool) {
-	end, began := pod.DeletionTimestamp.Add(f.Ahead), deletedAt(pod).Add(f.Ahead)
+	end, began := pod.DeletionTimestamp.Add(f.Ahead), daemonset.DeletedAt(pod).Add(f.Ahead)
 	tried := attempts[pod.UID]
 	switch evicted = tried.Outcome.State == Evicted; {
 	case evicted:

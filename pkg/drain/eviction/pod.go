@@ -3,7 +3,6 @@ package eviction
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -99,16 +98,6 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 func isStatic(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror
-}
-
-// deletedAt returns when the deletion of a pod began: deletionTimestamp is the end of the
-// grace period.
-func deletedAt(pod *corev1.Pod) time.Time {
-	end := pod.DeletionTimestamp.Time
-	if pod.DeletionGracePeriodSeconds == nil {
-		return end
-	}
-	return end.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 }
 
 // blockedBy returns what an eviction would lose that the policy protects, "" for nothing.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -246,7 +247,11 @@ func (s *Step) awaitLeftovers(obs *state.Observation, c *state.Component, left *
 		return
 	}
 	if c.PerNode != nil {
-		if nodes, _ := podNodes(obs, c.Name, now.Add(-stuckAfter)); len(nodes) > 0 {
+		isStuck := func(pod *corev1.Pod) bool {
+			ends := obs.StateTimes.GraceEnd(pod, now)
+			return !ends.IsZero() && now.After(ends.Add(stuckAfter))
+		}
+		if nodes, _ := podNodes(obs, c.Name, isStuck); len(nodes) > 0 {
 			s.Waits = "waiting until the pods of a former DaemonSet are gone on " + message.Names(nodes)
 			s.Health.Wait = retry.Sooner(s.Health.Wait, stuckAfter)
 			return

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/test/world"
@@ -60,6 +61,26 @@ func TestAPlanIsDecidedAgainWhenAPodOfAFormerDaemonSetMayBeStuck(t *testing.T) {
 		tt.given(o)
 		if got := Decide(o.Observation, world.Noon).Wait; got != tt.want {
 			t.Errorf("%s: decided again after %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// The clock of the API server, which writes when the pods were deleted, may be hours from that of the manager.
+func TestPodsOfAFormerDaemonSetAreWaitedForByTheClockOfTheManager(t *testing.T) {
+	const waits = "driver: (new) waiting until the pods of a former DaemonSet are gone on node-1"
+	for _, ahead := range []time.Duration{-3 * time.Hour, 0, 3 * time.Hour} {
+		o := world.New(t, world.NewGR(topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{}}), 2)
+		o.StateTimes = &daemonset.StateTimes{Ahead: func(time.Time) time.Duration { return ahead }}
+		pod := leaving("node-1", ahead-30*time.Second)
+		pod.DeletionGracePeriodSeconds = ptr.To[int64](30)
+		o.Former = map[string][]*corev1.Pod{"driver": {pod}}
+		for _, step := range []struct {
+			after time.Duration
+			want  string
+		}{{0, waits}, {30*time.Second + stuckAfter, waits}, {31*time.Second + stuckAfter, "driver: DaemonSet (new)"}} {
+			if diff := cmp.Diff([]string{step.want}, summaryOf(Decide(o.Observation, world.Noon.Add(step.after)))); diff != "" {
+				t.Errorf("%s ahead, %s after the deletion (-want +got):\n%s", ahead, step.after, diff)
+			}
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -62,7 +62,7 @@ func DecideTeardown(obs *state.Observation) Teardown {
 	if len(waiting) > 0 {
 		waiting = []string{message.Names(waiting)}
 	}
-	reachable, offline := podNodes(obs, down.Current, time.Time{})
+	reachable, offline := podNodes(obs, down.Current, nil)
 	if len(reachable) > 0 {
 		waiting = append(waiting, "pods on "+message.Names(reachable))
 	}
@@ -88,7 +88,7 @@ func remaining(obs *state.Observation) []string {
 		names = append(names, obs.Components[i].Name)
 	}
 	for _, name := range names {
-		if reachable, _ := podNodes(obs, name, time.Time{}); len(reachable) > 0 || orphaned(obs, name) != "" {
+		if reachable, _ := podNodes(obs, name, nil); len(reachable) > 0 || orphaned(obs, name) != "" {
 			left[name] = true
 		}
 	}
@@ -106,9 +106,9 @@ func remaining(obs *state.Observation) []string {
 }
 
 // podNodes returns the Ready and the other nodes that still have pods of a component, under its present name or a former
-// one, sorted. Pods of a workload that was deployed as another component's go with that one. Pods that should have been gone
-// before a time do not count.
-func podNodes(obs *state.Observation, name string, stuckSince time.Time) (reachable, offline []string) {
+// one, sorted. Pods of a workload that was deployed as another component's go with that one. Pods for which isStuck, if it
+// is not nil, returns true do not count.
+func podNodes(obs *state.Observation, name string, isStuck func(*corev1.Pod) bool) (reachable, offline []string) {
 	pods := obs.Former[name]
 	i := slices.IndexFunc(obs.Components, func(c state.Component) bool { return c.Name == name })
 	if i >= 0 && !deployedAsAnother(obs, &obs.Components[i]) {
@@ -116,7 +116,7 @@ func podNodes(obs *state.Observation, name string, stuckSince time.Time) (reacha
 	}
 	hasPod := map[string]bool{}
 	for _, pod := range pods {
-		if pod.DeletionTimestamp == nil || !pod.DeletionTimestamp.Time.Before(stuckSince) {
+		if isStuck == nil || !isStuck(pod) {
 			hasPod[daemonset.NodeName(pod)] = true
 		}
 	}

@@ -70,6 +70,8 @@ type Observation struct {
 	ReconcileFailure *Failure
 	// Rollout is what the status reports of the gr's rollout.
 	Rollout Rollout
+	// StateTimes knows since when pods terminate; nil trusts the clock of the API server.
+	StateTimes *daemonset.StateTimes
 	// Cache is what the previous pass left, CachedNodes its entry for Nodes; nil if nothing is
 	// cached. Hosts are then from it too.
 	Cache       *Cache
