@@ -2,22 +2,29 @@ package daemonupdater
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr/funcr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -31,7 +38,8 @@ var (
 	invalidByAWebhook = deniedAs(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 )
 
-// A webhook may deny with any code, also with those of an object that is gone, and of one that is invalid.
+// A webhook may deny with any code, also with those of an object that is gone, and of one that is invalid. What it says is the error of
+// the pass, or with after, how long it is until the write is repeated, in the log: then other writes go on.
 func TestAWriteThatIsDeniedWithAnyCodeIsRepeated(t *testing.T) {
 	uncontrolled := func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationUpdateStrategy) }
 	ota := func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") }
@@ -48,23 +56,24 @@ func TestAWriteThatIsDeniedWithAnyCodeIsRepeated(t *testing.T) {
 		settings func(*appsv1.DaemonSet)
 		denied   client.Object
 		as       error
+		after    time.Duration
 		before   func(*cluster)
 		written  func(*cluster) bool
 	}{
-		"the conditions of a pod": {ota, &corev1.Pod{}, goneByAWebhook, func(*cluster) {}, func(c *cluster) bool {
+		"the conditions of a pod": {ota, &corev1.Pod{}, goneByAWebhook, retry.First, func(*cluster) {}, func(c *cluster) bool {
 			pod := fixture.PodOn(c.driver, "a", fixture.OldHash)
 			return c.api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && daemonset.NeedUpgrade(pod) != nil
 		}},
-		"the answer to a request":                    {ota, &topsv1.NodeUpgrade{}, goneByAWebhook, requested, func(c *cluster) bool { return c.answered("a") != "" }},
-		"the answer to a request, as if it were bad": {ota, &topsv1.NodeUpgrade{}, invalidByAWebhook, requested, func(c *cluster) bool { return c.answered("a") != "" }},
-		"the release of a pod at the gate": {uncontrolled, &corev1.Pod{}, goneByAWebhook, func(c *cluster) {
+		"the answer to a request":                    {ota, &topsv1.NodeUpgrade{}, goneByAWebhook, 0, requested, func(c *cluster) bool { return c.answered("a") != "" }},
+		"the answer to a request, as if it were bad": {ota, &topsv1.NodeUpgrade{}, invalidByAWebhook, 0, requested, func(c *cluster) bool { return c.answered("a") != "" }},
+		"the release of a pod at the gate": {uncontrolled, &corev1.Pod{}, goneByAWebhook, 0, func(c *cluster) {
 			c.reconciler.Gate = func() gating.Mode { return gating.On }
 			c.create(gated(c))
 		}, func(c *cluster) bool {
 			pod := gated(c)
 			return c.api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && !daemonset.AwaitsUpgrade(pod)
 		}},
-		"the deletion of a rollout": {ota, &topsv1.DaemonRollout{}, goneByAWebhook, func(c *cluster) {
+		"the deletion of a rollout": {ota, &topsv1.DaemonRollout{}, goneByAWebhook, 0, func(c *cluster) {
 			c.mustReconcile()
 			ds := c.driver.DeepCopy()
 			uncontrolled(ds)
@@ -80,15 +89,107 @@ func TestAWriteThatIsDeniedWithAnyCodeIsRepeated(t *testing.T) {
 			c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), denying(tt.denied, tt.as, &denies))
 			group := observed.GroupOf(c.driver)
 			c.reconciler.changed.Add(group, "a")
-			if _, err := c.reconciler.Reconcile(t.Context(), group); err == nil || !strings.Contains(err.Error(), "not on Fridays") {
+			_, err, logged := c.passLogged()
+			if said := fmt.Sprint(err); tt.after == 0 && !strings.Contains(said, "not on Fridays") {
 				t.Errorf("the error is %v, want what the webhook says", err)
 			}
+			if tt.after > 0 && (err != nil || !strings.Contains(logged, "not on Fridays")) {
+				t.Errorf("error %v, and the log is %q, want there what the webhook says", err, logged)
+			}
 			denies = false
+			c.now = c.now.Add(tt.after)
 			if _, err := c.reconciler.Reconcile(t.Context(), group); err != nil {
 				t.Fatal(err)
 			}
 			if !tt.written(c) {
 				t.Error("it is not written when the webhook permits it")
+			}
+		})
+	}
+}
+
+// passLogged makes a pass, and returns what it logs.
+func (c *cluster) passLogged() (again time.Duration, err error, logged string) {
+	sink := funcr.New(func(_, line string) { logged += line + "\n" }, funcr.Options{})
+	result, err := c.reconciler.Reconcile(log.IntoContext(c.t.Context(), sink), observed.GroupOf(c.driver))
+	return result.RequeueAfter, err, logged
+}
+
+// needUpgrade returns the nodes whose pods have condition PodNeedUpgrade.
+func (c *cluster) needUpgrade() (nodes string) {
+	c.t.Helper()
+	var list corev1.PodList
+	if err := c.api.List(c.t.Context(), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range list.Items {
+		if daemonset.NeedUpgrade(&list.Items[i]) != nil {
+			nodes += list.Items[i].Spec.NodeName
+		}
+	}
+	return nodes
+}
+
+// A policy may protect the pods of a namespace, and so those of one component, for good.
+func TestConditionsThatAreDeniedHoldUpNothingElse(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	denies := true
+	var tried atomic.Int32
+	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, w client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if _, isPod := o.(*corev1.Pod); isPod {
+				tried.Add(1)
+				if denies && o.GetName() != "driver-b" {
+					return invalidByAWebhook
+				}
+			}
+			return w.SubResource(sub).Patch(ctx, o, p, opts...)
+		}})
+	for i, step := range []struct {
+		passed time.Duration
+		tried  int32
+	}{{0, 3}, {0, 3}, {retry.First, 5}, {retry.First, 5}, {retry.First, 7}} {
+		c.now = c.now.Add(step.passed)
+		if c.mustReconcile() == 0 {
+			t.Errorf("pass %d: it is not repeated", i)
+		}
+		if tried.Load() != step.tried || c.needUpgrade() != "b" {
+			t.Errorf("pass %d: %d patches, conditions on %s, want %d, and those on b", i, tried.Load(), c.needUpgrade(), step.tried)
+		}
+	}
+	denies = false
+	c.now = c.now.Add(10 * retry.First)
+	if c.mustReconcile(); c.needUpgrade() != "abc" {
+		t.Errorf("when it is allowed, the conditions are on %s", c.needUpgrade())
+	}
+}
+
+// A group that has lost its strategy ends though the API server denies that the conditions of its pods are removed. While that cannot be
+// decided, it does not.
+func TestAGroupEndsThoughConditionsAreDenied(t *testing.T) {
+	for name, tt := range map[string]struct {
+		as   error
+		ends bool
+	}{
+		"they are denied":                {invalidByAWebhook, true},
+		"the webhook cannot be called":   {apierrors.NewInternalError(errors.New(`failed calling webhook "no.example.com": connection refused`)), false},
+		"the API server cannot be asked": {errors.New("connection refused"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+			c.mustReconcile()
+			denies := true
+			c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), denying(&corev1.Pod{}, tt.as, &denies))
+			c.optOut()
+			for range 2 {
+				if _, err := c.reconcile(); (err == nil) != tt.ends || (c.stored().Name == "") != tt.ends {
+					t.Errorf("error %v, and the rollout is %q", err, c.stored().Name)
+				}
+			}
+			denies = false
+			c.now = c.now.Add(retry.First)
+			if c.mustReconcile(); c.stored().Name != "" || !tt.ends && c.needUpgrade() != "" {
+				t.Errorf("the rollout is %q at last, and the conditions are on %s", c.stored().Name, c.needUpgrade())
 			}
 		})
 	}

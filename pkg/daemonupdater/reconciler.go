@@ -187,7 +187,7 @@ func (r *Reconciler) steps() steps {
 		nodes:     nodewriter.Writer{Cluster: c, Book: r.Book, Operations: deniable(&r.attempts.Operations), Pulls: deniable(&r.attempts.Pulls)},
 		rollbacks: rollbackStep{c, ledgers},
 		globals:   globaljobs.Runner{Cluster: c, Namespace: r.Namespace},
-		reports:   reporter.Reporter{Cluster: c, Changed: &r.changed, Metrics: r.Metrics},
+		reports:   reporter.Reporter{Cluster: c, Changed: &r.changed, Metrics: r.Metrics, Denied: deniable(&r.attempts.Conditions)},
 	}
 }
 

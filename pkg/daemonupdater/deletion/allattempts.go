@@ -20,12 +20,14 @@ type AllAttempts struct {
 	Operations, Pulls Attempts
 	// Releases of pods from the gate, and Restores of earlier ones in their place, by the UID of the pod at the gate.
 	Releases, Restores Attempts
+	// Conditions of pods, by the UID of the pod.
+	Conditions Attempts
 	// Replaced are the members that were replaced on nodes.
 	Replaced Replaced
 }
 
-func (a *AllAttempts) all() [6]*Attempts {
-	return [6]*Attempts{&a.Deletions, &a.Fences, &a.Operations, &a.Pulls, &a.Releases, &a.Restores}
+func (a *AllAttempts) all() [7]*Attempts {
+	return [7]*Attempts{&a.Deletions, &a.Fences, &a.Operations, &a.Pulls, &a.Releases, &a.Restores, &a.Conditions}
 }
 
 // Show adds the denied requests of a group, and what was replaced lately, to the node that the plan sees. observed.LeavePulls adds a denied pull.
@@ -54,6 +56,7 @@ func (a *AllAttempts) Prune(g observed.Group, runs, exists func(node string, uid
 	a.Fences.Prune(g, runs)
 	a.Releases.Prune(g, runs)
 	a.Restores.Prune(g, runs)
+	a.Conditions.Prune(g, runs)
 	a.Operations.Prune(g, exists)
 	a.Pulls.Prune(g, exists)
 }

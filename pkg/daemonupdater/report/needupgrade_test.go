@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -147,11 +148,19 @@ func TestNeedUpgradePatchIsForThisVeryPod(t *testing.T) {
 	}
 }
 
+// anyPod may be patched.
+func anyPod(types.UID) bool { return true }
+
 // marksOf plans a group and returns what is patched.
 func marksOf(t *testing.T, o *world, in rollout.Input) (marks map[string]string, more bool) {
 	t.Helper()
+	return marksOfDue(t, o, in, anyPod)
+}
+
+func marksOfDue(t *testing.T, o *world, in rollout.Input, isDue func(types.UID) bool) (marks map[string]string, more bool) {
+	t.Helper()
 	d := o.fleet.Plan(in)
-	patches, more, err := o.nodes.PodPatches(&in, &d)
+	patches, more, err := o.nodes.PodPatches(&in, &d, isDue)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,5 +236,52 @@ func TestNeedUpgradePatchesOfOneSecondAreBounded(t *testing.T) {
 	in.Now = in.Now.Add(time.Second)
 	if got, more := marksOf(t, o, in); len(got) == 0 || more {
 		t.Errorf("%d patches, more %v in the next second, want the rest", len(got), more)
+	}
+}
+
+// A pod may be one whose conditions the API server does not let anybody write.
+func TestNodesWhoseConditionsCannotBeWrittenDoNotKeepTheOthersWaiting(t *testing.T) {
+	driver := fixture.Annotate(fixture.DaemonSet("driver"), topsv1.AnnotationUpdateStrategy, "OTA")
+	var pods []*corev1.Pod
+	for i := range 2*maxPatches + 1 {
+		pods = append(pods, fixture.PodOn(driver, fmt.Sprintf("n%03d", i), fixture.OldHash))
+	}
+	o := worldOf([]memberAndPods{memberWith(driver, pods...)})
+	in := inputFrom(o)
+	tried := map[string]bool{}
+	for pass, want := range []int{maxPatches, 2 * maxPatches, 2*maxPatches + 1} {
+		got, more := marksOf(t, o, in) // all of them fail
+		for p := range got {
+			tried[p] = true
+		}
+		if len(tried) != want || !more && pass < 2 {
+			t.Errorf("second %d: %d pods were tried, more %v, want %d", pass, len(tried), more, want)
+		}
+		in.Now = in.Now.Add(time.Second)
+	}
+	got, more := marksOfDue(t, o, in, func(pod types.UID) bool { return pod == pods[2*maxPatches].UID })
+	if len(got) != 1 || more {
+		t.Errorf("%d patches, more %v, want that of the only pod that is due", len(got), more)
+	}
+	if got, _ := marksOfDue(t, o, in, func(pod types.UID) bool { return pod == pods[0].UID }); len(got) != 1 {
+		t.Errorf("%d patches when a pod is due that was not, want 1", len(got))
+	}
+}
+
+// What is written on a node does not end the wait for another pod there.
+func TestAPodThatIsNotDueIsPatchedWhenItIs(t *testing.T) {
+	driver, exporter := fixture.Annotate(fixture.DaemonSet("driver"), topsv1.AnnotationUpdateStrategy, "OTA"), fixture.Annotate(fixture.DaemonSet("exporter"), topsv1.AnnotationUpdateStrategy, "OTA")
+	o := worldOf([]memberAndPods{memberWith(driver, fixture.PodOn(driver, "a", fixture.OldHash)), memberWith(exporter, fixture.PodOn(exporter, "a", fixture.OldHash))}, fixture.Node("a"))
+	in := inputFrom(o)
+	if got, _ := marksOfDue(t, o, in, func(pod types.UID) bool { return pod == "uid-exporter-a" }); len(got) != 1 || got["exporter-a"] == "" {
+		t.Errorf("patches %v, want that of the pod that is due", got)
+	}
+	o.nodes.Patched("a")
+	if got, _ := marksOf(t, o, in); got["driver-a"] == "" {
+		t.Errorf("patches %v when the other one is due", got)
+	}
+	o.nodes.Patched("a")
+	if got, _ := marksOf(t, o, in); len(got) > 0 {
+		t.Errorf("patches %v though both are written", got)
 	}
 }

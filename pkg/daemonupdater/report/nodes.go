@@ -22,10 +22,14 @@ type Nodes struct {
 	// unchecked are the nodes whose pod conditions have to be checked: all nodes after a change of
 	// basis.
 	unchecked map[string]bool
+	// postponed are those among them with a pod that was not due when they were last checked.
+	postponed map[string]bool
 	basis     needUpgradeInputs
 	// sent is the number of patches since second, the start of the current second.
 	second time.Time
 	sent   int
+	// next is the first node that was left for the next second, "" if none was.
+	next string
 }
 
 // node is what the reports about one node need.
@@ -40,7 +44,7 @@ type node struct {
 
 // NewNodes returns an empty cache.
 func NewNodes() *Nodes {
-	return &Nodes{nodes: map[string]*node{}, asking: map[string]bool{}, unchecked: map[string]bool{}}
+	return &Nodes{nodes: map[string]*node{}, asking: map[string]bool{}, unchecked: map[string]bool{}, postponed: map[string]bool{}}
 }
 
 // Set updates a node from what was read of it.
@@ -92,6 +96,7 @@ func (n *Nodes) Asking() []*topsv1.NodeUpgrade {
 // PodPatch changes only our conditions of one pod.
 type PodPatch struct {
 	Namespace, Name string
+	UID             types.UID
 	Data            []byte
 	// Node is the node of the pod, for retries.
 	Node string
@@ -104,8 +109,41 @@ const maxPatches = 200
 // PodPatches returns the patches that bring PodNeedUpgrade and PodImageReady of the group's pods
 // up to date, at most about maxPatches per second; more reports whether nodes are left for the next
 // second. It checks only nodes that have changed, and checks them again until Patched confirms that
-// their patches were applied.
-func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []PodPatch, more bool, err error) {
+// their patches were applied: those that are left first. isDue reports whether a pod may be patched now.
+func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision, isDue func(pod types.UID) bool) (patches []PodPatch, more bool, err error) {
+	n.uncheck(in, d)
+	if in.Now.Sub(n.second).Abs() >= time.Second {
+		n.second, n.sent = in.Now, 0
+	}
+	defer func() { n.sent += len(patches) }()
+	names := slices.Sorted(maps.Keys(n.unchecked))
+	first, _ := slices.BinarySearch(names, n.next)
+	n.next = ""
+	for _, name := range slices.Concat(names[first:], names[:first]) {
+		if n.sent+len(patches) >= maxPatches {
+			n.next = name
+			return patches, true, nil
+		}
+		wanted, err := n.patchesOf(name, in, d)
+		if err != nil {
+			return nil, false, err
+		}
+		if delete(n.postponed, name); len(wanted) == 0 {
+			delete(n.unchecked, name)
+		}
+		for i := range wanted {
+			if !isDue(wanted[i].UID) {
+				n.postponed[name] = true
+				continue
+			}
+			patches = append(patches, wanted[i])
+		}
+	}
+	return patches, false, nil
+}
+
+// uncheck has the nodes checked again for which something has changed besides what was read of them.
+func (n *Nodes) uncheck(in *rollout.Input, d *rollout.Decision) {
 	if now := needUpgradeInputsOf(in, d); now != n.basis {
 		n.basis = now
 		for name := range n.nodes {
@@ -120,36 +158,34 @@ func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision) (patches []Po
 			n.unchecked[in.Ledger.Slots[i].Node] = true // it gave its slot back
 		}
 	}
-	if in.Now.Sub(n.second).Abs() >= time.Second {
-		n.second, n.sent = in.Now, 0
-	}
-	defer func() { n.sent += len(patches) }()
-	for _, name := range slices.Sorted(maps.Keys(n.unchecked)) {
-		if n.sent+len(patches) >= maxPatches {
-			return patches, true, nil
-		}
-		before := len(patches)
-		if on := n.nodes[name]; on != nil {
-			verdict, _ := d.Verdict(name)
-			for i := range on.pods {
-				data, err := conditionsPatch(&on.pods[i], in, &verdict, on.pulls)
-				if err != nil {
-					return nil, false, err
-				}
-				if data != nil {
-					patches = append(patches, PodPatch{on.pods[i].namespace, on.pods[i].Name, data, name})
-				}
-			}
-		}
-		if len(patches) == before {
-			delete(n.unchecked, name)
-		}
-	}
-	return patches, false, nil
 }
 
-// Patched records that the pods of a node have the desired conditions.
-func (n *Nodes) Patched(name string) { delete(n.unchecked, name) }
+// patchesOf returns the patches that the pods of a node need.
+func (n *Nodes) patchesOf(name string, in *rollout.Input, d *rollout.Decision) (patches []PodPatch, err error) {
+	on := n.nodes[name]
+	if on == nil {
+		return nil, nil
+	}
+	verdict, _ := d.Verdict(name)
+	for i := range on.pods {
+		p := &on.pods[i]
+		data, err := conditionsPatch(p, in, &verdict, on.pulls)
+		if err != nil {
+			return nil, err
+		}
+		if data != nil {
+			patches = append(patches, PodPatch{Namespace: p.namespace, Name: p.Name, UID: p.UID, Data: data, Node: name})
+		}
+	}
+	return patches, nil
+}
+
+// Patched records that the pods of a node that were due have the desired conditions.
+func (n *Nodes) Patched(name string) {
+	if !n.postponed[name] {
+		delete(n.unchecked, name)
+	}
+}
 
 // conditionsPatch returns the patch of one pod, nil if it needs none. pulls are what the agent of its node
 // reports.

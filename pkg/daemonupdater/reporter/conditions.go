@@ -8,26 +8,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/pass"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/denial"
+	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
 // Conditions patches the pod conditions that differ from the decision. more reports whether some are
-// left for the next pass. Failed patches are retried in a later pass.
+// left for the next pass. Failed patches are retried in a later pass. A denied one is no error: it is retried later and
+// later. So that a group that ends waits for what may be written soon, it tries all of its pods, and a webhook that
+// cannot be called is an error then.
 func (r Reporter) Conditions(ctx context.Context, p *pass.Pass) (more bool, err error) {
-	patches, more, err := p.Fleet.Reported.PodPatches(&p.In, &p.Decision)
+	ends, _ := p.IsReleased(&p.In, &p.Decision)
+	isDue := func(pod types.UID) bool { return ends || r.Denied.IsDue(p.Group, pod, p.In.Now) }
+	patches, more, err := p.Fleet.Reported.PodPatches(&p.In, &p.Decision, isDue)
 	if err != nil {
 		return false, err
 	}
 	var failed sync.Map
 	err = access.InParallel(ctx, len(patches), func(i int) error {
-		err := r.patch(ctx, &patches[i])
-		if err != nil {
-			failed.Store(patches[i].Node, true)
+		of := &patches[i]
+		err := r.patch(ctx, of)
+		if err == nil {
+			r.Denied.Allowed(p.Group, of.UID)
+			return nil
+		}
+		failed.Store(of.Node, true)
+		if podreplace.IsDenied(err) || podreplace.IsDeniedOrBroken(err) && !ends {
+			r.Denied.Postpone(ctx, p.Group, of.Node, of.UID, err, p.In.Now, "Conditions of a Pod denied", "Pod", klog.KRef(of.Namespace, of.Name))
+			return nil
 		}
 		return err
 	})

@@ -31,6 +31,8 @@ type Reporter struct {
 	Changed *watch.ChangedNodes
 	// Metrics counts granted requests.
 	Metrics *metrics.Metrics
+	// Denied retries denied conditions of pods.
+	Denied access.RequestKind
 }
 
 // Answer answers the requests for the DaemonSets of a group.
