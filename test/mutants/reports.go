@@ -14,4 +14,8 @@ var ofReports = []mutant{
 		"!first.IsZero() && $before", "false && $before"},
 	{"preparation-as-attempt", "a report says of an operation that waited for its slot that it was resumed", plugin, "firstStart",
 		"t.Action == upgradeplan.ActionPrepull", "t.Action == upgradeplan.ActionSoak"},
+	{"advanced-forgotten", "a node that is skipped by time alone does not get its condition when the pass fails", updater, "Nodes.Decided",
+		"for _, $name := range $d.Advanced { $*then }", ""},
+	{"decided-forgotten", "what a decision changes about a node's conditions is not reported", "pkg/daemonupdater/pass", "Fleet.Plan",
+		"$f.Reported.Decided($*rest)", ""},
 }

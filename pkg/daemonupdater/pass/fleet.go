@@ -84,6 +84,13 @@ func (f *Fleet) ToRead(s *observed.State, changed []string) []string {
 	return slices.Compact(names)
 }
 
+// Plan decides. The next pass reports what this one cannot, because it fails.
+func (f *Fleet) Plan(in rollout.Input) rollout.Decision {
+	d := f.Fleet.Plan(in)
+	f.Reported.Decided(&in, &d)
+	return d
+}
+
 // Update updates a node from what was read of it.
 func (f *Fleet) Update(s *observed.State, name string, of *observed.Node, now time.Time) {
 	f.update(s, name, of, observed.Zones{}, now)

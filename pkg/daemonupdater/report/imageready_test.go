@@ -110,6 +110,7 @@ func TestOnePatchCarriesBothConditions(t *testing.T) {
 	o := seen{members: []memberAndPods{memberWith(driver, here, elsewhere)}, nodes: []*corev1.Node{fixture.Node("a"), fixture.Node("b")}, upgrades: []*topsv1.NodeUpgrade{told}}.observe()
 	in := inputFrom(o)
 	d := o.fleet.Plan(in)
+	o.nodes.Decided(&in, &d)
 	patches, _, err := o.nodes.PodPatches(&in, &d, anyPod)
 	if err != nil {
 		t.Fatal(err)

@@ -160,6 +160,7 @@ func marksOf(t *testing.T, o *world, in rollout.Input) (marks map[string]string,
 func marksOfDue(t *testing.T, o *world, in rollout.Input, isDue func(types.UID) bool) (marks map[string]string, more bool) {
 	t.Helper()
 	d := o.fleet.Plan(in)
+	o.nodes.Decided(&in, &d)
 	patches, more, err := o.nodes.PodPatches(&in, &d, isDue)
 	if err != nil {
 		t.Fatal(err)
@@ -283,5 +284,24 @@ func TestAPodThatIsNotDueIsPatchedWhenItIs(t *testing.T) {
 	o.nodes.Patched("a")
 	if got, _ := marksOf(t, o, in); len(got) > 0 {
 		t.Errorf("patches %v though both are written", got)
+	}
+}
+
+// A pass may fail after its decision and before its reports. No event has the nodes checked again that only the time has changed.
+func TestWhatAFailedPassDecidedIsReportedByTheNext(t *testing.T) {
+	driver := fixture.DaemonSet("driver")
+	o := worldOf([]memberAndPods{memberWith(driver, fixture.PodOn(driver, "a", fixture.OldHash), fixture.PodOn(driver, "b", fixture.OldHash))}, fixture.Node("a"), fixture.Node("b"))
+	in := inputFrom(o)
+	if got, _ := marksOf(t, o, in); len(got) > 0 {
+		t.Fatalf("marks = %v, want none", got)
+	}
+	skipped := *o.fleet.Node("b")
+	skipped.Ready = false
+	o.fleet.Set(skipped, in.Now)
+	d := o.fleet.Plan(in)
+	d.Advanced = []string{"b"}
+	o.nodes.Decided(&in, &d)
+	if got, _ := marksOf(t, o, in); len(got) != 1 || got["driver-b"] == "" {
+		t.Errorf("marks = %v, want that of the skipped node", got)
 	}
 }

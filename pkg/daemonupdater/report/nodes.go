@@ -108,10 +108,9 @@ const maxPatches = 200
 
 // PodPatches returns the patches that bring PodNeedUpgrade and PodImageReady of the group's pods
 // up to date, at most about maxPatches per second; more reports whether nodes are left for the next
-// second. It checks only nodes that have changed, and checks them again until Patched confirms that
-// their patches were applied: those that are left first. isDue reports whether a pod may be patched now.
+// second. It checks only nodes that Set or Decided has named, and checks them again until Patched confirms
+// that their patches were applied: those that are left first. isDue reports whether a pod may be patched now.
 func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision, isDue func(pod types.UID) bool) (patches []PodPatch, more bool, err error) {
-	n.uncheck(in, d)
 	if in.Now.Sub(n.second).Abs() >= time.Second {
 		n.second, n.sent = in.Now, 0
 	}
@@ -142,8 +141,8 @@ func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision, isDue func(po
 	return patches, false, nil
 }
 
-// uncheck has the nodes checked again for which something has changed besides what was read of them.
-func (n *Nodes) uncheck(in *rollout.Input, d *rollout.Decision) {
+// Decided has the nodes checked again that a decision changes, whatever becomes of it.
+func (n *Nodes) Decided(in *rollout.Input, d *rollout.Decision) {
 	if now := needUpgradeInputsOf(in, d); now != n.basis {
 		n.basis = now
 		for name := range n.nodes {

@@ -37,6 +37,7 @@ func TestUnderOTAARestartIsOfferedOnTheNode(t *testing.T) {
 		fleet := rollout.NewFleet(&in)
 		fleet.Set(*w.fleet.Node("a"), in.Now)
 		d := fleet.Plan(in)
+		w.nodes.Decided(&in, &d)
 		patches, _, err := w.nodes.PodPatches(&in, &d, anyPod)
 		if err != nil {
 			t.Fatal(err)
