@@ -16,6 +16,8 @@ var ofReports = []mutant{
 		"t.Action == upgradeplan.ActionPrepull", "t.Action == upgradeplan.ActionSoak"},
 	{"advanced-forgotten", "a node that is skipped by time alone does not get its condition when the pass fails", updater, "Nodes.Decided",
 		"for _, $name := range $d.Advanced { $*then }", ""},
+	{"cleared-failure-forgotten", "a node whose failure a person cleared does not get its condition", updater, "Nodes.Decided",
+		"!fails", "!fails && false"},
 	{"decided-forgotten", "what a decision changes about a node's conditions is not reported", "pkg/daemonupdater/pass", "Fleet.Plan",
 		"$f.Reported.Decided($*rest)", ""},
 }

@@ -305,3 +305,19 @@ func TestWhatAFailedPassDecidedIsReportedByTheNext(t *testing.T) {
 		t.Errorf("marks = %v, want that of the skipped node", got)
 	}
 }
+
+// Below the threshold of a halt nothing else changes when a person clears the failures.
+func TestANodeWhoseFailureIsClearedIsCheckedAgain(t *testing.T) {
+	driver := fixture.DaemonSet("driver")
+	o := worldOf([]memberAndPods{memberWith(driver, fixture.PodOn(driver, "a", fixture.OldHash), fixture.PodOn(driver, "b", fixture.OldHash))}, fixture.Node("a"), fixture.Offline(fixture.Node("b")))
+	in := inputFrom(o)
+	in.Ledger.Revision = in.Revision
+	in.Ledger.Failures = []rollout.Failure{{Node: "b", UID: o.fleet.Node("b").UID, Reason: rollout.ReasonProgressDeadlineExceeded, Since: in.Now.Add(-time.Hour)}}
+	if got, _ := marksOf(t, o, in); len(got) > 0 {
+		t.Fatalf("marks = %v of a failed node, want none", got)
+	}
+	in.Resume = "now"
+	if got, _ := marksOf(t, o, in); len(got) != 1 || got["driver-b"] == "" {
+		t.Errorf("marks = %v, want that of the node, which is skipped now", got)
+	}
+}

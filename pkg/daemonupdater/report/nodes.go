@@ -157,6 +157,13 @@ func (n *Nodes) Decided(in *rollout.Input, d *rollout.Decision) {
 			n.unchecked[in.Ledger.Slots[i].Node] = true // it gave its slot back
 		}
 	}
+	for i := range in.Ledger.Failures {
+		name := in.Ledger.Failures[i].Node
+		_, fails := slices.BinarySearchFunc(d.Ledger.Failures, name, func(f rollout.Failure, name string) int { return cmp.Compare(f.Node, name) })
+		if !fails {
+			n.unchecked[name] = true // its failure was cleared
+		}
+	}
 }
 
 // patchesOf returns the patches that the pods of a node need.
