@@ -145,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, g observed.Group) (ctrl.Resu
 		return resultOf(ctx, 0, err)
 	}
 	r.attempts.Prune(g, p.Fleet.Reported.Runs, p.Fleet.Has)
-	p.Decision = p.Fleet.Plan(p.In)
+	p.Decision = p.Fleet.Decide(p.In)
 	r.attempts.Replaced.Note(g, p.Decision.Over, p.In.Now)
 	steps.globals.After(ctx, p)
 	p.Fleet.AwaitsHeartbeats = p.Decision.AwaitsHeartbeats

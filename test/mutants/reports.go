@@ -18,6 +18,6 @@ var ofReports = []mutant{
 		"for _, $name := range $d.Advanced { $*then }", ""},
 	{"cleared-failure-forgotten", "a node whose failure a person cleared does not get its condition", updater, "Nodes.Decided",
 		"!fails", "!fails && false"},
-	{"decided-forgotten", "what a decision changes about a node's conditions is not reported", "pkg/daemonupdater/pass", "Fleet.Plan",
+	{"decided-forgotten", "what a decision changes about a node's conditions is not reported", updater, "Fleet.Decide",
 		"$f.Reported.Decided($*rest)", ""},
 }

@@ -84,8 +84,8 @@ func (f *Fleet) ToRead(s *observed.State, changed []string) []string {
 	return slices.Compact(names)
 }
 
-// Plan decides. The next pass reports what this one cannot, because it fails.
-func (f *Fleet) Plan(in rollout.Input) rollout.Decision {
+// Decide plans the group. The next pass reports what this one cannot, because it fails.
+func (f *Fleet) Decide(in rollout.Input) rollout.Decision {
 	d := f.Fleet.Plan(in)
 	f.Reported.Decided(&in, &d)
 	return d
