@@ -89,7 +89,7 @@ func TestAWriteThatIsDeniedWithAnyCodeIsRepeated(t *testing.T) {
 			c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), denying(tt.denied, tt.as, &denies))
 			group := observed.GroupOf(c.driver)
 			c.reconciler.changed.Add(group, "a")
-			_, err, logged := c.passLogged()
+			logged, err := c.passLogged()
 			if said := fmt.Sprint(err); tt.after == 0 && !strings.Contains(said, "not on Fridays") {
 				t.Errorf("the error is %v, want what the webhook says", err)
 			}
@@ -109,10 +109,10 @@ func TestAWriteThatIsDeniedWithAnyCodeIsRepeated(t *testing.T) {
 }
 
 // passLogged makes a pass, and returns what it logs.
-func (c *cluster) passLogged() (again time.Duration, err error, logged string) {
+func (c *cluster) passLogged() (logged string, err error) {
 	sink := funcr.New(func(_, line string) { logged += line + "\n" }, funcr.Options{})
-	result, err := c.reconciler.Reconcile(log.IntoContext(c.t.Context(), sink), observed.GroupOf(c.driver))
-	return result.RequeueAfter, err, logged
+	_, err = c.reconciler.Reconcile(log.IntoContext(c.t.Context(), sink), observed.GroupOf(c.driver))
+	return logged, err
 }
 
 // needUpgrade returns the nodes whose pods have condition PodNeedUpgrade.

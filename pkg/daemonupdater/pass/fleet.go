@@ -86,7 +86,7 @@ func (f *Fleet) ToRead(s *observed.State, changed []string) []string {
 
 // Decide plans the group. The next pass reports what this one cannot, because it fails.
 func (f *Fleet) Decide(in rollout.Input) rollout.Decision {
-	d := f.Fleet.Plan(in)
+	d := f.Plan(in)
 	f.Reported.Decided(&in, &d)
 	return d
 }
