@@ -195,6 +195,48 @@ func TestAGroupEndsThoughConditionsAreDenied(t *testing.T) {
 	}
 }
 
+// What was denied a moment ago is tried again when the group ends: afterwards nothing takes the conditions away.
+func TestAGroupThatEndsTriesAgainWhatWasDenied(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c.mustReconcile()
+	denies := true
+	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), denying(&corev1.Pod{}, invalidByAWebhook, &denies))
+	c.newRevision("newer", 3)
+	if logged, _ := c.passLogged(); !strings.Contains(logged, "Conditions of a Pod denied") {
+		t.Fatalf("no patch was denied: %s", logged)
+	}
+	denies = false
+	c.optOut()
+	if c.mustReconcile(); c.stored().Name != "" || c.needUpgrade() != "" {
+		t.Errorf("the rollout is %q, and the conditions are on %s", c.stored().Name, c.needUpgrade())
+	}
+}
+
+// What is denied is tried later and later, so the group does not go round its pods for ever.
+func TestALargeGroupEndsThoughConditionsAreDenied(t *testing.T) {
+	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	for i := range 200 {
+		name := fmt.Sprintf("n%03d", i)
+		c.create(fixture.Node(name))
+		c.create(fixture.PodOn(c.driver, name, fixture.OldHash))
+	}
+	second := func() {
+		c.mustReconcile()
+		c.now = c.now.Add(time.Second)
+	}
+	second()
+	second()
+	denies := true
+	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), denying(&corev1.Pod{}, invalidByAWebhook, &denies))
+	c.optOut()
+	for range 5 {
+		second()
+	}
+	if c.stored().Name != "" {
+		t.Error("the rollout is still there")
+	}
+}
+
 // denying denies all writes to objects of a type for a while.
 func denying(what client.Object, as error, active *bool) interceptor.Funcs {
 	denied := func(o client.Object, write func() error) error {

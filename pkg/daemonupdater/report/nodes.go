@@ -30,6 +30,8 @@ type Nodes struct {
 	sent   int
 	// next is the first node that was left for the next second, "" if none was.
 	next string
+	// ends: the control over the group ends.
+	ends bool
 }
 
 // node is what the reports about one node need.
@@ -139,6 +141,12 @@ func (n *Nodes) PodPatches(in *rollout.Input, d *rollout.Decision, isDue func(po
 		}
 	}
 	return patches, false, nil
+}
+
+// BeginsToEnd notes whether the control over the group ends, and reports whether it did not so far.
+func (n *Nodes) BeginsToEnd(ends bool) (begins bool) {
+	begins, n.ends = ends && !n.ends, ends
+	return begins
 }
 
 // Decided has the nodes checked again that a decision changes, whatever becomes of it.

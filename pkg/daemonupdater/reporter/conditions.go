@@ -20,11 +20,14 @@ import (
 
 // Conditions patches the pod conditions that differ from the decision. more reports whether some are
 // left for the next pass. Failed patches are retried in a later pass. A denied one is no error: it is retried later and
-// later. So that a group that ends waits for what may be written soon, it tries all of its pods, and a webhook that
-// cannot be called is an error then.
+// later. So that a group that ends waits for what may be written soon, it tries all of its pods again when that begins, and a
+// webhook that cannot be called is an error then.
 func (r Reporter) Conditions(ctx context.Context, p *pass.Pass) (more bool, err error) {
 	ends, _ := p.IsReleased(&p.In, &p.Decision)
-	isDue := func(pod types.UID) bool { return ends || r.Denied.IsDue(p.Group, pod, p.In.Now) }
+	if p.Fleet.Reported.BeginsToEnd(ends) {
+		r.Denied.Prune(p.Group, nil)
+	}
+	isDue := func(pod types.UID) bool { return r.Denied.IsDue(p.Group, pod, p.In.Now) }
 	patches, more, err := p.Fleet.Reported.PodPatches(&p.In, &p.Decision, isDue)
 	if err != nil {
 		return false, err

@@ -33,8 +33,8 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 		return &failure, 0
 	}
 	_, waitsFor := n.progress()
-	if n.available { // without cards
-		failure.Targets = offeringNone(n.group, slot, n.Pods)
+	if plugins := offeringNone(n.group, slot, n.Pods); n.available && slot.Operation == "" { // without cards
+		failure.Targets = plugins
 	}
 	failure.Reason = ReasonProgressDeadlineExceeded
 	failure.Message = fmt.Sprintf("not available within %s: %s", in.Deadlines.Progress, waitsFor)
@@ -80,15 +80,26 @@ func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 		}
 		works := pod.ReadyAgain.Add(min(d.in.Deadlines.Progress, max(d.in.Deadlines.Unavailable, 2*pod.Ran)))
 		if !n.hasRecovered() { // it would start at once
-			works = later(works, later(pod.AvailableSince, n.ReadySince).Add(d.in.Deadlines.Unavailable))
+			works = later(works, d.worksSince(n, &pod).Add(d.in.Deadlines.Unavailable))
 		}
 		left := works.Sub(d.in.Now)
 		moment := left > 0 && (crashed || !n.hasRecovered())
 		if moment {
 			d.recheckIn(left)
 		}
-		return pod.OffersNone || moment || pod.isAbsent() || !pod.Available || pod.Unverified || n.group.isOutdated(&pod)
+		unverified := failure.Reason == ReasonNodeLost && n.group.needsVerification(&n.Node, &pod) // by an operation that was lost
+		return pod.OffersNone || moment || pod.isAbsent() || !pod.Available || unverified || n.group.isOutdated(&pod)
 	})
+}
+
+// worksSince returns since when a pod of a Ready node is available, as far as that is known. By the clock of its kubelet it may be later
+// than when it first was; if that is in the future, it is ignored.
+func (d *draft) worksSince(n *fleetNode, pod *Pod) time.Time {
+	since := later(pod.AvailableSince, n.ReadySince)
+	if pod.AvailableWritten.After(d.in.Now) {
+		return since
+	}
+	return later(since, pod.AvailableWritten)
 }
 
 // mayBeOver reports whether a node has recovered from its failure if the pods that may have caused it work.

@@ -58,6 +58,7 @@ func TestAFailureEndsOnceWhatIsToBlameWorks(t *testing.T) {
 	}
 	other := func(change func(*Pod)) Node { return with(half(), func(n *Node) { change(&n.Pods[1]) }) }
 	paused := func(in *Input) { in.Settings.Paused = true } // or it would start again
+	heavy := func(in *Input) { paused(in); in.Members[0].Heavy = true }
 	tests := []struct {
 		name    string
 		reason  Reason
@@ -80,8 +81,12 @@ func TestAFailureEndsOnceWhatIsToBlameWorks(t *testing.T) {
 		{"not while another pod of the new version does not work", ReasonProgressDeadlineExceeded, with(nodeOf("a", newHash, newHash), func(n *Node) { n.Pods[1].Available = false }), nil, true, 0},
 		{"not in a moment of a pod that is Ready by turns", ReasonProgressDeadlineExceeded, withPod(half(), func(p *Pod) { p.AvailableSince = epoch.Add(-29 * s) }), nil, true, s},
 		{"but once it has been Ready for half a minute", ReasonProgressDeadlineExceeded, withPod(half(), func(p *Pod) { p.AvailableSince = epoch.Add(-30 * s) }), nil, false, 0},
+		{"not in a later moment of it", ReasonProgressDeadlineExceeded, withPod(half(), func(p *Pod) { p.AvailableSince, p.AvailableWritten = epoch.Add(-time.Hour), epoch.Add(-29*s) }), nil, true, s},
+		{"whatever a kubelet writes whose clock is ahead", ReasonProgressDeadlineExceeded, withPod(half(), func(p *Pod) { p.AvailableWritten = epoch.Add(time.Hour) }), nil, false, 0},
 		{"not in a moment in which the node is back", ReasonNodeLost, with(half(), func(n *Node) { n.ReadySince = epoch.Add(-29 * s) }), paused, true, s},
-		{"not if an operation was lost that did not verify its work", ReasonNodeLost, withPod(half(), func(p *Pod) { p.Unverified = true }), paused, true, 0},
+		{"not if an operation was lost that did not verify its work", ReasonNodeLost, withPod(half(), func(p *Pod) { p.Unverified = true }), heavy, true, 0},
+		{"but a light pod is not verified", ReasonNodeLost, withPod(half(), func(p *Pod) { p.Unverified = true }), paused, false, 0},
+		{"a crash loop is over though an operation has to verify the node", ReasonCrashLooping, withPod(half(), func(p *Pod) { p.Unverified = true }), heavy, false, 0},
 		{"not while an operation keeps the node out of service", ReasonProgressDeadlineExceeded, with(half(), func(n *Node) { n.Disturbed = true }), nil, true, 0},
 		{"not if the operation failed: another one has to verify the node", ReasonOperationFailed, half(), nil, true, 0},
 		{"not if an older version recorded nothing to blame", ReasonProgressDeadlineExceeded, half(), func(in *Input) { in.Ledger.Failures[0].Targets = nil }, true, 0},
