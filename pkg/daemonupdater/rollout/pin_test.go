@@ -167,7 +167,7 @@ func TestANodeThatWasLostHasNotGoneBackBecauseOfThePinOfAnotherComponent(t *test
 // Only what the failure blames went back in vain.
 func TestAPinOfAnotherComponentThanTheFailedOneHasNotFailed(t *testing.T) {
 	for member, failed := range map[string]bool{"kube-system/a": true, "kube-system/b": false} {
-		in := inputOf(2, nodeOf("a", newHash, newHash), nodeOf("b", newHash, newHash)).back(false, "a").threshold(2)
+		in := inputOf(2, with(nodeOf("a", newHash, newHash), func(n *Node) { n.Pods[1].Available = false }), nodeOf("b", newHash, newHash)).back(false, "a").threshold(2)
 		in.Members = []Member{{Key: "kube-system/a", Target: newHash}, {Key: "kube-system/b", Target: newHash}}
 		in.Ledger.Pins[0].Member = "kube-system/a"
 		in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonNodeLost, Since: epoch.Add(-time.Hour), Targets: []Target{{member, newHash}}}}

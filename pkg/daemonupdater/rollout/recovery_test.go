@@ -50,6 +50,21 @@ func TestAPluginThatOffersNoCardsIsToBlameForItsNode(t *testing.T) {
 	}
 }
 
+// After an operation, whatever it replaced may be why the plugin offers none.
+func TestAPluginWithoutCardsIsNotToBlameAloneAfterAnOperation(t *testing.T) {
+	in := pairOf("", nodeOf("a", newHash, newHash))
+	g := groupOf(&in)
+	n := &fleetNode{Node: in.Nodes[0], group: &g, facts: facts{available: true}}
+	n.Pods[0].OffersNone = true
+	for operation, want := range map[string]int{"": 1, "op": 2} {
+		slot := slotOf(n.Node, time.Hour)
+		slot.Pod, slot.Members, slot.Operation = "", []string{"kube-system/a", "kube-system/b"}, operation
+		if failed, _ := failureOf(&in, &slot, epoch.Add(-time.Hour), n); failed == nil || len(failed.Targets) != want {
+			t.Errorf("after operation %q: failure %+v, want %d targets", operation, failed, want)
+		}
+	}
+}
+
 func TestAFailureEndsOnceWhatIsToBlameWorks(t *testing.T) {
 	const s = time.Second
 	half := func() Node { return nodeOf("a", newHash, oldHash) }
