@@ -19,7 +19,7 @@ var ofDrains = []mutant{
 	{"live-swept", "a sweep uncordons the nodes of live operations", drain, "Orphans",
 		"!$live.Has($Mark)", "len($live) >= 0"},
 	{"evicts-itself", "the operator evicts itself", drain, "judge",
-		"if $is($pod) { $*then }", "if $is($pod) && now.Before(since) { $*then }"},
+		"if $is($pod) { $*then }", "if $is($pod) && now.Before(since.Counted) { $*then }"},
 	{"evicts-everybody", "pods that do not use the accelerator are evicted", drain, "inScope",
 		"return $usesAccelerator($pod, $drivers, $p)", "return $usesAccelerator($pod, $drivers, $p) || len($pod.Name) > 0"},
 	{"claims-unread", "a pod with a card from a ResourceClaim is not evicted", drain, "Policy.NeedsClaims",
