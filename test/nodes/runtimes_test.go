@@ -139,12 +139,12 @@ func (s *stage) firstRestarts() {
 	s.kubectl("rollout", "status", "daemonset/"+agentSet, "--namespace="+system, "--timeout=2m")
 }
 
-// usersOfDevice returns the pods of a node that are replaced because they started before its engine.
+// usersOfDevice returns the pods that run on a node and are replaced if its engine is restarted: one that starts later has cards.
 func (s *stage) usersOfDevice(node string) []types.UID {
 	s.t.Helper()
 	var uids []types.UID
 	for _, set := range []string{pluginSet, exporterSet, gfdSet} {
-		if pod := s.podOn(set, node); pod != nil {
+		if pod := s.podOn(set, node); pod != nil && pod.Status.Phase == corev1.PodRunning {
 			uids = append(uids, pod.UID)
 		}
 	}
