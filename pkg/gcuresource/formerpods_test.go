@@ -83,7 +83,7 @@ func TestADaemonSetWaitsForFormerPodsThoughTheClockIsAhead(t *testing.T) {
 	}
 }
 
-// deletesFormer deletes the pods of a DaemonSet that is gone. They have no grace period, and a finalizer that nobody removes.
+// deletesFormer deletes the pods of a DaemonSet that is gone. They have no grace period, and a finalizer that stays.
 func (s *scene) deletesFormer(name string) error {
 	var pods corev1.PodList
 	if err := s.api.List(context.Background(), &pods, client.MatchingLabels{component.LabelName: name}); err != nil {

@@ -52,7 +52,7 @@ var ofDrains = []mutant{
 		"$now.Before($since.Add($jobs))", "$now.Before($since)"},
 	{"jobs-by-the-recorded-start", "Jobs are evicted at once by a manager whose clock is ahead of that of the one before", drain, "judge",
 		"$now.Before(since.Counted.Add($jobs))", "$now.Before(since.Recorded.Add($jobs))"},
-	{"drain-counts-without-a-manager", "the time of a drain runs while nobody works on it", nodes, "DrainStart",
+	{"drain-counts-without-a-manager", "the time of a drain runs while no manager works on it", nodes, "DrainStart",
 		"countsFrom($f, rec.StartTime.Time)", "rec.StartTime.Time"},
 	{"drain-began-in-the-future", "what the manager before evicted is taken for a pod that takes longer than the drain has", nodes, "DrainStart",
 		"$Recorded.After($f.Now)", "$Recorded.IsZero()"},

@@ -48,11 +48,13 @@ func IsUnverified(s *State, node *corev1.Node, upgrade *topsv1.NodeUpgrade, m Me
 	if upgrade != nil && operation.Unverified(upgrade, m.Component(), m.DaemonSet) {
 		return true
 	}
-	target, err := m.Target()
-	failed := err == nil && slices.ContainsFunc(s.Rollout.Status.Failed, func(n topsv1.NodeNote) bool {
+	failed := slices.ContainsFunc(s.Rollout.Status.Failed, func(n topsv1.NodeNote) bool {
 		machine := node.Status.NodeInfo.MachineID
-		same := n.Node == node.Name && (n.MachineID == "" || machine == "" || n.MachineID == machine)
-		return same && countsAsUnverified(s, &n) && slices.Contains(n.Targets, topsv1.RevisionTarget{DaemonSet: m.Key(), Hash: target})
+		if n.Node != node.Name || n.MachineID != "" && machine != "" && n.MachineID != machine || !countsAsUnverified(s, &n) {
+			return false
+		}
+		target, err := m.Target() // compares revisions, so only for nodes that failed
+		return err == nil && slices.Contains(n.Targets, topsv1.RevisionTarget{DaemonSet: m.Key(), Hash: target})
 	})
 	return failed && (upgrade == nil || !operation.HasEvidence(upgrade, m.Component(), m.DaemonSet))
 }

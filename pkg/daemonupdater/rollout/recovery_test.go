@@ -105,7 +105,7 @@ func TestAFailureEndsOnceWhatIsToBlameWorks(t *testing.T) {
 		{"not while an operation keeps the node out of service", ReasonProgressDeadlineExceeded, with(half(), func(n *Node) { n.Disturbed = true }), nil, true, 0},
 		{"not if the operation failed: another one has to verify the node", ReasonOperationFailed, half(), nil, true, 0},
 		{"not if an older version recorded nothing to blame", ReasonProgressDeadlineExceeded, half(), func(in *Input) { in.Ledger.Failures[0].Targets = nil }, true, 0},
-		{"though nobody requests what is left", ReasonProgressDeadlineExceeded, half(), func(in *Input) { in.Settings.Strategy = "OTA" }, false, 0},
+		{"though what is left is not requested", ReasonProgressDeadlineExceeded, half(), func(in *Input) { in.Settings.Strategy = "OTA" }, false, 0},
 		{"though what is left has no cards", ReasonProgressDeadlineExceeded, other(func(p *Pod) { p.Revision, p.NoCards = newHash, true }), nil, false, 0},
 	}
 	for _, tt := range tests {

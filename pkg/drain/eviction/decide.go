@@ -76,7 +76,7 @@ type Start struct {
 	// Recorded is when it was begun, maybe by another process, which may have evicted what is deleted since; zero if that
 	// was by a clock that differs from this one.
 	Recorded time.Time
-	// Counted is since when its time counts: as Recorded, or later if nobody worked on the node meanwhile.
+	// Counted is since when its time counts: as Recorded, or later if no manager worked on the node meanwhile.
 	Counted time.Time
 }
 

@@ -167,8 +167,8 @@ func TestADriverIsNotProvenByTheClockOfAManager(t *testing.T) {
 		"the manager was behind":                       {&topsv1.NodeOperation{ID: "op", Targets: []topsv1.OperationTarget{target("set")}}, end.Add(140 * time.Minute), true},
 		"the manager was ahead":                        {&topsv1.NodeOperation{ID: "op", Targets: []topsv1.OperationTarget{target("former")}}, end.Add(-time.Minute), false},
 		"it is the one that was to leave":              {&topsv1.NodeOperation{ID: "op", Targets: []topsv1.OperationTarget{target("other", topsv1.DaemonSetRevision{DaemonSet: topsv1.NamespacedRef{UID: "set"}})}}, end.Add(time.Hour), true},
-		"nobody knows any more, and it is older":       {nil, end.Add(-time.Minute), true},
-		"nobody knows any more, and it is newer":       {nil, end.Add(time.Minute), false},
+		"it is no longer known, and it is older":       {nil, end.Add(-time.Minute), true},
+		"it is no longer known, and it is newer":       {nil, end.Add(time.Minute), false},
 		"another operation is wanted, and it is newer": {&topsv1.NodeOperation{ID: "next", Targets: []topsv1.OperationTarget{target("set")}}, end.Add(time.Minute), false},
 	} {
 		u := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: tc.asked}, Status: topsv1.NodeUpgradeStatus{History: []topsv1.OperationRecord{record}}}
