@@ -30,7 +30,7 @@ type way struct{ from, to, by string }
 var roads = []road{
 	{"POST /v1/operations to DELETE", []string{
 		"pkg/ota/request.Operation|pkg/ota/request.Wanted|pkg/ota/request.Part", "api/v1.UpgradeRequest", "pkg/ota/request.Request",
-		"api/v1.UpgradeRequest", "pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod|pkg/daemonupdater/rollout.Request",
+		"api/v1.UpgradeRequest", "pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod",
 		"pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.Deletion",
 	}},
 	{"watch event to DELETE", []string{

@@ -47,7 +47,7 @@ var ofClocks = []mutant{
 	{"slot-forgets-pods", "a slot does not know the pods that its node had", updater, "Slot.restart",
 		"$s.Newest = later($s.Newest, $created)", "_ = later($s.Newest, $created)"},
 	{"request-by-clock", "a request starts a failed node again by the node's clock", updater, "fleetNode.isRequestedAgain",
-		"$pod.Request.Time.After($failure.Requested)", "$pod.Request.Time.After($failure.Since)"},
+		"$pod.Request.RequestTime.After($failure.Requested)", "$pod.Request.RequestTime.After($failure.Since)"},
 	{"request-for-another", "a request for another component starts a failed node, and its failure is forgotten", updater, "fleetNode.isRequestedAgain",
 		"startsAgainWith($n, $member, $failure)", "(startsAgainWith($n, $member, $failure) || true)"},
 	{"request-for-another-hangs", "a request for another component of a failed node waits for ever", updater, "Answers.requestedSince",

@@ -2,14 +2,14 @@ package main
 
 // ofRequests are defects in what a request on a node starts, how it is answered, and what is counted.
 var ofRequests = []mutant{
-	{"request-for-any-revision", "a request for a revision starts its node for another", updater, "Request.isFor",
+	{"request-for-any-revision", "a request for a revision starts its node for another", updater, "group.isRequested",
 		`$revision == "" || $revision == $target`, "true"},
-	{"request-of-older-agent", "a request that names no revision starts nothing", updater, "Request.isFor",
+	{"request-of-older-agent", "a request that names no revision starts nothing", updater, "group.isRequested",
 		`$revision == "" || $revision == $target`, "$revision == $target"},
 	{"request-behind-taint", "a request deletes a pod on a node that its operation left out of service, where none succeeds it", updater, "facts.exclusion",
 		"$kept() && !$f.heavy", "false"},
 	{"started-request-dropped", "a node in flight stops when the revision changes", updater, "group.allows",
-		"$Running || $isRequested($pod)", "$isRequested($pod)"},
+		"$runs || $isRequested($pod)", "$isRequested($pod)"},
 	{"lost-slot-agreed", "a node that gave its slot back starts for another revision than it asked for", updater, "fleetNode.isStartable",
 		"$slot != nil || $queued || !$hasAllowedWork()", "$slot != nil || $queued"},
 	{"revision-changed-unsaid", "a request for an earlier revision waits forever", updater, "Answers.isOvertaken",

@@ -103,6 +103,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		}
 		p.NoSuccessor = placement.Why
 		p.Request = requests[m.DaemonSet.UID]
+		p.RequestRuns = isRunning(p.Request, of.Upgrade)
 		if pod != nil && pod.Spec.NodeName != "" {
 			running = append(running, m.DaemonSet)
 		}

@@ -6,21 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
 // openRequests returns, per DaemonSet, the latest request for an upgrade that has no final answer and is not
-// withdrawn.
-func openRequests(upgrade *topsv1.NodeUpgrade, now time.Time) map[types.UID]*rollout.Request {
+// withdrawn; none of them was made later than now.
+func openRequests(upgrade *topsv1.NodeUpgrade, now time.Time) map[types.UID]*topsv1.UpgradeRequest {
 	if upgrade == nil {
 		return nil
 	}
-	open, states := map[types.UID]*rollout.Request{}, taskStates(upgrade)
+	open, states := map[types.UID]*topsv1.UpgradeRequest{}, taskStates(upgrade)
 	for _, r := range upgrade.Status.Requests {
-		if state := states[r.ID]; !state.Final() && !r.Withdrawn && !r.Rollback {
-			open[r.DaemonSet.UID] = &rollout.Request{
-				PodUID: r.Pod.UID, Revision: r.Revision, Time: RequestedAt(&r, now), Running: state == topsv1.TaskRunning,
-			}
+		if !states[r.ID].Final() && !r.Withdrawn && !r.Rollback {
+			r.RequestTime.Time = RequestedAt(&r, now)
+			open[r.DaemonSet.UID] = &r
 		}
 	}
 	return open
@@ -65,6 +63,11 @@ func Unanswered(upgrade *topsv1.NodeUpgrade) bool {
 		delete(states, request.ID)
 	}
 	return len(states) > 0
+}
+
+// isRunning reports whether a request, nil for none, has a task that runs.
+func isRunning(r *topsv1.UpgradeRequest, upgrade *topsv1.NodeUpgrade) bool {
+	return r != nil && taskStates(upgrade)[r.ID] == topsv1.TaskRunning
 }
 
 // taskStates maps the request id of every task to its state.

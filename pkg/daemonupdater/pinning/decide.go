@@ -131,7 +131,7 @@ func (f *Facts) stillApplies(pin *rollout.Pin) bool {
 func (f *Facts) isRequestedAgain(pin *rollout.Pin) bool {
 	node := f.Node(pin.Node)
 	return f.Input.Settings.Strategy == daemonset.OTA && node != nil && slices.ContainsFunc(node.Pods, func(p rollout.Pod) bool {
-		return p.Member == f.member(pin.Member) && p.Request != nil && p.Request.PodUID == p.UID && p.Request.Revision == pin.From && p.Request.Time.After(pin.Requested)
+		return p.Member == f.member(pin.Member) && p.Request != nil && p.Request.Pod.UID == p.UID && p.Request.Revision == pin.From && p.Request.RequestTime.After(pin.Requested)
 	})
 }
 

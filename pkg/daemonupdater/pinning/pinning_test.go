@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
@@ -72,7 +73,7 @@ func ofDriver(p *rollout.Pin) { p.Member = driver }
 // asks has node a ask for a revision of its first pod, some time after it was pinned.
 func asks(f *Facts, revision string, after time.Duration, strategy daemonset.Strategy) {
 	f.Input.Settings.Strategy, f.Input.Ledger.Pins[0].Requested = strategy, fixture.Epoch
-	f.Node("a").Pods[0].Request = &rollout.Request{PodUID: "x", Revision: revision, Time: fixture.Epoch.Add(after)}
+	f.Node("a").Pods[0].Request = &topsv1.UpgradeRequest{Pod: topsv1.NamespacedRef{UID: "x"}, Revision: revision, RequestTime: fixture.Ago(-after)}
 }
 
 func undo(node string) Request { return Request{ID: "1", Node: node, Verb: observed.VerbUndo} }

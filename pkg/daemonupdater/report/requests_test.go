@@ -28,9 +28,14 @@ func otaInput(nodes ...rollout.Node) rollout.Input {
 	return change(inputWith(nodes...), func(in *rollout.Input) { in.Settings.Strategy = daemonset.OTA })
 }
 
+// requestFor returns a request for a pod.
+func requestFor(pod types.UID) *topsv1.UpgradeRequest {
+	return &topsv1.UpgradeRequest{Pod: topsv1.NamespacedRef{UID: pod}, RequestTime: fixture.Ago(time.Minute)}
+}
+
 // asking adds a request of the node for its pod.
 func asking(n rollout.Node) rollout.Node {
-	n.Pods[0].Request = &rollout.Request{PodUID: n.Pods[0].UID, Time: fixture.Epoch.Add(-time.Minute)}
+	n.Pods[0].Request = requestFor(n.Pods[0].UID)
 	return n
 }
 
@@ -50,7 +55,7 @@ func outdatedBeside(n rollout.Node) rollout.Node {
 
 // askingToo adds a request of the node for its second pod.
 func askingToo(n rollout.Node) rollout.Node {
-	n.Pods[1].Request = &rollout.Request{PodUID: n.Pods[1].UID, Time: fixture.Epoch.Add(-time.Minute)}
+	n.Pods[1].Request = requestFor(n.Pods[1].UID)
 	return n
 }
 
@@ -64,7 +69,7 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 	stuck := asking(fixture.Planned("a", fixture.OldHash))
 	stuck.Pods[0].Terminating, stuck.Pods[0].Available = true, false
 	missing := fixture.Planned("a", fixture.OldHash)
-	missing.Pods[0] = rollout.Pod{Request: &rollout.Request{PodUID: "pod-a", Time: fixture.Epoch.Add(-time.Minute)}}
+	missing.Pods[0] = rollout.Pod{Request: requestFor("pod-a")}
 	empty := fixture.Planned("a", fixture.OldHash)
 	empty.Pods = nil
 	// failed is a failure some time ago, with the latest request known then, by the node's clock.
@@ -155,7 +160,7 @@ func TestARequestThatRunsFailsWithItsNodeWhateverItsClock(t *testing.T) {
 		upgrade := fixture.NodeUpgrade("a", request)
 		upgrade.Status.Tasks = []topsv1.UpgradeTask{fixture.TaskIn("1", shown)}
 		runs := shown == topsv1.TaskRunning
-		in.Nodes[0].Pods[0].Request.Running = runs
+		in.Nodes[0].Pods[0].RequestRuns = runs
 		tasks, _ := answersOf(in).Tasks(upgrade)
 		if len(tasks) != 1 || tasks[0].State != want {
 			t.Errorf("a request that is %s becomes %+v, want %s", shown, tasks, want)

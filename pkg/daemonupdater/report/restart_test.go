@@ -58,7 +58,7 @@ func TestARequestForARestartIsDoneWhenTheRuntimeIsRestarted(t *testing.T) {
 		in := inputFrom(w)
 		in.Settings.Strategy = daemonset.OTA
 		node := *w.fleet.Node("a")
-		node.Pods[0].Request = &rollout.Request{PodUID: pod.UID, Revision: fixture.NewHash, Time: fixture.Epoch}
+		node.Pods[0].Request = &topsv1.UpgradeRequest{Pod: topsv1.NamespacedRef{UID: pod.UID}, Revision: fixture.NewHash, RequestTime: fixture.Ago(0)}
 		fleet := rollout.NewFleet(&in)
 		fleet.Set(node, in.Now)
 		d := fleet.Plan(in)

@@ -16,7 +16,7 @@ import (
 // node was started for it.
 func askingFor(revision string, running bool, n rollout.Node) rollout.Node {
 	n = asking(n)
-	n.Pods[0].Request.Revision, n.Pods[0].Request.Running = revision, running
+	n.Pods[0].Request.Revision, n.Pods[0].RequestRuns = revision, running
 	return n
 }
 
@@ -37,7 +37,7 @@ func TestARequestForAnotherRevisionIsAnsweredUnlessItsNodeWasStarted(t *testing.
 	leaving.Pods[0].Terminating, leaving.Pods[0].Available = true, false
 	both := outdated()
 	both.Pods = append(both.Pods, rollout.Pod{Member: 1, Name: "p-b", UID: "pod-b", Revision: fixture.OldHash, Available: true,
-		Request: &rollout.Request{PodUID: "pod-b", Revision: fixture.NewHash, Time: fixture.Epoch}})
+		Request: &topsv1.UpgradeRequest{Pod: topsv1.NamespacedRef{UID: "pod-b"}, Revision: fixture.NewHash, RequestTime: fixture.Ago(0)}})
 	besides := otaInput(both)
 	besides.Members = append(besides.Members, rollout.Member{Key: "kube-system/exporter", Target: fixture.NewHash})
 	unknown := change(otaInput(outdated()), blockedInput("RevisionPending"))

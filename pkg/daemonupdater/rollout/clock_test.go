@@ -33,12 +33,12 @@ func TestARequestAfterAFailureStartsTheNodeWhateverItsClock(t *testing.T) {
 		for name, starts := range map[string]bool{"asked again": true, "asked before": false, "it runs": false} {
 			n := asking(nodeOf("a", oldHash))
 			n.Requested = epoch.Add(-time.Minute + skew)
-			n.Pods[0].Request.Time = n.Requested
+			n.Pods[0].Request.RequestTime.Time = n.Requested
 			failure := Failure{Node: "a", UID: n.UID, Reason: ReasonCrashLooping, Since: epoch.Add(-2 * time.Minute), Requested: n.Requested}
 			if name != "asked before" {
 				failure.Requested = failure.Requested.Add(-time.Hour)
 			}
-			n.Pods[0].Request.Running = name == "it runs"
+			n.Pods[0].RequestRuns = name == "it runs"
 			in := inputOf(1, n)
 			in.Settings.Strategy = daemonset.OTA
 			in.Ledger.Failures = []Failure{failure}

@@ -208,7 +208,7 @@ func (g *group) hasWork(node *Node, pod *Pod) bool {
 // target. If the node was started before the target changed, a request for the former target is enough.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
-		return pod.isAside() || (pod.Pin != "" || pod.Request != nil && pod.Request.PodUID == pod.UID && (pod.Request.Running || g.isRequested(pod)))
+		return pod.isAside() || (pod.Pin != "" || pod.Request != nil && pod.Request.Pod.UID == pod.UID && (pod.RequestRuns || g.isRequested(pod)))
 	}
 	return g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly
 }
@@ -238,9 +238,10 @@ func (g *group) mayBeIdle(node *Node) bool {
 		!slices.ContainsFunc(node.Pods, func(p Pod) bool { return g.isOutdated(&p) })
 }
 
-// isRequested reports whether a pod has a request for its target.
+// isRequested reports whether a pod has a request for its target. One of an older node agent names no revision: it is for any.
 func (g *group) isRequested(pod *Pod) bool {
-	return pod.Request != nil && pod.Request.isFor(g.members[pod.Member].Target)
+	r := pod.Request
+	return r != nil && (r.Revision == "" || r.Revision == g.members[pod.Member].Target)
 }
 
 // needsOperation reports whether a pod has to be replaced, or verified, by an operation. A pod in which

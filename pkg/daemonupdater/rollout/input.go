@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
@@ -212,8 +213,10 @@ type Pod struct {
 	Pin string
 	// Gated: it waits at the gate, so none of its containers runs.
 	Gated bool
-	// Request is the open request on the node for this member, nil if there is none.
-	Request *Request
+	// Request is the open request on the node for this member, nil if there is none; it names the very pod that it is for. Its time is
+	// by the node's clock, but not later than now. RequestRuns: the status says that the node was started for it.
+	Request     *topsv1.UpgradeRequest
+	RequestRuns bool
 	// Pull is the progress of pulling the images that its successor needs and that it does not run.
 	Pull Pull
 	// Placeholder: nothing ever runs in it, because its DaemonSet is leaving, or was when the pod was
@@ -239,19 +242,6 @@ func (p *Pod) isAbsent() bool { return p.UID == "" || p.Terminating }
 
 // isUnready reports whether there is no pod that is Ready, if only for less than minReadySeconds.
 func (p *Pod) isUnready() bool { return p.isAbsent() || !p.Available && p.AvailableAt.IsZero() }
-
-// Request is a request on the node to replace this very pod. Time is by the node's clock.
-type Request struct {
-	PodUID types.UID
-	// Revision is the target that was asked for; "" for any, from an older node agent.
-	Revision string
-	Time     time.Time
-	// Running: the status says that the node was started for the request.
-	Running bool
-}
-
-// isFor reports whether the request is for a target.
-func (r *Request) isFor(target string) bool { return r.Revision == "" || r.Revision == target }
 
 // Deadlines bound how long a node may keep a slot.
 type Deadlines struct {

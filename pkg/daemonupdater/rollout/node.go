@@ -73,7 +73,7 @@ func (n *fleetNode) isStartable() bool {
 // than those before the failure, both by the node's clock. One that runs does not count, because that clock may have been ahead.
 func (n *fleetNode) isRequestedAgain(failure *Failure) bool {
 	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return n.group.isRequested(&pod) && !pod.Request.Running && pod.Request.Time.After(failure.Requested) && startsAgainWith(n, pod.Member, failure)
+		return n.group.isRequested(&pod) && !pod.RequestRuns && pod.Request.RequestTime.After(failure.Requested) && startsAgainWith(n, pod.Member, failure)
 	})
 }
 

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
@@ -42,8 +44,14 @@ func missing(n Node) Node     { return withPod(n, func(p *Pod) { *p = Pod{Member
 func crashing(n Node) Node {
 	return withPod(broken(n), func(p *Pod) { p.CrashLooping, p.Created = "driver", epoch })
 }
+
+// requestFor returns a request for a pod at a revision, "" for any.
+func requestFor(p *Pod, revision string) *topsv1.UpgradeRequest {
+	return &topsv1.UpgradeRequest{Pod: topsv1.NamespacedRef{UID: p.UID}, Revision: revision, RequestTime: metav1.NewTime(epoch)}
+}
+
 func asking(n Node) Node {
-	return withPod(n, func(p *Pod) { p.Request = &Request{PodUID: p.UID, Time: epoch} })
+	return withPod(n, func(p *Pod) { p.Request = requestFor(p, "") })
 }
 
 func leftOutOf(n Node) Node {
@@ -303,7 +311,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "under OTA a request for an earlier pod of the node does not touch its successor",
 			in: ota(inputOf(1, withPod(nodeOf("a", oldHash), func(p *Pod) {
-				p.Request = &Request{PodUID: "earlier", Time: epoch}
+				p.Request = requestFor(&Pod{UID: "earlier"}, "")
 			}))),
 			want: said{States: map[string]string{"a": "held/AwaitingRequest"}},
 		},

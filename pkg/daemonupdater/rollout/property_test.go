@@ -29,7 +29,7 @@ func drawPod(t *rapid.T, node string, member int) Pod {
 		p.CrashLooping = "c"
 	}
 	if rapid.IntRange(0, 3).Draw(t, "request") == 0 {
-		p.Request = &Request{PodUID: p.UID, Time: epoch, Revision: rapid.SampledFrom([]string{"", newHash, "earlier"}).Draw(t, "asked")}
+		p.Request = requestFor(&p, rapid.SampledFrom([]string{"", newHash, "earlier"}).Draw(t, "asked"))
 	}
 	return p
 }
@@ -182,7 +182,7 @@ func checkDeletions(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 		case intent[x.Node] != p.UID:
 			t.Fatalf("deletes pod %s without having recorded it", x.Pod)
 		case pinOf(in, x.Node, x.Member, "") != "":
-		case in.Settings.Strategy == daemonset.OTA && (p.Request == nil || p.Request.PodUID != p.UID):
+		case in.Settings.Strategy == daemonset.OTA && (p.Request == nil || p.Request.Pod.UID != p.UID):
 			t.Fatalf("deletes pod %s that nobody asked for", x.Pod)
 		case in.Settings.Strategy == daemonset.OTA && p.Request.Revision == "earlier":
 			t.Fatalf("deletes pod %s for a request for another revision", x.Pod)

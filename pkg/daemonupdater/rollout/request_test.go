@@ -13,12 +13,12 @@ import (
 // says that it was started.
 func askingFor(revision string, running bool, n Node) Node {
 	n.Pods = slices.Clone(n.Pods)
-	return withPod(asking(n), func(p *Pod) { p.Request.Revision, p.Request.Running = revision, running })
+	return withPod(asking(n), func(p *Pod) { p.Request.Revision, p.RequestRuns = revision, running })
 }
 
 // askingForSecond adds a request for the newest revision of the second member.
 func askingForSecond(n Node) Node {
-	n.Pods[1].Request = &Request{PodUID: n.Pods[1].UID, Time: epoch, Revision: newHash}
+	n.Pods[1].Request = requestFor(&n.Pods[1], newHash)
 	return n
 }
 

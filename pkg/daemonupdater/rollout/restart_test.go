@@ -43,7 +43,7 @@ func (in Input) under(s daemonset.Strategy) Input {
 }
 
 func askingAt(n Node) Node {
-	return withPod(n, func(p *Pod) { p.Request = &Request{PodUID: p.UID, Revision: newHash, Time: epoch} })
+	return withPod(n, func(p *Pod) { p.Request = requestFor(p, newHash) })
 }
 
 func restartCases() []operationCase {
