@@ -29,20 +29,28 @@ type podDeleter struct {
 	clock             func() time.Time
 }
 
-// due returns the deletions of a decision without those that this process made recently, which the cache may not show, and those whose
-// denial is not due for a retry.
-func (d podDeleter) due(p *pass.Pass) []rollout.Deletion {
-	return slices.DeleteFunc(slices.Clone(p.Decision.Delete), func(deletion rollout.Deletion) bool { return !d.deletions.IsDue(p.Group, deletion.UID, p.In.Now) })
+// due returns the pods that a decision deletes, without those that this process deleted recently, which the cache may not show, and those whose
+// denial is not due for a retry. It removes the nodes of these from Decision.Unready, because nothing has to be confirmed for them.
+func (d podDeleter) due(p *pass.Pass) (due []rollout.Pod) {
+	pods := p.Decision.Delete
+	for i := range pods {
+		if d.deletions.IsDue(p.Group, pods[i].UID, p.In.Now) {
+			due = append(due, pods[i])
+		} else {
+			delete(p.Decision.Unready, pods[i].Node)
+		}
+	}
+	return due
 }
 
 // delete deletes pods, each as named in the ledger, as many at once as the concurrency allows. It skips
 // the pods of DaemonSets that recheck found changed. A failed call does not prevent the others.
-func (d podDeleter) delete(ctx context.Context, p *pass.Pass, deletions []rollout.Deletion, unchanged map[int]bool) (err error) {
-	deletions = slices.DeleteFunc(deletions, func(deletion rollout.Deletion) bool {
-		return slices.ContainsFunc(dependsOn(&deletion), func(member int) bool { return !unchanged[member] })
+func (d podDeleter) delete(ctx context.Context, p *pass.Pass, pods []rollout.Pod, unchanged map[int]bool) (err error) {
+	pods = slices.DeleteFunc(pods, func(pod rollout.Pod) bool {
+		return slices.ContainsFunc(p.Decision.DependsOn(&pod), func(member int) bool { return !unchanged[member] })
 	})
-	for next := 0; next < len(deletions) && ctx.Err() == nil; {
-		batch, began := deletions[next:min(len(deletions), next+d.concurrency.Limit())], d.clock()
+	for next := 0; next < len(pods) && ctx.Err() == nil; {
+		batch, began := pods[next:min(len(pods), next+d.concurrency.Limit())], d.clock()
 		err = errors.Join(err, access.InParallel(ctx, len(batch), func(i int) error { return d.deleteOne(ctx, p, &batch[i]) }))
 		d.concurrency.Observe(len(batch), d.clock().Sub(began))
 		next += len(batch)
@@ -55,21 +63,14 @@ func (d podDeleter) delete(ctx context.Context, p *pass.Pass, deletions []rollou
 	return err
 }
 
-// dependsOn returns the indexes of the members whose DaemonSets must be as observed for a deletion: the pod's own, and
-// those whose pods seem to be missing on its node. Pods of a recreated DaemonSet do not belong to the observed one,
-// although it has the same name.
-func dependsOn(deletion *rollout.Deletion) []int {
-	return append(slices.Clone(deletion.Absent), deletion.Member)
-}
-
-// recheck reports, per index of a member that the deletions depend on, whether the live DaemonSet is still the
+// recheck reports, per index of a member that the deletions of pods depend on, whether the live DaemonSet is still the
 // observed one and still controlled. It checks the newest revision only once per fleet: another
 // revision means another generation, and so another fleet.
-func (d podDeleter) recheck(ctx context.Context, p *pass.Pass, deletions []rollout.Deletion) (map[int]bool, error) {
+func (d podDeleter) recheck(ctx context.Context, p *pass.Pass, pods []rollout.Pod) (map[int]bool, error) {
 	unchanged := map[int]bool{}
 	var members []int
-	for i := range deletions {
-		members = append(members, dependsOn(&deletions[i])...)
+	for i := range pods {
+		members = append(members, p.Decision.DependsOn(&pods[i])...)
 	}
 	for _, member := range members {
 		if _, done := unchanged[member]; done {
@@ -129,34 +130,34 @@ func (d podDeleter) confirmTarget(ctx context.Context, p *pass.Pass) error {
 	return nil
 }
 
-func (d podDeleter) deleteOne(ctx context.Context, p *pass.Pass, deletion *rollout.Deletion) error {
-	ds := p.Members[deletion.Member].DaemonSet
+func (d podDeleter) deleteOne(ctx context.Context, p *pass.Pass, pod *rollout.Pod) error {
+	ds := p.Members[pod.Member].DaemonSet
 	reason := metrics.Outdated
-	if deletion.WasUnavailable {
+	if !pod.Available {
 		reason = metrics.OutdatedUnavailable
 	}
-	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KRef(ds.Namespace, deletion.Pod), "DaemonSet", klog.KObj(ds), "Node", deletion.Node, "reason", reason)
-	pod := podreplace.Pod(ds.Namespace, deletion.Pod, deletion.UID, deletion.Version)
-	deleted, err := d.Replacer().Delete(ctx, pod)
+	log.FromContext(ctx).Info("Deleting Pod", "Pod", klog.KRef(ds.Namespace, pod.Name), "DaemonSet", klog.KObj(ds), "Node", pod.Node, "reason", reason)
+	named := podreplace.Pod(ds.Namespace, pod.Name, pod.UID, pod.Version)
+	deleted, err := d.Replacer().Delete(ctx, named)
 	if deleted {
-		d.deletions.Deleted(p.Group, deletion.Node, deletion.UID, p.In.Now)
+		d.deletions.Deleted(p.Group, pod.Node, pod.UID, p.In.Now)
 		d.metrics.PodDeleted(p.Group, reason)
 	}
 	if !podreplace.IsDeniedOrBroken(err) {
 		return err
 	}
-	d.deletions.Postpone(ctx, p.Group, deletion.Node, deletion.UID, err, p.In.Now, "Deletion denied", "Pod", klog.KObj(pod))
+	d.deletions.Postpone(ctx, p.Group, pod.Node, pod.UID, err, p.In.Now, "Deletion denied", "Pod", klog.KObj(named))
 	return unlessDenied(err)
 }
 
 // fence writes to the pods of nodes that give back a slot without using it. A denied fence is retried later: until the pod
 // has another version, the node keeps its slot.
 func (d podDeleter) fence(ctx context.Context, p *pass.Pass) error {
-	pods := slices.DeleteFunc(slices.Clone(p.Decision.Fence), func(pod rollout.FencedPod) bool { return !d.fences.IsDue(p.Group, pod.UID, p.In.Now) })
+	pods := slices.DeleteFunc(slices.Clone(p.Decision.Fence), func(pod rollout.Pod) bool { return !d.fences.IsDue(p.Group, pod.UID, p.In.Now) })
 	return access.InParallel(ctx, len(pods), func(i int) error { return d.fenceOne(ctx, p, &pods[i]) })
 }
 
-func (d podDeleter) fenceOne(ctx context.Context, p *pass.Pass, pod *rollout.FencedPod) error {
+func (d podDeleter) fenceOne(ctx context.Context, p *pass.Pass, pod *rollout.Pod) error {
 	ds := p.Members[pod.Member].DaemonSet
 	log.FromContext(ctx).Info("Fencing Pod before its node gives back an unused slot", "Pod", klog.KRef(ds.Namespace, pod.Name))
 	named := podreplace.Pod(ds.Namespace, pod.Name, pod.UID, pod.Version)

@@ -229,7 +229,8 @@ func TestARolloutIsDeletedWhenTheDeletionItNamesCannotHappenAnyMore(t *testing.T
 // The pods of a DaemonSet that was created again under its name seem to be missing: the node may have them.
 func TestAPodStaysWhileTheDaemonSetOfAMissingPodHasChanged(t *testing.T) {
 	var d podDeleter // without a client: any call would panic
-	err := d.delete(t.Context(), &pass.Pass{}, []rollout.Deletion{{Node: "a", Member: 0, Absent: []int{1}}}, map[int]bool{0: true, 1: false})
+	decision := rollout.Plan(rollout.Input{Nodes: []rollout.Node{{Name: "a", Pods: []rollout.Pod{{Node: "a", UID: "pod"}, {Node: "a", Member: 1}}}}, Members: make([]rollout.Member, 2)})
+	err := d.delete(t.Context(), &pass.Pass{Decision: decision}, []rollout.Pod{{Node: "a", UID: "pod"}}, map[int]bool{0: true, 1: false})
 	if !errors.Is(err, podreplace.ErrChanged) {
 		t.Errorf("delete: %v, want %v", err, podreplace.ErrChanged)
 	}

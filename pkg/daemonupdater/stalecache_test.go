@@ -18,7 +18,6 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -378,8 +377,7 @@ func TestAnUnreadyNodeIsConfirmedLiveBeforeItIsReplacedOutOfTurn(t *testing.T) {
 func TestAnUnreadyNodeIsConfirmedLiveBeforeItsOperationIsGrantedOutOfTurn(t *testing.T) {
 	c := newCluster(t, unchanged)
 	confirm := func() map[string]bool {
-		grants := []rollout.OperationChange{{Node: "a", Grant: true, Unready: []int{0}}}
-		available, err := access.Cluster{Live: c.api}.Available(t.Context(), []observed.Member{{DaemonSet: c.driver}}, nil, grants)
+		available, err := access.Cluster{Live: c.api}.Available(t.Context(), []observed.Member{{DaemonSet: c.driver}}, map[string][]int{"a": {0}})
 		if err != nil {
 			t.Fatal(err)
 		}

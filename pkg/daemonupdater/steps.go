@@ -82,11 +82,11 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 		}
 	}
 	due := s.pods.due(p)
-	available, err := s.fleets.Available(ctx, p.Members, due, p.Decision.Operations)
+	available, err := s.fleets.Available(ctx, p.Members, p.Decision.Unready)
 	if err != nil {
 		return 0, err
 	}
-	due = slices.DeleteFunc(due, func(d rollout.Deletion) bool { return available[d.Node] })
+	due = slices.DeleteFunc(due, func(pod rollout.Pod) bool { return available[pod.Node] })
 	p.Decision.Operations = slices.DeleteFunc(slices.Clone(p.Decision.Operations), func(o rollout.OperationChange) bool { return available[o.Node] })
 	var unchanged map[int]bool
 	var check errgroup.Group

@@ -31,11 +31,11 @@ var roads = []road{
 	{"POST /v1/operations to DELETE", []string{
 		"pkg/ota/request.Operation|pkg/ota/request.Wanted|pkg/ota/request.Part", "api/v1.UpgradeRequest", "pkg/ota/request.Request",
 		"api/v1.UpgradeRequest", "pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod",
-		"pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.Deletion",
+		"pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.Pod",
 	}},
 	{"watch event to DELETE", []string{
-		"pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node", "pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot",
-		"pkg/daemonupdater/rollout.Deletion",
+		"pkg/daemonupdater/observed.Node", "pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod", "pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot",
+		"pkg/daemonupdater/rollout.Pod",
 	}},
 	{"slot of an operation to DELETE", []string{
 		"pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.OperationChange", "api/v1.NodeOperation",
@@ -66,7 +66,8 @@ func measureRoad(r road, loaded []*packages.Package) ([]way, error) {
 // counts once.
 func (r road) distinct() (shapes, structs int) {
 	all := slices.Compact(slices.Sorted(slices.Values(r.shapes)))
-	return len(all), len(strings.Split(strings.Join(all, "|"), "|"))
+	types := strings.Split(strings.Join(all, "|"), "|")
+	return len(all), len(slices.Compact(slices.Sorted(slices.Values(types))))
 }
 
 // isOneOf reports whether a type is of a shape.

@@ -46,7 +46,7 @@ func largest(nodes, members int) rollout.Input {
 	for i := range nodes {
 		n := rollout.Node{Name: long(253, i), UID: uid, Machine: strings.Repeat("e", 32), Ready: true, ReadySince: fixture.Epoch.Add(-time.Hour)}
 		for m := range members {
-			n.Pods = append(n.Pods, rollout.Pod{Member: m, Name: "pod", UID: uid, Version: "1", Revision: "old", Available: true})
+			n.Pods = append(n.Pods, rollout.Pod{Node: n.Name, Member: m, Name: "pod", UID: uid, Version: "1", Revision: "old", Available: true})
 		}
 		in.Nodes = append(in.Nodes, n)
 	}

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -17,33 +18,22 @@ import (
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 )
 
-// Available returns, of the nodes that are replaced before their turn because their pods are not Ready, those whose pods are, read
-// live: they have to wait for their turn, because a manager with an earlier ledger may start the nodes before them
-// (docs/adr/0001).
-func (c Cluster) Available(ctx context.Context, members []observed.Member, deletions []rollout.Deletion, changes []rollout.OperationChange) (map[string]bool, error) {
-	type early struct {
-		node    string
-		unready []int
-	}
-	var nodes []early
-	for i := range deletions {
-		nodes = append(nodes, early{deletions[i].Node, deletions[i].Unready})
-	}
-	for i := range changes {
-		nodes = append(nodes, early{changes[i].Node, changes[i].Unready})
-	}
-	nodes = slices.DeleteFunc(nodes, func(n early) bool { return len(n.unready) == 0 })
+// Available returns, of the nodes that have their turn early because pods of the members in unready are not Ready, those
+// whose pods are, read live: they have to wait for their turn, because a manager with an earlier ledger may start the nodes
+// before them (docs/adr/0001).
+func (c Cluster) Available(ctx context.Context, members []observed.Member, unready map[string][]int) (map[string]bool, error) {
+	nodes := slices.Collect(maps.Keys(unready))
 	var mu sync.Mutex
 	available := map[string]bool{}
 	err := InParallel(ctx, len(nodes), func(i int) error {
-		for _, member := range nodes[i].unready {
-			if ready, err := c.hasReadyPod(ctx, members[member], nodes[i].node); err != nil || !ready {
+		for _, member := range unready[nodes[i]] {
+			if ready, err := c.hasReadyPod(ctx, members[member], nodes[i]); err != nil || !ready {
 				return err
 			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		available[nodes[i].node] = true
+		available[nodes[i]] = true
 		return nil
 	})
 	return available, err

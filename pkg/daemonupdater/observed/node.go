@@ -101,7 +101,7 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		if missing := s.StateTimes.MissingSince(string(m.DaemonSet.UID)+" "+string(node.UID), gone, now); gone {
 			p.NotReadySince = missing
 		}
-		p.NoSuccessor = placement.Why
+		p.Node, p.NoSuccessor = node.Name, placement.Why
 		p.Request = requests[m.DaemonSet.UID]
 		p.RequestRuns = isRunning(p.Request, of.Upgrade)
 		if pod != nil && pod.Spec.NodeName != "" {

@@ -32,7 +32,7 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 	o.Rollout.Annotations = map[string]string{"topsops.enflame.com/resume": "monday", "topsops.enflame.com/approved-waves": "r1/first"}
 
 	pod := func(name, revision string) rollout.Pod {
-		return rollout.Pod{Name: "driver-" + name, UID: types.UID("uid-driver-" + name), Created: fixture.Epoch.Add(-time.Hour), Revision: revision}
+		return rollout.Pod{Node: name, Name: "driver-" + name, UID: types.UID("uid-driver-" + name), Created: fixture.Epoch.Add(-time.Hour), Revision: revision}
 	}
 	ready := func(name string, p rollout.Pod) rollout.Node {
 		return rollout.Node{Name: name, UID: types.UID("uid-" + name), Zone: "z", Ready: true, ReadySince: fixture.Epoch.Add(-time.Hour), ReadyWritten: fixture.Epoch.Add(-time.Hour), ReadyEarliest: fixture.Epoch.Add(-time.Hour), Agent: AgentOf(nil), Pods: []rollout.Pod{p}}
@@ -60,7 +60,7 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("inputOf (-want +got):\n%s", diff)
 	}
-	for _, want := range []rollout.Node{a, b, c, d, ready("e", rollout.Pod{})} {
+	for _, want := range []rollout.Node{a, b, c, d, ready("e", rollout.Pod{Node: "e"})} {
 		if diff := cmp.Diff(&want, o.fleet.Node(want.Name)); diff != "" {
 			t.Errorf("node %s (-want +got):\n%s", want.Name, diff)
 		}

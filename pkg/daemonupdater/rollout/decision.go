@@ -20,12 +20,15 @@ type Decision struct {
 	// Over lists the slots of Input.Ledger under which the work on their members is over: the node does not need the slot any
 	// more, has failed, or goes on with other members.
 	Over []Slot
-	// Delete lists the pods to delete; a slot of Ledger names each of them.
-	Delete []Deletion
+	// Delete lists the pods to delete; a slot of Ledger names each of them, in the version to delete it in.
+	Delete []Pod
+	// Unready has, by node, the members without a Ready pod where only that lets the pod of Delete be deleted, or the operation be
+	// granted, before its turn. A cache that lags may show it: one of them must still have none at that time.
+	Unready map[string][]int
 	// Fence lists the pods to write to, so that they get another resourceVersion. The slot that names
 	// such a pod is to be given back, and a manager that read the slot before must no longer be able to
 	// delete the pod.
-	Fence []FencedPod
+	Fence []Pod
 	// Operations lists the commands for operations, to be carried out once Ledger is stored.
 	Operations []OperationChange
 	// Prepulls lists the nodes on which images are pulled before they start.
@@ -139,6 +142,17 @@ func (d *Decision) GetsTarget(node string, uid types.UID, member int) bool {
 	return n.group.strategy != daemonset.NoStrategy && slices.ContainsFunc(n.Pods, func(pod Pod) bool {
 		return pod.Member == member && n.slotWaitsFor(&pod) && !isLeftOut(n.group, &n.Node, &pod)
 	})
+}
+
+// DependsOn returns the indexes of the members whose DaemonSets must be as observed when a pod of Delete is deleted: its own,
+// and those whose pods seemed to be missing on its node when this was decided. If others are missing by then, the node may be
+// available. Pods of a recreated DaemonSet do not belong to the observed one, although it has the same name.
+func (d *Decision) DependsOn(pod *Pod) []int {
+	members := []int{pod.Member}
+	if n := d.fleet.nodes.byName[pod.Node]; n != nil {
+		members = append(members, membersWith(n.Pods, func(p *Pod) bool { return p.UID == "" })...)
+	}
+	return members
 }
 
 // IsReady reports whether a node is Ready.

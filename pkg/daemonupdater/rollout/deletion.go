@@ -1,28 +1,8 @@
 package rollout
 
-import "k8s.io/apimachinery/pkg/types"
-
-// Deletion is one pod to delete.
-type Deletion struct {
-	Node   string
-	Member int
-	Pod    string
-	// UID and Version are the preconditions of the deletion.
-	UID     types.UID
-	Version string
-	// Absent are the members without a pod on the node when the decision was made. If other members are
-	// absent at the time of the deletion, the node may be available by then.
-	Absent []int
-	// WasUnavailable is true if the pod was already unavailable.
-	WasUnavailable bool
-	// Unready are the members without a Ready pod on the node, if only that lets it be replaced before its turn. A cache that
-	// lags may show it: one of them must still have none at the time of the deletion.
-	Unready []int
-}
-
-// nextDeletions records in each slot which pod to delete next, if any, and returns these deletions. A
+// nextDeletions records in each slot which pod to delete next, if any, and returns these pods. A
 // node that may be available waits for its turn.
-func nextDeletions(d *draft, limit int) (deletions []Deletion) {
+func nextDeletions(d *draft, limit int) (pods []Pod) {
 	turns := d.ledger.turns()
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
@@ -42,31 +22,26 @@ func nextDeletions(d *draft, limit int) (deletions []Deletion) {
 			d.progressed(d.in.Now)
 		}
 		setPod(slot, n, pod, d.in.Now)
-		deletion := Deletion{
-			Node: n.Name, Member: pod.Member, Pod: pod.Name, UID: pod.UID, Version: slot.PodVersion, Absent: absentMembers(n.Pods), WasUnavailable: !pod.Available,
-		}
 		if early {
-			deletion.Unready = unreadyMembers(n.Pods)
+			d.hurry(n)
 		}
-		deletions = append(deletions, deletion)
+		pods = append(pods, *pod)
 	}
-	return deletions
+	return pods
 }
 
-// unreadyMembers returns the members without a Ready pod, of the pods of a node.
-func unreadyMembers(pods []Pod) (members []int) {
-	for i := range pods {
-		if pods[i].isUnready() {
-			members = append(members, pods[i].Member)
-		}
+// hurry records that a node has its turn early, and which of its members let it.
+func (d *draft) hurry(n *fleetNode) {
+	if d.unready == nil {
+		d.unready = map[string][]int{}
 	}
-	return members
+	d.unready[n.Name] = membersWith(n.Pods, (*Pod).isUnready)
 }
 
 // mayReplacePods reports whether pods of a node, nil if it is gone, may be deleted under its slot: no operation is at work
 // there.
 func mayReplacePods(n *fleetNode, slot *Slot) bool {
-	return n != nil && n.Ready && !slot.Queued && (slot.Operation == "" || endOf(slot.Operation, n.Ended) != nil) && !n.Operation.isAtWork()
+	return n != nil && n.Ready && !slot.Queued && !slot.isOperating(n) && !n.Operation.isAtWork()
 }
 
 // mayChoosePod reports whether a slot may name a pod of its node, nil for none. It may not while it names another pod that may
@@ -81,10 +56,10 @@ func mayChoosePod(f *fence, slot *Slot, n *fleetNode, pod *Pod) bool {
 	return !isOlder(pod.Version, slot.PodVersion)
 }
 
-// absentMembers returns the members of those pods of a node that do not exist.
-func absentMembers(pods []Pod) (members []int) {
+// membersWith returns the members of those pods of a node for which is returns true.
+func membersWith(pods []Pod, is func(*Pod) bool) (members []int) {
 	for i := range pods {
-		if pods[i].UID == "" {
+		if is(&pods[i]) {
 			members = append(members, pods[i].Member)
 		}
 	}

@@ -21,6 +21,8 @@ type draft struct {
 	// stored, another decision may still replace them.
 	returned int
 	fence    fence
+	// unready is Decision.Unready.
+	unready map[string][]int
 	// over are the slots under which the work on their members is over.
 	over []Slot
 	// soaks: nodes wait for the soak of a wave.

@@ -14,14 +14,8 @@ import (
 // the version has not changed, the pod is written to (fenced). A version that was lost
 // when a backup of etcd was restored never comes; package access corrects such a slot.
 
-// FencedPod is a pod to write to.
-type FencedPod struct {
-	Node string
-	Pod
-}
-
 // fence lists the pods to write to.
-type fence []FencedPod
+type fence []Pod
 
 // isRuledOut reports whether the deletion that a slot names can no longer happen. It adds the pod
 // to the fence if it is still at the version that the slot names.
@@ -34,10 +28,15 @@ func (f *fence) isRuledOut(slot *Slot, n *fleetNode) bool {
 		return true
 	}
 	if pod.UID == slot.Pod && pod.Version == slot.PodVersion && !pod.Terminating {
-		*f = append(*f, FencedPod{n.Name, *pod})
+		*f = append(*f, *pod)
 		n.fencing = true
 	}
 	return false
+}
+
+// isOperating reports whether the operation of a slot of a node, if it has one, has not ended.
+func (s *Slot) isOperating(n *fleetNode) bool {
+	return s.Operation != "" && endOf(s.Operation, n.Ended) == nil
 }
 
 // namedPod returns the observed pod of the member whose pod a slot names: that pod, an older or a

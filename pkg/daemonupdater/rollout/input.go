@@ -166,6 +166,8 @@ type Agent struct {
 
 // Pod is the pod of one member on one node.
 type Pod struct {
+	// Node is the name of the node.
+	Node string
 	// Member is an index into Input.Members.
 	Member int
 	// Name and UID are empty when the pod is missing.

@@ -114,8 +114,6 @@ type OperationChange struct {
 	Grant, Abort bool
 	// AtWork: it is to be aborted only while it is at work, not if it has failed and keeps its node cordoned.
 	AtWork bool
-	// Unready as in Deletion: why it is granted before its turn.
-	Unready []int
 }
 
 // isDone reports whether an operation, nil if there is none, has been told what a change tells it.

@@ -443,8 +443,8 @@ func TestAGrantBeforeItsTurnNamesWhatIsUnready(t *testing.T) {
 	}
 	for limit, want := range map[int][]int{2: {1}, 3: nil} {
 		d := Plan(heavyInput(limit, granted(a), granted(b), c).slots(slots...))
-		if len(d.Operations) != 1 || d.Operations[0].Node != "c" || !slices.Equal(d.Operations[0].Unready, want) {
-			t.Errorf("limit %d: changes %+v, want a grant for c in which members %v are unready", limit, d.Operations, want)
+		if len(d.Operations) != 1 || d.Operations[0].Node != "c" || !slices.Equal(d.Unready["c"], want) {
+			t.Errorf("limit %d: changes %+v, unready %v; want a grant for c in which members %v are unready", limit, d.Operations, d.Unready, want)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
-		if slot.Operation == "" || n == nil || endOf(slot.Operation, n.Ended) != nil {
+		if n == nil || !slot.isOperating(n) {
 			continue
 		}
 		change := OperationChange{Node: n.Name, UID: n.UID, Operation: slot.Operation, Grant: true}
@@ -58,17 +58,20 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 			change.Instead, op = op.othersWaiting(), nil
 		}
 		change.Abort = isUnwanted(d, n, op)
-		if early := turns.before(slot) >= limit && !change.Abort; early && n.available {
+		early := turns.before(slot) >= limit && !change.Abort
+		if early && n.available {
 			if change.Abort = delayed < slot.Turn && op.awaitsGrant(); !change.Abort {
 				continue
 			}
-		} else if early {
-			change.Unready = unreadyMembers(n.Pods)
 		}
 		change.AtWork = change.Abort && d.in.Settings.Strategy != daemonset.NoStrategy
-		if !change.isDone(op) {
-			changes = append(changes, change)
+		if change.isDone(op) {
+			continue
 		}
+		if early && !change.Abort {
+			d.hurry(n)
+		}
+		changes = append(changes, change)
 	}
 	return changes
 }

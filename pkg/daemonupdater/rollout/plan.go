@@ -50,7 +50,7 @@ func (f *Fleet) Plan(in Input) Decision {
 	decision := decisionOf(d, budgets, explanation{
 		ending: in.Ending, paused: in.Settings.Paused, halted: halted, beforehand: in.Beforehand, returned: in.Policy.Returned, refused: start.refused})
 	decision.Started, decision.Finished, decision.Unseen, decision.Vacated, decision.WithoutOperation = start.names, review.finished, review.unseen, review.vacated, review.withoutOperation
-	decision.Over = d.over
+	decision.Over, decision.Unready = d.over, d.unready
 	decision.Delete, decision.Operations, decision.Prepulls, decision.PrepullKeepsFailing = deletions, changes, prepared.prepulls, prepared.keepsFailing
 	decision.IsQuiet, decision.IsSettled = isQuiet, isSettled
 	decision.AwaitsHeartbeats, decision.Unapproved = budgets.probation.isAwaited, cmp.Or(waves.approval, rules.unapproved)

@@ -22,7 +22,7 @@ const oldHash, newHash = "old", "new"
 func nodeOf(name string, revisions ...string) Node {
 	n := Node{Name: name, UID: types.UID("uid-" + name), Ready: true, ReadySince: epoch.Add(-time.Hour)}
 	for i, r := range revisions {
-		n.Pods = append(n.Pods, Pod{Member: i, Name: fmt.Sprintf("%s-%d", name, i), UID: types.UID(fmt.Sprintf("pod-%s-%d-%s", name, i, r)), Revision: r, Available: true})
+		n.Pods = append(n.Pods, Pod{Node: name, Member: i, Name: fmt.Sprintf("%s-%d", name, i), UID: types.UID(fmt.Sprintf("pod-%s-%d-%s", name, i, r)), Revision: r, Available: true})
 	}
 	return n
 }
@@ -40,7 +40,9 @@ func withPod(n Node, change func(*Pod)) Node {
 
 func broken(n Node) Node      { return withPod(n, func(p *Pod) { p.Available = false }) }
 func terminating(n Node) Node { return withPod(n, func(p *Pod) { p.Terminating = true }) }
-func missing(n Node) Node     { return withPod(n, func(p *Pod) { *p = Pod{Member: p.Member} }) }
+func missing(n Node) Node {
+	return withPod(n, func(p *Pod) { *p = Pod{Node: p.Node, Member: p.Member} })
+}
 func crashing(n Node) Node {
 	return withPod(broken(n), func(p *Pod) { p.CrashLooping, p.Created = "driver", epoch })
 }
@@ -99,7 +101,7 @@ type said struct {
 func say(d Decision) said {
 	s := said{Started: d.Started, States: map[string]string{}, Halted: d.Halted != ""}
 	for _, x := range d.Delete {
-		s.Delete = append(s.Delete, x.Pod)
+		s.Delete = append(s.Delete, x.Name)
 	}
 	for _, v := range d.Verdicts() {
 		s.States[v.Node] = string(v.State) + "/" + string(v.Reason)

@@ -20,7 +20,7 @@ func drawPod(t *rapid.T, node string, member int) Pod {
 	if rapid.IntRange(0, 9).Draw(t, "missing") == 0 {
 		return p
 	}
-	p.Name = fmt.Sprintf("%s-%d", node, member)
+	p.Node, p.Name = node, fmt.Sprintf("%s-%d", node, member)
 	p.UID = types.UID(p.Name)
 	p.Revision = rapid.SampledFrom([]string{oldHash, newHash}).Draw(t, "revision")
 	p.Terminating = rapid.IntRange(0, 9).Draw(t, "terminating") == 0
@@ -176,16 +176,16 @@ func checkDeletions(t *rapid.T, in Input, d Decision, facts map[string]Node) {
 		case seen[x.Node]:
 			t.Fatalf("two deletions on node %s", x.Node)
 		case !n.Ready:
-			t.Fatalf("deletes pod %s on offline node %s", x.Pod, x.Node)
+			t.Fatalf("deletes pod %s on offline node %s", x.Name, x.Node)
 		case p.Terminating || p.UID == "" || p.Revision == pinOf(in, x.Node, x.Member, newHash):
 			t.Fatalf("deletes pod %+v, which is not outdated", p)
 		case intent[x.Node] != p.UID:
-			t.Fatalf("deletes pod %s without having recorded it", x.Pod)
+			t.Fatalf("deletes pod %s without having recorded it", x.Name)
 		case pinOf(in, x.Node, x.Member, "") != "":
 		case in.Settings.Strategy == daemonset.OTA && (p.Request == nil || p.Request.Pod.UID != p.UID):
-			t.Fatalf("deletes pod %s that nobody asked for", x.Pod)
+			t.Fatalf("deletes pod %s that nobody asked for", x.Name)
 		case in.Settings.Strategy == daemonset.OTA && p.Request.Revision == "earlier":
-			t.Fatalf("deletes pod %s for a request for another revision", x.Pod)
+			t.Fatalf("deletes pod %s for a request for another revision", x.Name)
 		}
 		seen[x.Node] = true
 	}

@@ -69,8 +69,7 @@ func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 // that did not include all outdated members.
 func (q queue) requeue(slot *Slot, n *fleetNode) {
 	pod := n.nextPod()
-	atWork := slot.Operation != "" && endOf(slot.Operation, n.Ended) == nil
-	if pod == nil || atWork || !n.available || !q.fence.isRuledOut(slot, n) {
+	if pod == nil || slot.isOperating(n) || !n.available || !q.fence.isRuledOut(slot, n) {
 		return
 	}
 	q.noteOver(slot, n)

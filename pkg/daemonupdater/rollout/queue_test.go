@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -339,7 +340,7 @@ func TestAPodDeletedBeforeItsTurnNamesWhatIsUnready(t *testing.T) {
 	nodes[3] = unfit(broken(nodes[3])) // it counts as unavailable, and is not started
 	in := inputOf(2, nodes...)
 	d := Plan(in)
-	if len(d.Started) != 1 || len(queued(d)) != 2 || d.Delete[0].Unready != nil {
+	if len(d.Started) != 1 || len(queued(d)) != 2 || d.Unready != nil {
 		t.Fatalf("started %v, queued %v, deletes %+v; want one to be started in its turn, and two queued", d.Started, queued(d), d.Delete)
 	}
 	in.Ledger = d.Ledger
@@ -348,9 +349,9 @@ func TestAPodDeletedBeforeItsTurnNamesWhatIsUnready(t *testing.T) {
 	})
 	in.Nodes[left] = broken(in.Nodes[left])
 	d = Plan(in)
-	i := slices.IndexFunc(d.Delete, func(x Deletion) bool { return x.Node == in.Nodes[left].Name })
-	if i < 0 || !slices.Equal(d.Delete[i].Unready, []int{0}) {
-		t.Errorf("deletes %+v, want the pod of %s, and member 0 to be unready", d.Delete, in.Nodes[left].Name)
+	deletes := slices.ContainsFunc(d.Delete, func(x Pod) bool { return x.Node == in.Nodes[left].Name })
+	if want := map[string][]int{in.Nodes[left].Name: {0}}; !deletes || !maps.EqualFunc(d.Unready, want, slices.Equal) {
+		t.Errorf("deletes %+v, unready %v; want the pod of %s, and member 0 to be unready", d.Delete, d.Unready, in.Nodes[left].Name)
 	}
 }
 
