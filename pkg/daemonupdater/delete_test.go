@@ -250,8 +250,8 @@ func TestDeletedPodsAreRememberedUntilTheCacheShowsIt(t *testing.T) {
 	mine, other := observed.GroupOf(driver), observed.Group{Kind: observed.KindGcuResource, Name: "fleet"}
 	seen := func(pods ...*corev1.Pod) func(string, types.UID) bool {
 		nodes, s := report.NewNodes(), &observed.State{Members: []observed.Member{{DaemonSet: driver}}}
-		for name, n := range observed.NodesByName(nil, [][]*corev1.Pod{pods}, nil) {
-			nodes.Set(s, name, n, fixture.Epoch)
+		for name := range observed.SetNodes(s, nil, nil, [][]*corev1.Pod{pods}) {
+			nodes.Set(s, name, fixture.Epoch)
 		}
 		return nodes.Runs
 	}

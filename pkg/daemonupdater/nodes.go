@@ -75,30 +75,31 @@ func (r fleetReader) readAll(ctx context.Context, p *pass.Pass) (*pass.Fleet, er
 	if r.gate.Active() && r.lastRevisions[p.Group] == nil {
 		r.lastRevisions[p.Group] = gating.LastRevisions{}
 	}
-	return pass.NewFleet(p.State, &p.In, r.lastRevisions[p.Group], r.attempts, observed.NodesByName(nodes.Items, pods, upgrades.Items)), nil
+	return pass.NewFleet(p.State, &p.In, r.lastRevisions[p.Group], r.attempts, observed.SetNodes(p.State, nodes.Items, upgrades.Items, pods)), nil
 }
 
 // readNode reads one node again, with its pods and NodeUpgrade.
 func (r fleetReader) readNode(ctx context.Context, p *pass.Pass, name string) error {
-	n := &observed.Node{Object: &corev1.Node{}, Pods: make([][]*corev1.Pod, len(p.Members)), Upgrade: &topsv1.NodeUpgrade{}}
+	node, upgrade, pods := &corev1.Node{}, &topsv1.NodeUpgrade{}, make([][]*corev1.Pod, len(p.Members))
 	key := client.ObjectKey{Name: name}
-	if err := r.Get(ctx, key, n.Object, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		n.Object = nil
+	if err := r.Get(ctx, key, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		node = nil
 	} else if err != nil {
 		return fmt.Errorf("getting node %s: %w", name, err)
 	}
-	if err := r.Get(ctx, key, n.Upgrade, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		n.Upgrade = nil
+	if err := r.Get(ctx, key, upgrade, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		upgrade = nil
 	} else if err != nil {
 		return fmt.Errorf("getting NodeUpgrade %s: %w", name, err)
 	}
 	for i, m := range p.Members {
 		var err error
-		if n.Pods[i], err = r.pods(ctx, m, podsOnNode(m.DaemonSet.UID, name)); err != nil {
+		if pods[i], err = r.pods(ctx, m, podsOnNode(m.DaemonSet.UID, name)); err != nil {
 			return err
 		}
 	}
-	p.Fleet.Update(p.State, name, n, p.In.Now)
+	observed.SetNode(p.State, name, node, upgrade, pods...)
+	p.Fleet.Update(p.State, name, p.In.Now)
 	return nil
 }
 

@@ -96,20 +96,17 @@ func Blocked(in *rollout.Input) string {
 	return ""
 }
 
-// RolloutOf simulates the rollout of a group from its nodes, by name, with the decision code of
+// RolloutOf simulates the rollout of a group from its nodes with the decision code of
 // the rollout itself. It does not include evictions, which Evict adds. With approved, every
 // wave counts as approved.
-func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.Node, book *upgradeplan.LogicBook, approved bool) (*Rollout, error) {
+func RolloutOf(s *observed.State, in rollout.Input, book *upgradeplan.LogicBook, approved bool) (*Rollout, error) {
 	if approved {
 		in.Policy.ApproveAll()
 	}
 	zones := observed.Zones{}
 	var getNew []rollout.Node
-	for _, of := range nodes {
-		if of.Object == nil {
-			continue
-		}
-		n := s.RolloutNode(of, in.Revision, zones, in.Now)
+	for name := range s.Nodes {
+		n := s.RolloutNode(name, in.Revision, zones, in.Now)
 		if len(n.Pods) > 0 {
 			in.Nodes = append(in.Nodes, n)
 		}
@@ -141,7 +138,7 @@ func RolloutOf(s *observed.State, in rollout.Input, nodes map[string]*observed.N
 	for i := range in.Nodes {
 		r.Planned[in.Nodes[i].Name] = s.OperationPlan(&in, book, &in.Nodes[i])
 	}
-	return r, r.describe(s, &in, book, outlook.Starts, nodes)
+	return r, r.describe(s, &in, book, outlook.Starts)
 }
 
 // countAllowed sets Allowed and LaterNotAllowed. A node that runs only other components does not count: it says nothing about
@@ -235,7 +232,7 @@ func (r *Rollout) Offline() (names []string) {
 }
 
 // describe adds the nodes in the order of their starts, and their tasks.
-func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradeplan.LogicBook, starts []rollout.Start, nodes map[string]*observed.Node) error {
+func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradeplan.LogicBook, starts []rollout.Start) error {
 	var plans []upgradeplan.Node
 	var batches [][]string
 	for _, start := range starts {
@@ -243,7 +240,7 @@ func (r *Rollout) describe(s *observed.State, in *rollout.Input, book *upgradepl
 		for _, name := range start.Nodes {
 			plan := r.Planned[name]
 			plans = append(plans, plan)
-			stops := stopsContainers(nodes[name].Upgrade)
+			stops := stopsContainers(s.Upgrades[name])
 			n := Node{Name: name, Wave: start.Wave, AfterSeconds: int64(start.After / time.Second), Disruption: book.Disruption(plan.Changed, stops)}
 			n.Disruption = cmp.Or(n.Disruption, upgradeplan.ReplacePod)
 			r.Nodes = append(r.Nodes, n)

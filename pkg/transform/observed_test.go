@@ -110,7 +110,8 @@ func TestTrimKeepsWhatADecisionReads(t *testing.T) {
 			Members: []observed.Member{{DaemonSet: ds, Revisions: fixture.RevisionsOf(ds, fixture.OldHash, fixture.NewHash)}}}
 		node, pod, upgrade := r.node(), r.pod(), r.upgrade()
 		read := func(node *corev1.Node, pod *corev1.Pod, upgrade *topsv1.NodeUpgrade) any {
-			return s.RolloutNode(&observed.Node{Object: node, Pods: [][]*corev1.Pod{{pod}}, Upgrade: upgrade}, "r", observed.Zones{}, fixture.Epoch)
+			observed.SetNode(s, node.Name, node, upgrade, []*corev1.Pod{pod})
+			return s.RolloutNode(node.Name, "r", observed.Zones{}, fixture.Epoch)
 		}
 		whole := read(node.DeepCopy(), pod.DeepCopy(), upgrade.DeepCopy())
 		if diff := cmp.Diff(whole, read(trimmed(t, node), trimmed(t, pod), trimmed(t, upgrade))); diff != "" {

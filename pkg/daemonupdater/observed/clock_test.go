@@ -20,12 +20,13 @@ func TestNodesAndPodsCountFromWhenTheyAreSeen(t *testing.T) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: at}}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at}}
 		s := &State{Members: []Member{{DaemonSet: ds}}, StateTimes: &daemonset.StateTimes{}, Group: GroupOf(ds), Rollout: &topsv1.DaemonRollout{}}
-		n := s.RolloutNode(&Node{Object: node, Pods: [][]*corev1.Pod{{pod}}}, "r", Zones{}, fixture.Epoch)
+		SetNode(s, "a", node, nil, []*corev1.Pod{pod})
+		n := s.RolloutNode("a", "r", Zones{}, fixture.Epoch)
 		if p := n.Pods[0]; p.Available || !p.AvailableAt.Equal(fixture.Epoch.Add(30*time.Second)) || !n.ReadySince.Equal(fixture.Epoch) || !n.ReadyWritten.Equal(at.Time) {
 			t.Errorf("skew %s: node %+v, want it Ready since now, and its pod available in 30 s", skew, n)
 		}
 		pod.Status.Conditions[0].Status = corev1.ConditionFalse
-		if n = s.RolloutNode(&Node{Object: node, Pods: [][]*corev1.Pod{{pod}}}, "r", Zones{}, fixture.Epoch); !n.Pods[0].NotReadySince.Equal(fixture.Epoch) {
+		if n = s.RolloutNode("a", "r", Zones{}, fixture.Epoch); !n.Pods[0].NotReadySince.Equal(fixture.Epoch) {
 			t.Errorf("skew %s: not Ready since %s, want now", skew, n.Pods[0].NotReadySince)
 		}
 	}
@@ -36,7 +37,8 @@ func TestAMissingPodIsMissingSinceItIsSeenToBe(t *testing.T) {
 	ds := fixture.DaemonSet("driver")
 	s := &State{Members: []Member{{DaemonSet: ds}}, StateTimes: &daemonset.StateTimes{}, Group: GroupOf(ds), Rollout: &topsv1.DaemonRollout{}}
 	for _, later := range []time.Duration{0, time.Minute} {
-		n := s.RolloutNode(&Node{Object: fixture.Node("a"), Pods: [][]*corev1.Pod{nil}}, "r", Zones{}, fixture.Epoch.Add(later))
+		SetNode(s, "a", fixture.Node("a"), nil)
+		n := s.RolloutNode("a", "r", Zones{}, fixture.Epoch.Add(later))
 		if since := n.Pods[0].NotReadySince; !since.Equal(fixture.Epoch) {
 			t.Errorf("%s later: missing since %s, want since it was first seen to be", later, since)
 		}
@@ -59,7 +61,8 @@ func TestAPodThatRunsNothingIsMissingSinceAnotherOneWent(t *testing.T) {
 			o := worldOf([]memberAndPods{memberWith(ds)})
 			o.StateTimes = &daemonset.StateTimes{}
 			since := func(now time.Time, pods ...*corev1.Pod) time.Time {
-				n := o.RolloutNode(&Node{Object: fixture.Node("a"), Pods: [][]*corev1.Pod{pods}}, "r", Zones{}, now)
+				SetNode(o.State, "a", fixture.Node("a"), nil, pods)
+				n := o.RolloutNode("a", "r", Zones{}, now)
 				return n.Pods[0].NotReadySince
 			}
 			if got := since(fixture.Epoch, idle, another); !got.IsZero() {

@@ -2,6 +2,7 @@ package observed
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -14,6 +15,8 @@ type Member struct {
 	// Foreseen is, in a preview, the revision of the template that the DaemonSet will have; ""
 	// otherwise.
 	Foreseen string
+	// Pods on the nodes that were read, by node, including surplus pods.
+	Pods map[string][]*corev1.Pod
 }
 
 // Target returns the hash of the newest revision. The error says what must happen first if it is not known yet.

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,36 +19,38 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
-// Node is what was read of one node; each part may be missing.
-type Node struct {
-	Object *corev1.Node
-	// Pods has one list per member, including surplus pods.
-	Pods    [][]*corev1.Pod
-	Upgrade *topsv1.NodeUpgrade
+// SetNode records what was read of a node: its Node and NodeUpgrade, nil if it has none, and its pods of each member.
+func SetNode(s *State, name string, node *corev1.Node, upgrade *topsv1.NodeUpgrade, pods ...[]*corev1.Pod) {
+	if s.Nodes == nil {
+		s.Nodes, s.Upgrades = map[string]*corev1.Node{}, map[string]*topsv1.NodeUpgrade{}
+	}
+	s.Nodes[name], s.Upgrades[name] = node, upgrade
+	for i := range pods {
+		if s.Members[i].Pods == nil {
+			s.Members[i].Pods = map[string][]*corev1.Pod{}
+		}
+		s.Members[i].Pods[name] = pods[i]
+	}
 }
 
-// NodesByName collects what was read of each node; pods has one list per member.
-func NodesByName(objects []corev1.Node, pods [][]*corev1.Pod, upgrades []topsv1.NodeUpgrade) map[string]*Node {
-	all := make(map[string]*Node, len(objects))
-	on := func(name string) *Node {
-		if all[name] == nil {
-			all[name] = &Node{Pods: make([][]*corev1.Pod, len(pods))}
-		}
-		return all[name]
-	}
-	for i := range objects {
-		on(objects[i].Name).Object = &objects[i]
+// SetNodes records what was read of all nodes, with the pods of each member, and returns their names.
+func SetNodes(s *State, nodes []corev1.Node, upgrades []topsv1.NodeUpgrade, pods [][]*corev1.Pod) iter.Seq[string] {
+	names := map[string]bool{}
+	s.Nodes, s.Upgrades = make(map[string]*corev1.Node, len(nodes)), make(map[string]*topsv1.NodeUpgrade, len(upgrades))
+	for i := range nodes {
+		s.Nodes[nodes[i].Name], names[nodes[i].Name] = &nodes[i], true
 	}
 	for i := range upgrades {
-		on(upgrades[i].Name).Upgrade = &upgrades[i]
+		s.Upgrades[upgrades[i].Name], names[upgrades[i].Name] = &upgrades[i], true
 	}
-	for member, list := range pods {
-		for _, pod := range list {
-			n := on(daemonset.NodeName(pod))
-			n.Pods[member] = append(n.Pods[member], pod)
+	for i := range pods {
+		s.Members[i].Pods = map[string][]*corev1.Pod{}
+		for _, pod := range pods[i] {
+			name := daemonset.NodeName(pod)
+			s.Members[i].Pods[name], names[name] = append(s.Members[i].Pods[name], pod), true
 		}
 	}
-	return all
+	return maps.Keys(names)
 }
 
 // CacheKey identifies everything besides the node that a rollout.Node and its facts depend on: the group's settings,
@@ -72,9 +76,10 @@ func (s *State) CacheKey(in *rollout.Input) string {
 // zoneLabel spreads starts over failure domains.
 const zoneLabel = corev1.LabelTopologyZone
 
-// RolloutNode converts a node, with the pods that are or should be on it. revision is Input.Revision.
-func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Time) rollout.Node {
-	node, requests := of.Object, openRequests(of.Upgrade, now)
+// RolloutNode converts a node that was read and exists, with the pods that are or should be on it. revision is Input.Revision.
+func (s *State) RolloutNode(name, revision string, known Zones, now time.Time) rollout.Node {
+	node, upgrade := s.Nodes[name], s.Upgrades[name]
+	requests := openRequests(upgrade, now)
 	n := rollout.Node{Name: node.Name, UID: node.UID, Machine: node.Status.NodeInfo.MachineID, Zone: node.Labels[zoneLabel], HostsOperator: s.OperatorNode != "" && node.Name == s.OperatorNode,
 		LeftOut: !s.onlyFor().HasNode(node.Name), ControlPlane: IsControlPlane(node)}
 	if s.Policy != nil {
@@ -83,16 +88,13 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 	_, written := daemonset.NodeReady(node)
 	n.ReadyWritten = written.Time
 	n.Ready, n.ReadySince, n.ReadyEarliest = s.StateTimes.NodeReady(node, now)
-	n.Requested, n.Agent = lastRequest(of.Upgrade, now), AgentOf(of.Upgrade)
-	describeOperations(&n, of.Upgrade, s.OperationKey(), revision, now)
-	describePolicy(n.Operation, of.Upgrade, s.Policy)
+	n.Requested, n.Agent = lastRequest(upgrade, now), AgentOf(upgrade)
+	describeOperations(&n, upgrade, s.OperationKey(), revision, now)
+	describePolicy(n.Operation, upgrade, s.Policy)
 	var running []*appsv1.DaemonSet
 	for i, m := range s.Members {
 		placement := daemonset.ShouldRun(m.DaemonSet, node)
-		var pod *corev1.Pod
-		if len(of.Pods) > 0 {
-			pod = daemonset.PodOf(of.Pods[i])
-		}
+		pod := daemonset.PodOf(m.Pods[name])
 		if (pod == nil && !placement.Create) || (pod != nil && !placement.Keep) {
 			continue
 		}
@@ -103,19 +105,19 @@ func (s *State) RolloutNode(of *Node, revision string, known Zones, now time.Tim
 		}
 		p.Node, p.NoSuccessor = node.Name, placement.Why
 		p.Request = requests[m.DaemonSet.UID]
-		p.RequestRuns = isRunning(p.Request, of.Upgrade)
+		p.RequestRuns = isRunning(p.Request, upgrade)
 		if pod != nil && pod.Spec.NodeName != "" {
 			running = append(running, m.DaemonSet)
 		}
 		if pod != nil {
-			p.Pull = pullOf(s, i, pod, node, of.Upgrade, now)
+			p.Pull = pullOf(s, i, pod, node, upgrade, now)
 		}
 		n.Pods = append(n.Pods, p)
 	}
 	n.New = newOn(s.New, node)
 	s.Plan.describe(&n, s.Members)
-	s.describeRivals(&n, of, running)
-	s.describeProof(&n, node, of.Pods, of.Upgrade, now)
+	s.describeRivals(&n, running)
+	s.describeProof(&n, node, upgrade, now)
 	return n
 }
 
@@ -156,10 +158,10 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 
 // describeRivals marks the unscheduled pods that wait for a rival: a running pod of a DaemonSet that they take over from,
 // or hand over to, beside which they must not run. Such a pod counts as available.
-func (s *State) describeRivals(n *rollout.Node, of *Node, running []*appsv1.DaemonSet) {
+func (s *State) describeRivals(n *rollout.Node, running []*appsv1.DaemonSet) {
 	for i := range n.Pods {
 		p := &n.Pods[i]
-		if p.UID == "" || p.Terminating || daemonset.PodOf(of.Pods[p.Member]).Spec.NodeName != "" {
+		if p.UID == "" || p.Terminating || daemonset.PodOf(s.Members[p.Member].Pods[n.Name]).Spec.NodeName != "" {
 			continue
 		}
 		p.RivalRuns = slices.ContainsFunc(running, func(ds *appsv1.DaemonSet) bool { return daemonset.AreRivals(s.Members[p.Member].DaemonSet, ds) })

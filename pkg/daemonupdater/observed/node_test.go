@@ -83,7 +83,8 @@ func TestTheNodeOfTheOperatorIsKnown(t *testing.T) {
 	o := worldOf([]memberAndPods{memberWith(fixture.DaemonSet("driver"))})
 	o.OperatorNode = "a"
 	for name, want := range map[string]bool{"a": true, "b": false} {
-		if n := o.RolloutNode(&Node{Object: fixture.Node(name)}, "r2", Zones{}, fixture.Epoch); n.HostsOperator != want {
+		SetNode(o.State, name, fixture.Node(name), nil)
+		if n := o.RolloutNode(name, "r2", Zones{}, fixture.Epoch); n.HostsOperator != want {
 			t.Errorf("node %s is the operator's: %t, want %t", name, n.HostsOperator, want)
 		}
 	}

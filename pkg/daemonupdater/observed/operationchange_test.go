@@ -88,7 +88,8 @@ func TestAnOperationIsSeenToFollowAPolicyThatWasEditedSince(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.Policy = tt.next
-			n := o.RolloutNode(&Node{Object: fixture.Node("a"), Upgrade: &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}}, in.Revision, Zones{}, in.Now)
+			SetNode(o.State, "a", fixture.Node("a"), &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}, nil)
+			n := o.RolloutNode("a", in.Revision, Zones{}, in.Now)
 			if n.Operation == nil || n.Operation.OldPolicy != tt.want {
 				t.Errorf("job %+v, want OldPolicy %t", n.Operation, tt.want)
 			}

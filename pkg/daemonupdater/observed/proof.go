@@ -15,7 +15,7 @@ import (
 // describeProof adds to a node what operations still have to do there although its pods are at their targets: restart
 // the container runtime, or verify their work; and which pods have no cards although an administrator restarted the
 // runtime, or announce none.
-func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*corev1.Pod, upgrade *topsv1.NodeUpgrade, now time.Time) {
+func (s *State) describeProof(n *rollout.Node, node *corev1.Node, upgrade *topsv1.NodeUpgrade, now time.Time) {
 	for i := range n.Pods {
 		n.Pods[i].Unverified = IsUnverified(s, node, upgrade, s.Members[n.Pods[i].Member])
 	}
@@ -31,13 +31,13 @@ func (s *State) describeProof(n *rollout.Node, node *corev1.Node, pods [][]*core
 		component := s.Members[p.Member].Component()
 		p.OffersNone = operation.OffersNone(upgrade, node, component, &s.Members[p.Member].DaemonSet.Spec.Template.Spec)
 		if p.UID != "" {
-			p.NoCards = operation.HasNoCards(upgrade, node, component, daemonset.PodOf(pods[p.Member]), now)
+			p.NoCards = operation.HasNoCards(upgrade, node, component, daemonset.PodOf(s.Members[p.Member].Pods[n.Name]), now)
 			blind = blind || p.NoCards && p.OffersNone
 		}
 	}
 	for i := range n.Pods {
 		p := &n.Pods[i]
-		p.NoCards = p.NoCards || blind && p.UID != "" && operation.StartedWithoutCards(upgrade, s.Members[p.Member].Component(), daemonset.PodOf(pods[p.Member]))
+		p.NoCards = p.NoCards || blind && p.UID != "" && operation.StartedWithoutCards(upgrade, s.Members[p.Member].Component(), daemonset.PodOf(s.Members[p.Member].Pods[n.Name]))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,11 +22,14 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// State is what one pass read of a group, except its nodes.
+// State is what one pass read of a group.
 type State struct {
 	Group Group
 	// Members in the order of replacement.
 	Members []Member
+	// Nodes and Upgrades are the Nodes and NodeUpgrades of the nodes that were read (SetNode), by name; either may be missing.
+	Nodes    map[string]*corev1.Node
+	Upgrades map[string]*topsv1.NodeUpgrade
 	// New are, in a preview, the members that do not exist yet.
 	New []Member
 	// Policy that the settings name, nil if there is none.

@@ -49,11 +49,9 @@ func (s seen) observe() *world {
 	}
 	in := inputFrom(w)
 	w.fleet = rollout.NewFleet(&in)
-	for _, n := range NodesByName(fixture.Values(s.nodes), pods, fixture.Values(s.upgrades)) {
-		if n.Object == nil {
-			continue
-		}
-		if node := w.RolloutNode(n, in.Revision, Zones{}, in.Now); len(node.Pods) > 0 {
+	SetNodes(w.State, fixture.Values(s.nodes), fixture.Values(s.upgrades), pods)
+	for name := range w.Nodes {
+		if node := w.RolloutNode(name, in.Revision, Zones{}, in.Now); len(node.Pods) > 0 {
 			w.fleet.Set(node, in.Now)
 		}
 	}

@@ -2,6 +2,7 @@ package pass
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -45,15 +46,15 @@ type Fleet struct {
 	waiting       map[string][]gating.Waiting
 }
 
-// NewFleet returns the fleet of a group. nodes is everything that was read about its nodes, by name.
+// NewFleet returns the fleet of a group. names are the nodes of which something was read.
 // attempts are those of the process. last are the last revisions of the nodes, nil without the gate.
-func NewFleet(s *observed.State, in *rollout.Input, last gating.LastRevisions, attempts *deletion.AllAttempts, nodes map[string]*observed.Node) *Fleet {
+func NewFleet(s *observed.State, in *rollout.Input, last gating.LastRevisions, attempts *deletion.AllAttempts, names iter.Seq[string]) *Fleet {
 	f := &Fleet{Fleet: rollout.NewFleet(in), PassedAt: in.Now.Round(0), key: s.CacheKey(in), revision: in.Revision, attempts: attempts, Reported: report.NewNodes(),
 		unverified: observed.UnverifiedByLedger(s), lastRevisions: last, waiting: map[string][]gating.Waiting{}, Confirmed: map[int]bool{}}
 	attempts.Replaced.Begin(s.Group, in.Now, in.Deadlines.Blamed(), in.Deadlines.Progress)
 	zones := observed.Zones{}
-	for name, n := range nodes {
-		f.update(s, name, n, zones, in.Now)
+	for name := range names {
+		f.update(s, name, zones, in.Now)
 	}
 	return f
 }
@@ -92,36 +93,33 @@ func (f *Fleet) Decide(in rollout.Input) rollout.Decision {
 }
 
 // Update updates a node from what was read of it.
-func (f *Fleet) Update(s *observed.State, name string, of *observed.Node, now time.Time) {
-	f.update(s, name, of, observed.Zones{}, now)
+func (f *Fleet) Update(s *observed.State, name string, now time.Time) {
+	f.update(s, name, observed.Zones{}, now)
 }
 
-func (f *Fleet) update(s *observed.State, name string, of *observed.Node, zones observed.Zones, now time.Time) {
-	f.Reported.Set(s, name, of, now)
+func (f *Fleet) update(s *observed.State, name string, zones observed.Zones, now time.Time) {
+	f.Reported.Set(s, name, now)
 	delete(f.waiting, name)
-	if of.Object == nil {
+	if s.Nodes[name] == nil {
 		f.Remove(name)
 		f.lastRevisions.Forget(name)
 		return
 	}
 	if f.lastRevisions != nil {
-		f.atGate(s, name, of)
+		f.atGate(s, name)
 	}
-	n := s.RolloutNode(of, f.revision, zones, now)
+	n := s.RolloutNode(name, f.revision, zones, now)
 	n.Renewed = f.renewed[name]
-	f.attempts.Show(s, of.Object, &n)
+	f.attempts.Show(s, s.Nodes[name], &n)
 	observed.LeavePulls(&n, f.attempts.Pulls.DenialOf(s.Group, &n), now)
 	f.Set(n, now)
 }
 
 // atGate records which revisions a node has, and which pods wait at its gate.
-func (f *Fleet) atGate(s *observed.State, name string, of *observed.Node) {
-	for i, m := range s.Members {
-		if len(of.Pods) == 0 {
-			return
-		}
-		f.lastRevisions.Note(m.DaemonSet, of.Object, of.Pods[i])
-		if w := gating.WaitingOf(m.DaemonSet, of.Object, of.Pods[i]); w != nil {
+func (f *Fleet) atGate(s *observed.State, name string) {
+	for _, m := range s.Members {
+		f.lastRevisions.Note(m.DaemonSet, s.Nodes[name], m.Pods[name])
+		if w := gating.WaitingOf(m.DaemonSet, s.Nodes[name], m.Pods[name]); w != nil {
 			f.waiting[name] = append(f.waiting[name], *w)
 		}
 	}

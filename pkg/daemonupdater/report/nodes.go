@@ -50,26 +50,26 @@ func NewNodes() *Nodes {
 }
 
 // Set updates a node from what was read of it.
-func (n *Nodes) Set(s *observed.State, name string, of *observed.Node, now time.Time) {
-	seen := &node{}
-	for i, list := range of.Pods {
-		for _, object := range list {
-			p := podOf(s.Members[i], i, object, now)
-			if of.Object != nil {
-				p.Unverified = observed.IsUnverified(s, of.Object, of.Upgrade, s.Members[i])
+func (n *Nodes) Set(s *observed.State, name string, now time.Time) {
+	seen, object, upgrade := &node{}, s.Nodes[name], s.Upgrades[name]
+	for i, m := range s.Members {
+		for _, pod := range m.Pods[name] {
+			p := podOf(m, i, pod, now)
+			if object != nil {
+				p.Unverified = observed.IsUnverified(s, object, upgrade, m)
 			}
-			if of.Upgrade != nil {
-				p.needsRestart = of.Upgrade.Status.Host.NeedsRestart()
+			if upgrade != nil {
+				p.needsRestart = upgrade.Status.Host.NeedsRestart()
 			}
 			seen.pods = append(seen.pods, p)
 		}
 	}
-	if of.Upgrade != nil {
-		seen.pulls = slices.Clone(of.Upgrade.Status.Pulls)
+	if upgrade != nil {
+		seen.pulls = slices.Clone(upgrade.Status.Pulls)
 	}
 	delete(n.asking, name)
-	if of.Upgrade != nil && observed.Unanswered(of.Upgrade) {
-		seen.upgrade = of.Upgrade.DeepCopy()
+	if upgrade != nil && observed.Unanswered(upgrade) {
+		seen.upgrade = upgrade.DeepCopy()
 		n.asking[name] = true
 	}
 	n.nodes[name] = seen

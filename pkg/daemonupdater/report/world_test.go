@@ -50,12 +50,12 @@ func (s seen) observe() *world {
 	}
 	in := inputFrom(w)
 	w.fleet, w.nodes = rollout.NewFleet(&in), NewNodes()
-	for name, n := range observed.NodesByName(fixture.Values(s.nodes), pods, fixture.Values(s.upgrades)) {
-		w.nodes.Set(w.State, name, n, in.Now)
-		if n.Object == nil {
+	for name := range observed.SetNodes(w.State, fixture.Values(s.nodes), fixture.Values(s.upgrades), pods) {
+		w.nodes.Set(w.State, name, in.Now)
+		if w.Nodes[name] == nil {
 			continue
 		}
-		if node := w.RolloutNode(n, in.Revision, observed.Zones{}, in.Now); len(node.Pods) > 0 {
+		if node := w.RolloutNode(name, in.Revision, observed.Zones{}, in.Now); len(node.Pods) > 0 {
 			w.fleet.Set(node, in.Now)
 		}
 	}

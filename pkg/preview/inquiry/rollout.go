@@ -45,11 +45,10 @@ func (r rolloutReader) rollout(ctx context.Context, s *observed.State, now time.
 	if blocked := preview.Blocked(&in); blocked != "" {
 		return preview.Nothing(blocked), nil
 	}
-	nodes, err := r.nodes(ctx, s)
-	if err != nil {
+	if err := r.readNodes(ctx, s); err != nil {
 		return nil, err
 	}
-	outlook, err := preview.RolloutOf(s, in, nodes, &book, q.Approved)
+	outlook, err := preview.RolloutOf(s, in, &book, q.Approved)
 	if err != nil || q.WithoutEvictions {
 		return outlook, err
 	}
@@ -96,21 +95,22 @@ func (r rolloutReader) readRollout(ctx context.Context, s *observed.State, book 
 	return err
 }
 
-// nodes returns what was read of each node, by name.
-func (r rolloutReader) nodes(ctx context.Context, s *observed.State) (map[string]*observed.Node, error) {
+// readNodes reads all nodes, with their NodeUpgrades and the pods of the members.
+func (r rolloutReader) readNodes(ctx context.Context, s *observed.State) error {
 	var nodes corev1.NodeList
 	var upgrades topsv1.NodeUpgradeList
 	if err := errors.Join(r.List(ctx, &nodes, client.UnsafeDisableDeepCopy), r.List(ctx, &upgrades, client.UnsafeDisableDeepCopy)); err != nil {
-		return nil, fmt.Errorf("reading the fleet: %w", err)
+		return fmt.Errorf("reading the fleet: %w", err)
 	}
 	pods := make([][]*corev1.Pod, len(s.Members))
 	for i, m := range s.Members {
 		var err error
 		if pods[i], err = r.podsOfDaemonSet(ctx, m.DaemonSet); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return observed.NodesByName(nodes.Items, pods, upgrades.Items), nil
+	observed.SetNodes(s, nodes.Items, upgrades.Items, pods)
+	return nil
 }
 
 // podsOfDaemonSet returns the pods that a DaemonSet controls.
