@@ -31,10 +31,10 @@ var roads = []road{
 	{"POST /v1/operations to DELETE", []string{
 		"pkg/ota/request.Operation|pkg/ota/request.Wanted|pkg/ota/request.Part", "api/v1.UpgradeRequest", "pkg/ota/request.Request",
 		"api/v1.UpgradeRequest", "pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod",
-		"pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.Pod",
+		"pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.Pod",
 	}},
 	{"watch event to DELETE", []string{
-		"pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod", "pkg/daemonupdater/rollout.fleetNode", "pkg/daemonupdater/rollout.Slot",
+		"pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod", "pkg/daemonupdater/rollout.Slot",
 		"pkg/daemonupdater/rollout.Pod",
 	}},
 	{"slot of an operation to DELETE", []string{

@@ -52,7 +52,7 @@ var ofTheGate = []mutant{
 		"goesBack && $same", "(goesBack || true) && $same"},
 	{"pin-blamed-for-another-failure", "a node that goes back counts as failed because of a component that is kept on it and works", updater, "Ledger.clearFailure",
 		"len($targets) == 0 || $blames", "len($targets) == 0 || $blames || true"},
-	{"pin-freed-too-early", "a node that is freed before its operation gave its slot back keeps it for good", updater, "fleetNode.needsAnotherOperation",
+	{"pin-freed-too-early", "a node that is freed before its operation gave its slot back keeps it for good", updater, "Node.needsAnotherOperation",
 		"$new || $others || $left", "$new || $others"},
 	{"pin-outlives-the-request", "a person at a pinned node asks for the new version in vain", updater, "Facts.isRequestedAgain",
 		"$strategy == daemonset.OTA && $there && $asked", `$strategy == "" && $there && $asked`},

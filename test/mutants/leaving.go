@@ -114,7 +114,7 @@ var ofLeaving = []mutant{
 		"if $p.RivalRuns { $*then }", ""},
 	{"placeholder-asked-for", "under OTA a component does not come back on a node that asked", updater, "group.allows",
 		"return $pod.isAside() || $rest", "return $rest"},
-	{"old-version-first", "the successor starts with a version that was replaced", updater, "fleetNode.nextPod",
+	{"old-version-first", "the successor starts with a version that was replaced", updater, "Node.nextPod",
 		"$aside() && $replace($n, $pod)", "false"},
 	{"placeholder-operated", "a node is emptied to replace what runs nothing", updater, "group.needsOperation",
 		"$heavy && !$pod.isAside()", "$heavy"},

@@ -30,7 +30,7 @@ var ofNodeOperations = []mutant{
 		"fmt.Sprintf($format, $*others, $hash, len($Ended))", "fmt.Sprintf($format, $*others, 0, len($Ended))"},
 
 	// Grants and slots.
-	{"driver-deleted", "the driver's pod is deleted on a node with workloads on it", updater, "fleetNode.nextPod",
+	{"driver-deleted", "the driver's pod is deleted on a node with workloads on it", updater, "Node.nextPod",
 		"if $needsOperation($node, $pod) { return nil }", "if false { return nil }"},
 	{"unprepared-started", "a node gets its slot before its images are pulled", updater, "group.isPrepared",
 		"$Ours && $Prepared && !$isStale($node)", "$Ours && !$isStale($node)"},

@@ -9,7 +9,7 @@ var ofOtherGroups = []mutant{
 		"unavailable: $Ready && $Disturbed && $mine", "unavailable: $Ready && $Disturbed"},
 	{"others-quarantine-charged", "a node that another group keeps out of service uses the budget if that keeps pods from it", updater, "facts.isCharged",
 		"$f.unavailable && !$held", "f.unavailable"},
-	{"taken-down-forgotten", "a node that this group took down gives its slot back to another group's operation", updater, "fleetNode.yields",
+	{"taken-down-forgotten", "a node that this group took down gives its slot back to another group's operation", updater, "Node.yields",
 		"$n.Ready && $busy && ($serves || $kept)", "$n.Ready && $busy"},
 	{"others-blamed", "a node fails while another group works on it", updater, "slotReview.keepUntilDeadline",
 		"!$n.Ready || !$n.$isBusy()", "true"},

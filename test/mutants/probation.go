@@ -57,7 +57,7 @@ var ofProbation = []mutant{
 	{"relapses-of-others", "a pod that was not replaced under the slot is blamed", updater, "notWorkingSince",
 		"fails := $replaced && $rest", "fails := ($replaced || true) && $rest"},
 	{"relapses-under-operations", "a pod that an operation of another group stopped is blamed", updater, "notWorkingSince",
-		"!$node.isOperatedOnSince($end)", "(true || $end.IsZero())"},
+		"!isOperatedOnSince($node, $end)", "(true || $end.IsZero())"},
 	{"relapses-of-new-nodes", "the first pods of a node that joined before the manager was started are blamed", updater, "replacedOn.mayHaveReplaced",
 		"$start != nil && !$isNew", "$start != nil && (!$isNew || true)"},
 	{"relapses-seen-first", "a pod that was not Ready before the manager was started is blamed", updater, "Replaced.Of",

@@ -10,7 +10,7 @@ var ofRequests = []mutant{
 		"$kept() && !$f.heavy", "false"},
 	{"started-request-dropped", "a node in flight stops when the revision changes", updater, "group.allows",
 		"$runs || $isRequested($pod)", "$isRequested($pod)"},
-	{"lost-slot-agreed", "a node that gave its slot back starts for another revision than it asked for", updater, "fleetNode.isStartable",
+	{"lost-slot-agreed", "a node that gave its slot back starts for another revision than it asked for", updater, "Node.isStartable",
 		"$slot != nil || $queued || !$hasAllowedWork()", "$slot != nil || $queued"},
 	{"revision-changed-unsaid", "a request for an earlier revision waits forever", updater, "Answers.isOvertaken",
 		"$State != $InFlight || !$begun", "$State != $InFlight && !$begun && false"},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,7 +62,7 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 		t.Errorf("inputOf (-want +got):\n%s", diff)
 	}
 	for _, want := range []rollout.Node{a, b, c, d, ready("e", rollout.Pod{Node: "e"})} {
-		if diff := cmp.Diff(&want, o.fleet.Node(want.Name)); diff != "" {
+		if diff := cmp.Diff(&want, o.fleet.Node(want.Name), cmpopts.IgnoreUnexported(want)); diff != "" {
 			t.Errorf("node %s (-want +got):\n%s", want.Name, diff)
 		}
 	}

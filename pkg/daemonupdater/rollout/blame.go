@@ -11,7 +11,7 @@ import (
 // whose pod was replaced last, because those before it had to be available first. After an operation
 // they are those of all its members, because it replaces pods in an order of its own. If nothing was replaced under the slot,
 // they are those that were before it.
-func toBlame(slot *Slot, n *fleetNode) []Target {
+func toBlame(slot *Slot, n *Node) []Target {
 	if slot.Pod == "" {
 		return n.group.targetsOf(slot.Members)
 	}
@@ -28,13 +28,13 @@ func toBlame(slot *Slot, n *fleetNode) []Target {
 }
 
 // blamedBefore returns the revisions that may be why pods of a node do not work that were replaced under earlier slots.
-func blamedBefore(n *fleetNode) (blamed []Target) {
+func blamedBefore(n *Node) (blamed []Target) {
 	for i := range n.Pods {
 		pod := &n.Pods[i]
 		if _, replaced := n.Replaced[n.group.keyOf(pod)]; !replaced || !n.group.isMoving(pod) {
 			continue
 		}
-		for _, t := range blamedFor(n.group, &n.Node, pod) {
+		for _, t := range blamedFor(n.group, n, pod) {
 			if !slices.Contains(blamed, t) {
 				blamed = append(blamed, t)
 			}
@@ -99,15 +99,15 @@ func lastDone(node *Node) *End {
 
 // concerns reports whether a pod of a node may be why it failed. One that crash-loops, and that another driver may cure, is not to keep the
 // node from that.
-func (f *Failure) concerns(n *fleetNode, pod *Pod) bool {
+func (f *Failure) concerns(n *Node, pod *Pod) bool {
 	switch {
 	case f.Reason != ReasonCrashLooping:
 		return f.blames(n.group.keyOf(pod))
-	case isNextAlong(n.group, &n.Node, pod):
+	case isNextAlong(n.group, n, pod):
 		return false
 	case f.blames(n.group.keyOf(pod)):
 		return true
 	}
-	end := replacedAlongBy(n.group, &n.Node, pod)
+	end := replacedAlongBy(n.group, n, pod)
 	return end != nil && (len(end.Targets) == 0 || slices.ContainsFunc(end.Targets, func(t Target) bool { return f.blames(t.Member) }))
 }

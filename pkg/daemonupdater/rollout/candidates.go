@@ -5,20 +5,20 @@ import "github.com/google/btree"
 // candidates are the nodes of one lane, in the order in which they start.
 type candidates struct {
 	*lane
-	nodes *btree.BTreeG[*fleetNode]
+	nodes *btree.BTreeG[*Node]
 }
 
 // degree is that of all B-trees: a tree node of this size fits into a few cache lines.
 const degree = 32
 
 func candidatesOf(l *lane) candidates {
-	return candidates{l, btree.NewG(degree, func(a, b *fleetNode) bool { return a.compareHash(b) < 0 })}
+	return candidates{l, btree.NewG(degree, func(a, b *Node) bool { return a.compareHash(b) < 0 })}
 }
 
 // firstWaiting returns the first node that has neither a slot nor a failure and is not queued,
 // nil if there is none. All such nodes of a lane wait for the same reason.
-func (c candidates) firstWaiting() (first *fleetNode) {
-	c.nodes.Ascend(func(n *fleetNode) bool {
+func (c candidates) firstWaiting() (first *Node) {
+	c.nodes.Ascend(func(n *Node) bool {
 		if n.isEmpty() {
 			first = n
 		}
@@ -29,8 +29,8 @@ func (c candidates) firstWaiting() (first *fleetNode) {
 
 // after returns the next startable node after last, nil if there is none. With a nil last it
 // returns the first one.
-func (c candidates) after(last *fleetNode) (next *fleetNode) {
-	look := func(n *fleetNode) bool {
+func (c candidates) after(last *Node) (next *Node) {
+	look := func(n *Node) bool {
 		if n != last && n.isStartable() {
 			next = n
 		}
@@ -47,5 +47,5 @@ func (c candidates) after(last *fleetNode) (next *fleetNode) {
 // cursor iterates over candidates; last is the one that was taken last, nil before the first.
 type cursor struct {
 	candidates
-	last *fleetNode
+	last *Node
 }

@@ -27,7 +27,7 @@ type nodeCounts struct {
 }
 
 // add adds a node the given number of times; -1 removes it.
-func (c *nodeCounts) add(n *fleetNode, times int) {
+func (c *nodeCounts) add(n *Node, times int) {
 	c.nodes += times
 	c.byPhase[n.phase] += times
 	c.addScope(n, times)
@@ -58,7 +58,7 @@ func (c *nodeCounts) add(n *fleetNode, times int) {
 }
 
 // addScope adds whether a node is left out, or could prove a version.
-func (c *nodeCounts) addScope(n *fleetNode, times int) {
+func (c *nodeCounts) addScope(n *Node, times int) {
 	switch leftOut := isLeftOutOfWaves(n); {
 	case leftOut && n.phase == phaseUnavailable:
 		c.leftOut += times
@@ -83,7 +83,7 @@ func (c *nodeCounts) delayed() (says string) {
 
 // isLeftOutOfWaves reports whether the upgrade leaves a node out, by a limit or because the plan has it in no batch, so that no
 // wave waits until it works.
-func isLeftOutOfWaves(n *fleetNode) bool {
+func isLeftOutOfWaves(n *Node) bool {
 	policy := &n.group.policy
 	return n.LeftOut || policy.Plan != "" && n.Batch == len(policy.Batches)
 }

@@ -129,14 +129,15 @@ func TestAnotherMachineHasNotFailed(t *testing.T) {
 func TestALongDeadlineIsLong(t *testing.T) {
 	long := Deadlines{Progress: 2147483647 * time.Second, Lost: 2147483647 * time.Second}
 	for pods := range 20 {
-		n := &fleetNode{Node: broken(nodeOf("a", newHash)), group: &group{}}
+		n := broken(nodeOf("a", newHash))
+		n.group = &group{}
 		for range pods {
 			n.Pods = append(n.Pods, n.Pods[0])
 		}
-		slot := slotOf(n.Node, time.Minute)
+		slot := slotOf(n, time.Minute)
 		slot.Idle = time.Hour
 		in := Input{Now: epoch, Deadlines: long}
-		if got := timeLeft(&in, &slot, slot.Since, n); got < long.Progress/2 {
+		if got := timeLeft(&in, &slot, slot.Since, &n); got < long.Progress/2 {
 			t.Errorf("a node of %d pods may be unavailable for %s", pods, got)
 		}
 	}

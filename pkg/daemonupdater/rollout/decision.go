@@ -140,7 +140,7 @@ func (d *Decision) GetsTarget(node string, uid types.UID, member int) bool {
 		return true
 	}
 	return n.group.strategy != daemonset.NoStrategy && slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return pod.Member == member && n.slotWaitsFor(&pod) && !isLeftOut(n.group, &n.Node, &pod)
+		return pod.Member == member && n.slotWaitsFor(&pod) && !isLeftOut(n.group, n, &pod)
 	})
 }
 
@@ -191,7 +191,7 @@ func (d *Decision) Blame(node string) (blamed string, left []string) {
 // Skipped returns the verdicts on skipped nodes, sorted by name, at most limit.
 func (d *Decision) Skipped(limit int) []Verdict {
 	var list []Verdict
-	d.fleet.byPhase[phaseOffline].Ascend(func(n *fleetNode) bool {
+	d.fleet.byPhase[phaseOffline].Ascend(func(n *Node) bool {
 		if v := d.explanation.verdict(n); v.State == Skipped && len(list) < limit {
 			list = append(list, v)
 		}

@@ -31,7 +31,7 @@ func nextDeletions(d *draft, limit int) (pods []Pod) {
 }
 
 // hurry records that a node has its turn early, and which of its members let it.
-func (d *draft) hurry(n *fleetNode) {
+func (d *draft) hurry(n *Node) {
 	if d.unready == nil {
 		d.unready = map[string][]int{}
 	}
@@ -40,13 +40,13 @@ func (d *draft) hurry(n *fleetNode) {
 
 // mayReplacePods reports whether pods of a node, nil if it is gone, may be deleted under its slot: no operation is at work
 // there.
-func mayReplacePods(n *fleetNode, slot *Slot) bool {
+func mayReplacePods(n *Node, slot *Slot) bool {
 	return n != nil && n.Ready && !slot.Queued && !slot.isOperating(n) && !n.Operation.isAtWork()
 }
 
 // mayChoosePod reports whether a slot may name a pod of its node, nil for none. It may not while it names another pod that may
 // still be deleted, or if the cache has an older version of the pod than the slot names.
-func mayChoosePod(f *fence, slot *Slot, n *fleetNode, pod *Pod) bool {
+func mayChoosePod(f *fence, slot *Slot, n *Node, pod *Pod) bool {
 	if pod == nil {
 		return false
 	}

@@ -61,7 +61,7 @@ func (d *draft) recheckIn(after time.Duration) {
 }
 
 // slotOf returns a slot for a node that is started now.
-func (d *draft) slotOf(n *fleetNode, turn int64) Slot {
+func (d *draft) slotOf(n *Node, turn int64) Slot {
 	return Slot{Node: n.Name, UID: n.UID, Since: d.in.Now, Revision: d.in.Revision, Turn: turn}
 }
 
@@ -82,7 +82,7 @@ func (d *draft) uncountStart(slot *Slot) {
 
 // noteOver records that the work on the members of a slot is over: on those that were replaced under it, also by its operation along
 // with others.
-func (d *draft) noteOver(slot *Slot, n *fleetNode) {
+func (d *draft) noteOver(slot *Slot, n *Node) {
 	over := *slot
 	over.Members = slices.Clone(replacedUnder(slot, n))
 	for i := range n.Pods {
@@ -95,7 +95,7 @@ func (d *draft) noteOver(slot *Slot, n *fleetNode) {
 
 // newOperation returns an id that no other operation has had, on any node. So a mark on a node is
 // known to be left over if no operation has its id.
-func (d *draft) newOperation(n *fleetNode) string {
+func (d *draft) newOperation(n *Node) string {
 	return fmt.Sprintf("%s-%s-%x-%d", d.in.Revision, strconv.FormatInt(d.in.Now.UnixMilli(), 36), n.hash, len(n.Ended))
 }
 

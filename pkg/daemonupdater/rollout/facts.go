@@ -7,113 +7,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// facts are derived from a node and its pods alone, without slots and failures.
-type facts struct {
-	// absent: a pod is missing or terminating.
-	absent bool
-	// unknown: the target of a member is not known yet.
-	unknown bool
-	// outdated: a pod that is not terminating is not at its target, or still has to be verified.
-	outdated bool
-	// behind: a pod that is not terminating is not at its target.
-	behind bool
-	// pinned: a pod is kept at an earlier revision than its target, or goes back to it.
-	pinned bool
-	// goingBack: a pod is to be replaced by one of the revision that it is pinned to, or the node is back and has to return to
-	// service. What else is left to do on a pinned node waits like on any other.
-	goingBack bool
-	// replaceable: an outdated pod may be replaced, or verified, under the strategy.
-	replaceable bool
-	// heavy: an operation has to replace or verify one of them, or an operation keeps the node cordoned.
-	heavy bool
-	// available: the node is Ready, every pod on it is available, and no operation has taken it out of
-	// service. unavailable: the node is Ready and not available. An offline node is neither.
-	// charged: the node is unavailable and counts against the limit. One that another group keeps out
-	// of service does not count, even if it lacks pods of this group for that reason.
-	available, unavailable, charged bool
-	// unready: the node is Ready, and a pod on it is not, since unreadySince. Pods that only wait
-	// for minReadySeconds do not count.
-	unready      bool
-	unreadySince time.Time
-	// awaitingMinReady: a pod at its target only waits for minReadySeconds.
-	awaitingMinReady bool
-	// onProbation: the node is Ready, and its kubelet has not renewed its Lease since a pod at its
-	// target became available: the node may be dead already.
-	onProbation bool
-	// pull is the progress of pulling the images that the node needs before it starts; notPrepulled: some
-	// are left to the kubelet.
-	pull         PullState
-	notPrepulled bool
-	// noSuccessor: a pod that would be replaced has no successor.
-	noSuccessor bool
-	// notAllowed says why the policy does not allow the versions that the node would get, "" if it does.
-	notAllowed string
-	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
-	// available, or an operation is at work. The node is in flight, even without a slot. Pods
-	// on a node that an ended operation keeps cordoned do not count: they wait for another
-	// operation.
-	moving bool
-	// updated: nothing is left to do on the node. An offline node is updated when its pods
-	// are at the target, in any state.
-	updated bool
-	// suspect is a pod that may have failed the node after it gave its slot back (suspectpod.go); nil if there is none.
-	suspect *Pod
-	// unsettled: a pod that was replaced lately, or crashes, is not Ready, or was not shortly before.
-	unsettled bool
-	// phase follows from the fields above. changes is when the facts may change by time alone, zero for
-	// never.
-	phase   phase
-	changes time.Time
-}
-
-// phase is where a node stands according to its facts alone.
-type phase int
-
-const (
-	// phaseUpdated: nothing is left to do.
-	phaseUpdated phase = iota
-	// phasePinned: the same, and a pod is kept at an earlier revision than its target.
-	phasePinned
-	// phaseOffline: something is left to do, and the node has been offline for some time.
-	phaseOffline
-	// phaseJustOffline: the same, but not long enough to be skipped.
-	phaseJustOffline
-	// phaseUnavailable: a pod is missing or not available, and none is outdated.
-	phaseUnavailable
-	// phaseHeld: something is left to do, and a hold excludes the node.
-	phaseHeld
-	// phaseLeftToAdministrator: an administrator has to restart the container runtime.
-	phaseLeftToAdministrator
-	// phaseAwaitingRequest: outdated, and its pods are not replaced: strategy OTA without a request.
-	phaseAwaitingRequest
-	// phaseExcluded: the upgrade is limited to other nodes or components.
-	phaseExcluded
-	// phaseNoSuccessor: the successor of a pod would not be created.
-	phaseNoSuccessor
-	// phaseVersionNotAllowed: the policy does not allow the versions that the node would get.
-	phaseVersionNotAllowed
-	// phaseAgentTooOld: the node agent cannot execute a task of the operation that is needed.
-	phaseAgentTooOld
-	// phaseRecovering: unavailable for too short a time to be urgent, or about to be available.
-	phaseRecovering
-	// phaseRecentlyReturned: the node has not been Ready for long enough to start.
-	phaseRecentlyReturned
-	// phaseBusy: the node has an operation of another group.
-	phaseBusy
-	// phaseKeptCordoned: an ended operation of another group keeps the node out of service.
-	phaseKeptCordoned
-	// phaseDeferred: the node is retried later.
-	phaseDeferred
-	// phasePrepullFailed: its images cannot be pulled, so it keeps its pods.
-	phasePrepullFailed
-	// phaseSetBack: the runtime is restarted later, because something sets it back each time.
-	phaseSetBack
-	// phaseCandidate: the node may start.
-	phaseCandidate
-
-	phases = int(phaseCandidate) + 1
-)
-
 // factsOf derives the facts of a node and its pods at the given time.
 func (g *group) factsOf(node *Node, now time.Time) facts {
 	f := facts{unavailable: node.Ready && node.Disturbed && !node.Operation.isKeptCordonedByAnotherGroup(), moving: node.Ready && node.Operation.isOursAtWork()}
@@ -227,7 +120,7 @@ func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 		return phaseRecentlyReturned
 	case f.heavy && node.Retry.After(now):
 		f.changesAt(node.Retry)
-		return node.whyRetried()
+		return whyRetried(node)
 	case node.DeniedDeletion != nil && node.DeniedDeletion.Retry.After(now):
 		f.changesAt(node.DeniedDeletion.Retry)
 		return phaseDeferred
@@ -250,7 +143,7 @@ func (f *facts) phaseByPods(node *Node) phase {
 }
 
 // whyRetried returns the phase of a node that is retried later.
-func (n *Node) whyRetried() phase {
+func whyRetried(n *Node) phase {
 	if n.SetBack != "" && n.NeedsRestart {
 		return phaseSetBack
 	}
@@ -284,7 +177,7 @@ func (f *facts) exclusion(g *group, node *Node) phase {
 	case len(node.Holds) > 0 && !node.Operation.isOursAtWork():
 		return phaseHeld
 	case !f.replaceable:
-		return node.whyNotRequested()
+		return whyNotRequested(node)
 	case f.heavy && !node.Operation.isOursAtWork() && g.agentLacks(node) != "":
 		return phaseAgentTooOld
 	case node.Operation.isKeptCordoned() && !f.heavy:
@@ -301,7 +194,7 @@ func (f *facts) goesBack(g *group, node *Node) bool {
 }
 
 // whyNotRequested returns the phase of a node without a request.
-func (n *Node) whyNotRequested() phase {
+func whyNotRequested(n *Node) phase {
 	if n.NeedsRestart && n.LeftToAdministrator != "" {
 		return phaseLeftToAdministrator
 	}

@@ -12,14 +12,14 @@ import (
 // failureOf returns the failure of a node whose slot was started at since, or nil and the time
 // left until its deadline. A node that is available and offers its cards, or for which a deletion
 // is denied, has neither.
-func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Failure, left time.Duration) {
+func failureOf(in *Input, slot *Slot, since time.Time, n *Node) (failed *Failure, left time.Duration) {
 	if n.available && !awaitsCards(n.group, slot, n.Pods) || n.isDenied(slot) {
 		return nil, 0
 	}
 	failure := Failure{Node: n.Name, UID: n.UID, Machine: n.Machine, Since: in.Now, Requested: n.Requested, Targets: toBlame(slot, n)}
 	if pod := n.crashLooping(slot); n.Ready && pod != nil && !n.isBusy() {
 		failure.Reason, failure.Message = ReasonCrashLooping, crashMessage(pod)
-		if blamed := blamedFor(n.group, &n.Node, pod); len(blamed) > 0 {
+		if blamed := blamedFor(n.group, n, pod); len(blamed) > 0 {
 			failure.Targets = blamed
 		}
 		return &failure, 0
@@ -43,17 +43,17 @@ func failureOf(in *Input, slot *Slot, since time.Time, n *fleetNode) (failed *Fa
 
 // isOvertaken reports whether a node that is not available waits only for pods that are to be replaced since, and that are not of the
 // members that are to blame: one that was replaced along with a bad driver, for example. Those of the members that are to blame work.
-func (f *Failure) isOvertaken(n *fleetNode) bool {
+func (f *Failure) isOvertaken(n *Node) bool {
 	others := false
 	for i := range n.Pods {
 		pod := &n.Pods[i]
-		broken, next := pod.isAbsent() || !pod.Available, isNextAlong(n.group, &n.Node, pod)
+		broken, next := pod.isAbsent() || !pod.Available, isNextAlong(n.group, n, pod)
 		blamed := f.blames(n.group.keyOf(pod))
 		switch {
 		case blamed && (broken || pod.OffersNone) && !next:
 			return false
 		case !broken:
-		case !next && (!n.group.isOutdated(pod) || !n.group.toReplace(&n.Node, pod)):
+		case !next && (!n.group.isOutdated(pod) || !n.group.toReplace(n, pod)):
 			return false
 		default:
 			others = true
@@ -66,7 +66,7 @@ func (f *Failure) isOvertaken(n *fleetNode) bool {
 // fail. From the failure of a device plugin the node has recovered only when it offers cards; from a crash loop, in which a pod is available
 // for moments, when the pod has been Ready for much longer than a container ran before it crashed, or there is another pod. A node on which
 // something is left to do starts again at once, so its pods must have worked for a while.
-func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
+func (d *draft) stillHolds(failure *Failure, n *Node) bool {
 	if n.isOtherMachine(failure) {
 		return false
 	}
@@ -87,14 +87,14 @@ func (d *draft) stillHolds(failure *Failure, n *fleetNode) bool {
 		if moment {
 			d.recheckIn(left)
 		}
-		unverified := failure.Reason == ReasonNodeLost && n.group.needsVerification(&n.Node, &pod) // by an operation that was lost
+		unverified := failure.Reason == ReasonNodeLost && n.group.needsVerification(n, &pod) // by an operation that was lost
 		return pod.OffersNone || moment || pod.isAbsent() || !pod.Available || unverified || n.group.isOutdated(&pod)
 	})
 }
 
 // worksSince returns since when a pod of a Ready node is available, as far as that is known. By the clock of its kubelet it may be later
 // than when it first was; if that is in the future, it is ignored.
-func (d *draft) worksSince(n *fleetNode, pod *Pod) time.Time {
+func (d *draft) worksSince(n *Node, pod *Pod) time.Time {
 	since := later(pod.AvailableSince, n.ReadySince)
 	if pod.AvailableWritten.After(d.in.Now) {
 		return since
@@ -103,7 +103,7 @@ func (d *draft) worksSince(n *fleetNode, pod *Pod) time.Time {
 }
 
 // mayBeOver reports whether a node has recovered from its failure if the pods that may have caused it work.
-func (f *Failure) mayBeOver(n *fleetNode) bool {
+func (f *Failure) mayBeOver(n *Node) bool {
 	crashed := f.Reason == ReasonCrashLooping
 	return n.hasRecovered() || f.isOfPods() && (n.available || crashed && n.Ready)
 }
@@ -117,7 +117,7 @@ func (f *Failure) isOfPods() bool {
 // timeLeft returns how long a node that was started at since may still be unavailable under its
 // slot. Each deletion and each change of readiness restarts the deadline, but the total time is
 // bounded, so that a node that flaps does not keep its slot forever.
-func timeLeft(in *Input, slot *Slot, since time.Time, n *fleetNode) time.Duration {
+func timeLeft(in *Input, slot *Slot, since time.Time, n *Node) time.Duration {
 	within := in.Deadlines.Progress
 	if !n.Ready {
 		within = in.Deadlines.Lost

@@ -19,7 +19,7 @@ type fence []Pod
 
 // isRuledOut reports whether the deletion that a slot names can no longer happen. It adds the pod
 // to the fence if it is still at the version that the slot names.
-func (f *fence) isRuledOut(slot *Slot, n *fleetNode) bool {
+func (f *fence) isRuledOut(slot *Slot, n *Node) bool {
 	if slot.PodVersion == "" || len(slot.Members) == 0 {
 		return true // it never named a pod
 	}
@@ -35,13 +35,13 @@ func (f *fence) isRuledOut(slot *Slot, n *fleetNode) bool {
 }
 
 // isOperating reports whether the operation of a slot of a node, if it has one, has not ended.
-func (s *Slot) isOperating(n *fleetNode) bool {
+func (s *Slot) isOperating(n *Node) bool {
 	return s.Operation != "" && endOf(s.Operation, n.Ended) == nil
 }
 
 // namedPod returns the observed pod of the member whose pod a slot names: that pod, an older or a
 // newer one; nil if there is none.
-func namedPod(slot *Slot, n *fleetNode) *Pod {
+func namedPod(slot *Slot, n *Node) *Pod {
 	if len(slot.Members) == 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func namedPod(slot *Slot, n *fleetNode) *Pod {
 }
 
 // replacedUnder returns the members of a slot without the one whose pod it names and that is still there.
-func replacedUnder(slot *Slot, n *fleetNode) []string {
+func replacedUnder(slot *Slot, n *Node) []string {
 	if pod := namedPod(slot, n); pod != nil && pod.UID == slot.Pod && !pod.Terminating {
 		return slot.Members[:len(slot.Members)-1]
 	}
@@ -62,7 +62,7 @@ func replacedUnder(slot *Slot, n *fleetNode) []string {
 }
 
 // setPod records in a slot that this version of a pod may be deleted.
-func setPod(slot *Slot, n *fleetNode, pod *Pod, now time.Time) {
+func setPod(slot *Slot, n *Node, pod *Pod, now time.Time) {
 	member := n.group.keyOf(pod)
 	if slot.Pod != pod.UID {
 		slot.Progress = now

@@ -21,21 +21,21 @@ type Fleet struct {
 	waves []nodeCounts
 	lanes *btree.BTreeG[candidates]
 	// byPhase holds the nodes of the phases that are reported by name or by example.
-	byPhase map[phase]*btree.BTreeG[*fleetNode]
+	byPhase map[phase]*btree.BTreeG[*Node]
 	// suspects are nodes with a suspect pod.
-	suspects *btree.BTreeG[*fleetNode]
+	suspects *btree.BTreeG[*Node]
 	// onProbation are the nodes on probation.
-	onProbation *btree.BTreeG[*fleetNode]
+	onProbation *btree.BTreeG[*Node]
 	// due are the nodes whose facts change by time alone.
 	due *btree.BTreeG[timedNode]
 	// offline are the offline nodes, by when they became so.
 	offline *btree.BTreeG[timedNode]
 	// preparing are the nodes with an operation that waits for its grant, by node name.
-	preparing map[string]*fleetNode
+	preparing map[string]*Node
 	// requestedPulls are the nodes whose agent is pulling images, by node name.
-	requestedPulls map[string]*fleetNode
+	requestedPulls map[string]*Node
 	// operating are the nodes with an operation of the group at work, by node name.
-	operating map[string]*fleetNode
+	operating map[string]*Node
 	// outside are nodes that left the group with one of its operations on them, by name.
 	outside map[string]Node
 	// pins of the ledger by node name.
@@ -51,23 +51,23 @@ type Fleet struct {
 // timedNode is a node, sorted by a time.
 type timedNode struct {
 	at   time.Time
-	node *fleetNode
+	node *Node
 }
 
 // NewFleet returns a fleet of in.Nodes with the Members, strategy and Policy of in. When one of
 // these changes, a new fleet is needed.
 func NewFleet(in *Input) *Fleet {
-	byName := func(a, b *fleetNode) bool { return a.Name < b.Name }
+	byName := func(a, b *Node) bool { return a.Name < b.Name }
 	byTime := func(a, b timedNode) bool {
 		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.node.Name, b.node.Name)) < 0
 	}
 	f := &Fleet{
 		group: groupOf(in),
-		nodes: nodeIndex{byName: make(map[string]*fleetNode, len(in.Nodes))}, pools: map[string]*nodeCounts{},
+		nodes: nodeIndex{byName: make(map[string]*Node, len(in.Nodes))}, pools: map[string]*nodeCounts{},
 		waves:    make([]nodeCounts, in.Policy.partCount()),
 		lanes:    btree.NewG(degree, func(a, b candidates) bool { return a.compare(b.lane) < 0 }),
-		byPhase:  map[phase]*btree.BTreeG[*fleetNode]{},
-		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*fleetNode{}, requestedPulls: map[string]*fleetNode{}, operating: map[string]*fleetNode{}, outside: map[string]Node{},
+		byPhase:  map[phase]*btree.BTreeG[*Node]{},
+		suspects: btree.NewG(degree, byName), onProbation: btree.NewG(degree, byName), preparing: map[string]*Node{}, requestedPulls: map[string]*Node{}, operating: map[string]*Node{}, outside: map[string]Node{},
 		lengths: map[int]int{}, due: btree.NewG(degree, byTime), offline: btree.NewG(degree, byTime),
 	}
 	for _, p := range []phase{phaseOffline, phaseJustOffline, phaseUnavailable, phaseRecentlyReturned, phaseBusy, phaseDeferred, phasePrepullFailed, phaseSetBack, phaseHeld, phaseLeftToAdministrator, phaseNoSuccessor, phaseVersionNotAllowed, phaseAgentTooOld, phaseRecovering, phaseKeptCordoned} {
@@ -85,13 +85,10 @@ func (f *Fleet) Len() int { return len(f.nodes.byName) }
 
 // Node returns the last known state of a node, nil if there is none of that name.
 func (f *Fleet) Node(name string) *Node {
-	if n := f.nodes.byName[name]; n != nil {
-		return &n.Node
-	}
-	return nil
+	return f.nodes.byName[name]
 }
 
-// Set adds or replaces a node. One that should not run the group is not in the fleet; it is kept
+// Set adds or replaces a node, of which only what was observed counts. One that should not run the group is not in the fleet; it is kept
 // only while an operation of the group is on it.
 func (f *Fleet) Set(node Node, now time.Time) {
 	if len(node.Pods) == 0 {
@@ -102,17 +99,20 @@ func (f *Fleet) Set(node Node, now time.Time) {
 		return
 	}
 	delete(f.outside, node.Name)
-	n := &fleetNode{Node: f.pinned(node), pins: f.pins[node.Name], group: &f.group, hash: hashOf(node.Name), wave: f.group.policy.partOf(len(f.group.policy.Waves), &node)}
-	old := f.nodes.byName[node.Name]
+	node = withPins(node, f.pins[node.Name], f.group.members)
+	n := &node
+	n.group, n.hash, n.pins, n.lane, n.ledgerEntry = &f.group, hashOf(n.Name), f.pins[n.Name], nil, ledgerEntry{}
+	n.wave = f.group.policy.partOf(len(f.group.policy.Waves), n)
+	old := f.nodes.byName[n.Name]
 	if old != nil {
 		f.leave(old)
 		n.wave = old.wave
 	}
-	if len(f.waves) > 1 && (old == nil || !maps.Equal(old.Labels, node.Labels)) {
+	if len(f.waves) > 1 && (old == nil || !maps.Equal(old.Labels, n.Labels)) {
 		f.unassigned = true
 	}
-	f.nodes.byName[node.Name] = n
-	n.facts = f.group.factsOf(&n.Node, now)
+	f.nodes.byName[n.Name] = n
+	n.facts = f.group.factsOf(n, now)
 	f.enter(n)
 }
 
@@ -127,7 +127,7 @@ func (f *Fleet) Remove(name string) {
 }
 
 // enter counts a node and adds it to the indexes that its facts belong to.
-func (f *Fleet) enter(n *fleetNode) {
+func (f *Fleet) enter(n *Node) {
 	f.count(n, +1)
 	if tree := f.byPhase[n.phase]; tree != nil {
 		tree.ReplaceOrInsert(n)
@@ -161,7 +161,7 @@ func (f *Fleet) enter(n *fleetNode) {
 }
 
 // leave undoes enter.
-func (f *Fleet) leave(n *fleetNode) {
+func (f *Fleet) leave(n *Node) {
 	f.count(n, -1)
 	if tree := f.byPhase[n.phase]; tree != nil {
 		tree.Delete(n)
@@ -192,7 +192,7 @@ func (f *Fleet) leave(n *fleetNode) {
 }
 
 // count adds a node to all counts it belongs to; times is 1, or -1 to remove it.
-func (f *Fleet) count(n *fleetNode, times int) {
+func (f *Fleet) count(n *Node, times int) {
 	pool := f.pools[n.Pool]
 	if pool == nil {
 		pool = &nodeCounts{}
@@ -218,7 +218,7 @@ func (f *Fleet) longestName() (longest int) {
 }
 
 // candidatesLike returns the candidates of the lane that a node belongs to.
-func (f *Fleet) candidatesLike(n *fleetNode) candidates {
+func (f *Fleet) candidatesLike(n *Node) candidates {
 	l := n.candidateLane()
 	if c, ok := f.lanes.Get(candidates{lane: &l}); ok {
 		return c
@@ -257,7 +257,7 @@ func (f *Fleet) advance(now time.Time) {
 				n.Pods[i].Available, n.Pods[i].AvailableAt = true, time.Time{}
 			}
 		}
-		n.facts = f.group.factsOf(&n.Node, now)
+		n.facts = f.group.factsOf(n, now)
 		f.enter(n)
 	}
 }
@@ -274,20 +274,15 @@ func (f *Fleet) nextChange(now time.Time) time.Duration {
 func (f *Fleet) assignWaves() {
 	policy := f.group.policy
 	nodes := slices.Collect(maps.Values(f.nodes.byName))
-	policy.divide(nodes, func(n *fleetNode, wave int) { f.moveToWave(n, policy.partOf(wave, &n.Node)) })
+	policy.divide(nodes, func(n *Node, wave int) { f.moveToWave(n, policy.partOf(wave, n)) })
 }
 
-func (f *Fleet) moveToWave(n *fleetNode, wave int) {
+func (f *Fleet) moveToWave(n *Node, wave int) {
 	if n.wave != wave {
 		f.leave(n)
 		n.wave = wave
 		f.enter(n)
 	}
-}
-
-// pinned returns a copy of a node with the pins for its name set in its pods.
-func (f *Fleet) pinned(node Node) Node {
-	return withPins(node, f.pins[node.Name], f.group.members)
 }
 
 // withPins returns a copy of a node with those pins set in its pods that hold for its machine.
@@ -329,7 +324,7 @@ func (f *Fleet) pin(pins []Pin, now time.Time) {
 // pinAgain derives the facts of a node again if its pins have changed.
 func (f *Fleet) pinAgain(name string, before []Pin, now time.Time) {
 	if n := f.nodes.byName[name]; n != nil && !slices.Equal(before, f.pins[name]) {
-		f.Set(n.Node, now)
+		f.Set(*n, now)
 	}
 }
 

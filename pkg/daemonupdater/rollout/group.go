@@ -9,14 +9,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
-// group holds what the facts of a node depend on besides the node.
-type group struct {
-	strategy  daemonset.Strategy
-	members   []Member
-	policy    Policy
-	deadlines Deadlines
-}
-
 // RestartsOnly stands for the strategy of a gr that has none: nothing is upgraded, but the container
 // runtime is restarted where containers get no cards without that.
 const RestartsOnly daemonset.Strategy = "RestartsOnly"

@@ -7,7 +7,7 @@ import (
 )
 
 func TestANodeHasRecoveredOnceItIsSeen(t *testing.T) {
-	n := &fleetNode{facts: facts{updated: true}}
+	n := &Node{facts: facts{updated: true}}
 	if n.hasRecovered() {
 		t.Error("a node that is offline has recovered")
 	}

@@ -1,29 +1,297 @@
 package rollout
 
 import (
-	"cmp"
-	"fmt"
-	"hash/fnv"
-	"slices"
-	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan/versions"
 )
 
-// fleetNode is a node with its facts and with what the current decision records for it.
-type fleetNode struct {
-	Node
+// Node is one node: what was observed of it, and what its Fleet adds to that.
+type Node struct {
+	Name string
+	UID  types.UID
+	// Machine identifies the machine across its Node objects; "" if it is not known.
+	Machine string
+	Zone    string
+	// Labels of the node, for the selectors of waves; Policy.Versions needs them and Kernel.
+	Labels map[string]string
+	Kernel string
+	// Pool is the value of the policy's topology key.
+	Pool string
+	// ControlPlane is true for a control plane node.
+	ControlPlane bool
+	// LeftOut: the upgrade is limited to other nodes.
+	LeftOut bool
+	// Batch is the index of the node's batch in Policy.Batches, the number of batches if it is in
+	// none. It does not matter without a plan.
+	Batch int
+	// HostsOperator: the operator runs on it, so it comes last in its wave.
+	HostsOperator bool
+	// TimeZone is the node's own zone for the maintenance window, nil if it has none. ZoneError
+	// says what is wrong with the zone it names.
+	TimeZone  *time.Location
+	ZoneError string
+	// Ready is the status of the Ready condition. ReadySince is its last transition by the clock
+	// of Input.Now, ReadyWritten the same by the clock of its writer: the kubelet while it lives,
+	// otherwise the control plane. ReadyEarliest is when it was at the earliest: ReadySince if it was seen, otherwise not later
+	// than ReadyWritten.
+	Ready                                   bool
+	ReadySince, ReadyWritten, ReadyEarliest time.Time
+	// Pods has one element per member that should run on the node, in member order; a node without
+	// any is not in the group.
+	Pods []Pod
+	// New are the components, with their versions, that a previewed change deploys on the node at once.
+	// Only Policy.Versions and the plan of the preview need them.
+	New []versions.Component
+	// Operation is the one on the node that has not ended, or that keeps it cordoned; nil if there
+	// is none. Ended are the ended operations of any group, newest last.
+	Operation *Operation
+	Ended     []End
+	// Holds exclude the node from upgrades.
+	Holds []daemonset.Hold
+	// Replaced are the members that were replaced on the node under slots that ended lately, by key, and when each slot ended,
+	// by the clock of Now. It is not changed, and may lack members.
+	Replaced map[string]time.Time
+	// Disturbed: an operation of any group may have taken the node out of service.
+	Disturbed bool
+	// Renewed is when its kubelet last renewed its Lease, by the kubelet's clock; zero if that is not
+	// known.
+	Renewed time.Time
+	// Requested is the latest time of a request, by the node's clock; zero if there is none.
+	Requested time.Time
+	// Agent is the node agent.
+	Agent Agent
+	// NeedsRestart: containers get no cards before the container runtime is restarted.
+	NeedsRestart bool
+	// LeftToAdministrator says what an administrator has to do for that, "" if an operation may restart
+	// the runtime.
+	LeftToAdministrator string
+	// DeniedDeletion is the deletion of a pod that the API server last denied, nil if there is none.
+	DeniedDeletion *Denial
+	// DeniedFence is the fence of a pod that the API server last denied, nil if there is none.
+	DeniedFence *Denial
+	// DeniedOperation is the write of its operation that the API server last denied, nil if there is none.
+	DeniedOperation *Denial
+	// DeniedAtGate is what the API server last denied about a pod at the gate, nil for nothing: its release, or the creation
+	// of an earlier one in its place.
+	DeniedAtGate *Denial
+	// Retry is when the node may be retried, zero for now; RetryWhy is why it waits. SetBack is set if it
+	// waits because something sets the default runtime back after restarts, "" otherwise.
+	Retry    time.Time
+	RetryWhy string
+	SetBack  string
+
+	// What follows is the fleet's, which sets all of it: facts from the above, ledgerEntry from the current decision.
 	facts
 	ledgerEntry
 	group *group
 	hash  uint64
-
 	// pins of the ledger for its name.
 	pins []Pin
 	// wave is the index of its wave, lane its lane while it is a candidate.
 	wave int
 	lane *lane
 }
+
+// Agent is the node agent of a node.
+type Agent struct {
+	// Version is "" if it is not known.
+	Version string
+	// Capabilities are the kinds of tasks that it executes in operations.
+	Capabilities []string
+}
+
+// Pod is the pod of one member on one node.
+type Pod struct {
+	// Node is the name of the node.
+	Node string
+	// Member is an index into Input.Members.
+	Member int
+	// Name and UID are empty when the pod is missing.
+	Name string
+	UID  types.UID
+	// Version is the pod's resourceVersion.
+	Version string
+	// Image is the version of its image, for Policy.Versions.
+	Image string
+	// Created is when the pod was created.
+	Created time.Time
+	// Revision is the pod's controller-revision-hash.
+	Revision    string
+	Terminating bool
+	Available   bool
+	// AvailableAt is when the pod becomes available if nothing changes; zero when it is available
+	// or the time is unknown.
+	AvailableAt time.Time
+	// AvailableSince is when the pod was first available, or will be if AvailableAt is set, by the
+	// clock of Input.Now; AvailableWritten is when it last became so, by the clock of its kubelet
+	// and in whole seconds. Both are zero if that was long ago.
+	AvailableSince, AvailableWritten time.Time
+	// CrashLooping names a container that crash-loops, "" if none does.
+	CrashLooping string
+	// ReadyAgain is when it last became Ready after a container had restarted, zero if none has, or if it is not Ready.
+	ReadyAgain time.Time
+	// Ran is how long a container of it ran before it last ended, zero if none has.
+	Ran time.Duration
+	// NotReadySince is when it became not Ready, or missing; zero if it is Ready, or if the time is not
+	// known. NotReadyEarliest is when it was not Ready at the earliest, like Node.ReadyEarliest.
+	NotReadySince, NotReadyEarliest time.Time
+	// Unverified: the last operation that was to replace it touched the node, and ended before it
+	// verified its work.
+	Unverified bool
+	// NoCards: it uses the device and has no cards, because it started before the container runtime was
+	// set up. Until it is replaced, pods cannot use the cards of the node.
+	NoCards bool
+	// OffersNone: it is the device plugin of a node that offers none of its cards, though it could.
+	OffersNone bool
+	// NoSuccessor says why no pod is created in place of this one once it is deleted, "" if one is.
+	NoSuccessor string
+	// LeftOut: the plan does not replace this component on this node.
+	LeftOut bool
+	// Pin is the revision that the ledger keeps the pod at instead of the target, "" for none; the fleet sets it.
+	Pin string
+	// Gated: it waits at the gate, so none of its containers runs.
+	Gated bool
+	// Request is the open request on the node for this member, nil if there is none; it names the very pod that it is for. Its time is
+	// by the node's clock, but not later than now. RequestRuns: the status says that the node was started for it.
+	Request     *topsv1.UpgradeRequest
+	RequestRuns bool
+	// Pull is the progress of pulling the images that its successor needs and that it does not run.
+	Pull Pull
+	// Placeholder: nothing ever runs in it, because its DaemonSet is leaving, or was when the pod was
+	// created. RivalRuns: it is not scheduled, because a pod that it must not run beside still runs on
+	// the node: one of the DaemonSet that it takes over from or hands over to. Both count as available.
+	Placeholder, RivalRuns bool
+}
+
+// isAside reports whether a pod runs nothing, so that replacing it disturbs no workload.
+func (p *Pod) isAside() bool { return p.Placeholder || p.RivalRuns }
+
+// Denial is a write that the API server, or a webhook, denied.
+type Denial struct {
+	// Object is the UID of the pod, or of the node for an operation or a pull. Since is when the write
+	// was first denied, Retry when it is retried.
+	Object       types.UID
+	Since, Retry time.Time
+	Message      string
+}
+
+// isAbsent reports whether a pod is missing or terminating.
+func (p *Pod) isAbsent() bool { return p.UID == "" || p.Terminating }
+
+// isUnready reports whether there is no pod that is Ready, if only for less than minReadySeconds.
+func (p *Pod) isUnready() bool { return p.isAbsent() || !p.Available && p.AvailableAt.IsZero() }
+
+// facts are derived from a node and its pods alone, without slots and failures.
+type facts struct {
+	// absent: a pod is missing or terminating.
+	absent bool
+	// unknown: the target of a member is not known yet.
+	unknown bool
+	// outdated: a pod that is not terminating is not at its target, or still has to be verified.
+	outdated bool
+	// behind: a pod that is not terminating is not at its target.
+	behind bool
+	// pinned: a pod is kept at an earlier revision than its target, or goes back to it.
+	pinned bool
+	// goingBack: a pod is to be replaced by one of the revision that it is pinned to, or the node is back and has to return to
+	// service. What else is left to do on a pinned node waits like on any other.
+	goingBack bool
+	// replaceable: an outdated pod may be replaced, or verified, under the strategy.
+	replaceable bool
+	// heavy: an operation has to replace or verify one of them, or an operation keeps the node cordoned.
+	heavy bool
+	// available: the node is Ready, every pod on it is available, and no operation has taken it out of
+	// service. unavailable: the node is Ready and not available. An offline node is neither.
+	// charged: the node is unavailable and counts against the limit. One that another group keeps out
+	// of service does not count, even if it lacks pods of this group for that reason.
+	available, unavailable, charged bool
+	// unready: the node is Ready, and a pod on it is not, since unreadySince. Pods that only wait
+	// for minReadySeconds do not count.
+	unready      bool
+	unreadySince time.Time
+	// awaitingMinReady: a pod at its target only waits for minReadySeconds.
+	awaitingMinReady bool
+	// onProbation: the node is Ready, and its kubelet has not renewed its Lease since a pod at its
+	// target became available: the node may be dead already.
+	onProbation bool
+	// pull is the progress of pulling the images that the node needs before it starts; notPrepulled: some
+	// are left to the kubelet.
+	pull         PullState
+	notPrepulled bool
+	// noSuccessor: a pod that would be replaced has no successor.
+	noSuccessor bool
+	// notAllowed says why the policy does not allow the versions that the node would get, "" if it does.
+	notAllowed string
+	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
+	// available, or an operation is at work. The node is in flight, even without a slot. Pods
+	// on a node that an ended operation keeps cordoned do not count: they wait for another
+	// operation.
+	moving bool
+	// updated: nothing is left to do on the node. An offline node is updated when its pods
+	// are at the target, in any state.
+	updated bool
+	// suspect is a pod that may have failed the node after it gave its slot back (suspectpod.go); nil if there is none.
+	suspect *Pod
+	// unsettled: a pod that was replaced lately, or crashes, is not Ready, or was not shortly before.
+	unsettled bool
+	// phase follows from the fields above. changes is when the facts may change by time alone, zero for
+	// never.
+	phase   phase
+	changes time.Time
+}
+
+// phase is where a node stands according to its facts alone.
+type phase int
+
+const (
+	// phaseUpdated: nothing is left to do.
+	phaseUpdated phase = iota
+	// phasePinned: the same, and a pod is kept at an earlier revision than its target.
+	phasePinned
+	// phaseOffline: something is left to do, and the node has been offline for some time.
+	phaseOffline
+	// phaseJustOffline: the same, but not long enough to be skipped.
+	phaseJustOffline
+	// phaseUnavailable: a pod is missing or not available, and none is outdated.
+	phaseUnavailable
+	// phaseHeld: something is left to do, and a hold excludes the node.
+	phaseHeld
+	// phaseLeftToAdministrator: an administrator has to restart the container runtime.
+	phaseLeftToAdministrator
+	// phaseAwaitingRequest: outdated, and its pods are not replaced: strategy OTA without a request.
+	phaseAwaitingRequest
+	// phaseExcluded: the upgrade is limited to other nodes or components.
+	phaseExcluded
+	// phaseNoSuccessor: the successor of a pod would not be created.
+	phaseNoSuccessor
+	// phaseVersionNotAllowed: the policy does not allow the versions that the node would get.
+	phaseVersionNotAllowed
+	// phaseAgentTooOld: the node agent cannot execute a task of the operation that is needed.
+	phaseAgentTooOld
+	// phaseRecovering: unavailable for too short a time to be urgent, or about to be available.
+	phaseRecovering
+	// phaseRecentlyReturned: the node has not been Ready for long enough to start.
+	phaseRecentlyReturned
+	// phaseBusy: the node has an operation of another group.
+	phaseBusy
+	// phaseKeptCordoned: an ended operation of another group keeps the node out of service.
+	phaseKeptCordoned
+	// phaseDeferred: the node is retried later.
+	phaseDeferred
+	// phasePrepullFailed: its images cannot be pulled, so it keeps its pods.
+	phasePrepullFailed
+	// phaseSetBack: the runtime is restarted later, because something sets it back each time.
+	phaseSetBack
+	// phaseCandidate: the node may start.
+	phaseCandidate
+
+	phases = int(phaseCandidate) + 1
+)
 
 // ledgerEntry is what the current decision stores for a node in the ledger. A queued node is not in flight, so its
 // slot is not here.
@@ -39,336 +307,3 @@ type ledgerEntry struct {
 
 // isEmpty reports whether a node has neither a slot nor a failure and is not queued.
 func (e *ledgerEntry) isEmpty() bool { return e.slot == nil && e.failure == nil && !e.queued }
-
-// isInFlight reports whether the node is in flight by the ledger or by live facts.
-func (n *fleetNode) isInFlight() bool { return n.slot != nil || n.moving }
-
-// countsAsUnavailable reports whether the node counts against the limit.
-func (n *fleetNode) countsAsUnavailable() bool { return n.slot != nil || n.charged }
-
-// mayBeAvailable reports whether a node is available, or Ready with pods that only wait for
-// minReadySeconds, which may be over by the clock of its kubelet.
-func (n *fleetNode) mayBeAvailable() bool {
-	return n.available || n.Ready && !n.unready && !n.Disturbed
-}
-
-// hasRecovered reports whether the node is Ready and updated, even if it failed before.
-func (n *fleetNode) hasRecovered() bool { return n.Ready && n.updated }
-
-// isOtherMachine reports whether a failure of a node of this name was on another machine.
-func (n *fleetNode) isOtherMachine(failure *Failure) bool {
-	return n.Machine != "" && failure.Machine != "" && n.Machine != failure.Machine
-}
-
-// isStartable reports whether a candidate has no slot, is requested if need be, and did not fail at this
-// revision. A failed node may start again if it was lost and is back, or if what may have failed is requested again.
-func (n *fleetNode) isStartable() bool {
-	if n.slot != nil || n.queued || !n.hasAllowedWork() {
-		return false
-	}
-	return n.failure == nil || n.failure.Reason == ReasonNodeLost || n.isRequestedAgain(n.failure)
-}
-
-// isRequestedAgain reports whether a request that does not run yet, for a member with which the node may start again, is newer
-// than those before the failure, both by the node's clock. One that runs does not count, because that clock may have been ahead.
-func (n *fleetNode) isRequestedAgain(failure *Failure) bool {
-	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return n.group.isRequested(&pod) && !pod.RequestRuns && pod.Request.RequestTime.After(failure.Requested) && startsAgainWith(n, pod.Member, failure)
-	})
-}
-
-// startsAgainWith reports whether a request for a member may start a node again that failed: the member may have failed, or
-// nothing is left to do for those that may have, which could be what they need.
-func startsAgainWith(n *fleetNode, member int, failure *Failure) bool {
-	mayHaveFailed := func(of int) bool {
-		return failure.blames(n.group.members[of].Key)
-	}
-	return len(failure.Targets) == 0 || mayHaveFailed(member) || !slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return mayHaveFailed(pod.Member) && n.group.hasWork(&n.Node, &pod)
-	})
-}
-
-// hasAllowedWork reports whether some of the work left on a candidate is requested, or needs no request. Under OTA,
-// a request that lost its slot does not start the node for another revision than the requested one.
-func (n *fleetNode) hasAllowedWork() bool {
-	return n.group.strategy != daemonset.OTA || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return (n.group.isRequested(&pod) || pod.Pin != "" || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(&n.Node, &pod)) && isDue(n.group, &n.Node, &pod)
-	})
-}
-
-// isBusy reports whether an operation of another group has taken the node out of service. Then nothing
-// may be done there (invariant S6), and a slot has no use.
-func (n *fleetNode) isBusy() bool { return n.Disturbed && n.Operation.isOfAnotherGroup() }
-
-// yields reports whether the node gives its slot back because of the operation of another group. A node
-// that this group made unavailable keeps its slot until that operation has ended, or until its deadline:
-// if it went offline without a slot, it would no longer count as unavailable.
-func (n *fleetNode) yields() bool {
-	return n.Ready && n.isBusy() && (!n.unready && !n.awaitingMinReady || n.Operation.isKeptCordonedByAnotherGroup())
-}
-
-// slotWaitsFor reports whether the node's slot waits for a pod. Under OTA it waits only for pods that are
-// requested or need no request, and for members replaced under the slot, even if that was before
-// the strategy became OTA.
-func (n *fleetNode) slotWaitsFor(pod *Pod) bool {
-	if n.group.strategy != daemonset.OTA || pod.Request != nil || pod.Pin != "" || pod.isAside() || lacksCards(n.group, pod) {
-		return true
-	}
-	return n.slot != nil && slices.Contains(n.slot.Members, n.group.keyOf(pod))
-}
-
-// isFinished reports whether the node no longer needs its slot: nothing may be replaced now, and every
-// pod that it waits for is available, including outdated ones.
-func (n *fleetNode) isFinished() bool {
-	if len(n.Pods) == 0 {
-		return true
-	}
-	return n.Ready && !n.replaceable && !slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return n.slotWaitsFor(&pod) && (pod.isAbsent() || !pod.Available)
-	}) && !awaitsCards(n.group, n.slot, n.Pods)
-}
-
-// isIdle reports whether the slot has no work in progress: the pod that it names is gone, and the node is
-// available and offers its cards. When the target changes, such a node queues again like any other.
-func (n *fleetNode) isIdle(slot *Slot) bool {
-	return n.available && !awaitsCards(n.group, slot, n.Pods) && !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.UID == slot.Pod })
-}
-
-// isDenied reports whether the API server, or a webhook, denies the deletion of the pod that a slot names.
-// An offline node does not wait for that.
-func (n *fleetNode) isDenied(slot *Slot) bool {
-	return n.Ready && n.DeniedDeletion != nil && n.DeniedDeletion.Object == slot.Pod
-}
-
-// isDeniedPastDeadline reports whether the deletion has been denied for longer than the deadline: then the
-// node waits without a slot.
-func (n *fleetNode) isDeniedPastDeadline(slot *Slot, in *Input) bool {
-	return n.isDenied(slot) && !in.Now.Before(n.DeniedDeletion.Since.Add(in.Deadlines.Progress))
-}
-
-// whyNoSuccessor says which pod of the node would get no successor, and why.
-func (n *fleetNode) whyNoSuccessor() string {
-	for i := range n.Pods {
-		if pod := &n.Pods[i]; pod.NoSuccessor != "" && n.group.wants(&n.Node, pod) {
-			return fmt.Sprintf("no pod of %s would be created in place of %s: %s", n.group.keyOf(pod), pod.Name, pod.NoSuccessor)
-		}
-	}
-	return "no pod would be created in place of another"
-}
-
-// whyAgentTooOld says which capability the node agent lacks.
-func (n *fleetNode) whyAgentTooOld() string {
-	agent := strings.TrimSpace("the node agent " + n.Agent.Version)
-	return fmt.Sprintf("%s on node %s cannot do %s, which the operation needs: upgrade the node agent", agent, n.Name, n.group.agentLacks(&n.Node))
-}
-
-// needsAnotherOperation reports whether a heavy member has to be replaced or verified although the operation
-// of a slot is done. An outdated pod that is older than the slot only means that the cache is stale, unless
-// the operation left it so because of a pin that has ended since. Whether a pod has to be verified is read
-// together with the operation, so it is not stale.
-func (n *fleetNode) needsAnotherOperation(slot *Slot, end *End) bool {
-	return slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		key := n.group.keyOf(&pod)
-		return n.group.toVerify(&n.Node, &pod) ||
-			n.group.needsOperation(&n.Node, &pod) && (slot.isNew(&pod) || !slices.Contains(slot.Members, key) || slices.Contains(end.Left, Target{key, pod.Revision}))
-	})
-}
-
-// crashLooping returns a crash-looping pod at its target that was created under the slot. A pod
-// that is older says nothing about the new version.
-func (n *fleetNode) crashLooping(slot *Slot) *Pod {
-	for i := range n.Pods {
-		pod := &n.Pods[i]
-		if pod.CrashLooping != "" && slot.isNew(pod) && n.slotWaitsFor(pod) && !pod.Terminating && !n.group.isOutdated(pod) {
-			return pod
-		}
-	}
-	return nil
-}
-
-// nextPod returns the pod to delete now, nil if the node waits for something. Pods are replaced in member
-// order, each after the one before is available. Pods that run nothing come first, so that an old version
-// does not start when its rival is gone. The plugin of a node that offers no cards comes last, because it
-// shows that the others have none.
-func (n *fleetNode) nextPod() *Pod {
-	for i := range n.Pods {
-		if pod := &n.Pods[i]; pod.isAside() && n.group.toReplace(&n.Node, pod) {
-			return pod
-		}
-	}
-	for _, pod := range pluginLast(n.Pods) {
-		if !n.slotWaitsFor(pod) {
-			continue
-		}
-		if n.group.needsOperation(&n.Node, pod) {
-			return nil
-		}
-		if n.group.toReplace(&n.Node, pod) {
-			return pod
-		}
-		if n.group.isOutdated(pod) || pod.Available {
-			continue
-		}
-		return nil
-	}
-	return nil
-}
-
-// pluginLast returns the pods in their order, but the plugin of a node that offers no cards last.
-func pluginLast(pods []Pod) []*Pod {
-	var list, last []*Pod
-	for i := range pods {
-		if pods[i].OffersNone {
-			last = append(last, &pods[i])
-		} else {
-			list = append(list, &pods[i])
-		}
-	}
-	return append(list, last...)
-}
-
-// membersToReplace returns the keys of the members whose pods have to be replaced or verified.
-func (n *fleetNode) membersToReplace() []string {
-	var keys []string
-	for i := range n.Pods {
-		if pod := &n.Pods[i]; isDue(n.group, &n.Node, pod) {
-			keys = append(keys, n.group.keyOf(pod))
-		}
-	}
-	return keys
-}
-
-// progress returns what a node in flight waits for.
-func (n *fleetNode) progress() (Reason, string) {
-	if !n.Ready {
-		return ReasonNodeLost, "the node went offline after it was started; it keeps its slot until it is back"
-	}
-	if n.fencing && n.DeniedFence != nil {
-		return ReasonFenceDenied, "the API server denied a write to a pod of the node that must come before its slot is given back; retrying: " + n.DeniedFence.Message
-	}
-	if n.slot != nil && n.slot.Operation != "" && endOf(n.slot.Operation, n.Ended) == nil {
-		written := n.Operation != nil && n.Operation.ID == n.slot.Operation
-		if n.DeniedOperation != nil && (!written || !n.Operation.Granted) {
-			return ReasonOperationDenied, "the API server denied a write of the operation of the node; retrying: " + n.DeniedOperation.Message
-		}
-		if !written {
-			return ReasonOperating, fmt.Sprintf("operation %s is being created", n.slot.Operation)
-		}
-		return ReasonOperating, n.Operation.Message
-	}
-	for i := range n.Pods {
-		if reason, message := n.progressOf(&n.Pods[i]); reason != "" {
-			return reason, message
-		}
-	}
-	return ReasonReplacing, "pods are being replaced"
-}
-
-// progressOf returns what a node in flight waits for because of one of its pods, "" for nothing.
-func (n *fleetNode) progressOf(pod *Pod) (Reason, string) {
-	member := n.group.keyOf(pod)
-	old := (n.group.isOutdated(pod) || lacksCards(n.group, pod)) && !isLeftOut(n.group, &n.Node, pod)
-	switch {
-	case !n.slotWaitsFor(pod):
-		return "", ""
-	case pod.UID == "":
-		return ReasonAwaitingPod, fmt.Sprintf("waiting for the DaemonSet controller to create the pod of %s", member)
-	case pod.Terminating:
-		return ReasonTerminating, fmt.Sprintf("waiting for pod %s of %s to terminate", pod.Name, member)
-	case old && n.DeniedDeletion != nil && n.DeniedDeletion.Object == pod.UID:
-		return ReasonDeletionDenied, deniedMessage(n.DeniedDeletion)
-	case old:
-		return ReasonReplacing, fmt.Sprintf("replacing pod %s of %s", pod.Name, member)
-	case whyAtGate(n, pod) != "":
-		return ReasonAwaitingPod, fmt.Sprintf("pod %s of %s waits at the gate %s", pod.Name, member, whyAtGate(n, pod))
-	case !pod.Available:
-		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to be available", pod.Name, member)
-	case pod.OffersNone && awaitsCards(n.group, n.slot, n.Pods):
-		return ReasonAwaitingAvailable, fmt.Sprintf("waiting for pod %s of %s to advertise the cards of the node", pod.Name, member)
-	}
-	return "", ""
-}
-
-// whyAtGate says why a pod is still at the gate, "" if it is not, or if that is only a matter of the next pass.
-func whyAtGate(n *fleetNode, pod *Pod) string {
-	switch {
-	case !pod.Gated:
-		return ""
-	case n.DeniedAtGate != nil && n.DeniedAtGate.Object == pod.UID:
-		return "because the API server denied a write; retrying: " + n.DeniedAtGate.Message
-	case pod.Pin != "":
-		return fmt.Sprintf("until the pod of revision %s, at which the node is pinned, is created", pod.Pin)
-	}
-	return ""
-}
-
-// deniedMessage says which deletion the API server denied. It names no time, so that it stays the same.
-func deniedMessage(d *Denial) string {
-	return "the API server denied the deletion of a pod of the node; retrying: " + d.Message
-}
-
-// candidateLane returns the lane of the node as a candidate.
-func (n *fleetNode) candidateLane() lane {
-	urgency := healthy
-	switch {
-	case !n.unready && !n.Disturbed:
-	case n.moving:
-		urgency = inFlightAlready
-	case n.unavailable:
-		urgency = unavailableAlready
-	}
-	return lane{
-		priority: priority{denied: n.DeniedDeletion != nil, urgency: urgency, wave: n.wave, place: n.group.place(&n.Node)},
-		zone:     n.Zone, pool: n.Pool, timeZone: n.TimeZone, zoneError: n.ZoneError,
-		heavy: n.heavy, goingBack: n.goingBack, unprepared: n.heavy && !n.group.isPrepared(&n.Node) || n.pull.isAwaited(),
-	}
-}
-
-// compareHash orders nodes by a stable hash of the name, so that the same input gives the same
-// order. Names with different prefixes are spread; those that differ only in their last digits may stay
-// together.
-func (n *fleetNode) compareHash(other *fleetNode) int {
-	return cmp.Or(cmp.Compare(n.hash, other.hash), cmp.Compare(n.Name, other.Name))
-}
-
-func hashOf(name string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // never fails
-	return h.Sum64()
-}
-
-// pinMessage says why the node is kept at an earlier revision.
-func pinMessage(n *fleetNode) string {
-	for i := range n.pins {
-		if n.pins[i].AppliesTo(n.Machine) {
-			return n.pins[i].Message
-		}
-	}
-	return ""
-}
-
-// suspectsOf returns the keys of the members that may have failed a node.
-func suspectsOf(n *fleetNode) (keys []string) {
-	if n.failure != nil {
-		for _, t := range n.failure.Targets {
-			keys = append(keys, t.Member)
-		}
-		return keys
-	}
-	for i := range n.pins {
-		if pin := &n.pins[i]; pin.Failed && pin.AppliesTo(n.Machine) {
-			keys = append(keys, pin.Member)
-		}
-	}
-	return keys
-}
-
-// whyNotPulled says why the images of a node could not be pulled. It names no time, so that it stays the same.
-func whyNotPulled(n *fleetNode) string {
-	for i := range n.Pods {
-		if pod := &n.Pods[i]; pod.Pull.State == PullFailed && lacksImages(n.group, &n.Node, pod) {
-			return "the pod of " + n.group.keyOf(pod) + " stays because the images of its successor cannot be pulled; retrying: " + pod.Pull.Message
-		}
-	}
-	return "the images cannot be pulled"
-}

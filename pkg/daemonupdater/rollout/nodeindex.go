@@ -5,13 +5,13 @@ import "k8s.io/apimachinery/pkg/types"
 // nodeIndex finds nodes by name, and lists those for which the current decision recorded
 // something.
 type nodeIndex struct {
-	byName   map[string]*fleetNode
-	recorded []*fleetNode
+	byName   map[string]*Node
+	recorded []*Node
 }
 
 // lookup returns the node with a name, nil if there is none or if the name now belongs to another
 // Node object than the one in the ledger.
-func (i *nodeIndex) lookup(name string, uid types.UID) *fleetNode {
+func (i *nodeIndex) lookup(name string, uid types.UID) *Node {
 	if n := i.byName[name]; n != nil && n.isOf(uid) {
 		return n
 	}
@@ -22,7 +22,7 @@ func (i *nodeIndex) lookup(name string, uid types.UID) *fleetNode {
 func (n *Node) isOf(uid types.UID) bool { return n.UID == uid || uid == "" }
 
 // record records the slot and the failure of a node.
-func (i *nodeIndex) record(n *fleetNode, slot *Slot, failure *Failure) {
+func (i *nodeIndex) record(n *Node, slot *Slot, failure *Failure) {
 	if !n.listed {
 		n.listed = true
 		i.recorded = append(i.recorded, n)
@@ -31,7 +31,7 @@ func (i *nodeIndex) record(n *fleetNode, slot *Slot, failure *Failure) {
 }
 
 // recordQueued records that a node is queued.
-func (i *nodeIndex) recordQueued(n *fleetNode) {
+func (i *nodeIndex) recordQueued(n *Node) {
 	i.record(n, n.slot, n.failure)
 	n.queued = true
 }

@@ -33,7 +33,7 @@ func abortsOfAll(f *Fleet) (changes []OperationChange) {
 		}
 	}
 	for _, n := range f.nodes.byName {
-		abort(&n.Node)
+		abort(n)
 	}
 	for _, n := range f.outside {
 		abort(&n)
@@ -78,8 +78,8 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 
 // isUnwanted reports whether an operation of a node, nil if there is none, is to be aborted: the group has no strategy, or another
 // target. One that is committed ends by itself.
-func isUnwanted(d *draft, n *fleetNode, op *Operation) bool {
-	return d.in.Settings.Strategy == daemonset.NoStrategy || op != nil && !op.Committed && n.group.isStale(&n.Node)
+func isUnwanted(d *draft, n *Node, op *Operation) bool {
+	return d.in.Settings.Strategy == daemonset.NoStrategy || op != nil && !op.Committed && n.group.isStale(n)
 }
 
 // firstDelayed returns the first turn of a slot whose node has a pod to replace and is delayed by nodes that were started later;
@@ -123,6 +123,6 @@ func abortsWithoutSlot(f *Fleet, rules *startRules) (changes []OperationChange) 
 
 // awaitsIdleNode reports whether a node awaits a request, and keeps the operation that checks whether it is still
 // in use.
-func awaitsIdleNode(n *fleetNode) bool {
-	return n.phase == phaseAwaitingRequest && n.Operation != nil && n.Operation.InUse && n.group.mayBeIdle(&n.Node)
+func awaitsIdleNode(n *Node) bool {
+	return n.phase == phaseAwaitingRequest && n.Operation != nil && n.Operation.InUse && n.group.mayBeIdle(n)
 }

@@ -12,7 +12,7 @@ type preparation struct {
 	now time.Time
 	// ahead are the nodes that are prepared or being prepared. pulling counts the nodes that pull the
 	// images of an operation.
-	ahead    []*fleetNode
+	ahead    []*Node
 	pulling  int
 	changes  []OperationChange
 	prepulls []Prepull
@@ -31,7 +31,7 @@ func prepare(r *roundRobin, now time.Time) *preparation {
 	for _, c := range r.unprepared {
 		room := p.roomFor(c.lane)
 		full, _ := r.budgets.whyFull(c.lane)
-		c.nodes.Ascend(func(n *fleetNode) bool {
+		c.nodes.Ascend(func(n *Node) bool {
 			if room <= 0 || c.heavy && p.pulling >= maxPulling {
 				return false
 			}
@@ -67,7 +67,7 @@ func (p *preparation) roomFor(l *lane) int {
 
 // request requests what a node needs before it starts. full is why its budget has no room, "" if it has. It
 // reports whether it requested anything.
-func (p *preparation) request(n *fleetNode, full Reason) bool {
+func (p *preparation) request(n *Node, full Reason) bool {
 	if !n.heavy {
 		return n.pull == PullNeeded && p.requestPull(n)
 	}
@@ -75,7 +75,7 @@ func (p *preparation) request(n *fleetNode, full Reason) bool {
 	if others && full != "" {
 		return false // two groups without room would replace each other's operations forever
 	}
-	if n.Operation != nil && !others && (!n.Operation.awaitsGrant() || !n.group.isStale(&n.Node)) {
+	if n.Operation != nil && !others && (!n.Operation.awaitsGrant() || !n.group.isStale(n)) {
 		return false
 	}
 	change := OperationChange{Node: n.Name, UID: n.UID, Operation: p.newOperation(n)}
@@ -88,7 +88,7 @@ func (p *preparation) request(n *fleetNode, full Reason) bool {
 
 func (p *preparation) countAhead() {
 	for _, n := range p.fleet.preparing {
-		if n.group.isStale(&n.Node) {
+		if n.group.isStale(n) {
 			continue
 		}
 		if !n.Operation.Stalled {
@@ -106,7 +106,7 @@ func (p *preparation) countAhead() {
 // goesBefore reports whether a node that is prepared, or will be, competes for the next slot that
 // nodes of a lane could get. A node that cannot start when they can must not keep them from being
 // prepared: otherwise no node would be ready.
-func (p *preparation) goesBefore(n *fleetNode, l *lane) bool {
+func (p *preparation) goesBefore(n *Node, l *lane) bool {
 	return n.lane != nil && n.isStartable() && p.competes(n.lane, l)
 }
 
@@ -122,10 +122,10 @@ func (p *preparation) competes(other, l *lane) bool {
 }
 
 // requestPull requests the pull of images that a node lacks. It reports whether there were any to request now.
-func (p *preparation) requestPull(n *fleetNode) bool {
+func (p *preparation) requestPull(n *Node) bool {
 	var members []int
 	for i := range n.Pods {
-		if pod := &n.Pods[i]; lacksImages(n.group, &n.Node, pod) && pod.Pull.IsDue(p.now) {
+		if pod := &n.Pods[i]; lacksImages(n.group, n, pod) && pod.Pull.IsDue(p.now) {
 			members = append(members, pod.Member)
 		}
 	}
@@ -137,7 +137,7 @@ func (p *preparation) requestPull(n *fleetNode) bool {
 
 // retry requests failed pulls again on nodes that could start if they had the images.
 func (p *preparation) retry() {
-	p.fleet.byPhase[phasePrepullFailed].Ascend(func(n *fleetNode) bool {
+	p.fleet.byPhase[phasePrepullFailed].Ascend(func(n *Node) bool {
 		p.keepsFailing = p.keepsFailing || slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.Pull.State == PullFailed && pod.Pull.Attempts >= manyAttempts })
 		l := n.candidateLane()
 		if !n.isStartable() || p.rules.forbids(&l) {
@@ -160,7 +160,7 @@ func (p *preparation) readyBefore(l *lane, limit int) (count int) {
 		if c.priority.compare(l.priority) > 0 {
 			return false
 		}
-		c.nodes.Ascend(func(n *fleetNode) bool {
+		c.nodes.Ascend(func(n *Node) bool {
 			if n.isStartable() {
 				count++
 			}

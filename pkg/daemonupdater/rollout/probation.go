@@ -32,7 +32,7 @@ func probationOf(d *draft, limit int) probation {
 			p.unproven-- // it was counted twice
 		}
 	}
-	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
+	d.fleet.suspects.Ascend(func(n *Node) bool {
 		if left := n.ReadySince.Add(d.in.Deadlines.Lost).Sub(d.in.Now); !n.Ready && left > 0 && d.suspects(n) {
 			d.recheckIn(left)
 			p.unproven++
@@ -53,7 +53,7 @@ func (p *probation) whyFull() string {
 }
 
 // use adds a node the given number of times.
-func (p *probation) use(n *fleetNode, times int) {
+func (p *probation) use(n *Node, times int) {
 	p.started += times
 	if !n.onProbation { // otherwise it is already counted
 		p.unproven += times
@@ -63,7 +63,7 @@ func (p *probation) use(n *fleetNode, times int) {
 // OnProbation returns the names of the nodes that are on probation, sorted.
 func (f *Fleet) OnProbation() []string {
 	var names []string
-	f.onProbation.Ascend(func(n *fleetNode) bool {
+	f.onProbation.Ascend(func(n *Node) bool {
 		names = append(names, n.Name)
 		return true
 	})
@@ -73,7 +73,7 @@ func (f *Fleet) OnProbation() []string {
 // Renewed records that the kubelet of a node renewed its Lease, by its own clock.
 func (f *Fleet) Renewed(name string, at, now time.Time) {
 	if n := f.nodes.byName[name]; n != nil && at.After(n.Renewed) {
-		node := n.Node
+		node := *n
 		node.Renewed = at
 		f.Set(node, now)
 	}

@@ -42,7 +42,7 @@ func (q queue) serveQueued() {
 
 // serveSlot starts a queued node if it may start. One whose pool is full gives its slot back. behind is the number of slots that have earlier turns,
 // or may have them in the stored ledger. It reports whether the node keeps its slot.
-func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
+func (q queue) serveSlot(slot *Slot, n *Node, behind int) (keeps bool) {
 	if !q.rules.forbidsUpgrades() && n != nil && (n.phase == phaseJustOffline || n.phase == phaseRecovering) {
 		return true // it may only flap
 	}
@@ -67,7 +67,7 @@ func (q queue) serveSlot(slot *Slot, n *fleetNode, behind int) (keeps bool) {
 // requeue queues a started node again if it is available and has to wait. That happens if the limit was
 // lowered, if someone else replaced a pod on the node while it was queued, or if an operation ended there
 // that did not include all outdated members.
-func (q queue) requeue(slot *Slot, n *fleetNode) {
+func (q queue) requeue(slot *Slot, n *Node) {
 	pod := n.nextPod()
 	if pod == nil || slot.isOperating(n) || !n.available || !q.fence.isRuledOut(slot, n) {
 		return
@@ -84,7 +84,7 @@ func (q queue) requeue(slot *Slot, n *fleetNode) {
 }
 
 // mayStay reports whether nothing but the budget keeps a queued node from starting.
-func (q queue) mayStay(n *fleetNode) bool {
+func (q queue) mayStay(n *Node) bool {
 	if n.lane == nil || q.rules.forbids(n.lane) || n.heavy || n.lane.unprepared || n.failure != nil {
 		return false
 	}

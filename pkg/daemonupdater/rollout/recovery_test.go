@@ -54,10 +54,11 @@ func TestAPluginThatOffersNoCardsIsToBlameForItsNode(t *testing.T) {
 func TestAPluginWithoutCardsIsNotToBlameAloneAfterAnOperation(t *testing.T) {
 	in := pairOf("", nodeOf("a", newHash, newHash))
 	g := groupOf(&in)
-	n := &fleetNode{Node: in.Nodes[0], group: &g, facts: facts{available: true}}
+	n := &in.Nodes[0]
+	n.group, n.available = &g, true
 	n.Pods[0].OffersNone = true
 	for operation, want := range map[string]int{"": 1, "op": 2} {
-		slot := slotOf(n.Node, time.Hour)
+		slot := slotOf(*n, time.Hour)
 		slot.Pod, slot.Members, slot.Operation = "", []string{"kube-system/a", "kube-system/b"}, operation
 		if failed, _ := failureOf(&in, &slot, epoch.Add(-time.Hour), n); failed == nil || len(failed.Targets) != want {
 			t.Errorf("after operation %q: failure %+v, want %d targets", operation, failed, want)

@@ -70,7 +70,7 @@ func (s *slotReview) adopt() {
 }
 
 // readySinceOf is Node.ReadySince, zero for no node.
-func readySinceOf(n *fleetNode) time.Time {
+func readySinceOf(n *Node) time.Time {
 	if n == nil {
 		return time.Time{}
 	}
@@ -81,7 +81,7 @@ func (s *slotReview) keep(slot *Slot) { s.ledger.Slots = append(s.ledger.Slots, 
 
 // giveBack frees the slot of a node. If the node finished at its target, its duration enters the
 // usual duration, a moving average that follows a change of pace.
-func (s *slotReview) giveBack(slot *Slot, n *fleetNode) {
+func (s *slotReview) giveBack(slot *Slot, n *Node) {
 	if n.hasRecovered() && !n.pinned && slot.Revision == s.in.Revision {
 		took := max(s.in.Now.Sub(slot.Since)-slot.Idle, time.Second)
 		s.finished = append(s.finished, took)
@@ -100,7 +100,7 @@ func (s *slotReview) giveBack(slot *Slot, n *fleetNode) {
 }
 
 // vacantOf returns the members, of those with the given keys, that neither run nor should run on a node.
-func vacantOf(n *fleetNode, members []string) []string {
+func vacantOf(n *Node, members []string) []string {
 	return slices.DeleteFunc(slices.Clone(members), func(key string) bool {
 		return slices.ContainsFunc(n.Pods, func(pod Pod) bool { return n.group.keyOf(&pod) == key })
 	})
@@ -111,7 +111,7 @@ const usualWeight = 8
 
 // keepUntilDeadline keeps the slot of a node that was started at since, unless the node has failed. If
 // another group works on the node, it only gives its slot back.
-func (s *slotReview) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode) {
+func (s *slotReview) keepUntilDeadline(slot *Slot, since time.Time, n *Node) {
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil {
 		if n.available && !awaitsCards(n.group, slot, n.Pods) || n.isDenied(slot) {
@@ -129,7 +129,7 @@ func (s *slotReview) keepUntilDeadline(slot *Slot, since time.Time, n *fleetNode
 
 // staysQueued reports whether the slot of a queued node stays queued. If the pod that it names is gone or
 // terminating, the node has been started. A cached pod older than the slot does not prove that.
-func (s *slotReview) staysQueued(slot *Slot, n *fleetNode) bool {
+func (s *slotReview) staysQueued(slot *Slot, n *Node) bool {
 	pod := namedPod(slot, n)
 	if pod != nil && (isOlder(pod.Version, slot.PodVersion) || pod.UID == slot.Pod && !pod.Terminating) {
 		slot.Revision = s.in.Revision
@@ -146,7 +146,7 @@ func (s *slotReview) staysQueued(slot *Slot, n *fleetNode) bool {
 }
 
 // reviewStarted reviews the slot of a started node without an operation.
-func (s *slotReview) reviewStarted(slot Slot, n *fleetNode) {
+func (s *slotReview) reviewStarted(slot Slot, n *Node) {
 	if s.endOrOperate(&slot, n) {
 		return
 	}
@@ -159,7 +159,7 @@ func (s *slotReview) reviewStarted(slot Slot, n *fleetNode) {
 
 // endOrOperate gives back a slot that is no longer needed, or starts an operation under it for the
 // remaining work. It reports whether it did either.
-func (s *slotReview) endOrOperate(slot *Slot, n *fleetNode) bool {
+func (s *slotReview) endOrOperate(slot *Slot, n *Node) bool {
 	s.fleet.nodes.record(n, slot, nil)
 	needsOperation := n.heavy && n.Ready && !n.absent // an absent pod may be terminating, and the one that the slot names
 	over := s.isOver(slot, n) || needsOperation && n.available
@@ -183,14 +183,14 @@ func (s *slotReview) endOrOperate(slot *Slot, n *fleetNode) bool {
 }
 
 // isOver reports whether a node no longer needs its slot, even if work is left on it.
-func (s *slotReview) isOver(slot *Slot, n *fleetNode) bool {
+func (s *slotReview) isOver(slot *Slot, n *Node) bool {
 	retargeted := slot.Revision != s.in.Revision
 	return n.isFinished() || (retargeted && n.isIdle(slot)) || n.yields() || n.isDeniedPastDeadline(slot, s.in) ||
 		s.in.Settings.Strategy == daemonset.NoStrategy
 }
 
 // reviewOperation reviews the slot of a node whose operation does all the work under it.
-func (s *slotReview) reviewOperation(slot Slot, n *fleetNode) {
+func (s *slotReview) reviewOperation(slot Slot, n *Node) {
 	s.fleet.nodes.record(n, &slot, nil)
 	end := endOf(slot.Operation, n.Ended)
 	if end != nil {
@@ -215,15 +215,15 @@ func (s *slotReview) reviewOperation(slot Slot, n *fleetNode) {
 
 // isObsolete reports whether the operation of a slot, under OTA, does not exist yet and would be created for targets that
 // came after its node was started: they were not requested.
-func (s *slotReview) isObsolete(slot *Slot, n *fleetNode) bool {
+func (s *slotReview) isObsolete(slot *Slot, n *Node) bool {
 	exists := n.Operation != nil && n.Operation.ID == slot.Operation
 	return s.in.Settings.Strategy == daemonset.OTA && slot.Revision != s.in.Revision && !exists
 }
 
 // retargetOperation brings the slot of a running operation to a new revision that changes nothing
 // for it. The targets of an operation are not known once another group has replaced it by its own.
-func (s *slotReview) retargetOperation(slot *Slot, n *fleetNode) {
-	if n.Operation != nil && n.Operation.ID == slot.Operation && n.Operation.Targets != nil && !n.group.isStale(&n.Node) {
+func (s *slotReview) retargetOperation(slot *Slot, n *Node) {
+	if n.Operation != nil && n.Operation.ID == slot.Operation && n.Operation.Targets != nil && !n.group.isStale(n) {
 		s.retarget(slot)
 	}
 }
@@ -231,7 +231,7 @@ func (s *slotReview) retargetOperation(slot *Slot, n *fleetNode) {
 // reviewNotDone reviews the slot of an operation that ended without success. Its node failed, unless the
 // end does not prove anything about the revisions that it ran for, as when it was aborted because the group ends, or
 // these are no longer the targets.
-func (s *slotReview) reviewNotDone(slot *Slot, n *fleetNode, end *End) {
+func (s *slotReview) reviewNotDone(slot *Slot, n *Node, end *End) {
 	ran := end.Targets
 	if len(ran) == 0 && slot.Revision == s.in.Revision {
 		ran = n.group.targetsOf(slot.Members)
@@ -255,7 +255,7 @@ func (s *slotReview) reviewNotDone(slot *Slot, n *fleetNode, end *End) {
 
 // reviewDone reviews the slot of an operation that is done. Pods of components that are not part of the
 // operation are replaced afterwards.
-func (s *slotReview) reviewDone(slot *Slot, n *fleetNode, end *End) {
+func (s *slotReview) reviewDone(slot *Slot, n *Node, end *End) {
 	over := n.isFinished() || slot.Revision != s.in.Revision || n.needsAnotherOperation(slot, end) || s.in.Settings.Strategy == daemonset.NoStrategy
 	switch {
 	case !over || !s.fence.isRuledOut(slot, n):
@@ -279,7 +279,7 @@ func (s *slotReview) reviewDone(slot *Slot, n *fleetNode, end *End) {
 // this revision: while the node is unavailable, the disruption it caused is not over. The node
 // gets another operation at once, or its remaining pods follow within a deadline: for an offline
 // node, the one for lost nodes.
-func (s *slotReview) keepsSlot(slot *Slot, n *fleetNode, end *End) bool {
+func (s *slotReview) keepsSlot(slot *Slot, n *Node, end *End) bool {
 	switch {
 	case n.available || s.in.Ending || s.in.Settings.Strategy == daemonset.NoStrategy || n.yields() || n.Retry.After(s.in.Now):
 		return false
@@ -294,7 +294,7 @@ func (s *slotReview) keepsSlot(slot *Slot, n *fleetNode, end *End) bool {
 
 // operateOn gives a node that is already out of service an operation under its existing slot,
 // without preparation. It reports whether it did so.
-func (s *slotReview) operateOn(slot *Slot, n *fleetNode) bool {
+func (s *slotReview) operateOn(slot *Slot, n *Node) bool {
 	if s.in.Ending || !n.replaceable || n.Retry.After(s.in.Now) || n.Operation.isOfAnotherGroup() && n.Operation.othersWaiting() == "" {
 		return false
 	}

@@ -31,7 +31,7 @@ func soaking(d *draft, parts []WaveProgress, part int) (why string, left time.Du
 // notAvailableIn returns the name of a node of a wave that has failed, or whose pod at its target is not available, and what it
 // lacks; "" if there is none. Another node that is offline, or one that is left out, does not count.
 func notAvailableIn(d *draft, wave int) (name, lacks string) {
-	counts := func(n *fleetNode) bool {
+	counts := func(n *Node) bool {
 		of, _ := d.in.Policy.waveOf(n.wave)
 		return of == wave && !isLeftOutOfWaves(n)
 	}
@@ -40,7 +40,7 @@ func notAvailableIn(d *draft, wave int) (name, lacks string) {
 			return n.Name, n.failure.Message
 		}
 	}
-	d.fleet.byPhase[phaseUnavailable].Ascend(func(n *fleetNode) bool {
+	d.fleet.byPhase[phaseUnavailable].Ascend(func(n *Node) bool {
 		if counts(n) && slices.ContainsFunc(n.Pods, func(p Pod) bool { return n.group.isMoving(&p) && !p.isAbsent() }) {
 			name = n.Name
 			_, lacks = n.progress()

@@ -14,13 +14,13 @@ type starts struct {
 }
 
 // newSlot returns a slot for a node, with the next turn.
-func (s *starts) newSlot(n *fleetNode) Slot {
+func (s *starts) newSlot(n *Node) Slot {
 	s.lastTurn++
 	return s.slotOf(n, s.lastTurn)
 }
 
 // start starts a node under a slot.
-func (s *starts) start(n *fleetNode, slot *Slot) {
+func (s *starts) start(n *Node, slot *Slot) {
 	if !n.isInFlight() {
 		s.budgets.use(n.Pool, 1, 0)
 	}
@@ -51,7 +51,7 @@ func (s *starts) start(n *fleetNode, slot *Slot) {
 
 // operationOf returns the id of the operation of a node that is started: the prepared one, or a new one;
 // "" if pods are just deleted.
-func (s *starts) operationOf(n *fleetNode) string {
+func (s *starts) operationOf(n *Node) string {
 	switch {
 	case !n.heavy:
 		return ""

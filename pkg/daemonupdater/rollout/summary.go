@@ -81,7 +81,7 @@ type waitingList struct {
 }
 
 // add counts a number of nodes that wait for the same reason as the given one.
-func (w *waitingList) add(nodes int, like *fleetNode) {
+func (w *waitingList) add(nodes int, like *Node) {
 	if nodes == 0 {
 		return
 	}
@@ -96,10 +96,10 @@ func (w *waitingList) add(nodes int, like *fleetNode) {
 }
 
 // exampleOf returns a node that stands for a phase without lanes.
-func exampleOf(f *Fleet, p phase) *fleetNode {
-	like := &fleetNode{group: &f.group, facts: facts{phase: p}}
+func exampleOf(f *Fleet, p phase) *Node {
+	like := &Node{group: &f.group, facts: facts{phase: p}}
 	if tree := f.byPhase[p]; tree != nil {
-		tree.Ascend(func(n *fleetNode) bool {
+		tree.Ascend(func(n *Node) bool {
 			like = n
 			return !n.isEmpty()
 		})

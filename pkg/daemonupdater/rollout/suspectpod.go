@@ -40,7 +40,7 @@ func notWorkingSince(g *group, node *Node) (suspect *Pod) {
 		pod := &node.Pods[i]
 		end, replaced := node.Replaced[g.keyOf(pod)]
 		fails := replaced && !pod.isAbsent() && pod.isUnready() && !pod.NotReadySince.Before(end.Add(-writtenEarly)) && !pod.NotReadySince.Before(node.ReadySince) &&
-			!g.isOutdated(pod) && pod.Pin == "" && !node.isOperatedOnSince(end)
+			!g.isOutdated(pod) && pod.Pin == "" && !isOperatedOnSince(node, end)
 		if fails && (suspect == nil || pod.CrashLooping != "" && suspect.CrashLooping == "") {
 			suspect = pod
 		}
@@ -67,7 +67,7 @@ func (d Deadlines) blamed(pod *Pod) time.Duration {
 const writtenEarly = time.Second
 
 // isOperatedOnSince reports whether an operation of any group that touched the node has ended after a time.
-func (n *Node) isOperatedOnSince(at time.Time) bool {
+func isOperatedOnSince(n *Node, at time.Time) bool {
 	return slices.ContainsFunc(n.Ended, func(e End) bool { return e.Touched && e.Time.After(at) })
 }
 

@@ -9,11 +9,11 @@ import (
 // for are only counted: they are found again as long as they are offline, or not available.
 func addSuspects(d *draft) {
 	room := bytesForSlots(d) - len(d.ledger.Slots)*largestSlot(d)
-	d.fleet.suspects.Ascend(func(n *fleetNode) bool {
+	d.fleet.suspects.Ascend(func(n *Node) bool {
 		if n.failure != nil || !d.suspects(n) {
 			return true
 		}
-		failure := Failure{Node: n.Name, UID: n.UID, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine, Targets: blamedFor(n.group, &n.Node, n.suspect)}
+		failure := Failure{Node: n.Name, UID: n.UID, Since: d.in.Now, Requested: n.Requested, Machine: n.Machine, Targets: blamedFor(n.group, n, n.suspect)}
 		if len(failure.Targets) == 0 {
 			return true
 		}
@@ -35,7 +35,7 @@ func addSuspects(d *draft) {
 // since the rollout was last resumed. A Ready node failed within the progress deadline after its slot ended, or crashed again and again since. An offline one did
 // not join long after a node was last started or finished. A pod from the future shows that the manager's clock, by which that was
 // recorded, is behind that of the API server.
-func (d *draft) suspects(n *fleetNode) bool {
+func (d *draft) suspects(n *Node) bool {
 	if n.Ready {
 		since := n.Replaced[n.group.keyOf(n.suspect)]
 		return n.slot == nil && !n.queued && !n.isBusy() && n.suspect.NotReadyEarliest.After(d.ledger.ResumedAt) && !n.suspect.NotReadySince.After(since.Add(d.in.Deadlines.blamed(n.suspect)))
@@ -46,7 +46,7 @@ func (d *draft) suspects(n *fleetNode) bool {
 }
 
 // sentence returns how a node with a suspect pod failed, and the time that is left until then.
-func (d *draft) sentence(n *fleetNode) (reason Reason, message string, left time.Duration) {
+func (d *draft) sentence(n *Node) (reason Reason, message string, left time.Duration) {
 	pod := n.suspect
 	switch {
 	case !n.Ready: // it may only flap

@@ -31,7 +31,7 @@ type explanation struct {
 }
 
 // verdict returns the state of a node, and why.
-func (e *explanation) verdict(n *fleetNode) Verdict {
+func (e *explanation) verdict(n *Node) Verdict {
 	v := Verdict{Node: n.Name}
 	switch {
 	case n.slot != nil:
@@ -54,7 +54,7 @@ func (e *explanation) verdict(n *fleetNode) Verdict {
 }
 
 // waitsFor returns why a Ready node with work left is not being upgraded.
-func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
+func (e *explanation) waitsFor(n *Node) (Reason, string) {
 	if e.blocked != nil && n.phase != phaseExcluded { // what is left out would not start without the block either
 		return ReasonBlocked, e.blocked.Message
 	}
@@ -94,7 +94,7 @@ func (e *explanation) waitsFor(n *fleetNode) (Reason, string) {
 
 // whyNothingStarts returns why nodes like this one are not started in the whole group, "" if they are. A halt
 // does not keep a node from going back.
-func (e *explanation) whyNothingStarts(n *fleetNode) (Reason, string) {
+func (e *explanation) whyNothingStarts(n *Node) (Reason, string) {
 	switch {
 	case e.ending:
 		return ReasonEnding, "the GcuResource or DaemonSet is being deleted"
@@ -113,7 +113,7 @@ const LeftOutMessage = "the upgrade is limited to other nodes or components"
 
 // whyExcluded returns why a node would not be upgraded even if the rollout started nodes; "" if it
 // would be.
-func whyExcluded(n *fleetNode) (Reason, string) {
+func whyExcluded(n *Node) (Reason, string) {
 	if n.Ready && n.LeftOut && n.Operation.isKeptCordoned() {
 		return ReasonNodeBusy, n.Operation.Message
 	}
@@ -126,11 +126,11 @@ func whyExcluded(n *fleetNode) (Reason, string) {
 		_, message := n.progress()
 		return ReasonUnavailable, message
 	case phaseNoSuccessor:
-		return ReasonNoSuccessor, n.whyNoSuccessor()
+		return ReasonNoSuccessor, whyNoSuccessor(n)
 	case phaseVersionNotAllowed:
 		return ReasonVersionNotAllowed, n.notAllowed
 	case phaseAgentTooOld:
-		return ReasonAgentTooOld, n.whyAgentTooOld()
+		return ReasonAgentTooOld, whyAgentTooOld(n)
 	case phaseExcluded:
 		return ReasonLeftOut, LeftOutMessage
 	case phaseHeld:

@@ -89,7 +89,7 @@ func unfinishedInWaves(f *Fleet) (unfinished, updated, proving []int) {
 }
 
 // isUnfinishedWhenTouched reports whether the wave of a node waits for it only because it has a slot or has failed.
-func isUnfinishedWhenTouched(n *fleetNode) bool {
+func isUnfinishedWhenTouched(n *Node) bool {
 	switch n.phase {
 	case phaseUpdated, phaseExcluded:
 		return n.slot != nil || n.failure != nil && !isLeftOutOfWaves(n)
