@@ -88,8 +88,8 @@ func (f *Fleet) Node(name string) *Node {
 	return f.nodes.byName[name]
 }
 
-// Set adds or replaces a node, of which only what was observed counts. One that should not run the group is not in the fleet; it is kept
-// only while an operation of the group is on it.
+// Set adds or replaces a node, of which only what was observed counts. One that should not run the group is not in the
+// fleet; it is kept only while an operation of the group is on it.
 func (f *Fleet) Set(node Node, now time.Time) {
 	if len(node.Pods) == 0 {
 		f.Remove(node.Name)
