@@ -24,5 +24,5 @@
 //
 // Plan (plan.go) runs a list of steps. Each step is a function or a small type in its own file
 // and uses nothing from the steps after it. All steps use the nodes that a Fleet keeps between
-// decisions (fleet.go), and the facts derived from each node (facts.go, node.go).
+// decisions (fleet.go), and the facts derived from each node (node.go, facts.go, nodestate.go).
 package rollout
