@@ -112,7 +112,8 @@ func seenAgain(t *testing.T, o *world, in *rollout.Input, pins map[string]string
 		t.Fatal(err)
 	}
 	o.Policy = &topsv1.UpgradePolicy{Spec: topsv1.UpgradePolicySpec{Validation: &next}}
-	n := o.RolloutNode(&Node{Object: fixture.Node("a"), Upgrade: &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}}, in.Revision, Zones{}, in.Now)
+	o.Upgrades["a"] = &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}
+	n := o.RolloutNode("a", in.Revision, Zones{}, in.Now)
 	return op, n.Operation
 }
 

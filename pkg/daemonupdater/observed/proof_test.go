@@ -122,9 +122,8 @@ func TestAFailureInTheLedgerShowsWhatAnOperationDidNotVerify(t *testing.T) {
 		node.Status.NodeInfo.MachineID = tt.machine
 		o := worldOf([]memberAndPods{toolkitAt(fixture.NewHash)})
 		o.Rollout = tt.rollout
-		pods := [][]*corev1.Pod{{fixture.PodOn(o.Members[0].DaemonSet, "a", fixture.NewHash)}}
-		of := &Node{Object: node, Pods: pods, Upgrade: tt.upgrade}
-		if n := o.RolloutNode(of, "", Zones{}, fixture.Epoch); n.Pods[0].Unverified != tt.want {
+		o.Nodes["a"], o.Upgrades["a"] = node, tt.upgrade
+		if n := o.RolloutNode("a", "", Zones{}, fixture.Epoch); n.Pods[0].Unverified != tt.want {
 			t.Errorf("%s: unverified is %t", tt.name, n.Pods[0].Unverified)
 		}
 	}
