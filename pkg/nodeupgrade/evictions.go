@@ -31,7 +31,7 @@ type attempts struct {
 // drained reports whether a node is empty, read live. In the precheck, the API server is asked whether
 // it would evict the pods, at most as often as they would be evicted.
 func (e *evictions) drained(ctx context.Context, f operation.Facts, policy eviction.Policy) (operation.Drained, error) {
-	node, op := f.Node.Name, f.Record.Operation
+	node, op := f.Node.Name, f.Operation
 	look, prechecks := e.drainer.Expect, !operation.Prechecked(op)
 	if prechecks {
 		look = e.drainer.DryRun
@@ -71,7 +71,7 @@ func (e *evictions) policyOf(f operation.Facts, policy eviction.Policy, all bool
 	if all {
 		policy = policy.All()
 	}
-	if op := f.Record.Operation; operation.ReplacesDriver(op) {
+	if op := f.Operation; operation.ReplacesDriver(op) {
 		policy = policy.ReplacingDriver(f.Node.Taint == op.ID)
 	}
 	return policy
@@ -90,7 +90,7 @@ func (e *evictions) staying(ctx context.Context, f operation.Facts, policy evict
 	for i := range f.Host.DeviceHolders {
 		uids = append(uids, f.Host.DeviceHolders[i].PodUID)
 	}
-	return e.drainer.Staying(ctx, f.Node.Name, uids, e.policyOf(f, policy, f.Record.Operation.DrainAll))
+	return e.drainer.Staying(ctx, f.Node.Name, uids, e.policyOf(f, policy, f.Operation.DrainAll))
 }
 
 // lastOf returns the last eviction attempts of an operation on a node, and those of earlier ones that count for it.

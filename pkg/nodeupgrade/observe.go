@@ -130,7 +130,7 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 		return nil
 	}
 	o.facts.Node = operation.NodeOf(o.node, o.policy.Accelerates, o.seen, o.facts.Now)
-	if op := o.facts.Record.Operation; op == nil || op.Phase != topsv1.OperationRunning || op.Touched {
+	if op := o.facts.Operation; op == nil || op.Phase != topsv1.OperationRunning || op.Touched {
 		return nil // other upgraders matter only before the node is touched
 	}
 	var lease *coordinationv1.Lease
@@ -150,7 +150,7 @@ func (r observer) readNode(ctx context.Context, o *observation) error {
 // reads them live: the cache may lack a pod that came before and uses the device, or its DaemonSet, or
 // the gr that controls that (invariant S8).
 func (r observer) readMembers(ctx context.Context, o *observation) error {
-	if op := o.facts.Record.Operation; op != nil && o.facts.Node.Taint == op.ID {
+	if op := o.facts.Operation; op != nil && o.facts.Node.Taint == op.ID {
 		// The API server does not know to which node an unscheduled pod belongs.
 		if err := r.readPods(ctx, o, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" }); err != nil {
 			return err
@@ -283,7 +283,7 @@ func (r observer) readOwn(ctx context.Context, o *observation) error {
 // readNamed adds the pods that are named in the record and belong to no member. A pod missing
 // from the cache is read live only when the operation ends.
 func (r observer) readNamed(ctx context.Context, o *observation) error {
-	op, wanted := o.facts.Record.Operation, o.facts.Wanted
+	op, wanted := o.facts.Operation, o.facts.Wanted
 	if operation.Over(op) {
 		return nil
 	}

@@ -11,19 +11,14 @@ import (
 )
 
 // maxTypes is how many struct types something passes through on its way to a deletion, at most: each is one that a reader has to
-// know. The way of an operation, on which another controller goes on, has one more.
-const (
-	maxTypes            = 8
-	maxTypesOfOperation = 9
-)
+// know.
+const maxTypes = 8
 
 // road is what something is turned into on its way, as folder.Type, in order; a struct
 // and those that exist only in it are one shape, A|B. That each one is made from the one
 // before is measured.
 type road struct {
-	name string
-	// most is how many struct types it has at most.
-	most   int
+	name   string
 	shapes []string
 }
 
@@ -33,18 +28,18 @@ type way struct{ from, to, by string }
 // roads are the ways to a deletion: from a POST on a node, from the event of a pod, a node
 // or a DaemonSet, and from a slot to what an operation does on its node.
 var roads = []road{
-	{"POST /v1/operations to DELETE", maxTypes, []string{
+	{"POST /v1/operations to DELETE", []string{
 		"pkg/ota/request.Operation|pkg/ota/request.Wanted|pkg/ota/request.Part", "api/v1.UpgradeRequest", "pkg/ota/request.Request",
 		"api/v1.UpgradeRequest", "pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod",
 		"pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.Pod",
 	}},
-	{"watch event to DELETE", maxTypes, []string{
+	{"watch event to DELETE", []string{
 		"pkg/daemonupdater/rollout.Node|pkg/daemonupdater/rollout.Pod", "pkg/daemonupdater/rollout.Slot",
 		"pkg/daemonupdater/rollout.Pod",
 	}},
-	{"slot of an operation to DELETE", maxTypesOfOperation, []string{
+	{"slot of an operation to DELETE", []string{
 		"pkg/daemonupdater/rollout.Slot", "pkg/daemonupdater/rollout.OperationChange", "api/v1.NodeOperation",
-		"pkg/nodeupgrade/operation.Facts|pkg/nodeupgrade/operation.Member|pkg/nodeupgrade/operation.Pod", "pkg/nodeupgrade/operation.snapshot",
+		"pkg/nodeupgrade/operation.Facts|pkg/nodeupgrade/operation.Member|pkg/nodeupgrade/operation.Pod",
 		"pkg/nodeupgrade/operation.changes", "pkg/nodeupgrade/operation.Effect",
 	}},
 }
@@ -61,8 +56,8 @@ func measureRoad(r road, loaded []*packages.Package) ([]way, error) {
 		}
 		ways = append(ways, way{r.shapes[i-1], r.shapes[i], by})
 	}
-	if _, n := r.distinct(); n > r.most {
-		return ways, fmt.Errorf("%s: %d struct types, more than %d: merge some", r.name, n, r.most)
+	if _, n := r.distinct(); n > maxTypes {
+		return ways, fmt.Errorf("%s: %d struct types, more than %d: merge some", r.name, n, maxTypes)
 	}
 	return ways, nil
 }

@@ -3,7 +3,7 @@ package main
 // ofDrains are defects in cordons and evictions.
 var ofDrains = []mutant{
 	{"unproven-driver-released", "a node with a driver that was not verified is uncordoned because it cannot be emptied again", nodes, "evict.deadline",
-		"driverIsUnproven($s)", "driverIsUnproven($s) && s == nil"},
+		"driverIsUnproven($f)", "driverIsUnproven($f) && f == nil"},
 	{"foreign-cordon-marked", "a cordon set by someone else is taken for ours", drain, "DecideCordon",
 		`$Mark == "" || $SetByOther`, "$SetByOther"},
 	{"foreign-cordon-removed", "a node that a person cordoned again is uncordoned", drain, "DecideUncordon",
@@ -53,7 +53,7 @@ var ofDrains = []mutant{
 	{"jobs-by-the-recorded-start", "Jobs are evicted at once by a manager whose clock is ahead of that of the one before", drain, "judge",
 		"$now.Before(since.Counted.Add($jobs))", "$now.Before(since.Recorded.Add($jobs))"},
 	{"drain-counts-without-a-manager", "the time of a drain runs while no manager works on it", nodes, "DrainStart",
-		"countsFrom($f, rec.StartTime.Time)", "rec.StartTime.Time"},
+		"$f.countsFrom(rec.StartTime.Time)", "rec.StartTime.Time"},
 	{"drain-began-in-the-future", "what the manager before evicted is taken for a pod that takes longer than the drain has", nodes, "DrainStart",
 		"$Recorded.After($f.Now)", "$Recorded.IsZero()"},
 	{"drain-without-work-time", "the time of a drain is not known when its pods are looked at", nodes, "observer.observe",
@@ -110,9 +110,9 @@ var ofDrains = []mutant{
 		"$deadline{$after, $phase, $reason}", "$deadline{1000 * $after, $phase, $reason}"},
 
 	{"grace-cut-short", "a drain gives its node back before the pods that it has evicted are gone", nodes, "whileEnding",
-		"if $s.f.Drained.Ending { $*then }", ""},
+		"if $f.Drained.Ending { $*then }", ""},
 	{"grace-cut-short-behind-the-taint", "an operation gives its node back before the pods of other DaemonSets are gone", nodes, "replaceDriver.deadline",
-		"return whileEnding($s, $limit)", "return $limit"},
+		"return whileEnding($f, $limit)", "return $limit"},
 	{"driver-without-deadline", "a driver has all the time of its operation while a pod ends", nodes, "replaceDriver.deadline",
 		"$why.reason == ReasonDeviceInUse || $rest", "true"},
 	{"ending-beside-others", "a drain does not time out while one of its pods ends", drain, "Result.Ending",

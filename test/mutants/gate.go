@@ -68,7 +68,7 @@ var ofTheGate = []mutant{
 		"return $stops || $halted && !$l.goingBack", "return $stops || $halted"},
 	{"pin-counts-as-updated", "a fleet with pinned nodes is complete, and its version good", updater, "facts.phaseOf",
 		"case $f.updated && $f.pinned: $*then", "case false: $*then"},
-	{"pin-superseded", "an operation that brings an earlier revision back ends because there is a newer one", nodes, "snapshot.replaced",
+	{"pin-superseded", "an operation that brings an earlier revision back ends because there is a newer one", nodes, "Facts.replaced",
 		"$newest := $target.AllNewest()", "$newest := $target.All()"},
 	{"pin-deletes-the-gated", "an operation deletes the pod at the gate instead of waiting for the earlier one", nodes, "replace.outgoingOf",
 		"case $m.Pod.Gated: $*then", "case false: $*then"},

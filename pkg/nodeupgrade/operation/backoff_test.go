@@ -96,7 +96,7 @@ func TestARestartIsRecorded(t *testing.T) {
 			f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
 			pod(f, "toolkit").ResourceVersion = "100000"
 		}
-		if h := f.Record.History; len(h) != 1 || h[0].Restarted != (reason == topsv1.ReasonRestarted) {
+		if h := f.History; len(h) != 1 || h[0].Restarted != (reason == topsv1.ReasonRestarted) {
 			t.Errorf("%s: history %+v", reason, h)
 		}
 	}

@@ -23,7 +23,7 @@ func TestWhatANodeLacksAgainstItsBaseline(t *testing.T) {
 	}
 	offers := func(n int64) func(*Facts) { return func(f *Facts) { f.Node.Allocatable[shares] = n } }
 	old := func(f *Facts) { pod(f, upgradeplan.TargetDevicePlugin).Revision = "v0" }
-	tookOver := func(f *Facts) { f.Record.Operation.CordonedBy = "earlier" }
+	tookOver := func(f *Facts) { f.Operation.CordonedBy = "earlier" }
 	const handedOn = "; it was so before operation earlier failed on the node: if less is right now, kubectl gcu task skip n1 allocatable_verify, or kubectl gcu abort n1"
 	for _, tt := range []struct {
 		name string
@@ -41,13 +41,12 @@ func TestWhatANodeLacksAgainstItsBaseline(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := reach(t, "allocatable_verify", toolkitOnly...)
-			before := f.Record.Operation.Before
+			before := f.Operation.Before
 			before.Devices, before.Allocatable, f.Node.Allocatable = 8, map[string]int64{shares: 48}, map[string]int64{}
 			for _, change := range tt.with {
 				change(&f)
 			}
-			s := &snapshot{f: &f, op: f.Record.Operation, wanted: f.Wanted}
-			if got := allocatableLacks(s, upgradeplan.Task{Host: "n1", Target: upgradeplan.TargetAllocatable, Action: upgradeplan.ActionVerify}); got != tt.want {
+			if got := allocatableLacks(&f, upgradeplan.Task{Host: "n1", Target: upgradeplan.TargetAllocatable, Action: upgradeplan.ActionVerify}); got != tt.want {
 				t.Errorf("it lacks %q, want %q", got, tt.want)
 			}
 		})
@@ -56,12 +55,12 @@ func TestWhatANodeLacksAgainstItsBaseline(t *testing.T) {
 
 func TestCardsAreCountedAgainstABaselineThatIsHandedOn(t *testing.T) {
 	f := reach(t, "driver_verify", everything...)
-	f.Record.Operation.Before.Devices, f.Record.Operation.CordonedBy = 8, "earlier"
-	f.Record.Operation.Before.DriverVersion = "v1"
+	f.Operation.Before.Devices, f.Operation.CordonedBy = 8, "earlier"
+	f.Operation.Before.DriverVersion = "v1"
 	f.Host.DriverVersion, f.Host.Devices = "v2", ptr.To(int32(7))
 	task := upgradeplan.Task{Host: "n1", Target: upgradeplan.TargetDriver, Action: upgradeplan.ActionVerify}
 	f.Host.Results = append(f.Host.Results, topsv1.HostTaskResult{Operation: "op", Task: task.String(), Attempt: 99, State: topsv1.HostTaskDone})
-	lacks := driverLacks(&snapshot{f: &f, op: f.Record.Operation, wanted: f.Wanted}, task)
+	lacks := driverLacks(&f, task)
 	if !strings.HasPrefix(lacks, "7 cards found, 8 needed; it was so before operation earlier failed on the node") || !strings.HasSuffix(lacks, "kubectl gcu abort n1") {
 		t.Error(lacks)
 	}

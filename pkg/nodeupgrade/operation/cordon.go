@@ -11,12 +11,12 @@ import (
 // deadline, or the API server denies it, the operation is deferred.
 type cordonNode struct{ base }
 
-func (cordonNode) done(s *snapshot, _ upgradeplan.Task) bool { return s.cordoned() }
+func (cordonNode) done(f *Facts, _ upgradeplan.Task) bool { return f.cordoned() }
 
 func (cordonNode) attempt(c *changes, _ upgradeplan.Task) verdict {
-	change := cordon.DecideCordon(c.f.Node.Cordon, CordonMark(c.op))
+	change := cordon.DecideCordon(c.Node.Cordon, CordonMark(c.Operation))
 	if change.Needed() {
-		c.onNode(Effect{Kind: Cordon, Operation: CordonMark(c.op), Change: change})
+		c.onNode(Effect{Kind: Cordon, Operation: CordonMark(c.Operation), Change: change})
 		if cause := c.nodeDenied(); cause != "" {
 			return waiting(ReasonCordonHeld, "%s", cause)
 		}
@@ -25,22 +25,22 @@ func (cordonNode) attempt(c *changes, _ upgradeplan.Task) verdict {
 	return waiting(ReasonCordonHeld, "%s", change.Message)
 }
 
-func (cordonNode) deadline(s *snapshot, _ verdict) deadline {
-	return deadline{s.limits.progress, topsv1.OperationDeferred, ReasonCordonHeld}
+func (cordonNode) deadline(f *Facts, _ verdict) deadline {
+	return deadline{f.limits.progress, topsv1.OperationDeferred, ReasonCordonHeld}
 }
 
 // lasts is false: a node that was uncordoned is cordoned again.
-func (cordonNode) lasts(*snapshot, upgradeplan.Task) bool { return false }
+func (cordonNode) lasts(*Facts, upgradeplan.Task) bool { return false }
 
 // uncordonNode stands for the release of the node, which ends every operation,
 // whether its job says so or not: see release. It never holds up the job, so it is always done and never current;
 // its deadline is never used.
 type uncordonNode struct{ base }
 
-func (uncordonNode) done(*snapshot, upgradeplan.Task) bool { return true }
+func (uncordonNode) done(*Facts, upgradeplan.Task) bool { return true }
 
 func (uncordonNode) attempt(*changes, upgradeplan.Task) verdict { return waiting(ReasonInProgress, "") }
 
-func (uncordonNode) deadline(s *snapshot, _ verdict) deadline {
-	return deadline{s.limits.progress, s.blame(), ReasonProgressDeadline}
+func (uncordonNode) deadline(f *Facts, _ verdict) deadline {
+	return deadline{f.limits.progress, f.blame(), ReasonProgressDeadline}
 }

@@ -62,9 +62,9 @@
 //	precheck.go … soak.go        the tasks
 //	task.go                      the interface of a kind of task
 //	otherplugin.go               the device plugin that another gr has to replace
-//	changes.go, snapshot.go      what a decision changes, and what it reads
+//	changes.go                   what a decision changes, and its effects
 //	events.go                    the events of a stored change
-//	facts.go, limits.go          input and decision; the deadlines
+//	facts.go, limits.go          what a decision reads; the deadlines
 //	idle.go                      whether an operation without a request may touch the node
 //	holders.go                   the processes outside of pods that have a device open
 //	objects.go, taint.go,

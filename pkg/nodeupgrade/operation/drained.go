@@ -13,7 +13,7 @@ import (
 // for the operation while a task that needs it empty is unfinished. Otherwise Drained may stay zero,
 // which means not known to be empty.
 func NeedsDrained(f Facts) bool {
-	op := f.Record.Operation
+	op := f.Operation
 	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && !f.Wanted.Abort
 	return wanted && op.Phase == topsv1.OperationRunning && f.Node.Ready && needsEmpty(op) &&
 		(!Prechecked(op) || op.Granted && f.Node.Cordon.Unschedulable)
@@ -21,12 +21,12 @@ func NeedsDrained(f Facts) bool {
 
 // DrainStart returns when the drain of an operation began, now if it has not. Its time counts like the deadline of its task.
 func DrainStart(f Facts) eviction.Start {
-	for _, rec := range f.Record.Operation.Tasks {
+	for _, rec := range f.Operation.Tasks {
 		t, err := upgradeplan.ParseTask(rec.Name)
 		if err != nil || t.Action != upgradeplan.ActionEvict || rec.StartTime == nil {
 			continue
 		}
-		start := eviction.Start{Recorded: rec.StartTime.Time, Counted: countsFrom(&f, rec.StartTime.Time)}
+		start := eviction.Start{Recorded: rec.StartTime.Time, Counted: f.countsFrom(rec.StartTime.Time)}
 		if start.Recorded.After(f.Now) {
 			start.Recorded = time.Time{} // by another clock, or this one was set back
 		}
@@ -38,7 +38,7 @@ func DrainStart(f Facts) eviction.Start {
 // NeedsCardUsers reports whether Next reads CardUsers: for an operation that is only for an idle node,
 // until it is granted, and then until it has emptied the node.
 func NeedsCardUsers(f Facts) bool {
-	op := f.Record.Operation
+	op := f.Operation
 	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && f.Wanted.OnlyIdle
 	return wanted && (NeedsDrained(f) || !op.Granted && op.Phase == topsv1.OperationRunning && f.Node.Ready)
 }
@@ -46,7 +46,7 @@ func NeedsCardUsers(f Facts) bool {
 // NeedsStayingPods reports whether Next reads StayingPods: until the driver is replaced, while a process
 // of a pod has a device open by the last report.
 func NeedsStayingPods(f Facts) bool {
-	op := f.Record.Operation
+	op := f.Operation
 	wanted := op != nil && f.Wanted != nil && f.Wanted.ID == op.ID && op.Phase == topsv1.OperationRunning
 	return wanted && ReplacesDriver(op) && f.Host != nil &&
 		slices.ContainsFunc(f.Host.DeviceHolders, func(h topsv1.DeviceHolder) bool { return h.PodUID != "" })

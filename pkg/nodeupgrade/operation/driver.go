@@ -17,7 +17,7 @@ type replaceDriver struct{ replace }
 func (d replaceDriver) attempt(c *changes, t upgradeplan.Task) verdict {
 	pod, why := d.outgoing(c, t)
 	if pod == nil {
-		why.atEnd = whyInUse(c.snapshot)
+		why.atEnd = whyInUse(c.Facts)
 		return why
 	}
 	if why, ready := d.ready(c, t); !ready {
@@ -34,45 +34,45 @@ func (d replaceDriver) ready(c *changes, t upgradeplan.Task) (verdict, bool) {
 	switch {
 	case !c.cordoned():
 		return waiting(ReasonCordonHeld, "the node is not cordoned"), false
-	case !c.f.Drained.Empty && !skipped(c.snapshot, upgradeplan.ActionEvict):
+	case !c.Drained.Empty && !skipped(c.Facts, upgradeplan.ActionEvict):
 		drainPass(c)
-		if c.f.Node.Taint == c.op.ID {
-			return waiting(ReasonDeviceInUse, "%s", c.f.Drained.Message), false
+		if c.Node.Taint == c.Operation.ID {
+			return waiting(ReasonDeviceInUse, "%s", c.Drained.Message), false
 		}
-		return waiting(ReasonDrainTimeout, "%s", c.f.Drained.Message), false
-	case barred(c.snapshot) != nil:
-		return noSuccessor(barred(c.snapshot)), false
-	case c.f.Node.Taint != "" && c.f.Node.Taint != c.op.ID:
-		return waiting(ReasonCordonHeld, "the driver-upgrade taint of operation %s is on the node", c.f.Node.Taint), false
-	case c.f.Node.Taint == "":
+		return waiting(ReasonDrainTimeout, "%s", c.Drained.Message), false
+	case barred(c.Facts) != nil:
+		return noSuccessor(barred(c.Facts)), false
+	case c.Node.Taint != "" && c.Node.Taint != c.Operation.ID:
+		return waiting(ReasonCordonHeld, "the driver-upgrade taint of operation %s is on the node", c.Node.Taint), false
+	case c.Node.Taint == "":
 		c.onNode(Effect{Kind: TaintDevice})
 		return waiting(ReasonInProgress, "%s", strings.TrimSuffix("adding the driver-upgrade taint: "+c.nodeDenied(), ": ")), false
 	}
 	if left := d.stopUsers(c, t); len(left) > 0 {
 		return waiting(ReasonDeviceInUse, "what uses the device is being stopped: %s", strings.Join(left, ", ")), false
 	}
-	if c.silent() || skipped(c.snapshot, upgradeplan.ActionPrecheck) {
+	if c.silent() || skipped(c.Facts, upgradeplan.ActionPrecheck) {
 		return verdict{}, true // the reported processes may have ended, or a person accepts them
 	}
-	if who, remedy := strayHolders(c.snapshot); who != "" {
+	if who, remedy := strayHolders(c.Facts); who != "" {
 		return waiting(ReasonDeviceInUse, "%s%s", who, remedy), false
 	}
 	return verdict{}, true
 }
 
-func (d replaceDriver) deadline(s *snapshot, why verdict) deadline {
-	limit := d.replace.deadline(s, why)
+func (d replaceDriver) deadline(f *Facts, why verdict) deadline {
+	limit := d.replace.deadline(f, why)
 	if why.reason == ReasonDeviceInUse || why.reason == ReasonDrainTimeout {
-		return whileEnding(s, limit)
+		return whileEnding(f, limit)
 	}
 	return limit
 }
 
 // barred returns a user of the device whose pod would be stopped and not created again, nil for none.
-func barred(s *snapshot) (first *Member) {
-	for i := range s.f.Members {
-		m := &s.f.Members[i]
-		if s.uses(m.Component) && m.NoSuccessor != "" && m.Pod != nil && !m.Pod.Placeholder && !m.Pod.Terminating && !m.Uncontrolled && (first == nil || m.DaemonSet < first.DaemonSet) {
+func barred(f *Facts) (first *Member) {
+	for i := range f.Members {
+		m := &f.Members[i]
+		if f.uses(m.Component) && m.NoSuccessor != "" && m.Pod != nil && !m.Pod.Placeholder && !m.Pod.Terminating && !m.Uncontrolled && (first == nil || m.DaemonSet < first.DaemonSet) {
 			first = m
 		}
 	}
@@ -84,12 +84,12 @@ func barred(s *snapshot) (first *Member) {
 func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 	rec := c.task(t)
 	var left []string
-	for i := range c.f.Members {
-		m := &c.f.Members[i]
+	for i := range c.Members {
+		m := &c.Members[i]
 		if m.Pod == nil || m.Pod.Placeholder || !c.uses(m.Component) {
 			continue
 		}
-		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name+denialOf(c.snapshot, m.Pod))
+		left = append(left, m.Pod.Namespace+"/"+m.Pod.Name+denialOf(c.Facts, m.Pod))
 		if !m.Pod.Terminating && !m.Uncontrolled && c.nameUser(rec, m.Pod.NamedPod) {
 			c.onPod(DeletePod, m.Pod.NamedPod)
 		}
@@ -99,9 +99,9 @@ func (replaceDriver) stopUsers(c *changes, t upgradeplan.Task) []string {
 }
 
 // skipped reports whether a person skipped a task with this action.
-func skipped(s *snapshot, action string) bool {
-	for t := range s.job.All() {
-		if t.Action == action && s.recorded(t).State == topsv1.OperationTaskSkipped {
+func skipped(f *Facts, action string) bool {
+	for t := range f.job.All() {
+		if t.Action == action && f.recorded(t).State == topsv1.OperationTaskSkipped {
 			return true
 		}
 	}

@@ -18,15 +18,15 @@ const historyLimit = 20
 // on it: then it stays cordoned until another operation is done, or a person or the end of the
 // rollout releases it.
 func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
-	if phase == topsv1.OperationFailed && c.op.Purpose == topsv1.PurposeRollback {
+	if phase == topsv1.OperationFailed && c.Operation.Purpose == topsv1.PurposeRollback {
 		phase = topsv1.OperationQuarantined
 	}
 	c.wait(reason, text)
-	if !staysCordoned(c.snapshot, phase) {
+	if !staysCordoned(c.Facts, phase) {
 		giveBack(c, phase)
 		return
 	}
-	c.op.Held = true
+	c.Operation.Held = true
 	c.phase(phase)
 	archive(c)
 }
@@ -34,54 +34,55 @@ func end(c *changes, phase topsv1.OperationPhase, reason, text string) {
 // staysCordoned reports whether something of a version that failed is on the node if the operation ends in this phase:
 // what it put there itself, or what the operation left there from which it took over the cordon. So may a driver be that was not
 // verified before there was a newer one.
-func staysCordoned(s *snapshot, phase topsv1.OperationPhase) bool {
-	if s.op.CordonedBy != "" && s.f.Node.Cordon.Mark == s.op.CordonedBy && phase != topsv1.OperationDone && !isLeftToAnother(s, phase) {
+func staysCordoned(f *Facts, phase topsv1.OperationPhase) bool {
+	if f.Operation.CordonedBy != "" && f.Node.Cordon.Mark == f.Operation.CordonedBy && phase != topsv1.OperationDone && !isLeftToAnother(f, phase) {
 		return true
 	}
-	if s.op.Touched && s.op.Reason == ReasonTargetChanged && driverIsUnproven(s) {
+	if f.Operation.Touched && f.Operation.Reason == ReasonTargetChanged && driverIsUnproven(f) {
 		return true
 	}
-	return s.op.Touched && (phase == topsv1.OperationFailed || phase == topsv1.OperationQuarantined)
+	return f.Operation.Touched && (phase == topsv1.OperationFailed || phase == topsv1.OperationQuarantined)
 }
 
 // giveBack begins the release of the node, after which the operation ends in this phase.
 func giveBack(c *changes, phase topsv1.OperationPhase) {
-	c.op.Held, c.op.Outcome = false, phase
+	c.Operation.Held, c.Operation.Outcome = false, phase
 	c.phase(topsv1.OperationReleasing)
 	c.soon()
 }
 
 // finish records the end of an operation whose node is released.
 func finish(c *changes) {
-	if c.op.Outcome == topsv1.OperationDone {
-		now := metav1.NewTime(c.f.Now)
-		for i := range c.op.Tasks {
-			if t := &c.op.Tasks[i]; t.State == topsv1.OperationTaskPending || t.State == topsv1.OperationTaskRunning {
+	if c.Operation.Outcome == topsv1.OperationDone {
+		now := metav1.NewTime(c.Now)
+		for i := range c.Operation.Tasks {
+			if t := &c.Operation.Tasks[i]; t.State == topsv1.OperationTaskPending || t.State == topsv1.OperationTaskRunning {
 				t.State, t.EndTime = topsv1.OperationTaskDone, &now
 			}
 		}
 	}
-	c.op.Task = ""
-	c.phase(c.op.Outcome)
-	c.op.Outcome = ""
+	c.Operation.Task = ""
+	c.phase(c.Operation.Outcome)
+	c.Operation.Outcome = ""
 	archive(c)
 }
 
 // archive puts the operation into the history, once.
 func archive(c *changes) {
-	if c.op.EndTime == nil {
-		now := metav1.NewTime(c.f.Now)
-		c.op.EndTime = &now
+	op := c.Operation
+	if op.EndTime == nil {
+		now := metav1.NewTime(c.Now)
+		op.EndTime = &now
 	}
-	record := topsv1.OperationRecord{ID: c.op.ID, Purpose: c.op.Purpose, Revision: c.op.Revision, Phase: c.op.Phase,
-		Reason: c.op.Reason, Message: c.op.Message, StartTime: c.op.StartTime, EndTime: *c.op.EndTime, Touched: c.op.Touched, Restarted: restartedEngine(c.snapshot), Result: resultOf(c.op.Tasks)}
-	history := slices.DeleteFunc(slices.Clone(c.history), func(r topsv1.OperationRecord) bool { return r.ID == c.op.ID })
+	record := topsv1.OperationRecord{ID: op.ID, Purpose: op.Purpose, Revision: op.Revision, Phase: op.Phase, Reason: op.Reason, Message: op.Message,
+		StartTime: op.StartTime, EndTime: *op.EndTime, Touched: op.Touched, Restarted: restartedEngine(c.Facts), Result: resultOf(op.Tasks)}
+	history := slices.DeleteFunc(slices.Clone(c.History), func(r topsv1.OperationRecord) bool { return r.ID == op.ID })
 	history = append(history, record)
 	if len(history) > historyLimit {
 		drop := max(0, slices.IndexFunc(history[:historyLimit], func(r topsv1.OperationRecord) bool { return !isLastEvidence(history, &r) }))
 		history = slices.Delete(history, drop, drop+1)
 	}
-	c.history = history
+	c.History = history
 }
 
 // isLastEvidence reports whether an operation is the last of a history that shows what is on the node, for one

@@ -13,34 +13,34 @@ import (
 // once it has replaced the driver and not verified it: then the node stays cordoned.
 type evict struct{ base }
 
-func (evict) done(s *snapshot, _ upgradeplan.Task) bool {
-	return s.cordoned() && s.f.Drained.Empty && !mayNotTouch(s) && !leavesTooMany(s)
+func (evict) done(f *Facts, _ upgradeplan.Task) bool {
+	return f.cordoned() && f.Drained.Empty && !mayNotTouch(f) && !leavesTooMany(f)
 }
 
 func (evict) attempt(c *changes, _ upgradeplan.Task) verdict {
-	if mayNotTouch(c.snapshot) {
-		return inUse(c.snapshot)
+	if mayNotTouch(c.Facts) {
+		return inUse(c.Facts)
 	}
-	if leavesTooMany(c.snapshot) {
-		c.op.DrainAll = true
+	if leavesTooMany(c.Facts) {
+		c.Operation.DrainAll = true
 		c.soon()
 		return waiting(ReasonInProgress, "the restart of the container runtime would stop all pods by now: those that do not use the accelerator are evicted too")
 	}
 	return drainPass(c)
 }
 
-func (evict) deadline(s *snapshot, _ verdict) deadline {
+func (evict) deadline(f *Facts, _ verdict) deadline {
 	phase := topsv1.OperationDeferred
-	if driverIsUnproven(s) {
-		phase = s.blame()
+	if driverIsUnproven(f) {
+		phase = f.blame()
 	}
-	return whileEnding(s, deadline{s.limits.drain, phase, ReasonDrainTimeout})
+	return whileEnding(f, deadline{f.limits.drain, phase, ReasonDrainTimeout})
 }
 
 // whileEnding returns the deadline of a drain. While all that is left are pods that go on their own within their grace
 // periods, it has as long as an operation by default: if it ended, their successors would be back on the node for the next drain.
-func whileEnding(s *snapshot, d deadline) deadline {
-	if s.f.Drained.Ending {
+func whileEnding(f *Facts, d deadline) deadline {
+	if f.Drained.Ending {
 		d.after += standardLimit
 	}
 	return d
@@ -48,16 +48,16 @@ func whileEnding(s *snapshot, d deadline) deadline {
 
 // lasts once every task that needs the node empty has begun: until then a node with new pods
 // is drained again.
-func (evict) lasts(s *snapshot, _ upgradeplan.Task) bool { return s.begun(s.disturbs, true) }
+func (evict) lasts(f *Facts, _ upgradeplan.Task) bool { return f.begun(f.disturbs, true) }
 
 // leavesTooMany reports whether the drain spares pods that a restart of the runtime, which has not begun, would stop: what the
 // precheck found out about the engine has changed.
-func leavesTooMany(s *snapshot) bool {
-	if s.op.DrainAll || s.f.Host == nil || !StopsContainers(s.f.Host.Runtime, s.wanted.DefaultRuntime) {
+func leavesTooMany(f *Facts) bool {
+	if f.Operation.DrainAll || f.Host == nil || !StopsContainers(f.Host.Runtime, f.Wanted.DefaultRuntime) {
 		return false
 	}
-	for t := range s.job.All() {
-		if t.Action == upgradeplan.ActionRestartRuntime && s.recorded(t).State == topsv1.OperationTaskPending {
+	for t := range f.job.All() {
+		if t.Action == upgradeplan.ActionRestartRuntime && f.recorded(t).State == topsv1.OperationTaskPending {
 			return true
 		}
 	}
@@ -66,20 +66,20 @@ func leavesTooMany(s *snapshot) bool {
 
 // drainPass makes one pass of the drain.
 func drainPass(c *changes) verdict {
-	c.effects = append(c.effects, Effect{Kind: Evict, Operation: c.op.ID, All: c.op.DrainAll})
-	c.at(c.f.Now.Add(eviction.RetryInterval))
-	if c.f.Drained.Stuck {
-		return waiting(ReasonDrainBlocked, "%s", c.f.Drained.Message)
+	c.effects = append(c.effects, Effect{Kind: Evict, Operation: c.Operation.ID, All: c.Operation.DrainAll})
+	c.at(c.Now.Add(eviction.RetryInterval))
+	if c.Drained.Stuck {
+		return waiting(ReasonDrainBlocked, "%s", c.Drained.Message)
 	}
-	return waiting(ReasonInProgress, "%s", c.f.Drained.Message)
+	return waiting(ReasonInProgress, "%s", c.Drained.Message)
 }
 
 // driverIsUnproven reports whether the operation has replaced the driver, or begun to, and has not verified it. A person
 // may have skipped that once it was replaced.
-func driverIsUnproven(s *snapshot) bool {
-	for t := range s.job.All() {
-		if rec := s.recorded(t); t.Target == upgradeplan.TargetDriver && t.Action == upgradeplan.ActionReplace {
-			return HasUnprovenDriver(s.op) && (rec.State == topsv1.OperationTaskDone || s.atTarget(t) || !mayNotLeave(s, rec.Pod))
+func driverIsUnproven(f *Facts) bool {
+	for t := range f.job.All() {
+		if rec := f.recorded(t); t.Target == upgradeplan.TargetDriver && t.Action == upgradeplan.ActionReplace {
+			return HasUnprovenDriver(f.Operation) && (rec.State == topsv1.OperationTaskDone || f.atTarget(t) || !mayNotLeave(f, rec.Pod))
 		}
 	}
 	return false
@@ -103,6 +103,6 @@ func HasUnprovenDriver(op *topsv1.OperationStatus) bool {
 }
 
 // mayNotLeave reports whether a pod was to be deleted, and the API server refuses that.
-func mayNotLeave(s *snapshot, named *topsv1.NamedPod) bool {
-	return slices.ContainsFunc(s.f.Members, func(m Member) bool { return m.Pod != nil && m.Pod.UID == named.UID && s.denied(m.Pod) != "" })
+func mayNotLeave(f *Facts, named *topsv1.NamedPod) bool {
+	return slices.ContainsFunc(f.Members, func(m Member) bool { return m.Pod != nil && m.Pod.UID == named.UID && f.denied(m.Pod) != "" })
 }

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -8,17 +9,19 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/drain/cordon"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
-// Facts is the input of a decision. Everything may be stale, except where it says live;
+// Facts is the input of a decision, and what its steps read. Everything may be stale, except where it says live;
 // effects have preconditions for that reason.
 type Facts struct {
 	// Now is the time of the decision.
 	Now time.Time
 	// Wanted is spec.operation; nil when there is none.
 	Wanted *topsv1.NodeOperation
-	// Record is the stored part of the status.
-	Record Record
+	// Record is the stored part of the status. Next works on a copy of it: while it decides, this is the record
+	// with its changes so far.
+	Record
 	// Override is the annotation AnnotationTaskOverride of the NodeUpgrade.
 	Override string
 	// Node is the Node object.
@@ -45,6 +48,13 @@ type Facts struct {
 	// WorkedSince is since when passes over the node were made with no break longer than
 	// LongestBreak: deadlines do not run while no manager works. Zero for always.
 	WorkedSince time.Time
+
+	// Next sets the others. job has the tasks of the operation, and limits are its deadlines: none, and
+	// the defaults, when it is no longer wanted.
+	job    job
+	limits limits
+	// users are the components that hold the device open.
+	users []string
 }
 
 // Denial is a deletion, or a fence, of a pod that was denied, or a change of the Node object.
@@ -148,52 +158,198 @@ type Drained struct {
 	Message string
 }
 
-// Decision is the next step.
-type Decision struct {
-	// Record to store first, at the resourceVersion that was read; equal to that of the facts
-	// when nothing changes. If storing fails, no effect is carried out.
-	Record Record
-	// Effects to carry out then, in this order.
-	Effects []Effect
-	// After is the latest time until the next reconcile; zero: only when something changes.
-	After time.Duration
+// job is the job of an operation, with what its tasks need to know about each other.
+type job struct {
+	upgradeplan.Job
+	taskProperties map[upgradeplan.Task]taskProperties
 }
 
-// EffectKind is the kind of an effect.
-type EffectKind string
+// taskProperties are the properties of a task that matter to other tasks.
+type taskProperties struct {
+	// prepares: it does not touch the node, and so needs no grant.
+	prepares bool
+	// disturbs: it needs the node empty.
+	disturbs bool
+}
 
-// Kinds of effects. Each fails when its preconditions do not hold.
-const (
-	// Cordon and Uncordon apply Change at NodeVersion.
-	Cordon   EffectKind = "Cordon"
-	Uncordon EffectKind = "Uncordon"
-	// TaintDevice sets the taint TaintDriverUpgrade to the operation at NodeVersion;
-	// UntaintDevice removes it if it has that value.
-	TaintDevice   EffectKind = "TaintDevice"
-	UntaintDevice EffectKind = "UntaintDevice"
-	// Evict makes one pass of a drain; with All, of all pods.
-	Evict EffectKind = "Evict"
-	// DeletePod deletes Pod by UID and resourceVersion.
-	DeletePod EffectKind = "DeletePod"
-	// FencePod writes to Pod at its resourceVersion, so that a deletion decided earlier
-	// fails.
-	FencePod EffectKind = "FencePod"
-)
+// recorded returns the record of a task; pending when there is none.
+func (f *Facts) recorded(t upgradeplan.Task) topsv1.OperationTask {
+	name := t.String()
+	i := slices.IndexFunc(f.Operation.Tasks, func(r topsv1.OperationTask) bool { return r.Name == name })
+	if i < 0 {
+		return topsv1.OperationTask{Name: name, State: topsv1.OperationTaskPending}
+	}
+	return f.Operation.Tasks[i]
+}
 
-// Effect is one change to the cluster.
-type Effect struct {
-	Kind EffectKind
-	// Operation it belongs to.
-	Operation string
-	// NodeUID and NodeVersion are the preconditions on the Node object.
-	NodeUID     types.UID
-	NodeVersion string
-	// Change of the cordon.
-	Change cordon.NodeChange
-	// Pod and its preconditions.
-	Pod topsv1.NamedPod
-	// All: evict every pod, not only those that use the accelerator.
-	All bool
+// has reports whether the job has a task with this action and target.
+func (f *Facts) has(action, target string) bool {
+	for t := range f.job.All() {
+		if t.Action == action && t.Target == target {
+			return true
+		}
+	}
+	return false
+}
+
+// stageOf returns the index of the stage of a task, -1 when the job does not have it.
+func (f *Facts) stageOf(t upgradeplan.Task) int {
+	return slices.IndexFunc(f.job.Job, func(stage upgradeplan.Stage) bool { return slices.Contains(stage, t) })
+}
+
+// begun reports whether any task of a kind has ever begun; with every, whether none is pending, also not again.
+func (f *Facts) begun(kind func(upgradeplan.Task) bool, every bool) bool {
+	for t := range f.job.All() {
+		if !kind(t) {
+			continue
+		}
+		rec := f.recorded(t)
+		begun := rec.StartTime != nil
+		if every {
+			begun = rec.State != topsv1.OperationTaskPending // which keeps its start time
+		}
+		if begun != every {
+			return begun
+		}
+	}
+	return every
+}
+
+// prepares reports whether a task does not touch the node, and so needs no grant.
+func (f *Facts) prepares(t upgradeplan.Task) bool { return f.job.taskProperties[t].prepares }
+
+// disturbs reports whether a task needs the node empty.
+func (f *Facts) disturbs(t upgradeplan.Task) bool { return f.job.taskProperties[t].disturbs }
+
+// disturbed reports whether a task beyond preparation has begun.
+func (f *Facts) disturbed() bool {
+	return f.begun(func(t upgradeplan.Task) bool { return !f.prepares(t) }, false)
+}
+
+// replaced is one DaemonSet of a component that an operation replaces: the wanted revision of its pod, the
+// newest one that it must have, and the member, nil when the DaemonSet does not exist.
+type replaced struct {
+	revision, newest string
+	// before: it leaves before another one comes.
+	before bool
+	*Member
+}
+
+// replaced returns the DaemonSets of a component, first the ones that leave before its own; nil when the
+// operation does not replace it.
+func (f *Facts) replaced(component string) (list []replaced) {
+	i := slices.IndexFunc(f.Wanted.Targets, func(t topsv1.OperationTarget) bool { return t.Component == component })
+	if i < 0 {
+		return nil
+	}
+	target := &f.Wanted.Targets[i]
+	newest := target.AllNewest()
+	for i, of := range target.All() {
+		r := replaced{revision: of.Revision, newest: newest[i].Revision, before: i < len(target.Leaving)}
+		if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == component && m.UID == of.DaemonSet.UID }); i >= 0 {
+			r.Member = &f.Members[i]
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// leaves reports whether the DaemonSet is to leave the node. One that is gone has left.
+func (r replaced) leaves() bool { return r.before || r.Member != nil && r.Leaving }
+
+// pod returns the pod on the node, nil when there is none.
+func (r replaced) pod() *Pod {
+	if r.Member == nil {
+		return nil
+	}
+	return r.Pod
+}
+
+// atTarget reports whether the pod already has its wanted revision.
+func (r replaced) atTarget() bool { return r.pod() != nil && r.pod().Revision == r.revision }
+
+// atTarget reports whether the pods of a task's component already have their wanted revisions.
+func (f *Facts) atTarget(t upgradeplan.Task) bool {
+	list := f.replaced(t.Target)
+	return len(list) > 0 && !slices.ContainsFunc(list, func(r replaced) bool { return !r.atTarget() })
+}
+
+// uses reports whether a component holds the device open.
+func (f *Facts) uses(component string) bool { return slices.Contains(f.users, component) }
+
+// exists reports whether a recorded pod is on the node.
+func (f *Facts) exists(named topsv1.NamedPod) bool {
+	return slices.ContainsFunc(f.Members, func(m Member) bool { return m.Pod != nil && m.Pod.UID == named.UID })
+}
+
+// denied returns why the API server refuses to delete a pod, "" if it does not: a pod that ends was deleted.
+func (f *Facts) denied(pod *Pod) string {
+	if denial := f.Denied[pod.UID]; !denial.OfFence && !pod.Terminating {
+		return denial.Message
+	}
+	return ""
+}
+
+// denialOf says that the API server refuses to delete a pod, "" if it does not.
+func denialOf(f *Facts, pod *Pod) string {
+	if cause := f.denied(pod); cause != "" {
+		return " (deletion denied: " + cause + ")"
+	}
+	return ""
+}
+
+// nodeDenied returns why the API server refuses to change the Node object, "" if it does not.
+func (f *Facts) nodeDenied() string { return f.Denied[f.Node.UID].Message }
+
+// silent reports whether the agent has missed its reports for too long.
+func (f *Facts) silent() bool {
+	return f.Host == nil || !f.Now.Before(f.HostSince.Add(f.limits.silence))
+}
+
+// hostResult returns the agent's result for the current attempt of a task, nil when there is
+// none.
+func (f *Facts) hostResult(t upgradeplan.Task) *topsv1.HostTaskResult {
+	rec, result := f.recorded(t), f.Host.Result(f.Operation.ID, t.String())
+	if result == nil || rec.Attempts == 0 || result.Attempt < rec.Attempts {
+		return nil
+	}
+	return result
+}
+
+func succeeded(result *topsv1.HostTaskResult) bool {
+	return result != nil && result.State == topsv1.HostTaskDone
+}
+
+// recordedAt returns a recorded time; if it is in the future because the clock was set back, the time at which the manager noticed.
+func (f *Facts) recordedAt(at time.Time) time.Time {
+	if at.After(f.Now) {
+		return f.WorkedSince
+	}
+	return at
+}
+
+// countsFrom returns since when the time of a task counts that was recorded to begin at a time: time offline, or without a manager, does not.
+func (f *Facts) countsFrom(recorded time.Time) time.Time {
+	return latest(f.recordedAt(recorded), f.recordedAt(f.Node.Since), f.WorkedSince)
+}
+
+// CordonMark returns the id that the mark of an operation's cordon names: its own, or that of the failed
+// operation whose cordon it took over.
+func CordonMark(op *topsv1.OperationStatus) string { return cmp.Or(op.CordonedBy, op.ID) }
+
+// cordoned reports whether the node is unschedulable, and not because of another operation.
+func (f *Facts) cordoned() bool {
+	change := cordon.DecideCordon(f.Node.Cordon, CordonMark(f.Operation))
+	return change.Cordoned && !change.Needed() && change.Reason != cordon.ReasonCordonedByOther
+}
+
+// blame returns Failed, which counts against the version, if something of the version was put
+// on the node, otherwise Deferred.
+func (f *Facts) blame() topsv1.OperationPhase {
+	if f.Operation.Touched {
+		return topsv1.OperationFailed
+	}
+	return topsv1.OperationDeferred
 }
 
 // isEvidence reports whether an operation shows what is on the node.

@@ -82,7 +82,7 @@ func TestAnOperationWithoutASlotIsPreparedAndWaits(t *testing.T) {
 
 func TestAPreparationThatTakesTooLongIsDeferred(t *testing.T) {
 	f := prepared(t, everything...)
-	f.Record.Operation.PreparedTime = nil
+	f.Operation.PreparedTime = nil
 	later(2 * time.Hour)(&f)
 	if got := summaryOf(newMachine(t).Next(f)); got != "Releasing then Deferred OperationDeadline" {
 		t.Error(got)
@@ -92,12 +92,12 @@ func TestAPreparationThatTakesTooLongIsDeferred(t *testing.T) {
 // TestAGrantLooksAgain covers the way from the grant to the cordon.
 func TestAGrantLooksAgain(t *testing.T) {
 	f := prepared(t, everything...)
-	preparedAt := f.Record.Operation.PreparedTime
+	preparedAt := f.Operation.PreparedTime
 	later(5 * time.Hour)(&f)
 	*f.Host.Devices = 7 // a card broke while the node waited
 	granted(&f)
 	f.Record = newMachine(t).Next(f).Record
-	op := f.Record.Operation
+	op := f.Operation
 	if !op.Granted || !op.StartTime.Equal(&metav1.Time{Time: f.Now}) || !op.PreparedTime.Equal(preparedAt) {
 		t.Errorf("granted %v, started %s, prepared %s", op.Granted, op.StartTime, op.PreparedTime)
 	}
@@ -107,7 +107,7 @@ func TestAGrantLooksAgain(t *testing.T) {
 		t.Errorf("with somebody else at work: %s", got)
 	}
 	f.Record = newMachine(t).Next(f).Record
-	if got := f.Record.Operation.Before; got == nil || got.Devices != 7 {
+	if got := f.Operation.Before; got == nil || got.Devices != 7 {
 		t.Errorf("what the node showed before: %+v", got)
 	}
 	d := newMachine(t).Next(f)
@@ -128,7 +128,7 @@ func TestAGrantLooksAgain(t *testing.T) {
 // No event says that a budget allows an eviction again.
 func TestAPrecheckThatABudgetRefusesLooksAgainSoon(t *testing.T) {
 	f := prepared(t, everything...)
-	f.Record.Operation.Before, f.Drained = nil, Drained{Stuck: true, Message: "a budget refuses"}
+	f.Operation.Before, f.Drained = nil, Drained{Stuck: true, Message: "a budget refuses"}
 	if d := newMachine(t).Next(f); d.After == 0 || d.After > eviction.RetryInterval {
 		t.Errorf("%s, looks again after %s", summaryOf(d), d.After)
 	}
@@ -174,19 +174,19 @@ func TestAGrantThatIsRecordedAgainKeepsWhatTheNodeWasBefore(t *testing.T) {
 		"the driver is replaced":            reach(t, "driver_verify", everything...),
 		"the node is being drained":         reach(t, "node_evict", everything...),
 		"the cordon of another taken over":  handedOver(t),
-		"what it touched is all that is on": func() Facts { f := reach(t, "driver_verify", everything...); f.Record.Operation.Tasks = nil; return f }(),
+		"what it touched is all that is on": func() Facts { f := reach(t, "driver_verify", everything...); f.Operation.Tasks = nil; return f }(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			before, started := f.Record.Operation.Before.DeepCopy(), f.Record.Operation.StartTime
+			before, started := f.Operation.Before.DeepCopy(), f.Operation.StartTime
 			if before == nil || before.Devices != 8 {
 				t.Fatalf("the node was %+v before", before)
 			}
-			f.Record.Operation.Granted = false
+			f.Operation.Granted = false
 			*f.Host.Devices = 7
 			later(10 * time.Second)(&f)
 			for range 3 {
 				f.Record = newMachine(t).Next(f).Record
-				op := f.Record.Operation
+				op := f.Operation
 				if diff := cmp.Diff(before, op.Before); diff != "" || !op.Granted || !op.StartTime.Equal(&started) {
 					t.Fatalf("granted %v, started %s, was %s; before (-want +got):\n%s", op.Granted, op.StartTime, started, diff)
 				}
@@ -198,14 +198,14 @@ func TestAGrantThatIsRecordedAgainKeepsWhatTheNodeWasBefore(t *testing.T) {
 // The driver that took a card away is not verified, and its node does not go back into service.
 func TestALostGrantProvesNoDriver(t *testing.T) {
 	f := reach(t, "driver_verify", everything...)
-	f.Record.Operation.Granted = false
+	f.Operation.Granted = false
 	*f.Host.Devices = 7
 	result("driver_verify", "Done")(&f)
 	later(10 * time.Second)(&f)
 	for range 3 {
 		f.Record = newMachine(t).Next(f).Record
 	}
-	if op := f.Record.Operation; op.Task != theNode+"_driver_verify" || op.Message != "7 cards found, 8 needed" {
+	if op := f.Operation; op.Task != theNode+"_driver_verify" || op.Message != "7 cards found, 8 needed" {
 		t.Errorf("%s %s: %s", op.Task, op.Reason, op.Message)
 	}
 	later(6 * time.Minute)(&f)

@@ -18,7 +18,7 @@ func keptCordoned(t *testing.T) Facts {
 	f := reach(t, "driver_verify", everything...)
 	later(5 * time.Minute)(&f)
 	f.Record = newMachine(t).Next(f).Record
-	if op := f.Record.Operation; !op.Held || f.Node.Cordon.Mark != op.ID {
+	if op := f.Operation; !op.Held || f.Node.Cordon.Mark != op.ID {
 		t.Fatalf("the node is not kept cordoned: %s, marked %q", op.Phase, f.Node.Cordon.Mark)
 	}
 	f.Wanted = f.Wanted.DeepCopy()
@@ -31,7 +31,7 @@ func handedOver(t *testing.T) Facts {
 	t.Helper()
 	f := keptCordoned(t)
 	f.Record = newMachine(t).Next(f).Record
-	if op := f.Record.Operation; op.ID != "next" || op.CordonedBy != "op" {
+	if op := f.Operation; op.ID != "next" || op.CordonedBy != "op" {
 		t.Fatalf("operation %s began, with the cordon of %q", op.ID, op.CordonedBy)
 	}
 	f.Node.OtherUpgrader = "kured"
@@ -92,7 +92,7 @@ func TestTheCordonIsHandedOnUntilAnOperationIsDone(t *testing.T) {
 	f.Wanted = f.Wanted.DeepCopy()
 	f.Wanted.ID, f.Node.OtherUpgrader = "third", ""
 	f.Record = newMachine(t).Next(f).Record
-	op := f.Record.Operation
+	op := f.Operation
 	if op.ID != "third" || CordonMark(op) != "op" || f.Node.Cordon.Mark != "op" {
 		t.Fatalf("operation %s began, with the cordon of %q; the node has that of %q", op.ID, CordonMark(op), f.Node.Cordon.Mark)
 	}
@@ -148,20 +148,20 @@ func TestTheBaselineIsHandedOnWithTheCordon(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := keptCordoned(t)
-			f.Record.Operation.Before = &tc.failed
+			f.Operation.Before = &tc.failed
 			f.Host.DriverVersion, f.Host.Devices, f.Node.Allocatable = "v2", ptr.To(int32(3)), map[string]int64{card: 3}
 			for _, with := range tc.with {
 				with(&f)
 			}
 			f.Record = newMachine(t).Next(f).Record
-			if op := f.Record.Operation; op.ID != "next" || Prechecked(op) || !NeedsDrained(f) {
+			if op := f.Operation; op.ID != "next" || Prechecked(op) || !NeedsDrained(f) {
 				t.Fatalf("operation %s, prechecked %t, looks at the drain %t: it has checked nothing yet", op.ID, Prechecked(op), NeedsDrained(f))
 			}
 			for range 5 {
 				f.Now = f.Now.Add(offerGrace / 4)
 				f.Record = newMachine(t).Next(f).Record
 			}
-			op := f.Record.Operation
+			op := f.Operation
 			if Prechecked(op) == tc.unchecked {
 				t.Fatalf("prechecked: %t, %s %s", !tc.unchecked, op.Reason, op.Message)
 			}
@@ -173,7 +173,7 @@ func TestTheBaselineIsHandedOnWithTheCordon(t *testing.T) {
 			for range 5 {
 				f.Record = newMachine(t).Next(f).Record
 			}
-			if diff := cmp.Diff(want, *f.Record.Operation.Before); diff != "" {
+			if diff := cmp.Diff(want, *f.Operation.Before); diff != "" {
 				t.Errorf("once a person repeated the precheck (-want +got):\n%s", diff)
 			}
 		})

@@ -14,6 +14,6 @@ func Keeps(op *topsv1.OperationStatus) bool {
 }
 
 // lostHeld reports whether the record lacks that the operation keeps its node cordoned.
-func lostHeld(s *snapshot) bool {
-	return Keeps(s.op) && !s.op.Held && s.f.Node.Cordon.Mark == CordonMark(s.op)
+func lostHeld(f *Facts) bool {
+	return Keeps(f.Operation) && !f.Operation.Held && f.Node.Cordon.Mark == CordonMark(f.Operation)
 }

@@ -28,22 +28,22 @@ func TestANodeWithTheMarkOfWhatFailedIsHeld(t *testing.T) {
 		want [2]string
 	}{
 		{"it failed", closed, func(*Facts) {}, [2]string{"Failed held driver_verify VerifyFailed", "Failed held driver_verify VerifyFailed"}},
-		{"a rollback failed", closed, func(f *Facts) { f.Record.Operation.Phase = topsv1.OperationQuarantined }, [2]string{"Quarantined held driver_verify VerifyFailed", "Quarantined held driver_verify VerifyFailed"}},
+		{"a rollback failed", closed, func(f *Facts) { f.Operation.Phase = topsv1.OperationQuarantined }, [2]string{"Quarantined held driver_verify VerifyFailed", "Quarantined held driver_verify VerifyFailed"}},
 		{"another one takes over", keptCordoned, func(*Facts) {}, [2]string{"Failed held driver_verify VerifyFailed", "Running InProgress"}},
 		{"it took the cordon over", deferred, func(*Facts) {}, [2]string{"Deferred held node_precheck PrecheckFailed", "Deferred held node_precheck PrecheckFailed"}},
 		{"the rollout ends", closed, func(f *Facts) { f.Wanted = nil }, [2]string{"Failed held driver_verify VerifyFailed", "Releasing then Failed driver_verify VerifyFailed UntaintDevice"}},
 		{"it was released", closed, func(f *Facts) { f.Node.Cordon.Mark, f.Node.Cordon.Unschedulable, f.Node.Taint = "", false, "" },
 			[2]string{"Failed driver_verify VerifyFailed", "Failed driver_verify VerifyFailed"}},
 		{"it touched nothing: a late cordon", closed, func(f *Facts) {
-			f.Record.Operation.Touched, f.Node.Taint, f.Record.Operation.Phase = false, "", topsv1.OperationDeferred
-			f.Record.Operation.Tasks = nil
+			f.Operation.Touched, f.Node.Taint, f.Operation.Phase = false, "", topsv1.OperationDeferred
+			f.Operation.Tasks = nil
 		},
 			[2]string{"Deferred driver_verify VerifyFailed Uncordon", "Deferred driver_verify VerifyFailed Uncordon"}},
-		{"it was done: a late cordon", deferred, func(f *Facts) { f.Record.Operation.Phase = topsv1.OperationDone }, [2]string{"Done node_precheck PrecheckFailed Uncordon", "Done node_precheck PrecheckFailed Uncordon"}},
+		{"it was done: a late cordon", deferred, func(f *Facts) { f.Operation.Phase = topsv1.OperationDone }, [2]string{"Done node_precheck PrecheckFailed Uncordon", "Done node_precheck PrecheckFailed Uncordon"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := tc.of(t)
-			f.Record.Operation.Held = false
+			f.Operation.Held = false
 			tc.with(&f)
 			for _, want := range tc.want {
 				d := newMachine(t).Next(f)

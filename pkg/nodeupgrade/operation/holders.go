@@ -16,25 +16,25 @@ import (
 
 // strayHolders describes the processes that have a device open by the last report and that no drain
 // ends, and returns what to do about them; "" when there is none.
-func strayHolders(s *snapshot) (who, remedy string) {
-	return describeHolders(s, func(h *topsv1.DeviceHolder) bool {
-		_, stays := s.f.StayingPods[h.PodUID]
+func strayHolders(f *Facts) (who, remedy string) {
+	return describeHolders(f, func(h *topsv1.DeviceHolder) bool {
+		_, stays := f.StayingPods[h.PodUID]
 		return h.PodUID == "" || stays
 	})
 }
 
 // inContainers is strayHolders for plain containers alone, which the restart of an engine stops.
-func inContainers(s *snapshot) (who, remedy string) {
-	return describeHolders(s, isInContainer)
+func inContainers(f *Facts) (who, remedy string) {
+	return describeHolders(f, isInContainer)
 }
 
 func isInContainer(h *topsv1.DeviceHolder) bool { return h.PodUID == "" && h.Container != "" }
 
-func describeHolders(s *snapshot, which func(*topsv1.DeviceHolder) bool) (who, remedy string) {
+func describeHolders(f *Facts, which func(*topsv1.DeviceHolder) bool) (who, remedy string) {
 	var named []string
-	for i := range s.f.Host.DeviceHolders {
-		if h := &s.f.Host.DeviceHolders[i]; which(h) {
-			named = append(named, describeHolder(s, h))
+	for i := range f.Host.DeviceHolders {
+		if h := &f.Host.DeviceHolders[i]; which(h) {
+			named = append(named, describeHolder(f, h))
 		}
 	}
 	switch len(named) {
@@ -46,10 +46,10 @@ func describeHolders(s *snapshot, which func(*topsv1.DeviceHolder) bool) (who, r
 	return message.Names(named), ": stop them"
 }
 
-func describeHolder(s *snapshot, h *topsv1.DeviceHolder) string {
+func describeHolder(f *Facts, h *topsv1.DeviceHolder) string {
 	const shortID = 12 // as docker shows it
 	container := ""
-	switch pod, stays := s.f.StayingPods[h.PodUID]; {
+	switch pod, stays := f.StayingPods[h.PodUID]; {
 	case pod != "":
 		container = fmt.Sprintf(", pod %s, which the drain leaves", pod)
 	case stays:
@@ -66,20 +66,20 @@ func describeHolder(s *snapshot, h *topsv1.DeviceHolder) string {
 
 // whyInUse returns, to be appended to the failure of a driver, which processes that no drain ends have
 // a device open, or that the agent may not see them; "" when it sees none, or reports nothing of them.
-func whyInUse(s *snapshot) string {
-	if s.f.Host == nil {
+func whyInUse(f *Facts) string {
+	if f.Host == nil {
 		return ""
 	}
-	if who, _ := strayHolders(s); who != "" {
+	if who, _ := strayHolders(f); who != "" {
 		return "; " + who
 	}
-	return unseenHolders(s)
+	return unseenHolders(f)
 }
 
 // unseenHolders returns, to be appended to a message, that the agent does not see every process that may have a device
 // open; "" when it does, or reports nothing about them.
-func unseenHolders(s *snapshot) string {
-	if visible := s.f.Host.DeviceHoldersVisible; visible != nil && !*visible {
+func unseenHolders(f *Facts) string {
+	if visible := f.Host.DeviceHoldersVisible; visible != nil && !*visible {
 		return "; a process outside of pods may have a card open: the node agent lacks the capability to see it"
 	}
 	return ""
@@ -87,9 +87,9 @@ func unseenHolders(s *snapshot) string {
 
 // unseenBefore returns which processes an operation cannot know of before it takes its slot, if processes that no
 // drain ends matter to it.
-func unseenBefore(s *snapshot) string {
-	if s.f.Host == nil || !s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) && !s.op.DrainAll {
+func unseenBefore(f *Facts) string {
+	if f.Host == nil || !f.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) && !f.Operation.DrainAll {
 		return ""
 	}
-	return unseenHolders(s)
+	return unseenHolders(f)
 }

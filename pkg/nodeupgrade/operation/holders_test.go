@@ -25,7 +25,7 @@ func stays(f *Facts) { f.StayingPods = map[string]string{train.PodUID: "ns/train
 // lost has the pod of a process be one that the API server does not have.
 func lost(f *Facts) { f.StayingPods = map[string]string{train.PodUID: ""} }
 
-func unchecked(f *Facts) { f.Record.Operation.Before = nil }
+func unchecked(f *Facts) { f.Operation.Before = nil }
 
 func stopped(f *Facts) { closed(f); gone("devicePlugin")(f); gone("exporter")(f) }
 
@@ -72,7 +72,7 @@ func TestAProcessOutsideOfPodsThatHasADeviceOpen(t *testing.T) {
 		{"or the pod is gone", "driver_replace", driverOnly, []func(*Facts){stopped, holding(train), lost}, "Running driver_replace DeviceInUse"},
 		{"nor one in an old report", "driver_replace", driverOnly, []func(*Facts){stopped, holding(python), silent}, "Running driver_replace InProgress DeletePod"},
 		{"nor one that a person accepts by skipping the precheck", "driver_replace", driverOnly, []func(*Facts){stopped, holding(python), func(f *Facts) {
-			f.Record.Operation.Tasks[taskAt(f, "node_precheck")].State = topsv1.OperationTaskSkipped
+			f.Operation.Tasks[taskAt(f, "node_precheck")].State = topsv1.OperationTaskSkipped
 		}}, "Running driver_replace InProgress DeletePod"},
 		{"nor one that cannot be seen", "driver_replace", driverOnly, []func(*Facts){stopped, unseen}, "Running driver_replace InProgress DeletePod"},
 	} {

@@ -19,34 +19,34 @@ const lookInterval = time.Minute
 
 // lookAtUsers records whether cards of the node are used.
 func lookAtUsers(c *changes) {
-	if c.wanted.OnlyIdle {
-		c.op.InUse = mayNotTouch(c.snapshot)
-		c.at(c.f.Now.Add(lookInterval))
+	if c.Wanted.OnlyIdle {
+		c.Operation.InUse = mayNotTouch(c.Facts)
+		c.at(c.Now.Add(lookInterval))
 	}
 }
 
 // mayNotTouch reports whether the operation is only for an idle node, and this one is not.
-func mayNotTouch(s *snapshot) bool { return s.wanted.OnlyIdle && userNames(s) != "" }
+func mayNotTouch(f *Facts) bool { return f.Wanted.OnlyIdle && userNames(f) != "" }
 
 // awaitsRequest reports whether the operation gets no grant because cards were in use at the last check. What would
 // block the drain of its node matters only once there is a request, which creates another operation.
-func awaitsRequest(s *snapshot) bool { return s.op.InUse && !s.op.Granted }
+func awaitsRequest(f *Facts) bool { return f.Operation.InUse && !f.Operation.Granted }
 
 // inUse ends the operation.
-func inUse(s *snapshot) verdict {
-	return verdict{phase: topsv1.OperationDeferred, reason: ReasonCardsInUse, text: "no request for the operation, and cards of the node are in use: " + userNames(s)}
+func inUse(f *Facts) verdict {
+	return verdict{phase: topsv1.OperationDeferred, reason: ReasonCardsInUse, text: "no request for the operation, and cards of the node are in use: " + userNames(f)}
 }
 
 // userNames describes what uses cards of the node, "" for nothing.
-func userNames(s *snapshot) string {
-	names := slices.Clone(s.f.CardUsers)
-	if s.f.Host == nil {
+func userNames(f *Facts) string {
+	names := slices.Clone(f.CardUsers)
+	if f.Host == nil {
 		return message.Names(names)
 	}
-	if who, _ := inContainers(s); who != "" {
+	if who, _ := inContainers(f); who != "" {
 		names = append(names, who)
 	}
-	if visible := s.f.Host.DeviceHoldersVisible; s.op.DrainAll && (visible == nil || !*visible) {
+	if visible := f.Host.DeviceHoldersVisible; f.Operation.DrainAll && (visible == nil || !*visible) {
 		names = append(names, "maybe plain containers, which the restart stops and the node agent lacks the capability to see")
 	}
 	return message.Names(names)

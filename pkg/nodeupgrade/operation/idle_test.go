@@ -30,13 +30,13 @@ func container(name string) func(*Facts) {
 func stopsAll(f *Facts) {
 	f.Host = f.Host.DeepCopy()
 	f.Host.Runtime.RestartStopsContainers = ptr.To(true)
-	f.Record.Operation.DrainAll = true
+	f.Operation.DrainAll = true
 }
 
 func keepsAll(f *Facts) {
 	f.Host = f.Host.DeepCopy()
 	f.Host.Runtime.RestartStopsContainers = ptr.To(false)
-	f.Record.Operation.DrainAll = false
+	f.Operation.DrainAll = false
 }
 
 func TestAnOperationWithoutARequestWaitsOnANodeInUse(t *testing.T) {
@@ -79,7 +79,7 @@ func TestAnOperationWithoutARequestChecksAgain(t *testing.T) {
 	f := withoutRequest(t)
 	usedBy("ns/a", "ns/b")(&f)
 	f.Record = newMachine(t).Next(f).Record
-	if text := f.Record.Operation.Message; !strings.HasSuffix(text, "ns/a, ns/b") {
+	if text := f.Operation.Message; !strings.HasSuffix(text, "ns/a, ns/b") {
 		t.Errorf("message %q", text)
 	}
 	usedBy()(&f)
@@ -91,16 +91,16 @@ func TestAnOperationWithoutARequestChecksAgain(t *testing.T) {
 // What keeps the pods from leaving matters when somebody asks: his operation says so before it is granted.
 func TestADrainThatCannotSucceedIsNoMatterWhileTheNodeAwaitsItsRequest(t *testing.T) {
 	f := withoutRequest(t)
-	f.Record.Operation.Before, f.Record.Operation.PreparedTime = nil, nil
+	f.Operation.Before, f.Operation.PreparedTime = nil, nil
 	f.Drained = Drained{Stuck: true, Message: "ns/a is protected"}
 	usedBy("ns/a")(&f)
 	for range 3 {
 		f.Record = newMachine(t).Next(f).Record
 	}
-	if op := f.Record.Operation; op.Reason != ReasonCardsInUse || op.PreparedTime == nil {
+	if op := f.Operation; op.Reason != ReasonCardsInUse || op.PreparedTime == nil {
 		t.Errorf("%s: %s", op.Reason, op.Message)
 	}
-	f.Record.Operation.Before = nil
+	f.Operation.Before = nil
 	usedBy()(&f)
 	if got := summaryOf(newMachine(t).Next(f)); got != "Running node_precheck PrecheckFailed" {
 		t.Errorf("a pod without a card: %s", got)

@@ -8,7 +8,7 @@ import (
 )
 
 // deviceClosed is what a decision sees at the driver's replacement once the device is closed.
-func deviceClosed(f *Facts) { f.Node.Taint = f.Record.Operation.ID }
+func deviceClosed(f *Facts) { f.Node.Taint = f.Operation.ID }
 
 // placeholder makes the pod of a component one in which nothing runs.
 func placeholder(component string) func(*Facts) {

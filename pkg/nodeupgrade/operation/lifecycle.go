@@ -13,19 +13,19 @@ import (
 
 // accept records a new operation; its first tasks begin with the next decision.
 func accept(c *changes, wanted *topsv1.NodeOperation) {
-	now := metav1.NewTime(c.f.Now)
-	c.op = &topsv1.OperationStatus{ID: wanted.ID, Purpose: wanted.Purpose, Revision: wanted.Revision, Rollout: wanted.Rollout,
-		Phase: topsv1.OperationRunning, Reason: ReasonInProgress, Since: now, StartTime: now, Granted: wanted.Granted, Override: c.f.Override}
-	job, err := jobOf(wanted, c.f.Node.Name)
+	now := metav1.NewTime(c.Now)
+	c.Operation = &topsv1.OperationStatus{ID: wanted.ID, Purpose: wanted.Purpose, Revision: wanted.Revision, Rollout: wanted.Rollout,
+		Phase: topsv1.OperationRunning, Reason: ReasonInProgress, Since: now, StartTime: now, Granted: wanted.Granted, Override: c.Override}
+	job, err := jobOf(wanted, c.Node.Name)
 	if err == nil {
 		_, err = eviction.PolicyOf(wanted.Drain)
 	}
-	if err == nil && slices.ContainsFunc(c.history, func(r topsv1.OperationRecord) bool { return r.ID == wanted.ID }) {
+	if err == nil && slices.ContainsFunc(c.History, func(r topsv1.OperationRecord) bool { return r.ID == wanted.ID }) {
 		err = fmt.Errorf("operation %s has ended before: another one needs another id", wanted.ID)
 	}
 	if err != nil {
-		c.op.Phase, c.op.Outcome = topsv1.OperationReleasing, topsv1.OperationAborted
-		c.op.Reason, c.op.Message = ReasonBadOperation, err.Error()
+		c.Operation.Phase, c.Operation.Outcome = topsv1.OperationReleasing, topsv1.OperationAborted
+		c.Operation.Reason, c.Operation.Message = ReasonBadOperation, err.Error()
 		finish(c)
 		return
 	}
@@ -39,17 +39,17 @@ func accept(c *changes, wanted *topsv1.NodeOperation) {
 // it, nil when there is none.
 func abandon(c *changes, wanted *topsv1.NodeOperation) {
 	switch {
-	case c.op.Phase == topsv1.OperationReleasing:
-	case c.op.Held && takesOver(c.op, wanted):
+	case c.Operation.Phase == topsv1.OperationReleasing:
+	case c.Operation.Held && takesOver(c.Operation, wanted):
 		handOver(c, wanted)
 		return
-	case c.op.Held:
-		giveBack(c, c.op.Phase)
+	case c.Operation.Held:
+		giveBack(c, c.Operation.Phase)
 	case wanted == nil:
 		abort(c, ReasonWithdrawn, "the operation was removed from the spec")
 	default:
 		end(c, topsv1.OperationAborted, ReasonSuperseded, fmt.Sprintf("operation %s replaces it", wanted.ID))
-		if c.op.Held {
+		if c.Operation.Held {
 			return
 		}
 	}
@@ -76,26 +76,26 @@ func handOver(c *changes, wanted *topsv1.NodeOperation) {
 		return
 	}
 	if busy(c) {
-		c.at(c.f.Now.Add(tick))
+		c.at(c.Now.Add(tick))
 		return
 	}
-	mark, before := CordonMark(c.op), handedOn(c.snapshot)
+	mark, before := CordonMark(c.Operation), handedOn(c.Facts)
 	accept(c, wanted)
-	c.op.Before = before
-	c.op.CordonedBy, c.op.Held = mark, c.op.Phase.Final() // a bad operation is over at once
+	c.Operation.Before = before
+	c.Operation.CordonedBy, c.Operation.Held = mark, c.Operation.Phase.Final() // a bad operation is over at once
 }
 
 // proceed continues the wanted operation.
 func proceed(c *changes) {
-	if c.op.Phase == topsv1.OperationReleasing {
+	if c.Operation.Phase == topsv1.OperationReleasing {
 		release(c)
 		return
 	}
-	if c.wanted.Abort {
+	if c.Wanted.Abort {
 		switch {
-		case c.op.Held:
-			giveBack(c, c.op.Phase)
-		case !c.op.Granted && !c.wanted.Granted:
+		case c.Operation.Held:
+			giveBack(c, c.Operation.Phase)
+		case !c.Operation.Granted && !c.Wanted.Granted:
 			abort(c, ReasonWithdrawn, "it was withdrawn before it was granted")
 		default:
 			abort(c, ReasonAborted, "the operation was aborted")
@@ -104,24 +104,24 @@ func proceed(c *changes) {
 		return
 	}
 	applyOverride(c)
-	if c.op.Held {
+	if c.Operation.Held {
 		c.notReleasedFor("")
 		fence(c) // a person may uncordon the node at any time
 		return
 	}
-	if c.wanted.Granted && !c.op.Granted {
+	if c.Wanted.Granted && !c.Operation.Granted {
 		grant(c)
 		return
 	}
-	if phase, reason, text := cutShort(c.snapshot); phase != "" {
+	if phase, reason, text := cutShort(c.Facts); phase != "" {
 		end(c, phase, reason, text)
 		return
 	}
-	if !c.f.Node.Ready {
+	if !c.Node.Ready {
 		c.wait(ReasonNodeOffline, "the node is not Ready: nothing is done on it until it is back")
-		c.at(lostAt(c.snapshot))
-		if !awaits(c.snapshot) {
-			c.at(endsAt(c.snapshot))
+		c.at(lostAt(c.Facts))
+		if !awaits(c.Facts) {
+			c.at(endsAt(c.Facts))
 		}
 		return
 	}
@@ -132,31 +132,31 @@ func proceed(c *changes) {
 // may have waited for long, so it is prechecked again. If the operation has had its slot before (an older CRD
 // dropped that), what the node was before stays the measure.
 func grant(c *changes) {
-	if !c.op.Touched && !c.disturbed() && c.op.CordonedBy == "" {
-		c.op.Before, c.op.StartTime = nil, metav1.NewTime(c.f.Now)
+	if !c.Operation.Touched && !c.disturbed() && c.Operation.CordonedBy == "" {
+		c.Operation.Before, c.Operation.StartTime = nil, metav1.NewTime(c.Now)
 	}
-	c.op.Granted = true
+	c.Operation.Granted = true
 	c.soon()
 }
 
 // cutShort returns how the operation ends for a reason outside its tasks; an empty phase when
 // it does not end.
-func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
-	n := s.f.Node
+func cutShort(f *Facts) (phase topsv1.OperationPhase, reason, text string) {
+	n := f.Node
 	switch {
-	case n.UID == "" || s.wanted.NodeUID != "" && n.UID != s.wanted.NodeUID: // an older CRD may have dropped the latter
+	case n.UID == "" || f.Wanted.NodeUID != "" && n.UID != f.Wanted.NodeUID: // an older CRD may have dropped the latter
 		return topsv1.OperationAborted, ReasonNodeReplaced, "the Node object is not the one that the operation is about"
-	case !n.Ready && !s.f.Now.Before(lostAt(s)):
-		return s.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", s.limits.lost)
-	case !awaits(s) && !s.f.Now.Before(endsAt(s)):
-		phase := s.blame()
-		if s.f.Drained.Ending && !driverIsUnproven(s) { // a drain, which defers it
+	case !n.Ready && !f.Now.Before(lostAt(f)):
+		return f.blame(), ReasonNodeLost, fmt.Sprintf("the node was not Ready for %s", f.limits.lost)
+	case !awaits(f) && !f.Now.Before(endsAt(f)):
+		phase := f.blame()
+		if f.Drained.Ending && !driverIsUnproven(f) { // a drain, which defers it
 			phase = topsv1.OperationDeferred
 		}
-		return phase, ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", s.f.Now.Sub(recordedAt(s.f, s.op.StartTime.Time)).Round(time.Second))
+		return phase, ReasonOperationDeadline, fmt.Sprintf("the operation is not done after %s", f.Now.Sub(f.recordedAt(f.Operation.StartTime.Time)).Round(time.Second))
 	}
-	for t := range s.job.All() {
-		if text := rowOf(t).superseded(s, t); text != "" {
+	for t := range f.job.All() {
+		if text := rowOf(t).superseded(f, t); text != "" {
 			return topsv1.OperationAborted, ReasonTargetChanged, text
 		}
 	}
@@ -164,37 +164,37 @@ func cutShort(s *snapshot) (phase topsv1.OperationPhase, reason, text string) {
 }
 
 // limitOfAll is how long the operation may take: by default two hours, and as much more as its policy allows its tasks more than the defaults.
-func limitOfAll(s *snapshot) time.Duration {
-	if s.limits.operation > 0 {
-		return s.limits.operation
+func limitOfAll(f *Facts) time.Duration {
+	if f.limits.operation > 0 {
+		return f.limits.operation
 	}
-	byDefault, more := *s, time.Duration(0)
+	byDefault, more := *f, time.Duration(0)
 	byDefault.limits = limitsOf(&topsv1.NodeOperation{})
-	for t := range s.job.All() {
-		more += rowOf(t).deadline(s, verdict{}).after - rowOf(t).deadline(&byDefault, verdict{}).after
+	for t := range f.job.All() {
+		more += rowOf(t).deadline(f, verdict{}).after - rowOf(t).deadline(&byDefault, verdict{}).after
 	}
 	return standardLimit + max(0, more)
 }
 
 // endsAt is the deadline of the operation. After a break there is time for one more pod. It does not end while the node may be back in
 // time, and begins anew when it is back; that adds the time for which a node may be offline at most.
-func endsAt(s *snapshot) time.Time {
-	limit := limitOfAll(s)
-	end := recordedAt(s.f, s.op.StartTime.Time).Add(limit)
-	back := recordedAt(s.f, s.f.Node.Since).Add(limit)
-	if !s.f.Node.Ready {
-		back = lostAt(s)
-	} else if last := end.Add(s.limits.lost); back.After(last) {
+func endsAt(f *Facts) time.Time {
+	limit := limitOfAll(f)
+	end := f.recordedAt(f.Operation.StartTime.Time).Add(limit)
+	back := f.recordedAt(f.Node.Since).Add(limit)
+	if !f.Node.Ready {
+		back = lostAt(f)
+	} else if last := end.Add(f.limits.lost); back.After(last) {
 		back = last
 	}
-	return latest(end, back, s.f.WorkedSince.Add(s.limits.progress))
+	return latest(end, back, f.WorkedSince.Add(f.limits.progress))
 }
 
 // lostAt is when a node that is not Ready counts as lost.
-func lostAt(s *snapshot) time.Time {
-	return latest(recordedAt(s.f, s.f.Node.Since), s.f.WorkedSince).Add(s.limits.lost)
+func lostAt(f *Facts) time.Time {
+	return latest(f.recordedAt(f.Node.Since), f.WorkedSince).Add(f.limits.lost)
 }
 
 // awaits reports whether the operation is prepared and waits for its slot, for which there is
 // no deadline.
-func awaits(s *snapshot) bool { return !s.op.Granted && s.op.PreparedTime != nil }
+func awaits(f *Facts) bool { return !f.Operation.Granted && f.Operation.PreparedTime != nil }

@@ -45,16 +45,3 @@ func seconds(given, otherwise int32) time.Duration {
 }
 
 func latest(of ...time.Time) time.Time { return slices.MaxFunc(of, time.Time.Compare) }
-
-// recordedAt returns a recorded time; if it is in the future because the clock was set back, the time at which the manager noticed.
-func recordedAt(f *Facts, at time.Time) time.Time {
-	if at.After(f.Now) {
-		return f.WorkedSince
-	}
-	return at
-}
-
-// countsFrom returns since when the time of a task counts that was recorded to begin at a time: time offline, or without a manager, does not.
-func countsFrom(f *Facts, recorded time.Time) time.Time {
-	return latest(recordedAt(f, recorded), recordedAt(f, f.Node.Since), f.WorkedSince)
-}

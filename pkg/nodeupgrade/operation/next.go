@@ -50,17 +50,18 @@ func (m *Machine) Uses(component string) bool { return slices.Contains(m.users, 
 func (m *Machine) Components() []string { return m.components }
 
 // Next decides about the operation of one node (design section 4). It depends on its input
-// alone.
+// alone, and does not change it.
 func (m *Machine) Next(f Facts) Decision {
-	c := &changes{snapshot: &snapshot{f: &f, op: f.Record.Operation.DeepCopy(), users: m.users}, history: f.Record.History}
-	if lostHeld(c.snapshot) {
-		c.op.Held = true
+	f.Operation, f.users = f.Operation.DeepCopy(), m.users
+	c := &changes{Facts: &f}
+	if lostHeld(c.Facts) {
+		c.Operation.Held = true
 		c.soon() // the facts are those of an operation that is over
 	} else {
 		leftovers(c)
 		decide(c)
 	}
-	return Decision{Record: Record{Operation: c.op, History: c.history}, Effects: c.effects, After: c.after}
+	return Decision{Record: c.Record, Effects: c.effects, After: c.after}
 }
 
 // CheckOverride returns why an operation ignores this value of the annotation
@@ -70,40 +71,40 @@ func (m *Machine) CheckOverride(wanted *topsv1.NodeOperation, node, value string
 	if err != nil {
 		return err
 	}
-	_, _, err = readOverride(&snapshot{wanted: wanted, job: job}, value)
+	_, _, err = readOverride(&Facts{job: job}, value)
 	return err
 }
 
 func decide(c *changes) {
-	wanted := c.f.Wanted
-	over := Over(c.op)
+	wanted := c.Wanted
+	over := Over(c.Operation)
 	switch {
-	case over && (wanted == nil || c.op != nil && c.op.ID == wanted.ID):
+	case over && (wanted == nil || c.Operation != nil && c.Operation.ID == wanted.ID):
 		return
 	case over:
 		accept(c, wanted)
-	case wanted == nil || wanted.ID != c.op.ID:
+	case wanted == nil || wanted.ID != c.Operation.ID:
 		c.limits = limitsOf(&topsv1.NodeOperation{})
 		abandon(c, wanted)
 	default:
-		c.wanted, c.limits = wanted, limitsOf(wanted)
-		c.job, _ = jobOf(wanted, c.f.Node.Name) // validated by accept
-		c.badOverride = badOverride(c.snapshot)
+		c.limits = limitsOf(wanted)
+		c.job, _ = jobOf(wanted, c.Node.Name) // validated by accept
+		c.badOverride = badOverride(c.Facts)
 		proceed(c)
 	}
-	if hasDeadline(c.snapshot) {
-		c.at(c.f.Now.Add(tick))
+	if hasDeadline(c.Facts) {
+		c.at(c.Now.Add(tick))
 	}
 }
 
 // hasDeadline reports whether time counts for an operation: a longer pause than tick would look like an absence of the
 // manager, which moves its deadlines. None counts while it waits for its slot on a node that is Ready.
-func hasDeadline(s *snapshot) bool {
-	switch s.op.Phase {
+func hasDeadline(f *Facts) bool {
+	switch f.Operation.Phase {
 	case topsv1.OperationReleasing:
 		return true
 	case topsv1.OperationRunning:
-		return !awaits(s) || !s.f.Node.Ready || s.op.Task != ""
+		return !awaits(f) || !f.Node.Ready || f.Operation.Task != ""
 	}
 	return false
 }

@@ -127,8 +127,8 @@ func retried(component string) func(*Facts) {
 		i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == component })
 		p := f.Members[i].Pod
 		p.Revision = "v2"
-		rec := &f.Record.Operation.Tasks[taskAt(f, component+"_replace")]
-		rec.Pod, rec.Again, f.Record.Operation.Touched = &p.NamedPod, p.UID, true
+		rec := &f.Operation.Tasks[taskAt(f, component+"_replace")]
+		rec.Pod, rec.Again, f.Operation.Touched = &p.NamedPod, p.UID, true
 		f.Denied, f.Node.Taint = denied(f, component), "op"
 		f.Members = slices.DeleteFunc(f.Members, func(m Member) bool { return m.Component == "devicePlugin" || m.Component == "exporter" })
 	}
@@ -138,7 +138,7 @@ func retried(component string) func(*Facts) {
 func deleting(component string) func(*Facts) {
 	return func(f *Facts) {
 		named := pod(f, component).NamedPod
-		f.Record.Operation.Tasks[taskAt(f, component+"_replace")].Pod, f.Record.Operation.Touched = &named, true
+		f.Operation.Tasks[taskAt(f, component+"_replace")].Pod, f.Operation.Touched = &named, true
 	}
 }
 
@@ -169,25 +169,25 @@ func TestNext(t *testing.T) {
 		want    string
 	}{
 		{"a silent agent holds the node before it is touched", "node_precheck", everything,
-			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil; f.HostSince = f.Now.Add(-time.Hour) }}, "Running node_precheck PrecheckFailed"},
+			[]func(*Facts){func(f *Facts) { f.Operation.Before = nil; f.HostSince = f.Now.Add(-time.Hour) }}, "Running node_precheck PrecheckFailed"},
 		{"an agent that never reported holds it too", "node_precheck", everything,
-			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil; f.Host = nil }}, "Running node_precheck PrecheckFailed"},
+			[]func(*Facts){func(f *Facts) { f.Operation.Before = nil; f.Host = nil }}, "Running node_precheck PrecheckFailed"},
 		{"somebody else at work on the node holds it", "node_precheck", everything,
-			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil; f.Node.OtherUpgrader = "kured" }}, "Running node_precheck PrecheckFailed"},
+			[]func(*Facts){func(f *Facts) { f.Operation.Before = nil; f.Node.OtherUpgrader = "kured" }}, "Running node_precheck PrecheckFailed"},
 		{"a node that cannot be emptied is not cordoned", "node_precheck", everything,
 			[]func(*Facts){func(f *Facts) {
-				f.Record.Operation.Before, f.Drained = nil, Drained{Stuck: true, Message: "the policy keeps a pod"}
+				f.Operation.Before, f.Drained = nil, Drained{Stuck: true, Message: "the policy keeps a pod"}
 			}}, "Running node_precheck PrecheckFailed"},
 		{"which pods leave is looked at again when a restart stops all of them", "node_precheck", everything,
-			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before, f.Record.Operation.DrainAll = nil, false }}, "Running node_precheck InProgress"},
+			[]func(*Facts){func(f *Facts) { f.Operation.Before, f.Operation.DrainAll = nil, false }}, "Running node_precheck InProgress"},
 		{"a disk whose space is not known holds it", "node_precheck", everything,
 			[]func(*Facts){func(f *Facts) {
-				f.Record.Operation.Before, f.Wanted.MinFreeDiskBytes, f.Host.FreeDiskBytes = nil, 1, nil
+				f.Operation.Before, f.Wanted.MinFreeDiskBytes, f.Host.FreeDiskBytes = nil, 1, nil
 			}}, "Running node_precheck PrecheckFailed"},
 		{"what a node lacks for too long defers it", "node_precheck", everything,
-			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil; f.Host = nil }, later(2 * time.Minute)}, "Releasing then Deferred node_precheck PrecheckFailed"},
+			[]func(*Facts){func(f *Facts) { f.Operation.Before = nil; f.Host = nil }, later(2 * time.Minute)}, "Releasing then Deferred node_precheck PrecheckFailed"},
 		{"a node that passes at the deadline is not deferred", "node_precheck", everything,
-			[]func(*Facts){func(f *Facts) { f.Record.Operation.Before = nil }, later(2 * time.Minute)}, "Running node_precheck InProgress"},
+			[]func(*Facts){func(f *Facts) { f.Operation.Before = nil }, later(2 * time.Minute)}, "Running node_precheck InProgress"},
 		{"images that are there let the node be cordoned", "driver_prepull", everything,
 			[]func(*Facts){result("driver_prepull", "Done"), result("toolkit_prepull", "Done"), result("exporter_prepull", "Done"), result("nfd_prepull", "Done")}, "Running node_cordon InProgress Cordon"},
 		{"an image that cannot be pulled defers the node", "driver_prepull", everything,
@@ -204,13 +204,13 @@ func TestNext(t *testing.T) {
 			[]func(*Facts){func(f *Facts) { f.Drained = Drained{Message: "one is left"} }, stepped, later(5 * time.Minute)}, "Failed held node_evict DrainTimeout"},
 		{"unless a person skipped its verification", "driver_verify", everything,
 			[]func(*Facts){func(f *Facts) {
-				f.Record.Operation.Tasks[taskAt(f, "driver_verify")].State = topsv1.OperationTaskSkipped
+				f.Operation.Tasks[taskAt(f, "driver_verify")].State = topsv1.OperationTaskSkipped
 				f.Drained = Drained{Message: "one is left"}
 			}, stepped, later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
 		{"even if its verification was skipped before it was replaced", "driver_replace", everything,
 			[]func(*Facts){func(f *Facts) {
-				f.Record.Operation.Tasks[taskAt(f, "driver_verify")].State = topsv1.OperationTaskSkipped
-				f.Record.Operation.Tasks[taskAt(f, "driver_replace")].Pod, f.Record.Operation.Touched = &topsv1.NamedPod{}, true
+				f.Operation.Tasks[taskAt(f, "driver_verify")].State = topsv1.OperationTaskSkipped
+				f.Operation.Tasks[taskAt(f, "driver_replace")].Pod, f.Operation.Touched = &topsv1.NamedPod{}, true
 				f.Drained = Drained{Message: "one is left"}
 			}, stepped, later(5 * time.Minute)}, "Failed held node_evict DrainTimeout"},
 		{"a driver that a person retries stays replaced though its deletion is denied", "driver_replace", everything, []func(*Facts){retried("driver"), func(f *Facts) {
@@ -220,7 +220,7 @@ func TestNext(t *testing.T) {
 			"Failed held driver_replace ProgressDeadline"},
 		{"a driver whose deletion is denied was not replaced", "driver_replace", everything,
 			[]func(*Facts){func(f *Facts) {
-				f.Record.Operation.Tasks[taskAt(f, "driver_replace")].Pod, f.Record.Operation.Touched = &pod(f, "driver").NamedPod, true
+				f.Operation.Tasks[taskAt(f, "driver_replace")].Pod, f.Operation.Touched = &pod(f, "driver").NamedPod, true
 				f.Drained, f.Denied = Drained{Message: "one is left"}, denied(f, "driver")
 			}, stepped, later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
 		{"a drain that does not end is no fault of the version", "node_evict", everything, []func(*Facts){later(5 * time.Minute)}, "Releasing then Deferred node_evict DrainTimeout"},
@@ -231,9 +231,9 @@ func TestNext(t *testing.T) {
 		{"also after the driver was replaced and verified", "node_evict", everything,
 			[]func(*Facts){func(f *Facts) {
 				for _, task := range []string{"driver_replace", "driver_verify"} {
-					f.Record.Operation.Tasks[taskAt(f, task)].State = topsv1.OperationTaskDone
+					f.Operation.Tasks[taskAt(f, task)].State = topsv1.OperationTaskDone
 				}
-				f.Record.Operation.Touched, f.Drained = true, Drained{Ending: true, Message: "terminating: ns/a"}
+				f.Operation.Touched, f.Drained = true, Drained{Ending: true, Message: "terminating: ns/a"}
 			}, later(2 * time.Hour)}, "Releasing then Deferred node_evict OperationDeadline"},
 		{"also pods behind the taint", "driver_replace", driverOnly,
 			[]func(*Facts){func(f *Facts) { f.Node.Taint, f.Drained = "op", Drained{Ending: true, Message: "terminating: ns/a"} }, later(90 * time.Minute)},
@@ -289,7 +289,7 @@ func TestNext(t *testing.T) {
 			}}, "Running devicePlugin_replace InProgress UntaintDevice DeletePod"},
 		{"a new driver that restarts again and again fails", "driver_verify", everything,
 			[]func(*Facts){func(f *Facts) {
-				f.Record.Operation.Tasks[taskAt(f, "driver_replace")].State = topsv1.OperationTaskRunning
+				f.Operation.Tasks[taskAt(f, "driver_replace")].State = topsv1.OperationTaskRunning
 				pod(f, "driver").Available, pod(f, "driver").CrashLooping = false, true
 			}}, "Failed held driver_replace CrashLoop"},
 		{"a driver that is the old one again is replaced again", "driver_verify", everything,
@@ -299,7 +299,7 @@ func TestNext(t *testing.T) {
 		{"a card that is missing fails", "driver_verify", everything,
 			[]func(*Facts){result("driver_verify", "Done"), func(f *Facts) { *f.Host.Devices = 7 }, later(5 * time.Minute)}, "Failed held driver_verify VerifyFailed"},
 		{"a card that was missing before does not blame the version", "driver_verify", everything,
-			[]func(*Facts){result("driver_verify", "Done"), func(f *Facts) { *f.Host.Devices, f.Record.Operation.Before.Devices = 7, 7 }}, "Running toolkit_replace InProgress DeletePod"},
+			[]func(*Facts){result("driver_verify", "Done"), func(f *Facts) { *f.Host.Devices, f.Operation.Before.Devices = 7, 7 }}, "Running toolkit_replace InProgress DeletePod"},
 		{"another driver than wanted is not the driver", "driver_verify", everything,
 			[]func(*Facts){result("driver_verify", "Done"), func(f *Facts) { f.Wanted.DriverVersion = "9" }}, "Running driver_verify InProgress"},
 		{"a restart that failed fails the node", "node_restart-runtime", everything, []func(*Facts){result("node_restart-runtime", "Failed")}, "Failed held node_restart-runtime RestartFailed"},
@@ -323,7 +323,7 @@ func TestNext(t *testing.T) {
 		{"one that is lost afterwards is", "driver_verify", everything, []func(*Facts){offline, later(15 * time.Minute)}, "Failed held driver_verify NodeLost"},
 		{"a rollback that fails puts the node into quarantine", "driver_verify", everything,
 			[]func(*Facts){func(f *Facts) {
-				f.Record.Operation.Purpose, f.Wanted.Purpose = topsv1.PurposeRollback, topsv1.PurposeRollback
+				f.Operation.Purpose, f.Wanted.Purpose = topsv1.PurposeRollback, topsv1.PurposeRollback
 			}, later(5 * time.Minute)}, "Quarantined held driver_verify VerifyFailed"},
 		{"the time a node was away is not the task's", "driver_verify", everything,
 			[]func(*Facts){later(6 * time.Minute), func(f *Facts) { f.Node.Since = f.Now }}, "Running driver_verify InProgress"},
@@ -391,7 +391,7 @@ func TestAFailedAgentReportIsReported(t *testing.T) {
 }
 
 func taskAt(f *Facts, task string) int {
-	return slices.IndexFunc(f.Record.Operation.Tasks, func(t topsv1.OperationTask) bool { return t.Name == theNode+"_"+task })
+	return slices.IndexFunc(f.Operation.Tasks, func(t topsv1.OperationTask) bool { return t.Name == theNode+"_"+task })
 }
 
 func TestACrashLoopReportsTheMessageOfTheContainer(t *testing.T) {
@@ -400,7 +400,7 @@ func TestACrashLoopReportsTheMessageOfTheContainer(t *testing.T) {
 		"version 2 cannot be loaded": "pod driver restarts repeatedly: version 2 cannot be loaded",
 	} {
 		f := reach(t, "driver_verify", everything...)
-		f.Record.Operation.Tasks[taskAt(&f, "driver_replace")].State = topsv1.OperationTaskRunning
+		f.Operation.Tasks[taskAt(&f, "driver_replace")].State = topsv1.OperationTaskRunning
 		driver := pod(&f, "driver")
 		driver.Name, driver.Available, driver.CrashLooping, driver.TerminationMessage = "driver", false, true, words
 		d := newMachine(t).Next(f)

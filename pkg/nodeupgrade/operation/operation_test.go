@@ -86,11 +86,11 @@ func TestADeletionIsFencedWhenTheNodeStaysCordoned(t *testing.T) {
 	named := pod(&f, "toolkit").NamedPod
 	later(10 * time.Minute)(&f)
 	f.Record = newMachine(t).Next(f).Record
-	if op := f.Record.Operation; !op.Held {
+	if op := f.Operation; !op.Held {
 		t.Fatalf("%s %s: the node does not stay cordoned", op.Phase, op.Reason)
 	}
-	before := f.Record.Operation.Message
-	f.Record.Operation.Message += notReleased + "a webhook denied the fence"
+	before := f.Operation.Message
+	f.Operation.Message += notReleased + "a webhook denied the fence"
 	want := []Effect{{Kind: FencePod, Operation: "op", Pod: named}}
 	d := newMachine(t).Next(f)
 	if diff := cmp.Diff(want, d.Effects); diff != "" {
@@ -154,7 +154,7 @@ func TestAFailedRestartIsRetriedByTheAgent(t *testing.T) {
 		t.Fatal(got)
 	}
 	f.Record = d.Record
-	if task := f.Record.Operation.Tasks[taskAt(&f, "node_restart-runtime")]; task.State != topsv1.OperationTaskRunning || task.Attempts != 2 {
+	if task := f.Operation.Tasks[taskAt(&f, "node_restart-runtime")]; task.State != topsv1.OperationTaskRunning || task.Attempts != 2 {
 		t.Errorf("the agent is to do %+v", task)
 	}
 	aborted := f
@@ -177,7 +177,7 @@ func TestAHeldNodeIsEmptiedAgainBeforeItIsDisturbed(t *testing.T) {
 	f.Node.Ready, f.Node.Since = false, f.Now
 	later(time.Hour)(&f)
 	f.Record = newMachine(t).Next(f).Record
-	if op := f.Record.Operation; !op.Held || op.Reason != ReasonNodeLost {
+	if op := f.Operation; !op.Held || op.Reason != ReasonNodeLost {
 		t.Fatalf("the node is not held but %s %s", op.Phase, op.Reason)
 	}
 	f.Node.Ready, f.Node.Since, f.Drained = true, f.Now, Drained{Message: "pods are left"}
@@ -200,7 +200,7 @@ func TestAnOperationThatIsNotUnderstoodTouchesNothing(t *testing.T) {
 		"a drain that is not understood": {func(f *Facts) {
 			f.Wanted.Drain = &topsv1.DrainPolicy{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}}
 		}, "podSelector"},
-		"an id that was used before": {func(f *Facts) { f.Record.History = []topsv1.OperationRecord{{ID: "op"}} }, "has ended before"},
+		"an id that was used before": {func(f *Facts) { f.History = []topsv1.OperationRecord{{ID: "op"}} }, "has ended before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := reach(t, "node_precheck", everything...)
@@ -227,14 +227,14 @@ func TestHistoryHasTheResultsOfTheFramework(t *testing.T) {
 		t.Error(diff)
 	}
 	f = reach(t, "Done", driverOnly...)
-	if got := f.Record.History[0].Result; len(got.Done) != len(f.Record.Operation.Tasks) || got.Fail != nil || got.Undo != nil {
+	if got := f.History[0].Result; len(got.Done) != len(f.Operation.Tasks) || got.Fail != nil || got.Undo != nil {
 		t.Errorf("after a success there is only done: %+v", got)
 	}
 }
 
 func TestHistoryKeepsTheLastTwenty(t *testing.T) {
 	f := reach(t, "node_soak", driverOnly...)
-	f.Record.History = slices.Repeat([]topsv1.OperationRecord{{ID: "old"}}, 20)
+	f.History = slices.Repeat([]topsv1.OperationRecord{{ID: "old"}}, 20)
 	f.Wanted.Abort, f.Node.Taint = true, ""
 	f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
 	for i := range f.Members {
@@ -310,7 +310,7 @@ func TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor(t *testing.T) {
 	result("node_restart-runtime", "Waiting")(&f)
 	later(7 * time.Minute)(&f)
 	f.Record = newMachine(t).Next(f).Record
-	since := f.Record.Operation.Since.Time
+	since := f.Operation.Since.Time
 	for _, tc := range []struct {
 		reported time.Time
 		want     string
@@ -375,7 +375,7 @@ func TestANodeThatWasUncordonedDuringAPendingRestartIsDrainedAgain(t *testing.T)
 // Whether a restart of the runtime stops the containers of all pods may change after the precheck, as with live-restore of docker.
 func TestANodeIsDrainedOfAllPodsIfTheRestartStopsThemByNow(t *testing.T) {
 	f := reach(t, "toolkit_replace", everything...)
-	f.Record.Operation.DrainAll = false // it did not at the precheck
+	f.Operation.DrainAll = false // it did not at the precheck
 	d := newMachine(t).Next(f)
 	if got := summaryOf(d); got != "Running node_evict InProgress" || !d.Record.Operation.DrainAll {
 		t.Fatalf("before the restart: %s, all pods: %t", got, d.Record.Operation.DrainAll)
@@ -399,7 +399,7 @@ func TestANodeIsDrainedOfAllPodsIfTheRestartStopsThemByNow(t *testing.T) {
 	} {
 		f := reach(t, "toolkit_replace", everything...)
 		with(&f)
-		f.Record.Operation.DrainAll = false
+		f.Operation.DrainAll = false
 		if d := newMachine(t).Next(f); d.Record.Operation.DrainAll {
 			t.Errorf("%s: %s", name, summaryOf(d))
 		}
@@ -411,7 +411,7 @@ func TestANodeIsDrainedOfAllPodsIfTheRestartStopsThemByNow(t *testing.T) {
 func TestTheRecordNamesAsManyUsersAsTheAPIServerStores(t *testing.T) {
 	f := reach(t, "driver_replace", everything...)
 	f.Drained, f.Node.Taint = Drained{Empty: true}, "op"
-	rec := &f.Record.Operation.Tasks[taskAt(&f, "driver_replace")]
+	rec := &f.Operation.Tasks[taskAt(&f, "driver_replace")]
 	rec.Users = nil
 	for i := range 64 {
 		rec.Users = append(rec.Users, topsv1.NamedPod{NamespacedRef: topsv1.NamespacedRef{Namespace: "ns", Name: "gone", UID: types.UID(fmt.Sprint("gone-", i))}, ResourceVersion: "1"})
@@ -430,8 +430,8 @@ func TestTheRecordNamesAsManyUsersAsTheAPIServerStores(t *testing.T) {
 	if deleted != 2 || len(users) != 64 {
 		t.Errorf("%d pods are deleted, %d recorded: want 2 and 64", deleted, len(users))
 	}
-	for i := range f.Record.Operation.Tasks[taskAt(&f, "driver_replace")].Users {
-		named := f.Record.Operation.Tasks[taskAt(&f, "driver_replace")].Users[i]
+	for i := range f.Operation.Tasks[taskAt(&f, "driver_replace")].Users {
+		named := f.Operation.Tasks[taskAt(&f, "driver_replace")].Users[i]
 		f.Members = append(f.Members, Member{DaemonSet: "ns/alive", Pod: &Pod{NamedPod: named}})
 	}
 	d = newMachine(t).Next(f)

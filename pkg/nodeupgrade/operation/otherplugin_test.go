@@ -20,8 +20,8 @@ func TestAnOperationDoesNotFailByThePluginOfAnotherGroup(t *testing.T) {
 	const failed, deferred = "Failed held allocatable_verify VerifyFailed", "Releasing then Deferred allocatable_verify VerifyFailed"
 	outdated := func(f *Facts) { pod(f, upgradeplan.TargetDevicePlugin).Revision = "v0" }
 	broken := func(f *Facts) { pod(f, upgradeplan.TargetDevicePlugin).Available = false }
-	offeredBefore := func(f *Facts) { f.Record.Operation.Before.Allocatable["enflame.com/gcu"] = 8 }
-	uncounted := func(f *Facts) { f.Record.Operation.Before.Allocatable = nil }
+	offeredBefore := func(f *Facts) { f.Operation.Before.Allocatable["enflame.com/gcu"] = 8 }
+	uncounted := func(f *Facts) { f.Operation.Before.Allocatable = nil }
 	newer := func(f *Facts) {
 		i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == upgradeplan.TargetDevicePlugin })
 		f.Members[i].Newest = "v3"
@@ -40,9 +40,9 @@ func TestAnOperationDoesNotFailByThePluginOfAnotherGroup(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := reach(t, "allocatable_verify", toolkitOnly...)
-			f.Node.Allocatable["enflame.com/gcu"], f.Record.Operation.Before.Allocatable["enflame.com/gcu"] = 0, 0
+			f.Node.Allocatable["enflame.com/gcu"], f.Operation.Before.Allocatable["enflame.com/gcu"] = 0, 0
 			pod(&f, upgradeplan.TargetDevicePlugin).Available = true
-			pod(&f, upgradeplan.TargetDevicePlugin).Created = f.Record.Operation.StartTime.Add(time.Second)
+			pod(&f, upgradeplan.TargetDevicePlugin).Created = f.Operation.StartTime.Add(time.Second)
 			for _, change := range tt.with {
 				change(&f)
 			}
@@ -65,7 +65,7 @@ func TestAnOperationDoesNotFailByThePluginOfAnotherGroup(t *testing.T) {
 // What it replaces itself is of its version.
 func TestAnOperationFailsByThePluginThatItReplaces(t *testing.T) {
 	f := reach(t, "node_soak", upgradeplan.TargetToolkit, upgradeplan.TargetDevicePlugin)
-	f.Node.Allocatable["enflame.com/gcu"], f.Record.Operation.Before.Allocatable["enflame.com/gcu"] = 0, 0
+	f.Node.Allocatable["enflame.com/gcu"], f.Operation.Before.Allocatable["enflame.com/gcu"] = 0, 0
 	f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == upgradeplan.TargetDevicePlugin })].Newest = "v3"
 	later(time.Minute)(&f)
 	f.Record = newMachine(t).Next(f).Record
@@ -83,19 +83,19 @@ func ofAnother(f *Facts) {
 		f.Wanted.Job[i] = slices.DeleteFunc(stage, func(name topsv1.TaskName) bool { return of(string(name)) })
 	}
 	f.Wanted.Job = slices.DeleteFunc(f.Wanted.Job, func(stage topsv1.JobStage) bool { return len(stage) == 0 })
-	f.Record.Operation.Tasks = slices.DeleteFunc(f.Record.Operation.Tasks, func(rec topsv1.OperationTask) bool { return of(rec.Name) })
+	f.Operation.Tasks = slices.DeleteFunc(f.Operation.Tasks, func(rec topsv1.OperationTask) bool { return of(rec.Name) })
 }
 
 // ofOwnGroup lets the gr of the operation deploy the device plugin, which the operation does not replace.
 func ofOwnGroup(f *Facts) {
-	f.Record.Operation.Rollout = "gcu-system/big"
+	f.Operation.Rollout = "gcu-system/big"
 	f.Members[slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == upgradeplan.TargetDevicePlugin })].Group = "big"
 }
 
 // afterOne adds an operation that replaced the driver to the history.
 func afterOne(id string, phase topsv1.OperationPhase, reason string) func(*Facts) {
 	return func(f *Facts) {
-		f.Record.History = append(f.Record.History, topsv1.OperationRecord{ID: id, Phase: phase, Reason: reason, Touched: true,
+		f.History = append(f.History, topsv1.OperationRecord{ID: id, Phase: phase, Reason: reason, Touched: true,
 			Result: topsv1.OperationResult{Done: []string{"n1_driver_replace"}}})
 	}
 }
@@ -105,9 +105,9 @@ func afterOne(id string, phase topsv1.OperationPhase, reason string) func(*Facts
 func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
 	const failed, deferred = "Failed held allocatable_verify VerifyFailed", "Releasing then Deferred allocatable_verify VerifyFailed"
 	plugin := func(f *Facts) *Pod { return pod(f, upgradeplan.TargetDevicePlugin) }
-	before := func(f *Facts) *topsv1.NodeBefore { return f.Record.Operation.Before }
+	before := func(f *Facts) *topsv1.NodeBefore { return f.Operation.Before }
 	uncounted := func(f *Facts) { before(f).Allocatable = nil }
-	tookOver := func(f *Facts) { f.Record.Operation.CordonedBy, f.Node.Cordon.Mark = "earlier", "earlier" }
+	tookOver := func(f *Facts) { f.Operation.CordonedBy, f.Node.Cordon.Mark = "earlier", "earlier" }
 	for _, tt := range []struct {
 		name string
 		with []func(*Facts)
@@ -120,7 +120,7 @@ func TestAnOperationDoesNotFailByAPluginThatFailedBefore(t *testing.T) {
 		{"it has just been Ready", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available, plugin(f).Since = true, f.Now.Add(6*time.Minute-time.Second) }}, deferred},
 		{"it stays Ready, and offers nothing", []func(*Facts){uncounted, func(f *Facts) { plugin(f).Available = true }}, failed},
 		{"it had offered none, and stayed available", []func(*Facts){func(f *Facts) { before(f).Allocatable["enflame.com/gcu"] = 0 }}, failed},
-		{"it worked with the driver before", []func(*Facts){uncounted, func(f *Facts) { f.Record.History = []topsv1.OperationRecord{doneAfter(plugin(f))} }}, failed},
+		{"it worked with the driver before", []func(*Facts){uncounted, func(f *Facts) { f.History = []topsv1.OperationRecord{doneAfter(plugin(f))} }}, failed},
 		{"it had no driver to work with", []func(*Facts){uncounted, func(f *Facts) { before(f).DriverVersion = "" }}, failed},
 		{"it is of the gr of the operation", []func(*Facts){uncounted, ofOwnGroup}, failed},
 		{"an earlier operation may have broken it", []func(*Facts){uncounted, afterOne("v2", topsv1.OperationAborted, ReasonSuperseded)}, failed},
@@ -164,8 +164,8 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 	crashLoops := func(f *Facts) { plugin(f).CrashLooping, plugin(f).Restarted = true, true }
 	took := func(cards map[string]int64) func(*Facts) {
 		return func(f *Facts) {
-			f.Record.Operation.CordonedBy = "earlier"
-			f.Record.Operation.Before = &topsv1.NodeBefore{DriverVersion: "v1", Devices: 8, Allocatable: cards}
+			f.Operation.CordonedBy = "earlier"
+			f.Operation.Before = &topsv1.NodeBefore{DriverVersion: "v1", Devices: 8, Allocatable: cards}
 		}
 	}
 	counted := map[string]int64{"enflame.com/gcu": 8}
@@ -206,7 +206,7 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 		{name: "then it was verified", with: []func(*Facts){fails, afterOne("v2", topsv1.OperationAborted, ReasonSuperseded), afterOne("again", topsv1.OperationDone, ReasonSucceeded)}},
 		{name: "an operation was deferred for the plugin", with: []func(*Facts){fails, afterOne("v2", topsv1.OperationDeferred, ReasonVerifyFailed)}},
 		{name: "an operation with other components was aborted", with: []func(*Facts){fails, afterOne("v2", topsv1.OperationAborted, ReasonSuperseded), func(f *Facts) {
-			f.Record.History[0].Result.Done[0] = "n1_toolkit_replace"
+			f.History[0].Result.Done[0] = "n1_toolkit_replace"
 		}}},
 		{name: "the operation from which it has the cordon failed", with: []func(*Facts){fails, took(nil), afterOne("earlier", topsv1.OperationFailed, ReasonVerifyFailed)}},
 		{name: "one before that was aborted", with: []func(*Facts){fails, took(nil), afterOne("v2", topsv1.OperationAborted, ReasonSuperseded), afterOne("earlier", topsv1.OperationFailed, ReasonVerifyFailed)}, counted: true},
@@ -251,7 +251,7 @@ func TestCardsOfAPluginThatFailsAreNotCounted(t *testing.T) {
 func TestANodeStaysCordonedThoughThePluginOfAnotherGroupFails(t *testing.T) {
 	f := reach(t, "node_evict", driverOnly...)
 	ofAnother(&f)
-	op, plugin := f.Record.Operation, pod(&f, upgradeplan.TargetDevicePlugin)
+	op, plugin := f.Operation, pod(&f, upgradeplan.TargetDevicePlugin)
 	op.CordonedBy, f.Node.Cordon.Mark, op.Before.Allocatable = "earlier", "earlier", nil
 	plugin.Available, plugin.Since, f.Node.Allocatable["enflame.com/gcu"] = false, f.Now, 0
 	later(time.Hour)(&f)
@@ -280,26 +280,26 @@ func TestANodeIsNotDrainedWhileThePluginOfAnotherGroupFails(t *testing.T) {
 			plugin(f).CrashLooping, plugin(f).Available, plugin(f).Since = false, true, f.Now.Add(-time.Hour)
 		}, passes},
 		{"a person skipped the evictions", func(f *Facts) {
-			for i := range f.Record.Operation.Tasks {
-				if rec := &f.Record.Operation.Tasks[i]; rec.Name == "n1_node_evict" {
+			for i := range f.Operation.Tasks {
+				if rec := &f.Operation.Tasks[i]; rec.Name == "n1_node_evict" {
 					rec.State = topsv1.OperationTaskSkipped
 				}
 			}
 		}, passes},
 		{"the node is out of service for an operation that failed", func(f *Facts) {
-			f.Record.Operation.CordonedBy, f.Record.Operation.Before = "earlier", &topsv1.NodeBefore{DriverVersion: "v1", Devices: 8}
+			f.Operation.CordonedBy, f.Operation.Before = "earlier", &topsv1.NodeBefore{DriverVersion: "v1", Devices: 8}
 		}, passes},
-		{"a rollback may cure it", func(f *Facts) { f.Record.Operation.Purpose = topsv1.PurposeRollback }, passes},
-		{"it worked with the driver that is there", func(f *Facts) { f.Record.History = []topsv1.OperationRecord{doneAfter(plugin(f))} }, passes},
+		{"a rollback may cure it", func(f *Facts) { f.Operation.Purpose = topsv1.PurposeRollback }, passes},
+		{"it worked with the driver that is there", func(f *Facts) { f.History = []topsv1.OperationRecord{doneAfter(plugin(f))} }, passes},
 		{"another pod of it did", func(f *Facts) {
-			f.Record.History = []topsv1.OperationRecord{doneAfter(plugin(f))}
-			plugin(f).Created = f.Record.History[0].EndTime.Add(time.Second)
+			f.History = []topsv1.OperationRecord{doneAfter(plugin(f))}
+			plugin(f).Created = f.History[0].EndTime.Add(time.Second)
 		}, lacks},
 		{"it worked with what stays", func(f *Facts) {
-			f.Record.History = []topsv1.OperationRecord{doneAfter(plugin(f))}
-			f.Record.History[0].Result.Done = []string{"n1_toolkit_replace"}
+			f.History = []topsv1.OperationRecord{doneAfter(plugin(f))}
+			f.History[0].Result.Done = []string{"n1_toolkit_replace"}
 		}, lacks},
-		{"something is on the node", func(f *Facts) { f.Record.Operation.Touched = true }, passes},
+		{"something is on the node", func(f *Facts) { f.Operation.Touched = true }, passes},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := reach(t, "node_precheck", driverOnly...)

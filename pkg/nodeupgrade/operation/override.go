@@ -20,16 +20,16 @@ const (
 
 // applyOverride acts once on each value of the annotation AnnotationTaskOverride.
 func applyOverride(c *changes) {
-	value := c.f.Override
-	if value == c.op.Override {
+	value := c.Override
+	if value == c.Operation.Override {
 		return
 	}
-	c.op.Override = value
-	verb, t, err := readOverride(c.snapshot, value)
+	c.Operation.Override = value
+	verb, t, err := readOverride(c.Facts, value)
 	if value == "" || err != nil {
 		return // badOverride reports it
 	}
-	now := metav1.NewTime(c.f.Now)
+	now := metav1.NewTime(c.Now)
 	switch verb {
 	case verbRetry:
 		retryTask(c, t)
@@ -38,7 +38,7 @@ func applyOverride(c *changes) {
 		rec.Reason, rec.Message, rec.StartTime, rec.EndTime = "", "", nil, &now
 		rec.State = topsv1.OperationTaskSkipped
 	}
-	if c.op.Held {
+	if c.Operation.Held {
 		resume(c, now)
 	}
 }
@@ -57,10 +57,10 @@ func retryTask(c *changes, t upgradeplan.Task) {
 // resume continues an operation that keeps its node cordoned. Running tasks start again after their
 // preconditions are checked again: the node may have been uncordoned meanwhile, and pods may have returned.
 func resume(c *changes, now metav1.Time) {
-	c.op.Held, c.op.EndTime, c.op.StartTime = false, nil, now
+	c.Operation.Held, c.Operation.EndTime, c.Operation.StartTime = false, nil, now
 	c.phase(topsv1.OperationRunning)
-	for i := range c.op.Tasks {
-		if t := &c.op.Tasks[i]; t.State == topsv1.OperationTaskRunning {
+	for i := range c.Operation.Tasks {
+		if t := &c.Operation.Tasks[i]; t.State == topsv1.OperationTaskRunning {
 			t.State, t.StartTime = topsv1.OperationTaskPending, nil
 		}
 	}
@@ -68,7 +68,7 @@ func resume(c *changes, now metav1.Time) {
 
 // readOverride parses VERB:TASK[:NOTE]. A bad value is an error and is never taken for
 // another (invariant S12).
-func readOverride(s *snapshot, value string) (verb string, t upgradeplan.Task, err error) {
+func readOverride(f *Facts, value string) (verb string, t upgradeplan.Task, err error) {
 	parts := strings.SplitN(value, ":", 3)
 	if len(parts) < 2 || !slices.Contains([]string{verbRetry, verbSkip, verbUndo}, parts[0]) {
 		return "", t, fmt.Errorf("it is not of the form retry:TASK, skip:TASK or undo:TASK")
@@ -77,7 +77,7 @@ func readOverride(s *snapshot, value string) (verb string, t upgradeplan.Task, e
 	if t, err = upgradeplan.ParseTask(parts[1]); err != nil {
 		return "", t, err
 	}
-	if s.stageOf(t) < 0 {
+	if f.stageOf(t) < 0 {
 		return "", t, fmt.Errorf("the job has no task %s", t)
 	}
 	switch {
@@ -91,11 +91,11 @@ func readOverride(s *snapshot, value string) (verb string, t upgradeplan.Task, e
 
 // badOverride returns a message about an invalid override, "" when it is valid or absent. An undo is ignored here:
 // the daemonupdater handles it (docs/adr/0021).
-func badOverride(s *snapshot) string {
-	if s.f.Override == "" || strings.HasPrefix(s.f.Override, verbUndo+":") {
+func badOverride(f *Facts) string {
+	if f.Override == "" || strings.HasPrefix(f.Override, verbUndo+":") {
 		return ""
 	}
-	if _, _, err := readOverride(s, s.f.Override); err != nil {
+	if _, _, err := readOverride(f, f.Override); err != nil {
 		return fmt.Sprintf("annotation %s is ignored: %v", topsv1.AnnotationTaskOverride, err)
 	}
 	return ""

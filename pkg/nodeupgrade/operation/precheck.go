@@ -35,46 +35,46 @@ func Prechecked(op *topsv1.OperationStatus) bool {
 // still pass. A missed deadline defers the operation.
 type precheck struct{ base }
 
-func (precheck) done(s *snapshot, _ upgradeplan.Task) bool {
-	return Prechecked(s.op) && (s.disturbed() || nodeLacks(s) == "")
+func (precheck) done(f *Facts, _ upgradeplan.Task) bool {
+	return Prechecked(f.Operation) && (f.disturbed() || nodeLacks(f) == "")
 }
 
 // attempt records the node's state once it passes. The resources it offers then are those it
 // must offer after the upgrade, so a freshly booted node is given time. Whether the node can be
 // emptied is checked for the pods that have to leave: all of them if the restart stops containers.
 func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
-	host := c.f.Host
-	if all := host != nil && restarts(c.snapshot) && StopsContainers(host.Runtime, c.wanted.DefaultRuntime); host != nil && all != c.op.DrainAll {
-		c.op.DrainAll = all
+	host := c.Host
+	if all := host != nil && restarts(c.Facts) && StopsContainers(host.Runtime, c.Wanted.DefaultRuntime); host != nil && all != c.Operation.DrainAll {
+		c.Operation.DrainAll = all
 		c.soon()
 		return waiting(ReasonInProgress, "determining which pods have to be evicted")
 	}
-	if lookAtUsers(c); c.op.Granted && c.op.InUse {
-		return inUse(c.snapshot)
+	if lookAtUsers(c); c.Operation.Granted && c.Operation.InUse {
+		return inUse(c.Facts)
 	}
-	if lacks := nodeLacks(c.snapshot); lacks != "" {
-		if c.f.Drained.Stuck {
-			c.at(c.f.Now.Add(eviction.RetryInterval)) // no event reports that a budget allows an eviction
+	if lacks := nodeLacks(c.Facts); lacks != "" {
+		if c.Drained.Stuck {
+			c.at(c.Now.Add(eviction.RetryInterval)) // no event reports that a budget allows an eviction
 		}
 		return waiting(ReasonPrecheckFailed, "%s", lacks)
 	}
-	if until := recordedAt(c.f, c.recorded(t).StartTime.Time).Add(min(offerGrace, c.limits.precheck/2)); mayOffer(c.snapshot) && c.f.Now.Before(until) {
+	if until := c.recordedAt(c.recorded(t).StartTime.Time).Add(min(offerGrace, c.limits.precheck/2)); mayOffer(c.Facts) && c.Now.Before(until) {
 		c.at(until)
 		return waiting(ReasonInProgress, "the node has cards, but none is allocatable yet")
 	}
-	if m, until := settling(c.snapshot, t); m != nil {
+	if m, until := settling(c.Facts, t); m != nil {
 		c.at(until)
 		return waiting(ReasonInProgress, "waiting to see whether pod %s of device plugin %s stays available", m.Pod.Name, m.DaemonSet)
 	}
-	if why := stranding(c.snapshot, t); why != "" {
+	if why := stranding(c.Facts, t); why != "" {
 		return waiting(ReasonPrecheckFailed, "%s", why)
 	}
-	c.op.Before = baseline(c.snapshot)
-	if c.op.CordonedBy != "" {
-		now := metav1.NewTime(c.f.Now)
+	c.Operation.Before = baseline(c.Facts)
+	if c.Operation.CordonedBy != "" {
+		now := metav1.NewTime(c.Now)
 		c.task(t).EndTime = &now // see Prechecked
 	}
-	c.op.ForeignCordon = c.f.Node.Cordon.Unschedulable && c.f.Node.Cordon.Mark == ""
+	c.Operation.ForeignCordon = c.Node.Cordon.Unschedulable && c.Node.Cordon.Mark == ""
 	c.soon()
 	return waiting(ReasonInProgress, "all prechecks passed")
 }
@@ -83,13 +83,13 @@ func (precheck) attempt(c *changes, t upgradeplan.Task) verdict {
 // that failed: what that one broke is no measure. A resource that the node no longer has is not missing, nor is one of which it
 // offers none and another instead, nor are the cards of a node whose device plugin another gr has to replace (otherPlugin): those
 // of one that fails are not counted (uncounted).
-func baseline(s *snapshot) *topsv1.NodeBefore {
-	now, before := observed(s)
-	if uncounted(s) != nil {
+func baseline(f *Facts) *topsv1.NodeBefore {
+	now, before := observed(f)
+	if uncounted(f) != nil {
 		now.Allocatable = nil
 		return now
 	}
-	if offersNone(s) && outdatedPlugin(s) != nil {
+	if offersNone(f) && outdatedPlugin(f) != nil {
 		return now
 	}
 	renamed := slices.ContainsFunc(slices.Collect(maps.Keys(now.Allocatable)), func(name string) bool { return now.Allocatable[name] > 0 && before[name] == 0 })
@@ -103,70 +103,70 @@ func baseline(s *snapshot) *topsv1.NodeBefore {
 
 // handedOn returns the baseline of an operation for the one that takes its cordon over, without resources that may have been those
 // of a device plugin that is gone.
-func handedOn(s *snapshot) *topsv1.NodeBefore {
-	before := s.op.Before.DeepCopy()
+func handedOn(f *Facts) *topsv1.NodeBefore {
+	before := f.Operation.Before.DeepCopy()
 	for _, component := range []string{upgradeplan.TargetDevicePlugin, upgradeplan.TargetGcusharePlugin} {
-		had := slices.ContainsFunc(s.op.Tasks, func(rec topsv1.OperationTask) bool {
+		had := slices.ContainsFunc(f.Operation.Tasks, func(rec topsv1.OperationTask) bool {
 			return strings.HasSuffix(rec.Name, "_"+component+"_"+upgradeplan.ActionReplace)
 		})
-		if before != nil && had && !slices.ContainsFunc(s.f.Members, func(m Member) bool { return m.Component == component && !m.Leaving }) {
+		if before != nil && had && !slices.ContainsFunc(f.Members, func(m Member) bool { return m.Component == component && !m.Leaving }) {
 			before.Allocatable = nil
 		}
 	}
 	return before
 }
 
-func (precheck) deadline(s *snapshot, _ verdict) deadline {
-	return deadline{s.limits.precheck, topsv1.OperationDeferred, ReasonPrecheckFailed}
+func (precheck) deadline(f *Facts, _ verdict) deadline {
+	return deadline{f.limits.precheck, topsv1.OperationDeferred, ReasonPrecheckFailed}
 }
 
 // lasts is false: a node that no longer passes is prechecked again.
-func (precheck) lasts(*snapshot, upgradeplan.Task) bool { return false }
+func (precheck) lasts(*Facts, upgradeplan.Task) bool { return false }
 
 // retry records the node's state again, unless the operation has already touched the node. What it took over with a cordon stays.
 func (precheck) retry(c *changes, _ upgradeplan.Task) {
-	if !c.op.Touched && c.op.CordonedBy == "" {
-		c.op.Before = nil
+	if !c.Operation.Touched && c.Operation.CordonedBy == "" {
+		c.Operation.Before = nil
 	}
 }
 
 // nodeLacks returns what must be fixed before the node is touched, "" when nothing.
-func nodeLacks(s *snapshot) string {
-	host := s.f.Host
+func nodeLacks(f *Facts) string {
+	host := f.Host
 	var lacks []string
 	lack := func(is bool, format string, args ...any) {
 		if is {
 			lacks = append(lacks, fmt.Sprintf(format, args...))
 		}
 	}
-	lack(s.silent(), "the node agent has stopped reporting")
-	lack(s.f.Drained.Stuck && !awaitsRequest(s), "the node cannot be drained: %s", s.f.Drained.Message)
-	lack(s.f.Node.OtherUpgrader != "", "%s works on the node", s.f.Node.OtherUpgrader)
+	lack(f.silent(), "the node agent has stopped reporting")
+	lack(f.Drained.Stuck && !awaitsRequest(f), "the node cannot be drained: %s", f.Drained.Message)
+	lack(f.Node.OtherUpgrader != "", "%s works on the node", f.Node.OtherUpgrader)
 	if host != nil {
-		need := s.wanted.MinFreeDiskBytes
+		need := f.Wanted.MinFreeDiskBytes
 		lack(need > 0 && host.FreeDiskBytes == nil, "the free disk space is not known")
 		lack(host.FreeDiskBytes != nil && *host.FreeDiskBytes < need, "the disk has less than %d bytes free", need)
-		lack(restarts(s) && host.Runtime == nil, "the container runtime is not known")
-		lack(s.has(upgradeplan.ActionVerify, upgradeplan.TargetDriver) && host.Devices == nil, "the cards could not be counted")
-		who, remedy := strayHolders(s)
-		driver := s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver)
+		lack(restarts(f) && host.Runtime == nil, "the container runtime is not known")
+		lack(f.has(upgradeplan.ActionVerify, upgradeplan.TargetDriver) && host.Devices == nil, "the cards could not be counted")
+		who, remedy := strayHolders(f)
+		driver := f.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver)
 		lack(who != "" && driver, "%s%s", who, remedy)
-		if user := barred(s); user != nil {
+		if user := barred(f); user != nil {
 			lack(driver, "%s", noSuccessor(user).text)
 		}
-		who, remedy = inContainers(s)
-		lack(who != "" && !driver && s.op.DrainAll && !awaitsRequest(s), "%s%s, the restart of the container runtime would", who, remedy)
+		who, remedy = inContainers(f)
+		lack(who != "" && !driver && f.Operation.DrainAll && !awaitsRequest(f), "%s%s, the restart of the container runtime would", who, remedy)
 	}
 	return strings.Join(lacks, "; ")
 }
 
 // mayOffer reports whether the node has the resources for its cards, offers none, and must offer
 // them later.
-func mayOffer(s *snapshot) bool {
-	return offersNone(s) && len(s.f.Node.Allocatable) > 0 && s.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
+func mayOffer(f *Facts) bool {
+	return offersNone(f) && len(f.Node.Allocatable) > 0 && f.has(upgradeplan.ActionVerify, upgradeplan.TargetAllocatable)
 }
 
 // restarts reports whether the job restarts the container runtime.
-func restarts(s *snapshot) bool {
-	return s.has(upgradeplan.ActionRestartRuntime, upgradeplan.TargetNode)
+func restarts(f *Facts) bool {
+	return f.has(upgradeplan.ActionRestartRuntime, upgradeplan.TargetNode)
 }

@@ -15,8 +15,8 @@ const pullInterval = 30 * time.Second
 // revision. A missed deadline defers the operation.
 type prepull struct{ base }
 
-func (prepull) done(s *snapshot, t upgradeplan.Task) bool {
-	return s.atTarget(t) || succeeded(s.hostResult(t))
+func (prepull) done(f *Facts, t upgradeplan.Task) bool {
+	return f.atTarget(t) || succeeded(f.hostResult(t))
 }
 
 // attempt waits for the agent and retries a failed pull, at growing intervals, until the
@@ -24,10 +24,10 @@ func (prepull) done(s *snapshot, t upgradeplan.Task) bool {
 func (prepull) attempt(c *changes, t upgradeplan.Task) verdict {
 	rec, result := c.task(t), c.hostResult(t)
 	if result == nil || result.State != topsv1.HostTaskFailed {
-		return awaitHost(c.snapshot, result)
+		return awaitHost(c.Facts, result)
 	}
-	next := recordedAt(c.f, rec.StartTime.Time).Add(pullInterval << min(rec.Attempts-1, 10))
-	if !c.f.Now.Before(next) {
+	next := c.recordedAt(rec.StartTime.Time).Add(pullInterval << min(rec.Attempts-1, 10))
+	if !c.Now.Before(next) {
 		rec.Attempts++
 	} else {
 		c.at(next)
@@ -35,6 +35,6 @@ func (prepull) attempt(c *changes, t upgradeplan.Task) verdict {
 	return waiting(ReasonPrepullFailed, "%s", result.Message)
 }
 
-func (prepull) deadline(s *snapshot, _ verdict) deadline {
-	return deadline{s.limits.prepull, topsv1.OperationDeferred, ReasonPrepullFailed}
+func (prepull) deadline(f *Facts, _ verdict) deadline {
+	return deadline{f.limits.prepull, topsv1.OperationDeferred, ReasonPrepullFailed}
 }

@@ -17,8 +17,8 @@ func release(c *changes) {
 	if busy(c) {
 		return
 	}
-	if change := cordon.DecideUncordon(c.f.Node.Cordon, CordonMark(c.op)); change.Needed() {
-		c.onNode(Effect{Kind: Uncordon, Operation: CordonMark(c.op), Change: change})
+	if change := cordon.DecideUncordon(c.Node.Cordon, CordonMark(c.Operation)); change.Needed() {
+		c.onNode(Effect{Kind: Uncordon, Operation: CordonMark(c.Operation), Change: change})
 		c.notReleasedFor(c.nodeDenied())
 		return
 	}
@@ -32,7 +32,7 @@ func busy(c *changes) bool {
 	if restartPending(c) || fence(c) || tasksLost(c) {
 		return true
 	}
-	if c.f.Node.Taint != c.op.ID {
+	if c.Node.Taint != c.Operation.ID {
 		return false
 	}
 	c.onNode(Effect{Kind: UntaintDevice})
@@ -45,11 +45,11 @@ const notReleased = "; the node is not released: "
 
 // notReleasedFor puts the cause for which the node cannot be released at the end of the message of the operation, "" for none.
 func (c *changes) notReleasedFor(cause string) {
-	before, _, _ := strings.Cut(c.op.Message, notReleased)
+	before, _, _ := strings.Cut(c.Operation.Message, notReleased)
 	if cause != "" {
 		before += notReleased + cause
 	}
-	c.op.Message = before
+	c.Operation.Message = before
 }
 
 // isRestart reports whether a task restarts the container runtime.
@@ -61,9 +61,9 @@ func isRestart(name string) bool {
 // may start it until the deadline, and then take as long again. The time counts from the start of this process's work, because its clock
 // may have jumped. While the agent reports that the restart goes on, it has not ended, however long that takes.
 func restartEnds(c *changes, recorded time.Time, result *topsv1.HostTaskResult) time.Time {
-	end := latest(recordedAt(c.f, recorded), c.f.WorkedSince).Add(2 * c.limits.restart)
+	end := latest(c.recordedAt(recorded), c.WorkedSince).Add(2 * c.limits.restart)
 	if goesOn(result) {
-		end = latest(end, c.f.HostSince.Add(c.limits.silence))
+		end = latest(end, c.HostSince.Add(c.limits.silence))
 	}
 	return end
 }
@@ -83,23 +83,23 @@ func awaitRestart(c *changes, end time.Time, result *topsv1.HostTaskResult) {
 // restartPending reports whether the agent may still restart the runtime (restartEnds). An agent that leaves the restart to the
 // administrator, and reports so after the operation was over, will not start it.
 func restartPending(c *changes) bool {
-	for i := range c.op.Tasks {
-		t := &c.op.Tasks[i]
-		result, begun := c.f.Host.Result(c.op.ID, t.Name), t.StartTime
+	for i := range c.Operation.Tasks {
+		t := &c.Operation.Tasks[i]
+		result, begun := c.Host.Result(c.Operation.ID, t.Name), t.StartTime
 		if result != nil && result.Attempt < t.Attempts {
 			result = nil // of an earlier attempt
 		}
 		if t.Attempts == 0 || begun == nil {
-			if begun = &c.op.Since; result == nil { // else this record was lost, and recreated
+			if begun = &c.Operation.Since; result == nil { // else this record was lost, and recreated
 				continue
 			}
 		}
-		if !isRestart(t.Name) || c.op.Outcome == topsv1.OperationDone {
+		if !isRestart(t.Name) || c.Operation.Outcome == topsv1.OperationDone {
 			continue
 		}
 		end := restartEnds(c, begun.Time, result)
-		left := result != nil && result.State == topsv1.HostTaskWaiting && c.f.HostSince.After(c.op.Since.Time)
-		if (result == nil || !result.State.Final()) && !left && c.f.Now.Before(end) {
+		left := result != nil && result.State == topsv1.HostTaskWaiting && c.HostSince.After(c.Operation.Since.Time)
+		if (result == nil || !result.State.Final()) && !left && c.Now.Before(end) {
 			awaitRestart(c, end, result)
 			return true
 		}
@@ -109,12 +109,12 @@ func restartPending(c *changes) bool {
 
 // tasksLost reports whether an API server with older CRDs has dropped the tasks of the record, and the agent may still restart the runtime.
 func tasksLost(c *changes) bool {
-	if len(c.op.Tasks) > 0 || !c.op.Granted || c.op.Outcome == topsv1.OperationDone {
+	if len(c.Operation.Tasks) > 0 || !c.Operation.Granted || c.Operation.Outcome == topsv1.OperationDone {
 		return false
 	}
-	result := restartOf(c.f.Host, c.op.ID)
-	end := restartEnds(c, c.op.Since.Time, result)
-	if !c.f.Now.Before(end) {
+	result := restartOf(c.Host, c.Operation.ID)
+	end := restartEnds(c, c.Operation.Since.Time, result)
+	if !c.Now.Before(end) {
 		return false
 	}
 	awaitRestart(c, end, result)
@@ -137,10 +137,10 @@ func restartOf(host *topsv1.HostReport, operation string) *topsv1.HostTaskResult
 // manager may still carry them out. It reports whether any are left, and adds to the message why a pod cannot be fenced.
 func fence(c *changes) bool {
 	pending := false
-	for _, named := range Named(c.op) {
+	for _, named := range Named(c.Operation) {
 		if fencePod(c, named) {
 			pending = true
-			if denied := c.f.Denied[named.UID]; denied.OfFence {
+			if denied := c.Denied[named.UID]; denied.OfFence {
 				c.notReleasedFor(denied.Message)
 			}
 		}
@@ -162,7 +162,7 @@ func Named(op *topsv1.OperationStatus) (pods []topsv1.NamedPod) {
 // fencePod fences a pod that still has its recorded resourceVersion, and reports whether the
 // pod is still at that version, or seen at an older one.
 func fencePod(c *changes, named topsv1.NamedPod) (pending bool) {
-	for _, m := range c.f.Members {
+	for _, m := range c.Members {
 		pod := m.Pod
 		if pod == nil || pod.UID != named.UID || pod.Terminating || daemonset.Newer(pod.ResourceVersion, named.ResourceVersion) {
 			continue
@@ -179,20 +179,20 @@ func fencePod(c *changes, named topsv1.NamedPod) (pending bool) {
 // an operation that has ended. Only operations in the history are known to have ended: an
 // unknown one may be newer than the record that was read.
 func leftovers(c *changes) {
-	live := c.op
+	live := c.Operation
 	if Over(live) {
 		live = &topsv1.OperationStatus{}
 	}
-	if id := c.f.Node.Taint; id != live.ID && ended(c, id) {
+	if id := c.Node.Taint; id != live.ID && ended(c, id) {
 		c.onNode(Effect{Kind: UntaintDevice, Operation: id})
 	}
-	id := c.f.Node.Cordon.Mark
-	if change := cordon.DecideUncordon(c.f.Node.Cordon, id); id != live.ID && id != CordonMark(live) && ended(c, id) && change.Needed() {
+	id := c.Node.Cordon.Mark
+	if change := cordon.DecideUncordon(c.Node.Cordon, id); id != live.ID && id != CordonMark(live) && ended(c, id) && change.Needed() {
 		c.onNode(Effect{Kind: Uncordon, Operation: id, Change: change})
 	}
 }
 
 // ended reports whether the history has the end of an operation.
 func ended(c *changes, id string) bool {
-	return slices.ContainsFunc(c.history, func(r topsv1.OperationRecord) bool { return r.ID == id })
+	return slices.ContainsFunc(c.History, func(r topsv1.OperationRecord) bool { return r.ID == id })
 }

@@ -16,17 +16,17 @@ import (
 // accepts no successor, or the pod may not be deleted.
 type replace struct{ base }
 
-func (replace) done(s *snapshot, t upgradeplan.Task) bool {
-	list := s.replaced(t.Target)
-	return len(list) > 0 && !slices.ContainsFunc(list, func(r replaced) bool { return !arrived(s, t, r) })
+func (replace) done(f *Facts, t upgradeplan.Task) bool {
+	list := f.replaced(t.Target)
+	return len(list) > 0 && !slices.ContainsFunc(list, func(r replaced) bool { return !arrived(f, t, r) })
 }
 
 // arrived reports whether the pod of one DaemonSet is as wanted. One that leaves need not have one.
-func arrived(s *snapshot, t upgradeplan.Task, r replaced) bool {
+func arrived(f *Facts, t upgradeplan.Task, r replaced) bool {
 	if r.pod() == nil {
 		return r.leaves()
 	}
-	return !r.Pod.Terminating && r.Pod.Available && !outdated(s, t, r.Pod, r.revision)
+	return !r.Pod.Terminating && r.Pod.Available && !outdated(f, t, r.Pod, r.revision)
 }
 
 func (r replace) attempt(c *changes, t upgradeplan.Task) verdict {
@@ -37,22 +37,22 @@ func (r replace) attempt(c *changes, t upgradeplan.Task) verdict {
 	return r.deletePod(c, t, pod)
 }
 
-func (replace) deadline(s *snapshot, why verdict) deadline {
+func (replace) deadline(f *Facts, why verdict) deadline {
 	switch why.reason {
 	case ReasonNoSuccessor, ReasonDeletionDenied:
-		return deadline{s.limits.progress, topsv1.OperationDeferred, why.reason}
+		return deadline{f.limits.progress, topsv1.OperationDeferred, why.reason}
 	case ReasonDeviceInUse, ReasonDrainTimeout:
-		return deadline{s.limits.progress, s.blame(), why.reason}
+		return deadline{f.limits.progress, f.blame(), why.reason}
 	}
-	return deadline{s.limits.progress, s.blame(), ReasonProgressDeadline}
+	return deadline{f.limits.progress, f.blame(), ReasonProgressDeadline}
 }
 
 // lasts like other tasks, unless the pod is at another revision.
-func (r replace) lasts(s *snapshot, t upgradeplan.Task) bool {
-	if slices.ContainsFunc(s.replaced(t.Target), func(of replaced) bool { return of.pod() != nil && !of.atTarget() }) {
+func (r replace) lasts(f *Facts, t upgradeplan.Task) bool {
+	if slices.ContainsFunc(f.replaced(t.Target), func(of replaced) bool { return of.pod() != nil && !of.atTarget() }) {
 		return false
 	}
-	return r.base.lasts(s, t)
+	return r.base.lasts(f, t)
 }
 
 // retry marks the existing pod for replacement, although it is not outdated.
@@ -67,13 +67,13 @@ func (replace) retry(c *changes, t upgradeplan.Task) {
 // superseded returns a message when the DaemonSet's newest revision is not the one that the operation is for. A
 // task that was skipped, or whose pod is at its target, is never superseded, unless the operation took over the cordon of one that
 // failed: the node waits for a version that works. Nor is one in state Undone, which only earlier versions recorded.
-func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
-	switch s.recorded(t).State {
+func (replace) superseded(f *Facts, t upgradeplan.Task) string {
+	switch f.recorded(t).State {
 	case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndone:
 		return ""
 	}
-	for _, of := range s.replaced(t.Target) {
-		if of.Member != nil && (!of.atTarget() || s.op.CordonedBy != "") && of.Newest != "" && of.Newest != of.newest {
+	for _, of := range f.replaced(t.Target) {
+		if of.Member != nil && (!of.atTarget() || f.Operation.CordonedBy != "") && of.Newest != "" && of.Newest != of.newest {
 			return fmt.Sprintf("DaemonSet %s has newest revision %s, the operation is for %s", of.DaemonSet, of.Newest, of.newest)
 		}
 	}
@@ -83,7 +83,7 @@ func (replace) superseded(s *snapshot, t upgradeplan.Task) string {
 // outgoing returns the pod to delete now, or nil and why the task waits.
 func (r replace) outgoing(c *changes, t upgradeplan.Task) (*Pod, verdict) {
 	for _, of := range c.replaced(t.Target) {
-		if !arrived(c.snapshot, t, of) {
+		if !arrived(c.Facts, t, of) {
 			return r.outgoingOf(c, t, of)
 		}
 	}
@@ -101,7 +101,7 @@ func (r replace) outgoingOf(c *changes, t upgradeplan.Task, of replaced) (*Pod, 
 		return nil, waiting(ReasonInProgress, "DaemonSet %s has no pod on the node yet", m.DaemonSet)
 	case m.Pod.Terminating:
 		return nil, waiting(ReasonInProgress, "pod %s terminates", m.Pod.Name)
-	case !outdated(c.snapshot, t, m.Pod, of.revision):
+	case !outdated(c.Facts, t, m.Pod, of.revision):
 		return nil, r.successor(c, m.Pod)
 	case m.Uncontrolled:
 		return nil, waiting(ReasonInProgress, "DaemonSet %s has an updateStrategy other than OnDelete: its pods are not replaced", m.DaemonSet)
@@ -124,7 +124,7 @@ func noSuccessor(m *Member) verdict {
 // successor judges a pod at the wanted revision. It counts for or against the version, even if
 // another client caused it.
 func (replace) successor(c *changes, pod *Pod) verdict {
-	c.op.Touched = true
+	c.Operation.Touched = true
 	if pod.CrashLooping && !pod.Available {
 		text := fmt.Sprintf("pod %s restarts repeatedly", pod.Name)
 		if pod.TerminationMessage != "" {
@@ -149,7 +149,7 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 	}
 	named := pod.NamedPod
 	rec.Pod = &named
-	c.op.Touched = true
+	c.Operation.Touched = true
 	c.onPod(DeletePod, named)
 	if cause := c.denied(pod); cause != "" {
 		reason := ReasonDeletionDenied
@@ -163,13 +163,13 @@ func (replace) deletePod(c *changes, t upgradeplan.Task, pod *Pod) verdict {
 
 // outdated reports whether a pod must be replaced: it has another revision, it uses the
 // device and is older than the driver's pod, or a person retried the task.
-func outdated(s *snapshot, t upgradeplan.Task, pod *Pod, revision string) bool {
-	rec := s.recorded(t)
+func outdated(f *Facts, t upgradeplan.Task, pod *Pod, revision string) bool {
+	rec := f.recorded(t)
 	if pod.Revision != revision || rec.Again != "" && rec.Again == pod.UID {
 		return true
 	}
-	return !pod.Placeholder && s.uses(t.Target) && s.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) &&
-		slices.ContainsFunc(s.replaced(upgradeplan.TargetDriver), func(driver replaced) bool {
+	return !pod.Placeholder && f.uses(t.Target) && f.has(upgradeplan.ActionReplace, upgradeplan.TargetDriver) &&
+		slices.ContainsFunc(f.replaced(upgradeplan.TargetDriver), func(driver replaced) bool {
 			return !driver.leaves() && driver.pod() != nil && pod.Created.Before(driver.Pod.Created)
 		})
 }

@@ -17,45 +17,45 @@ import (
 // not be deleted.
 type restart struct{ base }
 
-func (restart) done(s *snapshot, t upgradeplan.Task) bool {
-	return restarted(s, t) && len(startedBefore(s, t)) == 0
+func (restart) done(f *Facts, t upgradeplan.Task) bool {
+	return restarted(f, t) && len(startedBefore(f, t)) == 0
 }
 
 // attempt waits for the agent, which acts on the state of the task, and deletes the pods that
 // started before the restart.
 func (restart) attempt(c *changes, t upgradeplan.Task) verdict {
-	c.op.Touched = true
+	c.Operation.Touched = true
 	result := c.hostResult(t) // a person may retry a restart that failed
 	switch {
-	case restarted(c.snapshot, t):
-		return replacePods(c, t, startedBefore(c.snapshot, t))
+	case restarted(c.Facts, t):
+		return replacePods(c, t, startedBefore(c.Facts, t))
 	case result != nil && result.State == topsv1.HostTaskFailed:
 		return verdict{phase: topsv1.OperationFailed, reason: ReasonRestartFailed, text: result.Message}
 	}
-	return awaitHost(c.snapshot, result)
+	return awaitHost(c.Facts, result)
 }
 
 // restarted reports whether the engine has the wanted runtime, or the agent reports success. The
 // result of a task that the agent has begun comes first.
-func restarted(s *snapshot, t upgradeplan.Task) bool {
-	result := s.f.Host.Result(s.op.ID, t.String())
+func restarted(f *Facts, t upgradeplan.Task) bool {
+	result := f.Host.Result(f.Operation.ID, t.String())
 	answered := result != nil && result.State.Final()
-	return succeeded(result) || runtimeLacks(s) == "" && (answered || s.recorded(t).State != topsv1.OperationTaskRunning)
+	return succeeded(result) || runtimeLacks(f) == "" && (answered || f.recorded(t).State != topsv1.OperationTaskRunning)
 }
 
 // startedBefore returns the members whose pods use the device and started before the restart of the
 // operation, both by the clock of the node; none if there was no restart. It depends on no job:
 // their DaemonSets may have been created after the operation, or belong to another gr.
-func startedBefore(s *snapshot, t upgradeplan.Task) []*Member {
-	result := s.f.Host.Result(s.op.ID, t.String())
+func startedBefore(f *Facts, t upgradeplan.Task) []*Member {
+	result := f.Host.Result(f.Operation.ID, t.String())
 	if !reportsRestart(result) || result.EndTime == nil {
 		return nil
 	}
 	var found []*Member
-	for i := range s.f.Members {
-		m := &s.f.Members[i]
-		if m.Pod != nil && s.uses(m.Component) && !m.Uncontrolled && m.NoSuccessor == "" &&
-			!m.Pod.Started.IsZero() && !m.Pod.Started.After(result.EndTime.Time) && !follows(m.Pod, s.recorded(t).Users) {
+	for i := range f.Members {
+		m := &f.Members[i]
+		if m.Pod != nil && f.uses(m.Component) && !m.Uncontrolled && m.NoSuccessor == "" &&
+			!m.Pod.Started.IsZero() && !m.Pod.Started.After(result.EndTime.Time) && !follows(m.Pod, f.recorded(t).Users) {
 			found = append(found, m)
 		}
 	}
@@ -77,8 +77,8 @@ func reportsRestart(result *topsv1.HostTaskResult) bool {
 }
 
 // restartedEngine is reportsRestart for any task of the operation.
-func restartedEngine(s *snapshot) bool {
-	return slices.ContainsFunc(s.op.Tasks, func(rec topsv1.OperationTask) bool { return reportsRestart(s.f.Host.Result(s.op.ID, rec.Name)) })
+func restartedEngine(f *Facts) bool {
+	return slices.ContainsFunc(f.Operation.Tasks, func(rec topsv1.OperationTask) bool { return reportsRestart(f.Host.Result(f.Operation.ID, rec.Name)) })
 }
 
 // replacePods records and deletes pods that have no cards.
@@ -86,7 +86,7 @@ func replacePods(c *changes, t upgradeplan.Task, members []*Member) verdict {
 	var left []string
 	reason := ReasonInProgress
 	for _, m := range members {
-		denial := denialOf(c.snapshot, m.Pod)
+		denial := denialOf(c.Facts, m.Pod)
 		if denial != "" {
 			reason = ReasonDeletionDenied
 		}
@@ -99,21 +99,21 @@ func replacePods(c *changes, t upgradeplan.Task, members []*Member) verdict {
 	return waiting(reason, "pods that started before the runtime was restarted, and so have no cards, are being replaced: %s", strings.Join(left, ", "))
 }
 
-func (restart) deadline(s *snapshot, why verdict) deadline {
+func (restart) deadline(f *Facts, why verdict) deadline {
 	if why.reason == ReasonLeftToAdministrator || why.reason == ReasonDeletionDenied {
-		return deadline{s.limits.restart, topsv1.OperationDeferred, why.reason}
+		return deadline{f.limits.restart, topsv1.OperationDeferred, why.reason}
 	}
-	return deadline{s.limits.restart, s.blame(), ReasonRestartFailed}
+	return deadline{f.limits.restart, f.blame(), ReasonRestartFailed}
 }
 
 // runtimeLacks describes what is wrong with the default runtime, "" when nothing.
-func runtimeLacks(s *snapshot) string {
-	wanted := cmp.Or(s.wanted.DefaultRuntime, topsv1.DefaultRuntime)
+func runtimeLacks(f *Facts) string {
+	wanted := cmp.Or(f.Wanted.DefaultRuntime, topsv1.DefaultRuntime)
 	switch {
-	case s.f.Host == nil || s.f.Host.Runtime == nil:
+	case f.Host == nil || f.Host.Runtime == nil:
 		return "the node agent has not reported the default runtime"
-	case s.f.Host.Runtime.Default != wanted:
-		return fmt.Sprintf("the default runtime is %q, not %q", s.f.Host.Runtime.Default, wanted)
+	case f.Host.Runtime.Default != wanted:
+		return fmt.Sprintf("the default runtime is %q, not %q", f.Host.Runtime.Default, wanted)
 	}
 	return ""
 }

@@ -84,7 +84,7 @@ func TestAPodThatMayNotBeDeletedAfterARestartDefersTheOperation(t *testing.T) {
 	}
 	f = new(reach(t, "allocatable_verify", toolkitOnly...))
 	f.Node.Allocatable["enflame.com/gcu"] = 0
-	pod(f, "devicePlugin").Created = f.Record.Operation.StartTime.Add(-time.Minute)
+	pod(f, "devicePlugin").Created = f.Operation.StartTime.Add(-time.Minute)
 	f.Denied = denied(f, "devicePlugin")
 	later(5 * time.Minute)(f)
 	if got := summaryOf(newMachine(t).Next(*f)); got != "Releasing then Deferred allocatable_verify DeletionDenied" {
@@ -170,7 +170,7 @@ func TestUnusableCardsAreNotVerified(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := reach(t, "node_soak", tc.changed...)
 			later(time.Minute)(&f)
-			f.Record.Operation.Before.Allocatable = map[string]int64{"enflame.com/gcu": 0}
+			f.Operation.Before.Allocatable = map[string]int64{"enflame.com/gcu": 0}
 			f.Node.Allocatable["enflame.com/gcu"] = 0
 			tc.with(&f)
 			if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
@@ -194,7 +194,7 @@ func TestTheHistoryRecordsWhatWasTouched(t *testing.T) {
 			f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
 			pod(&f, "toolkit").ResourceVersion = "100000"
 		}
-		if h := f.Record.History; len(h) != 1 || h[0].Touched != tc.touched {
+		if h := f.History; len(h) != 1 || h[0].Touched != tc.touched {
 			t.Errorf("aborted at %s: history %+v", tc.at, h)
 		}
 	}
@@ -205,11 +205,11 @@ func TestAPluginThatOffersNothingAndIsOlderThanTheOperationIsReplaced(t *testing
 	f := reach(t, "allocatable_verify", toolkitOnly...)
 	f.Node.Allocatable["enflame.com/gcu"] = 0
 	plugin := pod(&f, "devicePlugin")
-	plugin.Created = f.Record.Operation.StartTime.Add(-time.Second)
+	plugin.Created = f.Operation.StartTime.Add(-time.Second)
 	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress DeletePod" {
 		t.Errorf("an old one: %s", got)
 	}
-	plugin.Created = f.Record.Operation.StartTime.Add(time.Second)
+	plugin.Created = f.Operation.StartTime.Add(time.Second)
 	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
 		t.Errorf("a new one: %s", got)
 	}
@@ -220,13 +220,13 @@ func TestAPluginIsReplacedOnceThoughTheClockOfTheManagerIsAhead(t *testing.T) {
 	f := reach(t, "allocatable_verify", toolkitOnly...)
 	f.Node.Allocatable["enflame.com/gcu"] = 0
 	plugin := pod(&f, "devicePlugin")
-	plugin.Created = f.Record.Operation.StartTime.Add(-3 * time.Hour)
+	plugin.Created = f.Operation.StartTime.Add(-3 * time.Hour)
 	f.Record = newMachine(t).Next(f).Record
 	plugin.UID = "next"
 	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
 		t.Fatalf("its successor: %s", got)
 	}
-	f.Record.Operation.Tasks[taskAt(&f, "allocatable_verify")].State = topsv1.OperationTaskPending
+	f.Operation.Tasks[taskAt(&f, "allocatable_verify")].State = topsv1.OperationTaskPending
 	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress DeletePod" {
 		t.Errorf("its successor when the task begins again: %s", got)
 	}
@@ -234,9 +234,9 @@ func TestAPluginIsReplacedOnceThoughTheClockOfTheManagerIsAhead(t *testing.T) {
 
 // However often operations are put off later.
 func TestTheLastOperationThatTouchedAComponentIsKept(t *testing.T) {
-	c := &changes{snapshot: &snapshot{f: &Facts{}}}
+	c := &changes{Facts: &Facts{}}
 	put := func(id string, phase topsv1.OperationPhase, touched bool, component string) {
-		c.op = &topsv1.OperationStatus{ID: id, Phase: phase, Touched: touched, Tasks: []topsv1.OperationTask{{Name: "n1_" + component + "_replace"}}}
+		c.Operation = &topsv1.OperationStatus{ID: id, Phase: phase, Touched: touched, Tasks: []topsv1.OperationTask{{Name: "n1_" + component + "_replace"}}}
 		archive(c)
 	}
 	put("driver", topsv1.OperationAborted, true, "driver")
@@ -245,10 +245,10 @@ func TestTheLastOperationThatTouchedAComponentIsKept(t *testing.T) {
 	for i := range 2 * historyLimit {
 		put(fmt.Sprint("later-", i), topsv1.OperationDeferred, false, "driver")
 	}
-	if len(c.history) != historyLimit || c.history[0].ID != "driver" || c.history[1].ID != "toolkit" || c.history[historyLimit-1].ID != fmt.Sprint("later-", 2*historyLimit-1) {
-		t.Errorf("%d: %s, %s, …, %s", len(c.history), c.history[0].ID, c.history[1].ID, c.history[len(c.history)-1].ID)
+	if len(c.History) != historyLimit || c.History[0].ID != "driver" || c.History[1].ID != "toolkit" || c.History[historyLimit-1].ID != fmt.Sprint("later-", 2*historyLimit-1) {
+		t.Errorf("%d: %s, %s, …, %s", len(c.History), c.History[0].ID, c.History[1].ID, c.History[len(c.History)-1].ID)
 	}
-	u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: c.history}}
+	u := &topsv1.NodeUpgrade{Status: topsv1.NodeUpgradeStatus{History: c.History}}
 	if !Unverified(u, "driver", setOf(time.Time{})) || Unverified(u, "toolkit", setOf(time.Time{})) {
 		t.Errorf("unverified: driver %t, toolkit %t; want the driver", Unverified(u, "driver", setOf(time.Time{})), Unverified(u, "toolkit", setOf(time.Time{})))
 	}
@@ -259,8 +259,8 @@ func TestTheLastOperationThatTouchedAComponentIsKept(t *testing.T) {
 		put(fmt.Sprint("many-", i), topsv1.OperationDone, true, fmt.Sprint("component-", i))
 	}
 	put("newest", topsv1.OperationDeferred, false, "driver")
-	if len(c.history) != historyLimit || c.history[historyLimit-1].ID != "newest" {
-		t.Errorf("with evidence of many components: %d, the last is %s", len(c.history), c.history[len(c.history)-1].ID)
+	if len(c.History) != historyLimit || c.History[historyLimit-1].ID != "newest" {
+		t.Errorf("with evidence of many components: %d, the last is %s", len(c.History), c.History[len(c.History)-1].ID)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestANodeWhoseRecordLostItsTasksIsReleasedOnceNoRestartCanCome(t *testing.T
 	f := reach(t, "node_restart-runtime", toolkitOnly...)
 	f.Wanted.Abort = true
 	f.Record = newMachine(t).Next(f).Record
-	f.Record.Operation.Tasks = nil
+	f.Operation.Tasks = nil
 	later(time.Second)(&f)
 	for _, tt := range []struct {
 		after time.Duration
@@ -289,8 +289,8 @@ func TestANodeWhoseRecordLostItsTasksIsReleasedOnceNoRestartCanCome(t *testing.T
 func TestARestartThatOnlyTheAgentKnowsOfIsAwaited(t *testing.T) {
 	f := reach(t, "node_restart-runtime", toolkitOnly...)
 	f.Host.Results = append(f.Host.Results, topsv1.HostTaskResult{Operation: "op", Task: theNode + "_node_restart-runtime", Attempt: 1, State: topsv1.HostTaskRunning, Reason: ReasonInProgress})
-	for i := range f.Record.Operation.Tasks {
-		if task := &f.Record.Operation.Tasks[i]; task.Name == theNode+"_node_restart-runtime" {
+	for i := range f.Operation.Tasks {
+		if task := &f.Operation.Tasks[i]; task.Name == theNode+"_node_restart-runtime" {
 			task.Attempts, task.StartTime, task.State = 0, nil, topsv1.OperationTaskPending
 		}
 	}
@@ -321,7 +321,7 @@ func TestANodeIsNotReleasedUnderARestartThatTheAgentReportsAsInProgress(t *testi
 		f.Wanted.Abort = true
 		f.Record = newMachine(t).Next(f).Record
 		if lost { // by older CRDs
-			f.Record.Operation.Tasks = nil
+			f.Operation.Tasks = nil
 		}
 		for _, tt := range []struct {
 			name     string
@@ -341,8 +341,8 @@ func TestANodeIsNotReleasedUnderARestartThatTheAgentReportsAsInProgress(t *testi
 			tt.with()
 			d := newMachine(t).Next(f)
 			f.Record = d.Record
-			if got, says := summaryOf(d), strings.Count(f.Record.Operation.Message, notReleased+reported.Message); got != tt.want || (says == 1) == tt.released {
-				t.Errorf("tasks lost %t, %s: %s, want %s; it says: %s", lost, tt.name, got, tt.want, f.Record.Operation.Message)
+			if got, says := summaryOf(d), strings.Count(f.Operation.Message, notReleased+reported.Message); got != tt.want || (says == 1) == tt.released {
+				t.Errorf("tasks lost %t, %s: %s, want %s; it says: %s", lost, tt.name, got, tt.want, f.Operation.Message)
 			}
 			if d.After < 10*time.Second && !tt.released && tt.name != "and its agent is nearly silent" {
 				t.Errorf("tasks lost %t, %s: it looks again after %s", lost, tt.name, d.After)

@@ -12,9 +12,9 @@ import (
 
 // run derives the current tasks from the facts and attempts them.
 func run(c *changes) {
-	p := c.job.Progress(outcome(c.snapshot, false))
+	p := c.job.Progress(outcome(c.Facts, false))
 	if p.Complete() {
-		p = c.job.Progress(outcome(c.snapshot, true)) // everything observable must hold now (invariant S10)
+		p = c.job.Progress(outcome(c.Facts, true)) // everything observable must hold now (invariant S10)
 	}
 	if p.Complete() {
 		end(c, topsv1.OperationDone, ReasonSucceeded, "")
@@ -35,7 +35,7 @@ func run(c *changes) {
 	for i, t := range p.Next {
 		v := rowOf(t).attempt(c, t)
 		v.text += denied
-		if v.phase == "" && !rowOf(t).done(c.snapshot, t) {
+		if v.phase == "" && !rowOf(t).done(c.Facts, t) {
 			v = inTime(c, t, v)
 		}
 		if v.phase != "" {
@@ -44,7 +44,7 @@ func run(c *changes) {
 		rec := c.task(t)
 		rec.Reason, rec.Message = v.reason, v.text
 		if v.phase != "" {
-			now := metav1.NewTime(c.f.Now)
+			now := metav1.NewTime(c.Now)
 			rec.State, rec.EndTime = topsv1.OperationTaskFailed, &now
 			c.effects = nil
 			c.current(t, v.reason, v.text)
@@ -62,11 +62,11 @@ func run(c *changes) {
 func prepare(c *changes, p *upgradeplan.Progress) (wait bool) {
 	free := slices.DeleteFunc(slices.Clone(p.Next), func(t upgradeplan.Task) bool { return !c.prepares(t) })
 	prepared := len(free) == 0 && len(p.Failed) == 0
-	if prepared && c.op.PreparedTime == nil {
-		now := metav1.NewTime(c.f.Now)
-		c.op.PreparedTime = &now
+	if prepared && c.Operation.PreparedTime == nil {
+		now := metav1.NewTime(c.Now)
+		c.Operation.PreparedTime = &now
 	}
-	if c.op.Granted {
+	if c.Operation.Granted {
 		return false
 	}
 	p.Next = free
@@ -76,23 +76,23 @@ func prepare(c *changes, p *upgradeplan.Progress) (wait bool) {
 // awaitSlot waits for the grant, without a current task. It requeues at the time at which the
 // agent would count as silent.
 func awaitSlot(c *changes) {
-	if c.op.Task != "" {
-		c.op.Task, c.op.Since = "", metav1.NewTime(c.f.Now)
+	if c.Operation.Task != "" {
+		c.Operation.Task, c.Operation.Since = "", metav1.NewTime(c.Now)
 	}
-	c.wait(ReasonAwaitingSlot, "prepared; waits for its slot"+unseenBefore(c.snapshot))
-	if lookAtUsers(c); awaitsRequest(c.snapshot) {
-		c.wait(ReasonCardsInUse, "prepared; waits for a request on the node, or until nothing uses its cards: "+userNames(c.snapshot))
+	c.wait(ReasonAwaitingSlot, "prepared; waits for its slot"+unseenBefore(c.Facts))
+	if lookAtUsers(c); awaitsRequest(c.Facts) {
+		c.wait(ReasonCardsInUse, "prepared; waits for a request on the node, or until nothing uses its cards: "+userNames(c.Facts))
 	}
-	if c.op.Before != nil && c.f.Host != nil {
-		c.at(c.f.HostSince.Add(c.limits.silence))
+	if c.Operation.Before != nil && c.Host != nil {
+		c.at(c.HostSince.Add(c.limits.silence))
 	}
 }
 
 // outcome returns the state of a task by the facts. A task once done stays done while later
 // ones run, unless the facts contradict it; with strict, everything observable must hold now.
-func outcome(s *snapshot, strict bool) func(upgradeplan.Task) upgradeplan.Outcome {
+func outcome(f *Facts, strict bool) func(upgradeplan.Task) upgradeplan.Outcome {
 	return func(t upgradeplan.Task) upgradeplan.Outcome {
-		row, state := rowOf(t), s.recorded(t).State
+		row, state := rowOf(t), f.recorded(t).State
 		switch state {
 		case topsv1.OperationTaskSkipped, topsv1.OperationTaskUndone:
 			return upgradeplan.Skipped
@@ -100,7 +100,7 @@ func outcome(s *snapshot, strict bool) func(upgradeplan.Task) upgradeplan.Outcom
 			return upgradeplan.Failed
 		}
 		passed := state == topsv1.OperationTaskDone && (!strict || !row.rechecked)
-		if row.done(s, t) || passed && row.lasts(s, t) {
+		if row.done(f, t) || passed && row.lasts(f, t) {
 			return upgradeplan.Done
 		}
 		return upgradeplan.NotDone
@@ -109,8 +109,8 @@ func outcome(s *snapshot, strict bool) func(upgradeplan.Task) upgradeplan.Outcom
 
 // mark records the state of each task.
 func mark(c *changes, p upgradeplan.Progress) {
-	now := metav1.NewTime(c.f.Now)
-	outcomeOf := outcome(c.snapshot, false)
+	now := metav1.NewTime(c.Now)
+	outcomeOf := outcome(c.Facts, false)
 	for t := range c.job.All() {
 		rec := c.task(t)
 		switch {
@@ -141,7 +141,7 @@ func begin(c *changes, rec *topsv1.OperationTask, now metav1.Time) {
 // removeDriverTaint removes the driver-upgrade taint once no task needs it. It returns the end of a message that says why it cannot,
 // "" if it can: the components that do not tolerate it cannot come back.
 func removeDriverTaint(c *changes) string {
-	if c.f.Node.Taint != c.op.ID {
+	if c.Node.Taint != c.Operation.ID {
 		return ""
 	}
 	for t := range c.job.All() {
@@ -159,9 +159,9 @@ func removeDriverTaint(c *changes) string {
 
 // inTime ends the operation when the task has missed its deadline.
 func inTime(c *changes, t upgradeplan.Task, v verdict) verdict {
-	from := countsFrom(c.f, c.recorded(t).StartTime.Time)
-	limit := rowOf(t).deadline(c.snapshot, v)
-	if until := from.Add(limit.after); c.f.Now.Before(until) {
+	from := c.countsFrom(c.recorded(t).StartTime.Time)
+	limit := rowOf(t).deadline(c.Facts, v)
+	if until := from.Add(limit.after); c.Now.Before(until) {
 		c.at(until)
 		return v
 	}

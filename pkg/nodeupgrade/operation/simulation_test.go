@@ -260,7 +260,7 @@ func (w *world) outlast(machine *Machine) {
 		w.nu.Spec.Operation.Granted = true
 		w.touch()
 		return
-	} else if !prepared || op.Reason != ReasonAwaitingSlot && !awaitsRequest(&snapshot{op: op}) || op.Phase != topsv1.OperationRunning {
+	} else if !prepared || op.Reason != ReasonAwaitingSlot && !awaitsRequest(&Facts{Record: Record{Operation: op}}) || op.Phase != topsv1.OperationRunning {
 		w.violate("operation %s does not wait for its slot: %s %s %s", op.ID, op.Phase, op.Reason, op.Message)
 	}
 	w.nu.Spec.Operation.Granted = true

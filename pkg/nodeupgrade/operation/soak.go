@@ -13,33 +13,33 @@ import (
 // time plus the progress deadline) fails the operation.
 type soak struct{ base }
 
-func (k soak) done(s *snapshot, t upgradeplan.Task) bool {
-	_, text := k.lasting(s, t)
+func (k soak) done(f *Facts, t upgradeplan.Task) bool {
+	_, text := k.lasting(f, t)
 	return text == ""
 }
 
 func (k soak) attempt(c *changes, t upgradeplan.Task) verdict {
-	at, text := k.lasting(c.snapshot, t)
+	at, text := k.lasting(c.Facts, t)
 	if !at.IsZero() {
 		c.at(at)
 	}
 	return waiting(ReasonInProgress, "%s", text)
 }
 
-func (soak) deadline(s *snapshot, _ verdict) deadline {
-	return deadline{s.limits.soak + s.limits.progress, s.blame(), ReasonSoakFailed}
+func (soak) deadline(f *Facts, _ verdict) deadline {
+	return deadline{f.limits.soak + f.limits.progress, f.blame(), ReasonSoakFailed}
 }
 
 // lasting returns when the soak ends if nothing happens, and what it waits for, "" when it is
 // done.
-func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text string) {
-	rec := s.recorded(t)
+func (soak) lasting(f *Facts, t upgradeplan.Task) (until time.Time, text string) {
+	rec := f.recorded(t)
 	if rec.StartTime == nil {
 		return time.Time{}, "it has not started"
 	}
-	from := latest(recordedAt(s.f, rec.StartTime.Time), s.f.WorkedSince)
-	for _, target := range s.wanted.Targets {
-		for _, of := range s.replaced(target.Component) {
+	from := latest(f.recordedAt(rec.StartTime.Time), f.WorkedSince)
+	for _, target := range f.Wanted.Targets {
+		for _, of := range f.replaced(target.Component) {
 			pod := of.pod()
 			if of.leaves() && (pod == nil || pod.Placeholder) {
 				continue
@@ -47,12 +47,12 @@ func (soak) lasting(s *snapshot, t upgradeplan.Task) (until time.Time, text stri
 			if pod == nil || pod.Terminating || !pod.Available {
 				return time.Time{}, fmt.Sprintf("the pod of %s is not available", target.Component)
 			}
-			from = latest(from, recordedAt(s.f, pod.Since))
+			from = latest(from, f.recordedAt(pod.Since))
 		}
 	}
-	until = from.Add(s.limits.soak)
-	if s.f.Now.Before(until) {
-		return until, fmt.Sprintf("all pods have to stay available for %s", s.limits.soak)
+	until = from.Add(f.limits.soak)
+	if f.Now.Before(until) {
+		return until, fmt.Sprintf("all pods have to stay available for %s", f.limits.soak)
 	}
 	return until, ""
 }

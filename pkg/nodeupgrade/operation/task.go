@@ -11,18 +11,18 @@ import (
 // kind is a kind of task. Its values hold no state.
 type kind interface {
 	// done reports whether the facts show the task done.
-	done(s *snapshot, t upgradeplan.Task) bool
+	done(f *Facts, t upgradeplan.Task) bool
 	// attempt works on the task while it is current, and returns its state.
 	attempt(c *changes, t upgradeplan.Task) verdict
 	// deadline returns the deadline of an attempt in the state why.
-	deadline(s *snapshot, why verdict) deadline
+	deadline(f *Facts, why verdict) deadline
 	// lasts reports whether a task recorded as done still counts as done although the facts
 	// no longer show it.
-	lasts(s *snapshot, t upgradeplan.Task) bool
+	lasts(f *Facts, t upgradeplan.Task) bool
 	// retry makes sure that a task retried by a person is not done at once.
 	retry(c *changes, t upgradeplan.Task)
 	// superseded returns why the target of the task is out of date, "" when it is not.
-	superseded(s *snapshot, t upgradeplan.Task) string
+	superseded(f *Facts, t upgradeplan.Task) string
 }
 
 // verdict is the state of a current task: why it waits or, with a phase, how the operation
@@ -51,21 +51,21 @@ type deadline struct {
 // nothing to reset, and nothing supersedes it.
 type base struct{}
 
-func (base) lasts(s *snapshot, t upgradeplan.Task) bool {
-	stage := s.stageOf(t)
-	return s.begun(func(later upgradeplan.Task) bool { return s.stageOf(later) > stage }, false)
+func (base) lasts(f *Facts, t upgradeplan.Task) bool {
+	stage := f.stageOf(t)
+	return f.begun(func(later upgradeplan.Task) bool { return f.stageOf(later) > stage }, false)
 }
 
 func (base) retry(*changes, upgradeplan.Task) {}
 
-func (base) superseded(*snapshot, upgradeplan.Task) string { return "" }
+func (base) superseded(*Facts, upgradeplan.Task) string { return "" }
 
 // awaitHost describes what the agent is doing.
-func awaitHost(s *snapshot, result *topsv1.HostTaskResult) verdict {
+func awaitHost(f *Facts, result *topsv1.HostTaskResult) verdict {
 	switch {
 	case result != nil && result.State == topsv1.HostTaskWaiting:
 		return waiting(ReasonLeftToAdministrator, "%s", result.Message)
-	case s.silent():
+	case f.silent():
 		return waiting(ReasonInProgress, "the node agent has stopped reporting")
 	case result != nil && result.Message != "":
 		return waiting(ReasonInProgress, "%s", result.Message)

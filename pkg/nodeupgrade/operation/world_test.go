@@ -160,7 +160,7 @@ func (w *world) facts() Facts {
 		Record: Record{Operation: nu.Status.Operation, History: nu.Status.History}, Host: nu.Status.Host, HostSince: HostSince(nu, nil, w.now),
 		Node: Node{Name: theNode, UID: "node", Cordon: w.node, Taint: w.taint, Ready: w.ready, Since: w.since, Allocatable: map[string]int64{"enflame.com/gcu": w.allocatable()}}}
 	if NeedsDrained(f) {
-		f.Drained = w.drained(f.Record.Operation)
+		f.Drained = w.drained(f.Operation)
 	}
 	if NeedsCardUsers(f) && w.workload > 0 {
 		f.CardUsers = []string{"ns/workload"}
