@@ -40,6 +40,8 @@ var ofOperations = []mutant{
 		"c.notReleasedFor(c.nodeDenied())", `c.notReleasedFor("")`},
 	{"taint-that-stays-unnamed", "nothing says why the components do not come back to a node", nodes, "removeDriverTaint",
 		`$cause != ""`, "cause == c.Operation.ID"},
+	{"stored-record-changed", "a decision changes the record in the cache of the client before it is stored", nodes, "Machine.Next",
+		"f.Operation.DeepCopy()", "f.Operation"},
 	{"denied-node-hammered", "a denied write to a Node is tried again at each pass", nodes, "changes.onNode",
 		"$version || $c.deniedLately($uid)", "$version"},
 	{"changed-node-denied", "a Node that has changed counts as one that may not be changed", nodes, "effects.denied",

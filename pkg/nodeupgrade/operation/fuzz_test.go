@@ -12,7 +12,7 @@ import (
 
 // FuzzHostReport decides with the report of an agent, and an override, that may be anything. It checks
 // that results of other operations and tasks change nothing, that a report alone never ends the operation as
-// done or opens the device, and that a decision depends on its input alone.
+// done or opens the device, and that a decision depends on its input alone, and leaves it as it is.
 func FuzzHostReport(f *testing.F) {
 	tasks := []string{"driver_prepull", "node_evict", "driver_verify", "node_restart-runtime"}
 	f.Add(uint8(0), []byte(`{"results":[{"operation":"op","task":"n1_driver_prepull","attempt":1,"state":"Done"}]}`), "")
@@ -26,8 +26,11 @@ func FuzzHostReport(f *testing.F) {
 		}
 		facts := reach(t, tasks[int(at)%len(tasks)], everything...)
 		facts.Host, facts.Override = report, value
-		machine := newMachine(t)
+		machine, stored := newMachine(t), Record{Operation: facts.Operation.DeepCopy(), History: slices.Clone(facts.History)}
 		first := machine.Next(facts)
+		if diff := cmp.Diff(stored, facts.Record); diff != "" {
+			t.Errorf("the decision changed the stored record (-stored +now):\n%s", diff)
+		}
 		if diff := cmp.Diff(first, machine.Next(facts)); diff != "" {
 			t.Fatalf("decided again (-first +second):\n%s", diff)
 		}
