@@ -14,11 +14,11 @@ import (
 	"github.com/topsops/gcu-operator/test/mutants/pattern"
 )
 
-// change is a defect and its file: the path relative to the module, and the source with
-// the defect.
+// change is a defect, the function that it is in, and the source of the file with it.
 type change struct {
 	mutant
-	file, source string
+	in     function
+	source string
 }
 
 // changesOf applies each defect separately to the module in a folder. The error lists
@@ -61,7 +61,7 @@ func (m mutant) apply(functions []function) (change, error) {
 	if len(named) == 1 {
 		var source string
 		if source, err = named[0].rewrite(m); err == nil {
-			return change{m, named[0].path, source}, nil
+			return change{m, named[0], source}, nil
 		}
 	}
 	var elsewhere []string
@@ -73,11 +73,11 @@ func (m mutant) apply(functions []function) (change, error) {
 	return change{}, fmt.Errorf("%s in %s: %w; functions in which %q matches once: %v", m.function, m.folder, err, m.from, elsewhere)
 }
 
-// function is a function and its file; path is relative to the module.
+// function is a function and its file; path is relative to the module, pkg the name of its package.
 type function struct {
-	name, path, source string
-	file               *token.File
-	declaration        *ast.FuncDecl
+	name, path, pkg, source string
+	file                    *token.File
+	declaration             *ast.FuncDecl
 }
 
 func (f function) rewrite(m mutant) (string, error) {
@@ -107,7 +107,7 @@ func functionsBelow(module, folder string) ([]function, error) {
 		}
 		for _, d := range file.Decls {
 			if d, ok := d.(*ast.FuncDecl); ok {
-				all = append(all, function{nameOf(d), relative, string(source), files.File(file.Pos()), d})
+				all = append(all, function{nameOf(d), relative, file.Name.Name, string(source), files.File(file.Pos()), d})
 			}
 		}
 		return nil

@@ -4,7 +4,8 @@
 // updates), then those of the file's package, then those of the packages beside it, the one
 // that they are below first, then its own with an API server (KUBEBUILDER_ASSETS), then
 // those of all packages that depend on it, and last the simulations with all their seeds.
-// Each is tried on all defects that are left before the next one is.
+// Each is tried on all defects that are left before the next one is. All defects are compiled
+// at once, and the environment of a test says which one it has: that takes a tenth of the time.
 //
 //	mutants [NAME...]
 //
@@ -13,12 +14,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -63,67 +61,89 @@ func run(ctx context.Context, only []string) error {
 	if err != nil {
 		return err
 	}
-	before := packages
-	if len(only) > 0 {
-		before = nil
-		for _, c := range changes {
-			before = append(before, c.pkg())
-		}
-		slices.Sort(before)
-		before = slices.Compact(before)
-	}
 	all, err := dependents(ctx)
 	if err != nil {
 		return err
-	}
-	if output, err := test(ctx, "", attempt{before, []string{"-short", "-timeout=10m"}}); err != nil {
-		return fmt.Errorf("the tests fail without any defect:\n%s", output)
 	}
 	dir, err := os.MkdirTemp("", "gcu-mutants-")
 	if err != nil {
 		return fmt.Errorf("making a folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	trials := make([]*trial, len(changes))
-	for i, c := range changes {
-		if trials[i], err = newTrial(dir, c, c.steps(caught, all)); err != nil {
-			return err
-		}
+	r := runner{dir: dir, overlay: filepath.Join(dir, "overlay.json")}
+	if err := writeOverlay(r.overlay, changes); err != nil {
+		return err
 	}
-	return play(ctx, trials, caught)
+	var known, open []*trial
+	for i, c := range changes {
+		t := &trial{change: c, number: i + 1, left: c.steps(all)}
+		if last, ok := caught.of(c.name); ok {
+			t.left = append([]step{{"caught as before", last.attempt()}}, t.left...)
+			known = append(known, t)
+		}
+		open = append(open, t)
+	}
+	if err := r.compile(ctx, known); err != nil {
+		return err
+	}
+	return play(ctx, r, known, open, caught)
 }
 
-// play takes the next step of all trials that are still open, in rounds, so that a defect that is hard
-// to catch delays none that is not. It returns an error if a defect survives.
-func play(ctx context.Context, trials []*trial, caught *record) error {
+// play tries first, on the defects of which it is known, the test that caught them last, and then takes
+// the next step of all that are still open, in rounds, so that a defect that is hard to catch delays none
+// that is not. It returns an error if a defect survives, or if a test fails without any.
+func play(ctx context.Context, r runner, known, open []*trial, caught *record) error {
 	var tried, survived atomic.Int64
-	for open := trials; len(open) > 0; {
+	round := func(trials []*trial) error {
 		var group errgroup.Group
 		group.SetLimit(runtime.NumCPU())
-		for _, t := range open {
+		for _, t := range trials {
 			group.Go(func() error {
 				begin := time.Now()
-				err := t.step(ctx, caught)
+				err := t.step(ctx, r, caught)
 				if t.took += time.Since(begin); err != nil || t.by == "" {
 					return err
 				}
 				if t.uncaught {
 					survived.Add(1)
 				}
-				fmt.Printf("%3d/%d %-28s %s: %s (%s)\n", tried.Add(1), len(trials), t.by, t.name, t.says, t.took.Round(100*time.Millisecond))
+				fmt.Printf("%3d/%d %-28s %s: %s (%s)\n", tried.Add(1), len(open), t.by, t.name, t.says, t.took.Round(100*time.Millisecond))
 				return nil
 			})
 		}
-		if err := group.Wait(); err != nil {
+		return group.Wait()
+	}
+	all := len(open)
+	if err := round(known); err != nil {
+		return err
+	}
+	isCaught := func(t *trial) bool { return t.by != "" }
+	left := slices.DeleteFunc(slices.Clone(open), isCaught)
+	if len(left) > 0 {
+		if err := r.checkWithout(ctx, attempt{packagesOf(left), []string{"-short", "-timeout=10m"}}); err != nil {
 			return err
 		}
-		open = slices.DeleteFunc(slices.Clone(open), func(t *trial) bool { return t.by != "" })
 	}
-	fmt.Printf("mutants: %d defects, %d caught, %d survived\n", len(trials), int64(len(trials))-survived.Load(), survived.Load())
+	for len(left) > 0 {
+		if err := round(left); err != nil {
+			return err
+		}
+		left = slices.DeleteFunc(left, isCaught)
+	}
+	fmt.Printf("mutants: %d defects, %d caught, %d survived\n", all, int64(all)-survived.Load(), survived.Load())
 	if survived.Load() > 0 {
 		return errors.New("the tests do not catch the surviving defects")
 	}
 	return nil
+}
+
+// packagesOf returns the packages that the defects are in.
+func packagesOf(trials []*trial) (packages []string) {
+	for _, t := range trials {
+		packages = append(packages, t.pkg())
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages)
 }
 
 func choose(only []string) ([]mutant, error) {
@@ -142,46 +162,37 @@ func choose(only []string) ([]mutant, error) {
 }
 
 // pkg returns the package of the changed file, as an argument of go test.
-func (c change) pkg() string { return "./" + filepath.Dir(c.file) }
+func (c change) pkg() string { return "./" + filepath.Dir(c.in.path) }
 
 // area returns the folder below pkg or cmd that the changed file is in, as an argument of go test.
 func (c change) area() string {
-	parts := strings.Split(c.file, "/")
+	parts := strings.Split(c.in.path, "/")
 	return "./" + strings.Join(parts[:2], "/")
 }
 
 // trial is a defect, and what is still to be tried to catch it.
 type trial struct {
 	change
-	overlay string
-	left    []step
-	took    time.Duration
+	// number is that of the defect in the overlay.
+	number int
+	left   []step
+	took   time.Duration
 	// by is the result, such as "caught elsewhere"; "" while the trial is open.
 	by string
 	// uncaught is whether no test fails, or nothing was tested.
 	uncaught bool
 }
 
-// newTrial writes the overlay of a defect below a folder.
-func newTrial(dir string, c change, steps []step) (*trial, error) {
-	own := filepath.Join(dir, c.name)
-	if err := os.Mkdir(own, 0o700); err != nil {
-		return nil, fmt.Errorf("making a folder: %w", err)
-	}
-	overlay, err := c.overlay(own)
-	return &trial{change: c, overlay: overlay, left: steps}, err
-}
-
 // step takes the next step. It returns an error only if it was interrupted or the record cannot be
 // written.
-func (t *trial) step(ctx context.Context, caught *record) error {
+func (t *trial) step(ctx context.Context, r runner, caught *record) error {
 	if len(t.left) == 0 {
 		t.by, t.uncaught = "SURVIVED", true
 		return nil
 	}
 	next := t.left[0]
 	t.left = t.left[1:]
-	output, failed := test(ctx, t.overlay, next.attempt)
+	output, failed := r.test(ctx, t.number, next.attempt)
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
@@ -193,9 +204,12 @@ func (t *trial) step(ctx context.Context, caught *record) error {
 	case strings.Contains(output, "panic: test timed out"):
 		t.by, t.uncaught = "NOT TESTED: too slow are the tests of "+strings.Join(next.packages, " "), true
 		return nil
+	case !saysWhy.MatchString(output):
+		t.by, t.uncaught = "NOT TESTED: the tests failed without saying where:\n"+output, true
+		return nil
 	}
 	t.by = next.by
-	if by, ok := catcherIn(output, slices.Contains(next.flags, "-short")); ok {
+	if by, ok := catcherIn(output, next.attempt); ok {
 		return caught.set(t.name, by)
 	}
 	return nil
@@ -209,7 +223,7 @@ type step struct {
 
 // steps are the attempts to catch the defect, in order: the cheapest first, each of what those before
 // it did not run, and only then in full. all has the tests that depend on each package.
-func (c change) steps(caught *record, all map[string][]string) (steps []step) {
+func (c change) steps(all map[string][]string) (steps []step) {
 	own, tried := c.pkg(), map[string]bool{}
 	untried := func(packages ...string) []string {
 		left := slices.DeleteFunc(slices.Clone(packages), func(name string) bool { return tried[name] || !slices.Contains(all[name], name) })
@@ -222,9 +236,6 @@ func (c change) steps(caught *record, all map[string][]string) (steps []step) {
 		if len(packages) > 0 {
 			steps = append(steps, step{by, attempt{packages, flags}})
 		}
-	}
-	if last, ok := caught.of(c.name); ok {
-		steps = append(steps, step{"caught as before", last.attempt()})
 	}
 	first := []string{own} // also one that is not among those of which every test is run
 	tried[own] = true
@@ -263,79 +274,4 @@ func dependents(ctx context.Context) (map[string][]string, error) {
 		}
 	}
 	return all, nil
-}
-
-// attempt is a run of tests that may catch a defect.
-type attempt struct {
-	packages []string
-	flags    []string
-}
-
-// Flags of go test.
-var (
-	// quickly skips tests that need an API server, and the simulations.
-	quickly = []string{"-short", "-skip=^TestSimulation", "-timeout=15m"}
-	// simulations plays few seeds.
-	simulations = []string{"-short", "-run=^TestSimulation", "-timeout=10m"}
-	onAPIServer = []string{"-skip=^TestSimulation", "-timeout=15m"}
-	manySeeds   = []string{"-run=^TestSimulation", "-timeout=30m"}
-)
-
-// overlay writes the changed file and the overlay map of go build.
-func (c change) overlay(dir string) (string, error) {
-	original, err := filepath.Abs(c.file)
-	if err != nil {
-		return "", fmt.Errorf("finding %s: %w", c.file, err)
-	}
-	changed := filepath.Join(dir, filepath.Base(c.file))
-	if err := os.WriteFile(changed, []byte(c.source), 0o600); err != nil {
-		return "", fmt.Errorf("writing the changed file: %w", err)
-	}
-	data, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-	if err != nil {
-		return "", fmt.Errorf("encoding the overlay: %w", err)
-	}
-	path := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return "", fmt.Errorf("writing the overlay: %w", err)
-	}
-	return path, nil
-}
-
-// test runs tests, with an overlay unless it is "". They have a timeout, because a defect
-// may make them hang; that is no proof, because a busy machine does too. Those without an API
-// server end with the first package that fails.
-func test(ctx context.Context, overlay string, a attempt) (output string, err error) {
-	args := append([]string{"test", "-failfast", "-vet=off", "-count=1"}, a.flags...)
-	if overlay != "" {
-		args = append(args, "-overlay="+overlay)
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	command := exec.CommandContext(ctx, "go", append(args, a.packages...)...)
-	// With CI set, a test skipped by -short would fail, and so every defect would be caught.
-	command.Env = append(os.Environ(), "CI=", "FRESH=0")
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
-	command.WaitDelay = 10 * time.Second
-	reader, writer := io.Pipe()
-	command.Stdout, command.Stderr = writer, writer
-	if err := command.Start(); err != nil {
-		return "", fmt.Errorf("starting go test: %w", err)
-	}
-	go func() { _ = writer.CloseWithError(command.Wait()) }()
-	var all strings.Builder
-	lines := bufio.NewReader(reader)
-	for err == nil {
-		var line string
-		line, err = lines.ReadString('\n')
-		all.WriteString(line)
-		if strings.HasPrefix(line, "FAIL\t") && slices.Contains(a.flags, "-short") {
-			stop()
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return all.String(), err
 }

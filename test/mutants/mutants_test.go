@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -47,28 +48,57 @@ func TestEveryDefectCompiles(t *testing.T) {
 	for _, p := range packages {
 		of[p.Dir] = p
 	}
-	for _, c := range changes {
-		changed, err := filepath.Abs(filepath.Join("..", "..", c.file))
+	changed, checked := map[string]string{}, map[string]bool{}
+	for file, source := range variants(changes) {
+		path, err := filepath.Abs(filepath.Join("..", "..", file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := of[filepath.Dir(changed)]
+		changed[path] = source
+	}
+	for path := range changed {
+		p := of[filepath.Dir(path)]
+		if checked[p.Dir] {
+			continue
+		}
+		checked[p.Dir] = true
 		var parsed []*ast.File
-		for _, name := range p.GoFiles {
+		for _, name := range append(p.GoFiles, "zz_mutants.go") {
 			var source any
-			if name == filepath.Base(changed) {
-				source = c.source
+			if text, ok := changed[filepath.Join(p.Dir, name)]; ok {
+				source = text
 			}
 			file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), source, parser.SkipObjectResolution)
 			if err != nil {
-				t.Fatalf("%s: %v", c.name, err)
+				t.Fatal(err)
 			}
 			parsed = append(parsed, file)
 		}
-		if _, err := config.Check(p.ImportPath, files, parsed, nil); err != nil {
-			t.Errorf("%s does not compile: %v", c.name, err)
+		config.Error = func(err error) { t.Errorf("%s does not compile: %v", defectAt(parsed, err, changes), err) }
+		_, _ = config.Check(p.ImportPath, files, parsed, nil)
+	}
+}
+
+// defectAt returns the name of the defect whose variant an error is in; "" for other code.
+func defectAt(files []*ast.File, err error, changes []change) string {
+	var typed types.Error
+	if !errors.As(err, &typed) {
+		return ""
+	}
+	for _, file := range files {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || typed.Pos < f.Pos() || typed.Pos > f.End() {
+				continue
+			}
+			if _, number, ok := strings.Cut(f.Name.Name, "__"); ok {
+				if n, err := strconv.Atoi(number); err == nil && n > 0 {
+					return changes[n-1].name
+				}
+			}
 		}
 	}
+	return ""
 }
 
 // listed is a package in the output of go list; Export is the file with its export data.
@@ -139,7 +169,7 @@ func TestErrorsOfDefects(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		} else {
-			got = changes[0].file + ": " + changes[0].source
+			got = changes[0].in.path + ": " + changes[0].source
 		}
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s\nwant %s", c.name, got, c.want)

@@ -94,20 +94,27 @@ func (r *record) set(name string, c catcher) error {
 }
 
 var (
-	failedTest    = regexp.MustCompile(`(?m)^--- FAIL: (\w+) `)
+	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\w+) `)
+	// saysWhy is in the output of a test that failed or ended the program.
+	saysWhy       = regexp.MustCompile(`(?m)^(--- FAIL: |panic: |fatal error: )`)
 	failedPackage = regexp.MustCompile(`(?m)^FAIL\t\S+?/((?:pkg|cmd|api|test)/\S+)`)
 )
 
-// catcherIn finds the first failed test in the output of go test. ok is false if it
+// catcherIn finds the first failed test in the output of an attempt. ok is false if it
 // names none, such as after a failed TestMain.
-func catcherIn(output string, short bool) (c catcher, ok bool) {
-	test, pkg := failedTest.FindStringSubmatchIndex(output), failedPackage.FindAllStringSubmatchIndex(output, -1)
+func catcherIn(output string, of attempt) (c catcher, ok bool) {
+	test := failedTest.FindStringSubmatchIndex(output)
 	if test == nil {
 		return catcher{}, false
 	}
-	for _, p := range pkg {
+	c = catcher{pkg: of.packages[0], test: output[test[2]:test[3]], short: slices.Contains(of.flags, "-short")}
+	if len(of.packages) == 1 {
+		return c, true
+	}
+	for _, p := range failedPackage.FindAllStringSubmatchIndex(output, -1) {
 		if p[0] > test[0] {
-			return catcher{pkg: "./" + output[p[2]:p[3]], test: output[test[2]:test[3]], short: short}, true
+			c.pkg = "./" + output[p[2]:p[3]]
+			return c, true
 		}
 	}
 	return catcher{}, false

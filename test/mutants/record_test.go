@@ -17,13 +17,19 @@ FAIL	example.com/operator/pkg/drain/policy	0.2s
 FAIL	example.com/operator/pkg/ota	0.2s
 FAIL
 `
-	got, ok := catcherIn(output, true)
+	several := attempt{[]string{"./pkg/drain", "./pkg/drain/policy", "./pkg/ota"}, []string{"-short"}}
+	got, ok := catcherIn(output, several)
 	want := catcher{pkg: "./pkg/drain/policy", test: "TestOuter", short: true}
 	if !ok || got != want {
 		t.Errorf("catcherIn = %+v, %t, want %+v", got, ok, want)
 	}
-	if got, ok := catcherIn("FAIL\texample.com/operator/pkg/ota [setup failed]\n", true); ok {
+	if got, ok := catcherIn("FAIL\texample.com/operator/pkg/ota [setup failed]\n", several); ok {
 		t.Errorf("catcherIn found %+v in an output that names no test", got)
+	}
+	// Compiled tests do not name their package.
+	got, ok = catcherIn("--- FAIL: TestOuter (0.00s)\nFAIL\n", attempt{packages: []string{"./pkg/ota"}})
+	if want := (catcher{pkg: "./pkg/ota", test: "TestOuter"}); !ok || got != want {
+		t.Errorf("catcherIn = %+v, %t, want %+v", got, ok, want)
 	}
 }
 
