@@ -6,9 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -28,6 +30,49 @@ func TestNodesAndPodsCountFromWhenTheyAreSeen(t *testing.T) {
 		pod.Status.Conditions[0].Status = corev1.ConditionFalse
 		if n = s.RolloutNode("a", "r", Zones{}, fixture.Epoch); !n.Pods[0].NotReadySince.Equal(fixture.Epoch) {
 			t.Errorf("skew %s: not Ready since %s, want now", skew, n.Pods[0].NotReadySince)
+		}
+	}
+}
+
+// A pod of two hours is Ready by turns, with which the memory of another process has begun: a failure that is blamed on it does not
+// end in such a moment, whatever the clock of its kubelet.
+func TestAPodThatFlapsHasNotWorkedSinceBeforeTheManagerBegan(t *testing.T) {
+	for _, skew := range []time.Duration{-3 * time.Minute, 0, 3 * time.Minute} {
+		failed, left := fixture.DaemonSet("driver"), fixture.DaemonSet("exporter")
+		old, outdated := fixture.PodOn(failed, "a", fixture.NewHash), fixture.PodOn(left, "a", fixture.OldHash)
+		old.CreationTimestamp = fixture.Ago(2 * time.Hour)
+		o := worldOf([]memberAndPods{memberWith(failed), memberWith(left)})
+		o.StateTimes = &daemonset.StateTimes{}
+		in := inputFrom(o)
+		in.Settings = daemonset.Settings{Strategy: daemonset.AdvancedRollingUpdate, MaxUnavailable: intstr.FromInt32(1)}
+		in.Ledger.Failures = []rollout.Failure{{Node: "a", UID: "uid-a", Reason: rollout.ReasonProgressDeadlineExceeded, Since: fixture.Epoch.Add(-time.Hour),
+			Targets: []rollout.Target{{Member: o.Members[0].Key(), Revision: fixture.NewHash}}}}
+		failedAt := func(after time.Duration, status corev1.ConditionStatus, since time.Duration) int {
+			old.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(fixture.Epoch.Add(since + skew))}}
+			SetNode(o.State, "a", fixture.Node("a"), nil, []*corev1.Pod{old}, []*corev1.Pod{outdated})
+			now := in
+			now.Now = fixture.Epoch.Add(after)
+			now.Nodes = []rollout.Node{o.RolloutNode("a", in.Revision, Zones{}, now.Now)}
+			d := rollout.Plan(now)
+			return d.Counts.Failed
+		}
+		for _, step := range []struct {
+			after  time.Duration
+			status corev1.ConditionStatus
+			since  time.Duration
+			failed int
+		}{
+			{0, corev1.ConditionTrue, -5 * time.Second, 1},
+			{20 * time.Second, corev1.ConditionFalse, 20 * time.Second, 1},
+			{40 * time.Second, corev1.ConditionTrue, 40 * time.Second, 1},
+			{69 * time.Second, corev1.ConditionTrue, 40 * time.Second, 1},
+			{70 * time.Second, corev1.ConditionTrue, 40 * time.Second, 0},
+			{3 * time.Hour, corev1.ConditionFalse, 3 * time.Hour, 1},
+			{4 * time.Hour, corev1.ConditionTrue, 4 * time.Hour, 1},
+		} {
+			if got := failedAt(step.after, step.status, step.since); got != step.failed {
+				t.Errorf("skew %s, after %s: %d nodes have failed, want %d", skew, step.after, got, step.failed)
+			}
 		}
 	}
 }

@@ -147,6 +147,9 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 		p.AvailableAt = now.Add(wait)
 	}
 	p.AvailableSince, p.AvailableWritten = seen.AvailableSince(pod, m.DaemonSet.Spec.MinReadySeconds, now)
+	if ready := seen.ReadySince(pod, now); !ready.IsZero() && !p.Terminating {
+		p.WorksSince = ready.Add(time.Duration(m.DaemonSet.Spec.MinReadySeconds) * time.Second)
+	}
 	p.NotReadySince, p.NotReadyEarliest = seen.NotReadySince(pod, now)
 	p.ReadyAgain, p.Ran = seen.ReadyAgain(pod, now), daemonset.RanFor(pod)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)

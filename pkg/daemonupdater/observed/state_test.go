@@ -39,9 +39,9 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 		return rollout.Node{Name: name, UID: types.UID("uid-" + name), Zone: "z", Ready: true, ReadySince: fixture.Epoch.Add(-time.Hour), ReadyWritten: fixture.Epoch.Add(-time.Hour), ReadyEarliest: fixture.Epoch.Add(-time.Hour), Agent: AgentOf(nil), Pods: []rollout.Pod{p}}
 	}
 	a, b, c, d := ready("a", pod("a", fixture.OldHash)), ready("b", pod("b", fixture.NewHash)), ready("c", pod("c", fixture.NewHash)), ready("d", pod("d", fixture.OldHash))
-	a.Pods[0].Available = true
+	a.Pods[0].Available, a.Pods[0].WorksSince = true, fixture.Epoch.Add(-time.Hour+30*time.Second)
 	b.Pods[0].CrashLooping, b.Pods[0].NotReadySince, b.Pods[0].NotReadyEarliest = "load", b.Pods[0].Created, b.Pods[0].Created
-	c.Pods[0].AvailableAt = fixture.Epoch.Add(20 * time.Second)
+	c.Pods[0].AvailableAt, c.Pods[0].WorksSince = fixture.Epoch.Add(20*time.Second), fixture.Epoch.Add(20*time.Second)
 	d.Ready, d.ReadySince, d.Pods[0].Terminating = false, fixture.Epoch.Add(-time.Minute), true
 	d.ReadyWritten, d.ReadyEarliest = d.ReadySince, d.ReadySince
 	d.Pods[0].NotReadySince, d.Pods[0].NotReadyEarliest = fixture.Epoch, fixture.Epoch // it is being deleted since then

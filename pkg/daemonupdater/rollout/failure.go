@@ -80,7 +80,7 @@ func (d *draft) stillHolds(failure *Failure, n *Node) bool {
 		}
 		works := pod.ReadyAgain.Add(min(d.in.Deadlines.Progress, max(d.in.Deadlines.Unavailable, 2*pod.Ran)))
 		if !n.hasRecovered() { // it would start at once
-			works = later(works, d.worksSince(n, &pod).Add(d.in.Deadlines.Unavailable))
+			works = later(works, later(pod.WorksSince, n.ReadySince).Add(d.in.Deadlines.Unavailable))
 		}
 		left := works.Sub(d.in.Now)
 		moment := left > 0 && (crashed || !n.hasRecovered())
@@ -90,16 +90,6 @@ func (d *draft) stillHolds(failure *Failure, n *Node) bool {
 		unverified := failure.Reason == ReasonNodeLost && n.group.needsVerification(n, &pod) // by an operation that was lost
 		return pod.OffersNone || moment || pod.isAbsent() || !pod.Available || unverified || n.group.isOutdated(&pod)
 	})
-}
-
-// worksSince returns since when a pod of a Ready node is available, as far as that is known. By the clock of its kubelet it may be later
-// than when it first was; if that is in the future, it is ignored.
-func (d *draft) worksSince(n *Node, pod *Pod) time.Time {
-	since := later(pod.AvailableSince, n.ReadySince)
-	if pod.AvailableWritten.After(d.in.Now) {
-		return since
-	}
-	return later(since, pod.AvailableWritten)
 }
 
 // mayBeOver reports whether a node has recovered from its failure if the pods that may have caused it work.

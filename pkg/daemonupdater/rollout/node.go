@@ -131,6 +131,9 @@ type Pod struct {
 	// clock of Input.Now; AvailableWritten is when it last became so, by the clock of its kubelet
 	// and in whole seconds. Both are zero if that was long ago.
 	AvailableSince, AvailableWritten time.Time
+	// WorksSince is since when the pod has been available without a break, or will be if AvailableAt is set, however old it is; zero
+	// if it is not Ready. It is by the clock of Input.Now, unless it is long ago.
+	WorksSince time.Time
 	// CrashLooping names a container that crash-loops, "" if none does.
 	CrashLooping string
 	// ReadyAgain is when it last became Ready after a container had restarted, zero if none has, or if it is not Ready.
