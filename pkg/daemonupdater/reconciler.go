@@ -102,8 +102,8 @@ func (m *groupStates) forget(g observed.Group) {
 	m.attempts.Forget(g)
 }
 
-// openGates releases the pods at the gate of a group that is no longer controlled, on the nodes taken from changed. After
-// an error some may still have one: all are taken again.
+// openGates cancels operations, and releases the pods at the gate, of a group that is no longer controlled, on the nodes taken from
+// changed. After an error some may still have one: all are taken again.
 func (r *Reconciler) openGates(ctx context.Context, p *pass.Pass, changed []string, all bool) error {
 	steps := r.steps()
 	err := steps.openGates(ctx, p, changed, all)

@@ -158,11 +158,11 @@ func (s *steps) handleGate(ctx context.Context, p *pass.Pass) error {
 	return s.gates.Handle(ctx, p)
 }
 
-// openGates releases the pods at the gate of a group that is no longer controlled: those on the changed nodes, or with all,
-// those on all nodes.
+// openGates cancels the operations that are left of a group that is no longer controlled, and releases its pods at the gate:
+// those on the changed nodes, or with all, those on all nodes.
 func (s *steps) openGates(ctx context.Context, p *pass.Pass, changed []string, all bool) error {
-	if !s.ledgers.gate.Active() {
-		return nil
+	if err := s.nodes.CancelLeft(ctx, p, changed, all); err != nil || !s.ledgers.gate.Active() {
+		return err
 	}
 	var pods []*corev1.Pod
 	for _, m := range p.Members {

@@ -130,7 +130,7 @@ var ofNodeOperations = []mutant{
 			!$same($before.Status.Operation, $after.Status.Operation) ||
 			!$same($before.Status.History, $after.Status.History)`,
 		"$others"},
-	{"withdrawn-unlocked", "an operation other than the observed one is withdrawn", updater, "Writer.Cancel",
+	{"withdrawn-unlocked", "an operation other than the observed one is withdrawn", updater, "Writer.remove",
 		"client.MergeFromWithOptions($asked[$i], client.MergeFromWithOptimisticLock{})",
 		"client.MergeFromWithOptions($asked[$i])"},
 	{"slot-back-ungranted", "a slot is released because its grant was not observed, and another manager grants late", updater, "slotReview.reviewOperation",

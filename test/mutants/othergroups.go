@@ -39,4 +39,12 @@ var ofOtherGroups = []mutant{
 		"if $taken := $NameTaken(); $taken != nil { return $none, $err }", ""},
 	{"replaced-without-room", "two groups that have no room replace each other's operations for good", updater, "preparation.request",
 		`$others && $full != ""`, `$others && $full == "never"`},
+	{"left-without-group", "an operation that the cache did not show while its group ended waits for a slot for good", updater, "Writer.CancelLeft",
+		"$none || len($upgrades) == 0", "$none || len($upgrades) >= 0"},
+	{"left-with-rollout", "a manager whose cache lags takes the operations of a group away that has a strategy again", updater, "Writer.CancelLeft",
+		"$err == nil && live.BelongsTo($*args)", "$err == nil && live.BelongsTo($*args) && false"},
+	{"left-of-others", "an operation of another group is taken away when a group has ended", updater, "Writer.CancelLeft",
+		"$op == nil || $key != own", "$op == nil || $key != own && false"},
+	{"left-on-all-nodes", "an operation that is left is not found in a pass over all nodes", updater, "Writer.upgradesOf",
+		"if all { $*then }", "_ = all"},
 }

@@ -154,7 +154,59 @@ func (w Writer) Cancel(ctx context.Context, own string) (left bool, err error) {
 			left = true
 		}
 	}
-	return left || len(asked) > 0, access.InParallel(ctx, len(asked), func(i int) error {
+	return left || len(asked) > 0, w.remove(ctx, asked)
+}
+
+// CancelLeft removes the operations of a group that has ended from these nodes, with all from all nodes: those that the cache did not
+// show while it ended, or that another manager wrote later. Nobody would grant them. A group with operations has a DaemonRollout,
+// unless it has ended, so that is looked for live.
+func (w Writer) CancelLeft(ctx context.Context, p *pass.Pass, nodes []string, all bool) error {
+	own := p.OperationKey()
+	upgrades, err := w.upgradesOf(ctx, nodes, all)
+	upgrades = slices.DeleteFunc(upgrades, func(u topsv1.NodeUpgrade) bool { return u.Spec.Operation == nil || u.Spec.Operation.Rollout != own })
+	if err != nil || own == "" || len(upgrades) == 0 {
+		return err
+	}
+	var live topsv1.DaemonRollout
+	err = w.Live.Get(ctx, client.ObjectKeyFromObject(p.Rollout), &live)
+	if denial.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking for the DaemonRollout of operations that are left: %w", err)
+	}
+	if err == nil && live.BelongsTo(p.Group.Kind, p.Group.Name) {
+		return podreplace.ErrChanged
+	}
+	left := make([]*topsv1.NodeUpgrade, len(upgrades))
+	for i := range upgrades {
+		left[i] = &upgrades[i]
+	}
+	return w.remove(ctx, left)
+}
+
+// upgradesOf returns the NodeUpgrades of these nodes, with all of all nodes.
+func (w Writer) upgradesOf(ctx context.Context, nodes []string, all bool) ([]topsv1.NodeUpgrade, error) {
+	var list topsv1.NodeUpgradeList
+	if all {
+		if err := w.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing NodeUpgrades: %w", err)
+		}
+		return list.Items, nil
+	}
+	for _, node := range nodes {
+		var u topsv1.NodeUpgrade
+		err := w.Get(ctx, client.ObjectKey{Name: node}, &u, client.UnsafeDisableDeepCopy)
+		if denial.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("getting NodeUpgrade %s: %w", node, err)
+		}
+		if err == nil {
+			list.Items = append(list.Items, u)
+		}
+	}
+	return list.Items, nil
+}
+
+// remove removes the operations of NodeUpgrades.
+func (w Writer) remove(ctx context.Context, asked []*topsv1.NodeUpgrade) error {
+	return access.InParallel(ctx, len(asked), func(i int) error {
 		next := asked[i].DeepCopy()
 		next.Spec.Operation = nil
 		patch := client.MergeFromWithOptions(asked[i], client.MergeFromWithOptimisticLock{})
