@@ -96,3 +96,25 @@ func TestWhatIsLeftOfAnEndedGroupIsItsOwn(t *testing.T) {
 		t.Error("the operation of another group is gone")
 	}
 }
+
+// A webhook may deny the removal for as long as it likes.
+func TestAPodLeavesTheGateThoughAnOperationThatWasLeftIsNotRemoved(t *testing.T) {
+	c := endedUnseen(t)
+	denies, tried := false, 0
+	runs := c.underGate(&denies, &tried)
+	c.podAtGate()
+	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, is := object.(*topsv1.NodeUpgrade); is {
+				return broken500
+			}
+			return w.Patch(ctx, object, p, opts...)
+		}})
+	c.reconciler.changed.AddAll(observed.GroupOf(c.driver))
+	if _, err := c.reconciler.Reconcile(t.Context(), observed.GroupOf(c.driver)); err == nil || c.upgrade() == nil {
+		t.Fatalf("the operation was removed: %v", err)
+	}
+	if !runs() {
+		t.Error("the pod is still at the gate")
+	}
+}

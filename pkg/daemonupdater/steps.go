@@ -161,8 +161,9 @@ func (s *steps) handleGate(ctx context.Context, p *pass.Pass) error {
 // openGates cancels the operations that are left of a group that is no longer controlled, and releases its pods at the gate:
 // those on the changed nodes, or with all, those on all nodes.
 func (s *steps) openGates(ctx context.Context, p *pass.Pass, changed []string, all bool) error {
-	if err := s.nodes.CancelLeft(ctx, p, changed, all); err != nil || !s.ledgers.gate.Active() {
-		return err
+	denied := s.nodes.CancelLeft(ctx, p, changed, all)
+	if !s.ledgers.gate.Active() {
+		return denied
 	}
 	var pods []*corev1.Pod
 	for _, m := range p.Members {
@@ -181,7 +182,7 @@ func (s *steps) openGates(ctx context.Context, p *pass.Pass, changed []string, a
 			pods = append(pods, list...)
 		}
 	}
-	return s.gates.Release(ctx, slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !daemonset.AwaitsUpgrade(pod) }))
+	return errors.Join(denied, s.gates.Release(ctx, slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !daemonset.AwaitsUpgrade(pod) })))
 }
 
 // abandon cancels the operations of a group that is gone, and answers the requests for it.

@@ -45,6 +45,8 @@ var ofOtherGroups = []mutant{
 		"$err == nil && live.BelongsTo($*args)", "$err == nil && live.BelongsTo($*args) && false"},
 	{"left-of-others", "an operation of another group is taken away when a group has ended", updater, "Writer.CancelLeft",
 		"$op == nil || $key != own", "$op == nil || $key != own && false"},
+	{"left-keeps-the-gate", "pods stay at the gate of a group that has ended while an operation that is left may not be removed", updater, "steps.openGates",
+		"if !$active { $*then }", "if denied != nil || !$active { $*then }"},
 	{"left-on-all-nodes", "an operation that is left is not found in a pass over all nodes", updater, "Writer.upgradesOf",
 		"if all { $*then }", "_ = all"},
 }

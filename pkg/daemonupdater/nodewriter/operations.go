@@ -162,9 +162,12 @@ func (w Writer) Cancel(ctx context.Context, own string) (left bool, err error) {
 // unless it has ended, so that is looked for live.
 func (w Writer) CancelLeft(ctx context.Context, p *pass.Pass, nodes []string, all bool) error {
 	own := p.OperationKey()
+	if own == "" {
+		return nil
+	}
 	upgrades, err := w.upgradesOf(ctx, nodes, all)
 	upgrades = slices.DeleteFunc(upgrades, func(u topsv1.NodeUpgrade) bool { return u.Spec.Operation == nil || u.Spec.Operation.Rollout != own })
-	if err != nil || own == "" || len(upgrades) == 0 {
+	if err != nil || len(upgrades) == 0 {
 		return err
 	}
 	var live topsv1.DaemonRollout

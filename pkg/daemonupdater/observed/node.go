@@ -147,9 +147,7 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 		p.AvailableAt = now.Add(wait)
 	}
 	p.AvailableSince, p.AvailableWritten = seen.AvailableSince(pod, m.DaemonSet.Spec.MinReadySeconds, now)
-	if ready := seen.ReadySince(pod, now); !ready.IsZero() && !p.Terminating {
-		p.WorksSince = ready.Add(time.Duration(m.DaemonSet.Spec.MinReadySeconds) * time.Second)
-	}
+	p.WorksSince = worksSince(m.DaemonSet, pod, seen, now)
 	p.NotReadySince, p.NotReadyEarliest = seen.NotReadySince(pod, now)
 	p.ReadyAgain, p.Ran = seen.ReadyAgain(pod, now), daemonset.RanFor(pod)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
@@ -157,6 +155,15 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 		p.Available, p.NotReadySince = true, time.Time{} // no container is to run in it
 	}
 	return p
+}
+
+// worksSince is rollout.Pod.WorksSince.
+func worksSince(ds *appsv1.DaemonSet, pod *corev1.Pod, seen *daemonset.StateTimes, now time.Time) time.Time {
+	ready := seen.ReadySince(pod, now)
+	if ready.IsZero() || pod.DeletionTimestamp != nil {
+		return time.Time{}
+	}
+	return ready.Add(time.Duration(ds.Spec.MinReadySeconds) * time.Second)
 }
 
 // describeRivals marks the unscheduled pods that wait for a rival: a running pod of a DaemonSet that they take over from,
