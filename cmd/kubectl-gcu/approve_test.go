@@ -54,7 +54,7 @@ func TestApproveABatch(t *testing.T) {
 	}
 	source := &source{live: clusterOf(t, s)}
 	for target, want := range map[string]int{"main": 5, "main/batched-plan/one": 3} {
-		would, err := source.foresee(t.Context(), dashboard.Action{Verb: dashboard.Approve, GR: "batched", Target: target})
+		would, err := source.predict(t.Context(), dashboard.Action{Verb: dashboard.Approve, GR: "batched", Target: target})
 		if err != nil || would.Nodes == nil || *would.Nodes != want {
 			t.Errorf("approving %s is about %+v, %v", target, would, err)
 		}

@@ -47,7 +47,7 @@ func (s *source) DryRun(ctx context.Context, a dashboard.Action) (dashboard.DryR
 	seen := shownState{Marks: map[string]string{}}
 	dry := *s.live
 	dry.Client, dry.check = client.NewDryRunClient(s.live.Client), seen.note
-	would, err := s.foresee(ctx, a)
+	would, err := s.predict(ctx, a)
 	if err != nil {
 		return would, err
 	}
@@ -135,8 +135,8 @@ func markOf(o client.Object) (kind, mark string, err error) {
 	return kind, hex.EncodeToString(sum[:8]), err
 }
 
-// foresee reads what an action is about: the revision of approve and rollback, and the nodes.
-func (s *source) foresee(ctx context.Context, a dashboard.Action) (would dashboard.DryRun, err error) {
+// predict reads what an action is about: the revision of approve and rollback, and the nodes.
+func (s *source) predict(ctx context.Context, a dashboard.Action) (would dashboard.DryRun, err error) {
 	if a.Verb != dashboard.Approve && a.Verb != dashboard.Rollback {
 		return would, nil
 	}

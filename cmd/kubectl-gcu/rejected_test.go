@@ -51,7 +51,7 @@ func TestARejectedSpecIsNotShownAsTheOneThatRuns(t *testing.T) {
 	s.rejected("rejected")
 	source := &source{live: clusterOf(t, s)}
 	source.cached = source.live
-	would, err := source.foresee(t.Context(), dashboard.Action{Verb: dashboard.Approve, GR: "rejected", Target: "main"})
+	would, err := source.predict(t.Context(), dashboard.Action{Verb: dashboard.Approve, GR: "rejected", Target: "main"})
 	if err != nil || would.Revision != "r1" || withTag(would.Images, "1.0") == 0 || withTag(would.Images, "2.0") > 0 {
 		t.Errorf("approve is about %+v, %v", would, err)
 	}
@@ -78,7 +78,7 @@ func TestARejectedSpecIsNotShownAsTheOneThatRuns(t *testing.T) {
 	if err := s.Delete(t.Context(), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "rejected-10"}}); err != nil {
 		t.Fatal(err)
 	}
-	would, err = source.foresee(t.Context(), dashboard.Action{Verb: dashboard.Approve, GR: "rejected", Target: "main"})
+	would, err = source.predict(t.Context(), dashboard.Action{Verb: dashboard.Approve, GR: "rejected", Target: "main"})
 	if err != nil || would.Revision != "r1" || would.Images != nil || len(would.NotShown) != 1 {
 		t.Errorf("approve is about %+v, %v", would, err)
 	}

@@ -67,7 +67,7 @@ func writePinRequest(ctx context.Context, cl *cluster, node, verb, task string) 
 				return false, err
 			}
 		}
-		if before := upgrade.Annotations[topsv1.AnnotationTaskOverride]; !strings.HasPrefix(before, verb+":"+task+":") && awaitsAnswer(upgrade, before) {
+		if before := upgrade.Annotations[topsv1.AnnotationTaskOverride]; !strings.HasPrefix(before, verb+":"+task+":") && awaitsResult(upgrade, before) {
 			return false, refused("node %s: %q, which was requested before, is not carried out yet, and this would replace it: wait, or withdraw it (kubectl annotate nodeupgrade %s %s-)",
 				node, before, node, topsv1.AnnotationTaskOverride)
 		}
@@ -77,8 +77,8 @@ func writePinRequest(ctx context.Context, cl *cluster, node, verb, task string) 
 	return value, err
 }
 
-// awaitsAnswer reports whether a value of annotation task-override is a pin request that is not carried out yet.
-func awaitsAnswer(upgrade *topsv1.NodeUpgrade, value string) bool {
+// awaitsResult reports whether a value of annotation task-override is a pin request that is not carried out yet.
+func awaitsResult(upgrade *topsv1.NodeUpgrade, value string) bool {
 	return slices.ContainsFunc(observed.OpenPinRequests(upgrade), func(r observed.PinRequest) bool { return r.ID == observed.OverrideTaskID(value) && !r.Begun })
 }
 

@@ -73,7 +73,7 @@ func (o webhookOptions) add(ctx context.Context, mgr ctrl.Manager, predictor inq
 		}
 	}
 	versions := &admission.Versions{Predictor: predictor, Reader: mgr.GetCache(), Semaphore: inquiry.NewSemaphore(),
-		Account: "system:serviceaccount:" + predictor.Namespace + ":" + topsv1.ManagedBy, Now: time.Now, Patience: admission.Patience}
+		Account: "system:serviceaccount:" + predictor.Namespace + ":" + topsv1.ManagedBy, Now: time.Now, ResponseTimeout: admission.ResponseTimeout}
 	server := mgr.GetWebhookServer()
 	server.Register(admission.Path, versions.Handler())
 	return mgr.AddReadyzCheck("webhook", server.StartedChecker())

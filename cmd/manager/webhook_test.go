@@ -35,7 +35,7 @@ func TestWhatIsServedIsWrittenIntoTheWebhookConfiguration(t *testing.T) {
 	if configuration.Name != webhookConfiguration || service.Name != webhookService || !reflect.DeepEqual(*webhook.ClientConfig.Service, want) {
 		t.Errorf("the API server calls %+v", webhook.ClientConfig.Service)
 	}
-	if timeout := time.Duration(*webhook.TimeoutSeconds) * time.Second; timeout < admission.Patience+time.Second || *webhook.FailurePolicy != admissionv1.Ignore {
+	if timeout := time.Duration(*webhook.TimeoutSeconds) * time.Second; timeout < admission.ResponseTimeout+time.Second || *webhook.FailurePolicy != admissionv1.Ignore {
 		t.Errorf("within %s there is no answer, which is to %s", timeout, *webhook.FailurePolicy)
 	}
 }

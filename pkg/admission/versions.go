@@ -19,9 +19,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
-// Patience bounds a response: the wait for the semaphore, what is read, and that the prediction is not begun later. It takes
+// ResponseTimeout bounds a response: the wait for the semaphore, what is read, and that the prediction is not begun later. It takes
 // half a second for 10 000 nodes, which the timeoutSeconds of the configuration leave room for.
-const Patience = 3 * time.Second
+const ResponseTimeout = 3 * time.Second
 
 // Predictor predicts upgrades: an inquiry.Predictor.
 type Predictor interface {
@@ -42,8 +42,8 @@ type Versions struct {
 	Account string
 	// Now returns the time.
 	Now func() time.Time
-	// Patience is the constant, or less for a test.
-	Patience time.Duration
+	// ResponseTimeout is the constant, or less for a test.
+	ResponseTimeout time.Duration
 }
 
 // Handle responds to the API server. Dry runs are never denied: a tool that dry-runs all that it will apply may
@@ -55,9 +55,9 @@ func (v *Versions) Handle(ctx context.Context, c *change) (response admission.Re
 			response = notChecked(ctx, fmt.Errorf("internal error: %v", r))
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, v.Patience)
+	ctx, cancel := context.WithTimeout(ctx, v.ResponseTimeout)
 	defer cancel()
-	prediction, err := v.foresee(ctx, c)
+	prediction, err := v.predict(ctx, c)
 	switch {
 	case err != nil:
 		return notChecked(ctx, err)
@@ -81,8 +81,8 @@ func notChecked(ctx context.Context, err error) admission.Response {
 	return admission.Allowed("").WithWarnings(fmt.Sprintf("%s: %v", preview.NotChecked, err))
 }
 
-// foresee predicts what a change does; nil if its versions do not matter.
-func (v *Versions) foresee(ctx context.Context, c *change) (*preview.Preview, error) {
+// predict returns what a change does; nil if its versions do not matter.
+func (v *Versions) predict(ctx context.Context, c *change) (*preview.Preview, error) {
 	if c.UserInfo.Username == v.Account {
 		return nil, nil
 	}

@@ -96,7 +96,7 @@ func versionsFor(t *testing.T, predictor Predictor, reads interceptor.Funcs) *Ve
 	scheme := runtime.NewScheme()
 	check(t, topsv1.AddToScheme(scheme))
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(reads).WithObjects(gr("uid", "1.4.0")).Build()
-	return &Versions{Predictor: predictor, Reader: stored, Semaphore: inquiry.NewSemaphore(), Account: "system:serviceaccount:ns:operator", Now: time.Now, Patience: time.Minute}
+	return &Versions{Predictor: predictor, Reader: stored, Semaphore: inquiry.NewSemaphore(), Account: "system:serviceaccount:ns:operator", Now: time.Now, ResponseTimeout: time.Minute}
 }
 
 func check(t *testing.T, err error) {
@@ -145,7 +145,7 @@ func TestWhichChangesAreRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			v := versionsFor(t, &test.predictor, test.reads)
 			if test.taken {
-				v.Patience = 10 * time.Millisecond
+				v.ResponseTimeout = 10 * time.Millisecond
 				_, err := v.Semaphore.Acquire(t.Context())
 				check(t, err)
 			}

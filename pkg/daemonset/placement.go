@@ -86,15 +86,16 @@ func byTaints(spec *corev1.PodSpec, node *corev1.Node) Placement {
 		}
 		switch taint.Effect {
 		case corev1.TaintEffectNoExecute:
-			return Placement{Why: keptAwayBy(taint)}
+			return Placement{Why: untoleratedTaint(taint)}
 		case corev1.TaintEffectNoSchedule:
-			p.Create, p.Why = false, keptAwayBy(taint)
+			p.Create, p.Why = false, untoleratedTaint(taint)
 		}
 	}
 	return p
 }
 
-func keptAwayBy(taint *corev1.Taint) string {
+// untoleratedTaint returns why a node gets no pod: it has a taint that the DaemonSet does not tolerate.
+func untoleratedTaint(taint *corev1.Taint) string {
 	return fmt.Sprintf("the node has taint %s, which the DaemonSet does not tolerate", taint.ToString())
 }
 

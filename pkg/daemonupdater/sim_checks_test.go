@@ -62,7 +62,7 @@ func (w *simWorld) nodeAvailable(sets []simapi.Key, name string) bool {
 		ds := simapi.Get[*appsv1.DaemonSet](w.api, key)
 		if ds == nil || !slices.ContainsFunc(w.podsOn(key, name), func(pod *corev1.Pod) bool {
 			ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.skewOf(pod)))
-			return (ok || w.isAside(pod)) && w.isOwned(pod) // else the garbage collector deletes it soon
+			return (ok || w.runsNothing(pod)) && w.isOwned(pod) // else the garbage collector deletes it soon
 		}) {
 			return false
 		}
@@ -143,7 +143,7 @@ func (w *simWorld) checkDelete(pass *simPass, pod *corev1.Pod) {
 		w.violate("S12: pod %s is deleted under wrong settings: %v", pod.Name, err)
 	case settings.Strategy == daemonset.NoStrategy && !noCards:
 		w.violate("S9: pod %s of a DaemonSet without a strategy is deleted", pod.Name)
-	case settings.Strategy == daemonset.OTA && !w.isAside(pod) && !noCards && !w.agreed(pass, pod, live.target):
+	case settings.Strategy == daemonset.OTA && !w.runsNothing(pod) && !noCards && !w.agreed(pass, pod, live.target):
 		w.violate("OTA: pod %s is deleted though nobody asked for %s", pod.Name, live.target)
 	case !pass.seen.ready(node):
 		w.violate("S7: pod %s is deleted on node %s, which the pass saw offline", pod.Name, node)

@@ -213,7 +213,7 @@ func (w *simWorld) kubelet(pod *corev1.Pod) {
 	case !h.up:
 	case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
 		w.endPod(pod)
-	case w.isAside(pod) || daemonset.AwaitsUpgrade(pod):
+	case w.runsNothing(pod) || daemonset.AwaitsUpgrade(pod):
 	case pod.Spec.NodeName == "" && !simSchedulable(simapi.Get[*corev1.Node](w.api, simNodeKey(nodeName)), pod):
 	case pod.Spec.NodeName == "":
 		w.runs(pod)

@@ -18,9 +18,9 @@ import (
 
 // Components that leave their nodes one by one, and come back under another name (docs/adr/0014).
 
-// isAside reports whether the scheduler leaves a pod where it is: it waits at a gate, or for the pod of a
+// runsNothing reports whether the scheduler leaves a pod where it is: it waits at a gate, or for the pod of a
 // DaemonSet that must not run beside its own. That holds for both, whichever names the other.
-func (w *simWorld) isAside(pod *corev1.Pod) bool {
+func (w *simWorld) runsNothing(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return false
 	}
@@ -71,8 +71,8 @@ func (s *simSchedule) handedOver(from, to int) bool {
 	})
 }
 
-// keptApart checks that no pods of two DaemonSets run on a node at once.
-func (s *simSchedule) keptApart(a, b int) {
+// checkApart checks that no pods of two DaemonSets run on a node at once.
+func (s *simSchedule) checkApart(a, b int) {
 	for _, h := range s.hosts {
 		if len(s.runsOn(a, h.name)) > 0 && len(s.runsOn(b, h.name)) > 0 {
 			s.violate("%s and %s run on %s at once", s.g.sets[a].Name, s.g.sets[b].Name, h.name)
@@ -102,7 +102,7 @@ func (s *simSchedule) disturbedUntil(rng *rand.Rand, what string, holds func() b
 			m.sees()
 		}
 		m.passes(s.g.id)
-		s.keptApart(0, len(s.g.sets)-1)
+		s.checkApart(0, len(s.g.sets)-1)
 	}
 	s.say("%s", what)
 }
@@ -148,7 +148,7 @@ func TestUnderOTAAComponentLeavesWhereThatIsRequested(t *testing.T) {
 				}
 			}
 			s.worksUntil(s.a, "it has left", time.Hour, func() bool { return s.handedOver(from, to) })
-			s.keptApart(0, len(s.g.sets)-1)
+			s.checkApart(0, len(s.g.sets)-1)
 		}
 		s.succeed(0, "young")
 		s.leaves(0, true)

@@ -79,7 +79,7 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if err := l.List(ctx, &grs, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing GcuResources: %w", err)
 	}
-	claims, untold, err := revisionKeeper{l.Client, l.Client, l.Namespace}.allInForce(ctx, l.Client, grs.Items)
+	claims, unknownSpecs, err := revisionKeeper{l.Client, l.Client, l.Namespace}.allInForce(ctx, l.Client, grs.Items)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -92,7 +92,7 @@ func (l *NodeLabeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	if denial.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	return ctrl.Result{}, errors.Join(denial.IgnoreNotFound(err), untold)
+	return ctrl.Result{}, errors.Join(denial.IgnoreNotFound(err), unknownSpecs)
 }
 
 // readLeaving reads which grs have a DaemonSet of gcusharePlugin.

@@ -231,12 +231,12 @@ func (r *Reconciler) release(ctx context.Context, gr *topsv1.GcuResource, obs *s
 	if err := confirmAll(ctx, r.APIReader, append([]topsv1.GcuResource{*gr}, obs.Others...)); err != nil {
 		return nil, err
 	}
-	others, untold, err := r.revisionKeeper().allInForce(ctx, r.Client, obs.Others)
+	others, unknownSpecs, err := r.revisionKeeper().allInForce(ctx, r.Client, obs.Others)
 	if err != nil {
 		return nil, err
 	}
-	if untold != nil {
-		log.FromContext(ctx).Error(untold, "Leaving nodes the labels that another gr may need")
+	if unknownSpecs != nil {
+		log.FromContext(ctx).Error(unknownSpecs, "Leaving nodes the labels that another gr may need")
 	}
 	others.CountsCards = state.NodesWithCards(obs.Hosts)
 	if failed := removeLabels(ctx, r.Client, obs.Nodes, others); failed != nil {

@@ -133,8 +133,8 @@ func (r revisionKeeper) inForce(ctx context.Context, from client.Reader, gr *top
 }
 
 // allInForce returns a list of grs, each as inForce returns it. A gr of which a Failure keeps that from being known is
-// returned as it is, as unknown; untold has the Failures.
-func (r revisionKeeper) allInForce(ctx context.Context, from client.Reader, grs []topsv1.GcuResource) (all nodelabel.Inputs, untold, err error) {
+// returned as it is, as unknown; unknownSpecs has the Failures.
+func (r revisionKeeper) allInForce(ctx context.Context, from client.Reader, grs []topsv1.GcuResource) (all nodelabel.Inputs, unknownSpecs, err error) {
 	all.Unknown = map[types.UID]bool{}
 	for i := range grs {
 		as, _, err := r.inForce(ctx, from, &grs[i])
@@ -143,12 +143,12 @@ func (r revisionKeeper) allInForce(ctx context.Context, from client.Reader, grs 
 			if _, isFailure := errors.AsType[*state.Failure](err); !isFailure {
 				return all, nil, err
 			}
-			untold, as = errors.Join(untold, err), &grs[i]
+			unknownSpecs, as = errors.Join(unknownSpecs, err), &grs[i]
 			all.Unknown[grs[i].UID] = true
 		}
 		all.Resources = append(all.Resources, *as)
 	}
-	return all, untold, nil
+	return all, unknownSpecs, nil
 }
 
 // confirmInForce is confirm for the spec that is to be deployed, which a rollback that the cache does not show yet

@@ -224,8 +224,8 @@ func (s *scene) runs() (bool, error) {
 	return gr.Status.Phase == topsv1.PhaseRunning, err
 }
 
-// keptApart reports whether a component has failed because of its name.
-func (s *scene) keptApart() (bool, error) {
+// antiAffinityConflict reports whether a component has failed because of its name.
+func (s *scene) antiAffinityConflict() (bool, error) {
 	gr := &topsv1.GcuResource{}
 	err := s.api.Get(context.Background(), client.ObjectKey{Name: hero}, gr)
 	return slices.ContainsFunc(gr.Status.ResourceStatuses, func(r topsv1.ResourceStatus) bool {
@@ -315,7 +315,7 @@ func playSpecs(t *testing.T, seed uint64) simseeds.Run {
 			return run
 		}
 	}
-	if kept, err := s.keptApart(); kept || err != nil {
+	if kept, err := s.antiAffinityConflict(); kept || err != nil {
 		run.Reached["a name from which another component keeps apart"]++
 		return run
 	}

@@ -99,7 +99,7 @@ func (r *reconciler) observe(ctx context.Context) (*topsv1.NodeUpgrade, error) {
 		}
 		requests = r.journals.Requests.List
 	}
-	requests = request.WithdrawBeside(r.journals.Operations.List, requests)
+	requests = request.WithdrawOthers(r.journals.Operations.List, requests)
 	r.followOperations(requests, status.Tasks)
 	if err := r.journals.Requests.Keep(request.Trim(request.ApplyAnswers(requests, status.Tasks))); err != nil {
 		if r.journals.Incomplete {

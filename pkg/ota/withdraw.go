@@ -117,7 +117,7 @@ func (w withdrawer) withdrawQueued(o request.Operation) (response.Operation, err
 func (w withdrawer) returnRollback(ctx context.Context, o request.Operation, key string, others []string, nodeUpgrade *topsv1.NodeUpgrade) (response.Operation, error) {
 	before := w.journals.Operations.List
 	if key != "" || len(others) > 0 {
-		if err := w.journals.Operations.Put(o.ReturnedFor(w.nodeName, key).Beside(w.journals.Requests.List, others)); err != nil {
+		if err := w.journals.Operations.Put(o.ReturnedFor(w.nodeName, key).AddOthers(w.journals.Requests.List, others)); err != nil {
 			return response.Operation{}, w.notRecorded(err)
 		}
 	}

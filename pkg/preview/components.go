@@ -273,7 +273,7 @@ func (c *Differences) Foresee(members []observed.Member, annotations map[string]
 	var next []observed.Member
 	for _, m := range members {
 		if !slices.Contains(c.Gone, m.Component()) {
-			next = append(next, c.foresee(m, annotations))
+			next = append(next, c.predict(m, annotations))
 		}
 	}
 	return next
@@ -282,7 +282,7 @@ func (c *Differences) Foresee(members []observed.Member, annotations map[string]
 // notThere stands for the hash of a revision that does not exist yet.
 const notThere = "preview"
 
-func (c *Differences) foresee(m observed.Member, annotations map[string]string) observed.Member {
+func (c *Differences) predict(m observed.Member, annotations map[string]string) observed.Member {
 	m.DaemonSet = m.DaemonSet.DeepCopy()
 	if annotations != nil {
 		if m.DaemonSet.Annotations == nil {

@@ -55,8 +55,8 @@ type Keeper struct {
 	// last is the CA as it was read last, nil before; its certificate is known since.
 	last  *authority
 	since time.Time
-	// told is the CA that an administrator was told to write into the Webhook, nil for none.
-	told []byte
+	// announced is the CA that an administrator was told to write into the Webhook, nil for none.
+	announced []byte
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
@@ -242,13 +242,13 @@ func (k *Keeper) giveToWebhook(ctx context.Context, public []byte) error {
 	}
 	err := giveTo(ctx, k.Client, k.Webhook, public, k.Log)
 	if !apierrors.IsForbidden(err) {
-		k.told = nil
+		k.announced = nil
 		return err
 	}
-	if !bytes.Equal(k.told, public) {
+	if !bytes.Equal(k.announced, public) {
 		k.Log.Info("An administrator has to give the CA to the webhook", "ValidatingWebhookConfiguration", k.Webhook, "ConfigMap", klog.KRef(k.Namespace, Name), "reason", err.Error())
 	}
-	k.told = public
+	k.announced = public
 	return nil
 }
 

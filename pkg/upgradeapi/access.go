@@ -27,8 +27,8 @@ const (
 	// How long answers of the API server about a token or a right are cached.
 	tokenTTL = time.Minute
 	rightTTL = 10 * time.Second
-	// memoryTTL is how long the user of a token is remembered after that.
-	memoryTTL = 24 * time.Hour
+	// userTTL is how long the user of a token is remembered after that.
+	userTTL = 24 * time.Hour
 	// cachedReviews bounds both caches; the least recent is dropped.
 	cachedReviews = 4096
 )
@@ -97,7 +97,7 @@ func (t *TokenAccess) Authenticate(ctx context.Context, token string) (authentic
 		t.tokens.Remove(hash)
 		return authenticationv1.UserInfo{}, refused
 	}
-	t.tokens.Add(hash, identity{review.Status.User, t.clock.Now()}, memoryTTL)
+	t.tokens.Add(hash, identity{review.Status.User, t.clock.Now()}, userTTL)
 	return review.Status.User, nil
 }
 

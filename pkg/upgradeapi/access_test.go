@@ -316,7 +316,7 @@ func TestATokenThatWasRevokedIsForgotten(t *testing.T) {
 	if _, err := access.Authenticate(t.Context(), "t"); err != nil {
 		t.Fatal(err)
 	}
-	clk.Step(memoryTTL + 1)
+	clk.Step(userTTL + 1)
 	if user, _ := access.Known("t"); user.Username != "" {
 		t.Errorf("after a day: %v", user)
 	}

@@ -51,8 +51,8 @@ func (o *objectCache) wrote(name string, within time.Duration) {
 
 // current reports whether a gr may be served from the cache.
 func (o *objectCache) current(name string) bool {
-	_, lately := o.written.Get(name)
-	return o.reader != nil && !lately
+	_, recently := o.written.Get(name)
+	return o.reader != nil && !recently
 }
 
 // gr returns a gr, nil if the cache lacks it or may be stale.

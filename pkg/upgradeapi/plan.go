@@ -67,12 +67,12 @@ func (p *plans) wanted(ctx context.Context, c call, upgrade request.Upgrade, ref
 	if refine != nil {
 		desired = refine(desired)
 	}
-	wanted, err = p.foresee(ctx, c, present, desired)
+	wanted, err = p.predict(ctx, c, present, desired)
 	return present, wanted, err
 }
 
-// foresee returns what an upgrade makes of a gr, as the API server would store it.
-func (p *plans) foresee(ctx context.Context, c call, present *topsv1.GcuResource, desired *request.Desired) (*topsv1.GcuResource, error) {
+// predict returns what an upgrade makes of a gr, as the API server would store it.
+func (p *plans) predict(ctx context.Context, c call, present *topsv1.GcuResource, desired *request.Desired) (*topsv1.GcuResource, error) {
 	if !desired.Changes() {
 		return present, nil
 	}

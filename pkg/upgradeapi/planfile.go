@@ -121,7 +121,7 @@ func (p *planFiles) check(ctx context.Context, c call, plan *planfile.Plan, pres
 	if err := request.Replaceable(present); err != nil {
 		return err
 	}
-	wanted, err := p.foresee(ctx, c, present, desired)
+	wanted, err := p.predict(ctx, c, present, desired)
 	if err != nil {
 		return err
 	}

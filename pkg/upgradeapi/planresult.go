@@ -70,7 +70,7 @@ func (r *reads) resource(ctx context.Context, name string) (*topsv1.GcuResource,
 	return gr, r.Get(ctx, client.ObjectKey{Name: name}, gr)
 }
 
-// plansFrom returns what plans for a gr are read from: the cache, unless the gr was written here lately.
+// plansFrom returns what plans for a gr are read from: the cache, unless the gr was written here recently.
 func (r *reads) plansFrom(gr string) client.Reader {
 	if r.cache.current(gr) {
 		return r.cache.reader

@@ -178,7 +178,7 @@ var ofCallers = []mutant{
 		"apierrors.IsAlreadyExists($err) && !$denied", "apierrors.IsAlreadyExists($err)"},
 	{"adopted-key-reused", "a call repeated with its key after the journal was lost is refused as another request", agent, "Operation.Repeated",
 		"$returned.Adopted", "false"},
-	{"rollback-known-too-early", "a rollback at a node that failed before it had an effect is not made when it is repeated", agent, "Operation.wasTakenBack",
+	{"rollback-known-too-early", "a rollback at a node that failed before it had an effect is not made when it is repeated", agent, "Operation.isRolledBack",
 		"$o.Wanted.Rollback && $end != nil", "$end != nil"},
 	{"withdrawn-found", "a new request after a withdrawal returns the withdrawn one", agent, "Admit",
 		"$i >= 0 && $requests[$i].$Open() && !$requests[$i].Withdrawn", "$i >= 0 && $requests[$i].$Open()"},

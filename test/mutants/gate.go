@@ -108,6 +108,6 @@ var ofTheGate = []mutant{
 		"wasRead($upgrade, $value)", "false"},
 	{"freed-unanswered", "a retry that ended a pin is taken for one of the operation that it allowed", updater, "Writer.operateOne",
 		"p.AwaitsFreeing($live)", "false"},
-	{"request-replaced", "a request about a node is lost because another one is written before it is carried out", "cmd/kubectl-gcu", "awaitsAnswer",
+	{"request-replaced", "a request about a node is lost because another one is written before it is carried out", "cmd/kubectl-gcu", "awaitsResult",
 		"$id == $of && !$r.Begun", "false"},
 }

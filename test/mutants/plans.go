@@ -10,7 +10,7 @@ var ofPlans = []mutant{
 		"$left && !awaitsRequest($g, $node)", "$left"},
 	{"plan-done-without-pod", "a batch is complete while a pod of it is missing or not available", updater, "phaseOfRest",
 		"awaitsPod($g, $node)", "false"},
-	{"plan-request-unanswered", "a request for what the plan leaves out is answered that the node awaits one", updater, "Answers.state",
+	{"plan-request-unanswered", "a request for what the plan leaves out is answered that the node awaits one", updater, "RequestResults.state",
 		"$verdict.Reason == rollout.ReasonAwaitingRequest && rollout.LeavesOut($in, $node, $pod)", "false"},
 	{"plan-batches-at-once", "the batches of a plan do not wait for each other", updater, "Policy.partOf",
 		"return $wave*$p.parts() + $n.Batch", "return $wave * $p.parts()"},

@@ -123,7 +123,7 @@ var ofResources = []mutant{
 		"$of != nil && $rest", "of == nil"},
 	{"beside-former-pods", "a new driver starts while pods of the former DaemonSet still run", deploys, "Step.awaitLeftovers",
 		"len($nodes) > 0", "len(nodes) < 0"},
-	{"names-exchanged", "two components that exchange their names wait for each other for ever", deploys, "keptApart",
+	{"names-exchanged", "two components that exchange their names wait for each other for ever", deploys, "antiAffinityConflict",
 		"$byNode && $held >= 0 && $takes || $rivals", "byNode && held < -1 || $rivals"},
 	{"guarded-awaited", "a node of the control plane that is not allowed keeps the fleet without components", deploys, "Anticipated",
 		"!$there && !isGuarded($node) && $rest", "!$there && $rest"},

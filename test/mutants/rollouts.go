@@ -106,7 +106,7 @@ var ofRollouts = []mutant{
 	{"nothing-blamed", "a node fails by a pod that proves nothing", updater, "addSuspects",
 		"len($failure.Targets) == 0", "len($failure.Targets) < 0"},
 	{"aside-blamed", "a component of which nothing runs is blamed", updater, "toBlame",
-		"$pod.isAside() && $same", "$pod.isAside() && $same && slot == nil"},
+		"$pod.runsNothing() && $same", "$pod.runsNothing() && $same && slot == nil"},
 	{"starts-for-another-gr", "nodes start though another gr has the name of the owner", updater, "State.EndsWith",
 		"$gr.DeletionTimestamp != nil || $rest", "$gr.DeletionTimestamp != nil"},
 	{"starts-while-ending", "nodes start while the gr is being deleted", updater, "startRules.forbidsAll",

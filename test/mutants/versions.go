@@ -58,7 +58,7 @@ var ofVersions = []mutant{
 		"$err != nil || $q.WithoutEvictions", "$err != nil"},
 	{"versions-webhook-dry-run", "a tool that tries all objects before it applies the policy is refused for ever", "pkg/admission", "Versions.Handle",
 		"prediction.Refused() != \"\" && c.DryRun", "false"},
-	{"versions-webhook-memory", "what a stranger sends to the webhook takes the memory of the manager", "pkg/admission", "Versions.foresee",
+	{"versions-webhook-memory", "what a stranger sends to the webhook takes the memory of the manager", "pkg/admission", "Versions.predict",
 		"len($c.Object) > maxObject", "false"},
 	{"versions-webhook-another", "who knows the UID of a gr has the webhook look at another", "pkg/admission", "Versions.hasVersions",
 		"$wanted.Metadata.Name != name", "false"},

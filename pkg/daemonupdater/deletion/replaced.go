@@ -24,20 +24,20 @@ type replacedOn struct {
 	since         time.Time
 	// begun is when the process began with the group.
 	begun time.Time
-	// remembered is how long slots are remembered at least, lately how long before begun pods count as replaced.
-	remembered, lately time.Duration
+	// remembered is how long slots are remembered at least, recentPeriod how long before begun pods count as replaced.
+	remembered, recentPeriod time.Duration
 }
 
 // Begin begins with a group at its first call, and again if the clock was set back. Slots that are over are remembered for the given
-// time, and at most twice as long. lately is how long before the process began pods were created that may have been replaced.
-func (r *Replaced) Begin(g observed.Group, now time.Time, remembered, lately time.Duration) {
+// time, and at most twice as long. recentPeriod is how long before the process began pods were created that may have been replaced.
+func (r *Replaced) Begin(g observed.Group, now time.Time, remembered, recentPeriod time.Duration) {
 	if *r == nil {
 		*r = Replaced{}
 	}
 	if on := (*r)[g]; on == nil || now.Before(on.since) {
 		(*r)[g] = &replacedOn{recent: map[types.UID]map[string]time.Time{}, since: now, begun: now}
 	}
-	(*r)[g].remembered, (*r)[g].lately = remembered, lately
+	(*r)[g].remembered, (*r)[g].recentPeriod = remembered, recentPeriod
 }
 
 // Note records slots of a group that are over now.
@@ -91,8 +91,8 @@ func (on *replacedOn) of(node types.UID) map[string]time.Time {
 // mayHaveReplaced reports whether a pod may have been created under a slot that is not known: not long before the process began, and not
 // long after nodes were last started or finished. Its owners, the DaemonSet and the Node, must be older by more than that: a new one has its first pod.
 func (on *replacedOn) mayHaveReplaced(created time.Time, lastWork *metav1.Time, owners ...metav1.Time) bool {
-	isNew := slices.ContainsFunc(owners, func(t metav1.Time) bool { return created.Before(t.Add(on.lately)) })
-	return lastWork != nil && !isNew && !created.After(on.begun) && !created.Before(on.begun.Add(-on.lately)) && !created.After(lastWork.Add(on.lately))
+	isNew := slices.ContainsFunc(owners, func(t metav1.Time) bool { return created.Before(t.Add(on.recentPeriod)) })
+	return lastWork != nil && !isNew && !created.After(on.begun) && !created.Before(on.begun.Add(-on.recentPeriod)) && !created.After(lastWork.Add(on.recentPeriod))
 }
 
 // lastWork returns when a node of a rollout was last started, or later finished; nil if none was started.

@@ -117,7 +117,7 @@ func (s *State) RolloutNode(name, revision string, known Zones, now time.Time) r
 	n.New = newOn(s.New, node)
 	s.Plan.describe(&n, s.Members)
 	s.describeRivals(&n, running)
-	s.describeProof(&n, node, upgrade, now)
+	s.describeVerification(&n, node, upgrade, now)
 	return n
 }
 

@@ -9,7 +9,8 @@
 //	events.go                            events on the GcuResource or DaemonSet
 //	nodes.go, podcondition.go, needupgrade.go, imageready.go
 //	                                     conditions of pods
-//	answers.go, requests.go, pinrequests.go   tasks of NodeUpgrades, which answer requests
+//	requestresults.go, requests.go, pinrequests.go
+//	                                     tasks of NodeUpgrades, which answer requests
 //
 // It is pure: the controller writes.
 package report

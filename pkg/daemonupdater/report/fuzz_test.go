@@ -37,7 +37,7 @@ func FuzzRequests(f *testing.F) {
 		if json.Unmarshal(data, &upgrade.Status) != nil || repeated(upgrade) {
 			return
 		}
-		answers := answersOf(change(otaInput(asking(fixture.Planned("a", fixture.OldHash))), func(in *rollout.Input) { in.Settings.Strategy = daemonset.OTA }))
+		answers := requestResultsOf(change(otaInput(asking(fixture.Planned("a", fixture.OldHash))), func(in *rollout.Input) { in.Settings.Strategy = daemonset.OTA }))
 		gone := func(ref topsv1.NamespacedRef) bool { return ref.UID != "uid-driver" }
 		checkAnswers(t, upgrade, answers.Tasks)
 		checkAnswers(t, upgrade, func(u *topsv1.NodeUpgrade) ([]topsv1.UpgradeTask, bool) { return OrphanTasks(u, gone, fixture.Epoch) })

@@ -20,7 +20,7 @@ const (
 )
 
 // pinRequestTask returns the task that answers a pin request of a node, false if that is for another group.
-func (a *Answers) pinRequestTask(node string, asked *observed.PinRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
+func (a *RequestResults) pinRequestTask(node string, asked *observed.PinRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 	ask, ours := pinning.RequestFor(node, asked, a.State.Members)
 	if !ours {
 		return topsv1.UpgradeTask{}, false
@@ -45,7 +45,7 @@ func (a *Answers) pinRequestTask(node string, asked *observed.PinRequest, shown 
 
 // pinRequestState returns the progress of a pin request. An undo is done when the pod at the earlier revision
 // is available; a rejection is final.
-func (a *Answers) pinRequestState(ask *pinning.Request) (state topsv1.TaskState, reason, message string) {
+func (a *RequestResults) pinRequestState(ask *pinning.Request) (state topsv1.TaskState, reason, message string) {
 	key := a.Input.Members[ask.Member].Key
 	if refusal, refused := a.Refused[ask.Key()]; refused {
 		return topsv1.TaskFailed, refusal.Reason, refusal.Message

@@ -40,7 +40,7 @@ func TestARollbackRequestOfANodeIsAnswered(t *testing.T) {
 		{"a retry is done at once", "retry", inputWith(fixture.Planned("a", fixture.NewHash)), nil, "Done Freed: node a gets the target of kube-system/driver like any other"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := answersOf(tt.in)
+			a := requestResultsOf(tt.in)
 			a.Refused = tt.refused
 			task, ours := a.pinRequestTask("a", &observed.PinRequest{ID: "1", Verb: tt.verb, Target: "driver"}, nil)
 			if got := fmt.Sprintf("%s %s: %s", task.State, task.Reason, task.Message); got != tt.want || !ours {
@@ -51,13 +51,13 @@ func TestARollbackRequestOfANodeIsAnswered(t *testing.T) {
 			}
 		})
 	}
-	if _, ours := answersOf(inputWith()).pinRequestTask("a", &observed.PinRequest{ID: "1", Verb: "undo", Target: "toolkit"}, nil); ours {
+	if _, ours := requestResultsOf(inputWith()).pinRequestTask("a", &observed.PinRequest{ID: "1", Verb: "undo", Target: "toolkit"}, nil); ours {
 		t.Error("a request for another group is answered")
 	}
 }
 
 func TestARollbackAskedForAtTheNodeIsAnswered(t *testing.T) {
-	a := answersOf(inputWith(fixture.Planned("a", fixture.NewHash)))
+	a := requestResultsOf(inputWith(fixture.Planned("a", fixture.NewHash)))
 	request := topsv1.UpgradeRequest{ID: "1", DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "driver", UID: a.State.Members[0].DaemonSet.UID}, Revision: fixture.NewHash, Rollback: true}
 	for _, tt := range []struct {
 		name   string

@@ -30,7 +30,7 @@ const (
 // Tasks returns the tasks that a NodeUpgrade should have, and reports whether they differ from
 // its current tasks. It keeps the tasks of other groups' requests, and drops tasks whose request is
 // gone.
-func (a *Answers) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask, changed bool) {
+func (a *RequestResults) Tasks(upgrade *topsv1.NodeUpgrade) (tasks []topsv1.UpgradeTask, changed bool) {
 	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 		if member := a.memberOf(request); member >= 0 && request.Rollback {
 			return a.pinRequestTask(upgrade.Name, observed.PinRequestFrom(request), shown)
@@ -84,19 +84,19 @@ func taskOf(tasks []topsv1.UpgradeTask, request string) *topsv1.UpgradeTask {
 
 // memberOf returns the index of the member that a request is for, -1 if it is for a DaemonSet of
 // another group.
-func (a *Answers) memberOf(request *topsv1.UpgradeRequest) int {
+func (a *RequestResults) memberOf(request *topsv1.UpgradeRequest) int {
 	return slices.IndexFunc(a.State.Members, func(m observed.Member) bool { return m.DaemonSet.UID == request.DaemonSet.UID })
 }
 
 // replacesOwnerOf reports whether a member has the name of the DaemonSet that a request is for,
 // but another UID.
-func (a *Answers) replacesOwnerOf(request *topsv1.UpgradeRequest) bool {
+func (a *RequestResults) replacesOwnerOf(request *topsv1.UpgradeRequest) bool {
 	return slices.ContainsFunc(a.State.Members, func(m observed.Member) bool {
 		return m.Key() == request.DaemonSet.Namespace+"/"+request.DaemonSet.Name && m.DaemonSet.UID != request.DaemonSet.UID
 	})
 }
 
-func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) topsv1.UpgradeTask {
+func (a *RequestResults) task(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) topsv1.UpgradeTask {
 	task := topsv1.UpgradeTask{
 		RequestID: request.ID,
 		Name:      taskName(node, a.State.Members[member].DaemonSet.Name),
@@ -117,7 +117,7 @@ func (a *Answers) task(node string, request *topsv1.UpgradeRequest, member int, 
 
 // state returns the progress of one request. It is done when another pod has replaced the
 // requested one and is available, or when the requested pod is at the target and need not be verified.
-func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) (state topsv1.TaskState, reason, message string) {
+func (a *RequestResults) state(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) (state topsv1.TaskState, reason, message string) {
 	if !isValidName(request.Pod) {
 		return topsv1.TaskFailed, reasonInvalidRequest, invalidMessage(request)
 	}
@@ -148,7 +148,7 @@ func (a *Answers) state(node string, request *topsv1.UpgradeRequest, member int,
 }
 
 // ended returns how a request ended if nothing is left to do for it, "" otherwise.
-func (a *Answers) ended(node string, request *topsv1.UpgradeRequest, member int, pod *rollout.Pod) (state topsv1.TaskState, reason, message string) {
+func (a *RequestResults) ended(node string, request *topsv1.UpgradeRequest, member int, pod *rollout.Pod) (state topsv1.TaskState, reason, message string) {
 	switch same := pod.UID == request.Pod.UID; {
 	case same && pod.Revision == a.Input.Members[member].Target && !rollout.NeedsVerification(a.Input, a.Fleet.Node(node), pod):
 		return topsv1.TaskDone, string(rollout.ReasonAtTarget), fmt.Sprintf("pod %s is already at the newest revision", pod.Name)
@@ -161,7 +161,7 @@ func (a *Answers) ended(node string, request *topsv1.UpgradeRequest, member int,
 }
 
 // refusal returns why requests for a member on a node are rejected, "" if they are not.
-func (a *Answers) refusal(node string, member int) (reason, message string) {
+func (a *RequestResults) refusal(node string, member int) (reason, message string) {
 	key := a.Input.Members[member].Key
 	switch {
 	case !a.Input.Upgrades() && a.Input.Blocked == nil:
@@ -174,7 +174,7 @@ func (a *Answers) refusal(node string, member int) (reason, message string) {
 
 // isOvertaken reports whether a request is for another revision of its DaemonSet than the newest one, and
 // its node was not started for it. If it was, the task is running, or a slot names the member.
-func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdict *rollout.Verdict, shown *topsv1.UpgradeTask) bool {
+func (a *RequestResults) isOvertaken(request *topsv1.UpgradeRequest, member int, verdict *rollout.Verdict, shown *topsv1.UpgradeTask) bool {
 	of := a.Input.Members[member]
 	if a.Input.Settings.Strategy != daemonset.OTA || request.Withdrawn || request.Revision == "" || of.Target == "" || request.Revision == of.Target {
 		return false
@@ -186,14 +186,14 @@ func (a *Answers) isOvertaken(request *topsv1.UpgradeRequest, member int, verdic
 
 // requestedSince reports whether a request is newer than those known when the node failed, and starts the node again. A running
 // request is not: if the node's clock is ahead, its time could be later than that of any failure.
-func (a *Answers) requestedSince(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) bool {
+func (a *RequestResults) requestedSince(node string, request *topsv1.UpgradeRequest, member int, shown *topsv1.UpgradeTask) bool {
 	i := slices.IndexFunc(a.Decision.Ledger.Failures, func(f rollout.Failure) bool { return f.Node == node })
 	runs := shown != nil && shown.State == topsv1.TaskRunning
 	return i >= 0 && !runs && observed.RequestedAt(request, a.Input.Now).After(a.Decision.Ledger.Failures[i].Requested) && a.Decision.AcceptsRequest(node, member)
 }
 
 // podOn returns the pod of a member on a node, nil if the member does not run there.
-func (a *Answers) podOn(node string, member int) *rollout.Pod {
+func (a *RequestResults) podOn(node string, member int) *rollout.Pod {
 	n := a.Fleet.Node(node)
 	if n == nil {
 		return nil
@@ -206,7 +206,7 @@ func (a *Answers) podOn(node string, member int) *rollout.Pod {
 }
 
 // OrphanTasks answers the open requests for DaemonSets that are gone. The results are those of
-// Answers.Tasks.
+// RequestResults.Tasks.
 func OrphanTasks(upgrade *topsv1.NodeUpgrade, gone func(topsv1.NamespacedRef) bool, now time.Time) (tasks []topsv1.UpgradeTask, changed bool) {
 	return answers(upgrade, func(request *topsv1.UpgradeRequest, shown *topsv1.UpgradeTask) (topsv1.UpgradeTask, bool) {
 		if !gone(request.DaemonSet) {

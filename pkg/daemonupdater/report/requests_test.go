@@ -59,10 +59,10 @@ func askingToo(n rollout.Node) rollout.Node {
 	return n
 }
 
-func answersOf(in rollout.Input) *Answers {
+func requestResultsOf(in rollout.Input) *RequestResults {
 	fleet := rollout.NewFleet(&in)
 	d := fleet.Plan(in)
-	return &Answers{State: worldOf([]memberAndPods{memberWith(fixture.DaemonSet("driver"))}).State, Fleet: fleet, Input: &in, Decision: &d}
+	return &RequestResults{State: worldOf([]memberAndPods{memberWith(fixture.DaemonSet("driver"))}).State, Fleet: fleet, Input: &in, Decision: &d}
 }
 
 func TestATaskFollowsItsRequest(t *testing.T) {
@@ -132,7 +132,7 @@ func TestATaskFollowsItsRequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tasks, changed := answersOf(tt.in).Tasks(fixture.NodeUpgrade("a", asked("1")))
+			tasks, changed := requestResultsOf(tt.in).Tasks(fixture.NodeUpgrade("a", asked("1")))
 			if len(tasks) != 1 || !changed {
 				t.Fatalf("tasks = %+v, changed %v, want one new task", tasks, changed)
 			}
@@ -161,7 +161,7 @@ func TestARequestThatRunsFailsWithItsNodeWhateverItsClock(t *testing.T) {
 		upgrade.Status.Tasks = []topsv1.UpgradeTask{fixture.TaskIn("1", shown)}
 		runs := shown == topsv1.TaskRunning
 		in.Nodes[0].Pods[0].RequestRuns = runs
-		tasks, _ := answersOf(in).Tasks(upgrade)
+		tasks, _ := requestResultsOf(in).Tasks(upgrade)
 		if len(tasks) != 1 || tasks[0].State != want {
 			t.Errorf("a request that is %s becomes %+v, want %s", shown, tasks, want)
 		}
@@ -216,7 +216,7 @@ func TestAnswerKeepsAndDropsTasks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			upgrade := fixture.NodeUpgrade("a", tt.requests...)
 			upgrade.Status.Tasks = tt.shown
-			tasks, changed := answersOf(tt.in).Tasks(upgrade)
+			tasks, changed := requestResultsOf(tt.in).Tasks(upgrade)
 			if diff := cmp.Diff(tt.want, tasks, cmpopts.EquateEmpty()); diff != "" || changed != tt.changed {
 				t.Errorf("changed = %v, want %v; tasks (-want +got):\n%s", changed, tt.changed, diff)
 			}
@@ -308,7 +308,7 @@ func TestATaskThatIsWithdrawn(t *testing.T) {
 		"while its pod is away for other ends": {otaInput(successor(fixture.PlannedBroken("a", fixture.NewHash))), topsv1.TaskRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tasks, _ := answersOf(test.in).Tasks(fixture.NodeUpgrade("a", withdrawn))
+			tasks, _ := requestResultsOf(test.in).Tasks(fixture.NodeUpgrade("a", withdrawn))
 			if len(tasks) != 1 || tasks[0].State != test.want {
 				t.Errorf("tasks %+v, want %s", tasks, test.want)
 			}

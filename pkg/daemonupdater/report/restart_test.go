@@ -62,7 +62,7 @@ func TestARequestForARestartIsDoneWhenTheRuntimeIsRestarted(t *testing.T) {
 		fleet := rollout.NewFleet(&in)
 		fleet.Set(node, in.Now)
 		d := fleet.Plan(in)
-		a := Answers{State: w.State, Fleet: fleet, Input: &in, Decision: &d}
+		a := RequestResults{State: w.State, Fleet: fleet, Input: &in, Decision: &d}
 		tasks, _ := a.Tasks(fixture.NodeUpgrade("a", fixture.Request("1", w.Members[0].DaemonSet, pod)))
 		if got := string(tasks[0].State) + " " + tasks[0].Reason; got != want {
 			t.Errorf("runtime %s: %s, want %s", runtime, got, want)
@@ -73,7 +73,7 @@ func TestARequestForARestartIsDoneWhenTheRuntimeIsRestarted(t *testing.T) {
 func TestRequestsAreNotTakenWithoutAStrategyThoughRuntimesAreRestarted(t *testing.T) {
 	in := otaInput(asking(fixture.Planned("a", fixture.OldHash)))
 	in.Settings.Strategy = rollout.RestartsOnly
-	tasks, _ := answersOf(in).Tasks(fixture.NodeUpgrade("a", asked("1")))
+	tasks, _ := requestResultsOf(in).Tasks(fixture.NodeUpgrade("a", asked("1")))
 	if got := tasks[0].Reason; got != reasonNotControlled {
 		t.Errorf("it is answered with %s", got)
 	}

@@ -70,7 +70,7 @@ func TestARequestForAnotherRevisionIsAnsweredUnlessItsNodeWasStarted(t *testing.
 			request.Revision, request.Withdrawn = "earlier", tt.withdrawn
 			upgrade := fixture.NodeUpgrade("a", request)
 			upgrade.Status.Tasks = tt.shown
-			tasks, _ := answersOf(tt.in).Tasks(upgrade)
+			tasks, _ := requestResultsOf(tt.in).Tasks(upgrade)
 			if len(tasks) != 1 {
 				t.Fatalf("tasks %+v, want one", tasks)
 			}
@@ -87,7 +87,7 @@ func TestARequestForTheNewestRevisionOrForNoneWaitsAsEver(t *testing.T) {
 		request.Revision = revision
 		in := change(otaInput(askingFor(revision, false, fixture.Planned("a", fixture.OldHash))), pausedInput)
 		in.Settings.Strategy = daemonset.OTA
-		tasks, _ := answersOf(in).Tasks(fixture.NodeUpgrade("a", request))
+		tasks, _ := requestResultsOf(in).Tasks(fixture.NodeUpgrade("a", request))
 		if len(tasks) != 1 || tasks[0].State != topsv1.TaskWaiting {
 			t.Errorf("revision %q: tasks %+v, want one that waits", revision, tasks)
 		}
@@ -98,7 +98,7 @@ func TestAChangedRevisionIsConfirmedBeforeItIsReported(t *testing.T) {
 	request := asked("1")
 	request.Revision = "earlier"
 	upgrade := fixture.NodeUpgrade("a", request)
-	tasks, _ := answersOf(otaInput(askingFor("earlier", false, fixture.Planned("a", fixture.OldHash)))).Tasks(upgrade)
+	tasks, _ := requestResultsOf(otaInput(askingFor("earlier", false, fixture.Planned("a", fixture.OldHash)))).Tasks(upgrade)
 	if replaced, byTarget := NewlyFinal(upgrade, tasks); len(replaced) != 0 || len(byTarget) != 1 {
 		t.Errorf("replaced %v, by target %v, want only one by target", replaced, byTarget)
 	}

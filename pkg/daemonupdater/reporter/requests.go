@@ -37,7 +37,7 @@ type Reporter struct {
 
 // Answer answers the requests for the DaemonSets of a group.
 func (r Reporter) Answer(ctx context.Context, p *pass.Pass) error {
-	answers := report.Answers{State: p.State, Fleet: p.Fleet.Fleet, Input: &p.In, Decision: &p.Decision, Refused: p.Refused, PinRequestsBlockedBy: p.PinRequestsBlockedBy}
+	answers := report.RequestResults{State: p.State, Fleet: p.Fleet.Fleet, Input: &p.In, Decision: &p.Decision, Refused: p.Refused, PinRequestsBlockedBy: p.PinRequestsBlockedBy}
 	return r.writeTasks(ctx, p.State, p.Fleet.Reported.Asking(), answers.Tasks)
 }
 

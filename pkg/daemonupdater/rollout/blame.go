@@ -17,7 +17,7 @@ func toBlame(slot *Slot, n *Node) []Target {
 	}
 	replaced := replacedUnder(slot, n)
 	for i, member := range slices.Backward(replaced) {
-		if !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.isAside() && n.group.keyOf(&pod) == member }) {
+		if !slices.ContainsFunc(n.Pods, func(pod Pod) bool { return pod.runsNothing() && n.group.keyOf(&pod) == member }) {
 			return n.group.targetsOf(replaced[i : i+1])
 		}
 	}

@@ -222,7 +222,7 @@ func awaitsRequest(g *group, node *Node) bool {
 // awaitsPod reports whether a pod of a node that is not left out is missing or not available.
 func awaitsPod(g *group, node *Node) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
-		return !isLeftOut(g, node, &p) && !p.isAside() && (p.isAbsent() || !p.Available)
+		return !isLeftOut(g, node, &p) && !p.runsNothing() && (p.isAbsent() || !p.Available)
 	})
 }
 

@@ -88,7 +88,7 @@ func addVersions(c *versions.Component, m *Member, pod *Pod) {
 	}
 	if back := m.Earlier[pod.Pin]; back != "" {
 		c.Has, c.Gets = back, back
-	} else if !pod.isAbsent() && !pod.isAside() && (c.Has == "" || m.Image == "") {
+	} else if !pod.isAbsent() && !pod.runsNothing() && (c.Has == "" || m.Image == "") {
 		c.Has = pod.Image
 	}
 }
@@ -200,7 +200,7 @@ func (g *group) hasWork(node *Node, pod *Pod) bool {
 // target. If the node was started before the target changed, a request for the former target is enough.
 func (g *group) allows(pod *Pod) bool {
 	if g.strategy == daemonset.OTA {
-		return pod.isAside() || (pod.Pin != "" || pod.Request != nil && pod.Request.Pod.UID == pod.UID && (pod.RequestRuns || g.isRequested(pod)))
+		return pod.runsNothing() || (pod.Pin != "" || pod.Request != nil && pod.Request.Pod.UID == pod.UID && (pod.RequestRuns || g.isRequested(pod)))
 	}
 	return g.strategy == daemonset.AdvancedRollingUpdate || g.strategy == RestartsOnly
 }
@@ -239,7 +239,7 @@ func (g *group) isRequested(pod *Pod) bool {
 // needsOperation reports whether a pod has to be replaced, or verified, by an operation. A pod in which
 // nothing runs is just deleted, because that disturbs no workload.
 func (g *group) needsOperation(node *Node, pod *Pod) bool {
-	return g.members[pod.Member].Heavy && !pod.isAside() && g.toReplace(node, pod) || g.toVerify(node, pod)
+	return g.members[pod.Member].Heavy && !pod.runsNothing() && g.toReplace(node, pod) || g.toVerify(node, pod)
 }
 
 // agentLacks returns the first capability that the operation of a node needs and its node agent lacks, "" if
@@ -316,7 +316,7 @@ func targetOn(g *group, node *Node, m *Member) string {
 func (g *group) changedScope(node *Node, targets map[string]string) bool {
 	return slices.ContainsFunc(node.Pods, func(p Pod) bool {
 		_, covered := targets[g.keyOf(&p)]
-		if p.isAside() { // it is replaced with its rival
+		if p.runsNothing() { // it is replaced with its rival
 			return false
 		}
 		wanted := isDue(g, node, &p)
@@ -361,5 +361,5 @@ func (g *group) place(node *Node) int {
 
 // lacksImages reports whether a node depends on the pull of the images of the successor of a pod.
 func lacksImages(g *group, node *Node, pod *Pod) bool {
-	return pod.Pull.State != PullNone && pod.Pin == "" && !pod.isAside() && g.isOutdated(pod) && g.toReplace(node, pod)
+	return pod.Pull.State != PullNone && pod.Pin == "" && !pod.runsNothing() && g.isOutdated(pod) && g.toReplace(node, pod)
 }

@@ -171,8 +171,8 @@ type Pod struct {
 	Placeholder, RivalRuns bool
 }
 
-// isAside reports whether a pod runs nothing, so that replacing it disturbs no workload.
-func (p *Pod) isAside() bool { return p.Placeholder || p.RivalRuns }
+// runsNothing reports whether a pod runs nothing, so that replacing it disturbs no workload.
+func (p *Pod) runsNothing() bool { return p.Placeholder || p.RivalRuns }
 
 // Denial is a write that the API server, or a webhook, denied.
 type Denial struct {

@@ -62,7 +62,7 @@ func startsAgainWith(n *Node, member int, failure *Failure) bool {
 // a request that lost its slot does not start the node for another revision than the requested one.
 func (n *Node) hasAllowedWork() bool {
 	return n.group.strategy != daemonset.OTA || slices.ContainsFunc(n.Pods, func(pod Pod) bool {
-		return (n.group.isRequested(&pod) || pod.Pin != "" || pod.isAside() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(n, &pod)) && isDue(n.group, n, &pod)
+		return (n.group.isRequested(&pod) || pod.Pin != "" || pod.runsNothing() || lacksCards(n.group, &pod) || n.group.restartsWithoutRequest(n, &pod)) && isDue(n.group, n, &pod)
 	})
 }
 
@@ -81,7 +81,7 @@ func (n *Node) yields() bool {
 // requested or need no request, and for members replaced under the slot, even if that was before
 // the strategy became OTA.
 func (n *Node) slotWaitsFor(pod *Pod) bool {
-	if n.group.strategy != daemonset.OTA || pod.Request != nil || pod.Pin != "" || pod.isAside() || lacksCards(n.group, pod) {
+	if n.group.strategy != daemonset.OTA || pod.Request != nil || pod.Pin != "" || pod.runsNothing() || lacksCards(n.group, pod) {
 		return true
 	}
 	return n.slot != nil && slices.Contains(n.slot.Members, n.group.keyOf(pod))
@@ -162,7 +162,7 @@ func (n *Node) crashLooping(slot *Slot) *Pod {
 // shows that the others have none.
 func (n *Node) nextPod() *Pod {
 	for i := range n.Pods {
-		if pod := &n.Pods[i]; pod.isAside() && n.group.toReplace(n, pod) {
+		if pod := &n.Pods[i]; pod.runsNothing() && n.group.toReplace(n, pod) {
 			return pod
 		}
 	}

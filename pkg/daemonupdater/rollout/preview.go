@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Outlook is the expected course of a rollout if nothing fails.
-type Outlook struct {
+// Forecast is the expected course of a rollout if nothing fails.
+type Forecast struct {
 	// Starts are the starts of nodes, in order.
 	Starts []Start
 	// InFlight names the nodes that are in flight at the start of the preview, sorted; they finish.
@@ -36,7 +36,7 @@ type Start struct {
 // Preview simulates a rollout to its end with the decisions of Plan. Every node takes the usual
 // time, nothing fails, and offline nodes stay offline. The preview ends at a wave that needs an
 // approval, unless the input has it. Call KeepPins first.
-func Preview(in Input) Outlook {
+func Preview(in Input) Forecast {
 	in.Nodes, in.Deadlines.Probation = withPrepared(in.Nodes), 0 // no node is on probation
 	p := preview{in: in, fleet: NewFleet(&in), pace: in.Ledger.Usual}
 	p.in.Ledger.Slots = slices.Clone(in.Ledger.Slots)
@@ -52,7 +52,7 @@ func Preview(in Input) Outlook {
 			break
 		}
 	}
-	out := Outlook{Starts: p.starts, InFlight: p.inFlight, Left: p.left(&d), MaxUnavailable: d.MaxUnavailable}
+	out := Forecast{Starts: p.starts, InFlight: p.inFlight, Left: p.left(&d), MaxUnavailable: d.MaxUnavailable}
 	if in.Ledger.Usual > 0 {
 		out.Took = p.in.Now.Sub(in.Now)
 	}

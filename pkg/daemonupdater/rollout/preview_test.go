@@ -14,7 +14,7 @@ import (
 )
 
 // startsOf returns the starts of an outlook, and why the other nodes are left.
-func startsOf(o Outlook) (starts []string, left map[string]Reason) {
+func startsOf(o Forecast) (starts []string, left map[string]Reason) {
 	for _, s := range o.Starts {
 		starts = append(starts, fmt.Sprint(s.After, " ", s.Wave, s.Nodes))
 	}

@@ -24,7 +24,7 @@ func suspectOf(g *group, node *Node, updated bool) *Pod {
 func madeBeforeOutage(g *group, node *Node) (suspect *Pod) {
 	for i := range node.Pods {
 		pod := &node.Pods[i]
-		fits := !pod.isAside() && !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(g.deadlines.Probation))
+		fits := !pod.runsNothing() && !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(g.deadlines.Probation))
 		if fits && (suspect == nil || pod.Created.After(suspect.Created)) {
 			suspect = pod
 		}

@@ -40,25 +40,25 @@ func (w *Window) at(now time.Time, zone *time.Location) (open bool, changes time
 	return open, changes
 }
 
-// Opening says when a window is open, relative to a time.
-type Opening struct {
+// WindowTimes says when a window is open, relative to a time.
+type WindowTimes struct {
 	// Open reports whether it is open.
 	Open bool
 	// Opens is when it opens next, and Closes when it closes next; both are zero if it never closes.
 	Opens, Closes time.Time
 }
 
-// OpeningAt returns when the window opens and closes next after a time, in a zone.
-func (w *Window) OpeningAt(now time.Time, zone *time.Location) Opening {
+// TimesAt returns when the window opens and closes next after a time, in a zone.
+func (w *Window) TimesAt(now time.Time, zone *time.Location) WindowTimes {
 	open, changes := w.at(now, zone)
 	again, then := w.at(changes, zone)
 	switch {
 	case open && again: // otherwise it would be closed at its end
-		return Opening{Open: true}
+		return WindowTimes{Open: true}
 	case open:
-		return Opening{Open: true, Opens: then, Closes: changes}
+		return WindowTimes{Open: true, Opens: then, Closes: changes}
 	}
-	return Opening{Opens: changes, Closes: then}
+	return WindowTimes{Opens: changes, Closes: then}
 }
 
 // startOn returns the start time of the window on a date, given as midnight UTC. A time of day that

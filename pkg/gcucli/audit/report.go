@@ -61,7 +61,7 @@ type Report struct {
 
 // Of returns the report of an upgrade.
 func Of(in *Input, u Upgrade) *Report {
-	u.turnBack(in.Fleet.Rollout)
+	u.noteRollback(in.Fleet.Rollout)
 	first, now := &u.Entries[0], in.Fleet.Now.UTC().Truncate(time.Second)
 	r := &Report{GcuResource: in.Fleet.Resource.Name, Upgrade: u, AskedBy: first.By, Began: u.began().UTC(), Time: now, Timeline: []Moment{}, Nodes: []Work{},
 		Missing: slices.Clone(in.NotShown)}

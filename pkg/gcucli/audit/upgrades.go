@@ -52,8 +52,8 @@ func (u *Upgrade) goesBack() bool {
 	return slices.ContainsFunc(u.Entries, func(e topsv1.RolloutRecordEntry) bool { return e.Event == topsv1.RecordRollingBack })
 }
 
-// turnBack finds out whether and where the upgrade goes back; dro may be nil.
-func (u *Upgrade) turnBack(dro *topsv1.DaemonRollout) {
+// noteRollback finds whether the upgrade is rolled back, and to which revision; dro may be nil.
+func (u *Upgrade) noteRollback(dro *topsv1.DaemonRollout) {
 	for i := range u.Entries {
 		switch e := &u.Entries[i]; {
 		case e.Event == topsv1.RecordRollingBack && u.turned.IsZero():

@@ -129,22 +129,22 @@ func (w *watch) node(node *corev1.Node) (Node, bool) {
 	if n, ok := w.recorded[node.Name]; ok {
 		return n, true
 	}
-	lacks := w.lacksProof(node)
+	remaining := w.remainingWork(node)
 	n := Node{Name: node.Name, Operation: w.operation(node.Name)}
 	ready, since := daemonset.NodeReady(node)
 	switch {
-	case outdated == "" && missing == "" && lacks == "":
+	case outdated == "" && missing == "" && remaining == "":
 		n.State, n.Reason = string(rollout.Updated), string(rollout.ReasonAtTarget)
 	case !ready:
 		n.State, n.Reason, n.Since = string(rollout.Skipped), string(rollout.ReasonNodeOffline), &since
 		n.Message = "the node is not Ready; it is upgraded when it is back"
-	case outdated == "" && lacks == "":
+	case outdated == "" && remaining == "":
 		n.State, n.Reason, n.Message = string(rollout.Pending), string(rollout.ReasonUnavailable), missing
-	case w.Rollout == nil || w.restartsOnly() && lacks == "":
+	case w.Rollout == nil || w.restartsOnly() && remaining == "":
 		n.State, n.Reason, n.Message = Outdated, status.ReasonNoStrategy, outdated
 	default:
 		w.waits(&n)
-		n.Message = cmp.Or(n.Message, outdated, lacks)
+		n.Message = cmp.Or(n.Message, outdated, remaining)
 	}
 	return n, true
 }
@@ -176,9 +176,9 @@ func (w *watch) look(node *corev1.Node) (belongs bool, outdated, missing string)
 // restartsOnly reports whether the rollout only restarts runtimes, because its gr has no strategy.
 func (w *watch) restartsOnly() bool { return w.Rollout.Status.Strategy == string(rollout.RestartsOnly) }
 
-// lacksProof returns what still has to be done on a node although its pods are at their targets, "" for
+// remainingWork returns what still has to be done on a node although its pods are at their targets, "" for
 // nothing.
-func (w *watch) lacksProof(node *corev1.Node) string {
+func (w *watch) remainingWork(node *corev1.Node) string {
 	upgrade := w.upgrades[node.Name]
 	if upgrade == nil || w.Rollout == nil || w.Rollout.Spec.TargetRef.Kind != "GcuResource" {
 		return ""

@@ -43,12 +43,12 @@ func WindowsOf(dro *topsv1.DaemonRollout, policy *topsv1.UpgradePolicy, labels m
 	if dro == nil || policy == nil || dro.Status.Strategy == string(daemonset.OTA) {
 		return nil
 	}
-	openings, err := observed.Openings(&policy.Spec, labels, now)
+	byZone, err := observed.WindowsByZone(&policy.Spec, labels, now)
 	if err != nil {
 		return nil
 	}
 	var windows []Window
-	for _, o := range openings {
+	for _, o := range byZone {
 		w := Window{Problem: o.Problem, Open: o.Open, Nodes: dro.Status.Total}
 		if AskNodes(policy) {
 			w.Nodes, w.Names = int32(len(o.Nodes)), message.Names(o.Nodes)

@@ -24,7 +24,7 @@ func failing(obs *state.Observation, c *state.Component, h *state.Health) *state
 	if f := conflict(obs.Resource, c); f != nil {
 		return f
 	}
-	if f := keptApart(obs, c); f != nil {
+	if f := antiAffinityConflict(obs, c); f != nil {
 		return f
 	}
 	if f := notInstalled(c); f != nil {
@@ -64,10 +64,10 @@ func conflict(gr *topsv1.GcuResource, c *state.Component) *state.Failure {
 	return nil
 }
 
-// keptApart returns a Failure if a component that does not exist yet has the name of a DaemonSet from which another one takes
+// antiAffinityConflict returns a Failure if a component that does not exist yet has the name of a DaemonSet from which another one takes
 // over, or took over, node by node: the scheduler keeps the pods of that one from pods with this name
 // (component.WithAntiAffinity), also after the DaemonSet that had it is gone.
-func keptApart(obs *state.Observation, c *state.Component) *state.Failure {
+func antiAffinityConflict(obs *state.Observation, c *state.Component) *state.Failure {
 	if c.PerNode == nil || c.DaemonSet != nil {
 		return nil
 	}

@@ -123,16 +123,16 @@ func (l *leftovers) goesOn(obs *state.Observation, c *state.Component) bool {
 // hasBegun reports whether what the creation of a component replaces is being deleted, or is gone. An earlier pass knew (Begun), or
 // if that was in another process: a workload is being deleted, pods are left, or webhooks are gone and the pods behind them are not.
 func (l *leftovers) hasBegun(obs *state.Observation, c *state.Component) bool {
-	isDeleted := func(o state.Owned) bool { return o.Deleting && makesWay(&o, c) }
+	isDeleted := func(o state.Owned) bool { return o.Deleting && freesReplacedResource(&o, c) }
 	isBehind := func(o state.Owned) bool { return o.Ref.Workload() && o.Component == c.Name }
 	isClosed := func(d component.Desired) bool { return d.Ref.Webhook() && c.Live[d.Ref] == nil }
 	return obs.Begun[c.Name] || len(obs.Former[c.Name]) > 0 || slices.ContainsFunc(l.gone, isDeleted) ||
 		slices.ContainsFunc(c.Objects, isClosed) && slices.ContainsFunc(l.gone, isBehind)
 }
 
-// makesWay reports whether the deletion of an object takes from the cluster what a component replaces. The scheduler of shared cards
+// freesReplacedResource reports whether the deletion of an object takes from the cluster what a component replaces. The scheduler of shared cards
 // does not go on for a device plugin that goes: it waits for the plugin that takes its place.
-func makesWay(o *state.Owned, c *state.Component) bool {
+func freesReplacedResource(o *state.Owned, c *state.Component) bool {
 	return (o.Ref.Workload() || o.Ref.Webhook()) && (o.Component == c.Name || succeeds(c, o))
 }
 

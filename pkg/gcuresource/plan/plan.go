@@ -98,7 +98,7 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 	for i := range plan.Steps {
 		s := &plan.Steps[i]
 		c := &obs.Components[i]
-		s.begun = !s.Health.Exists && (left.hasBegun(obs, c) || slices.ContainsFunc(plan.Delete, func(o state.Owned) bool { return makesWay(&o, c) }))
+		s.begun = !s.Health.Exists && (left.hasBegun(obs, c) || slices.ContainsFunc(plan.Delete, func(o state.Owned) bool { return freesReplacedResource(&o, c) }))
 	}
 	return plan
 }

@@ -37,10 +37,10 @@ func RemovalsAtOnce(deleted []state.Owned) []Event {
 	return list
 }
 
-// RemovalsNodeByNode returns the events to send after DaemonSets were told to leave: one for each that did not leave already.
-func RemovalsNodeByNode(told []*state.Owned) []Event {
+// RemovalsNodeByNode returns the events to send after DaemonSets were marked as leaving: one for each that was not leaving before.
+func RemovalsNodeByNode(leaving []*state.Owned) []Event {
 	var list []Event
-	for _, o := range told {
+	for _, o := range leaving {
 		if !daemonset.IsLeaving(o.DaemonSet) {
 			list = append(list, Event{corev1.EventTypeNormal, ReasonRemovedNodeByNode, fmt.Sprintf(
 				"the spec no longer includes %s of component %s: its pods leave node by node, like outdated ones", o.Ref, o.Component)})

@@ -69,7 +69,7 @@
 //	holders.go                   the processes outside of pods that have a device open
 //	objects.go, taint.go,
 //	otherupgrader.go             the facts read from Kubernetes objects
-//	proof.go                     what is left to do on a node whose pods are at their targets
+//	verification.go              what is left to do on a node whose pods are at their targets
 //	backoff.go, reasons.go       when an unsuccessful operation is retried; all reasons
 //
 // [ADR 0009]: docs/adr/0009-device-taint.md

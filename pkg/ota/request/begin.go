@@ -74,16 +74,16 @@ func returnedFor(operations []Operation, id string) (o Operation, wanted Wanted,
 		switch {
 		case o.ID == id:
 			return o, o.Wanted, true
-		case slices.Contains(o.RollbackKeys, id) && o.wasTakenBack():
+		case slices.Contains(o.RollbackKeys, id) && o.isRolledBack():
 			return o, Wanted{Rollback: true}, true
 		}
 	}
 	return Operation{}, Wanted{}, false
 }
 
-// wasTakenBack reports whether the rollbacks that returned an operation have had their effect: part of it was withdrawn, its
+// isRolledBack reports whether the rollbacks that returned an operation have had their effect: part of it was withdrawn, its
 // withdrawal is recorded, or it is itself a rollback, which has ended.
-func (o Operation) wasTakenBack() bool {
+func (o Operation) isRolledBack() bool {
 	return o.Withdrawn || o.Wanted.Rollback && o.End != nil || slices.ContainsFunc(o.Parts, func(p Part) bool { return p.State == Withdrawn })
 }
 

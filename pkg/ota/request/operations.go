@@ -84,11 +84,11 @@ type Part struct {
 	Revision  string               `json:"revision"`
 	// Request is the id of its request; "" before there is one.
 	Request string `json:"request,omitempty"`
-	// Beside: it is a request of others that is to be withdrawn beside a rollback that goes on.
-	Beside  bool   `json:"beside,omitempty"`
-	State   State  `json:"state"`
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
+	// OtherRequest: the request is of another operation, and is to be withdrawn along with a rollback that goes on.
+	OtherRequest bool   `json:"beside,omitempty"`
+	State        State  `json:"state"`
+	Reason       string `json:"reason,omitempty"`
+	Message      string `json:"message,omitempty"`
 }
 
 // OperationIDPattern is the shape of the ids of operations.
@@ -135,10 +135,10 @@ func (p *Part) follow(tasks []topsv1.UpgradeTask, rollback bool) {
 		return
 	}
 	p.State, p.Reason, p.Message = State(tasks[i].State), tasks[i].Reason, tasks[i].Message
-	if p.Beside && p.State == Failed && p.Reason == topsv1.ReasonUndone { // the rollback came first, so it upgraded nothing
+	if p.OtherRequest && p.State == Failed && p.Reason == topsv1.ReasonUndone { // the rollback came first, so it upgraded nothing
 		p.State = Withdrawn
 	}
-	if p.Beside && p.State == Done {
+	if p.OtherRequest && p.State == Done {
 		p.State, p.Message = Failed, "it was withdrawn too late (the operator's answer: "+p.Message+")"
 	} else if rollback && p.State == Done && p.Reason != topsv1.ReasonUndone {
 		p.State, p.Message = Failed, "the operator cannot roll back a single node: upgrade it (its answer: "+p.Message+")"
@@ -153,7 +153,7 @@ func (o Operation) State() State {
 	}
 	seen := map[State]bool{}
 	for _, p := range o.Parts {
-		seen[p.State] = seen[p.State] || !p.Beside || p.State != Withdrawn
+		seen[p.State] = seen[p.State] || !p.OtherRequest || p.State != Withdrawn
 	}
 	order := []State{Running, Waiting, Queued, Failed, Dropped, Withdrawn}
 	for _, s := range order {

@@ -88,7 +88,7 @@ func TestARequestWhoseRevisionChangedIsClosedAndReplacedAtOnce(t *testing.T) {
 func TestARequestBesideARollbackThatIsSentAgain(t *testing.T) {
 	now := metav1.Unix(2000, 0)
 	beside := partOf(wantedFor("uid", "newest"))
-	beside.Request, beside.State, beside.Beside = "others", Waiting, true
+	beside.Request, beside.State, beside.OtherRequest = "others", Waiting, true
 	own := topsv1.UpgradeRequest{ID: "own", Operation: "op", Rollback: true, DaemonSet: beside.DaemonSet}
 	for name, latest := range map[string]bool{"the rollback of a revision": false, "of the latest": true} {
 		queued := Operation{ID: "op", Wanted: Wanted{Rollback: true, Latest: latest}, Queued: true, Parts: []Part{{DaemonSet: beside.DaemonSet, Revision: "newest"}, beside}}

@@ -32,7 +32,7 @@ func (o Operation) RequestParts(node *Node, requests []Request, status *topsv1.N
 	o = o.chosen(node, func(p Part) bool { return submitted(p) != "" })
 	for i := range o.Parts {
 		p := &o.Parts[i]
-		if p.Beside { // it has the request of others
+		if p.OtherRequest { // it has the request of others
 			continue
 		}
 		if id := submitted(*p); id != "" {
@@ -76,7 +76,7 @@ func (o Operation) chosen(node *Node, requested func(Part) bool) Operation {
 		parts = []Part{{Component: o.Wanted.Component}}
 		parts[0].drop(refusal.Reason, refusal.Message)
 	}
-	beside := slices.DeleteFunc(o.Parts, func(p Part) bool { return !p.Beside })
+	beside := slices.DeleteFunc(o.Parts, func(p Part) bool { return !p.OtherRequest })
 	o.Parts = slices.Concat(parts, beside)
 	return o
 }

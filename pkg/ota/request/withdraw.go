@@ -84,28 +84,28 @@ func (o Operation) Others(requests []Request, ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return indexOf(o.Of(requests), id) >= 0 })
 }
 
-// Beside adds the requests of others that are to be withdrawn beside a rollback that goes on: it has not ended until the operator has
+// AddOthers adds the requests of others that are to be withdrawn beside a rollback that goes on: it has not ended until the operator has
 // answered them. The input is not changed.
-func (o Operation) Beside(requests []Request, others []string) Operation {
+func (o Operation) AddOthers(requests []Request, others []string) Operation {
 	o.Parts = slices.Clone(o.Parts)
 	for _, r := range requests {
 		known := slices.ContainsFunc(o.Parts, func(p Part) bool { return p.Request == r.ID })
 		if !known && slices.Contains(others, r.ID) {
 			part := partOf(r.UpgradeRequest)
-			part.Beside = true
+			part.OtherRequest = true
 			o.Parts = append(o.Parts, part)
 		}
 	}
 	return o
 }
 
-// WithdrawBeside marks the requests as withdrawn that are to be, beside the rollback that goes on: the agent may have been killed
+// WithdrawOthers marks the requests as withdrawn that are to be, beside the rollback that goes on: the agent may have been killed
 // meanwhile. The input is not changed.
-func WithdrawBeside(operations []Operation, requests []Request) []Request {
+func WithdrawOthers(operations []Operation, requests []Request) []Request {
 	var ids []string
 	if i := Unfinished(operations); i >= 0 {
 		for _, p := range operations[i].Parts {
-			if p.Beside {
+			if p.OtherRequest {
 				ids = append(ids, p.Request)
 			}
 		}

@@ -46,7 +46,7 @@ func Message(o request.Operation) string {
 		return "nothing on this node is outdated"
 	}
 	if state == request.Done && o.Wanted.Rollback {
-		own := slices.DeleteFunc(slices.Clone(o.Parts), func(p request.Part) bool { return p.Beside })
+		own := slices.DeleteFunc(slices.Clone(o.Parts), func(p request.Part) bool { return p.OtherRequest })
 		return message.Count(len(own), "component") + " rolled back to the previous revision and pinned there"
 	}
 	if state == request.Done {

@@ -6,8 +6,8 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Answers computes the answers to requests on nodes from one decision.
-type Answers struct {
+// RequestResults computes the results of requests on nodes from one decision.
+type RequestResults struct {
 	State    *observed.State
 	Fleet    *rollout.Fleet
 	Input    *rollout.Input

@@ -9,9 +9,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// Opening is when the maintenance window of a policy is open for some nodes.
-type Opening struct {
-	rollout.Opening
+// WindowByZone is when the maintenance window of a policy is open for some nodes.
+type WindowByZone struct {
+	rollout.WindowTimes
 	// Zone is the time zone of the window for these nodes; nil if the one that they name is invalid, as Problem says: then
 	// they are not started.
 	Zone    *time.Location
@@ -20,16 +20,16 @@ type Opening struct {
 	Nodes []string
 }
 
-// Openings returns when, from now on, the window of a policy is open for nodes: one entry per time zone, sorted by name;
+// WindowsByZone returns when, from now on, the window of a policy is open for nodes: one entry per time zone, sorted by name;
 // nil without a window. labels are the labels of the nodes, by name. The error is that of CheckPolicy.
-func Openings(spec *topsv1.UpgradePolicySpec, labels map[string]map[string]string, now time.Time) ([]Opening, error) {
+func WindowsByZone(spec *topsv1.UpgradePolicySpec, labels map[string]map[string]string, now time.Time) ([]WindowByZone, error) {
 	p, err := policyOf(spec)
 	if err != nil || p.Window == nil {
 		return nil, err
 	}
-	found, known := map[string]*Opening{}, Zones{}
+	found, known := map[string]*WindowByZone{}, Zones{}
 	if spec.Window.TimeZoneNodeLabel == "" {
-		found[p.Window.Zone.String()] = &Opening{Zone: p.Window.Zone}
+		found[p.Window.Zone.String()] = &WindowByZone{Zone: p.Window.Zone}
 	}
 	for name, of := range labels {
 		zone, problem := known.ofNode(spec.Window, of)
@@ -41,18 +41,18 @@ func Openings(spec *topsv1.UpgradePolicySpec, labels map[string]map[string]strin
 			key = zone.String()
 		}
 		if found[key] == nil {
-			found[key] = &Opening{Zone: zone, Problem: problem}
+			found[key] = &WindowByZone{Zone: zone, Problem: problem}
 		}
 		found[key].Nodes = append(found[key].Nodes, name)
 	}
-	var openings []Opening
+	var windows []WindowByZone
 	for _, key := range slices.Sorted(maps.Keys(found)) {
 		o := found[key]
 		slices.Sort(o.Nodes)
 		if o.Zone != nil {
-			o.Opening = p.Window.OpeningAt(now, o.Zone)
+			o.WindowTimes = p.Window.TimesAt(now, o.Zone)
 		}
-		openings = append(openings, *o)
+		windows = append(windows, *o)
 	}
-	return openings, nil
+	return windows, nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
-// describeProof adds to a node what operations still have to do there although its pods are at their targets: restart
+// describeVerification adds to a node what operations still have to do there although its pods are at their targets: restart
 // the container runtime, or verify their work; and which pods have no cards although an administrator restarted the
 // runtime, or announce none.
-func (s *State) describeProof(n *rollout.Node, node *corev1.Node, upgrade *topsv1.NodeUpgrade, now time.Time) {
+func (s *State) describeVerification(n *rollout.Node, node *corev1.Node, upgrade *topsv1.NodeUpgrade, now time.Time) {
 	for i := range n.Pods {
 		n.Pods[i].Unverified = IsUnverified(s, node, upgrade, s.Members[n.Pods[i].Member])
 	}
