@@ -39,7 +39,7 @@ type simMachine struct {
 	foreign, excused bool
 	// broken: no driver finds the cards.
 	broken bool
-	// spoils is since when the driver spoils pods (sim_spoils_test.go).
+	// spoils is since when the driver spoils pods (sim_faultydriver_test.go).
 	spoils time.Time
 	// blind: the plugin was started before the runtime was right. byHand: the agent leaves restarts
 	// to an administrator; says is what it reports of that.

@@ -433,7 +433,7 @@ func TestOldOperationsAreForgotten(t *testing.T) {
 	call(t, h, "GET", "/v1/operations/"+first, "").wants(404)
 }
 
-func TestAFullDiskRefusesNewOrders(t *testing.T) {
+func TestAFullDiskRefusesNewRequests(t *testing.T) {
 	for _, journal := range []string{"operations", "hold"} {
 		b := newBench(t, newFleet(), t.TempDir())
 		if err := b.syncOnce(t.Context()); err != nil {

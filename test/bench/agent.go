@@ -56,7 +56,7 @@ func measureAgent(ctx context.Context, project harness.Project, o options, r *re
 	if err != nil {
 		return err
 	}
-	b, err := startBed(ctx, project, race{nodes: 1, qps: 500, burst: 1000, minStart: shortStart, maxStart: longStart}, progress)
+	b, err := startRaceCluster(ctx, project, race{nodes: 1, qps: 500, burst: 1000, minStart: shortStart, maxStart: longStart}, progress)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func measureAgent(ctx context.Context, project harness.Project, o options, r *re
 
 // deployOTA creates DaemonSets under OTA, waits for their pods, and updates their
 // templates.
-func (b *bed) deployOTA(ctx context.Context) error {
+func (b *raceCluster) deployOTA(ctx context.Context) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := b.cluster.Client.Create(ctx, ns); err != nil {
 		return fmt.Errorf("creating namespace %s: %w", namespace, err)
@@ -129,7 +129,7 @@ func (b *bed) deployOTA(ctx context.Context) error {
 }
 
 // waitForPods waits until all pods are Ready and the given number needs an upgrade.
-func (b *bed) waitForPods(ctx context.Context, outdated int) error {
+func (b *raceCluster) waitForPods(ctx context.Context, outdated int) error {
 	ctx, cancel := context.WithTimeout(ctx, deployTimeout)
 	defer cancel()
 	return harness.Eventually(ctx, func() error {
@@ -155,7 +155,7 @@ func (b *bed) waitForPods(ctx context.Context, outdated int) error {
 	})
 }
 
-func (b *bed) podsOfAgent(ctx context.Context) ([]corev1.Pod, error) {
+func (b *raceCluster) podsOfAgent(ctx context.Context) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := b.cluster.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
@@ -164,7 +164,7 @@ func (b *bed) podsOfAgent(ctx context.Context) ([]corev1.Pod, error) {
 }
 
 // measureIdle measures an idle agent.
-func (b *bed) measureIdle(ctx context.Context, agent *harness.Process, a *agentUse) error {
+func (b *raceCluster) measureIdle(ctx context.Context, agent *harness.Process, a *agentUse) error {
 	if err := pause(ctx, 2*settle); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (b *bed) measureIdle(ctx context.Context, agent *harness.Process, a *agentU
 
 // countWrites counts the changes of the agent's NodeUpgrade from now until the returned
 // function is called.
-func (b *bed) countWrites(ctx context.Context) (func() int, error) {
+func (b *raceCluster) countWrites(ctx context.Context) (func() int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	dynamic, err := client.NewWithWatch(b.cluster.Config, client.Options{Scheme: b.cluster.Client.Scheme()})
 	if err != nil {
@@ -224,7 +224,7 @@ func (b *bed) countWrites(ctx context.Context) (func() int, error) {
 
 // requestAll requests one pod after the other, each when the previous pod was replaced
 // and everything has settled.
-func (b *bed) requestAll(ctx context.Context, agent *harness.Process, a *agentUse) error {
+func (b *raceCluster) requestAll(ctx context.Context, agent *harness.Process, a *agentUse) error {
 	pods, err := b.podsOfAgent(ctx)
 	if err != nil {
 		return err
@@ -280,7 +280,7 @@ type deletion struct {
 }
 
 // deletions watches for deletions of pods until ctx is done.
-func (b *bed) deletions(ctx context.Context) (<-chan deletion, error) {
+func (b *raceCluster) deletions(ctx context.Context) (<-chan deletion, error) {
 	clientset, err := kubernetes.NewForConfig(b.cluster.Config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)

@@ -54,7 +54,7 @@ type apiLoad struct {
 func measureAPI(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	c := raceNamed("1000")
 	c.nodes = max(1, apiNodes/o.shrink)
-	b, err := startBed(ctx, project, c, progress)
+	b, err := startRaceCluster(ctx, project, c, progress)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (l *apiLoad) round(ctx context.Context, address string, lasts time.Duration
 	if err != nil {
 		return err
 	}
-	gets, puts := press(ctx, address, lasts)
+	gets, puts := sendLoad(ctx, address, lasts)
 	if slow != nil {
 		connections, err := slow.stop()
 		if err != nil {
@@ -127,8 +127,8 @@ func (l *apiLoad) round(ctx context.Context, address string, lasts time.Duration
 	return nil
 }
 
-// serveAPI replaces the bed's manager with one that serves the REST API.
-func (b *bed) serveAPI(ctx context.Context) (address string, stop func() error, err error) {
+// serveAPI replaces its manager with one that serves the REST API.
+func (b *raceCluster) serveAPI(ctx context.Context) (address string, stop func() error, err error) {
 	if address, err = freeport.Address(); err != nil {
 		return "", nil, fmt.Errorf("finding a port: %w", err)
 	}

@@ -45,7 +45,7 @@ type slowBodies struct {
 func measureBodies(ctx context.Context, project harness.Project, _ options, r *report, progress io.Writer) (err error) {
 	c := raceNamed("1000")
 	c.nodes = bodyNodes
-	b, err := startBed(ctx, project, c, progress)
+	b, err := startRaceCluster(ctx, project, c, progress)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -77,8 +77,8 @@ func measureBodies(ctx context.Context, project harness.Project, _ options, r *r
 	return ctx.Err()
 }
 
-// serveWithTokens replaces the bed's manager with one that serves the REST API as shipped, and returns its address.
-func (b *bed) serveWithTokens(ctx context.Context) (string, error) {
+// serveWithTokens replaces its manager with one that serves the REST API as shipped, and returns its address.
+func (b *raceCluster) serveWithTokens(ctx context.Context) (string, error) {
 	address, err := freeport.Address()
 	if err != nil {
 		return "", fmt.Errorf("finding a port: %w", err)
@@ -90,7 +90,7 @@ func (b *bed) serveWithTokens(ctx context.Context) (string, error) {
 }
 
 // publishedCA returns the CA that the manager publishes.
-func (b *bed) publishedCA(ctx context.Context) (*x509.CertPool, error) {
+func (b *raceCluster) publishedCA(ctx context.Context) (*x509.CertPool, error) {
 	text, err := b.cluster.Kubectl(ctx, "-n", leaseNamespace, "get", "configmap", "gcu-operator-ca", `-o=jsonpath={.data.ca\.crt}`)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (b *bed) publishedCA(ctx context.Context) (*x509.CertPool, error) {
 }
 
 // viewer returns the token of a new account with the ClusterRole gcu-view.
-func (b *bed) viewer(ctx context.Context, name string) (string, error) {
+func (b *raceCluster) viewer(ctx context.Context, name string) (string, error) {
 	for _, args := range [][]string{
 		{"-n", "default", "create", "serviceaccount", name},
 		{"create", "clusterrolebinding", name, "--clusterrole=gcu-view", "--serviceaccount=default:" + name},

@@ -54,7 +54,7 @@ func measureChurn(ctx context.Context, project harness.Project, o options, r *re
 }
 
 func (c *churn) measureFlapping(ctx context.Context, project harness.Project, progress io.Writer) (err error) {
-	b, err := newBed(ctx, project, c.race, progress, ours, theirs)
+	b, err := newRaceCluster(ctx, project, c.race, progress, ours, theirs)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (c *churn) measureFlapping(ctx context.Context, project harness.Project, pr
 }
 
 func (c *churn) measureLimit(ctx context.Context, project harness.Project, progress io.Writer) (err error) {
-	b, err := newBed(ctx, project, limitRace(c.race), progress, ours, theirs)
+	b, err := newRaceCluster(ctx, project, limitRace(c.race), progress, ours, theirs)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *churn) measureLimit(ctx context.Context, project harness.Project, progr
 }
 
 // rollBoth does both rollouts, theirs first.
-func (b *bed) rollBoth(ctx context.Context, into map[string]roll) error {
+func (b *raceCluster) rollBoth(ctx context.Context, into map[string]roll) error {
 	for _, name := range []string{theirs, ours} {
 		measured, err := b.roll(ctx, name, rollTimeout)
 		if err != nil {
@@ -92,7 +92,7 @@ func (b *bed) rollBoth(ctx context.Context, into map[string]roll) error {
 
 // flap lets one in flapShare nodes flap until the returned function is called, which returns what
 // went wrong.
-func (b *bed) flap(ctx context.Context) (stop func() error) {
+func (b *raceCluster) flap(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
@@ -114,7 +114,7 @@ func (b *bed) flap(ctx context.Context) (stop func() error) {
 
 // flapOnce makes a node NotReady for a while, as a kubelet that is not well: it is taken away from
 // the simulated kubelets, which would report it as Ready again.
-func (b *bed) flapOnce(ctx context.Context, node string) error {
+func (b *raceCluster) flapOnce(ctx context.Context, node string) error {
 	if err := b.cluster.SetOnline(ctx, node, false); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (f *unchanged) writes() int { return f.used.otherWrites() + f.used.requests
 // with an annotation without meaning.
 func measureGr(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	c := raceNamed("1000").shrunk(o.shrink)
-	b, err := startBed(ctx, project, c, progress)
+	b, err := startRaceCluster(ctx, project, c, progress)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func measureGr(ctx context.Context, project harness.Project, o options, r *repor
 }
 
 // force makes the manager reconcile the gr repeatedly.
-func (b *bed) force(ctx context.Context, f *unchanged) error {
+func (b *raceCluster) force(ctx context.Context, f *unchanged) error {
 	passes, err := passesOf(ctx, b.manager)
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func measureGroups(ctx context.Context, project harness.Project, o options, r *r
 	for _, g := range m.groups {
 		c.nodes += len(g.nodes)
 	}
-	b, err := newBed(ctx, project, c, progress, ours)
+	b, err := newRaceCluster(ctx, project, c, progress, ours)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func drawGroups(shrink int) (groups []*group) {
 }
 
 // deployGroups creates all groups, and waits until they are settled.
-func (b *bed) deployGroups(ctx context.Context, groups []*group) error {
+func (b *raceCluster) deployGroups(ctx context.Context, groups []*group) error {
 	begin, pods := time.Now(), 0
 	err := inParallel(groups, func(g *group) error {
 		for _, node := range g.nodes {
@@ -141,7 +141,7 @@ func (b *bed) deployGroups(ctx context.Context, groups []*group) error {
 }
 
 // objectOf returns the DaemonSet or GcuResource of a group, at its first version.
-func (b *bed) objectOf(g *group) client.Object {
+func (b *raceCluster) objectOf(g *group) client.Object {
 	selector := map[string]string{groupLabel: g.name}
 	ds := b.daemonSet(ours)
 	ds.Annotations[topsv1.AnnotationMaxUnavailable] = "1"
@@ -155,7 +155,7 @@ func (b *bed) objectOf(g *group) client.Object {
 }
 
 // rollGroups gives all groups their second version at once, and follows them until every node has it.
-func (b *bed) rollGroups(ctx context.Context, m *manyGroups) error {
+func (b *raceCluster) rollGroups(ctx context.Context, m *manyGroups) error {
 	watched, end := context.WithCancel(ctx)
 	defer end()
 	observer, err := harness.Observe(watched, b.cluster, nameLabel+"!="+ours)
@@ -186,7 +186,7 @@ func (b *bed) rollGroups(ctx context.Context, m *manyGroups) error {
 }
 
 // upgrade gives a group its second version.
-func (b *bed) upgrade(ctx context.Context, g *group) error {
+func (b *raceCluster) upgrade(ctx context.Context, g *group) error {
 	g.asked = time.Now()
 	object, patch := client.Object(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: g.name}}),
 		fmt.Sprintf(`{"spec":{"template":{"metadata":{"labels":{%q:"2"}}}}}`, versionLabel)
@@ -274,7 +274,7 @@ func (m *manyGroups) verdicts() []verdict {
 }
 
 // startAgain replaces the manager, so that its peak is that of what comes next.
-func (b *bed) startAgain(ctx context.Context) error {
+func (b *raceCluster) startAgain(ctx context.Context) error {
 	if err := b.stopManager(); err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (b *bed) startAgain(ctx context.Context) error {
 }
 
 // eventually waits until something holds.
-func (b *bed) eventually(ctx context.Context, limit time.Duration, holds func() (bool, error)) error {
+func (b *raceCluster) eventually(ctx context.Context, limit time.Duration, holds func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {

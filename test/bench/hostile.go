@@ -41,7 +41,7 @@ type attacked struct {
 // upgrade of another pod of the same DaemonSet.
 func measureHostile(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	c := raceNamed("1000").shrunk(o.shrink)
-	b, err := newBed(ctx, project, c, progress, ours)
+	b, err := newRaceCluster(ctx, project, c, progress, ours)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func measureHostile(ctx context.Context, project harness.Project, o options, r *
 
 // attack writes with the token of a node until the returned function is called, which returns how often the
 // API server took it.
-func (b *bed) attack(ctx context.Context) (stop func() (int, error), err error) {
+func (b *raceCluster) attack(ctx context.Context) (stop func() (int, error), err error) {
 	kubeconfig, err := b.cluster.ServiceAccountKubeconfig(ctx, harness.AgentAccount, hostileNode)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func (s *succession) String() string {
 // measureLeader rolls a DaemonSet several times, and each time ends the leader in another way.
 func measureLeader(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
 	c := race{nodes: 200, count: 10, qps: 200, burst: 400, minStart: shortStart, maxStart: longStart}.shrunk(o.shrink)
-	b, err := newBed(ctx, project, c, progress, ours)
+	b, err := newRaceCluster(ctx, project, c, progress, ours)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -64,8 +64,8 @@ func measureLeader(ctx context.Context, project harness.Project, o options, r *r
 	return nil
 }
 
-// succeed does one rollout; when a tenth of the nodes is done the leader ends, and another manager is the bed's.
-func (b *bed) succeed(ctx context.Context, s *succession) error {
+// succeed does one rollout; when a tenth of the nodes is done the leader ends, and another manager is that of the raceCluster.
+func (b *raceCluster) succeed(ctx context.Context, s *succession) error {
 	next := b.manager
 	var err error
 	if s.spare {

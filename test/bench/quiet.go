@@ -31,7 +31,7 @@ func (s *idleUsage) other() int {
 // measureQuiet rolls once, so that a rollout exists, lets everything settle, and counts
 // the manager's requests to the API server.
 func measureQuiet(ctx context.Context, project harness.Project, o options, r *report, progress io.Writer) (err error) {
-	b, err := newBed(ctx, project, raceNamed("1000").shrunk(o.shrink), progress, ours, theirs)
+	b, err := newRaceCluster(ctx, project, raceNamed("1000").shrunk(o.shrink), progress, ours, theirs)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (c race) measure(ctx context.Context, project harness.Project, o options, r
 	if err != nil {
 		return err
 	}
-	b, err := newBed(ctx, project, c, progress, ours, theirs)
+	b, err := newRaceCluster(ctx, project, c, progress, ours, theirs)
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (c race) measure(ctx context.Context, project harness.Project, o options, r
 }
 
 // runPair does both rollouts, one after the other.
-func (b *bed) runPair(ctx context.Context, order []string) (pair, error) {
+func (b *raceCluster) runPair(ctx context.Context, order []string) (pair, error) {
 	p := pair{race: b.race, first: order[0]}
 	for _, name := range order {
 		limit := rollTimeout
@@ -87,7 +87,7 @@ func (b *bed) runPair(ctx context.Context, order []string) (pair, error) {
 
 // roll does one rollout. A rollout that does not complete within limit is not an error
 // here.
-func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll, error) {
+func (b *raceCluster) roll(ctx context.Context, name string, limit time.Duration) (roll, error) {
 	if err := b.leaveAlone(ctx, name); err != nil {
 		return roll{}, err
 	}
@@ -117,7 +117,7 @@ func (b *bed) roll(ctx context.Context, name string, limit time.Duration) (roll,
 }
 
 // begin starts a rollout to the next version. The channel is closed when every reachable node has it.
-func (b *bed) begin(ctx context.Context, name string) (reached <-chan struct{}, err error) {
+func (b *raceCluster) begin(ctx context.Context, name string) (reached <-chan struct{}, err error) {
 	b.version[name]++
 	version := strconv.Itoa(b.version[name])
 	reached = b.fleets[name].begin(version, b.race.reachable())
@@ -126,7 +126,7 @@ func (b *bed) begin(ctx context.Context, name string) (reached <-chan struct{}, 
 
 // leaveAlone stops the manager before a rollout of RollingUpdate that is timed alone, and starts
 // it before one of ours.
-func (b *bed) leaveAlone(ctx context.Context, name string) error {
+func (b *raceCluster) leaveAlone(ctx context.Context, name string) error {
 	if !b.race.alone || (b.manager != nil) == (name == ours) {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (b *bed) leaveAlone(ctx context.Context, name string) error {
 }
 
 // usage returns the usage of the manager so far, nothing while it is stopped.
-func (b *bed) usage(ctx context.Context) (usage, error) {
+func (b *raceCluster) usage(ctx context.Context) (usage, error) {
 	if b.manager == nil {
 		return usage{at: time.Now()}, nil
 	}

@@ -42,8 +42,8 @@ func (s *served) typical() time.Duration {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// press warms up, sends requests at their rates, and returns their statistics.
-func press(ctx context.Context, address string, lasts time.Duration) (gets, puts served) {
+// sendLoad warms up, sends requests at their rates, and returns their statistics.
+func sendLoad(ctx context.Context, address string, lasts time.Duration) (gets, puts served) {
 	readers, writers := newLoadClient(), newLoadClient()
 	defer readers.CloseIdleConnections()
 	defer writers.CloseIdleConnections()

@@ -37,8 +37,8 @@ const (
 	settle = 5 * time.Second
 )
 
-// bed is a cluster with a manager and the two deployed DaemonSets of a race.
-type bed struct {
+// raceCluster is a cluster with a manager and the two deployed DaemonSets of a race.
+type raceCluster struct {
 	race     race
 	cluster  *harness.Cluster
 	manager  *harness.Process
@@ -53,18 +53,18 @@ type bed struct {
 	unwatch context.CancelFunc
 }
 
-// newBed starts everything, and deploys DaemonSets. The caller must stop the bed, even after an error.
-func newBed(ctx context.Context, project harness.Project, c race, progress io.Writer, names ...string) (*bed, error) {
-	b, err := startBed(ctx, project, c, progress)
+// newRaceCluster starts everything, and deploys DaemonSets. The caller must stop it, even after an error.
+func newRaceCluster(ctx context.Context, project harness.Project, c race, progress io.Writer, names ...string) (*raceCluster, error) {
+	b, err := startRaceCluster(ctx, project, c, progress)
 	if err != nil {
 		return b, err
 	}
 	return b, b.deploy(ctx, names...)
 }
 
-// startBed starts everything except the DaemonSets.
-func startBed(ctx context.Context, project harness.Project, c race, progress io.Writer) (*bed, error) {
-	b := &bed{race: c, progress: progress, version: map[string]int{}, fleets: map[string]*fleet{}}
+// startRaceCluster starts everything except the DaemonSets.
+func startRaceCluster(ctx context.Context, project harness.Project, c race, progress io.Writer) (*raceCluster, error) {
+	b := &raceCluster{race: c, progress: progress, version: map[string]int{}, fleets: map[string]*fleet{}}
 	ctx, b.cancel = context.WithCancel(ctx)
 	var err error
 	if b.parent, err = os.MkdirTemp("", "gcu-bench-"); err != nil {
@@ -99,7 +99,7 @@ func startBed(ctx context.Context, project harness.Project, c race, progress io.
 }
 
 // startManager starts the manager with flags of a case, and a gauge.
-func (b *bed) startManager(ctx context.Context, flags ...string) (err error) {
+func (b *raceCluster) startManager(ctx context.Context, flags ...string) (err error) {
 	if b.race.gate {
 		flags = append(flags, "--gate")
 	}
@@ -112,7 +112,7 @@ func (b *bed) startManager(ctx context.Context, flags ...string) (err error) {
 }
 
 // stopManager stops the manager, if it runs, and its gauge.
-func (b *bed) stopManager() error {
+func (b *raceCluster) stopManager() error {
 	if b.unwatch != nil {
 		b.unwatch()
 	}
@@ -125,7 +125,7 @@ func (b *bed) stopManager() error {
 }
 
 // stop stops the manager and the cluster, and removes their files.
-func (b *bed) stop() error {
+func (b *raceCluster) stop() error {
 	b.cancel()
 	errs := []error{b.stopManager()}
 	if b.cluster != nil {
@@ -139,7 +139,7 @@ func (b *bed) stop() error {
 
 // deploy creates DaemonSets, waits until every pod is Ready, and then takes the
 // offline nodes offline.
-func (b *bed) deploy(ctx context.Context, names ...string) error {
+func (b *raceCluster) deploy(ctx context.Context, names ...string) error {
 	begin := time.Now()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := b.cluster.Client.Create(ctx, ns); err != nil {
@@ -170,7 +170,7 @@ func (b *bed) deploy(ctx context.Context, names ...string) error {
 }
 
 // offlineNodes returns the nodes to take offline, spread evenly over all nodes.
-func (b *bed) offlineNodes() []string {
+func (b *raceCluster) offlineNodes() []string {
 	names := make([]string, b.race.offline)
 	for i := range names {
 		names[i] = fmt.Sprintf("node-%04d", 1+i*b.race.nodes/b.race.offline)
@@ -179,7 +179,7 @@ func (b *bed) offlineNodes() []string {
 }
 
 // daemonSet returns one of the two DaemonSets at its first version.
-func (b *bed) daemonSet(name string) *appsv1.DaemonSet {
+func (b *raceCluster) daemonSet(name string) *appsv1.DaemonSet {
 	labels := map[string]string{nameLabel: name}
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -209,7 +209,7 @@ func (b *bed) daemonSet(name string) *appsv1.DaemonSet {
 }
 
 // setVersion changes the template, which starts a rollout.
-func (b *bed) setVersion(ctx context.Context, name, version string) error {
+func (b *raceCluster) setVersion(ctx context.Context, name, version string) error {
 	var ds appsv1.DaemonSet
 	if err := b.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &ds); err != nil {
 		return fmt.Errorf("getting DaemonSet %s: %w", name, err)
@@ -222,7 +222,7 @@ func (b *bed) setVersion(ctx context.Context, name, version string) error {
 	return nil
 }
 
-func (b *bed) say(format string, args ...any) {
+func (b *raceCluster) say(format string, args ...any) {
 	fmt.Fprintf(b.progress, "  "+format+"\n", args...)
 }
 
