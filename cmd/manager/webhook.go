@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/semaphore"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -72,7 +73,7 @@ func (o webhookOptions) add(ctx context.Context, mgr ctrl.Manager, predictor inq
 			return fmt.Errorf("reading %T: %w", kind, err)
 		}
 	}
-	versions := &admission.Versions{Predictor: predictor, Reader: mgr.GetCache(), Semaphore: inquiry.NewSemaphore(),
+	versions := &admission.Versions{Predictor: predictor, Reader: mgr.GetCache(), Semaphore: semaphore.NewWeighted(1),
 		Account: "system:serviceaccount:" + predictor.Namespace + ":" + topsv1.ManagedBy, Now: time.Now, ResponseTimeout: admission.ResponseTimeout}
 	server := mgr.GetWebhookServer()
 	server.Register(admission.Path, versions.Handler())

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +26,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/preview"
-	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 	"github.com/topsops/gcu-operator/test/apiserver"
 )
 
@@ -92,7 +92,7 @@ func TestWhatAnAPIServerAsksAbout(t *testing.T) {
 	g := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "gr", Finalizers: []string{"example.com/a", "example.com/b"}}, Spec: topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Version: "1.0.0"}}}
 	check(t, admin.Create(t.Context(), g))
 	left := []preview.LeftNode{{Name: "n", Reason: "VersionNotAllowed", Message: "no step"}}
-	v := &Versions{Predictor: &foretold{answer: preview.Preview{Rollout: preview.Rollout{Left: left}}}, Reader: admin, Semaphore: inquiry.NewSemaphore(), Now: time.Now, ResponseTimeout: time.Minute}
+	v := &Versions{Predictor: &foretold{answer: preview.Preview{Rollout: preview.Rollout{Left: left}}}, Reader: admin, Semaphore: semaphore.NewWeighted(1), Now: time.Now, ResponseTimeout: time.Minute}
 	var a asked
 	a.serve(t, admin, v.Handler())
 	patch := func(c client.Client, body string, options ...client.PatchOption) error {

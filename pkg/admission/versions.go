@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,7 +17,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/denial"
 	"github.com/topsops/gcu-operator/pkg/logging"
 	"github.com/topsops/gcu-operator/pkg/preview"
-	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
 // ResponseTimeout bounds a response: the wait for the semaphore, what is read, and that the prediction is not begun later. It takes
@@ -36,8 +36,9 @@ type Versions struct {
 	Predictor Predictor
 	// Reader reads grs from the cache.
 	Reader client.Reader
-	// Semaphore is that of the webhook alone: requests that keep it busy do not delay plans.
-	Semaphore inquiry.Semaphore
+	// Semaphore has room for one prediction at a time, as each is expensive for a large fleet. It is that of the webhook alone: requests
+	// that keep it busy do not delay plans.
+	Semaphore *semaphore.Weighted
 	// Account is the user name of the operator, whose changes are not looked at; config/webhook names it too.
 	Account string
 	// Now returns the time.
@@ -96,11 +97,10 @@ func (v *Versions) predict(ctx context.Context, c *change) (*preview.Preview, er
 	if has, err := v.hasVersions(ctx, c, present.Name); err != nil || !has {
 		return nil, err
 	}
-	release, err := v.Semaphore.Acquire(ctx)
-	if err != nil {
+	if err := v.Semaphore.Acquire(ctx, 1); err != nil {
 		return nil, apierrors.NewTimeoutError("too many changes at the same time", 1)
 	}
-	defer release()
+	defer v.Semaphore.Release(1)
 	q := preview.Question{Present: present, Wanted: &topsv1.GcuResource{}, Approved: true}
 	if err := json.Unmarshal(c.Object, q.Wanted); err != nil {
 		return nil, unreadable(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,7 +22,6 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/preview"
-	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 )
 
 // foretold is a Predictor with one answer.
@@ -96,7 +96,7 @@ func versionsFor(t *testing.T, predictor Predictor, reads interceptor.Funcs) *Ve
 	scheme := runtime.NewScheme()
 	check(t, topsv1.AddToScheme(scheme))
 	stored := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(reads).WithObjects(gr("uid", "1.4.0")).Build()
-	return &Versions{Predictor: predictor, Reader: stored, Semaphore: inquiry.NewSemaphore(), Account: "system:serviceaccount:ns:operator", Now: time.Now, ResponseTimeout: time.Minute}
+	return &Versions{Predictor: predictor, Reader: stored, Semaphore: semaphore.NewWeighted(1), Account: "system:serviceaccount:ns:operator", Now: time.Now, ResponseTimeout: time.Minute}
 }
 
 func check(t *testing.T, err error) {
@@ -146,8 +146,7 @@ func TestWhichChangesAreRefused(t *testing.T) {
 			v := versionsFor(t, &test.predictor, test.reads)
 			if test.taken {
 				v.ResponseTimeout = 10 * time.Millisecond
-				_, err := v.Semaphore.Acquire(t.Context())
-				check(t, err)
+				check(t, v.Semaphore.Acquire(t.Context(), 1))
 			}
 			before, after := gr("uid", "1.4.0"), gr("uid", "1.6.0")
 			if test.edit != nil {
@@ -164,10 +163,7 @@ func TestWhichChangesAreRefused(t *testing.T) {
 				t.Errorf("asked %+v", q)
 			}
 			if !test.taken {
-				release, err := v.Semaphore.Acquire(t.Context())
-				if check(t, err); err == nil {
-					release()
-				}
+				check(t, v.Semaphore.Acquire(t.Context(), 1))
 			}
 		})
 	}

@@ -107,7 +107,7 @@ func TestAnUpgradeWaitsItsTurn(t *testing.T) {
 		}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		if _, err := r.checking.Acquire(t.Context()); err != nil {
+		if err := r.checking.Acquire(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.upgrades.refuse(gone, gr, &request.Desired{}); !apierrors.IsTimeout(err) {

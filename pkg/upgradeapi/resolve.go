@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/http"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
-	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
 	"github.com/topsops/gcu-operator/pkg/upgradeapi/request"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan/planfile"
 )
@@ -46,14 +46,14 @@ type resolver struct {
 	planner Planner
 	// planning is acquired while a plan is computed, and checking while an upgrade is checked: plans, which anyone who
 	// may read can ask for, delay no upgrade.
-	planning, checking inquiry.Semaphore
+	planning, checking *semaphore.Weighted
 	// queue has an entry for each plan that waits.
 	queue chan struct{}
 }
 
 func newResolver(c *cluster, blueprints string, blueprintsOnly bool, planner Planner) *resolver {
 	return &resolver{cluster: c, blueprints: blueprints, blueprintsOnly: blueprintsOnly, planner: planner,
-		planning: inquiry.NewSemaphore(), checking: inquiry.NewSemaphore(), queue: make(chan struct{}, maxWaitingPlans)}
+		planning: semaphore.NewWeighted(1), checking: semaphore.NewWeighted(1), queue: make(chan struct{}, maxWaitingPlans)}
 }
 
 // resolve returns a gr that may be changed, and its desired state.
@@ -115,9 +115,9 @@ func (r *resolver) turnToCheck(ctx context.Context) (release func(), err error) 
 	return acquired(ctx, r.checking, "upgrades")
 }
 
-func acquired(ctx context.Context, s inquiry.Semaphore, what string) (release func(), err error) {
-	if release, err = s.Acquire(ctx); err != nil {
+func acquired(ctx context.Context, s *semaphore.Weighted, what string) (release func(), err error) {
+	if err := s.Acquire(ctx, 1); err != nil {
 		return nil, apierrors.NewTimeoutError(fmt.Sprintf("too many %s at the same time: send the request again", what), 1)
 	}
-	return release, nil
+	return func() { s.Release(1) }, nil
 }
