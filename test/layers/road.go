@@ -46,7 +46,7 @@ var roads = []road{
 
 // measureRoad finds for each shape but the first a function that makes it from the one
 // before: it uses a value of that type, or of one that holds it, and has a literal or a
-// field of the next. It fails when there is none.
+// field of the next (makerOf). It fails when there is none.
 func measureRoad(r road, loaded []*packages.Package) ([]way, error) {
 	var ways []way
 	for i := 1; i < len(r.shapes); i++ {
@@ -77,9 +77,10 @@ func isOneOf(t types.Type, shape string) bool {
 }
 
 // makerOf returns a function that makes one shape from another, as folder: name; "" when
-// there is none. One that has the literal comes first.
+// there is none. One that has a literal of the second or returns it comes before one that only uses it; of those, one that reads the
+// first, and not only has a value in which it lies.
 func makerOf(from, to string, loaded []*packages.Package) string {
-	other := ""
+	best, found := "", 0
 	for _, p := range loaded {
 		for _, file := range p.Syntax {
 			for _, declaration := range file.Decls {
@@ -88,16 +89,48 @@ func makerOf(from, to string, loaded []*packages.Package) string {
 					continue
 				}
 				literal, made := makes(p, f.Body, to)
-				if literal {
-					return nameOf(p, f)
+				if !made {
+					continue
 				}
-				if made && other == "" {
-					other = nameOf(p, f)
+				returned := returns(p, f, to)
+				if n := 1 + 8*one(literal || returned) + 4*one(reads(p, f.Body, from)) + 2*one(literal) + one(returned); n > found {
+					best, found = nameOf(p, f), n
 				}
 			}
 		}
 	}
-	return other
+	return best
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// reads reports whether a function selects a field or method of a value of a shape.
+func reads(p *packages.Package, body *ast.BlockStmt, shape string) (found bool) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		e, is := n.(*ast.SelectorExpr)
+		found = found || is && isOneOf(p.TypesInfo.TypeOf(e.X), shape)
+		return !found
+	})
+	return found
+}
+
+// returns reports whether a result of a function is of a shape, or a slice of it.
+func returns(p *packages.Package, f *ast.FuncDecl, shape string) bool {
+	if f.Type.Results == nil {
+		return false
+	}
+	return slices.ContainsFunc(f.Type.Results.List, func(field *ast.Field) bool {
+		t := p.TypesInfo.TypeOf(field.Type)
+		if s, is := t.Underlying().(*types.Slice); is {
+			t = s.Elem()
+		}
+		return isOneOf(t, shape)
+	})
 }
 
 func nameOf(p *packages.Package, f *ast.FuncDecl) string {
