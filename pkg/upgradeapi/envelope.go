@@ -30,7 +30,7 @@ const (
 	OperationPlan     = "Plan"
 )
 
-// Results in an envelope (contract statement 66).
+// Results in an envelope: Success if the request was carried out, else Failed (contract statement 66).
 const (
 	ResultSuccess = "Success"
 	ResultFailed  = "Failed"

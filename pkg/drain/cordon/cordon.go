@@ -142,8 +142,8 @@ func (c NodeChange) Patch(resourceVersion string) ([]byte, error) {
 	return data, nil
 }
 
-// DecideCordon returns how to cordon a node for an operation (design section 4, invariants
-// S3, S4). The node may be worked on when the result is Cordoned and its reason is not
+// DecideCordon returns how to cordon a node for an operation. A mark on the node shows which operation has to uncordon it; a cordon
+// without the mark belongs to someone else, and is never removed (design section 4, invariants S3, S4). The node may be worked on when the result is Cordoned and its reason is not
 // ReasonCordonedByOther. It is idempotent.
 func DecideCordon(n NodeFacts, operation string) NodeChange {
 	yes := true
@@ -165,8 +165,8 @@ func DecideCordon(n NodeFacts, operation string) NodeChange {
 		Message: "the node is cordoned for this operation"}
 }
 
-// DecideUncordon returns how to undo what DecideCordon did for an operation, and nothing else
-// (design section 4, invariants S3, S4). It is idempotent.
+// DecideUncordon returns how to undo what DecideCordon did for an operation, and nothing else: the cordon of an administrator or of another
+// operation stays (design section 4, invariants S3, S4). It is idempotent.
 func DecideUncordon(n NodeFacts, operation string) NodeChange {
 	no, none := false, ""
 	switch {

@@ -127,8 +127,8 @@ func patchExporter(list objects, spec *topsv1.GcuResourceSpec) {
 	}
 }
 
-// nightingaleFields returns the first level of nightingale (contract statements 20
-// and 30).
+// nightingaleFields returns the fields of nightingale itself, which apply to all its parts: whether it is deployed, and its namespace (contract
+// statements 20 and 30).
 func nightingaleFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	if spec.Nightingale == nil {
 		return nil
@@ -204,7 +204,8 @@ func setMySQLVolume(list objects, volume *topsv1.HostPathVolume, claim *topsv1.V
 	}
 }
 
-// volcanoFields returns the first level of volcano (contract statements 20 and 31).
+// volcanoFields returns the fields of volcano itself, which apply to all its parts: whether it is deployed, and its namespace (contract statements 20
+// and 31).
 func volcanoFields(spec *topsv1.GcuResourceSpec) *topsv1.BaseFields {
 	if spec.Volcano == nil {
 		return nil

@@ -20,7 +20,7 @@ func phaseOfAll(words []string) string {
 	return topsv1.PhaseRunning
 }
 
-// readyResource returns "ready/total" (decision D4, section 2.10).
+// readyResource returns "ready/total": how many components are Running, and of how many (decision D4, section 2.10).
 func readyResource(words []string) string {
 	return fmt.Sprintf("%d/%d", occurrences(words, topsv1.PhaseRunning), len(words))
 }

@@ -15,7 +15,7 @@ const (
 	ModeRecreate = "recreate"
 )
 
-// Policies of a deletion (contract statement 71).
+// Policies of a deletion: background answers at once, foreground when the gr is gone (contract statement 71).
 const (
 	policyBackground = "background"
 	policyForeground = "foreground"
@@ -30,7 +30,7 @@ type Upgrade struct {
 	Limit
 }
 
-// Limit is what an upgrade is limited to (contract statement 93).
+// Limit limits an upgrade to some nodes and components; all others keep their versions (contract statement 93).
 type Limit struct {
 	// Nodes and Components by name; nil is all.
 	Nodes      []string `json:"nodes"`
