@@ -82,7 +82,7 @@ func TestNodesOfAPassThatFailedAreReadInTheNext(t *testing.T) {
 	}
 }
 
-// TestANodeIsRetriedThoughTheClockIsSetBack: the operation that was in vain ended by the clock before, which is in the future
+// TestANodeIsRetriedThoughTheClockIsSetBack: the unsuccessful operation ended by the clock before, which is in the future
 // now, and no event of the node says so.
 func TestANodeIsRetriedThoughTheClockIsSetBack(t *testing.T) {
 	c := newCluster(t, ofTheFleet)

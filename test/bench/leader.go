@@ -99,7 +99,7 @@ func (b *raceCluster) succeed(ctx context.Context, s *succession) error {
 	return pause(ctx, settle)
 }
 
-// longestPause returns the longest time from the begin of one outage to that of the next.
+// longestPause returns the longest time from the start of one outage to that of the next.
 func longestPause(outages []harness.Outage) time.Duration {
 	slices.SortFunc(outages, func(a, b harness.Outage) int { return a.From.Compare(b.From) })
 	var longest time.Duration

@@ -54,7 +54,7 @@ var ofTheGate = []mutant{
 		"len($targets) == 0 || $blames", "len($targets) == 0 || $blames || true"},
 	{"pin-freed-too-early", "a node that is freed before its operation gave its slot back keeps it for good", updater, "Node.needsAnotherOperation",
 		"$new || $others || $left", "$new || $others"},
-	{"pin-outlives-the-request", "a person at a pinned node asks for the new version in vain", updater, "Facts.isRequestedAgain",
+	{"pin-outlives-the-request", "a person at a pinned node asks for the new version without effect", updater, "Facts.isRequestedAgain",
 		"$strategy == daemonset.OTA && $there && $asked", `$strategy == "" && $there && $asked`},
 	{"pin-freed-in-vain", "a node that failed on its way back is pinned again as soon as a person retries it", updater, "Facts.rollBack",
 		"$update.Failures", "f.Input.Ledger.Failures"},

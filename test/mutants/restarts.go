@@ -147,7 +147,7 @@ var ofRestarts = []mutant{
 	{"updated-by-pods-alone", "kubectl gcu shows a node as updated whose pods are at their targets", plugin, "watch.remainingWork",
 		"if $toolkit && $upgrade.Status.Host.NeedsRestart() { $*then }", "if !$toolkit && $upgrade.Status.Host.NeedsRestart() { $*then }"},
 
-	// Restarts that nobody asked for, and those in vain.
+	// Restarts that nobody asked for, and those without effect.
 	{"idle-nodes-ask", "under OTA an idle node waits for a request for its restart", updater, "group.toVerify",
 		"$g.allows($pod) || $g.restartsWithoutRequest($node, $pod)", "$g.allows($pod)"},
 	{"unasked-in-use", "under OTA a node in use is restarted unasked", updater, "group.restartsWithoutRequest",

@@ -52,7 +52,7 @@ var ofVersions = []mutant{
 		"len($refused) > 0", "len($refused) > len(plan.Object.Spec.Batches)"},
 	{"versions-webhook-blocks", "the webhook refuses a change that it could not check", "pkg/admission", "Versions.Handle",
 		"case err != nil: return notChecked(ctx, err)", "case err != nil: return admission.Denied(err.Error())"},
-	{"versions-webhook-strangers", "the webhook works for everybody who reaches its port", "pkg/admission", "Versions.stored",
+	{"versions-webhook-strangers", "the webhook works for anyone who reaches its port", "pkg/admission", "Versions.stored",
 		"gr.UID != c.OldObject.Metadata.UID", "false"},
 	{"versions-webhook-all-pods", "the webhook lists all pods of the cluster, in the seconds that it has", "pkg/preview/inquiry", "rolloutReader.rollout",
 		"$err != nil || $q.WithoutEvictions", "$err != nil"},

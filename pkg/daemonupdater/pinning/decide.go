@@ -83,7 +83,7 @@ type Update struct {
 }
 
 // DecidePins decides about the pins of a group. While the group is blocked nothing changes, and while the policy of the gate is
-// missing only what a resume forgives: the plan of this pass carries the resume out, and none sees it again.
+// missing only the failures that a resume clears: the plan of this pass carries the resume out, and none sees it again.
 func DecidePins(f *Facts) Update {
 	in := f.Input
 	update := &Update{Failures: in.Ledger.Failures, Refused: map[RequestKey]Refusal{}}

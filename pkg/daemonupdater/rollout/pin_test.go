@@ -164,7 +164,7 @@ func TestANodeThatWasLostHasNotGoneBackBecauseOfThePinOfAnotherComponent(t *test
 	}
 }
 
-// Only what the failure blames went back in vain.
+// Only what the failure blames went back without effect.
 func TestAPinOfAnotherComponentThanTheFailedOneHasNotFailed(t *testing.T) {
 	for member, failed := range map[string]bool{"kube-system/a": true, "kube-system/b": false} {
 		in := inputOf(2, with(nodeOf("a", newHash, newHash), func(n *Node) { n.Pods[1].Available = false }), nodeOf("b", newHash, newHash)).back(false, "a").threshold(2)

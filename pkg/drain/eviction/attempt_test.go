@@ -26,7 +26,7 @@ func of(controller types.UID) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.OwnerReferences[0].UID = controller }
 }
 
-// A controller that brings a pod back to the cordoned node does so again and again: each eviction is in vain, and so is that of
+// A controller that brings a pod back to the cordoned node does so again and again: each eviction is futile, and so is that of
 // any other pod of the node.
 func TestAPodThatComesBackIsNotEvictedAgain(t *testing.T) {
 	const blocked = "ReplicaSet owner brings its pods back to the cordoned node: remove their toleration of taint node.kubernetes.io/unschedulable, " +
@@ -113,13 +113,13 @@ func TestAnEvictionIsRememberedWhenThePodIsGone(t *testing.T) {
 }
 
 // What a controller did in one drain of a node it does in the next one, a day long: otherwise each retry of an operation would evict
-// the node's pods once more, in vain.
+// the node's pods once more, without effect.
 func TestAPodThatCameBackInAnEarlierDrainIsNotEvictedInTheNext(t *testing.T) {
 	policy, evicted := policyOf(t, nil), Outcome{Pod: named("ns", "a"), UID: "uid-a", State: Evicted}
 	first := Attempts{"uid-a": {Time: start, Outcome: evicted, Controllers: map[types.UID]types.UID{"uid-a": "owner"}}}
 	_, r := Decide(factsOf(policy, pod("b", createdAt(start), tolerating)), policy, first, StartAt(start), start.Add(RetryInterval))
 	if gone := first.Carried(start); len(gone) > 0 {
-		t.Errorf("an eviction that was not in vain is carried over: %+v", gone)
+		t.Errorf("an eviction that was not futile is carried over: %+v", gone)
 	}
 	later := start.Add(24 * time.Hour)
 	for _, tc := range []struct {

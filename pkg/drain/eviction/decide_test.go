@@ -261,7 +261,7 @@ func TestAPodThatLeavesLaterIsAskedAbout(t *testing.T) {
 		want     Outcome // after the response
 	}{
 		{name: "a Job may complete before a budget matters", pod: job, policy: wait, response: refused, asked: true, want: running},
-		{name: "the device is closed in vain when a budget refuses", pod: pod("b"), with: theirs, policy: replacing, response: refused, asked: true, want: refused},
+		{name: "the device is closed without effect when a budget refuses", pod: pod("b"), with: theirs, policy: replacing, response: refused, asked: true, want: refused},
 		{name: "or when nobody can say", pod: pod("b"), with: theirs, policy: replacing, response: failed, asked: true, want: failed},
 		{name: "it keeps its state when it may leave", pod: pod("b"), with: theirs, policy: replacing, response: Outcome{State: Due}, asked: true, want: skipped},
 		{name: "one that is blocked is not asked about", pod: job, with: Pod{LosesData: "data"}, policy: wait,

@@ -56,7 +56,7 @@ func TestATaintThatComesDuringAnOperationKeepsThePods(t *testing.T) {
 	}
 }
 
-// The node would be emptied in vain, and again on each retry.
+// The node would be emptied for nothing, and again on each retry.
 func TestAUserOfTheDeviceThatWouldNotComeBackIsNamedBeforeTheNodeIsTouched(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
