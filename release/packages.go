@@ -90,7 +90,7 @@ func (r *release) hasTools() error {
 	return errors.Join(missing...)
 }
 
-// packages makes deb and rpm of the node agent: the commands of the person at the node.
+// packages makes deb and rpm of the node agent: the commands of the node's user.
 func (r *release) packages(ctx context.Context) error {
 	if r.nfpm == none {
 		fmt.Println("      not made, as asked for")

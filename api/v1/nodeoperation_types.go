@@ -298,7 +298,7 @@ type OperationStatus struct {
 	// +optional
 	Held bool `json:"held,omitempty"`
 	// cordonedBy is the id that the mark of the node's cordon names, if it is not this operation's: that of
-	// the failed operation whose cordon this one took over. Unless this one is done, or somebody aborts it, the node stays cordoned.
+	// the failed operation whose cordon this one took over. Unless this one is done or aborted, the node stays cordoned.
 	// +optional
 	CordonedBy string `json:"cordonedBy,omitempty"`
 	// foreignCordon reports whether the node had been cordoned by someone else.

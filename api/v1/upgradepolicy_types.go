@@ -113,7 +113,7 @@ type UpgradePolicySpec struct {
 	// prepull says whether images are pulled before a node loses its pod, for a change that only replaces
 	// pods. Auto: where the node agent can pull them; a node whose images cannot be pulled keeps its pod, and the
 	// pull is retried. Never: the kubelet pulls them when the new pod starts. An operation always pulls its own
-	// images, and under update strategy OTA the person at the node requests the pull. Default Auto.
+	// images, and under update strategy OTA the node's user requests the pull. Default Auto.
 	// +optional
 	// +kubebuilder:default=Auto
 	Prepull PrepullMode `json:"prepull,omitempty"`

@@ -115,7 +115,7 @@ func nodesReached(left *preview.Rollout, within func(node string) bool, o *displ
 	return true, nil
 }
 
-// remains reports whether a wait is in vain for a node that is not upgraded for this reason. Where the rollout is stopped, its status
+// remains reports whether waiting is futile for a node that is not upgraded for this reason. Where the rollout is stopped, its status
 // says what to do.
 func remains(reason rollout.Reason, o *display.Outcome) bool {
 	switch {

@@ -149,7 +149,7 @@ func removeGRs(ctx context.Context, c client.Client, out io.Writer) error {
 		return len(left) == 0, ignoreEnd(ctx, err)
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("not gone in time: %s. The manager removes their components, and has to run; kubectl describe gr says what it waits for; one that is to be created again and is not wanted any more: kubectl delete gcuresourcerecreation NAME", message.Names(left))
+		return fmt.Errorf("timed out waiting for the deletion of %s. The manager, which deletes their components, must be running; kubectl describe gr shows what it waits for; to cancel a pending recreation: kubectl delete gcuresourcerecreation NAME", message.Names(left))
 	}
 	return err
 }

@@ -181,7 +181,7 @@ func TestAGcuResourceThatIsToBeCreatedAgainIsNamed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := removeGRs(ctx, c, io.Discard)
-		if err == nil || !strings.HasPrefix(err.Error(), "not gone in time: a (Running), b (to be created again). The manager") {
+		if err == nil || !strings.HasPrefix(err.Error(), "timed out waiting for the deletion of a (Running), b (to be created again). The manager") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -227,7 +227,7 @@ func TestGcuResourcesThatStayAreNamed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := removeGRs(ctx, c, io.Discard)
-		if err == nil || !strings.HasPrefix(err.Error(), "not gone in time: a (Running), b (Running). The manager") {
+		if err == nil || !strings.HasPrefix(err.Error(), "timed out waiting for the deletion of a (Running), b (Running). The manager") {
 			t.Errorf("got %v", err)
 		}
 	})

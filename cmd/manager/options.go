@@ -78,7 +78,7 @@ func (o *options) bindFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", kubeconfig.Usage)
 	flags.StringVar(&o.namespace, "namespace", namespaceFromEnvironment(), "`namespace` of the lease and of the DaemonRollouts of GcuResources; default from POD_NAMESPACE, else "+defaultNamespace)
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the lease, so that several replicas can be started")
-	flags.BoolVar(&o.gate, "gate", false, "with config/gate: let pods deleted or evicted outside the rollout wait until their node may have their version")
+	flags.BoolVar(&o.gate, "gate", false, "let pods that replace ones deleted or evicted outside the rollout wait until their node may get their version; needs config/gate")
 	o.metrics.bindFlags(flags)
 	flags.StringSliceVar(&o.audiences, "api-audiences", nil, "`audiences` of the tokens that the REST API and the metrics take: a token must be for one of them; empty: for the API server")
 	flags.StringVar(&o.probeAddr, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 serves none")

@@ -12,7 +12,7 @@ runtime has to change (at most once per operation), and reads driver, cards, dis
 and runtime into status.host of the node's NodeUpgrade. What it cannot read, for
 lack of a mount or a socket, it says there, and goes on with the rest.
 
-The person at the node sees with GET /pods which pods have a newer revision
+The node's user sees with GET /pods which pods have a newer revision
 (condition PodNeedUpgrade) and asks for one with a POST. The request survives
 restarts of the agent and of the node; the operator carries it out under the
 limits of the rollout. Root may call it over the socket, and anyone with the

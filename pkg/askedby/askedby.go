@@ -25,7 +25,7 @@ const (
 	Abort    = "abort"
 )
 
-// maxUser bounds the name of a user, in bytes. A longer one is left out: a part of it is somebody else's name.
+// maxUser bounds the name of a user, in bytes. A longer one is left out: cut off, it could be the name of another user.
 const maxUser = 256
 
 // Change is one change that a user asked for; zero if the user is not known.

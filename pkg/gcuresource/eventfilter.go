@@ -33,7 +33,7 @@ func deletionChanged(e event.UpdateEvent) bool {
 	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 }
 
-// finalizersChanged reports whether a finalizer was added or removed: a gr gets back the one that somebody removed.
+// finalizersChanged reports whether a finalizer was added or removed: the operator adds its own again when that is removed.
 func finalizersChanged(e event.UpdateEvent) bool {
 	return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
 }

@@ -65,7 +65,7 @@ func unitThatRuns(units []string, properties []map[string]any) (string, error) {
 		}
 	}
 	if len(enabled) != 1 {
-		return "", fmt.Errorf("it is not known which of %s runs the container runtime: none is active, and not exactly one is enabled (--containerd-unit names it)", strings.Join(units, ", "))
+		return "", fmt.Errorf("cannot determine which of %s runs the container runtime: none is active, and not exactly one is enabled; set --containerd-unit", strings.Join(units, ", "))
 	}
 	return enabled[0], nil
 }

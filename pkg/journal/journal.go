@@ -93,7 +93,7 @@ func isAbsent(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// DiskFails reports whether an error means that the disk takes no writes now, which somebody may repair: it is full, broken, or
+// DiskFails reports whether an error means that the disk accepts no writes now, which an administrator can repair: it is full, broken, or
 // made read-only by the kernel.
 func DiskFails(err error) bool {
 	return slices.ContainsFunc([]error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO}, func(cause error) bool { return errors.Is(err, cause) })

@@ -45,8 +45,8 @@ func Lock(ctx context.Context, directory string, c clock.Clock, log logr.Logger)
 		case waited == 0:
 			log.Info("Another node agent uses the state directory, waiting until it has ended", "directory", directory, "holder", holder(file))
 		case waited%int(lockStuck/lockRetry) == 0:
-			log.Error(nil, "Another node agent uses the state directory and has not ended. This one serves nothing and runs no task until it has. If it is the agent of another pod, "+
-				"delete that one; if its process hangs in the kernel (state D), which no signal ends, mend the disk or device that it waits for, or reboot the node",
+			log.Error(nil, "Another node agent still uses the state directory. This one serves no requests and runs no tasks until the other exits. If it belongs to another pod, "+
+				"delete that pod; if its process hangs in the kernel (state D), where it cannot be killed, repair the disk or device that it waits for, or reboot the node",
 				"directory", directory, "holder", holder(file), "waited", (time.Duration(waited) * lockRetry).String())
 		}
 		timer := c.NewTimer(lockRetry)

@@ -1,4 +1,4 @@
-// Package outcome has the values of label result of all metrics: how something ended that was tried.
+// Package outcome defines the values of the metric label result: how an attempt ended.
 package outcome
 
 // Result is a value of label result, from a closed list.
@@ -6,14 +6,14 @@ type Result string
 
 // Results.
 const (
-	// Success: it did what it was to do.
+	// Success: the attempt had its effect.
 	Success Result = "success"
-	// Failure: it ended in an error.
+	// Failure: the attempt returned an error.
 	Failure Result = "failure"
-	// Refused: a rule of the cluster did not allow it now, such as a PodDisruptionBudget.
+	// Refused: a rule of the cluster, such as a PodDisruptionBudget, does not allow it now.
 	Refused Result = "refused"
-	// Gone: what it was about did not exist any more.
+	// Gone: the object no longer existed.
 	Gone Result = "gone"
-	// Unfinished: it was not run to its end.
+	// Unfinished: the attempt was not completed.
 	Unfinished Result = "unfinished"
 )

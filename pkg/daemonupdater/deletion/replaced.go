@@ -28,8 +28,8 @@ type replacedOn struct {
 	remembered, recentPeriod time.Duration
 }
 
-// Begin begins with a group at its first call, and again if the clock was set back. Slots that are over are remembered for the given
-// time, and at most twice as long. recentPeriod is how long before the process began pods were created that may have been replaced.
+// Begin starts the memory of a group at its first call, and again if the clock was set back. Ended slots are remembered for at least the given
+// time, and at most twice as long. A pod that was created at most recentPeriod before the process began may have been replaced.
 func (r *Replaced) Begin(g observed.Group, now time.Time, remembered, recentPeriod time.Duration) {
 	if *r == nil {
 		*r = Replaced{}

@@ -11,7 +11,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
-// carriedFor is how long a drain goes by what controllers did in earlier ones of its node: by then there may be room on another node.
+// carriedFor is how long a drain takes into account what controllers did in earlier drains of its node: after that there may be room on another node.
 const carriedFor = 24 * time.Hour
 
 // accepted returns the evictions that were accepted, with when the deletion of the pod began if it is
@@ -49,8 +49,8 @@ func (a Attempts) Carried(now time.Time) Attempts {
 	return found
 }
 
-// blockedBy returns why the eviction of a pod is in vain: its controller has brought it to the cordoned node in
-// the place of one that was evicted, and would bring the next one too. "" if that is not known.
+// blockedBy returns why the eviction of a pod is futile: its controller created it on the cordoned node in
+// place of an evicted one, and would do so again. "" if that is not known.
 func (a Attempts) blockedBy(pod *Pod) string {
 	if _, back := a.predecessor(pod); !back {
 		return ""

@@ -68,8 +68,8 @@ func OutcomeOf(pod *corev1.Pod) Outcome {
 	return Outcome{Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, Graceless: ptr.Equal(pod.Spec.TerminationGracePeriodSeconds, ptr.To(int64(0)))}
 }
 
-// Stays reports whether the pod cannot leave the node at present, so that evicting others is in
-// vain: the policy protects it, now or when the time of its Job is over, a budget refuses, its
+// Stays reports whether the pod cannot leave the node at present, so that evicting others is
+// futile: the policy protects it, now or when the time of its Job is over, a budget refuses, its
 // eviction fails, or it terminates and does not end.
 func (o Outcome) Stays() bool {
 	return o.State == Blocked || o.State == Refused || o.State == Failed || o.overstays() || o.State == Running && o.Reason != ""

@@ -31,13 +31,13 @@ const (
 var advice = map[string]string{
 	// A node in flight.
 	string(rollout.ReasonReplacing):         nothing,
-	string(rollout.ReasonTerminating):       "if it lasts: kubectl get pods -A --field-selector spec.nodeName=NODE, and see what keeps the pod",
+	string(rollout.ReasonTerminating):       "if it lasts: kubectl get pods -A --field-selector spec.nodeName=NODE, and find out why the pod does not end",
 	string(rollout.ReasonAwaitingPod):       nothing,
 	string(rollout.ReasonAwaitingAvailable): "if it lasts: kubectl get pods -A --field-selector spec.nodeName=NODE, and look at the new pod",
 	string(rollout.ReasonNodeLost):          "bring the node back; past its deadline it counts as failed",
 	string(rollout.ReasonOperating):         nothing,
-	string(rollout.ReasonOperationDenied):   "let the operator create and patch nodeupgrades: see the admission webhook or the role; it is retried automatically",
-	string(rollout.ReasonFenceDenied):       "let the operator patch pods/status: see the admission webhook or the role; it is retried automatically",
+	string(rollout.ReasonOperationDenied):   "allow the operator to create and patch NodeUpgrades: check its role and the admission webhooks; it is retried automatically",
+	string(rollout.ReasonFenceDenied):       "allow the operator to patch pods/status: check its role and the admission webhooks; it is retried automatically",
 	ReasonSlow:                              "kubectl get pods -A --field-selector spec.nodeName=NODE; kubectl describe nu NODE",
 
 	// A node that is pending or held.
@@ -50,7 +50,7 @@ var advice = map[string]string{
 	string(rollout.ReasonNodeBusy):          "nothing: another gr's operation comes first",
 	string(rollout.ReasonDeferred):          "do what the message says; the node is retried automatically",
 	string(rollout.ReasonRuntimeSetBack):    "find the tool on NODE that writes the configuration of docker or containerd, and stop it; the runtime is restarted automatically",
-	string(rollout.ReasonDeletionDenied):    "let the operator delete the pod that the message names: see the admission webhook or the role; it is retried automatically",
+	string(rollout.ReasonDeletionDenied):    "allow the operator to delete the pod named in the message: check its role and the admission webhooks; it is retried automatically",
 	string(rollout.ReasonEnding):            nothing,
 	string(rollout.ReasonPinned):            "roll out another revision, or try this one again: kubectl gcu task retry NODE TASK",
 	string(rollout.ReasonNoSuccessor):       "remove the taint that the message names; a DaemonSet that belongs to no gr can get a toleration for it instead",
@@ -75,7 +75,7 @@ var advice = map[string]string{
 	ReasonNotSeen:                           "if it lasts, see whether the operator runs: kubectl get deployment -n kube-system gcu-operator",
 
 	// A component that is removed or renamed.
-	status.ReasonRemovedNodeByNode: "nothing; kubectl gcu pause GR stops it, kubectl gcu rollback GR goes back",
+	status.ReasonRemovedNodeByNode: "nothing; to stop it: kubectl gcu pause GR; to roll it back: kubectl gcu rollback GR",
 	status.ReasonRemovedAtOnce:     "nothing brings the old pods back: kubectl gcu rollback GR deploys the component again; next time look at kubectl gcu plan -f first",
 
 	// A node that is left out, or failed.
@@ -87,9 +87,9 @@ var advice = map[string]string{
 	string(rollout.ReasonQuarantined):              "repair the node, then kubectl gcu abort NODE",
 
 	// An operation.
-	operation.ReasonPrecheckFailed:      "give the node what the message says it lacks",
-	operation.ReasonPrepullFailed:       "see that the image exists, that the node reaches the registry, and the pull secret",
-	operation.ReasonCordonHeld:          "nothing, unless the message says that the node may not be changed: see the admission webhook or the role",
+	operation.ReasonPrecheckFailed:      "provide what the message says the node lacks",
+	operation.ReasonPrepullFailed:       "check that the image exists, that the node can reach the registry, and the pull secret",
+	operation.ReasonCordonHeld:          "nothing, unless the message says that the operator may not change the node: check its role and the admission webhooks",
 	operation.ReasonDrainBlocked:        "move the pod that the message names, or change its PodDisruptionBudget",
 	operation.ReasonDrainTimeout:        "move the pod that the message names; the node is retried automatically",
 	operation.ReasonCardsInUse:          "nothing, or on the node: node-agent ota upgrade",

@@ -149,7 +149,7 @@ func released(obs *state.Observation) (volumes []state.Owned) {
 }
 
 // changes reports whether the pods of a component may be about to be replaced: it gets another template, or the cache does not
-// show yet that it got one. Whether it runs is not known then. What was applied before and somebody has changed since is no other
+// show yet that it got one. Whether it runs is not known then. What was applied before and was changed by others since is no other
 // template: that may happen in every pass.
 func (s *Step) changes(c *state.Component, applied map[types.UID]state.Applied) bool {
 	isNew := func(d component.Desired) bool {

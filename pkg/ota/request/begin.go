@@ -127,8 +127,8 @@ func (n *Node) choose(want Wanted, last []Part) ([]Part, *Refusal) {
 	return parts, nil
 }
 
-// named returns the pods that an operation may be about: if a DaemonSet of the wanted name is ours, not those of others, because
-// anyone with a namespace may give that name to a DaemonSet.
+// named returns the pods that an operation may concern. If a DaemonSet with the wanted name belongs to a GcuResource, pods of other DaemonSets with
+// that name are left out, because anyone with a namespace may create one.
 func (n *Node) named(want Wanted) []Placed {
 	list := slices.DeleteFunc(n.Placed(), func(p Placed) bool { return !want.names(p.DaemonSet) })
 	if want.Component != "" && slices.ContainsFunc(list, func(p Placed) bool { return p.DaemonSet.Ours }) {
@@ -137,7 +137,7 @@ func (n *Node) named(want Wanted) []Placed {
 	return list
 }
 
-// names reports whether an operation may be about a DaemonSet.
+// names reports whether an operation may concern a DaemonSet.
 func (w Wanted) names(ds *DaemonSet) bool {
 	return w.Component == "" || w.Component == ds.Component || w.Component == ds.Ref.Name
 }

@@ -187,7 +187,7 @@ func (o Operation) withoutLost(requests []Request, tasks []topsv1.UpgradeTask) O
 		p := &o.Parts[i]
 		answered := slices.ContainsFunc(tasks, func(t topsv1.UpgradeTask) bool { return t.RequestID == p.Request })
 		if !p.State.Final() && !answered && indexOf(requests, p.Request) < 0 {
-			p.State, p.Reason, p.Message = Failed, string(ReasonRequestLost), "its request was lost on this node and in the cluster, and what became of it is not known: look at what runs, and repeat it"
+			p.State, p.Reason, p.Message = Failed, string(ReasonRequestLost), "its request was lost on this node and in the cluster, and its outcome is unknown: check the running pods and retry"
 		}
 	}
 	return o

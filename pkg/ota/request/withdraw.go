@@ -84,8 +84,8 @@ func (o Operation) Others(requests []Request, ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return indexOf(o.Of(requests), id) >= 0 })
 }
 
-// AddOthers adds the requests of others that are to be withdrawn beside a rollback that goes on: it has not ended until the operator has
-// answered them. The input is not changed.
+// AddOthers adds the requests of other operations that are withdrawn along with an unfinished rollback: the rollback ends only when the
+// operator has answered them. The input is not changed.
 func (o Operation) AddOthers(requests []Request, others []string) Operation {
 	o.Parts = slices.Clone(o.Parts)
 	for _, r := range requests {
@@ -99,8 +99,8 @@ func (o Operation) AddOthers(requests []Request, others []string) Operation {
 	return o
 }
 
-// WithdrawOthers marks the requests as withdrawn that are to be, beside the rollback that goes on: the agent may have been killed
-// meanwhile. The input is not changed.
+// WithdrawOthers marks as withdrawn the requests of other operations that an unfinished rollback withdraws: the agent may have been killed
+// before it did. The input is not changed.
 func WithdrawOthers(operations []Operation, requests []Request) []Request {
 	var ids []string
 	if i := Unfinished(operations); i >= 0 {
