@@ -36,6 +36,8 @@ type Observer struct {
 	gone map[types.UID]string
 	// last is the last observed state of those pods.
 	last map[types.UID]*corev1.Pod
+	// left are nodes that have left the cluster.
+	left map[string]bool
 	// settled is when availability was last evaluated.
 	settled time.Time
 	// atReset is what was down at the last Reset, turns the changes since.
@@ -65,7 +67,7 @@ type Outage struct {
 // NewObserver returns an observer that is fed by See and SeeDaemonSet.
 func NewObserver(clock clock.PassiveClock) *Observer {
 	return &Observer{clock: clock, settled: clock.Now(), minReady: map[string]time.Duration{}, live: map[place]*corev1.Pod{},
-		down: map[string]map[place]bool{}, gone: map[types.UID]string{}, last: map[types.UID]*corev1.Pod{}}
+		down: map[string]map[place]bool{}, gone: map[types.UID]string{}, last: map[types.UID]*corev1.Pod{}, left: map[string]bool{}}
 }
 
 // Observe observes the pods that match a selector in all namespaces until ctx ends. It
@@ -169,6 +171,9 @@ func (o *Observer) See(pod *corev1.Pod, gone bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.settle()
+	if o.left[pod.Spec.NodeName] {
+		return
+	}
 	at := place{node: pod.Spec.NodeName, daemonSet: pod.Namespace + "/" + owner.Name}
 	if !gone && pod.DeletionTimestamp == nil {
 		o.live[at] = pod
@@ -176,6 +181,19 @@ func (o *Observer) See(pod *corev1.Pod, gone bool) {
 		o.seeDeleted(at, pod)
 	}
 	o.settle()
+}
+
+// SeeNodeLeave ends the outage of a node that leaves the cluster: nothing replaces its pods, and
+// nobody misses them.
+func (o *Observer) SeeNodeLeave(node string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.settle()
+	if len(o.down[node]) > 0 {
+		o.turns = append(o.turns, turn{node, false, o.settled})
+	}
+	delete(o.down, node)
+	o.left[node] = true
 }
 
 // seeDeleted counts the deletion of a pod once: a pod whose containers have exited may

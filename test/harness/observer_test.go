@@ -151,3 +151,22 @@ func TestResetKeepsNodesThatAreDown(t *testing.T) {
 		t.Errorf("outages (-want +got):\n%s", diff)
 	}
 }
+
+// The outage of a node that leaves ends, and pods that are removed with it do not count.
+func TestANodeThatLeaves(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(begin)
+	o := NewObserver(clock)
+	o.See(observed("a", "a1", true, true), false)
+	clock.SetTime(begin.Add(time.Minute))
+	for _, node := range []string{"a", "b"} {
+		o.SeeNodeLeave(node)
+		o.See(observed(node, node+"1", true, true), true)
+	}
+	o.See(observed("c", "c1", true, true), false)
+	if diff := cmp.Diff([]Outage{{"a", begin, begin.Add(time.Minute)}, {"c", begin.Add(time.Minute), time.Time{}}}, o.Outages()); diff != "" {
+		t.Errorf("outages (-want +got):\n%s", diff)
+	}
+	if most := o.Most(); most != 1 {
+		t.Errorf("%d nodes were down at once, want 1", most)
+	}
+}
