@@ -36,20 +36,29 @@ func (c *Cluster) ManagerLink(ctx context.Context, name string) (link *Link, kub
 	if err != nil {
 		return nil, "", fmt.Errorf("finding the API server: %w", err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, "", fmt.Errorf("listening for %s: %w", name, err)
+	if link, err = newLink(server.Host); err != nil {
+		return nil, "", err
 	}
 	for _, cluster := range config.Clusters {
-		cluster.Server = "https://" + listener.Addr().String()
+		cluster.Server = "https://" + link.listener.Addr().String()
 	}
 	kubeconfig = filepath.Join(c.Dir, name+".kubeconfig")
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		link.Close()
 		return nil, "", fmt.Errorf("writing %s: %w", kubeconfig, err)
 	}
-	link = &Link{listener: listener, to: server.Host, ends: map[net.Conn]bool{}}
-	go link.serve()
 	return link, kubeconfig, nil
+}
+
+// newLink returns a link to an address, which must be closed.
+func newLink(to string) (*Link, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for a link to %s: %w", to, err)
+	}
+	l := &Link{listener: listener, to: to, ends: map[net.Conn]bool{}}
+	go l.serve()
+	return l, nil
 }
 
 func (l *Link) serve() {
