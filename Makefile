@@ -164,6 +164,10 @@ screenshots: control-plane ## Take the pictures of the docs again, in Chromium
 long: control-plane images race-programs $(GOTESTSUM) $(GREMLINS) $(NFPM) $(SYFT) ## Run everything that takes hours, and print one table (STEPS=mutants,race runs some)
 	$(call suite,long)
 
+.PHONY: soak
+soak: control-plane ## Roll out back to back on 200 nodes, with churn, killed managers and cut links, and see that nothing grows (SOAK=90m is its length, SEED=n repeats the disturbances)
+	go test -tags=soak -count=1 -timeout=0 -v -run='^TestSoak$$' ./test/e2e
+
 .PHONY: race-programs
 race-programs:
 	CGO_ENABLED=1 go build -race -o $(BIN)/race/ ./cmd/manager ./cmd/node-agent ./cmd/kubectl-gcu

@@ -3,7 +3,8 @@
 // they share one manager. On another, stories that need a whole cluster run one after
 // the other: the demo's story, those in which managers are killed, and the examples,
 // which use every GCU node. The third is for outages of the control plane itself
-// (outages_test.go), which make long runs.
+// (outages_test.go), which make long runs. The soak (soak_test.go), of make long and make
+// soak, has a build tag and a cluster of its own.
 //
 // The objects of a story have unique names, and it checks only these and its own nodes,
 // so stories may run in parallel and in any order. To verify that something does not

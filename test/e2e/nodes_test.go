@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -71,4 +72,12 @@ func TestKubectlRolloutRestartHistoryAndUndoWorkHalfWayToo(t *testing.T) {
 		}
 	}
 	atMost(t, o, 1)
+}
+
+// newNode returns a simulated node that is like another.
+func newNode(name string, like *corev1.Node) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(like.Labels), Annotations: like.Annotations},
+		Status: corev1.NodeStatus{Allocatable: like.Status.Allocatable, Capacity: like.Status.Capacity, NodeInfo: like.Status.NodeInfo}}
+	node.Labels[corev1.LabelHostname] = name
+	return node
 }

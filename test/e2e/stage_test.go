@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -250,9 +249,8 @@ func enterOwn(t *testing.T, name string, nodes int, withGCUs bool) (*stage, cont
 	var creating errgroup.Group
 	creating.SetLimit(stages)
 	for i := range nodes {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%04d", s.label, i+1), Labels: maps.Clone(like.Labels), Annotations: like.Annotations},
-			Status: corev1.NodeStatus{Allocatable: like.Status.Allocatable, Capacity: like.Status.Capacity, NodeInfo: like.Status.NodeInfo}}
-		node.Labels[stageLabel], node.Labels[corev1.LabelHostname] = s.label, node.Name
+		node := newNode(fmt.Sprintf("%s-%04d", s.label, i+1), like)
+		node.Labels[stageLabel] = s.label
 		s.nodes = append(s.nodes, node.Name)
 		creating.Go(func() error { return s.Client.Create(ctx, node) })
 	}

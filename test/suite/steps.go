@@ -109,6 +109,8 @@ func longSteps(packages []string, targets []target) []step {
 			shows: "all stories on simulated nodes, with race-detecting programs; a thousand nodes"},
 		{name: "outages", lane: busy, test: []string{"-timeout=30m", "-run=" + outages, e2ePackage}, env: inFull,
 			shows: "rollouts while the API server, etcd, the controller manager or the leader fails"},
+		{name: "soak", lane: busy, argv: []string{"make", "soak"},
+			shows: "90 minutes of rollouts, churn, killed managers and cut links: within the budget, and nothing grows"},
 		harnessStep(inFull...),
 		{name: "nodes", lane: busy, test: []string{"-timeout=2h", nodesPackage}, env: slices.Concat(onNodes, inFull),
 			shows: "all stories on real kubelets; power loss during every task"},
