@@ -41,10 +41,10 @@ type sample struct {
 // for the moment are less than 5 % and 10. What each of the 45 rollouts in between leaves behind is
 // more, and there are more kills, cuts and new nodes.
 func allowed(name string, before float64) float64 {
-	switch {
-	case name == memoryMB:
+	switch name {
+	case memoryMB:
 		return before*1.2 + 10
-	case name == objectsOf+"events":
+	case objectsOf + "events":
 		return math.Inf(1) // kept for an hour, by the API server
 	}
 	return before*1.05 + 10
