@@ -46,7 +46,7 @@ var ofOtherGroups = []mutant{
 	{"left-of-others", "an operation of another group is taken away when a group has ended", updater, "Writer.CancelLeft",
 		"$op == nil || $key != own", "$op == nil || $key != own && false"},
 	{"left-keeps-the-gate", "pods stay at the gate of a group that has ended while an operation that is left may not be removed", updater, "steps.openGates",
-		"if !$active { $*then }", "if denied != nil || !$active { $*then }"},
+		"if !s.ledgers.gate.Active() { $*then }", "if denied != nil || !s.ledgers.gate.Active() { $*then }"},
 	{"left-on-all-nodes", "an operation that is left is not found in a pass over all nodes", updater, "Writer.upgradesOf",
 		"if all { $*then }", "_ = all"},
 }
