@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,24 @@ func TestNothingIsRolledBackThatIsNotWhatWasObserved(t *testing.T) {
 		c.must(c.api.Create(context.Background(), newest))
 		c.staleRevision = newest.Name
 		if after := c.mustReconcile(); after != retryStaleCache || len(c.patched) != 0 {
+			t.Errorf("decides again after %s, patched %v", after, c.patched)
+		}
+	})
+	t.Run("with a newer revision since the target was confirmed", func(t *testing.T) {
+		c, confirmed := newHaltedCluster(t, unchanged), false
+		newest := fixture.RevisionsOf(c.driver, fixture.OldHash, fixture.NewHash, "newest")[2]
+		c.must(c.api.Create(context.Background(), newest))
+		c.staleRevision = newest.Name
+		c.reconciler.Live = interceptor.NewClient(c.api.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				err := w.List(ctx, list, opts...)
+				if revisions, ok := list.(*appsv1.ControllerRevisionList); ok && !confirmed {
+					revisions.Items = slices.DeleteFunc(revisions.Items, func(r appsv1.ControllerRevision) bool { return r.Name == newest.Name })
+					confirmed = true
+				}
+				return err
+			}})
+		if after := c.mustReconcile(); after != retryStaleCache || len(c.patched) != 0 || !confirmed {
 			t.Errorf("decides again after %s, patched %v", after, c.patched)
 		}
 	})

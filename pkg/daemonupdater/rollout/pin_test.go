@@ -151,16 +151,18 @@ func TestAHaltOutlivesTheNextAttemptToGoBack(t *testing.T) {
 
 // A person had undone one component; then the node was lost when it got another one.
 func TestANodeThatWasLostHasNotGoneBackBecauseOfThePinOfAnotherComponent(t *testing.T) {
-	in := inputOf(2, nodeOf("a", oldHash, oldHash), nodeOf("b", newHash, newHash)).back(false, "a").threshold(2)
-	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
-	in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonNodeLost, Since: epoch.Add(-time.Hour), Targets: []Target{{"kube-system/b", newHash}}}}
-	d := Plan(in)
-	if !slices.Equal(d.Started, []string{"a"}) || len(d.Ledger.Failures) > 0 {
-		t.Fatalf("started %v, failures %+v when it is back", d.Started, d.Ledger.Failures)
-	}
-	in.Ledger, in.Nodes[0] = d.Ledger, nodeOf("a", oldHash, newHash)
-	if d = Plan(in.threshold(1)); d.Halted != "" || d.Counts.Pinned != 1 {
-		t.Errorf("halted %q, %+v once it is upgraded", d.Halted, d.Counts)
+	for _, targets := range [][]Target{{{"kube-system/b", newHash}}, {{"kube-system/a", newHash}, {"kube-system/b", newHash}}} {
+		in := inputOf(2, nodeOf("a", oldHash, oldHash), nodeOf("b", newHash, newHash)).back(false, "a").threshold(2)
+		in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+		in.Ledger.Failures = []Failure{{Node: "a", UID: "uid-a", Reason: ReasonNodeLost, Since: epoch.Add(-time.Hour), Targets: targets}}
+		d := Plan(in)
+		if !slices.Equal(d.Started, []string{"a"}) || len(d.Ledger.Failures) > 0 {
+			t.Fatalf("%v: started %v, failures %+v when it is back", targets, d.Started, d.Ledger.Failures)
+		}
+		in.Ledger, in.Nodes[0] = d.Ledger, nodeOf("a", oldHash, newHash)
+		if d = Plan(in.threshold(1)); d.Halted != "" || d.Counts.Pinned != 1 {
+			t.Errorf("%v: halted %q, %+v once it is upgraded", targets, d.Halted, d.Counts)
+		}
 	}
 }
 
