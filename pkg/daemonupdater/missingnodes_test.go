@@ -208,8 +208,9 @@ func TestThePodOfANodeThatLeavesIsFenced(t *testing.T) {
 func TestAMemberIsLookedForWhereItSeemsToHaveLeft(t *testing.T) {
 	c := newCluster(t, unchanged)
 	confirm := func(node string) error {
-		slots := []rollout.Slot{{Node: node, Members: []string{"kube-system/driver"}}}
-		return access.Cluster{Live: c.api}.ConfirmVacated(t.Context(), []observed.Member{{DaemonSet: c.driver}}, slots)
+		p := &pass.Pass{State: &observed.State{Members: []observed.Member{{DaemonSet: c.driver}}}}
+		p.Decision.Vacated = []rollout.Slot{{Node: node, Members: []string{"kube-system/driver"}}}
+		return fleetReader{Cluster: access.Cluster{Live: c.api}}.confirmNodesGone(t.Context(), p)
 	}
 	if err := confirm("a"); !errors.Is(err, podreplace.ErrChanged) {
 		t.Errorf("a pod is there: %v, want %v", err, podreplace.ErrChanged)
