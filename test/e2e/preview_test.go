@@ -180,12 +180,13 @@ func (f *previewedGr) getPreview(ctx context.Context, spec topsv1.GcuResourceSpe
 	if err := os.WriteFile(asked, data, 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	byPlugin := &preview.Preview{}
-	if err := json.Unmarshal([]byte(f.gcu(ctx, f.t, f.Kubeconfig, 0, nil, args...)), byPlugin); err != nil {
-		f.t.Fatal(err)
-	}
-	// The cache of the manager that serves REST may lag.
+	var byPlugin *preview.Preview
+	// The cache of the manager that serves REST may lag, and the usual pace is written after the last node is complete.
 	f.eventually(ctx, f.t, func() error {
+		byPlugin = &preview.Preview{}
+		if err := json.Unmarshal([]byte(f.gcu(ctx, f.t, f.Kubeconfig, 0, nil, args...)), byPlugin); err != nil {
+			return err
+		}
 		answer := struct {
 			Operation, Result, Error string
 			Content                  *preview.Preview
