@@ -140,13 +140,12 @@ func (w Writer) Cancel(ctx context.Context, own string) (left bool, err error) {
 	if own == "" {
 		return false, nil
 	}
-	var list topsv1.NodeUpgradeList
-	if err := w.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing NodeUpgrades: %w", err)
+	all, err := w.upgradesOf(ctx, nil, true)
+	if err != nil {
+		return false, err
 	}
 	var asked []*topsv1.NodeUpgrade
-	for i := range list.Items {
-		u := &list.Items[i]
+	for _, u := range all {
 		if op := u.Spec.Operation; op != nil && op.Rollout == own {
 			asked = append(asked, u)
 		}
@@ -166,7 +165,7 @@ func (w Writer) CancelLeft(ctx context.Context, p *pass.Pass, nodes []string, al
 		return nil
 	}
 	upgrades, err := w.upgradesOf(ctx, nodes, all)
-	upgrades = slices.DeleteFunc(upgrades, func(u topsv1.NodeUpgrade) bool { return u.Spec.Operation == nil || u.Spec.Operation.Rollout != own })
+	upgrades = slices.DeleteFunc(upgrades, func(u *topsv1.NodeUpgrade) bool { return u.Spec.Operation == nil || u.Spec.Operation.Rollout != own })
 	if err != nil || len(upgrades) == 0 {
 		return err
 	}
@@ -178,33 +177,32 @@ func (w Writer) CancelLeft(ctx context.Context, p *pass.Pass, nodes []string, al
 	if err == nil && live.BelongsTo(p.Group.Kind, p.Group.Name) {
 		return podreplace.ErrChanged
 	}
-	left := make([]*topsv1.NodeUpgrade, len(upgrades))
-	for i := range upgrades {
-		left[i] = &upgrades[i]
-	}
-	return w.remove(ctx, left)
+	return w.remove(ctx, upgrades)
 }
 
 // upgradesOf returns the NodeUpgrades of these nodes, with all of all nodes.
-func (w Writer) upgradesOf(ctx context.Context, nodes []string, all bool) ([]topsv1.NodeUpgrade, error) {
-	var list topsv1.NodeUpgradeList
+func (w Writer) upgradesOf(ctx context.Context, nodes []string, all bool) (upgrades []*topsv1.NodeUpgrade, err error) {
 	if all {
+		var list topsv1.NodeUpgradeList
 		if err := w.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing NodeUpgrades: %w", err)
 		}
-		return list.Items, nil
+		for i := range list.Items {
+			upgrades = append(upgrades, &list.Items[i])
+		}
+		return upgrades, nil
 	}
 	for _, node := range nodes {
-		var u topsv1.NodeUpgrade
-		err := w.Get(ctx, client.ObjectKey{Name: node}, &u, client.UnsafeDisableDeepCopy)
+		u := &topsv1.NodeUpgrade{}
+		err := w.Get(ctx, client.ObjectKey{Name: node}, u, client.UnsafeDisableDeepCopy)
 		if denial.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("getting NodeUpgrade %s: %w", node, err)
 		}
 		if err == nil {
-			list.Items = append(list.Items, u)
+			upgrades = append(upgrades, u)
 		}
 	}
-	return list.Items, nil
+	return upgrades, nil
 }
 
 // remove removes the operations of NodeUpgrades.
