@@ -113,7 +113,6 @@ func play(ctx context.Context, r runner, known, open []*trial, caught *record) e
 		}
 		return group.Wait()
 	}
-	all := len(open)
 	if err := round(known); err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func play(ctx context.Context, r runner, known, open []*trial, caught *record) e
 		}
 		left = slices.DeleteFunc(left, isCaught)
 	}
-	fmt.Printf("mutants: %d defects, %d caught, %d survived\n", all, int64(all)-survived.Load(), survived.Load())
+	fmt.Printf("mutants: %d defects, %d caught, %d survived\n", len(open), int64(len(open))-survived.Load(), survived.Load())
 	if survived.Load() > 0 {
 		return errors.New("the tests do not catch the surviving defects")
 	}
