@@ -21,6 +21,10 @@ func IsAhead(recorded, now time.Time) bool { return recorded.After(now.Add(forei
 // StateTimes converts the start of states, which other clocks wrote, to the reader's own clock. A
 // changed time is a new state, which starts when it is first seen. The zero value has seen nothing; a nil
 // one trusts every clock.
+//
+// In two cases a state that was not seen to start is taken for too old: the clock that wrote it is hours behind that of the
+// API server, or the reader's clock is hours ahead and a proxy sets the Date of responses. Then minReadySeconds,
+// returnedSeconds, and the time for which a node is unavailable, or has worked since it failed, are not waited for.
 type StateTimes struct {
 	// Ahead, if set, returns how far the reader's clock, which is at now, is ahead of the API server's. That clock, which
 	// kubelets share more or less, gives the age of a state that was not seen to start.

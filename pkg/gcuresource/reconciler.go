@@ -184,7 +184,7 @@ func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *st
 const operationsPoll = 5 * time.Second
 
 // tearDown waits for the operations of a gr that is being deleted, then removes one component or, if none is left, releases
-// the gr.
+// the gr. Before that it reads the operations past the cache: afterwards there may be no manager to release their nodes.
 func (r *Reconciler) tearDown(ctx context.Context, gr *topsv1.GcuResource, last *lastPass) (next ctrl.Result, err error) {
 	if !controllerutil.ContainsFinalizer(gr, topsv1.Finalizer) {
 		return next, nil

@@ -35,7 +35,8 @@ type Begun struct {
 }
 
 // Within returns the request with a deadline that is at most a time away from now: one that is further away
-// was written before the clock of the node was set back.
+// was written before the clock of the node was set back. If the clock was set ahead past the deadline, the restart is reported as
+// failed, and not repeated.
 func (b Begun) Within(now time.Time, timeout time.Duration) *Begun {
 	if latest := now.Add(timeout); b.Deadline.After(latest) {
 		b.Deadline = latest

@@ -110,7 +110,8 @@ func (t Task) Request(engine task.Engine, restartAllowed bool) (task.Request, er
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
-// clockSkew is the tolerated difference between the clocks of two operators.
+// clockSkew is the tolerated difference between the clocks of two operators. If that of an operator was set back by more, and
+// the history of the NodeUpgrade is lost, the agent ignores operations until the clock has caught up.
 const clockSkew = 5 * time.Minute
 
 // Outdated reports whether the operation of a task is older than the newest one of which this

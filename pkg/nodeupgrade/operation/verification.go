@@ -182,7 +182,8 @@ func OffersOthers(before, after *corev1.Node) bool {
 }
 
 // isForFormer reports whether an ended operation was for a DaemonSet of a component that is gone: by the targets of the operation while
-// they are known, otherwise by when this one was created, by another clock than that of the end.
+// they are known, otherwise by when this one was created, by another clock than that of the end: if that was behind, an operation for
+// this DaemonSet, soon after its creation, counts as one for a former DaemonSet.
 func isForFormer(u *topsv1.NodeUpgrade, r *topsv1.OperationRecord, component string, set *appsv1.DaemonSet) bool {
 	if asked := u.Spec.Operation; asked != nil && asked.ID == r.ID {
 		for i := range asked.Targets {
