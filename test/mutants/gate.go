@@ -11,7 +11,7 @@ var ofTheGate = []mutant{
 	{"gate-open-by-a-setting", "settings that disagree open the gate of a node in flight for what nobody requested", updater, "Decision.GetsTarget",
 		"$n.group.strategy != daemonset.NoStrategy && $waits", `$n.group.strategy != daemonset.Strategy("none") && $waits`},
 	{"gate-stops-an-operation", "what an operation replaces along comes back at its earlier revision", updater, "Decision.GetsTarget",
-		"$named || $op != nil && $same && $target", "$named || false && $op != nil && $same && $target"},
+		"$named || $op.isFor($*args)", "$named || false && $op.isFor($*args)"},
 	{"gate-forgets-the-node", "a node gets the last known good revision rather than its own", updater, "LastRevisions.Note",
 		"lastHash{daemonset.RevisionHash($pod), $ready}", "lastHash{\"\", $ready}"},
 	{"gate-keeps-what-never-worked", "a node gets a revision back with which it was never ready", updater, "LastRevisions.Note",

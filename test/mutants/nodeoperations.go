@@ -106,6 +106,8 @@ var ofNodeOperations = []mutant{
 	// How they end.
 	{"forgotten-and-not-verified", "a driver is not verified when somebody deletes the NodeUpgrade in the middle of its operation", updater, "operationPlan",
 		"$kept || slices.Contains($members, $m.Key())", "$kept || (false && slices.Contains(members, m.Key()))"},
+	{"slot-without-a-missing-driver", "a slot does not name the driver that its operation replaces and whose pod was missing when the node started", updater, "Node.membersOf",
+		"isDue($*args) || $rest", "isDue($*args)"},
 	{"forgotten-and-recovered", "a node on which an operation failed counts as updated when somebody deletes its NodeUpgrade", updater, "IsUnverified",
 		"$upgrade == nil || !operation.HasEvidence($*args)", "$upgrade != nil && !operation.HasEvidence($*args)"},
 	{"forgotten-and-resumed", "a node whose NodeUpgrade somebody deleted counts as failed though a person resumed the rollout", updater, "countsAsUnverified",

@@ -136,7 +136,7 @@ func (d *Decision) GetsTarget(node string, uid types.UID, member int) bool {
 		return false
 	}
 	slot, op, key := &d.Ledger.Slots[i], n.Operation, n.group.members[member].Key
-	if slices.Contains(slot.Members, key) || op != nil && op.ID == slot.Operation && op.Targets[key] != "" {
+	if slices.Contains(slot.Members, key) || op.isFor(slot.Operation, key) {
 		return true
 	}
 	return n.group.strategy != daemonset.NoStrategy && slices.ContainsFunc(n.Pods, func(pod Pod) bool {

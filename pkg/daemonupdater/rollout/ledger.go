@@ -140,7 +140,8 @@ type Slot struct {
 	// Pod last; the slot is kept until all of their pods are available again.
 	Members []string
 	// Operation is the id of the operation that does all the work under the slot, "" if pods are
-	// just deleted. With an operation, Members are the keys of the members that it replaces.
+	// just deleted. With an operation, Members are the keys of the members that it replaces
+	// or verifies.
 	Operation string
 }
 

@@ -197,12 +197,15 @@ func pluginLast(pods []Pod) []*Pod {
 	return append(list, last...)
 }
 
-// membersToReplace returns the keys of the members whose pods have to be replaced or verified.
-func (n *Node) membersToReplace() []string {
+// membersOf returns the keys of the members that an operation of the node is for: those whose pods have to be replaced or verified,
+// and, if it exists, the heavy ones among its targets, whose pods may be missing now.
+func (n *Node) membersOf(operation string) []string {
 	var keys []string
 	for i := range n.Pods {
-		if pod := &n.Pods[i]; isDue(n.group, n, pod) {
-			keys = append(keys, n.group.keyOf(pod))
+		pod := &n.Pods[i]
+		key := n.group.keyOf(pod)
+		if isDue(n.group, n, pod) || n.group.members[pod.Member].Heavy && n.Operation.isFor(operation, key) {
+			keys = append(keys, key)
 		}
 	}
 	return keys

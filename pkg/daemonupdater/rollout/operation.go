@@ -72,6 +72,11 @@ func (o *Operation) isOursAtWork() bool { return o.isAtWork() && o.Ours }
 // grant.
 func (o *Operation) awaitsGrant() bool { return o != nil && o.Ours && !o.Granted && !o.KeptCordoned }
 
+// isFor reports whether an operation has this id, and the member with this key is one of its targets; false for nil.
+func (o *Operation) isFor(id, member string) bool {
+	return o != nil && o.ID == id && o.Targets[member] != ""
+}
+
 // End is how an operation ended.
 type End struct {
 	ID string

@@ -299,7 +299,8 @@ func (s *slotReview) operateOn(slot *Slot, n *Node) bool {
 		return false
 	}
 	s.noteOver(slot, n)
-	slot.Operation, slot.Members = s.newOperation(n), n.membersToReplace()
+	slot.Operation = s.newOperation(n)
+	slot.Members = n.membersOf(slot.Operation)
 	slot.Pod, slot.PodVersion = "", ""
 	s.retarget(slot)
 	slot.restart(s.in.Now, n.Pods)

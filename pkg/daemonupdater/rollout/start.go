@@ -33,7 +33,7 @@ func (s *starts) start(n *Node, slot *Slot) {
 		s.ledger.clearFailure(*n.failure, n.goingBack)
 	}
 	if slot.Operation = s.operationOf(n); slot.Operation != "" {
-		slot.Members = n.membersToReplace()
+		slot.Members = n.membersOf(slot.Operation)
 	}
 	if l := n.lane; l != nil && l.urgency == healthy && !l.goingBack && s.in.Settings.Strategy != daemonset.OTA {
 		s.furthest = max(s.furthest, l.wave)
