@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonupdater/access"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
@@ -372,24 +371,4 @@ func TestAnUnreadyNodeIsConfirmedLiveBeforeItIsReplacedOutOfTurn(t *testing.T) {
 	c.reconciler.changed.Add(observed.GroupOf(c.driver), last)
 	c.mustReconcile()
 	c.wantDeletions("driver-" + last)
-}
-
-func TestAnUnreadyNodeIsConfirmedLiveBeforeItsOperationIsGrantedOutOfTurn(t *testing.T) {
-	c := newCluster(t, unchanged)
-	confirm := func() map[string]bool {
-		available, err := access.Cluster{Live: c.api}.Available(t.Context(), []observed.Member{{DaemonSet: c.driver}}, map[string][]int{"a": {0}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return available
-	}
-	if available := confirm(); !available["a"] {
-		t.Error("the pod is Ready, and the node does not count as available")
-	}
-	if err := c.api.Delete(t.Context(), fixture.PodOn(c.driver, "a", fixture.OldHash)); err != nil {
-		t.Fatal(err)
-	}
-	if available := confirm(); len(available) > 0 {
-		t.Errorf("there is no pod, and %v are available", available)
-	}
 }

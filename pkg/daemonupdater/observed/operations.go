@@ -85,6 +85,12 @@ func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation
 	return op, disturbed
 }
 
+// IsDisturbed reports whether an operation of any group may have taken the node of a NodeUpgrade out of service.
+func IsDisturbed(upgrade *topsv1.NodeUpgrade) bool {
+	_, disturbed := operationOf(upgrade, "")
+	return disturbed
+}
+
 // isCommitted reports whether an operation took over the cordon of one that failed, or touched its node and has not verified the driver.
 func isCommitted(shown *topsv1.OperationStatus) bool {
 	return shown.CordonedBy != "" || shown.Granted && shown.Touched && operation.HasUnprovenDriver(shown)

@@ -30,7 +30,7 @@ func nextDeletions(d *draft, limit int) (pods []Pod) {
 	return pods
 }
 
-// hurry records that a node has its turn early, and which of its members let it.
+// hurry records that a node has its turn early, and which of its members let it, none if only something else does.
 func (d *draft) hurry(n *Node) {
 	if d.unready == nil {
 		d.unready = map[string][]int{}

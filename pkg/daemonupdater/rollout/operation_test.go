@@ -447,6 +447,11 @@ func TestAGrantBeforeItsTurnNamesWhatIsUnready(t *testing.T) {
 			t.Errorf("limit %d: changes %+v, unready %v; want a grant for c in which members %v are unready", limit, d.Operations, d.Unready, want)
 		}
 	}
+	kept := withJob(heavyNode("c"), &Operation{ID: "op-before", Ours: true, Granted: true, KeptCordoned: true})
+	d := Plan(heavyInput(2, granted(a), granted(b), kept).slots(slots...))
+	if members, named := d.Unready["c"]; !named || len(members) > 0 || len(d.Operations) != 1 {
+		t.Errorf("changes %+v, unready %v; want a grant for c, which is kept cordoned, and in which no member is unready", d.Operations, d.Unready)
+	}
 }
 
 // The node of an operation that took over a cordon goes back into service once one is done: what failed there may still be on it.
