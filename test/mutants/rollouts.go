@@ -131,8 +131,6 @@ var ofRollouts = []mutant{
 		"available[$node] = true", "_ = $node"},
 	{"early-next-never-granted", "a node that is kept cordoned waits for its turn, and the nodes before it wait for it", updater, "Cluster.Available",
 		"if len($none) == 0 { $*then }", ""},
-	{"early-offline-unknown", "the operation of an offline node waits until it is back", updater, "Cluster.isOutOfService",
-		"!$ready || $disturbed", "!$ready && false || $disturbed"},
 	{"early-unconfirmed", "a node that is available is taken down before its turn, because the cache is behind", updater, "Cluster.hasReadyPod",
 		"$rest && daemonset.IsReady($pod)", "$rest && daemonset.IsReady($pod) && m.DaemonSet == nil"},
 	{"given-back-in-memory", "a queued node starts before it is stored that the slot before it was given back", updater, "queue.serveQueued",

@@ -22,7 +22,7 @@ import (
 
 // Available returns, of the nodes that have their turn early because they seem to be unavailable, those that are not, read live:
 // they have to wait for their turn, because a manager with an earlier ledger may start the nodes before them (docs/adr/0001).
-// unready has, by node, the members whose pods seem not to be Ready; if there are none, the node has to be out of service.
+// unready has, by node, the members whose pods seem not to be Ready; if there are none, an operation has to have the node out of service.
 func (c Cluster) Available(ctx context.Context, members []observed.Member, unready map[string][]int) (map[string]bool, error) {
 	nodes := slices.Collect(maps.Keys(unready))
 	var mu sync.Mutex
@@ -34,7 +34,7 @@ func (c Cluster) Available(ctx context.Context, members []observed.Member, unrea
 			}
 		}
 		if len(unready[nodes[i]]) == 0 {
-			if out, err := c.isOutOfService(ctx, nodes[i]); err != nil || out {
+			if disturbed, err := c.isDisturbed(ctx, nodes[i]); err != nil || disturbed {
 				return err
 			}
 		}
@@ -54,21 +54,14 @@ func (c Cluster) hasReadyPod(ctx context.Context, m observed.Member, node string
 	}), err
 }
 
-// isOutOfService reports whether a node, read live, is gone or offline, or whether an operation may have taken it out of service.
-func (c Cluster) isOutOfService(ctx context.Context, name string) (bool, error) {
-	var node corev1.Node
-	switch err := c.Live.Get(ctx, client.ObjectKey{Name: name}, &node); {
-	case denial.IsNotFound(err):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("reading node %s again: %w", name, err)
+// isDisturbed reports whether an operation, read live, may have taken a node out of service. A node that is merely offline may be
+// back before its operation is granted, so it waits for its turn.
+func (c Cluster) isDisturbed(ctx context.Context, node string) (bool, error) {
+	var u topsv1.NodeUpgrade
+	if err := c.Live.Get(ctx, client.ObjectKey{Name: node}, &u); denial.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the operation of node %s again: %w", node, err)
 	}
-	var upgrade topsv1.NodeUpgrade
-	if err := c.Live.Get(ctx, client.ObjectKey{Name: name}, &upgrade); denial.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading the operation of node %s again: %w", name, err)
-	}
-	ready, _ := daemonset.NodeReady(&node)
-	return !ready || observed.IsDisturbed(&upgrade), nil
+	return observed.IsDisturbed(&u), nil
 }
 
 // ConfirmVacated confirms live that the members of slots that are given back because these no longer run on their nodes have no

@@ -23,8 +23,8 @@ type Decision struct {
 	// Delete lists the pods to delete; a slot of Ledger names each of them, in the version to delete it in.
 	Delete []Pod
 	// Unready has an entry for each node whose pod of Delete is deleted, or whose operation is granted, before its turn, because
-	// the node is unavailable: the members without a Ready pod, none if it is only offline or out of service for an operation. A
-	// cache that lags may show it: one of the members must still have none at that time, or the node still be out of service.
+	// the node is unavailable: the members without a Ready pod, none if only an operation has it out of service, or it is offline. A
+	// cache that lags may show it: one of the members must still have none at that time, or the operation still have the node.
 	Unready map[string][]int
 	// Fence lists the pods to write to, so that they get another resourceVersion. The slot that names
 	// such a pod is to be given back, and a manager that read the slot before must no longer be able to
