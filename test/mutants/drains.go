@@ -56,6 +56,8 @@ var ofDrains = []mutant{
 		"$f.countsFrom(rec.StartTime.Time)", "rec.StartTime.Time"},
 	{"drain-began-in-the-future", "what the manager before evicted is taken for a pod that takes longer than the drain has", nodes, "DrainStart",
 		"$Recorded.After($f.Now)", "$Recorded.IsZero()"},
+	{"drain-began-by-a-clock-ahead", "what the manager before evicted is taken for a pod that takes longer than the drain has, if its clock was a little ahead", nodes, "DrainStart",
+		"start.Recorded.Add(-daemonset.MaxSkew)", "start.Recorded.Add(0*daemonset.MaxSkew)"},
 	{"drain-without-work-time", "the time of a drain is not known when its pods are looked at", nodes, "observer.observe",
 		"r.workTimes.expected($name, $now)", "o.facts.WorkedSince"},
 	{"evicted-before-overstays", "a pod that the manager before evicted is not waited for", drain, "overstays",

@@ -73,10 +73,10 @@ type Facts struct {
 
 // Start is when the drain of a node began.
 type Start struct {
-	// Recorded is when it was begun, maybe by another process, which may have evicted what is deleted since; zero if that
-	// was by a clock that differs from this one.
+	// Recorded is when it was begun, at the earliest if another process wrote that, which may have evicted what is deleted
+	// since; zero if that was by a clock that differs from this one.
 	Recorded time.Time
-	// Counted is since when its time counts: as Recorded, or later if no manager worked on the node meanwhile.
+	// Counted is since when its time counts: since it was begun, or later if no manager worked on the node meanwhile.
 	Counted time.Time
 }
 

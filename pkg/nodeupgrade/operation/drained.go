@@ -5,6 +5,7 @@ import (
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
@@ -27,6 +28,9 @@ func DrainStart(f Facts) eviction.Start {
 			continue
 		}
 		start := eviction.Start{Recorded: rec.StartTime.Time, Counted: f.countsFrom(rec.StartTime.Time)}
+		if f.WorkedSince.After(start.Recorded) {
+			start.Recorded = start.Recorded.Add(-daemonset.MaxSkew) // another process may have evicted pods since, and written it by a clock that was ahead
+		}
 		if start.Recorded.After(f.Now) {
 			start.Recorded = time.Time{} // by another clock, or this one was set back
 		}

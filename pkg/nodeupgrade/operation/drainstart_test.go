@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/drain/eviction"
 )
 
@@ -18,12 +19,13 @@ func TestTheTimeOfADrainCountsLikeItsDeadline(t *testing.T) {
 		recorded, worked, ready time.Time
 		want                    eviction.Start
 	}{
-		"this manager began it":                     {began, began.Add(-time.Hour), time.Time{}, eviction.StartAt(began)},
-		"another one did":                           {began, worked, time.Time{}, eviction.Start{Recorded: began, Counted: worked}},
-		"the node was offline since":                {began, began.Add(-time.Hour), worked, eviction.Start{Recorded: began, Counted: worked}},
-		"another one did, whose clock was behind":   {began.Add(-3 * time.Hour), worked, time.Time{}, eviction.Start{Recorded: began.Add(-3 * time.Hour), Counted: worked}},
-		"another one did, whose clock was ahead":    {began.Add(3 * time.Hour), worked, time.Time{}, eviction.Start{Counted: worked}},
-		"it has not begun, and the node was silent": {time.Time{}, worked, time.Time{}, eviction.StartAt(now)},
+		"this manager began it":                           {began, began.Add(-time.Hour), time.Time{}, eviction.StartAt(began)},
+		"another one did":                                 {began, worked, time.Time{}, eviction.Start{Recorded: began.Add(-daemonset.MaxSkew), Counted: worked}},
+		"the node was offline since":                      {began, began.Add(-time.Hour), worked, eviction.Start{Recorded: began, Counted: worked}},
+		"another one did, whose clock was behind":         {began.Add(-3 * time.Hour), worked, time.Time{}, eviction.Start{Recorded: began.Add(-3*time.Hour - daemonset.MaxSkew), Counted: worked}},
+		"another one did, whose clock was a little ahead": {worked.Add(-time.Second), worked, time.Time{}, eviction.Start{Recorded: worked.Add(-time.Second - daemonset.MaxSkew), Counted: worked}},
+		"another one did, whose clock was ahead":          {began.Add(3 * time.Hour), worked, time.Time{}, eviction.Start{Counted: worked}},
+		"it has not begun, and the node was silent":       {time.Time{}, worked, time.Time{}, eviction.StartAt(now)},
 	} {
 		op := &topsv1.OperationStatus{ID: "op", Tasks: []topsv1.OperationTask{{Name: "n1_node_cordon", StartTime: &metav1.Time{Time: began}}, {Name: "n1_node_evict"}}}
 		if !tc.recorded.IsZero() {
