@@ -119,3 +119,22 @@ func TestAPodThatRunsNothingIsMissingSinceAnotherOneWent(t *testing.T) {
 		})
 	}
 }
+
+// The manager before, whose clock was ahead, knew a request of a node whose clock is ahead: a new one is capped at now, and would be
+// older than that.
+func TestARequestIsNotOlderThanAFailureByAClockThatWasAhead(t *testing.T) {
+	for ahead, forgotten := range map[time.Duration]bool{3 * time.Hour: true, 30 * time.Second: false, -time.Hour: false} {
+		at := metav1.NewTime(fixture.Epoch.Add(ahead))
+		w := worldOf([]memberAndPods{memberWith(fixture.DaemonSet("driver"))})
+		w.Rollout.Status.Failed = []topsv1.NodeNote{{Node: "a", RequestedTime: &at}}
+		w.Rollout.Status.Pinned = []topsv1.NodePin{{Node: "b", RequestedTime: &at}}
+		want := at.Time
+		if forgotten {
+			want = time.Time{}
+		}
+		ledger := inputFrom(w).Ledger
+		if failed, pinned := ledger.Failures[0].Requested, ledger.Pins[0].Requested; !failed.Equal(want) || !pinned.Equal(want) {
+			t.Errorf("%s ahead: failed after the request of %s, pinned after that of %s, want %s", ahead, failed, pinned, want)
+		}
+	}
+}

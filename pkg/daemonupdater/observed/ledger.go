@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
@@ -38,6 +39,21 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 		ledger.Pins = append(ledger.Pins, pinOf(&status.Pinned[i]))
 	}
 	return ledger
+}
+
+// forgetRequestsAhead forgets the requests before failures and pins whose recorded times are of a clock that was ahead: no request is
+// later than now (RequestedAt), so a new one would be older than those until the clock has caught up.
+func forgetRequestsAhead(ledger *rollout.Ledger, now time.Time) {
+	for i := range ledger.Failures {
+		if f := &ledger.Failures[i]; daemonset.IsAhead(f.Requested, now) {
+			f.Requested = time.Time{}
+		}
+	}
+	for i := range ledger.Pins {
+		if p := &ledger.Pins[i]; daemonset.IsAhead(p.Requested, now) {
+			p.Requested = time.Time{}
+		}
+	}
 }
 
 func pinOf(p *topsv1.NodePin) rollout.Pin {
