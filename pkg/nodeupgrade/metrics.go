@@ -99,7 +99,7 @@ func (m *Metrics) task(t upgradeplan.Task, rec *topsv1.OperationTask) {
 	}
 	m.tasks.WithLabelValues(t.Target, t.Action, string(result)).Inc()
 	if result != outcome.Unfinished && rec.StartTime != nil && rec.EndTime != nil {
-		m.duration.WithLabelValues(t.Target, t.Action).Observe(rec.EndTime.Sub(rec.StartTime.Time).Seconds())
+		m.duration.WithLabelValues(t.Target, t.Action).Observe(max(0, rec.EndTime.Sub(rec.StartTime.Time)).Seconds()) // by two clocks, if the manager changed
 	}
 }
 

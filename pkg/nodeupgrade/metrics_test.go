@@ -14,6 +14,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/pkg/outcome"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 )
 
 var noon = metav1.NewTime(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
@@ -148,8 +149,24 @@ func TestAnOperationThatWasResumedCountsOnce(t *testing.T) {
 	}
 }
 
+// A task that another manager began, whose clock is ahead, does not lower the sum.
+func TestATaskThatEndsBeforeItsStartTookNoTime(t *testing.T) {
+	m, start := NewMetrics(prometheus.NewRegistry()), metav1.NewTime(noon.Add(time.Minute))
+	m.task(upgradeplan.Task{Target: upgradeplan.TargetDriver, Action: upgradeplan.ActionReplace}, &topsv1.OperationTask{State: topsv1.OperationTaskDone, StartTime: &start, EndTime: &noon})
+	if n, took := observed(t, m); n != 1 || took != 0 {
+		t.Errorf("%d tasks took %v seconds, want one that took 0", n, took)
+	}
+}
+
 // observations counts the durations of all tasks.
-func observations(t *testing.T, m *Metrics) (n uint64) {
+func observations(t *testing.T, m *Metrics) uint64 {
+	t.Helper()
+	n, _ := observed(t, m)
+	return n
+}
+
+// observed counts the durations of all tasks, and adds them up.
+func observed(t *testing.T, m *Metrics) (n uint64, seconds float64) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m.duration)
@@ -160,9 +177,10 @@ func observations(t *testing.T, m *Metrics) (n uint64) {
 	for _, f := range families {
 		for _, metric := range f.GetMetric() {
 			n += metric.GetHistogram().GetSampleCount()
+			seconds += metric.GetHistogram().GetSampleSum()
 		}
 	}
-	return n
+	return n, seconds
 }
 
 func TestMetricsOfTheLatestOperations(t *testing.T) {

@@ -64,6 +64,8 @@ var ofClocks = []mutant{
 		"$failed && !$runs && $later", "($failed || $runs) && $later"},
 	{"silence-by-clock", "a node agent whose clock is behind is silent", nodes, "HostSince",
 		`$seen.Since($key, $upgrade.Status.Host.Time.Time, $now)`, `(*daemonset.StateTimes)(nil).Since($key, $upgrade.Status.Host.Time.Time, $now)`},
+	{"task-of-two-clocks", "a task that one manager began and another ended lowers the time that tasks take", nodes, "Metrics.task",
+		"max(0, $took)", "$took"},
 	{"missing-is-urgent", "a node starts before its wave when its pod is missing for a moment", updater, "State.RolloutNode",
 		"$p.NotReadySince = $missing", "_ = $missing"},
 	{"missing-remembered", "a pod that is missing again is missing since it was first missing", sets, "StateTimes.MissingSince",
