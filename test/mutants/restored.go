@@ -12,6 +12,8 @@ var ofRestored = []mutant{
 		"!errors.As($g.lacks($ctx), &$older)", "true"},
 	{"reversed-for-ever", "a slot waits for a version of a pod that a restored backup took back", updater, "isReversed",
 		"slices.ContainsFunc($live, $seen) && !$named", "false && !$named"},
+	{"reversed-in-the-future", "a slot waits for a version that a restored backup took back for as long as the clocks are apart", updater, "Fleet.Reversed",
+		"!$slot.Since.Before($before) && !$ahead", "!$slot.Since.Before($before)"},
 	{"reversed-by-another", "a slot waits for a version that a restored backup took back and another pod has now", updater, "Fleet.Reversed",
 		"isOlder($v, $named) || $another && $same", "isOlder($v, $named)"},
 	{"reversed-by-cache", "a slot names a pod that is not there any more because the cache is behind", updater, "isReversed",

@@ -11,8 +11,9 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 )
 
-// CorrectSlots rewrites slots from before a time that name a pod version newer than both the cache and a live read
-// show, or one that another pod has now: etcd was restored from a backup, so the deletion of that version cannot happen.
+// CorrectSlots rewrites slots from before a time, or of a clock that was ahead, that name a pod version newer than both the
+// cache and a live read show, or one that another pod has now: etcd was restored from a backup, so the deletion of that
+// version cannot happen.
 func (c Cluster) CorrectSlots(ctx context.Context, members []observed.Member, f *rollout.Fleet, slots []rollout.Slot, before time.Time) (err error) {
 	pods := map[int][]corev1.Pod{}
 	for _, r := range f.Reversed(slots, before) {

@@ -88,12 +88,13 @@ type Reversed struct {
 	Seen *Pod
 }
 
-// Reversed returns the reversed slots among the given ones that were started before a time.
+// Reversed returns the reversed slots among the given ones that were started before a time, or by a clock that was ahead. For others
+// it is likelier that the cache is stale.
 func (f *Fleet) Reversed(slots []Slot, before time.Time) (reversed []Reversed) {
 	for i := range slots {
 		slot := &slots[i]
 		n := f.nodes.lookup(slot.Node, slot.UID)
-		if n == nil || !slot.Since.Before(before) {
+		if n == nil || !slot.Since.Before(before) && !daemonset.IsAhead(slot.Since, before) {
 			continue
 		}
 		if pod := namedPod(slot, n); pod != nil && (isOlder(pod.Version, slot.PodVersion) || pod.UID != slot.Pod && pod.Version == slot.PodVersion) {

@@ -169,3 +169,15 @@ func TestASlotIsReversedByWhatItCannotNameAnyMore(t *testing.T) {
 		})
 	}
 }
+
+// The start of a slot of which a clock that was ahead says that it is to come is no new one.
+func TestASlotIsReversedUnlessItIsNew(t *testing.T) {
+	in := inputOf(1, inVersion(nodeOf("a", oldHash), "99"))
+	for since, want := range map[time.Duration]bool{-time.Second: true, 30 * time.Second: false, 3 * time.Hour: true} {
+		slot := naming(nodeOf("a", oldHash), "100")
+		slot.Since = epoch.Add(since)
+		if got := len(NewFleet(&in).Reversed([]Slot{slot}, epoch)) == 1; got != want {
+			t.Errorf("started %s after the time: reversed: %t, want %t", since, got, want)
+		}
+	}
+}
