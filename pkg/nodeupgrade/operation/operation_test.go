@@ -304,7 +304,8 @@ func TestARestartThatMayStillHappenIsWaitedForThoughTheClockJumps(t *testing.T) 
 }
 
 // TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor: an agent that says so when the operation is
-// over will not begin. What it said before may be of an agent that is replaced by one that may.
+// over will not begin. What it said before may be of an agent that is replaced by one that may, and a manager that begins
+// its work does not know when it said what it sees first.
 func TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor(t *testing.T) {
 	f := reach(t, "node_restart-runtime", everything...)
 	result("node_restart-runtime", "Waiting")(&f)
@@ -312,16 +313,18 @@ func TestARestartThatIsLeftToTheAdministratorIsNotWaitedFor(t *testing.T) {
 	f.Record = newMachine(t).Next(f).Record
 	since := f.Operation.Since.Time
 	for _, tc := range []struct {
-		reported time.Time
-		want     string
+		worked, reported time.Time
+		want             string
 	}{
-		{since.Add(-time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator"},
-		{since.Add(time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator UntaintDevice"},
+		{f.WorkedSince, since.Add(-time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator"},
+		{since.Add(time.Second), since.Add(time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator"},
+		{since.Add(time.Second), since.Add(2 * time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator UntaintDevice"},
+		{f.WorkedSince, since.Add(time.Second), "Releasing then Deferred node_restart-runtime LeftToAdministrator UntaintDevice"},
 	} {
 		later(time.Minute)(&f)
-		f.HostSince = tc.reported
+		f.WorkedSince, f.HostSince = tc.worked, tc.reported
 		if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
-			t.Errorf("reported at %s: %s, want %s", tc.reported, got, tc.want)
+			t.Errorf("working since %s, reported at %s: %s, want %s", tc.worked, tc.reported, got, tc.want)
 		}
 	}
 }

@@ -81,8 +81,10 @@ func awaitRestart(c *changes, end time.Time, result *topsv1.HostTaskResult) {
 }
 
 // restartPending reports whether the agent may still restart the runtime (restartEnds). An agent that leaves the restart to the
-// administrator, and reports so after the operation was over, will not start it.
+// administrator, and reports so after the operation was over, will not start it. A report that this process found when it began may be
+// older, and the next one is not.
 func restartPending(c *changes) bool {
+	over := latest(c.Operation.Since.Time, c.WorkedSince)
 	for i := range c.Operation.Tasks {
 		t := &c.Operation.Tasks[i]
 		result, begun := c.Host.Result(c.Operation.ID, t.Name), t.StartTime
@@ -98,7 +100,7 @@ func restartPending(c *changes) bool {
 			continue
 		}
 		end := restartEnds(c, begun.Time, result)
-		left := result != nil && result.State == topsv1.HostTaskWaiting && c.HostSince.After(c.Operation.Since.Time)
+		left := result != nil && result.State == topsv1.HostTaskWaiting && c.HostSince.After(over)
 		if (result == nil || !result.State.Final()) && !left && c.Now.Before(end) {
 			awaitRestart(c, end, result)
 			return true
