@@ -4,6 +4,10 @@ package main
 var ofTheGate = []mutant{
 	{"gate-open-in-a-rollout", "a new target is settled before every node has it", updater, "Settled",
 		"$behind || !$new && !$was", "$behind || $new && $was"},
+	{"gate-open-by-what-waits", "a target is settled while an offline node only has a pod of it that was never bound there", updater, "Settle",
+		"$d.Behind == 0 && $d.Unbound == 0", "$d.Behind == 0"},
+	{"gate-closed-by-what-leaves", "no target is settled while a pod is kept in which nothing is to run", updater, "facts.include",
+		"$pod.Unbound && !$pod.runsNothing()", "$pod.Unbound"},
 	{"gate-open-to-all", "a pod at the gate is released on a node without a slot", updater, "Decide",
 		"case $f.GetsTarget && $rest: $*then", "case $f.GetsTarget || $f.Target != \"\": $*then"},
 	{"gate-open-for-the-whole-node", "a pod at the gate that nobody requested is released because another one of its node is replaced", updater, "Decision.GetsTarget",

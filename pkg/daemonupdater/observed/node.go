@@ -140,7 +140,7 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 	p.Image = daemonset.Version(&pod.Spec)
 	p.Name, p.UID, p.Version, p.Created = pod.Name, pod.UID, pod.ResourceVersion, pod.CreationTimestamp.Time
 	p.Revision = daemonset.RevisionHash(pod)
-	p.Terminating, p.Gated = pod.DeletionTimestamp != nil, daemonset.AwaitsUpgrade(pod)
+	p.Terminating, p.Gated, p.Unbound = pod.DeletionTimestamp != nil, daemonset.AwaitsUpgrade(pod), pod.Spec.NodeName == ""
 	available, wait := seen.Availability(pod, m.DaemonSet.Spec.MinReadySeconds, now)
 	p.Available = available
 	if wait > 0 {

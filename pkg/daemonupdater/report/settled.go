@@ -17,7 +17,8 @@ import (
 
 // Settle sets the settled revisions in a new status, for the admission policy gcu-operator-gate: those of
 // members whose pods may be gated, none if nothing is upgraded or there is no gate. They do not change while
-// the group is blocked. denied says what the API server denies about pods at the gate, "" for nothing.
+// the group is blocked. A pod that is not bound to its node, as an offline one may have, does not
+// show that the node has had its revision. denied says what the API server denies about pods at the gate, "" for nothing.
 func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.State, in rollout.Input, d rollout.Decision, denied string) {
 	before := s.Rollout.Status.Settled
 	reportGate(status, gate, s.Rollout.Generation, in.Now, denied)
@@ -27,7 +28,7 @@ func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.St
 	case in.Blocked != nil:
 		status.Settled = slices.Clone(before)
 	default:
-		everywhere := d.Behind == 0 && d.Counts.Total > 0 && d.Counts.Updated == d.Counts.Total && len(d.Ledger.Failures) == 0
+		everywhere := d.Behind == 0 && d.Unbound == 0 && d.Counts.Total > 0 && d.Counts.Updated == d.Counts.Total && len(d.Ledger.Failures) == 0
 		status.Settled = gating.Settled(before, s.Rollout.Status.Targets, status.Targets, everywhere, d.Behind > 0)
 	}
 	status.Settled = slices.DeleteFunc(status.Settled, func(t topsv1.RevisionTarget) bool {

@@ -3,6 +3,7 @@ package report
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -55,4 +56,44 @@ func TestSettle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nothing shows that an offline node whose pod of the target is not bound to it has had the target: what goes there afterwards is
+// gated.
+func TestATargetIsNotSettledBeforeEveryNodeHasHadIt(t *testing.T) {
+	const settled, open = fixture.NewHash, ""
+	for name, c := range map[string]struct {
+		changed func(*corev1.Pod)
+		before  string
+		want    string
+	}{
+		"it ran there":                      {func(*corev1.Pod) {}, open, settled},
+		"it is not bound":                   {unbound, open, open},
+		"nothing is ever to run in it":      {placeholder, open, settled},
+		"it was settled, and went and came": {unbound, settled, settled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ds := fixture.DaemonSet("driver")
+			pods := []*corev1.Pod{fixture.PodOn(ds, "a", fixture.NewHash), fixture.PodOn(ds, "offline", fixture.NewHash)}
+			c.changed(pods[1])
+			w := worldOf([]memberAndPods{memberWith(ds, pods...)}, fixture.Node("a"), fixture.Offline(fixture.Node("offline")))
+			w.Rollout.Status.Targets = []topsv1.RevisionTarget{{DaemonSet: "kube-system/driver", Hash: fixture.NewHash}}
+			w.Rollout.Status.Settled = []topsv1.RevisionTarget{{DaemonSet: "kube-system/driver", Hash: c.before}}
+			in := inputFrom(w)
+			in.Settings.Strategy, in.Blocked = daemonset.AdvancedRollingUpdate, nil
+			d := w.fleet.Plan(in)
+			status := Status(topsv1.DaemonRolloutStatus{}, 1, in, d)
+			Settle(&status, gating.On, w.State, in, d, "")
+			if len(status.Settled) != 1 || status.Settled[0].Hash != c.want {
+				t.Errorf("settled %v, want %q", status.Settled, c.want)
+			}
+		})
+	}
+}
+
+func unbound(pod *corev1.Pod) { fixture.Unbound(pod) }
+
+func placeholder(pod *corev1.Pod) {
+	unbound(pod)
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
 }

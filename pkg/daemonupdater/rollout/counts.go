@@ -19,6 +19,8 @@ type nodeCounts struct {
 	outdated int
 	// behind counts the nodes with a pod that is not at its target.
 	behind int
+	// unbound counts the nodes with a pod that is not bound to them: nothing shows that they have had its revision.
+	unbound int
 	// unsettled counts the nodes on which a pod that was replaced lately is not Ready, or was not shortly before.
 	unsettled int
 	// notPrepulled counts the nodes whose kubelet has to pull images.
@@ -42,6 +44,9 @@ func (c *nodeCounts) add(n *Node, times int) {
 	}
 	if n.behind {
 		c.behind += times
+	}
+	if n.unbound {
+		c.unbound += times
 	}
 	if n.notPrepulled {
 		c.notPrepulled += times

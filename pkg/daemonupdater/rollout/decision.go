@@ -66,6 +66,8 @@ type Decision struct {
 	MaxUnavailable int
 	// Behind is the number of nodes with a pod that is not at its target, reachable or not.
 	Behind int
+	// Unbound is the number of nodes with a pod that is not bound to them, so that nothing shows that they have had its revision.
+	Unbound int
 	// NotPrepulled is the number of nodes still to be upgraded whose images are not pulled before they start.
 	NotPrepulled int
 	// InFlight is the number of nodes in flight by the ledger or live facts, without queued ones.

@@ -55,6 +55,7 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 		f.includeAvailability(g, node, pod)
 	}
 	f.behind = f.behind || isBehind(g, pod)
+	f.unbound = f.unbound || pod.Unbound && !pod.runsNothing()
 	f.pinned = f.pinned || pod.Pin != ""
 	if g.hasWork(node, pod) {
 		f.outdated = true

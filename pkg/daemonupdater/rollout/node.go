@@ -159,6 +159,8 @@ type Pod struct {
 	Pin string
 	// Gated: it waits at the gate, so none of its containers runs.
 	Gated bool
+	// Unbound: it is not bound to its node, so it has never run there.
+	Unbound bool
 	// Request is the open request on the node for this member, nil if there is none; it names the very pod that it is for. Its time is
 	// by the node's clock, but not later than now. RequestRuns: the status says that the node was started for it.
 	Request     *topsv1.UpgradeRequest
@@ -199,6 +201,8 @@ type facts struct {
 	outdated bool
 	// behind: a pod that is not terminating is not at its target.
 	behind bool
+	// unbound: a pod in which something will run is not bound to the node, so nothing shows that the node has had its revision.
+	unbound bool
 	// pinned: a pod is kept at an earlier revision than its target, or goes back to it.
 	pinned bool
 	// goingBack: a pod is to be replaced by one of the revision that it is pinned to, or the node is back and has to return to

@@ -67,6 +67,6 @@ func decisionOf(d *draft, b *budgets, e explanation) Decision {
 		Waiting: waiting, Counts: countStates(d.fleet, waiting, d.ledger.Failures),
 		MaxUnavailable: b.limit, InFlight: b.inFlight, Used: b.used, UsedByFailed: usedByFailed(d.fleet), Halted: e.halted,
 		LastTaskEnd: stepped(d), OfflineSince: offlineSince(d.fleet),
-		Behind: d.fleet.all.behind, NotPrepulled: d.fleet.all.notPrepulled, Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,
+		Behind: d.fleet.all.behind, Unbound: d.fleet.all.unbound, NotPrepulled: d.fleet.all.notPrepulled, Advanced: d.fleet.advanced, fleet: d.fleet, explanation: e,
 	}
 }
