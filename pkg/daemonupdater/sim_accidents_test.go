@@ -284,6 +284,17 @@ func (w *simWorld) fitsByChance(pass *simPass, o client.Object) bool {
 	return err == nil && pass.blind && version <= w.reached
 }
 
+// storedAgain reports whether a slot is that of a ledger which a restored backup took back and which had the version of the one
+// that a write replaces: a manager whose cache still shows it writes it once more. That starts no node,
+// so what the pass sees besides need not allow it.
+func (w *simWorld) storedAgain(replaced *topsv1.DaemonRollout, slot *topsv1.NodeSlot) bool {
+	key := simapi.KeyOf(replaced)
+	return slices.ContainsFunc(w.api.Log[simRollouts], func(c simapi.Change) bool {
+		r, is := c.Object.(*topsv1.DaemonRollout)
+		return is && c.Key == key && r.UID == replaced.UID && r.ResourceVersion == replaced.ResourceVersion && simHasSlot(r, slot)
+	})
+}
+
 // excuseBlind notes a slot that is given back by a pass that may have seen what is lost.
 func (w *simWorld) excuseBlind(pass *simPass, node string) {
 	if pass.blind {

@@ -259,11 +259,11 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 		if !slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && o.Since.Equal(&s.Since) }) {
 			a.started[s.Node] = simStarted{pass.at.Sub(fixture.Epoch), a.lost}
 		}
-		if slices.ContainsFunc(simSlots(before), func(o topsv1.NodeSlot) bool { return o.Node == s.Node && (o.UID == s.UID || o.UID == "") }) {
+		if simHasSlot(before, &s) {
 			continue
 		}
-		if w.isGranted(s.Operation) {
-			w.say("%s has a slot of %s again, for operation %s", s.Node, pass.group, s.Operation)
+		if w.isGranted(s.Operation) || w.storedAgain(before, &s) {
+			w.say("%s has a slot of %s again, for operation %q", s.Node, pass.group, s.Operation)
 			a.limit[s.Node], a.pools[s.Node] = limit, pass.poolOf(s.Node)
 			delete(w.lost, simLost{pass.group, s.Node})
 			continue
@@ -311,6 +311,11 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 // simFailed reports whether a ledger counts a node as failed.
 func simFailed(r *topsv1.DaemonRollout, node string) bool {
 	return slices.ContainsFunc(r.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == node })
+}
+
+// simHasSlot reports whether a ledger has the slot of a node.
+func simHasSlot(r *topsv1.DaemonRollout, slot *topsv1.NodeSlot) bool {
+	return slices.ContainsFunc(simSlots(r), func(s topsv1.NodeSlot) bool { return s.Node == slot.Node && (s.UID == slot.UID || s.UID == "") })
 }
 
 // simSlots returns all slots of a ledger.

@@ -1,6 +1,7 @@
 package daemonupdater
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -107,6 +108,45 @@ func TestASlotIsGivenBackThoughItNamesAVersionThatARestoredBackupTookBack(t *tes
 		s.gets(0, "good-0")
 		s.worksUntil(s.a, "no slot is taken", 5*time.Minute, func() bool { return len(simSlots(s.rolloutOf(s.g.id))) == 0 })
 	})
+}
+
+// A manager that still sees a ledger which a restored backup took back stores it again if the ledger of now has got the same
+// version. Its slots were given when that was allowed: it is not a start against the settings of now.
+func TestASlotThatARestoredBackupTookBackIsStoredAgainWhereItsVersionFits(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		s.annotate(s.g, topsv1.AnnotationPaused, "true")
+		s.gets(0, "good-1")
+		s.works(s.a, time.Minute)
+		saved := s.backUp()
+		s.annotate(s.g, topsv1.AnnotationPaused, "false")
+		s.countsTo(s.api.Counter + 100)
+		node := s.begins()
+		s.a.sees()
+		was := s.rolloutOf(s.g.id).ResourceVersion
+		s.restore(saved)
+		s.goesBy(10 * time.Second)
+		s.a.seesAllBut(simRollouts)
+		version, _ := strconv.Atoi(was)
+		s.countsTo(version - 1)
+		s.annotateRollout(s.rolloutOf(s.g.id), topsv1.AnnotationApprovedWaves, "none")
+		if is := s.rolloutOf(s.g.id); is.ResourceVersion != was || len(simSlots(is)) > 0 {
+			s.violate("the ledger has version %s, not %s", is.ResourceVersion, was)
+		}
+		s.a.passes(s.g.id)
+		if s.inFlight(1) != node {
+			s.violate("%s has no slot", node)
+		}
+		s.a.sees()
+		s.annotate(s.g, topsv1.AnnotationPaused, "false")
+		s.arrives(s.a)
+	})
+}
+
+// countsTo has the API server give all versions up to one.
+func (s *simSchedule) countsTo(version int) {
+	for pod := s.podOf(0, "n00"); s.api.Counter < version; {
+		s.setFinalizer(simapi.KeyOf(pod), false)
+	}
 }
 
 func TestASlotNamesTheVersionThatItNamedThoughTheCacheIsBehindForLong(t *testing.T) {
