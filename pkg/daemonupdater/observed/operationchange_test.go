@@ -272,6 +272,8 @@ func TestNextOperation(t *testing.T) {
 	theirsHeld.Rollout, theirsHeld.Granted, theirsHeld.Held = "gcu-system/other", true, true
 	unproven := shown("x", topsv1.OperationRunning)
 	unproven.Granted, unproven.Touched, unproven.Tasks = true, true, []topsv1.OperationTask{{Name: "a_driver_replace", State: topsv1.OperationTaskRunning, Pod: &topsv1.NamedPod{}}}
+	ungranted := unproven.DeepCopy() // by an older CRD
+	ungranted.Granted = false
 	tests := []struct {
 		name    string
 		asked   *topsv1.NodeOperation
@@ -293,6 +295,7 @@ func TestNextOperation(t *testing.T) {
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, "")}, want: nothing},
 		{name: "one that is stale at work is aborted", asked: askedFor("x", own, true), order: abortAtWork, want: amend},
 		{name: "but not once it has begun to replace the driver", asked: askedFor("x", own, true), shown: unproven, order: abortAtWork, want: nothing},
+		{name: "nor if its record lost the grant", asked: askedFor("x", own, true), shown: ungranted, order: abortAtWork, want: nothing},
 		{name: "which an abort for another reason does not wait for", asked: askedFor("x", own, true), shown: unproven, order: abort, want: amend},
 		{name: "one that was taken away is not made again to be aborted", shown: shown("x", topsv1.OperationRunning), order: abort, want: nothing},
 		{name: "so is the next one of ours, which is not granted yet", asked: askedFor("y", own, false), shown: held, order: abort,

@@ -91,9 +91,10 @@ func IsDisturbed(upgrade *topsv1.NodeUpgrade) bool {
 	return disturbed
 }
 
-// isCommitted reports whether an operation took over the cordon of one that failed, or touched its node and has not verified the driver.
+// isCommitted reports whether an operation took over the cordon of one that failed, or touched its node and has not verified the driver:
+// then it was granted, even if an older CRD dropped that from the record.
 func isCommitted(shown *topsv1.OperationStatus) bool {
-	return shown.CordonedBy != "" || shown.Granted && shown.Touched && operation.HasUnprovenDriver(shown)
+	return shown.CordonedBy != "" || shown.Touched && operation.HasUnprovenDriver(shown)
 }
 
 // lastTaskEnd returns when the last task of an operation ended, zero if none has.

@@ -49,6 +49,8 @@ func TestOperationsBecomeJobs(t *testing.T) {
 	tookOver.Granted, tookOver.CordonedBy = true, "old"
 	unproven := shown("x", topsv1.OperationRunning)
 	unproven.Granted, unproven.Touched, unproven.Tasks = true, true, []topsv1.OperationTask{{Name: "a_driver_replace", State: topsv1.OperationTaskDone}, {Name: "a_driver_verify", State: topsv1.OperationTaskRunning}}
+	ungranted := unproven.DeepCopy() // by an older CRD
+	ungranted.Granted = false
 	proven := unproven.DeepCopy()
 	proven.Tasks[1].State = topsv1.OperationTaskDone
 	untouched := unproven.DeepCopy()
@@ -82,6 +84,8 @@ func TestOperationsBecomeJobs(t *testing.T) {
 		{name: "it took over the cordon of one that failed", asked: grantedOp, shown: tookOver, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "its driver is replaced and not verified", asked: grantedOp, shown: unproven, disturbed: true,
+			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "its driver is replaced and not verified, and its record lost the grant", asked: grantedOp, shown: ungranted, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "its driver was replaced, but not by it", asked: grantedOp, shown: untouched, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
