@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
+	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 	"github.com/topsops/gcu-operator/test/fixture"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
@@ -153,4 +155,35 @@ func TestASlotThatAnOlderCRDTookTheNodesUIDFromIsKept(t *testing.T) {
 			s.violate("the slot of %s is not as it was: %s", node, s.describe())
 		}
 	})
+}
+
+// A node is kept cordoned for a driver that was not verified before there was a newer one; an older CRD may have dropped since that the
+// operation was granted, or its tasks.
+func TestANodeIsHeldForAnUnprovenDriverWhateverAnOlderCRDDropped(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		with  func(*simOp, *topsv1.OperationStatus)
+		wrong bool
+	}{
+		{"its record is whole", func(*simOp, *topsv1.OperationStatus) {}, false},
+		{"without its grant", func(_ *simOp, now *topsv1.OperationStatus) { now.Granted = false }, false},
+		{"without its tasks", func(_ *simOp, now *topsv1.OperationStatus) { now.Tasks = nil }, false},
+		{"it was never granted", func(op *simOp, now *topsv1.OperationStatus) { op.granted, now.Granted = false, false }, true},
+		{"it touched nothing", func(_ *simOp, now *topsv1.OperationStatus) { now.Touched = false }, true},
+		{"its driver was not replaced", func(_ *simOp, now *topsv1.OperationStatus) { now.Tasks[0].Pod = nil }, true},
+		{"there is no newer driver", func(_ *simOp, now *topsv1.OperationStatus) { now.Reason = operation.ReasonAborted }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			now := &topsv1.OperationStatus{ID: "op", Phase: topsv1.OperationAborted, Reason: operation.ReasonTargetChanged, Granted: true, Touched: true, Held: true,
+				Tasks: []topsv1.OperationTask{{Name: "n00_driver_replace", State: topsv1.OperationTaskRunning, Pod: &topsv1.NamedPod{}}}}
+			op, w := &simOp{node: "n00", granted: true}, &simWorld{now: fixture.Epoch}
+			w.withOperations()
+			w.ops.known["op"] = op
+			tc.with(op, now)
+			w.checkRecord(&topsv1.NodeUpgrade{ObjectMeta: metav1.ObjectMeta{Name: "n00"}}, now.DeepCopy(), now)
+			if wrong := len(w.violations) > 0; wrong != tc.wrong {
+				t.Errorf("the checks say %q", w.violations)
+			}
+		})
+	}
 }

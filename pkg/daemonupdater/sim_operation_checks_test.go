@@ -159,8 +159,8 @@ func (w *simWorld) checkRecord(u *topsv1.NodeUpgrade, before, now *topsv1.Operat
 	if op := w.ops.known[now.ID]; now.Granted && (op == nil || !op.granted) {
 		w.violate("ledger: operation %s of %s took itself for granted", now.ID, u.Name)
 	}
-	dropped := len(now.Tasks) == 0 // by an older CRD, at last or before
-	unproven := now.Phase == topsv1.OperationAborted && now.Reason == operation.ReasonTargetChanged && now.Granted && now.Touched && (operation.HasUnprovenDriver(now) || dropped)
+	dropped := len(now.Tasks) == 0 // by an older CRD, at last or before; so may now.Granted be
+	unproven := now.Phase == topsv1.OperationAborted && now.Reason == operation.ReasonTargetChanged && w.isGranted(now.ID) && now.Touched && (operation.HasUnprovenDriver(now) || dropped)
 	if now.Held && now.Phase != topsv1.OperationFailed && now.Phase != topsv1.OperationQuarantined && now.CordonedBy == "" && !unproven {
 		w.violate("S3: node %s is held after %s", u.Name, now.Phase)
 	}
@@ -273,7 +273,7 @@ func (w *simWorld) checkNodes() {
 	}
 }
 
-// isGranted reports whether an operation has the node of its slot out of service already.
+// isGranted reports whether an operation was granted at any time: it may have the node of its slot out of service already.
 func (w *simWorld) isGranted(id string) bool {
 	return w.ops != nil && w.ops.known[id] != nil && w.ops.known[id].granted
 }
