@@ -23,8 +23,8 @@ type simGate struct {
 	gate *rand.Rand // nil in a seed without the policy
 	// ran is the revision of the last pod of a DaemonSet that was bound to a node; of two at once, both.
 	ran map[simRan][]string
-	// outside are nodes that had no place for a DaemonSet since its last pod there: its revision is settled without them, and they
-	// join like new ones.
+	// outside are nodes that had no place for a DaemonSet since its last pod there, or do not keep that pod of a former Node: its
+	// revision is settled without them, and they join like new ones.
 	outside map[simRan]bool
 	// worked is the revision of the last pod of a DaemonSet that was ready on a node.
 	worked map[simRan]string
@@ -211,11 +211,14 @@ func (w *simWorld) leaves(ds *appsv1.DaemonSet) {
 	}
 }
 
-// stays notes the pods that are still on a node when it is registered again.
+// stays notes the pods that are still on a node when it is registered again. One that terminates is as good as gone.
 func (w *simWorld) stays(node string) {
-	for _, pod := range w.setPods() {
-		if pod.Spec.NodeName == node {
-			w.runs(pod)
+	for _, terminates := range []bool{true, false} { // what runs counts in the end
+		for _, pod := range w.setPods() {
+			if w.gate != nil && pod.Spec.NodeName == node && (pod.DeletionTimestamp != nil) == terminates {
+				w.runs(pod)
+				w.outside[simRan{simOwner(pod).UID, simapi.Get[*corev1.Node](w.api, simNodeKey(node)).UID}] = terminates
+			}
 		}
 	}
 }

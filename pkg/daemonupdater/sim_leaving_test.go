@@ -159,3 +159,49 @@ func TestANodeThatIsTaintedWhileItsGroupHasNoStrategyIsNotStarted(t *testing.T) 
 		}
 	})
 }
+
+// What is settled while a Node does not exist is settled without it. Registered again with a pod that terminates, it joins like a new
+// node; with one that runs, it has an earlier revision, and the target is not settled any more.
+func TestATargetThatWasSettledWithoutANodeIsSettledWhenThatIsRegisteredAgainUnlessAPodRunsThere(t *testing.T) {
+	for name, runs := range map[string]bool{"its pod runs": true, "its pod terminates": false} {
+		t.Run(name, func(t *testing.T) {
+			schedule(t, []string{"single"}, func(s *simSchedule) {
+				gated(func(*simWorld) {})(s.simWorld)
+				s.worksUntil(s.a, "what they have is known as good", time.Hour, func() bool { return s.rolloutOf(s.g.id).Status.LastKnownGood != nil })
+				gone := s.hosts[2]
+				s.power(gone, false)
+				s.works(s.a, time.Minute)
+				s.gets(0, "good-1")
+				s.worksUntil(s.a, "the others are updated", time.Hour, func() bool { return s.atTarget(s.g, "n00") && s.atTarget(s.g, "n01") })
+				s.api.Remove(simNodeKey(gone.name))
+				die := func() { _, _ = s.api.Delete(simapi.KeyOf(s.podOf(0, gone.name)), nil) } // it exists
+				if !runs {
+					die()
+				}
+				settled := func() bool {
+					s.now = s.now.Add(reportInterval) // without the garbage collector of pods
+					s.a.sees()
+					s.a.passes(s.g.id)
+					return s.rolloutOf(s.g.id).Status.Settled[0].Hash != ""
+				}
+				if !settled() {
+					s.violate("the target is not settled, though every node has it")
+				}
+				s.power(gone, true)
+				s.addNode(gone)
+				if settled() == runs {
+					s.violate("settled: %v", !runs)
+				}
+				if runs {
+					die()
+				}
+				held := s.held
+				s.waits("its pod is replaced", func() bool { pod := s.podOf(0, gone.name); return pod != nil && pod.DeletionTimestamp == nil })
+				if waits := s.held > held; waits != runs {
+					s.violate("the new pod waits at the gate: %v", waits)
+				}
+				s.arrives(s.a)
+			})
+		})
+	}
+}
