@@ -21,6 +21,8 @@ var ofNodeOperations = []mutant{
 		"$Operation.isKeptCordoned() || isNextAlong($*args)", "isNextAlong($*args)"},
 	{"held-for-good", "a node kept cordoned at its targets gets no operation", updater, "group.factsOf",
 		"$outdated, $replaceable, $heavy = true, true, true", "$heavy = $outdated"},
+	{"ended-started-again", "a node that starts while it is released has failed at once, by the version that it was to get", updater, "starts.operationOf",
+		"$hasOne && endOf($*args) == nil", "$hasOne"},
 	{"no-backoff", "a deferred node is retried at once", updater, "facts.deferral",
 		`case $Returned > 0 && $strategy != $OTA && $rested.After($now): $*then
 		case $heavy && $Retry.After($now): $*body`,

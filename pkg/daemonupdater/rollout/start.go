@@ -49,13 +49,13 @@ func (s *starts) start(n *Node, slot *Slot) {
 	s.names = append(s.names, n.Name)
 }
 
-// operationOf returns the id of the operation of a node that is started: the prepared one, or a new one;
-// "" if pods are just deleted.
+// operationOf returns the id of the operation of a node that is started: the prepared one, or a new one if the last one has
+// ended, also while its node is still being released; "" if pods are just deleted.
 func (s *starts) operationOf(n *Node) string {
 	switch {
 	case !n.heavy:
 		return ""
-	case n.Operation != nil && !n.Operation.KeptCordoned:
+	case n.Operation != nil && !n.Operation.KeptCordoned && endOf(n.Operation.ID, n.Ended) == nil:
 		return n.Operation.ID
 	}
 	return s.newOperation(n)
