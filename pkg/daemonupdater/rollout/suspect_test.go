@@ -26,6 +26,7 @@ func TestANodeThatGoesOfflineShortlyAfterItWasUpdatedFailed(t *testing.T) {
 		{"not when the pod was older", offlineAfterUpdate("a", 3*time.Minute), func(*Input) {}, false},
 		{"not when the pod was made after it went offline", offlineAfterUpdate("a", -time.Second), func(*Input) {}, false},
 		{"not when it is outdated: it is skipped", withPod(offlineAfterUpdate("a", time.Minute), func(p *Pod) { p.Revision = oldHash }), func(*Input) {}, false},
+		{"not when the pod waits at the gate: it has not run", withPod(offlineAfterUpdate("a", time.Minute), func(p *Pod) { p.Gated = true }), func(*Input) {}, false},
 		{"not when it joined long after the last start", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Ledger.LastStart = epoch.Add(-time.Hour) }, false},
 		{"not when a person resumed the rollout since", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Ledger.ResumedAt = epoch }, false},
 		{"if a person resumed the rollout before", offlineAfterUpdate("a", time.Minute), func(in *Input) { in.Ledger.ResumedAt = epoch.Add(-61 * time.Second) }, true},
@@ -101,6 +102,7 @@ func TestANodeThatStopsWorkingAfterItGaveItsSlotBackFailed(t *testing.T) {
 		{"not for a pod of a revision that the node is kept at", withPod(crashes(), func(p *Pod) { p.Revision = oldHash }), func(in *Input) {
 			in.Ledger.Pins = []Pin{{Node: "a", UID: "uid-a", Member: "kube-system/a", Revision: oldHash, From: newHash}}
 		}, "", 0},
+		{"not for a pod that waits at the gate, in place of one that was missing for long", withPod(hangs(progress), func(p *Pod) { p.Gated, p.Created = true, epoch }), nil, "", 0},
 		{"not for a pod that is deleted", withPod(crashes(), func(p *Pod) { p.Terminating = true }), nil, "", 0},
 		{"not if it worked for long", givenBack("a", 3*progress, progress), nil, "", 0},
 		{"if it ran for minutes before each crash", crashesLate(4*progress, progress-time.Second), nil, ReasonCrashLooping, 0},

@@ -6,7 +6,7 @@ import (
 )
 
 // A version may take its node offline, or stop working, some time after its pod was available and the node gave its slot
-// back. The pod that may have done that is the suspect of the node.
+// back. The pod that may have done that is the suspect of the node. One that waits at the gate has done nothing yet.
 
 // suspectOf returns the suspect of a node, nil if there is none. updated: nothing is left to do on the node.
 func suspectOf(g *group, node *Node, updated bool) *Pod {
@@ -24,7 +24,7 @@ func suspectOf(g *group, node *Node, updated bool) *Pod {
 func madeBeforeOutage(g *group, node *Node) (suspect *Pod) {
 	for i := range node.Pods {
 		pod := &node.Pods[i]
-		fits := !pod.runsNothing() && !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(g.deadlines.Probation))
+		fits := !pod.runsNothing() && !pod.Gated && !node.ReadyWritten.Before(pod.Created) && !node.ReadyWritten.After(pod.Created.Add(g.deadlines.Probation))
 		if fits && (suspect == nil || pod.Created.After(suspect.Created)) {
 			suspect = pod
 		}
@@ -39,7 +39,7 @@ func notWorkingSince(g *group, node *Node) (suspect *Pod) {
 	for i := range node.Pods {
 		pod := &node.Pods[i]
 		end, replaced := node.Replaced[g.keyOf(pod)]
-		fails := replaced && !pod.isAbsent() && pod.isUnready() && !pod.NotReadySince.Before(end.Add(-writtenEarly)) && !pod.NotReadySince.Before(node.ReadySince) &&
+		fails := replaced && !pod.isAbsent() && !pod.Gated && pod.isUnready() && !pod.NotReadySince.Before(end.Add(-writtenEarly)) && !pod.NotReadySince.Before(node.ReadySince) &&
 			!g.isOutdated(pod) && pod.Pin == "" && !isOperatedOnSince(node, end)
 		if fails && (suspect == nil || pod.CrashLooping != "" && suspect.CrashLooping == "") {
 			suspect = pod
