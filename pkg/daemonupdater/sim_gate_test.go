@@ -29,7 +29,7 @@ type simGate struct {
 	// worked is the revision of the last pod of a DaemonSet that was ready on a node.
 	worked map[simRan]string
 	// takenBack are those that a restored backup took back: a manager that saw them ready remembers them until it sees
-	// another one.
+	// another one. One that did not see them, and never will, remembers what it saw last.
 	takenBack map[simRan][]string
 	// restored are the pods that managers created, by the first name of a pod at their place.
 	restored map[simapi.Key][]simapi.Key
@@ -305,7 +305,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	}
 	stored := w.rolloutOf(g.id)
 	settings, err := daemonset.SettingsOf(ds)
-	key, hash := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod)
+	key, hash, spot := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod), simSpot{ds.UID, node.Name}
 	had := func(what func(hashes []string) bool) bool {
 		return what(w.ran[simRan{ds.UID, node.UID}]) || pass != nil && what(pass.ran[simRan{ds.UID, node.UID}])
 	}
@@ -316,7 +316,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 		return
 	}
 	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || had(this) || hash == w.worked[simRan{ds.UID, node.UID}] ||
-		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || w.getsTarget(stored, node.Name, ds, pass) ||
+		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || w.restores > 0 && pass != nil && pass.m.sawReady[spot] == hash || w.getsTarget(stored, node.Name, ds, pass) ||
 		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
 		return
 	}
@@ -332,7 +332,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	if good == "" || had(none) && (w.vague || settled) || settled && w.outside[simRan{ds.UID, node.UID}] {
 		return // what a node had is not known to a new manager
 	}
-	if spot := (simSpot{ds.UID, node.Name}); pass != nil && pass.m.sawFirst[spot] == hash && pass.m.sawReady[spot] == "" {
+	if pass != nil && pass.m.sawFirst[spot] == hash && pass.m.sawReady[spot] == "" {
 		return // nor is what ran there since its first list, if that was stale
 	}
 	if hash != good && kept(good) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
@@ -169,4 +170,40 @@ func TestASlotNamesTheVersionThatItNamedThoughTheCacheIsBehindForLong(t *testing
 		s.a.drive()
 		s.inFlight(1)
 	})
+}
+
+// What a manager last saw ready on a node is what it lets leave the gate there, though another revision was ready since: a restored
+// backup took that back before the manager saw it, or its cache is still as before.
+func TestAPodLeavesTheGateThatWasLastSeenReadyBeforeABackupWasRestored(t *testing.T) {
+	for _, behind := range []bool{false, true} {
+		schedule(t, []string{"single"}, func(s *simSchedule) {
+			gated(func(*simWorld) {})(s.simWorld)
+			for _, h := range s.hosts {
+				s.stays(h.name)
+			}
+			s.leader = s.a
+			s.worksUntil(s.a, "a good revision is known", time.Hour, func() bool { return s.rolloutOf(s.g.id).Status.LastKnownGood != nil })
+			s.annotate(s.g, topsv1.AnnotationPaused, "true")
+			s.gets(0, "good-1")
+			s.works(s.a, 30*time.Second)
+			node := s.hosts[0].name
+			s.api.Remove(simapi.KeyOf(s.podOf(0, node)))
+			s.waits("a pod waits at the gate", func() bool { p := s.podOf(0, node); return p != nil && daemonset.AwaitsUpgrade(p) })
+			saved := s.backUp()
+			s.annotate(s.g, topsv1.AnnotationPaused, "false")
+			s.worksUntil(s.b, "the node has the new revision", time.Hour, func() bool { return s.replaced(node, "good-1") == 1 })
+			s.a.sees()
+			if !behind {
+				s.a.passes(s.g.id)
+			}
+			s.gets(0, "good-0")
+			s.worksUntil(s.b, "the node has the earlier revision again", time.Hour, func() bool { return s.replaced(node, "good-0") == 1 })
+			s.restore(saved)
+			if behind {
+				s.a.passes(s.g.id)
+			}
+			released := s.opened
+			s.worksUntil(s.a, "the pod leaves the gate", time.Minute, func() bool { return s.opened > released })
+		})
+	}
 }
