@@ -363,7 +363,7 @@ type NodeSlot struct {
 	// Operating, FenceDenied, OperationDenied or NodeLost; empty while it is queued.
 	// +optional
 	Step string `json:"step,omitempty"`
-	// revision of the group the node is being brought to.
+	// revision of the group the node is being brought to; empty while the operation ends that the group itself aborted.
 	Revision string `json:"revision"`
 	// podUID is the pod that may be deleted: the intent, stored before the effect.
 	// +optional

@@ -80,6 +80,13 @@ func (d *draft) uncountStart(slot *Slot) {
 	}
 }
 
+// noteAborted records that the group itself aborts the operation of a slot: its node is brought to no revision, and what the end of the
+// operation says counts for none, also if the target comes back before it has ended.
+func (d *draft) noteAborted(slot *Slot) {
+	d.uncountStart(slot)
+	slot.Revision = ""
+}
+
 // noteOver records that the work on the members of a slot is over: on those that were replaced under it, also by its operation along
 // with others.
 func (d *draft) noteOver(slot *Slot, n *Node) {

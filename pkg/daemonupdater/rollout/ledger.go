@@ -117,7 +117,8 @@ type Slot struct {
 	Node string
 	UID  types.UID
 	// Since is when the node was started, or when the target last changed under the slot.
-	Since    time.Time
+	Since time.Time
+	// Revision is what the node is brought to, "" while the operation ends that the group itself aborted.
 	Revision string
 	// Progress is when the deadline last restarted: when the node was started, or another pod of
 	// it was named for deletion. The time in which nothing was decided is added. Zero in a ledger

@@ -386,11 +386,11 @@ func TestASlotDoesNotWaitForAnEndInTheFuture(t *testing.T) {
 	}
 }
 
-// A person has an operation go on that failed, and the group has gone back to another revision since: it is aborted, and
-// that says nothing of that revision, also when only the history tells of it.
+// A person has an operation go on that failed, and the group has gone back to another revision since: it verifies its driver until a
+// person aborts it, and that says nothing of that revision, also when only the history tells of it.
 func TestTheEndOfAnOperationThatWentOnForAnotherRevisionFailsNoNode(t *testing.T) {
 	a := granted(heavyNode("a"))
-	a.Operation.Targets["kube-system/driver"], a.Operation.Revision = oldHash, "before"
+	a.Operation.Targets["kube-system/driver"], a.Operation.Revision, a.Operation.Committed = oldHash, "before", true
 	first := Plan(heavyInput(1, a))
 	if len(first.Ledger.Slots) != 1 || first.Ledger.Slots[0].Operation != a.Operation.ID || first.Ledger.Slots[0].Revision != "before" {
 		t.Fatalf("slots %+v", first.Ledger.Slots)

@@ -68,7 +68,9 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 		if change.isDone(op) {
 			continue
 		}
-		if early && !change.Abort {
+		if change.Abort {
+			d.noteAborted(slot)
+		} else if early {
 			d.hurry(n)
 		}
 		changes = append(changes, change)

@@ -30,7 +30,10 @@ func reviewSlots(d *draft) *slotReview {
 		slot.skipIdleTime(d.in, readySinceOf(n))
 		switch {
 		case n == nil && d.fleet.operatesOutside(&slot):
-			s.keep(&slot) // its operation is aborted
+			if !d.fleet.outside[slot.Node].Operation.Aborted {
+				s.noteAborted(&slot)
+			}
+			s.keep(&slot)
 		case n == nil:
 			s.uncountStart(&slot)
 			s.unseen = append(s.unseen, slot)
@@ -221,22 +224,22 @@ func (s *slotReview) isObsolete(slot *Slot, n *Node) bool {
 }
 
 // retargetOperation brings the slot of a running operation to a new revision that changes nothing
-// for it. The targets of an operation are not known once another group has replaced it by its own.
+// for it, unless the group aborts it. The targets of an operation are not known once another group has replaced it by its own.
 func (s *slotReview) retargetOperation(slot *Slot, n *Node) {
-	if n.Operation != nil && n.Operation.ID == slot.Operation && n.Operation.Targets != nil && !n.group.isStale(n) {
+	if slot.Revision != "" && n.Operation != nil && n.Operation.ID == slot.Operation && n.Operation.Targets != nil && !n.group.isStale(n) {
 		s.retarget(slot)
 	}
 }
 
 // reviewNotDone reviews the slot of an operation that ended without success. Its node failed, unless the
-// end does not prove anything about the revisions that it ran for, as when it was aborted because the group ends, or
-// these are no longer the targets.
+// end does not prove anything about the revisions that it ran for, as when the group itself aborted it, or these are no longer the
+// targets.
 func (s *slotReview) reviewNotDone(slot *Slot, n *Node, end *End) {
 	ran := end.Targets
 	if len(ran) == 0 && slot.Revision == s.in.Revision {
 		ran = n.group.targetsOf(slot.Members)
 	}
-	ordered := s.in.Ending && end.Failure == ReasonOperationAborted
+	ordered := (s.in.Ending || slot.Revision == "") && end.Failure == ReasonOperationAborted
 	counts := end.Failure != "" && len(ran) > 0 && n.group.haveTargets(ran) && !ordered
 	if !counts && s.keepsSlot(slot, n, end) {
 		s.keep(slot)
