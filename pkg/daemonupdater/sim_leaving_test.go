@@ -50,6 +50,38 @@ func TestANodeThatLeavesTheGroupGivesItsSlotBack(t *testing.T) {
 	}
 }
 
+// The driver tolerates every taint, so it is all that the nodes should run, and it works: the pods that the taints evict show nothing
+// any more.
+func TestAVersionThatNoNodeShouldRunKeepsNoOtherFromBeingGood(t *testing.T) {
+	schedule(t, []string{"driver", "plugin"}, func(s *simSchedule) {
+		simapi.Edit(s.api, s.g.sets[0], func(ds *appsv1.DaemonSet) {
+			ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		})
+		s.gets(1, "hang-1")
+		for _, h := range s.hosts {
+			_, _ = s.api.Delete(simapi.KeyOf(s.podOf(1, h.name)), nil) // it exists
+		}
+		s.works(s.a, 5*time.Minute)
+		is := func() bool {
+			st := s.rolloutOf(s.g.id).Status
+			return st.LastKnownGood != nil && st.LastKnownGood.Revision == st.Revision
+		}
+		if is() {
+			s.violate("a version that hangs is known to be good")
+		}
+		for _, h := range s.hosts {
+			simapi.Edit(s.api, simNodeKey(h.name), func(n *corev1.Node) {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/repair", Effect: corev1.TaintEffectNoExecute})
+			})
+		}
+		s.a.sees()
+		s.a.passes(s.g.id)
+		if !is() {
+			s.violate("the nodes run all that they should run, and that is not known to be good")
+		}
+	})
+}
+
 func TestADeletionThatComesLateFindsNoPodOnANodeThatWasRegisteredAgain(t *testing.T) {
 	for name, again := range map[string]bool{"when it is seen at once": true, "when its Node was missing for a moment": false} {
 		t.Run(name, func(t *testing.T) {

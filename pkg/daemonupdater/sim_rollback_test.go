@@ -214,7 +214,8 @@ func (w *simWorld) checkWorks(pass *simPass, good *topsv1.KnownGoodRevision) {
 		if owner == nil || !w.isOfSet(pod, owner.UID) || report.TargetIn(good.Targets, pod.Namespace+"/"+owner.Name) != daemonset.RevisionHash(pod) || daemonset.AwaitsUpgrade(pod) || daemonset.IsPlaceholder(pod) {
 			continue
 		}
-		if w.api.Objects[simNodeKey(daemonset.NodeName(pod))] == nil { // nodes that leave take along what they showed
+		node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
+		if node == nil || !simKeeps(node, w.setOf(pod)) { // nodes that leave take along what they showed
 			continue
 		}
 		image, ran := pod.Spec.Containers[0].Image, pass.at.Sub(pod.CreationTimestamp.Time)-w.startOf(pod)-simLag
