@@ -60,6 +60,8 @@ var ofNodeOperations = []mutant{
 		"shown.Touched && $driver", "$driver"},
 	{"committed-by-recorded-grant", "a newer revision returns a node to service whose driver is not verified, because an older CRD dropped the grant", updater, "isCommitted",
 		"shown.Touched && $driver", "shown.Granted && shown.Touched && $driver"},
+	{"touched-and-in-service", "a node that an operation touched counts as available, because an older CRD dropped both grants", updater, "operationOf",
+		"disturbed || shown.Granted || shown.Touched || shown.Held", "disturbed || shown.Granted || shown.Held"},
 	{"untouched-cordoned", "an operation that touched nothing keeps its node for a driver that was there", nodes, "staysCordoned",
 		"f.Operation.Touched && f.Operation.Reason == ReasonTargetChanged && $driver", "f.Operation.Reason == ReasonTargetChanged && $driver"},
 	{"committed-meanwhile", "an abort that was decided from a cache returns a node to service whose driver is not verified", updater, "comesTooLate",

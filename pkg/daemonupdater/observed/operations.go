@@ -71,7 +71,7 @@ func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation
 			Message: fmt.Sprintf("operation %s is about to start", asked.ID)}
 	}
 	if shown != nil {
-		disturbed = disturbed || shown.Granted || shown.Held
+		disturbed = disturbed || shown.Granted || shown.Touched || shown.Held
 		if op == nil || op.ID != shown.ID {
 			op = &rollout.Operation{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
 		}
