@@ -38,6 +38,12 @@ func TestAnOperationThatTheGroupAbortedFailsNoNode(t *testing.T) {
 			if len(d.Operations) != 0 || len(d.Ledger.Slots) != 1 {
 				t.Fatalf("changes %+v, slots %+v: it has not ended", d.Operations, d.Ledger.Slots)
 			}
+			committed := after
+			committed.Nodes = []Node{granted(heavyNode("a"))}
+			committed.Nodes[0].Operation.Committed, committed.Nodes[0].Operation.Targets = true, map[string]string{"kube-system/driver": newHash}
+			if slots := Plan(committed).Ledger.Slots; len(slots) != 1 || slots[0].Revision != before.Revision {
+				t.Errorf("slots %+v: the abort came too late, and the operation goes on to the target", slots)
+			}
 			after.Ledger = d.Ledger
 			after.Nodes = []Node{withEnd(heavyNode("a"), ReasonOperationAborted)}
 			after.Nodes[0].Ended[0].Targets = []Target{{Member: "kube-system/driver", Revision: newHash}}

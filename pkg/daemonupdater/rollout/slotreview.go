@@ -224,9 +224,14 @@ func (s *slotReview) isObsolete(slot *Slot, n *Node) bool {
 }
 
 // retargetOperation brings the slot of a running operation to a new revision that changes nothing
-// for it, unless the group aborts it. The targets of an operation are not known once another group has replaced it by its own.
+// for it, unless the group aborts it; an abort that comes too late is not written, and the operation goes on. The targets of an
+// operation are not known once another group has replaced it by its own.
 func (s *slotReview) retargetOperation(slot *Slot, n *Node) {
-	if slot.Revision != "" && n.Operation != nil && n.Operation.ID == slot.Operation && n.Operation.Targets != nil && !n.group.isStale(n) {
+	op := n.Operation
+	if op == nil || op.ID != slot.Operation || op.Targets == nil || n.group.isStale(n) {
+		return
+	}
+	if slot.Revision != "" || op.Committed && !op.Aborted {
 		s.retarget(slot)
 	}
 }
