@@ -86,7 +86,7 @@ func newCluster(t *testing.T, change func(*appsv1.DaemonSet)) *cluster {
 			t.Fatal(err)
 		}
 	}
-	store := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	store := fake.NewClientBuilder().WithGlobalResourceVersionCounter().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&topsv1.DaemonRollout{}, &topsv1.NodeUpgrade{}, &topsv1.UpgradePlan{}).
 		WithIndex(&corev1.Pod{}, controllerUID, indexByController).WithIndex(&corev1.Pod{}, simNodeOfPod, simLiveIndexers[simNodeOfPod]).
 		WithIndex(&appsv1.ControllerRevision{}, controllerUID, indexByController).Build()

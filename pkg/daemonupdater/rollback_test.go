@@ -223,7 +223,7 @@ func TestNothingIsRolledBackThatIsNotWhatWasObserved(t *testing.T) {
 		"paused":                  func(live *appsv1.DaemonSet) { fixture.Annotate(live, topsv1.AnnotationPaused, "true") },
 		"recreated":               func(live *appsv1.DaemonSet) { live.UID = "uid-new" },
 		"rendered from another":   func(live *appsv1.DaemonSet) { fixture.Annotate(live, topsv1.AnnotationRevision, "fleet-9") },
-		"changed since it's read": func(live *appsv1.DaemonSet) { live.ResourceVersion = "1" },
+		"changed since it's read": func(live *appsv1.DaemonSet) { live.ResourceVersion = "99" },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

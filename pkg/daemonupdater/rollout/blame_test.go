@@ -301,7 +301,7 @@ func TestAPodThatIsStillThereIsNotBlamed(t *testing.T) {
 	hanging := func(change func(*Node, *Slot)) Input {
 		n := nodeOf("a", newHash, oldHash)
 		n.Pods[0].Available, n.Pods[0].NotReadySince = false, epoch.Add(-20*time.Minute)
-		n.Pods[0].Created, n.Pods[1].Version = epoch.Add(-30*time.Minute), "7"
+		n.Pods[0].Created, n.Pods[1].Version = epoch.Add(-30*time.Minute), "8" // it is fenced
 		n.Replaced = map[string]time.Time{"kube-system/driver": epoch.Add(-20 * time.Minute)}
 		slot := slotOf(n, time.Hour)
 		slot.Pod, slot.PodVersion, slot.Members, slot.Newest = n.Pods[1].UID, "7", []string{"kube-system/exporter"}, epoch
@@ -322,12 +322,14 @@ func TestAPodThatIsStillThereIsNotBlamed(t *testing.T) {
 			n.Pods[0].Available, n.Pods[0].NotReadySince, n.Pods[1].Available = true, time.Time{}, false
 		}, second},
 		{"if the node was lost since", func(n *Node, _ *Slot) { *n = offline(*n); n.ReadySince = epoch.Add(-time.Hour) }, first},
-		{"but one that terminates is", func(n *Node, _ *Slot) { n.Pods[1].Terminating = true }, second},
+		{"but one that terminates is, which a slot corrected after a restore may name", func(n *Node, _ *Slot) {
+			n.Pods[1].Terminating, n.Pods[1].Version = true, "7"
+		}, second},
 		{"nor what an operation replaced along", func(n *Node, s *Slot) {
 			n.Pods[0], n.Pods[1] = n.Pods[1], n.Pods[0]
 			n.Pods[0].Member, n.Pods[1].Member = 0, 1
 			n.Pods[0].Revision, n.Pods[0].Available = newHash, true
-			n.Pods = append(n.Pods, Pod{Member: 2, UID: "nfd", Version: "7", Revision: oldHash, Available: true})
+			n.Pods = append(n.Pods, Pod{Member: 2, UID: "nfd", Version: "8", Revision: oldHash, Available: true})
 			n.Replaced = map[string]time.Time{"kube-system/exporter": epoch.Add(-20 * time.Minute)}
 			n.Ended = []End{{ID: "op-a", Done: true, Touched: true, Time: epoch.Add(-20 * time.Minute), Targets: first}}
 			s.Pod, s.Members = "nfd", []string{"kube-system/nfd"}

@@ -7,7 +7,7 @@ func nextDeletions(d *draft, limit int) (pods []Pod) {
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
-		if !mayReplacePods(n, slot) {
+		if !mayReplacePods(n, slot) || n.fencing { // what is fenced is not to be deleted any more
 			continue
 		}
 		early := turns.beside(slot) >= limit

@@ -8,8 +8,8 @@ import (
 )
 
 // A manager may be interrupted for any time between the write of the ledger and a deletion, while
-// another one leads, or it may read stale nodes. So a slot that names a pod is given back, or
-// names another pod, only when that deletion can no longer happen. The slot permits the deletion of
+// another one leads, or it may read stale nodes. So a slot that names a pod is given back, for whatever
+// reason, or names another pod, only when that deletion can no longer happen. The slot permits the deletion of
 // one resourceVersion only, so that is the case when the observed pod has a newer one. As long as
 // the version has not changed, the pod is written to (fenced). A version that was lost
 // when a backup of etcd was restored never comes; package access corrects such a slot.
@@ -17,8 +17,8 @@ import (
 // fence lists the pods to write to.
 type fence []Pod
 
-// isRuledOut reports whether the deletion that a slot names can no longer happen. It adds the pod
-// to the fence if it is still at the version that the slot names.
+// isRuledOut reports whether the deletion that a slot names can no longer happen, or has begun. It adds the
+// pod to the fence if it is still at the version that the slot names.
 func (f *fence) isRuledOut(slot *Slot, n *Node) bool {
 	if slot.PodVersion == "" || len(slot.Members) == 0 {
 		return true // it never named a pod
@@ -27,11 +27,14 @@ func (f *fence) isRuledOut(slot *Slot, n *Node) bool {
 	if pod == nil || daemonset.Newer(pod.Version, slot.PodVersion) {
 		return true
 	}
-	if pod.UID == slot.Pod && pod.Version == slot.PodVersion && !pod.Terminating {
+	if pod.UID != slot.Pod || pod.Version != slot.PodVersion {
+		return false
+	}
+	if !pod.Terminating && !n.fencing {
 		*f = append(*f, *pod)
 		n.fencing = true
 	}
-	return false
+	return pod.Terminating
 }
 
 // isOperating reports whether the operation of a slot of a node, if it has one, has not ended.

@@ -1,11 +1,14 @@
 package rollout
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
@@ -54,6 +57,111 @@ func TestASlotIsGivenBackWhenItsDeletionCannotHappenAnyMore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// endedCases are nodes whose slots name the pod of the exporter, in version 100, and end for other reasons than that nothing is
+// left to do.
+func endedCases() map[string]Input {
+	exporter := func(n Node, version string, available bool) Node {
+		n.Pods[1].Version, n.Pods[1].Available = version, available
+		return n
+	}
+	under := func(n Node, operation string) Input {
+		slot := slotOf(n, 3*time.Hour)
+		slot.Operation, slot.Pod, slot.PodVersion, slot.Members = operation, n.Pods[1].UID, "100", []string{"kube-system/driver", "kube-system/exporter"}
+		return heavyInput(1, n).slots(slot)
+	}
+	light := func() Node { return nodeOf("a", newHash, oldHash) }
+	theirs := exporter(withJob(light(), &Operation{ID: "theirs", Granted: true}), "100", true)
+	obsolete := ota(under(exporter(light(), "100", true), "op-a"))
+	obsolete.Revision = "r3"
+	return map[string]Input{
+		"its operation ended without a result, and the node is available":     under(withEnd(exporter(light(), "100", true), ""), "op-a"),
+		"its operation failed, for a target that is one again":                under(withEnd(exporter(light(), "100", true), ReasonOperationFailed), "op-a"),
+		"its operation ended without a result, and the node gets another one": under(withEnd(exporter(heavyNode("a"), "100", false), ""), "op-a"),
+		"its deadline is over":                under(exporter(light(), "100", false), ""),
+		"a pod of it crashes":                 under(exporter(crashing(light()), "100", true), ""),
+		"another group works on its node":     under(theirs, "op-a"),
+		"its target is not the requested one": obsolete,
+		"a node in flight gets an operation":  under(exporter(heavyNode("a"), "100", false), ""),
+	}
+}
+
+// While the pod is as the slot names it, a manager that was suspended may still delete it.
+func TestASlotThatEndsIsKeptUntilItsDeletionCannotHappenAnyMore(t *testing.T) {
+	for name, in := range endedCases() {
+		t.Run(name, func(t *testing.T) {
+			pod := &in.Nodes[0].Pods[1]
+			in.Settings.Paused = true // it gets no other slot
+			d := Plan(in)
+			if len(d.Fence) != 1 || d.Fence[0].UID != pod.UID || len(d.Delete) != 0 || len(d.Ledger.Failures) != 0 {
+				t.Errorf("fenced %v, deleted %v, failed %v; want the pod that the slot names fenced, and nothing else", d.Fence, d.Delete, d.Ledger.Failures)
+			}
+			if len(d.Ledger.Slots) != 1 || d.Ledger.Slots[0].Pod != pod.UID || d.Ledger.Slots[0].PodVersion != "100" {
+				t.Fatalf("slots %+v, want the one that names the pod", d.Ledger.Slots)
+			}
+			in.Ledger, pod.Version = d.Ledger, "101"
+			d = Plan(in)
+			if slots := d.Ledger.Slots; len(d.Fence) != 0 || len(slots) == 1 && slots[0].Pod != "" {
+				t.Errorf("fenced %v, slots %+v when the fence is seen; want none that names the pod", d.Fence, slots)
+			}
+		})
+	}
+}
+
+// drawIntents draws the versions of pods, which pods the slots name, in version 5, and what became of operations under them.
+func drawIntents(t *rapid.T, in *Input) {
+	for i := range in.Members {
+		in.Members[i].Heavy = rapid.IntRange(0, 4).Draw(t, "heavy") == 0
+	}
+	for i := range in.Nodes {
+		for k := range in.Nodes[i].Pods {
+			in.Nodes[i].Pods[k].Version = rapid.SampledFrom([]string{"4", "5", "6"}).Draw(t, "version")
+		}
+	}
+	for i := range in.Ledger.Slots {
+		slot := &in.Ledger.Slots[i]
+		n := &in.Nodes[slices.IndexFunc(in.Nodes, func(n Node) bool { return n.Name == slot.Node })]
+		pod := rapid.SampledFrom(n.Pods).Draw(t, "named")
+		if pod.UID == "" {
+			continue
+		}
+		slot.Pod, slot.PodVersion, slot.Members = pod.UID, "5", []string{fmt.Sprint("ds", pod.Member)}
+		slot.Queued = rapid.IntRange(0, 3).Draw(t, "queued") == 0
+		if slot.Queued || rapid.Bool().Draw(t, "no operation") {
+			continue
+		}
+		slot.Operation = "op-" + n.Name
+		switch end := rapid.SampledFrom([]string{"", string(ReasonOperationFailed), "done", "forgotten"}).Draw(t, "end"); end {
+		case "done":
+			*n = withDone(*n)
+		case "forgotten":
+		default:
+			*n = withEnd(*n, Reason(end))
+		}
+	}
+}
+
+// An earlier decision to delete the pod may be carried out as long as the pod is in the version that the slot names.
+func TestASlotNamesItsPodAsLongAsThatMayBeDeleted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t)
+		drawIntents(t, &in)
+		d := Plan(in)
+		for _, s := range in.Ledger.Slots {
+			n := in.Nodes[slices.IndexFunc(in.Nodes, func(n Node) bool { return n.Name == s.Node })]
+			possible := slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.UID != "" && p.UID == s.Pod && p.Version == s.PodVersion && !p.Terminating })
+			kept := slices.ContainsFunc(d.Ledger.Slots, func(k Slot) bool { return k.Node == s.Node && k.Pod == s.Pod && k.PodVersion == s.PodVersion })
+			if possible && !kept {
+				t.Fatalf("the slot of %s no longer names pod %s, which may still be deleted; fenced %v", s.Node, s.Pod, d.Fence)
+			}
+		}
+		for _, p := range d.Fence {
+			if slices.ContainsFunc(d.Delete, func(x Pod) bool { return x.UID == p.UID }) {
+				t.Fatalf("pod %s is fenced and deleted", p.Name)
+			}
+		}
+	})
 }
 
 func TestASlotKeptByADeniedFenceReportsIt(t *testing.T) {

@@ -306,7 +306,7 @@ type ledgerEntry struct {
 	queued  bool
 	slot    *Slot
 	failure *Failure
-	// fencing: its slot is kept until a pod is fenced.
+	// fencing: its slot is kept until a pod is fenced, which is not deleted meanwhile.
 	fencing bool
 	// listed: the node is in nodeIndex.recorded.
 	listed bool

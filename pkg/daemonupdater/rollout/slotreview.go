@@ -112,11 +112,11 @@ func vacantOf(n *Node, members []string) []string {
 // usualWeight is the inverse of the weight of a new duration in the moving average.
 const usualWeight = 8
 
-// keepUntilDeadline keeps the slot of a node that was started at since, unless the node has failed. If
-// another group works on the node, it only gives its slot back.
+// keepUntilDeadline keeps the slot of a node that was started at since, unless the node has failed and the pod that the slot
+// names cannot be deleted any more. If another group works on the node, it only gives its slot back.
 func (s *slotReview) keepUntilDeadline(slot *Slot, since time.Time, n *Node) {
 	failure, left := failureOf(s.in, slot, since, n)
-	if failure == nil {
+	if failure == nil || !s.fence.isRuledOut(slot, n) {
 		if n.available && !awaitsCards(n.group, slot, n.Pods) || n.isDenied(slot) {
 			slot.wait(s.in)
 		}
@@ -167,9 +167,7 @@ func (s *slotReview) endOrOperate(slot *Slot, n *Node) bool {
 	needsOperation := n.heavy && n.Ready && !n.absent // an absent pod may be terminating, and the one that the slot names
 	over := s.isOver(slot, n) || needsOperation && n.available
 	switch {
-	case (!over && !needsOperation) || !s.fence.isRuledOut(slot, n):
-		return false
-	case over:
+	case over && s.fence.isRuledOut(slot, n):
 		if n.isDeniedPastDeadline(slot, s.in) {
 			s.uncountStart(slot)
 		}
@@ -178,7 +176,7 @@ func (s *slotReview) endOrOperate(slot *Slot, n *Node) bool {
 		}
 		s.giveBack(slot, n)
 		return true
-	case s.operateOn(slot, n):
+	case !over && needsOperation && s.operateOn(slot, n):
 		s.keep(slot)
 		return true
 	}
@@ -200,6 +198,8 @@ func (s *slotReview) reviewOperation(slot Slot, n *Node) {
 		s.progressed(end.Time)
 	}
 	switch {
+	case end == nil && !s.fence.isRuledOut(&slot, n):
+		s.keep(&slot) // a pod was named when the operation had ended, which is not known any more
 	case end == nil && n.yields():
 		s.uncountStart(&slot)
 		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
@@ -246,7 +246,7 @@ func (s *slotReview) reviewNotDone(slot *Slot, n *Node, end *End) {
 	}
 	ordered := (s.in.Ending || slot.Revision == "") && end.Failure == ReasonOperationAborted
 	counts := end.Failure != "" && len(ran) > 0 && n.group.haveTargets(ran) && !ordered
-	if !counts && s.keepsSlot(slot, n, end) {
+	if !counts && s.keepsSlot(slot, n, end) || !s.fence.isRuledOut(slot, n) {
 		s.keep(slot)
 		return
 	}
@@ -301,9 +301,9 @@ func (s *slotReview) keepsSlot(slot *Slot, n *Node, end *End) bool {
 }
 
 // operateOn gives a node that is already out of service an operation under its existing slot,
-// without preparation. It reports whether it did so.
+// without preparation, when the pod that the slot names cannot be deleted any more. It reports whether it did so.
 func (s *slotReview) operateOn(slot *Slot, n *Node) bool {
-	if s.in.Ending || !n.replaceable || n.Retry.After(s.in.Now) || n.Operation.isOfAnotherGroup() && n.Operation.othersWaiting() == "" {
+	if s.in.Ending || !n.replaceable || n.Retry.After(s.in.Now) || n.Operation.isOfAnotherGroup() && n.Operation.othersWaiting() == "" || !s.fence.isRuledOut(slot, n) {
 		return false
 	}
 	s.noteOver(slot, n)
