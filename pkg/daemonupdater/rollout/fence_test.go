@@ -94,8 +94,8 @@ func TestASlotThatEndsIsKeptUntilItsDeletionCannotHappenAnyMore(t *testing.T) {
 			pod := &in.Nodes[0].Pods[1]
 			in.Settings.Paused = true // it gets no other slot
 			d := Plan(in)
-			if len(d.Fence) != 1 || d.Fence[0].UID != pod.UID || len(d.Delete) != 0 || len(d.Ledger.Failures) != 0 {
-				t.Errorf("fenced %v, deleted %v, failed %v; want the pod that the slot names fenced, and nothing else", d.Fence, d.Delete, d.Ledger.Failures)
+			if len(d.Fence) != 1 || d.Fence[0].UID != pod.UID || len(d.Delete) != 0 || len(d.Operations) != 0 || len(d.Ledger.Failures) != 0 {
+				t.Errorf("fenced %v, deleted %v, operations %v, failed %v; want the pod that the slot names fenced, and nothing else", d.Fence, d.Delete, d.Operations, d.Ledger.Failures)
 			}
 			if len(d.Ledger.Slots) != 1 || d.Ledger.Slots[0].Pod != pod.UID || d.Ledger.Slots[0].PodVersion != "100" {
 				t.Fatalf("slots %+v, want the one that names the pod", d.Ledger.Slots)

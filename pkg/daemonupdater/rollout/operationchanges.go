@@ -49,7 +49,7 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
-		if n == nil || !slot.isOperating(n) {
+		if n == nil || !slot.isOperating(n) || d.isNotCreated(slot, n) {
 			continue
 		}
 		change := OperationChange{Node: n.Name, UID: n.UID, Operation: slot.Operation, Grant: true}

@@ -198,7 +198,7 @@ func (s *slotReview) reviewOperation(slot Slot, n *Node) {
 		s.progressed(end.Time)
 	}
 	switch {
-	case end == nil && !s.fence.isRuledOut(&slot, n):
+	case end == nil && s.isNotCreated(&slot, n) && !s.fence.isRuledOut(&slot, n):
 		s.keep(&slot) // a pod was named when the operation had ended, which is not known any more
 	case end == nil && n.yields():
 		s.uncountStart(&slot)
@@ -216,11 +216,14 @@ func (s *slotReview) reviewOperation(slot Slot, n *Node) {
 	}
 }
 
+// isNotCreated reports whether the operation of a slot is not created any more, and the slot ends.
+func (d *draft) isNotCreated(slot *Slot, n *Node) bool { return n.yields() || d.isObsolete(slot, n) }
+
 // isObsolete reports whether the operation of a slot, under OTA, does not exist yet and would be created for targets that
 // came after its node was started: they were not requested.
-func (s *slotReview) isObsolete(slot *Slot, n *Node) bool {
+func (d *draft) isObsolete(slot *Slot, n *Node) bool {
 	exists := n.Operation != nil && n.Operation.ID == slot.Operation
-	return s.in.Settings.Strategy == daemonset.OTA && slot.Revision != s.in.Revision && !exists
+	return d.in.Settings.Strategy == daemonset.OTA && slot.Revision != d.in.Revision && !exists
 }
 
 // retargetOperation brings the slot of a running operation to a new revision that changes nothing
