@@ -32,7 +32,7 @@ func (w *simWorld) checkBatch(pass *simPass, after *topsv1.DaemonRollout, name s
 }
 
 // checkApprovals checks that the parts of a plan up to that of a node are approved, and returns the waves, and the place of
-// its part. That part may be one without a node that needs an approval: the node is in it.
+// its part. A batch of which the pass saw no node needs no approval, a wave does.
 func (w *simWorld) checkApprovals(pass *simPass, after *topsv1.DaemonRollout, name string, batch int) (waves map[string]int, of int) {
 	waves = pass.planWaves()
 	of = slices.IndexFunc(after.Status.Waves, func(s topsv1.WaveStatus) bool { return s.Name == pass.partOf(waves, name) })
@@ -41,7 +41,8 @@ func (w *simWorld) checkApprovals(pass *simPass, after *topsv1.DaemonRollout, na
 		return waves, 0
 	}
 	for _, part := range after.Status.Waves[:of+1] {
-		if b := pass.batchOfPart(part.Name); b != nil && b.Approval == topsv1.ApprovalManual && !w.isApproved(pass, after, part.Name) {
+		has := slices.ContainsFunc(pass.fleet(), func(node string) bool { return pass.partOf(waves, node) == part.Name })
+		if b := pass.batchOfPart(part.Name); has && b != nil && b.Approval == topsv1.ApprovalManual && !w.isApproved(pass, after, part.Name) {
 			w.violate("plan: %s of batch %d starts, and %s is not approved", name, batch, part.Name)
 		}
 		if wave := pass.waveOfPart(part.Name); wave != nil && wave.Approval == topsv1.ApprovalManual && !simApproved(after, after.Status.Revision+"/"+wave.Name) {

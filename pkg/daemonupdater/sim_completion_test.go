@@ -52,3 +52,34 @@ func TestAPlanIsDoneJobByJob(t *testing.T) {
 		})
 	}
 }
+
+// TestABatchWithNoNodeLeftAsksForNoApproval: the nodes of the next one start, also if the batch was passed before while its node was
+// offline, and still awaited its approval then.
+func TestABatchWithNoNodeLeftAsksForNoApproval(t *testing.T) {
+	schedule(t, []string{"exporter", "gfd"}, func(s *simSchedule) {
+		for _, key := range s.g.sets {
+			simapi.Edit(s.api, key, func(ds *appsv1.DaemonSet) { ds.Labels[topsv1.LabelComponent] = key.Name })
+		}
+		s.getsAll("good-1")
+		s.plans = rand.New(rand.NewPCG(1, 15))
+		spec := s.planOf(s.g, []string{"n00", "n01", "n02"}, func(string) bool { return true })
+		job := spec.Jobs[0].Name
+		spec.Before, spec.Batches = nil, []topsv1.PlannedBatch{
+			{Name: "first", Approval: topsv1.ApprovalManual, Jobs: []topsv1.PlannedNodes{{Job: job, Nodes: []string{"n00"}}}},
+			{Name: "second", Approval: topsv1.ApprovalAutomatic, Jobs: []topsv1.PlannedNodes{{Job: job, Nodes: []string{"n01", "n02"}}}},
+		}
+		s.follow(s.g, spec)
+		s.host("n00").up = false
+		s.worksUntil(s.a, "the first batch is passed", 10*time.Minute, func() bool {
+			return simCompleted(s.rolloutOf(s.g.id), "plan-fleet/first") != nil
+		})
+		s.works(s.a, time.Minute)
+		if s.replaced("n01", "good-1") > 0 {
+			s.violate("n01 is upgraded, and the batch before its own is not approved")
+		}
+		s.api.Remove(simNodeKey("n00"))
+		s.worksUntil(s.a, "the second batch is done", time.Hour, func() bool {
+			return s.replaced("n01", "good-1") == 2 && s.replaced("n02", "good-1") == 2
+		})
+	})
+}
