@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/podreplace/retry"
 )
 
@@ -85,6 +86,16 @@ func (d *draft) uncountStart(slot *Slot) {
 func (d *draft) noteAborted(slot *Slot) {
 	d.uncountStart(slot)
 	slot.Revision = ""
+}
+
+// isNotCreated reports whether the operation of a slot, which has not ended, is not created any more, so that the slot ends.
+func (d *draft) isNotCreated(slot *Slot, n *Node) bool { return n.yields() || d.isObsolete(slot, n) }
+
+// isObsolete reports whether the operation of a slot, under OTA, does not exist yet and would be created for targets that
+// came after its node was started: they were not requested.
+func (d *draft) isObsolete(slot *Slot, n *Node) bool {
+	exists := n.Operation != nil && n.Operation.ID == slot.Operation
+	return d.in.Settings.Strategy == daemonset.OTA && slot.Revision != d.in.Revision && !exists
 }
 
 // noteOver records that the work on the members of a slot is over: on those that were replaced under it, also by its operation along

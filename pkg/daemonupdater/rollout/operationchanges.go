@@ -49,7 +49,7 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
 		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
-		if n == nil || !slot.isOperating(n) || d.isNotCreated(slot, n) {
+		if n == nil || !isOperated(d, slot, n) {
 			continue
 		}
 		change := OperationChange{Node: n.Name, UID: n.UID, Operation: slot.Operation, Grant: true}
@@ -76,6 +76,11 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 		changes = append(changes, change)
 	}
 	return changes
+}
+
+// isOperated reports whether an operation does the work under a slot, or is to be created for it.
+func isOperated(d *draft, slot *Slot, n *Node) bool {
+	return slot.isOperating(n) && !d.isNotCreated(slot, n)
 }
 
 // isUnwanted reports whether an operation of a node, nil if there is none, is to be aborted: the group has no strategy, or another

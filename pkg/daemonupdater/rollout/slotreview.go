@@ -216,16 +216,6 @@ func (s *slotReview) reviewOperation(slot Slot, n *Node) {
 	}
 }
 
-// isNotCreated reports whether the operation of a slot is not created any more, and the slot ends.
-func (d *draft) isNotCreated(slot *Slot, n *Node) bool { return n.yields() || d.isObsolete(slot, n) }
-
-// isObsolete reports whether the operation of a slot, under OTA, does not exist yet and would be created for targets that
-// came after its node was started: they were not requested.
-func (d *draft) isObsolete(slot *Slot, n *Node) bool {
-	exists := n.Operation != nil && n.Operation.ID == slot.Operation
-	return d.in.Settings.Strategy == daemonset.OTA && slot.Revision != d.in.Revision && !exists
-}
-
 // retargetOperation brings the slot of a running operation to a new revision that changes nothing
 // for it, unless the group aborts it; an abort that comes too late is not written, and the operation goes on. The targets of an
 // operation are not known once another group has replaced it by its own.
