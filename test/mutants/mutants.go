@@ -38,4 +38,4 @@ const (
 )
 
 // mutants are all seeded defects.
-var mutants = slices.Concat(ofRollouts, ofPolicies, ofProbation, ofSizes, ofDenials, ofOtherGroups, ofNodeOperations, ofRequests, ofOperations, ofDrains, ofRestarts, ofCallers, ofReports, ofClocks, ofResources, ofRestored, ofHosts, ofPrograms, ofPlainText, ofLeaving, ofPlans, ofVersions, ofTheGate, ofPrepulls, ofTheRESTAPI)
+var mutants = slices.Concat(ofRollouts, ofFences, ofPolicies, ofProbation, ofSizes, ofDenials, ofOtherGroups, ofNodeOperations, ofRequests, ofOperations, ofDrains, ofRestarts, ofCallers, ofReports, ofClocks, ofResources, ofRestored, ofHosts, ofPrograms, ofPlainText, ofLeaving, ofPlans, ofVersions, ofTheGate, ofPrepulls, ofTheRESTAPI)
