@@ -54,6 +54,11 @@ func (w *simWorld) account(g observed.Group) *simAccount {
 // nodeAvailable reports whether the node is Ready and the pods of these DaemonSets on it are
 // available.
 func (w *simWorld) nodeAvailable(sets []simapi.Key, name string) bool {
+	return w.nodeAvailableBy(sets, name, 0)
+}
+
+// nodeAvailableBy is nodeAvailable by a clock that is ahead.
+func (w *simWorld) nodeAvailableBy(sets []simapi.Key, name string, ahead time.Duration) bool {
 	node := simapi.Get[*corev1.Node](w.api, simNodeKey(name))
 	if node == nil || !simNodeReady(node) {
 		return false
@@ -61,7 +66,7 @@ func (w *simWorld) nodeAvailable(sets []simapi.Key, name string) bool {
 	for _, key := range sets {
 		ds := simapi.Get[*appsv1.DaemonSet](w.api, key)
 		if ds == nil || !slices.ContainsFunc(w.podsOn(key, name), func(pod *corev1.Pod) bool {
-			ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.skewOf(pod)))
+			ok, _ := daemonset.Availability(pod, ds.Spec.MinReadySeconds, w.now.Add(w.skewOf(pod)+ahead))
 			return (ok || w.runsNothing(pod)) && w.isOwned(pod) // else the garbage collector deletes it soon
 		}) {
 			return false
@@ -231,7 +236,7 @@ func (w *simWorld) settleAccounts() {
 				continue
 			}
 			kept := w.kept(d.sets, node)
-			if len(kept) == 0 || w.nodeAvailable(kept, name) && !w.takenOut(g.id, name) {
+			if len(kept) == 0 || w.nodeAvailableBy(kept, name, w.leapt()) && !w.takenOut(g.id, name) {
 				delete(a.down, name)
 			}
 		}

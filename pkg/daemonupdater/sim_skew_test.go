@@ -101,6 +101,17 @@ func (m *simManager) jump(skew time.Duration) {
 	m.skew, m.leap, m.jumped = skew, skew-m.skew, m.w.now
 }
 
+// leapt is by how much a clock of a manager jumped ahead less than minReadySeconds ago. It takes pods for available that became Ready
+// just before: what it saw it compares by the monotonic clock, which there is none of here.
+func (w *simWorld) leapt() (by time.Duration) {
+	for _, m := range w.managers {
+		if m.leap > by && w.now.Sub(m.jumped) < simMinReady {
+			by = m.leap
+		}
+	}
+	return by
+}
+
 // written is what the process remembers to have written, nil before it starts.
 func (m *simManager) written() map[observed.Group]writtenRollout {
 	if m.r == nil {
