@@ -109,9 +109,12 @@ func restartPending(c *changes) bool {
 	return false
 }
 
+// touching are the actions that touch a node.
+var touching = []string{upgradeplan.ActionReplace, upgradeplan.ActionRestartRuntime, upgradeplan.ActionVerify}
+
 // tasksLost reports whether an API server with older CRDs has dropped the tasks of the record, and the agent may still restart the runtime.
 func tasksLost(c *changes) bool {
-	if len(c.Operation.Tasks) > 0 || !c.Operation.Granted || c.Operation.Outcome == topsv1.OperationDone {
+	if c.Operation.Outcome == topsv1.OperationDone || isWhole(c.Operation) {
 		return false
 	}
 	result := restartOf(c.Host, c.Operation.ID)
@@ -121,6 +124,15 @@ func tasksLost(c *changes) bool {
 	}
 	awaitRestart(c, end, result)
 	return true
+}
+
+// isWhole reports whether a record has all tasks that it had: a valid operation has some from its beginning, and if it touched its node, one
+// that does has begun. Without that, those that it has were recorded anew. Its grant says nothing: older CRDs may lack that too.
+func isWhole(op *topsv1.OperationStatus) bool {
+	return len(op.Tasks) > 0 && (!op.Touched || slices.ContainsFunc(op.Tasks, func(rec topsv1.OperationTask) bool {
+		t, err := upgradeplan.ParseTask(rec.Name)
+		return err == nil && rec.StartTime != nil && slices.Contains(touching, t.Action)
+	}))
 }
 
 // restartOf returns what the agent reports of the restart of an operation, nil if nothing.

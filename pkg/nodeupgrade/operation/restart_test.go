@@ -264,24 +264,57 @@ func TestTheLastOperationThatTouchedAComponentIsKept(t *testing.T) {
 	}
 }
 
-// An API server whose CRDs were replaced by older ones drops the tasks: the agent may then still restart what the aborted operation asked for.
+// An API server whose CRDs were replaced by older ones drops the tasks: the agent may then still restart what the aborted operation asked for,
+// also if its grant was dropped with them, or the newer CRDs came back and the tasks were recorded anew.
 func TestANodeWhoseRecordLostItsTasksIsReleasedOnceNoRestartCanCome(t *testing.T) {
-	f := reach(t, "node_restart-runtime", toolkitOnly...)
-	f.Wanted.Abort = true
-	f.Record = newMachine(t).Next(f).Record
-	f.Operation.Tasks = nil
-	later(time.Second)(&f)
-	for _, tt := range []struct {
-		after time.Duration
-		want  string
-	}{{0, "Releasing then Aborted node_restart-runtime Aborted"}, {2*420*time.Second - 2*time.Second, "Releasing then Aborted node_restart-runtime Aborted"},
-		{2 * time.Second, "Releasing then Aborted node_restart-runtime Aborted Uncordon"}} {
-		later(tt.after)(&f)
-		d := newMachine(t).Next(f)
-		if got := summaryOf(d); got != tt.want {
-			t.Errorf("after %s more: %s, want %s", tt.after, got, tt.want)
+	const releasing = "Releasing then Aborted node_restart-runtime Aborted"
+	for name, lose := range map[string]func(*topsv1.OperationStatus){
+		"its tasks":               func(op *topsv1.OperationStatus) { op.Tasks = nil },
+		"its tasks and its grant": func(op *topsv1.OperationStatus) { op.Tasks, op.Granted = nil, false },
+		"all that says what it did": func(op *topsv1.OperationStatus) {
+			op.Tasks, op.Granted, op.Touched = nil, false, false
+		},
+		"its tasks, which are recorded anew": func(op *topsv1.OperationStatus) {
+			for i := range op.Tasks {
+				op.Tasks[i] = topsv1.OperationTask{Name: op.Tasks[i].Name, State: topsv1.OperationTaskPending}
+			}
+			op.Tasks[0].State, op.Tasks[0].StartTime, op.Tasks[0].Attempts = topsv1.OperationTaskRunning, &op.Since, 1
+		},
+	} {
+		f := reach(t, "node_restart-runtime", toolkitOnly...)
+		lose(f.Operation)
+		f.Wanted.Abort = true
+		f.Record = newMachine(t).Next(f).Record
+		later(time.Second)(&f)
+		for _, tt := range []struct {
+			after time.Duration
+			want  string
+		}{{0, releasing}, {2*420*time.Second - 2*time.Second, releasing}, {2 * time.Second, releasing + " Uncordon"}} {
+			later(tt.after)(&f)
+			d := newMachine(t).Next(f)
+			if got := summaryOf(d); got != tt.want {
+				t.Errorf("without %s, after %s more: %s, want %s", name, tt.after, got, tt.want)
+			}
+			f.Record = d.Record
 		}
-		f.Record = d.Record
+	}
+}
+
+// What shows that a record is whole: no node waits longer for a restart that was not asked for.
+func TestANodeOfAWholeRecordIsReleasedAtOnceBeforeARestart(t *testing.T) {
+	for _, tc := range []struct{ task, want string }{
+		{"node_precheck", "Aborted Aborted"},
+		{"node_evict", "Releasing then Aborted node_evict Aborted Uncordon"},
+		{"toolkit_replace", "Releasing then Aborted toolkit_replace Aborted Uncordon"},
+	} {
+		f := reach(t, tc.task, toolkitOnly...)
+		f.Wanted.Abort = true
+		for i := range f.Members {
+			f.Members[i].Pod = nil // none to fence
+		}
+		if got := summaryOf(newMachine(t).Next(f)); got != tc.want {
+			t.Errorf("at %s: %s, want %s", tc.task, got, tc.want)
+		}
 	}
 }
 
