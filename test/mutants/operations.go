@@ -289,6 +289,8 @@ var ofOperations = []mutant{
 		"len($tasks) > 0 && $begun", "len($tasks) > 0"},
 	{"whole-record-waits", "a node stays cordoned for a restart that its operation had not asked for", nodes, "isWhole",
 		"len($tasks) > 0 && (!$touched || $begun)", "len($tasks) > 0 && $begun"},
+	{"retried-task-unbegun", "a node whose task is tried again stays cordoned for a restart that its operation had not asked for", nodes, "isWhole",
+		"$rec.Attempts > 0", "$rec.StartTime != nil"},
 	{"restart-unwaited", "a node is uncordoned while a restart of its runtime is pending", nodes, "restartEnds",
 		"$begun.Add(2 * $restart)", "$begun.Add($restart)"},
 	{"restart-given-up", "a node is uncordoned while its agent reports that the runtime is being restarted", nodes, "restartEnds",

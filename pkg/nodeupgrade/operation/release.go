@@ -126,12 +126,12 @@ func tasksLost(c *changes) bool {
 	return true
 }
 
-// isWhole reports whether a record has all tasks that it had: a valid operation has some from its beginning, and if it touched its node, one
-// that does has begun. Without that, those that it has were recorded anew. Its grant says nothing: older CRDs may lack that too.
+// isWhole reports whether nothing shows that older CRDs dropped tasks of a record: a valid operation has tasks from its beginning, and one
+// that touched its node has attempted a task that does. Tasks recorded anew have no attempts. The grant says nothing: it may be dropped too.
 func isWhole(op *topsv1.OperationStatus) bool {
 	return len(op.Tasks) > 0 && (!op.Touched || slices.ContainsFunc(op.Tasks, func(rec topsv1.OperationTask) bool {
 		t, err := upgradeplan.ParseTask(rec.Name)
-		return err == nil && rec.StartTime != nil && slices.Contains(touching, t.Action)
+		return err == nil && rec.Attempts > 0 && slices.Contains(touching, t.Action)
 	}))
 }
 

@@ -318,6 +318,23 @@ func TestANodeOfAWholeRecordIsReleasedAtOnceBeforeARestart(t *testing.T) {
 	}
 }
 
+// A task that is tried again has no start; meanwhile users' pods came back, so the node is emptied once more.
+func TestANodeThatIsEmptiedAgainForATaskThatIsTriedAgainIsReleasedAtOnce(t *testing.T) {
+	f := reach(t, "node_evict", toolkitOnly...)
+	f.Operation.Touched, f.Wanted.Abort = true, true
+	for i := range f.Operation.Tasks {
+		if task := &f.Operation.Tasks[i]; task.Name == theNode+"_toolkit_replace" {
+			task.Attempts, task.StartTime, task.State = 1, nil, topsv1.OperationTaskPending
+		}
+	}
+	for i := range f.Members {
+		f.Members[i].Pod = nil // none to fence
+	}
+	if got, want := summaryOf(newMachine(t).Next(f)), "Releasing then Aborted node_evict Aborted Uncordon"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // The newer CRDs come back before the operation is aborted: the tasks are recorded anew, and the agent is at work.
 func TestARestartThatOnlyTheAgentKnowsOfIsAwaited(t *testing.T) {
 	f := reach(t, "node_restart-runtime", toolkitOnly...)

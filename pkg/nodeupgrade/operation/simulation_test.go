@@ -220,6 +220,9 @@ func (w *world) check() {
 	if op != nil && !op.Granted && op.Touched {
 		w.violate("operation %s touched the node without a slot", op.ID)
 	}
+	if op != nil && op.Touched && !isWhole(op) {
+		w.violate("operation %s touched the node, and no task that does was attempted", op.ID)
+	}
 	for _, r := range w.nu.Status.History {
 		if seen[r.ID] {
 			w.violate("S6: operation %s ended twice", r.ID)
