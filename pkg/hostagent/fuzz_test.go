@@ -21,8 +21,12 @@ func FuzzPullSecret(f *testing.F) {
 	f.Add([]byte(`{"auths":{"":{"username":"u"},"/":{"username":"u"},"http://":{"auth":"x"}}}`), "r.example/a")
 	f.Add([]byte(`{"auths":{"r.example:":{"username":"u","password":"p"}}}`), "r.example/a")
 	f.Add([]byte(`{"auths":{"u@r.example":{"username":"u"},"[a-z].example":{"username":"c"},"\\r.example":{"username":"d"}}}`), "r.example/a")
-	f.Add([]byte(`{"auths":{"":{},"r.example":{"username":"u"}}}`), ":")
-	f.Fuzz(func(t *testing.T, data []byte, repository string) {
+	f.Add([]byte(`{"auths":{"#.":{},"":{},"r.example":{"username":"u"}}}`), ":")
+	f.Fuzz(func(t *testing.T, data []byte, image string) {
+		repository, err := repositoryOf(image)
+		if err != nil {
+			return
+		}
 		secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: data}}
 		all, err := keyedOf(secret)
 		if err != nil {
@@ -54,8 +58,7 @@ func namesHost(registry, host string) bool {
 		registry = registry[at+1:]
 	}
 	registry, _, _ = strings.Cut(registry, "?")
-	// An empty port is no port, in URLs and to the kubelet.
-	registry, host = strings.TrimSuffix(registry, ":"), strings.TrimSuffix(host, ":")
+	registry = strings.TrimSuffix(registry, ":") // an empty port is no port, in URLs and to the kubelet
 	if strings.ContainsAny(registry, `*[\%#`) {
 		return strings.Count(registry, ".") == strings.Count(host, ".")
 	}
