@@ -170,14 +170,6 @@ func (s *StateTimes) AvailableSince(pod *corev1.Pod, minReadySeconds int32, now 
 	return s.Since(key, created.Add(usualStart), now).Add(ready), written
 }
 
-// ReadyAgain returns when a pod last became Ready after a container of it had restarted, zero if none has, or if it is not Ready.
-func (s *StateTimes) ReadyAgain(pod *corev1.Pod, now time.Time) time.Time {
-	if !HasRestarted(pod) {
-		return time.Time{}
-	}
-	return s.ReadySince(pod, now)
-}
-
 // ReadySince returns since when a pod has been Ready without a break, however old it is; zero if it is not Ready. If that was at least
 // an hour ago, it is by the clock of the kubelet.
 func (s *StateTimes) ReadySince(pod *corev1.Pod, now time.Time) time.Time {

@@ -122,20 +122,16 @@ func TestAPodThatRestartedIsReadyAgainByWhateverClock(t *testing.T) {
 		pod := &corev1.Pod{}
 		pod.UID, pod.CreationTimestamp = "pod", metav1.NewTime(epoch)
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(skew))}}
-		if again := seen.ReadyAgain(pod, epoch); !again.IsZero() {
-			t.Errorf("%s off: Ready again since %s without a restart", skew, again)
-		}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}}
 		for restart := range 3 {
 			at := epoch.Add(time.Duration(restart) * time.Minute)
 			pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(at.Add(skew))}
-			if again := seen.ReadyAgain(pod, at); !again.IsZero() {
+			if again := seen.ReadySince(pod, at); !again.IsZero() {
 				t.Errorf("%s off: Ready again since %s though it is not Ready", skew, again)
 			}
 			at = at.Add(20 * time.Second)
 			pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at.Add(skew))}
-			seen.ReadyAgain(pod, at)
-			if again := seen.ReadyAgain(pod, at.Add(5*time.Second)); !again.Equal(at) {
+			seen.ReadySince(pod, at)
+			if again := seen.ReadySince(pod, at.Add(5*time.Second)); !again.Equal(at) {
 				t.Errorf("%s off: Ready again since %s, want %s", skew, again, at)
 			}
 		}
@@ -144,7 +140,7 @@ func TestAPodThatRestartedIsReadyAgainByWhateverClock(t *testing.T) {
 	old := &corev1.Pod{}
 	old.Status.InitContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} // a sidecar
 	old.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(-stateTimeTTL))}}
-	if again := seen.ReadyAgain(old, epoch); !again.Equal(epoch.Add(-stateTimeTTL)) || len(seen.seen) > 0 {
+	if again := seen.ReadySince(old, epoch); !again.Equal(epoch.Add(-stateTimeTTL)) || len(seen.seen) > 0 {
 		t.Errorf("Ready again since %s, and %d states are remembered; want when that is written, and none", again, len(seen.seen))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,17 +31,17 @@ type podDeleter struct {
 }
 
 // due returns the pods that a decision deletes, without those that this process deleted recently, which the cache may not show, and those whose
-// denial is not due for a retry. It removes the nodes of these from Decision.Unready, because nothing has to be confirmed for them.
-func (d podDeleter) due(p *pass.Pass) (due []rollout.Pod) {
-	pods := p.Decision.Delete
-	for i := range pods {
-		if d.deletions.IsDue(p.Group, pods[i].UID, p.In.Now) {
-			due = append(due, pods[i])
+// denial is not due for a retry. unready is Decision.Unready without the nodes of these, because nothing has to be confirmed for them.
+func (d podDeleter) due(p *pass.Pass) (due []rollout.Pod, unready map[string][]int) {
+	unready = maps.Clone(p.Decision.Unready)
+	for _, pod := range p.Decision.Delete {
+		if d.deletions.IsDue(p.Group, pod.UID, p.In.Now) {
+			due = append(due, pod)
 		} else {
-			delete(p.Decision.Unready, pods[i].Node)
+			delete(unready, pod.Node)
 		}
 	}
-	return due
+	return due, unready
 }
 
 // delete deletes pods, each as named in the ledger, as many at once as the concurrency allows. It skips

@@ -148,8 +148,7 @@ func (l ledgerStore) write(ctx context.Context, p *pass.Pass, rb report.Rollback
 	d.Halted = rb.Explain(d.Halted)
 	status := report.Status(before, p.Rollout.Generation, p.In, d)
 	rb.Remember(&status, p.State, p.In, d)
-	d.Behind += p.Fleet.NodesAtGate() // a pod at the gate does not count for its node's revision yet
-	report.Settle(&status, l.gate, p.State, p.In, d, p.Fleet.DeniedAtGate())
+	report.Settle(&status, report.Gate{Mode: l.gate, Waiting: p.Fleet.NodesAtGate(), Denied: p.Fleet.DeniedAtGate()}, p.State, p.In, d)
 	report.Record(&status, p.State, p.In, d, l.notices != nil)
 	status.Record = notification.Unmark(p.Rollout, status.Record, l.notices != nil, l.isDelivered)
 	if equality.Semantic.DeepEqual(before, status) {

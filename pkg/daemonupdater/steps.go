@@ -81,8 +81,8 @@ func (s *steps) carryOut(ctx context.Context, p *pass.Pass) (wait time.Duration,
 			return 0, err // other errors must not prevent the rollback
 		}
 	}
-	due := s.pods.due(p)
-	available, err := s.fleets.Available(ctx, p.Members, p.Decision.Unready)
+	due, unready := s.pods.due(p)
+	available, err := s.fleets.Available(ctx, p.Members, unready)
 	if err != nil {
 		return 0, err
 	}

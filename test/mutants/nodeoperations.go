@@ -42,8 +42,8 @@ var ofNodeOperations = []mutant{
 		"$slot != nil || $queued || $end != nil", "true"},
 	{"retried-has-ended", "the end of an operation that goes on since is taken for its end", updater, "hasEnded",
 		"return $Final() || $EndTime != nil", "return $Final() || $EndTime == nil"},
-	{"slot-back-while-operating", "the slot of an operation is released before it has ended", updater, "slotReview.reviewOperation",
-		"case $end == nil: $retarget(&$slot, $n); $keep(&$slot)", "case $end == nil: $retarget(&$slot, $n)"},
+	{"slot-back-while-operating", "the slot of an operation is released before it has ended", updater, "slotReview.reviewNotEnded",
+		"case $goesOn: $retarget($slot, $n); $keep($slot)", "case $goesOn: $retarget($slot, $n)"},
 	{"done-and-behind", "a stale view restarts a finished operation", updater, "slotReview.reviewDone",
 		"$n.$isFinished() || $Revision != $inRevision || $needsAnother($slot, $end)",
 		"$n.$isFinished() || $Revision != $inRevision || $n.heavy"},
@@ -151,10 +151,10 @@ var ofNodeOperations = []mutant{
 	{"withdrawn-unlocked", "an operation other than the observed one is withdrawn", updater, "Writer.remove",
 		"client.MergeFromWithOptions($asked[$i], client.MergeFromWithOptimisticLock{})",
 		"client.MergeFromWithOptions($asked[$i])"},
-	{"slot-back-ungranted", "a slot is released because its grant was not observed, and another manager grants late", updater, "slotReview.reviewOperation",
-		"case $end == nil: $s.$retarget(&$slot, $n); $s.$keep(&$slot)",
-		`case $end == nil && n.Operation != nil && !n.Operation.Granted: $s.fleet.nodes.record(n, nil, nil)
-		case $end == nil: $s.$retarget(&$slot, $n); $s.$keep(&$slot)`},
+	{"slot-back-ungranted", "a slot is released because its grant was not observed, and another manager grants late", updater, "slotReview.reviewNotEnded",
+		"case $goesOn: $s.$retarget($slot, $n); $s.$keep($slot)",
+		`case $goesOn && n.Operation != nil && !n.Operation.Granted: $s.fleet.nodes.record(n, nil, nil)
+		case $goesOn: $s.$retarget($slot, $n); $s.$keep($slot)`},
 	{"operations-left", "a deleted group leaves its operations", updater, "steps.abandon",
 		"_, $err := $cancel($ctx, $OperationKey($namespace))", "var $err error"},
 

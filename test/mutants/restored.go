@@ -52,8 +52,8 @@ var ofRestored = []mutant{
 		`of != "" && $other`, `$other && (of != "" || of == "")`},
 	{"goes-on-for-the-new", "an operation that a person has go on counts for the revision of now", updater, "slotReview.adopt",
 		"cmp.Or($n.Operation.Revision, $s.in.Revision)", "cmp.Or(\"\", $s.in.Revision)"},
-	{"made-under-ota", "an operation is made under OTA for what came after its node was started", updater, "slotReview.reviewOperation",
-		"$end == nil && $s.isObsolete(&$slot, $n)", "$end == nil && $s.isObsolete(&$slot, $n) && $n == nil"},
+	{"made-under-ota", "an operation is made under OTA for what came after its node was started", updater, "slotReview.reviewNotEnded",
+		"!$s.isNotCreated($slot, $n)", "!$n.yields()"},
 	{"unmade-by-cache", "a slot is given back because the cache does not show its operation", updater, "fleetReader.confirmNoOperation",
 		"$op != nil && $op.ID == $slot.Operation", "$op == nil && $op != nil"},
 }

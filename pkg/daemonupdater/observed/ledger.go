@@ -12,7 +12,7 @@ import (
 )
 
 // Ledger reads the ledger from the status of a DaemonRollout.
-func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
+func Ledger(status *topsv1.DaemonRolloutStatus, now time.Time) rollout.Ledger {
 	ledger := rollout.Ledger{
 		Revision: status.Revision, Limit: status.LimitedTo, Touched: int(status.Touched), Started: int(status.Started), Resumed: status.Resumed,
 		Usual: time.Duration(status.UsualSeconds) * time.Second,
@@ -33,37 +33,31 @@ func Ledger(status *topsv1.DaemonRolloutStatus) rollout.Ledger {
 		ledger.Slots = append(ledger.Slots, slotOf(&status.Queued[i], true))
 	}
 	for i := range status.Failed {
-		ledger.Failures = append(ledger.Failures, recordedFailure(&status.Failed[i]))
+		ledger.Failures = append(ledger.Failures, recordedFailure(&status.Failed[i], now))
 	}
 	for i := range status.Pinned {
-		ledger.Pins = append(ledger.Pins, pinOf(&status.Pinned[i]))
+		ledger.Pins = append(ledger.Pins, pinOf(&status.Pinned[i], now))
 	}
 	return ledger
 }
 
-// forgetRequestsAhead forgets the requests before failures and pins whose recorded times are of a clock that was ahead: no request is
-// later than now (RequestedAt), so a new one would be older than those until the clock has caught up.
-func forgetRequestsAhead(ledger *rollout.Ledger, now time.Time) {
-	for i := range ledger.Failures {
-		if f := &ledger.Failures[i]; daemonset.IsAhead(f.Requested, now) {
-			f.Requested = time.Time{}
-		}
+// requestBefore returns the recorded time of the request before a failure or pin, zero for one of a clock that was ahead: no request is
+// later than now (RequestedAt), so a new one would be older than that until the clock has caught up.
+func requestBefore(recorded *metav1.Time, now time.Time) time.Time {
+	if at := timeOf(recorded); !daemonset.IsAhead(at, now) {
+		return at
 	}
-	for i := range ledger.Pins {
-		if p := &ledger.Pins[i]; daemonset.IsAhead(p.Requested, now) {
-			p.Requested = time.Time{}
-		}
-	}
+	return time.Time{}
 }
 
-func pinOf(p *topsv1.NodePin) rollout.Pin {
+func pinOf(p *topsv1.NodePin, now time.Time) rollout.Pin {
 	return rollout.Pin{Node: p.Node, UID: p.UID, Machine: p.MachineID, Member: p.DaemonSet, Revision: p.Hash, From: p.From,
-		Reason: rollout.Reason(p.Reason), Message: p.Message, Since: p.Since.Time, Requested: timeOf(p.RequestedTime), Failed: p.Failed}
+		Reason: rollout.Reason(p.Reason), Message: p.Message, Since: p.Since.Time, Requested: requestBefore(p.RequestedTime, now), Failed: p.Failed}
 }
 
-func recordedFailure(n *topsv1.NodeNote) rollout.Failure {
-	f := rollout.Failure{Node: n.Node, UID: n.UID, Machine: n.MachineID, Reason: rollout.Reason(n.Reason), Message: n.Message, Since: n.Since.Time}
-	f.Requested = timeOf(n.RequestedTime)
+func recordedFailure(n *topsv1.NodeNote, now time.Time) rollout.Failure {
+	f := rollout.Failure{Node: n.Node, UID: n.UID, Machine: n.MachineID, Reason: rollout.Reason(n.Reason), Message: n.Message, Since: n.Since.Time,
+		Requested: requestBefore(n.RequestedTime, now)}
 	for _, t := range n.Targets {
 		f.Targets = append(f.Targets, rollout.Target{Member: t.DaemonSet, Revision: t.Hash})
 	}

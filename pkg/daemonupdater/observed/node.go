@@ -147,9 +147,9 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 		p.AvailableAt = now.Add(wait)
 	}
 	p.AvailableSince, p.AvailableWritten = seen.AvailableSince(pod, m.DaemonSet.Spec.MinReadySeconds, now)
-	p.WorksSince = worksSince(m.DaemonSet, pod, seen, now)
+	p.WorksSince, p.ReadyAgain = readySince(m.DaemonSet, pod, seen, now)
 	p.NotReadySince, p.NotReadyEarliest = seen.NotReadySince(pod, now)
-	p.ReadyAgain, p.Ran = seen.ReadyAgain(pod, now), daemonset.RanFor(pod)
+	p.Ran = daemonset.RanFor(pod)
 	p.CrashLooping, _ = daemonset.CrashLooping(pod)
 	if p.Placeholder = daemonset.IsPlaceholder(pod); p.Placeholder && !p.Terminating {
 		p.Available, p.NotReadySince = true, time.Time{} // no container is to run in it
@@ -157,13 +157,16 @@ func (m Member) Pod(index int, pod *corev1.Pod, seen *daemonset.StateTimes, now 
 	return p
 }
 
-// worksSince is rollout.Pod.WorksSince.
-func worksSince(ds *appsv1.DaemonSet, pod *corev1.Pod, seen *daemonset.StateTimes, now time.Time) time.Time {
+// readySince returns rollout.Pod.WorksSince and ReadyAgain.
+func readySince(ds *appsv1.DaemonSet, pod *corev1.Pod, seen *daemonset.StateTimes, now time.Time) (works, again time.Time) {
 	ready := seen.ReadySince(pod, now)
-	if ready.IsZero() || pod.DeletionTimestamp != nil {
-		return time.Time{}
+	if !ready.IsZero() && pod.DeletionTimestamp == nil {
+		works = ready.Add(time.Duration(ds.Spec.MinReadySeconds) * time.Second)
 	}
-	return ready.Add(time.Duration(ds.Spec.MinReadySeconds) * time.Second)
+	if daemonset.HasRestarted(pod) {
+		again = ready
+	}
+	return works, again
 }
 
 // describeRivals marks the unscheduled pods that wait for a rival: a running pod of a DaemonSet that they take over from,

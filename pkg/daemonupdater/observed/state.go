@@ -138,8 +138,7 @@ func (s *State) settingsInForce() (daemonset.Settings, *rollout.Blocked) {
 
 // Input returns the input of the plan without the nodes.
 func (s *State) Input(book *upgradeplan.LogicBook, deadlines rollout.Deadlines, now time.Time) rollout.Input {
-	in := rollout.Input{Now: now, Deadlines: deadlines, Ending: s.Ending, Ledger: Ledger(&s.Rollout.Status)}
-	forgetRequestsAhead(&in.Ledger, now)
+	in := rollout.Input{Now: now, Deadlines: deadlines, Ending: s.Ending, Ledger: Ledger(&s.Rollout.Status, now)}
 	in.Settings, in.Blocked = s.settingsInForce()
 	if in.Blocked == nil && in.Settings.Strategy != daemonset.NoStrategy {
 		in.Blocked = cmp.Or(s.NameTaken(), ofFormerOwner(s.Rollout, s.Members[0].DaemonSet))

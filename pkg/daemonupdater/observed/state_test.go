@@ -25,9 +25,11 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 	crashing.Status.Conditions = nil
 	crashing.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "load", RestartCount: 3,
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+	again := fixture.PodOn(driver, "a", fixture.OldHash)
+	again.Status.InitContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} // a sidecar
 	young := fixture.PodOn(driver, "c", fixture.NewHash)
 	young.Status.Conditions[0].LastTransitionTime = fixture.Ago(10 * time.Second)
-	o := worldOf([]memberAndPods{memberWith(driver, fixture.PodOn(driver, "a", fixture.OldHash), crashing, young, fixture.Deleting(fixture.PodOn(driver, "d", fixture.OldHash)))},
+	o := worldOf([]memberAndPods{memberWith(driver, again, crashing, young, fixture.Deleting(fixture.PodOn(driver, "d", fixture.OldHash)))},
 		fixture.Node("a"), fixture.Node("b"), fixture.Node("c"), fixture.Offline(fixture.Node("d")), fixture.Node("e"))
 	o.Rollout.Status = topsv1.DaemonRolloutStatus{Revision: "r1", Touched: 3, UsualSeconds: 40, Resumed: "sunday"}
 	o.Rollout.Annotations = map[string]string{"topsops.enflame.com/resume": "monday", "topsops.enflame.com/approved-waves": "r1/first"}
@@ -39,7 +41,7 @@ func TestInputOfCarriesWhatWasObserved(t *testing.T) {
 		return rollout.Node{Name: name, UID: types.UID("uid-" + name), Zone: "z", Ready: true, ReadySince: fixture.Epoch.Add(-time.Hour), ReadyWritten: fixture.Epoch.Add(-time.Hour), ReadyEarliest: fixture.Epoch.Add(-time.Hour), Agent: AgentOf(nil), Pods: []rollout.Pod{p}}
 	}
 	a, b, c, d := ready("a", pod("a", fixture.OldHash)), ready("b", pod("b", fixture.NewHash)), ready("c", pod("c", fixture.NewHash)), ready("d", pod("d", fixture.OldHash))
-	a.Pods[0].Available, a.Pods[0].WorksSince = true, fixture.Epoch.Add(-time.Hour+30*time.Second)
+	a.Pods[0].Available, a.Pods[0].WorksSince, a.Pods[0].ReadyAgain = true, fixture.Epoch.Add(-time.Hour+30*time.Second), fixture.Epoch.Add(-time.Hour)
 	b.Pods[0].CrashLooping, b.Pods[0].NotReadySince, b.Pods[0].NotReadyEarliest = "load", b.Pods[0].Created, b.Pods[0].Created
 	c.Pods[0].AvailableAt, c.Pods[0].WorksSince = fixture.Epoch.Add(20*time.Second), fixture.Epoch.Add(20*time.Second)
 	d.Ready, d.ReadySince, d.Pods[0].Terminating = false, fixture.Epoch.Add(-time.Minute), true

@@ -57,7 +57,7 @@ func TestALedgerIsReadAsItWasStored(t *testing.T) {
 		status := topsv1.DaemonRolloutStatus{Pinned: []topsv1.NodePin{{Node: "left over"}}, InFlight: []topsv1.NodeSlot{{Node: "left over"}}, Failed: []topsv1.NodeNote{{Node: "left over"}},
 			Waves: []topsv1.WaveStatus{{Name: "left over"}}, UsualSeconds: 7, Resumed: "left over", LastDecisionTime: &metav1.Time{}, LastProgressTime: &metav1.Time{}}
 		storeLedger(&status, want)
-		if diff := cmp.Diff(want, observed.Ledger(&status)); diff != "" {
+		if diff := cmp.Diff(want, observed.Ledger(&status, fixture.Epoch)); diff != "" {
 			t.Fatalf("ledger (-stored +read):\n%s", diff)
 		}
 	})

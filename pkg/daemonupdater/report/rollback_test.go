@@ -228,7 +228,7 @@ func TestKnownGood(t *testing.T) {
 
 // remembered returns the status after a pass over a group, and stores it.
 func (o *world) remembered(in rollout.Input, kept bool) *topsv1.DaemonRolloutStatus {
-	in.Ledger = observed.Ledger(&o.Rollout.Status)
+	in.Ledger = observed.Ledger(&o.Rollout.Status, in.Now)
 	d := rollout.Plan(in)
 	rb := RollbackOf(o.State, in, d, kept)
 	d.Halted = rb.Explain(d.Halted)

@@ -15,21 +15,30 @@ import (
 	"github.com/topsops/gcu-operator/pkg/message"
 )
 
+// Gate is what a status says of the gate: its mode, on how many nodes pods wait at it, and what the API server denies about
+// these, "" for nothing.
+type Gate struct {
+	Mode    gating.Mode
+	Waiting int
+	Denied  string
+}
+
 // Settle sets the settled revisions in a new status, for the admission policy gcu-operator-gate: those of
 // members whose pods may be gated, none if nothing is upgraded or there is no gate. They do not change while
-// the group is blocked. A pod that is not bound to its node, as an offline one may have, does not
-// show that the node has had its revision. denied says what the API server denies about pods at the gate, "" for nothing.
-func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.State, in rollout.Input, d rollout.Decision, denied string) {
+// the group is blocked. A node with a pod at the gate is behind, whatever the revision of the pod. A pod that is not bound to its
+// node, as an offline one may have, does not show that the node has had its revision.
+func Settle(status *topsv1.DaemonRolloutStatus, gate Gate, s *observed.State, in rollout.Input, d rollout.Decision) {
 	before := s.Rollout.Status.Settled
-	reportGate(status, gate, s.Rollout.Generation, in.Now, denied)
+	reportGate(status, gate, s.Rollout.Generation, in.Now)
 	switch {
-	case !gate.Active(), in.Settings.Strategy == daemonset.NoStrategy && in.Blocked == nil, in.Settings.Strategy == rollout.RestartsOnly:
+	case !gate.Mode.Active(), in.Settings.Strategy == daemonset.NoStrategy && in.Blocked == nil, in.Settings.Strategy == rollout.RestartsOnly:
 		status.Settled = nil
 	case in.Blocked != nil:
 		status.Settled = slices.Clone(before)
 	default:
-		everywhere := d.Behind == 0 && d.Unbound == 0 && d.Counts.Total > 0 && d.Counts.Updated == d.Counts.Total && len(d.Ledger.Failures) == 0
-		status.Settled = gating.Settled(before, s.Rollout.Status.Targets, status.Targets, everywhere, d.Behind > 0)
+		behind := d.Behind+gate.Waiting > 0
+		everywhere := !behind && d.Unbound == 0 && d.Counts.Total > 0 && d.Counts.Updated == d.Counts.Total && len(d.Ledger.Failures) == 0
+		status.Settled = gating.Settled(before, s.Rollout.Status.Targets, status.Targets, everywhere, behind)
 	}
 	status.Settled = slices.DeleteFunc(status.Settled, func(t topsv1.RevisionTarget) bool {
 		return !slices.ContainsFunc(s.Members, func(m observed.Member) bool { return m.Key() == t.DaemonSet && gating.IsGateable(m.DaemonSet) })
@@ -37,17 +46,17 @@ func Settle(status *topsv1.DaemonRolloutStatus, gate gating.Mode, s *observed.St
 }
 
 // reportGate sets the condition Gated, which exists only with the gate.
-func reportGate(status *topsv1.DaemonRolloutStatus, gate gating.Mode, generation int64, now time.Time, denied string) {
-	if gate == gating.Off {
+func reportGate(status *topsv1.DaemonRolloutStatus, gate Gate, generation int64, now time.Time) {
+	if gate.Mode == gating.Off {
 		meta.RemoveStatusCondition(&status.Conditions, topsv1.RolloutGated)
 		return
 	}
-	c := condition(topsv1.RolloutGated, gate == gating.On, reasonGateServed, reasonGateNotServed, cmp.Or(gate.Why(), "pods deleted or evicted outside the rollout wait until their node may get the new revision"))
-	if gate == gating.NotInstalled {
+	c := condition(topsv1.RolloutGated, gate.Mode == gating.On, reasonGateServed, reasonGateNotServed, cmp.Or(gate.Mode.Why(), "pods deleted or evicted outside the rollout wait until their node may get the new revision"))
+	if gate.Mode == gating.NotInstalled {
 		c.Reason = reasonGateNotInstalled
 	}
-	if denied != "" {
-		c.Message = message.Short(denied+"; "+c.Message, maxCondition)
+	if gate.Denied != "" {
+		c.Message = message.Short(gate.Denied+"; "+c.Message, maxCondition)
 	}
 	c.ObservedGeneration, c.LastTransitionTime = generation, wholeSecond(now)
 	meta.SetStatusCondition(&status.Conditions, c)

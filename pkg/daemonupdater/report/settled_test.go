@@ -33,7 +33,7 @@ func TestSettle(t *testing.T) {
 			in := inputFrom(w)
 			in.Settings.Strategy, in.Blocked = daemonset.OTA, nil
 			status := Status(topsv1.DaemonRolloutStatus{}, 1, in, w.fleet.Plan(in))
-			Settle(&status, c.mode, w.State, in, rollout.Decision{}, "")
+			Settle(&status, Gate{Mode: c.mode}, w.State, in, rollout.Decision{})
 			is := metav1.ConditionStatus("")
 			if condition := meta.FindStatusCondition(status.Conditions, topsv1.RolloutGated); condition != nil {
 				is = condition.Status
@@ -50,7 +50,7 @@ func TestSettle(t *testing.T) {
 			if warned != c.event {
 				t.Errorf("warned of %q, want %q", warned, c.event)
 			}
-			Settle(&status, gating.Off, w.State, in, rollout.Decision{}, "")
+			Settle(&status, Gate{}, w.State, in, rollout.Decision{})
 			if status.Settled != nil || meta.FindStatusCondition(status.Conditions, topsv1.RolloutGated) != nil {
 				t.Errorf("left after the gate was turned off: %v, %v", status.Settled, status.Conditions)
 			}
@@ -64,13 +64,15 @@ func TestATargetIsNotSettledBeforeEveryNodeHasHadIt(t *testing.T) {
 	const settled, open = fixture.NewHash, ""
 	for name, c := range map[string]struct {
 		changed func(*corev1.Pod)
+		waiting int
 		before  string
 		want    string
 	}{
-		"it ran there":                      {func(*corev1.Pod) {}, open, settled},
-		"it is not bound":                   {unbound, open, open},
-		"nothing is ever to run in it":      {placeholder, open, settled},
-		"it was settled, and went and came": {unbound, settled, settled},
+		"it ran there":                      {func(*corev1.Pod) {}, 0, open, settled},
+		"it is not bound":                   {unbound, 0, open, open},
+		"nothing is ever to run in it":      {placeholder, 0, open, settled},
+		"it was settled, and went and came": {unbound, 0, settled, settled},
+		"it waits at the gate":              {unbound, 1, settled, open},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ds := fixture.DaemonSet("driver")
@@ -83,7 +85,7 @@ func TestATargetIsNotSettledBeforeEveryNodeHasHadIt(t *testing.T) {
 			in.Settings.Strategy, in.Blocked = daemonset.AdvancedRollingUpdate, nil
 			d := w.fleet.Plan(in)
 			status := Status(topsv1.DaemonRolloutStatus{}, 1, in, d)
-			Settle(&status, gating.On, w.State, in, d, "")
+			Settle(&status, Gate{Mode: gating.On, Waiting: c.waiting}, w.State, in, d)
 			if len(status.Settled) != 1 || status.Settled[0].Hash != c.want {
 				t.Errorf("settled %v, want %q", status.Settled, c.want)
 			}

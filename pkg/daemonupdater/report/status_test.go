@@ -195,7 +195,7 @@ func TestStatusDoesNotChangeWhileNothingChanges(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := statusAfter(tt.in)
 			in := tt.in
-			in.Now, in.Ledger = fixture.Epoch.Add(20*time.Second), observed.Ledger(&before)
+			in.Now, in.Ledger = fixture.Epoch.Add(20*time.Second), observed.Ledger(&before, fixture.Epoch)
 			if diff := cmp.Diff(before, Status(before, 7, in, rollout.Plan(in))); diff != "" {
 				t.Errorf("status a while later (-before +after):\n%s", diff)
 			}
@@ -208,7 +208,7 @@ func TestStatusKeepsTheTimeOfConditionsThatDidNotChange(t *testing.T) {
 	before := statusAfter(in)
 	kept := before.DeepCopy()
 	in.Nodes[0] = fixture.Planned("a", fixture.NewHash)
-	in.Now, in.Ledger = fixture.Epoch.Add(time.Minute+300*time.Millisecond), observed.Ledger(&before)
+	in.Now, in.Ledger = fixture.Epoch.Add(time.Minute+300*time.Millisecond), observed.Ledger(&before, fixture.Epoch)
 	after := Status(before, 8, in, rollout.Plan(in))
 	got := map[string]time.Duration{}
 	for _, c := range after.Conditions {

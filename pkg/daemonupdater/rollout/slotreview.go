@@ -194,25 +194,31 @@ func (s *slotReview) isOver(slot *Slot, n *Node) bool {
 func (s *slotReview) reviewOperation(slot Slot, n *Node) {
 	s.fleet.nodes.record(n, &slot, nil)
 	end := endOf(slot.Operation, n.Ended)
-	if end != nil {
-		s.progressed(end.Time)
+	if end == nil {
+		s.reviewNotEnded(&slot, n)
+		return
 	}
-	switch {
-	case end == nil && s.isNotCreated(&slot, n) && !s.fence.isRuledOut(&slot, n):
-		s.keep(&slot) // a pod was named when the operation had ended, which is not known any more
-	case end == nil && n.yields():
-		s.uncountStart(&slot)
-		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
-	case end == nil && s.isObsolete(&slot, n):
-		s.withoutOperation = append(s.withoutOperation, slot)
-		s.fleet.nodes.record(n, nil, nil)
-	case end == nil:
-		s.retargetOperation(&slot, n)
-		s.keep(&slot)
-	case end.Done:
+	if s.progressed(end.Time); end.Done {
 		s.reviewDone(&slot, n, end)
-	default:
+	} else {
 		s.reviewNotDone(&slot, n, end)
+	}
+}
+
+// reviewNotEnded reviews the slot of an operation that is at work, or still to be created.
+func (s *slotReview) reviewNotEnded(slot *Slot, n *Node) {
+	switch {
+	case !s.isNotCreated(slot, n):
+		s.retargetOperation(slot, n)
+		s.keep(slot)
+	case !s.fence.isRuledOut(slot, n):
+		s.keep(slot) // a pod was named when the operation had ended, which is not known any more
+	case n.yields():
+		s.uncountStart(slot)
+		s.fleet.nodes.record(n, nil, nil) // it cannot be created: another group's operation came first
+	default:
+		s.withoutOperation = append(s.withoutOperation, *slot)
+		s.fleet.nodes.record(n, nil, nil)
 	}
 }
 
