@@ -104,6 +104,8 @@ var ofTheGate = []mutant{
 		"if !all { $*then }", "$*then"},
 	{"pinned-starts-first", "another component of a pinned node is upgraded in a halt, before its wave and outside the window", updater, "facts.goesBack",
 		"$pod.Pin != \"\" && isDue($*args)", "$pod.Pin != \"\""},
+	{"pinned-and-broken-starts-first", "another component of a node that does not work where it is pinned is upgraded before its batch is approved", updater, "facts.includeAvailability",
+		"!$waits && !$pod.isBack() && $moving", "!$waits && $moving"},
 	{"rejected-by-undo", "undo after a rollback brings the rejected revision to a node", updater, "RevisionHistory.previous",
 		"!$h.isRejected($r)", "true"},
 	{"rejected-by-undo-of-what-it-had", "undo after a rollback brings the rejected revision to a node that had it", updater, "EarlierRevision",

@@ -68,7 +68,7 @@ func (f *facts) include(g *group, node *Node, pod *Pod) {
 // includeAvailability adds whether a pod on a Ready node is available or Ready.
 func (f *facts) includeAvailability(g *group, node *Node, pod *Pod) {
 	waits := node.Operation.isKeptCordoned() || isNextAlong(g, node, pod) // for another operation
-	f.moving = f.moving || !waits && g.isMoving(pod)
+	f.moving = f.moving || !waits && !pod.isBack() && g.isMoving(pod)
 	switch {
 	case pod.isUnready():
 		if !f.unready || pod.NotReadySince.Before(f.unreadySince) {

@@ -188,6 +188,10 @@ type Denial struct {
 // isAbsent reports whether a pod is missing or terminating.
 func (p *Pod) isAbsent() bool { return p.UID == "" || p.Terminating }
 
+// isBack reports whether a pod is of the revision that it is pinned to. That it does not work there shows no upgrade that has
+// begun: like one with an old pod that does not work, its node is unavailable, and in flight only under a slot.
+func (p *Pod) isBack() bool { return !p.isAbsent() && p.Pin != "" && p.Revision == p.Pin }
+
 // isUnready reports whether there is no pod that is Ready, if only for less than minReadySeconds.
 func (p *Pod) isUnready() bool { return p.isAbsent() || !p.Available && p.AvailableAt.IsZero() }
 
@@ -237,7 +241,7 @@ type facts struct {
 	// moving: the node is Ready, and a pod is missing, terminating, or at its target and not
 	// available, or an operation is at work. The node is in flight, even without a slot. Pods
 	// on a node that an ended operation keeps cordoned do not count: they wait for another
-	// operation.
+	// operation. Nor do those that are back where they are pinned.
 	moving bool
 	// updated: nothing is left to do on the node. An offline node is updated when its pods
 	// are at the target, in any state.

@@ -111,6 +111,59 @@ func TestAPinnedNodeThatIsBackStartsInItsTurn(t *testing.T) {
 	}
 }
 
+// A pod that does not work at the revision that its node is pinned to begins no upgrade there. For what else is left to do, the
+// node counts as one that is unavailable: it awaits the approval of its batch.
+func TestANodeThatDoesNotWorkWhereItIsPinnedAwaitsItsBatch(t *testing.T) {
+	group := func(nodes ...Node) Input {
+		in := planned([]string{"1", "2!"}, nodes...).back(false, "a")
+		in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+		in.Settings.MaxUnavailable.IntVal = 1
+		return in
+	}
+	a := inBatch(broken(nodeOf("a", oldHash, oldHash)), 1)
+	other := func(works bool) Node {
+		return with(inBatch(nodeOf("b", newHash, oldHash), 0), func(n *Node) { n.Pods[1].Available = works })
+	}
+	approved := group(a)
+	approved.Policy.Approved = map[string]bool{Plan(approved).Unapproved: true}
+	for _, test := range []struct {
+		name     string
+		in       Input
+		want     said
+		inFlight int
+	}{
+		{"it awaits approval", group(a), said{States: statesOf("a", "held/AwaitingApproval")}, 0},
+		{"and starts with it", approved, said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/AwaitingAvailable")}, 1},
+		{"it has begun while a pod is being replaced", group(inBatch(missing(nodeOf("a", oldHash, oldHash)), 1)),
+			said{Started: []string{"a"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/AwaitingPod")}, 1},
+		{"and while it goes back under its slot", group(a).slots(slotOf(a, time.Minute)), said{Slots: []string{"a"}, States: statesOf("a", "in-flight/AwaitingAvailable")}, 1},
+		{"it uses the budget of a healthy node", group(a, other(true)), said{States: statesOf("a", "held/AwaitingApproval", "b", "pending/BudgetExhausted")}, 0},
+		{"but not that of another one that does not work", group(a, other(false)),
+			said{Started: []string{"b"}, Delete: []string{"b-1"}, Slots: []string{"b"}, States: statesOf("a", "held/AwaitingApproval", "b", "in-flight/Replacing")}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := Plan(test.in)
+			if diff := cmp.Diff(test.want, say(d), cmpopts.EquateEmpty()); diff != "" || d.InFlight != test.inFlight {
+				t.Errorf("%d in flight, want %d; decision (-want +got):\n%s", d.InFlight, test.inFlight, diff)
+			}
+		})
+	}
+}
+
+// Its slot does not last for ever: it waits for the pod that does not work as for one of an upgrade.
+func TestANodeThatDoesNotWorkWhereItIsPinnedFailsByItsDeadline(t *testing.T) {
+	in := inputOf(1, broken(nodeOf("a", oldHash, oldHash))).back(false, "a")
+	in.Members = append(in.Members, Member{Key: "kube-system/b", Target: newHash})
+	for passed := time.Duration(0); passed <= in.Deadlines.Progress; passed += 30 * time.Second {
+		in.Now = epoch.Add(passed)
+		d := Plan(in)
+		if want := passed == in.Deadlines.Progress; len(d.Delete) > 0 || (len(d.Ledger.Failures) > 0) != want || (len(d.Ledger.Slots) > 0) == want {
+			t.Fatalf("after %s: deletes %v, slots %+v, failures %+v", passed, d.Delete, d.Ledger.Slots, d.Ledger.Failures)
+		}
+		in.Ledger = d.Ledger
+	}
+}
+
 func TestANodeThatWentBackCountsForTheHaltOnce(t *testing.T) {
 	in := inputOf(3, nodeOf("a", oldHash), broken(nodeOf("b", oldHash)), nodeOf("c", oldHash)).back(true, "a", "b").threshold(2)
 	in.Ledger.Failures = []Failure{{Node: "b", UID: "uid-b", Reason: ReasonCrashLooping, Since: epoch, Targets: []Target{{"kube-system/a", newHash}}}}
