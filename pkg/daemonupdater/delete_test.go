@@ -94,7 +94,7 @@ func TestANewManagerGoesOnWithTheStoredLedger(t *testing.T) {
 }
 
 func TestCountsAreNotReportedMoreOftenThanTheInterval(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") })
+	c := newCluster(t, pausedFirst)
 	c.reconciler.Deadlines.Unavailable = 0 // a node is skipped at once
 	c.mustReconcile()
 	var n corev1.Node
@@ -128,7 +128,7 @@ func TestCountsAreNotReportedMoreOftenThanTheInterval(t *testing.T) {
 }
 
 func TestANewSlotIsStoredBeforeTheIntervalIsOver(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") })
+	c := newCluster(t, pausedFirst)
 	c.mustReconcile()
 	var live appsv1.DaemonSet
 	if err := c.api.Get(context.Background(), client.ObjectKeyFromObject(c.driver), &live); err != nil {
@@ -173,7 +173,7 @@ func TestBadSettingsDeleteNothingAndAreSaid(t *testing.T) {
 }
 
 func TestOptingOutLeavesNoMarkBehind(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c := newCluster(t, underOTA)
 	c.mustReconcile()
 	marked := func() (n int) {
 		var pods corev1.PodList

@@ -42,7 +42,6 @@ var (
 // the pass, or with after, how long it is until the write is repeated, in the log: then other writes go on.
 func TestAWriteThatIsDeniedWithAnyCodeIsRepeated(t *testing.T) {
 	uncontrolled := func(ds *appsv1.DaemonSet) { delete(ds.Annotations, topsv1.AnnotationUpdateStrategy) }
-	ota := func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") }
 	requested := func(c *cluster) {
 		c.create(fixture.NodeUpgrade("a", fixture.Request("1", c.driver, fixture.PodOn(c.driver, "a", fixture.OldHash))))
 	}
@@ -60,12 +59,12 @@ func TestAWriteThatIsDeniedWithAnyCodeIsRepeated(t *testing.T) {
 		before   func(*cluster)
 		written  func(*cluster) bool
 	}{
-		"the conditions of a pod": {ota, &corev1.Pod{}, goneByAWebhook, retry.First, func(*cluster) {}, func(c *cluster) bool {
+		"the conditions of a pod": {underOTA, &corev1.Pod{}, goneByAWebhook, retry.First, func(*cluster) {}, func(c *cluster) bool {
 			pod := fixture.PodOn(c.driver, "a", fixture.OldHash)
 			return c.api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && daemonset.NeedUpgrade(pod) != nil
 		}},
-		"the answer to a request":                    {ota, &topsv1.NodeUpgrade{}, goneByAWebhook, 0, requested, func(c *cluster) bool { return c.answered("a") != "" }},
-		"the answer to a request, as if it were bad": {ota, &topsv1.NodeUpgrade{}, invalidByAWebhook, 0, requested, func(c *cluster) bool { return c.answered("a") != "" }},
+		"the answer to a request":                    {underOTA, &topsv1.NodeUpgrade{}, goneByAWebhook, 0, requested, func(c *cluster) bool { return c.answered("a") != "" }},
+		"the answer to a request, as if it were bad": {underOTA, &topsv1.NodeUpgrade{}, invalidByAWebhook, 0, requested, func(c *cluster) bool { return c.answered("a") != "" }},
 		"the release of a pod at the gate": {uncontrolled, &corev1.Pod{}, goneByAWebhook, 0, func(c *cluster) {
 			c.reconciler.Gate = func() gating.Mode { return gating.On }
 			c.create(gated(c))
@@ -73,7 +72,7 @@ func TestAWriteThatIsDeniedWithAnyCodeIsRepeated(t *testing.T) {
 			pod := gated(c)
 			return c.api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && !daemonset.AwaitsUpgrade(pod)
 		}},
-		"the deletion of a rollout": {ota, &topsv1.DaemonRollout{}, goneByAWebhook, 0, func(c *cluster) {
+		"the deletion of a rollout": {underOTA, &topsv1.DaemonRollout{}, goneByAWebhook, 0, func(c *cluster) {
 			c.mustReconcile()
 			ds := c.driver.DeepCopy()
 			uncontrolled(ds)
@@ -132,7 +131,7 @@ func (c *cluster) needUpgrade() (nodes string) {
 
 // A policy may protect the pods of a namespace, and so those of one component, for good.
 func TestConditionsThatAreDeniedHoldUpNothingElse(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c := newCluster(t, underOTA)
 	denies := true
 	var tried atomic.Int32
 	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), interceptor.Funcs{
@@ -176,7 +175,7 @@ func TestAGroupEndsThoughConditionsAreDenied(t *testing.T) {
 		"the API server cannot be asked": {errors.New("connection refused"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+			c := newCluster(t, underOTA)
 			c.mustReconcile()
 			denies := true
 			c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), denying(&corev1.Pod{}, tt.as, &denies))
@@ -197,7 +196,7 @@ func TestAGroupEndsThoughConditionsAreDenied(t *testing.T) {
 
 // What was denied a moment ago is tried again when the group ends: afterwards nothing takes the conditions away.
 func TestAGroupThatEndsTriesAgainWhatWasDenied(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c := newCluster(t, underOTA)
 	c.mustReconcile()
 	denies := true
 	c.reconciler.Client = interceptor.NewClient(c.reconciler.Client.(client.WithWatch), denying(&corev1.Pod{}, invalidByAWebhook, &denies))
@@ -214,7 +213,7 @@ func TestAGroupThatEndsTriesAgainWhatWasDenied(t *testing.T) {
 
 // What is denied is tried later and later, so the group does not go round its pods for ever.
 func TestALargeGroupEndsThoughConditionsAreDenied(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c := newCluster(t, underOTA)
 	for i := range 200 {
 		name := fmt.Sprintf("n%03d", i)
 		c.create(fixture.Node(name))

@@ -32,7 +32,7 @@ func TestABadRequestIsRefusedAndOthersGoOn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+			c := newCluster(t, underOTA)
 			c.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bare", UID: "uid-bare"}, Spec: corev1.PodSpec{NodeName: "a"}})
 			c.rejectMalformedNames()
 			request := fixture.Request("1", c.driver, fixture.PodOn(c.driver, "c", fixture.OldHash))
@@ -64,7 +64,7 @@ func (c *cluster) rejectMalformedNames() {
 
 // TestANodeUpgradeThatCannotBeWrittenFailsNoPass: an object from before a bound of the schema.
 func TestANodeUpgradeThatCannotBeWrittenFailsNoPass(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c := newCluster(t, underOTA)
 	for _, node := range []string{"a", "b"} {
 		c.create(fixture.NodeUpgrade(node, fixture.Request("1", c.driver, fixture.PodOn(c.driver, node, fixture.OldHash))))
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,7 +75,7 @@ func (c *cluster) podAtGate() {
 // The pod at the gate counts against a quota that fits exactly, so that the earlier one may not be created.
 func TestAPodThatMayNotComeBackThroughTheGateIsSaidAndTriedLater(t *testing.T) {
 	denies, tried := true, 0
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") })
+	c := newCluster(t, pausedFirst)
 	runs := c.underGate(&denies, &tried)
 	old := fixture.RevisionsOf(c.driver, fixture.OldHash)[0]
 	old.Revision, old.Data.Raw = 1, []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:old"}]}}}}`)

@@ -26,7 +26,7 @@ func (r relations) Eventf(_, related runtime.Object, _, reason, _, _ string, _ .
 
 // Kubernetes aggregates events that differ only in their text, and shows the text of the first.
 func TestAnEventIsNotTakenForTheOneBefore(t *testing.T) {
-	c, related := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") }), relations{}
+	c, related := newCluster(t, pausedFirst), relations{}
 	c.reconciler.Recorder = related
 	for i, paused := range []string{"perhaps", "false", "perhaps"} {
 		c.now = fixture.Epoch.Add(time.Duration(i) * time.Hour)
@@ -43,7 +43,7 @@ func TestAnEventIsNotTakenForTheOneBefore(t *testing.T) {
 // After two writes the cache may still show the state before the first: that is no change, and no
 // ledger to act on.
 func TestACacheThatIsTwoWritesBehindShowsNoNews(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") })
+	c := newCluster(t, pausedFirst)
 	c.staleRollouts = true
 	c.mustReconcile()
 	var version string

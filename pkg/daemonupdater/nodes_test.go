@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -60,7 +59,7 @@ func TestNodesOfAPassThatFailedAreReadInTheNext(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationPaused, "true") })
+			c := newCluster(t, pausedFirst)
 			c.reconciler.Deadlines.Unavailable = 0 // a node is skipped at once
 			c.mustReconcile()
 			if err := c.api.Status().Update(context.Background(), fixture.Offline(fixture.Node("a"))); err != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
+func underOTA(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") }
+
 // TestARequestIsDoneAfterALiveRead: a manager with a stale cache sees the pod or the
 // revision before the requested one.
 func TestARequestIsDoneAfterALiveRead(t *testing.T) {
@@ -57,7 +59,7 @@ func TestARequestIsDoneAfterALiveRead(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+			c := newCluster(t, underOTA)
 			tt.behind(c, tt.asked)
 			c.create(fixture.NodeUpgrade("a", fixture.Request("1", c.driver, tt.asked)))
 			if after := c.mustReconcile(); after != retryStaleCache || c.answered("a") != "" {
@@ -74,7 +76,7 @@ func TestARequestIsDoneAfterALiveRead(t *testing.T) {
 
 // TestARequestIsDoneThoughAFinalizerKeepsItsPod: its containers have ended, and its successor is available.
 func TestARequestIsDoneThoughAFinalizerKeepsItsPod(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c := newCluster(t, underOTA)
 	kept := fixture.PodOn(c.driver, "a", fixture.OldHash)
 	kept.Name, kept.UID = "kept", "kept"
 	kept.Finalizers, kept.Status.Phase = []string{"example.com/keep"}, corev1.PodSucceeded
@@ -92,7 +94,7 @@ func TestARequestIsDoneThoughAFinalizerKeepsItsPod(t *testing.T) {
 // TestARevisionHasChangedAfterALiveRead: a manager with a stale cache takes the revision
 // before the requested one for the newest.
 func TestARevisionHasChangedAfterALiveRead(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c := newCluster(t, underOTA)
 	third := newest(c.driver, "third")
 	c.staleRevision = third.Name
 	c.create(third)
@@ -114,7 +116,7 @@ func TestARevisionHasChangedAfterALiveRead(t *testing.T) {
 // TestAnAnswerFollowsWhatTheAgentWrites: the report that the agent writes every minute causes no
 // event, so the kept NodeUpgrade may be old.
 func TestAnAnswerFollowsWhatTheAgentWrites(t *testing.T) {
-	c := newCluster(t, func(ds *appsv1.DaemonSet) { fixture.Annotate(ds, topsv1.AnnotationUpdateStrategy, "OTA") })
+	c := newCluster(t, underOTA)
 	c.create(fixture.NodeUpgrade("a", fixture.Request("1", c.driver, fixture.PodOn(c.driver, "a", fixture.OldHash))))
 	c.mustReconcile()
 	group := observed.GroupOf(c.driver)

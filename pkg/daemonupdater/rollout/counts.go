@@ -33,33 +33,20 @@ func (c *nodeCounts) add(n *Node, times int) {
 	c.nodes += times
 	c.byPhase[n.phase] += times
 	c.addScope(n, times)
-	if n.Ready && !n.LeftOut && (n.phase == phaseUpdated || n.phase == phaseExcluded) {
-		c.done += times
+	count := func(is bool, nodes *int) {
+		if is {
+			*nodes += times
+		}
 	}
-	if n.Ready && n.phase == phaseUpdated {
-		c.proving += times
-	}
-	if n.outdated {
-		c.outdated += times
-	}
-	if n.behind {
-		c.behind += times
-	}
-	if n.unbound {
-		c.unbound += times
-	}
-	if n.notPrepulled {
-		c.notPrepulled += times
-	}
-	if n.unsettled {
-		c.unsettled += times
-	}
-	if n.moving {
-		c.inFlight += times
-	}
-	if n.charged {
-		c.charged += times
-	}
+	count(n.Ready && !n.LeftOut && (n.phase == phaseUpdated || n.phase == phaseExcluded), &c.done)
+	count(n.Ready && n.phase == phaseUpdated, &c.proving)
+	count(n.outdated, &c.outdated)
+	count(n.behind, &c.behind)
+	count(n.unbound, &c.unbound)
+	count(n.notPrepulled, &c.notPrepulled)
+	count(n.unsettled, &c.unsettled)
+	count(n.moving, &c.inFlight)
+	count(n.charged, &c.charged)
 }
 
 // addScope adds whether a node is left out, or could prove a version.

@@ -25,14 +25,7 @@ func TestDeadlinesDoNotRunWhileNoManagerWorks(t *testing.T) {
 		{"until it is lost after that", []func(*Facts){offline, later(time.Hour), back(15 * time.Minute)}, "Failed held driver_verify NodeLost"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := reach(t, "driver_verify", driverOnly...)
-			for _, change := range tt.with {
-				change(&f)
-			}
-			d := newMachine(t).Next(f)
-			if got := summaryOf(d); got != tt.want {
-				t.Errorf("%s, want %s: %s", got, tt.want, d.Record.Operation.Message)
-			}
+			d := decides(t, reach(t, "driver_verify", driverOnly...), tt.want, tt.with...)
 			if !Over(d.Record.Operation) && !d.Record.Operation.Held && (d.After == 0 || d.After > tick) {
 				t.Errorf("the next pass is in %s: it would look like a break", d.After)
 			}
@@ -57,13 +50,7 @@ func TestWhatHasADeadlineIsLookedAtOften(t *testing.T) {
 		{"one that waits for its slot", prepared(t, everything...), nil, "Running AwaitingSlot", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, change := range tt.with {
-				change(&tt.facts)
-			}
-			d := newMachine(t).Next(tt.facts)
-			if got := summaryOf(d); got != tt.want {
-				t.Errorf("%s, want %s: %s", got, tt.want, d.Record.Operation.Message)
-			}
+			d := decides(t, tt.facts, tt.want, tt.with...)
 			if often := d.After > 0 && d.After <= tick; often == tt.never {
 				t.Errorf("the next pass is in %s", d.After)
 			}
@@ -159,14 +146,7 @@ func TestThePolicyOfAnOperationHasTime(t *testing.T) {
 		{"one that goes offline in the last minutes", "driver_verify", []func(*Facts){later(2*time.Hour - time.Minute), offline, later(5 * time.Minute)}, "Running driver_verify NodeOffline"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := reach(t, tt.task, driverOnly...)
-			for _, change := range tt.with {
-				change(&f)
-			}
-			d := newMachine(t).Next(f)
-			if got := summaryOf(d); got != tt.want {
-				t.Errorf("%s, want %s: %s", got, tt.want, d.Record.Operation.Message)
-			}
+			decides(t, reach(t, tt.task, driverOnly...), tt.want, tt.with...)
 		})
 	}
 }

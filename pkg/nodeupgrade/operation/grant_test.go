@@ -68,14 +68,7 @@ func TestAnOperationWithoutASlotIsPreparedAndWaits(t *testing.T) {
 		{"a task that touches the node is not", everything, []func(*Facts){override("retry:n1_node_cordon")}, "Running AwaitingSlot"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := prepared(t, tc.changed...)
-			for _, change := range tc.with {
-				change(&f)
-			}
-			d := newMachine(t).Next(f)
-			if diff := cmp.Diff(tc.want, summaryOf(d)); diff != "" {
-				t.Errorf("%s\n%s", diff, d.Record.Operation.Message)
-			}
+			decides(t, prepared(t, tc.changed...), tc.want, tc.with...)
 		})
 	}
 }

@@ -77,14 +77,7 @@ func TestAProcessOutsideOfPodsThatHasADeviceOpen(t *testing.T) {
 		{"nor one that cannot be seen", "driver_replace", driverOnly, []func(*Facts){stopped, unseen}, "Running driver_replace InProgress DeletePod"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := reach(t, tc.at, tc.changed...)
-			for _, change := range tc.with {
-				change(&f)
-			}
-			d := newMachine(t).Next(f)
-			if diff := cmp.Diff(tc.want, summaryOf(d)); diff != "" {
-				t.Errorf("%s\n%s", diff, d.Record.Operation.Message)
-			}
+			decides(t, reach(t, tc.at, tc.changed...), tc.want, tc.with...)
 		})
 	}
 }

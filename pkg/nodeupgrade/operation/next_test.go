@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -65,6 +63,19 @@ func reach(t *testing.T, task string, changed ...string) Facts {
 	}
 	t.Fatalf("task %s is not reached", task)
 	return Facts{}
+}
+
+// decides changes facts, and decides. want is the summary of the decision.
+func decides(t *testing.T, f Facts, want string, changes ...func(*Facts)) Decision {
+	t.Helper()
+	for _, change := range changes {
+		change(&f)
+	}
+	d := newMachine(t).Next(f)
+	if got := summaryOf(d); got != want {
+		t.Errorf("%s, want %s: %s", got, want, d.Record.Operation.Message)
+	}
+	return d
 }
 
 // summaryOf formats a decision in one line: phase, outcome, whether the node is held, current
@@ -361,14 +372,7 @@ func TestNext(t *testing.T) {
 		{"a node without an operation is left alone", "Done", everything, nil, "Done Succeeded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := reach(t, tc.at, tc.changed...)
-			for _, change := range tc.with {
-				change(&f)
-			}
-			d := newMachine(t).Next(f)
-			if diff := cmp.Diff(tc.want, summaryOf(d)); diff != "" {
-				t.Errorf("%s\n%s", diff, d.Record.Operation.Message)
-			}
+			decides(t, reach(t, tc.at, tc.changed...), tc.want, tc.with...)
 		})
 	}
 }

@@ -41,14 +41,7 @@ func TestATaintThatComesDuringAnOperationKeepsThePods(t *testing.T) {
 		{"for a user of the device that has gone", "driver_replace", []func(*Facts){closed, bar("exporter"), gone("exporter")}, "Running driver_replace DeviceInUse DeletePod"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := reach(t, tc.at, everything...)
-			for _, change := range tc.with {
-				change(&f)
-			}
-			d := newMachine(t).Next(f)
-			if got := summaryOf(d); got != tc.want {
-				t.Errorf("%s, want %s: %s", got, tc.want, d.Record.Operation.Message)
-			}
+			d := decides(t, reach(t, tc.at, everything...), tc.want, tc.with...)
 			if says := d.Record.Operation.Message; strings.Contains(tc.want, "NoSuccessor") && (!strings.Contains(says, tainted) || !strings.Contains(says, "ns/")) {
 				t.Errorf("it says %q: neither what is wrong nor with which DaemonSet", says)
 			}
