@@ -126,7 +126,7 @@ func TestARolloutGoesOn(t *testing.T) {
 	for file, operations := range map[string]bool{"driver.yaml": true, "exporter.yaml": false} {
 		m := read(t, file)
 		status := m.dro.Status
-		ledger := observed.Ledger(&status)
+		ledger := observed.Ledger(&status, fixture.Epoch)
 		if ledger.Revision == "" || ledger.Revision != status.Revision || len(ledger.Slots) == 0 || len(ledger.Slots) != len(status.InFlight)+len(status.Queued) {
 			t.Errorf("%s: ledger %+v of %+v", file, ledger, status)
 		}
