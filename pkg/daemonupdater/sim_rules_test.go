@@ -428,7 +428,7 @@ func (w *simWorld) checkRole(pass *simPass, after *topsv1.DaemonRollout, name st
 		mustWait := simForeign(pass.seen.nodes[other], corev1.TaintEffectNoSchedule) || spec.ReturnedSeconds != nil && pass.seemsReadyFor(other) < time.Duration(*spec.ReturnedSeconds)*time.Second
 		taken := slices.ContainsFunc(after.Status.InFlight, func(s topsv1.NodeSlot) bool { return s.Node == other }) ||
 			slices.ContainsFunc(after.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == other })
-		if !mustWait && !taken {
+		if !mustWait && !taken && !isPinnedIn(after, other) {
 			w.violate("order: %s starts before %s, control plane nodes are %s", name, other, spec.ControlPlane)
 		}
 	}
