@@ -42,7 +42,7 @@ func abortsOfAll(f *Fleet) (changes []OperationChange) {
 	return changes
 }
 
-// operationChangesOfSlots returns the grants and aborts of operations under slots.
+// operationChangesOfSlots returns the grants and aborts of operations under slots, and which are made to be aborted.
 func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 	turns := d.ledger.turns()
 	delayed := firstDelayed(d, turns, limit)
@@ -60,7 +60,8 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 		change.Abort = isUnwanted(d, n, op)
 		early := turns.before(slot) >= limit && !change.Abort
 		if early && n.available {
-			if change.Abort = delayed < slot.Turn && op.awaitsGrant(); !change.Abort {
+			isMade := delayed < slot.Turn && op == nil // without a grant, so that it can be aborted
+			if change.Grant, change.Abort = false, delayed < slot.Turn && op.awaitsGrant(); !change.Abort && !isMade {
 				continue
 			}
 		}
@@ -70,7 +71,7 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 		}
 		if change.Abort {
 			d.noteAborted(slot)
-		} else if early {
+		} else if early && change.Grant {
 			d.hurry(n)
 		}
 		changes = append(changes, change)
@@ -91,7 +92,7 @@ func isUnwanted(d *draft, n *Node, op *Operation) bool {
 
 // firstDelayed returns the first turn of a slot whose node has a pod to replace and is delayed by nodes that were started later;
 // the last possible turn if there is none. After the limit was lowered, the operations of those nodes may never be granted,
-// because they wait for that slot.
+// because they wait for that slot. They are aborted; one that is not there is made first, because only one that is there can end.
 func firstDelayed(d *draft, turns turns, limit int) int64 {
 	first := int64(math.MaxInt64)
 	for i := range d.ledger.Slots {
