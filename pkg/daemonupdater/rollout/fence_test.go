@@ -75,10 +75,13 @@ func endedCases() map[string]Input {
 	theirs := exporter(withJob(light(), &Operation{ID: "theirs", Granted: true}), "100", true)
 	obsolete := ota(under(exporter(light(), "100", true), "op-a"))
 	obsolete.Revision = "r3"
+	lost := offline(exporter(light(), "100", false))
+	lost.ReadySince = epoch.Add(-time.Hour)
 	return map[string]Input{
 		"its operation ended without a result, and the node is available":     under(withEnd(exporter(light(), "100", true), ""), "op-a"),
 		"its operation failed, for a target that is one again":                under(withEnd(exporter(light(), "100", true), ReasonOperationFailed), "op-a"),
 		"its operation ended without a result, and the node gets another one": under(withEnd(exporter(heavyNode("a"), "100", false), ""), "op-a"),
+		"its node is lost":                    under(lost, ""),
 		"its deadline is over":                under(exporter(light(), "100", false), ""),
 		"a pod of it crashes":                 under(exporter(crashing(light()), "100", true), ""),
 		"another group works on its node":     under(theirs, "op-a"),
@@ -176,6 +179,45 @@ func TestASlotKeptByADeniedFenceReportsIt(t *testing.T) {
 	in.Nodes[0].Pods[0].Version = "101" // somebody else wrote to it
 	if d := Plan(in); len(d.Ledger.Slots) != 0 || len(d.Fence) != 0 {
 		t.Errorf("slots %v, fenced %v, want neither", d.Ledger.Slots, d.Fence)
+	}
+}
+
+// Also on a node that is offline: it is past its deadline, and that it comes back is not what its slot waits for.
+func TestWhateverASlotEndsForADeniedFenceIsReported(t *testing.T) {
+	for name, in := range endedCases() {
+		t.Run(name, func(t *testing.T) {
+			n := &in.Nodes[0]
+			n.DeniedFence = &Denial{Object: n.Pods[1].UID, Since: epoch, Retry: epoch.Add(time.Second), Message: "policy says no"}
+			in.Settings.Paused = true // it gets no other slot
+			d := Plan(in)
+			if v, _ := d.Verdict("a"); v.State != InFlight || v.Reason != ReasonFenceDenied || len(d.Fence) != 1 {
+				t.Errorf("verdict %+v, fenced %v", v, d.Fence)
+			}
+		})
+	}
+}
+
+// The healthy nodes after it wait for it.
+func TestAQueuedNodeThatKeepsItsSlotByADeniedFenceReportsIt(t *testing.T) {
+	in := inputOf(1, fleetInVersions(3)...)
+	d := Plan(in)
+	waits := queued(d)[0]
+	in.Ledger = d.Ledger
+	finish(&in, d.Started[0])
+	n := &in.Nodes[indexOf(in.Nodes, waits)]
+	*n = held(*n)
+	for _, denied := range []*Denial{nil, {Object: n.Pods[0].UID, Since: epoch, Retry: epoch.Add(time.Second), Message: "policy says no"}} {
+		n.DeniedFence = denied
+		d = Plan(in)
+		want := Verdict{Node: waits, State: Held, Reason: ReasonNodeHeld}
+		if denied != nil {
+			want.State, want.Reason = Pending, ReasonFenceDenied
+		}
+		v, _ := d.Verdict(waits)
+		reported := slices.ContainsFunc(d.Waiting, func(w Waiting) bool { return w.Reason == want.Reason && w.Nodes == 1 })
+		if v.State != want.State || v.Reason != want.Reason || !reported || len(queued(d)) != 1 || len(d.Fence) != 1 || len(d.Started) != 0 {
+			t.Errorf("denied: %t, verdict %+v, waiting %+v, queued %v, fenced %d, started %v", denied != nil, v, d.Waiting, queued(d), len(d.Fence), d.Started)
+		}
 	}
 }
 

@@ -213,11 +213,11 @@ func (n *Node) membersOf(operation string) []string {
 
 // progress returns what a node in flight waits for.
 func (n *Node) progress() (Reason, string) {
+	if message := n.whyNotFenced(); message != "" { // also of a node that is offline: the slot waits for nothing else any more
+		return ReasonFenceDenied, message
+	}
 	if !n.Ready {
 		return ReasonNodeLost, "the node went offline after it was started; it keeps its slot until it is back"
-	}
-	if n.fencing && n.DeniedFence != nil {
-		return ReasonFenceDenied, "the API server denied a write to a pod of the node that must come before its slot is given back; retrying: " + n.DeniedFence.Message
 	}
 	if n.slot != nil && n.slot.Operation != "" && endOf(n.slot.Operation, n.Ended) == nil {
 		written := n.Operation != nil && n.Operation.ID == n.slot.Operation
@@ -235,6 +235,14 @@ func (n *Node) progress() (Reason, string) {
 		}
 	}
 	return ReasonReplacing, "pods are being replaced"
+}
+
+// whyNotFenced says why a pod cannot be fenced before the slot of the node is given back, "" if nothing is known against it.
+func (n *Node) whyNotFenced() string {
+	if !n.fencing || n.DeniedFence == nil {
+		return ""
+	}
+	return "the API server denied a write to a pod of the node that must come before its slot is given back; retrying: " + n.DeniedFence.Message
 }
 
 // progressOf returns what a node in flight waits for because of one of its pods, "" for nothing.

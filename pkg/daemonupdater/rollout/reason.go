@@ -31,7 +31,7 @@ const (
 	ReasonPinned Reason = "Pinned"
 	ReasonUndone Reason = topsv1.ReasonUndone
 
-	// In flight.
+	// In flight; ReasonFenceDenied also of a queued node.
 	ReasonReplacing         Reason = "Replacing"
 	ReasonTerminating       Reason = "PodTerminating"
 	ReasonAwaitingPod       Reason = "AwaitingPod"
@@ -119,7 +119,7 @@ var FailureReasons = []Reason{ReasonCrashLooping, ReasonProgressDeadlineExceeded
 // own pods, held if it waits for a person or because of the policy.
 func (r Reason) State() State {
 	switch r {
-	case ReasonNodeOffline, ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonPrepullFailed, ReasonNodeBusy, ReasonDeferred, ReasonRuntimeSetBack, ReasonDeletionDenied:
+	case ReasonNodeOffline, ReasonBudgetExhausted, ReasonPoolExhausted, ReasonNodesOnProbation, ReasonQueued, ReasonUnavailable, ReasonPreparing, ReasonPrepullFailed, ReasonNodeBusy, ReasonDeferred, ReasonRuntimeSetBack, ReasonDeletionDenied, ReasonFenceDenied:
 		return Pending
 	}
 	return Held

@@ -58,6 +58,9 @@ func (e *explanation) waitsFor(n *Node) (Reason, string) {
 	if e.blocked != nil && n.phase != phaseExcluded { // what is left out would not start without the block either
 		return ReasonBlocked, e.blocked.Message
 	}
+	if message := n.whyNotFenced(); message != "" { // it is queued, and others wait for it
+		return ReasonFenceDenied, message
+	}
 	if reason, message := whyExcluded(n); reason != "" {
 		return reason, message
 	}
