@@ -82,3 +82,13 @@ func TestANodeWhosePluginHasNoCardsIsNotUpdated(t *testing.T) {
 		}
 	}
 }
+
+// A denied write waits for a person from its beginning; what merely takes its time is shown once it took long.
+func TestANodeWhoseWriteIsDeniedIsStuckAtOnce(t *testing.T) {
+	for step, stuck := range map[string]bool{"DeletionDenied": true, "FenceDenied": true, "OperationDenied": true, "NodeLost": true, "Replacing": false} {
+		slot := &topsv1.NodeSlot{Node: "n", Step: step, Since: world.Ago(0)}
+		if n := inFlight(&topsv1.DaemonRollout{}, slot, nil, world.Epoch); n.Stuck != stuck || n.Reason != step || stuck && n.Message == "" {
+			t.Errorf("%s: %+v", step, n)
+		}
+	}
+}

@@ -99,6 +99,10 @@ func inFlight(dro *topsv1.DaemonRollout, slot *topsv1.NodeSlot, op *Operation, n
 		n.Stuck, n.Message = true, cmp.Or(n.Message, "the node went offline after it was started")
 		return n
 	}
+	if rollout.Reason(slot.Step).IsDenied() {
+		n.Stuck, n.Message = true, cmp.Or(n.Message, "the API server or an admission webhook denies a write that the node waits for")
+		return n
+	}
 	usual := time.Duration(dro.Status.UsualSeconds) * time.Second
 	if took := now.Sub(slot.Since.Time); took > max(slowAtLeast, slowFactor*usual) {
 		n.Stuck, n.Reason = true, ReasonSlow
