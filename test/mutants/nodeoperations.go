@@ -145,6 +145,10 @@ var ofNodeOperations = []mutant{
 		"if !$Aborted { $*note }", ""},
 	{"own-abort-counted", "a node whose operation the group aborted counts as one that got the version", updater, "draft.noteAborted",
 		"$d.uncountStart($slot)", ""},
+	{"starts-while-it-ends", "a node starts with a prepared operation that was aborted because the target went back", updater, "group.isPrepared",
+		"$rest && !node.Operation.Aborted", "$rest"},
+	{"granted-while-it-ends", "a stale cache has an operation granted that was aborted before, and its end fails the node", updater, "withChange",
+		"!next.Abort", "true"},
 	{"owner-not-woken", "a group without a strategy is not triggered when its operations end", updater, "Groups.addOwner",
 		"$groups[$Group{$Kind: $kindGcuResource, $Name: $name}] = true", "_ = $name"},
 

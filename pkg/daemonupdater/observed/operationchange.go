@@ -307,10 +307,11 @@ func replaced(upgrade *topsv1.NodeUpgrade, change *rollout.OperationChange, dist
 	return asked != nil && asked.ID == change.Instead && !disturbed
 }
 
-// withChange returns the operation of the spec with a change applied, nil if nothing changes.
+// withChange returns the operation of the spec with a change applied, nil if nothing changes. One that was aborted before its grant
+// gets none: its end says nothing about its revisions.
 func withChange(asked *topsv1.NodeOperation, change *rollout.OperationChange) *topsv1.NodeOperation {
 	next := asked.DeepCopy()
-	next.Granted, next.Abort = next.Granted || change.Grant && !change.Abort, next.Abort || change.Abort
+	next.Granted, next.Abort = next.Granted || change.Grant && !change.Abort && !next.Abort, next.Abort || change.Abort
 	if next.Granted == asked.Granted && next.Abort == asked.Abort {
 		return nil
 	}

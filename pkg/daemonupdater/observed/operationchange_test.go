@@ -264,6 +264,8 @@ func TestNextOperation(t *testing.T) {
 	abortAtWork := &rollout.OperationChange{Node: "a", Operation: "x", Grant: true, Abort: true, AtWork: true}
 	prepare := &rollout.OperationChange{Node: "a", Operation: "x"}
 	replace := &rollout.OperationChange{Node: "a", Operation: "x", Instead: "y"}
+	withdrawn := askedFor("x", own, false)
+	withdrawn.Abort = true
 	theirs := shown("y", topsv1.OperationRunning)
 	theirs.Rollout = "gcu-system/other"
 	held := shown("x", topsv1.OperationFailed)
@@ -285,6 +287,7 @@ func TestNextOperation(t *testing.T) {
 		{name: "one that is not there is made", order: grant, want: makeNew},
 		{name: "one that is prepared is granted", asked: askedFor("x", own, false), order: grant, want: amend},
 		{name: "one that is granted is left", asked: askedFor("x", own, true), order: grant, want: nothing},
+		{name: "one that was aborted before is not granted, which a stale cache does not show", asked: withdrawn, order: grant, want: nothing},
 		{name: "one that has ended is never granted", asked: askedFor("y", own, false), order: grant,
 			history: []topsv1.OperationRecord{ended("x", topsv1.OperationDone, "")}, want: nothing},
 		{name: "one that has ended is never made again", order: grant, history: []topsv1.OperationRecord{ended("x", topsv1.OperationAborted, "")}, want: nothing},

@@ -338,12 +338,13 @@ func hasFormer(members []Member, targets map[string]string) bool {
 
 // isPrepared reports whether the operation of a node is ready for its grant. A node that an ended
 // operation of this group left out of service skips preparation: another operation could not be
-// prepared unless the node returned to service first.
+// prepared unless the node returned to service first. One that was told to end is not ready: its end would count as a failure
+// if it had been granted.
 func (g *group) isPrepared(node *Node) bool {
 	if node.Disturbed && node.Operation != nil && node.Operation.Ours {
 		return true
 	}
-	return node.Operation != nil && node.Operation.Ours && node.Operation.Prepared && !g.isStale(node)
+	return node.Operation != nil && node.Operation.Ours && node.Operation.Prepared && !node.Operation.Aborted && !g.isStale(node)
 }
 
 // place returns the position of a node within its wave: lower is earlier.

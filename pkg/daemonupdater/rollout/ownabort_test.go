@@ -57,3 +57,16 @@ func TestAnOperationThatTheGroupAbortedFailsNoNode(t *testing.T) {
 		})
 	}
 }
+
+// The target went back to what the node has, so its prepared operation was aborted, and is the target again before that has ended.
+func TestANodeDoesNotStartWithAPreparedOperationThatTheGroupAborted(t *testing.T) {
+	in := heavyInput(1, prepared(heavyNode("a")))
+	in.Members[0].Target = oldHash
+	decides(t, in, said{States: statesOf("a", "updated/AtTarget")}, []string{"a:abort op-a"})
+
+	in = heavyInput(1, aborted(prepared(heavyNode("a"))))
+	waits := said{States: statesOf("a", "pending/Preparing")}
+	decides(t, in, waits, nil)
+	in.Nodes[0] = withEnd(heavyNode("a"), "")
+	decides(t, in, waits, []string{"a:prepare"})
+}
