@@ -203,11 +203,11 @@ func (s *StateTimes) NodeReady(node *corev1.Node, now time.Time) (ready bool, si
 }
 
 // NotReadySince returns when a pod became not Ready, and when at the earliest; zero if it is Ready. That it becomes so is seen if it
-// was seen to be Ready within an hour of its creation.
+// was seen to be Ready within an hour of its creation, or to wait at the gate: there it cannot be Ready, and its time begins when it is released.
 func (s *StateTimes) NotReadySince(pod *corev1.Pod, now time.Time) (since, earliest time.Time) {
 	key, written := "unready "+string(pod.UID), NotReadySince(pod)
-	if written.IsZero() {
-		if now.Sub(pod.CreationTimestamp.Time)-s.ahead(now) < stateTimeTTL {
+	if gated := AwaitsUpgrade(pod); gated || written.IsZero() {
+		if gated || now.Sub(pod.CreationTimestamp.Time)-s.ahead(now) < stateTimeTTL {
 			s.lacks(key, now)
 		}
 		return time.Time{}, time.Time{}

@@ -118,4 +118,8 @@ var ofTheGate = []mutant{
 		"p.AwaitsFreeing($live)", "false"},
 	{"request-replaced", "a request about a node is lost because another one is written before it is carried out", "cmd/kubectl-gcu", "awaitsResult",
 		"$id == $of && !$r.Begun", "false"},
+	{"blamed-for-the-gate", "a pod that waited at the gate for long is blamed as soon as it is released", sets, "StateTimes.NotReadySince",
+		"AwaitsUpgrade($pod)", "false"},
+	{"gate-forgotten-after-an-hour", "a pod that waited at the gate for more than an hour is blamed as soon as it is released", sets, "StateTimes.NotReadySince",
+		"gated || $fresh < stateTimeTTL", "$fresh < stateTimeTTL"},
 }
