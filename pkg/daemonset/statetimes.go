@@ -206,8 +206,12 @@ func (s *StateTimes) NodeReady(node *corev1.Node, now time.Time) (ready bool, si
 // was seen to be Ready within an hour of its creation, or to wait at the gate: there it cannot be Ready, and its time begins when it is released.
 func (s *StateTimes) NotReadySince(pod *corev1.Pod, now time.Time) (since, earliest time.Time) {
 	key, written := "unready "+string(pod.UID), NotReadySince(pod)
-	if gated := AwaitsUpgrade(pod); gated || written.IsZero() {
-		if gated || now.Sub(pod.CreationTimestamp.Time)-s.ahead(now) < stateTimeTTL {
+	switch gated := AwaitsUpgrade(pod); {
+	case gated && s != nil:
+		s.look(key, stateTime{}, now) // each time, so that it is not forgotten
+		return time.Time{}, time.Time{}
+	case gated || written.IsZero():
+		if now.Sub(pod.CreationTimestamp.Time)-s.ahead(now) < stateTimeTTL {
 			s.lacks(key, now)
 		}
 		return time.Time{}, time.Time{}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 )
 
 func TestMinReadySecondsCountFromWhenAPodIsSeenReady(t *testing.T) {
@@ -255,5 +257,25 @@ func TestAGracePeriodEndsByTheClockOfTheReader(t *testing.T) {
 	}
 	if end := (*StateTimes)(nil).GraceEnd(deleted(epoch.Add(time.Hour)), epoch); !end.Equal(epoch.Add(time.Hour + grace)) {
 		t.Errorf("without a memory it ends at %s, want as written", end)
+	}
+}
+
+// What a gated pod is seen in is never forgotten while it is seen, however old it is.
+func TestAPodIsNotReadyFromWhenItIsReleasedFromTheGate(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod", CreationTimestamp: metav1.NewTime(epoch)}}
+	var seen StateTimes
+	gate := []corev1.PodSchedulingGate{{Name: topsv1.GateAwaitingUpgrade}}
+	released := time.Hour + 2*time.Second
+	for _, at := range []time.Duration{time.Second, time.Hour - time.Second, released} {
+		if pod.Spec.SchedulingGates = gate; at == released {
+			pod.Spec.SchedulingGates = nil
+		}
+		want := time.Time{}
+		if at == released {
+			want = epoch.Add(at)
+		}
+		if since, earliest := seen.NotReadySince(pod, epoch.Add(at)); !since.Equal(want) || !earliest.Equal(want) {
+			t.Errorf("after %s not Ready since %s or %s, want %s", at, since, earliest, want)
+		}
 	}
 }

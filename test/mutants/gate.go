@@ -121,5 +121,5 @@ var ofTheGate = []mutant{
 	{"blamed-for-the-gate", "a pod that waited at the gate for long is blamed as soon as it is released", sets, "StateTimes.NotReadySince",
 		"AwaitsUpgrade($pod)", "false"},
 	{"gate-forgotten-after-an-hour", "a pod that waited at the gate for more than an hour is blamed as soon as it is released", sets, "StateTimes.NotReadySince",
-		"gated || $fresh < stateTimeTTL", "$fresh < stateTimeTTL"},
+		"$s.look($key, stateTime{}, $now)", "$s.lacks($key, $now)"},
 }

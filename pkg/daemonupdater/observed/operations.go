@@ -77,7 +77,8 @@ func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation
 		}
 		op.Granted, op.KeptCordoned, op.InUse = op.Granted || shown.Granted, shown.Held, shown.InUse
 		op.Committed = isCommitted(shown)
-		op.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning
+		isReplaced := asked != nil && asked.ID != shown.ID // it ends without a grant
+		op.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning && !isReplaced
 		op.Stalled = isStalled(upgrade, shown)
 		op.WaitingSince = waitingSince(op, shown)
 		op.Message, op.LastTaskEnd = withMessage(shown.Task, shown.Message), lastTaskEnd(shown)

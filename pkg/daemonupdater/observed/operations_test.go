@@ -71,6 +71,8 @@ func TestOperationsBecomeJobs(t *testing.T) {
 			want: &rollout.Operation{ID: "x", Ours: true, Message: "operation x is about to start"}},
 		{name: "granted and not seen yet disturbs already", asked: grantedOp, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Message: "operation x is about to start"}},
+		{name: "prepared, and another one is asked for", asked: operating("y", own), shown: preparedStatus,
+			want: &rollout.Operation{ID: "x", Ours: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "prepared", asked: operating("x", own), shown: preparedStatus,
 			want: &rollout.Operation{ID: "x", Ours: true, Prepared: true, WaitingSince: now.Time, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "not prepared, because something is amiss", asked: operating("x", own), shown: stalledStatus,

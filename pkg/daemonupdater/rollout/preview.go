@@ -74,14 +74,17 @@ func KeepPins(in *Input) {
 	}
 }
 
-// withPrepared returns the nodes as if every operation in preparation were prepared, and all images were pulled.
+// withPrepared returns the nodes as if every operation in preparation were prepared or, if it was aborted, had ended, and all images were pulled.
 func withPrepared(nodes []Node) []Node {
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
-		if op := nodes[i].Operation; op != nil && op.Ours && !op.Granted && !op.Prepared {
+		if op := nodes[i].Operation; op != nil && op.Ours && !op.Granted {
 			ready := *op
 			ready.Prepared = true
 			nodes[i].Operation = &ready
+			if op.Aborted {
+				nodes[i].Operation = nil
+			}
 		}
 		nodes[i].Pods = slices.Clone(nodes[i].Pods)
 		for j := range nodes[i].Pods {

@@ -43,6 +43,8 @@ func TestPreview(t *testing.T) {
 	ota.Settings.Strategy = daemonset.OTA
 	both := inputOf(1, nodeOf("a", oldHash, oldHash))
 	both.Members = append(both.Members, Member{Key: "kube-system/b", Target: newHash})
+	ends := heavyNode("a")
+	ends.Operation = &Operation{ID: "op-a", Ours: true, Prepared: true, Aborted: true}
 	tests := []struct {
 		name string
 		in   Input
@@ -54,6 +56,7 @@ func TestPreview(t *testing.T) {
 		{"one after the other", usual, []string{"0s [a]", "1m0s [b]"}, nil, 2 * time.Minute},
 		{"offline nodes are left", inputOf(2, a, offline(b), c), []string{"0s [a c]"}, map[string]Reason{"b": ReasonNodeOffline}, 0},
 		{"operations are prepared and carried out", heavyInput(1, heavyNode("a"), heavyNode("b")), []string{"0s [a]", "1s [b]"}, nil, 0},
+		{"an aborted operation ends before its node starts", heavyInput(1, ends, heavyNode("b")), []string{"0s [a]", "1s [b]"}, nil, 0},
 		{"a wave soaks before the next", waves, []string{"0s first[a]", "1h0m1s rest[b c]"}, nil, 0},
 		{"a wave that needs an approval is the end", manual, []string{"0s first[a]"}, map[string]Reason{"b": ReasonAwaitingApproval}, 0},
 		{"a node that went back stays there", pinned(inputOf(1, nodeOf("a", oldHash), b), newHash), []string{"0s [b]"}, map[string]Reason{"a": ReasonPinned}, 0},
