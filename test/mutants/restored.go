@@ -24,7 +24,7 @@ var ofRestored = []mutant{
 		"slices.Contains($left, client.ObjectKeyFromObject($m.DaemonSet))", "len($left) < 0"},
 	{"rollout-of-a-former-set", "nodes start in the rollout of a former DaemonSet, which is collected", updater, "ofFormerOwner",
 		"$former == nil || $former.UID == $owner.UID", "$former == nil || $owner != nil"},
-	{"pods-of-a-former-node", "a node that is created again had what ran on the one before", updater, "LastRevisions.Note",
+	{"pods-of-a-former-node", "a node that is created again had what ran on the one before", updater, "lastPod",
 		"$pod.CreationTimestamp.Before(&$node.CreationTimestamp)", "$node == nil"},
 	{"slot-without-uid", "a slot whose UID an older CRD dropped is given back", updater, "Node.isOf",
 		`$n.UID == $uid || $uid == ""`, "$n.UID == $uid"},

@@ -215,13 +215,29 @@ func TestMemory(t *testing.T) {
 		return pod
 	}
 	started := LastRevisions{}
-	started.Note(ds, n, []*corev1.Pod{ended("old", 2*time.Minute), ended("new", time.Minute)}) // kept by finalizers
+	started.Note(ds, n, []*corev1.Pod{ended("old", 2*time.Minute), ended("new", time.Minute), gated(ds, "n1", "newer")}) // kept by finalizers
 	if got := started.Of(ds, n); got != "new" {
 		t.Errorf("the last pod that ended had new, the node had %q", got)
 	}
 	m.Forget("n1")
 	if got := m.Of(ds, n); got != "" {
 		t.Errorf("it remembers %q of a node that is gone", got)
+	}
+}
+
+// A finalizer keeps the pod at the gate that was deleted once another one was created in its place: it is the older one and
+// terminates, and it never ran.
+func TestAPodKeptAtTheGateHidesNoneThatIsReady(t *testing.T) {
+	ds, n := fixture.DaemonSet("driver"), node("n1")
+	kept := gated(ds, "n1", "new")
+	kept.CreationTimestamp, kept.DeletionTimestamp, kept.Finalizers = fixture.Ago(time.Minute), &metav1.Time{}, []string{"example.com/stuck"}
+	restored := gated(ds, "n1", "old")
+	restored.UID, restored.Spec.SchedulingGates, restored.Spec.NodeName, restored.CreationTimestamp = "uid-restored", nil, "n1", fixture.Ago(0)
+	restored.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	m := LastRevisions{}
+	m.Note(ds, n, []*corev1.Pod{kept, restored})
+	if got := m.Of(ds, n); got != "old" {
+		t.Errorf("the pod of old is ready, the node had %q", got)
 	}
 }
 

@@ -27,11 +27,10 @@ type lastHash struct {
 }
 
 // Note records the revision of a DaemonSet's pod on a node. A pod that is not ready counts only if none was ready before,
-// so that a node never gets back a revision that did not work on it. Unbound pods never ran, and a pod older than the
-// Node ran on a former Node of that name.
+// so that a node never gets back a revision that did not work on it.
 func (m LastRevisions) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*corev1.Pod) {
-	pod := lastPod(pods)
-	if pod == nil || pod.Spec.NodeName == "" || pod.CreationTimestamp.Before(&node.CreationTimestamp) {
+	pod := lastPod(node, pods)
+	if pod == nil {
 		return
 	}
 	if m[node.Name] == nil || m[node.Name].node != node.UID {
@@ -43,14 +42,18 @@ func (m LastRevisions) Note(ds *appsv1.DaemonSet, node *corev1.Node, pods []*cor
 	}
 }
 
-// lastPod returns the pod that shows a node's revision: the one that counts, or the newest one if all have ended and only
-// finalizers keep them.
-func lastPod(pods []*corev1.Pod) *corev1.Pod {
-	counts := daemonset.PodOf(pods)
+// lastPod returns the pod that shows a node's revision, among those that ran there: the one that counts, or the newest one if
+// all have ended and only finalizers keep them; nil if none ran there. Unbound pods never ran, also not one that a finalizer
+// keeps beside the pod that was created in its place. A pod older than the Node ran on a former Node of that name.
+func lastPod(node *corev1.Node, pods []*corev1.Pod) *corev1.Pod {
+	ran := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName == "" || pod.CreationTimestamp.Before(&node.CreationTimestamp)
+	})
+	counts := daemonset.PodOf(ran)
 	if counts == nil || !daemonset.HasLeft(counts) {
 		return counts
 	}
-	return slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return slices.MaxFunc(ran, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 }
 
 // Of returns the hash of the DaemonSet's revision with which a node was last ready, "" if unknown.
