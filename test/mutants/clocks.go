@@ -68,6 +68,8 @@ var ofClocks = []mutant{
 		"max(0, $took)", "$took"},
 	{"missing-is-urgent", "a node starts before its wave when its pod is missing for a moment", updater, "State.RolloutNode",
 		"$p.NotReadySince = $missing", "_ = $missing"},
+	{"missing-where-it-does-not-belong", "a node starts before its wave when a taint that kept it free of a pod is gone", updater, "State.RolloutNode",
+		"$s.StateTimes.MissingSince($key, $gone && !$elsewhere, $now)", "$s.StateTimes.MissingSince($key, $gone, $now)"},
 	{"missing-remembered", "a pod that is missing again is missing since it was first missing", sets, "StateTimes.MissingSince",
 		"delete($s.seen, $key)", "_ = key"},
 	{"absence-of-a-task", "a task misses its deadline while no manager works", nodes, "Facts.countsFrom",

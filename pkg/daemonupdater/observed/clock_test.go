@@ -90,6 +90,26 @@ func TestAMissingPodIsMissingSinceItIsSeenToBe(t *testing.T) {
 	}
 }
 
+// TestAPodIsMissingOnlyWhileItsNodeIsToHaveIt: else a node that was kept free of it for a while would jump its wave when it gets one.
+func TestAPodIsMissingOnlyWhileItsNodeIsToHaveIt(t *testing.T) {
+	ds := fixture.DaemonSet("driver")
+	for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
+		s := &State{Members: []Member{{DaemonSet: ds}}, StateTimes: &daemonset.StateTimes{}, Group: GroupOf(ds), Rollout: &topsv1.DaemonRollout{}}
+		for minute, taints := range [][]corev1.Taint{nil, {{Key: "team", Effect: effect}}, nil, nil} {
+			node := fixture.Node("a")
+			node.Spec.Taints = taints
+			SetNode(s, "a", node, nil)
+			n := s.RolloutNode("a", "r", Zones{}, fixture.Epoch.Add(time.Duration(minute)*time.Minute))
+			if minute < 2 {
+				continue
+			}
+			if since := n.Pods[0].NotReadySince.Sub(fixture.Epoch); since != 2*time.Minute {
+				t.Errorf("%s, after %d minutes: missing since %s, want since the taint was gone", effect, minute, since)
+			}
+		}
+	}
+}
+
 // TestAPodThatRunsNothingIsMissingSinceAnotherOneWent: one that has left is kept by a finalizer, one that waits at the gate may
 // be older than what was restored beside it; neither says anything of other pods.
 func TestAPodThatRunsNothingIsMissingSinceAnotherOneWent(t *testing.T) {

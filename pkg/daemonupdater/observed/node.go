@@ -95,12 +95,15 @@ func (s *State) RolloutNode(name, revision string, known Zones, now time.Time) r
 	for i, m := range s.Members {
 		placement := daemonset.ShouldRun(m.DaemonSet, node)
 		pod := daemonset.PodOf(m.Pods[name])
-		if (pod == nil && !placement.Create) || (pod != nil && !placement.Keep) {
+		elsewhere := (pod == nil && !placement.Create) || (pod != nil && !placement.Keep)
+		gone := pod == nil || daemonset.HasLeft(pod) || daemonset.AwaitsUpgrade(pod) // another pod may have been there since the node was created
+		// Where a pod does not belong, it is not missing: once it does, it is missing only since then.
+		missing := s.StateTimes.MissingSince(string(m.DaemonSet.UID)+" "+string(node.UID), gone && !elsewhere, now)
+		if elsewhere {
 			continue
 		}
 		p := m.Pod(i, pod, s.StateTimes, now)
-		gone := pod == nil || daemonset.HasLeft(pod) || daemonset.AwaitsUpgrade(pod) // another pod may have been there since the node was created
-		if missing := s.StateTimes.MissingSince(string(m.DaemonSet.UID)+" "+string(node.UID), gone, now); gone {
+		if gone {
 			p.NotReadySince = missing
 		}
 		p.Node, p.NoSuccessor = node.Name, placement.Why
