@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"math/rand/v2"
 	"slices"
+	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -287,15 +288,16 @@ func (w *simWorld) restoreByUs(pass *simPass, pod *corev1.Pod) error {
 	set := simapi.Named(simSets, pod.Namespace, owner.Name)
 	first := simPodNames(set, node)[0]
 	w.restored[first] = append(w.restored[first], simapi.KeyOf(pod))
-	if w.answers(pass) && !pass.sawNoStrategy(pod) && pass.m.sawReady[simSpot{owner.UID, node}] != daemonset.RevisionHash(pod) { // no manager knows of a pod that it never saw ready
+	if w.answers(pass) && !pass.sawNoStrategy(pod) {
 		w.checkGate(pod, "a manager creates it", pass)
 	}
 	w.runs(pod)
 	return nil
 }
 
-// checkGate is S15: a pod that may run now has the revision that its node had or was last ready with, the node has a slot, or it has
-// the last known good revision. A manager may have been suspended since: what its pass could see may allow it too. Nil is the policy.
+// checkGate is S15: a pod that may run now has the revision that its node had or was last ready with, or that the manager last saw ready
+// there, the node has a slot, or it has the last known good revision. A manager may have been suspended since: what its pass could see
+// may allow it too. Nil is the policy.
 func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	g := w.groupOfSet(simOwner(pod).Name)
 	node := simapi.Get[*corev1.Node](w.api, simNodeKey(daemonset.NodeName(pod)))
@@ -306,6 +308,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	stored := w.rolloutOf(g.id)
 	settings, err := daemonset.SettingsOf(ds)
 	key, hash, spot := ds.Namespace+"/"+ds.Name, daemonset.RevisionHash(pod), simSpot{ds.UID, node.Name}
+	sawReady := pass != nil && w.worked[simRan{ds.UID, node.UID}] != "" && pass.m.sawReady[spot] == hash // no manager knows of a pod that it never saw ready
 	had := func(what func(hashes []string) bool) bool {
 		return what(w.ran[simRan{ds.UID, node.UID}]) || pass != nil && what(pass.ran[simRan{ds.UID, node.UID}])
 	}
@@ -316,7 +319,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 		return
 	}
 	if stored == nil || err == nil && settings.Strategy == daemonset.NoStrategy || had(this) || hash == w.worked[simRan{ds.UID, node.UID}] ||
-		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || w.restores > 0 && pass != nil && pass.m.sawReady[spot] == hash || w.getsTarget(stored, node.Name, ds, pass) ||
+		slices.Contains(w.takenBack[simRan{ds.UID, node.UID}], hash) || sawReady || w.getsTarget(stored, node.Name, ds, pass) ||
 		!slices.ContainsFunc(stored.Status.Settled, func(t topsv1.RevisionTarget) bool { return t.DaemonSet == key }) {
 		return
 	}
@@ -338,4 +341,31 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	if hash != good && kept(good) {
 		w.violate("S15: pod %s of revision %s may run on %s, which had %q and was not granted it (good is %q): %s", pod.Name, hash, node.Name, w.ran[simRan{ds.UID, node.UID}], good, how)
 	}
+}
+
+// A manager that has lost the lease brings back the revision that it last saw ready on a node. The leader does not see that one ready,
+// and knows that the node got the new one.
+func TestAPodLeavesTheGateThatItsManagerLastSawReadyThoughAnotherOneBroughtAnEarlierOneBack(t *testing.T) {
+	schedule(t, []string{"single"}, func(s *simSchedule) {
+		gated(func(*simWorld) {})(s.simWorld)
+		s.leader = s.b
+		s.worksUntil(s.a, "a good revision is known", time.Hour, func() bool { return s.rolloutOf(s.g.id).Status.LastKnownGood != nil })
+		s.gets(0, "good-1")
+		s.b.sees()
+		s.b.passes(s.g.id)
+		node := s.inFlight(1)
+		s.annotate(s.g, topsv1.AnnotationPaused, "true")
+		s.worksUntil(s.b, "the node is updated", time.Hour, func() bool { return len(s.rolloutOf(s.g.id).Status.InFlight) == 0 })
+		dies := func() {
+			s.api.Remove(simapi.KeyOf(s.podOf(0, node)))
+			s.waits("a pod waits at the gate", func() bool { p := s.podOf(0, node); return p != nil && daemonset.AwaitsUpgrade(p) })
+		}
+		dies()
+		s.a.sees()
+		s.a.passes(s.g.id)
+		s.waits("the node has the earlier revision", func() bool { return s.replaced(node, "good-0") == 1 })
+		dies()
+		released := s.opened
+		s.worksUntil(s.b, "the pod leaves the gate", time.Minute, func() bool { return s.opened > released })
+	})
 }
