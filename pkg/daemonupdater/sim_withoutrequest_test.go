@@ -62,7 +62,7 @@ func (w *simWorld) checkCreatedWithoutRequest(u *topsv1.NodeUpgrade, op *topsv1.
 	if g == nil || g.ota.IsZero() || w.now.Sub(g.ota) < simSeenWithin || w.ops.asked[u.Name] {
 		return
 	}
-	if !op.OnlyIdle || slices.ContainsFunc(op.Targets, func(t topsv1.OperationTarget) bool { return t.Previous != "" }) {
+	if !op.OnlyIdle || slices.ContainsFunc(op.Targets, func(t topsv1.OperationTarget) bool { return t.Previous != "" && t.Previous != t.Revision }) {
 		w.violate("OTA: operation %s of %s is made though nobody asked, for idle nodes only: %t; targets %v", op.ID, u.Name, op.OnlyIdle, op.Targets)
 	}
 }

@@ -20,9 +20,11 @@ import (
 // NewOperation returns the operation that brings a node to the targets: one op that replaces
 // everything outdated, and verifies what lacks proof. If an ended operation keeps the node
 // cordoned, the op covers all heavy components, so that they are verified; if a slot names the op, which was deleted
-// with its NodeUpgrade or not made yet, it covers those of the slot. It returns an error if the logic book has no such op.
+// with its NodeUpgrade or not made yet, it covers those of the slot. It also covers those of which only the ledger shows that they are
+// unverified: it does not any more when the node is started. It returns an error if the logic book has no such op.
 func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node *rollout.Node, id string) (*topsv1.NodeOperation, error) {
-	plan := operationPlan(s, in, &book, node, membersOfSlot(in, node, id))
+	members := membersOfSlot(in, node, id)
+	plan := operationPlan(s, in, &book, node, members)
 	if len(plan.Changed) == 0 {
 		plan.Changed = lightest(book, plan.Deployed)
 	}
@@ -40,6 +42,9 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node
 		m := s.Members[pod.Member]
 		if component := m.Component(); replaces(mission, component) {
 			target := targetOfOperation(m, component, in.Members[pod.Member].Target, pod)
+			if target.Previous == "" && (pod.Unverified || len(node.Ended) == 0 && slices.Contains(members, m.Key())) {
+				target.Previous = target.Revision // the operation of the slot may be made again, and have replaced it before
+			}
 			op.Targets = withTarget(op.Targets, target, daemonset.IsLeaving(m.DaemonSet))
 		}
 	}
@@ -93,7 +98,8 @@ func operationPlan(s *State, in *rollout.Input, book *upgradeplan.LogicBook, nod
 			continue
 		}
 		plan.Deployed = append(plan.Deployed, component)
-		verifies := (kept || slices.Contains(members, m.Key())) && in.Members[pod.Member].Heavy && !rollout.IsDisallowed(in, node, pod)
+		covers := kept || slices.Contains(members, m.Key()) || rollout.IsForgotten(in, pod)
+		verifies := covers && in.Members[pod.Member].Heavy && !rollout.IsDisallowed(in, node, pod)
 		if rollout.IsDue(in, node, pod) || verifies {
 			plan.Changed = append(plan.Changed, component)
 		}

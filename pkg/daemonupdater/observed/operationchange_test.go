@@ -134,13 +134,15 @@ func TestAnOperationIsARollbackIfADriverOrToolkitGoesBack(t *testing.T) {
 		{"the driver is kept on a node that is held", fleet{"driver": was, "toolkit": newest}, fleet{"driver": was}, true, topsv1.PurposeRollback, ""},
 		{"the driver is kept there, and the toolkit is new", fleet{"driver": was, "toolkit": was}, fleet{"driver": was}, true, topsv1.PurposeUpgrade, ""},
 		{"the toolkit is kept there, and the driver is new", fleet{"driver": was, "toolkit": was}, fleet{"toolkit": was}, true, topsv1.PurposeUpgrade, "1.6"},
+		{"the toolkit is kept there, and the driver was not verified", fleet{"driver": newest, "toolkit": was}, fleet{"toolkit": was}, true, topsv1.PurposeRollback, ""},
 		{"the plugin is kept, and the driver is new", fleet{"driver": was, "devicePlugin": was}, fleet{"devicePlugin": was}, false, topsv1.PurposeUpgrade, "1.6"},
 		{"the plugin goes back, and the driver is new", fleet{"driver": was, "devicePlugin": newest}, fleet{"devicePlugin": was}, false, topsv1.PurposeUpgrade, "1.6"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o, in := fleetAt(tt.revisions)
-			if tt.held {
-				o.fleet.Node("a").Operation = &rollout.Operation{ID: "before", Ours: true, Granted: true, KeptCordoned: true}
+			if n := o.fleet.Node("a"); tt.held {
+				n.Operation = &rollout.Operation{ID: "before", Ours: true, Granted: true, KeptCordoned: true}
+				n.Pods[0].Unverified = true
 			}
 			op, seen := seenAgain(t, o, &in, tt.pins, topsv1.ValidationPolicy{DriverVersion: "1.6"})
 			if op.Purpose != tt.purpose || op.DriverVersion != tt.driver {

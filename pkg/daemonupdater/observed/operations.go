@@ -196,18 +196,20 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 	return targets
 }
 
-// changed returns the targets of an operation with a new revision, which may have failed it, without those that were only
-// replaced along with them; all targets if it only verified.
+// changed returns the targets of an operation with a new revision, or one that was not verified before, which may have failed it, without
+// those that were only replaced along with them; all targets if it only verified.
 func changed(targets []topsv1.OperationTarget) []topsv1.OperationTarget {
-	unchanged := func(t topsv1.OperationTarget) bool { return isUnchanged(&t) }
-	if rest := slices.DeleteFunc(slices.Clone(targets), unchanged); len(rest) > 0 {
+	worked := func(t topsv1.OperationTarget) bool { return isUnchanged(&t) && t.Previous == "" }
+	if rest := slices.DeleteFunc(slices.Clone(targets), worked); len(rest) > 0 {
 		return rest
 	}
 	return targets
 }
 
-// isUnchanged reports whether the pod of a target had its revision before.
-func isUnchanged(t *topsv1.OperationTarget) bool { return t.Previous == "" && len(t.Leaving) == 0 }
+// isUnchanged reports whether the pod of a target had its revision before. If that was not verified, the target names it as the previous one.
+func isUnchanged(t *topsv1.OperationTarget) bool {
+	return (t.Previous == "" || t.Previous == t.Revision) && len(t.Leaving) == 0
+}
 
 func keyOf(of topsv1.DaemonSetRevision) string {
 	return of.DaemonSet.Namespace + "/" + of.DaemonSet.Name

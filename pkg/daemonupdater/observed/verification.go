@@ -17,7 +17,8 @@ import (
 // runtime, or announce none.
 func (s *State) describeVerification(n *rollout.Node, node *corev1.Node, upgrade *topsv1.NodeUpgrade, now time.Time) {
 	for i := range n.Pods {
-		n.Pods[i].Unverified = IsUnverified(s, node, upgrade, s.Members[n.Pods[i].Member])
+		m := s.Members[n.Pods[i].Member]
+		n.Pods[i].Unverified, n.Pods[i].Forgotten = IsUnverified(s, node, upgrade, m), isForgotten(s, node, upgrade, m)
 	}
 	if upgrade == nil {
 		return
@@ -45,9 +46,11 @@ func (s *State) describeVerification(n *rollout.Node, node *corev1.Node, upgrade
 // verified. upgrade, nil for none, has the history of the node. Somebody may have deleted it; then the failure in the ledger shows
 // that until another operation is done.
 func IsUnverified(s *State, node *corev1.Node, upgrade *topsv1.NodeUpgrade, m Member) bool {
-	if upgrade != nil && operation.Unverified(upgrade, m.Component(), m.DaemonSet) {
-		return true
-	}
+	return upgrade != nil && operation.Unverified(upgrade, m.Component(), m.DaemonSet) || isForgotten(s, node, upgrade, m)
+}
+
+// isForgotten reports whether only a failure in the ledger shows that the pod of a member on a node is unverified.
+func isForgotten(s *State, node *corev1.Node, upgrade *topsv1.NodeUpgrade, m Member) bool {
 	failed := slices.ContainsFunc(s.Rollout.Status.Failed, func(n topsv1.NodeNote) bool {
 		machine := node.Status.NodeInfo.MachineID
 		if n.Node != node.Name || n.MachineID != "" && machine != "" && n.MachineID != machine || !countsAsUnverified(s, &n) {

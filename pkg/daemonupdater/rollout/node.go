@@ -144,8 +144,8 @@ type Pod struct {
 	// known. NotReadyEarliest is when it was not Ready at the earliest, like Node.ReadyEarliest.
 	NotReadySince, NotReadyEarliest time.Time
 	// Unverified: the last operation that was to replace it touched the node, and ended before it
-	// verified its work.
-	Unverified bool
+	// verified its work. Forgotten: only a failure in the ledger shows that, which it does not any more when the node is started.
+	Unverified, Forgotten bool
 	// NoCards: it uses the device and has no cards, because it started before the container runtime was
 	// set up. Until it is replaced, pods cannot use the cards of the node.
 	NoCards bool

@@ -198,13 +198,15 @@ func pluginLast(pods []Pod) []*Pod {
 }
 
 // membersOf returns the keys of the members that an operation of the node is for: those whose pods have to be replaced or verified,
-// and, if it exists, the heavy ones among its targets, whose pods may be missing now.
+// and, if it exists, the heavy ones among its targets, whose pods may be missing now. On a node that is kept cordoned it is for all heavy
+// ones (observed.NewOperation).
 func (n *Node) membersOf(operation string) []string {
 	var keys []string
 	for i := range n.Pods {
 		pod := &n.Pods[i]
 		key := n.group.keyOf(pod)
-		if isDue(n.group, n, pod) || n.group.members[pod.Member].Heavy && n.Operation.isFor(operation, key) {
+		covered := n.Operation.isFor(operation, key) || n.Operation.isKeptCordoned() && !isDisallowed(n.group, n, pod)
+		if isDue(n.group, n, pod) || n.group.members[pod.Member].Heavy && covered {
 			keys = append(keys, key)
 		}
 	}

@@ -39,6 +39,13 @@ func NeedsVerification(in *Input, node *Node, pod *Pod) bool {
 	return g.needsVerification(node, pod)
 }
 
+// IsForgotten reports whether the next operation of a node verifies a pod that is at its target, or missing, also if nobody asked for that:
+// later, nothing would show any more that it is unverified.
+func IsForgotten(in *Input, pod *Pod) bool {
+	g := groupOf(in)
+	return pod.Forgotten && g.isUnverified(pod) && !g.isOutdated(pod)
+}
+
 // OnlyIdle reports whether an operation that is created for a node now may touch it only while it is idle.
 func OnlyIdle(in *Input, node *Node) bool {
 	g := groupOf(in)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // Somebody may delete the NodeUpgrade later, and then only the slot shows what the operation replaced (observed.NewOperation).
@@ -33,6 +35,39 @@ func TestTheSlotOfAPreparedOperationNamesTheDriverThoughItsPodIsMissingWhenTheNo
 		slots := Plan(in).Ledger.Slots
 		if len(slots) != 1 || slots[0].Operation != node.Operation.ID {
 			t.Errorf("%s: slots %+v, want one for the prepared operation", test.name, slots)
+			continue
+		}
+		if diff := cmp.Diff(test.want, slices.Sorted(slices.Values(slots[0].Members))); diff != "" {
+			t.Errorf("%s: members of the slot (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// Somebody may delete the NodeUpgrade while the next operation of a node that is kept cordoned runs. It verifies all drivers and toolkits.
+func TestTheSlotOfANodeThatIsKeptCordonedNamesAllThatItsNextOperationVerifies(t *testing.T) {
+	driver, toolkit, exporter := "kube-system/driver", "kube-system/toolkit", "kube-system/exporter"
+	node := nodeOf("a", newHash, oldHash, newHash)
+	node.Pods[1].Request = requestFor(&node.Pods[1], "")
+	for _, test := range []struct {
+		name     string
+		node     Node
+		strategy daemonset.Strategy
+		kept     bool
+		want     []string
+	}{
+		{"nobody asked for the driver", unverified(node), daemonset.OTA, true, []string{driver, toolkit}},
+		{"the pod of the driver is missing", missing(node), daemonset.AdvancedRollingUpdate, true, []string{driver, toolkit}},
+		{"it is not kept cordoned", missing(node), daemonset.AdvancedRollingUpdate, false, []string{toolkit}},
+	} {
+		in := inputOf(1, prepared(test.node)).under(test.strategy)
+		in.Nodes[0].Operation.Targets = map[string]string{toolkit: newHash}
+		if test.kept {
+			in.Nodes[0] = withJob(test.node, &Operation{ID: "failed", Ours: true, Granted: true, KeptCordoned: true})
+		}
+		in.Members = []Member{{Key: driver, Target: newHash, Heavy: true}, {Key: toolkit, Target: newHash, Heavy: true}, {Key: exporter, Target: newHash}}
+		slots := Plan(in).Ledger.Slots
+		if len(slots) != 1 || slots[0].Operation == "" {
+			t.Errorf("%s: slots %+v, want one with an operation", test.name, slots)
 			continue
 		}
 		if diff := cmp.Diff(test.want, slices.Sorted(slices.Values(slots[0].Members))); diff != "" {

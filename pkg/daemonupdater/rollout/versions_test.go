@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -186,8 +187,12 @@ func TestANodeGoesBackThoughAnotherComponentMayNotGetItsVersion(t *testing.T) {
 	kept := withJob(having("a", "1.5.0", "1.4.0"), &Operation{ID: "op-a", Ours: true, Granted: true, KeptCordoned: true, Targets: map[string]string{"kube-system/driver": oldHash}})
 	out := backWith(t, steps, kept)
 	out.Nodes[0].Pods[0].Revision = oldHash
-	if d := Plan(out); len(d.Started) != 1 {
-		t.Errorf("started %v: the node is back, and stays out of service", d.Started)
+	d := Plan(out)
+	if len(d.Started) != 1 {
+		t.Fatalf("started %v: the node is back, and stays out of service", d.Started)
+	}
+	if members := d.Ledger.Slots[0].Members; !slices.Equal(members, []string{"kube-system/driver"}) {
+		t.Errorf("members %v: the toolkit is not allowed", members)
 	}
 }
 
