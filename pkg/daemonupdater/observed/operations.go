@@ -27,6 +27,7 @@ func describeOperations(n *rollout.Node, upgrade *topsv1.NodeUpgrade, own, revis
 		end := endOf(&upgrade.Status.History[i])
 		if asked := upgrade.Spec.Operation; asked != nil && asked.ID == end.ID {
 			end.Targets, end.Left = endTargetsOf(changed(asked.Targets)), leftOf(asked.Targets)
+			end.Along = alongOf(asked.Targets)
 		}
 		n.Ended = append(n.Ended, end)
 	}
@@ -199,11 +200,26 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 // changed returns the targets of an operation with a new revision, or one that was not verified before, which may have failed it, without
 // those that were only replaced along with them; all targets if it only verified.
 func changed(targets []topsv1.OperationTarget) []topsv1.OperationTarget {
-	worked := func(t topsv1.OperationTarget) bool { return isUnchanged(&t) && t.Previous == "" }
-	if rest := slices.DeleteFunc(slices.Clone(targets), worked); len(rest) > 0 {
+	if rest := slices.DeleteFunc(slices.Clone(targets), workedBefore); len(rest) > 0 {
 		return rest
 	}
 	return targets
+}
+
+// workedBefore reports whether the pod of a target had its revision before, and that was verified.
+func workedBefore(t topsv1.OperationTarget) bool { return isUnchanged(&t) && t.Previous == "" }
+
+// alongOf returns the revisions at which an operation left what it only replaced along with others.
+func alongOf(list []topsv1.OperationTarget) (along []rollout.Target) {
+	if len(changed(list)) == len(list) {
+		return nil
+	}
+	for i := range list {
+		if t := &list[i]; workedBefore(*t) {
+			along = append(along, rollout.Target{Member: keyOf(topsv1.DaemonSetRevision{DaemonSet: t.DaemonSet}), Revision: t.Revision})
+		}
+	}
+	return along
 }
 
 // isUnchanged reports whether the pod of a target had its revision before. If that was not verified, the target names it as the previous one.

@@ -135,10 +135,11 @@ func TestTheTargetsOfAnEndedOperationAreThoseOfTheSpec(t *testing.T) {
 		name    string
 		targets []topsv1.OperationTarget
 		want    []rollout.Target
+		along   []rollout.Target
 	}{
-		{"those that it changed", []topsv1.OperationTarget{target("driver", "old"), target("plugin", "old")}, []rollout.Target{driver, plugin}},
-		{"not those that were replaced along with them", []topsv1.OperationTarget{target("driver", "old"), target("plugin", "")}, []rollout.Target{driver}},
-		{"all if it changed none", []topsv1.OperationTarget{target("driver", ""), target("plugin", "")}, []rollout.Target{driver, plugin}},
+		{"those that it changed", []topsv1.OperationTarget{target("driver", "old"), target("plugin", "old")}, []rollout.Target{driver, plugin}, nil},
+		{"not those that were replaced along with them", []topsv1.OperationTarget{target("driver", "old"), target("plugin", "")}, []rollout.Target{driver}, []rollout.Target{plugin}},
+		{"all if it changed none", []topsv1.OperationTarget{target("driver", ""), target("plugin", "")}, []rollout.Target{driver, plugin}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			op := operating("x", own)
@@ -147,6 +148,9 @@ func TestTheTargetsOfAnEndedOperationAreThoseOfTheSpec(t *testing.T) {
 			upgrade.Status.History = []topsv1.OperationRecord{ended("w", topsv1.OperationFailed, ""), ended("x", topsv1.OperationFailed, "")}
 			var n rollout.Node
 			describeOperations(&n, upgrade, own, "r2", fixture.Epoch)
+			if diff := cmp.Diff(tt.along, n.Ended[1].Along); diff != "" {
+				t.Errorf("replaced along (-want +got):\n%s", diff)
+			}
 			if diff := cmp.Diff(tt.want, n.Ended[1].Targets); diff != "" || n.Ended[0].Targets != nil {
 				t.Errorf("targets of the other %v, of this one (-want +got):\n%s", n.Ended[0].Targets, diff)
 			}

@@ -69,15 +69,24 @@ func isNewerThan(end *End, pod *Pod, skew time.Duration) bool {
 // nil if none did. If it is not known what the operation changed, it did if it always does.
 func replacedAlongBy(g *group, node *Node, pod *Pod) *End {
 	end := lastDone(node)
-	if end == nil || g.isOutdated(pod) || isNewerThan(end, pod, daemonset.MaxSkew) || len(end.Targets) > 0 && isNewerThan(end, pod, 0) {
+	if end == nil || g.isOutdated(pod) || isNewerThan(end, pod, daemonset.MaxSkew) {
 		return nil
 	}
-	changed := targetsAmong(g.members, end)
-	is := len(changed) > 0 && !slices.ContainsFunc(changed, func(t Target) bool { return t.Member == g.keyOf(pod) })
+	changed, key := targetsAmong(g.members, end), g.keyOf(pod)
+	is := len(changed) > 0 && end.wasThere(pod, key) && !slices.ContainsFunc(changed, func(t Target) bool { return t.Member == key })
 	if is || len(end.Targets) == 0 && g.members[pod.Member].ReplacedWithOthers {
 		return end
 	}
 	return nil
+}
+
+// wasThere reports whether a pod of a member was on the node when the operation ended. The revision shows that, whatever the clocks say,
+// if it is known at which one the operation left the member: another pod of that revision worked there before, too.
+func (e *End) wasThere(pod *Pod, key string) bool {
+	if i := slices.IndexFunc(e.Along, func(t Target) bool { return t.Member == key }); i >= 0 {
+		return e.Along[i].Revision == pod.Revision
+	}
+	return !isNewerThan(e, pod, 0)
 }
 
 // targetsAmong returns the revisions of these members that an operation was for.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 )
 
 // TestAFailedOperationBlamesTheRevisionsThatItRanFor: the revision of the group changed before the
@@ -135,6 +137,12 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 		}
 	}
 	ran := func(targets ...Target) func(*Node) { return func(n *Node) { n.Ended[0].Targets = targets } }
+	left := func(revision string) func(*Node) {
+		return func(n *Node) { n.Ended[0].Along = []Target{{"kube-system/exporter", revision}} }
+	}
+	endedAfter := func(created time.Duration) func(*Node) {
+		return func(n *Node) { n.Ended[0].Time = n.Pods[1].Created.Add(created) }
+	}
 	before := func(n *Node) { n.Pods[0].Revision, n.Ended[0].Targets = oldHash, nil }
 	old := func(n *Node) { n.Ended[0].Time = epoch.Add(-time.Hour) }
 	inFlight := heavyInput(1, replacedAlong("a", exporterCrashes)).slots(operating(heavyNode("a")))
@@ -148,6 +156,9 @@ func TestWhatAnOperationChangedIsBlamedForThePodsThatItReplacedAlong(t *testing.
 		{"when it crash-loops before the slot is given back", inFlight, driver},
 		{"when the node goes offline shortly after", heavyInput(1, replacedAlong("a", exporterLast)), driver},
 		{"not for a pod that was made later", heavyInput(1, replacedAlong("a", and(exporterCrashes, func(n *Node) { n.Pods[1].Created = epoch.Add(-2 * time.Minute) }))), exporter},
+		{"also if the clock that wrote its end was behind", heavyInput(1, replacedAlong("a", and(exporterCrashes, left(newHash), endedAfter(-time.Minute)))), driver},
+		{"not if the pod is too new for that", heavyInput(1, replacedAlong("a", and(exporterCrashes, left(newHash), endedAfter(-daemonset.MaxSkew-time.Second)))), exporter},
+		{"nor if it left another revision, and that clock was ahead", heavyInput(1, replacedAlong("a", and(exporterCrashes, left(oldHash)))), exporter},
 		{"not for a pod that it changed", heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(driver[0], exporter[0])))), exporter},
 		{"nor anything if what it changed is not known", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, ran())))), nil},
 		{"also for one that was made later, by a clock that may differ", alongAlways(heavyInput(1, replacedAlong("a", and(exporterCrashes, ran(), func(n *Node) { n.Pods[1].Created = epoch.Add(-2 * time.Minute) })))), nil},

@@ -92,6 +92,8 @@ type End struct {
 	Touched bool
 	// Targets are the revisions that it was to bring the node to, none if they are no longer known.
 	Targets []Target
+	// Along are the revisions of what it replaced along with them, or only verified, at the revision that it had; none if they are not known.
+	Along []Target
 	// Left are the earlier revisions at which it left members, because the node was pinned.
 	Left []Target
 }

@@ -99,7 +99,10 @@ func isOwn(f *Facts, m *Member) bool {
 }
 
 // hasWorked reports whether a device plugin, with the pod that it has, worked when something that the operation replaces was verified: that
-// may be why it fails now.
+// may be why it fails now. A pod is created by the clock of the API server, and an end is written by that of a manager, without a bound for
+// their difference (daemonset.MaxSkew): a plugin that worked had been available for the soak before the end, so it is taken for a newer one
+// only if that clock was behind by more than that, and then the operation is deferred and says nothing about its version. A bound
+// would do worse with clocks that are kept: a plugin that its own gr brings soon after the end, and that fails, would fail the operation.
 func hasWorked(f *Facts, m *Member) bool {
 	for t := range f.job.All() {
 		i := slices.IndexFunc(f.History, func(r topsv1.OperationRecord) bool {
