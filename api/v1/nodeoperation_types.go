@@ -135,7 +135,8 @@ type OperationTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	KeptFrom string `json:"keptFrom,omitempty"`
-	// previous is the revision its pod had before.
+	// previous is the revision its pod had before, if that is another one. If it is the wanted revision itself, the pod may have it
+	// already, but no operation has verified it: if this one fails, that counts for the revision as if it were new.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Previous string `json:"previous,omitempty"`

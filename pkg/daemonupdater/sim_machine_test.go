@@ -35,8 +35,8 @@ type simMachine struct {
 	installed map[string]types.UID
 	restarts  map[string]int // of the runtime, by operation
 	// foreign: a person wants the node cordoned. excused: someone uncordoned it during an
-	// operation, which no manager can react to in time.
-	foreign, excused bool
+	// operation, which no manager can react to in time. forgotten: its NodeUpgrade was deleted.
+	foreign, excused, forgotten bool
 	// broken: no driver finds the cards.
 	broken bool
 	// spoils is since when the driver spoils pods (sim_faultydriver_test.go).

@@ -68,9 +68,12 @@ func (w *simWorld) bootWrong() {
 	}
 }
 
-// forgetOrder lets the agent of a host whose NodeUpgrade is deleted, and its history with it, forget when
+// forgetOrder notes that the NodeUpgrade of a host is deleted, and its history with it, and lets its agent forget when
 // the operations began of which it has results: it would ignore those that a manager begins by a clock hours behind.
 func (w *simWorld) forgetOrder(h *simHost) {
+	if h.machine != nil {
+		h.machine.forgotten = true
+	}
 	if w.skews == nil || h.machine == nil {
 		return
 	}

@@ -2,6 +2,7 @@ package daemonupdater
 
 import (
 	"slices"
+	"testing"
 	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -57,12 +58,45 @@ func (w *simWorld) checkWithoutRequest(h *simHost, op *topsv1.NodeOperation) {
 }
 
 // checkCreatedWithoutRequest checks an operation that is made under OTA: of a node that has never asked it is for an idle node,
-// and about no pod that is outdated. The strategy must be old enough for every manager to have seen it.
+// and about no pod that waits for a request. The strategy must be old enough for every manager to have seen it.
 func (w *simWorld) checkCreatedWithoutRequest(u *topsv1.NodeUpgrade, op *topsv1.NodeOperation, g *simGroup) {
 	if g == nil || g.ota.IsZero() || w.now.Sub(g.ota) < simSeenWithin || w.ops.asked[u.Name] {
 		return
 	}
-	if !op.OnlyIdle || slices.ContainsFunc(op.Targets, func(t topsv1.OperationTarget) bool { return t.Previous != "" && t.Previous != t.Revision }) {
+	h := w.host(u.Name)
+	if !op.OnlyIdle || replacesUnasked(op, h != nil && h.machine.forgotten) {
 		w.violate("OTA: operation %s of %s is made though nobody asked, for idle nodes only: %t; targets %v", op.ID, u.Name, op.OnlyIdle, op.Targets)
+	}
+}
+
+// replacesUnasked reports whether an operation replaces a pod that waits for a request: one that is outdated, or one that an operation did
+// not verify, except the toolkit, for which the runtime is restarted, and what only the ledger shows since the history was forgotten.
+func replacesUnasked(op *topsv1.NodeOperation, forgotten bool) bool {
+	return slices.ContainsFunc(op.Targets, func(t topsv1.OperationTarget) bool {
+		return t.Previous != "" && (t.Previous != t.Revision || t.Component != upgradeplan.TargetToolkit && !forgotten)
+	})
+}
+
+func TestTheModelOfWhatNobodyAskedFor(t *testing.T) {
+	target := func(component, previous string) topsv1.OperationTarget {
+		return topsv1.OperationTarget{Component: component, Revision: "new", Previous: previous}
+	}
+	for _, tt := range []struct {
+		name      string
+		target    topsv1.OperationTarget
+		forgotten bool
+		want      bool
+	}{
+		{"a plugin along with others", target("devicePlugin", ""), false, false},
+		{"an unverified toolkit", target("toolkit", "new"), false, false},
+		{"an outdated toolkit", target("toolkit", "old"), true, true},
+		{"an unverified driver", target("driver", "new"), false, true},
+		{"an unverified driver that is forgotten", target("driver", "new"), true, false},
+		{"an outdated driver", target("driver", "old"), true, true},
+	} {
+		op := &topsv1.NodeOperation{Targets: []topsv1.OperationTarget{target("toolkit", ""), tt.target}}
+		if got := replacesUnasked(op, tt.forgotten); got != tt.want {
+			t.Errorf("%s: violation %t, want %t", tt.name, got, tt.want)
+		}
 	}
 }

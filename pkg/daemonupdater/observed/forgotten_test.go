@@ -22,17 +22,20 @@ func TestAnOperationVerifiesTheDriverWhoseFailureOnlyTheLedgerShows(t *testing.T
 		reason   rollout.Reason
 		strategy daemonset.Strategy
 		history  []topsv1.OperationRecord
+		limited  bool
 		verified bool
 	}{
-		{"under OTA, where nobody asked for the driver", rollout.ReasonOperationFailed, daemonset.OTA, nil, true},
-		{"without OTA", rollout.ReasonOperationFailed, daemonset.AdvancedRollingUpdate, nil, true},
-		{"a pod failed, which recovers by itself", rollout.ReasonCrashLooping, daemonset.OTA, nil, false},
-		{"it was verified since", rollout.ReasonOperationFailed, daemonset.OTA, []topsv1.OperationRecord{of("driver", touched(topsv1.OperationDone, ""))}, false},
-		{"its history shows it, and it waits for a request", rollout.ReasonOperationFailed, daemonset.OTA, []topsv1.OperationRecord{of("driver", touched(topsv1.OperationFailed, operation.ReasonVerifyFailed))}, false},
+		{"under OTA, where nobody asked for the driver", rollout.ReasonOperationFailed, daemonset.OTA, nil, false, true},
+		{"without OTA", rollout.ReasonOperationFailed, daemonset.AdvancedRollingUpdate, nil, false, true},
+		{"a pod failed, which recovers by itself", rollout.ReasonCrashLooping, daemonset.OTA, nil, false, false},
+		{"it was verified since", rollout.ReasonOperationFailed, daemonset.OTA, []topsv1.OperationRecord{of("driver", touched(topsv1.OperationDone, ""))}, false, false},
+		{"its history shows it, and it waits for a request", rollout.ReasonOperationFailed, daemonset.OTA, []topsv1.OperationRecord{of("driver", touched(topsv1.OperationFailed, operation.ReasonVerifyFailed))}, false, false},
+		{"the upgrade is limited to the toolkit", rollout.ReasonOperationFailed, daemonset.OTA, nil, true, false}, // the prepared operation would be stale
 	} {
 		o, in := fleetAt(map[string]string{"driver": fixture.NewHash, "toolkit": fixture.OldHash})
 		in.Settings.Strategy = tt.strategy
 		o.Rollout.Status.Failed = []topsv1.NodeNote{{Node: "a", Reason: string(tt.reason), Targets: []topsv1.RevisionTarget{driver}}}
+		in.Members[0].LeftOut = tt.limited
 		upgrade := withRuntime("enflame", tt.history...)
 		o.Upgrades["a"] = upgrade
 		node := o.RolloutNode("a", in.Revision, Zones{}, in.Now)
@@ -91,5 +94,25 @@ func TestAnOperationThatFailsIsBlamedOnTheDriverThatWasNotVerifiedBefore(t *test
 				t.Errorf("blamed (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// An operation that failed at the driver was to replace what uses the device along with it, and did not get that far. The next driver is to
+// blame alone if it fails.
+func TestAnOperationThatFailsIsNotBlamedOnWhatTheOneBeforeDidNotReplaceAlong(t *testing.T) {
+	before := touched(topsv1.OperationFailed, operation.ReasonVerifyFailed)
+	before.Result = topsv1.OperationResult{Undo: []string{"a_driver_replace", "a_devicePlugin_replace", "a_exporter_replace"}}
+	o, in := fleetAt(map[string]string{"driver": fixture.OldHash, "devicePlugin": fixture.NewHash, "exporter": fixture.NewHash})
+	o.Upgrades["a"] = withRuntime("enflame", before)
+	node := o.RolloutNode("a", in.Revision, Zones{}, in.Now)
+	op, err := o.NewOperation(&in, testBook, &node, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrade := &topsv1.NodeUpgrade{Spec: topsv1.NodeUpgradeSpec{Operation: op}}
+	upgrade.Status.History = []topsv1.OperationRecord{ended("x", topsv1.OperationFailed, operation.ReasonVerifyFailed)}
+	describeOperations(&node, upgrade, own, in.Revision, fixture.Epoch)
+	if diff := cmp.Diff([]rollout.Target{{Member: "kube-system/enflame-driver", Revision: fixture.NewHash}}, node.Ended[len(node.Ended)-1].Targets); diff != "" {
+		t.Errorf("blamed (-want +got):\n%s", diff)
 	}
 }

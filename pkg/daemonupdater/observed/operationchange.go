@@ -42,8 +42,10 @@ func (s *State) NewOperation(in *rollout.Input, book upgradeplan.LogicBook, node
 		m := s.Members[pod.Member]
 		if component := m.Component(); replaces(mission, component) {
 			target := targetOfOperation(m, component, in.Members[pod.Member].Target, pod)
-			if target.Previous == "" && (pod.Unverified || len(node.Ended) == 0 && slices.Contains(members, m.Key())) {
-				target.Previous = target.Revision // the operation of the slot may be made again, and have replaced it before
+			// The operation of the slot may be made again, and have replaced it before. What is only replaced along with others is not verified.
+			unproven := in.Members[pod.Member].Heavy && (pod.Unverified || len(node.Ended) == 0 && slices.Contains(members, m.Key()))
+			if target.Previous == "" && unproven {
+				target.Previous = target.Revision
 			}
 			op.Targets = withTarget(op.Targets, target, daemonset.IsLeaving(m.DaemonSet))
 		}
@@ -98,7 +100,7 @@ func operationPlan(s *State, in *rollout.Input, book *upgradeplan.LogicBook, nod
 			continue
 		}
 		plan.Deployed = append(plan.Deployed, component)
-		covers := kept || slices.Contains(members, m.Key()) || rollout.IsForgotten(in, pod)
+		covers := kept || slices.Contains(members, m.Key()) || rollout.IsForgotten(in, node, pod)
 		verifies := covers && in.Members[pod.Member].Heavy && !rollout.IsDisallowed(in, node, pod)
 		if rollout.IsDue(in, node, pod) || verifies {
 			plan.Changed = append(plan.Changed, component)

@@ -9,11 +9,11 @@ import (
 
 // toBlame returns the revisions that may have made the node of a slot fail: that of the member
 // whose pod was replaced last, because those before it had to be available first. After an operation
-// they are those of all its members, because it replaces pods in an order of its own. If nothing was replaced under the slot,
+// they are those that it changed, because it replaces pods in an order of its own. If nothing was replaced under the slot,
 // they are those that were before it.
 func toBlame(slot *Slot, n *Node) []Target {
 	if slot.Pod == "" {
-		return n.group.targetsOf(slot.Members)
+		return changedBy(slot, n)
 	}
 	replaced := replacedUnder(slot, n)
 	for i, member := range slices.Backward(replaced) {
@@ -23,6 +23,17 @@ func toBlame(slot *Slot, n *Node) []Target {
 	}
 	if before := blamedBefore(n); len(before) > 0 {
 		return before
+	}
+	return n.group.targetsOf(slot.Members)
+}
+
+// changedBy returns the revisions that the operation of a slot changed, or those of all members of the slot if that is not known, or they
+// are no longer the targets. On a node that was kept cordoned, an operation is also for members that worked before.
+func changedBy(slot *Slot, n *Node) []Target {
+	if end := endOf(slot.Operation, n.Ended); end != nil {
+		if changed := targetsAmong(n.group.members, end); len(changed) > 0 && n.group.haveTargets(changed) {
+			return changed
+		}
 	}
 	return n.group.targetsOf(slot.Members)
 }
@@ -80,8 +91,9 @@ func replacedAlongBy(g *group, node *Node, pod *Pod) *End {
 	return nil
 }
 
-// wasThere reports whether a pod of a member was on the node when the operation ended. The revision shows that, whatever the clocks say,
-// if it is known at which one the operation left the member: another pod of that revision worked there before, too.
+// wasThere reports whether a pod of a member was on the node when the operation ended. If it is known at which revision the operation left
+// the member, that shows it, whatever the clocks say: another pod of that revision worked there before, too. Of a member that was no target
+// of the operation no revision is known, and the clocks decide, which may differ.
 func (e *End) wasThere(pod *Pod, key string) bool {
 	if i := slices.IndexFunc(e.Along, func(t Target) bool { return t.Member == key }); i >= 0 {
 		return e.Along[i].Revision == pod.Revision

@@ -67,10 +67,13 @@ func TestAFailureBlamesThePodThatTheNodeWaitedFor(t *testing.T) {
 	suspect := pair(func(n *Node) { *n = offline(*n); n.ReadyWritten = n.ReadySince })
 	suspect.Ledger.Slots, suspect.Ledger.LastStart = nil, epoch.Add(-2*time.Minute)
 	crashes := pair(func(n *Node) { n.Pods[0].Available, n.Pods[0].CrashLooping = false, "main" }, "kube-system/a", "kube-system/b")
-	byOperation := pair(hangs, "kube-system/a", "kube-system/b")
-	byOperation.Ledger.Slots[0].Pod, byOperation.Ledger.Slots[0].Operation = "", "op-a"
-	byOperation.Nodes[0] = withDone(byOperation.Nodes[0])
-	byOperation.Nodes[0].Ended[0].Time = epoch.Add(-time.Hour)
+	byOperation := func(ran ...Target) Input {
+		in := pair(hangs, "kube-system/a", "kube-system/b")
+		in.Ledger.Slots[0].Pod, in.Ledger.Slots[0].Operation = "", "op-a"
+		in.Nodes[0] = withDone(in.Nodes[0])
+		in.Nodes[0].Ended[0].Time, in.Nodes[0].Ended[0].Targets = epoch.Add(-time.Hour), ran
+		return in
+	}
 	for _, tt := range []struct {
 		name   string
 		in     Input
@@ -83,7 +86,9 @@ func TestAFailureBlamesThePodThatTheNodeWaitedFor(t *testing.T) {
 		{"not one in which nothing runs", pair(aside, "kube-system/a", "kube-system/b"), first},
 		{"the youngest, when the slot was given back before", suspect, second},
 		{"but the one that crash-loops", crashes, first},
-		{"all, when an operation replaced them", byOperation, append(first, second...)},
+		{"all, when an operation replaced them", byOperation(), append(first, second...)},
+		{"of a node that was kept cordoned, what its operation changed", byOperation(second[0], Target{"kube-system/former", newHash}), second},
+		{"all, when what it changed is no target any more", byOperation(Target{"kube-system/b", "between"}), append(first, second...)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var blamed []Target

@@ -40,10 +40,10 @@ func NeedsVerification(in *Input, node *Node, pod *Pod) bool {
 }
 
 // IsForgotten reports whether the next operation of a node verifies a pod that is at its target, or missing, also if nobody asked for that:
-// later, nothing would show any more that it is unverified.
-func IsForgotten(in *Input, pod *Pod) bool {
+// later, nothing would show any more that it is unverified. One that is left out it does not: a prepared operation that did would be stale.
+func IsForgotten(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)
-	return pod.Forgotten && g.isUnverified(pod) && !g.isOutdated(pod)
+	return pod.Forgotten && g.isUnverified(pod) && !g.isOutdated(pod) && !isLeftOut(&g, node, pod)
 }
 
 // OnlyIdle reports whether an operation that is created for a node now may touch it only while it is idle.
