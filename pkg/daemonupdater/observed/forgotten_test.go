@@ -116,3 +116,16 @@ func TestAnOperationThatFailsIsNotBlamedOnWhatTheOneBeforeDidNotReplaceAlong(t *
 		t.Errorf("blamed (-want +got):\n%s", diff)
 	}
 }
+
+// An operation that brings no new revision only verifies: the driver and the plugin may both be why it fails.
+func TestAnOperationThatOnlyVerifiesBlamesAllThatItVerified(t *testing.T) {
+	driver := topsv1.OperationTarget{DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "driver"}, Revision: "r", Previous: "r"}
+	plugin := topsv1.OperationTarget{DaemonSet: topsv1.NamespacedRef{Namespace: "kube-system", Name: "plugin"}, Revision: "p"}
+	if got := changed([]topsv1.OperationTarget{driver, plugin}); len(got) != 2 {
+		t.Errorf("blames %v", got)
+	}
+	driver.Previous = "old"
+	if got := changed([]topsv1.OperationTarget{driver, plugin}); len(got) != 1 || got[0].DaemonSet.Name != "driver" {
+		t.Errorf("with a new driver it blames %v", got)
+	}
+}

@@ -78,13 +78,18 @@ func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation
 		}
 		op.Granted, op.KeptCordoned, op.InUse = op.Granted || shown.Granted, shown.Held, shown.InUse
 		op.Committed = isCommitted(shown)
-		isReplaced := asked != nil && asked.ID != shown.ID // it ends without a grant
-		op.Prepared = shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning && !isReplaced
+		op.Prepared = isPrepared(shown, asked)
 		op.Stalled = isStalled(upgrade, shown)
 		op.WaitingSince = waitingSince(op, shown)
 		op.Message, op.LastTaskEnd = withMessage(shown.Task, shown.Message), lastTaskEnd(shown)
 	}
 	return op, disturbed
+}
+
+// isPrepared reports whether an operation is ready for its grant. One that another replaces ends without.
+func isPrepared(shown *topsv1.OperationStatus, asked *topsv1.NodeOperation) bool {
+	isReplaced := asked != nil && asked.ID != shown.ID
+	return shown.PreparedTime != nil && shown.Phase == topsv1.OperationRunning && !isReplaced
 }
 
 // IsDisturbed reports whether an operation of any group may have taken the node of a NodeUpgrade out of service.
@@ -198,12 +203,12 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 }
 
 // changed returns the targets of an operation with a new revision, or one that was not verified before, which may have failed it, without
-// those that were only replaced along with them; all targets if it only verified.
+// those that were only replaced along with them; all targets if it brought no new revision: whatever it verified may not work.
 func changed(targets []topsv1.OperationTarget) []topsv1.OperationTarget {
-	if rest := slices.DeleteFunc(slices.Clone(targets), workedBefore); len(rest) > 0 {
-		return rest
+	if !slices.ContainsFunc(targets, func(t topsv1.OperationTarget) bool { return !isUnchanged(&t) }) {
+		return targets
 	}
-	return targets
+	return slices.DeleteFunc(slices.Clone(targets), workedBefore)
 }
 
 // workedBefore reports whether the pod of a target had its revision before, and that was verified.

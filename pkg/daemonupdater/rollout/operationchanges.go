@@ -53,17 +53,14 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 			continue
 		}
 		change := OperationChange{Node: n.Name, UID: n.UID, Operation: slot.Operation, Grant: true}
-		op := n.Operation
-		if op != nil && op.ID != slot.Operation {
-			change.Instead, op = op.othersWaiting(), nil
+		op := slot.operationOn(n)
+		if op == nil {
+			change.Instead = n.Operation.othersWaiting()
 		}
 		change.Abort = isUnwanted(d, n, op)
 		early := turns.before(slot) >= limit && !change.Abort
-		if early && n.available {
-			isMade := delayed < slot.Turn && op == nil // without a grant, so that it can be aborted
-			if change.Grant, change.Abort = false, delayed < slot.Turn && op.awaitsGrant(); !change.Abort && !isMade {
-				continue
-			}
+		if early && n.available && (delayed >= slot.Turn || !change.makeWay(op)) {
+			continue
 		}
 		change.AtWork = change.Abort && d.in.Settings.Strategy != daemonset.NoStrategy
 		if change.isDone(op) {
@@ -77,6 +74,21 @@ func operationChangesOfSlots(d *draft, limit int) (changes []OperationChange) {
 		changes = append(changes, change)
 	}
 	return changes
+}
+
+// makeWay turns a grant for which it is early into what ends its operation, for which a node that was started before waits: one that awaits
+// the grant is aborted, and one that is not there is made without, so that it can be. False if there is nothing to do.
+func (c *OperationChange) makeWay(op *Operation) bool {
+	c.Grant, c.Abort = false, op.awaitsGrant()
+	return c.Abort || op == nil
+}
+
+// operationOn returns the operation of a slot, nil if its node does not have it.
+func (s *Slot) operationOn(n *Node) *Operation {
+	if n.Operation == nil || n.Operation.ID != s.Operation {
+		return nil
+	}
+	return n.Operation
 }
 
 // isOperated reports whether an operation does the work under a slot, or is to be created for it.

@@ -74,10 +74,7 @@ func (e *explanation) waitsFor(n *Node) (Reason, string) {
 		return ReasonRecentlyReturned, fmt.Sprintf("Ready since %s; a node is started only after it has been Ready for %s",
 			n.ReadySince.UTC().Format(time.RFC3339), e.returned)
 	case n.phase == phaseDeferred:
-		if n.DeniedDeletion != nil {
-			return ReasonDeletionDenied, deniedMessage(n.DeniedDeletion)
-		}
-		return ReasonDeferred, n.RetryWhy
+		return whyDeferred(n)
 	}
 	switch n.phase {
 	case phaseSetBack:
@@ -93,6 +90,14 @@ func (e *explanation) waitsFor(n *Node) (Reason, string) {
 	}
 	_, message := n.progress()
 	return ReasonUnavailable, message
+}
+
+// whyDeferred returns why a deferred node is tried again later.
+func whyDeferred(n *Node) (Reason, string) {
+	if n.DeniedDeletion != nil {
+		return ReasonDeletionDenied, deniedMessage(n.DeniedDeletion)
+	}
+	return ReasonDeferred, n.RetryWhy
 }
 
 // whyNothingStarts returns why nodes like this one are not started in the whole group, "" if they are. A halt
