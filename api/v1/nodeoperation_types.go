@@ -135,8 +135,7 @@ type OperationTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	KeptFrom string `json:"keptFrom,omitempty"`
-	// previous is the revision its pod had before, if that is another one. If it is the wanted revision itself, the pod may have it
-	// already, but no operation has verified it: if this one fails, that counts for the revision as if it were new.
+	// previous is the revision its pod had before, if that is another one; or the wanted one, if no operation has verified that yet: a failure then counts for it as if it were new.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Previous string `json:"previous,omitempty"`

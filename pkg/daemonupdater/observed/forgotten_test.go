@@ -25,7 +25,7 @@ func TestAnOperationVerifiesTheDriverWhoseFailureOnlyTheLedgerShows(t *testing.T
 		limited  bool
 		verified bool
 	}{
-		{"under OTA, where nobody asked for the driver", rollout.ReasonOperationFailed, daemonset.OTA, nil, false, true},
+		{"under OTA, where nobody requested the driver", rollout.ReasonOperationFailed, daemonset.OTA, nil, false, true},
 		{"without OTA", rollout.ReasonOperationFailed, daemonset.AdvancedRollingUpdate, nil, false, true},
 		{"a pod failed, which recovers by itself", rollout.ReasonCrashLooping, daemonset.OTA, nil, false, false},
 		{"it was verified since", rollout.ReasonOperationFailed, daemonset.OTA, []topsv1.OperationRecord{of("driver", touched(topsv1.OperationDone, ""))}, false, false},

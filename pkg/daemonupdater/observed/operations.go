@@ -205,10 +205,15 @@ func targetsOf(op *topsv1.NodeOperation) map[string]string {
 // changed returns the targets of an operation with a new revision, or one that was not verified before, which may have failed it, without
 // those that were only replaced along with them; all targets if it brought no new revision: whatever it verified may not work.
 func changed(targets []topsv1.OperationTarget) []topsv1.OperationTarget {
-	if !slices.ContainsFunc(targets, func(t topsv1.OperationTarget) bool { return !isUnchanged(&t) }) {
+	if !bringsNew(targets) {
 		return targets
 	}
 	return slices.DeleteFunc(slices.Clone(targets), workedBefore)
+}
+
+// bringsNew reports whether an operation brings a new revision. Otherwise it only verifies.
+func bringsNew(targets []topsv1.OperationTarget) bool {
+	return slices.ContainsFunc(targets, func(t topsv1.OperationTarget) bool { return !isUnchanged(&t) })
 }
 
 // workedBefore reports whether the pod of a target had its revision before, and that was verified.
@@ -216,7 +221,7 @@ func workedBefore(t topsv1.OperationTarget) bool { return isUnchanged(&t) && t.P
 
 // alongOf returns the revisions at which an operation left what it only replaced along with others.
 func alongOf(list []topsv1.OperationTarget) (along []rollout.Target) {
-	if len(changed(list)) == len(list) {
+	if !bringsNew(list) {
 		return nil
 	}
 	for i := range list {

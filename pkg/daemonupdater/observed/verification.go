@@ -18,7 +18,8 @@ import (
 func (s *State) describeVerification(n *rollout.Node, node *corev1.Node, upgrade *topsv1.NodeUpgrade, now time.Time) {
 	for i := range n.Pods {
 		m := s.Members[n.Pods[i].Member]
-		n.Pods[i].Unverified, n.Pods[i].Forgotten = IsUnverified(s, node, upgrade, m), isForgotten(s, node, upgrade, m)
+		n.Pods[i].Forgotten = isForgotten(s, node, upgrade, m)
+		n.Pods[i].Unverified = n.Pods[i].Forgotten || showsUnverified(upgrade, m)
 	}
 	if upgrade == nil {
 		return
@@ -46,7 +47,12 @@ func (s *State) describeVerification(n *rollout.Node, node *corev1.Node, upgrade
 // verified. upgrade, nil for none, has the history of the node. Somebody may have deleted it; then the failure in the ledger shows
 // that until another operation is done.
 func IsUnverified(s *State, node *corev1.Node, upgrade *topsv1.NodeUpgrade, m Member) bool {
-	return upgrade != nil && operation.Unverified(upgrade, m.Component(), m.DaemonSet) || isForgotten(s, node, upgrade, m)
+	return showsUnverified(upgrade, m) || isForgotten(s, node, upgrade, m)
+}
+
+// showsUnverified reports whether the history of a node, which a NodeUpgrade has, shows that the pod of a member is unverified.
+func showsUnverified(upgrade *topsv1.NodeUpgrade, m Member) bool {
+	return upgrade != nil && operation.Unverified(upgrade, m.Component(), m.DaemonSet)
 }
 
 // isForgotten reports whether only a failure in the ledger shows that the pod of a member on a node is unverified.

@@ -94,8 +94,7 @@ func (d *draft) isNotCreated(slot *Slot, n *Node) bool { return n.yields() || d.
 // isObsolete reports whether the operation of a slot, under OTA, does not exist yet and would be created for targets that
 // came after its node was started: they were not requested.
 func (d *draft) isObsolete(slot *Slot, n *Node) bool {
-	exists := n.Operation != nil && n.Operation.ID == slot.Operation
-	return d.in.Settings.Strategy == daemonset.OTA && slot.Revision != d.in.Revision && !exists
+	return d.in.Settings.Strategy == daemonset.OTA && slot.Revision != d.in.Revision && slot.operationOn(n) == nil
 }
 
 // noteOver records that the work on the members of a slot is over: on those that were replaced under it, also by its operation along

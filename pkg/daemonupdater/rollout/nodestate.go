@@ -213,6 +213,14 @@ func (n *Node) membersOf(operation string) []string {
 	return keys
 }
 
+// operationOn returns the operation of a slot, nil if its node does not have it.
+func (s *Slot) operationOn(n *Node) *Operation {
+	if n.Operation == nil || n.Operation.ID != s.Operation {
+		return nil
+	}
+	return n.Operation
+}
+
 // progress returns what a node in flight waits for.
 func (n *Node) progress() (Reason, string) {
 	if message := n.whyNotFenced(); message != "" { // also of a node that is offline: the slot waits for nothing else any more
@@ -222,7 +230,7 @@ func (n *Node) progress() (Reason, string) {
 		return ReasonNodeLost, "the node went offline after it was started; it keeps its slot until it is back"
 	}
 	if n.slot != nil && n.slot.Operation != "" && endOf(n.slot.Operation, n.Ended) == nil {
-		written := n.Operation != nil && n.Operation.ID == n.slot.Operation
+		written := n.slot.operationOn(n) != nil
 		if n.DeniedOperation != nil && (!written || !n.Operation.Granted) {
 			return ReasonOperationDenied, "the API server denied a write of the operation of the node; retrying: " + n.DeniedOperation.Message
 		}

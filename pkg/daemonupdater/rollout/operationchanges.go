@@ -83,14 +83,6 @@ func (c *OperationChange) makeWay(op *Operation) bool {
 	return c.Abort || op == nil
 }
 
-// operationOn returns the operation of a slot, nil if its node does not have it.
-func (s *Slot) operationOn(n *Node) *Operation {
-	if n.Operation == nil || n.Operation.ID != s.Operation {
-		return nil
-	}
-	return n.Operation
-}
-
 // isOperated reports whether an operation does the work under a slot, or is to be created for it.
 func isOperated(d *draft, slot *Slot, n *Node) bool {
 	return slot.isOperating(n) && !d.isNotCreated(slot, n)

@@ -78,13 +78,14 @@ func KeepPins(in *Input) {
 func withPrepared(nodes []Node) []Node {
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
-		if op := nodes[i].Operation; op != nil && op.Ours && !op.Granted {
+		switch op := nodes[i].Operation; {
+		case op == nil || !op.Ours || op.Granted:
+		case op.Aborted:
+			nodes[i].Operation = nil
+		default:
 			ready := *op
 			ready.Prepared = true
 			nodes[i].Operation = &ready
-			if op.Aborted {
-				nodes[i].Operation = nil
-			}
 		}
 		nodes[i].Pods = slices.Clone(nodes[i].Pods)
 		for j := range nodes[i].Pods {

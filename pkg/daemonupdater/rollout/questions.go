@@ -39,7 +39,7 @@ func NeedsVerification(in *Input, node *Node, pod *Pod) bool {
 	return g.needsVerification(node, pod)
 }
 
-// IsForgotten reports whether the next operation of a node verifies a pod that is at its target, or missing, also if nobody asked for that:
+// IsForgotten reports whether the next operation of a node verifies a pod that is at its target, or missing, also if nobody requested that:
 // later, nothing would show any more that it is unverified. One that is left out it does not: a prepared operation that did would be stale.
 func IsForgotten(in *Input, node *Node, pod *Pod) bool {
 	g := groupOf(in)

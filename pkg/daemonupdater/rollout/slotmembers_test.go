@@ -55,7 +55,7 @@ func TestTheSlotOfANodeThatIsKeptCordonedNamesAllThatItsNextOperationVerifies(t 
 		kept     bool
 		want     []string
 	}{
-		{"nobody asked for the driver", unverified(node), daemonset.OTA, true, []string{driver, toolkit}},
+		{"nobody requested the driver", unverified(node), daemonset.OTA, true, []string{driver, toolkit}},
 		{"the pod of the driver is missing", missing(node), daemonset.AdvancedRollingUpdate, true, []string{driver, toolkit}},
 		{"it is not kept cordoned", missing(node), daemonset.AdvancedRollingUpdate, false, []string{toolkit}},
 	} {

@@ -111,7 +111,7 @@ func exampleOf(f *Fleet, p phase) *Node {
 func stepped(d *draft) (last time.Time) {
 	for i := range d.ledger.Slots {
 		slot := &d.ledger.Slots[i]
-		if n := d.fleet.nodes.byName[slot.Node]; n != nil && n.Operation != nil && n.Operation.ID == slot.Operation {
+		if n := d.fleet.nodes.byName[slot.Node]; n != nil && slot.operationOn(n) != nil {
 			last = later(last, n.Operation.LastTaskEnd)
 		}
 	}
