@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -53,24 +54,49 @@ func (s *scene) apart(turns int) error {
 	return nil
 }
 
+// keeps returns an error unless each component still has the DaemonSet of its default name, and that does not leave. Those with the
+// name another have moved.
+func (s *scene) keeps(present map[string]string) error {
+	for component, name := range map[string]string{"driver": driverName, "toolkit": toolkitName, "exporter": exporterName} {
+		ds := &appsv1.DaemonSet{}
+		if present[name] == "another" {
+			continue
+		}
+		if err := s.api.Get(context.Background(), client.ObjectKey{Namespace: "kube-system", Name: name}, ds); err != nil {
+			return err
+		}
+		if daemonset.Component(ds) != component || daemonset.IsLeaving(ds) {
+			return fmt.Errorf("%s is no longer that of %s, or leaves: %v", name, component, ds.Labels)
+		}
+	}
+	return nil
+}
+
 // A name that goes from one component to another is taken over when what had it is gone, with its pods.
 func TestANameMovesToAnotherComponent(t *testing.T) {
 	const slowly = "AdvancedRollingUpdate"
 	kept := func(name, of, by string) string {
 		return "DaemonSet kube-system/" + name + " was or is that of " + of + ", whose pods keep apart from pods with this name: give " + by + " another name"
 	}
+	twice := func(name, by string) string {
+		return "the spec has DaemonSet kube-system/" + name + " twice, in driver and in " + by + ": give one of them another name or namespace"
+	}
+	const isForeign = "DaemonSet kube-system/taken exists and was not created by this operator: delete it, or give the component another name or set its notDeploy: true"
 	for name, tc := range map[string]struct {
-		driver, toolkit string
-		exporter        bool
+		driver, toolkit, exporter string // "" for a removed one
 		// strategies with which the names move, and why they do not with another one.
 		strategies []string
 		refused    string
 	}{
-		"the driver gets another name":            {"another", toolkitName, true, []string{"", slowly}, ""},
-		"the driver gets the name of the toolkit": {toolkitName, "another", true, []string{""}, kept(toolkitName, "toolkit", "driver")},
-		"the toolkit gets the name of the driver": {"another", driverName, true, []string{""}, kept(driverName, "driver", "toolkit")},
-		"they exchange their names":               {toolkitName, driverName, true, []string{""}, kept(toolkitName, "toolkit", "driver")},
-		"the driver gets that of a removed one":   {exporterName, toolkitName, false, []string{"", slowly}, ""},
+		"the driver gets another name":            {"another", toolkitName, exporterName, []string{"", slowly}, ""},
+		"the driver gets the name of the toolkit": {toolkitName, "another", exporterName, []string{""}, kept(toolkitName, "toolkit", "driver")},
+		"the toolkit gets the name of the driver": {"another", driverName, exporterName, []string{""}, kept(driverName, "driver", "toolkit")},
+		"they exchange their names":               {toolkitName, driverName, exporterName, []string{""}, kept(toolkitName, "toolkit", "driver")},
+		"the driver gets that of a removed one":   {exporterName, toolkitName, "", []string{"", slowly}, ""},
+		"the driver gets that of the exporter":    {exporterName, toolkitName, exporterName, nil, twice(exporterName, "exporter")},
+		"the driver gets that of the toolkit":     {toolkitName, toolkitName, exporterName, nil, twice(toolkitName, "toolkit")},
+		"what had it gets one that is taken":      {exporterName, toolkitName, "taken", nil, isForeign},
+		"the one after it gets the one before":    {exporterName, driverName, "taken", nil, isForeign},
 	} {
 		for _, strategy := range []string{"", slowly} {
 			t.Run(name+" "+strategy, func(t *testing.T) {
@@ -83,11 +109,12 @@ func TestANameMovesToAnotherComponent(t *testing.T) {
 						gr.Annotations[topsv1.AnnotationUpdateStrategy] = strategy
 					}
 					gr.Spec.Driver.Name, gr.Spec.Toolkit.Name = tc.driver, tc.toolkit
-					if !tc.exporter {
+					if gr.Spec.Exporter.Name = tc.exporter; tc.exporter == "" {
 						gr.Spec.Exporter = nil
 					}
 				}
-				if err := errors.Join(deployAll(s), s.apart(30), s.edit(edit), s.apart(60)); err != nil {
+				foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "taken"}}
+				if err := errors.Join(s.api.Create(t.Context(), foreign), deployAll(s), s.apart(30), s.edit(edit), s.apart(60)); err != nil {
 					t.Fatal(err)
 				}
 				gr, err := s.gr()
@@ -101,6 +128,9 @@ func TestANameMovesToAnotherComponent(t *testing.T) {
 				says := func(r topsv1.ResourceStatus) bool { return r.Status == "failed" && r.Message == tc.refused }
 				if !moves && !slices.ContainsFunc(gr.Status.ResourceStatuses, says) {
 					t.Errorf("no component says %q: %+v", tc.refused, gr.Status.ResourceStatuses)
+				}
+				if err := s.keeps(map[string]string{driverName: tc.driver, toolkitName: tc.toolkit}); !moves && err != nil {
+					t.Error(err)
 				}
 				for component, name := range map[string]string{"driver": tc.driver, "toolkit": tc.toolkit} {
 					ds := &appsv1.DaemonSet{}

@@ -6,7 +6,7 @@ var ofLeaving = []mutant{
 		"$err == nil && $strategy == $none", "$err == nil || $strategy == $none"},
 	{"removed-under-wrong-settings", "wrong settings remove a component at once", deploys, "removesAtOnce",
 		"$err == nil && $strategy == $none", "$err != nil || $strategy == $none"},
-	{"removed-without-successor", "a component that cannot be deployed under its new name goes all the same", deploys, "replaceable",
+	{"removed-without-successor", "a component that cannot be deployed under its new name goes all the same", deploys, "replaceableBy",
 		"$s.stops() && $replaces", "false"},
 	{"denied-leaving-untold", "nothing says that the API server denies that a component leaves node by node", deploys, "applier.carryOut",
 		"$failed = errors.Join($failed, $err)", "$failed = errors.Join($failed)"},

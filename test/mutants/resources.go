@@ -129,6 +129,12 @@ var ofResources = []mutant{
 		"!$there && !isGuarded($node) && $rest", "!$there && $rest"},
 	{"guarded-untold", "nothing says why a node of the control plane with a GCU gets no components", deploys, "NotAllowed",
 		"!$labeled && isGuarded($node) && $rest", "labeled && !labeled"},
+	{"name-of-a-later-one", "a component that gets the name of a later one, which keeps it, is deleted on all nodes", deploys, "duplicate",
+		"return takes($c, $later)", "return nil"},
+	{"name-asked-for-twice", "a component whose name another one gets as well leaves all nodes", deploys, "Observation.Leftovers",
+		"slices.ContainsFunc($by, $is)", "slices.ContainsFunc($by[:min(1, len($by))], $is)"},
+	{"name-that-stays", "a component whose new name is never free is deleted on all nodes", deploys, "replaceable",
+		"$s.keeps, $blocked = true, true", ""},
 	{"waits-for-pods-of-another", "a deletion waits for pods of a component that is deleted later", deploys, "podNodes",
 		"$i >= 0 && !$deployedAsAnother($obs, $c)", "$i >= 0"},
 

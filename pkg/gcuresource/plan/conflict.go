@@ -34,23 +34,39 @@ func failing(obs *state.Observation, c *state.Component, h *state.Health) *state
 }
 
 // duplicate returns a Failure if an object of the component is also one of an earlier component,
-// or another one of its own: applying both would never end.
+// or another one of its own: applying both would never end. If the DaemonSet of a later one has the name already, both fail: it is
+// not taken over.
 func duplicate(obs *state.Observation, c *state.Component) *state.Failure {
 	taken := map[component.Ref]string{}
 	for i := range obs.Components {
 		other := &obs.Components[i]
 		for _, d := range other.Objects {
 			if of, there := taken[d.Ref]; there && other.Name == c.Name && !d.Ref.Shared() {
-				return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf(
-					"the spec has %s twice, in %s and in %s: give one of them another name or namespace", d.Ref, of, c.Name)}
+				return twice(d.Ref, of, c.Name)
 			}
 			taken[d.Ref] = other.Name
 		}
 		if other.Name == c.Name {
-			return nil
+			return takes(c, obs.Components[i+1:])
 		}
 	}
 	return nil
+}
+
+// takes returns a Failure if a component asks for the name of the DaemonSet of a later one, which still asks for it too.
+func takes(c *state.Component, later []state.Component) *state.Failure {
+	for i := range later {
+		if of := &later[i]; c.PerNode != nil && c.DaemonSet == nil && of.DaemonSet != nil && of.DaemonSetRef() == c.DaemonSetRef() {
+			return twice(c.DaemonSetRef(), c.Name, of.Name)
+		}
+	}
+	return nil
+}
+
+// twice is the Failure of a name that two components ask for.
+func twice(ref component.Ref, first, second string) *state.Failure {
+	return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf(
+		"the spec has %s twice, in %s and in %s: give one of them another name or namespace", ref, first, second)}
 }
 
 // conflict returns a Failure if an object of the component exists and is not ours. Such an object

@@ -163,9 +163,31 @@ func (s *Step) changes(c *state.Component, applied map[types.UID]state.Applied) 
 		})
 }
 
-// replaceable returns the objects but those whose component has failed or waits, or the one that excludes it before it exists: what
-// cannot be replaced stays. It goes all the same if it is in the way of a component that waits for nothing else.
+// replaceable returns the objects that may be deleted now. If a DaemonSet that has the name of a component stays, the
+// component cannot be created, so that what it replaces stays too.
 func replaceable(obs *state.Observation, objects []state.Owned, steps []Step) []state.Owned {
+	for {
+		gone, blocked := replaceableBy(obs, slices.Clone(objects), steps), false
+		for i := range steps {
+			if s := &steps[i]; !s.keeps && !s.stops() && isBlocked(&obs.Components[i], objects, gone) {
+				s.keeps, blocked = true, true
+			}
+		}
+		if !blocked {
+			return gone
+		}
+	}
+}
+
+// isBlocked reports whether a DaemonSet with the name of a component is among objects, and not among those that go.
+func isBlocked(c *state.Component, objects, gone []state.Owned) bool {
+	blocks := func(o state.Owned) bool { return hasNameOf(c, &o) && !o.Deleting }
+	return slices.ContainsFunc(objects, blocks) && !slices.ContainsFunc(gone, blocks)
+}
+
+// replaceableBy returns the objects but those whose component has failed or waits, or the one that excludes it before it exists: what
+// cannot be replaced stays. It goes all the same if it is in the way of a component that waits for nothing else.
+func replaceableBy(obs *state.Observation, objects []state.Owned, steps []Step) []state.Owned {
 	return slices.DeleteFunc(objects, func(o state.Owned) bool {
 		waited, free := false, false
 		for i := range steps {

@@ -12,8 +12,8 @@
 package state
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -139,18 +139,18 @@ type Owned struct {
 }
 
 // Leftovers returns the indexes in Owned of the objects that the spec no longer requests. A DaemonSet whose name is that of
-// another component now is among them.
+// another component now is among them, unless its own component asks for the name too: then both fail.
 func (o *Observation) Leftovers() []int {
-	asked := map[component.Ref]string{}
+	askedBy := map[component.Ref][]string{}
 	for i := range o.Components {
 		for _, d := range o.Components[i].Objects {
-			asked[d.Ref] = cmp.Or(asked[d.Ref], o.Components[i].Name) // a second one fails
+			askedBy[d.Ref] = append(askedBy[d.Ref], o.Components[i].Name)
 		}
 	}
 	var left []int
 	for i := range o.Owned {
-		by, ds := asked[o.Owned[i].Ref], o.Owned[i].DaemonSet
-		if by == "" || ds != nil && IsOfAnother(by, ds) {
+		ds := o.Owned[i].DaemonSet
+		if !slices.ContainsFunc(askedBy[o.Owned[i].Ref], func(by string) bool { return ds == nil || !IsOfAnother(by, ds) }) {
 			left = append(left, i)
 		}
 	}
