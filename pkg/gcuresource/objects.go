@@ -21,6 +21,7 @@ import (
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/denial"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
@@ -48,16 +49,17 @@ func each(list client.ObjectList, call func(client.Object)) error {
 	})
 }
 
-// confirm returns a conflict if a gr has another spec than the API server has, or is deleted there. Nothing is
-// written for an old spec: the cache of a manager that was suspended, or has just become the leader, may be newer
-// about what another one has deployed since.
+// confirm returns a conflict if a gr has another spec or other upgrade settings than the API server has, or is deleted there.
+// Nothing is written for an old spec, or deleted at once if it is to leave node by node: the cache of a manager that was suspended,
+// or has just become the leader, may be newer about what another one has deployed since.
 func confirm(ctx context.Context, live client.Reader, gr *topsv1.GcuResource) error {
 	var now topsv1.GcuResource
 	err := live.Get(ctx, client.ObjectKeyFromObject(gr), &now)
 	if denial.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading GcuResource %s from the API server: %w", gr.Name, err)
 	}
-	if err == nil && now.UID == gr.UID && now.Generation == gr.Generation { // deletion also increments the generation
+	// Deletion also increments the generation, annotations do not.
+	if err == nil && now.UID == gr.UID && now.Generation == gr.Generation && maps.Equal(component.UpgradeAnnotations(&now), component.UpgradeAnnotations(gr)) {
 		return nil
 	}
 	return oldCache(gr.Name)

@@ -97,6 +97,14 @@ func TestNothingIsWrittenForAnOldGr(t *testing.T) {
 	withoutStrategy := func(s *scene) error {
 		return s.edit(func(gr *topsv1.GcuResource) { delete(gr.Annotations, topsv1.AnnotationUpdateStrategy) })
 	}
+	withStrategy := func(s *scene) error {
+		return s.edit(func(gr *topsv1.GcuResource) {
+			metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+		})
+	}
+	removeComponent := func(s *scene) error {
+		return s.edit(func(gr *topsv1.GcuResource) { gr.Spec.Exporter = nil })
+	}
 	addComponent := func(s *scene) error {
 		return s.edit(func(gr *topsv1.GcuResource) { gr.Spec.GFD = &topsv1.BaseFields{} })
 	}
@@ -120,6 +128,7 @@ func TestNothingIsWrittenForAnOldGr(t *testing.T) {
 	for name, st := range map[string]struct{ shown, since func(*scene) error }{
 		"an upgrade is not undone":                           {all(deployAll, settle), all(upgradeAll, settle)},
 		"a component that was added at once is not deleted":  {all(deployAll, withoutStrategy, settle), all(addComponent, settle)},
+		"what is to leave node by node is not deleted":       {all(deployAll, withoutStrategy, settle, removeComponent), withStrategy},
 		"a component of a gr that is deleted is not created": {all(deployAll, settle), halfway(3, deleteHero, all())},
 		"a spec that is rejected is not deployed again":      {all(deployAll, settle, upgradeAll, settle), all(reject, settle)},
 		"the nodes of a gr that is new keep their labels":    {func(*scene) error { return nil }, all(deployAll, settle)},

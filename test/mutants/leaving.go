@@ -56,6 +56,8 @@ var ofLeaving = []mutant{
 		"ds.Version = $version", ""},
 	{"old-spec-deployed", "a new leader with an old cache deploys the spec before", deploys, "Reconciler.deploy",
 		"$decided.Changes()", "false"},
+	{"old-settings-followed", "a manager whose cache lags deletes on all nodes at once what is to leave node by node since", deploys, "confirm",
+		"maps.Equal($have, $read)", "maps.Equal($have, $have)"},
 	{"rejected-spec-deployed", "a new leader whose cache does not show the last rollback deploys the rejected spec again", deploys, "revisionKeeper.confirmInForce",
 		"return oldCache($name)", "return nil"},
 	{"old-spec-kept", "a new leader with an old cache makes the spec before the newest one", deploys, "revisionKeeper.keepSpec",
