@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,33 +77,32 @@ func (s *scene) keeps(present map[string]string) error {
 func TestANameMovesToAnotherComponent(t *testing.T) {
 	const slowly = "AdvancedRollingUpdate"
 	kept := func(name, of, by string) string {
-		return "DaemonSet kube-system/" + name + " was or is that of " + of + ", whose pods keep apart from pods with this name: give " + by + " another name"
+		return "DaemonSet kube-system/" + name + " was or is that of " + of + ": give " + by + " another name"
 	}
-	twice := func(name, by string) string {
-		return "the spec has DaemonSet kube-system/" + name + " twice, in driver and in " + by + ": give one of them another name or namespace"
-	}
-	const isForeign = "DaemonSet kube-system/taken exists and was not created by this operator: delete it, or give the component another name or set its notDeploy: true"
 	for name, tc := range map[string]struct {
 		driver, toolkit, exporter string // "" for a removed one
 		// strategies with which the names move, and why they do not with another one.
 		strategies []string
 		refused    string
 	}{
-		"the driver gets another name":            {"another", toolkitName, exporterName, []string{"", slowly}, ""},
-		"the driver gets the name of the toolkit": {toolkitName, "another", exporterName, []string{""}, kept(toolkitName, "toolkit", "driver")},
-		"the toolkit gets the name of the driver": {"another", driverName, exporterName, []string{""}, kept(driverName, "driver", "toolkit")},
-		"they exchange their names":               {toolkitName, driverName, exporterName, []string{""}, kept(toolkitName, "toolkit", "driver")},
-		"the driver gets that of a removed one":   {exporterName, toolkitName, "", []string{"", slowly}, ""},
-		"the driver gets that of the exporter":    {exporterName, toolkitName, exporterName, nil, twice(exporterName, "exporter")},
-		"the driver gets that of the toolkit":     {toolkitName, toolkitName, exporterName, nil, twice(toolkitName, "toolkit")},
-		"what had it gets one that is taken":      {exporterName, toolkitName, "taken", nil, isForeign},
-		"the one after it gets the one before":    {exporterName, driverName, "taken", nil, isForeign},
+		"the driver gets another name":                  {"another", toolkitName, exporterName, []string{"", slowly}, ""},
+		"the driver gets the name of the toolkit":       {toolkitName, "another", exporterName, []string{""}, kept(toolkitName, "toolkit", "driver")},
+		"the toolkit gets the name of the driver":       {"another", driverName, exporterName, []string{""}, kept(driverName, "driver", "toolkit")},
+		"they exchange their names":                     {toolkitName, driverName, exporterName, []string{""}, kept(toolkitName, "toolkit", "driver")},
+		"the driver gets that of a removed one":         {exporterName, toolkitName, "", []string{"", slowly}, ""},
+		"the driver gets that of the exporter":          {exporterName, toolkitName, exporterName, nil, kept(exporterName, "exporter", "driver")},
+		"the driver gets that of the toolkit":           {toolkitName, toolkitName, exporterName, nil, kept(toolkitName, "toolkit", "driver")},
+		"what had it gets one that is taken":            {exporterName, toolkitName, "taken", nil, kept(exporterName, "exporter", "driver")},
+		"the one after it gets the one before":          {exporterName, driverName, "taken", nil, kept(exporterName, "exporter", "driver")},
+		"each gets the next one's, the last fails":      {toolkitName, exporterName, "taken", nil, kept(toolkitName, "toolkit", "driver")},
+		"each gets the next one's, the last is refused": {toolkitName, exporterName, "refused", nil, kept(toolkitName, "toolkit", "driver")},
 	} {
 		for _, strategy := range []string{"", slowly} {
 			t.Run(name+" "+strategy, func(t *testing.T) {
 				s := inMemory(t)
 				s.spec = world.OnNodes()
 				s.rest.lingers, s.rest.oneByOne = 3, true
+				refusesAll(apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("DaemonSet").GroupKind(), "refused", nil), "apply DaemonSet refused")(s.line)
 				edit := func(gr *topsv1.GcuResource) {
 					delete(gr.Annotations, topsv1.AnnotationUpdateStrategy)
 					if strategy != "" {
@@ -144,5 +144,25 @@ func TestANameMovesToAnotherComponent(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What is not accepted under the name of a DaemonSet that goes replaces nothing either.
+func TestADriverThatIsRefusedUnderTheNameOfARemovedOneStays(t *testing.T) {
+	s := inMemory(t)
+	s.spec = world.OnNodes()
+	takesIt := func(gr *topsv1.GcuResource) {
+		delete(gr.Annotations, topsv1.AnnotationUpdateStrategy)
+		gr.Spec.Exporter, gr.Spec.Driver.Name = nil, exporterName
+	}
+	if err := errors.Join(deployAll(s), s.apart(30), s.edit(takesIt)); err != nil {
+		t.Fatal(err)
+	}
+	refusesAll(apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("DaemonSet").GroupKind(), exporterName, nil), "apply DaemonSet "+exporterName)(s.line)
+	if err := s.apart(30); err != nil {
+		t.Fatal(err)
+	}
+	if on, err := s.running("driver"); err != nil || len(on) != len(sceneNodes) {
+		t.Errorf("the driver runs on %v: %v", on, err)
 	}
 }

@@ -145,7 +145,7 @@ func (r *Reconciler) deploy(ctx context.Context, gr *topsv1.GcuResource, obs *st
 		}
 	}
 	apply := applier{r.Client, r.APIReader}
-	fails, refused := apply.tryReplacements(ctx, obs, decided.Delete)
+	fails, refused := apply.tryReplacements(ctx, obs, decided)
 	if fails {
 		decided = plan.Decide(obs, now)
 	}

@@ -224,12 +224,12 @@ func (s *scene) runs() (bool, error) {
 	return gr.Status.Phase == topsv1.PhaseRunning, err
 }
 
-// antiAffinityConflict reports whether a component has failed because of its name.
-func (s *scene) antiAffinityConflict() (bool, error) {
+// nameConflict reports whether a component has failed because of its name.
+func (s *scene) nameConflict() (bool, error) {
 	gr := &topsv1.GcuResource{}
 	err := s.api.Get(context.Background(), client.ObjectKey{Name: hero}, gr)
 	return slices.ContainsFunc(gr.Status.ResourceStatuses, func(r topsv1.ResourceStatus) bool {
-		return r.Status == topsv1.PhaseFailed && strings.Contains(r.Message, "keep apart from pods with this name")
+		return r.Status == topsv1.PhaseFailed && strings.Contains(r.Message, " was or is that of ")
 	}), err
 }
 
@@ -315,8 +315,8 @@ func playSpecs(t *testing.T, seed uint64) simseeds.Run {
 			return run
 		}
 	}
-	if kept, err := s.antiAffinityConflict(); kept || err != nil {
-		run.Reached["a name from which another component keeps apart"]++
+	if kept, err := s.nameConflict(); kept || err != nil {
+		run.Reached["a name that another component has"]++
 		return run
 	}
 	fresh, got := look(alone.api.(*memoryAPI).all()), look(s.api.(*memoryAPI).all())

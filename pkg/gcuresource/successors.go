@@ -16,18 +16,22 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// tryReplacements lets those components fail whose objects are to be deleted, or those of a component that they exclude, and
-// whose workloads the API server would refuse to create in their place: what cannot be replaced stays. It reports whether one
-// fails. The error has what should be retried at once.
-func (a applier) tryReplacements(ctx context.Context, obs *state.Observation, objects []state.Owned) (fails bool, err error) {
+// tryReplacements lets those components fail whose objects are replaced, or those of a component that they exclude, and
+// whose workloads the API server would refuse to create in their place: what cannot be replaced stays, and what gets its name. It
+// reports whether one fails. Before anything is deleted all are tried, also those that wait: the name of one may be another's. The
+// error has what should be retried at once.
+func (a applier) tryReplacements(ctx context.Context, obs *state.Observation, decided plan.Plan) (fails bool, err error) {
+	if len(decided.Delete) == 0 {
+		return false, nil
+	}
 	var errs []error
 	for i := range obs.Components {
 		c := &obs.Components[i]
 		replaced := func(o state.Owned) bool { return !o.Deleting && plan.Replaces(c.Name, o.Component) }
-		if c.Failure != nil || !slices.ContainsFunc(objects, replaced) {
+		if c.Failure != nil || !slices.ContainsFunc(decided.Replaced, replaced) {
 			continue
 		}
-		err := a.tryWorkloads(ctx, c, objects)
+		err := a.tryWorkloads(ctx, c, decided.Replaced)
 		if err == nil {
 			continue
 		}
@@ -40,19 +44,21 @@ func (a applier) tryReplacements(ctx context.Context, obs *state.Observation, ob
 	return fails, errors.Join(errs...)
 }
 
-// tryWorkloads applies the workloads of a component that do not exist in a dry run. Those in a namespace that the operator
-// creates first are left out. objects are to be deleted before.
+// tryWorkloads applies the workloads of a component in a dry run that do not exist, or have the name of a DaemonSet among objects, which
+// are to be deleted before. Those in a namespace that the operator creates first are left out.
 func (a applier) tryWorkloads(ctx context.Context, c *state.Component, objects []state.Owned) error {
 	for i := range c.Objects {
 		d := &c.Objects[i]
 		created := func(o component.Desired) bool {
 			return o.Ref.Kind == "Namespace" && o.Ref.Name == d.Ref.Namespace && c.Live[o.Ref] == nil
 		}
-		if !d.Ref.Workload() || d.Ref.CreateOnly() || c.Live[d.Ref] != nil || slices.ContainsFunc(c.Objects, created) {
+		goes := func(o state.Owned) bool { return o.DaemonSet != nil && o.Ref == d.Ref }
+		exists := c.Live[d.Ref] != nil && !slices.ContainsFunc(objects, goes)
+		if !d.Ref.Workload() || d.Ref.CreateOnly() || exists || slices.ContainsFunc(c.Objects, created) {
 			continue
 		}
 		object := client.ApplyConfigurationFromUnstructured(d.Object.DeepCopy())
-		err := a.Apply(ctx, object, client.FieldOwner(topsv1.ManagedBy), client.DryRunAll)
+		err := a.Apply(ctx, object, client.FieldOwner(topsv1.ManagedBy), client.ForceOwnership, client.DryRunAll)
 		if err != nil && !saysNothing(err, d.Ref, objects) {
 			return &state.ApplyError{Ref: d.Ref, Err: err}
 		}

@@ -238,6 +238,15 @@ func TestDaemonSetsHaveTheirPlaces(t *testing.T) {
 	}
 }
 
+// A component that is not requested has the default name of its DaemonSet only while no other one is deployed under it.
+func TestANameIsThatOfTheComponentThatIsDeployed(t *testing.T) {
+	const name = "enflame-gcu-exporter"
+	key := types.NamespacedName{Namespace: "kube-system", Name: name}
+	if got, err := DaemonSets(&topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Name: name}}); err != nil || got[key] != Driver {
+		t.Errorf("%s is of %s, %v", key, got[key], err)
+	}
+}
+
 // TestAToolkitIsReady runs the readiness probe on roots laid out like those of hosts.
 func TestAToolkitIsReady(t *testing.T) {
 	const ranchers = "/var/lib/rancher/"

@@ -189,7 +189,9 @@ func DaemonSets(spec *topsv1.GcuResourceSpec) (map[types.NamespacedName]string, 
 			if fields != nil {
 				key = types.NamespacedName{Namespace: cmp.Or(fields.Namespace, key.Namespace), Name: cmp.Or(fields.Name, key.Name)}
 			}
-			keys[key] = name
+			if other := keys[key]; other == "" || !Find(other).requested(spec) {
+				keys[key] = name // one that is not requested hides none that is
+			}
 		}
 	}
 	return keys, nil

@@ -10,7 +10,27 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// failing returns why a component has failed, nil if it has not.
+// failuresOf returns why each component has failed, nil for one that has not. What has failed keeps its DaemonSet, so that one that
+// gets the name of that fails too, and the next one.
+func failuresOf(obs *state.Observation, health []state.Health) []*state.Failure {
+	failures := make([]*state.Failure, len(obs.Components))
+	for i := range obs.Components {
+		failures[i] = failing(obs, &obs.Components[i], &health[i])
+	}
+	fails := func(i int) bool { return stops(failures[i]) }
+	for again := true; again; {
+		again = false
+		for i := range obs.Components {
+			if failures[i] == nil {
+				failures[i] = nameConflict(obs, &obs.Components[i], fails)
+				again = again || failures[i] != nil
+			}
+		}
+	}
+	return failures
+}
+
+// failing returns why a component has failed by itself, nil if it has not.
 func failing(obs *state.Observation, c *state.Component, h *state.Health) *state.Failure {
 	if c.Failure != nil {
 		return c.Failure
@@ -24,9 +44,6 @@ func failing(obs *state.Observation, c *state.Component, h *state.Health) *state
 	if f := conflict(obs.Resource, c); f != nil {
 		return f
 	}
-	if f := antiAffinityConflict(obs, c); f != nil {
-		return f
-	}
 	if f := notInstalled(c); f != nil {
 		return f
 	}
@@ -34,39 +51,23 @@ func failing(obs *state.Observation, c *state.Component, h *state.Health) *state
 }
 
 // duplicate returns a Failure if an object of the component is also one of an earlier component,
-// or another one of its own: applying both would never end. If the DaemonSet of a later one has the name already, both fail: it is
-// not taken over.
+// or another one of its own: applying both would never end.
 func duplicate(obs *state.Observation, c *state.Component) *state.Failure {
 	taken := map[component.Ref]string{}
 	for i := range obs.Components {
 		other := &obs.Components[i]
 		for _, d := range other.Objects {
 			if of, there := taken[d.Ref]; there && other.Name == c.Name && !d.Ref.Shared() {
-				return twice(d.Ref, of, c.Name)
+				return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf(
+					"the spec has %s twice, in %s and in %s: give one of them another name or namespace", d.Ref, of, c.Name)}
 			}
 			taken[d.Ref] = other.Name
 		}
 		if other.Name == c.Name {
-			return takes(c, obs.Components[i+1:])
+			return nil
 		}
 	}
 	return nil
-}
-
-// takes returns a Failure if a component asks for the name of the DaemonSet of a later one, which still asks for it too.
-func takes(c *state.Component, later []state.Component) *state.Failure {
-	for i := range later {
-		if of := &later[i]; c.PerNode != nil && c.DaemonSet == nil && of.DaemonSet != nil && of.DaemonSetRef() == c.DaemonSetRef() {
-			return twice(c.DaemonSetRef(), c.Name, of.Name)
-		}
-	}
-	return nil
-}
-
-// twice is the Failure of a name that two components ask for.
-func twice(ref component.Ref, first, second string) *state.Failure {
-	return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf(
-		"the spec has %s twice, in %s and in %s: give one of them another name or namespace", ref, first, second)}
 }
 
 // conflict returns a Failure if an object of the component exists and is not ours. Such an object
@@ -80,25 +81,29 @@ func conflict(gr *topsv1.GcuResource, c *state.Component) *state.Failure {
 	return nil
 }
 
-// antiAffinityConflict returns a Failure if a component that does not exist yet has the name of a DaemonSet from which another one takes
-// over, or took over, node by node: the scheduler keeps the pods of that one from pods with this name
-// (component.WithAntiAffinity), also after the DaemonSet that had it is gone.
-func antiAffinityConflict(obs *state.Observation, c *state.Component) *state.Failure {
+// nameConflict returns a Failure if a component that does not exist yet has the name of a DaemonSet of another one that is never free: it
+// stays because the other one has failed, or has begun to leave under a strategy that the gr no longer has; or another one takes over, or
+// took over, from it node by node, and the scheduler keeps its pods from pods with this name (component.WithAntiAffinity), also after it is gone.
+func nameConflict(obs *state.Observation, c *state.Component, fails func(component int) bool) *state.Failure {
 	if c.PerNode == nil || c.DaemonSet != nil {
 		return nil
 	}
-	ref := c.DaemonSetRef()
-	settings, err := component.SettingsOf(obs.Resource)
-	byNode := err != nil || settings.Strategy != daemonset.NoStrategy
-	held := slices.IndexFunc(obs.Owned, func(o state.Owned) bool { return o.Ref == ref && o.DaemonSet != nil })
+	ref, atOnce := c.DaemonSetRef(), removesAtOnce(obs.Resource)
+	isOf := func(of string) *state.Failure {
+		return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf("%s was or is that of %s: give %s another name", ref, of, c.Name)}
+	}
+	held := slices.IndexFunc(obs.Owned, func(o state.Owned) bool { return o.Ref == ref && o.DaemonSet != nil && !o.Deleting })
+	if held >= 0 && atOnce && daemonset.IsLeaving(obs.Owned[held].DaemonSet) {
+		return isOf(obs.Owned[held].Component)
+	}
 	for i := range obs.Components {
 		other := &obs.Components[i]
 		if other.Name == c.Name {
 			continue
 		}
-		if byNode && held >= 0 && succeeds(other, &obs.Owned[held]) || other.DaemonSet != nil && daemonset.AreRivals(other.DaemonSet, c.PerNode) {
-			return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf(
-				"%s was or is that of %s, whose pods keep apart from pods with this name: give %s another name", ref, other.Name, c.Name)}
+		stays := held >= 0 && (!atOnce || fails(i)) && succeeds(other, &obs.Owned[held])
+		if stays || other.DaemonSet != nil && daemonset.AreRivals(other.DaemonSet, c.PerNode) {
+			return isOf(other.Name)
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -23,9 +24,10 @@ type Plan struct {
 	// Steps has one element per requested component, in deployment order.
 	Steps []Step
 	// Delete are the objects that the gr no longer requests, or not as they are, and that may be deleted now, Leave the
-	// DaemonSets among these whose pods are to leave their nodes one by one instead.
-	Delete []state.Owned
-	Leave  []*state.Owned
+	// DaemonSets among these whose pods are to leave their nodes one by one instead. Replaced are those of Delete, and those
+	// that stay for now because what takes their place has to wait.
+	Delete, Replaced []state.Owned
+	Leave            []*state.Owned
 	// Wait is how long until a pod becomes available by time alone; 0 if there is none.
 	Wait time.Duration
 }
@@ -60,7 +62,7 @@ type Step struct {
 	Waits string
 	// begun is true if what its creation replaces is being deleted, or is gone, and it does not exist yet.
 	begun bool
-	// keeps is true while what its creation replaces stays, because it waits for something else, or may have to.
+	// keeps is true while what it replaces stays, because it waits for something else, or may have to, or its pods are placeholders.
 	keeps bool
 	// Failure says why the component failed; nil if it has not.
 	Failure *state.Failure
@@ -73,16 +75,21 @@ type Step struct {
 // before it run (contract statement 51). A failed one holds up those after it.
 func Decide(obs *state.Observation, now time.Time) Plan {
 	left := leftoversOf(obs)
-	plan := Plan{Leave: left.toUpdate}
+	plan := Plan{Replaced: slices.Concat(left.gone, outdatedJobs(obs), released(obs)), Leave: left.toUpdate}
 	nodes := obs.NodeIndex()
+	health := make([]state.Health, len(obs.Components))
+	for i := range obs.Components {
+		health[i] = obs.Assess(&obs.Components[i], nodes, now)
+	}
+	failures := failuresOf(obs, health)
 	before, changes := "", false
 	for i := range obs.Components {
 		c := &obs.Components[i]
-		step := Step{Component: c.Name, Health: obs.Assess(c, nodes, now)}
-		step.Failure = failing(obs, c, &step.Health)
-		if !step.stops() {
+		step := Step{Component: c.Name, Health: health[i], Failure: failures[i]}
+		if !stops(step.Failure) {
 			step.decide(obs, c, &left, nodes, before, now)
-			step.keeps = step.keeps || step.Create && changes && !left.goesOn(obs, c)
+			step.keeps = step.keeps || step.Create && changes && !left.goesOn(obs, c) ||
+				removesAtOnce(obs.Resource) && slices.ContainsFunc(c.Pods, daemonset.IsPlaceholder) // nothing replaces them
 		}
 		changes = changes || step.changes(c, obs.Applied)
 		if before == "" && (step.Failure != nil || !step.Health.LetsNextStart()) {
@@ -94,7 +101,7 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		plan.Wait = retry.Sooner(plan.Wait, step.Health.Wait)
 		plan.Steps = append(plan.Steps, step)
 	}
-	plan.Delete = webhooksFirst(replaceable(obs, slices.Concat(left.gone, outdatedJobs(obs), released(obs)), plan.Steps))
+	plan.Delete = webhooksFirst(replaceable(obs, slices.Clone(plan.Replaced), plan.Steps))
 	for i := range plan.Steps {
 		s := &plan.Steps[i]
 		c := &obs.Components[i]
@@ -112,9 +119,9 @@ func (p *Plan) Begun() map[string]bool {
 	return begun
 }
 
-// stops reports whether the component failed so that nothing of it is changed. A failed Job does not: another template may
+// stops reports whether a component failed so that nothing of it is changed. A failed Job does not: another template may
 // be the remedy.
-func (s *Step) stops() bool { return s.Failure != nil && s.Failure.Reason != state.ReasonJobFailed }
+func stops(f *state.Failure) bool { return f != nil && f.Reason != state.ReasonJobFailed }
 
 // outdatedJobs returns the Jobs that are not complete and were created from something else than what is wanted now. They are
 // created again when they are gone.
@@ -163,42 +170,20 @@ func (s *Step) changes(c *state.Component, applied map[types.UID]state.Applied) 
 		})
 }
 
-// replaceable returns the objects that may be deleted now. If a DaemonSet that has the name of a component stays, the
-// component cannot be created, so that what it replaces stays too.
-func replaceable(obs *state.Observation, objects []state.Owned, steps []Step) []state.Owned {
-	for {
-		gone, blocked := replaceableBy(obs, slices.Clone(objects), steps), false
-		for i := range steps {
-			if s := &steps[i]; !s.keeps && !s.stops() && isBlocked(&obs.Components[i], objects, gone) {
-				s.keeps, blocked = true, true
-			}
-		}
-		if !blocked {
-			return gone
-		}
-	}
-}
-
-// isBlocked reports whether a DaemonSet with the name of a component is among objects, and not among those that go.
-func isBlocked(c *state.Component, objects, gone []state.Owned) bool {
-	blocks := func(o state.Owned) bool { return hasNameOf(c, &o) && !o.Deleting }
-	return slices.ContainsFunc(objects, blocks) && !slices.ContainsFunc(gone, blocks)
-}
-
-// replaceableBy returns the objects but those whose component has failed or waits, or the one that excludes it before it exists: what
+// replaceable returns the objects but those whose component has failed or waits, or the one that excludes it before it exists: what
 // cannot be replaced stays. It goes all the same if it is in the way of a component that waits for nothing else.
-func replaceableBy(obs *state.Observation, objects []state.Owned, steps []Step) []state.Owned {
+func replaceable(obs *state.Observation, objects []state.Owned, steps []Step) []state.Owned {
 	return slices.DeleteFunc(objects, func(o state.Owned) bool {
 		waited, free := false, false
 		for i := range steps {
 			s := &steps[i]
 			replaces := s.Component == o.Component || !s.Health.Exists && Replaces(s.Component, o.Component)
 			switch {
-			case s.stops() && replaces:
+			case stops(s.Failure) && replaces:
 				return true
 			case s.keeps:
 				waited = waited || replaces
-			case !s.stops():
+			case !stops(s.Failure):
 				free = free || Replaces(s.Component, o.Component) || hasNameOf(&obs.Components[i], &o)
 			}
 		}

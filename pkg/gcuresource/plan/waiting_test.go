@@ -101,6 +101,42 @@ func TestWhatIsReplacedStaysWhileItsReplacementWaits(t *testing.T) {
 	}
 }
 
+// A DaemonSet that has begun to leave stays when the strategy is removed (ADR 0014). The driver that gets its name then keeps its own.
+func TestTheNameOfWhatStaysIsNotTaken(t *testing.T) {
+	const name = "enflame-gcu-exporter"
+	w := edited(t, topsv1.GcuResourceSpec{Driver: fields, Exporter: fields}, topsv1.GcuResourceSpec{Driver: &topsv1.BaseFields{Name: name}})
+	c := w.Component("driver")
+	c.DaemonSet, c.Pods = nil, nil
+	for i := range w.Owned {
+		if o := &w.Owned[i]; o.DaemonSet != nil && o.Ref.Name == name {
+			o.DaemonSet.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
+			o.Nodes = []string{"node-1"}
+		}
+	}
+	decided := Decide(w.Observation, world.Noon)
+	if len(decided.Delete) > 0 {
+		t.Errorf("%v goes", decided.Delete)
+	}
+	if f := decided.Steps[0].Failure; f == nil || f.Message != "DaemonSet kube-system/"+name+" was or is that of exporter: give driver another name" {
+		t.Errorf("the driver has %+v", f)
+	}
+}
+
+// Without a strategy nothing replaces the placeholders of a DaemonSet to whose name the gr went back: what runs in their place stays.
+func TestWhatRunsInThePlaceOfPlaceholdersStays(t *testing.T) {
+	w := edited(t, topsv1.GcuResourceSpec{Driver: renamed}, topsv1.GcuResourceSpec{Driver: fields})
+	w.Run("driver")
+	pod := w.Component("driver").Pods[0]
+	pod.Spec.NodeName, pod.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
+	if got := deleted(w); len(got) > 0 {
+		t.Errorf("%v go", got)
+	}
+	pod.Spec.NodeName, pod.Spec.SchedulingGates = "node-1", nil
+	if got := deleted(w); !slices.Equal(got, []string{"DaemonSet kube-system/another"}) {
+		t.Errorf("%v go", got)
+	}
+}
+
 // What waits must not wait for what it keeps itself.
 func TestWhatIsInTheWayOfAnEarlierComponentGoes(t *testing.T) {
 	w := edited(t, topsv1.GcuResourceSpec{Driver: fields, Toolkit: fields, Exporter: fields},
