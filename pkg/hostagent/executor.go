@@ -36,7 +36,7 @@ func New(o Options) (*Executor, error) {
 
 // servicesOf returns the service manager for the engines of the host, nil when there is none.
 func servicesOf(o Options) (h host, manager ServiceManager) {
-	h = host{root: o.HostRoot, paths: o.Paths, units: o.Units, reads: &reads{limit: responseTimeout}}
+	h = host{root: o.HostRoot, paths: o.Paths, units: o.Units, podUID: o.PodUID, reads: &reads{limit: responseTimeout}}
 	systemd := Systemd{Bus: func() (string, error) { return resolve(h.root, h.paths.SystemBus) }, Units: h.unitsOf}
 	// /run/systemd/system exists when systemd is the init system.
 	runs := h.exists("run/systemd/system")

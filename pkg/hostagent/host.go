@@ -25,7 +25,9 @@ type host struct {
 	units map[task.Engine]string
 	// services returns the main processes of services; nil without systemd.
 	services mainPIDs
-	reads    *reads
+	// podUID is that of the agent's pod, "" outside a pod.
+	podUID string
+	reads  *reads
 }
 
 // Paths on the host, relative to its root. Symbolic links in them are those of the host.
@@ -132,10 +134,12 @@ type candidates struct {
 	criDockerd bool         // the socket of cri-dockerd exists: the kubelet uses docker
 	containerd error        // nil: containerd responds as a CRI runtime
 	docker     func() error // nil: docker responds; only called when containerd runs no pods, because it may start docker
+	ownGone    func() error // nil: docker runs the agent's container, or the agent has no pod; only called after docker
 }
 
 // choose returns the engine that runs the pods. docker has its own containerd, which does not
-// respond as a CRI runtime unless configured to. A containerd that gives no answer may only be starting.
+// respond as a CRI runtime unless configured to. A containerd that gives no answer may only be starting,
+// and one without a socket too: it removes its socket when it ends. Then docker is the engine if it runs the agent itself.
 func choose(c candidates) (task.Engine, error) {
 	switch {
 	case c.criDockerd:
@@ -145,8 +149,14 @@ func choose(c candidates) (task.Engine, error) {
 	case !runsNoPods(c.containerd):
 		return "", fmt.Errorf("containerd is not responding: %w", c.containerd)
 	}
-	if err := c.docker(); err != nil {
-		return "", fmt.Errorf("no container engine is responding: containerd: %w; docker: %w", c.containerd, err)
+	err := c.docker()
+	if err == nil && errors.Is(c.containerd, errNoSocket) {
+		if err = c.ownGone(); err != nil {
+			err = fmt.Errorf("it does not run this agent: %w", err)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("no container engine that runs pods is responding: containerd: %w; docker: %w", c.containerd, err)
 	}
 	return task.Docker, nil
 }
@@ -168,6 +178,7 @@ func (h host) detect(ctx context.Context, wanted task.Engine) (task.Engine, erro
 		criDockerd: h.exists(h.paths.CRIDockerdSocket),
 		containerd: h.probe(ctx, task.Containerd),
 		docker:     func() error { return h.probe(ctx, task.Docker) },
+		ownGone:    func() error { return h.ownGone(ctx, task.Docker) },
 	})
 }
 
@@ -189,4 +200,25 @@ func (h host) ask(ctx context.Context, e task.Engine) (engineStatus, error) {
 	}
 	found, err := client.status(ctx)
 	return found, errors.Join(err, client.close())
+}
+
+var errOwnContainer = errors.New("the container of the agent is no longer running")
+
+// ownGone returns nil when the agent's container runs, or the agent has no pod.
+func (h host) ownGone(ctx context.Context, engine task.Engine) error {
+	if h.podUID == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	client, err := h.connect(engine)
+	if err != nil {
+		return err
+	}
+	defer client.close()
+	running, err := client.runningContainers(ctx, h.podUID)
+	if err == nil && running == 0 {
+		return errOwnContainer
+	}
+	return err
 }

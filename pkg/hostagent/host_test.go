@@ -18,16 +18,21 @@ func TestChoose(t *testing.T) {
 	unasked := func() error { t.Error("docker is asked, which may start it"); return nil }
 	noCRI := fmt.Errorf("asking containerd: %w", status.Error(codes.Unimplemented, "unknown service runtime.v1.RuntimeService"))
 	starting := fmt.Errorf("asking containerd: %w", status.Error(codes.Unavailable, "connection refused"))
+	runsIt := func() error { return nil }
+	runsOthers := func() error { return errOwnContainer }
+	absent := fmt.Errorf("%w /run/x", errNoSocket)
 	tests := map[string]struct {
 		in   candidates
 		want task.Engine
 	}{
-		"containerd runs the pods":                   {candidates{docker: unasked}, task.Containerd},
-		"docker with a containerd that runs no pods": {candidates{containerd: noCRI, docker: answers}, task.Docker},
-		"docker without a containerd":                {candidates{containerd: fmt.Errorf("%w /run/x", errNoSocket), docker: answers}, task.Docker},
-		"containerd is starting":                     {candidates{containerd: starting, docker: unasked}, ""},
-		"cri-dockerd is there":                       {candidates{criDockerd: true, docker: unasked}, task.Docker},
-		"none answers":                               {candidates{containerd: noCRI, docker: isSilent}, ""},
+		"containerd runs the pods":                    {candidates{docker: unasked}, task.Containerd},
+		"docker with a containerd that runs no pods":  {candidates{containerd: noCRI, docker: answers, ownGone: runsOthers}, task.Docker},
+		"docker without a containerd":                 {candidates{containerd: absent, docker: answers, ownGone: runsIt}, task.Docker},
+		"containerd restarts, beside a docker":        {candidates{containerd: absent, docker: answers, ownGone: runsOthers}, ""},
+		"containerd restarts, beside a silent docker": {candidates{containerd: absent, docker: isSilent, ownGone: runsIt}, ""},
+		"containerd is starting":                      {candidates{containerd: starting, docker: unasked}, ""},
+		"cri-dockerd is there":                        {candidates{criDockerd: true, docker: unasked}, task.Docker},
+		"none answers":                                {candidates{containerd: noCRI, docker: isSilent}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package hostagent
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -10,8 +9,6 @@ import (
 	"github.com/topsops/gcu-operator/pkg/hostagent/restart"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
 )
-
-var errOwnContainer = errors.New("the container of the agent is no longer running")
 
 // restarter restarts container engines.
 type restarter struct {
@@ -82,7 +79,7 @@ func (s restarter) observe(ctx context.Context, request task.Request, r *task.Re
 	f.Runtime, f.InstanceErr, f.StatusErr = status.RuntimeFacts, instanceErr, err
 	if err == nil {
 		r.Result.Facts.Runtime = &status.RuntimeFacts
-		f.OwnGone = s.ownGone(ctx, engine)
+		f.OwnGone = s.host.ownGone(ctx, engine)
 	}
 	f.Command, f.Config = s.manualCommand(engine), "/"+s.host.config(engine)
 	if r.Begun == nil {
@@ -113,25 +110,6 @@ func (s restarter) isBusy(ctx context.Context, engine task.Engine, operation str
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	return s.manager.Busy(ctx, engine, operation)
-}
-
-// ownGone returns nil when the agent's container runs, or the agent has no pod.
-func (s restarter) ownGone(ctx context.Context, engine task.Engine) error {
-	if s.options.PodUID == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
-	defer cancel()
-	client, err := s.host.connect(engine)
-	if err != nil {
-		return err
-	}
-	defer client.close()
-	running, err := client.runningContainers(ctx, s.options.PodUID)
-	if err == nil && running == 0 {
-		return errOwnContainer
-	}
-	return err
 }
 
 // begin records the request with the current instance.

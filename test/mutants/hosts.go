@@ -127,6 +127,8 @@ var ofHosts = []mutant{
 		"$err != nil && !DiskFails($err)", "$err != nil"},
 	{"starting-is-docker", "the agent takes docker for the engine of a node while containerd starts", hosts, "choose",
 		"!$runsNoPods($c.containerd)", "false"},
+	{"restarting-is-docker", "while containerd restarts, a docker beside it that runs no pods is restarted, and gets the images", hosts, "choose",
+		"$err == nil && errors.Is($c.containerd, errNoSocket)", "false"},
 	{"configuration-half-written", "an engine is restarted into a configuration that is being written", hosts, "notBegun",
 		"$f.ConfigErr != nil && $f.Fresh", "false"},
 	{"busy-engine-restarted", "an engine that is too busy to say that it has the right default runtime is restarted, on a node that is not drained for it", hosts, "notBegun",
