@@ -84,11 +84,15 @@ func (s *Server) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	return pod, s.core.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(pod)
 }
 
-// Pods returns the pods bound to a node.
+// Pods returns the pods bound to a node that have not ended. Those that have may be thousands, and none is upgraded: the
+// DaemonSet controller replaces one that ends.
 func (s *Server) Pods(ctx context.Context, node string) (*corev1.PodList, error) {
 	pods := &corev1.PodList{}
-	onNode := fields.OneTermEqualSelector("spec.nodeName", node).String()
-	return pods, s.core.Get().Resource("pods").Param("fieldSelector", onNode).Do(ctx).Into(pods)
+	selected := fields.AndSelectors(
+		fields.OneTermEqualSelector("spec.nodeName", node),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)))
+	return pods, s.core.Get().Resource("pods").Param("fieldSelector", selected.String()).Do(ctx).Into(pods)
 }
 
 // Node returns a node.

@@ -51,13 +51,15 @@ func TestPostShowsTheRequestInTheNodeUpgrade(t *testing.T) {
 	}
 }
 
-// Contract 100.
+// Contract 100. There may be thousands of evicted pods, and of ones that a tenant bound to the node.
 func TestPodsListsOnlyThisNode(t *testing.T) {
 	s := newSite(t, sharedPlane(t), "pods")
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pods-other"}}
 	s.create(other)
 	s.outdated("here", nil)
 	s.outdated("there", func(p *corev1.Pod) { p.Spec.NodeName = other.Name })
+	s.outdated("evicted", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	s.outdated("done", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	s.start()
 	status, body := s.send(http.MethodGet, "/pods")
 	var list corev1.PodList

@@ -5,6 +5,8 @@ var ofHosts = []mutant{
 	// Its reports.
 	{"agent-newer-than-the-crds", "an agent that is newer than the CRDs cannot report anything", agentsAPI, "Server.ApplyStatus",
 		"len($fields) == 0", "true || len($fields) == 0"},
+	{"evicted-listed", "thousands of evicted pods fill the memory of the agent and its journal", agentsAPI, "Server.Pods",
+		"fields.OneTermNotEqualSelector($field, string(corev1.PodFailed))", "fields.Everything()"},
 	{"undeclared-for-ever", "a field that the CRD lacked is never reported again", agentsAPI, "undeclared.at",
 		"$u.paths = nil", "_ = $u.paths"},
 	{"undeclared-tried-each-time", "each report of an agent that is newer than the CRDs is refused first", agentsAPI, "Server.ApplyStatus",
