@@ -106,10 +106,12 @@ func deviceOf(directory string, devices procfs.Devices) (string, error) {
 // opened returns the device that a process has open at a link in /proc/PID/fd, "" for none.
 func opened(fd string, devices procfs.Devices) (string, error) {
 	link, err := os.Readlink(fd)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !filepath.IsAbs(link) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !filepath.IsAbs(link):
 		return "", nil // closed meanwhile, or a socket, a pipe and the like
-	}
-	if err != nil {
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		link = "" // the kernel tells no path of more than 4095 bytes: the number of the device has to do
+	case err != nil:
 		return "", err
 	}
 	file, err := look(fd, 0)

@@ -236,6 +236,37 @@ func TestAMappedDeviceIsFoundByItsPlace(t *testing.T) {
 	}
 }
 
+// The kernel does not tell a path of more than 4095 bytes, which any pod may make.
+func TestAFileWithALongPathHidesNoHolder(t *testing.T) {
+	at, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		name := strings.Repeat("x", 250)
+		if err := at.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		below, err := at.OpenRoot(name)
+		if err := errors.Join(err, at.Close()); err != nil {
+			t.Fatal(err)
+		}
+		at = below
+	}
+	file, err := at.Create("file")
+	if err := errors.Join(err, at.Close()); err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	fd := fmt.Sprint("/proc/self/fd/", file.Fd())
+	if _, err := os.Readlink(fd); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Fatalf("its link: %v", err)
+	}
+	if device, err := opened(fd, procfs.DevicesOf(nil)); device != "" || err != nil {
+		t.Errorf("it is %q, %v", device, err)
+	}
+}
+
 // A FUSE program may refuse root, too: its file is none of the devices, and hides no process.
 func TestAFileThatMayNotBeLookedAtIsNoDevice(t *testing.T) {
 	dir := t.TempDir()

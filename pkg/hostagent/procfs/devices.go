@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -84,9 +85,15 @@ func (d Devices) Opened(link string, f File) string {
 // place of a device of the host, or at its path in a container, whose /dev has nodes of its own.
 func (d Devices) Mapped(maps io.Reader) (string, error) {
 	const device, inode, beforePath = 3, 4, 5 // after address, permissions, offset
-	lines := bufio.NewScanner(maps)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
+	for lines := bufio.NewReader(maps); ; {
+		line, err := startOfLine(lines)
+		if errors.Is(err, io.EOF) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		fields := strings.Fields(line)
 		if len(fields) <= beforePath {
 			continue
 		}
@@ -97,5 +104,14 @@ func (d Devices) Mapped(maps io.Reader) (string, error) {
 			return fields[beforePath], nil
 		}
 	}
-	return "", lines.Err()
+}
+
+// startOfLine returns the next line, or the start of one with a long path, which has all but its path.
+func startOfLine(lines *bufio.Reader) (string, error) {
+	part, more, err := lines.ReadLine()
+	line := string(part)
+	for more && err == nil {
+		_, more, err = lines.ReadLine()
+	}
+	return line, err
 }
