@@ -3,10 +3,10 @@ package hostagent
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"syscall"
 
@@ -78,22 +78,9 @@ func deviceOf(directory string, devices procfs.Devices) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	names, err := fds.Readdirnames(-1)
-	if err := errors.Join(err, fds.Close()); err != nil {
-		return "", err
-	}
-	var open []string
-	for _, name := range names {
-		device, err := opened(filepath.Join(directory, "fd", name), devices)
-		if err != nil {
-			return "", err
-		}
-		if device != "" {
-			open = append(open, device)
-		}
-	}
-	if len(open) > 0 {
-		return slices.Min(open), nil
+	open, err := firstOpened(fds, devices)
+	if err := errors.Join(err, fds.Close()); err != nil || open != "" {
+		return open, err
 	}
 	maps, err := os.Open(filepath.Join(directory, "maps"))
 	if err != nil {
@@ -101,6 +88,31 @@ func deviceOf(directory string, devices procfs.Devices) (string, error) {
 	}
 	device, err := devices.Mapped(maps)
 	return device, errors.Join(err, maps.Close())
+}
+
+// namesAtATime bounds what is held of a process, which may have millions of files open.
+const namesAtATime = 1024
+
+// firstOpened returns the first device that is open in a directory /proc/PID/fd, "" for none.
+func firstOpened(fds *os.File, devices procfs.Devices) (first string, err error) {
+	for {
+		names, err := fds.Readdirnames(namesAtATime)
+		for _, name := range names {
+			device, err := opened(filepath.Join(fds.Name(), name), devices)
+			if err != nil {
+				return "", err
+			}
+			if device != "" && (first == "" || device < first) {
+				first = device
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return first, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
 }
 
 // opened returns the device that a process has open at a link in /proc/PID/fd, "" for none.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -233,6 +234,35 @@ func TestAMappedDeviceIsFoundByItsPlace(t *testing.T) {
 	}
 	if got := mapped(); got != "" {
 		t.Errorf("then %q", got)
+	}
+}
+
+func TestTheLastOfManyOpenFilesIsSeen(t *testing.T) {
+	directory, elsewhere := t.TempDir(), t.TempDir()
+	for fd := range 2 * namesAtATime {
+		name := strconv.Itoa(fd)
+		if err := os.Symlink(filepath.Join(elsewhere, name, "gcu0"), filepath.Join(directory, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fds, err := os.Open(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fds.Close()
+	names, err := fds.Readdirnames(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := filepath.Join(elsewhere, names[len(names)-1])
+	if err := errors.Join(os.Mkdir(last, 0o700), os.Symlink("/dev/full", filepath.Join(last, "gcu0"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fds.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if device, err := firstOpened(fds, procfs.DevicesOf(nil)); device != "/dev/gcu0" || err != nil {
+		t.Errorf("%q, %v is open", device, err)
 	}
 }
 

@@ -40,6 +40,8 @@ var ofHosts = []mutant{
 		`$found != ""`, `false && $found != ""`},
 	{"closed-meanwhile-fatal", "a process that closes a file while it is looked at hides all others", hosts, "opened",
 		"file, $err := look($fd, 0)", "file, $err := look($fd, 0); if $err != nil { return ``, $err }"},
+	{"first-files-only", "a process that has many files open is not seen to have a device open", hosts, "firstOpened",
+		"errors.Is($err, io.EOF)", "$err == nil || errors.Is($err, io.EOF)"},
 	{"long-path-fatal", "a pod that has a file with a very long path open hides all processes that have a device open", hosts, "opened",
 		"errors.Is($err, syscall.ENAMETOOLONG)", "false"},
 	{"long-path-forges", "a pod makes a mapped card of the end of a very long path", hosts, "startOfLine",
