@@ -86,7 +86,7 @@ func deviceOf(directory string, devices procfs.Devices) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	device, err := devices.Mapped(maps)
+	device, err := devices.Mapped(maps, func(path string) (procfs.File, error) { return lookBelow(filepath.Join(directory, "root"), path) })
 	return device, errors.Join(err, maps.Close())
 }
 
@@ -166,6 +166,26 @@ func look(path string, flags int) (procfs.File, error) {
 	}
 	return procfs.File{Character: found.Mode&unix.S_IFMT == unix.S_IFCHR, Number: unix.Mkdev(found.Rdev_major, found.Rdev_minor),
 		Major: found.Dev_major, Minor: found.Dev_minor, Inode: found.Ino}, err
+}
+
+// resolveCached is RESOLVE_CACHED of openat2(2), which x/sys lacks.
+const resolveCached = 0x20
+
+// lookBelow is look for a path below the root of a process. It asks nobody for the path either: what the kernel would have
+// to ask for is an error, and on one before 5.12 everything is.
+func lookBelow(root, path string) (file procfs.File, err error) {
+	below, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return procfs.File{}, err
+	}
+	defer func() { err = errors.Join(err, unix.Close(below)) }()
+	fd, err := unix.Openat2(below, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | resolveCached})
+	if err != nil {
+		return procfs.File{}, err
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	return look("/proc/self/fd/"+strconv.Itoa(fd), 0)
 }
 
 // lookLong is look for a kernel or an engine that knows no statx.

@@ -220,7 +220,7 @@ func TestAMappedDeviceIsFoundByItsPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		device, err := procfs.DevicesOf(map[string]procfs.File{"gcu0": file}).Mapped(maps)
+		device, err := procfs.DevicesOf(map[string]procfs.File{"gcu0": file}).Mapped(maps, nil)
 		if err := errors.Join(err, maps.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestAMappedDeviceIsFoundByItsPlace(t *testing.T) {
 
 func TestTheLastOfManyOpenFilesIsSeen(t *testing.T) {
 	directory, elsewhere := t.TempDir(), t.TempDir()
-	for fd := range 2 * namesAtATime {
+	for fd := range namesAtATime + 1 {
 		name := strconv.Itoa(fd)
 		if err := os.Symlink(filepath.Join(elsewhere, name, "gcu0"), filepath.Join(directory, name)); err != nil {
 			t.Fatal(err)
@@ -294,6 +294,29 @@ func TestAFileWithALongPathHidesNoHolder(t *testing.T) {
 	}
 	if device, err := opened(fd, procfs.DevicesOf(nil)); device != "" || err != nil {
 		t.Errorf("it is %q, %v", device, err)
+	}
+}
+
+func TestAMappedFileThatIsNamedLikeACardIsNoDevice(t *testing.T) {
+	process := fakeHost(t, map[string]string{"root/dev/gcu1": "", "root/dev/else": "", "fd/none": ""})
+	if err := os.Remove(filepath.Join(process, "fd/none")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lookBelow(filepath.Join(process, "root"), "/dev/gcu1"); err != nil {
+		need.Skip(t, fmt.Sprintf("what is mapped needs openat2 of Linux 5.12: %v", err))
+	}
+	for mapped, want := range map[string]string{"gcu1": "", "else": "/dev/gcu1"} {
+		file, err := look(filepath.Join(process, "root/dev", mapped), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("7f10d000-7f10d001 rw-s 00010000 %02x:%02x %d /dev/gcu1\n", file.Major, file.Minor, file.Inode)
+		if err := os.WriteFile(filepath.Join(process, "maps"), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if device, err := deviceOf(process, procfs.DevicesOf(nil)); device != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", line, device, err, want)
+		}
 	}
 }
 

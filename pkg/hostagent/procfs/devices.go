@@ -82,8 +82,9 @@ func (d Devices) Opened(link string, f File) string {
 }
 
 // Mapped returns the first device of the accelerator in /proc/PID/maps, "" for none: one at the
-// place of a device of the host, or at its path in a container, whose /dev has nodes of its own.
-func (d Devices) Mapped(maps io.Reader) (string, error) {
+// place of a device of the host, or at its path in a container, whose /dev has nodes of its own. There, at
+// looks at a path in the tree of mounts of the process; what it cannot tell to be another file counts as a device.
+func (d Devices) Mapped(maps io.Reader, at func(path string) (File, error)) (string, error) {
 	const device, inode, beforePath = 3, 4, 5 // after address, permissions, offset
 	for lines := bufio.NewReader(maps); ; {
 		line, err := startOfLine(lines)
@@ -97,11 +98,22 @@ func (d Devices) Mapped(maps io.Reader) (string, error) {
 		if len(fields) <= beforePath {
 			continue
 		}
-		if found := d.places[fields[device]+" "+fields[inode]]; found != "" {
+		place, path := fields[device]+" "+fields[inode], fields[beforePath]
+		if found := d.places[place]; found != "" {
 			return found, nil
 		}
-		if name, below := strings.CutPrefix(fields[beforePath], deviceDirectory); below && devicePattern.MatchString(name) {
-			return fields[beforePath], nil
+		name, below := strings.CutPrefix(path, deviceDirectory)
+		if !below || !devicePattern.MatchString(name) {
+			continue
+		}
+		switch strings.Join(fields[beforePath+1:], " ") {
+		case "":
+			if f, err := at(path); err == nil && !f.Character && f.place() == place {
+				continue
+			}
+			return path, nil
+		case "(deleted)":
+			return path, nil
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,12 +73,22 @@ var long = strings.Repeat("x", 300)
 func TestMapped(t *testing.T) {
 	const libc = "7f10c0000000-7f10c0028000 r--p 00000000 fe:01 1234                       /usr/lib/x86_64-linux-gnu/libc.so.6\n"
 	devices := DevicesOf(map[string]File{"gcu0": {Character: true, Number: 10, Minor: 6, Inode: 344}, "null": {Character: true, Number: 3, Minor: 6, Inode: 4}, "gcu9": {Minor: 6, Inode: 9}})
+	at := func(path string) (File, error) {
+		switch path {
+		case "/dev/gcu1":
+			return File{Character: true, Minor: 6, Inode: 345}, nil
+		case "/dev/gcu2":
+			return File{Minor: 7, Inode: 20}, nil
+		}
+		return File{}, errors.New("it cannot be looked at")
+	}
 	for name, tc := range map[string]struct{ maps, want string }{
 		"a card under another path":        {libc + "7f10d0000000-7f10d0001000 rw-s 00010000 00:06 344                        /host/dev/gcu0\n", "/dev/gcu0"},
 		"a card with another name":         {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 344 /a card\n", "/dev/gcu0"},
 		"another device":                   {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 4 /dev/null\n7f10d0000000-7f10d0001000 rw-s 00010000 00:07 344 /dev/x\n", ""},
 		"a file":                           {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 9 /host/dev/gcu9\n7f10d0000000-7f10d0001000 r-xp 00000000 00:07 9 /usr/bin/gcu-exporter\n", ""},
 		"none":                             {libc + "7ffd0000-7ffd1000 rw-p 00000000 00:00 0    [stack]\n", ""},
+		"a card that cannot be looked at":  {"7f10d0000000-7f10d0001000 rw-s 00010000 00:00 0 /dev/gcu3", "/dev/gcu3"},
 		"a card":                           {libc + "7f10d0000000-7f10d0001000 rw-s 00010000 00:06 345                        /dev/gcu1\n", "/dev/gcu1"},
 		"a card whose driver was reloaded": {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 345 /dev/gcu1 (deleted)", "/dev/gcu1"},
 		"memory that is named like a card": {"7f10d0000000-7f10d0001000 rw-p 00000000 00:00 0 [anon:/dev/gcu1]", ""},
@@ -87,10 +98,13 @@ func TestMapped(t *testing.T) {
 		"a card below a long path": {"7f10d0000000-7f10d0001000 rw-s 00010000 00:06 344 " + strings.Repeat("/x", 1<<17) + "\n", "/dev/gcu0"},
 		"a long path that goes on like a line": {fmt.Sprintf("%-4096s", "7f10d0000000-7f10d0001000 r--p 00000000 00:07 9 /x") + libc +
 			fmt.Sprintf("%-4096s", "7f10d0000000-7f10d0001000 r--p 00000000 00:07 9 /x") + "7f10d0000000-7f10d0001000 rw-s 00010000 00:06 345 /dev/gcu1\n", ""},
-		"nothing": {"", ""},
-		"no maps": {"/dev/gcu1\n", ""},
+		"a file that is named like a card":             {"7f10d0000000-7f10d0001000 rw-s 00010000 00:07 20 /dev/gcu2\n", ""},
+		"a file with a name that starts like a card's": {"7f10d0000000-7f10d0001000 rw-s 00010000 00:07 20 /dev/gcu2 x\n", ""},
+		"a card, where there is a file now":            {"7f10d0000000-7f10d0001000 rw-s 00010000 00:07 21 /dev/gcu2\n", "/dev/gcu2"},
+		"nothing":                                      {"", ""},
+		"no maps":                                      {"/dev/gcu1\n", ""},
 	} {
-		if got, err := devices.Mapped(strings.NewReader(tc.maps)); got != tc.want || err != nil {
+		if got, err := devices.Mapped(strings.NewReader(tc.maps), at); got != tc.want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, tc.want)
 		}
 	}
@@ -165,7 +179,7 @@ func FuzzProcessText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		container, pod := ContainerOf(text)
 		command, _, _ := Identity(text)
-		device, _ := Devices{}.Mapped(strings.NewReader(text))
+		device, _ := Devices{}.Mapped(strings.NewReader(text), func(string) (File, error) { return File{}, nil })
 		for _, told := range []string{container, pod, command, device} {
 			if !utf8.ValidString(told) || len(told) > 100 || strings.ContainsAny(told, "\n\x00") {
 				t.Errorf("%q has %q", text, told)
