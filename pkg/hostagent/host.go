@@ -137,9 +137,8 @@ type candidates struct {
 	ownGone    func() error // nil: docker runs the agent's container, or the agent has no pod; only called after docker
 }
 
-// choose returns the engine that runs the pods. docker has its own containerd, which does not
-// respond as a CRI runtime unless configured to. A containerd that gives no answer may only be starting,
-// and one without a socket too: it removes its socket when it ends. Then docker is the engine if it runs the agent itself.
+// choose returns the engine that runs the pods. A containerd that runs none may be that of docker, or may
+// only be starting or be badly configured: docker is the engine if it runs the agent itself.
 func choose(c candidates) (task.Engine, error) {
 	switch {
 	case c.criDockerd:
@@ -150,9 +149,9 @@ func choose(c candidates) (task.Engine, error) {
 		return "", fmt.Errorf("containerd is not responding: %w", c.containerd)
 	}
 	err := c.docker()
-	if err == nil && errors.Is(c.containerd, errNoSocket) {
+	if err == nil {
 		if err = c.ownGone(); err != nil {
-			err = fmt.Errorf("it does not run this agent: %w", err)
+			err = fmt.Errorf("it is not known to run this agent: %w", err)
 		}
 	}
 	if err != nil {

@@ -25,14 +25,15 @@ func TestChoose(t *testing.T) {
 		in   candidates
 		want task.Engine
 	}{
-		"containerd runs the pods":                    {candidates{docker: unasked}, task.Containerd},
-		"docker with a containerd that runs no pods":  {candidates{containerd: noCRI, docker: answers, ownGone: runsOthers}, task.Docker},
-		"docker without a containerd":                 {candidates{containerd: absent, docker: answers, ownGone: runsIt}, task.Docker},
-		"containerd restarts, beside a docker":        {candidates{containerd: absent, docker: answers, ownGone: runsOthers}, ""},
-		"containerd restarts, beside a silent docker": {candidates{containerd: absent, docker: isSilent, ownGone: runsIt}, ""},
-		"containerd is starting":                      {candidates{containerd: starting, docker: unasked}, ""},
-		"cri-dockerd is there":                        {candidates{criDockerd: true, docker: unasked}, task.Docker},
-		"none answers":                                {candidates{containerd: noCRI, docker: isSilent}, ""},
+		"containerd runs the pods":                           {candidates{docker: unasked}, task.Containerd},
+		"docker with a containerd that runs no pods":         {candidates{containerd: noCRI, docker: answers, ownGone: runsIt}, task.Docker},
+		"containerd without its CRI plugin, beside a docker": {candidates{containerd: noCRI, docker: answers, ownGone: runsOthers}, ""},
+		"docker without a containerd":                        {candidates{containerd: absent, docker: answers, ownGone: runsIt}, task.Docker},
+		"containerd restarts, beside a docker":               {candidates{containerd: absent, docker: answers, ownGone: runsOthers}, ""},
+		"containerd restarts, beside a silent docker":        {candidates{containerd: absent, docker: isSilent, ownGone: runsIt}, ""},
+		"containerd is starting":                             {candidates{containerd: starting, docker: unasked}, ""},
+		"cri-dockerd is there":                               {candidates{criDockerd: true, docker: unasked}, task.Docker},
+		"none answers":                                       {candidates{containerd: noCRI, docker: isSilent}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
