@@ -18,7 +18,8 @@ import (
 
 // holders returns the processes that have a device of the accelerator open. Without the
 // capability SYS_PTRACE the kernel shows only what those with no more rights than the agent
-// have open. Processes that end meanwhile are left out; kernel threads have nothing open.
+// have open. A process that cannot be looked at hides no other. Processes that end meanwhile are left out; kernel
+// threads have nothing open.
 func (p processes) holders() (task.DeviceHolders, error) {
 	entries, err := os.ReadDir(p.proc)
 	if err != nil {
@@ -38,11 +39,9 @@ func (p processes) holders() (task.DeviceHolders, error) {
 		initSeen = initSeen || pid == 1
 		holder, err := p.holder(pid, devices)
 		switch {
-		case errors.Is(err, fs.ErrPermission):
-			visible = false
-		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH):
+		case isGone(err):
 		case err != nil:
-			return task.DeviceHolders{}, fmt.Errorf("looking at process %d: %w", pid, err)
+			visible = false
 		case holder != nil:
 			found = append(found, *holder)
 		}
@@ -51,23 +50,29 @@ func (p processes) holders() (task.DeviceHolders, error) {
 	return task.DeviceHoldersOf(found, visible && initSeen), nil
 }
 
-// holder describes a process, nil when it has no device open.
+// isGone reports whether an error means that a process has ended.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+
+// holder describes a process, nil when it has no device open. It counts as outside of pods if the kernel does not tell its
+// cgroup, as one with a path of more than 4095 bytes.
 func (p processes) holder(pid int, devices procfs.Devices) (*task.DeviceHolder, error) {
 	directory := filepath.Join(p.proc, strconv.Itoa(pid))
-	device, err := deviceOf(directory, devices)
-	if err != nil || device == "" {
-		return nil, err
-	}
 	status, err := os.ReadFile(filepath.Join(directory, "status"))
 	if err != nil {
 		return nil, err
 	}
-	cgroup, err := os.ReadFile(filepath.Join(directory, "cgroup"))
-	if err != nil {
+	device, err := deviceOf(directory, devices)
+	if err != nil || device == "" {
 		return nil, err
 	}
 	h := &task.DeviceHolder{PID: pid, Device: device}
-	h.Container, h.PodUID = procfs.ContainerOf(string(cgroup))
+	cgroup, err := os.ReadFile(filepath.Join(directory, "cgroup"))
+	switch {
+	case isGone(err):
+		return nil, err
+	case err == nil:
+		h.Container, h.PodUID = procfs.ContainerOf(string(cgroup))
+	}
 	h.Command, h.UID, err = procfs.Identity(string(status))
 	return h, err
 }
@@ -171,8 +176,8 @@ func look(path string, flags int) (procfs.File, error) {
 // resolveCached is RESOLVE_CACHED of openat2(2), which x/sys lacks.
 const resolveCached = 0x20
 
-// lookBelow is look for a path below the root of a process. It asks nobody for the path either: what the kernel would have
-// to ask for is an error, and on one before 5.12 everything is.
+// lookBelow is look for a path below the root of a process. It asks nobody for the path below the root. On a kernel before
+// 5.12 it always fails.
 func lookBelow(root, path string) (file procfs.File, err error) {
 	below, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -141,7 +141,7 @@ type HostFacts struct {
 
 // DeviceHolders are the processes that have a device of the accelerator open.
 type DeviceHolders struct {
-	// Visible is false when some processes could not be looked at for want of permission.
+	// Visible is false when some processes could not be looked at, nearly always for want of permission.
 	Visible bool
 	// Processes are sorted: those outside of pods first, then by pid. More counts those beyond
 	// MaxDeviceHolders.

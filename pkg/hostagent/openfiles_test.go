@@ -1,0 +1,164 @@
+package hostagent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/topsops/gcu-operator/pkg/hostagent/procfs"
+	"github.com/topsops/gcu-operator/test/need"
+)
+
+func TestTheLastOfManyOpenFilesIsSeen(t *testing.T) {
+	directory, elsewhere := t.TempDir(), t.TempDir()
+	for fd := range namesAtATime + 1 {
+		name := strconv.Itoa(fd)
+		if err := os.Symlink(filepath.Join(elsewhere, name, "gcu0"), filepath.Join(directory, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fds, err := os.Open(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fds.Close()
+	names, err := fds.Readdirnames(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := filepath.Join(elsewhere, names[len(names)-1])
+	if err := errors.Join(os.Mkdir(last, 0o700), os.Symlink("/dev/full", filepath.Join(last, "gcu0"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fds.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if device, err := firstOpened(fds, procfs.DevicesOf(nil)); device != "/dev/gcu0" || err != nil {
+		t.Errorf("%q, %v is open", device, err)
+	}
+}
+
+// The kernel does not tell a path of more than 4095 bytes, which any pod may make.
+func TestAFileWithALongPathHidesNoHolder(t *testing.T) {
+	at := deepDirectory(t)
+	file, err := at.Create("file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if device := openedUntold(t, file, procfs.DevicesOf(nil)); device != "" {
+		t.Errorf("it is %q", device)
+	}
+}
+
+// deepDirectory returns one with a path of more than 4095 bytes.
+func deepDirectory(t *testing.T) *os.Root {
+	t.Helper()
+	at, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		name := strings.Repeat("x", 250)
+		if err := at.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		below, err := at.OpenRoot(name)
+		if err := errors.Join(err, at.Close()); err != nil {
+			t.Fatal(err)
+		}
+		at = below
+	}
+	t.Cleanup(func() {
+		if err := at.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return at
+}
+
+// openedUntold is opened for a file whose link the kernel does not tell.
+func openedUntold(t *testing.T, file *os.File, devices procfs.Devices) string {
+	t.Helper()
+	fd := fmt.Sprint("/proc/self/fd/", file.Fd())
+	if _, err := os.Readlink(fd); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Fatalf("its link: %v", err)
+	}
+	device, err := opened(fd, devices)
+	if err != nil {
+		t.Error(err)
+	}
+	return device
+}
+
+func TestAMappedFileThatIsNamedLikeACardIsNoDevice(t *testing.T) {
+	process := fakeHost(t, map[string]string{"root/dev/gcu1": "", "root/dev/else": "", "fd/none": ""})
+	if err := os.Remove(filepath.Join(process, "fd/none")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lookBelow(filepath.Join(process, "root"), "/dev/gcu1"); err != nil {
+		need.Skip(t, fmt.Sprintf("what is mapped needs openat2 of Linux 5.12: %v", err))
+	}
+	for mapped, want := range map[string]string{"gcu1": "", "else": "/dev/gcu1"} {
+		file, err := look(filepath.Join(process, "root/dev", mapped), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("7f10d000-7f10d001 rw-s 00010000 %02x:%02x %d /dev/gcu1\n", file.Major, file.Minor, file.Inode)
+		if err := os.WriteFile(filepath.Join(process, "maps"), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if device, err := deviceOf(process, procfs.DevicesOf(nil)); device != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", line, device, err, want)
+		}
+	}
+}
+
+// A FUSE program may refuse root, too: its file is none of the devices, and hides no process.
+func TestAFileThatMayNotBeLookedAtIsNoDevice(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "fd")
+	if err := os.Mkdir(filepath.Join(dir, "mine"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mine", "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "mine", "file"), link); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]os.FileMode{filepath.Dir(dir): 0o755, filepath.Join(dir, "mine"): 0} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := os.Chmod(filepath.Join(dir, "mine"), 0o700); err != nil {
+			t.Error(err)
+		}
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		if err := unix.Setfsuid(65534); err != nil {
+			t.Error(err)
+		}
+		if _, err := look(link, 0); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("looking at it: %v", err)
+		}
+		if device, err := opened(link, procfs.DevicesOf(nil)); device != "" || err != nil {
+			t.Errorf("it is %q, %v", device, err)
+		}
+	}()
+	<-done
+}
