@@ -60,6 +60,30 @@ func TestAFileWithALongPathHidesNoHolder(t *testing.T) {
 	}
 }
 
+func TestADeviceWithALongPathIsSeen(t *testing.T) {
+	if os.Getuid() != 0 {
+		need.Skip(t, "a device that is open under a long path needs root, to make it")
+	}
+	at := deepDirectory(t)
+	directory, err := at.Open(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const full = 7
+	err = unix.Mknodat(int(directory.Fd()), "card", unix.S_IFCHR|0o600, int(unix.Mkdev(1, full)))
+	if err := errors.Join(err, directory.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file, err := at.Open("card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if device := openedUntold(t, file, procfs.DevicesOf(map[string]procfs.File{"gcu0": {Character: true, Number: unix.Mkdev(1, full)}})); device != "/dev/gcu0" {
+		t.Errorf("it is %q", device)
+	}
+}
+
 // deepDirectory returns one with a path of more than 4095 bytes.
 func deepDirectory(t *testing.T) *os.Root {
 	t.Helper()

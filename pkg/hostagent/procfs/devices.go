@@ -61,15 +61,15 @@ func DevicesOf(files map[string]File) Devices {
 }
 
 // Opened returns the path on the host of the device of the accelerator that an open file is, ""
-// when it is something else. link is that in /proc/PID/fd. The name in it tells only where the
-// number does not: of a device that was removed while open, which is still in use, and of one
-// whose number another device of the host has too.
+// when it is something else. link is that in /proc/PID/fd, "" if the kernel does not tell it. The name in it tells only
+// where the number does not: of a device that was removed while open, which is still in use, and of one
+// whose number another device of the host has too. Without a name, the latter counts as a device of the accelerator.
 func (d Devices) Opened(link string, f File) string {
 	device := d.numbers[f.Number]
 	switch {
 	case !f.Character:
 		return ""
-	case device != "" && !d.others[f.Number]:
+	case device != "" && (!d.others[f.Number] || link == ""):
 		return device
 	case device == "" && d.others[f.Number]:
 		return ""
@@ -81,11 +81,16 @@ func (d Devices) Opened(link string, f File) string {
 	return deviceDirectory + name
 }
 
+// maxLooks bounds how often Mapped looks at a file for one process, which may have mapped many thousands.
+const maxLooks = 16
+
 // Mapped returns the first device of the accelerator in /proc/PID/maps, "" for none: one at the
 // place of a device of the host, or at its path in a container, whose /dev has nodes of its own. There, at
-// looks at a path in the tree of mounts of the process; what it cannot tell to be another file counts as a device.
+// looks at a path in the tree of mounts of the process; what it cannot tell to be another file counts as a device, and so does
+// what is left after maxLooks.
 func (d Devices) Mapped(maps io.Reader, at func(path string) (File, error)) (string, error) {
 	const device, inode, beforePath = 3, 4, 5 // after address, permissions, offset
+	looks := 0
 	for lines := bufio.NewReader(maps); ; {
 		line, err := startOfLine(lines)
 		if errors.Is(err, io.EOF) {
@@ -108,6 +113,9 @@ func (d Devices) Mapped(maps io.Reader, at func(path string) (File, error)) (str
 		}
 		switch strings.Join(fields[beforePath+1:], " ") {
 		case "":
+			if looks++; looks > maxLooks {
+				return path, nil
+			}
 			if f, err := at(path); err == nil && !f.Character && f.place() == place {
 				continue
 			}

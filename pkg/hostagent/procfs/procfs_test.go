@@ -59,6 +59,8 @@ func TestADeviceIsKnownByItsNumber(t *testing.T) {
 		{"/dev/null", card(3), ""},
 		{"/dev/gcu2", card(4), "/dev/gcu2"}, // both have the number: the name tells
 		{"/dev/full", card(4), ""},
+		{"", card(4), "/dev/gcu2"}, // the kernel does not tell the name
+		{"", card(3), ""},
 		{"/dev/gcu3", card(12), "/dev/gcu3"},
 		{"/dev/card", card(12), ""},
 	} {
@@ -106,6 +108,18 @@ func TestMapped(t *testing.T) {
 	} {
 		if got, err := devices.Mapped(strings.NewReader(tc.maps), at); got != tc.want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, tc.want)
+		}
+	}
+}
+
+// A process may have a file that is named like a card mapped many thousand times.
+func TestOnlySomeOfWhatAProcessHasMappedIsLookedAt(t *testing.T) {
+	for lines, want := range map[int]string{maxLooks: "", maxLooks + 1: "/dev/gcu2", 1 << 12: "/dev/gcu2"} {
+		looks := 0
+		at := func(string) (File, error) { looks++; return File{Minor: 7, Inode: 20}, nil }
+		maps := strings.Repeat("7f10d0000000-7f10d0001000 rw-s 00010000 00:07 20 /dev/gcu2\n", lines)
+		if got, err := (Devices{}).Mapped(strings.NewReader(maps), at); got != want || err != nil || looks > maxLooks {
+			t.Errorf("%d lines: %q, %v, want %q; %d looks", lines, got, err, want, looks)
 		}
 	}
 }
