@@ -61,6 +61,11 @@ func (p processes) holder(pid int, devices procfs.Devices) (*task.DeviceHolder, 
 	if err != nil {
 		return nil, err
 	}
+	if procfs.Ended(string(status)) {
+		if directory, err = runningThread(directory); err != nil || directory == "" {
+			return nil, err
+		}
+	}
 	device, err := deviceOf(directory, devices)
 	if err != nil || device == "" {
 		return nil, err
@@ -75,6 +80,19 @@ func (p processes) holder(pid int, devices procfs.Devices) (*task.DeviceHolder, 
 	}
 	h.Command, h.UID, err = procfs.Identity(string(status))
 	return h, err
+}
+
+// runningThread returns the directory of a thread of a process whose main thread has ended, "" if all have: the kernel shows
+// there what the process still has open.
+func runningThread(directory string) (string, error) {
+	threads, err := os.ReadDir(filepath.Join(directory, "task"))
+	for _, thread := range threads {
+		running := filepath.Join(directory, "task", thread.Name())
+		if status, err := os.ReadFile(filepath.Join(running, "status")); err == nil && !procfs.Ended(string(status)) {
+			return running, nil
+		}
+	}
+	return "", err
 }
 
 // deviceOf returns the first device that a process has open or mapped, "" for none.

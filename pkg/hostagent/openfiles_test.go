@@ -6,11 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -185,4 +187,55 @@ func TestAFileThatMayNotBeLookedAtIsNoDevice(t *testing.T) {
 		}
 	}()
 	<-done
+}
+
+// The kernel shows what such a process has open with its other threads.
+func TestWhatAProcessWhoseMainThreadHasEndedHasOpenIsSeen(t *testing.T) {
+	device, err := os.Open("/dev/full")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	number, err := look("/dev/full", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("/proc/self/exe")
+	child.Env, child.ExtraFiles = []string{endMainThread + "=1"}, []*os.File{device}
+	input, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid, devices := child.Process.Pid, procfs.DevicesOf(map[string]procfs.File{"gcu0": number})
+	await := func(what string, done func() bool) {
+		t.Helper()
+		for range 1000 {
+			if done() {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Errorf("%s after 10 s", what)
+	}
+	await("the main thread runs", func() bool {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		return err == nil && procfs.Ended(string(status))
+	})
+	holder, err := processes{proc: "/proc"}.holder(pid, devices)
+	if err != nil || holder == nil || holder.Device != "/dev/gcu0" || holder.PID != pid {
+		t.Errorf("while it runs: %+v, %v", holder, err)
+	}
+	if err := input.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await("it has not ended", func() bool {
+		holder, err = processes{proc: "/proc"}.holder(pid, devices)
+		return holder == nil && err == nil
+	})
+	if err := child.Wait(); err != nil {
+		t.Error(err)
+	}
 }

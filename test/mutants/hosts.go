@@ -34,6 +34,8 @@ var ofHosts = []mutant{
 		"case $err != nil: $visible = false", "case $err != nil: if !errors.Is($err, fs.ErrPermission) { return task.DeviceHolders{}, $err }; $visible = false"},
 	{"long-cgroup-unseen", "a process is not seen to have a device open because its cgroup has a very long path", hosts, "processes.holder",
 		"isGone($err)", "$err != nil"},
+	{"main-thread-only", "a process whose main thread has ended is not seen to have a device open", hosts, "processes.holder",
+		"procfs.Ended(string($status))", "false && procfs.Ended(string($status))"},
 	{"holders-by-name", "a container that has a card under another name is not seen to have it open", hosts, "Devices.Opened",
 		`$device != "" && $rest`, `false && $device != "" && $rest`},
 	{"long-path-by-name", "a card with the number of another device is not seen to be open below a very long path", hosts, "Devices.Opened",

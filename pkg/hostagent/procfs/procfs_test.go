@@ -185,6 +185,20 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+func TestEnded(t *testing.T) {
+	for status, want := range map[string]bool{
+		"Name:\tx\nUmask:\t0022\nState:\tZ (zombie)\nTgid:\t7\n":             true,
+		"Name:\tx\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t7\n":           false,
+		"Name:\tx\\nState:\tZ (zombie)\nState:\tR (running)\n":               false, // the kernel escapes it
+		"Name:\tState:\tZ\nUmask:\t0022\nState:\tD (disk sleep)\nTgid:\t7\n": false,
+		"": false,
+	} {
+		if got := Ended(status); got != want {
+			t.Errorf("%q: %t", status, got)
+		}
+	}
+}
+
 func FuzzProcessText(f *testing.F) {
 	f.Add("0::/kubepods/pod" + uid + "/" + id)
 	f.Add("0::/system.slice/docker-" + id + ".scope")
