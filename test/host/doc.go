@@ -4,6 +4,6 @@
 //
 // It needs Linux and root; otherwise tests are skipped with a message (test/need).
 // Missing packages are installed (test/install). Each daemon has its own directories,
-// socket and processes below a temporary directory; nothing else is touched, and no
-// container is run.
+// socket and processes below a temporary directory; nothing else is touched. The only
+// container that is run sleeps, without a network.
 package host
