@@ -51,7 +51,9 @@ func TestPostShowsTheRequestInTheNodeUpgrade(t *testing.T) {
 	}
 }
 
-// Contract 100. There may be thousands of evicted pods, and of ones that a tenant bound to the node.
+// There may be thousands of evicted pods, and of ones that a tenant bound to the node.
+//
+// Contract 100.
 func TestPodsListsOnlyThisNode(t *testing.T) {
 	s := newSite(t, sharedPlane(t), "pods")
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "pods-other"}}
