@@ -33,9 +33,9 @@ func (l *limit) bind(c connection, command *cobra.Command) {
 	}))
 }
 
-// given reports whether one of the flags is set.
+// given reports whether one of the flags is set. --all=false says no more than leaving it out.
 func (l *limit) given() bool {
-	return slices.ContainsFunc([]string{"nodes", "components", "all"}, l.command.Flags().Changed)
+	return l.all || slices.ContainsFunc([]string{"nodes", "components"}, l.command.Flags().Changed)
 }
 
 // value returns the limit, nil for none. An empty list does not mean all.

@@ -32,6 +32,9 @@ func TestUpgradeThatIsLimited(t *testing.T) {
 	s.says(s.gcuWith(t.Context(), next, "upgrade", "-f", "-", "--nodes", "cut-1", "--nodes", "cut-2", "--components", "driver"), exitOK, "already has this spec, limited to 2 nodes")
 	s.says(s.gcu("upgrade", "cut", "--nodes", "cut-3"), exitOK, "limited to 1 node (cut-3)")
 	only("nodes=cut-3", "1.1")
+	s.says(s.gcuWith(t.Context(), strings.Replace(next, "{name: cut}", "{name: cut, annotations: {"+topsv1.AnnotationUpgradeOnly+": nodes=cut-3}}", 1),
+		"upgrade", "-f", "-", "--all=false"), exitOK, "limited to 1 node (cut-3)")
+	only("nodes=cut-3", "1.1")
 	s.says(s.gcu("upgrade", "cut", "--all"), exitOK, "no longer limited to 1 node (cut-3)")
 	only("", "1.1")
 	s.says(s.gcu("upgrade", "cut", "--all"), exitOK, "already has this spec, and is not limited")

@@ -103,6 +103,7 @@ func TestUsageErrorsHaveTheirCode(t *testing.T) {
 	for _, line := range []string{
 		"status --what", "nothing", "task retry node-1", "upgrade", "status a b", "nodes --state shiny", "abort",
 		"version --client -o xml", "import testdata/missing.yaml", "status -w -o json", "upgrade -f testdata/missing.yaml", "upgrade a --nodes=", "upgrade a --components=",
+		"upgrade a --all=false", // no limit is asked for, so none is removed
 	} {
 		var out, errOut bytes.Buffer
 		args := append(strings.Fields(line), "--kubeconfig", apiserver.KubeconfigOf(t, &rest.Config{Host: "http://127.0.0.1:1"}))
