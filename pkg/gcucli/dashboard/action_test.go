@@ -63,3 +63,16 @@ func TestFactsOfARollback(t *testing.T) {
 		})
 	}
 }
+
+func TestResumeIsOfferedWhereItDoesSomething(t *testing.T) {
+	for want, all := range map[bool][]display.Rollout{
+		false: {{}, {Nodes: display.Counts{Pending: 1}}},
+		true:  {{Paused: true}, {Halted: true}, {Nodes: display.Counts{Failed: 1}}, {Rollback: &display.RolledBack{Rejected: "r2"}}},
+	} {
+		for _, ro := range all {
+			if s := sectionOf(Resource{Status: display.Status{Rollout: &ro}}, verbs{Resume: true}, ""); s.May[Resume] != want {
+				t.Errorf("%+v: resume is offered: %t", ro, s.May[Resume])
+			}
+		}
+	}
+}

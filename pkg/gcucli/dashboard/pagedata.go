@@ -70,7 +70,8 @@ func sectionOf(r Resource, may verbs, by string) section {
 			s.ETA = duration.HumanDuration(time.Duration(ro.ETASeconds) * time.Second)
 		}
 		s.May[Pause] = may[Pause] && !ro.Paused
-		s.May[Resume] = may[Resume] && (ro.Paused || ro.Halted || ro.Nodes.Failed > 0)
+		// What its policy rolled back stays rejected, also when that is done, until it is resumed.
+		s.May[Resume] = may[Resume] && (ro.Paused || ro.Halted || ro.Nodes.Failed > 0 || ro.Rollback != nil)
 	} else {
 		s.May[Pause], s.May[Resume] = false, false
 	}

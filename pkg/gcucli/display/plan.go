@@ -214,11 +214,13 @@ func leftText(p *preview.Preview, s Style) string {
 	})
 	for _, reason := range reasons {
 		g := byReason[reason]
+		others := g.total()
 		for i, said := range g.said {
 			if i == listed && !s.Wide {
-				t.Rows = append(t.Rows, []Cell{{Text: strconv.Itoa(g.total())}, {Text: reason}, {Text: "and others: -o wide"}, {}, {}})
+				t.Rows = append(t.Rows, []Cell{{Text: strconv.Itoa(others)}, {Text: reason}, {Text: "and others: -o wide"}, {}, {}})
 				break
 			}
+			others -= len(g.names[said])
 			t.Rows = append(t.Rows, []Cell{{Text: strconv.Itoa(len(g.names[said]))}, {Text: reason}, {Text: message.Names(g.names[said])},
 				{Text: said}, {Text: Advice(reason, p.GcuResource)}})
 		}
