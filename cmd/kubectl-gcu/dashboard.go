@@ -165,7 +165,7 @@ func trimmed(o any) (any, error) {
 		if object.Spec.NodeName != "" {
 			affinity = nil // only names the node of a pod that is not scheduled yet
 		}
-		object.Spec = corev1.PodSpec{NodeName: object.Spec.NodeName, Affinity: affinity}
+		object.Spec = corev1.PodSpec{NodeName: object.Spec.NodeName, Affinity: affinity, SchedulingGates: object.Spec.SchedulingGates}
 	case *corev1.Node:
 		object.Status = corev1.NodeStatus{Conditions: object.Status.Conditions, Allocatable: object.Status.Allocatable}
 	}

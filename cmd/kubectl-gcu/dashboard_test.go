@@ -10,6 +10,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -19,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
+	world "github.com/topsops/gcu-operator/test/fixture"
 )
 
 // clusterOf connects as the user of a site.
@@ -349,4 +352,20 @@ func TestTheDashboardAsksTheAPIServer(t *testing.T) {
 func TestTheDashboardNamesTheMissingRight(t *testing.T) {
 	s := newSite(t).as("no-nodes", rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}})
 	s.says(s.gcu("dashboard"), exitForbidden, "missing permission: list nodes cluster-wide")
+}
+
+// What it keeps of a pod shows what the whole pod shows.
+func TestTheDashboardKeepsWhatNodesAreJudgedBy(t *testing.T) {
+	ds := world.ComponentOf("driver")
+	for _, gate := range []string{topsv1.GateRemoved, topsv1.GateAwaitingUpgrade} {
+		pod := world.Unbound(world.PodOn(ds, "a", world.NewHash))
+		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
+		kept := pod.DeepCopy()
+		if _, err := trimmed(kept); err != nil {
+			t.Fatal(err)
+		}
+		if daemonset.NodeName(kept) != "a" || daemonset.IsPlaceholder(kept) != daemonset.IsPlaceholder(pod) || daemonset.AwaitsUpgrade(kept) != daemonset.AwaitsUpgrade(pod) {
+			t.Errorf("of a pod with gate %s it keeps %+v", gate, kept.Spec)
+		}
+	}
 }

@@ -104,6 +104,11 @@ var advice = map[string]string{
 	operation.ReasonBadOperation:        "report this: kubectl gcu support-bundle",
 }
 
+// overrides reports whether the advice about a reason is a command about the operation of a node, which is refused when that is over.
+func overrides(reason string) bool {
+	return strings.Contains(advice[reason], "kubectl gcu task retry ") || strings.Contains(advice[reason], "kubectl gcu abort ")
+}
+
 // Advice returns what to do about a reason for which nodes of a gr wait, "" if nothing is
 // known.
 func Advice(reason, gr string) string { return adviceFor(reason, gr, "", "") }

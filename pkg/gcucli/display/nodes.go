@@ -66,12 +66,30 @@ type watch struct {
 	members  []member
 }
 
-// member is one DaemonSet with its pods by node.
+// member is one DaemonSet with the pods that count, by node.
 type member struct {
 	set    *appsv1.DaemonSet
 	runs   func(*corev1.Node) daemonset.Placement
 	target string
 	pods   map[string]*corev1.Pod
+}
+
+// add adds a pod of the DaemonSet. Of several on a node, the one counts by which the rollout judges it.
+func (m *member) add(pod *corev1.Pod) {
+	node := daemonset.NodeName(pod)
+	if other := m.pods[node]; other != nil {
+		pod = daemonset.PodOf([]*corev1.Pod{other, pod})
+	}
+	m.pods[node] = pod
+}
+
+// isAvailable reports whether the DaemonSet has its pod on a node; pod is nil without one. Nothing is to run in a placeholder.
+func (m *member) isAvailable(pod *corev1.Pod, now time.Time) bool {
+	if pod == nil || daemonset.IsPlaceholder(pod) {
+		return pod != nil && pod.DeletionTimestamp == nil
+	}
+	ok, _ := daemonset.Availability(pod, m.set.Spec.MinReadySeconds, now)
+	return ok
 }
 
 func newWatch(f *Fleet) *watch {
@@ -86,7 +104,7 @@ func newWatch(f *Fleet) *watch {
 		m.target, _ = daemonset.TargetRevision(set, revisions) // on error the target is unknown: no pod counts as outdated
 		for j := range f.Pods {
 			if owner := daemonset.Owner(&f.Pods[j]); owner != nil && owner.UID == set.UID {
-				m.pods[daemonset.NodeName(&f.Pods[j])] = &f.Pods[j]
+				m.add(&f.Pods[j])
 			}
 		}
 		w.members = append(w.members, m)
@@ -164,9 +182,7 @@ func (w *watch) look(node *corev1.Node) (belongs bool, outdated, missing string)
 		if pod != nil && pod.DeletionTimestamp == nil && m.target != "" && daemonset.RevisionHash(pod) != m.target {
 			old = append(old, name)
 		}
-		if pod == nil {
-			absent = append(absent, name)
-		} else if ok, _ := daemonset.Availability(pod, m.set.Spec.MinReadySeconds, w.Now); !ok {
+		if !m.isAvailable(pod, w.Now) {
 			absent = append(absent, name)
 		}
 	}
@@ -186,7 +202,7 @@ func (w *watch) remainingWork(node *corev1.Node) string {
 	for i := range w.members {
 		m := &w.members[i]
 		pod, component := m.pods[node.Name], m.set.Labels[topsv1.LabelComponent]
-		if pod == nil || daemonset.RevisionHash(pod) != m.target {
+		if pod == nil || daemonset.IsPlaceholder(pod) || daemonset.RevisionHash(pod) != m.target {
 			continue
 		}
 		toolkit := component == upgradeplan.TargetToolkit

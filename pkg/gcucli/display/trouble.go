@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
@@ -137,13 +138,15 @@ func deferred(dro *topsv1.DaemonRollout, upgrade *topsv1.NodeUpgrade, op *Operat
 	return n
 }
 
-// advised adds what to do, first about what blocks the operation.
+// advised adds what to do, first about what blocks the operation. One that is over blocks nothing, but if it was deferred, its
+// reason says what to do before the next one, unless that is a command about the operation itself.
 func (n Node) advised(gr string) Node {
 	task := ""
-	if n.Operation != nil {
-		task = strings.TrimPrefix(n.Operation.Task, n.Name+"_")
-		if n.State != string(rollout.Updated) {
-			n.Do = adviceFor(n.Operation.Reason, gr, n.Name, task)
+	if op := n.Operation; op != nil {
+		task = strings.TrimPrefix(op.Task, n.Name+"_")
+		over := op.final() && !op.KeptCordoned
+		if n.State != string(rollout.Updated) && (!over || n.Reason == string(rollout.ReasonDeferred) && !overrides(op.Reason)) {
+			n.Do = adviceFor(op.Reason, gr, n.Name, task)
 		}
 	}
 	if n.Do == "" || n.Operation.final() && n.State == string(rollout.Failed) {
@@ -153,16 +156,16 @@ func (n Node) advised(gr string) Node {
 }
 
 // troubled returns the nodes of a rollout that need attention: failed, stuck, deferred,
-// skipped, in that order, each sorted by name.
+// skipped, in that order, each sorted by name. A node whose last operation was deferred may be something else by now.
 func troubled(gr string, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrade, now time.Time) []Node {
 	if dro == nil {
 		return nil
 	}
 	by, key := upgradesOf(upgrades), dro.Namespace+"/"+dro.Name
-	listed := map[string]bool{}
+	seen := map[string]bool{}
 	var list []Node
 	add := func(n Node) {
-		listed[n.Name] = true
+		seen[n.Name] = true
 		list = append(list, n.advised(gr))
 	}
 	for i := range dro.Status.Failed {
@@ -171,19 +174,20 @@ func troubled(gr string, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrad
 	}
 	for i := range dro.Status.InFlight {
 		slot := &dro.Status.InFlight[i]
+		seen[slot.Node] = true
 		if n := inFlight(dro, slot, operationOf(by[slot.Node], key), now); n.Stuck {
 			add(n)
-		}
-	}
-	for i := range upgrades {
-		n := deferred(dro, &upgrades[i], operationOf(&upgrades[i], key), now)
-		if n != nil && !listed[n.Name] {
-			add(*n)
 		}
 	}
 	for i := range dro.Status.Skipped {
 		s := &dro.Status.Skipped[i]
 		add(noted(rollout.Skipped, s, nil))
+	}
+	for i := range upgrades {
+		n := deferred(dro, &upgrades[i], operationOf(&upgrades[i], key), now)
+		if n != nil && !seen[n.Name] && len(daemonset.HoldsOf(&upgrades[i])) == 0 {
+			add(*n)
+		}
 	}
 	slices.SortStableFunc(list, func(a, b Node) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a.Name, b.Name)) })
 	return list
