@@ -43,7 +43,7 @@ Without WAVE it lists the waves and shows which one is waiting.`,
 			if len(args) == 1 {
 				return listWaves(ctx, c.terminal, cl, gr.Name, g, o)
 			}
-			return approveWave(ctx, c.terminal, cl, gr.Name, args[1], g)
+			return approveWave(ctx, c.terminal, cl, gr, args[1], g)
 		}),
 	}
 	o.bind(command)
@@ -89,7 +89,11 @@ func listWaves(ctx context.Context, out terminal, cl *cluster, name string, g ap
 	})
 }
 
-func approveWave(ctx context.Context, out terminal, cl *cluster, name, wave string, g approvalSources) error {
+func approveWave(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource, wave string, g approvalSources) error {
+	if err := changeable(gr); err != nil {
+		return err
+	}
+	name := gr.Name
 	if dro, err := cl.rollout(ctx, name); err != nil || dro == nil {
 		return orRefused(err, "gr %s has no rollout", name)
 	}

@@ -12,6 +12,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -261,6 +262,14 @@ func (c *cluster) resources(ctx context.Context, args []string) ([]topsv1.GcuRes
 		return nil, refused("there is no gr on this cluster: kubectl create -f creates one")
 	}
 	return l.Items, nil
+}
+
+// changeable refuses to change a gr that is being deleted: the operator only tears it down.
+func changeable(gr metav1.Object) error {
+	if gr.GetDeletionTimestamp() != nil {
+		return refused("gr %s is being deleted", gr.GetName())
+	}
+	return nil
 }
 
 // rollout returns the DaemonRollout of a gr, nil if there is none.

@@ -248,7 +248,7 @@ func perform(ctx context.Context, out terminal, cl *cluster, a dashboard.Action,
 				return err
 			}
 		}
-		return approveWave(ctx, out, cl, a.GR, a.Target, g)
+		return approveWave(ctx, out, cl, gr, a.Target, g)
 	case dashboard.Hold:
 		return holdNode(ctx, out, cl, a.Target, "")
 	case dashboard.Release:

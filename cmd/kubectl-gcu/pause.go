@@ -46,6 +46,9 @@ started, and nodes in flight complete. kubectl gcu resume removes it.`,
 // setPaused sets or removes the annotation of a gr; changed is false if it was so already.
 func setPaused(ctx context.Context, cl *cluster, name string, to bool) (changed bool, err error) {
 	err = change(ctx, cl, "", name, func(gr *topsv1.GcuResource) (bool, error) {
+		if err := changeable(gr); err != nil {
+			return false, err
+		}
 		value, is := gr.Annotations[topsv1.AnnotationPaused]
 		if to {
 			changed = !strings.EqualFold(value, paused)

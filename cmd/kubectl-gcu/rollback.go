@@ -41,19 +41,20 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 	var changes []display.Change
 	var only string
 	err := change(ctx, cl, "", name, func(gr *topsv1.GcuResource) (bool, error) {
+		err := changeable(gr)
+		if err != nil {
+			return false, err
+		}
 		only = gr.Annotations[topsv1.AnnotationUpgradeOnly]
-		var err error
 		if target, err = restored(ctx, cl, gr, to); err != nil {
 			return false, err
 		}
-		if changes, err = display.ChangesOf(&gr.Spec, target.Spec); err != nil || len(changes) == 0 {
-			return false, err
+		asked, is := gr.Annotations[topsv1.AnnotationRollbackTo]
+		if is && asked != target.Name { // also where the target is the current spec: the operator would leave it all the same
+			return false, rollbackPending(name, asked)
 		}
-		switch asked, is := gr.Annotations[topsv1.AnnotationRollbackTo]; {
-		case is && asked == target.Name:
-			return false, nil
-		case is:
-			return false, refused("a rollback of gr %s to %s has already been requested: wait for it, or remove annotation %s", name, asked, topsv1.AnnotationRollbackTo)
+		if changes, err = display.ChangesOf(&gr.Spec, target.Spec); err != nil || len(changes) == 0 || is {
+			return false, err
 		}
 		metav1.SetMetaDataAnnotation(&gr.ObjectMeta, topsv1.AnnotationRollbackTo, target.Name)
 		return true, nil
@@ -71,6 +72,11 @@ func rollBack(ctx context.Context, out terminal, cl *cluster, name, to string) e
 		out.say("  limited to %s, as the upgrade was: what it leaves out waits until kubectl gcu upgrade %s --all", display.LimitText(only), name)
 	}
 	return err
+}
+
+// rollbackPending returns the refusal of a change that another rollback of a gr, to the given revision, would take back.
+func rollbackPending(name, to string) error {
+	return refused("a rollback of gr %s to %s has already been requested: wait for it, or remove annotation %s", name, to, topsv1.AnnotationRollbackTo)
 }
 
 // restored returns the revision of a gr that a rollback restores; to is its number or name, "" for the one before

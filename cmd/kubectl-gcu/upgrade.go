@@ -188,11 +188,11 @@ func ignoreUnchanged(err error) error {
 
 // mayUpgrade returns why a gr may not be upgraded now, nil if it may.
 func mayUpgrade(live *unstructured.Unstructured) error {
-	if live.GetDeletionTimestamp() != nil {
-		return refused("gr %s is being deleted", live.GetName())
+	if err := changeable(live); err != nil {
+		return err
 	}
 	if to, is := live.GetAnnotations()[topsv1.AnnotationRollbackTo]; is {
-		return refused("a rollback of gr %s to %s has already been requested: wait for it, or remove annotation %s", live.GetName(), to, topsv1.AnnotationRollbackTo)
+		return rollbackPending(live.GetName(), to)
 	}
 	return nil
 }
