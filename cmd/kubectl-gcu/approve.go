@@ -41,7 +41,7 @@ Without WAVE it lists the waves and shows which one is waiting.`,
 				return err
 			}
 			if len(args) == 1 {
-				return listWaves(ctx, c.terminal, cl, gr.Name, g, o)
+				return listWaves(ctx, c.terminal, cl, gr, g, o)
 			}
 			return approveWave(ctx, c.terminal, cl, gr, args[1], g)
 		}),
@@ -75,13 +75,13 @@ func readApprovalSources(ctx context.Context, cl *cluster, gr *topsv1.GcuResourc
 	return g, err
 }
 
-func listWaves(ctx context.Context, out terminal, cl *cluster, name string, g approvalSources, o output) error {
-	dro, err := cl.rollout(ctx, name)
+func listWaves(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource, g approvalSources, o output) error {
+	dro, err := cl.rollout(ctx, gr.Name)
 	if err != nil {
 		return err
 	}
 	if dro == nil {
-		return refused("gr %s has no rollout: no annotation %s", name, topsv1.AnnotationUpdateStrategy)
+		return cl.noRollout(gr)
 	}
 	waves := display.WavesOf(dro, g.policy, g.plan, time.Now())
 	return out.print(o, list[display.Wave]{waves}, func(s display.Style) string {
@@ -94,8 +94,10 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuR
 		return err
 	}
 	name := gr.Name
-	if dro, err := cl.rollout(ctx, name); err != nil || dro == nil {
-		return orRefused(err, "gr %s has no rollout", name)
+	if dro, err := cl.rollout(ctx, name); err != nil {
+		return err
+	} else if dro == nil {
+		return cl.noRollout(gr)
 	}
 	var approval display.Approval
 	var revision string
@@ -128,12 +130,4 @@ func (g approvalSources) soon(dro *topsv1.DaemonRollout) string {
 		return ""
 	}
 	return "; the rollout does not follow plan " + g.plan.Name + " yet: repeat the command in a moment"
-}
-
-// orRefused returns err, or a refusal if it is nil.
-func orRefused(err error, format string, args ...any) error {
-	if err != nil {
-		return err
-	}
-	return refused(format, args...)
 }

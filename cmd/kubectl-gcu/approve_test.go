@@ -16,11 +16,13 @@ func TestApproveAWave(t *testing.T) {
 	s := newSite(t)
 	s.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "waves-policy"}, Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
 		{Name: "canary", Selector: &metav1.LabelSelector{}}, {Name: "main", Selector: &metav1.LabelSelector{}, Approval: topsv1.ApprovalManual}}}})
-	s.gr("waving", topsv1.AnnotationUpgradePolicy, "waves-policy")
-	s.says(s.gcu("approve", "waving", "main"), exitRefused, "gr waving has no rollout")
+	s.gr("waving", topsv1.AnnotationUpgradePolicy, "waves-policy", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+	s.says(s.gcu("approve", "waving", "main"), exitRefused, "there is no DaemonRollout of gr waving in namespace kube-system", "or it has not been made yet")
 	dro := s.rollout("waving", topsv1.DaemonRolloutStatus{Revision: "r1", Waves: []topsv1.WaveStatus{
 		{Name: "canary", Total: 1}, {Name: "main", Total: 5}, {Name: "rest"}}})
 	s.says(s.gcu("approve", "waving", "main"), exitRefused, "is NotReached; no wave waits")
+	s.says(s.gcu("approve", "waving", "main", "-n", "default"), exitRefused, "there is no DaemonRollout of gr waving in namespace default")
+	s.says(s.gcu("approve", "waving", "-n", "default"), exitRefused, "there is no DaemonRollout of gr waving in namespace default")
 	dro.Status.Waves[0].CompletedTime = ptr.To(metav1.Now())
 	if err := s.Status().Update(t.Context(), dro); err != nil {
 		t.Fatal(err)

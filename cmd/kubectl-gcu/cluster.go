@@ -282,6 +282,29 @@ func (c *cluster) rollout(ctx context.Context, gr string) (*topsv1.DaemonRollout
 	return dro, err
 }
 
+// hasStrategy reports whether a gr has an update strategy, with which it gets a DaemonRollout.
+func hasStrategy(gr metav1.Object) bool {
+	annotations := gr.GetAnnotations()
+	return cmp.Or(annotations[topsv1.AnnotationUpdateStrategy], annotations[topsv1.OpenYurtAnnotationUpdateStrategy]) != ""
+}
+
+// noRollout returns the refusal of what needs the DaemonRollout of a gr, which rollout has not found. It may be in another
+// namespace than the one that is looked into.
+func (c *cluster) noRollout(gr *topsv1.GcuResource) error {
+	if !hasStrategy(gr) {
+		return refused("gr %s has no rollout: no annotation %s", gr.Name, topsv1.AnnotationUpdateStrategy)
+	}
+	return refused("there is no DaemonRollout of gr %s in namespace %s: name the operator's namespace with -n, or it has not been made yet", gr.Name, c.namespace)
+}
+
+// unseenRollout returns what is not shown of a gr without the rollout that it should have, nothing if it has it.
+func (c *cluster) unseenRollout(gr *topsv1.GcuResource, rollout *topsv1.DaemonRollout) []string {
+	if rollout != nil || !hasStrategy(gr) || gr.DeletionTimestamp != nil {
+		return nil
+	}
+	return []string{"the rollout: " + c.noRollout(gr).Error()}
+}
+
 // revisions returns the ControllerRevisions of a gr, possibly also those of an earlier gr of
 // the same name.
 func (c *cluster) revisions(ctx context.Context, gr string) ([]appsv1.ControllerRevision, error) {

@@ -228,7 +228,7 @@ func (s *source) readResource(ctx context.Context, gr *topsv1.GcuResource) (dash
 	if err != nil {
 		return dashboard.Resource{}, err
 	}
-	var notShown []string
+	notShown := s.cached.unseenRollout(gr, fleet.Rollout)
 	deployed := asDeployed(ctx, s.cached, gr, fleet.Rollout, &notShown)
 	r := dashboard.Resource{Status: display.StatusOf(deployed, fleet.Rollout, fleet.NodeUpgrades, notShown, fleet.Now), Nodes: display.NodesOf(fleet), Zones: map[string]string{}}
 	labels := labelsOf(fleet, r.Nodes)

@@ -148,8 +148,10 @@ func (s *source) predict(ctx context.Context, a dashboard.Action) (would dashboa
 		return s.foreseeRollback(ctx, gr)
 	}
 	dro, err := s.live.rollout(ctx, a.GR)
-	if err != nil || dro == nil {
-		return would, orRefused(err, "gr %s has no rollout", a.GR)
+	if err != nil {
+		return would, err
+	} else if dro == nil {
+		return would, s.live.noRollout(gr)
 	}
 	would.Revision = dro.Status.Revision
 	for _, w := range dro.Status.Waves {

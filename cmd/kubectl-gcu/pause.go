@@ -99,15 +99,35 @@ func resumeRollout(ctx context.Context, out terminal, cl *cluster, name string) 
 	if err != nil {
 		return err
 	}
+	if dro == nil {
+		return resumeUnseen(ctx, out, cl, name, unpaused)
+	}
 	switch {
-	case dro != nil && dro.Status.Rollback != nil && unpaused: // the pause may be there only to look into what was rolled back
+	case dro.Status.Rollback != nil && unpaused: // the pause may be there only to look into what was rolled back
 		out.say("revision %s stays rejected; kubectl gcu resume %s again rolls it out", dro.Status.Rollback.RejectedRevision, name)
-	case dro != nil && (halted(dro) || dro.Status.Rollback != nil || dro.Status.FailedNodes > 0 && !unpaused):
+	case halted(dro) || dro.Status.Rollback != nil || dro.Status.FailedNodes > 0 && !unpaused:
 		return clearFailures(ctx, out, cl, name)
 	case !unpaused:
 		out.say("gr %s is neither paused nor halted, and no node failed: there is nothing to resume", name)
-	case dro != nil && dro.Status.FailedNodes > 0:
+	case dro.Status.FailedNodes > 0:
 		out.say("%s failed, which does not halt it; kubectl gcu resume %s again clears the failure", message.Count(int(dro.Status.FailedNodes), "node"), name)
+	}
+	return nil
+}
+
+// resumeUnseen ends the resume of a gr whose rollout is not found, so that it is not known whether it is halted.
+func resumeUnseen(ctx context.Context, out terminal, cl *cluster, name string, unpaused bool) error {
+	gr, err := cl.resource(ctx, []string{name})
+	if err != nil {
+		return err
+	}
+	switch {
+	case hasStrategy(gr) && unpaused:
+		out.say("whether nodes failed is not known: %v", cl.noRollout(gr))
+	case hasStrategy(gr):
+		return cl.noRollout(gr)
+	case !unpaused:
+		out.say("gr %s is not paused, and has no rollout: there is nothing to resume", name)
 	}
 	return nil
 }

@@ -32,11 +32,20 @@ func TestPauseAndResume(t *testing.T) {
 	s.says(s.gcu("pause", "missing"), exitRefused, "there is no gr missing")
 }
 
+// What only the rollout says is not denied where the rollout cannot be found.
+func TestResumeSaysThatItFindsNoRollout(t *testing.T) {
+	s := newSite(t)
+	s.gr("unseen", topsv1.AnnotationPaused, "true", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+	s.says(s.gcu("resume", "unseen"), exitOK, "gr unseen is no longer paused", "there is no DaemonRollout of gr unseen in namespace kube-system", "whether nodes failed is not known")
+	s.says(s.gcu("resume", "unseen"), exitRefused, "there is no DaemonRollout of gr unseen in namespace kube-system")
+}
+
 func TestResumeClearsTheFailuresOfAHaltedRollout(t *testing.T) {
 	s := newSite(t)
-	s.gr("halting")
+	s.gr("halting", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
 	dro := s.rollout("halting", topsv1.DaemonRolloutStatus{FailedNodes: 2, Conditions: []metav1.Condition{
 		{Type: topsv1.RolloutHalted, Status: metav1.ConditionTrue, Reason: "Halted", LastTransitionTime: metav1.Now()}}})
+	s.says(s.gcu("resume", "halting", "-n", "default"), exitRefused, "there is no DaemonRollout of gr halting in namespace default", "-n")
 	s.says(s.gcu("resume", "halting"), exitOK, "resumes; failures cleared on 2 nodes")
 	s.read(dro)
 	first := dro.Annotations[topsv1.AnnotationResume]
@@ -50,7 +59,7 @@ func TestResumeClearsTheFailuresOfAHaltedRollout(t *testing.T) {
 
 func TestResumeOfAPausedGrKeepsFailuresThatDoNotHaltIt(t *testing.T) {
 	s := newSite(t)
-	s.gr("failing", topsv1.AnnotationPaused, "true")
+	s.gr("failing", topsv1.AnnotationPaused, "true", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
 	dro := s.rollout("failing", topsv1.DaemonRolloutStatus{FailedNodes: 1})
 	s.says(s.gcu("resume", "failing"), exitOK, "is no longer paused", "1 node failed, which does not halt it; kubectl gcu resume failing again")
 	s.read(dro)

@@ -77,7 +77,7 @@ func readReport(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, revisi
 		return nil, err
 	}
 	if dro == nil {
-		return nil, refused("gr %s has no rollout: no annotation %s", gr.Name, topsv1.AnnotationUpdateStrategy)
+		return nil, cl.noRollout(gr)
 	}
 	upgrade, ok := audit.Find(audit.Upgrades(dro.Status.Record), revision, plan)
 	if !ok && revision+plan == "" {

@@ -15,7 +15,7 @@ import (
 func TestReport(t *testing.T) {
 	s := newSite(t)
 	s.gr("reported")
-	s.says(s.gcu("report", "reported"), exitRefused, "has no rollout")
+	s.says(s.gcu("report", "reported"), exitRefused, "gr reported has no rollout: no annotation")
 	entry := func(event topsv1.RolloutEvent, revision, spec, limit string) topsv1.RolloutRecordEntry {
 		return topsv1.RolloutRecordEntry{Time: metav1.Now(), Event: event, Revision: revision, Subject: spec, Limit: limit, By: "alice", Nodes: 1}
 	}

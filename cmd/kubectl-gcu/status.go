@@ -91,6 +91,7 @@ func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (displ
 	if err = leaveOut(&notShown, "the rollout", err); err != nil {
 		return display.Status{}, err
 	}
+	notShown = append(notShown, cl.unseenRollout(gr, dro)...)
 	var upgrades topsv1.NodeUpgradeList
 	if dro != nil {
 		if err = leaveOut(&notShown, "operations of nodes", cl.all(ctx, "", &upgrades)); err != nil {

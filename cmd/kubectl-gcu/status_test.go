@@ -84,7 +84,7 @@ func TestStatusAndNodesOfARealServer(t *testing.T) {
 	}
 	s.says(s.gcu("nodes", "shown", "--state", "pending"), exitOK, "no node of gr shown is pending")
 	s.says(s.gcu("status", "shown", "--watch", "--timeout", "20s"), exitNotYet, "Stopped: 1 of 2 updated", "GcuResource shown: Stopped", "Halted: 1 node failed")
-	s.says(s.gcu("status", "shown", "-n", "default"), exitOK, "GcuResource shown: Done") // there is no rollout
+	s.says(s.gcu("status", "shown", "-n", "default"), exitOK, "not shown: the rollout: there is no DaemonRollout of gr shown in namespace default")
 	s.gr("second")
 	s.says(s.gcu("pause"), exitUsage, "there are 2 grs: say which (second, shown)")
 	s.says(s.gcu("version", "-o", "json"), exitOK, `"kubernetes": "v1.`, "deployments.apps \\\"gcu-operator\\\" not found")

@@ -229,7 +229,7 @@ func announce(ctx context.Context, out terminal, cl *cluster, live, wanted *unst
 		out.say("  no longer limited to %s", display.LimitText(was))
 	}
 	announcePlan(out, before, plan)
-	if live.GetAnnotations()[topsv1.AnnotationUpdateStrategy] == "" && live.GetAnnotations()[topsv1.OpenYurtAnnotationUpdateStrategy] == "" {
+	if !hasStrategy(live) {
 		out.say("it has no annotation %s: existing pods are not replaced", topsv1.AnnotationUpdateStrategy)
 	}
 	return err

@@ -4,7 +4,7 @@ package main
 // API, the endpoint of a node.
 var ofCallers = []mutant{
 	{"resumed-rejected-by-plugin", "who lifts a pause rolls the rejected revision out again", "cmd/kubectl-gcu", "resumeRollout",
-		"dro != nil && dro.Status.Rollback != nil && $unpaused", "dro == nil && $unpaused"},
+		"dro.Status.Rollback != nil && $unpaused", "dro == nil && $unpaused"},
 	// The output of kubectl gcu.
 	{"placeholder-missing", "nodes that a removed component has left are shown as lacking its pod", plugin, "member.isAvailable",
 		"$pod == nil || daemonset.IsPlaceholder($pod)", "$pod == nil"},
