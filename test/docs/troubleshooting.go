@@ -21,13 +21,13 @@ var symptoms = []struct {
 }{
 	{"Nothing starts", "没有节点开始升级", []symptom{
 		{"NoUpdateStrategy", "the spec was changed, and pods stay as they are", "修改了 spec，Pod 没有任何变化", "设置升级策略：`kubectl annotate gr GR topsops.enflame.com/update-strategy=AdvancedRollingUpdate`"},
-		{"NotSeen", "the operator has not seen the newest spec", "operator 尚未处理最新的 spec", "若持续出现，检查 operator 是否在运行：`kubectl get deployment -n kube-system gcu-operator`"},
+		{"NotSeen", "the operator has not seen the newest spec", "operator 尚未处理最新的 spec", "若持续出现，检查 operator 是否在运行：`kubectl get deployment -A -l app.kubernetes.io/name=gcu-operator`"},
 		{"Paused", "the rollout is paused", "升级已暂停", "`kubectl gcu resume GR`"},
 		{"Blocked", "a setting is wrong, and nothing is touched", "某项设置有误，不会改动任何节点", "按信息中的提示更正该设置"},
 		{"Halted", "too many nodes failed, and no more are started", "失败的节点过多，不再开始新的节点", "发布另一个版本、执行 `kubectl gcu rollback GR`，或修复节点后执行 `kubectl gcu resume GR`"},
 		{"RevisionRejected", "the policy rolled the revision back; the previous one is deployed in its place", "升级策略对象已回滚该版本，当前部署的是之前的版本", "发布另一个版本；`kubectl gcu resume GR` 会重新发布被拒绝的版本"},
 		{"AwaitingApproval", "a wave needs approval", "某个批次需要批准", "`kubectl gcu approve GR` 列出各批次；`kubectl gcu approve GR WAVE` 批准其中一个"},
-		{"AwaitingGlobalTask", "a task of the plan before or after the nodes has not ended", "计划中节点之前或之后的全局任务尚未结束", "无需处理；若持续出现，检查信息中指出的 Job：`kubectl describe job -n kube-system`"},
+		{"AwaitingGlobalTask", "a task of the plan before or after the nodes has not ended", "计划中节点之前或之后的全局任务尚未结束", "无需处理；若持续出现，检查信息中指出的 Job：`kubectl describe job -n NAMESPACE NAME`"},
 		{"GlobalTaskFailed", "a task of the plan before or after the nodes failed", "计划中节点之前或之后的全局任务失败", "更正信息中指出的问题；然后删除失败的 Job，它会再次运行"},
 		{"AwaitingRequest", "strategy OTA: the node waits for a request", "OTA 策略：节点在等待升级请求", "在该节点上执行：`node-agent ota upgrade`"},
 		{"CardsInUse", "strategy OTA: a restart of the runtime waits, because pods use cards", "OTA 策略：有 Pod 正在使用加速卡，暂不重启容器运行时", "无需处理；也可在该节点上执行：`node-agent ota upgrade`"},
@@ -66,7 +66,7 @@ var symptoms = []struct {
 		{"LeftToAdministrator", "the runtime has to be restarted by hand", "需要人工重启容器运行时", "按信息中的提示，在该节点上重启容器运行时"},
 		{"NoSuccessor", "a taint would keep the new pod off the node", "污点会使新的 Pod 无法调度到该节点", "移除信息中指出的污点；不属于任何 gr 的 DaemonSet 也可以改为添加对应的容忍"},
 		{"VersionNotAllowed", "the policy does not allow the versions that the node would get", "UpgradePolicy 不允许该节点升级到这些版本", "按信息中给出的路径升级：`kubectl gcu upgrade GR -f FILE --nodes NODE`，或修改 UpgradePolicy 的 spec.versions"},
-		{"AgentTooOld", "the node agent is older than the manager", "节点上的 node agent 版本比 manager 旧", "升级 NODE 上的 node agent：`kubectl rollout status -n kube-system daemonset/gcu-node-agent`"},
+		{"AgentTooOld", "the node agent is older than the manager", "节点上的 node agent 版本比 manager 旧", "升级 NODE 上的 node agent：`kubectl get daemonset -A -l app.kubernetes.io/name=gcu-node-agent`"},
 	}},
 	{"The API server refuses", "API server 拒绝请求", []symptom{
 		{"DeletionDenied", "a pod may not be deleted", "不允许删除 Pod", "允许 operator 删除信息中指出的 Pod：检查准入 webhook 或角色权限；会自动重试"},

@@ -55,7 +55,7 @@ var advice = map[string]string{
 	string(rollout.ReasonPinned):            "roll out another revision, or try this one again: kubectl gcu task retry NODE TASK",
 	string(rollout.ReasonNoSuccessor):       "remove the taint that the message names; a DaemonSet that belongs to no gr can get a toleration for it instead",
 	string(rollout.ReasonVersionNotAllowed): "upgrade NODE through the versions named in the message: kubectl gcu upgrade GR -f FILE --nodes NODE; or change spec.versions of the UpgradePolicy",
-	string(rollout.ReasonAgentTooOld):       "upgrade the node agent on NODE: kubectl rollout status -n kube-system daemonset/gcu-node-agent",
+	string(rollout.ReasonAgentTooOld):       "upgrade the node agent on NODE: kubectl get daemonset -A -l app.kubernetes.io/name=gcu-node-agent",
 	string(rollout.ReasonWaveNotReached):    "nothing, unless the message says that no node of a wave can be upgraded now: bring one back, or change the waves of the UpgradePolicy",
 	string(rollout.ReasonSoaking):           "nothing, unless the message names a node that is not available: repair it, or roll out another revision",
 	string(rollout.ReasonAwaitingApproval):  "kubectl gcu approve GR shows the waves; kubectl gcu approve GR WAVE approves one",
@@ -68,11 +68,11 @@ var advice = map[string]string{
 	string(rollout.ReasonLeftOut):           "kubectl gcu upgrade GR --nodes … continues with others, kubectl gcu upgrade GR --all with the rest",
 	string(rollout.ReasonNodeHeld):          "when it may be upgraded: kubectl gcu release NODE, or on the node: node-agent ota release; the message says which",
 	string(rollout.ReasonAwaitingRequest):   "on the node: node-agent ota upgrade",
-	topsv1.ReasonAwaitingGlobalTask:         "nothing; if it lasts, look at the Job that the message names: kubectl describe job -n kube-system",
+	topsv1.ReasonAwaitingGlobalTask:         "nothing; if it lasts, look at the Job that the message names: kubectl describe job -n NAMESPACE NAME",
 	topsv1.ReasonGlobalTaskFailed:           "correct what the message names; then delete a Job that failed, and it runs again",
 	ReasonWaiting:                           "kubectl gcu status GR says what the rollout waits for",
 	status.ReasonNoStrategy:                 "kubectl annotate gr GR " + topsv1.AnnotationUpdateStrategy + "=AdvancedRollingUpdate",
-	ReasonNotSeen:                           "if it lasts, see whether the operator runs: kubectl get deployment -n kube-system gcu-operator",
+	ReasonNotSeen:                           "if it lasts, see whether the operator runs: kubectl get deployment -A -l app.kubernetes.io/name=gcu-operator",
 
 	// A component that is removed or renamed.
 	status.ReasonRemovedNodeByNode: "nothing; to stop it: kubectl gcu pause GR; to roll it back: kubectl gcu rollback GR",

@@ -110,6 +110,11 @@ func constantsIn(t *testing.T, file string) map[string]string {
 }
 
 func TestAdviceNamesWhatItIsAbout(t *testing.T) {
+	for reason, text := range advice {
+		if strings.Contains(text, "kube-system") {
+			t.Errorf("the advice about %s is for an operator in kube-system only: %s", reason, text)
+		}
+	}
 	if got, want := adviceFor("OperationFailed", "my-gr", "n1", "driver_verify"),
 		"kubectl gcu task retry n1 driver_verify, kubectl gcu abort n1, or roll out another revision"; got != want {
 		t.Errorf("got %q, want %q", got, want)
