@@ -156,6 +156,7 @@ func trimmed(o any) (any, error) {
 		return o, nil
 	}
 	object.SetManagedFields(nil)
+	naming := namingCards(object)
 	switch object := object.(type) {
 	case *corev1.Pod:
 		if daemonset.Owner(object) == nil { // no pod of a component
@@ -169,7 +170,27 @@ func trimmed(o any) (any, error) {
 	case *corev1.Node:
 		object.Status = corev1.NodeStatus{Conditions: object.Status.Conditions, Allocatable: object.Status.Allocatable}
 	}
+	if pod, is := object.(*corev1.Pod); is {
+		pod.Spec.Containers = naming
+	}
 	return o, nil
+}
+
+// namingCards returns what is read of the containers of a DaemonSet's pod: the variable by which a device plugin offers cards
+// under further names. Of other objects, and of containers without it, it returns nothing.
+func namingCards(o client.Object) (naming []corev1.Container) {
+	pod, is := o.(*corev1.Pod)
+	if !is || daemonset.Owner(pod) == nil {
+		return nil
+	}
+	for i := range pod.Spec.Containers {
+		for _, v := range pod.Spec.Containers[i].Env {
+			if v.Name == daemonset.VariableOfResources {
+				naming = append(naming, corev1.Container{Env: []corev1.EnvVar{{Name: v.Name, Value: v.Value}}})
+			}
+		}
+	}
+	return naming
 }
 
 // Changed implements dashboard.Source.

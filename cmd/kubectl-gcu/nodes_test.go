@@ -3,12 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
+	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
@@ -77,5 +83,23 @@ func TestAWatchOfNodesSaysThatItIsNotUpToDate(t *testing.T) {
 	refused = context.Canceled
 	if l.look(stopped, noon.Add(time.Hour)); screen.String() != "" {
 		t.Errorf("after it was stopped it says %q", screen.String())
+	}
+}
+
+// A device plugin that offers cards under further names is shown by a watch as by the table.
+func TestAWatchOfNodesKnowsTheNamesOfCards(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "plugin", Controller: ptr.To(true)}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "beside", Image: "beside:1", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}},
+			{Name: "main", Image: "plugin:1", Env: []corev1.EnvVar{{Name: "A", Value: "b"}, {Name: daemonset.VariableOfResources, Value: "a.com/x"}}}}}}
+	if _, err := trimmed(pod); err != nil {
+		t.Fatal(err)
+	}
+	want := []corev1.Container{{Env: []corev1.EnvVar{{Name: daemonset.VariableOfResources, Value: "a.com/x"}}}}
+	if !reflect.DeepEqual(pod.Spec.Containers, want) || !slices.Equal(daemonset.FurtherResources(&pod.Spec), []corev1.ResourceName{"a.com/x"}) {
+		t.Errorf("the containers are %+v, want only what names resources", pod.Spec.Containers)
+	}
+	pod.OwnerReferences[0].Kind, pod.Spec.Containers = "ReplicaSet", want
+	if _, err := trimmed(pod); err != nil || len(pod.Spec.Containers) > 0 {
+		t.Errorf("%v; of a pod of no DaemonSet it keeps %+v", err, pod.Spec.Containers)
 	}
 }
