@@ -1,15 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
+	"github.com/topsops/gcu-operator/pkg/daemonset"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/denial"
 )
 
 // completeTime is the timeout of a completion.
@@ -108,21 +115,105 @@ func completeWaves(c connection) completion {
 	})
 }
 
-// completeTasks completes a node with an operation, then one of its tasks.
-func completeTasks(c connection) completion {
+// completeTasks completes a node, then a task of a verb: of the operation of the node or, for undo and the retry that ends one, of
+// what the gate keeps back there.
+func completeTasks(c connection, verb string) completion {
 	return completes(c, func(ctx context.Context, cl *cluster, args []string) ([]string, error) {
-		if len(args) == 0 {
-			return nodesAtWork(ctx, cl)
-		}
-		if len(args) > 1 {
+		switch {
+		case len(args) > 1:
 			return nil, nil
+		case verb == observed.VerbUndo && len(args) == 0:
+			return nodeNames(ctx, cl)
+		case verb == observed.VerbUndo:
+			return tasksToUndo(ctx, cl)
+		case len(args) == 0:
+			return nodesWithTasks(ctx, cl, verb)
 		}
-		var upgrade topsv1.NodeUpgrade
-		if err := cl.read(ctx, "", args[0], &upgrade); err != nil || upgrade.Status.Operation == nil {
+		return tasksOfNode(ctx, cl, args[0], verb)
+	})
+}
+
+// nodesWithTasks returns the nodes with an operation that runs or keeps them cordoned and, for retry, those that were rolled back.
+func nodesWithTasks(ctx context.Context, cl *cluster, verb string) ([]string, error) {
+	names, err := nodesAtWork(ctx, cl)
+	if err != nil || verb != observed.VerbRetry {
+		return names, err
+	}
+	for _, p := range pinsOf(ctx, cl) {
+		names = append(names, p.Node)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// tasksOfNode returns the tasks of the operation of a node and, for retry, those that end what undo began.
+func tasksOfNode(ctx context.Context, cl *cluster, node, verb string) (names []string, err error) {
+	var upgrade topsv1.NodeUpgrade
+	if err := cl.read(ctx, "", node, &upgrade); denial.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	if upgrade.Status.Operation != nil {
+		names = tasksOf(upgrade.Status.Operation)
+	}
+	if verb != observed.VerbRetry {
+		return names, nil
+	}
+	for _, p := range pinsOf(ctx, cl) {
+		if p.Node == node {
+			names = append(names, strings.ReplaceAll(p.DaemonSet, "/", ".")+"_replace")
+		}
+	}
+	return names, nil
+}
+
+// pinsOf returns which nodes are kept back with what, none if that cannot be read: the rest is completed all the same.
+func pinsOf(ctx context.Context, cl *cluster) (pins []topsv1.NodePin) {
+	var rollouts topsv1.DaemonRolloutList
+	_ = cl.all(ctx, "", &rollouts)
+	for i := range rollouts.Items {
+		pins = append(pins, rollouts.Items[i].Status.Pinned...)
+	}
+	return pins
+}
+
+// tasksToUndo returns the tasks that undo takes on any node: those of the DaemonSets that are upgraded behind the gate, by their
+// component or name where that is only one's.
+func tasksToUndo(ctx context.Context, cl *cluster) ([]string, error) {
+	var sets appsv1.DaemonSetList
+	var rollouts topsv1.DaemonRolloutList
+	for _, l := range []client.ObjectList{&sets, &rollouts} {
+		if err := cl.all(ctx, "", l); err != nil {
 			return nil, err
 		}
-		return tasksOf(upgrade.Status.Operation), nil
-	})
+	}
+	gated := map[string]bool{}
+	for i := range rollouts.Items {
+		status := &rollouts.Items[i].Status
+		for _, t := range status.Targets {
+			gated[t.DaemonSet] = meta.IsStatusConditionTrue(status.Conditions, topsv1.RolloutGated)
+		}
+	}
+	full := map[string][]string{} // by the short name
+	for i := range sets.Items {
+		ds := &sets.Items[i]
+		if _, is := gated[ds.Namespace+"/"+ds.Name]; is {
+			short := cmp.Or(daemonset.Component(ds), ds.Name)
+			full[short] = append(full[short], ds.Namespace+"/"+ds.Name)
+		}
+	}
+	var names []string
+	for short, of := range full {
+		for _, name := range of {
+			switch {
+			case !gated[name]:
+			case len(of) > 1:
+				names = append(names, strings.ReplaceAll(name, "/", ".")+"_replace")
+			default:
+				names = append(names, short+"_replace")
+			}
+		}
+	}
+	return names, nil
 }
 
 // tasksOf returns the names of the tasks of an operation.

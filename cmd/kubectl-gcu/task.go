@@ -63,7 +63,7 @@ func taskVerbCommand(c *cli, v taskVerb) *cobra.Command {
 		Example: "  # With --wait, until the task has ended\n  kubectl gcu task " + v.name + " node-1 " + v.example +
 			" --wait --timeout 10m",
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeTasks(c.connection),
+		ValidArgsFunction: completeTasks(c.connection, v.name),
 		RunE: c.onCluster(func(ctx context.Context, cl *cluster, args []string) error {
 			node, task := args[0], fullTask(args[0], args[1])
 			if asked, err := isPinRequest(ctx, cl, node, v.name, task); err != nil {
