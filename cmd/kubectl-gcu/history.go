@@ -43,15 +43,19 @@ adds a line per node, -o json the result of each task.`,
 				results := planfile.ResultsOf(gr, all.Items, true)
 				return c.print(o, list[planfile.Result]{results}, func(s display.Style) string { return display.PlansText(results, s) })
 			}
-			history, err := readHistory(ctx, cl, gr)
+			history, notShown, err := readHistory(ctx, cl, gr)
 			if err != nil {
 				return err
 			}
-			return c.print(o, list[display.Revision]{history}, func(s display.Style) string {
-				if len(history) == 0 {
-					return "no spec of gr " + gr.Name + " is kept in namespace " + cl.namespace + "\n"
+			return c.print(o, partialHistory{list[display.Revision]{history}, notShown}, func(s display.Style) string {
+				text := "no spec of gr " + gr.Name + " is kept in namespace " + cl.namespace + "\n"
+				if len(history) > 0 {
+					text = display.HistoryText(history, s)
 				}
-				return display.HistoryText(history, s)
+				for _, n := range notShown {
+					text += "\nnot shown: " + n + "\n"
+				}
+				return text
 			})
 		}),
 	}
@@ -60,20 +64,26 @@ adds a line per node, -o json the result of each task.`,
 	return command
 }
 
-// readHistory reads the kept specs of a gr, without the last known good one if the user may
-// not read the rollout.
-func readHistory(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) ([]display.Revision, error) {
+// partialHistory is a history in JSON or YAML, with what could not be read.
+type partialHistory struct {
+	list[display.Revision]
+	NotShown []string `json:"notShown,omitempty"`
+}
+
+// readHistory reads the kept specs of a gr. Which one is the last known good one is not shown if the user may not read the
+// rollout.
+func readHistory(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (history []display.Revision, notShown []string, err error) {
 	revisions, err := cl.revisions(ctx, gr.Name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var notShown []string
 	dro, err := cl.rollout(ctx, gr.Name)
 	if err = leaveOut(&notShown, "the rollout", err); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(notShown) > 0 {
 		dro = nil
 	}
-	return display.HistoryOf(gr, revisions, dro)
+	history, err = display.HistoryOf(gr, revisions, dro)
+	return history, notShown, err
 }

@@ -93,7 +93,7 @@ func readReport(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, revisi
 	if fleet != nil {
 		fleet.Rollout, in.Fleet = dro, fleet
 	}
-	in.Revisions, err = readHistory(ctx, cl, gr)
+	in.Revisions, _, err = readHistory(ctx, cl, gr)
 	if err := leaveOut(&in.NotShown, "the specs", err); err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func rollbackPending(name, to string) error {
 // restored returns the revision of a gr that a rollback restores; to is its number or name, "" for the one before
 // the current one.
 func restored(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, to string) (*display.Revision, error) {
-	history, err := readHistory(ctx, cl, gr)
+	history, _, err := readHistory(ctx, cl, gr)
 	if err != nil {
 		return nil, err
 	}

@@ -110,6 +110,12 @@ func TestAMissingRightIsReported(t *testing.T) {
 	s.says(viewer.gcu("pause", "rights"), exitForbidden, "missing permission: patch gcuresources.topsops.enflame.com cluster-wide")
 	s.says(viewer.gcuWith(t.Context(), grFile("rights", "2"), "upgrade", "-f", "-"), exitForbidden, "missing permission: patch gcuresources")
 
-	narrow := s.as("narrow", rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"gcuresources"}, Verbs: []string{"get", "list"}})
+	narrow := s.as("narrow", rbacv1.PolicyRule{APIGroups: []string{topsv1.GroupVersion.Group}, Resources: []string{"gcuresources"}, Verbs: []string{"get", "list"}},
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"controllerrevisions"}, Verbs: []string{"list"}})
 	s.says(narrow.gcu("status", "rights"), exitOK, "COMPONENT", "not shown: the rollout: missing permission: get daemonrollouts.topsops.enflame.com in namespace kube-system")
+	gr := &topsv1.GcuResource{ObjectMeta: metav1.ObjectMeta{Name: "rights"}}
+	s.read(gr)
+	s.revision(gr, 1, "1.0")
+	s.says(narrow.gcu("history", "rights"), exitOK, "rights-10", "not shown: the rollout: missing permission: get daemonrollouts.topsops.enflame.com in namespace kube-system")
+	s.says(narrow.gcu("history", "rights", "-o", "json"), exitOK, `"name": "rights-10"`, `"notShown": [`)
 }
