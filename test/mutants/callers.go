@@ -5,6 +5,16 @@ package main
 var ofCallers = []mutant{
 	{"resumed-rejected-by-plugin", "who lifts a pause rolls the rejected revision out again", "cmd/kubectl-gcu", "resumeRollout",
 		"dro.Status.Rollback != nil && $unpaused", "dro == nil && $unpaused"},
+	{"rollback-into-deletion", "a rollback of a gr that is being deleted is taken for one that happens", "cmd/kubectl-gcu", "rollBack",
+		"changeable($gr)", "error(nil)"},
+	{"rollback-not-undone", "a rollback to the current spec is a success while another one is pending, which happens all the same", "cmd/kubectl-gcu", "rollBack",
+		"$is && $asked != $target.Name", "$is && $asked != $target.Name && !$target.Present"},
+	{"halt-in-another-namespace", "resume finds nothing to resume of a halted rollout in another namespace than it looks into", "cmd/kubectl-gcu", "resumeUnseen",
+		"return cl.noRollout($gr)", "return nil"},
+	{"unseen-rollout-untold", "status does not say that it has not found the rollout of a gr", "cmd/kubectl-gcu", "cluster.unseenRollout",
+		"!hasStrategy($gr)", "hasStrategy($gr)"},
+	{"card-names-dropped", "the dashboard and a watch call a node without cards whose device plugin offers them under another name", "cmd/kubectl-gcu", "namingCards",
+		"$v.Name == daemonset.VariableOfResources", "false"},
 	// The output of kubectl gcu.
 	{"placeholder-missing", "nodes that a removed component has left are shown as lacking its pod", plugin, "member.isAvailable",
 		"$pod == nil || daemonset.IsPlaceholder($pod)", "$pod == nil"},
