@@ -57,7 +57,8 @@ func (b *budgets) spend(node string, now time.Time) time.Duration {
 }
 
 // Handler enqueues what a NodeUpgrade concerns: at once for what the operator writes, and within the
-// budget of the node for what its agent writes. requests is called with every event, and with how long
+// budget of the node for what its agent writes. An agent creates its NodeUpgrade, and has it deleted
+// by naming an owner that does not exist; only what has an operation is certainly the operator's. requests is called with every event, and with how long
 // what it returns waits.
 func Handler[R comparable](now func() time.Time, requests func(context.Context, client.Object, time.Duration) []R) handler.TypedEventHandler[client.Object, R] {
 	type queue = workqueue.TypedRateLimitingInterface[R]
@@ -67,8 +68,17 @@ func Handler[R comparable](now func() time.Time, requests func(context.Context, 
 			q.AddAfter(r, wait)
 		}
 	}
+	comesOrGoes := func(ctx context.Context, q queue, object client.Object) {
+		wait := time.Duration(0)
+		if object.(*topsv1.NodeUpgrade).Spec.Operation == nil {
+			wait = spent.spend(object.GetName(), now())
+		}
+		add(ctx, q, object, wait)
+	}
 	return handler.TypedFuncs[client.Object, R]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[client.Object], q queue) { add(ctx, q, e.Object, 0) },
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[client.Object], q queue) {
+			comesOrGoes(ctx, q, e.Object)
+		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
 			before, after := e.ObjectOld.(*topsv1.NodeUpgrade), e.ObjectNew.(*topsv1.NodeUpgrade)
 			wait := time.Duration(0)
@@ -78,7 +88,9 @@ func Handler[R comparable](now func() time.Time, requests func(context.Context, 
 			add(ctx, q, before, wait) // a request that was taken back
 			add(ctx, q, after, wait)
 		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[client.Object], q queue) { add(ctx, q, e.Object, 0) },
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[client.Object], q queue) {
+			comesOrGoes(ctx, q, e.Object)
+		},
 	}
 }
 

@@ -72,6 +72,42 @@ func TestAnAgentHasABudget(t *testing.T) {
 	}
 }
 
+// TestAnAgentThatIsCreatedAndDeletedHasABudget: one names an owner that does not exist, so that the garbage collector
+// deletes what it creates.
+func TestAnAgentThatIsCreatedAndDeletedHasABudget(t *testing.T) {
+	p := &passes{now: fixture.Epoch, later: map[time.Time]bool{}}
+	handler := Handler(func() time.Time { return p.now }, func(_ context.Context, o client.Object, _ time.Duration) []string {
+		return []string{o.GetName()}
+	})
+	create := func(u *topsv1.NodeUpgrade) { handler.Create(t.Context(), event.CreateEvent{Object: u}, p) }
+	remove := func(u *topsv1.NodeUpgrade) { handler.Delete(t.Context(), event.DeleteEvent{Object: u}, p) }
+	create(reporting("hostile", 0))
+	remove(reporting("hostile", 0))
+	if p.atOnce != 2 {
+		t.Errorf("a creation and a deletion cause %d passes at once", p.atOnce)
+	}
+	for n := range 300 {
+		create(reporting("hostile", n))
+		p.now = p.now.Add(100 * time.Millisecond)
+		remove(reporting("hostile", n))
+		p.now = p.now.Add(100 * time.Millisecond)
+	}
+	if got, most := p.atOnce+len(p.later), 6*(budgetWrites+10); got > most {
+		t.Errorf("600 creations and deletions cause %d passes, want %d at most", got, most)
+	}
+	ordered := reporting("hostile", 0)
+	ordered.Spec.Operation = &topsv1.NodeOperation{}
+	for range budgetWrites {
+		create(reporting("hostile", 0))
+	}
+	before := p.atOnce
+	create(ordered)
+	remove(ordered)
+	if p.atOnce != before+2 {
+		t.Error("an operation of the hostile node that comes and goes waits")
+	}
+}
+
 func TestWhatTheOperatorWrites(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*topsv1.NodeUpgrade)

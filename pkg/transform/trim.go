@@ -3,9 +3,11 @@
 package transform
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"weak"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,7 +24,7 @@ import (
 // the other fields are not lost. It changes the object that it is given, and may be called concurrently.
 func Trim() toolscache.TransformFunc {
 	withoutManagedFields := cache.TransformStripManagedFields()
-	byImage := &sync.Map{}
+	byImage := &versions{}
 	return func(object any) (any, error) {
 		switch o := object.(type) {
 		case *corev1.Pod:
@@ -43,7 +45,7 @@ func Trim() toolscache.TransformFunc {
 // trimPod keeps the node, the owner, the state and the version of a pod, which is in the image of its
 // first container; of pods of neither a DaemonSet nor a gr only the identity. Pods of one version share the
 // list of containers in byImage, which is read only: there are many more pods than versions.
-func trimPod(pod *corev1.Pod, byImage *sync.Map) {
+func trimPod(pod *corev1.Pod, byImage *versions) {
 	owner := metav1.GetControllerOf(pod)
 	if (owner == nil || owner.Kind != "DaemonSet") && pod.Labels[topsv1.LabelGcuResource] == "" {
 		pod.ObjectMeta = metav1.ObjectMeta{
@@ -71,7 +73,7 @@ func trimPod(pod *corev1.Pod, byImage *sync.Map) {
 var keptConditions = []corev1.PodConditionType{corev1.PodReady, corev1.PodReadyToStartContainers, topsv1.PodNeedUpgrade, topsv1.PodImageReady}
 
 // trimSpecs keeps the image of the first container, and the names under which a device plugin offers cards.
-func trimSpecs(containers []corev1.Container, byImage *sync.Map) []corev1.Container {
+func trimSpecs(containers []corev1.Container, byImage *versions) []corev1.Container {
 	if len(containers) == 0 {
 		return nil
 	}
@@ -84,8 +86,27 @@ func trimSpecs(containers []corev1.Container, byImage *sync.Map) []corev1.Contai
 			}
 		}
 	}
-	shared, _ := byImage.LoadOrStore(key, []corev1.Container{kept})
-	return shared.([]corev1.Container)
+	return byImage.share(key, &[1]corev1.Container{kept})
+}
+
+// versions are the lists of containers that pods have, by what is kept of them. One that no pod has any more is forgotten:
+// anybody who may write pods invents images.
+type versions struct{ sync.Map }
+
+// share returns the list that pods already have, or this one.
+func (v *versions) share(key string, list *[1]corev1.Container) []corev1.Container {
+	own := weak.Make(list)
+	for {
+		stored, there := v.LoadOrStore(key, own)
+		if !there {
+			runtime.AddCleanup(list, func(key string) { v.CompareAndDelete(key, own) }, key)
+			return list[:]
+		}
+		if shared := stored.(weak.Pointer[[1]corev1.Container]).Value(); shared != nil {
+			return shared[:]
+		}
+		v.CompareAndDelete(key, stored) // as its cleanup is about to do
+	}
 }
 
 // trimContainers keeps, of containers that wait, run or were restarted, the reason, the start time, the restarts, how long

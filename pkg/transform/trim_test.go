@@ -1,6 +1,9 @@
 package transform
 
 import (
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -183,7 +186,38 @@ func TestTrimSharesTheContainersOfPodsOfOneVersion(t *testing.T) {
 			t.Error("each pod has its own")
 		}
 		first = container
+		runtime.GC()
 	}
+}
+
+// TestTrimForgetsTheContainersThatNoPodHas: a user who may write pods gives one a long image again and again.
+func TestTrimForgetsTheContainersThatNoPodHas(t *testing.T) {
+	const writes, size, allowed = 200, 500_000, 20_000_000
+	transform := Trim()
+	inUse := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, grown := inUse(), uint64(0)
+	for n := range writes {
+		pod := podOf("DaemonSet")
+		pod.Spec.Containers[0].Image = fmt.Sprint(strings.Repeat("a", size), n)
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: daemonset.VariableOfResources, Value: "a.com/x"}}
+		if _, err := transform(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if grown = max(inUse(), before) - before; grown < allowed {
+			break
+		}
+	}
+	if grown >= allowed {
+		t.Errorf("%d images of %d bytes that no pod has any more take %d bytes", writes, size, grown)
+	}
+	runtime.KeepAlive(transform)
 }
 
 // TestTrimKeepsWhatTheEndsOfOperationsShow: without the tasks that it ran, no operation has left a node unverified.

@@ -41,6 +41,8 @@ var ofRequests = []mutant{
 		"$writes <= $most", "true"},
 	{"operator-waits-for-agent", "what the operator writes waits for the budget of the agent", budget, "Handler",
 		"!ChangedByOperator($before, $after)", "true"},
+	{"agent-created-without-budget", "a creation or deletion of what an agent creates costs a pass over the fleet", budget, "Handler",
+		"$o.(*topsv1.NodeUpgrade).Spec.Operation == nil", "false"},
 	{"agent-invalidates-reads", "every write of an agent makes each pass read all NodeUpgrades", deploys, "Reconciler.ofHosts",
 		"$now().Add($wait)", "$now()"},
 	{"late-report-missed", "a report beyond the budget of an agent is never read", deploys, "eventCounts.hostsSince",
