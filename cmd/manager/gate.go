@@ -10,7 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,12 +32,16 @@ const gateInterval = time.Minute
 type gate struct {
 	// live reads from the API server.
 	live client.Reader
+	// namespace is that of the manager, and of the DaemonRollouts of grs.
+	namespace string
 	// show shows whether it is there.
 	show func(available bool)
 	// changed receives when the mode has changed.
 	changed chan struct{}
 	log     logr.Logger
 	mode    atomic.Value
+	// why it is not available, as it was logged last.
+	why string
 }
 
 // Mode returns it.
@@ -47,8 +51,8 @@ func (g *gate) Mode() gating.Mode {
 }
 
 // addGate adds the checks of the gate to a manager, and returns the gate that they update.
-func addGate(mgr ctrl.Manager, show func(available bool)) (*gate, error) {
-	g := &gate{live: mgr.GetAPIReader(), show: show, changed: make(chan struct{}, 1), log: mgr.GetLogger()}
+func addGate(mgr ctrl.Manager, namespace string, show func(available bool)) (*gate, error) {
+	g := &gate{live: mgr.GetAPIReader(), namespace: namespace, show: show, changed: make(chan struct{}, 1), log: mgr.GetLogger()}
 	if err := g.begin(mgr.GetRESTMapper()); err != nil {
 		return nil, err
 	}
@@ -62,7 +66,7 @@ func addGate(mgr ctrl.Manager, show func(available bool)) (*gate, error) {
 func (g *gate) begin(kinds meta.RESTMapper) error {
 	switch _, err := kinds.RESTMapping(gatePolicy.GroupKind(), gatePolicy.Version); {
 	case meta.IsNoMatchError(err):
-		g.becomes(gating.NotServed)
+		g.becomes(gating.NotServed, "")
 	case err != nil:
 		return fmt.Errorf("looking for the kind of the gate's policy: %w", err)
 	default:
@@ -82,39 +86,47 @@ func (g *gate) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: each manager shows what it knows.
 func (g *gate) NeedLeaderElection() bool { return false }
 
-// look checks whether config/gate is installed, which includes the right to read it.
+// look checks whether config/gate is installed, for the namespace of the manager, which includes the right to read it.
 func (g *gate) look(ctx context.Context) {
 	const name = "gcu-operator-gate"
 	for _, object := range []struct {
 		kind schema.GroupVersionKind
 		name string
-	}{{gatePolicy, name}, {gateBinding, name}, {gateBinding, name + "-gcuresources"}} {
-		there := &metav1.PartialObjectMetadata{}
+		// namespace is where the binding finds DaemonRollouts, empty for that of the pod.
+		namespace string
+	}{{gatePolicy, name, ""}, {gateBinding, name, ""}, {gateBinding, name + "-gcuresources", g.namespace}} {
+		there := &unstructured.Unstructured{Object: map[string]any{}}
 		there.SetGroupVersionKind(object.kind)
 		err := g.live.Get(ctx, client.ObjectKey{Name: object.name}, there)
+		of, _, _ := unstructured.NestedString(there.Object, "spec", "paramRef", "namespace")
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-			g.becomes(gating.NotInstalled)
+			g.becomes(gating.NotInstalled, "")
 			return
 		case err != nil:
 			g.log.Error(err, "Could not check whether config/gate is installed", "kind", object.kind.Kind, "name", object.name)
 			return
+		case of != object.namespace:
+			g.becomes(gating.NotInstalled, fmt.Sprintf("%s %s is for namespace %q (spec.paramRef.namespace), want %q: ", object.kind.Kind, object.name, of, object.namespace))
+			return
 		}
 	}
-	g.becomes(gating.On)
+	g.becomes(gating.On, "")
 }
 
-// becomes sets the mode. It announces and logs a change.
-func (g *gate) becomes(mode gating.Mode) {
+// becomes sets the mode. It announces and logs a change; detail is what the log says before the reason.
+func (g *gate) becomes(mode gating.Mode, detail string) {
 	g.show(mode == gating.On)
-	if before, _ := g.mode.Swap(mode).(gating.Mode); before == mode {
+	why := detail + mode.Why()
+	if before, _ := g.mode.Swap(mode).(gating.Mode); before == mode && why == g.why {
 		return
 	}
+	g.why = why
 	select {
 	case g.changed <- struct{}{}:
 	default: // an earlier change is not taken yet
 	}
-	if why := mode.Why(); why != "" {
+	if why != "" {
 		g.log.Error(errors.New(why), "The gate is not available. Install config/gate, for which Kubernetes may have to be upgraded and the manager restarted, or leave --gate out")
 		return
 	}

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -32,32 +34,38 @@ func TestTheGateIsLookedFor(t *testing.T) {
 		err     error
 		want    gating.Mode
 		logs    string
+		// of is the namespace of the binding for grs at the second look, other than the manager's.
+		of string
 	}{
 		"the policy and its bindings are there": {kinds: served, want: gating.On},
 		"the API server is older than 1.36":     {kinds: old, want: gating.NotServed, logs: "1.36"},
-		"the policy was deleted":                {served, all[0], notFound, gating.NotInstalled, "config/gate is not installed"},
-		"a binding was deleted":                 {served, all[1], notFound, gating.NotInstalled, "config/gate is not installed"},
-		"the other binding was deleted":         {served, all[2], notFound, gating.NotInstalled, "config/gate is not installed"},
-		"the rights are not there either":       {served, all[0], forbidden, gating.NotInstalled, "config/gate is not installed"},
-		"the API server does not answer":        {served, all[0], apierrors.NewTimeoutError("later", 1), gating.On, "Could not check"},
+		"the policy was deleted":                {kinds: served, missing: all[0], err: notFound, want: gating.NotInstalled, logs: "config/gate is not installed"},
+		"a binding was deleted":                 {kinds: served, missing: all[1], err: notFound, want: gating.NotInstalled, logs: "config/gate is not installed"},
+		"the other binding was deleted":         {kinds: served, missing: all[2], err: notFound, want: gating.NotInstalled, logs: "config/gate is not installed"},
+		"the rights are not there either":       {kinds: served, missing: all[0], err: forbidden, want: gating.NotInstalled, logs: "config/gate is not installed"},
+		"a binding is for another namespace":    {kinds: served, of: "kube-system", want: gating.NotInstalled, logs: `gcu-operator-gate-gcuresources is for namespace \"kube-system\" (spec.paramRef.namespace), want \"ops\"`},
+		"the API server does not answer":        {kinds: served, missing: all[0], err: apierrors.NewTimeoutError("later", 1), want: gating.On, logs: "Could not check"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			missing, available := "", false
+			missing, of, available := "", "ops", false
 			live := interceptor.NewClient(fake.NewFakeClient(), interceptor.Funcs{
 				Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 					if object.GetObjectKind().GroupVersionKind().Kind+" "+key.Name == missing {
 						return c.err
 					}
+					if key.Name == "gcu-operator-gate-gcuresources" {
+						return unstructured.SetNestedField(object.(*unstructured.Unstructured).Object, of, "spec", "paramRef", "namespace")
+					}
 					return nil
 				}})
-			g := &gate{live: live, show: func(is bool) { available = is }, changed: make(chan struct{}, 1), log: logging.New(&out, logging.Options{})}
+			g := &gate{live: live, namespace: "ops", show: func(is bool) { available = is }, changed: make(chan struct{}, 1), log: logging.New(&out, logging.Options{})}
 			if err := g.begin(c.kinds); err != nil {
 				t.Fatal(err)
 			}
 			if c.kinds == served {
 				g.look(t.Context())
-				missing = c.missing
+				missing, of = c.missing, cmp.Or(c.of, of)
 				g.look(t.Context())
 				g.look(t.Context())
 				if changed := len(g.changed) > 0; changed != (c.want != gating.On) {
@@ -70,7 +78,7 @@ func TestTheGateIsLookedFor(t *testing.T) {
 			if logged := strings.Count(out.String(), "The gate is not available"); logged > 1 {
 				t.Errorf("it logs %q", out.String())
 			}
-			if missing = ""; c.want == gating.NotInstalled {
+			if missing, of = "", "ops"; c.want == gating.NotInstalled {
 				if g.look(t.Context()); g.Mode() != gating.On || !available {
 					t.Error("it does not see that config/gate is there again")
 				}

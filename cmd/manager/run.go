@@ -177,7 +177,7 @@ func addControllers(mgr ctrl.Manager, o options, ahead func(time.Time) time.Dura
 	var gateMode func() gating.Mode
 	var gateChanged <-chan struct{}
 	if o.gate {
-		g, err := addGate(mgr, shown.Gate)
+		g, err := addGate(mgr, o.namespace, shown.Gate)
 		if err != nil {
 			return err
 		}

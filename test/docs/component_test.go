@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +81,26 @@ func TestTheGateIsAskedFor(t *testing.T) {
 	if !strings.Contains(rendered(t, "gate"), want) {
 		t.Errorf("no container with\n%s", want)
 	}
+}
+
+// TestAnotherNamespaceIsSetWhereItIsNamed: kustomize changes it only in the metadata.
+func TestAnotherNamespaceIsSetWhereItIsNamed(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "docs/install.md"), "\n### Another namespace\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	metadata := regexp.MustCompile(`(?m)^metadata:\n(  .*\n)*?  namespace: kube-system$`)
+	for _, name := range filesOf(t, ".yaml") {
+		if !strings.HasPrefix(name, "config/") || strings.HasPrefix(name, "config/crd/") || filepath.Base(name) == "kustomization.yaml" {
+			continue
+		}
+		if text := metadata.ReplaceAllString(withoutComments(read(t, name)), ""); strings.Contains(text, "kube-system") && !strings.Contains(section, "(../"+name+")") {
+			t.Errorf("%s names kube-system, and docs/install.md does not say so", name)
+		}
+	}
+}
+
+// withoutComments returns YAML without lines that are comments.
+func withoutComments(text string) string {
+	return regexp.MustCompile(`(?m)^\s*#.*\n`).ReplaceAllString(text, "")
 }
 
 // TestTheNetworkPolicyCoversThePortsOfTheManager: what enforces it closes all others, and with the
