@@ -147,12 +147,25 @@ var deployment = append([]edit{
 
 var daemonSet = append([]edit{
 	{old: "      serviceAccountName: gcu-node-agent\n", new: `      serviceAccountName: gcu-node-agent
+      {{- with .Values.nodeAgent.otaSocketGroup }}
+      securityContext:
+        supplementalGroups: [{{ int64 . }}]
+      {{- end }}
       {{- include "gcu-operator.imagePullSecrets" . | nindent 6 }}
 `},
 	{old: "      nodeSelector:\n        enflame.com/gcu.present: \"true\"\n", new: `      nodeSelector: {{- include "gcu-operator.with" (list .Values.nodeAgent.nodeSelector (dict "enflame.com/gcu.present" "true")) | nindent 8 }}
 `},
 	{old: "          command: [/usr/bin/node-agent]\n", new: `          command: [/usr/bin/node-agent]
-          {{- with .Values.nodeAgent.args }}
+          {{- range .Values.nodeAgent.args }}
+          {{- if hasPrefix "--ota-socket" . }}
+          {{- fail (printf "nodeAgent.args has %s: set nodeAgent.otaSocketGroup for a group; the probes of the node agent call its default socket" .) }}
+          {{- end }}
+          {{- end }}
+          {{- $args := .Values.nodeAgent.args | default list }}
+          {{- with .Values.nodeAgent.otaSocketGroup }}
+          {{- $args = append $args (printf "--ota-socket-group=%d" (int64 .)) }}
+          {{- end }}
+          {{- with $args }}
           args: {{- toYaml . | nindent 12 }}
           {{- end }}
 `},

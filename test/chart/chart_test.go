@@ -190,7 +190,7 @@ var sets = map[string]string{
 	"proxy":    "proxy: {http: 'http://proxy:3128', https: 'http://proxy:3128', noProxy: '10.96.0.1,.svc'}",
 	"replicas": "replicaCount: 2\nautoscaling: {enabled: true, minReplicas: 2, maxReplicas: 3}",
 	"placed": "nodeSelector: {zone: a}\ntolerations: [{key: infra, operator: Exists}]\naffinity: {podAntiAffinity: {}}\nresources: {limits: {memory: 1Gi}}\n" +
-		"nodeAgent: {nodeSelector: {pool: gcu}, resources: {limits: {memory: 1Gi}}, args: ['--ota-bind-address=127.0.0.1:10367'], seeDeviceHolders: true}",
+		"nodeAgent: {nodeSelector: {pool: gcu}, resources: {limits: {memory: 1Gi}}, args: ['--ota-bind-address=127.0.0.1:10367'], otaSocketGroup: 1000000, seeDeviceHolders: true}",
 	"monitored": "metrics: {readers: [{namespace: monitoring, name: prometheus}], serviceMonitor: {enabled: true, labels: {release: prometheus}}, podMonitor: {enabled: true}, prometheusRule: {enabled: true}}",
 	"notified":  "notifications: {url: 'https://example.com/hook', secretName: gcu-notify, caKey: ca.crt}",
 	"rest-api":  "restAPI: {auth: none, hosts: [gcu.example.com], blueprintsConfigMap: blueprints, service: {type: LoadBalancer, nodePort: 0}}\nnetworkPolicy: {limitEgress: true, apiServerPorts: [16443]}",
