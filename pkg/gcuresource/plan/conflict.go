@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
@@ -10,11 +11,12 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 )
 
-// failuresOf returns why each component has failed, nil for one that has not. What has failed keeps its DaemonSet, so that one that
-// gets the name of that fails too, and the next one.
-func failuresOf(obs *state.Observation, health []state.Health) []*state.Failure {
-	failures := make([]*state.Failure, len(obs.Components))
+// assess returns the health of each component, and why it has failed, nil if it has not. What has failed keeps its DaemonSet, so
+// that one that gets the name of that fails too, and the next one.
+func assess(obs *state.Observation, nodes *state.NodeIndex, now time.Time) ([]state.Health, []*state.Failure) {
+	health, failures := make([]state.Health, len(obs.Components)), make([]*state.Failure, len(obs.Components))
 	for i := range obs.Components {
+		health[i] = obs.Assess(&obs.Components[i], nodes, now)
 		failures[i] = failing(obs, &obs.Components[i], &health[i])
 	}
 	fails := func(i int) bool { return stops(failures[i]) }
@@ -27,8 +29,12 @@ func failuresOf(obs *state.Observation, health []state.Health) []*state.Failure 
 			}
 		}
 	}
-	return failures
+	return health, failures
 }
+
+// stops reports whether a component failed so that nothing of it is changed. A failed Job does not: another template may
+// be the remedy.
+func stops(f *state.Failure) bool { return f != nil && f.Reason != state.ReasonJobFailed }
 
 // failing returns why a component has failed by itself, nil if it has not.
 func failing(obs *state.Observation, c *state.Component, h *state.Health) *state.Failure {
@@ -89,21 +95,28 @@ func nameConflict(obs *state.Observation, c *state.Component, fails func(compone
 		return nil
 	}
 	ref, atOnce := c.DaemonSetRef(), removesAtOnce(obs.Resource)
-	isOf := func(of string) *state.Failure {
-		return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf("%s was or is that of %s: give %s another name", ref, of, c.Name)}
-	}
-	held := slices.IndexFunc(obs.Owned, func(o state.Owned) bool { return o.Ref == ref && o.DaemonSet != nil && !o.Deleting })
-	if held >= 0 && atOnce && daemonset.IsLeaving(obs.Owned[held].DaemonSet) {
-		return isOf(obs.Owned[held].Component)
+	held, of := daemonSetOf(obs, ref), ""
+	if held != nil && atOnce && daemonset.IsLeaving(held.DaemonSet) {
+		of = held.Component
 	}
 	for i := range obs.Components {
 		other := &obs.Components[i]
-		if other.Name == c.Name {
-			continue
+		stays := held != nil && (!atOnce || fails(i)) && succeeds(other, held)
+		if other.Name != c.Name && (stays || other.DaemonSet != nil && daemonset.AreRivals(other.DaemonSet, c.PerNode)) {
+			of = other.Name
 		}
-		stays := held >= 0 && (!atOnce || fails(i)) && succeeds(other, &obs.Owned[held])
-		if stays || other.DaemonSet != nil && daemonset.AreRivals(other.DaemonSet, c.PerNode) {
-			return isOf(other.Name)
+	}
+	if of == "" {
+		return nil
+	}
+	return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf("%s was or is that of %s: give %s another name", ref, of, c.Name)}
+}
+
+// daemonSetOf returns the DaemonSet of a name, nil if it does not exist or is deleted.
+func daemonSetOf(obs *state.Observation, ref component.Ref) *state.Owned {
+	for i := range obs.Owned {
+		if o := &obs.Owned[i]; o.Ref == ref && o.DaemonSet != nil && !o.Deleting {
+			return o
 		}
 	}
 	return nil
@@ -135,15 +148,4 @@ func excluded(obs *state.Observation, name string) *state.Failure {
 		}
 	}
 	return nil
-}
-
-// Replaces reports whether a component takes the place of another one, or of itself under another name or in another namespace.
-func Replaces(name, other string) bool {
-	return name == other || slices.Contains(component.Find(name).Excludes, other)
-}
-
-// succeeds reports whether a component takes over from a DaemonSet that leaves: it is the same
-// component, under another name or in another namespace, or one that must not run beside it.
-func succeeds(c *state.Component, o *state.Owned) bool {
-	return c.PerNode != nil && Replaces(c.Name, o.Component)
 }

@@ -165,6 +165,17 @@ func removesNodeByNode(gr *topsv1.GcuResource) bool {
 	return err == nil && settings.Strategy != daemonset.NoStrategy
 }
 
+// Replaces reports whether a component takes the place of another one, or of itself under another name or in another namespace.
+func Replaces(name, other string) bool {
+	return name == other || slices.Contains(component.Find(name).Excludes, other)
+}
+
+// succeeds reports whether a component takes over from a DaemonSet that leaves: it is the same
+// component, under another name or in another namespace, or one that must not run beside it.
+func succeeds(c *state.Component, o *state.Owned) bool {
+	return c.PerNode != nil && Replaces(c.Name, o.Component)
+}
+
 // inTheWayOf returns an object that has to be gone before a component is created, nil for none: an
 // old workload of the component itself, or its webhooks, or a workload of a component that it excludes, or a DaemonSet of
 // another component that has its name.

@@ -77,19 +77,14 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 	left := leftoversOf(obs)
 	plan := Plan{Replaced: slices.Concat(left.gone, outdatedJobs(obs), released(obs)), Leave: left.toUpdate}
 	nodes := obs.NodeIndex()
-	health := make([]state.Health, len(obs.Components))
-	for i := range obs.Components {
-		health[i] = obs.Assess(&obs.Components[i], nodes, now)
-	}
-	failures := failuresOf(obs, health)
+	health, failures := assess(obs, nodes, now)
 	before, changes := "", false
 	for i := range obs.Components {
 		c := &obs.Components[i]
 		step := Step{Component: c.Name, Health: health[i], Failure: failures[i]}
 		if !stops(step.Failure) {
 			step.decide(obs, c, &left, nodes, before, now)
-			step.keeps = step.keeps || step.Create && changes && !left.goesOn(obs, c) ||
-				removesAtOnce(obs.Resource) && slices.ContainsFunc(c.Pods, daemonset.IsPlaceholder) // nothing replaces them
+			step.keeps = step.keeps || step.mayHaveToWait(obs, c, &left, changes)
 		}
 		changes = changes || step.changes(c, obs.Applied)
 		if before == "" && (step.Failure != nil || !step.Health.LetsNextStart()) {
@@ -105,9 +100,16 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 	for i := range plan.Steps {
 		s := &plan.Steps[i]
 		c := &obs.Components[i]
-		s.begun = !s.Health.Exists && (left.hasBegun(obs, c) || slices.ContainsFunc(plan.Delete, func(o state.Owned) bool { return freesReplacedResource(&o, c) }))
+		frees := func(o state.Owned) bool { return freesReplacedResource(&o, c) }
+		s.begun = !s.Health.Exists && (left.hasBegun(obs, c) || slices.ContainsFunc(plan.Delete, frees))
 	}
 	return plan
+}
+
+// mayHaveToWait reports whether what a component replaces stays though it waits for nothing now: it is created, and an earlier one
+// changes. Or it runs only under the name that it had in between: without a strategy nothing replaces placeholders.
+func (s *Step) mayHaveToWait(obs *state.Observation, c *state.Component, left *leftovers, changes bool) bool {
+	return s.Create && changes && !left.goesOn(obs, c) || removesAtOnce(obs.Resource) && slices.ContainsFunc(c.Pods, daemonset.IsPlaceholder)
 }
 
 // Begun returns the components that do not exist yet and whose creation replaces what is deleted now, or was (state.Observation.Begun).
@@ -118,10 +120,6 @@ func (p *Plan) Begun() map[string]bool {
 	}
 	return begun
 }
-
-// stops reports whether a component failed so that nothing of it is changed. A failed Job does not: another template may
-// be the remedy.
-func stops(f *state.Failure) bool { return f != nil && f.Reason != state.ReasonJobFailed }
 
 // outdatedJobs returns the Jobs that are not complete and were created from something else than what is wanted now. They are
 // created again when they are gone.
