@@ -229,7 +229,7 @@ func (s *scene) nameConflict() (bool, error) {
 	gr := &topsv1.GcuResource{}
 	err := s.api.Get(context.Background(), client.ObjectKey{Name: hero}, gr)
 	return slices.ContainsFunc(gr.Status.ResourceStatuses, func(r topsv1.ResourceStatus) bool {
-		return r.Status == topsv1.PhaseFailed && strings.Contains(r.Message, " was or is that of ")
+		return r.Status == topsv1.PhaseFailed && strings.Contains(r.Message, " that of ")
 	}), err
 }
 

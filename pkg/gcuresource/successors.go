@@ -21,7 +21,7 @@ import (
 // reports whether one fails. Before anything is deleted all are tried, also those that wait: the name of one may be another's. The
 // error has what should be retried at once.
 func (a applier) tryReplacements(ctx context.Context, obs *state.Observation, decided plan.Plan) (fails bool, err error) {
-	if len(decided.Delete) == 0 {
+	if !slices.ContainsFunc(decided.Delete, func(o state.Owned) bool { return !o.Deleting }) {
 		return false, nil
 	}
 	var errs []error
@@ -44,21 +44,19 @@ func (a applier) tryReplacements(ctx context.Context, obs *state.Observation, de
 	return fails, errors.Join(errs...)
 }
 
-// tryWorkloads applies the workloads of a component in a dry run that do not exist, or have the name of a DaemonSet among objects, which
-// are to be deleted before. Those in a namespace that the operator creates first are left out.
+// tryWorkloads applies the workloads of a component that do not exist in a dry run. Those in a namespace that the operator
+// creates first are left out. objects are to be deleted before.
 func (a applier) tryWorkloads(ctx context.Context, c *state.Component, objects []state.Owned) error {
 	for i := range c.Objects {
 		d := &c.Objects[i]
 		created := func(o component.Desired) bool {
 			return o.Ref.Kind == "Namespace" && o.Ref.Name == d.Ref.Namespace && c.Live[o.Ref] == nil
 		}
-		goes := func(o state.Owned) bool { return o.DaemonSet != nil && o.Ref == d.Ref }
-		exists := c.Live[d.Ref] != nil && !slices.ContainsFunc(objects, goes)
-		if !d.Ref.Workload() || d.Ref.CreateOnly() || exists || slices.ContainsFunc(c.Objects, created) {
+		if !d.Ref.Workload() || d.Ref.CreateOnly() || c.Live[d.Ref] != nil || slices.ContainsFunc(c.Objects, created) {
 			continue
 		}
 		object := client.ApplyConfigurationFromUnstructured(d.Object.DeepCopy())
-		err := a.Apply(ctx, object, client.FieldOwner(topsv1.ManagedBy), client.ForceOwnership, client.DryRunAll)
+		err := a.Apply(ctx, object, client.FieldOwner(topsv1.ManagedBy), client.DryRunAll)
 		if err != nil && !saysNothing(err, d.Ref, objects) {
 			return &state.ApplyError{Ref: d.Ref, Err: err}
 		}

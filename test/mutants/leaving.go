@@ -7,7 +7,7 @@ var ofLeaving = []mutant{
 	{"removed-under-wrong-settings", "wrong settings remove a component at once", deploys, "removesAtOnce",
 		"$err == nil && $strategy == $none", "$err != nil || $strategy == $none"},
 	{"removed-without-successor", "a component that cannot be deployed under its new name goes all the same", deploys, "replaceable",
-		"stops($f) && $replaces", "false && stops($f)"},
+		"stops($f) && $replaces", "false && $replaces"},
 	{"denied-leaving-untold", "nothing says that the API server denies that a component leaves node by node", deploys, "applier.carryOut",
 		"$failed = errors.Join($failed, $err)", "$failed = errors.Join($failed)"},
 	{"denied-leaving-announced", "an event says that a component leaves node by node although that was denied", deploys, "applier.startLeaving",

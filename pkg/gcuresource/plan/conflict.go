@@ -13,18 +13,20 @@ import (
 
 // assess returns the health of each component, and why it has failed, nil if it has not. What has failed keeps its DaemonSet, so
 // that one that gets the name of that fails too, and the next one.
-func assess(obs *state.Observation, nodes *state.NodeIndex, now time.Time) ([]state.Health, []*state.Failure) {
+func assess(obs *state.Observation, left *leftovers, nodes *state.NodeIndex, now time.Time) ([]state.Health, []*state.Failure) {
 	health, failures := make([]state.Health, len(obs.Components)), make([]*state.Failure, len(obs.Components))
 	for i := range obs.Components {
 		health[i] = obs.Assess(&obs.Components[i], nodes, now)
 		failures[i] = failing(obs, &obs.Components[i], &health[i])
 	}
-	fails := func(i int) bool { return stops(failures[i]) }
+	keeps := func(i int, o *state.Owned) bool {
+		return stops(failures[i]) && replaces(obs.Components[i].Name, health[i].Exists, o)
+	}
 	for again := true; again; {
 		again = false
 		for i := range obs.Components {
 			if failures[i] == nil {
-				failures[i] = nameConflict(obs, &obs.Components[i], fails)
+				failures[i] = nameConflict(obs, &obs.Components[i], left, keeps)
 				again = again || failures[i] != nil
 			}
 		}
@@ -87,29 +89,33 @@ func conflict(gr *topsv1.GcuResource, c *state.Component) *state.Failure {
 	return nil
 }
 
-// nameConflict returns a Failure if a component that does not exist yet has the name of a DaemonSet of another one that is never free: it
-// stays because the other one has failed, or has begun to leave under a strategy that the gr no longer has; or another one takes over, or
-// took over, from it node by node, and the scheduler keeps its pods from pods with this name (component.WithAntiAffinity), also after it is gone.
-func nameConflict(obs *state.Observation, c *state.Component, fails func(component int) bool) *state.Failure {
+// nameConflict returns a Failure if a component that does not exist yet has the name of a DaemonSet of another one that does not get
+// free: a component that has failed keeps it, or it has begun to leave under a strategy that the gr no longer has. Or another one takes
+// over, or took over, from it node by node: the scheduler keeps its pods from pods with this name (component.WithAntiAffinity), also
+// after it is gone.
+func nameConflict(obs *state.Observation, c *state.Component, left *leftovers, keeps func(component int, o *state.Owned) bool) *state.Failure {
 	if c.PerNode == nil || c.DaemonSet != nil {
 		return nil
 	}
-	ref, atOnce := c.DaemonSetRef(), removesAtOnce(obs.Resource)
-	held, of := daemonSetOf(obs, ref), ""
-	if held != nil && atOnce && daemonset.IsLeaving(held.DaemonSet) {
-		of = held.Component
+	ref, atOnce, why := c.DaemonSetRef(), removesAtOnce(obs.Resource), ""
+	held := daemonSetOf(obs, ref)
+	if held != nil && atOnce && slices.Contains(left.leaving, held) {
+		why = "is still that of " + held.Component + ", which has begun to leave and has no update strategy to go on"
 	}
 	for i := range obs.Components {
 		other := &obs.Components[i]
-		stays := held != nil && (!atOnce || fails(i)) && succeeds(other, held)
-		if other.Name != c.Name && (stays || other.DaemonSet != nil && daemonset.AreRivals(other.DaemonSet, c.PerNode)) {
-			of = other.Name
+		switch {
+		case other.Name == c.Name:
+		case held != nil && keeps(i, held):
+			why = "is that of " + held.Component + ", and stays because " + other.Name + " has failed"
+		case held != nil && !atOnce && succeeds(other, held), other.DaemonSet != nil && daemonset.AreRivals(other.DaemonSet, c.PerNode):
+			why = "is or was that of " + other.Name + ", whose pods keep apart from pods with this name"
 		}
 	}
-	if of == "" {
+	if why == "" {
 		return nil
 	}
-	return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf("%s was or is that of %s: give %s another name", ref, of, c.Name)}
+	return &state.Failure{Reason: state.ReasonObjectConflict, Message: fmt.Sprintf("%s %s: give %s another name", ref, why, c.Name)}
 }
 
 // daemonSetOf returns the DaemonSet of a name, nil if it does not exist or is deleted.

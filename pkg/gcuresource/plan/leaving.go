@@ -30,7 +30,7 @@ func leftoversOf(obs *state.Observation) (l leftovers) {
 		switch {
 		case o.DaemonSet == nil || o.Deleting:
 			others = append(others, o)
-		case atOnce && !daemonset.IsLeaving(o.DaemonSet) || hasLeft(o) && !obs.Rollout.InFlight:
+		case atOnce && !daemonset.IsLeaving(o.DaemonSet) && !runsForPlaceholders(obs, o) || hasLeft(o) && !obs.Rollout.InFlight:
 			l.gone = append(l.gone, asSeen(o))
 		default:
 			l.leaving = append(l.leaving, o)
@@ -90,6 +90,14 @@ func asSeen(o *state.Owned) state.Owned {
 	ds := *o
 	ds.Version = o.DaemonSet.ResourceVersion
 	return ds
+}
+
+// runsForPlaceholders reports whether a DaemonSet that is to go runs where the one that takes over has only placeholders: the gr went
+// back to the name before. Without a strategy nothing replaces these.
+func runsForPlaceholders(obs *state.Observation, o *state.Owned) bool {
+	return slices.ContainsFunc(obs.Components, func(c state.Component) bool {
+		return succeeds(&c, o) && slices.ContainsFunc(c.Pods, daemonset.IsPlaceholder)
+	})
 }
 
 // hasLeft reports whether no pod of a DaemonSet runs any more, and none will.
@@ -168,6 +176,11 @@ func removesNodeByNode(gr *topsv1.GcuResource) bool {
 // Replaces reports whether a component takes the place of another one, or of itself under another name or in another namespace.
 func Replaces(name, other string) bool {
 	return name == other || slices.Contains(component.Find(name).Excludes, other)
+}
+
+// replaces reports whether an object stays until a component can be created: it is the component's own, or of one that it excludes.
+func replaces(name string, exists bool, o *state.Owned) bool {
+	return name == o.Component || !exists && Replaces(name, o.Component)
 }
 
 // succeeds reports whether a component takes over from a DaemonSet that leaves: it is the same

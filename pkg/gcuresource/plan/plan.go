@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/component"
 	"github.com/topsops/gcu-operator/pkg/gcuresource/state"
 	"github.com/topsops/gcu-operator/pkg/message"
@@ -62,7 +61,7 @@ type Step struct {
 	Waits string
 	// begun is true if what its creation replaces is being deleted, or is gone, and it does not exist yet.
 	begun bool
-	// keeps is true while what it replaces stays, because it waits for something else, or may have to, or its pods are placeholders.
+	// keeps is true while what its creation replaces stays, because it waits for something else, or may have to.
 	keeps bool
 	// Failure says why the component failed; nil if it has not.
 	Failure *state.Failure
@@ -77,14 +76,14 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 	left := leftoversOf(obs)
 	plan := Plan{Replaced: slices.Concat(left.gone, outdatedJobs(obs), released(obs)), Leave: left.toUpdate}
 	nodes := obs.NodeIndex()
-	health, failures := assess(obs, nodes, now)
+	health, failures := assess(obs, &left, nodes, now)
 	before, changes := "", false
 	for i := range obs.Components {
 		c := &obs.Components[i]
 		step := Step{Component: c.Name, Health: health[i], Failure: failures[i]}
 		if !stops(step.Failure) {
 			step.decide(obs, c, &left, nodes, before, now)
-			step.keeps = step.keeps || step.mayHaveToWait(obs, c, &left, changes)
+			step.keeps = step.keeps || step.Create && changes && !left.goesOn(obs, c)
 		}
 		changes = changes || step.changes(c, obs.Applied)
 		if before == "" && (step.Failure != nil || !step.Health.LetsNextStart()) {
@@ -104,12 +103,6 @@ func Decide(obs *state.Observation, now time.Time) Plan {
 		s.begun = !s.Health.Exists && (left.hasBegun(obs, c) || slices.ContainsFunc(plan.Delete, frees))
 	}
 	return plan
-}
-
-// mayHaveToWait reports whether what a component replaces stays though it waits for nothing now: it is created, and an earlier one
-// changes. Or it runs only under the name that it had in between: without a strategy nothing replaces placeholders.
-func (s *Step) mayHaveToWait(obs *state.Observation, c *state.Component, left *leftovers, changes bool) bool {
-	return s.Create && changes && !left.goesOn(obs, c) || removesAtOnce(obs.Resource) && slices.ContainsFunc(c.Pods, daemonset.IsPlaceholder)
 }
 
 // Begun returns the components that do not exist yet and whose creation replaces what is deleted now, or was (state.Observation.Begun).
@@ -175,12 +168,11 @@ func replaceable(obs *state.Observation, objects []state.Owned, steps []Step) []
 		waited, free := false, false
 		for i := range steps {
 			s := &steps[i]
-			replaces := s.Component == o.Component || !s.Health.Exists && Replaces(s.Component, o.Component)
 			switch {
-			case stops(s.Failure) && replaces:
+			case stops(s.Failure) && replaces(s.Component, s.Health.Exists, &o):
 				return true
 			case s.keeps:
-				waited = waited || replaces
+				waited = waited || replaces(s.Component, s.Health.Exists, &o)
 			case !stops(s.Failure):
 				free = free || Replaces(s.Component, o.Component) || hasNameOf(&obs.Components[i], &o)
 			}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,23 +118,48 @@ func TestTheNameOfWhatStaysIsNotTaken(t *testing.T) {
 	if len(decided.Delete) > 0 {
 		t.Errorf("%v goes", decided.Delete)
 	}
-	if f := decided.Steps[0].Failure; f == nil || f.Message != "DaemonSet kube-system/"+name+" was or is that of exporter: give driver another name" {
+	if f := decided.Steps[0].Failure; f == nil || f.Message != "DaemonSet kube-system/"+name+
+		" is still that of exporter, which has begun to leave and has no update strategy to go on: give driver another name" {
 		t.Errorf("the driver has %+v", f)
 	}
 }
 
-// Without a strategy nothing replaces the placeholders of a DaemonSet to whose name the gr went back: what runs in their place stays.
+// Without a strategy nothing replaces the placeholders of a DaemonSet to whose name the gr went back: what runs in their place
+// stays, with what its pods need, as what has begun to leave does. But not what is in the way of the one that takes over, and its name
+// is not taken.
 func TestWhatRunsInThePlaceOfPlaceholdersStays(t *testing.T) {
-	w := edited(t, topsv1.GcuResourceSpec{Driver: renamed}, topsv1.GcuResourceSpec{Driver: fields})
-	w.Run("driver")
-	pod := w.Component("driver").Pods[0]
-	pod.Spec.NodeName, pod.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
-	if got := deleted(w); len(got) > 0 {
-		t.Errorf("%v go", got)
-	}
-	pod.Spec.NodeName, pod.Spec.SchedulingGates = "node-1", nil
-	if got := deleted(w); !slices.Equal(got, []string{"DaemonSet kube-system/another"}) {
-		t.Errorf("%v go", got)
+	for name, tc := range map[string]struct {
+		from, to topsv1.GcuResourceSpec
+		back     string
+		goes     string
+	}{
+		"a driver":     {topsv1.GcuResourceSpec{Driver: renamed}, topsv1.GcuResourceSpec{Driver: fields}, "driver", "nothing"},
+		"whole cards":  {shared, whole, "devicePlugin", "gcushare-scheduler"},
+		"an exporter":  {topsv1.GcuResourceSpec{Exporter: renamed}, topsv1.GcuResourceSpec{Exporter: fields}, "exporter", "Service "},
+		"a taken name": {topsv1.GcuResourceSpec{Driver: fields, Exporter: renamed}, topsv1.GcuResourceSpec{Driver: renamed, Exporter: fields}, "exporter", "Service "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := edited(t, tc.from, tc.to)
+			w.Run(tc.back)
+			if name == "a taken name" {
+				w.Component("driver").DaemonSet, w.Component("driver").Pods = nil, nil
+			}
+			pod := w.Component(tc.back).Pods[0]
+			pod.Spec.NodeName, pod.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: topsv1.GateRemoved}}
+			decided := Decide(w.Observation, world.Noon)
+			for _, o := range decided.Delete {
+				if !strings.Contains(o.Ref.String(), tc.goes) {
+					t.Errorf("%s goes", o.Ref)
+				}
+			}
+			if len(decided.Leave) != 1 {
+				t.Errorf("%d leave", len(decided.Leave))
+			}
+			pod.Spec.NodeName, pod.Spec.SchedulingGates = "node-1", nil
+			if got := deleted(w); !slices.ContainsFunc(got, func(o string) bool { return strings.HasPrefix(o, "DaemonSet") }) {
+				t.Errorf("only %v go", got)
+			}
+		})
 	}
 }
 
