@@ -124,6 +124,7 @@ func (s *simStatus) Update(_ context.Context, object client.Object, opts ...clie
 		}
 		if after, ok := s.m.w.api.Objects[key].(*topsv1.DaemonRollout); ok && before != nil {
 			s.m.w.overtake(pass)
+			s.m.w.settles(pass, before, after)
 			s.m.w.checkLedger(pass, before, after)
 			s.m.w.sayLedger(pass, before, after)
 		}

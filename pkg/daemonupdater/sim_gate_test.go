@@ -24,8 +24,8 @@ type simGate struct {
 	gate *rand.Rand // nil in a seed without the policy
 	// ran is the revision of the last pod of a DaemonSet that was bound to a node; of two at once, both.
 	ran map[simRan][]string
-	// outside are nodes that had no place for a DaemonSet since its last pod there, or do not keep that pod of a former Node: its
-	// revision is settled without them, and they join like new ones.
+	// outside are nodes that had no place for a DaemonSet since its last pod there, or had none as the manager saw it that settled, or do
+	// not keep that pod of a former Node: its revision is settled without them, and they join like new ones.
 	outside map[simRan]bool
 	// worked is the revision of the last pod of a DaemonSet that was ready on a node.
 	worked map[simRan]string
@@ -206,8 +206,35 @@ func (w *simWorld) runs(pod *corev1.Pod) {
 // leaves notes the nodes that a DaemonSet is not for now, and those without its pod where none is created because of a taint.
 func (w *simWorld) leaves(ds *appsv1.DaemonSet) {
 	for _, node := range simapi.All[*corev1.Node](w.api, simNodes) {
-		if w.gate != nil && (!simKeeps(node, ds) || simForeign(node, corev1.TaintEffectNoSchedule) && len(w.podsOn(simapi.KeyOf(ds), node.Name)) == 0) {
+		if w.gate != nil && simOutside(node, ds, len(w.podsOn(simapi.KeyOf(ds), node.Name)) > 0) {
 			w.outside[simRan{ds.UID, node.UID}] = true
+		}
+	}
+}
+
+// simOutside reports whether a DaemonSet has no place on a node, with or without a pod of it there.
+func simOutside(node *corev1.Node, ds *appsv1.DaemonSet, pod bool) bool {
+	return !simKeeps(node, ds) || simForeign(node, corev1.TaintEffectNoSchedule) && !pod
+}
+
+// settles notes the nodes without which a pass settles revisions. Its list of Nodes may be older than that of pods.
+func (w *simWorld) settles(pass *simPass, before, after *topsv1.DaemonRollout) {
+	if w.gate == nil {
+		return
+	}
+	if pass.settled == nil {
+		pass.settled = slices.Clone(before.Status.Settled)
+	}
+	for _, ds := range pass.sets {
+		key := ds.Namespace + "/" + ds.Name
+		hash := report.TargetIn(after.Status.Settled, key)
+		if hash == "" || hash == report.TargetIn(before.Status.Settled, key) {
+			continue
+		}
+		for name, node := range pass.seen.nodes {
+			if simOutside(node, ds, pass.seen.pods[simSpot{ds.UID, name}] != nil) {
+				w.outside[simRan{ds.UID, node.UID}] = true
+			}
 		}
 	}
 }
@@ -331,7 +358,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 		of := func(r *appsv1.ControllerRevision) bool { return daemonset.RevisionHash(r) == hash }
 		return slices.ContainsFunc(w.revisionsOf(ds), of) && (pass == nil || pass.live[ds.UID].ds == nil || slices.ContainsFunc(pass.live[ds.UID].revisions, of))
 	}
-	settled := hash == report.TargetIn(stored.Status.Settled, key)
+	settled := hash == report.TargetIn(stored.Status.Settled, key) || pass != nil && hash == report.TargetIn(pass.settled, key)
 	if good == "" || had(none) && (w.vague || settled) || settled && w.outside[simRan{ds.UID, node.UID}] {
 		return // what a node had is not known to a new manager
 	}

@@ -237,3 +237,60 @@ func TestATargetThatWasSettledWithoutANodeIsSettledWhenThatIsRegisteredAgainUnle
 		})
 	}
 }
+
+// The manager that settles the target sees a node as it was while a taint kept pods off it, and after that without its pod, which died
+// when the taint was gone: the list of Nodes and that of pods are not of the same time. The node joins like a new one.
+func TestATargetIsSettledWithoutANodeThatSeemsTaintedAndHasNoPod(t *testing.T) {
+	for name, comes := range map[string]func(s *simSchedule, next func() bool, settle func()){
+		"when its next pod is there already": func(s *simSchedule, next func() bool, settle func()) {
+			s.b.seesAllBut(simNodes)
+			s.waits("a pod waits at the gate", next)
+			settle()
+			released := s.opened
+			s.worksUntil(s.b, "the pod leaves the gate", time.Minute, func() bool { return s.opened > released })
+		},
+		"before its next pod is created": func(s *simSchedule, next func() bool, settle func()) {
+			s.b.seesAllBut(simNodes)
+			settle()
+			s.waits("a pod is created", next)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schedule(t, []string{"single"}, func(s *simSchedule) {
+				gated(func(*simWorld) {})(s.simWorld)
+				s.worksUntil(s.a, "a good revision is known", time.Hour, func() bool { return s.rolloutOf(s.g.id).Status.LastKnownGood != nil })
+				s.leader = s.b
+				s.b.passes(s.g.id)
+				tainted := s.hosts[0].name
+				dies := func() { s.api.Remove(simapi.KeyOf(s.podOf(0, tainted))) }
+				next := func() bool { return s.podOf(0, tainted) != nil }
+				dies()
+				s.waits("it has a pod, with the gate", next)
+				s.gets(0, "good-1")
+				s.taintAs(tainted, true)
+				s.b.sees(simNodes)
+				s.worksUntil(s.a, "the others are updated", time.Hour, func() bool {
+					return len(s.rolloutOf(s.g.id).Status.InFlight) == 0 && !slices.ContainsFunc(s.hosts[1:], func(h *simHost) bool { return !s.atTarget(s.g, h.name) })
+				})
+				s.taintAs(tainted, false)
+				dies()
+				comes(s, next, func() {
+					s.b.passes(s.g.id)
+					if r := s.rolloutOf(s.g.id); r.Status.Settled[0].Hash != r.Status.Targets[0].Hash {
+						s.violate("the target is not settled: %v", r.Status)
+					}
+				})
+			})
+		})
+	}
+}
+
+// taintAs keeps pods off a node, or does not.
+func (s *simSchedule) taintAs(node string, tainted bool) {
+	simapi.Edit(s.api, simNodeKey(node), func(n *corev1.Node) {
+		n.Spec.Taints = nil
+		if tainted {
+			n.Spec.Taints = []corev1.Taint{{Key: simForeignTaint + "busy", Effect: corev1.TaintEffectNoSchedule}}
+		}
+	})
+}

@@ -109,6 +109,8 @@ type simPass struct {
 	live map[types.UID]simLiveSet
 	// ran is that of the world when it began.
 	ran map[simRan][]string
+	// settled are the settled revisions as it read them, nil until it stores a ledger.
+	settled []topsv1.RevisionTarget
 }
 
 // simLiveSet is a DaemonSet as read live, and the true target and revisions at that time.
