@@ -176,8 +176,8 @@ func pinsOf(ctx context.Context, cl *cluster) (pins []topsv1.NodePin) {
 	return pins
 }
 
-// tasksToUndo returns the tasks that undo takes on any node: those of the DaemonSets that are upgraded behind the gate, by their
-// component or name where that is only one's.
+// tasksToUndo returns the tasks of all DaemonSets that are upgraded behind the gate, by their component or name where that is only
+// one's, sorted. Whether a node has an earlier version to go back to, undo checks.
 func tasksToUndo(ctx context.Context, cl *cluster) ([]string, error) {
 	var sets appsv1.DaemonSetList
 	var rollouts topsv1.DaemonRolloutList
@@ -213,6 +213,7 @@ func tasksToUndo(ctx context.Context, cl *cluster) ([]string, error) {
 			}
 		}
 	}
+	slices.Sort(names)
 	return names, nil
 }
 
