@@ -181,6 +181,9 @@ func TestADeferredNodeIsListedAsWhatItIs(t *testing.T) {
 		"held": {func(_ *topsv1.DaemonRolloutStatus, u *topsv1.NodeUpgrade) {
 			u.Annotations = map[string]string{topsv1.AnnotationHold: ""}
 		}, nil},
+		"held, and kept cordoned": {func(_ *topsv1.DaemonRolloutStatus, u *topsv1.NodeUpgrade) {
+			u.Annotations, u.Status.Operation.Held = map[string]string{topsv1.AnnotationHold: ""}, true
+		}, []string{"pending Deferred"}},
 	} {
 		u := world.NodeUpgrade("a")
 		u.Status.Operation = &topsv1.OperationStatus{ID: "x", Rollout: "/", Revision: "r", Phase: topsv1.OperationDeferred, Reason: "DrainTimeout"}

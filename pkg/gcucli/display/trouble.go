@@ -156,7 +156,8 @@ func (n Node) advised(gr string) Node {
 }
 
 // troubled returns the nodes of a rollout that need attention: failed, stuck, deferred,
-// skipped, in that order, each sorted by name. A node whose last operation was deferred may be something else by now.
+// skipped, in that order, each sorted by name. A node whose last operation was deferred may be something else by now: what the rollout
+// lists it as, or held, unless the operation keeps it cordoned.
 func troubled(gr string, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrade, now time.Time) []Node {
 	if dro == nil {
 		return nil
@@ -185,7 +186,7 @@ func troubled(gr string, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrad
 	}
 	for i := range upgrades {
 		n := deferred(dro, &upgrades[i], operationOf(&upgrades[i], key), now)
-		if n != nil && !seen[n.Name] && len(daemonset.HoldsOf(&upgrades[i])) == 0 {
+		if n != nil && !seen[n.Name] && (n.Operation.KeptCordoned || len(daemonset.HoldsOf(&upgrades[i])) == 0) {
 			add(*n)
 		}
 	}
