@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 )
 
 func TestWhatAnActionWouldDo(t *testing.T) {
@@ -72,6 +73,10 @@ func TestResumeIsOfferedWhereItDoesSomething(t *testing.T) {
 		for _, ro := range all {
 			if s := sectionOf(Resource{Status: display.Status{Rollout: &ro}}, verbs{Resume: true}, ""); s.May[Resume] != want {
 				t.Errorf("%+v: resume is offered: %t", ro, s.May[Resume])
+			}
+			going := display.Status{Rollout: &ro, Outcome: display.Outcome{Reason: status.ReasonDeleting}}
+			if s := sectionOf(Resource{Status: going}, verbs{Pause: true, Resume: true, Approve: true, Rollback: true}, ""); s.May[Pause] || s.May[Resume] || s.May[Approve] || s.May[Rollback] {
+				t.Errorf("%+v: what is refused of a gr that is being deleted is offered: %v", ro, s.May)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
+	"github.com/topsops/gcu-operator/pkg/gcuresource/status"
 	"github.com/topsops/gcu-operator/pkg/nodeupgrade/operation"
 )
 
@@ -57,6 +58,9 @@ type part struct {
 // sectionOf returns what the page shows of a gr; may are the verbs that the user may use, by is how
 // nodes are grouped if that is one of the gr's choices.
 func sectionOf(r Resource, may verbs, by string) section {
+	if r.Status.Outcome.Reason == status.ReasonDeleting { // changes are refused
+		may = verbs{}
+	}
 	s := section{Resource: r, May: maps.Clone(may)}
 	if ro := r.Status.Rollout; ro != nil {
 		counts := map[string]int32{string(rollout.Updated): ro.Nodes.Updated, string(rollout.InFlight): ro.Nodes.InFlight, string(rollout.Pending): ro.Nodes.Pending,
