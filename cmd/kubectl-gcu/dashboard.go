@@ -156,7 +156,6 @@ func trimmed(o any) (any, error) {
 		return o, nil
 	}
 	object.SetManagedFields(nil)
-	naming := namingCards(object)
 	switch object := object.(type) {
 	case *corev1.Pod:
 		if daemonset.Owner(object) == nil { // no pod of a component
@@ -166,21 +165,17 @@ func trimmed(o any) (any, error) {
 		if object.Spec.NodeName != "" {
 			affinity = nil // only names the node of a pod that is not scheduled yet
 		}
-		object.Spec = corev1.PodSpec{NodeName: object.Spec.NodeName, Affinity: affinity, SchedulingGates: object.Spec.SchedulingGates}
+		object.Spec = corev1.PodSpec{NodeName: object.Spec.NodeName, Affinity: affinity, Containers: namingCards(object), SchedulingGates: object.Spec.SchedulingGates}
 	case *corev1.Node:
 		object.Status = corev1.NodeStatus{Conditions: object.Status.Conditions, Allocatable: object.Status.Allocatable}
-	}
-	if pod, is := object.(*corev1.Pod); is {
-		pod.Spec.Containers = naming
 	}
 	return o, nil
 }
 
 // namingCards returns what is read of the containers of a DaemonSet's pod: the variable by which a device plugin offers cards
-// under further names. Of other objects, and of containers without it, it returns nothing.
-func namingCards(o client.Object) (naming []corev1.Container) {
-	pod, is := o.(*corev1.Pod)
-	if !is || daemonset.Owner(pod) == nil {
+// under further names. Of other pods, and of containers without it, it returns nothing.
+func namingCards(pod *corev1.Pod) (naming []corev1.Container) {
+	if daemonset.Owner(pod) == nil {
 		return nil
 	}
 	for i := range pod.Spec.Containers {
