@@ -81,7 +81,7 @@ func listWaves(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuRes
 		return err
 	}
 	if dro == nil {
-		return cl.noRollout(gr)
+		return cl.noRollout(ctx, gr)
 	}
 	waves := display.WavesOf(dro, g.policy, g.plan, time.Now())
 	return out.print(o, list[display.Wave]{waves}, func(s display.Style) string {
@@ -97,7 +97,7 @@ func approveWave(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuR
 	if dro, err := cl.rollout(ctx, name); err != nil {
 		return err
 	} else if dro == nil {
-		return cl.noRollout(gr)
+		return cl.noRollout(ctx, gr)
 	}
 	var approval display.Approval
 	var revision string

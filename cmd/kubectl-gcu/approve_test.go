@@ -16,8 +16,8 @@ func TestApproveAWave(t *testing.T) {
 	s := newSite(t)
 	s.create(&topsv1.UpgradePolicy{ObjectMeta: metav1.ObjectMeta{Name: "waves-policy"}, Spec: topsv1.UpgradePolicySpec{Waves: []topsv1.Wave{
 		{Name: "canary", Selector: &metav1.LabelSelector{}}, {Name: "main", Selector: &metav1.LabelSelector{}, Approval: topsv1.ApprovalManual}}}})
-	s.gr("waving", topsv1.AnnotationUpgradePolicy, "waves-policy", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
-	s.says(s.gcu("approve", "waving", "main"), exitRefused, "there is no DaemonRollout of gr waving in namespace kube-system", "or it has not been made yet")
+	s.daemonSet(s.gr("waving", topsv1.AnnotationUpgradePolicy, "waves-policy", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate"))
+	s.says(s.gcu("approve", "waving", "main"), exitRefused, "there is no DaemonRollout of gr waving in namespace kube-system", "it has not been made yet")
 	dro := s.rollout("waving", topsv1.DaemonRolloutStatus{Revision: "r1", Waves: []topsv1.WaveStatus{
 		{Name: "canary", Total: 1}, {Name: "main", Total: 5}, {Name: "rest"}}})
 	s.says(s.gcu("approve", "waving", "main"), exitRefused, "is NotReached; no wave waits")

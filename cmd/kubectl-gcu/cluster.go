@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/topsops/gcu-operator/pkg/askedby"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/denial"
+	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/message"
 	"github.com/topsops/gcu-operator/pkg/ownership"
 	"github.com/topsops/gcu-operator/pkg/preview/inquiry"
@@ -109,6 +111,15 @@ func explain(err error, verb, namespace string) error {
 	}
 	return &failure{exitForbidden, fmt.Errorf("missing permission: %s %s %s; kubectl auth can-i %s %s %s says whether you have it: %w",
 		verb, what, where, verb, what, flag, err)}
+}
+
+// leaveOut turns a missing permission into a note; it returns other errors.
+func leaveOut(notShown *[]string, what string, err error) error {
+	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
+		*notShown = append(*notShown, what+": "+f.Error())
+		return nil
+	}
+	return err
 }
 
 // read gets one object.
@@ -283,26 +294,51 @@ func (c *cluster) rollout(ctx context.Context, gr string) (*topsv1.DaemonRollout
 }
 
 // hasStrategy reports whether a gr has an update strategy, with which it gets a DaemonRollout.
-func hasStrategy(gr metav1.Object) bool {
-	annotations := gr.GetAnnotations()
-	return cmp.Or(annotations[topsv1.AnnotationUpdateStrategy], annotations[topsv1.OpenYurtAnnotationUpdateStrategy]) != ""
+func hasStrategy(gr metav1.Object) bool { return display.StrategyOf(gr.GetAnnotations()) != "" }
+
+// daemonSets returns the DaemonSets of a gr.
+func (c *cluster) daemonSets(ctx context.Context, gr *topsv1.GcuResource) ([]appsv1.DaemonSet, error) {
+	var l appsv1.DaemonSetList
+	err := c.all(ctx, "", &l, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name})
+	return slices.DeleteFunc(l.Items, func(ds appsv1.DaemonSet) bool { return !daemonset.IsOf(&ds, gr) }), err
 }
 
-// noRollout returns the refusal of what needs the DaemonRollout of a gr, which rollout has not found. It may be in another
-// namespace than the one that is looked into.
-func (c *cluster) noRollout(gr *topsv1.GcuResource) error {
+// unseenRollout returns why a gr lacks a DaemonRollout that it should have, when rollout has not found one; "" if it should have none.
+// Without a DaemonSet there is nothing to roll out.
+func (c *cluster) unseenRollout(ctx context.Context, gr *topsv1.GcuResource) (string, error) {
+	if !hasStrategy(gr) || gr.DeletionTimestamp != nil {
+		return "", nil
+	}
+	sets, err := c.daemonSets(ctx, gr)
+	if err != nil || len(sets) == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("there is no DaemonRollout of gr %s in namespace %s: it has not been made yet, or the operator is in another namespace: name that with -n",
+		gr.Name, c.namespace), nil
+}
+
+// noRollout returns the refusal of what needs the DaemonRollout of a gr, which rollout has not found.
+func (c *cluster) noRollout(ctx context.Context, gr *topsv1.GcuResource) error {
 	if !hasStrategy(gr) {
 		return refused("gr %s has no rollout: no annotation %s", gr.Name, topsv1.AnnotationUpdateStrategy)
 	}
-	return refused("there is no DaemonRollout of gr %s in namespace %s: name the operator's namespace with -n, or it has not been made yet", gr.Name, c.namespace)
+	unseen, err := c.unseenRollout(ctx, gr)
+	if err != nil {
+		return err
+	}
+	return refused("%s", cmp.Or(unseen, fmt.Sprintf("no rollout of gr %s is found in namespace %s", gr.Name, c.namespace)))
 }
 
-// unseenRollout returns what is not shown of a gr without the rollout that it should have, nothing if it has it.
-func (c *cluster) unseenRollout(gr *topsv1.GcuResource, rollout *topsv1.DaemonRollout) []string {
-	if rollout != nil || !hasStrategy(gr) || gr.DeletionTimestamp != nil {
+// noteUnseen adds to the status of a gr that the rollout which it should have is not found, if that is so.
+func (c *cluster) noteUnseen(ctx context.Context, gr *topsv1.GcuResource, rollout *topsv1.DaemonRollout, s *display.Status) error {
+	if rollout != nil {
 		return nil
 	}
-	return []string{"the rollout: " + c.noRollout(gr).Error()}
+	unseen, err := c.unseenRollout(ctx, gr)
+	if unseen != "" {
+		s.WithoutRollout(unseen)
+	}
+	return leaveOut(&s.NotShown, "the rollout", err)
 }
 
 // revisions returns the ControllerRevisions of a gr, possibly also those of an earlier gr of

@@ -244,9 +244,12 @@ func (s *source) readResource(ctx context.Context, gr *topsv1.GcuResource) (dash
 	if err != nil {
 		return dashboard.Resource{}, err
 	}
-	notShown := s.cached.unseenRollout(gr, fleet.Rollout)
+	var notShown []string
 	deployed := asDeployed(ctx, s.cached, gr, fleet.Rollout, &notShown)
 	r := dashboard.Resource{Status: display.StatusOf(deployed, fleet.Rollout, fleet.NodeUpgrades, notShown, fleet.Now), Nodes: display.NodesOf(fleet), Zones: map[string]string{}}
+	if err := s.cached.noteUnseen(ctx, gr, fleet.Rollout, &r.Status); err != nil {
+		return dashboard.Resource{}, err
+	}
 	labels := labelsOf(fleet, r.Nodes)
 	for name, of := range labels {
 		r.Zones[name] = of[corev1.LabelTopologyZone]

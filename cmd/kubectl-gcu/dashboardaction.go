@@ -151,7 +151,7 @@ func (s *source) predict(ctx context.Context, a dashboard.Action) (would dashboa
 	if err != nil {
 		return would, err
 	} else if dro == nil {
-		return would, s.live.noRollout(gr)
+		return would, s.live.noRollout(ctx, gr)
 	}
 	would.Revision = dro.Status.Revision
 	for _, w := range dro.Status.Waves {

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
-	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 	"github.com/topsops/gcu-operator/pkg/ownership"
 )
@@ -23,23 +22,17 @@ func readFleet(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*displ
 	}
 	var upgrades topsv1.NodeUpgradeList
 	var nodes corev1.NodeList
-	var sets appsv1.DaemonSetList
 	for _, l := range []client.ObjectList{&upgrades, &nodes} {
 		if err := cl.all(ctx, "", l); err != nil {
 			return nil, err
 		}
 	}
-	if err := cl.all(ctx, "", &sets, client.MatchingLabels{topsv1.LabelGcuResource: gr.Name}); err != nil {
+	if f.DaemonSets, err = cl.daemonSets(ctx, gr); err != nil {
 		return nil, err
 	}
 	f.NodeUpgrades, f.Nodes = upgrades.Items, nodes.Items
-	for i := range sets.Items {
-		set := &sets.Items[i]
-		if !daemonset.IsOf(set, gr) {
-			continue
-		}
-		f.DaemonSets = append(f.DaemonSets, *set)
-		if err := readPods(ctx, cl, set, f); err != nil {
+	for i := range f.DaemonSets {
+		if err := readPods(ctx, cl, &f.DaemonSets[i], f); err != nil {
 			return nil, err
 		}
 	}

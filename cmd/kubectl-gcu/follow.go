@@ -133,11 +133,10 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 				return false, unseen, err
 			}
 		}
-		dro, err := cl.rollout(ctx, name)
+		s, err := cl.progressOf(ctx, gr)
 		if err != nil {
 			return false, "", err
 		}
-		s := display.StatusOf(gr, dro, nil, nil, time.Now())
 		t.tell(&s)
 		if s.Outcome.State == display.Done {
 			return true, "", nil
@@ -156,6 +155,16 @@ func follow(ctx context.Context, out terminal, cl *cluster, name string, timeout
 		}
 		return false, s.Line(), nil
 	})
+}
+
+// progressOf returns the status of a gr, without its nodes.
+func (c *cluster) progressOf(ctx context.Context, gr *topsv1.GcuResource) (display.Status, error) {
+	dro, err := c.rollout(ctx, gr.Name)
+	if err != nil {
+		return display.Status{}, err
+	}
+	s := display.StatusOf(gr, dro, nil, nil, time.Now())
+	return s, c.noteUnseen(ctx, gr, dro, &s)
 }
 
 // followed returns a gr, or errDeleted.

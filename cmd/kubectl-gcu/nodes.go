@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/gcucli/dashboard"
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
@@ -55,7 +56,7 @@ With --watch it then prints a line for each node that changes, until it is stopp
 			if watch {
 				return watchNodes(ctx, c.terminal, cl, gr.Name, &nodeTable{output: o, state: state})
 			}
-			fleet, err := readFleet(ctx, cl, gr)
+			fleet, err := fleetWithWarning(ctx, c.terminal, cl, gr)
 			if err != nil {
 				return err
 			}
@@ -73,6 +74,19 @@ With --watch it then prints a line for each node that changes, until it is stopp
 	command.Flags().BoolVarP(&watch, "watch", "w", false, "continue with a line for each change")
 	complete(command, "state", display.States)
 	return command
+}
+
+// fleetWithWarning reads the nodes of a gr, and prints on standard error that the rollout which it should have is not found.
+func fleetWithWarning(ctx context.Context, out terminal, cl *cluster, gr *topsv1.GcuResource) (*display.Fleet, error) {
+	fleet, err := readFleet(ctx, cl, gr)
+	if err != nil || fleet.Rollout != nil {
+		return fleet, err
+	}
+	unseen, err := cl.unseenRollout(ctx, gr)
+	if unseen != "" {
+		fmt.Fprintln(out.ErrOut, "not shown: the rollout:", unseen)
+	}
+	return fleet, err
 }
 
 // watchNodes prints the nodes of a gr, in a state if one is given, and then a line for each that changes.

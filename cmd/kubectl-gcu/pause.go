@@ -121,13 +121,16 @@ func resumeUnseen(ctx context.Context, out terminal, cl *cluster, name string, u
 	if err != nil {
 		return err
 	}
+	unseen, err := cl.unseenRollout(ctx, gr)
 	switch {
-	case hasStrategy(gr) && unpaused:
-		out.say("whether nodes failed is not known: %v", cl.noRollout(gr))
-	case hasStrategy(gr):
-		return cl.noRollout(gr)
+	case err != nil:
+		return err
+	case unseen != "" && unpaused:
+		out.say("whether nodes failed is not known: %s", unseen)
+	case unseen != "":
+		return refused("%s", unseen)
 	case !unpaused:
-		out.say("gr %s is not paused, and has no rollout: there is nothing to resume", name)
+		out.say("gr %s is not paused, and no rollout of it is found in namespace %s: there is nothing to resume", name, cl.namespace)
 	}
 	return nil
 }

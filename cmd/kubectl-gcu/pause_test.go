@@ -35,14 +35,15 @@ func TestPauseAndResume(t *testing.T) {
 // What only the rollout says is not denied where the rollout cannot be found.
 func TestResumeSaysThatItFindsNoRollout(t *testing.T) {
 	s := newSite(t)
-	s.gr("unseen", topsv1.AnnotationPaused, "true", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+	gr := s.gr("unseen", topsv1.AnnotationPaused, "true", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+	s.daemonSet(gr)
 	s.says(s.gcu("resume", "unseen"), exitOK, "gr unseen is no longer paused", "there is no DaemonRollout of gr unseen in namespace kube-system", "whether nodes failed is not known")
 	s.says(s.gcu("resume", "unseen"), exitRefused, "there is no DaemonRollout of gr unseen in namespace kube-system")
 }
 
 func TestResumeClearsTheFailuresOfAHaltedRollout(t *testing.T) {
 	s := newSite(t)
-	s.gr("halting", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+	s.daemonSet(s.gr("halting", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate"))
 	dro := s.rollout("halting", topsv1.DaemonRolloutStatus{FailedNodes: 2, Conditions: []metav1.Condition{
 		{Type: topsv1.RolloutHalted, Status: metav1.ConditionTrue, Reason: "Halted", LastTransitionTime: metav1.Now()}}})
 	s.says(s.gcu("resume", "halting", "-n", "default"), exitRefused, "there is no DaemonRollout of gr halting in namespace default", "-n")

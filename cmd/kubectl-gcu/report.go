@@ -77,7 +77,7 @@ func readReport(ctx context.Context, cl *cluster, gr *topsv1.GcuResource, revisi
 		return nil, err
 	}
 	if dro == nil {
-		return nil, cl.noRollout(gr)
+		return nil, cl.noRollout(ctx, gr)
 	}
 	upgrade, ok := audit.Find(audit.Upgrades(dro.Status.Record), revision, plan)
 	if !ok && revision+plan == "" {

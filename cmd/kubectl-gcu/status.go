@@ -91,7 +91,6 @@ func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (displ
 	if err = leaveOut(&notShown, "the rollout", err); err != nil {
 		return display.Status{}, err
 	}
-	notShown = append(notShown, cl.unseenRollout(gr, dro)...)
 	var upgrades topsv1.NodeUpgradeList
 	if dro != nil {
 		if err = leaveOut(&notShown, "operations of nodes", cl.all(ctx, "", &upgrades)); err != nil {
@@ -107,7 +106,7 @@ func readStatus(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (displ
 	if s.Rollout != nil {
 		s.Rollout.Windows = windows
 	}
-	return s, nil
+	return s, cl.noteUnseen(ctx, gr, dro, &s)
 }
 
 // asDeployed returns a gr with the spec that is deployed, or with none and a note if that is not known.
@@ -152,15 +151,6 @@ func readPolicy(ctx context.Context, cl *cluster, gr *topsv1.GcuResource) (*tops
 		return nil, denial.IgnoreNotFound(err)
 	}
 	return policy, nil
-}
-
-// leaveOut turns a missing permission into a note; it returns other errors.
-func leaveOut(notShown *[]string, what string, err error) error {
-	if f, ok := errors.AsType[*failure](err); ok && f.code == exitForbidden {
-		*notShown = append(*notShown, what+": "+f.Error())
-		return nil
-	}
-	return err
 }
 
 func watchStatus(ctx context.Context, out terminal, cl *cluster, args []string, o output, timeout time.Duration) error {

@@ -18,19 +18,26 @@ import (
 	"github.com/topsops/gcu-operator/pkg/gcucli/display"
 )
 
+// daemonSet creates a DaemonSet of a gr.
+func (s *site) daemonSet(gr *topsv1.GcuResource) *appsv1.DaemonSet {
+	s.t.Helper()
+	labels := map[string]string{"app": gr.Name}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: gr.Name,
+		Labels:          map[string]string{topsv1.LabelGcuResource: gr.Name, topsv1.LabelManagedBy: topsv1.ManagedBy},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: "GcuResource", Name: gr.Name, UID: gr.UID, Controller: ptr.To(true)}}},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeSelector: map[string]string{"fleet": gr.Name}, Containers: []corev1.Container{{
+				Name: "main", Image: "app:1", Env: []corev1.EnvVar{{Name: "DB_PASSWORD", Value: "hunter2"}}}}}}},
+		Status: appsv1.DaemonSetStatus{ObservedGeneration: 1}}
+	s.create(set)
+	return set
+}
+
 // fleet creates a gr with a DaemonSet, an updated node and a failed one.
 func (s *site) fleet(name string) {
 	s.t.Helper()
 	gr := s.gr(name, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
-	labels := map[string]string{"app": name}
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name,
-		Labels:          map[string]string{topsv1.LabelGcuResource: name, topsv1.LabelManagedBy: topsv1.ManagedBy},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: topsv1.GroupVersion.String(), Kind: "GcuResource", Name: name, UID: gr.UID, Controller: ptr.To(true)}}},
-		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeSelector: map[string]string{"fleet": name}, Containers: []corev1.Container{{
-				Name: "main", Image: "app:1", Env: []corev1.EnvVar{{Name: "DB_PASSWORD", Value: "hunter2"}}}}}}},
-		Status: appsv1.DaemonSetStatus{ObservedGeneration: 1}}
-	s.create(set)
+	set := s.daemonSet(gr)
 	owner := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: name, UID: set.UID, Controller: ptr.To(true)}}
 	hash := map[string]string{"app": name, appsv1.ControllerRevisionHashLabelKey: "new"}
 	revision := &appsv1.ControllerRevision{Revision: 1, ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name + "-new", Labels: hash, OwnerReferences: owner}}
@@ -84,12 +91,27 @@ func TestStatusAndNodesOfARealServer(t *testing.T) {
 	}
 	s.says(s.gcu("nodes", "shown", "--state", "pending"), exitOK, "no node of gr shown is pending")
 	s.says(s.gcu("status", "shown", "--watch", "--timeout", "20s"), exitNotYet, "Stopped: 1 of 2 updated", "GcuResource shown: Stopped", "Halted: 1 node failed")
-	s.says(s.gcu("status", "shown", "-n", "default"), exitOK, "not shown: the rollout: there is no DaemonRollout of gr shown in namespace default")
+	s.says(s.gcu("status", "shown", "-n", "default"), exitOK, "GcuResource shown: Working (NotSeen)", "not shown: the rollout: there is no DaemonRollout of gr shown in namespace default", "name that with -n")
+	s.says(s.gcu("status", "shown", "-n", "default", "--watch", "--timeout", "1s"), exitNotYet, "Working: 1/1 ready; its DaemonRollout is not found")
+	s.says(s.gcu("nodes", "shown", "-n", "default"), exitOK, "shown-1", "not shown: the rollout: there is no DaemonRollout of gr shown in namespace default")
 	s.gr("second")
 	s.says(s.gcu("pause"), exitUsage, "there are 2 grs: say which (second, shown)")
 	s.says(s.gcu("version", "-o", "json"), exitOK, `"kubernetes": "v1.`, "deployments.apps \\\"gcu-operator\\\" not found")
 	s.says(s.gcu("__complete", "pause", ""), exitOK, "second", "shown")
 	s.says(s.gcu("__complete", "nodes", "--state", ""), exitOK, "in-flight")
+}
+
+// A gr without DaemonSets has nothing to roll out, whatever its strategy is: every gr that is created by the REST API has one.
+func TestAGrWithoutDaemonSetsLacksNoRollout(t *testing.T) {
+	s := newSite(t)
+	s.gr("setless", topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
+	for _, args := range [][]string{{"status", "setless"}, {"status", "setless", "--watch", "--timeout", "20s"}, {"nodes", "setless"}} {
+		if a := s.says(s.gcu(args...), exitOK, "etless"); strings.Contains(a.out+a.err, "not shown") || args[0] == "status" && !strings.Contains(a.out, "GcuResource setless: Done") {
+			t.Errorf("%v: %s%s", args, a.out, a.err)
+		}
+	}
+	s.says(s.gcu("resume", "setless"), exitOK, "is not paused, and no rollout of it is found in namespace kube-system: there is nothing to resume")
+	s.says(s.gcu("report", "setless"), exitRefused, "no rollout of gr setless is found in namespace kube-system")
 }
 
 func TestAMissingRightIsReported(t *testing.T) {

@@ -18,7 +18,7 @@ const (
 	// ReasonWaiting: the rollout waits for several reasons, and no object shows which of
 	// them applies to this node.
 	ReasonWaiting = "Waiting"
-	// ReasonNotSeen: the operator has not seen the newest spec yet.
+	// ReasonNotSeen: the operator has not seen the newest spec yet, or its rollout is not found.
 	ReasonNotSeen = "NotSeen"
 )
 

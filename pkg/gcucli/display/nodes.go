@@ -30,7 +30,7 @@ var States = []string{string(rollout.Updated), string(rollout.InFlight), string(
 // Fleet is what was read about the nodes of a gr.
 type Fleet struct {
 	Resource *topsv1.GcuResource
-	// Rollout is nil without an update strategy.
+	// Rollout is nil if there is none, as without an update strategy, or if it is not found.
 	Rollout *topsv1.DaemonRollout
 	// DaemonSets of the gr, with all ControllerRevisions and Pods that may belong to them.
 	DaemonSets   []appsv1.DaemonSet
@@ -158,6 +158,8 @@ func (w *watch) node(node *corev1.Node) (Node, bool) {
 		n.Message = "the node is not Ready; it is upgraded when it is back"
 	case outdated == "" && remaining == "":
 		n.State, n.Reason, n.Message = string(rollout.Pending), string(rollout.ReasonUnavailable), missing
+	case w.Rollout == nil && StrategyOf(w.Resource.Annotations) != "":
+		n.State, n.Reason, n.Message = string(rollout.Pending), ReasonNotSeen, outdated
 	case w.Rollout == nil || w.restartsOnly() && remaining == "":
 		n.State, n.Reason, n.Message = Outdated, status.ReasonNoStrategy, outdated
 	default:

@@ -2,6 +2,7 @@ package display
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +138,28 @@ func TestANodeThatAComponentHasLeftIsUpdated(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A rollout that is not found may be in another namespace: whoever then set another strategy than OTA would start it.
+func TestAnOutdatedNodeWithoutARolloutIsToldApartByTheStrategy(t *testing.T) {
+	for _, tt := range []struct{ key, want string }{
+		{"", "outdated NoUpdateStrategy"},
+		{topsv1.AnnotationUpdateStrategy, "pending NotSeen"},
+		{topsv1.OpenYurtAnnotationUpdateStrategy, "pending NotSeen"},
+	} {
+		ds := world.ComponentOf("toolkit")
+		f := &Fleet{Resource: &topsv1.GcuResource{}, DaemonSets: []appsv1.DaemonSet{*ds}, Now: world.Epoch,
+			Pods: []corev1.Pod{*world.PodOn(ds, "a", world.OldHash)}, Nodes: []corev1.Node{*world.Node("a")}}
+		if tt.key != "" {
+			f.Resource.Annotations = map[string]string{tt.key: "OTA"}
+		}
+		for _, r := range world.RevisionsOf(ds, world.OldHash, world.NewHash) {
+			f.Revisions = append(f.Revisions, *r)
+		}
+		if n := NodesOf(f)[0]; n.State+" "+n.Reason != tt.want || strings.Contains(n.Do, "annotate") != (tt.key == "") {
+			t.Errorf("with annotation %q: %s %s, want %s; %q", tt.key, n.State, n.Reason, tt.want, n.Do)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package display
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -92,6 +93,11 @@ func outcome(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout) Outcome {
 		return Outcome{State: Working, Reason: ReasonNotSeen, Message: "the operator has not decided about its rollout yet"}
 	}
 	return Outcome{State: Done, Message: messageOfReady(gr)}
+}
+
+// StrategyOf returns the update strategy in the annotations of a gr, "" for none.
+func StrategyOf(annotations map[string]string) string {
+	return cmp.Or(annotations[topsv1.AnnotationUpdateStrategy], annotations[topsv1.OpenYurtAnnotationUpdateStrategy])
 }
 
 // stopped returns what needs to be changed before the gr continues, or nil.

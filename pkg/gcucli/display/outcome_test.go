@@ -93,3 +93,19 @@ func TestOutcome(t *testing.T) {
 		})
 	}
 }
+
+// Without its rollout it is not known that a gr is done; what is wrong with it is.
+func TestOutcomeWithoutTheRollout(t *testing.T) {
+	for phase, want := range map[string]string{topsv1.PhaseRunning: "Working NotSeen", topsv1.PhaseDeploying: "Working Deploying"} {
+		f := load(t, "running")
+		f.Resource.Status.Phase = phase
+		s := StatusOf(f.Resource, nil, nil, nil, now)
+		if done := s.Outcome.State == Done; done != (phase == topsv1.PhaseRunning) {
+			t.Errorf("phase %s without a rollout to have is %s", phase, s.Outcome.State)
+		}
+		s.WithoutRollout("it is elsewhere")
+		if got := string(s.Outcome.State) + " " + s.Outcome.Reason; got != want || s.Outcome.Do == "" && s.Outcome.Reason == ReasonNotSeen || !slices.Equal(s.NotShown, []string{"the rollout: it is elsewhere"}) {
+			t.Errorf("phase %s: %+v, not shown %q; want %s", phase, s.Outcome, s.NotShown, want)
+		}
+	}
+}

@@ -25,7 +25,7 @@ type Status struct {
 	Strategy   string      `json:"strategy,omitempty"`
 	Policy     string      `json:"policy,omitempty"`
 	Components []Component `json:"components"`
-	// Rollout is absent without an update strategy.
+	// Rollout is absent if there is none, as without an update strategy, or if it is not found.
 	Rollout *Rollout `json:"rollout,omitempty"`
 	// Nodes that need attention: failed, stuck, deferred, skipped.
 	Nodes []Node `json:"nodes"`
@@ -48,10 +48,19 @@ type Component struct {
 func StatusOf(gr *topsv1.GcuResource, dro *topsv1.DaemonRollout, upgrades []topsv1.NodeUpgrade, notShown []string, now time.Time) Status {
 	return Status{
 		Name: gr.Name, Outcome: OutcomeOf(gr, dro), Phase: gr.Status.Phase, Ready: gr.Status.ReadyResource,
-		Strategy:   cmp.Or(gr.Annotations[topsv1.AnnotationUpdateStrategy], gr.Annotations[topsv1.OpenYurtAnnotationUpdateStrategy]),
+		Strategy:   StrategyOf(gr.Annotations),
 		Policy:     gr.Annotations[topsv1.AnnotationUpgradePolicy],
 		Components: componentsOf(gr), Rollout: rolloutOf(gr.Name, dro),
 		Nodes: append([]Node{}, troubled(gr.Name, dro, upgrades, now)...), NotShown: notShown,
+	}
+}
+
+// WithoutRollout notes that the rollout which the gr should have is not found, and why: only the rollout says whether the nodes have
+// the newest spec.
+func (s *Status) WithoutRollout(why string) {
+	s.NotShown = append(s.NotShown, "the rollout: "+why)
+	if s.Outcome.State == Done {
+		s.Outcome = Outcome{State: Working, Reason: ReasonNotSeen, Message: "its DaemonRollout is not found", Do: Advice(ReasonNotSeen, s.Name)}
 	}
 }
 
