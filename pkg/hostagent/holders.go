@@ -53,46 +53,73 @@ func (p processes) holders() (task.DeviceHolders, error) {
 // isGone reports whether an error means that a process has ended.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// holder describes a process, nil when it has no device open. It counts as outside of pods if the kernel does not tell its
-// cgroup, as one with a path of more than 4095 bytes.
+// holder describes a process, nil when it has no device open. The kernel shows with a thread that has ended nothing of what
+// the process still has open: the look counts only if the thread has not ended after it.
 func (p processes) holder(pid int, devices procfs.Devices) (*task.DeviceHolder, error) {
 	directory := filepath.Join(p.proc, strconv.Itoa(pid))
-	status, err := os.ReadFile(filepath.Join(directory, "status"))
-	if err != nil {
-		return nil, err
+	h, err := seenWith(directory, devices)
+	status, gone := os.ReadFile(filepath.Join(directory, "status"))
+	if gone != nil {
+		return nil, gone
 	}
 	if procfs.Ended(string(status)) {
-		if directory, err = runningThread(directory); err != nil || directory == "" {
+		h, err = seenWithThreads(directory, devices)
+	}
+	if err != nil || h == nil {
+		return nil, err
+	}
+	h.PID = pid
+	h.Command, h.UID, err = procfs.Identity(string(status))
+	return h, err
+}
+
+// maxListings bounds how often the threads of a process are listed.
+const maxListings = 10
+
+// seenWithThreads returns what is seen with the threads of a process whose main thread has ended, nil if no device is. One
+// that lives after it was looked at shows all that the process has open. Those that end may have begun others, and a list
+// during which one ends may lack the next ones: only their number tells that all have ended.
+func seenWithThreads(process string, devices procfs.Devices) (*task.DeviceHolder, error) {
+	for range maxListings {
+		threads, err := os.ReadDir(filepath.Join(process, "task"))
+		if err != nil {
+			return nil, err
+		}
+		for _, thread := range threads {
+			directory := filepath.Join(process, "task", thread.Name())
+			h, err := seenWith(directory, devices)
+			if h != nil {
+				return h, nil
+			}
+			status, gone := os.ReadFile(filepath.Join(directory, "status"))
+			if !isGone(gone) && !isGone(err) && !procfs.Ended(string(status)) {
+				return nil, errors.Join(err, gone)
+			}
+		}
+		status, err := os.ReadFile(filepath.Join(process, "status"))
+		if err != nil || procfs.HasOneThread(string(status)) {
 			return nil, err
 		}
 	}
-	device, err := deviceOf(directory, devices)
+	return nil, errors.New("the threads of a process end faster than they can be looked at")
+}
+
+// seenWith returns the device and the container of a process as the kernel shows them with one of its threads, nil if no
+// device is open. It counts as outside of pods if the kernel does not tell its cgroup, as one with a path of more than 4095 bytes.
+func seenWith(thread string, devices procfs.Devices) (*task.DeviceHolder, error) {
+	device, err := deviceOf(thread, devices)
 	if err != nil || device == "" {
 		return nil, err
 	}
-	h := &task.DeviceHolder{PID: pid, Device: device}
-	cgroup, err := os.ReadFile(filepath.Join(directory, "cgroup"))
+	h := &task.DeviceHolder{Device: device}
+	cgroup, err := os.ReadFile(filepath.Join(thread, "cgroup"))
 	switch {
 	case isGone(err):
 		return nil, err
 	case err == nil:
 		h.Container, h.PodUID = procfs.ContainerOf(string(cgroup))
 	}
-	h.Command, h.UID, err = procfs.Identity(string(status))
-	return h, err
-}
-
-// runningThread returns the directory of a thread of a process whose main thread has ended, "" if all have: the kernel shows
-// there what the process still has open.
-func runningThread(directory string) (string, error) {
-	threads, err := os.ReadDir(filepath.Join(directory, "task"))
-	for _, thread := range threads {
-		running := filepath.Join(directory, "task", thread.Name())
-		if status, err := os.ReadFile(filepath.Join(running, "status")); err == nil && !procfs.Ended(string(status)) {
-			return running, nil
-		}
-	}
-	return "", err
+	return h, nil
 }
 
 // deviceOf returns the first device that a process has open or mapped, "" for none.

@@ -151,7 +151,11 @@ func choose(c candidates) (task.Engine, error) {
 	err := c.docker()
 	if err == nil {
 		if err = c.ownGone(); err != nil {
-			err = fmt.Errorf("it is not known to run this agent: %w", err)
+			if errors.Is(err, errOwnContainer) {
+				err = errors.New("it runs no container of this agent's pod")
+			} else {
+				err = fmt.Errorf("it is not known to run this agent: %w", err)
+			}
 		}
 	}
 	if err != nil {

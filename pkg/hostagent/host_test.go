@@ -38,7 +38,7 @@ func TestChoose(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := choose(test.in)
-			if got != test.want || (err == nil) != (test.want != "") {
+			if got != test.want || (err == nil) != (test.want != "") || errors.Is(err, errOwnContainer) {
 				t.Errorf("choose = %q, %v, want %q", got, err, test.want)
 			}
 		})

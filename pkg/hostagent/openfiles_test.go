@@ -239,3 +239,52 @@ func TestWhatAProcessWhoseMainThreadHasEndedHasOpenIsSeen(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestWhatTheThreadsOfAProcessHaveOpenIsSeen(t *testing.T) {
+	number, err := look("/dev/full", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ended, sleeps = "Name:\tx\nState:\tZ (zombie)\nUid:\t1000\t1000\n", "Name:\tx\nState:\tS (sleeping)\nUid:\t1000\t1000\n"
+	over := map[string]string{"status": ended + "Threads:\t1\n", "maps": "", "fd/0": "/dev/null"}
+	hasOthers := map[string]string{"status": ended + "Threads:\t2\n", "maps": "", "fd/0": "/dev/null"}
+	has := map[string]string{"status": sleeps, "cgroup": "", "fd/0": "/dev/full"}
+	for name, test := range map[string]struct {
+		main          map[string]string
+		threads       []map[string]string
+		found, failed bool
+	}{
+		"a thread after one that has ended":             {hasOthers, []map[string]string{over, has}, true, false},
+		"one after one that ends while it is looked at": {hasOthers, []map[string]string{{"status": sleeps}, has}, true, false},
+		"one after one that is gone":                    {hasOthers, []map[string]string{{"comm": "x"}, has}, true, false},
+		"all have ended":                                {over, []map[string]string{over}, false, false},
+		"one that lives shows all":                      {hasOthers, []map[string]string{{"status": sleeps, "maps": "", "fd/0": "/dev/null"}, has}, false, false},
+		"one cannot be looked at":                       {hasOthers, []map[string]string{{"status": sleeps, "maps/x": "", "fd/0": "/dev/null"}}, false, true},
+		"the list lacks one":                            {hasOthers, []map[string]string{over}, false, true},
+		"they end as fast as they are listed":           {hasOthers, []map[string]string{{"comm": "x"}}, false, true},
+	} {
+		files := map[string]string{}
+		for n, thread := range append(test.threads, test.main) {
+			directory := fmt.Sprintf("7/task/%d/", n)
+			if n == len(test.threads) {
+				directory = "7/"
+			}
+			for file, content := range thread {
+				files[directory+file] = content
+			}
+		}
+		root := fakeHost(t, files)
+		for file, content := range files {
+			if !strings.HasPrefix(content, "/dev/") {
+				continue
+			}
+			if err := errors.Join(os.Remove(filepath.Join(root, file)), os.Symlink(content, filepath.Join(root, file))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		holder, err := processes{proc: root}.holder(7, procfs.DevicesOf(map[string]procfs.File{"gcu0": number}))
+		if found := holder != nil && holder.PID == 7 && holder.Device == "/dev/gcu0"; found != test.found || (err != nil) != test.failed {
+			t.Errorf("%s: %+v, %v", name, holder, err)
+		}
+	}
+}

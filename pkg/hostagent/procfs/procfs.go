@@ -88,6 +88,9 @@ func Identity(status string) (command string, uid int64, err error) {
 // Ended reports whether a process or a thread has ended and only waits to be reaped, from its status in /proc.
 func Ended(status string) bool { return strings.Contains(status, "\nState:\tZ") } // the kernel escapes a newline in the name
 
+// HasOneThread reports whether a process has no other thread than its main one, from its status in /proc.
+func HasOneThread(status string) bool { return strings.Contains(status, "\nThreads:\t1\n") }
+
 // shown returns a name that can be shown; the kernel has at most 15 bytes, escaped.
 func shown(name string) string {
 	const most = 64

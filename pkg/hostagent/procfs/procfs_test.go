@@ -199,6 +199,18 @@ func TestEnded(t *testing.T) {
 	}
 }
 
+func TestHasOneThread(t *testing.T) {
+	for status, want := range map[string]bool{
+		"Name:\tx\nThreads:\t1\nSigQ:\t0/7\n":                  true,
+		"Name:\tx\nThreads:\t12\nSigQ:\t0/7\n":                 false,
+		"Name:\tx\\nThreads:\t1\\n\nThreads:\t2\nSigQ:\t0/7\n": false, // the kernel escapes it
+	} {
+		if got := HasOneThread(status); got != want {
+			t.Errorf("%q: %t", status, got)
+		}
+	}
+}
+
 func FuzzProcessText(f *testing.F) {
 	f.Add("0::/kubepods/pod" + uid + "/" + id)
 	f.Add("0::/system.slice/docker-" + id + ".scope")
