@@ -31,6 +31,8 @@ const (
 type budgets struct {
 	mu    sync.Mutex
 	spent map[string]usage
+	// pruned is when those that are over were last forgotten.
+	pruned time.Time
 }
 
 // usage is what one agent wrote since the beginning of a period.
@@ -45,7 +47,7 @@ func (b *budgets) spend(node string, now time.Time) time.Duration {
 	defer b.mu.Unlock()
 	s := b.spent[node]
 	if age := now.Sub(s.since); age < 0 || age >= budgetPeriod {
-		maps.DeleteFunc(b.spent, func(_ string, s usage) bool { return now.Sub(s.since).Abs() >= budgetPeriod })
+		b.prune(now)
 		s = usage{since: now}
 	}
 	s.writes++
@@ -54,6 +56,15 @@ func (b *budgets) spend(node string, now time.Time) time.Duration {
 		return 0
 	}
 	return OverBudget
+}
+
+// prune forgets the budgets that are over, once a period: a manager that starts sees all nodes in one.
+func (b *budgets) prune(now time.Time) {
+	if now.Sub(b.pruned).Abs() < budgetPeriod {
+		return
+	}
+	maps.DeleteFunc(b.spent, func(_ string, s usage) bool { return now.Sub(s.since).Abs() >= budgetPeriod })
+	b.pruned = now
 }
 
 // Handler enqueues what a NodeUpgrade concerns: at once for what the operator writes, and within the

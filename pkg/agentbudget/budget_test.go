@@ -108,6 +108,27 @@ func TestAnAgentThatIsCreatedAndDeletedHasABudget(t *testing.T) {
 	}
 }
 
+// TestBudgetsThatAreOverAreForgotten: all of them, once a period, whichever way the clock is set.
+func TestBudgetsThatAreOverAreForgotten(t *testing.T) {
+	for _, sign := range []time.Duration{1, -1} {
+		b := &budgets{spent: map[string]usage{}}
+		for _, step := range []struct {
+			after time.Duration
+			node  string
+			kept  int
+		}{
+			{0, "a", 1}, {budgetPeriod / 2, "b", 2},
+			{budgetPeriod, "c", 2}, {budgetPeriod * 19 / 10, "d", 3}, // b is over, and kept until the period of the last look is
+			{budgetPeriod * 2, "e", 2}, {budgetPeriod * 3, "e", 1},
+		} {
+			b.spend(step.node, fixture.Epoch.Add(sign*step.after))
+			if len(b.spent) != step.kept {
+				t.Errorf("after %s: %v", sign*step.after, b.spent)
+			}
+		}
+	}
+}
+
 func TestWhatTheOperatorWrites(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*topsv1.NodeUpgrade)
