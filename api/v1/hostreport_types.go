@@ -37,8 +37,8 @@ type HostReport struct {
 	// +optional
 	MoreDeviceHolders int32 `json:"moreDeviceHolders,omitempty"`
 	// deviceHoldersVisible is true when every process was looked at, and false when the
-	// agent lacks the capability SYS_PTRACE to look at some of them: deviceHolders may be
-	// incomplete. Absent when nothing is known, as with an older agent.
+	// agent could not look at some of them, as without the capability SYS_PTRACE:
+	// deviceHolders may be incomplete. Absent when nothing is known, as with an older agent.
 	// +optional
 	DeviceHoldersVisible *bool `json:"deviceHoldersVisible,omitempty"`
 	// missing says what could not be read, and why.

@@ -76,11 +76,13 @@ func whyInUse(f *Facts) string {
 	return unseenHolders(f)
 }
 
+const couldNotLook = "the node agent could not look at every process (it may lack the capability SYS_PTRACE)"
+
 // unseenHolders returns, to be appended to a message, that the agent does not see every process that may have a device
 // open; "" when it does, or reports nothing about them.
 func unseenHolders(f *Facts) string {
 	if visible := f.Host.DeviceHoldersVisible; visible != nil && !*visible {
-		return "; a process outside of pods may have a card open: the node agent lacks the capability to see it"
+		return "; a process outside of pods may have a card open: " + couldNotLook
 	}
 	return ""
 }

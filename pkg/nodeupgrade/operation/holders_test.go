@@ -87,7 +87,7 @@ func TestAProcessThatHasADeviceOpenIsNamed(t *testing.T) {
 		pythonHas = "process 4711 (python3, uid 1000, docker container 3f2a9c1b2d3e) has /dev/gcu0 open"
 		crash     = "pod driver restarts repeatedly: module enflame is in use"
 		late      = "n1_driver_replace took more than 10m0s: DaemonSet ns/driver has no pod on the node yet"
-		blind     = "; a process outside of pods may have a card open: the node agent lacks the capability to see it"
+		blind     = "; a process outside of pods may have a card open: the node agent could not look at every process (it may lack the capability SYS_PTRACE)"
 	)
 	for _, tc := range []struct {
 		name, at string
@@ -128,7 +128,7 @@ func TestAProcessThatHasADeviceOpenIsNamed(t *testing.T) {
 
 // What cannot be seen is said before the node takes its slot, where it matters.
 func TestWhatTheAgentCannotSeeIsSaidBeforeTheNodeTakesItsSlot(t *testing.T) {
-	const blind = "; a process outside of pods may have a card open: the node agent lacks the capability to see it"
+	const blind = "; a process outside of pods may have a card open: the node agent could not look at every process (it may lack the capability SYS_PTRACE)"
 	for _, tc := range []struct {
 		name    string
 		changed []string

@@ -47,7 +47,7 @@ func userNames(f *Facts) string {
 		names = append(names, who)
 	}
 	if visible := f.Host.DeviceHoldersVisible; f.Operation.DrainAll && (visible == nil || !*visible) {
-		names = append(names, "maybe plain containers, which the restart stops and the node agent lacks the capability to see")
+		names = append(names, "maybe plain containers, which the restart stops: "+couldNotLook)
 	}
 	return message.Names(names)
 }
