@@ -107,7 +107,7 @@ func (g *gate) look(ctx context.Context) {
 			g.log.Error(err, "Could not check whether config/gate is installed", "kind", object.kind.Kind, "name", object.name)
 			return
 		case of != object.namespace:
-			g.becomes(gating.NotInstalled, fmt.Sprintf("%s %s is for namespace %q (spec.paramRef.namespace), want %q: ", object.kind.Kind, object.name, of, object.namespace))
+			g.becomes(gating.NotInstalled, fmt.Sprintf("%s %s is for namespace %q (spec.paramRef.namespace), want %q, so ", object.kind.Kind, object.name, of, object.namespace))
 			return
 		}
 	}
@@ -126,9 +126,12 @@ func (g *gate) becomes(mode gating.Mode, detail string) {
 	case g.changed <- struct{}{}:
 	default: // an earlier change is not taken yet
 	}
-	if why != "" {
+	switch {
+	case why == "":
+		g.log.Info("The gate is available")
+	case detail != "":
+		g.log.Error(errors.New(why), "The gate is not available. Set spec.paramRef.namespace of the binding as wanted, or leave --gate out")
+	default:
 		g.log.Error(errors.New(why), "The gate is not available. Install config/gate, for which Kubernetes may have to be upgraded and the manager restarted, or leave --gate out")
-		return
 	}
-	g.log.Info("The gate is available")
 }

@@ -75,6 +75,9 @@ func TestTheGateIsLookedFor(t *testing.T) {
 			if got := g.Mode(); got != c.want || available != (c.want == gating.On) || !strings.Contains(out.String(), c.logs) || (c.logs == "") != (out.Len() == 0) {
 				t.Errorf("mode %q, available: %t, want %q; it logs %q", got, available, c.want, out.String())
 			}
+			if advised := strings.Contains(out.String(), "Install config/gate"); advised != (c.want != gating.On && c.of == "") {
+				t.Errorf("it logs %q", out.String())
+			}
 			if logged := strings.Count(out.String(), "The gate is not available"); logged > 1 {
 				t.Errorf("it logs %q", out.String())
 			}
