@@ -187,6 +187,10 @@ func simAtWork(u *topsv1.NodeUpgrade) string {
 	return ""
 }
 
+// simHasNode reports whether an operation may have its node out of service by its record alone: one that touched its node
+// was granted, also if older CRDs dropped that.
+func simHasNode(op *topsv1.OperationStatus) bool { return simLives(op) && (op.Granted || op.Touched) }
+
 // checkDisturbed is S8: the node is cordoned and empty.
 func (w *simWorld) checkDisturbed(h *simHost, what string, left int, op string) {
 	node := simapi.Get[*corev1.Node](w.api, simNodeKey(h.name))
@@ -314,7 +318,7 @@ func (w *simWorld) checkStray(node *corev1.Node, u *topsv1.NodeUpgrade) {
 // disturbed reports whether, by what was seen, an operation may have a node out of service.
 func (s simSeen) disturbed(node string) bool {
 	u := s.upgrades[node]
-	return u != nil && (simAtWork(u) != "" || u.Spec.Operation != nil && u.Spec.Operation.Granted && !simOver(u, u.Spec.Operation.ID))
+	return u != nil && (simHasNode(u.Status.Operation) || u.Spec.Operation != nil && u.Spec.Operation.Granted && !simOver(u, u.Spec.Operation.ID))
 }
 
 // simOver reports whether an operation has ended on its node.
@@ -335,8 +339,8 @@ func (w *simWorld) checkLightPath(pass *simPass, pod *corev1.Pod) {
 	if ds := simapi.Get[*appsv1.DaemonSet](w.api, simapi.Named(simSets, pod.Namespace, simOwner(pod).Name)); ds != nil && simHeavy(observed.Member{DaemonSet: ds}.Component()) {
 		w.violate("S8: pod %s is deleted without an operation", pod.Name)
 	}
-	if u := pass.seen.upgrades[node]; u != nil && simAtWork(u) != "" && !u.Status.Operation.Phase.Final() {
-		w.violate("S6: pod %s is deleted though the pass saw operation %s at work on %s", pod.Name, simAtWork(u), node)
+	if u := pass.seen.upgrades[node]; u != nil && simHasNode(u.Status.Operation) && !u.Status.Operation.Phase.Final() {
+		w.violate("S6: pod %s is deleted though the pass saw operation %s at work on %s", pod.Name, u.Status.Operation.ID, node)
 	}
 }
 

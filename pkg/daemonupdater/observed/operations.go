@@ -76,7 +76,9 @@ func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation
 		if op == nil || op.ID != shown.ID {
 			op = &rollout.Operation{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
 		}
-		op.Granted, op.KeptCordoned, op.InUse = op.Granted || shown.Granted, shown.Held, shown.InUse
+		// What touched the node was granted, even if an older CRD dropped that: another group does nothing there. Its own group grants it again.
+		op.Granted = op.Granted || shown.Granted || shown.Touched && !op.Ours
+		op.KeptCordoned, op.InUse = shown.Held, shown.InUse
 		op.Committed = isCommitted(shown)
 		op.Prepared = isPrepared(shown, asked)
 		op.Stalled = isStalled(upgrade, shown)

@@ -91,6 +91,8 @@ func TestOperationsBecomeJobs(t *testing.T) {
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "its driver is replaced and not verified, and both lost the grant: it disturbs", asked: operating("x", own), shown: ungranted, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
+		{name: "another group's that touched the node, and both lost the grant: nothing else is done there", asked: operating("x", "gcu-system/other"), shown: ungranted, disturbed: true,
+			want: &rollout.Operation{ID: "x", Granted: true, Committed: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "its driver was replaced, but not by it", asked: grantedOp, shown: untouched, disturbed: true,
 			want: &rollout.Operation{ID: "x", Ours: true, Granted: true, Message: "a_driver_replace: pod x is replaced"}},
 		{name: "its driver is verified", asked: grantedOp, shown: proven, disturbed: true,
