@@ -95,7 +95,7 @@ func (g *gate) look(ctx context.Context) {
 		// namespace is where the binding finds DaemonRollouts, empty for that of the pod.
 		namespace string
 	}{{gatePolicy, name, ""}, {gateBinding, name, ""}, {gateBinding, name + "-gcuresources", g.namespace}} {
-		there := &unstructured.Unstructured{Object: map[string]any{}}
+		there := &unstructured.Unstructured{}
 		there.SetGroupVersionKind(object.kind)
 		err := g.live.Get(ctx, client.ObjectKey{Name: object.name}, there)
 		of, _, _ := unstructured.NestedString(there.Object, "spec", "paramRef", "namespace")

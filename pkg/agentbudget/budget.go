@@ -69,8 +69,8 @@ func (b *budgets) prune(now time.Time) {
 
 // Handler enqueues what a NodeUpgrade concerns: at once for what the operator writes, and within the
 // budget of the node for what its agent writes. An agent creates its NodeUpgrade, and has it deleted
-// by naming an owner that does not exist; only what has an operation is certainly the operator's. requests is called with every event, and with how long
-// what it returns waits.
+// by naming an owner that does not exist; only what has an operation is certainly the operator's.
+// requests is called with every event, and with how long what it returns waits.
 func Handler[R comparable](now func() time.Time, requests func(context.Context, client.Object, time.Duration) []R) handler.TypedEventHandler[client.Object, R] {
 	type queue = workqueue.TypedRateLimitingInterface[R]
 	spent := &budgets{spent: map[string]usage{}}

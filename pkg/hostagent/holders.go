@@ -221,8 +221,8 @@ func look(path string, flags int) (procfs.File, error) {
 // resolveCached is RESOLVE_CACHED of openat2(2), which x/sys lacks.
 const resolveCached = 0x20
 
-// lookBelow is look for a path below the root of a process. It asks nobody for the path below the root. On a kernel before
-// 5.12 it always fails.
+// lookBelow is look for a path below the root of a process. No server or FUSE program is asked for that path. On a kernel
+// before 5.12 it always fails.
 func lookBelow(root, path string) (file procfs.File, err error) {
 	below, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

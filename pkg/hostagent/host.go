@@ -150,13 +150,7 @@ func choose(c candidates) (task.Engine, error) {
 	}
 	err := c.docker()
 	if err == nil {
-		if err = c.ownGone(); err != nil {
-			if errors.Is(err, errOwnContainer) {
-				err = errors.New("it runs no container of this agent's pod")
-			} else {
-				err = fmt.Errorf("it is not known to run this agent: %w", err)
-			}
-		}
+		err = whyNotOurs(c.ownGone())
 	}
 	if err != nil {
 		return "", fmt.Errorf("no container engine that runs pods is responding: containerd: %w; docker: %w", c.containerd, err)
@@ -170,6 +164,17 @@ var errNoSocket = errors.New("there is no socket")
 // runsNoPods reports whether an error of containerd means that it is not there, or has no CRI plugin.
 func runsNoPods(err error) bool {
 	return errors.Is(err, errNoSocket) || status.Code(err) == codes.Unimplemented
+}
+
+// whyNotOurs returns what the result of ownGone says of docker, nil if it runs the agent.
+func whyNotOurs(gone error) error {
+	switch {
+	case errors.Is(gone, errOwnContainer):
+		return errors.New("it runs no container of this agent's pod")
+	case gone != nil:
+		return fmt.Errorf("it is not known to run this agent: %w", gone)
+	}
+	return nil
 }
 
 // detect returns the wanted engine, or for Auto the one that runs the pods.
