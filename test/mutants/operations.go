@@ -192,6 +192,8 @@ var ofOperations = []mutant{
 		"latest($from, $f.recordedAt($pod.Since))", "$from"},
 	{"done-from-memory", "an operation is done although a pod is no longer at its target", nodes, "replace.lasts",
 		"$there && !$atTarget()", "!$there"},
+	{"set-back-restarts-again", "a restart of the runtime that facts older than the record set back is requested again", nodes, "begin",
+		"!$isRestart || $start == nil", "!$isRestart || true"},
 	{"late-though-done", "a node that passes its prechecks at their deadline is deferred", nodes, "run",
 		`$v.phase == "" && !$done`, `$v.phase == ""`},
 	{"done-unavailable", "an operation is done although a pod is no longer available", nodes, "run",

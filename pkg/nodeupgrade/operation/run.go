@@ -128,14 +128,18 @@ func mark(c *changes, p upgradeplan.Progress) {
 	}
 }
 
-// begin starts an attempt of a task, without the record of the pods that the previous attempt replaced.
+// begin starts an attempt of a task, without the record of the pods that the previous attempt replaced. A restart of the runtime
+// that was only set back (it has a start) is not requested again: what the agent has begun goes on meanwhile, and the facts that set it
+// back may be older than the record (invariant S11).
 func begin(c *changes, rec *topsv1.OperationTask, now metav1.Time) {
 	if rec.State == topsv1.OperationTaskRunning {
 		return
 	}
+	if !isRestart(rec.Name) || rec.StartTime == nil {
+		rec.Attempts++
+	}
 	rec.State, rec.StartTime, rec.EndTime = topsv1.OperationTaskRunning, &now, nil
 	rec.Users = slices.DeleteFunc(slices.Clone(rec.Users), func(named topsv1.NamedPod) bool { return !c.exists(named) })
-	rec.Attempts++
 }
 
 // removeDriverTaint removes the driver-upgrade taint once no task needs it. It returns the end of a message that says why it cannot,

@@ -1,0 +1,37 @@
+package operation
+
+import (
+	"testing"
+	"time"
+
+	topsv1 "github.com/topsops/gcu-operator/api/v1"
+)
+
+// The Node is read before the record, and pods come from a cache: both may be older than the record, in a process that was suspended or has
+// just begun to lead. A person may also uncordon the node. The agent is at work on the restart meanwhile.
+func TestARestartThatIsSetBackIsNotRequestedAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		with func(*Facts)
+		back string
+	}{
+		{"by a cache with the pod that was replaced", func(f *Facts) {
+			seen := pod(f, "toolkit")
+			seen.NamedPod, seen.Revision, seen.Terminating = *f.Operation.Tasks[taskAt(f, "toolkit_replace")].Pod, "v1", true
+		}, "Running toolkit_replace InProgress"},
+		{"by a Node from before the cordon", func(f *Facts) {
+			f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
+		}, "Running node_cordon InProgress Cordon"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := reach(t, "node_restart-runtime", toolkitOnly...)
+			f.Record = decides(t, reach(t, "node_restart-runtime", toolkitOnly...), tc.back, tc.with).Record
+			later(30 * time.Minute)(&f)
+			f.Record = decides(t, f, "Running node_restart-runtime InProgress").Record
+			task := f.Operation.Tasks[taskAt(&f, "node_restart-runtime")]
+			if task.State != topsv1.OperationTaskRunning || task.Attempts != 1 || !task.StartTime.Time.Equal(f.Now) {
+				t.Errorf("%s, attempt %d, since %s, want the first attempt, with all of its time", task.State, task.Attempts, task.StartTime)
+			}
+		})
+	}
+}
