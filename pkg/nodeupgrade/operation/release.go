@@ -88,8 +88,8 @@ func restartPending(c *changes) bool {
 	for i := range c.Operation.Tasks {
 		t := &c.Operation.Tasks[i]
 		result, begun := c.Host.Result(c.Operation.ID, t.Name), t.StartTime
-		if result != nil && result.Attempt < t.Attempts {
-			result = nil // of an earlier attempt
+		if result != nil && result.Attempt < t.Attempts && !goesOn(result) {
+			result = nil // of an earlier attempt, that is over
 		}
 		if t.Attempts == 0 || begun == nil {
 			if begun = &c.Operation.Since; result == nil { // else this record was lost, and recreated

@@ -363,15 +363,18 @@ func TestARestartThatOnlyTheAgentKnowsOfIsAwaited(t *testing.T) {
 // systemctl restart hangs while docker stops: when that ends, docker restarts, and with it all pods that came meanwhile.
 func TestANodeIsNotReleasedUnderARestartThatTheAgentReportsAsInProgress(t *testing.T) {
 	const releasing = "Releasing then Aborted node_restart-runtime Aborted"
-	for _, lost := range []bool{false, true} {
+	for _, record := range []string{"whole", "lost", "of a second attempt"} {
 		f := reach(t, "node_restart-runtime", toolkitOnly...)
 		result("node_restart-runtime", "Running")(&f)
 		reported := &f.Host.Results[len(f.Host.Results)-1]
 		reported.Reason, reported.Message = ReasonInProgress, "find out what it waits for"
 		f.Wanted.Abort = true
 		f.Record = newMachine(t).Next(f).Record
-		if lost { // by older CRDs
+		switch record {
+		case "lost": // by older CRDs
 			f.Operation.Tasks = nil
+		case "of a second attempt":
+			f.Operation.Tasks[taskAt(&f, "node_restart-runtime")].Attempts = 2
 		}
 		for _, tt := range []struct {
 			name     string
@@ -392,10 +395,10 @@ func TestANodeIsNotReleasedUnderARestartThatTheAgentReportsAsInProgress(t *testi
 			d := newMachine(t).Next(f)
 			f.Record = d.Record
 			if got, says := summaryOf(d), strings.Count(f.Operation.Message, notReleased+reported.Message); got != tt.want || (says == 1) == tt.released {
-				t.Errorf("tasks lost %t, %s: %s, want %s; it says: %s", lost, tt.name, got, tt.want, f.Operation.Message)
+				t.Errorf("record %s, %s: %s, want %s; it says: %s", record, tt.name, got, tt.want, f.Operation.Message)
 			}
 			if d.After < 10*time.Second && !tt.released && tt.name != "and its agent is nearly silent" {
-				t.Errorf("tasks lost %t, %s: it looks again after %s", lost, tt.name, d.After)
+				t.Errorf("record %s, %s: it looks again after %s", record, tt.name, d.After)
 			}
 		}
 	}

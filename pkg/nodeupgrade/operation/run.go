@@ -128,18 +128,27 @@ func mark(c *changes, p upgradeplan.Progress) {
 	}
 }
 
-// begin starts an attempt of a task, without the record of the pods that the previous attempt replaced. A restart of the runtime
-// that was only set back (it has a start) is not requested again: what the agent has begun goes on meanwhile, and the facts that set it
-// back may be older than the record (invariant S11).
+// begin starts an attempt of a task, without the record of the pods that the previous attempt replaced. A restart of the runtime that was
+// only set back goes on with its attempt.
 func begin(c *changes, rec *topsv1.OperationTask, now metav1.Time) {
 	if rec.State == topsv1.OperationTaskRunning {
 		return
 	}
-	if !isRestart(rec.Name) || rec.StartTime == nil {
+	if !goesOnWithRestart(c.Facts, rec) {
 		rec.Attempts++
+		rec.Users = slices.DeleteFunc(slices.Clone(rec.Users), func(named topsv1.NamedPod) bool { return !c.exists(named) })
 	}
 	rec.State, rec.StartTime, rec.EndTime = topsv1.OperationTaskRunning, &now, nil
-	rec.Users = slices.DeleteFunc(slices.Clone(rec.Users), func(named topsv1.NamedPod) bool { return !c.exists(named) })
+}
+
+// goesOnWithRestart reports whether a task is a restart of the runtime that was set back (it has a start) since the agent was asked for it,
+// and that has not failed: the agent goes on meanwhile, and the facts that set it back may be older than the record (invariant S11).
+func goesOnWithRestart(f *Facts, rec *topsv1.OperationTask) bool {
+	if !isRestart(rec.Name) || rec.StartTime == nil {
+		return false
+	}
+	result := f.Host.Result(f.Operation.ID, rec.Name)
+	return result == nil || result.State != topsv1.HostTaskFailed || result.Attempt < rec.Attempts
 }
 
 // removeDriverTaint removes the driver-upgrade taint once no task needs it. It returns the end of a message that says why it cannot,
