@@ -369,13 +369,13 @@ type OperationTask struct {
 	// message is the explanation.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// startTime of the current attempt.
+	// startTime is when it was last started.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// endTime is when it was observed to be done or failed.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
-	// attempts counts how often it was started.
+	// attempts counts how often it was started. A restart of the runtime that was only set back goes on with its attempt.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 	// pod that may be deleted: the intent, stored before the effect.

@@ -117,7 +117,7 @@ func mark(c *changes, p upgradeplan.Progress) {
 		case rec.State == topsv1.OperationTaskSkipped || rec.State == topsv1.OperationTaskUndone ||
 			rec.State == topsv1.OperationTaskFailed || rowOf(t).last: // recorded by finish
 		case slices.Contains(p.Next, t):
-			begin(c, rec, now)
+			begin(c, t, now)
 		case outcomeOf(t) == upgradeplan.Done:
 			if rec.State != topsv1.OperationTaskDone {
 				rec.State, rec.Reason, rec.Message, rec.EndTime = topsv1.OperationTaskDone, "", "", &now
@@ -130,25 +130,23 @@ func mark(c *changes, p upgradeplan.Progress) {
 
 // begin starts an attempt of a task, without the record of the pods that the previous attempt replaced. A restart of the runtime that was
 // only set back goes on with its attempt.
-func begin(c *changes, rec *topsv1.OperationTask, now metav1.Time) {
+func begin(c *changes, t upgradeplan.Task, now metav1.Time) {
+	rec := c.task(t)
 	if rec.State == topsv1.OperationTaskRunning {
 		return
 	}
-	if !goesOnWithRestart(c.Facts, rec) {
+	if !goesOnWithRestart(c.Facts, t) {
 		rec.Attempts++
 		rec.Users = slices.DeleteFunc(slices.Clone(rec.Users), func(named topsv1.NamedPod) bool { return !c.exists(named) })
 	}
 	rec.State, rec.StartTime, rec.EndTime = topsv1.OperationTaskRunning, &now, nil
 }
 
-// goesOnWithRestart reports whether a task is a restart of the runtime that was set back (it has a start) since the agent was asked for it,
-// and that has not failed: the agent goes on meanwhile, and the facts that set it back may be older than the record (invariant S11).
-func goesOnWithRestart(f *Facts, rec *topsv1.OperationTask) bool {
-	if !isRestart(rec.Name) || rec.StartTime == nil {
-		return false
-	}
-	result := f.Host.Result(f.Operation.ID, rec.Name)
-	return result == nil || result.State != topsv1.HostTaskFailed || result.Attempt < rec.Attempts
+// goesOnWithRestart reports whether a task is a restart of the runtime that was set back (it has a start) after it was requested, and that
+// has not failed: the agent goes on meanwhile, and the facts that set it back may be older than the record (invariant S11).
+func goesOnWithRestart(f *Facts, t upgradeplan.Task) bool {
+	result := f.hostResult(t)
+	return t.Action == upgradeplan.ActionRestartRuntime && f.recorded(t).StartTime != nil && (result == nil || result.State != topsv1.HostTaskFailed)
 }
 
 // removeDriverTaint removes the driver-upgrade taint once no task needs it. It returns the end of a message that says why it cannot,

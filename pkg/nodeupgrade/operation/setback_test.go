@@ -28,6 +28,10 @@ func TestARestartThatIsSetBackGoesOn(t *testing.T) {
 		{"by a Node from before the cordon, while it fails", func(f *Facts) {
 			f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
 		}, "Running node_cordon InProgress Cordon", "Failed", 2},
+		{"by a Node from before the cordon, while it has been requested again because it failed", func(f *Facts) {
+			f.Node.Cordon.Unschedulable, f.Node.Cordon.Mark = false, ""
+			f.Operation.Tasks[taskAt(f, "node_restart-runtime")].Attempts = 2
+		}, "Running node_cordon InProgress Cordon", "Failed", 2},
 		{"by a person who has the toolkit replaced again", override("retry:" + theNode + "_toolkit_replace"),
 			"Running toolkit_replace InProgress DeletePod", "Running", 1},
 	} {
