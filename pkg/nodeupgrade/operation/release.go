@@ -87,10 +87,7 @@ func restartPending(c *changes) bool {
 	over := latest(c.Operation.Since.Time, c.WorkedSince)
 	for i := range c.Operation.Tasks {
 		t := &c.Operation.Tasks[i]
-		result, begun := c.Host.Result(c.Operation.ID, t.Name), t.StartTime
-		if result != nil && result.Attempt < t.Attempts && !goesOn(result) {
-			result = nil // of an earlier attempt, that is over
-		}
+		result, begun := lastResult(c.Facts, t), t.StartTime
 		if t.Attempts == 0 || begun == nil {
 			if begun = &c.Operation.Since; result == nil { // else this record was lost, and recreated
 				continue
@@ -107,6 +104,15 @@ func restartPending(c *changes) bool {
 		}
 	}
 	return false
+}
+
+// lastResult returns what the agent reports of the current attempt of a task, or of an earlier one that goes on; nil if nothing.
+func lastResult(f *Facts, t *topsv1.OperationTask) *topsv1.HostTaskResult {
+	result := f.Host.Result(f.Operation.ID, t.Name)
+	if result != nil && result.Attempt < t.Attempts && !goesOn(result) {
+		return nil
+	}
+	return result
 }
 
 // touching are the actions that touch a node.
