@@ -326,7 +326,11 @@ func (r observer) podAsNamed(ctx context.Context, named topsv1.NamedPod) (*corev
 // add adds a member.
 func (o *observation) add(component string, ds *appsv1.DaemonSet, newest string) {
 	o.daemonSets[ds.UID] = ds
-	o.facts.Members = append(o.facts.Members, operation.MemberOf(component, ds, newest, o.node, o.pods, o.seen, o.facts.Now))
+	m := operation.MemberOf(component, ds, newest, o.node, o.pods, o.seen, o.facts.Now)
+	if m.Pod != nil {
+		m.Pod.BeforeEngine = !operation.CardsSince(o.upgrade).IsZero() && operation.StartedWithoutCards(o.upgrade, component, o.pod(m.Pod.UID))
+	}
+	o.facts.Members = append(o.facts.Members, m)
 }
 
 // shows reports whether a pod belongs to a member.

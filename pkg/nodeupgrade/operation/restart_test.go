@@ -215,6 +215,27 @@ func TestAPluginThatOffersNothingAndIsOlderThanTheOperationIsReplaced(t *testing
 	}
 }
 
+// The operation replaced the plugin while a restart was left to the administrator, who has restarted the runtime since. When the clock of
+// the node is set back, the successor seems to be as old.
+func TestAPluginThatOffersNothingAndIsOlderThanTheEngineIsReplacedOnce(t *testing.T) {
+	f := reach(t, "allocatable_verify", toolkitOnly...)
+	plugin := pod(&f, "devicePlugin")
+	plugin.Created, plugin.BeforeEngine = f.Operation.StartTime.Add(time.Minute), true
+	f.Node.Allocatable["enflame.com/gcu"], f.Operation.Before.Allocatable["enflame.com/gcu"] = 7, 8
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
+		t.Errorf("it offers most of its cards: %s", got)
+	}
+	f.Node.Allocatable["enflame.com/gcu"] = 0
+	d := newMachine(t).Next(f)
+	if got := summaryOf(d); got != "Running allocatable_verify InProgress DeletePod" {
+		t.Errorf("it offers none: %s", got)
+	}
+	f.Record, plugin.UID = d.Record, "next"
+	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
+		t.Errorf("the successor: %s", got)
+	}
+}
+
 // The clock of the manager, which wrote the start of the operation, is hours ahead of that of the API server.
 func TestAPluginIsReplacedOnceThoughTheClockOfTheManagerIsAhead(t *testing.T) {
 	f := reach(t, "allocatable_verify", toolkitOnly...)
