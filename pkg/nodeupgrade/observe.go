@@ -327,8 +327,8 @@ func (r observer) podAsNamed(ctx context.Context, named topsv1.NamedPod) (*corev
 func (o *observation) add(component string, ds *appsv1.DaemonSet, newest string) {
 	o.daemonSets[ds.UID] = ds
 	m := operation.MemberOf(component, ds, newest, o.node, o.pods, o.seen, o.facts.Now)
-	if m.Pod != nil {
-		m.Pod.BeforeEngine = !operation.CardsSince(o.upgrade).IsZero() && operation.StartedWithoutCards(o.upgrade, component, o.pod(m.Pod.UID))
+	if m.Pod != nil && o.node != nil {
+		m.Pod.NoCards = operation.HasNoCards(o.upgrade, o.node, component, o.pod(m.Pod.UID), o.facts.Now)
 	}
 	o.facts.Members = append(o.facts.Members, m)
 }

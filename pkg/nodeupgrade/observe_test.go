@@ -64,31 +64,27 @@ func storeOf(t *testing.T, objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Pod{}, nodeOfPod, indexByNode).WithObjects(objects...).Build()
 }
 
-// Nobody but the node agent knows when the engine started, and its report may lack that.
-func TestAPodThatStartedBeforeTheEngineIsSeenAsSuch(t *testing.T) {
+// Whether a plugin can have cards is a question of the node, its agent and the pod (operation.HasNoCards).
+func TestAPluginWithoutCardsIsSeenAsSuch(t *testing.T) {
 	ds, node := fixture.ComponentOf(plugin), fixture.Node("n1")
 	pod := fixture.PodOn(ds, node.Name, fixture.NewHash)
-	started := metav1.NewTime(fixture.Epoch)
-	pod.Status.StartTime = &started
-	engine := func(after time.Duration) *topsv1.HostReport {
-		at := metav1.NewTime(fixture.Epoch.Add(after))
-		return &topsv1.HostReport{Devices: ptr.To[int32](8), Runtime: &topsv1.RuntimeReport{Engine: "containerd", Default: topsv1.DefaultRuntime, StartTime: &at}}
-	}
+	pod.Status.StartTime = &metav1.Time{Time: fixture.Epoch}
 	for _, tt := range []struct {
-		name string
-		host *topsv1.HostReport
-		want bool
+		name   string
+		node   *corev1.Node
+		engine time.Duration
+		want   bool
 	}{
-		{"the engine was restarted since", engine(time.Minute), true},
-		{"the engine is older", engine(-time.Minute), false},
-		{"no agent", nil, false},
-		{"new containers get no cards", &topsv1.HostReport{Devices: ptr.To[int32](8), Runtime: &topsv1.RuntimeReport{Engine: "containerd", Default: "runc", StartTime: engine(time.Minute).Runtime.StartTime}}, false},
-		{"an agent that does not report the runtime", &topsv1.HostReport{}, false},
+		{"the engine was restarted since", node, time.Minute, true},
+		{"the engine is older", node, -time.Minute, false},
+		{"the Node is gone", nil, time.Minute, false},
 	} {
-		o := &observation{upgrade: fixture.NodeUpgrade(node.Name), node: node, pods: []*corev1.Pod{pod}, daemonSets: map[types.UID]*appsv1.DaemonSet{}}
-		o.upgrade.Status.Host = tt.host
+		o := &observation{upgrade: fixture.NodeUpgrade(node.Name), node: tt.node, pods: []*corev1.Pod{pod}, daemonSets: map[types.UID]*appsv1.DaemonSet{}}
+		o.facts.Now = fixture.Epoch.Add(time.Hour)
+		o.upgrade.Status.Host = &topsv1.HostReport{Devices: ptr.To[int32](8),
+			Runtime: &topsv1.RuntimeReport{Engine: "containerd", Default: topsv1.DefaultRuntime, StartTime: &metav1.Time{Time: fixture.Epoch.Add(tt.engine)}}}
 		o.add(plugin, ds, fixture.NewHash)
-		if m := o.facts.Members[0]; m.Pod == nil || m.Pod.BeforeEngine != tt.want {
+		if m := o.facts.Members[0]; m.Pod != nil && m.Pod.NoCards != tt.want || m.Pod == nil && tt.want {
 			t.Errorf("%s: %+v", tt.name, m.Pod)
 		}
 	}

@@ -130,8 +130,8 @@ type Pod struct {
 	Created time.Time
 	// Started is when its kubelet began to start it, by the clock of the node; zero before.
 	Started time.Time
-	// BeforeEngine: it uses the device and started before the container engine, whose new containers get cards (StartedWithoutCards).
-	BeforeEngine bool
+	// NoCards: it uses the device, and cannot have cards (HasNoCards).
+	NoCards bool
 	// Available honors minReadySeconds. Since is the last change of readiness or the last
 	// start of a container, whichever is later, by the clock of Facts.Now.
 	Available bool

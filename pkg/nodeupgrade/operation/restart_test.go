@@ -220,7 +220,7 @@ func TestAPluginThatOffersNothingAndIsOlderThanTheOperationIsReplaced(t *testing
 func TestAPluginThatOffersNothingAndIsOlderThanTheEngineIsReplacedOnce(t *testing.T) {
 	f := reach(t, "allocatable_verify", toolkitOnly...)
 	plugin := pod(&f, "devicePlugin")
-	plugin.Created, plugin.BeforeEngine = f.Operation.StartTime.Add(time.Minute), true
+	plugin.Created, plugin.NoCards = f.Operation.StartTime.Add(time.Minute), true
 	f.Node.Allocatable["enflame.com/gcu"], f.Operation.Before.Allocatable["enflame.com/gcu"] = 7, 8
 	if got := summaryOf(newMachine(t).Next(f)); got != "Running allocatable_verify InProgress" {
 		t.Errorf("it offers most of its cards: %s", got)

@@ -76,8 +76,8 @@ func verifiedRuntimeLacks(f *Facts, t upgradeplan.Task) string {
 
 // verifyAllocatable is verify for the resources of the node. If it has cards and offers none, a device
 // plugin that is older than the operation is replaced first: it may have started before the runtime
-// was restarted, by a person or by an operation that was interrupted. So is one that is older than the container engine: a person may
-// have restarted that after the operation replaced the plugin. The clock of the manager, by which the operation started, may differ
+// was restarted, by a person or by an operation that was interrupted. So is one that a person left without cards by restarting the runtime
+// since. The clock of the manager, by which the operation started, may differ
 // from that of the API server, by which pods are created. If it is ahead, a plugin that is younger is replaced once more, on a node that is
 // empty. If it is behind, one that was created in that time before the start stays; a bound (daemonset.MaxSkew) would have every operation replace
 // the plugin that it has just started.
@@ -87,15 +87,13 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 	var old []*Member
 	for i := range c.Members {
 		m := &c.Members[i]
-		if isDevicePlugin(m) && !m.Uncontrolled && m.NoSuccessor == "" && (m.Pod.BeforeEngine || m.Pod.Created.Before(c.Operation.StartTime.Time)) && !follows(m.Pod, c.recorded(t).Users) {
+		if isDevicePlugin(m) && !m.Uncontrolled && m.NoSuccessor == "" && (m.Pod.NoCards || m.Pod.Created.Before(c.Operation.StartTime.Time)) && !follows(m.Pod, c.recorded(t).Users) {
 			old = append(old, m)
 		}
 	}
-	var v verdict
+	v := k.verify.attempt(c, t)
 	if len(old) > 0 && offersNone(c.Facts) {
 		v = replacePods(c, t, old)
-	} else {
-		v = k.verify.attempt(c, t)
 	}
 	if m := otherPlugin(c.Facts); m != nil {
 		v.atEnd = "; " + faultOf(c.Facts, m)
