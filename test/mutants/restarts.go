@@ -68,6 +68,8 @@ var ofRestarts = []mutant{
 		"len($old) > 0 && offersNone($f)", "len($old) > 100 && offersNone($f)"},
 	{"plugin-older-than-engine", "a plugin that started before a person restarted the runtime fails the operation that replaced it", nodes, "verifyAllocatable.attempt",
 		"m.Pod.NoCards || $older", "$older"},
+	{"plugin-replaced-untouched", "an operation that replaced nothing but a plugin without cards is deferred, not failed", nodes, "verifyAllocatable.attempt",
+		"$v := $k.verify.attempt($c, $t)", "$v := waiting(ReasonInProgress, \"%s\", $k.lacks($c.Facts, $t))"},
 	{"no-cards-unseen-by-operations", "no operation sees that a plugin cannot have cards", nodes, "observation.add",
 		"operation.HasNoCards($*rest)", "false"},
 	{"no-cards-are-fine", "a node that offers none of its cards is verified", nodes, "allocatableLacks",

@@ -426,3 +426,14 @@ func TestANodeIsNotReleasedUnderARestartThatTheAgentReportsAsInProgress(t *testi
 }
 
 func goesBy(f *Facts, d time.Duration) func() { return func() { later(d)(f) } }
+
+// Its other tasks had nothing to do: the deletion is the first thing that it does to the node.
+func TestAnOperationThatReplacesAPluginWithoutCardsHasTouchedTheNode(t *testing.T) {
+	f := reach(t, "allocatable_verify", toolkitOnly...)
+	f.Operation.Touched, f.Node.Allocatable["enflame.com/gcu"] = false, 0
+	pod(&f, "devicePlugin").Created = f.Operation.StartTime.Add(-time.Second)
+	d := newMachine(t).Next(f)
+	if got := summaryOf(d); got != "Running allocatable_verify InProgress DeletePod" || !d.Record.Operation.Touched {
+		t.Errorf("%s, touched: %t", got, d.Record.Operation.Touched)
+	}
+}
