@@ -72,12 +72,12 @@ func operationOf(upgrade *topsv1.NodeUpgrade, own string) (op *rollout.Operation
 			Message: fmt.Sprintf("operation %s is about to start", asked.ID)}
 	}
 	if shown != nil {
-		disturbed = disturbed || shown.Granted || shown.Touched || shown.Held
+		disturbed = disturbed || wasGranted(shown) || shown.Held
 		if op == nil || op.ID != shown.ID {
 			op = &rollout.Operation{ID: shown.ID, Revision: shown.Revision, Ours: shown.Rollout == own}
 		}
-		// What touched the node was granted, even if an older CRD dropped that: another group does nothing there. Its own group grants it again.
-		op.Granted = op.Granted || shown.Granted || shown.Touched && !op.Ours
+		// Another group does nothing on the node of one that lost its grant. Its own group grants it again.
+		op.Granted = op.Granted || shown.Granted || wasGranted(shown) && !op.Ours
 		op.KeptCordoned, op.InUse = shown.Held, shown.InUse
 		op.Committed = isCommitted(shown)
 		op.Prepared = isPrepared(shown, asked)
@@ -98,6 +98,12 @@ func isPrepared(shown *topsv1.OperationStatus, asked *topsv1.NodeOperation) bool
 func IsDisturbed(upgrade *topsv1.NodeUpgrade) bool {
 	_, disturbed := operationOf(upgrade, "")
 	return disturbed
+}
+
+// wasGranted reports whether an operation has been granted, even if an older CRD dropped that from the record: one that touched
+// its node or took over the cordon of one that failed was.
+func wasGranted(shown *topsv1.OperationStatus) bool {
+	return shown.Granted || shown.Touched || shown.CordonedBy != ""
 }
 
 // isCommitted reports whether an operation took over the cordon of one that failed, or touched its node and has not verified the driver:
