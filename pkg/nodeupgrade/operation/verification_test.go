@@ -70,6 +70,8 @@ func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
 		{"its container does not run under docker", []func(*world){docker, container(corev1.ContainerState{})}, false},
 		{"containerd started its container again, in the same sandbox", []func(*world){running(1), sandbox(corev1.ConditionTrue, -50)}, true},
 		{"its sandbox was made again after the node booted", []func(*world){sandbox(corev1.ConditionTrue, 1)}, false},
+		{"a sandbox that the kubelet noticed after the restart, with a container from before", []func(*world){running(-1), sandbox(corev1.ConditionTrue, 1)}, true},
+		{"one with a container from after", []func(*world){running(1), sandbox(corev1.ConditionTrue, 1)}, false},
 		{"its sandbox is to be made again", []func(*world){sandbox(corev1.ConditionFalse, -50)}, false},
 	} {
 		w := world{component: "devicePlugin", node: &corev1.Node{}, pod: &corev1.Pod{Status: corev1.PodStatus{StartTime: at(-60)}},
