@@ -276,7 +276,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 		started = append(started, s.Node)
 		delete(w.lost, simLost{pass.group, s.Node})
 		a.limit[s.Node], a.pools[s.Node] = limit, pass.poolOf(s.Node)
-		if before.Status.Revision == after.Status.Revision && before.Status.Resumed == after.Status.Resumed && simFailed(before, s.Node) && !simFailed(after, s.Node) && !w.freed(s.Node) {
+		if before.Status.Revision == after.Status.Revision && before.Status.Resumed == after.Status.Resumed && simFailed(before, s.Node) && !simFailed(after, s.Node) && !w.freed(s.Node) && !pass.availableFor(s.Node, 0) { // else it has recovered
 			restarted++
 		}
 		if !pass.seen.ready(s.Node) {
