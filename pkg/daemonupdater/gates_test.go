@@ -10,10 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/gating"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/test/fixture"
 )
 
@@ -90,4 +93,50 @@ func affinityTo(node string) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
 			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}}
+}
+
+// The pass that finds a revision to be good decides by that: the earlier one would cost a node that joins another upgrade.
+func TestANodeThatJoinsWhenARevisionIsFoundToBeGoodGetsIt(t *testing.T) {
+	c := newCluster(t, unchanged)
+	c.reconciler.Gate = func() gating.Mode { return gating.On }
+	old := fixture.RevisionsOf(c.driver, fixture.OldHash)[0]
+	old.Revision, old.Data.Raw = 1, templateData(c.driver, "app:old")
+	c.update(old)
+	key := observed.GroupOf(c.driver).RolloutKey("gcu-system")
+	r := &topsv1.DaemonRollout{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: topsv1.DaemonRolloutSpec{TargetRef: topsv1.TargetRef{Kind: "DaemonSet", Name: c.driver.Name}}}
+	c.create(r)
+	r.Status.LastKnownGood = fixture.GoodAt(simRevisionOf("kube-system/driver="+fixture.OldHash), fixture.OldHash)
+	if err := c.api.Status().Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if err := c.api.Delete(t.Context(), fixture.PodOn(c.driver, name, fixture.OldHash)); err != nil {
+			t.Fatal(err)
+		}
+		pod := fixture.PodOn(c.driver, name, fixture.NewHash)
+		if name == "a" {
+			pod.Spec = corev1.PodSpec{Affinity: affinityTo(name), SchedulingGates: []corev1.PodSchedulingGate{{Name: topsv1.GateAwaitingUpgrade}}}
+			pod.Status = corev1.PodStatus{}
+		}
+		c.create(pod)
+	}
+	joins := fixture.Node("a")
+	joins.Status.Conditions[0].Status = corev1.ConditionFalse
+	if err := c.api.Status().Update(t.Context(), joins); err != nil {
+		t.Fatal(err)
+	}
+	c.mustReconcile()
+	if good := report.TargetIn(c.stored().Status.LastKnownGood.Targets, "kube-system/driver"); good != fixture.NewHash {
+		t.Fatalf("%s is good", good)
+	}
+	var list corev1.PodList
+	if err := c.api.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if pod := &list.Items[i]; daemonset.RevisionHash(pod) != fixture.NewHash || daemonset.AwaitsUpgrade(pod) {
+			t.Errorf("pod %s has revision %s and gates %v", pod.Name, daemonset.RevisionHash(pod), pod.Spec.SchedulingGates)
+		}
+	}
 }

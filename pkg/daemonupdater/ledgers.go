@@ -210,9 +210,9 @@ func (l ledgerStore) caughtUp(g observed.Group) {
 	}
 }
 
-// stillDecides returns podreplace.ErrChanged if the ledger is not as this pass left it. Then another manager has taken
-// over, because this one was suspended past its lease.
-func (l ledgerStore) stillDecides(ctx context.Context, p *pass.Pass) error {
+// stillDecides returns the DaemonRollout as this pass left it, or podreplace.ErrChanged if it is another one by now. Then another manager
+// has taken over, because this one was suspended past its lease.
+func (l ledgerStore) stillDecides(ctx context.Context, p *pass.Pass) (*topsv1.DaemonRollout, error) {
 	known := p.Rollout
 	if last, ok := l.written[p.Group]; ok && slices.Contains(last.basedOn, known.ResourceVersion) {
 		known = last.rollout
@@ -220,10 +220,10 @@ func (l ledgerStore) stillDecides(ctx context.Context, p *pass.Pass) error {
 	var live topsv1.DaemonRollout
 	err := l.Live.Get(ctx, client.ObjectKeyFromObject(known), &live)
 	if denial.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading DaemonRollout %s again: %w", client.ObjectKeyFromObject(known), err)
+		return nil, fmt.Errorf("reading DaemonRollout %s again: %w", client.ObjectKeyFromObject(known), err)
 	}
 	if err != nil || live.ResourceVersion != known.ResourceVersion {
-		return podreplace.ErrChanged
+		return nil, podreplace.ErrChanged
 	}
-	return nil
+	return &live, nil
 }

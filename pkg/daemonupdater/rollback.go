@@ -102,7 +102,7 @@ func (s rollbackStep) restoreTemplate(ctx context.Context, p *pass.Pass, m obser
 	if err != nil {
 		return err
 	}
-	if err := s.ledgers.stillDecides(ctx, p); err != nil {
+	if _, err := s.ledgers.stillDecides(ctx, p); err != nil {
 		return err
 	}
 	if len(options) == 0 { // no dry run

@@ -362,8 +362,8 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	if good == "" || had(none) && (w.vague || settled) || settled && w.outside[simRan{ds.UID, node.UID}] {
 		return // what a node had is not known to a new manager
 	}
-	if pass != nil && pass.m.sawFirst[spot] == hash && pass.m.sawReady[spot] == "" {
-		return // nor is what ran there since its first list, if that was stale
+	if pass != nil && slices.Contains(pass.m.sawBound[spot], hash) && !pass.m.sawWork[simRan{ds.UID, node.UID}] {
+		return // nor is what ran there since then, if its list was stale, or a restored backup took the pod back
 	}
 	if hash != good && kept(good) {
 		w.violate("S15: pod %s of revision %s may run on %s, which had %q and was not granted it (good is %q): %s", pod.Name, hash, node.Name, w.ran[simRan{ds.UID, node.UID}], good, how)

@@ -64,8 +64,10 @@ type simManager struct {
 
 	// sawReady are the revisions of the pods that it last saw ready since it was started, by their place.
 	sawReady map[simSpot]string
-	// sawFirst are the revisions of the first bound pods that it saw since then. Its first list may be stale.
-	sawFirst map[simSpot]string
+	// sawBound are the revisions of the bound pods that it saw since then, before it saw one ready that is no pod of a former Node
+	// (sawWork). Its lists may be stale.
+	sawBound map[simSpot][]string
+	sawWork  map[simRan]bool
 	// healthyAt is when a pass over a group last saw a node healthy. readyAt is when a pass first saw a node Ready since
 	// the time that its condition names: what changed while the manager was away seems to change then.
 	healthyAt map[simLost]time.Time
@@ -195,12 +197,24 @@ func (m *simManager) sawPods(list *corev1.PodList, index string) {
 	for i := range list.Items {
 		spot := simSpot{types.UID(set), daemonset.NodeName(&list.Items[i])}
 		m.seen.pods[spot] = simCounting(m.seen.pods[spot], &list.Items[i])
-		if m.sawFirst[spot] == "" && list.Items[i].Spec.NodeName != "" {
-			m.sawFirst[spot] = daemonset.RevisionHash(&list.Items[i])
-		}
-		if simPodReady(&list.Items[i]) {
-			m.sawReady[spot] = daemonset.RevisionHash(&list.Items[i])
-		}
+		m.sawPod(&list.Items[i], spot)
+	}
+}
+
+// sawPod records the revision of a pod.
+func (m *simManager) sawPod(pod *corev1.Pod, spot simSpot) {
+	hash, isReady := daemonset.RevisionHash(pod), simPodReady(pod)
+	if isReady {
+		m.sawReady[spot] = hash
+	}
+	node := simapi.Get[*corev1.Node](m.w.api, simNodeKey(spot.node))
+	if node == nil || pod.CreationTimestamp.Before(&node.CreationTimestamp) {
+		return
+	}
+	if on := (simRan{spot.set, node.UID}); isReady {
+		m.sawWork[on] = true
+	} else if pod.Spec.NodeName != "" && !m.sawWork[on] && !slices.Contains(m.sawBound[spot], hash) {
+		m.sawBound[spot] = append(m.sawBound[spot], hash)
 	}
 }
 
@@ -233,7 +247,7 @@ func (m *simManager) restart() {
 		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
 		Gate: m.w.gateMode, Clock: m.clock, groupStates: newGroupStates(m.ahead),
 	}
-	m.seen, m.sawReady, m.sawFirst = newSimSeen(), map[simSpot]string{}, map[simSpot]string{}
+	m.seen, m.sawReady, m.sawBound, m.sawWork = newSimSeen(), map[simSpot]string{}, map[simSpot][]string{}, map[simRan]bool{}
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
 	m.cache, m.events, m.pass, m.rogueUntil = simapi.NewCache(m.w.api, simIndexers, transform.Trim()), nil, nil, time.Time{}
 	m.operator, m.frozen = m.newOperator(), time.Time{}

@@ -152,10 +152,11 @@ func (s *steps) handleGate(ctx context.Context, p *pass.Pass) error {
 	if p.Fleet.NodesAtGate() == 0 {
 		return nil
 	}
-	if err := s.ledgers.stillDecides(ctx, p); err != nil {
+	ledger, err := s.ledgers.stillDecides(ctx, p)
+	if err != nil {
 		return err
 	}
-	return s.gates.Handle(ctx, p)
+	return s.gates.Handle(ctx, p, &ledger.Status)
 }
 
 // openGates cancels the operations that are left of a group that is no longer controlled, and releases its pods at the gate:

@@ -393,4 +393,6 @@ var ofRollouts = []mutant{
 		"$d.Halted != \"\" || $rest", "$rest"},
 	{"policy-mistake-kept", "a mended UpgradePolicy stays Stalled", updater, "describe",
 		"meta.RemoveStatusCondition($conditions, topsv1.ConditionStalled)", "meta.FindStatusCondition(*$conditions, topsv1.ConditionStalled)"},
+	{"good-of-before", "a node that joins gets the revision that was good before, and is upgraded once more", updater, "Pass.GateFacts",
+		"ledger.LastKnownGood", "p.Rollout.Status.LastKnownGood"},
 }

@@ -32,14 +32,14 @@ type Gatekeeper struct {
 	Releases, Restores access.RequestKind
 }
 
-// Handle decides about the pods of a group at the gate, and carries the decisions out. The revisions are read live, because a
-// node without an earlier revision gets the newest.
-func (k Gatekeeper) Handle(ctx context.Context, p *pass.Pass) error {
+// Handle decides about the pods of a group at the gate by its ledger as stored, and carries the decisions out. The revisions are read
+// live, because a node without an earlier revision gets the newest.
+func (k Gatekeeper) Handle(ctx context.Context, p *pass.Pass, ledger *topsv1.DaemonRolloutStatus) error {
 	revisions := map[types.UID][]*appsv1.ControllerRevision{}
 	waiting := p.Fleet.AtGate()
 	actions := make([]gating.Action, 0, len(waiting))
 	for _, w := range waiting {
-		facts := p.GateFacts(w)
+		facts := p.GateFacts(w, ledger)
 		uid := w.DaemonSet.UID
 		if _, read := revisions[uid]; !read && !facts.Uncontrolled {
 			i := slices.IndexFunc(p.Members, func(m observed.Member) bool { return m.DaemonSet.UID == uid })

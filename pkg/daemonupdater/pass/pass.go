@@ -37,8 +37,8 @@ type Pass struct {
 	PinRequestsBlockedBy string
 }
 
-// GateFacts returns the facts on which a decision about a pod at the gate depends.
-func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
+// GateFacts returns the facts on which a decision about a pod at the gate depends; ledger is as this pass stored it.
+func (p *Pass) GateFacts(w gating.Waiting, ledger *topsv1.DaemonRolloutStatus) gating.Facts {
 	released, _ := p.IsReleased(&p.In, &p.Decision)
 	key := w.DaemonSet.Namespace + "/" + w.DaemonSet.Name
 	f := gating.Facts{
@@ -55,13 +55,13 @@ func (p *Pass) GateFacts(w gating.Waiting) gating.Facts {
 			f.Pin = pin.Revision
 		}
 	}
-	if good := p.Rollout.Status.LastKnownGood; good != nil {
+	if good := ledger.LastKnownGood; good != nil {
 		f.Good = report.TargetIn(good.Targets, key)
 	}
 	if f.Had == "" && f.Good == "" {
 		f.Common = p.Fleet.lastRevisions.Common(w.DaemonSet, f.Target)
 	}
-	f.Settled = report.TargetIn(p.Rollout.Status.Settled, key)
+	f.Settled = report.TargetIn(ledger.Settled, key)
 	return f
 }
 
