@@ -15,6 +15,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonset"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
+	"github.com/topsops/gcu-operator/pkg/daemonupdater/report"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/rollout"
 	"github.com/topsops/gcu-operator/pkg/podreplace"
 	"github.com/topsops/gcu-operator/test/fixture"
@@ -276,7 +277,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 		started = append(started, s.Node)
 		delete(w.lost, simLost{pass.group, s.Node})
 		a.limit[s.Node], a.pools[s.Node] = limit, pass.poolOf(s.Node)
-		if before.Status.Revision == after.Status.Revision && before.Status.Resumed == after.Status.Resumed && simFailed(before, s.Node) && !simFailed(after, s.Node) && !w.freed(s.Node) && !pass.availableFor(s.Node, 0) { // else it has recovered
+		if before.Status.Revision == after.Status.Revision && before.Status.Resumed == after.Status.Resumed && simFailed(before, s.Node) && !simFailed(after, s.Node) && !w.freed(s.Node) && !pass.sawRecovered(before, s.Node) {
 			restarted++
 		}
 		if !pass.seen.ready(s.Node) {
@@ -311,6 +312,16 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 	if meta.IsStatusConditionTrue(after.Status.Conditions, topsv1.RolloutHalted) {
 		w.violate("S2: %v of %s start in a halted rollout", started, pass.group)
 	}
+}
+
+// sawRecovered reports whether the pass saw a node that failed available, with the revisions at which it failed.
+func (p *simPass) sawRecovered(r *topsv1.DaemonRollout, node string) bool {
+	i := slices.IndexFunc(r.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == node })
+	return p.availableFor(node, 0) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+		failed := report.TargetIn(r.Status.Failed[i].Targets, ds.Namespace+"/"+ds.Name)
+		pod := p.pod(ds, node)
+		return failed != "" && pod != nil && daemonset.RevisionHash(pod) != failed
+	})
 }
 
 // simFailed reports whether a ledger counts a node as failed.

@@ -66,7 +66,7 @@ type simManager struct {
 	sawReady map[simSpot]string
 	// sawBound are the revisions of the bound pods that it saw since then, before it saw one ready that is no pod of a former Node
 	// (sawWork). Its lists may be stale.
-	sawBound map[simSpot][]string
+	sawBound map[simRan][]string
 	sawWork  map[simRan]bool
 	// healthyAt is when a pass over a group last saw a node healthy. readyAt is when a pass first saw a node Ready since
 	// the time that its condition names: what changed while the manager was away seems to change then.
@@ -213,8 +213,8 @@ func (m *simManager) sawPod(pod *corev1.Pod, spot simSpot) {
 	}
 	if on := (simRan{spot.set, node.UID}); isReady {
 		m.sawWork[on] = true
-	} else if pod.Spec.NodeName != "" && !m.sawWork[on] && !slices.Contains(m.sawBound[spot], hash) {
-		m.sawBound[spot] = append(m.sawBound[spot], hash)
+	} else if pod.Spec.NodeName != "" && !m.sawWork[on] && !slices.Contains(m.sawBound[on], hash) {
+		m.sawBound[on] = append(m.sawBound[on], hash)
 	}
 }
 
@@ -247,7 +247,7 @@ func (m *simManager) restart() {
 		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
 		Gate: m.w.gateMode, Clock: m.clock, groupStates: newGroupStates(m.ahead),
 	}
-	m.seen, m.sawReady, m.sawBound, m.sawWork = newSimSeen(), map[simSpot]string{}, map[simSpot][]string{}, map[simRan]bool{}
+	m.seen, m.sawReady, m.sawBound, m.sawWork = newSimSeen(), map[simSpot]string{}, map[simRan][]string{}, map[simRan]bool{}
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
 	m.cache, m.events, m.pass, m.rogueUntil = simapi.NewCache(m.w.api, simIndexers, transform.Trim()), nil, nil, time.Time{}
 	m.operator, m.frozen = m.newOperator(), time.Time{}

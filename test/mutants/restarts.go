@@ -229,6 +229,8 @@ var ofRestarts = []mutant{
 		"$policy.WithResources($further)", "$policy.WithResources($further[:0])"},
 	{"no-cards-of-docker", "a container that docker started again counts as old", nodes, "isOlder",
 		`$older || $engine == "docker"`, `$older || len($engine) == 0`},
+	{"no-cards-without-a-start", "a pod whose container has no start is replaced again and again", nodes, "isOlder",
+		"$c.State.Running == nil || $c.State.Running.StartedAt.IsZero() || $later", "$c.State.Running == nil || $later"},
 	{"no-cards-of-a-late-sandbox", "a pod that started some seconds before containerd stays without cards", nodes, "isOlder",
 		`$older || $engine == "docker"`, `$engine == "docker"`},
 	{"no-cards-unnoticed", "nobody notices that a person restarted the engine", updater, "UpgradeChanged",

@@ -37,7 +37,8 @@ type Pass struct {
 	PinRequestsBlockedBy string
 }
 
-// GateFacts returns the facts on which a decision about a pod at the gate depends; ledger is as this pass stored it.
+// GateFacts returns the facts on which a decision about a pod at the gate depends; ledger is as this pass stored it. What it has just found
+// to be settled counts from the next pass on: a pod that was released for it stays.
 func (p *Pass) GateFacts(w gating.Waiting, ledger *topsv1.DaemonRolloutStatus) gating.Facts {
 	released, _ := p.IsReleased(&p.In, &p.Decision)
 	key := w.DaemonSet.Namespace + "/" + w.DaemonSet.Name
@@ -61,7 +62,7 @@ func (p *Pass) GateFacts(w gating.Waiting, ledger *topsv1.DaemonRolloutStatus) g
 	if f.Had == "" && f.Good == "" {
 		f.Common = p.Fleet.lastRevisions.Common(w.DaemonSet, f.Target)
 	}
-	f.Settled = report.TargetIn(ledger.Settled, key)
+	f.Settled = report.TargetIn(p.Rollout.Status.Settled, key)
 	return f
 }
 

@@ -145,7 +145,7 @@ func CardsSince(u *topsv1.NodeUpgrade) time.Time {
 func isOlder(pod *corev1.Pod, engine string, than *metav1.Time) bool {
 	containers := pod.Status.ContainerStatuses
 	older := len(containers) > 0 && !slices.ContainsFunc(containers, func(c corev1.ContainerStatus) bool {
-		return c.State.Running == nil || !c.State.Running.StartedAt.Before(than)
+		return c.State.Running == nil || c.State.Running.StartedAt.IsZero() || !c.State.Running.StartedAt.Before(than)
 	})
 	if older || engine == "docker" {
 		return older

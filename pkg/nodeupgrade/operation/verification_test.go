@@ -72,6 +72,7 @@ func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
 		{"its sandbox was made again after the node booted", []func(*world){sandbox(corev1.ConditionTrue, 1)}, false},
 		{"a sandbox that the kubelet noticed after the restart, with a container from before", []func(*world){running(-1), sandbox(corev1.ConditionTrue, 1)}, true},
 		{"one with a container from after", []func(*world){running(1), sandbox(corev1.ConditionTrue, 1)}, false},
+		{"one with a container that has no start", []func(*world){container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), sandbox(corev1.ConditionTrue, 1)}, false},
 		{"its sandbox is to be made again", []func(*world){sandbox(corev1.ConditionFalse, -50)}, false},
 	} {
 		w := world{component: "devicePlugin", node: &corev1.Node{}, pod: &corev1.Pod{Status: corev1.PodStatus{StartTime: at(-60)}},
