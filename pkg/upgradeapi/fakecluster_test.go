@@ -4,11 +4,13 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,6 +33,8 @@ type fakeCluster struct {
 	storing  error
 	keeps    func(dryRun bool) error
 	onDelete func()
+	// leaves: the gr is being deleted.
+	leaves bool
 	// authenticated is the result for every token.
 	authenticated bool
 }
@@ -52,6 +56,9 @@ func (s *fakeCluster) Get(_ context.Context, key client.ObjectKey, o client.Obje
 	o.SetUID("uid-1")
 	o.SetResourceVersion("7")
 	o.SetAnnotations(s.annotations)
+	if s.leaves {
+		o.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+	}
 	return nil
 }
 

@@ -97,6 +97,13 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 	const inPlace = `patch gr {"metadata":{"annotations":{"topsops.enflame.com/update-strategy":"AdvancedRollingUpdate"},"resourceVersion":"7"},"spec":{"driver":{"notDeploy":false,"version":"2"}}}`
 	raced := &fakeCluster{}
 	raced.onDelete = func() { raced.recreation = stored }
+	overtaken := &fakeCluster{}
+	overtaken.keeps = func(dryRun bool) error {
+		if overtaken.leaves = !dryRun; dryRun {
+			return nil
+		}
+		return protected
+	}
 	tests := []struct {
 		name               string
 		s                  *fakeCluster
@@ -125,6 +132,8 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 			}
 			return denied
 		}}, method: http.MethodPut, body: recreate, status: 422, want: []string{tried, triedToDelete, kept, "delete gr with UID uid-1", "delete gr with UID "}},
+		{name: "a recreation stays if another replica has deleted the gr meanwhile: nobody else would create it again", s: overtaken, method: http.MethodPut, body: recreate, status: 200,
+			want: []string{tried, triedToDelete, kept, "delete gr with UID uid-1"}},
 		{name: "what the API server refuses is not stored, and nothing is deleted", s: &fakeCluster{refuses: apierrors.NewInvalid(grKind.GroupKind(), "gr", nil)}, method: http.MethodPut, body: recreate, status: 422, want: []string{tried}},
 		{name: "a recreation that a webhook denies to store, with the code of one that exists, deletes nothing, and what the webhook says is answered", s: &fakeCluster{storing: deniedAs409},
 			method: http.MethodPut, body: recreate, status: 422, says: "keep no recreations", want: []string{tried, triedToDelete}},

@@ -135,18 +135,23 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 	if err != nil {
 		return nil, fmt.Errorf("storing the new GcuResource: %w", err)
 	}
-	return nil, u.settleRemoval(ctx, stored, remove(asked, writer, old))
+	return nil, u.settleRemoval(ctx, stored, old, remove(asked, writer, old))
 }
 
 // settleRemoval returns the answer to an upgrade whose removal of the old gr returned err, nil for none. If the gr may not
-// be deleted, the stored recreation is forgotten; after another error it is accepted all the same, and the Recreator retries.
-func (u *upgrades) settleRemoval(ctx context.Context, stored *topsv1.GcuResourceRecreation, err error) error {
+// be deleted, the stored recreation is forgotten, unless the Recreator of another replica has deleted the gr meanwhile; after another
+// error it is accepted all the same, and the Recreator retries.
+func (u *upgrades) settleRemoval(ctx context.Context, stored *topsv1.GcuResourceRecreation, old *topsv1.GcuResource, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case denial.IsConflict(err):
 		err = request.Conflict("GcuResource %s was recreated concurrently: review it and send the request again", stored.Name)
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || denial.ByAdmission(err):
+		now, failed := find(ctx, u, old.Name)
+		if failed != nil || now == nil || now.UID != old.UID || now.DeletionTimestamp != nil {
+			return nil // the Recreator has deleted it, or does so as soon as it may
+		}
 	default:
 		log.FromContext(ctx).Error(err, "Deleting the old GcuResource failed, retrying")
 		return nil
