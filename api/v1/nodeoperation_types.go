@@ -375,7 +375,7 @@ type OperationTask struct {
 	// endTime is when it was observed to be done or failed.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
-	// attempts counts how often it was started. A restart of the runtime that was only set back goes on with its attempt.
+	// attempts counts how often it was started. A restart of the runtime that had to wait for an earlier task again keeps its number.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 	// pod that may be deleted: the intent, stored before the effect.

@@ -210,7 +210,7 @@ func (l ledgerStore) caughtUp(g observed.Group) {
 	}
 }
 
-// stillDecides returns the DaemonRollout as this pass left it, or podreplace.ErrChanged if it is another one by now. Then another manager
+// stillDecides returns the DaemonRollout as this pass left it, or podreplace.ErrChanged if it has changed since. Then another manager
 // has taken over, because this one was suspended past its lease.
 func (l ledgerStore) stillDecides(ctx context.Context, p *pass.Pass) (*topsv1.DaemonRollout, error) {
 	known := p.Rollout

@@ -362,7 +362,7 @@ func (w *simWorld) checkGate(pod *corev1.Pod, how string, pass *simPass) {
 	if good == "" || had(none) && (w.vague || settled) || settled && w.outside[simRan{ds.UID, node.UID}] {
 		return // what a node had is not known to a new manager
 	}
-	if pass != nil && slices.Contains(pass.m.sawBound[simRan{ds.UID, node.UID}], hash) && !pass.m.sawWork[simRan{ds.UID, node.UID}] {
+	if pass != nil && pass.m.sawBound[simRan{ds.UID, node.UID}] == hash && !pass.m.sawWork[simRan{ds.UID, node.UID}] {
 		return // nor is what ran there since then, if its list was stale, or a restored backup took the pod back
 	}
 	if hash != good && kept(good) {

@@ -64,9 +64,9 @@ type simManager struct {
 
 	// sawReady are the revisions of the pods that it last saw ready since it was started, by their place.
 	sawReady map[simSpot]string
-	// sawBound are the revisions of the bound pods that it saw since then, before it saw one ready that is no pod of a former Node
+	// sawBound are the revisions of the last bound pods that it saw since then, before it saw one ready that is no pod of a former Node
 	// (sawWork). Its lists may be stale.
-	sawBound map[simRan][]string
+	sawBound map[simRan]string
 	sawWork  map[simRan]bool
 	// healthyAt is when a pass over a group last saw a node healthy. readyAt is when a pass first saw a node Ready since
 	// the time that its condition names: what changed while the manager was away seems to change then.
@@ -201,7 +201,7 @@ func (m *simManager) sawPods(list *corev1.PodList, index string) {
 	}
 }
 
-// sawPod records the revision of a pod.
+// sawPod records the revision of a pod, and whether it works: a pod of a former Node that is still there shows nothing about the new one.
 func (m *simManager) sawPod(pod *corev1.Pod, spot simSpot) {
 	hash, isReady := daemonset.RevisionHash(pod), simPodReady(pod)
 	if isReady {
@@ -213,8 +213,8 @@ func (m *simManager) sawPod(pod *corev1.Pod, spot simSpot) {
 	}
 	if on := (simRan{spot.set, node.UID}); isReady {
 		m.sawWork[on] = true
-	} else if pod.Spec.NodeName != "" && !m.sawWork[on] && !slices.Contains(m.sawBound[on], hash) {
-		m.sawBound[on] = append(m.sawBound[on], hash)
+	} else if pod.Spec.NodeName != "" && !m.sawWork[on] {
+		m.sawBound[on] = hash
 	}
 }
 
@@ -247,7 +247,7 @@ func (m *simManager) restart() {
 		Metrics: metrics.New(prometheus.NewRegistry()), Deadlines: rollout.DefaultDeadlines, Book: upgradeplan.DefaultBook(),
 		Gate: m.w.gateMode, Clock: m.clock, groupStates: newGroupStates(m.ahead),
 	}
-	m.seen, m.sawReady, m.sawBound, m.sawWork = newSimSeen(), map[simSpot]string{}, map[simRan][]string{}, map[simRan]bool{}
+	m.seen, m.sawReady, m.sawBound, m.sawWork = newSimSeen(), map[simSpot]string{}, map[simRan]string{}, map[simRan]bool{}
 	m.ready, m.timers, m.limiter = map[observed.Group]bool{}, map[observed.Group]time.Time{}, watch.RateLimiter()
 	m.cache, m.events, m.pass, m.rogueUntil = simapi.NewCache(m.w.api, simIndexers, transform.Trim()), nil, nil, time.Time{}
 	m.operator, m.frozen = m.newOperator(), time.Time{}

@@ -139,8 +139,8 @@ func (u *upgrades) recreate(ctx context.Context, c call, old, gr *topsv1.GcuReso
 }
 
 // settleRemoval returns the answer to an upgrade whose removal of the old gr returned err, nil for none. If the gr may not
-// be deleted, the stored recreation is forgotten, unless the Recreator of another replica has deleted the gr meanwhile; after another
-// error it is accepted all the same, and the Recreator retries.
+// be deleted, and is still there, the stored recreation is forgotten; after another error it is accepted all the same, and the Recreator
+// goes on.
 func (u *upgrades) settleRemoval(ctx context.Context, stored *topsv1.GcuResourceRecreation, old *topsv1.GcuResource, err error) error {
 	switch {
 	case err == nil:
@@ -150,7 +150,7 @@ func (u *upgrades) settleRemoval(ctx context.Context, stored *topsv1.GcuResource
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || denial.ByAdmission(err):
 		now, failed := find(ctx, u, old.Name)
 		if failed != nil || now == nil || now.UID != old.UID || now.DeletionTimestamp != nil {
-			return nil // the Recreator has deleted it, or does so as soon as it may
+			return nil // perhaps the Recreator of another replica has deleted it
 		}
 	default:
 		log.FromContext(ctx).Error(err, "Deleting the old GcuResource failed, retrying")

@@ -2,11 +2,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 
@@ -159,7 +159,9 @@ func (s *stage) pullsAhead(ctx context.Context, f *fixture, agent string, pod *c
 // withdraws: a waiting request is withdrawn, and nothing is replaced.
 func (s *stage) withdraws(ctx context.Context, f *fixture, agent, node string) {
 	f.t.Helper()
-	if code, text := post(ctx, f.t, agent+"/v1/rollback"); code != 202 && (code != 200 || !strings.Contains(text, `"state":"Withdrawn"`)) { // 200: it is over already
+	code, text := post(ctx, f.t, agent+"/v1/rollback")
+	var answer struct{ State string }
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || code != 202 && (code != 200 || answer.State != "Withdrawn") { // 200: it is over already
 		f.t.Fatalf("rollback answers %d %q", code, text)
 	}
 	s.taskReaches(ctx, f, node, topsv1.TaskWithdrawn, "Withdrawn")

@@ -198,6 +198,8 @@ var ofOperations = []mutant{
 		"!goesOnWithRestart(c.Facts, t)", "true"},
 	{"set-back-after-failure", "a restart that was requested again after a failure is requested once more when it is set back", nodes, "goesOnWithRestart",
 		"f.hostResult(t)", "f.Host.Result(f.Operation.ID, t.String())"},
+	{"set-back-done-meanwhile", "a restart that was set back and goes on counts as done, and pods from before it stay without cards", nodes, "restarted",
+		"$right && !goesOn($result) && $rest", "$right && $rest"},
 	{"set-back-never-again", "a restart that failed while it was set back is never requested again", nodes, "goesOnWithRestart",
 		"$result == nil || $result.State != topsv1.HostTaskFailed", "$result == nil || true"},
 	{"late-though-done", "a node that passes its prechecks at their deadline is deferred", nodes, "run",

@@ -101,7 +101,7 @@ func IsDisturbed(upgrade *topsv1.NodeUpgrade) bool {
 }
 
 // wasGranted reports whether an operation has been granted, even if an older CRD dropped that from the record: one that touched
-// its node or took over the cordon of one that failed was.
+// its node or took over the cordon of one that failed was (or is aborted at once).
 func wasGranted(shown *topsv1.OperationStatus) bool {
 	return shown.Granted || shown.Touched || shown.CordonedBy != ""
 }

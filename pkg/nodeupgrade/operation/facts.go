@@ -322,6 +322,11 @@ func succeeded(result *topsv1.HostTaskResult) bool {
 	return result != nil && result.State == topsv1.HostTaskDone
 }
 
+// goesOn reports whether the agent says that what it has begun is in progress.
+func goesOn(result *topsv1.HostTaskResult) bool {
+	return result != nil && result.State == topsv1.HostTaskRunning && result.Reason == ReasonInProgress
+}
+
 // recordedAt returns a recorded time; if it is in the future because the clock was set back, the time at which the manager noticed.
 func (f *Facts) recordedAt(at time.Time) time.Time {
 	if at.After(f.Now) {

@@ -68,11 +68,6 @@ func restartEnds(c *changes, recorded time.Time, result *topsv1.HostTaskResult) 
 	return end
 }
 
-// goesOn reports whether the agent says that what it has begun is in progress.
-func goesOn(result *topsv1.HostTaskResult) bool {
-	return result != nil && result.State == topsv1.HostTaskRunning && result.Reason == ReasonInProgress
-}
-
 // awaitRestart looks again when a restart has certainly ended. If the agent says that it goes on, the message tells what it says.
 func awaitRestart(c *changes, end time.Time, result *topsv1.HostTaskResult) {
 	if c.at(end); goesOn(result) {

@@ -40,7 +40,7 @@ func (restart) attempt(c *changes, t upgradeplan.Task) verdict {
 func restarted(f *Facts, t upgradeplan.Task) bool {
 	result := f.Host.Result(f.Operation.ID, t.String())
 	answered := result != nil && result.State.Final()
-	return succeeded(result) || runtimeLacks(f) == "" && (answered || f.recorded(t).State != topsv1.OperationTaskRunning)
+	return succeeded(result) || runtimeLacks(f) == "" && !goesOn(result) && (answered || f.recorded(t).State != topsv1.OperationTaskRunning)
 }
 
 // startedBefore returns the members whose pods use the device and started before the restart of the

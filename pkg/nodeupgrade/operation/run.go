@@ -128,8 +128,8 @@ func mark(c *changes, p upgradeplan.Progress) {
 	}
 }
 
-// begin starts an attempt of a task, without the record of the pods that the previous attempt replaced. A restart of the runtime that was
-// only set back goes on with its attempt.
+// begin starts an attempt of a task, without the record of the pods that the previous attempt replaced. A restart of the runtime that
+// had to wait for an earlier task again goes on with its attempt.
 func begin(c *changes, t upgradeplan.Task, now metav1.Time) {
 	rec := c.task(t)
 	if rec.State == topsv1.OperationTaskRunning {

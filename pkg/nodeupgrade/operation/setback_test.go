@@ -49,3 +49,12 @@ func TestARestartThatIsSetBackGoesOn(t *testing.T) {
 		})
 	}
 }
+
+func TestARestartThatWasSetBackAndGoesOnIsNotDoneThoughTheRuntimeIsRight(t *testing.T) {
+	f := reach(t, "node_restart-runtime", toolkitOnly...)
+	f.Operation.Tasks[taskAt(&f, "node_restart-runtime")].State = topsv1.OperationTaskPending
+	f.Host.Runtime.Default = topsv1.DefaultRuntime
+	result("node_restart-runtime", topsv1.HostTaskRunning)(&f)
+	f.Host.Results[len(f.Host.Results)-1].Reason = ReasonInProgress
+	decides(t, f, "Running node_restart-runtime InProgress")
+}

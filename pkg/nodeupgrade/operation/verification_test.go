@@ -74,6 +74,7 @@ func TestAPluginThatStartedBeforeTheEngineHasNoCards(t *testing.T) {
 		{"one with a container from after", []func(*world){running(1), sandbox(corev1.ConditionTrue, 1)}, false},
 		{"one with a container that has no start", []func(*world){container(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), sandbox(corev1.ConditionTrue, 1)}, false},
 		{"its sandbox is to be made again", []func(*world){sandbox(corev1.ConditionFalse, -50)}, false},
+		{"so is that of a container from before", []func(*world){running(-1), sandbox(corev1.ConditionFalse, -50)}, false},
 	} {
 		w := world{component: "devicePlugin", node: &corev1.Node{}, pod: &corev1.Pod{Status: corev1.PodStatus{StartTime: at(-60)}},
 			host: &topsv1.HostReport{Devices: ptr.To[int32](8), Runtime: &topsv1.RuntimeReport{Engine: "containerd", Default: "enflame", StartTime: at(0)}}}

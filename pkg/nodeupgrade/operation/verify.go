@@ -76,8 +76,8 @@ func verifiedRuntimeLacks(f *Facts, t upgradeplan.Task) string {
 
 // verifyAllocatable is verify for the resources of the node. If it has cards and offers none, a device
 // plugin that is older than the operation is replaced first: it may have started before the runtime
-// was restarted, by a person or by an operation that was interrupted. So is one that a person left without cards by restarting the runtime
-// since. The clock of the manager, by which the operation started, may differ
+// was restarted, by a person or by an operation that was interrupted. A plugin that has no cards because a person has restarted the
+// runtime since is replaced too. The clock of the manager, by which the operation started, may differ
 // from that of the API server, by which pods are created. If it is ahead, a plugin that is younger is replaced once more, on a node that is
 // empty. If it is behind, one that was created in that time before the start stays; a bound (daemonset.MaxSkew) would have every operation replace
 // the plugin that it has just started.
@@ -91,7 +91,7 @@ func (k verifyAllocatable) attempt(c *changes, t upgradeplan.Task) verdict {
 			old = append(old, m)
 		}
 	}
-	v := k.verify.attempt(c, t)
+	v := k.verify.attempt(c, t) // also records that the node is touched
 	if len(old) > 0 && offersNone(c.Facts) {
 		v = replacePods(c, t, old)
 	}
