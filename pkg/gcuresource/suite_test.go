@@ -33,8 +33,8 @@ import (
 // revisionNamespace holds the revisions of specs; clear empties it.
 const revisionNamespace = "kube-system"
 
-// testPatience is how long a test waits for the controller.
-const testPatience = 10 * time.Second
+// testPatience is how long a test waits for the controller: its next attempt may be as far away as failureRetry.
+const testPatience = failureRetry + 10*time.Second
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // otherwise a delayed stack trace is printed that looks like a failure
