@@ -318,7 +318,7 @@ func (w *simWorld) checkLedger(pass *simPass, before, after *topsv1.DaemonRollou
 // saw it, with the revisions at which it failed.
 func (p *simPass) sawRecovered(r *topsv1.DaemonRollout, node string) bool {
 	i := slices.IndexFunc(r.Status.Failed, func(f topsv1.NodeNote) bool { return f.Node == node })
-	return r.Status.Failed[i].Reason != "OperationFailed" && p.availableFor(node, rollout.DefaultDeadlines.Unavailable-2*daemonset.MaxSkew) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
+	return r.Status.Failed[i].Reason != "OperationFailed" && p.availableFor(node, rollout.DefaultDeadlines.Unavailable) && !slices.ContainsFunc(p.sets, func(ds *appsv1.DaemonSet) bool {
 		failed := report.TargetIn(r.Status.Failed[i].Targets, ds.Namespace+"/"+ds.Name)
 		pod := p.pod(ds, node)
 		return failed != "" && pod != nil && daemonset.RevisionHash(pod) != failed

@@ -132,7 +132,7 @@ func TestWhatIsWrittenForARequest(t *testing.T) {
 			}
 			return denied
 		}}, method: http.MethodPut, body: recreate, status: 422, want: []string{tried, triedToDelete, kept, "delete gr with UID uid-1", "delete gr with UID "}},
-		{name: "a recreation stays if another replica has deleted the gr meanwhile: nobody else would create it again", s: overtaken, method: http.MethodPut, body: recreate, status: 200,
+		{name: "if another replica has deleted the gr, its recreation stays: nobody else creates it again", s: overtaken, method: http.MethodPut, body: recreate, status: 200,
 			want: []string{tried, triedToDelete, kept, "delete gr with UID uid-1"}},
 		{name: "what the API server refuses is not stored, and nothing is deleted", s: &fakeCluster{refuses: apierrors.NewInvalid(grKind.GroupKind(), "gr", nil)}, method: http.MethodPut, body: recreate, status: 422, want: []string{tried}},
 		{name: "a recreation that a webhook denies to store, with the code of one that exists, deletes nothing, and what the webhook says is answered", s: &fakeCluster{storing: deniedAs409},

@@ -185,7 +185,7 @@ var ofTheRESTAPI = []mutant{
 		"_ = fmt.Errorf"},
 	{"protected-gr-recreated", "the recreation of a gr that may not be deleted is accepted, and made when somebody lifts the protection", api, "upgrades.settleRemoval",
 		"apierrors.IsForbidden($err) || $invalid || $denied", "$invalid || $denied"},
-	{"deleted-gr-not-recreated", "the record of a recreation is dropped though another replica has deleted the old gr, and nobody creates the new one", api, "upgrades.settleRemoval",
+	{"deleted-gr-not-recreated", "another replica deletes the old gr, the record of its recreation is dropped, and nobody creates the new one", api, "upgrades.settleRemoval",
 		"$failed != nil || $now == nil || $now.UID != $old.UID || $now.DeletionTimestamp != nil", "$failed != nil || $now == nil || $now.UID != $old.UID"},
 	{"protected-gr-recreated-by-code", "the recreation of a gr is accepted though a webhook denied the deletion with a code of its own", api, "upgrades.settleRemoval",
 		"denial.ByAdmission($err)", "denial.ByAdmission(nil)"},

@@ -141,8 +141,8 @@ func CardsSince(u *topsv1.NodeUpgrade) time.Time {
 
 // isOlder reports whether a pod started before a time, nil for never, as far as its runtime is concerned. A
 // container of docker that started later has the default runtime of then; containerd keeps that of the
-// sandbox, which is recreated when the node has booted. The kubelet notices a sandbox up to some seconds late: if all its containers are older, so is
-// the sandbox, unless it is to be made again.
+// sandbox, which is recreated when the node has booted. The kubelet notices a sandbox up to some seconds late: if
+// all its containers are older, so is the sandbox, unless it is to be made again.
 func isOlder(pod *corev1.Pod, engine string, than *metav1.Time) bool {
 	containers := pod.Status.ContainerStatuses
 	older := len(containers) > 0 && !slices.ContainsFunc(containers, func(c corev1.ContainerStatus) bool {
