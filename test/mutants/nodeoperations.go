@@ -118,8 +118,16 @@ var ofNodeOperations = []mutant{
 		"return $op != nil && $op.Aborted", "return false"},
 	{"ended-polled", "a group without a strategy is read again all the time until its operations have ended", updater, "steps.release",
 		"if $p.HoldsSlot() { return releaseInterval, $*rest }", "if $p.HoldsSlot() { return retryStaleCache, $*rest }"},
+	{"operated-beside-the-limit", "a node whose pod only starts again is taken out of service beside the limit", updater, "slotReview.endOrOperate",
+		"!$s.mayBeBack($n)", "true"},
+	{"operated-before-it-is-available", "a node whose pod waits for minReadySeconds is taken out of service beside the limit", updater, "slotReview.mayBeBack",
+		"return $n.mayBeAvailable()", "return false"},
+	{"back-for-ever", "a node that is down waits for an operation until the deadline", updater, "slotReview.mayBeBack",
+		"!$n.unready || $left <= 0", "!$n.unready"},
+	{"back-unseen", "that a node is not back in a moment is not looked at", updater, "slotReview.mayBeBack",
+		"$s.recheckIn($left)", ""},
 	{"heavy-and-lost", "a lost node that needs an operation releases its slot", updater, "slotReview.endOrOperate",
-		"$heavy && $Ready && !$absent", "$heavy && !$absent"},
+		"$n.heavy && $n.Ready && !$n.absent", "$n.heavy && !$n.absent"},
 
 	// How they end.
 	{"forgotten-and-not-verified", "a driver is not verified when somebody deletes the NodeUpgrade in the middle of its operation", updater, "operationPlan",

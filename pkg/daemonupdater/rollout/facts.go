@@ -114,7 +114,7 @@ func (f *facts) skipped(g *group, node *Node, now time.Time) phase {
 // it may start now.
 func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 	returned := node.ReadySince.Add(g.policy.Returned)
-	urgent := later(node.ReadySince, f.unreadySince).Add(g.deadlines.Unavailable)
+	urgent := f.urgentAt(g, node)
 	switch {
 	case g.policy.Returned > 0 && g.strategy != daemonset.OTA && returned.After(now):
 		f.changesAt(returned)
@@ -130,6 +130,11 @@ func (f *facts) deferral(g *group, node *Node, now time.Time) phase {
 		return phaseRecovering
 	}
 	return f.phaseByPods(node)
+}
+
+// urgentAt returns when a node with an unready pod has been so for long enough to be down, and not only about to be back.
+func (f *facts) urgentAt(g *group, node *Node) time.Time {
+	return later(node.ReadySince, f.unreadySince).Add(g.deadlines.Unavailable)
 }
 
 // phaseByPods returns the phase of a node that only its own pods and images may keep from starting.

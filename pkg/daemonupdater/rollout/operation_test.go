@@ -454,6 +454,52 @@ func TestAGrantBeforeItsTurnNamesWhatIsUnready(t *testing.T) {
 	}
 }
 
+// Seed 13843 of the simulation of operations: the pod of a queued node dies by itself, so the node counts as started, and a newer
+// revision needs an operation on it. It is back in a moment, and an operation beside the limit takes it out of service once more. It keeps its
+// slot, because it may be out of service for us.
+func TestANodeThatIsBackInAMomentGetsNoOperationBesideTheLimit(t *testing.T) {
+	a, b := granted(heavyNode("a")), granted(heavyNode("b"))
+	unreadyFor := func(d time.Duration) func(*Node) {
+		return func(n *Node) { n.Pods[1].Available, n.Pods[1].NotReadySince = false, epoch.Add(-d) }
+	}
+	minReady := func(pod int) func(*Node) {
+		return func(n *Node) { n.Pods[pod].Available, n.Pods[pod].AvailableAt = false, epoch.Add(25*time.Second) }
+	}
+	for _, tt := range []struct {
+		name     string
+		change   func(*Node)
+		operated bool
+		recheck  time.Duration
+	}{
+		{"its pod starts again", unreadyFor(10 * time.Second), false, 20 * time.Second},
+		{"on a node that is held", func(n *Node) {
+			n.Holds = []daemonset.Hold{{}}
+			unreadyFor(10 * time.Second)(n)
+		}, false, 20 * time.Second},
+		{"and waits for minReadySeconds", minReady(1), false, 25 * time.Second},
+		{"as the outdated one does", minReady(0), false, 25 * time.Second},
+		{"it is down", unreadyFor(DefaultDeadlines.Unavailable), true, 0},
+		{"it is cordoned", func(n *Node) { n.Disturbed = true }, true, 0},
+	} {
+		c := heavyNode("c")
+		tt.change(&c)
+		slots := []Slot{operating(a), operating(b), {Node: "c", UID: c.UID, Since: epoch.Add(-time.Minute), Revision: "r2", Queued: true, Pod: "gone"}}
+		for i := range slots {
+			slots[i].Turn = int64(i + 1)
+		}
+		d := Plan(heavyInput(2, a, b, c).slots(slots...))
+		isGranted := slices.ContainsFunc(d.Operations, func(o OperationChange) bool { return o.Node == "c" && o.Grant })
+		if len(d.Ledger.Slots) != 3 || d.Ledger.Slots[2].Operation != "" != tt.operated || isGranted != tt.operated || !tt.operated && d.Recheck != tt.recheck {
+			t.Errorf("%s: slots %+v, operations %+v, again in %s; want it operated: %t, again in %s", tt.name, d.Ledger.Slots, d.Operations, d.Recheck, tt.operated, tt.recheck)
+		}
+		if in := heavyInput(2, a, b, heavyNode("c")).slots(d.Ledger.Slots...); !tt.operated {
+			if d := Plan(in); len(d.Ledger.Slots) != 2 {
+				t.Errorf("%s, then it is available: slots %+v; want that of the node given back", tt.name, d.Ledger.Slots)
+			}
+		}
+	}
+}
+
 // The node of an operation that took over a cordon goes back into service once one is done: what failed there may still be on it.
 // So a newer target does not abort it; it ends by itself.
 func TestAStaleOperationThatTookACordonOverIsNotAborted(t *testing.T) {

@@ -161,7 +161,7 @@ func (s *slotReview) reviewStarted(slot Slot, n *Node) {
 }
 
 // endOrOperate gives back a slot that is no longer needed, or starts an operation under it for the
-// remaining work. It reports whether it did either.
+// remaining work, unless the node may be back in service in a moment. It reports whether it did either.
 func (s *slotReview) endOrOperate(slot *Slot, n *Node) bool {
 	s.fleet.nodes.record(n, slot, nil)
 	needsOperation := n.heavy && n.Ready && !n.absent // an absent pod may be terminating, and the one that the slot names
@@ -176,11 +176,22 @@ func (s *slotReview) endOrOperate(slot *Slot, n *Node) bool {
 		}
 		s.giveBack(slot, n)
 		return true
-	case !over && needsOperation && s.operateOn(slot, n):
+	case !over && needsOperation && !s.mayBeBack(n) && s.operateOn(slot, n):
 		s.keep(slot)
 		return true
 	}
 	return false
+}
+
+// mayBeBack reports whether a node that is out of service may be back in a moment, because its pods are only starting again: an operation
+// beside the limit could find it in service, and take it out once more.
+func (s *slotReview) mayBeBack(n *Node) bool {
+	left := n.urgentAt(n.group, n).Sub(s.in.Now)
+	if !n.unready || left <= 0 {
+		return n.mayBeAvailable()
+	}
+	s.recheckIn(left)
+	return true
 }
 
 // isOver reports whether a node no longer needs its slot, even if work is left on it.
