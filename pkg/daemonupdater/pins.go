@@ -26,16 +26,9 @@ type pinStep struct {
 // decide changes the pins and failures of the ledger that the plan starts from.
 func (s pinStep) decide(ctx context.Context, p *pass.Pass) error {
 	facts := p.PinFacts(s.gate)
-	update := pinning.DecidePins(&facts)
-	for _, key := range update.PinnedFor {
-		open, err := s.isOpen(ctx, key)
-		if err != nil {
-			return err
-		}
-		if !open { // this pass ignores the requests of that node; other nodes need not wait
-			facts.Requests = slices.DeleteFunc(facts.Requests, func(r pinning.Request) bool { return r.Node == key.Node })
-			update = pinning.DecidePins(&facts)
-		}
+	update, err := pinning.DecideConfirmed(&facts, func(key pinning.RequestKey) (bool, error) { return s.isOpen(ctx, key) })
+	if err != nil {
+		return err
 	}
 	p.In.Ledger.Pins, p.In.Ledger.Failures, p.Refused, p.PinRequestsBlockedBy = update.Pins, update.Failures, update.Refused, update.BlockedBy
 	return nil

@@ -82,6 +82,32 @@ type Update struct {
 	BlockedBy string
 }
 
+// DecideConfirmed decides as DecidePins does, of requests that are open: isOpen confirms each one for which a node is to be pinned,
+// because a stale cache may show one that was withdrawn. The requests of a node are removed from the facts if one is not open; other
+// nodes need not wait. Its errors are those of isOpen.
+func DecideConfirmed(f *Facts, isOpen func(RequestKey) (bool, error)) (Update, error) {
+	confirmed := map[RequestKey]bool{}
+	for {
+		update, changed := DecidePins(f), false
+		for _, key := range update.PinnedFor {
+			if confirmed[key] {
+				continue
+			}
+			open, err := isOpen(key)
+			if err != nil {
+				return Update{}, err
+			}
+			if confirmed[key] = true; !open {
+				changed = true
+				f.Requests = slices.DeleteFunc(f.Requests, func(r Request) bool { return r.Node == key.Node })
+			}
+		}
+		if !changed {
+			return update, nil
+		}
+	}
+}
+
 // DecidePins decides about the pins of a group. While the group is blocked nothing changes, and while the policy of the gate is
 // missing only the failures that a resume clears: the plan of this pass carries the resume out, and none sees it again.
 func DecidePins(f *Facts) Update {

@@ -2,7 +2,9 @@ package pinning
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +220,28 @@ func TestNextOf(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// There is room for one: the request that takes the place of one that was withdrawn is confirmed too.
+func TestEachRequestIsConfirmed(t *testing.T) {
+	for withdrawn, want := range map[string][]string{"": {"a=old"}, "a": {"b=old"}, "ab": nil} {
+		f := factsOf("a", "b")
+		f.Requests = []Request{undo("a"), undo("b")}
+		for i := range maxPins - 1 {
+			f.Input.Ledger.Pins = append(f.Input.Ledger.Pins, pinOf(fmt.Sprintf("n%03d", i)))
+		}
+		update, err := DecideConfirmed(f, func(key RequestKey) (bool, error) { return !strings.Contains(withdrawn, key.Node), nil })
+		got := words(slices.DeleteFunc(update.Pins, func(p rollout.Pin) bool { return p.Failed }))
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
+			t.Errorf("withdrawn: %q: %v, pins (-want +got):\n%s", withdrawn, err, diff)
+		}
+	}
+	f := factsOf("a")
+	f.Requests = []Request{undo("a")}
+	unreadable := errors.New("no connection")
+	if update, err := DecideConfirmed(f, func(RequestKey) (bool, error) { return false, unreadable }); !errors.Is(err, unreadable) || len(update.Pins) > 0 {
+		t.Errorf("%+v, %v; want the error", update, err)
 	}
 }
 
