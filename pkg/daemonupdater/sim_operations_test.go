@@ -3,6 +3,7 @@ package daemonupdater
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
 	"github.com/topsops/gcu-operator/pkg/daemonupdater/observed"
 	"github.com/topsops/gcu-operator/pkg/hostagent/task"
+	"github.com/topsops/gcu-operator/pkg/upgradeplan"
 	"github.com/topsops/gcu-operator/test/simapi"
 )
 
@@ -276,7 +278,25 @@ func (w *simWorld) overrideTask(u *topsv1.NodeUpgrade) {
 	if failed := slices.IndexFunc(tasks, func(t topsv1.OperationTask) bool { return t.State == topsv1.OperationTaskFailed }); failed >= 0 && !w.chance(4) {
 		t = tasks[failed]
 	}
-	value := fmt.Sprintf("retry:%s:%d", t.Name, w.rng.IntN(1000))
+	w.setOverride(u, fmt.Sprintf("retry:%s:%d", t.Name, w.rng.IntN(1000)))
+}
+
+// skipsCards has a person do what a failed operation says that needs the cards of a device plugin which is gone: they count from before
+// an earlier operation that failed, and the gr of the plugin was deleted since.
+func (w *simWorld) skipsCards() {
+	if w.api.Objects[simapi.Named(simSets, simNamespace, upgradeplan.TargetDevicePlugin)] != nil {
+		return
+	}
+	for _, u := range simapi.All[*topsv1.NodeUpgrade](w.api, simUpgrades) {
+		says := fmt.Sprintf("no gr has a device plugin there; it was so before operation %%s failed on the node: if less is right now, kubectl gcu task skip %s allocatable_verify", u.Name)
+		if op := u.Status.Operation; op != nil && op.Held && strings.Contains(op.Message, fmt.Sprintf(says, op.CordonedBy)) {
+			w.setOverride(u, "skip:"+u.Name+"_allocatable_verify:"+op.ID)
+		}
+	}
+}
+
+// setOverride overrides a task of the operation of a node, which has one.
+func (w *simWorld) setOverride(u *topsv1.NodeUpgrade, value string) {
 	w.say("admin: %s of operation %s, which is %s", value, u.Status.Operation.ID, u.Status.Operation.Phase)
 	simapi.Edit(w.api, simapi.KeyOf(u), func(u *topsv1.NodeUpgrade) {
 		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, value)

@@ -323,6 +323,7 @@ func (w *simWorld) calmAdministrator() {
 			w.annotateRollout(r, topsv1.AnnotationResume, fmt.Sprint("again-", w.api.Counter))
 		}
 	}
+	w.skipsCards()
 	if w.policies == nil || w.policies.IntN(10) > 0 {
 		return
 	}

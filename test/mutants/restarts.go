@@ -72,6 +72,8 @@ var ofRestarts = []mutant{
 		"$v := $k.verify.attempt($c, $t)", "$v := waiting(ReasonInProgress, \"%s\", $k.lacks($c.Facts, $t))"},
 	{"no-cards-unseen-by-operations", "no operation sees that a plugin cannot have cards", nodes, "observation.add",
 		"operation.HasNoCards($*rest)", "false"},
+	{"gone-plugin-unnamed", "a node that lacks cards because no device plugin runs there does not say so", nodes, "allocatableLacks",
+		"len($lacks) > 0 && $none", "false"},
 	{"no-cards-are-fine", "a node that offers none of its cards is verified", nodes, "allocatableLacks",
 		"$plugged && offersNone($f)", "$plugged && offersNone($f) && len(lacks) > 0"},
 	{"failed-by-anothers-plugin", "an operation fails, and keeps its node, for an outdated plugin that another gr has yet to replace", nodes, "verifyAllocatable.deadline",

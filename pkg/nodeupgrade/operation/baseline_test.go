@@ -24,6 +24,9 @@ func TestWhatANodeLacksAgainstItsBaseline(t *testing.T) {
 	offers := func(n int64) func(*Facts) { return func(f *Facts) { f.Node.Allocatable[shares] = n } }
 	old := func(f *Facts) { pod(f, upgradeplan.TargetDevicePlugin).Revision = "v0" }
 	tookOver := func(f *Facts) { f.Operation.CordonedBy = "earlier" }
+	gone := func(f *Facts) {
+		f.Members = slices.DeleteFunc(f.Members, func(m Member) bool { return m.Component == upgradeplan.TargetDevicePlugin })
+	}
 	const handedOn = "; it was so before operation earlier failed on the node: if less is right now, kubectl gcu task skip n1 allocatable_verify, or kubectl gcu abort n1"
 	for _, tt := range []struct {
 		name string
@@ -38,6 +41,11 @@ func TestWhatANodeLacksAgainstItsBaseline(t *testing.T) {
 		{"the plugin that runs makes more", []func(*Facts){makes(4), offers(32), old}, "32 of " + shares + " are allocatable, 48 are needed"},
 		{"more shares are wanted", []func(*Facts){makes(8), offers(48)}, ""},
 		{"the number is from before an earlier operation", []func(*Facts){offers(47), tookOver}, "47 of " + shares + " are allocatable, 48 are needed" + handedOn},
+		{"its plugin is gone", []func(*Facts){gone, tookOver}, "0 of " + shares + " are allocatable, 48 are needed; no gr has a device plugin there" + handedOn},
+		{"its plugin is not there yet", []func(*Facts){makes(6), func(f *Facts) {
+			i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Component == upgradeplan.TargetDevicePlugin })
+			f.Members[i].Pod = nil
+		}}, "0 of " + shares + " are allocatable, 48 are needed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := reach(t, "allocatable_verify", toolkitOnly...)

@@ -135,6 +135,9 @@ func allocatableLacks(f *Facts, t upgradeplan.Task) string {
 		}
 	}
 	slices.Sort(lacks)
+	if len(lacks) > 0 && !slices.ContainsFunc(f.Members, func(m Member) bool { return OffersCards(m.Component) }) {
+		lacks = append(lacks, "no gr has a device plugin there")
+	}
 	return strings.Join(lacks, "; ") + handedOn
 }
 
