@@ -1,6 +1,8 @@
 package daemonupdater
 
 import (
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,5 +114,34 @@ func TestNothingIsStartedOrLostWhileOrphansAwaitTheirAdoption(t *testing.T) {
 			s.isThere(uid)
 		}
 		s.arrives(s.a)
+	})
+}
+
+// A gr is deleted while the pods of its driver are orphans, and a backup of that moment is restored when they are gone. The drain of a
+// node for the other gr then names its orphan, until a person has removed it.
+func TestAnOrphanThatABackupBringsBackKeepsItsNodeOnlyUntilItIsRemoved(t *testing.T) {
+	twoGrs(t, func(w *simWorld, first, second *simGroup) {
+		w.accidents = rand.New(rand.NewPCG(1, 6))
+		h := w.hosts[1]
+		h.machine.stops, h.machine.runtime, h.machine.configured = true, "runc", "runc"
+		w.orphan(simapi.Get[*appsv1.DaemonSet](w.api, first.sets[0]).UID)
+		w.deleteGr(first)
+		saved := w.backUp()
+		for range 30 {
+			w.step()
+		}
+		w.restore(saved)
+		if w.podOn(first.sets[0], h.name) == nil {
+			w.violate("the backup brings no orphan back")
+		}
+		w.gets(second, "good-2", 0, 1)
+		named := func() bool {
+			u := simapi.Get[*topsv1.NodeUpgrade](w.api, simapi.Named(simUpgrades, "", h.name))
+			return u != nil && u.Status.Operation != nil && strings.Contains(u.Status.Operation.Message, "declare no controller")
+		}
+		if w.until("the orphan is named", time.Hour, named) {
+			w.settle()
+			w.until("L1: every reachable node gets to the target", 4*time.Hour, w.arrived)
+		}
 	})
 }

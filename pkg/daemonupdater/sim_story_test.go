@@ -81,6 +81,7 @@ func (w *simWorld) settle() {
 	}
 	for _, pod := range w.setPods() {
 		w.setFinalizer(simapi.KeyOf(pod), daemonset.NodeName(pod) == w.stuck)
+		w.removeLeft(pod)
 	}
 	for _, g := range w.groups {
 		w.annotate(g, topsv1.AnnotationUpdateStrategy, "AdvancedRollingUpdate")
@@ -94,6 +95,15 @@ func (w *simWorld) settle() {
 	w.settlePolicies()
 	w.settlePlans()
 	w.settleMachines()
+}
+
+// removeLeft removes an orphan of a gr that is gone, which a restored backup may have brought back: no controller adopts or collects it,
+// and the drain of its node says so until a person removes it.
+func (w *simWorld) removeLeft(pod *corev1.Pod) {
+	if w.restores > 0 && w.groupOfSet(simOwner(pod).Name) == nil && simOwner(pod).UID == "" && pod.DeletionTimestamp == nil {
+		w.say("admin: %s, which no controller has, is deleted", simapi.KeyOf(pod))
+		_, _ = w.api.Delete(simapi.KeyOf(pod), nil) // it exists
+	}
 }
 
 // lastLimit leaves a slot beside the one that a stuck node takes.
@@ -246,6 +256,9 @@ func (w *simWorld) nothingLeft() bool {
 // describe returns the true state in a few lines.
 func (w *simWorld) describe() string {
 	var b strings.Builder
+	if node := w.stuck + w.guarded(); node != "" {
+		fmt.Fprintf(&b, "\nexcept %s", node)
+	}
 	for _, g := range w.groups {
 		fmt.Fprintf(&b, "\n%s:", g.id)
 		for _, h := range w.hosts {

@@ -64,7 +64,7 @@ const continued = "        "
 // read reads the output of go test -json. A line that is not an event is an error.
 func read(in io.Reader) (results, error) {
 	var r results
-	output := map[timed][]string{}
+	output := map[timed]*strings.Builder{} // go test -json prints a long line as several events
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -73,19 +73,20 @@ func read(in io.Reader) (results, error) {
 			return results{}, fmt.Errorf("reading the results of go test: %w: %.80q", err, lines.Text())
 		}
 		t := timed{Package: e.Package, Test: e.Test}
+		if output[t] == nil {
+			output[t] = &strings.Builder{}
+		}
 		if e.Action == "output" {
-			if line := strings.TrimRight(e.Output, "\n"); !strings.HasPrefix(line, "=== ") {
-				output[t] = append(output[t], line)
-			}
+			output[t].WriteString(e.Output)
 			continue
 		}
-		r.add(e, output[t])
+		r.add(e, output[t].String())
 	}
 	return r, lines.Err()
 }
 
 // add counts a test that ended, and what it printed.
-func (r *results) add(e event, output []string) {
+func (r *results) add(e event, output string) {
 	t := timed{Package: e.Package, Test: e.Test, Took: time.Duration(e.Elapsed * float64(time.Second))}
 	if e.Action == "fail" && !slices.ContainsFunc(r.failures, t.within) {
 		r.failures = append(r.failures, failure{t, last(output)})
@@ -108,16 +109,17 @@ func (r *results) add(e event, output []string) {
 
 // last returns the lines to show of what a failed test printed. A program that another test
 // runs at the same time may have printed between them.
-func last(output []string) []string {
+func last(output string) []string {
 	var said []string
 	inside := false
-	for _, line := range output {
+	printed := slices.DeleteFunc(strings.Split(output, "\n"), func(line string) bool { return line == "" || strings.HasPrefix(line, "=== ") })
+	for _, line := range printed {
 		if inside = logged.MatchString(line) || inside && strings.HasPrefix(line, continued); inside {
 			said = append(said, line)
 		}
 	}
 	if said == nil {
-		said = output
+		said = printed
 	}
 	return said[max(0, len(said)-shownLines):]
 }

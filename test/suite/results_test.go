@@ -36,7 +36,8 @@ func TestSlowestListsSubtestsInsteadOfTheirTest(t *testing.T) {
 func TestFailuresAreSubtestsWithTheirLastLines(t *testing.T) {
 	const failing = `{"Action":"output","Package":"b","Test":"TestA/one","Output":"=== RUN   TestA/one\n"}
 {"Action":"output","Package":"b","Test":"TestA/one","Output":"    a_test.go:1: two pods, want 3\n"}
-{"Action":"output","Package":"b","Test":"TestA/one","Output":"        of which one is Ready\n"}
+{"Action":"output","Package":"b","Test":"TestA/one","Output":"        of which one "}
+{"Action":"output","Package":"b","Test":"TestA/one","Output":"is Ready\n"}
 {"Action":"output","Package":"b","Test":"TestA/one","Output":"a program of another test\n"}
 {"Action":"output","Package":"b","Test":"TestA/one","Output":"        prints this\n"}
 {"Action":"output","Package":"b","Test":"TestA","Output":"--- FAIL: TestA (0.00s)\n"}
