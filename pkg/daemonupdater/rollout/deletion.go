@@ -11,7 +11,7 @@ func nextDeletions(d *draft, limit int) (pods []Pod) {
 			continue
 		}
 		early := turns.beside(slot) >= limit
-		if early && n.mayBeAvailable() {
+		if early && (n.mayBeAvailable() || n.heavy) { // an operation replaces all pods, once it may
 			continue
 		}
 		pod := n.nextPod()

@@ -480,6 +480,10 @@ func TestANodeThatIsBackInAMomentGetsNoOperationBesideTheLimit(t *testing.T) {
 		{"as the outdated one does", minReady(0), false, 25 * time.Second},
 		{"it is down", unreadyFor(DefaultDeadlines.Unavailable), true, 0},
 		{"it is cordoned", func(n *Node) { n.Disturbed = true }, true, 0},
+		{"it is cordoned, and its pod starts again", func(n *Node) {
+			n.Disturbed = true
+			unreadyFor(10 * time.Second)(n)
+		}, true, 0},
 	} {
 		c := heavyNode("c")
 		tt.change(&c)
@@ -496,6 +500,44 @@ func TestANodeThatIsBackInAMomentGetsNoOperationBesideTheLimit(t *testing.T) {
 			if d := Plan(in); len(d.Ledger.Slots) != 2 {
 				t.Errorf("%s, then it is available: slots %+v; want that of the node given back", tt.name, d.Ledger.Slots)
 			}
+		}
+	}
+}
+
+// It is not failed for that it waited.
+func TestANodeThatIsNeverBackGetsItsOperationAtItsDeadline(t *testing.T) {
+	for since, want := range map[time.Duration]bool{DefaultDeadlines.Progress - time.Second: false, DefaultDeadlines.Progress: true} {
+		a := heavyNode("a")
+		a.Pods[1].Available, a.Pods[1].NotReadySince = false, epoch.Add(-10*time.Second)
+		d := Plan(heavyInput(1, a).slots(slotOf(a, since)))
+		if len(d.Ledger.Slots) != 1 || d.Ledger.Slots[0].Operation != "" != want || len(d.Ledger.Failures) > 0 {
+			t.Errorf("started %s ago: slots %+v, failures %+v; want it operated: %t, and no failure", since, d.Ledger.Slots, d.Ledger.Failures, want)
+		}
+	}
+}
+
+// What an operation replaces along is not deleted beside the limit while it waits.
+func TestNothingIsDeletedBesideTheLimitOnANodeThatNeedsAnOperation(t *testing.T) {
+	for heavy, want := range map[bool]int{true: 0, false: 1} {
+		a, b, c := nodeOf("a", oldHash, newHash, newHash), nodeOf("b", oldHash, newHash, newHash), nodeOf("c", oldHash, oldHash, newHash)
+		c.Pods[2].Available, c.Pods[2].NotReadySince = false, epoch.Add(-10*time.Second)
+		in := inputOf(2, a, b, c)
+		in.Members = []Member{{Key: "kube-system/nfd", Target: newHash}, {Key: "kube-system/driver", Target: newHash, Heavy: heavy}, {Key: "kube-system/exporter", Target: newHash}}
+		var slots []Slot
+		for i, n := range in.Nodes {
+			slot := slotOf(n, time.Minute)
+			slot.Turn = int64(i + 1)
+			slots = append(slots, slot)
+		}
+		d := Plan(in.slots(slots...))
+		deleted := 0
+		for _, pod := range d.Delete {
+			if pod.Node == "c" {
+				deleted++
+			}
+		}
+		if deleted != want || len(d.Ledger.Slots) != 3 || len(d.Operations) > 0 {
+			t.Errorf("heavy %t: %d pods of c are deleted, slots %+v, operations %+v; want %d", heavy, deleted, d.Ledger.Slots, d.Operations, want)
 		}
 	}
 }

@@ -176,7 +176,7 @@ func (s *slotReview) endOrOperate(slot *Slot, n *Node) bool {
 		}
 		s.giveBack(slot, n)
 		return true
-	case !over && needsOperation && !s.mayBeBack(n) && s.operateOn(slot, n):
+	case !over && needsOperation && !s.mayBeBack(slot, n) && s.operateOn(slot, n):
 		s.keep(slot)
 		return true
 	}
@@ -184,14 +184,14 @@ func (s *slotReview) endOrOperate(slot *Slot, n *Node) bool {
 }
 
 // mayBeBack reports whether a node that is out of service may be back in a moment, because its pods are only starting again: an operation
-// beside the limit could find it in service, and take it out once more.
-func (s *slotReview) mayBeBack(n *Node) bool {
-	left := n.urgentAt(n.group, n).Sub(s.in.Now)
-	if !n.unready || left <= 0 {
-		return n.mayBeAvailable()
+// beside the limit could find it in service, and take it out once more. It has failed at no deadline yet: then it gets its operation instead.
+func (s *slotReview) mayBeBack(slot *Slot, n *Node) bool {
+	if failure, _ := failureOf(s.in, slot, slot.Since, n); failure != nil || n.Disturbed {
+		return false
 	}
+	left := n.urgentAt(n.group, n).Sub(s.in.Now)
 	s.recheckIn(left)
-	return true
+	return !n.unready || left > 0
 }
 
 // isOver reports whether a node no longer needs its slot, even if work is left on it.
