@@ -11,7 +11,7 @@ func nextDeletions(d *draft, limit int) (pods []Pod) {
 			continue
 		}
 		early := turns.beside(slot) >= limit
-		if early && (n.mayBeAvailable() || n.heavy) { // an operation replaces all pods, once it may
+		if early && n.mayBeAvailable() {
 			continue
 		}
 		pod := n.nextPod()
@@ -39,9 +39,9 @@ func (d *draft) hurry(n *Node) {
 }
 
 // mayReplacePods reports whether pods of a node, nil if it is gone, may be deleted under its slot: no operation is at work
-// there.
+// there, nor waits for the node to be back.
 func mayReplacePods(n *Node, slot *Slot) bool {
-	return n != nil && n.Ready && !slot.Queued && !slot.isOperating(n) && !n.Operation.isAtWork()
+	return n != nil && n.Ready && !slot.Queued && !slot.isOperating(n) && !n.mayBeBack && !n.Operation.isAtWork()
 }
 
 // mayChoosePod reports whether a slot may name a pod of its node, nil for none. It may not while it names another pod that may

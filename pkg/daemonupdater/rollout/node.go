@@ -312,6 +312,8 @@ type ledgerEntry struct {
 	failure *Failure
 	// fencing: its slot is kept until a pod is fenced, which is not deleted meanwhile.
 	fencing bool
+	// mayBeBack: it waits for an operation under its slot, because it may be back in service in a moment.
+	mayBeBack bool
 	// listed: the node is in nodeIndex.recorded.
 	listed bool
 }

@@ -516,28 +516,40 @@ func TestANodeThatIsNeverBackGetsItsOperationAtItsDeadline(t *testing.T) {
 	}
 }
 
-// What an operation replaces along is not deleted beside the limit while it waits.
-func TestNothingIsDeletedBesideTheLimitOnANodeThatNeedsAnOperation(t *testing.T) {
-	for heavy, want := range map[bool]int{true: 0, false: 1} {
-		a, b, c := nodeOf("a", oldHash, newHash, newHash), nodeOf("b", oldHash, newHash, newHash), nodeOf("c", oldHash, oldHash, newHash)
-		c.Pods[2].Available, c.Pods[2].NotReadySince = false, epoch.Add(-10*time.Second)
-		in := inputOf(2, a, b, c)
-		in.Members = []Member{{Key: "kube-system/nfd", Target: newHash}, {Key: "kube-system/driver", Target: newHash, Heavy: heavy}, {Key: "kube-system/exporter", Target: newHash}}
-		var slots []Slot
-		for i, n := range in.Nodes {
-			slot := slotOf(n, time.Minute)
-			slot.Turn = int64(i + 1)
-			slots = append(slots, slot)
+// What an operation replaces along is not deleted while it waits for a node to be back, nor are other operations aborted for that.
+func TestNothingIsDeletedOnANodeThatWaitsForItsOperation(t *testing.T) {
+	starts := func(n *Node) { n.Pods[2].Available, n.Pods[2].NotReadySince = false, epoch.Add(-10*time.Second) }
+	minReady := func(n *Node) { n.Pods[2].Available, n.Pods[2].AvailableAt = false, epoch.Add(25*time.Second) }
+	down := func(n *Node) {
+		n.Pods[2].Available, n.Pods[2].NotReadySince, n.Retry = false, epoch.Add(-time.Minute), epoch.Add(time.Hour)
+	}
+	for _, tt := range []struct {
+		name    string
+		heavy   bool
+		change  func(*Node)
+		turn    int64
+		deletes bool
+	}{
+		{"beside the limit", true, starts, 3, false},
+		{"within the limit", true, starts, 1, false},
+		{"within the limit, for minReadySeconds", true, minReady, 1, false},
+		{"one that needs none goes on", false, starts, 3, true},
+		{"so does one that is down, and gets none for now", true, down, 3, true},
+	} {
+		c := nodeOf("c", oldHash, oldHash, newHash)
+		tt.change(&c)
+		a, b := nodeOf("a", newHash, oldHash, newHash), nodeOf("b", newHash, oldHash, newHash)
+		in := inputOf(2, granted(a), prepared(b), c)
+		in.Members = []Member{{Key: "kube-system/nfd", Target: newHash}, {Key: "kube-system/driver", Target: newHash, Heavy: tt.heavy}, {Key: "kube-system/exporter", Target: newHash}}
+		slots := []Slot{operating(a), operating(b), slotOf(c, time.Minute)}
+		slots[0].Turn, slots[1].Turn, slots[2].Turn = 2, 2, tt.turn
+		if tt.turn == 1 {
+			slots[1].Turn = 3
 		}
 		d := Plan(in.slots(slots...))
-		deleted := 0
-		for _, pod := range d.Delete {
-			if pod.Node == "c" {
-				deleted++
-			}
-		}
-		if deleted != want || len(d.Ledger.Slots) != 3 || len(d.Operations) > 0 {
-			t.Errorf("heavy %t: %d pods of c are deleted, slots %+v, operations %+v; want %d", heavy, deleted, d.Ledger.Slots, d.Operations, want)
+		aborts := slices.ContainsFunc(d.Operations, func(o OperationChange) bool { return o.Abort })
+		if (len(d.Delete) > 0) != tt.deletes || aborts || len(d.Ledger.Slots) != 3 || len(d.Ledger.Failures) > 0 {
+			t.Errorf("%s: deletes %+v, slots %+v, operations %+v; want a deletion: %t", tt.name, d.Delete, d.Ledger.Slots, d.Operations, tt.deletes)
 		}
 	}
 }

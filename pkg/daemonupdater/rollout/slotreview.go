@@ -176,22 +176,23 @@ func (s *slotReview) endOrOperate(slot *Slot, n *Node) bool {
 		}
 		s.giveBack(slot, n)
 		return true
-	case !over && needsOperation && !s.mayBeBack(slot, n) && s.operateOn(slot, n):
+	case !over && needsOperation && !s.awaitsReturn(slot, n) && s.operateOn(slot, n):
 		s.keep(slot)
 		return true
 	}
 	return false
 }
 
-// mayBeBack reports whether a node that is out of service may be back in a moment, because its pods are only starting again: an operation
-// beside the limit could find it in service, and take it out once more. It has failed at no deadline yet: then it gets its operation instead.
-func (s *slotReview) mayBeBack(slot *Slot, n *Node) bool {
+// awaitsReturn reports whether a node that is out of service waits for its operation, because it may be back in a moment: its pods are only
+// starting again. An operation beside the limit could find it in service, and take it out once more. It waits until its deadline at most.
+func (s *slotReview) awaitsReturn(slot *Slot, n *Node) bool {
 	if failure, _ := failureOf(s.in, slot, slot.Since, n); failure != nil || n.Disturbed {
 		return false
 	}
 	left := n.urgentAt(n.group, n).Sub(s.in.Now)
 	s.recheckIn(left)
-	return !n.unready || left > 0
+	n.mayBeBack = !n.unready || left > 0
+	return n.mayBeBack
 }
 
 // isOver reports whether a node no longer needs its slot, even if work is left on it.
