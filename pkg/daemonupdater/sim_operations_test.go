@@ -278,7 +278,9 @@ func (w *simWorld) overrideTask(u *topsv1.NodeUpgrade) {
 	if failed := slices.IndexFunc(tasks, func(t topsv1.OperationTask) bool { return t.State == topsv1.OperationTaskFailed }); failed >= 0 && !w.chance(4) {
 		t = tasks[failed]
 	}
-	w.setOverride(u, fmt.Sprintf("retry:%s:%d", t.Name, w.rng.IntN(1000)))
+	value := fmt.Sprintf("retry:%s:%d", t.Name, w.rng.IntN(1000))
+	w.say("admin: %s of operation %s, which is %s", value, u.Status.Operation.ID, u.Status.Operation.Phase)
+	w.setOverride(u.Name, value)
 }
 
 // skipsCards has a person do what a failed operation says that needs the cards of a device plugin which is gone: they count from before
@@ -288,17 +290,19 @@ func (w *simWorld) skipsCards() {
 		return
 	}
 	for _, u := range simapi.All[*topsv1.NodeUpgrade](w.api, simUpgrades) {
-		says := fmt.Sprintf("no gr has a device plugin there; it was so before operation %%s failed on the node: if less is right now, kubectl gcu task skip %s allocatable_verify", u.Name)
-		if op := u.Status.Operation; op != nil && op.Held && strings.Contains(op.Message, fmt.Sprintf(says, op.CordonedBy)) {
-			w.setOverride(u, "skip:"+u.Name+"_allocatable_verify:"+op.ID)
+		op := u.Status.Operation
+		if op == nil || !op.Held || !strings.Contains(op.Message, fmt.Sprintf("no gr has a device plugin there; it was so before operation %s failed on the node: "+
+			"if less is right now, kubectl gcu task skip %s allocatable_verify", op.CordonedBy, u.Name)) {
+			continue
 		}
+		w.say("admin: the cards of %s are skipped in operation %s, which is %s", u.Name, op.ID, op.Phase)
+		w.setOverride(u.Name, "skip:"+u.Name+"_allocatable_verify:"+op.ID)
 	}
 }
 
-// setOverride overrides a task of the operation of a node, which has one.
-func (w *simWorld) setOverride(u *topsv1.NodeUpgrade, value string) {
-	w.say("admin: %s of operation %s, which is %s", value, u.Status.Operation.ID, u.Status.Operation.Phase)
-	simapi.Edit(w.api, simapi.KeyOf(u), func(u *topsv1.NodeUpgrade) {
+// setOverride writes an override of a task of a node.
+func (w *simWorld) setOverride(node, value string) {
+	simapi.Edit(w.api, simapi.Key{Kind: simUpgrades, Name: node}, func(u *topsv1.NodeUpgrade) {
 		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, value)
 	})
 }

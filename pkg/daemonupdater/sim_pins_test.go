@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topsv1 "github.com/topsops/gcu-operator/api/v1"
@@ -82,9 +81,7 @@ func (w *simWorld) override(node, verb, set string) {
 	if verb == "retry" {
 		w.retried[node] = w.now
 	}
-	simapi.Edit(w.api, key, func(u *topsv1.NodeUpgrade) {
-		metav1.SetMetaDataAnnotation(&u.ObjectMeta, topsv1.AnnotationTaskOverride, value)
-	})
+	w.setOverride(node, value)
 }
 
 // freed reports whether a person asked for a node to be freed, and that may take effect now: it does so once, soon, or

@@ -74,7 +74,7 @@ var ofTheGate = []mutant{
 		"if $confirmed[$key] { continue }", "if $confirmed[$key] || len(confirmed) > 0 && !changed { continue }"},
 	{"pinned-though-withdrawn", "a node is pinned for a request that was withdrawn, as a stale cache does not show", updater, "DecideConfirmed",
 		"$r.Node == $key.Node", "false"},
-	{"pin-misses-a-resume", "a resume while config/gate is missing does not forgive the nodes that are pinned, though it is never seen again", updater, "DecidePins",
+	{"pin-misses-a-resume", "a resume while config/gate is missing does not forgive the nodes that are pinned, though it is never seen again", updater, "decidePins",
 		"$in.Resume != $in.Ledger.Resumed && $unblocked", "$in.Resume != $in.Ledger.Resumed && $unblocked && !f.PolicyMissing"},
 	{"pin-forgives-a-version", "nodes that were rolled back individually do not count for a halt", updater, "wentBack",
 		"$p.Failed && $once && $other", "false && $once && $other"},

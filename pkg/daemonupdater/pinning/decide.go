@@ -82,13 +82,13 @@ type Update struct {
 	BlockedBy string
 }
 
-// DecideConfirmed decides as DecidePins does, of requests that are open: isOpen confirms each one for which a node is to be pinned,
-// because a stale cache may show one that was withdrawn. The requests of a node are removed from the facts if one is not open; other
+// DecideConfirmed decides about the pins of a group, of requests that are open: isOpen confirms each one for which a node is to be
+// pinned, because a stale cache may show one that was withdrawn. The requests of a node are removed from the facts if one is not open; other
 // nodes need not wait. Its errors are those of isOpen.
 func DecideConfirmed(f *Facts, isOpen func(RequestKey) (bool, error)) (Update, error) {
 	confirmed := map[RequestKey]bool{}
 	for {
-		update, changed := DecidePins(f), false
+		update, changed := decidePins(f), false
 		for _, key := range update.PinnedFor {
 			if confirmed[key] {
 				continue
@@ -108,9 +108,9 @@ func DecideConfirmed(f *Facts, isOpen func(RequestKey) (bool, error)) (Update, e
 	}
 }
 
-// DecidePins decides about the pins of a group. While the group is blocked nothing changes, and while the policy of the gate is
+// decidePins decides for the requests of the facts. While the group is blocked nothing changes, and while the policy of the gate is
 // missing only the failures that a resume clears: the plan of this pass carries the resume out, and none sees it again.
-func DecidePins(f *Facts) Update {
+func decidePins(f *Facts) Update {
 	in := f.Input
 	update := &Update{Failures: in.Ledger.Failures, Refused: map[RequestKey]Refusal{}}
 	resumed := in.Resume != in.Ledger.Resumed && in.Blocked == nil

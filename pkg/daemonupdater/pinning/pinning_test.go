@@ -198,7 +198,7 @@ func TestNextOf(t *testing.T) {
 			f := factsOf("a", "b")
 			c.change(f)
 			before := f.Input.Ledger
-			next := DecidePins(f)
+			next := decidePins(f)
 			if c.refused == ReasonTooManyPins {
 				next.Pins = nil
 			}
@@ -248,7 +248,7 @@ func TestEachRequestIsConfirmed(t *testing.T) {
 func TestAPinWhoseRevisionIsGoneSaysSo(t *testing.T) {
 	f := factsOf("a")
 	f.Input.Ledger.Pins, f.Kept = []rollout.Pin{pinOf("a")}, func(int, string) bool { return false }
-	if pins := DecidePins(f).Pins; len(pins) != 1 || !strings.Contains(pins[0].Message, "no longer exists") {
+	if pins := decidePins(f).Pins; len(pins) != 1 || !strings.Contains(pins[0].Message, "no longer exists") {
 		t.Errorf("pins %+v", pins)
 	}
 }
@@ -306,7 +306,7 @@ func TestBefore(t *testing.T) {
 func TestTheRefusalOfOneNodeIsNotThatOfAnotherWithTheSameID(t *testing.T) {
 	f := factsOf("a", "b")
 	f.Requests = []Request{{ID: "1", Node: "a", Verb: observed.VerbUndo, From: "odd"}, {ID: "1", Node: "b", Verb: observed.VerbUndo, From: "new"}}
-	if next := DecidePins(f); len(next.Refused) != 1 || next.Refused[RequestKey{"a", "1"}].Reason != "RevisionChanged" || len(next.Pins) != 1 {
+	if next := decidePins(f); len(next.Refused) != 1 || next.Refused[RequestKey{"a", "1"}].Reason != "RevisionChanged" || len(next.Pins) != 1 {
 		t.Errorf("pins %+v, refused %+v", next.Pins, next.Refused)
 	}
 }
