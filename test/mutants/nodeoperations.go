@@ -106,6 +106,8 @@ var ofNodeOperations = []mutant{
 		"$others && !$isAtWork()", "$others"},
 	{"each-waits-for-the-other", "a node that was started waits for an operation that waits for it", updater, "operationChangesOfSlots",
 		"$delayed >= $Turn || $idle", "$delayed < $Turn || $idle"},
+	{"a-queued-node-and-an-operation-wait", "a queued node waits for an operation that waits for it", updater, "firstDelayed",
+		"$may || $slot.Queued && $n != nil && $n.Ready", "$may"},
 	{"granted-makes-way", "an operation that is granted is aborted for a node that was started before it", updater, "OperationChange.makeWay",
 		"$op.awaitsGrant()", "true"},
 	{"each-waits-for-what-is-not-there", "a node that was started waits for an operation that is not there and waits for it", updater, "OperationChange.makeWay",

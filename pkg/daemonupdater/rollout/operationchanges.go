@@ -94,8 +94,8 @@ func isUnwanted(d *draft, n *Node, op *Operation) bool {
 	return d.in.Settings.Strategy == daemonset.NoStrategy || op != nil && !op.Committed && n.group.isStale(n)
 }
 
-// firstDelayed returns the first turn of a slot whose node has a pod to replace and is delayed by nodes that were started later;
-// the last possible turn if there is none. After the limit was lowered, the operations of those nodes may never be granted,
+// firstDelayed returns the first turn of a slot whose node has a pod to replace, or is queued, and is delayed by nodes that were started
+// later; the last possible turn if there is none. After the limit was lowered, the operations of those nodes may never be granted,
 // because they wait for that slot. They are aborted; one that is not there is made first, because only one that is there can end.
 func firstDelayed(d *draft, turns turns, limit int) int64 {
 	first := int64(math.MaxInt64)
@@ -104,7 +104,9 @@ func firstDelayed(d *draft, turns turns, limit int) int64 {
 		if slot.Turn >= first || turns.before(slot) >= limit || turns.beside(slot) < limit {
 			continue
 		}
-		if n := d.fleet.nodes.lookup(slot.Node, slot.UID); mayReplacePods(n, slot) && n.mayBeAvailable() && n.nextPod() != nil {
+		n := d.fleet.nodes.lookup(slot.Node, slot.UID)
+		waits := mayReplacePods(n, slot) || slot.Queued && n != nil && n.Ready
+		if waits && n.mayBeAvailable() && n.nextPod() != nil {
 			first = slot.Turn
 		}
 	}

@@ -22,6 +22,21 @@ func TestAnOperationThatIsNotGrantedMakesWayForANodeThatWasStartedBefore(t *test
 	decides(t, in, said{Delete: []string{"a-1"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing", "b", "pending/Preparing")}, []string{"b:prepare"})
 }
 
+// The manager died before it granted the operation of a node that was started while one before it in the queue was only flapping; then the
+// limit was lowered. The queued node waits for the budget, and the grant for its turn.
+func TestAnOperationThatIsNotGrantedMakesWayForANodeThatIsQueuedBefore(t *testing.T) {
+	first, second := nodeOf("a", newHash, oldHash), prepared(heavyNode("b"))
+	waiting := slotOf(first, time.Minute)
+	waiting.Queued, waiting.Turn = true, 1
+	waiting.Pod, waiting.Members = first.Pods[1].UID, []string{"kube-system/exporter"}
+	in := heavyInput(1, first, second).slots(waiting, operating(second))
+	in.Ledger.Slots[1].Turn = 2
+	d := decides(t, in, said{Slots: []string{"b"}, States: statesOf("a", "pending/Queued", "b", "in-flight/Operating")}, []string{"b:abort op-b"})
+
+	in.Ledger, in.Nodes[1] = d.Ledger, withEnd(heavyNode("b"), "")
+	decides(t, in, said{Started: []string{"a"}, Delete: []string{"a-1"}, Slots: []string{"a"}, States: statesOf("a", "in-flight/Replacing", "b", "pending/Preparing")}, []string{"b:prepare"})
+}
+
 // One that is not there, because its NodeUpgrade was deleted or it is not made yet, is made: only then can it end. It gets no grant, and
 // no abort: it may be there, and at work, and not be shown yet.
 func TestAnOperationThatIsNotThereIsMadeToMakeWay(t *testing.T) {
