@@ -92,7 +92,8 @@ type UpgradePolicySpec struct {
 	// +kubebuilder:validation:Minimum=1
 	LostDeadlineSeconds *int32 `json:"lostDeadlineSeconds,omitempty"`
 	// unavailableSeconds is how long a Ready node must be unavailable before it is
-	// started ahead of the waves: it may have just returned. Default 30.
+	// started ahead of the waves: it may have just returned. A started node whose
+	// pods start again waits as long before it gets an operation. Default 30.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UnavailableSeconds *int32 `json:"unavailableSeconds,omitempty"`
