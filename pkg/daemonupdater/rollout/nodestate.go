@@ -70,6 +70,11 @@ func (n *Node) hasAllowedWork() bool {
 // may be done there (invariant S6), and a slot has no use.
 func (n *Node) isBusy() bool { return n.Disturbed && n.Operation.isOfAnotherGroup() }
 
+// onlyAwaitsOthers reports whether nothing was done under a slot, because its node needs an operation and there is one of another group.
+func (s *Slot) onlyAwaitsOthers(n *Node) bool {
+	return len(s.Members) == 0 && n.heavy && n.Operation.isOfAnotherGroup()
+}
+
 // yields reports whether the node gives its slot back because of the operation of another group. A node
 // that this group made unavailable keeps its slot until that operation has ended, or until its deadline:
 // if it went offline without a slot, it would no longer count as unavailable.

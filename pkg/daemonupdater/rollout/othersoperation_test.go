@@ -97,3 +97,35 @@ func TestANodeThatIsOutOfServiceReplacesAnOperationThatWaits(t *testing.T) {
 		})
 	}
 }
+
+// Nothing was done on it, so nothing has failed there. It gives its slot back, and is out of service as before. What was replaced under its
+// slot may have failed, whatever the other group does.
+func TestANodeThatOnlyWaitedForTheOperationOfAnotherGroupHasNotFailed(t *testing.T) {
+	theirs := &Operation{ID: "theirs"}
+	waiting := withJob(broken(heavyNode("a")), theirs)
+	replaced := withJob(heavyNode("a"), theirs)
+	replaced.Pods[1].Available, replaced.Pods[1].NotReadySince = false, epoch.Add(-time.Hour)
+	for _, tt := range []struct {
+		name  string
+		node  Node
+		age   time.Duration
+		state string
+	}{
+		{"before the deadline", waiting, 9 * time.Minute, "in-flight/Replacing"},
+		{"after it", waiting, 10 * time.Minute, "pending/NodeBusy"},
+		{"what was replaced has failed", replaced, 10 * time.Minute, "failed/ProgressDeadlineExceeded"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			slot := slotOf(tt.node, tt.age)
+			if tt.node.Pods[0].Available {
+				slot.Pod, slot.Members = "pod-a-1-old", []string{"kube-system/exporter"}
+			}
+			in := heavyInput(1, tt.node, heavyNode("b")).slots(slot)
+			in.Ledger.Started = 1
+			d := Plan(in)
+			if say(d).States["a"] != tt.state || len(d.Started) > 0 || d.Ledger.Started != len(d.Ledger.Slots)+len(d.Ledger.Failures) {
+				t.Errorf("states %v, started %v, %d of them counted, failures %+v; want %s", say(d).States, d.Started, d.Ledger.Started, d.Ledger.Failures, tt.state)
+			}
+		})
+	}
+}

@@ -113,7 +113,8 @@ func vacantOf(n *Node, members []string) []string {
 const usualWeight = 8
 
 // keepUntilDeadline keeps the slot of a node that was started at since, unless the node has failed and the pod that the slot
-// names cannot be deleted any more. If another group works on the node, it only gives its slot back.
+// names cannot be deleted any more. If another group works on the node, or an operation of it is all that the slot waited for, it only gives
+// its slot back.
 func (s *slotReview) keepUntilDeadline(slot *Slot, since time.Time, n *Node) {
 	failure, left := failureOf(s.in, slot, since, n)
 	if failure == nil || !s.fence.isRuledOut(slot, n) {
@@ -125,8 +126,12 @@ func (s *slotReview) keepUntilDeadline(slot *Slot, since time.Time, n *Node) {
 		return
 	}
 	s.noteOver(slot, n)
-	if s.fleet.nodes.record(n, nil, nil); !n.Ready || !n.isBusy() {
+	s.fleet.nodes.record(n, nil, nil)
+	switch {
+	case !n.Ready || !n.isBusy() && !slot.onlyAwaitsOthers(n):
 		s.ledger.Failures = append(s.ledger.Failures, *failure)
+	case !n.isBusy():
+		s.uncountStart(slot)
 	}
 }
 
