@@ -78,6 +78,7 @@ func (w *simWorld) runAgent(h *simHost) {
 		asks := u != nil && len(u.RequestedTasks()) > 0
 		if asks || !w.now.Before(a.due) || !w.calm && w.chance(5) {
 			next, err := a.worker.Pass(a.ctx)
+			synctest.Wait() // what it began is there
 			if err != nil {
 				next = simAgentTurn
 			}
@@ -138,10 +139,6 @@ func (a *simAgent) dies() {
 
 // takeSteps takes a step of each task that an agent executes.
 func (w *simWorld) takeSteps(a *simAgent) {
-	if a.idle() {
-		return
-	}
-	synctest.Wait() // those that it has just begun are there
 	tasks := slices.SortedFunc(slices.Values(a.tasks), func(s, t *simHostTask) int { return cmp.Compare(s.key(), t.key()) })
 	a.tasks = nil
 	for i, t := range tasks {
@@ -161,12 +158,6 @@ func (w *simWorld) takeSteps(a *simAgent) {
 			return
 		}
 	}
-}
-
-// idle reports whether nothing was asked of an agent, nor is executed.
-func (a *simAgent) idle() bool {
-	u := simapi.Get[*topsv1.NodeUpgrade](a.w.api, simapi.Key{Kind: simUpgrades, Name: a.h.name})
-	return (u == nil || len(u.RequestedTasks()) == 0 && len(u.Spec.Prepulls) == 0) && len(a.tasks) == 0
 }
 
 // takeStep takes one step of a task, and records it; ended reports whether that was the last for
