@@ -110,6 +110,8 @@ var ofNodeOperations = []mutant{
 		"!$n.Ready || !$n.isBusy() && !$slot.onlyAwaitsOthers($n)", "!$n.Ready || !$n.isBusy()"},
 	{"others-excuse-what-was-replaced", "what was replaced on a node has not failed if another group has an operation there", updater, "Slot.onlyAwaitsOthers",
 		"len($s.Members) == 0 && $heavy && $others", "$heavy && $others"},
+	{"others-excuse-what-came", "what came by itself on a node has not failed if another group has an operation there", updater, "Slot.onlyAwaitsOthers",
+		"$isOutdated(&$pod)", "true"},
 	{"a-queued-node-and-an-operation-wait", "a queued node waits for an operation that waits for it", updater, "firstDelayed",
 		"$may || $slot.Queued && $n != nil && $n.Ready", "$may"},
 	{"granted-makes-way", "an operation that is granted is aborted for a node that was started before it", updater, "OperationChange.makeWay",

@@ -70,9 +70,12 @@ func (n *Node) hasAllowedWork() bool {
 // may be done there (invariant S6), and a slot has no use.
 func (n *Node) isBusy() bool { return n.Disturbed && n.Operation.isOfAnotherGroup() }
 
-// onlyAwaitsOthers reports whether nothing was done under a slot, because its node needs an operation and there is one of another group.
+// onlyAwaitsOthers reports whether nothing was done under a slot, nor came by itself and does not work, because its node needs an operation
+// and there is one of another group.
 func (s *Slot) onlyAwaitsOthers(n *Node) bool {
-	return len(s.Members) == 0 && n.heavy && n.Operation.isOfAnotherGroup()
+	return len(s.Members) == 0 && n.heavy && n.Operation.isOfAnotherGroup() && !slices.ContainsFunc(n.Pods, func(pod Pod) bool {
+		return !pod.Available && !n.group.isOutdated(&pod)
+	})
 }
 
 // yields reports whether the node gives its slot back because of the operation of another group. A node

@@ -99,26 +99,36 @@ func TestANodeThatIsOutOfServiceReplacesAnOperationThatWaits(t *testing.T) {
 }
 
 // Nothing was done on it, so nothing has failed there. It gives its slot back, and is out of service as before. What was replaced under its
-// slot may have failed, whatever the other group does.
+// slot, or came by itself, may have failed, whatever the other group does.
 func TestANodeThatOnlyWaitedForTheOperationOfAnotherGroupHasNotFailed(t *testing.T) {
 	theirs := &Operation{ID: "theirs"}
 	waiting := withJob(broken(heavyNode("a")), theirs)
 	replaced := withJob(heavyNode("a"), theirs)
 	replaced.Pods[1].Available, replaced.Pods[1].NotReadySince = false, epoch.Add(-time.Hour)
+	crashed := withJob(heavyNode("a"), theirs)
+	crashed.Pods[1].Available, crashed.Pods[1].NotReadySince = false, epoch.Add(-time.Second)
+	crashed.Pods[1].CrashLooping, crashed.Pods[1].Created = "exporter", epoch
+	absent := withJob(heavyNode("a"), theirs)
+	absent.Pods[1] = Pod{Node: "a", Member: 1}
 	for _, tt := range []struct {
-		name  string
-		node  Node
-		age   time.Duration
-		state string
+		name     string
+		node     Node
+		age      time.Duration
+		replaced []string
+		state    string
 	}{
-		{"before the deadline", waiting, 9 * time.Minute, "in-flight/Replacing"},
-		{"after it", waiting, 10 * time.Minute, "pending/NodeBusy"},
-		{"what was replaced has failed", replaced, 10 * time.Minute, "failed/ProgressDeadlineExceeded"},
+		{"before the deadline", waiting, 9 * time.Minute, nil, "in-flight/Replacing"},
+		{"after it", waiting, 10 * time.Minute, nil, "pending/NodeBusy"},
+		{"what was replaced has failed", replaced, 10 * time.Minute, []string{"kube-system/exporter"}, "failed/ProgressDeadlineExceeded"},
+		{"also if it is older since", waiting, 10 * time.Minute, []string{"kube-system/driver"}, "failed/ProgressDeadlineExceeded"},
+		{"what came by itself has failed", replaced, 10 * time.Minute, nil, "failed/ProgressDeadlineExceeded"},
+		{"and if it crashes", crashed, time.Minute, nil, "failed/CrashLooping"},
+		{"and if it does not come", absent, 10 * time.Minute, nil, "failed/ProgressDeadlineExceeded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			slot := slotOf(tt.node, tt.age)
-			if tt.node.Pods[0].Available {
-				slot.Pod, slot.Members = "pod-a-1-old", []string{"kube-system/exporter"}
+			if slot.Members = tt.replaced; len(tt.replaced) > 0 {
+				slot.Pod = "a pod before"
 			}
 			in := heavyInput(1, tt.node, heavyNode("b")).slots(slot)
 			in.Ledger.Started = 1
