@@ -12,7 +12,7 @@ var ofOtherGroups = []mutant{
 	{"taken-down-forgotten", "a node that this group took down gives its slot back to another group's operation", updater, "Node.yields",
 		"$n.Ready && $busy && ($serves || $kept)", "$n.Ready && $busy"},
 	{"others-blamed", "a node fails while another group works on it", updater, "slotReview.keepUntilDeadline",
-		"!$n.Ready || !$n.$isBusy()", "true"},
+		"!$n.Ready || !$n.isBusy() && !$slot.onlyAwaitsOthers($n)", "!$n.Ready || !$slot.onlyAwaitsOthers($n)"},
 	{"two-groups-one-node", "a node with another group's operation is started", updater, "facts.phaseOf",
 		"$Job.$isOfAnotherGroup() && $working", "false"},
 	{"grant-over-others", "an operation replaces another group's", updater, "isReserved",
